@@ -1,0 +1,195 @@
+/** What every query needs: a pool with limits, transactions, and errors told apart. Knows no product. */
+import pg from 'pg'
+import { AppError } from '../errors.ts'
+import type { Connection } from './embedded/server.ts'
+
+/** Sessions per instance: enough to keep two cores busy; ten instances fit PostgreSQL's default of 100. */
+const POOL_SIZE = 8
+/** How long a request waits for a session before it gives up. The platforms hang up after 2 s. */
+const CONNECT_TIMEOUT_MS = 2_000
+/** No statement of a request should take a hundredth of this. */
+const STATEMENT_TIMEOUT_MS = 10_000
+/** If the server is not even able to cancel the statement (network gone), the session is given up. */
+const QUERY_TIMEOUT_MS = STATEMENT_TIMEOUT_MS + 2_000
+
+// int8 as bigint: ids exceed 2^53. timestamptz as the server's text: nobody computes with it, and parsing
+// a Date costs more than the rest of a list.
+const types = {
+  getTypeParser(oid: number, format?: 'text' | 'binary') {
+    if (oid === pg.types.builtins.INT8) return (text: string) => BigInt(text)
+    if (oid === pg.types.builtins.TIMESTAMPTZ) return (text: string) => text
+    return pg.types.getTypeParser(oid, format)
+  },
+} as pg.CustomTypesConfig
+
+export type Row = Record<string, unknown>
+
+/** A statement with a name is prepared once in each session. */
+export interface Statement {
+  name: string
+  text: string
+}
+
+/** What a query is sent to: the database, or one transaction on it. Always the first argument. */
+export interface Queryable {
+  query<R extends Row>(statement: Statement | string, values?: unknown[]): Promise<R[]>
+}
+
+/** The database does not answer, or refuses for a reason that passes: full, starting, read-only, cut off. */
+export class DatabaseUnavailable extends AppError {
+  constructor(cause: unknown) {
+    super('unavailable', { cause, retryAfterSeconds: 2 })
+  }
+}
+
+export class Database implements Queryable {
+  readonly #target: pg.ClientConfig
+  readonly #pool: pg.Pool
+  #ready = false
+
+  /** @param target a postgres:// address or the embedded server; nothing is connected before the first query */
+  constructor(target: string | Connection, onSessionLost: (error: Error) => void) {
+    this.#target = {
+      ...(typeof target === 'string' ? { connectionString: target } : target),
+      types,
+      application_name: `oa-audience, process ${process.pid}`,
+      connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+      keepAlive: true,
+    }
+    this.#pool = new pg.Pool({
+      ...this.#target,
+      max: POOL_SIZE,
+      pipeline: true,
+      statement_timeout: STATEMENT_TIMEOUT_MS,
+      query_timeout: QUERY_TIMEOUT_MS,
+      idle_in_transaction_session_timeout: STATEMENT_TIMEOUT_MS,
+    } as pg.PoolConfig)
+    // Without a listener, an idle session that the server closes would end the process.
+    this.#pool.on('error', onSessionLost)
+  }
+
+  /** From now on queries are let through: the schema is the one that they are written for. */
+  markReady(): void {
+    this.#ready = true
+  }
+
+  async query<R extends Row>(statement: Statement | string, values: unknown[] = []): Promise<R[]> {
+    const client = await this.#connect()
+    try {
+      return await send<R>(client, statement, values)
+    } finally {
+      client.release(isBroken(client))
+    }
+  }
+
+  /** Commits what `work` did, or rolls all of it back and throws. */
+  async transaction<T>(work: (transaction: Queryable) => Promise<T>): Promise<T> {
+    const client = await this.#connect()
+    let failed = false
+    try {
+      await send(client, 'begin')
+      const result = await work({ query: (statement, values) => send(client, statement, values) })
+      await send(client, 'commit')
+      return result
+    } catch (error) {
+      failed = await send(client, 'rollback').then(
+        () => false,
+        () => true,
+      )
+      throw error
+    } finally {
+      client.release(failed || isBroken(client))
+    }
+  }
+
+  /**
+   * One transaction in one round trip: all statements are sent before the first answer. If one fails, all are
+   * rolled back and its error is thrown. Returns the rows of the last statement.
+   */
+  async transactionAtOnce<R extends Row>(
+    statements: Array<{ statement: Statement; values: unknown[] }>,
+  ): Promise<R[]> {
+    const client = await this.#connect()
+    try {
+      const sent = [
+        send(client, 'begin'),
+        ...statements.map(({ statement, values }) => send<R>(client, statement, values)),
+        // after a failure this commit is answered as a rollback
+        send(client, 'commit'),
+      ] as Array<Promise<R[]>>
+      const outcomes = await Promise.allSettled(sent)
+      const failure = outcomes.find((outcome) => outcome.status === 'rejected')
+      if (failure) throw failure.reason
+      const last = outcomes[outcomes.length - 2] as PromiseFulfilledResult<R[]>
+      return last.value
+    } finally {
+      client.release(isBroken(client))
+    }
+  }
+
+  /** Runs `work` on a session of its own, without time limits: migrations, and other work that is not a request. */
+  async session<T>(work: (session: Queryable) => Promise<T>): Promise<T> {
+    const client = new pg.Client(this.#target)
+    client.on('error', () => undefined)
+    try {
+      await client.connect().catch((error) => {
+        throw new DatabaseUnavailable(error)
+      })
+      return await work({ query: (statement, values) => send(client, statement, values) })
+    } finally {
+      await client.end().catch(() => undefined)
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.#pool.end()
+  }
+
+  async #connect(): Promise<pg.PoolClient> {
+    if (!this.#ready) throw new DatabaseUnavailable(new Error('the schema is not ready yet'))
+    try {
+      return await this.#pool.connect()
+    } catch (error) {
+      throw new DatabaseUnavailable(error)
+    }
+  }
+}
+
+/** True while no rows can come from this session any more. */
+function isBroken(client: pg.ClientBase): boolean {
+  return (client as unknown as { _queryable: boolean })._queryable === false
+}
+
+async function send<R extends Row>(
+  client: pg.ClientBase,
+  statement: Statement | string,
+  values: unknown[] = [],
+): Promise<R[]> {
+  try {
+    const { rows } = await client.query<R>(
+      typeof statement === 'string' ? { text: statement, values } : { ...statement, values },
+    )
+    return rows
+  } catch (error) {
+    throw isPassing(error) ? new DatabaseUnavailable(error) : error
+  }
+}
+
+/**
+ * Classes of SQLSTATE that say nothing about the statement: 08 connection, 25006 read-only (a replica),
+ * 40 serialization and deadlock, 53 resources (disk full, too many connections), 55P03 lock timeout,
+ * 57 operator intervention (shutdown, cancel, starting up), 58 system, XX internal. Errors without a SQLSTATE
+ * come from the socket.
+ */
+function isPassing(error: unknown): boolean {
+  const code = (error as { code?: string }).code
+  if (!(error instanceof pg.DatabaseError))
+    return !(error instanceof TypeError || error instanceof RangeError)
+  return code === undefined || /^(08|40|53|57|58|XX)/.test(code) || code === '25006' || code === '55P03'
+}
+
+/** The name of the constraint that refused a statement, or null. Constraints decide; code only translates. */
+export function violatedConstraint(error: unknown): string | null {
+  if (!(error instanceof pg.DatabaseError) || !error.code?.startsWith('23')) return null
+  return error.constraint ?? null
+}

@@ -1,0 +1,387 @@
+/**
+ * The PostgreSQL server that the service runs by itself when DATABASE_URL is unset. It lives in
+ * DATA_DIR/postgres, listens on a unix socket there and on no TCP port, and syncs every commit to disk.
+ *
+ * Who owns it is decided by the server itself: a service holds an advisory lock on it, which vanishes with
+ * the service's connection. So a server whose lock is free has lost its service (kill -9) and is adopted by
+ * the next one, and a server whose lock is held belongs to a running service, which must not be disturbed.
+ */
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import {
+  chownSync,
+  closeSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import pg from 'pg'
+import { FatalError } from '../../errors.ts'
+import { type Binaries, findBinaries } from './binaries.ts'
+
+export const EMBEDDED_DATABASE = 'oa_audience'
+const SUPERUSER = 'postgres'
+
+/** Any fixed number: the advisory lock that a running service holds on its own server. */
+const SERVICE_LOCK = 7_301_001
+
+/**
+ * Root may not run PostgreSQL, so under root the server gets this user id. It needs no entry in /etc/passwd,
+ * and no other program is likely to run under it (unlike nobody's), so only root and the server read the data.
+ */
+const SERVER_UID = 55_432
+
+/** After a kill -9 of everything, the dead server's lock file and shared memory may linger for a second or two. */
+const START_TIMEOUT_MS = 30_000
+const RETRY_MS = 100
+/** A fast shutdown ends every session and writes a checkpoint: normally under a second. */
+const STOP_TIMEOUT_MS = 7_000
+/** sun_path is 108 bytes on Linux and 104 on macOS, with the final zero. */
+const SOCKET_PATH_MAX_BYTES = 100
+
+const SETTINGS = {
+  listen_addresses: '',
+  // relative to the data directory, which the server makes its working directory: no path is ever too long
+  unix_socket_directories: '.',
+  unix_socket_permissions: '0700',
+  max_connections: '100',
+  fsync: 'on',
+  synchronous_commit: 'on',
+  full_page_writes: 'on',
+  timezone: 'UTC',
+  log_timezone: 'UTC',
+  // Statements and the details of errors hold personal text: neither goes into a log.
+  log_min_messages: 'fatal',
+  log_min_error_statement: 'panic',
+  log_error_verbosity: 'terse',
+  log_statement: 'none',
+}
+
+/** How to reach the server: options for pg. */
+export interface Connection {
+  host: string
+  port: number
+  user: string
+  database: string
+}
+
+export class EmbeddedServer {
+  readonly #directory: string
+  readonly #binaries: Binaries
+  readonly #asRoot: boolean
+  readonly #socketDirectory: string
+  #lock: pg.Client | null = null
+  #child: ChildProcess | null = null
+  #stopped = false
+
+  /** Prepares DATA_DIR/postgres (initdb at the first time). Throws a FatalError that says what is in the way. */
+  constructor(dataDir: string) {
+    this.#asRoot = process.getuid?.() === 0
+    this.#directory = join(dataDir, 'postgres')
+    this.#binaries = findBinaries(this.#asRoot)
+    if (!existsSync(join(this.#directory, 'PG_VERSION'))) this.#initialise(dataDir)
+    this.#socketDirectory = shortPathTo(this.#directory)
+  }
+
+  get connection(): Connection {
+    return { host: this.#socketDirectory, port: 5432, user: SUPERUSER, database: EMBEDDED_DATABASE }
+  }
+
+  /**
+   * For a service: starts or adopts the server and takes its lock, and keeps both while the service runs
+   * (a server that dies is started again). Throws a FatalError if another service holds the directory.
+   */
+  async own(onLost: (error: Error) => void): Promise<void> {
+    const client = await this.#reach()
+    const { rows } = await client.query<{ locked: boolean }>('select pg_try_advisory_lock($1) as locked', [
+      SERVICE_LOCK,
+    ])
+    if (rows[0]?.locked !== true) {
+      const holder = await client.query<{ name: string }>(
+        `select application_name as name from pg_locks join pg_stat_activity using (pid)
+          where locktype = 'advisory' and objid = $1 and granted`,
+        [SERVICE_LOCK],
+      )
+      await client.end()
+      throw new FatalError(
+        `DATA_DIR is in use by another oa-audience service (${holder.rows[0]?.name ?? 'unknown process'}): ` +
+          'stop that one, or set DATA_DIR to another directory',
+      )
+    }
+    this.#lock = client
+    client.once('end', () => {
+      if (this.#stopped) return
+      this.#lock = null
+      onLost(new Error('the embedded PostgreSQL went away'))
+      void this.#regain(onLost)
+    })
+  }
+
+  /** For a command: starts the server unless one runs already. */
+  async use(): Promise<void> {
+    await (await this.#reach()).end()
+  }
+
+  /** For a command that is done: stops the server, unless a service or another command is using it. */
+  async release(): Promise<void> {
+    const client = await this.#connect()
+    const { rows } = await client.query<{ others: number }>(
+      `select count(*)::int as others from pg_stat_activity
+        where backend_type = 'client backend' and pid <> pg_backend_pid()`,
+    )
+    await client.end()
+    if (rows[0]?.others === 0) await this.stop()
+  }
+
+  /** Stops the server: sessions are ended, the data is left clean. */
+  async stop(): Promise<void> {
+    this.#stopped = true
+    await this.#lock?.end().catch(() => undefined)
+    for (const signal of ['SIGINT', 'SIGQUIT'] as const) {
+      const pid = this.#serverPid()
+      if (pid === null) break
+      sendSignal(pid, signal)
+      const deadline = Date.now() + STOP_TIMEOUT_MS
+      // The server removes its pid file last. The process itself may linger as a zombie under a careless pid 1.
+      while (Date.now() < deadline && this.#serverPid() === pid) await sleep(10)
+    }
+    if (this.#socketDirectory !== this.#directory) {
+      rmSync(join(this.#socketDirectory, '..'), { recursive: true, force: true })
+    }
+  }
+
+  /** Last resort when this process ends without stop(): asks the server to shut down, without waiting. */
+  abandon(): void {
+    const pid = this.#serverPid()
+    if (!this.#stopped && this.#lock !== null && pid !== null) sendSignal(pid, 'SIGINT')
+  }
+
+  async #regain(onLost: (error: Error) => void): Promise<void> {
+    while (!this.#stopped) {
+      try {
+        return await this.own(onLost)
+      } catch (error) {
+        onLost(error as Error)
+        await sleep(1000)
+      }
+    }
+  }
+
+  /** A connection to the server, which is started if it does not run. Keeps trying, bounded. */
+  async #reach(): Promise<pg.Client> {
+    const deadline = Date.now() + START_TIMEOUT_MS
+    for (;;) {
+      try {
+        return await this.#connect()
+      } catch (error) {
+        if (this.#stopped || Date.now() > deadline) {
+          throw new FatalError(
+            `the embedded PostgreSQL in ${this.#directory} does not start: ${this.#lastLogLine() ?? (error as Error).message}`,
+          )
+        }
+        if (this.#child === null) this.#spawn()
+        await sleep(RETRY_MS)
+      }
+    }
+  }
+
+  async #connect(): Promise<pg.Client> {
+    const client = new pg.Client({
+      ...this.connection,
+      application_name: `oa-audience, process ${process.pid}`,
+      connectionTimeoutMillis: 5000,
+    })
+    client.on('error', () => undefined)
+    try {
+      await client.connect()
+    } catch (error) {
+      await client.end().catch(() => undefined)
+      throw error
+    }
+    return client
+  }
+
+  #spawn(): void {
+    this.#removeForeignPidFile()
+    const log = openSync(join(this.#directory, '..', 'postgres.log'), 'w', 0o600)
+    const settings = Object.entries(SETTINGS).flatMap(([name, value]) => ['-c', `${name}=${value}`])
+    const child = spawn(this.#binaries.postgres, ['-D', this.#ownPath(), ...settings], {
+      ...this.#asServer(),
+      // a process group of its own: Ctrl-C in a terminal must reach the service, which then stops its server
+      detached: true,
+      stdio: ['ignore', log, log],
+    })
+    closeSync(log)
+    child.unref()
+    const gone = () => {
+      this.#child = null
+    }
+    child.once('error', gone)
+    child.once('exit', gone)
+    this.#child = child
+  }
+
+  #initialise(dataDir: string): void {
+    try {
+      mkdirSync(dataDir, { recursive: true })
+      const made = mkdtempSync(join(dataDir, 'postgres.new-'))
+      try {
+        this.#initdb(made)
+        renameSync(made, this.#directory)
+      } finally {
+        rmSync(made, { recursive: true, force: true })
+      }
+    } catch (error) {
+      // Another process may have made it at the same moment: rename refuses a directory that is not empty.
+      if (existsSync(join(this.#directory, 'PG_VERSION'))) return
+      throw new FatalError(
+        `cannot set up a PostgreSQL in DATA_DIR (${dataDir}): ${(error as Error).message}. ` +
+          'Set DATA_DIR to a directory that can be written, or DATABASE_URL=postgres://…',
+      )
+    }
+  }
+
+  #initdb(directory: string): void {
+    // initdb, unlike the server, insists on a user that /etc/passwd knows: nobody, until the chown below.
+    const nobody = this.#asRoot ? findNobody() : null
+    if (nobody) chownSync(directory, nobody.uid, nobody.gid)
+    const path = nobody ? pathThatNeedsNoParents(directory) : directory
+    const run = (binary: string, options: string[], input = '') => {
+      const identity = { cwd: directory, env: serverEnvironment(), ...(nobody ?? {}) }
+      const done = spawnSync(binary, options, { ...identity, input, encoding: 'utf8' })
+      if (done.error) throw explainSpawn(done.error)
+      if (done.status !== 0) throw new Error(done.stderr.trim().split('\n').at(-1))
+    }
+    const cluster = ['-D', path, '-U', SUPERUSER, '-A', 'trust', '-E', 'UTF8', '--no-instructions']
+    // The builtin locale sorts the same on every machine, so a copied data directory keeps its indexes valid.
+    run(this.#binaries.initdb, [
+      ...cluster,
+      '--locale-provider=builtin',
+      '--builtin-locale=C.UTF-8',
+      '--locale=C',
+    ])
+    // In single-user mode, so that the database exists before anyone can connect.
+    run(
+      this.#binaries.postgres,
+      ['--single', '-D', path, 'postgres'],
+      `create database ${EMBEDDED_DATABASE}\n`,
+    )
+    if (nobody) chownAll(directory, SERVER_UID)
+  }
+
+  #asServer() {
+    const identity = { cwd: this.#directory, env: serverEnvironment() }
+    if (!this.#asRoot) return identity
+    // A directory that an ordinary user made stays that user's when root starts the service once.
+    const { uid, gid } = statSync(this.#directory)
+    return { ...identity, uid, gid }
+  }
+
+  #ownPath(): string {
+    return this.#asRoot ? pathThatNeedsNoParents(this.#directory) : this.#directory
+  }
+
+  /** The postmaster named by its lock file, if that process lives. */
+  #serverPid(): number | null {
+    try {
+      const pid = Number.parseInt(readFileSync(join(this.#directory, 'postmaster.pid'), 'utf8'), 10)
+      process.kill(pid, 0)
+      return pid
+    } catch {
+      return null
+    }
+  }
+
+  /**
+   * After a restart of a container the dead server's process id may belong to something else, and PostgreSQL
+   * would refuse its own lock file for ever. A living process that is no postgres makes the file stale.
+   */
+  #removeForeignPidFile(): void {
+    const pid = this.#serverPid()
+    if (pid === null || /postgres|postmaster/.test(commandOf(pid) ?? 'postgres')) return
+    for (const name of ['postmaster.pid', '.s.PGSQL.5432.lock'])
+      rmSync(join(this.#directory, name), { force: true })
+  }
+
+  #lastLogLine(): string | undefined {
+    try {
+      const log = readFileSync(join(this.#directory, '..', 'postgres.log'), 'utf8')
+      return log.trim().split('\n').at(-1) || undefined
+    } catch {
+      return undefined
+    }
+  }
+}
+
+/**
+ * As root on Linux, DATA_DIR may lie below a directory that only root may enter (/root). The server is started
+ * with the data directory as its working directory, and this path leads there without entering any parent.
+ */
+function pathThatNeedsNoParents(directory: string): string {
+  return existsSync('/proc/self/cwd') ? '/proc/self/cwd' : directory
+}
+
+/** pg connects to a path, and a socket's path has few bytes: a long one gets a symbolic link in /tmp. */
+function shortPathTo(directory: string): string {
+  if (Buffer.byteLength(join(directory, '.s.PGSQL.5432')) <= SOCKET_PATH_MAX_BYTES) return directory
+  const link = join(mkdtempSync(join(tmpdir(), 'oa-audience-')), 'pg')
+  symlinkSync(directory, link)
+  process.once('exit', () => rmSync(join(link, '..'), { recursive: true, force: true }))
+  return link
+}
+
+function serverEnvironment(): Record<string, string> {
+  return { PATH: '/usr/local/bin:/usr/bin:/bin', LC_ALL: 'C', TZ: 'UTC' }
+}
+
+function findNobody(): { uid: number; gid: number } {
+  const entry =
+    existsSync('/etc/passwd') && /^nobody:[^:]*:(\d+):(\d+):/m.exec(readFileSync('/etc/passwd', 'utf8'))
+  if (!entry) {
+    throw new Error('root may not run PostgreSQL and /etc/passwd has no user nobody: run as an ordinary user')
+  }
+  return { uid: Number(entry[1]), gid: Number(entry[2]) }
+}
+
+function explainSpawn(error: Error & { code?: string }): Error {
+  if (error.code !== 'EPERM' && error.code !== 'EINVAL') return error
+  return new Error(
+    'root may not run PostgreSQL, and this container forbids changing the user: run as an ordinary user',
+  )
+}
+
+function chownAll(path: string, uid: number): void {
+  chownSync(path, uid, uid)
+  if (!lstatSync(path).isDirectory()) return
+  for (const name of readdirSync(path)) chownAll(join(path, name), uid)
+}
+
+function sendSignal(pid: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(pid, signal)
+  } catch {
+    // gone already
+  }
+}
+
+function commandOf(pid: number): string | null {
+  if (existsSync('/proc/self/comm')) {
+    try {
+      return readFileSync(`/proc/${pid}/comm`, 'utf8')
+    } catch {
+      return null
+    }
+  }
+  const listed = spawnSync('ps', ['-o', 'comm=', '-p', String(pid)], { encoding: 'utf8' })
+  return listed.status === 0 ? listed.stdout : null
+}

@@ -1,0 +1,108 @@
+/** From configuration to a database that is ready: the embedded server, or whatever DATABASE_URL names. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { DatabaseChoice } from '../config.ts'
+import { FatalError } from '../errors.ts'
+import { Database, DatabaseUnavailable } from './database.ts'
+import { EmbeddedServer } from './embedded/server.ts'
+import { migrate } from './migrate.ts'
+
+export interface OpenDatabase {
+  database: Database
+  /** resolves when the schema is ready; rejects with a FatalError if it never can be */
+  ready: Promise<void>
+  close: () => Promise<void>
+}
+
+export interface Notices {
+  info: (message: string) => void
+  warn: (message: string) => void
+}
+
+/** Between two attempts to reach a database that does not answer yet. */
+const RETRY_MS = 1_000
+
+/**
+ * For the service: opens what the configuration names. The embedded server is started here; a DATABASE_URL that
+ * does not answer is tried again for as long as it takes, while the service already answers its health route.
+ */
+export async function openForService(
+  choice: Exclude<DatabaseChoice, { kind: 'none' }>,
+  notices: Notices,
+): Promise<OpenDatabase> {
+  const lost = (error: Error & { code?: string }) =>
+    notices.warn(`a database session was lost (${error.code ?? error.message})`)
+  if (choice.kind === 'url') {
+    const database = new Database(choice.url.reveal(), lost)
+    const stop = new AbortController()
+    const ready = becomeReady(database, notices, stop.signal)
+    return {
+      database,
+      ready,
+      close: async () => {
+        stop.abort()
+        await database.close()
+      },
+    }
+  }
+  const server = new EmbeddedServer(choice.dataDir)
+  await server.own(lost)
+  process.once('exit', () => server.abandon())
+  const database = new Database(server.connection, lost)
+  return {
+    database,
+    ready: becomeReady(database, notices, new AbortController().signal),
+    close: async () => {
+      await database.close()
+      await server.stop()
+    },
+  }
+}
+
+/** For a command: opens the database, with the schema up to date, for the time of `work`. */
+export async function withDatabase<T>(
+  choice: DatabaseChoice,
+  work: (database: Database, applied: string[]) => Promise<T>,
+): Promise<T> {
+  if (choice.kind === 'none') throw new FatalError('DATABASE_URL is none: this command needs a database')
+  const server = choice.kind === 'embedded' ? new EmbeddedServer(choice.dataDir) : null
+  await server?.use()
+  const database = new Database(
+    choice.kind === 'url' ? choice.url.reveal() : (server as EmbeddedServer).connection,
+    () => undefined,
+  )
+  try {
+    const applied = await migrate(database)
+    database.markReady()
+    return await work(database, applied)
+  } catch (error) {
+    throw error instanceof DatabaseUnavailable
+      ? new FatalError(`the database does not answer (${reasonOf(error)})`)
+      : error
+  } finally {
+    await database.close()
+    await server?.release()
+  }
+}
+
+async function becomeReady(database: Database, { info, warn }: Notices, stop: AbortSignal): Promise<void> {
+  for (let attempt = 1; !stop.aborted; attempt += 1) {
+    try {
+      const applied = await migrate(database)
+      for (const name of applied) info(`migrated: ${name}`)
+      database.markReady()
+      if (attempt > 1) info('the database answers now')
+      return
+    } catch (error) {
+      if (!(error instanceof DatabaseUnavailable)) throw error
+      // At first, and then once in half a minute.
+      if (attempt % 30 === 1) warn(`the database does not answer (${reasonOf(error)}): trying again`)
+      await sleep(RETRY_MS)
+    }
+  }
+}
+
+/** Wrong names and passwords end up here too: PostgreSQL's class 28 and 3D are told by their code. */
+function reasonOf(error: Error): string {
+  const cause = error.cause as (Error & { code?: string }) | undefined
+  return cause?.code ?? cause?.message ?? error.message
+}

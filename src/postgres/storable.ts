@@ -1,0 +1,4 @@
+/** PostgreSQL text holds neither the character 0 nor half a surrogate pair. */
+export function isStorableText(text: string): boolean {
+  return !text.includes('\0') && text.isWellFormed()
+}
