@@ -1,0 +1,56 @@
+/**
+ * Bodies are read as bytes, whatever their content type: signatures are over bytes, and the protected routes
+ * must know who calls before they judge what was sent.
+ */
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { AppError } from '../errors.ts'
+
+/** Bytes. LINE escapes every character beyond ASCII (6 bytes each), so a batch of long texts needs room. */
+export const BODY_MAX_BYTES = 1024 * 1024
+
+const BYTES = 'application/octet-stream'
+const EMPTY = Buffer.alloc(0)
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** the content-type header as it was sent */
+    contentType: string | undefined
+  }
+}
+
+export function readBodiesAsBytes(app: FastifyInstance): void {
+  app.decorateRequest('contentType', undefined)
+  // Fastify refuses a content type that it cannot read before any handler runs: too early for us.
+  app.addHook('onRequest', (request, _reply, done) => {
+    request.contentType = request.headers['content-type']
+    request.raw.headers['content-type'] = BYTES
+    done()
+  })
+  app.removeAllContentTypeParsers()
+  app.addContentTypeParser(BYTES, { parseAs: 'buffer', bodyLimit: BODY_MAX_BYTES }, (_request, body, done) =>
+    done(null, body),
+  )
+}
+
+/** The bytes of the body, empty if there is none. Compressed bodies are refused. */
+export function bodyBytes(request: FastifyRequest): Buffer {
+  const encoding = request.headers['content-encoding']
+  if (encoding !== undefined && encoding !== '' && encoding.toLowerCase() !== 'identity') {
+    throw new AppError('unsupported_encoding')
+  }
+  return Buffer.isBuffer(request.body) ? request.body : EMPTY
+}
+
+/** The parsed body. Throws `bad_request` for anything that is no JSON text. */
+export function parseJson(bytes: Buffer): unknown {
+  try {
+    return JSON.parse(bytes.toString('utf8')) as unknown
+  } catch {
+    throw new AppError('bad_request', { message: 'The body is not valid JSON' })
+  }
+}
+
+/** True for a JSON object, that is, neither null nor an array. */
+export function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}

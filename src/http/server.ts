@@ -1,0 +1,74 @@
+/** The HTTP server before it has any route: limits, request ids, one log line a request. */
+import { randomUUID } from 'node:crypto'
+import type { Socket } from 'node:net'
+import Fastify, { type FastifyInstance, LogController } from 'fastify'
+import type { Config } from '../config.ts'
+import { AppError } from '../errors.ts'
+import { BODY_MAX_BYTES, readBodiesAsBytes } from './body.ts'
+import { answerErrors, rawErrorAnswer, sendError } from './error-envelope.ts'
+
+/** From the first byte to the last: a slow sender is cut off. LINE's senders take milliseconds. */
+const REQUEST_TIMEOUT_MS = 15_000
+const HEADERS_TIMEOUT_MS = 10_000
+/** Longer than the 60 s after which common proxies close idle connections, so that it is they who close. */
+const KEEP_ALIVE_TIMEOUT_MS = 65_000
+/** How often overdue requests are looked for. */
+const TIMEOUT_CHECK_MS = 1_000
+/** Node limits all headers together, the request line included, to 16 KiB: no path can be longer. */
+const PARAMETER_MAX_LENGTH = 16 * 1024
+
+export function createServer({
+  logLevel,
+  trustProxy,
+}: Pick<Config, 'logLevel' | 'trustProxy'>): FastifyInstance {
+  const app = Fastify({
+    logger: { level: logLevel },
+    logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'requestId' }),
+    genReqId: () => randomUUID(),
+    requestIdHeader: false,
+    trustProxy: trustProxy.length > 0 ? trustProxy : false,
+    bodyLimit: BODY_MAX_BYTES,
+    requestTimeout: REQUEST_TIMEOUT_MS,
+    keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
+    http: { headersTimeout: HEADERS_TIMEOUT_MS, connectionsCheckingInterval: TIMEOUT_CHECK_MS },
+    exposeHeadRoutes: false,
+    routerOptions: { maxParamLength: PARAMETER_MAX_LENGTH },
+    // A request that came before the close is served; connections are closed after it.
+    return503OnClosing: false,
+    frameworkErrors: (error, request, reply) => sendError(error, request, reply),
+    clientErrorHandler: answerBrokenRequest,
+  })
+  readBodiesAsBytes(app)
+  answerErrors(app)
+  // The pattern, not the address: a path may hold an oaHash, a query a tracking key.
+  app.addHook('onResponse', async (request, reply) => {
+    request.log.info(
+      {
+        method: request.method,
+        route: request.routeOptions.url ?? 'unknown',
+        status: reply.statusCode,
+        ms: Math.round(reply.elapsedTime * 10) / 10,
+        ip: request.ip,
+      },
+      'request',
+    )
+  })
+  return app
+}
+
+/** After all routes: what no route answers. */
+export function answerUnknownRoutes(app: FastifyInstance): void {
+  app.setNotFoundHandler(() => {
+    throw new AppError('unknown_route')
+  })
+}
+
+function answerBrokenRequest(error: Error & { code?: string }, socket: Socket): void {
+  if (error.code === 'ECONNRESET' || !socket.writable) {
+    socket.destroy()
+    return
+  }
+  const status =
+    error.code === 'HPE_HEADER_OVERFLOW' ? 431 : error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 408 : 400
+  socket.end(rawErrorAnswer(status, randomUUID()), () => socket.destroy())
+}

@@ -1,0 +1,36 @@
+/** Checks input against a schema and says what is wrong with it, field by field. */
+import type { Static, TSchema } from 'typebox'
+import Type from 'typebox'
+import { Compile } from 'typebox/compile'
+import type { TLocalizedValidationError } from 'typebox/error'
+import { AppError, type ErrorDetail } from '../errors.ts'
+import { isStorableText } from '../postgres/storable.ts'
+
+/** A text that PostgreSQL can hold: no character 0, no half of a surrogate pair. */
+export function StorableText(options: { minLength?: number; maxLength: number; description?: string }) {
+  return Type.Refine(
+    Type.String(options),
+    (text) => isStorableText(text),
+    () => 'must not contain the character U+0000 or half a surrogate pair',
+  )
+}
+
+/** Compiles a schema once; the check returns the value typed, or throws `invalid_input` with details. */
+export function checker<T extends TSchema>(schema: T): (value: unknown) => Static<T> {
+  const compiled = Compile(schema)
+  return (value) => {
+    if (compiled.Check(value)) return value as Static<T>
+    throw new AppError('invalid_input', { details: compiled.Errors(value).flatMap(toDetail) })
+  }
+}
+
+/** Throws `invalid_input` for one fault that no schema can say. */
+export function refuseInput(path: string, message: string): never {
+  throw new AppError('invalid_input', { details: [{ path, message }] })
+}
+
+function toDetail({ keyword, instancePath, message }: TLocalizedValidationError): ErrorDetail[] {
+  // An unknown field is reported twice: by its own path, which is the better one, and by its object's.
+  if (keyword === 'additionalProperties') return []
+  return [{ path: instancePath.slice(1), message: keyword === 'boolean' ? 'is not known' : message }]
+}
