@@ -1,0 +1,33 @@
+/** POST /api/line-oa/verify: is the account of this scope set up on the platform as the caller believes? */
+import type { FastifyInstance, onRequestAsyncHookHandler } from 'fastify'
+import { findScope } from '../access/scope.ts'
+import { AppError } from '../errors.ts'
+import { bodyBytes, parseJson } from '../http/body.ts'
+import { checker } from '../http/validate.ts'
+import type { Database } from '../postgres/database.ts'
+import { findAccountInOrganization } from './account.ts'
+import type { LineApi } from './line-api.ts'
+import { ClaimsSchema, verifyAccount } from './verify.ts'
+
+interface Parts {
+  database: Database | null
+  lineApi: LineApi
+  now: () => number
+  /** of the messaging platform: `line` */
+  channelName: string
+}
+
+const checkClaims = checker(ClaimsSchema)
+
+export function verifyRoute(app: FastifyInstance, parts: Parts, guard: onRequestAsyncHookHandler): void {
+  const { database, lineApi, now, channelName } = parts
+  app.post(`/api/${channelName}-oa/verify`, { onRequest: guard }, async (request) => {
+    const scope = await findScope(database, request.caller)
+    if (scope === null || database === null) throw new AppError('no_account_in_scope')
+    const account = await findAccountInOrganization(database, scope.channelOaId, scope.organizationId)
+    if (account === null) throw new AppError('no_account_in_scope')
+    const body = bodyBytes(request)
+    const claims = body.length === 0 ? {} : checkClaims(parseJson(body))
+    return verifyAccount(database, lineApi, account, claims, new Date(now()))
+  })
+}
