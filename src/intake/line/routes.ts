@@ -1,0 +1,62 @@
+/** POST /api/line/:id and /api/Line/:id — LINE's webhook. */
+import type { FastifyInstance } from 'fastify'
+import { type Account, findAccount, flagForeignDestination } from '../../accounts/account.ts'
+import { AppError } from '../../errors.ts'
+import { bodyBytes } from '../../http/body.ts'
+import { parsePathId } from '../../http/path-id.ts'
+import type { SpareSigned } from '../../http/rate-limit.ts'
+import type { Database } from '../../postgres/database.ts'
+import { isStorableText } from '../../postgres/storable.ts'
+import { USER_ID_MAX_LENGTH } from '../event.ts'
+import type { Intake } from '../receive.ts'
+import { requireDatabase } from '../require-database.ts'
+import { LINE } from './channel.ts'
+import { type LineDelivery, parseLineDelivery } from './payload.ts'
+import { hasValidLineSignature } from './signature.ts'
+
+interface Parts {
+  database: Database | null
+  intake: Intake | null
+  /** the sender proved who it is: its request need not count against its address */
+  onSigned: SpareSigned
+  now: () => number
+}
+
+export function lineRoutes(app: FastifyInstance, parts: Parts): void {
+  const capitalised = LINE.charAt(0).toUpperCase() + LINE.slice(1)
+  for (const path of [`/api/${LINE}/:id`, `/api/${capitalised}/:id`]) {
+    app.post<{ Params: { id: string } }>(path, async (request, reply) => {
+      const { database, intake } = requireDatabase(parts)
+      const account = await accountOf(database, request.params.id)
+      const body = bodyBytes(request)
+      if (!hasValidLineSignature(body, request.headers['x-line-signature'], account.channelSecret)) {
+        throw new AppError('bad_signature')
+      }
+      parts.onSigned(request, reply)
+      const delivery = parseLineDelivery(body, parts.now())
+      const receipt = await intake.receive(account.id, delivery.events)
+      await flagIfForeign(database, account, delivery)
+      return receipt
+    })
+  }
+}
+
+async function accountOf(database: Database, pathId: string): Promise<Account> {
+  const id = parsePathId(pathId)
+  const account = id === null ? null : await findAccount(database, id)
+  if (account === null) throw new AppError('unknown_account')
+  return account
+}
+
+/** The signature is the authority, so the events count; but somebody should look at the set-up. */
+async function flagIfForeign(
+  database: Database,
+  account: Account,
+  { destination }: LineDelivery,
+): Promise<void> {
+  if (destination === null || account.botUserId === null || destination === account.botUserId) return
+  if (destination === account.foreignDestination || destination.length > USER_ID_MAX_LENGTH) return
+  if (!isStorableText(destination)) return
+  // The events are committed: a failure to note this must not make the sender repeat them.
+  await flagForeignDestination(database, account.id, destination).catch(() => undefined)
+}

@@ -1,0 +1,22 @@
+import { createHmac } from 'node:crypto'
+import { equalInConstantTime, type Secret } from '../../secret.ts'
+
+/**
+ * LINE's signature: base64 of HMAC-SHA256 over the raw body, keyed with the channel secret, in the header
+ * x-line-signature. Must be checked before anything is parsed: LINE escapes non-ASCII text, and a body that
+ * was parsed and written again has other bytes.
+ * @see https://developers.line.biz/en/docs/messaging-api/verify-webhook-signature/
+ */
+export function hasValidLineSignature(
+  body: Buffer,
+  signature: unknown,
+  channelSecret: Secret | null,
+): boolean {
+  if (channelSecret === null || typeof signature !== 'string') return false
+  return equalInConstantTime(Buffer.from(signature), Buffer.from(signLine(body, channelSecret)))
+}
+
+/** What LINE would put in x-line-signature. */
+export function signLine(body: Buffer | string, channelSecret: Secret): string {
+  return createHmac('sha256', channelSecret.reveal()).update(body).digest('base64')
+}

@@ -1,0 +1,161 @@
+/** Chatwoot's webhooks (MBOX is built on it), translated. */
+import { AppError } from '../../errors.ts'
+import { isObject, parseJson } from '../../http/body.ts'
+import { isStorableText } from '../../postgres/storable.ts'
+import {
+  DELIVERY_MAX_EVENTS,
+  type Effect,
+  hashKey,
+  type IntakeEvent,
+  readKind,
+  readTimeMs,
+  readUserId,
+  toPayload,
+  Unusable,
+} from '../event.ts'
+
+type Fields = Record<string, unknown>
+
+/** Characters. Chatwoot's own words are shorter; ids are numbers. */
+const WORD_MAX_LENGTH = 128
+
+/**
+ * Reads one webhook or an array of them. Throws `bad_request` where there is none. Typing events and private
+ * notes are left out: nobody's audience is told by them, and notes are written for colleagues.
+ * @param deliveryId the header x-chatwoot-delivery, the same in every retry
+ */
+export function parseChatCallback(
+  body: Buffer,
+  deliveryId: string | undefined,
+  receivedAtMs: number,
+): IntakeEvent[] {
+  const parsed = parseJson(body)
+  const webhooks: unknown[] = Array.isArray(parsed) ? parsed : [parsed]
+  if (webhooks.length > DELIVERY_MAX_EVENTS) {
+    throw new AppError('bad_request', { message: `More than ${DELIVERY_MAX_EVENTS} events in one delivery` })
+  }
+  if (!Array.isArray(parsed) && !(isObject(parsed) && typeof parsed.event === 'string')) {
+    throw new AppError('bad_request', {
+      message: 'The body has no event: it must be a webhook of the support chat',
+    })
+  }
+  return webhooks.flatMap((webhook, index) => {
+    if (isObject(webhook) && isPassedOver(webhook)) return []
+    return [parseWebhook(webhook, deliveryId && `${deliveryId}/${index}`, receivedAtMs)]
+  })
+}
+
+function isPassedOver(webhook: Fields): boolean {
+  return webhook.private === true || String(webhook.event).startsWith('conversation_typing_')
+}
+
+function parseWebhook(webhook: unknown, deliveryId: string | undefined, receivedAtMs: number): IntakeEvent {
+  const payload = toPayload(webhook)
+  const fields = isObject(webhook) ? webhook : {}
+  const kept = { source: 'mbox' as const, kind: readKind(fields.event), payload, otherUserIds: [] }
+  const key = deliveryId ? hashKey('mbox', 'delivery', deliveryId) : contentKey(fields, kept.kind, payload)
+  try {
+    if (!isObject(webhook)) throw new Unusable('the event is no object')
+    const conversation = conversationOf(webhook, kept.kind)
+    const occurredAtMs = timeOf(webhook, receivedAtMs)
+    return {
+      ...kept,
+      key,
+      occurredAtMs,
+      userId: personOf(webhook, conversation),
+      effect: conversationEffect(conversation, occurredAtMs),
+      failure: null,
+    }
+  } catch (error) {
+    if (!(error instanceof Unusable)) throw error
+    return {
+      ...kept,
+      key,
+      occurredAtMs: receivedAtMs,
+      userId: null,
+      effect: { type: 'none' },
+      failure: error.message,
+    }
+  }
+}
+
+/**
+ * Without a delivery id. The body's id is the message's or the conversation's own, shared by every event
+ * about it, so what tells two of them apart is the time of the update or else the content.
+ */
+function contentKey(fields: Fields, kind: string, payload: string): string {
+  const id = wordOf(fields.id)
+  const updatedAt = wordOf(fields.updated_at)
+  if (id === null || updatedAt === null) return hashKey('mbox', 'content', payload)
+  return hashKey('mbox', 'update', kind, id, updatedAt)
+}
+
+/** Conversation events are the conversation; message events carry one. */
+function conversationOf(webhook: Fields, kind: string): Fields | null {
+  if (isObject(webhook.conversation)) return webhook.conversation
+  return kind.startsWith('conversation_') ? webhook : null
+}
+
+/** The channel's user id, where the conversation is one of the channel: other inboxes have other ids. */
+function personOf(webhook: Fields, conversation: Fields | null): string | null {
+  const holders = [conversation, webhook].filter(isObject)
+  const ids = holders.flatMap((holder) => [
+    at(holder, 'contact_inbox', 'source_id'),
+    lineUserIdOf(at(holder, 'meta', 'sender')),
+  ])
+  const contacts = [webhook, webhook.contact, webhook.sender].map(lineUserIdOf)
+  const fromLine = holders.some((holder) => holder.channel === 'Channel::Line')
+  for (const id of [...ids, ...contacts]) {
+    if (typeof id === 'string' && (fromLine || LINE_USER_ID.test(id))) return readUserId(id)
+  }
+  return null
+}
+
+/** A user of a channel, or of a module channel (68 characters). */
+const LINE_USER_ID = /^(LU[0-9a-z]{32}-)?U[0-9a-z]{32}$/i
+
+function lineUserIdOf(contact: unknown): unknown {
+  return at(contact, 'additional_attributes', 'social_line_user_id')
+}
+
+function conversationEffect(conversation: Fields | null, occurredAtMs: number): Effect {
+  const id = conversation && wordOf(conversation.id)
+  if (conversation === null || id === null) return { type: 'none' }
+  const atMs = readTime(conversation.updated_at) ?? occurredAtMs
+  return { type: 'conversation', id, status: wordOf(conversation.status), atMs }
+}
+
+function timeOf(webhook: Fields, receivedAtMs: number): number {
+  for (const name of ['updated_at', 'created_at', 'timestamp']) {
+    const time = readTime(webhook[name])
+    if (time !== null) return time
+  }
+  return receivedAtMs
+}
+
+/**
+ * A time as Chatwoot writes it: ISO 8601, `YYYY-MM-DD HH:MM:SS UTC`, or seconds since 1970, whole or with a
+ * fraction, as number or text. Null where there is none; an Unusable for what is none of these.
+ */
+export function readTime(value: unknown): number | null {
+  if (value === undefined || value === null || value === '') return null
+  const isNumber = typeof value === 'number' || (typeof value === 'string' && /^\d+(\.\d+)?$/.test(value))
+  if (isNumber) {
+    const seconds = Number(value)
+    // Beyond the year 5138 in seconds: it is milliseconds.
+    return readTimeMs(seconds > 1e11 ? seconds : Math.round(seconds * 1000))
+  }
+  if (typeof value !== 'string') throw new Unusable('the time is of no known form')
+  return readTimeMs(Date.parse(value.replace(/^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d+)?) UTC$/, '$1T$2Z')))
+}
+
+/** An id or status: a number or a short text, as text. */
+function wordOf(value: unknown): string | null {
+  if (typeof value === 'number' && Number.isFinite(value)) return String(value)
+  if (typeof value !== 'string' || value === '' || value.length > WORD_MAX_LENGTH) return null
+  return isStorableText(value) ? value : null
+}
+
+function at(value: unknown, ...path: string[]): unknown {
+  return path.reduce<unknown>((inner, name) => (isObject(inner) ? inner[name] : undefined), value)
+}

@@ -1,0 +1,115 @@
+/** Segment's HTTP shape, translated, so that its client libraries work unchanged. */
+import { randomUUID } from 'node:crypto'
+import { AppError } from '../../errors.ts'
+import { isObject, parseJson } from '../../http/body.ts'
+import { hashKey, type IntakeEvent, readKind, readTimeMs, readUserId, toPayload, Unusable } from '../event.ts'
+
+/** Bytes of JSON an event, as Segment has it. */
+export const TRACKING_EVENT_MAX_BYTES = 32 * 1024
+/** Events in one request; what is beyond is rejected by its index. */
+export const TRACKING_REQUEST_MAX_EVENTS = 500
+
+export interface TrackingRequest {
+  writeKey: string | null
+  sentAtMs: number | null
+  events: unknown[]
+}
+
+export interface Rejection {
+  index: number
+  message: string
+}
+
+/** Reads one event, an array of events, or `{batch, sentAt, writeKey}`. Throws `bad_request` for anything else. */
+export function parseTrackingRequest(body: Buffer): TrackingRequest {
+  const parsed = parseJson(body)
+  const envelope = isObject(parsed) ? parsed : {}
+  const first: unknown = Array.isArray(parsed) ? parsed[0] : parsed
+  const writeKey = isObject(first) ? first.writeKey : null
+  const events = eventsOf(parsed)
+  if (events === null) {
+    throw new AppError('bad_request', {
+      message: 'The body is neither an event, nor an array, nor {"batch": […]}',
+    })
+  }
+  return {
+    writeKey: typeof writeKey === 'string' ? writeKey : null,
+    sentAtMs: parseTime(envelope.sentAt),
+    events,
+  }
+}
+
+function eventsOf(parsed: unknown): unknown[] | null {
+  if (Array.isArray(parsed)) return parsed
+  if (!isObject(parsed)) return null
+  if (parsed.batch === undefined) return [parsed]
+  return Array.isArray(parsed.batch) ? parsed.batch : null
+}
+
+/** Splits a request into events to keep and events refused, by their index. */
+export function readTrackingEvents(
+  { events, sentAtMs }: TrackingRequest,
+  receivedAtMs: number,
+): { accepted: IntakeEvent[]; rejected: Rejection[] } {
+  const accepted: IntakeEvent[] = []
+  const rejected: Rejection[] = []
+  for (const [index, event] of events.entries()) {
+    try {
+      if (index >= TRACKING_REQUEST_MAX_EVENTS) {
+        throw new Unusable(`more than ${TRACKING_REQUEST_MAX_EVENTS} events in one request`)
+      }
+      accepted.push(readTrackingEvent(event, sentAtMs, receivedAtMs))
+    } catch (error) {
+      if (!(error instanceof Unusable)) throw error
+      rejected.push({ index, message: error.message })
+    }
+  }
+  return { accepted, rejected }
+}
+
+function readTrackingEvent(event: unknown, sentAtMs: number | null, receivedAtMs: number): IntakeEvent {
+  if (!isObject(event)) throw new Unusable('the event is no object')
+  if (typeof event.type !== 'string' || event.type === '') throw new Unusable('type is missing')
+  const { writeKey: _notPartOfTheEvent, ...content } = event
+  const payload = toPayload(content)
+  if (Buffer.byteLength(payload) > TRACKING_EVENT_MAX_BYTES) {
+    throw new Unusable(`the event is larger than ${TRACKING_EVENT_MAX_BYTES} bytes`)
+  }
+  const userId = readUserId(event.userId === '' ? null : event.userId)
+  if (userId === null && !isFilled(event.anonymousId)) throw new Unusable('userId or anonymousId is required')
+  const messageId = isFilled(event.messageId) ? String(event.messageId) : randomUUID()
+  return {
+    source: 'tracking',
+    kind: readKind(event.type),
+    key: hashKey('tracking', 'message', messageId),
+    occurredAtMs: occurredAt(event, sentAtMs ?? parseTime(event.sentAt), receivedAtMs),
+    userId,
+    otherUserIds: [],
+    effect: { type: 'none' },
+    payload,
+    failure: null,
+  }
+}
+
+function isFilled(value: unknown): boolean {
+  return (typeof value === 'string' && value !== '') || typeof value === 'number'
+}
+
+/**
+ * Clients' clocks are off, but their differences are right: the event is as long ago as it was when the
+ * client sent it. Nothing happens in the future.
+ */
+function occurredAt(event: Record<string, unknown>, sentAtMs: number | null, receivedAtMs: number): number {
+  const told = event.timestamp ?? event.originalTimestamp
+  if (told === undefined || told === null) return receivedAtMs
+  const toldMs = parseTime(told)
+  if (toldMs === null) throw new Unusable('timestamp is no time')
+  const corrected = sentAtMs === null ? toldMs : receivedAtMs - (sentAtMs - toldMs)
+  return readTimeMs(Math.min(corrected, receivedAtMs))
+}
+
+/** ISO 8601, or milliseconds since 1970. */
+function parseTime(value: unknown): number | null {
+  const ms = typeof value === 'number' ? value : typeof value === 'string' ? Date.parse(value) : Number.NaN
+  return Number.isFinite(ms) ? ms : null
+}
