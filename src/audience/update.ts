@@ -1,0 +1,144 @@
+/** PUT /api/audience/:id: what clients may say about a member. */
+import type { FastifyInstance, FastifyRequest, onRequestAsyncHookHandler } from 'fastify'
+import type { Static } from 'typebox'
+import Type from 'typebox'
+import { findScope, type Scope } from '../access/scope.ts'
+import { AppError } from '../errors.ts'
+import { bodyBytes, parseJson } from '../http/body.ts'
+import { parsePathId } from '../http/path-id.ts'
+import { checker, refuseInput, StorableText } from '../http/validate.ts'
+import { type Database, type Statement, violatedConstraint } from '../postgres/database.ts'
+import { isStorableText } from '../postgres/storable.ts'
+import { memberJson, withTrackedActivity } from './member.ts'
+
+/** Characters */
+const EXTERNAL_ID_MAX_LENGTH = 128
+const TAGS_MAX = 100
+/** Characters */
+const TAG_MAX_LENGTH = 64
+/** Bytes of JSON: attributes are returned with every listing of the member. */
+const ATTRIBUTES_MAX_BYTES = 16 * 1024
+
+/** A field left out keeps its value, null clears it. */
+export const MemberUpdateSchema = Type.Object(
+  {
+    externalId: Type.Optional(
+      Type.Union([StorableText({ minLength: 1, maxLength: EXTERNAL_ID_MAX_LENGTH }), Type.Null()]),
+    ),
+    tags: Type.Optional(
+      Type.Union([
+        Type.Array(StorableText({ minLength: 1, maxLength: TAG_MAX_LENGTH }), { maxItems: TAGS_MAX }),
+        Type.Null(),
+      ]),
+    ),
+    attributes: Type.Optional(
+      Type.Union([
+        Type.Record(Type.String(), Type.Union([Type.String(), Type.Number(), Type.Boolean(), Type.Null()])),
+        Type.Null(),
+      ]),
+    ),
+  },
+  { additionalProperties: false },
+)
+
+export type MemberUpdate = Static<typeof MemberUpdateSchema>
+
+const checkUpdate = checker(MemberUpdateSchema)
+
+export function updateRoute(
+  app: FastifyInstance,
+  database: Database | null,
+  guard: onRequestAsyncHookHandler,
+): void {
+  app.put<{ Params: { id: string } }>('/api/audience/:id', { onRequest: guard }, async (request, reply) => {
+    const scope = await findScope(database, request.caller)
+    if (scope === null || database === null) throw new AppError('update_without_scope')
+    const id = parsePathId(request.params.id)
+    if (id === null) throw new AppError('unknown_member')
+    const update = readUpdate(request)
+    const { json, version } = await updateMember(database, scope, id, update, readIfMatch(request))
+    return reply.header('etag', `"${version}"`).type('application/json; charset=utf-8').send(json)
+  })
+}
+
+function readUpdate(request: FastifyRequest): MemberUpdate {
+  const bytes = bodyBytes(request)
+  const type = request.contentType?.split(';')[0]?.trim().toLowerCase()
+  if (type !== undefined && type !== 'application/json') throw new AppError('unsupported_media_type')
+  const update = checkUpdate(parseJson(bytes))
+  for (const [name, value] of Object.entries(update.attributes ?? {})) {
+    if (!isStorableText(name) || (typeof value === 'string' && !isStorableText(value))) {
+      refuseInput('attributes', 'must not contain the character U+0000 or half a surrogate pair')
+    }
+  }
+  if (Buffer.byteLength(JSON.stringify(update.attributes ?? {})) > ATTRIBUTES_MAX_BYTES) {
+    refuseInput('attributes', `must not be larger than ${ATTRIBUTES_MAX_BYTES} bytes of JSON`)
+  }
+  return update
+}
+
+/** The versions that If-Match allows, or null for any. What is no version of ours matches nothing. */
+function readIfMatch(request: FastifyRequest): bigint[] | null {
+  const header = request.headers['if-match']
+  if (header === undefined || header.trim() === '*') return null
+  const versions = header.split(',').map((tag) => /^"(\d{1,18})"$/.exec(tag.trim())?.[1])
+  return versions.filter((version) => version !== undefined).map(BigInt)
+}
+
+const wanted = {
+  external_id: 'case when $5 then $6::text else m.external_id end',
+  tags: `case when $7 then coalesce($8::text[], '{}') else m.tags end`,
+  attributes: `case when $9 then coalesce($10::jsonb, '{}') else m.attributes end`,
+}
+const changes = `(m.external_id, m.tags, m.attributes)
+                 is distinct from (${wanted.external_id}, ${wanted.tags}, ${wanted.attributes})`
+
+// One plain update, so that PostgreSQL judges everything in it on the row as it is once it is locked: two clients
+// that change different fields at once lose nothing. An update that changes nothing is no new version.
+const applyUpdate: Statement = {
+  name: 'member-update',
+  text: `
+    with updated as (
+      update audience_member m
+         set external_id = ${wanted.external_id}, tags = ${wanted.tags}, attributes = ${wanted.attributes},
+             version = m.version + case when ${changes} then 1 else 0 end,
+             updated_at = case when ${changes} then now() else m.updated_at end
+       where m.channel_oa_id = $1 and m.organization_id = $2 and m.id = $3
+         and ($4::bigint[] is null or m.version = any ($4))
+      returning m.*
+    )
+    select m.version, ${memberJson} as json from updated m ${withTrackedActivity}`,
+}
+
+const selectVersion: Statement = {
+  name: 'member-version',
+  text: `select version from audience_member where channel_oa_id = $1 and organization_id = $2 and id = $3`,
+}
+
+/**
+ * Changes a member of the scope and returns it. Throws `unknown_member`, `stale_version`, `external_id_taken`.
+ */
+export async function updateMember(
+  database: Database,
+  scope: Scope,
+  id: bigint,
+  update: MemberUpdate,
+  allowedVersions: bigint[] | null,
+): Promise<{ version: bigint; json: string }> {
+  const { externalId, tags, attributes } = update
+  const values = [
+    ...[scope.channelOaId, scope.organizationId, id, allowedVersions],
+    ...[externalId !== undefined, externalId ?? null],
+    ...[tags !== undefined, tags ?? null],
+    ...[attributes !== undefined, attributes ? JSON.stringify(attributes) : null],
+  ]
+  try {
+    const [member] = await database.query<{ version: bigint; json: string }>(applyUpdate, values)
+    if (member !== undefined) return member
+  } catch (error) {
+    if (violatedConstraint(error) === 'audience_member_external_id') throw new AppError('external_id_taken')
+    throw error
+  }
+  const [found] = await database.query(selectVersion, [scope.channelOaId, scope.organizationId, id])
+  throw new AppError(found === undefined ? 'unknown_member' : 'stale_version')
+}
