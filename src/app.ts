@@ -1,0 +1,67 @@
+/** The one place where parts are joined; every route is named here. */
+import { createRequire } from 'node:module'
+import type { FastifyInstance } from 'fastify'
+import { decorateWithCaller, requireApiClient } from './access/api-client.ts'
+import { LineApi } from './accounts/line-api.ts'
+import { verifyRoute } from './accounts/verify-route.ts'
+import { eraseRoute } from './audience/erase.ts'
+import { listRoute } from './audience/list.ts'
+import { updateRoute } from './audience/update.ts'
+import type { Config } from './config.ts'
+import { healthRoutes } from './http/health.ts'
+import { limitRate } from './http/rate-limit.ts'
+import { answerUnknownRoutes, createServer } from './http/server.ts'
+import { LINE } from './intake/line/channel.ts'
+import { lineRoutes } from './intake/line/routes.ts'
+import { mboxRoutes } from './intake/mbox/routes.ts'
+import { Intake } from './intake/receive.ts'
+import { trackingRoutes } from './intake/tracking/routes.ts'
+import type { Database } from './postgres/database.ts'
+
+const { name, version } = createRequire(import.meta.url)('../package.json') as {
+  name: string
+  version: string
+}
+
+export { name as serviceName, version as serviceVersion }
+
+export type AppConfig = Pick<Config, 'logLevel' | 'trustProxy' | 'rateLimit' | 'redisUrl' | 'lineApiUrl'>
+
+export interface AppOptions {
+  config: AppConfig
+  /** null: started without a database */
+  database: Database | null
+  now?: () => number
+  isClosing?: () => boolean
+}
+
+/** The service as an HTTP server that does not listen yet. Closing it does not close the database. */
+export async function createApp(options: AppOptions): Promise<FastifyInstance> {
+  const { config, database, now = Date.now, isClosing = () => false } = options
+  const app = createServer(config)
+  decorateWithCaller(app)
+  const onSigned = await limitRate(app, config.rateLimit, config.redisUrl)
+
+  const intake =
+    database &&
+    new Intake(database, (error) =>
+      app.log.error({ fault: (error as Error).name }, 'an event was kept unapplied'),
+    )
+  const lineApi = new LineApi(config.lineApiUrl)
+  const guard = requireApiClient(database)
+
+  // public
+  healthRoutes(app, { name, version, database, isClosing }) //      GET    /api, GET /api/health
+  lineRoutes(app, { database, intake, onSigned, now }) //           POST   /api/line/:id, POST /api/Line/:id
+  mboxRoutes(app, { database, intake, onSigned, now }) //           POST   /api/mbox/callback/:oaHash
+  trackingRoutes(app, { database, intake, now }) //                 POST   /api/tracking
+
+  // protected by the three headers
+  listRoute(app, database, guard) //                                GET    /api/audience
+  updateRoute(app, database, guard) //                              PUT    /api/audience/:id
+  eraseRoute(app, database, guard) //                               DELETE /api/audience/:id
+  verifyRoute(app, { database, lineApi, now, channelName: LINE }, guard) // POST /api/line-oa/verify
+
+  answerUnknownRoutes(app)
+  return app
+}

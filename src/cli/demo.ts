@@ -1,0 +1,248 @@
+/** `oa-audience demo`: the main job, start to end, on a data directory and a simulated platform of its own. */
+import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
+import { join } from 'node:path'
+import { styleText } from 'node:util'
+import type { Command } from 'commander'
+import { type Config, readConfig } from '../config.ts'
+import { signLine } from '../intake/line/signature.ts'
+import { type RunningService, startService } from '../main.ts'
+import type { Database } from '../postgres/database.ts'
+import { Secret } from '../secret.ts'
+import { lineBody, lineEvent, textMessage } from '../simulate/events.ts'
+import { randomUserId, type SimulatedAccount, simulatePlatform } from '../simulate/platform.ts'
+import { randomCredential } from './clients.ts'
+
+export function demoCommand(program: Command): void {
+  program
+    .command('demo')
+    .description('show the main job on a database and a simulated platform of its own; stays up until Ctrl-C')
+    .option('--once', 'end with 0 after the steps')
+    .action(({ once: endAfterSteps }: { once?: boolean }) => runDemo(readConfig(), endAfterSteps === true))
+}
+
+async function runDemo(config: Config, endAfterSteps: boolean): Promise<void> {
+  const platform = await simulatePlatform()
+  const service = await startDemoService({
+    ...config,
+    database: { kind: 'embedded', dataDir: join(config.dataDir, 'demo') },
+    lineApiUrl: platform.url,
+    logLevel: 'warn',
+  })
+  const stopped = Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')])
+  try {
+    await service.ready
+    const setUp = await addAccount(service.database as Database, platform.account)
+    await new Demo(service.url, platform.account, setUp).run()
+    if (!endAfterSteps) {
+      say(`\nThe service stays up at ${service.url}: paste any of the lines above. Ctrl-C ends it.`)
+      await stopped
+    }
+  } finally {
+    await service.close()
+    await platform.close()
+  }
+}
+
+/** On the configured port; on a free one if something, such as the real service, has it. */
+async function startDemoService(config: Config): Promise<RunningService> {
+  try {
+    return await startService(config)
+  } catch (error) {
+    if (!/in use: stop what listens/.test((error as Error).message)) throw error
+    return startService({ ...config, port: 0 })
+  }
+}
+
+interface SetUp {
+  accountId: bigint
+  oaHash: string
+  trackingKey: string
+  credentials: { 'x-client-id': string; 'x-client-secret': string; 'x-api-key': string }
+}
+
+async function addAccount(database: Database, account: SimulatedAccount): Promise<SetUp> {
+  const credentials = {
+    'x-client-id': randomCredential('client'),
+    'x-client-secret': randomCredential('secret'),
+    'x-api-key': randomCredential('key'),
+  }
+  const [added] = await database.query<{ id: bigint; oa_hash: string; tracking_key: string }>(
+    `with o as (insert into organization (name) values ('Demo agency') returning id),
+          a as (insert into official_account (organization_id, name, channel_id, channel_secret, channel_access_token,
+                       bot_user_id, basic_id)
+                select id, $1, $2, $3, $4, $5, $6 from o returning *),
+          c as (insert into api_client (client_id, client_secret) values ($7, $8) returning id),
+          k as (insert into api_key (api_client_id, key, channel_oa_id, organization_id)
+                select c.id, $9, a.id, a.organization_id from a, c)
+     select id, oa_hash, tracking_key from a`,
+    [
+      account.displayName,
+      account.channelId,
+      account.channelSecret,
+      account.channelAccessToken,
+      account.botUserId,
+      account.basicId,
+      ...Object.values(credentials),
+    ],
+  )
+  if (!added) throw new Error('the demo account was not added')
+  return { accountId: added.id, oaHash: added.oa_hash, trackingKey: added.tracking_key, credentials }
+}
+
+interface Call {
+  method: string
+  path: string
+  headers?: Record<string, string>
+  body?: string
+}
+
+class Demo {
+  readonly #url: string
+  readonly #account: SimulatedAccount
+  readonly #setUp: SetUp
+  #step = 0
+
+  constructor(url: string, account: SimulatedAccount, setUp: SetUp) {
+    this.#url = url
+    this.#account = account
+    this.#setUp = setUp
+  }
+
+  async run(): Promise<void> {
+    const { accountId, oaHash, trackingKey } = this.#setUp
+    const [ann, ben] = [randomUserId(), randomUserId()]
+    say(
+      `${styleText('bold', 'oa-audience')} at ${this.#url}, with the official account "${this.#account.displayName}" (id ${accountId})`,
+    )
+
+    const follow = this.#delivery([lineEvent('follow', ann, { follow: { isUnblocked: false } })])
+    await this.#show('A person follows the account: LINE sends a signed delivery', follow)
+    await this.#show('LINE sends the same delivery again: it takes effect once', follow)
+    await this.#show(
+      'One delivery about two people, and a group that a third one joined',
+      this.#delivery([
+        textMessage(ann, 'สวัสดีค่ะ ☕'),
+        lineEvent('follow', ben),
+        lineEvent('memberJoined', null, {
+          source: { type: 'group', groupId: `C${randomUUID().replaceAll('-', '')}` },
+          joined: { members: [{ type: 'user', userId: randomUserId() }] },
+        }),
+      ]),
+    )
+    await this.#show('The support chat tells that a conversation was resolved', {
+      method: 'POST',
+      path: `/api/mbox/callback/${oaHash}`,
+      headers: { 'content-type': 'application/json', 'x-chatwoot-delivery': randomUUID() },
+      body: JSON.stringify({
+        event: 'conversation_status_changed',
+        id: 31,
+        status: 'resolved',
+        channel: 'Channel::Line',
+        contact_inbox: { source_id: ann },
+        updated_at: Date.now() / 1000,
+      }),
+    })
+    await this.#show('A web page tells that the person looked at the menu', {
+      method: 'POST',
+      path: '/api/tracking',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({
+        writeKey: trackingKey,
+        messageId: randomUUID(),
+        type: 'page',
+        userId: ann,
+        timestamp: new Date().toISOString(),
+        properties: { path: '/menu' },
+      }),
+    })
+    const audience = await this.#show(
+      'A B2B client lists the audience of its scope',
+      this.#client('GET', '/api/audience?limit=10'),
+    )
+    const members = (JSON.parse(audience) as { data: Array<{ id: string; userId: string }> }).data
+    const annId = members.find(({ userId }) => userId === ann)?.id
+    const benId = members.find(({ userId }) => userId === ben)?.id
+    await this.#show(
+      'It tags a member and links its own customer number',
+      this.#client('PUT', `/api/audience/${annId}`, {
+        externalId: `customer-${accountId}`,
+        tags: ['vip'],
+        attributes: { cups: 3 },
+      }),
+    )
+    await this.#show('It verifies the account on the platform', this.#client('POST', '/api/line-oa/verify'))
+    await this.#show('It erases a person', this.#client('DELETE', `/api/audience/${benId}`))
+    await this.#show(
+      'An older event about that person arrives late: it is taken, and does not bring them back',
+      this.#delivery([textMessage(ben, 'sent before the erasure', { timestamp: Date.now() - 60_000 })]),
+    )
+    await this.#show('They are gone', this.#client('GET', `/api/audience?userId=${ben}`))
+    await this.#show('And without credentials nobody sees anything', { method: 'GET', path: '/api/audience' })
+  }
+
+  #delivery(events: unknown[]): Call {
+    const body = lineBody(this.#account.botUserId, events)
+    return {
+      method: 'POST',
+      path: `/api/line/${this.#setUp.accountId}`,
+      headers: {
+        'content-type': 'application/json',
+        'x-line-signature': signLine(body, new Secret(this.#account.channelSecret)),
+      },
+      body,
+    }
+  }
+
+  #client(method: string, path: string, body?: unknown): Call {
+    const { credentials } = this.#setUp
+    if (body === undefined) return { method, path, headers: credentials }
+    return {
+      method,
+      path,
+      headers: { ...credentials, 'content-type': 'application/json' },
+      body: JSON.stringify(body),
+    }
+  }
+
+  /** Prints what happens, the curl line that does it, and the answer; does it. */
+  async #show(what: string, call: Call): Promise<string> {
+    this.#step += 1
+    say(`\n${styleText(['bold', 'cyan'], `${this.#step}. ${what}`)}`)
+    say(styleText('dim', curlLine(this.#url, call)))
+    const { method, path, headers = {}, body } = call
+    const response = await fetch(this.#url + path, {
+      method,
+      headers,
+      ...(body === undefined ? {} : { body }),
+    })
+    const answer = await response.text()
+    const colour = response.ok ? 'green' : 'yellow'
+    say(`${styleText(colour, String(response.status))} ${pretty(answer)}`)
+    return answer
+  }
+}
+
+/** A line to paste into a shell: single quotes keep every byte as it is. */
+function curlLine(url: string, { method, path, headers = {}, body }: Call): string {
+  const quote = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`
+  const parts = ['curl', '-sS', '-X', method, quote(url + path)]
+  for (const [name, value] of Object.entries(headers)) parts.push('-H', quote(`${name}: ${value}`))
+  if (body !== undefined) parts.push('--data-binary', quote(body))
+  return parts.join(' ')
+}
+
+function pretty(answer: string): string {
+  if (answer === '') return '(no content)'
+  return answer.length < 100 ? answer : JSON.stringify(JSON.parse(answer), null, 2)
+}
+
+/** styleText leaves the colours out by itself where nobody could see them. */
+function say(line: string): void {
+  console.log(process.stdout.isTTY ? line : stripColours(line))
+}
+
+function stripColours(line: string): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: the escape character begins every colour
+  return line.replace(/\u001b\[\d+m/g, '')
+}

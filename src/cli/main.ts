@@ -1,0 +1,65 @@
+#!/usr/bin/env node
+/** The command line `oa-audience`. */
+import { Command, CommanderError } from 'commander'
+import { serviceName, serviceVersion } from '../app.ts'
+import { describeVariables, readConfig } from '../config.ts'
+import { FatalError } from '../errors.ts'
+import { serve } from '../main.ts'
+import { violatedConstraint } from '../postgres/database.ts'
+import { withDatabase } from '../postgres/open.ts'
+import { accountsCommand } from './accounts.ts'
+import { clientsCommand } from './clients.ts'
+import { demoCommand } from './demo.ts'
+import { keysCommand } from './keys.ts'
+import { organizationsCommand } from './organizations.ts'
+import { printMany, withJson } from './output.ts'
+
+const program = new Command(serviceName)
+  .description('Keeps the audience of LINE official accounts and lets B2B clients list, change and erase it.')
+  .version(serviceVersion)
+  .exitOverride()
+  .addHelpText('after', `\nEnvironment variables (name, default, meaning):\n${describeVariables()}`)
+
+program
+  .command('serve')
+  .description('run the service')
+  .action(() => serve(readConfig()))
+
+withJson(program.command('migrate'))
+  .description('bring the database schema up to date (serve does it by itself)')
+  .action(async ({ json }: { json?: boolean }) => {
+    const applied = await withDatabase(readConfig().database, async (_, names) => names)
+    if (json)
+      printMany(
+        applied.map((name) => ({ name })),
+        true,
+      )
+    else
+      console.log(applied.length > 0 ? applied.map((name) => `applied ${name}`).join('\n') : 'nothing to do')
+  })
+
+demoCommand(program)
+organizationsCommand(program)
+accountsCommand(program)
+clientsCommand(program)
+keysCommand(program)
+
+try {
+  await program.parseAsync()
+} catch (error) {
+  if (error instanceof CommanderError) {
+    process.exitCode = error.exitCode
+  } else {
+    for (const line of explain(error)) console.error(`oa-audience: ${line}`)
+    process.exitCode = 1
+  }
+}
+
+/** One line a fault for what people can mend, the stack for what we must. */
+function explain(error: unknown): string[] {
+  if (error instanceof FatalError) return error.message.split('\n')
+  const constraint = violatedConstraint(error)
+  if (constraint !== null)
+    return [`the database refuses this (${constraint}): does everything it refers to exist?`]
+  return [error instanceof Error ? (error.stack ?? error.message) : String(error)]
+}

@@ -1,0 +1,25 @@
+import type { Command } from 'commander'
+import { onDatabase, printMany, printOne, withJson } from './output.ts'
+
+export function organizationsCommand(program: Command): void {
+  const group = program.command('organizations').description('the organizations that own official accounts')
+
+  withJson(group.command('add'))
+    .description('add an organization')
+    .requiredOption('--name <name>')
+    .action(async ({ name, json }: { name: string; json?: boolean }) => {
+      const [added] = await onDatabase((database) =>
+        database.query<{ id: bigint }>('insert into organization (name) values ($1) returning id', [name]),
+      )
+      if (added) printOne({ id: added.id }, json === true)
+    })
+
+  withJson(group.command('list'))
+    .description('list all organizations')
+    .action(async ({ json }: { json?: boolean }) => {
+      const rows = await onDatabase((database) =>
+        database.query<{ id: bigint; name: string }>('select id, name from organization order by id'),
+      )
+      printMany(rows, json === true)
+    })
+}

@@ -1,0 +1,93 @@
+/** The process: configuration → database → app → listen → close on a signal. */
+import type { AddressInfo } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { FastifyInstance } from 'fastify'
+import { createApp } from './app.ts'
+import type { Config } from './config.ts'
+import { FatalError } from './errors.ts'
+import { type OpenDatabase, openForService } from './postgres/open.ts'
+
+/** After SIGTERM the service still answers, its health with 503, so that balancers look elsewhere first. */
+const DRAIN_MS = 1_000
+/** What has been accepted must be answered within this; then connections are cut. */
+const CLOSE_TIMEOUT_MS = 7_000
+
+export interface RunningService {
+  url: string
+  app: FastifyInstance
+  database: OpenDatabase['database'] | null
+  /** resolves when the database is ready for work */
+  ready: Promise<void>
+  /** answers what was accepted, then closes everything */
+  close: (drainMs?: number) => Promise<void>
+}
+
+/** Starts the service; it listens when this resolves. Throws a FatalError that says what is in the way. */
+export async function startService(config: Config): Promise<RunningService> {
+  let closing = false
+  // The app's logger exists before the app: the database is opened first and has things to say.
+  const notices: Array<{ level: 'info' | 'warn'; message: string }> = []
+  let say = (level: 'info' | 'warn', message: string) => {
+    notices.push({ level, message })
+  }
+  const opened =
+    config.database.kind === 'none'
+      ? null
+      : await openForService(config.database, {
+          info: (message) => say('info', message),
+          warn: (message) => say('warn', message),
+        })
+  const database = opened?.database ?? null
+  const app = await createApp({ config, database, isClosing: () => closing })
+  say = (level, message) => app.log[level](message)
+  for (const { level, message } of notices) say(level, message)
+
+  const close = async (drainMs = 0) => {
+    closing = true
+    await sleep(drainMs)
+    const cut = setTimeout(() => app.server.closeAllConnections(), CLOSE_TIMEOUT_MS)
+    await app.close()
+    clearTimeout(cut)
+    await opened?.close()
+  }
+  try {
+    await app.listen({ port: config.port, host: config.host })
+  } catch (error) {
+    await close()
+    throw new FatalError(explainListen(error as Error & { code?: string }, config))
+  }
+  return { url: urlOf(app, config), app, database, ready: opened?.ready ?? Promise.resolve(), close }
+}
+
+/** `oa-audience serve`: runs until SIGTERM or SIGINT, then exits with 0 within 10 s. */
+export async function serve(config: Config): Promise<void> {
+  const service = await startService(config)
+  service.app.log.info({ url: service.url, database: config.database.kind }, `listening on ${service.url}`)
+  const stop = (signal: NodeJS.Signals) => {
+    service.app.log.info(`${signal}: finishing what was accepted`)
+    // A person who presses Ctrl-C waits for nobody; a second signal waits for nothing.
+    for (const name of ['SIGTERM', 'SIGINT'] as const) process.once(name, () => process.exit(1))
+    void service.close(signal === 'SIGTERM' ? DRAIN_MS : 0).then(() => process.exit(0))
+  }
+  process.once('SIGTERM', stop)
+  process.once('SIGINT', stop)
+  try {
+    await service.ready
+  } catch (error) {
+    await service.close()
+    throw error
+  }
+}
+
+function urlOf(app: FastifyInstance, { host }: Config): string {
+  const { port } = app.server.address() as AddressInfo
+  const reachable = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host
+  return `http://${reachable.includes(':') ? `[${reachable}]` : reachable}:${port}`
+}
+
+function explainListen(error: Error & { code?: string }, { host, port }: Config): string {
+  if (error.code === 'EADDRINUSE')
+    return `PORT ${port} on ${host} is in use: stop what listens there, or set PORT`
+  if (error.code === 'EACCES') return `PORT ${port} may not be used by this user: set PORT to 1024 or more`
+  return `cannot listen on HOST ${host}, PORT ${port}: ${error.code ?? error.message}`
+}
