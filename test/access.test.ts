@@ -1,0 +1,241 @@
+/** CONTRACT: who may call the protected routes, and what they get when they may not. */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { decorateWithCaller } from '../src/access/api-client.ts'
+import { LineApi } from '../src/accounts/line-api.ts'
+import { verifyRoute } from '../src/accounts/verify-route.ts'
+import { eraseRoute } from '../src/audience/erase.ts'
+import { listRoute } from '../src/audience/list.ts'
+import { updateRoute } from '../src/audience/update.ts'
+import { createServer as createHttpServer } from '../src/http/server.ts'
+import { Database } from '../src/postgres/database.ts'
+import { addCredentials, addTenant, createTestDatabase, type Tenant } from './support/database.ts'
+import { type Service, startApp, startAppForTest } from './support/service.ts'
+
+let database: Database
+let service: Service
+let tenant: Tenant
+
+beforeAll(async () => {
+  ;({ database } = await createTestDatabase())
+  service = await startApp(database)
+  tenant = await addTenant(database)
+})
+afterAll(async () => {
+  await service.app.close()
+  await database.close()
+})
+
+const PROTECTED = [
+  ['GET', '/api/audience'],
+  ['PUT', '/api/audience/1'],
+  ['DELETE', '/api/audience/1'],
+  ['POST', '/api/line-oa/verify'],
+] as const
+
+describe.each(PROTECTED)('%s %s', (method, path) => {
+  it.each(['x-client-id', 'x-client-secret', 'x-api-key'] as const)(
+    'answers 401 without %s, and when it is empty',
+    async (name) => {
+      const { [name]: _, ...others } = tenant.headers
+      for (const headers of [others, { ...others, [name]: '' }]) {
+        const answer = await service.call(method, path, { headers: headers as Record<string, string> })
+        expect(answer.json).toEqual({
+          statusCode: 401,
+          error: 'Unauthorized',
+          message: 'Missing credentials in headers',
+          requestId: expect.any(String),
+        })
+      }
+    },
+  )
+
+  it('answers 401 for an unknown client, a wrong secret and another client’s secret', async () => {
+    const other = await addTenant(database)
+    for (const wrong of [
+      { 'x-client-id': 'nobody' },
+      { 'x-client-secret': 'wrong' },
+      { 'x-client-secret': other.headers['x-client-secret'] },
+      { 'x-client-secret': `${tenant.headers['x-client-secret']}x` },
+    ]) {
+      const answer = await service.call(method, path, { headers: { ...tenant.headers, ...wrong } })
+      expect(answer.status).toBe(401)
+      expect(answer.json.message).toBe('Invalid client credentials')
+    }
+  })
+
+  it('refuses a client on the very next request after its status changed', async () => {
+    const revoked = await addTenant(database)
+    const before = await service.call(method, path, { headers: revoked.headers })
+    expect(before.status).not.toBe(401)
+    await database.query(`update api_client set status = 'suspended' where id = $1`, [revoked.clientRowId])
+    const after = await service.call(method, path, { headers: revoked.headers })
+    expect(after.status).toBe(401)
+    expect(after.json.message).toBe('Invalid client credentials')
+  })
+
+  it('answers 500, never 401, without a database', async () => {
+    const without = await startAppForTest(null)
+    const answer = await without.call(method, path, { headers: tenant.headers })
+    expect(answer.status).toBe(500)
+    expect(answer.json.message).toBe('The request could not be completed')
+    expect((await without.call(method, path)).status).toBe(401)
+  })
+
+  it('answers 500, never 401, when the database fails', async () => {
+    const nowhere = new Database('postgres://nobody@127.0.0.1:1/none', () => undefined)
+    nowhere.markReady()
+    const broken = await startAppForTest(nowhere)
+    const answer = await broken.call(method, path, { headers: tenant.headers })
+    expect(answer.status).toBe(500)
+    expect(answer.text).not.toMatch(/ECONNREFUSED|127\.0\.0\.1/)
+    await nowhere.close()
+  })
+
+  it('answers its own 401 when it is mounted without the guard', async () => {
+    const app = createHttpServer({ logLevel: 'silent', trustProxy: [] })
+    decorateWithCaller(app)
+    const noGuard = async () => undefined
+    listRoute(app, database, noGuard)
+    updateRoute(app, database, noGuard)
+    eraseRoute(app, database, noGuard)
+    const parts = { database, lineApi: new LineApi('http://127.0.0.1:9'), now: Date.now, channelName: 'line' }
+    verifyRoute(app, parts, noGuard)
+    const answer = await app.inject({ method, url: path, headers: tenant.headers })
+    expect(answer.statusCode).toBe(401)
+    expect(answer.json().message).toBe('The caller is not authenticated')
+    await app.close()
+  })
+})
+
+const OUTCOMES = {
+  'GET /api/audience': { status: 200, text: /^null$/ },
+  'PUT /api/audience/1': { status: 500, text: /"message":"The request could not be completed"/ },
+  'DELETE /api/audience/1': { status: 400, text: /"message":"Step 1: / },
+  'POST /api/line-oa/verify': { status: 404, text: /"statusCode":404/ },
+}
+
+describe('a key that is not an active one of this client', () => {
+  async function unknownKeys(): Promise<Array<Record<string, string>>> {
+    const other = await addTenant(database)
+    const revoked = await addCredentials(database, tenant.accountId, tenant.organizationId)
+    await database.query(`update api_key set status = 'Active' where id = $1`, [revoked.keyId])
+    return [
+      { ...tenant.headers, 'x-api-key': 'unknown' },
+      { ...tenant.headers, 'x-api-key': other.headers['x-api-key'] },
+      { ...tenant.headers, 'x-api-key': 'ключ' },
+      revoked.headers,
+    ].map((headers) => ({
+      ...headers,
+      'x-api-key': Buffer.from(headers['x-api-key'], 'utf8').toString('latin1'),
+    }))
+  }
+
+  it.each(PROTECTED)('%s %s has its own outcome', async (method, path) => {
+    const outcome = OUTCOMES[`${method} ${path}` as keyof typeof OUTCOMES]
+    for (const headers of await unknownKeys()) {
+      const answer = await service.call(method, path, { headers })
+      expect(answer.status).toBe(outcome.status)
+      expect(answer.text).toMatch(outcome.text)
+    }
+  })
+
+  const bodies: Array<[string, { headers?: Record<string, string>; body?: string }]> = [
+    ['no body', {}],
+    ['an empty body with a JSON content type', { headers: { 'content-type': 'application/json' }, body: '' }],
+    ['broken JSON', { headers: { 'content-type': 'application/json' }, body: '{"tags":' }],
+    ['a wrong schema', { headers: { 'content-type': 'application/json' }, body: '{"tags":7}' }],
+    ['a body of another type', { headers: { 'content-type': 'image/png' }, body: 'png' }],
+    ['a content type that is none', { headers: { 'content-type': ';;;' }, body: '{}' }],
+    ['a compressed body', { headers: { 'content-encoding': 'gzip' }, body: 'zip' }],
+  ]
+  const cases = PROTECTED.flatMap(([method, path]) =>
+    bodies.filter(() => method !== 'GET').map(([what, init]) => ({ method, path, what, init })),
+  )
+  it.each(cases)('$method $path keeps its outcome with $what', async ({ method, path, init }) => {
+    const outcome = OUTCOMES[`${method} ${path}` as keyof typeof OUTCOMES]
+    const headers = { ...init.headers, ...tenant.headers, 'x-api-key': 'unknown' }
+    const answer = await service.call(method, path, { ...init, headers })
+    expect(answer.status).toBe(outcome.status)
+    expect(answer.text).toMatch(outcome.text)
+  })
+
+  it.each([
+    ['GET', '/api/audience?limit=0&cursor=nonsense&unknown=1', 200],
+    ['PUT', '/api/audience/abc', 500],
+    ['PUT', `/api/audience/${'9'.repeat(5000)}`, 500],
+    ['DELETE', '/api/audience/1e3', 400],
+    ['DELETE', '/api/audience/9223372036854775808', 400],
+    ['DELETE', `/api/audience/${'x'.repeat(9000)}`, 400],
+  ])('%s %.40s keeps its outcome too', async (method, path, status) => {
+    const answer = await service.call(method, path, {
+      headers: { ...tenant.headers, 'x-api-key': 'unknown' },
+    })
+    expect(answer.status).toBe(status)
+  })
+
+  it('takes effect on the very next request after the status changed, both ways', async () => {
+    const { headers, keyId } = await addCredentials(database, tenant.accountId, tenant.organizationId)
+    const list = async () => (await service.call('GET', '/api/audience', { headers })).text
+    expect(await list()).not.toBe('null')
+    await database.query(`update api_key set status = 'revoked' where id = $1`, [keyId])
+    expect(await list()).toBe('null')
+    await database.query(`update api_key set status = 'active' where id = $1`, [keyId])
+    expect(await list()).not.toBe('null')
+  })
+})
+
+describe('a key whose account does not exist or belongs to another organization', () => {
+  it('sees nothing and verifies nothing', async () => {
+    const other = await addTenant(database)
+    for (const [accountId, organizationId] of [
+      [999_999n, tenant.organizationId],
+      [tenant.accountId, other.organizationId],
+    ] as const) {
+      const { headers } = await addCredentials(database, accountId, organizationId)
+      expect((await service.call('GET', '/api/audience', { headers })).json).toEqual({
+        data: [],
+        nextCursor: null,
+      })
+      expect((await service.call('POST', '/api/line-oa/verify', { headers })).status).toBe(404)
+    }
+  })
+})
+
+it('credentials beyond ASCII are read as UTF-8', async () => {
+  await database.query(`update api_client set client_id = 'ลูกค้า' where id = $1`, [tenant.clientRowId])
+  const clientId = Buffer.from('ลูกค้า', 'utf8').toString('latin1')
+  const answer = await service.call('GET', '/api/audience', {
+    headers: { ...tenant.headers, 'x-client-id': clientId },
+  })
+  expect(answer.status).toBe(200)
+  await database.query('update api_client set client_id = $2 where id = $1', [
+    tenant.clientRowId,
+    tenant.headers['x-client-id'],
+  ])
+})
+
+it('there are exactly ten routes, and four of them are protected', async () => {
+  const routes = [
+    ['GET', '/api', 200],
+    ['GET', '/api/health', 200],
+    ['POST', '/api/line/1', 403],
+    ['POST', '/api/Line/1', 403],
+    ['POST', '/api/tracking', 400],
+    ['POST', '/api/mbox/callback/unknown', 404],
+    ...PROTECTED.map(([method, path]) => [method, path, 401] as const),
+  ] as const
+  expect(routes).toHaveLength(10)
+  for (const [method, path, status] of routes) {
+    expect((await service.call(method, path)).status, `${method} ${path}`).toBe(status)
+  }
+  for (const path of [
+    '/api/LINE/1',
+    '/api/lINE/1',
+    '/api/Line-oa/verify',
+    '/api/v1/audience',
+    '/API',
+    '/api/',
+  ]) {
+    expect((await service.call('POST', path)).status, path).toBe(404)
+  }
+})

@@ -1,0 +1,273 @@
+/** CONTRACT: what every request meets, whatever it asks for. */
+import { connect } from 'node:net'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { Database } from '../src/postgres/database.ts'
+import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
+import { type Service, startApp, startAppForTest } from './support/service.ts'
+
+let database: Database
+let service: Service
+let tenant: Tenant
+
+beforeAll(async () => {
+  ;({ database } = await createTestDatabase())
+  service = await startApp(database)
+  tenant = await addTenant(database)
+})
+afterAll(async () => {
+  await service.app.close()
+  await database.close()
+})
+
+/** Writes bytes to the service's port and returns all that comes back until it closes. */
+function raw(target: Service, request: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const socket = connect(Number(new URL(target.url).port), '127.0.0.1', () => socket.write(request))
+    let answer = ''
+    socket.on('data', (chunk) => {
+      answer += chunk
+    })
+    socket.on('close', () => resolve(answer))
+    socket.on('error', reject)
+  })
+}
+
+describe('errors', () => {
+  it('have one shape, and a request id of their own', async () => {
+    const first = await service.call('GET', '/nowhere')
+    const second = await service.call('GET', '/nowhere')
+    expect(first.json).toEqual({
+      statusCode: 404,
+      error: 'Not Found',
+      message: 'No such route',
+      requestId: expect.stringMatching(/^[0-9a-f-]{36}$/),
+    })
+    expect(second.json.requestId).not.toBe(first.json.requestId)
+  })
+
+  it('keep that shape for bad percent-encoding, unknown methods and broken requests', async () => {
+    expect((await service.call('GET', '/api/audience/%zz')).json).toMatchObject({
+      statusCode: 400,
+      requestId: expect.any(String),
+    })
+    expect((await service.call('PUT', '/api/audience/%e0%a4%a')).json).toMatchObject({ statusCode: 400 })
+    expect((await service.call('PROPFIND', '/api/audience')).json).toMatchObject({ statusCode: 404 })
+    const broken = await raw(service, 'GET /api HTTP/1.1\r\nHost: x\r\nbroken header\r\n\r\n')
+    expect(broken).toMatch(/^HTTP\/1.1 400 Bad Request/)
+    expect(JSON.parse(broken.split('\r\n\r\n')[1] as string)).toMatchObject({
+      statusCode: 400,
+      requestId: expect.any(String),
+    })
+    const long = await raw(service, `GET /api HTTP/1.1\r\nHost: x\r\nx-long: ${'x'.repeat(20_000)}\r\n\r\n`)
+    expect(long).toMatch(/^HTTP\/1.1 431 /)
+  })
+
+  it('name every fault of the input', async () => {
+    await service.deliver(tenant, [
+      { type: 'follow', timestamp: 1, source: { type: 'user', userId: 'Udetails' } },
+    ])
+    const member = await service.member(tenant, 'Udetails')
+    const answer = await service.call('PUT', `/api/audience/${member?.id}`, {
+      headers: { ...tenant.headers, 'content-type': 'application/json' },
+      body: JSON.stringify({ externalId: 7, tags: ['x'.repeat(65)], colour: 'red' }),
+    })
+    expect(answer.status).toBe(400)
+    expect(answer.json.details.map(({ path }: { path: string }) => path).sort()).toEqual(
+      expect.arrayContaining(['colour', 'externalId', 'tags/0']),
+    )
+  })
+})
+
+describe('bodies', () => {
+  it('are limited to 1 MiB on every route: 413', async () => {
+    const body = 'x'.repeat(1024 * 1024 + 1)
+    for (const path of [
+      `/api/line/${tenant.accountId}`,
+      '/api/tracking',
+      `/api/mbox/callback/${tenant.oaHash}`,
+    ]) {
+      expect((await service.call('POST', path, { body })).json).toMatchObject({
+        statusCode: 413,
+        error: 'Payload Too Large',
+      })
+    }
+    expect((await service.call('PUT', '/api/audience/1', { body, headers: tenant.headers })).status).toBe(413)
+  })
+
+  it('are refused when compressed: 415', async () => {
+    const init = { body: 'x', headers: { 'content-encoding': 'gzip', ...tenant.headers } }
+    for (const path of [
+      `/api/line/${tenant.accountId}`,
+      '/api/tracking',
+      `/api/mbox/callback/${tenant.oaHash}`,
+    ]) {
+      expect((await service.call('POST', path, init)).status).toBe(415)
+    }
+    expect((await service.call('POST', '/api/line-oa/verify', init)).status).toBe(415)
+  })
+})
+
+describe('methods', () => {
+  it('HEAD is not offered, OPTIONS only on /api/tracking', async () => {
+    for (const path of ['/api', '/api/health', '/api/audience']) {
+      expect((await service.call('HEAD', path)).status, path).toBe(404)
+      expect((await service.call('OPTIONS', path)).status, path).toBe(404)
+    }
+    expect((await service.call('OPTIONS', '/api/tracking')).status).toBe(204)
+  })
+})
+
+describe('ids in paths', () => {
+  it.each(['abc', '1e3', '+1', '-1', '01', '9223372036854775808', '1'.repeat(3000), '%00', '1%202', '٣'])(
+    '%.30s names nothing: 404',
+    async (id) => {
+      const headers = { ...tenant.headers, 'content-type': 'application/json' }
+      expect((await service.call('PUT', `/api/audience/${id}`, { headers, body: '{}' })).status).toBe(404)
+      const erased = await service.call('DELETE', `/api/audience/${id}`, { headers })
+      expect(erased.status).toBe(404)
+      expect(erased.json.message).toMatch(/^Step 2: /)
+      expect((await service.call('POST', `/api/line/${id}`, { body: '{}' })).status).toBe(404)
+      expect((await service.call('POST', `/api/mbox/callback/${id}`, { body: '{}' })).status).toBe(404)
+    },
+  )
+
+  it('are int64 to the last digit', async () => {
+    await database.query(
+      `insert into audience_member (id, channel_oa_id, organization_id, user_id) values (9223372036854775807, $1, $2, 'Ulast')`,
+      [tenant.accountId, tenant.organizationId],
+    )
+    expect((await service.member(tenant, 'Ulast'))?.id).toBe('9223372036854775807')
+    const updated = await service.call('PUT', '/api/audience/9223372036854775807', {
+      headers: tenant.headers,
+      body: '{}',
+    })
+    expect(updated.status).toBe(415)
+    const headers = { ...tenant.headers, 'content-type': 'application/json; charset=utf-8' }
+    expect(
+      (await service.call('PUT', '/api/audience/9223372036854775807', { headers, body: '{}' })).status,
+    ).toBe(200)
+  })
+})
+
+describe('GET /api and GET /api/health', () => {
+  it('name the service and its version', async () => {
+    expect((await service.call('GET', '/api')).json).toEqual({
+      name: 'oa-audience',
+      version: expect.stringMatching(/^\d+\.\d+\.\d+/),
+    })
+  })
+
+  it('health is 200 with the database up, and with none where none was wanted', async () => {
+    expect((await service.call('GET', '/api/health')).json).toEqual({ status: 'ok', database: 'up' })
+    const without = await startAppForTest(null)
+    expect((await without.call('GET', '/api/health')).json).toEqual({ status: 'ok', database: 'none' })
+  })
+
+  it('health is 503 while the service shuts down', async () => {
+    const closing = await startAppForTest(database, { isClosing: () => true })
+    expect((await closing.call('GET', '/api/health')).json).toMatchObject({
+      statusCode: 503,
+      error: 'Service Unavailable',
+    })
+  })
+})
+
+describe('without a database', () => {
+  it('the public routes that would keep something answer 503 with Retry-After', async () => {
+    const without = await startAppForTest(null)
+    for (const path of ['/api/line/1', '/api/Line/1', '/api/tracking', '/api/mbox/callback/x']) {
+      const answer = await without.call('POST', path, { body: '{"events":[]}' })
+      expect(answer.status, path).toBe(503)
+      expect(Number(answer.headers.get('retry-after'))).toBeGreaterThan(0)
+    }
+  })
+})
+
+describe('the rate limit', () => {
+  const limited = (max: number, rest = {}) =>
+    startAppForTest(database, {
+      config: { rateLimit: { max, windowMs: 60_000, spareSigned: false }, ...rest },
+    })
+
+  it('counts every route together, unknown paths and refused logins too', async () => {
+    const app = await limited(4)
+    const statuses = []
+    for (const path of [
+      '/nowhere',
+      '/api/audience',
+      '/api',
+      '/api/health',
+      '/api',
+      '/nowhere',
+      '/api/audience',
+    ]) {
+      statuses.push((await app.call('GET', path)).status)
+    }
+    expect(statuses).toEqual([404, 401, 200, 200, 429, 429, 429])
+  })
+
+  it('answers 429 in the shape of every error, with Retry-After', async () => {
+    const app = await limited(1)
+    await app.call('GET', '/api')
+    const answer = await app.call('GET', '/api')
+    expect(answer.json).toMatchObject({
+      statusCode: 429,
+      error: 'Too Many Requests',
+      requestId: expect.any(String),
+    })
+    expect(Number(answer.headers.get('retry-after'))).toBeGreaterThan(0)
+  })
+
+  it('shows its state in the headers of every answer', async () => {
+    const app = await limited(3)
+    for (const [path, remaining] of [
+      ['/api', '2'],
+      ['/nowhere', '1'],
+      ['/api/audience', '0'],
+      ['/api', '0'],
+    ] as const) {
+      const { headers } = await app.call('GET', path)
+      for (const prefix of ['', 'x-']) {
+        expect(headers.get(`${prefix}ratelimit-limit`)).toBe('3')
+        expect(headers.get(`${prefix}ratelimit-remaining`)).toBe(remaining)
+        expect(Number(headers.get(`${prefix}ratelimit-reset`))).toBeGreaterThan(0)
+      }
+    }
+  })
+
+  it('believes X-Forwarded-For only from a trusted proxy, from right to left', async () => {
+    const from = (app: Service, address: string) =>
+      app.call('GET', '/api', { headers: { 'x-forwarded-for': address } })
+    const untrusting = await limited(1)
+    expect((await from(untrusting, '198.51.100.1')).status).toBe(200)
+    expect((await from(untrusting, '198.51.100.2')).status).toBe(429)
+
+    const trusting = await limited(1, { trustProxy: ['loopback'] })
+    expect((await from(trusting, '203.0.113.9, 198.51.100.1')).status).toBe(200)
+    expect((await from(trusting, '203.0.113.8, 198.51.100.1')).status).toBe(429)
+    expect((await from(trusting, '198.51.100.2')).status).toBe(200)
+  })
+
+  it('counts an IPv6 customer by its /64', async () => {
+    const app = await limited(1, { trustProxy: ['loopback'] })
+    const from = (address: string) => app.call('GET', '/api', { headers: { 'x-forwarded-for': address } })
+    expect((await from('2001:db8:1:2::1')).status).toBe(200)
+    expect((await from('2001:db8:1:2:ffff::9')).status).toBe(429)
+    expect((await from('2001:db8:1:3::1')).status).toBe(200)
+  })
+
+  it('gives the count of a signed delivery back, if told so', async () => {
+    const app = await limited(2, { rateLimit: { max: 2, windowMs: 60_000, spareSigned: true } })
+    for (let i = 0; i < 5; i += 1) expect((await app.deliver(tenant, [])).status).toBe(200)
+    const forged = () =>
+      app.call('POST', `/api/line/${tenant.accountId}`, { body: '{}', headers: { 'x-line-signature': 'x' } })
+    expect((await forged()).status).toBe(403)
+    expect((await forged()).status).toBe(403)
+    expect((await forged()).status).toBe(429)
+  })
+
+  it('is off at 0', async () => {
+    const app = await limited(0)
+    expect((await app.call('GET', '/api')).headers.get('ratelimit-limit')).toBeNull()
+  })
+})

@@ -1,0 +1,33 @@
+/** One real PostgreSQL for the whole run, in a directory of its own, with a migrated template database. */
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { TestProject } from 'vitest/node'
+import { Database } from '../../src/postgres/database.ts'
+import { type Connection, EmbeddedServer } from '../../src/postgres/embedded/server.ts'
+import { migrate } from '../../src/postgres/migrate.ts'
+
+export const TEMPLATE = 'oa_audience_template'
+
+declare module 'vitest' {
+  interface ProvidedContext {
+    postgres: Connection
+  }
+}
+
+export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+  const directory = mkdtempSync(join(tmpdir(), 'oa-audience-test-'))
+  const server = new EmbeddedServer(directory)
+  await server.own(() => undefined)
+  const admin = new Database(server.connection, () => undefined)
+  await admin.session((session) => session.query(`create database ${TEMPLATE}`))
+  await admin.close()
+  const template = new Database({ ...server.connection, database: TEMPLATE }, () => undefined)
+  await migrate(template)
+  await template.close()
+  project.provide('postgres', server.connection)
+  return async () => {
+    await server.stop()
+    rmSync(directory, { recursive: true, force: true })
+  }
+}

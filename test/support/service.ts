@@ -1,0 +1,123 @@
+/** The real service on a real port, and the ways its users speak to it. */
+import type { AddressInfo } from 'node:net'
+import type { FastifyInstance } from 'fastify'
+import { onTestFinished } from 'vitest'
+import { type AppOptions, createApp } from '../../src/app.ts'
+import type { Member } from '../../src/audience/member.ts'
+import { signLine } from '../../src/intake/line/signature.ts'
+import { signChat } from '../../src/intake/mbox/signature.ts'
+import type { Database } from '../../src/postgres/database.ts'
+import { Secret } from '../../src/secret.ts'
+import { lineBody } from '../../src/simulate/events.ts'
+import type { Tenant } from './database.ts'
+
+export interface Answer {
+  status: number
+  headers: Headers
+  text: string
+  // biome-ignore lint/suspicious/noExplicitAny: tests read any answer
+  json: any
+}
+
+export class Service {
+  readonly url: string
+  readonly app: FastifyInstance
+
+  constructor(app: FastifyInstance) {
+    this.app = app
+    this.url = `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`
+  }
+
+  async call(
+    method: string,
+    path: string,
+    init: { headers?: Record<string, string>; body?: string | Buffer } = {},
+  ): Promise<Answer> {
+    const response = await fetch(this.url + path, { method, ...init })
+    const text = await response.text()
+    const isJson = response.headers.get('content-type')?.includes('json') === true && text !== ''
+    return {
+      status: response.status,
+      headers: response.headers,
+      text,
+      json: isJson ? JSON.parse(text) : undefined,
+    }
+  }
+
+  /** A signed delivery of the platform. */
+  deliver(tenant: Tenant, events: unknown[], path = `/api/line/${tenant.accountId}`): Promise<Answer> {
+    return this.deliverRaw(tenant, lineBody(tenant.botUserId, events), path)
+  }
+
+  deliverRaw(tenant: Tenant, body: string, path = `/api/line/${tenant.accountId}`): Promise<Answer> {
+    const signature = signLine(body, new Secret(tenant.channelSecret))
+    return this.call('POST', path, {
+      headers: { 'x-line-signature': signature, 'content-type': 'application/json' },
+      body,
+    })
+  }
+
+  chat(tenant: Tenant, webhook: unknown, headers: Record<string, string> = {}): Promise<Answer> {
+    const body = JSON.stringify(webhook)
+    const timestamp = String(Math.floor(Date.now() / 1000))
+    const signed = tenant.chatSecret
+      ? {
+          'x-chatwoot-timestamp': timestamp,
+          'x-chatwoot-signature': signChat(body, timestamp, new Secret(tenant.chatSecret)),
+        }
+      : {}
+    return this.call('POST', `/api/mbox/callback/${tenant.oaHash}`, {
+      headers: { 'content-type': 'application/json', ...signed, ...headers },
+      body,
+    })
+  }
+
+  track(tenant: Tenant, events: unknown[]): Promise<Answer> {
+    return this.call('POST', '/api/tracking', {
+      body: JSON.stringify({ writeKey: tenant.trackingKey, batch: events }),
+    })
+  }
+
+  /** All members of the tenant's scope, over as many pages as it takes. */
+  async members(tenant: Tenant): Promise<Member[]> {
+    const members: Member[] = []
+    for (let cursor = ''; ; ) {
+      const page = await this.call('GET', `/api/audience?limit=200${cursor}`, { headers: tenant.headers })
+      if (page.status !== 200) throw new Error(page.text)
+      members.push(...page.json.data)
+      if (page.json.nextCursor === null) return members
+      cursor = `&cursor=${page.json.nextCursor}`
+    }
+  }
+
+  async member(tenant: Tenant, userId: string): Promise<Member | undefined> {
+    const page = await this.call('GET', `/api/audience?userId=${encodeURIComponent(userId)}`, {
+      headers: tenant.headers,
+    })
+    return page.json.data[0]
+  }
+}
+
+const DEFAULTS: AppOptions['config'] = {
+  logLevel: 'silent',
+  trustProxy: [],
+  rateLimit: { max: 0, windowMs: 60_000, spareSigned: false },
+  redisUrl: null,
+  lineApiUrl: 'http://127.0.0.1:9',
+}
+
+/** Starts the service; inside a test it is closed when the test ends. Close what you start in a hook yourself. */
+export async function startApp(
+  database: Database | null,
+  options: Omit<AppOptions, 'config' | 'database'> & { config?: Partial<AppOptions['config']> } = {},
+): Promise<Service> {
+  const app = await createApp({ ...options, database, config: { ...DEFAULTS, ...options.config } })
+  await app.listen({ port: 0, host: '127.0.0.1' })
+  return new Service(app)
+}
+
+export async function startAppForTest(...parameters: Parameters<typeof startApp>): Promise<Service> {
+  const service = await startApp(...parameters)
+  onTestFinished(() => service.app.close())
+  return service
+}
