@@ -11,6 +11,7 @@ import { type OpenDatabase, openForService } from './postgres/open.ts'
 const DRAIN_MS = 1_000
 /** What has been accepted must be answered within this; then connections are cut. */
 const CLOSE_TIMEOUT_MS = 7_000
+const IDLE_SWEEP_MS = 50
 
 export interface RunningService {
   url: string
@@ -45,8 +46,11 @@ export async function startService(config: Config): Promise<RunningService> {
   const close = async (drainMs = 0) => {
     closing = true
     await sleep(drainMs)
+    // A connection that is kept alive turns idle only when its last answer is out.
+    const sweep = setInterval(() => app.server.closeIdleConnections(), IDLE_SWEEP_MS)
     const cut = setTimeout(() => app.server.closeAllConnections(), CLOSE_TIMEOUT_MS)
     await app.close()
+    clearInterval(sweep)
     clearTimeout(cut)
     await opened?.close()
   }

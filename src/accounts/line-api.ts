@@ -13,6 +13,8 @@ const RETRY_AFTER_SECONDS = 5
 export type PlatformFault =
   /** the platform understood and said no: a bad token, another account */
   | { type: 'refused'; status: number }
+  /** the stored token cannot even be sent: a line break was copied with it, for example */
+  | { type: 'malformed_token' }
   /** away, slow, limiting, or answering something that is none of its answers */
   | { type: 'unavailable'; retryAfterSeconds: number }
 
@@ -37,7 +39,11 @@ export class LineApi {
 
   /** The token to call with: the stored one, else a stateless one. Null where the account has no credentials. */
   async accessToken(account: Account): Promise<PlatformResult<Secret> | null> {
-    if (account.channelAccessToken) return { ok: true, value: account.channelAccessToken }
+    if (account.channelAccessToken) {
+      const sendable = /^[\x21-\x7e]+$/.test(account.channelAccessToken.reveal())
+      if (!sendable) return { ok: false, fault: { type: 'malformed_token' } }
+      return { ok: true, value: account.channelAccessToken }
+    }
     if (!account.channelId || !account.channelSecret) return null
     return this.issueStatelessToken(account.channelId, account.channelSecret)
   }

@@ -82,6 +82,12 @@ function refusal(fault: PlatformFault, message: string): Check {
   if (fault.type === 'unavailable') {
     throw new AppError('platform_unavailable', { retryAfterSeconds: fault.retryAfterSeconds })
   }
+  if (fault.type === 'malformed_token') {
+    return failed(
+      'access_token',
+      'The stored channel access token has characters that no token has: store it again',
+    )
+  }
   return failed('access_token', `${message} (status ${fault.status}): issue a new one and store it`)
 }
 

@@ -3,8 +3,8 @@ import type { FastifyInstance, onRequestAsyncHookHandler } from 'fastify'
 import { findScope, type Scope } from '../access/scope.ts'
 import { AppError } from '../errors.ts'
 import { parsePathId } from '../http/path-id.ts'
-import { ERASURE_LOCK_CLASS, ERASURE_LOCK_KEY } from '../intake/flush.ts'
 import type { Database, Queryable, Statement } from '../postgres/database.ts'
+import { lockOutFlushes } from './erasure-lock.ts'
 
 export function eraseRoute(
   app: FastifyInstance,
@@ -31,11 +31,6 @@ async function eraseOrFail(database: Database, scope: Scope, id: bigint): Promis
   } catch (error) {
     throw new AppError('erase_failed', { cause: error })
   }
-}
-
-const lockOutFlushes: Statement = {
-  name: 'lock-out-flushes',
-  text: `select pg_advisory_xact_lock(${ERASURE_LOCK_CLASS}, ${ERASURE_LOCK_KEY('$1::bigint')})`,
 }
 
 const deleteMember: Statement = {

@@ -3,9 +3,8 @@ import type { FastifyInstance, onRequestAsyncHookHandler } from 'fastify'
 import Type from 'typebox'
 import { findScope, type Scope } from '../access/scope.ts'
 import { checker, refuseInput, StorableText } from '../http/validate.ts'
-import { USER_ID_MAX_LENGTH } from '../intake/event.ts'
 import type { Database, Statement } from '../postgres/database.ts'
-import { memberJson, withTrackedActivity } from './member.ts'
+import { memberJson, USER_ID_MAX_LENGTH, withTrackedActivity } from './member.ts'
 import { decodeCursor, encodeCursor } from './page-cursor.ts'
 
 const LIMIT_DEFAULT = 50

@@ -2,6 +2,9 @@
 import type { Static } from 'typebox'
 import Type from 'typebox'
 
+/** Characters. LINE's longest user id has 68 (module channels); the rest is room for other platforms. */
+export const USER_ID_MAX_LENGTH = 128
+
 const Time = Type.String({ format: 'date-time', description: 'ISO 8601, UTC, milliseconds' })
 const Nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()])
 

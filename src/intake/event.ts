@@ -3,6 +3,7 @@
  * nothing behind it learns a vendor's words.
  */
 import { createHash } from 'node:crypto'
+import { USER_ID_MAX_LENGTH } from '../audience/member.ts'
 import { isStorableText } from '../postgres/storable.ts'
 
 export type Source = 'line' | 'mbox' | 'tracking'
@@ -33,8 +34,6 @@ export interface IntakeEvent {
 
 /** Events in one delivery of a trusted sender. LINE sends a few; this only bounds what one request may cost. */
 export const DELIVERY_MAX_EVENTS = 5_000
-/** Characters. LINE's longest user id has 68 (module channels); the rest is room for other platforms. */
-export const USER_ID_MAX_LENGTH = 128
 /** Characters. LINE's longest event kind has 17. */
 export const KIND_MAX_LENGTH = 64
 /** The last millisecond of the year 9999: later ones have no ISO 8601 form with four digits. */

@@ -3,6 +3,7 @@
  * exactly once is decided, by the primary key of event_key.
  */
 import type { AccountId } from '../accounts/account.ts'
+import { lockOutErasures } from '../audience/erasure-lock.ts'
 import type { Database, Statement } from '../postgres/database.ts'
 import type { IntakeEvent } from './event.ts'
 
@@ -11,21 +12,6 @@ export type Outcome = 'accepted' | 'duplicate' | 'unknown_account'
 export interface AddressedEvent {
   accountId: AccountId
   event: IntakeEvent
-}
-
-/**
- * Erasure takes this lock exclusively for an account before it looks for what to erase; a flush takes it
- * shared, in a statement before its own, so that it either commits first or sees the erasure. The order of
- * locks, the same everywhere: accounts, then event keys, then members, then tracked activity, each in key order.
- */
-export const ERASURE_LOCK_CLASS = 7301
-export const ERASURE_LOCK_KEY = (account: string) => `(${account} % 2147483647)::int`
-
-const lockAgainstErasure: Statement = {
-  name: 'lock-against-erasure',
-  text: `
-    select pg_advisory_xact_lock_shared(${ERASURE_LOCK_CLASS}, ${ERASURE_LOCK_KEY('account')})
-      from unnest($1::bigint[]) as account order by ${ERASURE_LOCK_KEY('account')}`,
 }
 
 /**
@@ -148,7 +134,7 @@ export async function flush(database: Database, batch: AddressedEvent[]): Promis
   })
   const unique = [...first.values()].map((no) => ({ no, ...(batch[no] as AddressedEvent) }))
   const rows = await database.transactionAtOnce<{ no: number; fresh: boolean }>([
-    { statement: lockAgainstErasure, values: [[...new Set(unique.map(({ accountId }) => accountId))]] },
+    { statement: lockOutErasures, values: [[...new Set(unique.map(({ accountId }) => accountId))]] },
     { statement: applyEvents, values: [...eventColumns(unique), ...personColumns(unique)] },
   ])
   const outcomes = new Map(rows.map(({ no, fresh }) => [no, fresh ? 'accepted' : 'duplicate'] as const))

@@ -64,8 +64,9 @@ export class Database implements Queryable {
       query_timeout: QUERY_TIMEOUT_MS,
       idle_in_transaction_session_timeout: STATEMENT_TIMEOUT_MS,
     } as pg.PoolConfig)
-    // Without a listener, an idle session that the server closes would end the process.
+    // Without listeners, a session that the server closes would end the process, be it idle or in use.
     this.#pool.on('error', onSessionLost)
+    this.#pool.on('connect', (client) => client.on('error', () => undefined))
   }
 
   /** From now on queries are let through: the schema is the one that they are written for. */

@@ -1,0 +1,210 @@
+/** CONTRACT: DELETE /api/audience/:id, and that erasure lasts. */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { Member } from '../src/audience/member.ts'
+import type { Database } from '../src/postgres/database.ts'
+import { lineEvent, textMessage } from '../src/simulate/events.ts'
+import { randomUserId } from '../src/simulate/platform.ts'
+import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
+import { type Service, startApp } from './support/service.ts'
+
+let database: Database
+let service: Service
+let tenant: Tenant
+
+beforeAll(async () => {
+  ;({ database } = await createTestDatabase())
+  service = await startApp(database)
+  tenant = await addTenant(database)
+})
+afterAll(async () => {
+  await service.app.close()
+  await database.close()
+})
+
+const erase = (who: Tenant, id: string) =>
+  service.call('DELETE', `/api/audience/${id}`, { headers: who.headers })
+const ago = (ms: number) => ({ timestamp: Date.now() - ms })
+
+async function memberOf(who: Tenant, userId: string): Promise<Member> {
+  return (await service.member(who, userId)) as Member
+}
+
+/** Every row of every table, as text: what somebody who steals the database would read. */
+async function everything(): Promise<string> {
+  const tables = await database.query<{ name: string }>(
+    `select table_name as name from information_schema.tables where table_schema = 'public' and table_type = 'BASE TABLE'`,
+  )
+  const texts = await Promise.all(
+    tables.map(({ name }) =>
+      database.query<{ text: string }>(
+        `select coalesce(string_agg(t::text, ' '), '') as text from ${name} t`,
+      ),
+    ),
+  )
+  return texts
+    .flat()
+    .map(({ text }) => text)
+    .join('\n')
+}
+
+describe('erasing a person', () => {
+  it('answers 204 and then 404, and the listing no longer has them', async () => {
+    const userId = randomUserId()
+    await service.deliver(tenant, [lineEvent('follow', userId, ago(5000))])
+    const { id } = await memberOf(tenant, userId)
+    const answer = await erase(tenant, id)
+    expect(answer.status).toBe(204)
+    expect(answer.text).toBe('')
+    expect(await service.member(tenant, userId)).toBeUndefined()
+    const again = await erase(tenant, id)
+    expect(again.json).toMatchObject({ statusCode: 404, message: expect.stringMatching(/^Step 2: /) })
+  })
+
+  it('leaves neither their user id nor their words anywhere in the database', async () => {
+    const [userId, friend] = [randomUserId(), randomUserId()]
+    const group = { type: 'group', groupId: 'Cgroup' }
+    await service.deliver(tenant, [
+      textMessage(userId, 'my secret words', ago(5000)),
+      textMessage(userId, 'more secret words', { ...ago(5000), source: { ...group, userId } }),
+      {
+        ...lineEvent('message', userId, ago(5000)),
+        timestamp: 'never',
+        message: { text: 'unusable secret words' },
+      },
+      lineEvent('memberJoined', null, {
+        ...ago(5000),
+        source: group,
+        joined: {
+          members: [
+            { type: 'user', userId },
+            { type: 'user', userId: friend },
+          ],
+        },
+      }),
+      lineEvent('memberLeft', null, {
+        ...ago(5000),
+        source: group,
+        left: { members: [{ type: 'user', userId }] },
+      }),
+    ])
+    await service.chat(tenant, {
+      event: 'message_created',
+      id: 1,
+      content: 'secret words in the chat',
+      created_at: (Date.now() - 5000) / 1000,
+      conversation: { id: 4, status: 'open', contact_inbox: { source_id: userId } },
+    })
+    await service.track(tenant, [{ type: 'page', userId, properties: { page: 'secret words on a page' } }])
+    expect(await everything()).toContain(userId)
+    expect((await erase(tenant, (await memberOf(tenant, userId)).id)).status).toBe(204)
+    const rest = await everything()
+    expect(rest).not.toContain(userId)
+    expect(rest).not.toContain('secret words')
+    expect((await memberOf(tenant, friend)).eventCount).toBe(1)
+  })
+
+  it('lasts: older events never bring them back, redelivered or late, and leave no trace', async () => {
+    const userId = randomUserId()
+    const known = lineEvent('follow', userId, ago(60_000))
+    await service.deliver(tenant, [known])
+    await erase(tenant, (await memberOf(tenant, userId)).id)
+    const late = textMessage(userId, 'late secret words', ago(30_000))
+    const joined = lineEvent('memberJoined', null, {
+      ...ago(20_000),
+      source: { type: 'group', groupId: 'C1' },
+      joined: { members: [{ type: 'user', userId }] },
+    })
+    expect((await service.deliver(tenant, [known, late, joined])).json).toEqual({
+      accepted: 2,
+      duplicates: 1,
+    })
+    await service.track(tenant, [
+      { type: 'page', userId, timestamp: new Date(Date.now() - 10_000).toISOString() },
+    ])
+    expect(await service.member(tenant, userId)).toBeUndefined()
+    const rest = await everything()
+    expect(rest).not.toContain(userId)
+    expect(rest).not.toContain('late secret words')
+  })
+
+  it('is followed by a new member when a new event comes', async () => {
+    const userId = randomUserId()
+    await service.deliver(tenant, [lineEvent('follow', userId, ago(5000))])
+    const { id } = await memberOf(tenant, userId)
+    await erase(tenant, id)
+    await service.deliver(tenant, [
+      textMessage(userId, 'again', { timestamp: Date.now() + 5 }),
+      lineEvent('follow', userId, ago(4000)),
+    ])
+    const back = await memberOf(tenant, userId)
+    expect(back.id).not.toBe(id)
+    expect(back).toMatchObject({ relationship: 'unknown', eventCount: 1, followedAt: null })
+  })
+
+  it('at one account leaves the person at another one alone', async () => {
+    const other = await addTenant(database)
+    const userId = randomUserId()
+    for (const who of [tenant, other]) await service.deliver(who, [lineEvent('follow', userId, ago(5000))])
+    await erase(tenant, (await memberOf(tenant, userId)).id)
+    expect(await memberOf(other, userId)).toMatchObject({ relationship: 'following', eventCount: 1 })
+    const foreign = await erase(tenant, (await memberOf(other, userId)).id)
+    expect(foreign.json).toMatchObject({ statusCode: 404, message: expect.stringMatching(/^Step 2: /) })
+  })
+
+  it('wins against older events that are in flight at that very moment', async () => {
+    for (let round = 0; round < 15; round += 1) {
+      const userId = randomUserId()
+      await service.deliver(tenant, [lineEvent('follow', userId, ago(60_000))])
+      const { id } = await memberOf(tenant, userId)
+      const inFlight = Array.from({ length: 10 }, (_, i) =>
+        service.deliver(tenant, [textMessage(userId, `flying secret ${i}`, ago(50_000 - i))]),
+      )
+      const erased = erase(tenant, id)
+      const more = Array.from({ length: 10 }, (_, i) =>
+        service.deliver(tenant, [textMessage(userId, `flying secret ${i}`, ago(40_000 - i))]),
+      )
+      for (const answer of await Promise.all([...inFlight, ...more])) expect(answer.status).toBe(200)
+      expect((await erased).status).toBe(204)
+      expect(await service.member(tenant, userId)).toBeUndefined()
+      expect(await everything()).not.toContain(userId)
+    }
+    expect(await everything()).not.toContain('flying secret')
+  })
+
+  it('waits for a flush that has begun, and is seen by one that has not', async () => {
+    const userId = randomUserId()
+    await service.deliver(tenant, [lineEvent('follow', userId, ago(60_000))])
+    const { id } = await memberOf(tenant, userId)
+    // Somebody holds the member's row, so the next flush stops in the middle of its statement.
+    let release = () => {}
+    const held = database.transaction(async (transaction) => {
+      await transaction.query('select from audience_member where user_id = $1 for update', [userId])
+      await new Promise<void>((resolve) => {
+        release = resolve
+      })
+    })
+    await new Promise((resolve) => setTimeout(resolve, 50))
+    const stopped = service.deliver(tenant, [textMessage(userId, 'stopped', ago(50_000))])
+    await new Promise((resolve) => setTimeout(resolve, 50))
+    const erased = erase(tenant, id)
+    await new Promise((resolve) => setTimeout(resolve, 50))
+    release()
+    await held
+    expect((await stopped).json).toEqual({ accepted: 1, duplicates: 0 })
+    expect((await erased).status).toBe(204)
+    expect(await everything()).not.toContain(userId)
+  })
+
+  it('answers 500 with its step when it fails, and has changed nothing', async () => {
+    const userId = randomUserId()
+    await service.deliver(tenant, [lineEvent('follow', userId, ago(5000))])
+    const { id } = await memberOf(tenant, userId)
+    await database.query('alter table erased_person rename to erased_person_away')
+    const answer = await erase(tenant, id)
+    await database.query('alter table erased_person_away rename to erased_person')
+    expect(answer.json).toMatchObject({ statusCode: 500, message: expect.stringMatching(/^Step 3: /) })
+    expect(answer.text).not.toContain('erased_person')
+    expect(await memberOf(tenant, userId)).toMatchObject({ id })
+    expect((await erase(tenant, id)).status).toBe(204)
+  })
+})

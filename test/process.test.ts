@@ -1,0 +1,195 @@
+/** The service as a process on a PostgreSQL of somebody else's: it waits for it, survives it, and ends politely. */
+import { connect, createServer, type Server, type Socket } from 'node:net'
+import { expect, inject, it, onTestFinished } from 'vitest'
+import { signLine } from '../src/intake/line/signature.ts'
+import { Secret } from '../src/secret.ts'
+import { lineBody, lineEvent } from '../src/simulate/events.ts'
+import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
+import { eventually, runCommand, spawnService } from './support/process.ts'
+
+/** A TCP door to the test PostgreSQL that can be shut, cutting every connection, and opened again. */
+class Door {
+  readonly #server: Server
+  readonly #sockets = new Set<Socket>()
+  #open = false
+  port = 0
+
+  constructor() {
+    const { host, port } = inject('postgres')
+    this.#server = createServer((client) => {
+      if (!this.#open) {
+        client.destroy()
+        return
+      }
+      const server = connect(`${host}/.s.PGSQL.${port}`)
+      for (const [from, to] of [
+        [client, server],
+        [server, client],
+      ] as const) {
+        this.#sockets.add(from)
+        from.pipe(to)
+        from.on('error', () => to.destroy())
+        from.on('close', () => {
+          this.#sockets.delete(from)
+          to.destroy()
+        })
+      }
+    })
+    onTestFinished(() => {
+      this.shut()
+      this.#server.close()
+    })
+  }
+
+  async listen(): Promise<this> {
+    await new Promise<void>((resolve) => this.#server.listen(0, '127.0.0.1', resolve))
+    this.port = (this.#server.address() as { port: number }).port
+    return this
+  }
+
+  open(): void {
+    this.#open = true
+  }
+
+  shut(): void {
+    this.#open = false
+    for (const socket of this.#sockets) socket.destroy()
+  }
+}
+
+const statusOf = (url: string, path: string, init?: RequestInit) =>
+  fetch(url + path, init).then(({ status }) => status)
+
+function deliver(url: string, tenant: Tenant, events: unknown[]): Promise<number> {
+  const body = lineBody(tenant.botUserId, events)
+  const headers = { 'x-line-signature': signLine(body, new Secret(tenant.channelSecret)) }
+  return statusOf(url, `/api/line/${tenant.accountId}`, { method: 'POST', headers, body })
+}
+
+it('starts before its database answers, says so, and needs no restart when it does', async () => {
+  const { database, connection } = await createTestDatabase('template0')
+  const door = await new Door().listen()
+  const service = await spawnService({
+    DATABASE_URL: `postgres://${connection.user}@127.0.0.1:${door.port}/${connection.database}`,
+  })
+  expect(await statusOf(service.url, '/api')).toBe(200)
+  expect(await statusOf(service.url, '/api/health')).toBe(503)
+  expect(await statusOf(service.url, '/api/line/1', { method: 'POST', body: '{}' })).toBe(503)
+  const headers = { 'x-client-id': 'a', 'x-client-secret': 'b', 'x-api-key': 'c' }
+  expect(await statusOf(service.url, '/api/audience', { headers })).toBe(500)
+  expect(service.output()).toContain('the database does not answer')
+  door.open()
+  await eventually(
+    () => statusOf(service.url, '/api/health'),
+    (status) => status === 200,
+  )
+  expect(service.output()).toContain('migrated: 0001-')
+  expect(await statusOf(service.url, '/api/audience', { headers })).toBe(401)
+  await database.close()
+})
+
+it('turns to 500 and 503 while its database is away, and comes back by itself', async () => {
+  const { database, connection } = await createTestDatabase()
+  const tenant = await addTenant(database)
+  const door = await new Door().listen()
+  door.open()
+  const service = await spawnService({
+    DATABASE_URL: `postgres://${connection.user}@127.0.0.1:${door.port}/${connection.database}`,
+  })
+  const protectedStatus = () => statusOf(service.url, '/api/audience', { headers: tenant.headers })
+  await eventually(
+    () => statusOf(service.url, '/api/health'),
+    (status) => status === 200,
+  )
+  expect(await protectedStatus()).toBe(200)
+  for (let round = 0; round < 3; round += 1) {
+    door.shut()
+    expect(await statusOf(service.url, '/api/health')).toBe(503)
+    expect(await protectedStatus()).toBe(500)
+    expect(await deliver(service.url, tenant, [lineEvent('follow', 'U1')])).toBe(503)
+    door.open()
+    expect(await statusOf(service.url, '/api/health')).toBe(200)
+    expect(await protectedStatus()).toBe(200)
+    expect(await deliver(service.url, tenant, [lineEvent('follow', 'U1')])).toBe(200)
+  }
+  expect(service.output()).not.toMatch(/unhandled|uncaught/i)
+  await database.close()
+})
+
+it('answers what it accepted after SIGTERM, with health at 503, and exits with 0', async () => {
+  const { database, connection } = await createTestDatabase()
+  const tenant = await addTenant(database)
+  const service = await spawnService({ DATABASE_URL: urlOf(connection) })
+  await eventually(
+    () => statusOf(service.url, '/api/health'),
+    (status) => status === 200,
+  )
+  // Somebody holds the member's row, so the delivery waits in the database while the signal comes.
+  await deliver(service.url, tenant, [lineEvent('follow', 'U1')])
+  let release = () => {}
+  const held = database.transaction(async (transaction) => {
+    await transaction.query(`select from audience_member where user_id = 'U1' for update`)
+    await new Promise<void>((resolve) => {
+      release = resolve
+    })
+  })
+  await new Promise((resolve) => setTimeout(resolve, 100))
+  const accepted = deliver(service.url, tenant, [lineEvent('follow', 'U1')])
+  await new Promise((resolve) => setTimeout(resolve, 100))
+  service.child.kill('SIGTERM')
+  await eventually(
+    () => statusOf(service.url, '/api/health'),
+    (status) => status === 503,
+    900,
+  )
+  await new Promise((resolve) => setTimeout(resolve, 1500))
+  release()
+  await held
+  expect(await accepted).toBe(200)
+  expect(await service.exited).toEqual({ code: 0, signal: null })
+  await database.close()
+})
+
+it('migrates once when five instances start at the same moment', async () => {
+  const { database, connection } = await createTestDatabase('template0')
+  const services = await Promise.all(
+    Array.from({ length: 5 }, () => spawnService({ DATABASE_URL: urlOf(connection) })),
+  )
+  for (const { url } of services)
+    await eventually(
+      () => statusOf(url, '/api/health'),
+      (status) => status === 200,
+    )
+  const applied = services.flatMap(({ output }) => output().match(/migrated: \d+/g) ?? [])
+  expect(new Set(applied).size).toBe(applied.length)
+  expect(applied.length).toBeGreaterThanOrEqual(2)
+  await database.close()
+})
+
+it('refuses a schema that is newer than it is, with one clear line', async () => {
+  const { database, connection } = await createTestDatabase()
+  await database.query(`insert into schema_migration (version, name) values (9999, 'from the future')`)
+  const { status, stderr } = runCommand(['serve'], { DATABASE_URL: urlOf(connection) })
+  expect(status).toBe(1)
+  expect(stderr).toMatch(
+    /^oa-audience: the database schema is at version 9999, newer than this program knows .+\n$/,
+  )
+  await database.close()
+})
+
+it('says which port is taken', async () => {
+  const door = await new Door().listen()
+  const { status, stderr } = runCommand(['serve'], { DATABASE_URL: 'none', PORT: String(door.port) })
+  expect(status).toBe(1)
+  expect(stderr).toBe(
+    `oa-audience: PORT ${door.port} on 127.0.0.1 is in use: stop what listens there, or set PORT\n`,
+  )
+})
+
+it('runs without a database when told so', async () => {
+  const service = await spawnService({ DATABASE_URL: 'none' })
+  expect(await fetch(`${service.url}/api/health`).then((response) => response.json())).toEqual({
+    status: 'ok',
+    database: 'none',
+  })
+})

@@ -1,0 +1,76 @@
+/** The direction of imports, as docs/architecture.md promises it. */
+import { readdirSync, readFileSync } from 'node:fs'
+import { dirname, join, relative } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { describe, expect, it } from 'vitest'
+
+const SRC = fileURLToPath(new URL('../../src', import.meta.url))
+
+const files = readdirSync(SRC, { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.ts'))
+
+function importsOf(file: string): string[] {
+  const text = readFileSync(join(SRC, file), 'utf8')
+  return [...text.matchAll(/from '(\.[^']+)'/g)].map(([, path]) =>
+    relative(SRC, join(SRC, dirname(file), path as string)),
+  )
+}
+
+/** `intake/line/routes.ts` is in `intake/line`, `app.ts` in `app.ts`. */
+const folderOf = (file: string) => (dirname(file) === '.' ? file : dirname(file))
+
+const ROOT_LEAVES = ['errors.ts', 'config.ts', 'secret.ts']
+
+/** What each folder may import from, besides itself and the leaves. */
+const ALLOWED: Record<string, string[]> = {
+  http: ['postgres'],
+  postgres: ['postgres/embedded'],
+  'postgres/embedded': [],
+  access: ['accounts', 'postgres'],
+  accounts: ['access', 'http', 'postgres'],
+  audience: ['access', 'http', 'postgres'],
+  intake: ['accounts', 'audience', 'postgres'],
+  'intake/line': ['accounts', 'audience', 'http', 'intake', 'postgres'],
+  'intake/mbox': ['accounts', 'http', 'intake', 'postgres'],
+  'intake/tracking': ['accounts', 'http', 'intake', 'postgres'],
+  simulate: [],
+}
+
+describe('imports', () => {
+  it.each(Object.keys(ALLOWED))('of src/%s go only where they may', (folder) => {
+    const allowed = [folder, ...ROOT_LEAVES, ...(ALLOWED[folder] as string[])]
+    for (const file of files.filter((name) => dirname(name) === folder)) {
+      for (const imported of importsOf(file))
+        expect(allowed, `${file} imports ${imported}`).toContain(folderOf(imported))
+    }
+  })
+
+  it('of the leaves go nowhere', () => {
+    for (const file of ROOT_LEAVES) {
+      for (const imported of importsOf(file))
+        expect(ROOT_LEAVES, `${file} imports ${imported}`).toContain(imported)
+    }
+  })
+
+  it('cover every folder', () => {
+    const folders = new Set(files.map((file) => dirname(file)))
+    for (const free of ['.', 'cli']) folders.delete(free)
+    expect([...folders].sort()).toEqual(Object.keys(ALLOWED).sort())
+  })
+
+  it('of files go in no circle', () => {
+    const done = new Set<string>()
+    const visit = (file: string, path: string[]) => {
+      expect(path, `${[...path, file].join(' → ')}`).not.toContain(file)
+      if (done.has(file)) return
+      for (const imported of importsOf(file)) visit(imported, [...path, file])
+      done.add(file)
+    }
+    for (const file of files) visit(file, [])
+  })
+
+  it('reach process.env only in config.ts', () => {
+    for (const file of files.filter((name) => name !== 'config.ts')) {
+      expect(readFileSync(join(SRC, file), 'utf8'), file).not.toContain('process.env')
+    }
+  })
+})

@@ -1,0 +1,114 @@
+/** CONTRACT: the environment is read once, every fault is told at once, and no value is repeated. */
+import { describe, expect, it } from 'vitest'
+import { describeVariables, readConfig } from '../../src/config.ts'
+import { FatalError } from '../../src/errors.ts'
+
+function faultsOf(env: Record<string, string>): string[] {
+  try {
+    readConfig(env)
+    return []
+  } catch (error) {
+    expect(error).toBeInstanceOf(FatalError)
+    return (error as Error).message.split('\n')
+  }
+}
+
+describe('the configuration', () => {
+  it('has a default for everything, and takes an empty value for an unset one', () => {
+    const names = describeVariables().match(/[A-Z][A-Z_]+(?= {2})/g) ?? []
+    expect(names).toEqual([
+      ...[
+        'PORT',
+        'HOST',
+        'DATABASE_URL',
+        'DATA_DIR',
+        'PUBLIC_URL',
+        'REDIS_URL',
+        'RATE_LIMIT_MAX',
+        'RATE_LIMIT_WINDOW_MS',
+      ],
+      ...['RATE_LIMIT_SPARE_SIGNED', 'TRUST_PROXY', 'LINE_API_URL', 'LOG_LEVEL', 'METRICS_PORT'],
+    ])
+    const empty = readConfig(Object.fromEntries(names.map((name) => [name, ''])))
+    expect(empty).toEqual(readConfig({}))
+    expect(empty).toMatchObject({
+      port: 3000,
+      host: '127.0.0.1',
+      database: { kind: 'embedded', dataDir: expect.stringMatching(/\/data$/) },
+      rateLimit: { max: 6000, windowMs: 60_000, spareSigned: false },
+      lineApiUrl: 'https://api.line.me',
+      trustProxy: [],
+      metricsPort: null,
+    })
+  })
+
+  it('reads every variable', () => {
+    const config = readConfig({
+      PORT: '8080',
+      HOST: '0.0.0.0',
+      DATABASE_URL: 'postgres://user:secret@db:5432/oa',
+      PUBLIC_URL: 'https://audience.example.com/',
+      REDIS_URL: 'redis://:secret@cache:6379',
+      RATE_LIMIT_MAX: '0',
+      RATE_LIMIT_SPARE_SIGNED: 'true',
+      TRUST_PROXY: '10.0.0.0/8, ::1,loopback',
+      LINE_API_URL: 'http://127.0.0.1:4000/',
+      LOG_LEVEL: 'debug',
+      METRICS_PORT: '9090',
+    })
+    expect(config).toMatchObject({
+      port: 8080,
+      publicUrl: 'https://audience.example.com',
+      trustProxy: ['10.0.0.0/8', '::1', 'loopback'],
+      lineApiUrl: 'http://127.0.0.1:4000',
+      logLevel: 'debug',
+      metricsPort: 9090,
+    })
+    expect(JSON.stringify(config)).not.toContain('secret@')
+    expect(config.database.kind === 'url' && config.database.url.reveal()).toBe(
+      'postgres://user:secret@db:5432/oa',
+    )
+    expect(readConfig({ DATABASE_URL: 'none' }).database).toEqual({ kind: 'none' })
+  })
+
+  it('tells all faults at once, by name, with the mend and without the value', () => {
+    const faults = faultsOf({
+      PORT: 'abc',
+      DATABASE_URL: 'mysql://root:hunter2@db/oa',
+      RATE_LIMIT_MAX: '-1',
+      RATE_LIMIT_WINDOW_MS: '1e3',
+      TRUST_PROXY: 'true',
+      LOG_LEVEL: 'loud',
+      PUBLIC_URL: 'ftp://x',
+      RATE_LIMIT_SPARE_SIGNED: 'perhaps',
+    })
+    expect(faults.map((line) => line.split(' ')[0]).sort()).toEqual([
+      'DATABASE_URL',
+      'LOG_LEVEL',
+      'PORT',
+      'PUBLIC_URL',
+      'RATE_LIMIT_MAX',
+      'RATE_LIMIT_SPARE_SIGNED',
+      'RATE_LIMIT_WINDOW_MS',
+      'TRUST_PROXY',
+    ])
+    for (const line of faults) expect(line).toMatch(/^[A-Z_]+ must /)
+    expect(faults.join()).not.toContain('hunter2')
+  })
+
+  it.each([
+    ['PORT', '65536'],
+    ['PORT', '3000.5'],
+    ['HOST', 'not a host'],
+    ['DATABASE_URL', 'postgres://'],
+    ['DATABASE_URL', 'postgres://host:port/db'],
+    ['REDIS_URL', 'http://cache'],
+    ['TRUST_PROXY', '10.0.0.0/33'],
+    ['TRUST_PROXY', '10.0.0.1,'],
+    ['LINE_API_URL', 'api.line.me'],
+    ['LINE_API_URL', 'https://api.line.me/?x=1'],
+    ['METRICS_PORT', 'on'],
+  ])('refuses %s=%s', (name, value) => {
+    expect(faultsOf({ [name]: value })).toEqual([expect.stringMatching(new RegExp(`^${name} must `))])
+  })
+})
