@@ -1,0 +1,226 @@
+/** Deliveries a second: this service against a bare server, against Express, and against what the disk can do. */
+import { spawn, spawnSync } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { connect } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { signLine } from '../dist/intake/line/signature.js'
+import { Database } from '../dist/postgres/database.js'
+import { EmbeddedServer } from '../dist/postgres/embedded/server.js'
+import { migrate } from '../dist/postgres/migrate.js'
+import { Secret } from '../dist/secret.js'
+import { lineBody, textMessage } from '../dist/simulate/events.js'
+import { randomUserId } from '../dist/simulate/platform.js'
+import { median, send } from './load.mjs'
+
+const CONNECTIONS = 64
+/** People who write: enough that few meet in one flush, few enough that most are known. */
+const PEOPLE = 10_000
+const CHANNEL_SECRET = randomBytes(16).toString('hex')
+const BOT_USER_ID = randomUserId()
+
+const here = (path) => fileURLToPath(new URL(path, import.meta.url))
+
+export async function run({ smoke }) {
+  const rounds = smoke ? 1 : 5
+  const size = smoke ? 300 : 12_000
+  const directory = mkdtempSync(join(tmpdir(), 'oa-audience-bench-'))
+  const server = new EmbeddedServer(directory)
+  await server.own(() => undefined)
+  const targets = []
+  try {
+    const accountId = await prepare(server)
+    const databaseUrl = `postgres://${server.connection.user}@/${server.connection.database}?host=${encodeURIComponent(server.connection.host)}`
+    const people = Array.from({ length: PEOPLE }, randomUserId)
+    const start = async (name, script, args = []) => {
+      const port = 20_000 + targets.length + (process.pid % 20_000)
+      const env = {
+        PATH: process.env.PATH,
+        PORT: String(port),
+        DATABASE_URL: databaseUrl,
+        CHANNEL_SECRET,
+        RATE_LIMIT_MAX: '1000000000',
+      }
+      const child = spawn(process.execPath, [script, ...args], {
+        env,
+        stdio: ['ignore', 'ignore', 'inherit'],
+      })
+      const target = { name, port, child, results: [] }
+      targets.push(target)
+      await listening(port)
+      await send({
+        port,
+        connections: CONNECTIONS,
+        requests: requestsFor(accountId, people, smoke ? 64 : 4000, 1),
+      })
+      return target
+    }
+    const ours = await start('oa-audience', here('../dist/cli/main.js'), ['serve'])
+    const bare = await start('bare node:http', here('./targets/bare.mjs'))
+    const express = await start('Express + SDK + pg', here('./targets/express.mjs'))
+
+    console.log(
+      `${CONNECTIONS} connections, 1 event a delivery, synchronous_commit=on, ${rounds} rounds of ${size}`,
+    )
+    for (let round = 0; round < rounds; round += 1) {
+      for (const target of [bare, ours, express]) {
+        const count = target === express ? Math.ceil(size / 4) : size
+        target.results.push(
+          await send({
+            port: target.port,
+            connections: CONNECTIONS,
+            requests: requestsFor(accountId, people, count, 1),
+          }),
+        )
+      }
+    }
+    report([bare, ours, express])
+    const rate = (target) => median(target.results.map(({ perSecond }) => perSecond))
+    console.log(`  ours / bare     ${(rate(ours) / rate(bare)).toFixed(2)}`)
+    console.log(`  ours / Express  ${(rate(ours) / rate(express)).toFixed(1)}`)
+
+    const batches = []
+    for (let round = 0; round < rounds; round += 1) {
+      batches.push(
+        await send({
+          port: ours.port,
+          connections: CONNECTIONS,
+          requests: requestsFor(accountId, people, Math.ceil(size / 3), 5),
+        }),
+      )
+    }
+    const eventsPerSecond = 5 * median(batches.map(({ perSecond }) => perSecond))
+    console.log(
+      `\n5 events a delivery: ${Math.round(eventsPerSecond)} events/s, p99 ${median(batches.map(({ p99Ms }) => p99Ms)).toFixed(1)} ms`,
+    )
+    const lone = []
+    for (let round = 0; round < rounds; round += 1) {
+      lone.push(
+        await send({
+          port: ours.port,
+          connections: 1,
+          requests: requestsFor(accountId, people, smoke ? 50 : 600, 1),
+        }),
+      )
+    }
+    const loneMs = median(lone.map(({ p50Ms }) => p50Ms))
+    disk({ server, directory, smoke, eventsPerSecond, loneMs })
+    if (targets.some(({ results }) => results.some(({ failures }) => failures > 0)))
+      throw new Error('some deliveries failed')
+  } finally {
+    for (const { child } of targets) child.kill('SIGKILL')
+    await server.stop()
+    rmSync(directory, { recursive: true, force: true })
+  }
+}
+
+async function prepare(server) {
+  const database = new Database(server.connection, () => undefined)
+  await migrate(database)
+  database.markReady()
+  await database.query(`insert into organization (name) values ('bench')`)
+  const [account] = await database.query(
+    `insert into official_account (organization_id, name, channel_secret, bot_user_id) values (1, 'bench', $1, $2) returning id`,
+    [CHANNEL_SECRET, BOT_USER_ID],
+  )
+  await database.query(
+    'create table express_event (id text primary key, account text, user_id text, payload jsonb)',
+  )
+  await database.query(
+    'create table express_member (account text, user_id text, events int, last_seen timestamptz, primary key (account, user_id))',
+  )
+  await database.query(
+    'create table bench_row (id bigint generated always as identity primary key, payload text)',
+  )
+  await database.close()
+  return account.id
+}
+
+function requestsFor(accountId, people, count, eventsEach) {
+  return Array.from({ length: count }, () => {
+    const events = Array.from({ length: eventsEach }, () =>
+      textMessage(people[Math.floor(Math.random() * PEOPLE)], 'Good morning, is the shop open today?'),
+    )
+    const body = lineBody(BOT_USER_ID, events)
+    const head = [
+      `POST /api/line/${accountId} HTTP/1.1`,
+      'host: 127.0.0.1',
+      'user-agent: LineBotWebhook/2.0',
+      'content-type: application/json; charset=utf-8',
+      `x-line-signature: ${signLine(body, new Secret(CHANNEL_SECRET))}`,
+      `content-length: ${Buffer.byteLength(body)}`,
+    ]
+    return Buffer.from(`${head.join('\r\n')}\r\n\r\n${body}`)
+  })
+}
+
+function report(targets) {
+  for (const { name, results } of targets) {
+    const of = (field) => median(results.map((result) => result[field]))
+    console.log(
+      `  ${name.padEnd(20)} ${String(Math.round(of('perSecond'))).padStart(6)}/s   p50 ${of('p50Ms').toFixed(1)} ms   p99 ${of('p99Ms').toFixed(1)} ms`,
+    )
+  }
+}
+
+/** What PostgreSQL itself does with rows of the same size, by pgbench where it is installed. */
+function disk({ server, directory, smoke, eventsPerSecond, loneMs }) {
+  if (spawnSync('pgbench', ['--version']).status !== 0) {
+    console.log('pgbench is not installed: no comparison with the disk (apt-get install postgresql-contrib)')
+    return
+  }
+  const payload = 'x'.repeat(420)
+  const pgbench = (rows, clients) => {
+    const script = join(directory, `rows-${rows}.sql`)
+    writeFileSync(
+      script,
+      `insert into bench_row (payload) select '${payload}' from generate_series(1, ${rows});\n`,
+    )
+    const args = [
+      '-n',
+      '-f',
+      script,
+      '-c',
+      String(clients),
+      '-j',
+      '1',
+      '-T',
+      smoke ? '1' : '5',
+      '-M',
+      'prepared',
+    ]
+    const { host, user, database } = server.connection
+    const { stdout } = spawnSync('pgbench', [...args, '-h', host, '-U', user, database], { encoding: 'utf8' })
+    return {
+      perSecond: Number(/tps = ([\d.]+)/.exec(stdout)?.[1]),
+      latencyMs: Number(/latency average = ([\d.]+)/.exec(stdout)?.[1]),
+    }
+  }
+  const one = pgbench(1, 1)
+  const many = pgbench(64, 1)
+  console.log(
+    `pgbench: 1-row commits ${Math.round(one.perSecond)}/s (${one.latencyMs.toFixed(2)} ms), 64-row commits ${Math.round(many.perSecond * 64)} rows/s`,
+  )
+  console.log(`  our events / 64-row rows   ${(eventsPerSecond / (many.perSecond * 64)).toFixed(2)}`)
+  console.log(
+    `  lone delivery p50 ${loneMs.toFixed(2)} ms / single-row commit   ${(loneMs / one.latencyMs).toFixed(1)}`,
+  )
+}
+
+async function listening(port) {
+  for (let attempt = 0; attempt < 200; attempt += 1) {
+    const open = await new Promise((resolve) => {
+      const socket = connect(port, '127.0.0.1', () => resolve(true)).on('error', () => resolve(false))
+      socket.on('connect', () => socket.destroy())
+    })
+    if (open) {
+      await sleep(500)
+      return
+    }
+    await sleep(50)
+  }
+  throw new Error(`nothing listens on ${port}`)
+}
