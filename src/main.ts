@@ -9,8 +9,10 @@ import { type OpenDatabase, openForService } from './postgres/open.ts'
 
 /** After SIGTERM the service still answers, its health with 503, so that balancers look elsewhere first. */
 const DRAIN_MS = 1_000
-/** What has been accepted must be answered within this; then connections are cut. */
-const CLOSE_TIMEOUT_MS = 7_000
+/** What has been accepted must be answered within this; then connections are cut. Longer than any statement. */
+const CLOSE_TIMEOUT_MS = 6_500
+/** For the database's sessions and the embedded server to end. All three together stay below 10 s. */
+const RELEASE_TIMEOUT_MS = 2_000
 const IDLE_SWEEP_MS = 50
 
 export interface RunningService {
@@ -43,7 +45,7 @@ export async function startService(config: Config): Promise<RunningService> {
   say = (level, message) => app.log[level](message)
   for (const { level, message } of notices) say(level, message)
 
-  const close = async (drainMs = 0) => {
+  const close = async (drainMs: number) => {
     closing = true
     await sleep(drainMs)
     // A connection that is kept alive turns idle only when its last answer is out.
@@ -52,29 +54,47 @@ export async function startService(config: Config): Promise<RunningService> {
     await app.close()
     clearInterval(sweep)
     clearTimeout(cut)
-    await opened?.close()
+    const released = opened?.close()
+    await Promise.race([released, sleep(RELEASE_TIMEOUT_MS, undefined, { ref: false })])
+  }
+  let closed: Promise<void> | null = null
+  const closeOnce = (drainMs = 0) => {
+    closed ??= close(drainMs)
+    return closed
   }
   try {
     await app.listen({ port: config.port, host: config.host })
   } catch (error) {
-    await close()
+    await closeOnce()
     throw new FatalError(explainListen(error as Error & { code?: string }, config))
   }
-  return { url: urlOf(app, config), app, database, ready: opened?.ready ?? Promise.resolve(), close }
+  return {
+    url: urlOf(app, config),
+    app,
+    database,
+    ready: opened?.ready ?? Promise.resolve(),
+    close: closeOnce,
+  }
 }
 
 /** `oa-audience serve`: runs until SIGTERM or SIGINT, then exits with 0 within 10 s. */
 export async function serve(config: Config): Promise<void> {
-  const service = await startService(config)
-  service.app.log.info({ url: service.url, database: config.database.kind }, `listening on ${service.url}`)
+  const starting = startService(config)
   const stop = (signal: NodeJS.Signals) => {
-    service.app.log.info(`${signal}: finishing what was accepted`)
-    // A person who presses Ctrl-C waits for nobody; a second signal waits for nothing.
+    // A second signal waits for nothing.
     for (const name of ['SIGTERM', 'SIGINT'] as const) process.once(name, () => process.exit(1))
-    void service.close(signal === 'SIGTERM' ? DRAIN_MS : 0).then(() => process.exit(0))
+    starting
+      .then(async (service) => {
+        service.app.log.info(`${signal}: finishing what was accepted`)
+        // A person who presses Ctrl-C waits for nobody.
+        await service.close(signal === 'SIGTERM' ? DRAIN_MS : 0)
+      })
+      .finally(() => process.exit(0))
   }
   process.once('SIGTERM', stop)
   process.once('SIGINT', stop)
+  const service = await starting
+  service.app.log.info({ url: service.url, database: config.database.kind }, `listening on ${service.url}`)
   try {
     await service.ready
   } catch (error) {

@@ -33,6 +33,12 @@ it('runs to its end twice, with every step answered as it should be', () => {
   }
 })
 
+it('ends with one line when it cannot start', () => {
+  const { status, stderr } = runCommand(['demo', '--once'], { DATA_DIR: '/proc/nowhere' })
+  expect(status).toBe(1)
+  expect(stderr).toMatch(/^oa-audience: cannot set up a PostgreSQL in DATA_DIR [^\n]+\n$/)
+})
+
 it('stays up until Ctrl-C, and its curl lines can be pasted', async () => {
   const main = fileURLToPath(new URL('../dist/cli/main.js', import.meta.url))
   const env = { PATH: process.env.PATH, DATA_DIR: temporaryDirectory(), PORT: '0' }

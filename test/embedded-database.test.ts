@@ -1,9 +1,19 @@
 /** The PostgreSQL that the service runs by itself: it starts anywhere, survives kills, and serves one service. */
-import { execFileSync } from 'node:child_process'
-import { chmodSync, cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs'
+import { execFile, execFileSync, spawn } from 'node:child_process'
+import {
+  chmodSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
 import { expect, it, onTestFinished } from 'vitest'
 import { eventually, runCommand, spawnService, temporaryDirectory } from './support/process.ts'
 
@@ -118,6 +128,41 @@ it('serves the command line without a service, and is stopped after the command'
   expect(runCommand(['migrate'], { DATA_DIR: dataDir }).stdout).toMatch(/^applied 0001-/)
   expect(() => pidOf(dataDir)).toThrow()
   expect(runCommand(['migrate'], { DATA_DIR: dataDir }).stdout).toBe('nothing to do\n')
+})
+
+it('serves several commands at once: none stops it under another', async () => {
+  const dataDir = temporaryDirectory()
+  runCommand(['migrate'], { DATA_DIR: dataDir })
+  const main = fileURLToPath(new URL('../dist/cli/main.js', import.meta.url))
+  const env = { PATH: process.env.PATH, DATA_DIR: dataDir }
+  const runs = Array.from({ length: 6 }, (_, i) =>
+    promisify(execFile)(process.execPath, [main, 'organizations', 'add', '--name', `n${i}`, '--json'], {
+      env,
+    }),
+  )
+  const ids = (await Promise.all(runs)).map(({ stdout }) => JSON.parse(stdout).id)
+  expect(ids.toSorted()).toEqual(['1', '2', '3', '4', '5', '6'])
+  expect(() => pidOf(dataDir)).toThrow()
+})
+
+it('is not left behind when a service is told to stop while it starts', async () => {
+  const dataDir = temporaryDirectory()
+  runCommand(['migrate'], { DATA_DIR: dataDir })
+  for (const delay of [350, 450, 550]) {
+    const main = fileURLToPath(new URL('../dist/cli/main.js', import.meta.url))
+    const child = spawn(process.execPath, [main, 'serve'], {
+      env: { PATH: process.env.PATH, DATA_DIR: dataDir, PORT: '0' },
+      stdio: 'ignore',
+    })
+    const exited = new Promise((resolve) => child.once('exit', resolve))
+    setTimeout(() => child.kill('SIGINT'), delay)
+    await exited
+    await eventually(
+      async () => existsSync(join(dataDir, 'postgres/postmaster.pid')),
+      (exists) => !exists,
+      3000,
+    )
+  }
 })
 
 it('works where the path of its socket would be too long', async () => {

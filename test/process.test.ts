@@ -12,6 +12,7 @@ class Door {
   readonly #server: Server
   readonly #sockets = new Set<Socket>()
   #open = false
+  #isSilent = false
   port = 0
 
   constructor() {
@@ -21,6 +22,8 @@ class Door {
         client.destroy()
         return
       }
+      this.#sockets.add(client)
+      if (this.#isSilent) return
       const server = connect(`${host}/.s.PGSQL.${port}`)
       for (const [from, to] of [
         [client, server],
@@ -49,6 +52,12 @@ class Door {
 
   open(): void {
     this.#open = true
+  }
+
+  /** Keeps every connection and lets nothing through any more. */
+  silence(): void {
+    this.#isSilent = true
+    for (const socket of this.#sockets) socket.unpipe()
   }
 
   shut(): void {
@@ -136,17 +145,43 @@ it('answers what it accepted after SIGTERM, with health at 503, and exits with 0
   await new Promise((resolve) => setTimeout(resolve, 100))
   const accepted = deliver(service.url, tenant, [lineEvent('follow', 'U1')])
   await new Promise((resolve) => setTimeout(resolve, 100))
+  const signalledAt = Date.now()
   service.child.kill('SIGTERM')
   await eventually(
     () => statusOf(service.url, '/api/health'),
     (status) => status === 503,
     900,
   )
-  await new Promise((resolve) => setTimeout(resolve, 1500))
   release()
   await held
   expect(await accepted).toBe(200)
   expect(await service.exited).toEqual({ code: 0, signal: null })
+  expect(Date.now() - signalledAt).toBeLessThan(4000)
+  await database.close()
+})
+
+it('exits with 0 within 10 s of SIGTERM even while its database says nothing at all', async () => {
+  const { database, connection } = await createTestDatabase()
+  const tenant = await addTenant(database)
+  const door = await new Door().listen()
+  door.open()
+  const service = await spawnService({
+    DATABASE_URL: `postgres://${connection.user}@127.0.0.1:${door.port}/${connection.database}`,
+  })
+  await eventually(
+    () => statusOf(service.url, '/api/health'),
+    (status) => status === 200,
+  )
+  door.silence()
+  const pending = statusOf(service.url, '/api/audience', { headers: tenant.headers }).catch(() => 0)
+  const askedAt = Date.now()
+  expect(await statusOf(service.url, '/api/health')).toBe(503)
+  expect(Date.now() - askedAt).toBeLessThan(3000)
+  const signalledAt = Date.now()
+  service.child.kill('SIGTERM')
+  expect(await service.exited).toEqual({ code: 0, signal: null })
+  expect(Date.now() - signalledAt).toBeLessThan(10_000)
+  await pending
   await database.close()
 })
 

@@ -10,6 +10,8 @@ interface AddOptions {
   botUserId?: string
   basicId?: string
   chatSecret?: string
+  oaHash?: string
+  trackingKey?: string
   json?: boolean
 }
 
@@ -26,12 +28,15 @@ export function accountsCommand(program: Command): void {
     .option('--bot-user-id <id>', 'U and 32 hex digits; compared with the destination of deliveries')
     .option('--basic-id <id>', 'such as @abc1234')
     .option('--chat-secret <secret>', "signs the support chat's callbacks")
+    .option('--oa-hash <hash>', "names the account in the support chat's callback; random unless given")
+    .option('--tracking-key <key>', 'names the account in tracking events; random unless given')
     .action(async (options: AddOptions) => {
       const [added] = await onDatabase((database) =>
         database.query<{ id: bigint; oa_hash: string; tracking_key: string }>(
           `insert into official_account (organization_id, name, channel_id, channel_secret, channel_access_token,
-                  bot_user_id, basic_id, chat_secret)
-           values ($1, $2, $3, $4, $5, $6, $7, $8) returning id, oa_hash, tracking_key`,
+                  bot_user_id, basic_id, chat_secret, oa_hash, tracking_key)
+           values ($1, $2, $3, $4, $5, $6, $7, $8, coalesce($9, random_token()), coalesce($10, random_token()))
+           returning id, oa_hash, tracking_key`,
           [
             options.organization,
             options.name,
@@ -41,6 +46,8 @@ export function accountsCommand(program: Command): void {
             options.botUserId ?? null,
             options.basicId ?? null,
             options.chatSecret ?? null,
+            options.oaHash ?? null,
+            options.trackingKey ?? null,
           ],
         ),
       )

@@ -22,24 +22,29 @@ export function demoCommand(program: Command): void {
 }
 
 async function runDemo(config: Config, endAfterSteps: boolean): Promise<void> {
+  const interrupt = () => process.exit(130)
+  process.once('SIGINT', interrupt)
   const platform = await simulatePlatform()
-  const service = await startDemoService({
-    ...config,
-    database: { kind: 'embedded', dataDir: join(config.dataDir, 'demo') },
-    lineApiUrl: platform.url,
-    logLevel: 'warn',
-  })
-  const stopped = Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')])
   try {
-    await service.ready
-    const setUp = await addAccount(service.database as Database, platform.account)
-    await new Demo(service.url, platform.account, setUp).run()
-    if (!endAfterSteps) {
-      say(`\nThe service stays up at ${service.url}: paste any of the lines above. Ctrl-C ends it.`)
-      await stopped
+    const service = await startDemoService({
+      ...config,
+      database: { kind: 'embedded', dataDir: join(config.dataDir, 'demo') },
+      lineApiUrl: platform.url,
+      logLevel: 'warn',
+    })
+    try {
+      await service.ready
+      const setUp = await addAccount(service.database as Database, platform.account)
+      await new Demo(service.url, platform.account, setUp).run()
+      if (!endAfterSteps) {
+        say(`\nThe service stays up at ${service.url}: paste any of the lines above. Ctrl-C ends it.`)
+        process.off('SIGINT', interrupt)
+        await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')])
+      }
+    } finally {
+      await service.close()
     }
   } finally {
-    await service.close()
     await platform.close()
   }
 }

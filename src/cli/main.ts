@@ -20,9 +20,8 @@ const program = new Command(serviceName)
   .exitOverride()
   .addHelpText('after', `\nEnvironment variables (name, default, meaning):\n${describeVariables()}`)
 
-program
-  .command('serve')
-  .description('run the service')
+withJson(program.command('serve'))
+  .description('run the service; its log is JSON in any case')
   .action(() => serve(readConfig()))
 
 withJson(program.command('migrate'))

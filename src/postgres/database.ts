@@ -7,10 +7,12 @@ import type { Connection } from './embedded/server.ts'
 const POOL_SIZE = 8
 /** How long a request waits for a session before it gives up. The platforms hang up after 2 s. */
 const CONNECT_TIMEOUT_MS = 2_000
-/** No statement of a request should take a hundredth of this. */
-const STATEMENT_TIMEOUT_MS = 10_000
+/** No statement of a request should take a hundredth of this. What was accepted must end before a shutdown does. */
+const STATEMENT_TIMEOUT_MS = 5_000
+/** Rows that somebody else holds: beyond this the request is refused, so that it cannot stall all others. */
+const LOCK_TIMEOUT_MS = 500
 /** If the server is not even able to cancel the statement (network gone), the session is given up. */
-const QUERY_TIMEOUT_MS = STATEMENT_TIMEOUT_MS + 2_000
+const QUERY_TIMEOUT_MS = STATEMENT_TIMEOUT_MS + 1_000
 
 // int8 as bigint: ids exceed 2^53. timestamptz as the server's text: nobody computes with it, and parsing
 // a Date costs more than the rest of a list.
@@ -61,12 +63,17 @@ export class Database implements Queryable {
       max: POOL_SIZE,
       pipeline: true,
       statement_timeout: STATEMENT_TIMEOUT_MS,
+      lock_timeout: LOCK_TIMEOUT_MS,
       query_timeout: QUERY_TIMEOUT_MS,
       idle_in_transaction_session_timeout: STATEMENT_TIMEOUT_MS,
     } as pg.PoolConfig)
     // Without listeners, a session that the server closes would end the process, be it idle or in use.
     this.#pool.on('error', onSessionLost)
     this.#pool.on('connect', (client) => client.on('error', () => undefined))
+    // Statements are written so that one plan serves all values; planning each anew costs more than running it.
+    this.#pool.on('connect', (client) => {
+      client.query('set plan_cache_mode = force_generic_plan').catch(() => undefined)
+    })
   }
 
   /** From now on queries are let through: the schema is the one that they are written for. */
@@ -75,32 +82,22 @@ export class Database implements Queryable {
   }
 
   async query<R extends Row>(statement: Statement | string, values: unknown[] = []): Promise<R[]> {
-    const client = await this.#connect()
-    try {
-      return await send<R>(client, statement, values)
-    } finally {
-      client.release(isBroken(client))
-    }
+    return this.#withClient((client) => send<R>(client, statement, values))
   }
 
   /** Commits what `work` did, or rolls all of it back and throws. */
   async transaction<T>(work: (transaction: Queryable) => Promise<T>): Promise<T> {
-    const client = await this.#connect()
-    let failed = false
-    try {
-      await send(client, 'begin')
-      const result = await work({ query: (statement, values) => send(client, statement, values) })
-      await send(client, 'commit')
-      return result
-    } catch (error) {
-      failed = await send(client, 'rollback').then(
-        () => false,
-        () => true,
-      )
-      throw error
-    } finally {
-      client.release(failed || isBroken(client))
-    }
+    return this.#withClient(async (client) => {
+      await send(client, BEGIN)
+      try {
+        const result = await work({ query: (statement, values) => send(client, statement, values) })
+        await send(client, 'commit')
+        return result
+      } catch (error) {
+        await send(client, 'rollback').catch(() => undefined)
+        throw error
+      }
+    })
   }
 
   /**
@@ -110,22 +107,17 @@ export class Database implements Queryable {
   async transactionAtOnce<R extends Row>(
     statements: Array<{ statement: Statement; values: unknown[] }>,
   ): Promise<R[]> {
-    const client = await this.#connect()
-    try {
-      const sent = [
-        send(client, 'begin'),
+    return this.#withClient(async (client) => {
+      const outcomes = await Promise.allSettled([
+        send(client, BEGIN),
         ...statements.map(({ statement, values }) => send<R>(client, statement, values)),
         // after a failure this commit is answered as a rollback
         send(client, 'commit'),
-      ] as Array<Promise<R[]>>
-      const outcomes = await Promise.allSettled(sent)
+      ])
       const failure = outcomes.find((outcome) => outcome.status === 'rejected')
       if (failure) throw failure.reason
-      const last = outcomes[outcomes.length - 2] as PromiseFulfilledResult<R[]>
-      return last.value
-    } finally {
-      client.release(isBroken(client))
-    }
+      return (outcomes[outcomes.length - 2] as PromiseFulfilledResult<R[]>).value
+    })
   }
 
   /** Runs `work` on a session of its own, without time limits: migrations, and other work that is not a request. */
@@ -146,19 +138,31 @@ export class Database implements Queryable {
     await this.#pool.end()
   }
 
-  async #connect(): Promise<pg.PoolClient> {
+  async #withClient<T>(work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
     if (!this.#ready) throw new DatabaseUnavailable(new Error('the schema is not ready yet'))
-    try {
-      return await this.#pool.connect()
-    } catch (error) {
+    const client = await this.#pool.connect().catch((error) => {
       throw new DatabaseUnavailable(error)
+    })
+    let isLost = false
+    try {
+      return await work(client)
+    } catch (error) {
+      isLost = endsSession(error)
+      throw error
+    } finally {
+      client.release(isLost)
     }
   }
 }
 
-/** True while no rows can come from this session any more. */
-function isBroken(client: pg.ClientBase): boolean {
-  return (client as unknown as { _queryable: boolean })._queryable === false
+/** Erasure and flushes rely on each statement seeing what was committed before it, whatever the database's default. */
+const BEGIN = 'begin isolation level read committed'
+
+/** True for an error after which the session must not be used again: its connection is gone, or about to go. */
+function endsSession(error: unknown): boolean {
+  if (!(error instanceof DatabaseUnavailable)) return false
+  const { cause } = error
+  return !(cause instanceof pg.DatabaseError) || cause.severity === 'FATAL' || cause.severity === 'PANIC'
 }
 
 async function send<R extends Row>(
@@ -187,6 +191,15 @@ function isPassing(error: unknown): boolean {
   if (!(error instanceof pg.DatabaseError))
     return !(error instanceof TypeError || error instanceof RangeError)
   return code === undefined || /^(08|40|53|57|58|XX)/.test(code) || code === '25006' || code === '55P03'
+}
+
+/** SQLSTATE of a lock that was not had in time. */
+export const LOCK_TIMEOUT = '55P03'
+
+/** The SQLSTATE of a database's error, or null for what did not come from the database. */
+export function sqlStateOf(error: unknown): string | null {
+  const origin = error instanceof DatabaseUnavailable ? error.cause : error
+  return origin instanceof pg.DatabaseError ? (origin.code ?? null) : null
 }
 
 /** The name of the constraint that refused a statement, or null. Constraints decide; code only translates. */

@@ -45,8 +45,8 @@ export async function openForService(
     }
   }
   const server = new EmbeddedServer(choice.dataDir)
-  await server.own(lost)
   process.once('exit', () => server.abandon())
+  await server.own(lost)
   const database = new Database(server.connection, lost)
   return {
     database,
@@ -65,6 +65,12 @@ export async function withDatabase<T>(
 ): Promise<T> {
   if (choice.kind === 'none') throw new FatalError('DATABASE_URL is none: this command needs a database')
   const server = choice.kind === 'embedded' ? new EmbeddedServer(choice.dataDir) : null
+  const interrupt = () => process.exit(130)
+  if (server) {
+    // Ctrl-C runs no exit listeners by itself, and the server would live on.
+    process.once('exit', () => server.abandon())
+    process.once('SIGINT', interrupt).once('SIGTERM', interrupt)
+  }
   await server?.use()
   const database = new Database(
     choice.kind === 'url' ? choice.url.reveal() : (server as EmbeddedServer).connection,
@@ -81,6 +87,7 @@ export async function withDatabase<T>(
   } finally {
     await database.close()
     await server?.release()
+    process.off('SIGINT', interrupt).off('SIGTERM', interrupt)
   }
 }
 

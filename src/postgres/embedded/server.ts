@@ -23,7 +23,7 @@ import {
   symlinkSync,
 } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { FatalError } from '../../errors.ts'
@@ -32,8 +32,9 @@ import { type Binaries, findBinaries } from './binaries.ts'
 export const EMBEDDED_DATABASE = 'oa_audience'
 const SUPERUSER = 'postgres'
 
-/** Any fixed number: the advisory lock that a running service holds on its own server. */
+/** Any fixed numbers: the advisory lock that a running service holds, and the one that every user shares. */
 const SERVICE_LOCK = 7_301_001
+const USER_LOCK = 7_301_003
 
 /**
  * Root may not run PostgreSQL, so under root the server gets this user id. It needs no entry in /etc/passwd,
@@ -80,9 +81,11 @@ export class EmbeddedServer {
   readonly #binaries: Binaries
   readonly #asRoot: boolean
   readonly #socketDirectory: string
-  #lock: pg.Client | null = null
+  /** holds our locks while we use the server; null before, and while the server is away */
+  #client: pg.Client | null = null
   #child: ChildProcess | null = null
   #stopped = false
+  #isOwner = false
 
   /** Prepares DATA_DIR/postgres (initdb at the first time). Throws a FatalError that says what is in the way. */
   constructor(dataDir: string) {
@@ -118,52 +121,61 @@ export class EmbeddedServer {
           'stop that one, or set DATA_DIR to another directory',
       )
     }
-    this.#lock = client
+    this.#client = client
+    this.#isOwner = true
     client.once('end', () => {
+      this.#client = null
       if (this.#stopped) return
-      this.#lock = null
       onLost(new Error('the embedded PostgreSQL went away'))
       void this.#regain(onLost)
     })
   }
 
-  /** For a command: starts the server unless one runs already. */
+  /** For a command: starts the server unless one runs already, and keeps others from stopping it. */
   async use(): Promise<void> {
-    await (await this.#reach()).end()
+    this.#client = await this.#reach()
   }
 
   /** For a command that is done: stops the server, unless a service or another command is using it. */
   async release(): Promise<void> {
-    const client = await this.#connect()
-    const { rows } = await client.query<{ others: number }>(
-      `select count(*)::int as others from pg_stat_activity
-        where backend_type = 'client backend' and pid <> pg_backend_pid()`,
-    )
-    await client.end()
-    if (rows[0]?.others === 0) await this.stop()
+    const client = this.#client
+    if (client === null) return
+    try {
+      await client.query('select pg_advisory_unlock_shared($1)', [USER_LOCK])
+      const { rows } = await client.query<{ alone: boolean }>('select pg_try_advisory_lock($1) as alone', [
+        USER_LOCK,
+      ])
+      if (rows[0]?.alone === true) await this.stop()
+      else await client.end()
+    } catch {
+      // The server went away by itself, or was stopped by its service: nothing is left to release.
+    }
   }
 
-  /** Stops the server: sessions are ended, the data is left clean. */
+  /** Stops the server: sessions are ended, the data is left clean. Not when it is somebody else's by now. */
   async stop(): Promise<void> {
     this.#stopped = true
-    await this.#lock?.end().catch(() => undefined)
+    const isOurs = this.#client !== null
+    const pid = this.#serverPid()
+    // Our locks are held until the server is told: nobody takes it for free in between.
     for (const signal of ['SIGINT', 'SIGQUIT'] as const) {
-      const pid = this.#serverPid()
-      if (pid === null) break
+      if (!isOurs || pid === null || this.#serverPid() !== pid) break
       sendSignal(pid, signal)
       const deadline = Date.now() + STOP_TIMEOUT_MS
       // The server removes its pid file last. The process itself may linger as a zombie under a careless pid 1.
       while (Date.now() < deadline && this.#serverPid() === pid) await sleep(10)
     }
+    await this.#client?.end().catch(() => undefined)
     if (this.#socketDirectory !== this.#directory) {
       rmSync(join(this.#socketDirectory, '..'), { recursive: true, force: true })
     }
   }
 
-  /** Last resort when this process ends without stop(): asks the server to shut down, without waiting. */
+  /** Last resort when this process ends without stop(): asks the server that it owns or started to shut down. */
   abandon(): void {
-    const pid = this.#serverPid()
-    if (!this.#stopped && this.#lock !== null && pid !== null) sendSignal(pid, 'SIGINT')
+    if (this.#stopped || (!this.#isOwner && this.#child === null)) return
+    const pid = this.#serverPid() ?? this.#child?.pid
+    if (pid !== undefined) sendSignal(pid, 'SIGINT')
   }
 
   async #regain(onLost: (error: Error) => void): Promise<void> {
@@ -185,16 +197,18 @@ export class EmbeddedServer {
         return await this.#connect()
       } catch (error) {
         if (this.#stopped || Date.now() > deadline) {
-          throw new FatalError(
-            `the embedded PostgreSQL in ${this.#directory} does not start: ${this.#lastLogLine() ?? (error as Error).message}`,
-          )
+          const reason = this.#lastLogLine() ?? (error as Error).message
+          throw new FatalError(`the embedded PostgreSQL in ${this.#directory} does not start: ${reason}`)
         }
-        if (this.#child === null) this.#spawn()
+        // Any other error comes from a server that lives: it is starting, stopping, or busy.
+        const isNobodyThere = ['ENOENT', 'ECONNREFUSED'].includes((error as { code?: string }).code ?? '')
+        if (isNobodyThere && this.#child === null) this.#spawn()
         await sleep(RETRY_MS)
       }
     }
   }
 
+  /** A session that holds the lock which every user shares: while it lasts, no command stops the server. */
   async #connect(): Promise<pg.Client> {
     const client = new pg.Client({
       ...this.connection,
@@ -204,16 +218,17 @@ export class EmbeddedServer {
     client.on('error', () => undefined)
     try {
       await client.connect()
+      await client.query('select pg_advisory_lock_shared($1)', [USER_LOCK])
+      return client
     } catch (error) {
       await client.end().catch(() => undefined)
       throw error
     }
-    return client
   }
 
   #spawn(): void {
     this.#removeForeignPidFile()
-    const log = openSync(join(this.#directory, '..', 'postgres.log'), 'w', 0o600)
+    const log = openSync(join(this.#directory, '..', 'postgres.log'), 'a', 0o600)
     const settings = Object.entries(SETTINGS).flatMap(([name, value]) => ['-c', `${name}=${value}`])
     const child = spawn(this.#binaries.postgres, ['-D', this.#ownPath(), ...settings], {
       ...this.#asServer(),
@@ -233,7 +248,7 @@ export class EmbeddedServer {
 
   #initialise(dataDir: string): void {
     try {
-      mkdirSync(dataDir, { recursive: true })
+      makeDirectories(dataDir)
       const made = mkdtempSync(join(dataDir, 'postgres.new-'))
       try {
         this.#initdb(made)
@@ -246,7 +261,7 @@ export class EmbeddedServer {
       if (existsSync(join(this.#directory, 'PG_VERSION'))) return
       throw new FatalError(
         `cannot set up a PostgreSQL in DATA_DIR (${dataDir}): ${(error as Error).message}. ` +
-          'Set DATA_DIR to a directory that can be written, or DATABASE_URL=postgres://…',
+          'Mend that, or set DATA_DIR to another directory, or DATABASE_URL=postgres://…',
       )
     }
   }
@@ -260,6 +275,9 @@ export class EmbeddedServer {
       const identity = { cwd: directory, env: serverEnvironment(), ...(nobody ?? {}) }
       const done = spawnSync(binary, options, { ...identity, input, encoding: 'utf8' })
       if (done.error) throw explainSpawn(done.error)
+      if (/could not look up effective user ID/.test(done.stderr)) {
+        throw new Error(`initdb needs a name for user id ${process.getuid?.()}: add it to /etc/passwd`)
+      }
       if (done.status !== 0) throw new Error(done.stderr.trim().split('\n').at(-1))
     }
     const cluster = ['-D', path, '-U', SUPERUSER, '-A', 'trust', '-E', 'UTF8', '--no-instructions']
@@ -291,8 +309,14 @@ export class EmbeddedServer {
     return this.#asRoot ? pathThatNeedsNoParents(this.#directory) : this.#directory
   }
 
-  /** The postmaster named by its lock file, if that process lives. */
+  /** The postmaster named by its lock file, if that process lives and is one. */
   #serverPid(): number | null {
+    const pid = this.#recordedPid()
+    return pid !== null && isPostgres(pid) ? pid : null
+  }
+
+  /** The process id in the lock file, if such a process lives, whatever it is. */
+  #recordedPid(): number | null {
     try {
       const pid = Number.parseInt(readFileSync(join(this.#directory, 'postmaster.pid'), 'utf8'), 10)
       process.kill(pid, 0)
@@ -307,8 +331,8 @@ export class EmbeddedServer {
    * would refuse its own lock file for ever. A living process that is no postgres makes the file stale.
    */
   #removeForeignPidFile(): void {
-    const pid = this.#serverPid()
-    if (pid === null || /postgres|postmaster/.test(commandOf(pid) ?? 'postgres')) return
+    const pid = this.#recordedPid()
+    if (pid === null || isPostgres(pid)) return
     for (const name of ['postmaster.pid', '.s.PGSQL.5432.lock'])
       rmSync(join(this.#directory, name), { force: true })
   }
@@ -329,6 +353,13 @@ export class EmbeddedServer {
  */
 function pathThatNeedsNoParents(directory: string): string {
   return existsSync('/proc/self/cwd') ? '/proc/self/cwd' : directory
+}
+
+/** Like `mkdir -p`. Node's own recursion never ends below /proc. */
+function makeDirectories(path: string): void {
+  if (existsSync(path)) return
+  makeDirectories(dirname(path))
+  mkdirSync(path)
 }
 
 /** pg connects to a path, and a socket's path has few bytes: a long one gets a symbolic link in /tmp. */
@@ -372,6 +403,11 @@ function sendSignal(pid: number, signal: NodeJS.Signals): void {
   } catch {
     // gone already
   }
+}
+
+/** Where nobody can tell, it is taken for one: better a clear failure than a deleted lock file. */
+function isPostgres(pid: number): boolean {
+  return /postgres|postmaster/.test(commandOf(pid) ?? 'postgres')
 }
 
 function commandOf(pid: number): string | null {
