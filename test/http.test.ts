@@ -1,7 +1,10 @@
 /** CONTRACT: what every request meets, whatever it asks for. */
 import { connect } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { signLine } from '../src/intake/line/signature.ts'
 import type { Database } from '../src/postgres/database.ts'
+import { Secret } from '../src/secret.ts'
+import { lineBody, lineEvent } from '../src/simulate/events.ts'
 import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
 import { type Service, startApp, startAppForTest } from './support/service.ts'
 
@@ -60,6 +63,28 @@ describe('errors', () => {
     })
     const long = await raw(service, `GET /api HTTP/1.1\r\nHost: x\r\nx-long: ${'x'.repeat(20_000)}\r\n\r\n`)
     expect(long).toMatch(/^HTTP\/1.1 431 /)
+  })
+
+  it('keep it for requests without a host or with an expectation that nobody meets', async () => {
+    for (const [request, status] of [
+      ['GET /api HTTP/1.1\r\nConnection: close\r\n\r\n', 400],
+      ['GET /api HTTP/1.1\r\nHost: x\r\nExpect: miracles\r\n\r\n', 417],
+    ] as const) {
+      const answer = await raw(service, request)
+      expect(answer.startsWith(`HTTP/1.1 ${status} `), answer).toBe(true)
+      expect(JSON.parse(answer.split('\r\n\r\n')[1] as string)).toMatchObject({
+        statusCode: status,
+        requestId: expect.any(String),
+      })
+    }
+  })
+
+  it('do not take the place of the answer to a good request before them on the same connection', async () => {
+    const body = lineBody(tenant.botUserId, [lineEvent('follow', 'Upipelined')])
+    const signature = signLine(body, new Secret(tenant.channelSecret))
+    const good = `POST /api/line/${tenant.accountId} HTTP/1.1\r\nHost: x\r\nx-line-signature: ${signature}\r\ncontent-length: ${body.length}\r\n\r\n${body}`
+    const answer = await raw(service, `${good}GARBAGE\r\n\r\n`)
+    expect(answer).toMatch(/^HTTP\/1.1 200 OK[\s\S]+"accepted":1[\s\S]+HTTP\/1.1 400 Bad Request/)
   })
 
   it('name every fault of the input', async () => {
@@ -204,6 +229,13 @@ describe('the rate limit', () => {
       statuses.push((await app.call('GET', path)).status)
     }
     expect(statuses).toEqual([404, 401, 200, 200, 429, 429, 429])
+  })
+
+  it('counts addresses that cannot be decoded, too', async () => {
+    const app = await limited(2)
+    const statuses = []
+    for (let i = 0; i < 4; i += 1) statuses.push((await app.call('GET', '/api/%zz')).status)
+    expect(statuses).toEqual([400, 400, 429, 429])
   })
 
   it('answers 429 in the shape of every error, with Retry-After', async () => {

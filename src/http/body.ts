@@ -34,8 +34,9 @@ export function readBodiesAsBytes(app: FastifyInstance): void {
 
 /** The bytes of the body, empty if there is none. Compressed bodies are refused. */
 export function bodyBytes(request: FastifyRequest): Buffer {
-  const encoding = request.headers['content-encoding']
-  if (encoding !== undefined && encoding !== '' && encoding.toLowerCase() !== 'identity') {
+  const encoding = request.headers['content-encoding']?.toLowerCase() ?? ''
+  const transfer = request.headers['transfer-encoding']?.toLowerCase() ?? ''
+  if (!['', 'identity'].includes(encoding) || !['', 'chunked'].includes(transfer)) {
     throw new AppError('unsupported_encoding')
   }
   return Buffer.isBuffer(request.body) ? request.body : EMPTY

@@ -24,9 +24,18 @@ export function healthRoutes(app: FastifyInstance, { name, version, database, is
   })
 }
 
-async function stateOf(database: Database): Promise<'up' | 'down'> {
-  return database.query('select 1').then(
-    () => 'up',
-    () => 'down',
-  )
+/** Probes wait a second or two; a database that takes longer is as good as away. */
+const ANSWER_TIMEOUT_MS = 1_500
+
+function stateOf(database: Database): Promise<'up' | 'down'> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(() => resolve('down'), ANSWER_TIMEOUT_MS)
+    database
+      .query('select 1')
+      .then(
+        () => resolve('up'),
+        () => resolve('down'),
+      )
+      .finally(() => clearTimeout(timer))
+  })
 }

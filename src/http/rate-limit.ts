@@ -53,6 +53,13 @@ class MemoryStore {
   }
 }
 
+declare module 'fastify' {
+  interface FastifyInstance {
+    /** for a request that no hook meets, because its address cannot even be decoded */
+    limitUnroutable: ((request: FastifyRequest, reply: FastifyReply) => Promise<void>) | null
+  }
+}
+
 /** Gives a request's count back: its sender proved to be the platform, whose servers share few addresses. */
 export type SpareSigned = (request: FastifyRequest, reply: FastifyReply) => void
 
@@ -67,7 +74,8 @@ export async function limitRate(
   redisUrl: Config['redisUrl'],
 ): Promise<SpareSigned> {
   if (max === 0 || windowMs === 0) return () => undefined
-  const keyOf = (request: FastifyRequest) => normalizeIP(request.ip, IPV6_SUBNET_BITS)
+  // A client that hung up meanwhile has no address any more.
+  const keyOf = (request: FastifyRequest) => normalizeIP(request.ip ?? '', IPV6_SUBNET_BITS)
   const { options, giveBack } = redisUrl ? inRedis(app, redisUrl.reveal()) : inMemory(windowMs)
   await app.register(rateLimit, {
     global: false,
@@ -78,13 +86,16 @@ export async function limitRate(
   })
   const count = app.createRateLimit()
   // A hook of the whole server, not of each route, so that it also meets paths that no route answers.
-  app.addHook('onRequest', async (request, reply) => {
+  const limitRequest = async (request: FastifyRequest, reply: FastifyReply) => {
     const limit = await count(request)
     if (limit.isAllowed) return
     setHeaders(reply, max, limit.remaining, limit.ttlInSeconds)
-    if (limit.isExceeded)
+    if (limit.isExceeded) {
       throw new AppError('rate_limited', { retryAfterSeconds: Math.max(1, limit.ttlInSeconds) })
-  })
+    }
+  }
+  app.addHook('onRequest', limitRequest)
+  app.limitUnroutable = limitRequest
   return (request, reply) => {
     if (!spareSigned) return
     giveBack(keyOf(request))

@@ -1,5 +1,6 @@
 /** The HTTP server before it has any route: limits, request ids, one log line a request. */
 import { randomUUID } from 'node:crypto'
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import Fastify, { type FastifyInstance, LogController } from 'fastify'
 import type { Config } from '../config.ts'
@@ -30,16 +31,35 @@ export function createServer({
     bodyLimit: BODY_MAX_BYTES,
     requestTimeout: REQUEST_TIMEOUT_MS,
     keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
-    http: { headersTimeout: HEADERS_TIMEOUT_MS, connectionsCheckingInterval: TIMEOUT_CHECK_MS },
+    http: {
+      headersTimeout: HEADERS_TIMEOUT_MS,
+      connectionsCheckingInterval: TIMEOUT_CHECK_MS,
+      // refused below, in the shape of every error
+      requireHostHeader: false,
+    },
     exposeHeadRoutes: false,
     routerOptions: { maxParamLength: PARAMETER_MAX_LENGTH },
     // A request that came before the close is served; connections are closed after it.
     return503OnClosing: false,
-    frameworkErrors: (error, request, reply) => sendError(error, request, reply),
+    frameworkErrors: (error, request, reply) => {
+      const limited = app.limitUnroutable?.(request, reply) ?? Promise.resolve()
+      limited.then(
+        () => sendError(error, request, reply),
+        (refusal) => sendError(refusal, request, reply),
+      )
+    },
     clientErrorHandler: answerBrokenRequest,
   })
+  app.decorate('limitUnroutable', null)
   readBodiesAsBytes(app)
   answerErrors(app)
+  app.addHook('onRequest', (request, _reply, done) => {
+    const isUnaddressed = request.headers.host === undefined && request.raw.httpVersion === '1.1'
+    done(isUnaddressed ? new AppError('bad_request', { message: 'The Host header is missing' }) : undefined)
+  })
+  app.server.on('checkExpectation', (_request: IncomingMessage, response: ServerResponse) => {
+    response.socket?.end(rawErrorAnswer(417, randomUUID()))
+  })
   // The pattern, not the address: a path may hold an oaHash, a query a tracking key.
   app.addHook('onResponse', async (request, reply) => {
     request.log.info(
@@ -70,5 +90,9 @@ function answerBrokenRequest(error: Error & { code?: string }, socket: Socket): 
   }
   const status =
     error.code === 'HPE_HEADER_OVERFLOW' ? 431 : error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 408 : 400
-  socket.end(rawErrorAnswer(status, randomUUID()), () => socket.destroy())
+  const refuse = () => socket.end(rawErrorAnswer(status, randomUUID()), () => socket.destroy())
+  // A good request before this one on the same connection has its answer first: it may have been accepted.
+  const { _httpMessage: unanswered } = socket as { _httpMessage?: ServerResponse | null }
+  if (unanswered) unanswered.once('close', () => socket.destroy()).once('finish', refuse)
+  else refuse()
 }

@@ -20,7 +20,9 @@ export function checker<T extends TSchema>(schema: T): (value: unknown) => Stati
   const compiled = Compile(schema)
   return (value) => {
     if (compiled.Check(value)) return value as Static<T>
-    throw new AppError('invalid_input', { details: compiled.Errors(value).flatMap(toDetail) })
+    const errors = compiled.Errors(value)
+    const telling = errors.filter(isTelling)
+    throw new AppError('invalid_input', { details: (telling.length > 0 ? telling : errors).map(toDetail) })
   }
 }
 
@@ -29,8 +31,15 @@ export function refuseInput(path: string, message: string): never {
   throw new AppError('invalid_input', { details: [{ path, message }] })
 }
 
-function toDetail({ keyword, instancePath, message }: TLocalizedValidationError): ErrorDetail[] {
-  // An unknown field is reported twice: by its own path, which is the better one, and by its object's.
-  if (keyword === 'additionalProperties') return []
-  return [{ path: instancePath.slice(1), message: keyword === 'boolean' ? 'is not known' : message }]
+/**
+ * An unknown field is reported twice: by its own path, which is the better one, and by its object's. A nullable field
+ * is reported for what it should be, for not being null, and for being neither: the first says it all.
+ */
+function isTelling({ keyword, params }: TLocalizedValidationError): boolean {
+  if (keyword === 'additionalProperties' || keyword === 'anyOf') return false
+  return !(keyword === 'type' && (params as { type?: unknown }).type === 'null')
+}
+
+function toDetail({ keyword, instancePath, message }: TLocalizedValidationError): ErrorDetail {
+  return { path: instancePath.slice(1), message: keyword === 'boolean' ? 'is not known' : message }
 }
