@@ -235,7 +235,9 @@ function postgresUrl(text: string): string {
 function httpUrl(text: string): string {
   urlOf(text, ['http:', 'https:'], 'must be an http:// or https:// address')
   const url = new URL(text)
-  if (url.search !== '' || url.hash !== '') throw new Error('must be an address without ? or #')
+  if (url.search !== '' || url.hash !== '' || url.username !== '' || url.password !== '') {
+    throw new Error('must be an address without ?, # or credentials')
+  }
   return text.replace(/\/+$/, '')
 }
 

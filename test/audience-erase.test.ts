@@ -1,11 +1,11 @@
 /** CONTRACT: DELETE /api/audience/:id, and that erasure lasts. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Member } from '../src/audience/member.ts'
-import type { Database } from '../src/postgres/database.ts'
+import { Database } from '../src/postgres/database.ts'
 import { lineEvent, textMessage } from '../src/simulate/events.ts'
 import { randomUserId } from '../src/simulate/platform.ts'
 import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
-import { type Service, startApp } from './support/service.ts'
+import { type Service, startApp, startAppForTest } from './support/service.ts'
 
 let database: Database
 let service: Service
@@ -101,6 +101,63 @@ describe('erasing a person', () => {
     expect(rest).not.toContain(userId)
     expect(rest).not.toContain('secret words')
     expect((await memberOf(tenant, friend)).eventCount).toBe(1)
+  })
+
+  it('finds events that could not be applied, too', async () => {
+    const userId = randomUserId()
+    await service.deliver(tenant, [
+      lineEvent('follow', userId, ago(5000)),
+      lineEvent('memberJoined', null, {
+        ...ago(5000),
+        source: { type: 'group', groupId: 'C1' },
+        joined: {
+          members: [
+            { type: 'user', userId },
+            { type: 'user', userId: 7 },
+          ],
+        },
+      }),
+    ])
+    await service.chat(tenant, {
+      event: 'message_created',
+      id: 77,
+      content: 'unusable secret words in the chat',
+      updated_at: {},
+      contact_inbox: { source_id: userId },
+    })
+    expect((await everything()).split(userId).length).toBeGreaterThan(3)
+    await erase(tenant, (await memberOf(tenant, userId)).id)
+    const rest = await everything()
+    expect(rest).not.toContain(userId)
+    expect(rest).not.toContain('unusable secret words in the chat')
+  })
+
+  it('lasts where the database isolates transactions more strictly by default', async () => {
+    const { database: strict, connection } = await createTestDatabase()
+    await strict.query(
+      `alter database ${connection.database} set default_transaction_isolation = 'repeatable read'`,
+    )
+    await strict.close()
+    const reopened = new Database(connection, () => undefined)
+    reopened.markReady()
+    const app = await startAppForTest(reopened)
+    const who = await addTenant(reopened)
+    for (let round = 0; round < 10; round += 1) {
+      const userId = randomUserId()
+      await app.deliver(who, [lineEvent('follow', userId, ago(60_000))])
+      const id = (await app.member(who, userId))?.id
+      const late = Array.from({ length: 5 }, (_, i) =>
+        app.deliver(who, [textMessage(userId, 'late', ago(50_000 - i))]),
+      )
+      const erased = app.call('DELETE', `/api/audience/${id}`, { headers: who.headers })
+      const later = Array.from({ length: 5 }, (_, i) =>
+        app.deliver(who, [textMessage(userId, 'late', ago(40_000 - i))]),
+      )
+      for (const { status } of await Promise.all([...late, ...later])) expect(status).toBe(200)
+      expect((await erased).status).toBe(204)
+      expect(await app.member(who, userId)).toBeUndefined()
+    }
+    await reopened.close()
   })
 
   it('lasts: older events never bring them back, redelivered or late, and leave no trace', async () => {

@@ -148,6 +148,8 @@ describe('an update', () => {
     ['attributes over 16 KiB', { attributes: { a: 'x'.repeat(16 * 1024) } }, 400],
     ['U+0000 in an attribute', { attributes: { a: '\u0000' } }, 400],
     ['a number beyond all numbers', '{"attributes":{"a":1e999}}', 400],
+    ['a number that takes 309 digits', '{"attributes":{"a":1e308}}', 400],
+    ['an integer that JSON numbers cannot hold', '{"attributes":{"a":9007199254740993}}', 400],
     ['the longest externalId', { externalId: '😀'.repeat(128) }, 200],
     ['the most tags', { tags: Array.from({ length: 100 }, (_, i) => `${i}`.padEnd(64, 'ชา')) }, 200],
     ['__proto__ as an attribute', '{"attributes":{"__proto__":"x","constructor":"y"}}', 200],
@@ -158,6 +160,24 @@ describe('an update', () => {
     if (status === 400)
       expect(answer.json).toMatchObject({ error: 'Bad Request', requestId: expect.any(String) })
     else expect((await service.member(tenant, member.userId))?.version).toBe(2)
+  })
+
+  it('with a bad field is told what the field should be, once', async () => {
+    const member = await newMember()
+    const { json } = await put(tenant, member.id, { externalId: 7, tags: [1], attributes: { a: [1] } })
+    expect(json.details).toContainEqual({ path: 'externalId', message: 'must be string' })
+    expect(json.details).toContainEqual({ path: 'tags/0', message: 'must be string' })
+    expect(JSON.stringify(json.details)).not.toMatch(/null|anyOf/)
+  })
+
+  it('finds a member whose id is negative, as another program may have loaded it', async () => {
+    await database.query(
+      `insert into audience_member (id, channel_oa_id, organization_id, user_id) values (-5, $1, $2, 'Unegative')`,
+      [tenant.accountId, tenant.organizationId],
+    )
+    expect((await service.members(tenant)).map(({ id }) => id)).toContain('-5')
+    expect((await put(tenant, '-5', { tags: ['a'] })).json).toMatchObject({ id: '-5', tags: ['a'] })
+    expect((await put(tenant, '-0', { tags: ['a'] })).status).toBe(404)
   })
 
   it('in another content type is answered 415', async () => {

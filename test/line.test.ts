@@ -226,6 +226,18 @@ describe('an event', () => {
     expect((await service.member(tenant, userId))?.eventCount).toBe(1)
   })
 
+  it('nested 20,000 levels deep and without an id is known by all of its content', async () => {
+    const deep = (leaf: string) => `${'['.repeat(20_000)}${leaf}${']'.repeat(20_000)}`
+    const body = (leaf: string) => `{"events":[{"type":"message","timestamp":5,"a":"x","x":${deep(leaf)}}]}`
+    expect((await service.deliverRaw(tenant, body('1'))).json).toEqual({ accepted: 1, duplicates: 0 })
+    expect((await service.deliverRaw(tenant, body('2'))).json).toEqual({ accepted: 1, duplicates: 0 })
+    expect((await service.deliverRaw(tenant, body('1'))).json).toEqual({ accepted: 0, duplicates: 1 })
+    const [kept] = await database.query<{ payload: string }>(
+      `select payload from event where payload like '%"a":"x"%' order by id limit 1`,
+    )
+    expect(kept?.payload).toBe(body('1').slice('{"events":['.length, -2))
+  })
+
   it('for another bot is kept, and the account is flagged', async () => {
     const userId = randomUserId()
     const answer = await service.deliver({ ...tenant, botUserId: 'Uanother' }, [lineEvent('follow', userId)])
@@ -285,6 +297,18 @@ describe('follow and unfollow', () => {
     }
   })
 
+  it('moves updatedAt also when an older follow only fills followedAt', async () => {
+    const userId = randomUserId()
+    await service.deliver(tenant, [lineEvent('unfollow', userId, { timestamp: at + 5 })])
+    const before = await service.member(tenant, userId)
+    await service.deliver(tenant, [lineEvent('follow', userId, { timestamp: at })])
+    const after = await service.member(tenant, userId)
+    expect(after).toMatchObject({ relationship: 'blocked', followedAt: new Date(at).toISOString() })
+    expect((after?.updatedAt as string) > (before?.updatedAt as string)).toBe(true)
+    await service.deliver(tenant, [textMessage(userId, 'mere activity')])
+    expect((await service.member(tenant, userId))?.updatedAt).toBe(after?.updatedAt)
+  })
+
   it('any history, shuffled, repeated and split, ends in the same member (property)', async () => {
     const step = fc.record({
       kind: fc.constantFrom('follow', 'unfollow', 'message'),
@@ -332,6 +356,84 @@ describe('follow and unfollow', () => {
       }),
       { numRuns: 40 },
     )
+  })
+})
+
+describe('other programs that write to the same tables', () => {
+  it('may load members with ids of their own: new people still become members', async () => {
+    const who = await addTenant(database)
+    const [sequence] = await database.query<{ next: bigint }>(
+      'select last_value + 1 as next from audience_member_id_seq',
+    )
+    await database.query(
+      `insert into audience_member (id, channel_oa_id, organization_id, user_id)
+       select $3 + i, $1, $2, 'Uloaded' || i from generate_series(0, 50) i`,
+      [who.accountId, who.organizationId, sequence?.next],
+    )
+    const people = [randomUserId(), randomUserId()]
+    const answers = await Promise.all(
+      people.map((userId) => service.deliver(who, [lineEvent('follow', userId)])),
+    )
+    expect(answers.map(({ json }) => json)).toEqual(people.map(() => ({ accepted: 1, duplicates: 0 })))
+    for (const userId of people)
+      expect(await service.member(who, userId)).toMatchObject({ relationship: 'following' })
+  })
+
+  it('may hold a row for long: only deliveries about that row wait and are told to come back', async () => {
+    const [slow, other] = [await addTenant(database), await addTenant(database)]
+    let release = () => {}
+    const held = database.transaction(async (transaction) => {
+      await transaction.query(
+        `insert into audience_member (channel_oa_id, organization_id, user_id) values ($1, $2, 'Uheld')`,
+        [slow.accountId, slow.organizationId],
+      )
+      await new Promise<void>((resolve) => {
+        release = resolve
+      })
+    })
+    await new Promise((resolve) => setTimeout(resolve, 50))
+    const event = textMessage('Uheld', 'held')
+    const startedAt = Date.now()
+    const blocked = service.deliver(slow, [event])
+    await new Promise((resolve) => setTimeout(resolve, 20))
+    const besides = [
+      service.deliver(slow, [textMessage('Uheld', 'held too')]),
+      service.deliver(other, [lineEvent('follow', 'U1')]),
+    ]
+    expect((await blocked).status).toBe(503)
+    expect((await besides[0])?.status).toBe(503)
+    expect((await besides[1])?.status).toBe(200)
+    expect(Date.now() - startedAt).toBeLessThan(2000)
+    release()
+    await held
+    expect((await service.deliver(slow, [event])).json).toEqual({ accepted: 1, duplicates: 0 })
+    expect(await service.member(slow, 'Uheld')).toMatchObject({ eventCount: 1 })
+  })
+})
+
+describe('one delivery', () => {
+  it('about 20,000 people who joined is kept in a moment', async () => {
+    const who = await addTenant(database)
+    const members = Array.from({ length: 20_000 }, (_, i) => ({ type: 'user', userId: `Ujoined${i}` }))
+    const startedAt = Date.now()
+    const event = lineEvent('memberJoined', null, {
+      source: { type: 'group', groupId: 'C1' },
+      joined: { members },
+    })
+    expect((await service.deliver(who, [event])).json).toEqual({ accepted: 1, duplicates: 0 })
+    expect(Date.now() - startedAt).toBeLessThan(4000)
+    expect(await service.member(who, 'Ujoined19999')).toMatchObject({ eventCount: 1 })
+  })
+
+  it('of more than 5,000 events is refused: 400', async () => {
+    expect(
+      (
+        await service.deliver(
+          tenant,
+          Array.from({ length: 5001 }, () => 1),
+        )
+      ).status,
+    ).toBe(400)
   })
 })
 

@@ -101,6 +101,24 @@ describe('a callback', () => {
     expect(await service.member(tenant, userId)).toBeUndefined()
   })
 
+  it('is kept without the private notes among a conversation’s last messages', async () => {
+    const userId = randomUserId()
+    await service.chat(tenant, {
+      event: 'conversation_updated',
+      id: 5,
+      contact_inbox: { source_id: userId },
+      messages: [
+        { id: 1, content: 'said aloud', private: false },
+        { id: 2, content: 'a private thought', private: true },
+      ],
+    })
+    const [kept] = await database.query<{ payload: string }>('select payload from event where user_id = $1', [
+      userId,
+    ])
+    expect(kept?.payload).toContain('said aloud')
+    expect(kept?.payload).not.toContain('a private thought')
+  })
+
   it('of another inbox makes no member', async () => {
     const answer = await service.chat(tenant, {
       ...messageCreated(''),

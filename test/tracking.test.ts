@@ -139,6 +139,31 @@ describe('an event', () => {
   })
 })
 
+describe('a request', () => {
+  it('of too many items is refused in a small answer: 400', async () => {
+    const answer = await post(`[${'0,'.repeat(500_000)}0]`, {}, `?writeKey=${tenant.trackingKey}`)
+    expect(answer.status).toBe(400)
+    expect(answer.text.length).toBeLessThan(1000)
+  })
+
+  it('is for one account: events that name another key are rejected', async () => {
+    const other = await addTenant(database)
+    const answer = await post([
+      { ...page('U1'), writeKey: tenant.trackingKey },
+      { ...page('U1'), writeKey: other.trackingKey },
+    ])
+    expect(answer.json).toMatchObject({ accepted: 1, rejected: [{ index: 1 }] })
+  })
+
+  it('may carry an empty key and name the account elsewhere', async () => {
+    const basic = { authorization: `Basic ${Buffer.from(`${tenant.trackingKey}:`).toString('base64')}` }
+    expect((await post({ writeKey: '', batch: [page('U1')] }, basic)).json).toMatchObject({ accepted: 1 })
+    expect((await post({ batch: [{ ...page('U1'), writeKey: tenant.trackingKey }] })).json).toMatchObject({
+      accepted: 1,
+    })
+  })
+})
+
 describe('browsers', () => {
   it('send beacons as text/plain', async () => {
     const answer = await post(
@@ -165,6 +190,9 @@ describe('browsers', () => {
     expect(answer.headers.get('access-control-allow-origin')).toBe(origin)
     const refused = await post('no JSON', { origin })
     expect(refused.headers.get('access-control-allow-origin')).toBe(origin)
+    const tooLarge = await post('x'.repeat(1024 * 1024 + 1), { origin })
+    expect(tooLarge.status).toBe(413)
+    expect(tooLarge.headers.get('access-control-allow-origin')).toBe(origin)
     for (const path of ['/api', '/api/health', '/api/audience']) {
       const other = await service.call('GET', path, { headers: { origin } })
       expect(other.headers.get('access-control-allow-origin')).toBeNull()

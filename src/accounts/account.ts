@@ -1,6 +1,6 @@
 /** Official accounts: how a delivery or a key finds its account. */
 import type { Queryable, Statement } from '../postgres/database.ts'
-import { type Secret, secretOrNull } from '../secret.ts'
+import { Secret, secretOrNull } from '../secret.ts'
 
 export type AccountId = bigint
 export type OrganizationId = bigint
@@ -14,6 +14,8 @@ export interface Account {
   botUserId: string | null
   basicId: string | null
   chatSecret: Secret | null
+  oaHash: Secret
+  trackingKey: string
   /** a destination other than botUserId that deliveries named, if any did */
   foreignDestination: string | null
 }
@@ -28,11 +30,13 @@ interface AccountRow {
   bot_user_id: string | null
   basic_id: string | null
   chat_secret: string | null
+  oa_hash: string
+  tracking_key: string
   foreign_destination: string | null
 }
 
 const columns = `id, organization_id, channel_id, channel_secret, channel_access_token, bot_user_id, basic_id,
-       chat_secret, foreign_destination`
+       chat_secret, oa_hash, tracking_key, foreign_destination`
 
 const selectById = { name: 'account-by-id', text: `select ${columns} from official_account where id = $1` }
 const selectByOaHash = {
@@ -99,6 +103,8 @@ async function findOne(
     botUserId: row.bot_user_id,
     basicId: row.basic_id,
     chatSecret: secretOrNull(row.chat_secret),
+    oaHash: new Secret(row.oa_hash),
+    trackingKey: row.tracking_key,
     foreignDestination: row.foreign_destination,
   }
 }

@@ -2,6 +2,7 @@
 import type { FastifyInstance, onRequestAsyncHookHandler } from 'fastify'
 import Type from 'typebox'
 import { findScope, type Scope } from '../access/scope.ts'
+import { INT64_MIN } from '../http/path-id.ts'
 import { checker, refuseInput, StorableText } from '../http/validate.ts'
 import type { Database, Statement } from '../postgres/database.ts'
 import { memberJson, USER_ID_MAX_LENGTH, withTrackedActivity } from './member.ts'
@@ -56,7 +57,7 @@ function readQuery(scope: Scope, query: unknown): PageRequest {
   const { limit, cursor, ...filters } = checkQuery(query)
   const size = limit === undefined ? LIMIT_DEFAULT : Number(/^\d{1,3}$/.test(limit) ? limit : Number.NaN)
   if (!(size >= 1 && size <= LIMIT_MAX)) refuseInput('limit', `must be a whole number from 1 to ${LIMIT_MAX}`)
-  const afterId = cursor === undefined ? -1n : decodeCursor({ scope, filters }, cursor)
+  const afterId = cursor === undefined ? INT64_MIN : decodeCursor({ scope, filters }, cursor)
   if (afterId === null)
     refuseInput('cursor', 'is not a cursor of this query: repeat the filters it began with')
   return { limit: size, afterId, filters }

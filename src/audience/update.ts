@@ -19,6 +19,16 @@ const TAG_MAX_LENGTH = 64
 /** Bytes of JSON: attributes are returned with every listing of the member. */
 const ATTRIBUTES_MAX_BYTES = 16 * 1024
 
+/**
+ * jsonb writes 1e308 out as 309 digits: such a number would weigh more in every listing than its limit allows.
+ * Integers beyond 2^53 would come back as others.
+ */
+const PlainNumber = Type.Refine(
+  Type.Number(),
+  (value) => !String(value).includes('e') && (!Number.isInteger(value) || Number.isSafeInteger(value)),
+  () => 'must be a number that JSON keeps exactly: send it as text',
+)
+
 /** A field left out keeps its value, null clears it. */
 export const MemberUpdateSchema = Type.Object(
   {
@@ -33,7 +43,7 @@ export const MemberUpdateSchema = Type.Object(
     ),
     attributes: Type.Optional(
       Type.Union([
-        Type.Record(Type.String(), Type.Union([Type.String(), Type.Number(), Type.Boolean(), Type.Null()])),
+        Type.Record(Type.String(), Type.Union([Type.String(), PlainNumber, Type.Boolean(), Type.Null()])),
         Type.Null(),
       ]),
     ),
@@ -102,7 +112,7 @@ const applyUpdate: Statement = {
       update audience_member m
          set external_id = ${wanted.external_id}, tags = ${wanted.tags}, attributes = ${wanted.attributes},
              version = m.version + case when ${changes} then 1 else 0 end,
-             updated_at = case when ${changes} then now() else m.updated_at end
+             updated_at = case when ${changes} then greatest(clock_timestamp(), m.updated_at) else m.updated_at end
        where m.channel_oa_id = $1 and m.organization_id = $2 and m.id = $3
          and ($4::bigint[] is null or m.version = any ($4))
       returning m.*

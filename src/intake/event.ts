@@ -18,8 +18,8 @@ export interface IntakeEvent {
   source: Source
   /** the source's own word for it, at most KIND_MAX_LENGTH characters */
   kind: string
-  /** deduplication key, a uuid in text form: see ulidKey and hashKey */
-  key: string
+  /** deduplication key, 16 bytes: see idKey and hashKey */
+  key: Buffer
   occurredAtMs: number
   /** the person whom the event names as its source */
   userId: string | null
@@ -50,6 +50,12 @@ export function readUserId(value: unknown): string | null {
   return value
 }
 
+/** Milliseconds since 1970 of a time in text. Without a zone it is UTC, wherever this service runs. Else NaN. */
+export function parseTimeText(text: string): number {
+  const hasZone = /(Z|UTC|GMT|[+-]\d\d:?\d\d)$/i.test(text) || /^\d{4}-\d\d-\d\d$/.test(text)
+  return Date.parse(hasZone ? text : `${text.replace(' ', 'T')}Z`)
+}
+
 /** Milliseconds since 1970 as a number, or an Unusable. */
 export function readTimeMs(value: unknown): number {
   if (typeof value !== 'number' || !(value >= 0 && value <= TIME_MAX_MS)) {
@@ -69,37 +75,69 @@ export class Unusable extends Error {
   override readonly name = 'Unusable'
 }
 
-/** JSON text of a parsed value; one nested too deeply for the engine is kept by its beginning alone. */
+/** JSON text of a parsed value, however deeply it is nested: JSON.parse reads deeper than JSON.stringify writes. */
 export function toPayload(value: unknown): string {
   try {
     return JSON.stringify(value)
   } catch (error) {
-    if (error instanceof RangeError) return JSON.stringify({ omitted: 'nested too deeply to be kept' })
+    if (error instanceof RangeError) return stringifyDeep(value)
     throw error
   }
 }
 
+/** JSON.stringify for parsed values, with a stack of its own: what is still to be written, last first. */
+function stringifyDeep(value: unknown): string {
+  const written: string[] = []
+  const pending: Array<{ text: string } | { value: unknown }> = [{ value }]
+  for (let next = pending.pop(); next !== undefined; next = pending.pop()) {
+    if ('text' in next) {
+      written.push(next.text)
+    } else if (typeof next.value !== 'object' || next.value === null) {
+      written.push(JSON.stringify(next.value))
+    } else {
+      const isArray = Array.isArray(next.value)
+      written.push(isArray ? '[' : '{')
+      pending.push({ text: isArray ? ']' : '}' })
+      for (const [index, [name, inner]] of [...Object.entries(next.value).entries()].reverse()) {
+        pending.push({ value: inner })
+        pending.push({ text: `${index > 0 ? ',' : ''}${isArray ? '' : `${JSON.stringify(name)}:`}` })
+      }
+    }
+  }
+  return written.join('')
+}
+
 const ULID = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/
-const CROCKFORD = '0123456789ABCDEFGHJKMNPQRSTVWXYZ'
+const CROCKFORD = new Uint8Array(128)
+for (const [value, digit] of [...'0123456789ABCDEFGHJKMNPQRSTVWXYZ'].entries())
+  CROCKFORD[digit.charCodeAt(0)] = value
 
 /**
  * The key of an event that has an id. A ULID is 128 bits itself: it is taken as it is, so that keys grow with
  * time and two ids in the same millisecond keep their order. Any other id is hashed.
  */
-export function idKey(source: Source, id: string): string {
+export function idKey(source: Source, id: string): Buffer {
   if (source !== 'line' || !ULID.test(id)) return hashKey(source, 'id', id)
-  let bits = 0n
-  for (const character of id) bits = (bits << 5n) | BigInt(CROCKFORD.indexOf(character))
-  return toUuid(bits.toString(16).padStart(32, '0'))
+  // 26 digits of 5 bits, the first of them 3 bits, from the right end.
+  const key = Buffer.alloc(16)
+  let bits = 0
+  let count = 0
+  for (let digit = 25, byte = 15; byte >= 0; digit -= 1) {
+    bits |= (CROCKFORD[id.charCodeAt(digit)] ?? 0) << count
+    count += 5
+    if (count >= 8) {
+      key[byte] = bits & 0xff
+      byte -= 1
+      bits >>>= 8
+      count -= 8
+    }
+  }
+  return key
 }
 
 /** A key from 128 bits of a hash over parts, which stay apart from each other whatever they contain. */
-export function hashKey(source: Source, ...parts: string[]): string {
+export function hashKey(source: Source, ...parts: string[]): Buffer {
   const hash = createHash('sha256').update(source)
   for (const part of parts) hash.update('\0').update(String(part.length)).update('\0').update(part)
-  return toUuid(hash.digest('hex').slice(0, 32))
-}
-
-function toUuid(hex: string): string {
-  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`
+  return hash.digest().subarray(0, 16)
 }

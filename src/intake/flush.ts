@@ -4,13 +4,23 @@
  */
 import type { AccountId } from '../accounts/account.ts'
 import { lockOutErasures } from '../audience/erasure-lock.ts'
+import { int4Array, int8Array, textArray, timestamptzArray, uuidArray } from '../postgres/binary-array.ts'
 import type { Database, Statement } from '../postgres/database.ts'
-import type { IntakeEvent } from './event.ts'
+import type { IntakeEvent, Source } from './event.ts'
 
-export type Outcome = 'accepted' | 'duplicate' | 'unknown_account'
+/** `stale`: the account is gone, or what admitted the delivery (a secret, a hash, a key) is no longer the account's */
+export type Outcome = 'accepted' | 'duplicate' | 'stale'
 
-export interface AddressedEvent {
+/** Why a delivery was let in. Compared with the account in the very transaction that keeps its events. */
+export interface Admission {
   accountId: AccountId
+  source: Source
+  /** see credentialOf */
+  credential: string
+}
+
+export interface AdmittedEvent {
+  admission: Admission
   event: IntakeEvent
 }
 
@@ -24,83 +34,86 @@ export interface AddressedEvent {
 const applyEvents: Statement = {
   name: 'apply-events',
   text: `
-    with incoming as (
-      select e.*, a.organization_id, a.person_key
-        from unnest($1::int[], $2::bigint[], $3::text[], $4::text[], $5::uuid[], $6::timestamptz[], $7::text[],
-                    $8::text[], $9::text[], $10::timestamptz[], $11::text[], $12::text[])
-             as e (no, channel_oa_id, source, kind, key, occurred_at, relationship,
+    with admission as materialized (
+      select d.no as admission_no, d.source, a.id as channel_oa_id, a.organization_id, a.person_key
+        from unnest($1::int[], $2::bigint[], $3::text[], $4::text[]) as d (no, account_id, source, credential)
+        join official_account a on a.id = d.account_id and d.credential = case d.source
+             when 'line' then a.channel_secret
+             when 'mbox' then a.oa_hash || ' ' || coalesce(a.chat_secret, '')
+             when 'tracking' then a.tracking_key end
+    ), incoming as materialized (
+      select a.source, a.channel_oa_id, a.organization_id, a.person_key, e.*
+        from unnest($5::int[], $6::int[], $7::text[], $8::uuid[], $9::timestamptz[], $10::text[], $11::text[],
+                    $12::text[], $13::text[], $14::timestamptz[], $15::text[], $16::text[])
+             as e (no, admission_no, kind, key, occurred_at, user_id, relationship,
                    conversation_id, conversation_status, conversation_at, payload, failure)
-        join official_account a on a.id = e.channel_oa_id
+        join admission a using (admission_no)
     ), fresh as (
       insert into event_key (channel_oa_id, key)
       select channel_oa_id, key from incoming order by channel_oa_id, key
           on conflict do nothing
       returning channel_oa_id, key
-    ), person as (
-      select p.user_id, p.is_source, e.*, coalesce(x.erased_at >= e.occurred_at, false) as erased
-        from unnest($13::int[], $14::text[], $15::boolean[]) as p (no, user_id, is_source)
-        join incoming e using (no)
-        join fresh using (channel_oa_id, key)
-        left join erased_person x
-          on x.channel_oa_id = e.channel_oa_id and x.person_hash = person_hash(e.person_key, p.user_id)
-    ), named as (
-      select no, bool_or(erased) as erased,
-             max(user_id) filter (where is_source and not erased) as user_id,
-             array_agg(user_id) filter (where not is_source and not erased) as other_user_ids
-        from person group by no
+    ), told as materialized (
+      -- Subqueries in the list of columns and not joins: the planner thinks that a batch has one row, and would
+      -- join it in nested loops, 65,000 steps for 256 events.
+      select e.*, (e.channel_oa_id, e.key) in (select channel_oa_id, key from fresh) as is_fresh,
+             ${isErased('e', 'e.user_id')} as is_erased
+        from incoming e
+    ), other as materialized (
+      select e.no, e.channel_oa_id, e.organization_id, e.source, e.occurred_at, e.failure, p.user_id,
+             ${isErased('e', 'p.user_id')} as is_erased
+        from unnest($17::int[], $18::text[]) as p (no, user_id)
+        join told e using (no) where e.is_fresh
+    ), others as (
+      select no, bool_or(is_erased) as some_erased, array_agg(user_id) filter (where not is_erased) as user_ids
+        from other group by no
     ), stored as (
       -- An event from before an erasure keeps its kind and time, so that it is known; nothing of its content.
       insert into event (channel_oa_id, source, kind, key, occurred_at, user_id, other_user_ids, payload, failure)
-      select e.channel_oa_id, e.source, e.kind, e.key, e.occurred_at, n.user_id, n.other_user_ids,
-             case when n.erased then null else e.payload end, e.failure
-        from incoming e join fresh using (channel_oa_id, key) left join named n using (no)
+      select e.channel_oa_id, e.source, e.kind, e.key, e.occurred_at,
+             case when not e.is_erased then e.user_id end, o.user_ids,
+             case when not e.is_erased and o.some_erased is not true then e.payload end, e.failure
+        from told e left join others o using (no) where e.is_fresh
+    ), person as (
+      select channel_oa_id, organization_id, source, user_id, occurred_at, key, relationship,
+             conversation_id, conversation_status, conversation_at
+        from told where is_fresh and user_id is not null and not is_erased and failure is null
+       union all
+      select channel_oa_id, organization_id, source, user_id, occurred_at, null, null, null, null, null
+        from other where not is_erased and failure is null
     ), activity as (
       select channel_oa_id, organization_id, user_id, source = 'tracking' as tracked,
              count(*) as event_count, min(occurred_at) as first_seen_at, max(occurred_at) as last_seen_at,
              max(occurred_at) filter (where relationship = 'following') as followed_at,
              max(occurred_at) filter (where relationship = 'blocked') as blocked_at,
-             (array_agg(no order by occurred_at desc, key desc) filter (where relationship is not null))[1]
-               as relationship_no,
-             (array_agg(no order by conversation_at desc, key desc) filter (where conversation_at is not null))[1]
-               as conversation_no
-        from person where not erased and failure is null
-       group by channel_oa_id, organization_id, user_id, source = 'tracking'
+             -- the newest by (time, key): as texts that sort like what they say
+             max(array[${sortable('occurred_at')}, key::text, relationship] collate "C")
+               filter (where relationship is not null) as relationship,
+             max(array[${sortable('conversation_at')}, key::text, conversation_id, conversation_status] collate "C")
+               filter (where conversation_id is not null) as conversation
+        from person group by channel_oa_id, organization_id, user_id, source = 'tracking'
     ), applied as (
       insert into audience_member as m (
-             channel_oa_id, organization_id, user_id, event_count, first_seen_at, last_seen_at,
-             followed_at, blocked_at, relationship, relationship_at, relationship_key,
-             conversation_id, conversation_status, conversation_at, conversation_key)
-      select a.channel_oa_id, a.organization_id, a.user_id, a.event_count, a.first_seen_at, a.last_seen_at,
-             a.followed_at, a.blocked_at, coalesce(r.relationship, 'unknown'), r.occurred_at, r.key,
-             c.conversation_id, c.conversation_status, c.conversation_at, c.key
-        from activity a
-        left join incoming r on r.no = a.relationship_no
-        left join incoming c on c.no = a.conversation_no
-       where not a.tracked
-       order by a.channel_oa_id, a.user_id
+             channel_oa_id, organization_id, user_id, event_count, first_seen_at, last_seen_at, followed_at, blocked_at,
+             relationship_at, relationship_key, relationship,
+             conversation_at, conversation_key, conversation_id, conversation_status)
+      select channel_oa_id, organization_id, user_id, event_count, first_seen_at, last_seen_at, followed_at, blocked_at,
+             relationship[1]::timestamptz, relationship[2]::uuid, coalesce(relationship[3], 'unknown'),
+             conversation[1]::timestamptz, conversation[2]::uuid, conversation[3], conversation[4]
+        from activity where not tracked order by channel_oa_id, user_id
           on conflict on constraint audience_member_user do update set
              event_count = m.event_count + excluded.event_count,
              first_seen_at = least(m.first_seen_at, excluded.first_seen_at),
              last_seen_at = greatest(m.last_seen_at, excluded.last_seen_at),
              followed_at = greatest(m.followed_at, excluded.followed_at),
              blocked_at = greatest(m.blocked_at, excluded.blocked_at),
-             (relationship, relationship_at, relationship_key) = (
-               select excluded.relationship, excluded.relationship_at, excluded.relationship_key
-                where ${isNewer('relationship')}
-                union all
-               select m.relationship, m.relationship_at, m.relationship_key
-                limit 1),
-             (conversation_id, conversation_status, conversation_at, conversation_key) = (
-               select excluded.conversation_id, excluded.conversation_status,
-                      excluded.conversation_at, excluded.conversation_key
-                where ${isNewer('conversation')}
-                union all
-               select m.conversation_id, m.conversation_status, m.conversation_at, m.conversation_key
-                limit 1),
+             ${newest('relationship', ['relationship', 'relationship_at', 'relationship_key'])},
+             ${newest('conversation', ['conversation_id', 'conversation_status', 'conversation_at', 'conversation_key'])},
              updated_at = case
                when ${isNewer('relationship')} or ${isNewer('conversation')}
-                    or excluded.followed_at > m.followed_at or excluded.blocked_at > m.blocked_at
-               then now() else m.updated_at end
+                    or excluded.followed_at > coalesce(m.followed_at, '-infinity')
+                    or excluded.blocked_at > coalesce(m.blocked_at, '-infinity')
+               then greatest(clock_timestamp(), m.updated_at) else m.updated_at end
     ), tracked as (
       insert into tracked_activity as t (channel_oa_id, user_id, event_count, first_seen_at, last_seen_at)
       select channel_oa_id, user_id, event_count, first_seen_at, last_seen_at
@@ -110,8 +123,19 @@ const applyEvents: Statement = {
              first_seen_at = least(t.first_seen_at, excluded.first_seen_at),
              last_seen_at = greatest(t.last_seen_at, excluded.last_seen_at)
     )
-    select e.no, f.key is not null as fresh
-      from incoming e left join fresh f using (channel_oa_id, key)`,
+    select no, is_fresh from told`,
+}
+
+/** Whether the event happened before its person was erased. False where it names nobody. */
+function isErased(event: string, userId: string): string {
+  return `coalesce(${event}.occurred_at <= (
+               select x.erased_at from erased_person x
+                where x.channel_oa_id = ${event}.channel_oa_id
+                  and x.person_hash = person_hash(${event}.person_key, ${userId})), false)`
+}
+
+function sortable(time: string): string {
+  return `to_char(${time} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`
 }
 
 /** True where the batch knows a newer state than the member has. Null, and so false, where it knows none. */
@@ -120,65 +144,97 @@ function isNewer(state: 'relationship' | 'conversation'): string {
             > (coalesce(m.${state}_at, '-infinity'), coalesce(m.${state}_key, '00000000-0000-0000-0000-000000000000')))`
 }
 
+function newest(state: 'relationship' | 'conversation', columns: string[]): string {
+  return columns
+    .map((column) => `${column} = case when ${isNewer(state)} then excluded.${column} else m.${column} end`)
+    .join(',\n             ')
+}
+
 /**
  * Commits the batch and tells for each event what became of it, in the order given. An event that stands twice
  * in the batch counts once. Throws DatabaseUnavailable, or the database's error, with nothing applied.
  */
-export async function flush(database: Database, batch: AddressedEvent[]): Promise<Outcome[]> {
+export async function flush(database: Database, batch: AdmittedEvent[]): Promise<Outcome[]> {
   const first = new Map<string, number>()
-  const numbers = batch.map(({ accountId, event }, index) => {
-    const identity = `${accountId} ${event.key}`
+  const numbers = batch.map(({ admission, event }, index) => {
+    const identity = `${admission.accountId} ${event.key.toString('latin1')}`
     const known = first.get(identity)
     if (known === undefined) first.set(identity, index)
     return known ?? index
   })
-  const unique = [...first.values()].map((no) => ({ no, ...(batch[no] as AddressedEvent) }))
-  const rows = await database.transactionAtOnce<{ no: number; fresh: boolean }>([
-    { statement: lockOutErasures, values: [[...new Set(unique.map(({ accountId }) => accountId))]] },
-    { statement: applyEvents, values: [...eventColumns(unique), ...personColumns(unique)] },
+  const unique = first.size === batch.length ? batch.keys() : first.values()
+  const events = [...unique].map((no) => ({ no, ...(batch[no] as AdmittedEvent) }))
+  const admissions = numberAdmissions(events)
+  const rows = await database.transactionAtOnce<{ no: number; is_fresh: boolean }>([
+    {
+      statement: lockOutErasures,
+      values: [int8Array([...admissions.values()].map(({ accountId }) => accountId))],
+    },
+    {
+      statement: applyEvents,
+      values: [...admissionColumns(admissions), ...eventColumns(events, admissions), ...otherColumns(events)],
+    },
   ])
-  const outcomes = new Map(rows.map(({ no, fresh }) => [no, fresh ? 'accepted' : 'duplicate'] as const))
+  const outcomes: Array<Outcome | undefined> = []
+  for (const { no, is_fresh } of rows) outcomes[no] = is_fresh ? 'accepted' : 'duplicate'
   return numbers.map((no, index) => {
-    const outcome = outcomes.get(no) ?? 'unknown_account'
+    const outcome = outcomes[no] ?? 'stale'
     return no !== index && outcome === 'accepted' ? 'duplicate' : outcome
   })
 }
 
-type NumberedEvent = AddressedEvent & { no: number }
+type NumberedEvent = AdmittedEvent & { no: number }
+type NumberedAdmissions = Map<string, Admission & { no: number }>
 
-function eventColumns(events: NumberedEvent[]): unknown[] {
+/** A batch has few admissions: one for each account and source, unless a secret is just being changed. */
+function numberAdmissions(events: NumberedEvent[]): NumberedAdmissions {
+  const admissions: NumberedAdmissions = new Map()
+  for (const { admission } of events) {
+    const identity = identityOf(admission)
+    if (!admissions.has(identity)) admissions.set(identity, { ...admission, no: admissions.size })
+  }
+  return admissions
+}
+
+function identityOf({ accountId, source, credential }: Admission): string {
+  return `${accountId} ${source} ${credential}`
+}
+
+function admissionColumns(admissions: NumberedAdmissions): Buffer[] {
+  const list = [...admissions.values()]
+  return [
+    int4Array(list.map(({ no }) => no)),
+    int8Array(list.map(({ accountId }) => accountId)),
+    textArray(list.map(({ source }) => source)),
+    textArray(list.map(({ credential }) => credential)),
+  ]
+}
+
+function eventColumns(events: NumberedEvent[], admissions: NumberedAdmissions): Buffer[] {
   const conversation = ({ event: { effect } }: NumberedEvent) =>
     effect.type === 'conversation' ? effect : null
   return [
-    events.map(({ no }) => no),
-    events.map(({ accountId }) => accountId),
-    events.map(({ event }) => event.source),
-    events.map(({ event }) => event.kind),
-    events.map(({ event }) => event.key),
-    events.map(({ event }) => isoTime(event.occurredAtMs)),
-    events.map(({ event: { effect } }) => (effect.type === 'relationship' ? effect.relationship : null)),
-    events.map((event) => conversation(event)?.id ?? null),
-    events.map((event) => conversation(event)?.status ?? null),
-    events.map((event) => isoTime(conversation(event)?.atMs ?? null)),
-    events.map(({ event }) => event.payload),
-    events.map(({ event }) => event.failure),
+    int4Array(events.map(({ no }) => no)),
+    int4Array(events.map(({ admission }) => admissions.get(identityOf(admission))?.no as number)),
+    textArray(events.map(({ event }) => event.kind)),
+    uuidArray(events.map(({ event }) => event.key)),
+    timestamptzArray(events.map(({ event }) => event.occurredAtMs)),
+    textArray(events.map(({ event }) => event.userId)),
+    textArray(
+      events.map(({ event: { effect } }) => (effect.type === 'relationship' ? effect.relationship : null)),
+    ),
+    textArray(events.map((event) => conversation(event)?.id ?? null)),
+    textArray(events.map((event) => conversation(event)?.status ?? null)),
+    timestamptzArray(events.map((event) => conversation(event)?.atMs ?? null)),
+    textArray(events.map(({ event }) => event.payload)),
+    textArray(events.map(({ event }) => event.failure)),
   ]
 }
 
-function isoTime(ms: number | null): string | null {
-  return ms === null ? null : new Date(ms).toISOString()
-}
-
-function personColumns(events: NumberedEvent[]): unknown[] {
-  const people = events.flatMap(({ no, event }) => [
-    ...(event.userId === null ? [] : [{ no, userId: event.userId, isSource: true }]),
-    ...event.otherUserIds
-      .filter((userId) => userId !== event.userId)
-      .map((userId) => ({ no, userId, isSource: false })),
-  ])
-  return [
-    people.map(({ no }) => no),
-    people.map(({ userId }) => userId),
-    people.map(({ isSource }) => isSource),
-  ]
+/** People who joined or left, beside the source. */
+function otherColumns(events: NumberedEvent[]): Buffer[] {
+  const others = events.flatMap(({ no, event }) =>
+    event.otherUserIds.filter((userId) => userId !== event.userId).map((userId) => ({ no, userId })),
+  )
+  return [int4Array(others.map(({ no }) => no)), textArray(others.map(({ userId }) => userId))]
 }

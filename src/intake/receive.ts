@@ -3,11 +3,16 @@
  * that flush is committed. Batches form by themselves: whatever arrives during one flush goes in the next, so
  * a lone delivery waits for nothing and a crowd shares its commits.
  */
-import type { AccountId } from '../accounts/account.ts'
 import { AppError } from '../errors.ts'
-import { type Database, DatabaseUnavailable } from '../postgres/database.ts'
+import {
+  type Database,
+  DatabaseUnavailable,
+  LOCK_TIMEOUT,
+  sqlStateOf,
+  violatedConstraint,
+} from '../postgres/database.ts'
 import type { IntakeEvent } from './event.ts'
-import { type AddressedEvent, flush, type Outcome } from './flush.ts'
+import { type Admission, type AdmittedEvent, flush, type Outcome } from './flush.ts'
 
 export interface Receipt {
   accepted: number
@@ -23,8 +28,13 @@ const QUEUE_MAX_PAYLOAD = 64 * 1024 * 1024
 /** Deadlocks with other programs that lock members; our own flushes lock in one order and cannot. */
 const FLUSH_ATTEMPTS = 3
 
+/** The account that admitted a delivery has changed, or is gone, since it was read: it must be read again. */
+export class StaleAdmission extends Error {
+  override readonly name = 'StaleAdmission'
+}
+
 interface Waiting {
-  events: AddressedEvent[]
+  events: AdmittedEvent[]
   payloadLength: number
   resolve: (outcomes: Outcome[]) => void
   reject: (error: unknown) => void
@@ -46,9 +56,9 @@ export class Intake {
 
   /**
    * Resolves when all events are committed to disk. Rejects with `unavailable` (the sender should try again;
-   * nothing is lost by it, and nothing counts twice) or `unknown_account` (removed a moment ago).
+   * nothing is lost by it, and nothing counts twice) or with StaleAdmission, with nothing kept.
    */
-  async receive(accountId: AccountId, events: IntakeEvent[]): Promise<Receipt> {
+  async receive(admission: Admission, events: IntakeEvent[]): Promise<Receipt> {
     if (events.length === 0) return { accepted: 0, duplicates: 0 }
     const payloadLength = events.reduce((sum, { payload }) => sum + payload.length, 0)
     if (
@@ -58,13 +68,13 @@ export class Intake {
       throw new AppError('unavailable', { retryAfterSeconds: 1 })
     }
     const outcomes = await new Promise<Outcome[]>((resolve, reject) => {
-      const addressed = events.map((event) => ({ accountId, event }))
-      this.#queue.push({ events: addressed, payloadLength, resolve, reject })
+      const admitted = events.map((event) => ({ admission, event }))
+      this.#queue.push({ events: admitted, payloadLength, resolve, reject })
       this.#queuedEvents += events.length
       this.#queuedPayload += payloadLength
       if (!this.#flushing) this.#flushNext()
     })
-    if (outcomes.includes('unknown_account')) throw new AppError('unknown_account')
+    if (outcomes.includes('stale')) throw new StaleAdmission()
     const accepted = outcomes.filter((outcome) => outcome === 'accepted').length
     return { accepted, duplicates: outcomes.length - accepted }
   }
@@ -76,21 +86,8 @@ export class Intake {
       return
     }
     this.#flushing = true
-    this.#flushOrIsolate(deliveries.flatMap(({ events }) => events)).then(
-      (outcomes) => {
-        // The next flush is on its way before this one is answered: the database never waits for us.
-        this.#flushNext()
-        let start = 0
-        for (const { events, resolve } of deliveries) {
-          resolve(outcomes.slice(start, start + events.length))
-          start += events.length
-        }
-      },
-      (error) => {
-        this.#flushNext()
-        for (const { reject } of deliveries) reject(error)
-      },
-    )
+    // The next flush is on its way before the callers of this one go on: the database never waits for us.
+    void this.#flushOrIsolate(deliveries).then(() => this.#flushNext())
   }
 
   #take(): Waiting[] {
@@ -107,43 +104,100 @@ export class Intake {
     return taken
   }
 
-  /** A batch that the database refuses is halved until the event that spoils it stands alone; that one is kept unapplied. */
-  async #flushOrIsolate(batch: AddressedEvent[]): Promise<Outcome[]> {
+  /**
+   * A batch that the database refuses is taken apart until what spoils it stands alone: an event that cannot be
+   * applied is kept unapplied, a delivery whose rows somebody else holds is told to come back.
+   */
+  async #flushOrIsolate(deliveries: Waiting[]): Promise<void> {
+    const batch = deliveries.flatMap(({ events }) => events)
     try {
-      return await this.#flushPatiently(batch)
+      settle(deliveries, await this.#flushPatiently(batch))
     } catch (error) {
-      if (error instanceof DatabaseUnavailable) throw error
-      const [only] = batch
-      if (only === undefined) return []
-      if (batch.length === 1) {
-        this.#onPoison(error)
-        return flush(this.#database, [unapplied(only, error)])
+      if (deliveries.length > 1 && !isAway(error)) {
+        await Promise.all(deliveries.map((delivery) => this.#flushOrIsolate([delivery])))
+      } else if (isAway(error) || sqlStateOf(error) === LOCK_TIMEOUT) {
+        for (const { reject } of deliveries) reject(error)
+      } else {
+        await this.#flushOneByOne(deliveries[0] as Waiting)
       }
-      const middle = Math.ceil(batch.length / 2)
-      const firstHalf = await this.#flushOrIsolate(batch.slice(0, middle))
-      return [...firstHalf, ...(await this.#flushOrIsolate(batch.slice(middle)))]
     }
   }
 
-  async #flushPatiently(batch: AddressedEvent[]): Promise<Outcome[]> {
+  async #flushOneByOne({ events, resolve, reject }: Waiting): Promise<void> {
+    const outcomes: Outcome[] = []
+    try {
+      for (const event of events) outcomes.push(await this.#flushOrKeepUnapplied(event))
+      resolve(outcomes)
+    } catch (error) {
+      reject(error)
+    }
+  }
+
+  async #flushOrKeepUnapplied(event: AdmittedEvent): Promise<Outcome> {
+    try {
+      const [outcome] = await this.#flushPatiently([event])
+      return outcome as Outcome
+    } catch (error) {
+      if (!isAboutTheEvent(error)) throw error
+      this.#onPoison(error)
+      const [outcome] = await flush(this.#database, [unapplied(event, error)])
+      return outcome as Outcome
+    }
+  }
+
+  async #flushPatiently(batch: AdmittedEvent[]): Promise<Outcome[]> {
     for (let attempt = 1; ; attempt += 1) {
       try {
         return await flush(this.#database, batch)
       } catch (error) {
-        if (attempt === FLUSH_ATTEMPTS || !isConflict(error)) throw error
+        if (attempt === FLUSH_ATTEMPTS) throw error
+        if (violatedConstraint(error) === 'audience_member_pkey')
+          await skipTakenMemberIds(this.#database, batch)
+        else if (!isConflict(error)) throw error
       }
     }
+  }
+}
+
+function settle(deliveries: Waiting[], outcomes: Outcome[]): void {
+  let start = 0
+  for (const { events, resolve } of deliveries) {
+    resolve(outcomes.slice(start, start + events.length))
+    start += events.length
   }
 }
 
 /** 40001 serialization failure, 40P01 deadlock: the same batch may well succeed at once. */
 function isConflict(error: unknown): boolean {
-  const code = ((error as Error).cause as { code?: string } | undefined)?.code
-  return error instanceof DatabaseUnavailable && (code === '40001' || code === '40P01')
+  return ['40001', '40P01'].includes(sqlStateOf(error) ?? '')
 }
 
-function unapplied({ accountId, event }: AddressedEvent, error: unknown): AddressedEvent {
-  const state = (error as { code?: string }).code ?? 'unknown'
-  const failure = `the database refused to apply it (SQLSTATE ${state})`
-  return { accountId, event: { ...event, effect: { type: 'none' }, failure } }
+/** The database, not what it was asked: trying the parts one by one would only take longer. */
+function isAway(error: unknown): boolean {
+  return error instanceof DatabaseUnavailable && !isConflict(error) && sqlStateOf(error) !== LOCK_TIMEOUT
+}
+
+/**
+ * 22 data, 23514 check, 54 too large: certainly about the event. Anything else, a missing column for one, is a fault
+ * of ours or of the set-up: the sender keeps the event until it is mended.
+ */
+function isAboutTheEvent(error: unknown): boolean {
+  return /^(22|54)|^23514$/.test(sqlStateOf(error) ?? '')
+}
+
+function unapplied({ admission, event }: AdmittedEvent, error: unknown): AdmittedEvent {
+  const failure = `the database refused to apply it (SQLSTATE ${sqlStateOf(error)})`
+  return { admission, event: { ...event, effect: { type: 'none' }, failure } }
+}
+
+/** Ids beyond this are left to whoever loaded them: the sequence must not end. */
+const MEMBER_ID_MAX = 2n ** 62n
+
+/** Another program loaded members with ids of its own, which our sequence does not know: it goes on after them. */
+async function skipTakenMemberIds(database: Database, batch: AdmittedEvent[]): Promise<void> {
+  await database.query(
+    `select setval(pg_get_serial_sequence('audience_member', 'id'), greatest(max(id), nextval(pg_get_serial_sequence('audience_member', 'id'))))
+       from audience_member where channel_oa_id = any ($1) and id < $2`,
+    [[...new Set(batch.map(({ admission }) => admission.accountId))], MEMBER_ID_MAX],
+  )
 }

@@ -66,7 +66,7 @@ function parseLineEvent(event: unknown, receivedAtMs: number): IntakeEvent {
 }
 
 /** webhookEventId is the same in every redelivery. Events from before 2022 have none: their content speaks. */
-function lineKey(event: unknown, payload: string): string {
+function lineKey(event: unknown, payload: string): Buffer {
   if (!isObject(event)) return hashKey('line', 'content', payload)
   const id = event.webhookEventId
   if (typeof id === 'string' && id !== '') return idKey('line', id)
@@ -81,16 +81,15 @@ function lineEffect(kind: string): Effect {
 }
 
 /** People whom memberJoined or memberLeft name. */
-function readMembers(event: Record<string, unknown>): string[] {
-  const userIds = new Set<string>()
-  for (const change of [event.joined, event.left]) {
-    if (!isObject(change) || !Array.isArray(change.members)) continue
-    for (const member of change.members) {
-      const userId = isObject(member) ? readUserId(member.userId) : null
-      if (userId !== null) userIds.add(userId)
-    }
-  }
-  return [...userIds]
+function readMembers(
+  event: Record<string, unknown>,
+  read: (id: unknown) => string | null = readUserId,
+): string[] {
+  const members = [event.joined, event.left].flatMap((change) =>
+    isObject(change) && Array.isArray(change.members) ? change.members.filter(isObject) : [],
+  )
+  const userIds = members.map(({ userId }) => read(userId)).filter((userId) => userId !== null)
+  return [...new Set(userIds)]
 }
 
 /** What can still be said of an event that cannot be applied: whom it names, so that erasing them finds it. */
@@ -107,7 +106,7 @@ function salvage(event: unknown, receivedAtMs: number) {
   return {
     occurredAtMs: attempt(() => readTimeMs(fields.timestamp), receivedAtMs),
     userId: attempt(() => readUserId(source.userId), null),
-    otherUserIds: attempt(() => readMembers(fields), []),
+    otherUserIds: readMembers(fields, (id) => attempt(() => readUserId(id), null)),
     effect: { type: 'none' as const },
   }
 }

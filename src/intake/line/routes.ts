@@ -8,7 +8,9 @@ import { parsePathId } from '../../http/path-id.ts'
 import type { SpareSigned } from '../../http/rate-limit.ts'
 import type { Database } from '../../postgres/database.ts'
 import { isStorableText } from '../../postgres/storable.ts'
-import type { Intake } from '../receive.ts'
+import { RememberedAccounts } from '../admit.ts'
+import type { Admission } from '../flush.ts'
+import { type Intake, StaleAdmission } from '../receive.ts'
 import { requireDatabase } from '../require-database.ts'
 import { LINE } from './channel.ts'
 import { type LineDelivery, parseLineDelivery } from './payload.ts'
@@ -23,29 +25,33 @@ interface Parts {
 }
 
 export function lineRoutes(app: FastifyInstance, parts: Parts): void {
+  const accounts = new RememberedAccounts<bigint>((id) => findAccount(requireDatabase(parts).database, id))
   const capitalised = LINE.charAt(0).toUpperCase() + LINE.slice(1)
   for (const path of [`/api/${LINE}/:id`, `/api/${capitalised}/:id`]) {
     app.post<{ Params: { id: string } }>(path, async (request, reply) => {
       const { database, intake } = requireDatabase(parts)
-      const account = await accountOf(database, request.params.id)
+      const id = parsePathId(request.params.id)
+      if (id === null) throw new AppError('unknown_account')
       const body = bodyBytes(request)
-      if (!hasValidLineSignature(body, request.headers['x-line-signature'], account.channelSecret)) {
-        throw new AppError('bad_signature')
-      }
+      const signature = request.headers['x-line-signature']
+      const unknown = () => new AppError('unknown_account')
+      const receipt = await accounts.admit(id, unknown, async (account, isFresh) => {
+        if (!hasValidLineSignature(body, signature, account.channelSecret))
+          throw new AppError('bad_signature')
+        const delivery = parseLineDelivery(body, parts.now())
+        if (delivery.events.length === 0 && !isFresh) throw new StaleAdmission()
+        const kept = await intake.receive(admissionOf(account), delivery.events)
+        await flagIfForeign(database, account, delivery)
+        return kept
+      })
       parts.onSigned(request, reply)
-      const delivery = parseLineDelivery(body, parts.now())
-      const receipt = await intake.receive(account.id, delivery.events)
-      await flagIfForeign(database, account, delivery)
       return receipt
     })
   }
 }
 
-async function accountOf(database: Database, pathId: string): Promise<Account> {
-  const id = parsePathId(pathId)
-  const account = id === null ? null : await findAccount(database, id)
-  if (account === null) throw new AppError('unknown_account')
-  return account
+function admissionOf({ id, channelSecret }: Account): Admission {
+  return { accountId: id, source: 'line', credential: channelSecret?.reveal() ?? '' }
 }
 
 /** The signature is the authority, so the events count; but somebody should look at the set-up. */

@@ -7,6 +7,7 @@ import {
   type Effect,
   hashKey,
   type IntakeEvent,
+  parseTimeText,
   readKind,
   readTimeMs,
   readUserId,
@@ -49,20 +50,40 @@ function isPassedOver(webhook: Fields): boolean {
   return webhook.private === true || String(webhook.event).startsWith('conversation_typing_')
 }
 
+/** A conversation lists its last messages, and notes among them. */
+function withoutPrivateNotes(webhook: unknown): unknown {
+  if (!isObject(webhook)) return webhook
+  const { messages, conversation, ...rest } = webhook
+  return {
+    ...rest,
+    ...(conversation === undefined ? {} : { conversation: withoutPrivateNotes(conversation) }),
+    ...(messages === undefined
+      ? {}
+      : {
+          messages: Array.isArray(messages)
+            ? messages.filter((message) => !isObject(message) || message.private !== true)
+            : messages,
+        }),
+  }
+}
+
 function parseWebhook(webhook: unknown, deliveryId: string | undefined, receivedAtMs: number): IntakeEvent {
-  const payload = toPayload(webhook)
+  const payload = toPayload(withoutPrivateNotes(webhook))
   const fields = isObject(webhook) ? webhook : {}
   const kept = { source: 'mbox' as const, kind: readKind(fields.event), payload, otherUserIds: [] }
   const key = deliveryId ? hashKey('mbox', 'delivery', deliveryId) : contentKey(fields, kept.kind, payload)
+  // Whom it names is read first and kept whatever else is wrong, so that erasing them finds it.
+  let userId: string | null = null
   try {
     if (!isObject(webhook)) throw new Unusable('the event is no object')
     const conversation = conversationOf(webhook, kept.kind)
+    userId = personOf(webhook, conversation)
     const occurredAtMs = timeOf(webhook, receivedAtMs)
     return {
       ...kept,
       key,
       occurredAtMs,
-      userId: personOf(webhook, conversation),
+      userId,
       effect: conversationEffect(conversation, occurredAtMs),
       failure: null,
     }
@@ -72,7 +93,7 @@ function parseWebhook(webhook: unknown, deliveryId: string | undefined, received
       ...kept,
       key,
       occurredAtMs: receivedAtMs,
-      userId: null,
+      userId,
       effect: { type: 'none' },
       failure: error.message,
     }
@@ -83,7 +104,7 @@ function parseWebhook(webhook: unknown, deliveryId: string | undefined, received
  * Without a delivery id. The body's id is the message's or the conversation's own, shared by every event
  * about it, so what tells two of them apart is the time of the update or else the content.
  */
-function contentKey(fields: Fields, kind: string, payload: string): string {
+function contentKey(fields: Fields, kind: string, payload: string): Buffer {
   const id = wordOf(fields.id)
   const updatedAt = wordOf(fields.updated_at)
   if (id === null || updatedAt === null) return hashKey('mbox', 'content', payload)
@@ -146,7 +167,9 @@ export function readTime(value: unknown): number | null {
     return readTimeMs(seconds > 1e11 ? seconds : Math.round(seconds * 1000))
   }
   if (typeof value !== 'string') throw new Unusable('the time is of no known form')
-  return readTimeMs(Date.parse(value.replace(/^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d+)?) UTC$/, '$1T$2Z')))
+  return readTimeMs(
+    parseTimeText(value.replace(/^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d+)?) UTC$/, '$1T$2Z')),
+  )
 }
 
 /** An id or status: a number or a short text, as text. */

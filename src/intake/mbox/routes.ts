@@ -6,7 +6,9 @@ import { bodyBytes } from '../../http/body.ts'
 import type { SpareSigned } from '../../http/rate-limit.ts'
 import type { Database } from '../../postgres/database.ts'
 import { isStorableText } from '../../postgres/storable.ts'
-import type { Intake } from '../receive.ts'
+import { RememberedAccounts } from '../admit.ts'
+import type { Admission } from '../flush.ts'
+import { type Intake, StaleAdmission } from '../receive.ts'
 import { requireDatabase } from '../require-database.ts'
 import { parseChatCallback } from './payload.ts'
 import { hasValidChatSignature } from './signature.ts'
@@ -20,32 +22,38 @@ interface Parts {
 }
 
 export function mboxRoutes(app: FastifyInstance, parts: Parts): void {
+  const accounts = new RememberedAccounts<string>((oaHash) =>
+    findAccountByOaHash(requireDatabase(parts).database, oaHash),
+  )
   app.post<{ Params: { oaHash: string } }>('/api/mbox/callback/:oaHash', async (request, reply) => {
-    const { database, intake } = requireDatabase(parts)
-    const account = await accountOf(database, request.params.oaHash)
+    const { intake } = requireDatabase(parts)
+    const { oaHash } = request.params
+    if (!isStorableText(oaHash)) throw new AppError('unknown_account')
     const body = bodyBytes(request)
-    if (account.chatSecret !== null) {
-      const headers = {
-        signature: request.headers['x-chatwoot-signature'],
-        timestamp: request.headers['x-chatwoot-timestamp'],
-      }
-      if (!hasValidChatSignature(body, headers, account.chatSecret, parts.now())) {
-        throw new AppError('bad_signature')
-      }
-      parts.onSigned(request, reply)
+    const signature = {
+      signature: request.headers['x-chatwoot-signature'],
+      timestamp: request.headers['x-chatwoot-timestamp'],
     }
-    const deliveryId = request.headers['x-chatwoot-delivery']
-    const events = parseChatCallback(
-      body,
-      typeof deliveryId === 'string' ? deliveryId : undefined,
-      parts.now(),
-    )
-    return intake.receive(account.id, events)
+    const delivery = request.headers['x-chatwoot-delivery']
+    const deliveryId = typeof delivery === 'string' ? delivery : undefined
+    const unknown = () => new AppError('unknown_account')
+    let isSigned = false
+    try {
+      return await accounts.admit(oaHash, unknown, async (account, isFresh) => {
+        isSigned =
+          account.chatSecret !== null &&
+          hasValidChatSignature(body, signature, account.chatSecret, parts.now())
+        if (account.chatSecret !== null && !isSigned) throw new AppError('bad_signature')
+        const events = parseChatCallback(body, deliveryId, parts.now())
+        if (events.length === 0 && !isFresh) throw new StaleAdmission()
+        return await intake.receive(admissionOf(account), events)
+      })
+    } finally {
+      if (isSigned) parts.onSigned(request, reply)
+    }
   })
 }
 
-async function accountOf(database: Database, oaHash: string): Promise<Account> {
-  const account = isStorableText(oaHash) ? await findAccountByOaHash(database, oaHash) : null
-  if (account === null) throw new AppError('unknown_account')
-  return account
+function admissionOf({ id, oaHash, chatSecret }: Account): Admission {
+  return { accountId: id, source: 'mbox', credential: `${oaHash.reveal()} ${chatSecret?.reveal() ?? ''}` }
 }

@@ -2,12 +2,23 @@
 import { randomUUID } from 'node:crypto'
 import { AppError } from '../../errors.ts'
 import { isObject, parseJson } from '../../http/body.ts'
-import { hashKey, type IntakeEvent, readKind, readTimeMs, readUserId, toPayload, Unusable } from '../event.ts'
+import {
+  hashKey,
+  type IntakeEvent,
+  parseTimeText,
+  readKind,
+  readTimeMs,
+  readUserId,
+  toPayload,
+  Unusable,
+} from '../event.ts'
 
 /** Bytes of JSON an event, as Segment has it. */
 export const TRACKING_EVENT_MAX_BYTES = 32 * 1024
 /** Events in one request; what is beyond is rejected by its index. */
 export const TRACKING_REQUEST_MAX_EVENTS = 500
+/** Rejections are told one by one only up to this: a small request must not make a large answer. */
+const TRACKING_REQUEST_MAX_ITEMS = 5_000
 
 export interface TrackingRequest {
   writeKey: string | null
@@ -24,19 +35,28 @@ export interface Rejection {
 export function parseTrackingRequest(body: Buffer): TrackingRequest {
   const parsed = parseJson(body)
   const envelope = isObject(parsed) ? parsed : {}
-  const first: unknown = Array.isArray(parsed) ? parsed[0] : parsed
-  const writeKey = isObject(first) ? first.writeKey : null
   const events = eventsOf(parsed)
   if (events === null) {
     throw new AppError('bad_request', {
       message: 'The body is neither an event, nor an array, nor {"batch": […]}',
     })
   }
+  if (events.length > TRACKING_REQUEST_MAX_ITEMS) {
+    throw new AppError('bad_request', {
+      message: `More than ${TRACKING_REQUEST_MAX_EVENTS} events in one request`,
+    })
+  }
   return {
-    writeKey: typeof writeKey === 'string' ? writeKey : null,
+    writeKey: writeKeyOf(parsed) ?? writeKeyOf(events[0]),
     sentAtMs: parseTime(envelope.sentAt),
     events,
   }
+}
+
+function writeKeyOf(value: unknown): string | null {
+  return isObject(value) && typeof value.writeKey === 'string' && value.writeKey !== ''
+    ? value.writeKey
+    : null
 }
 
 function eventsOf(parsed: unknown): unknown[] | null {
@@ -46,9 +66,13 @@ function eventsOf(parsed: unknown): unknown[] | null {
   return Array.isArray(parsed.batch) ? parsed.batch : null
 }
 
-/** Splits a request into events to keep and events refused, by their index. */
+/**
+ * Splits a request into events to keep and events refused, by their index.
+ * @param admittedBy the tracking key that named the account
+ */
 export function readTrackingEvents(
   { events, sentAtMs }: TrackingRequest,
+  admittedBy: string,
   receivedAtMs: number,
 ): { accepted: IntakeEvent[]; rejected: Rejection[] } {
   const accepted: IntakeEvent[] = []
@@ -58,7 +82,7 @@ export function readTrackingEvents(
       if (index >= TRACKING_REQUEST_MAX_EVENTS) {
         throw new Unusable(`more than ${TRACKING_REQUEST_MAX_EVENTS} events in one request`)
       }
-      accepted.push(readTrackingEvent(event, sentAtMs, receivedAtMs))
+      accepted.push(readTrackingEvent(event, admittedBy, sentAtMs, receivedAtMs))
     } catch (error) {
       if (!(error instanceof Unusable)) throw error
       rejected.push({ index, message: error.message })
@@ -67,10 +91,16 @@ export function readTrackingEvents(
   return { accepted, rejected }
 }
 
-function readTrackingEvent(event: unknown, sentAtMs: number | null, receivedAtMs: number): IntakeEvent {
+function readTrackingEvent(
+  event: unknown,
+  admittedBy: string,
+  sentAtMs: number | null,
+  receivedAtMs: number,
+): IntakeEvent {
   if (!isObject(event)) throw new Unusable('the event is no object')
   if (typeof event.type !== 'string' || event.type === '') throw new Unusable('type is missing')
-  const { writeKey: _notPartOfTheEvent, ...content } = event
+  const { writeKey, ...content } = event
+  if (isFilled(writeKey) && writeKey !== admittedBy) throw new Unusable('writeKey is of another account')
   const payload = toPayload(content)
   if (Buffer.byteLength(payload) > TRACKING_EVENT_MAX_BYTES) {
     throw new Unusable(`the event is larger than ${TRACKING_EVENT_MAX_BYTES} bytes`)
@@ -110,6 +140,6 @@ function occurredAt(event: Record<string, unknown>, sentAtMs: number | null, rec
 
 /** ISO 8601, or milliseconds since 1970. */
 function parseTime(value: unknown): number | null {
-  const ms = typeof value === 'number' ? value : typeof value === 'string' ? Date.parse(value) : Number.NaN
+  const ms = typeof value === 'number' ? value : typeof value === 'string' ? parseTimeText(value) : Number.NaN
   return Number.isFinite(ms) ? ms : null
 }

@@ -5,7 +5,9 @@ import { AppError } from '../../errors.ts'
 import { bodyBytes } from '../../http/body.ts'
 import type { Database } from '../../postgres/database.ts'
 import { isStorableText } from '../../postgres/storable.ts'
-import type { Intake } from '../receive.ts'
+import { RememberedAccounts } from '../admit.ts'
+import type { Admission } from '../flush.ts'
+import { type Intake, StaleAdmission } from '../receive.ts'
 import { requireDatabase } from '../require-database.ts'
 import { parseTrackingRequest, readTrackingEvents } from './payload.ts'
 
@@ -17,29 +19,49 @@ interface Parts {
 
 /** Browsers may remember the answer to a preflight for this long. */
 const PREFLIGHT_MAX_AGE_SECONDS = 86_400
+/** Client libraries send headers of their own, AnonymousId for one. */
+const HEADER_NAMES = /^[A-Za-z0-9-]+(, ?[A-Za-z0-9-]+){0,20}$/
 
 export function trackingRoutes(app: FastifyInstance, parts: Parts): void {
-  app.options('/api/tracking', async (request, reply) => {
-    allowOrigin(request, reply)
+  app.options('/api/tracking', { onSend: allowOrigin }, async (request, reply) => {
     reply.header('access-control-allow-methods', 'POST')
-    reply.header('access-control-allow-headers', 'authorization, content-type')
+    const asked = request.headers['access-control-request-headers'] ?? ''
+    reply.header(
+      'access-control-allow-headers',
+      HEADER_NAMES.test(asked) ? asked : 'authorization, content-type',
+    )
     reply.header('access-control-max-age', PREFLIGHT_MAX_AGE_SECONDS)
     return reply.code(204).send()
   })
 
-  app.post<{ Querystring: Record<string, unknown> }>('/api/tracking', async (request, reply) => {
-    allowOrigin(request, reply)
-    const { database, intake } = requireDatabase(parts)
-    const tracking = parseTrackingRequest(bodyBytes(request))
-    const account = await accountOf(database, tracking.writeKey ?? keyOutsideBody(request))
-    const { accepted, rejected } = readTrackingEvents(tracking, parts.now())
-    const receipt = await intake.receive(account.id, accepted)
-    return { success: true, ...receipt, rejected }
-  })
+  const accounts = new RememberedAccounts<string>((key) =>
+    findAccountByTrackingKey(requireDatabase(parts).database, key),
+  )
+  app.post<{ Querystring: Record<string, unknown> }>(
+    '/api/tracking',
+    { onSend: allowOrigin },
+    async (request) => {
+      const { intake } = requireDatabase(parts)
+      const tracking = parseTrackingRequest(bodyBytes(request))
+      const key = tracking.writeKey ?? keyOutsideBody(request)
+      const unknown = () => new AppError('unknown_tracking_key')
+      if (key === null || !isStorableText(key)) throw unknown()
+      const { accepted, rejected } = readTrackingEvents(tracking, key, parts.now())
+      const receipt = await accounts.admit(key, unknown, async (account, isFresh) => {
+        if (accepted.length === 0 && !isFresh) throw new StaleAdmission()
+        return intake.receive(admissionOf(account), accepted)
+      })
+      return { success: true, ...receipt, rejected }
+    },
+  )
 }
 
-/** Named, not `*`: a beacon with a JSON body sends credentials, and then browsers accept no wildcard. */
-function allowOrigin(request: FastifyRequest, reply: FastifyReply): void {
+function admissionOf({ id, trackingKey }: Account): Admission {
+  return { accountId: id, source: 'tracking', credential: trackingKey }
+}
+
+/** On every answer, refusals too. Named, not `*`: a beacon with a JSON body sends credentials, and then browsers accept no wildcard. */
+async function allowOrigin(request: FastifyRequest, reply: FastifyReply): Promise<void> {
   reply.header('vary', 'origin')
   if (request.headers.origin === undefined) return
   reply.header('access-control-allow-origin', request.headers.origin)
@@ -52,13 +74,6 @@ function keyOutsideBody(request: FastifyRequest<{ Querystring: Record<string, un
   if (scheme?.toLowerCase() === 'basic' && credentials) {
     return Buffer.from(credentials, 'base64').toString('utf8').split(':')[0] ?? null
   }
-  const key = request.query.writeKey ?? request.query.tracking_key
+  const key = request.query.writeKey ?? request.query.trackingKey ?? request.query.tracking_key
   return typeof key === 'string' ? key : null
-}
-
-async function accountOf(database: Database, trackingKey: string | null): Promise<Account> {
-  const known = trackingKey !== null && isStorableText(trackingKey)
-  const account = known ? await findAccountByTrackingKey(database, trackingKey) : null
-  if (account === null) throw new AppError('unknown_tracking_key')
-  return account
 }

@@ -1,0 +1,71 @@
+/**
+ * Which account a delivery is for. Reading it from the database for each delivery would cost as much as keeping
+ * the delivery, so accounts are remembered; and nothing is decided on a memory alone:
+ *
+ * - a delivery that is accepted on it is compared with the account again in the transaction that keeps it;
+ * - a delivery that is refused on it is judged once more on the account as it is now.
+ *
+ * So a changed secret, a removed account, a new hash count on the very next delivery.
+ */
+import type { Account } from '../accounts/account.ts'
+import { AppError } from '../errors.ts'
+import { type Receipt, StaleAdmission } from './receive.ts'
+
+/** Accounts that one process remembers; beyond it, the one remembered longest is forgotten. */
+const ACCOUNTS_MAX = 10_000
+/** An account that changes again and again while a delivery is being kept. */
+const ATTEMPTS_MAX = 5
+
+/** One for each way to name an account: by id, by hash, by key. */
+export class RememberedAccounts<Name> {
+  readonly #accounts = new Map<Name, Account>()
+  readonly #load: (name: Name) => Promise<Account | null>
+
+  constructor(load: (name: Name) => Promise<Account | null>) {
+    this.#load = load
+  }
+
+  /**
+   * Runs `attempt` with the account of that name, again with a fresh one where the first try was decided on a memory.
+   * `isFresh` tells an attempt that keeps nothing that it may answer at once. Throws what the last attempt threw,
+   * and `unknown` where there is no such account.
+   */
+  async admit(
+    name: Name,
+    unknown: () => AppError,
+    attempt: (account: Account, isFresh: boolean) => Promise<Receipt>,
+  ): Promise<Receipt> {
+    const remembered = this.#accounts.get(name)
+    if (remembered !== undefined) {
+      try {
+        return await attempt(remembered, false)
+      } catch (error) {
+        if (!isDecision(error)) throw error
+      }
+    }
+    for (let attempts = 1; attempts <= ATTEMPTS_MAX; attempts += 1) {
+      const account = await this.#load(name)
+      this.#remember(name, account)
+      if (account === null) throw unknown()
+      try {
+        return await attempt(account, true)
+      } catch (error) {
+        if (!(error instanceof StaleAdmission)) throw error
+      }
+    }
+    throw new AppError('unavailable', { retryAfterSeconds: 1 })
+  }
+
+  #remember(name: Name, account: Account | null): void {
+    this.#accounts.delete(name)
+    if (account === null) return
+    this.#accounts.set(name, account)
+    const [oldest] = this.#accounts.size > ACCOUNTS_MAX ? this.#accounts.keys() : []
+    if (oldest !== undefined) this.#accounts.delete(oldest)
+  }
+}
+
+/** An error that depended on the account, unlike a database that is away. */
+function isDecision(error: unknown): boolean {
+  return error instanceof StaleAdmission || (error instanceof AppError && error.code !== 'unavailable')
+}
