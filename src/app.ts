@@ -32,6 +32,8 @@ export interface AppOptions {
   /** null: started without a database */
   database: Database | null
   now?: () => number
+  /** called with the app before it has routes: for hooks that meet every request */
+  observe?: (app: FastifyInstance) => void
   isClosing?: () => boolean
 }
 
@@ -39,6 +41,7 @@ export interface AppOptions {
 export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   const { config, database, now = Date.now, isClosing = () => false } = options
   const app = createServer(config)
+  options.observe?.(app)
   decorateWithCaller(app)
   const onSigned = await limitRate(app, config.rateLimit, config.redisUrl)
 

@@ -1,10 +1,13 @@
 /** The process: configuration → database → app → listen → close on a signal. */
+import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
+import type { Registry } from 'prom-client'
 import { createApp } from './app.ts'
 import type { Config } from './config.ts'
 import { FatalError } from './errors.ts'
+import { measureRequests, serveMetrics } from './http/metrics.ts'
 import { type OpenDatabase, openForService } from './postgres/open.ts'
 
 /** After SIGTERM the service still answers, its health with 503, so that balancers look elsewhere first. */
@@ -41,7 +44,15 @@ export async function startService(config: Config): Promise<RunningService> {
           warn: (message) => say('warn', message),
         })
   const database = opened?.database ?? null
-  const app = await createApp({ config, database, isClosing: () => closing })
+  let metrics: Registry | null = null
+  const app = await createApp({
+    config,
+    database,
+    isClosing: () => closing,
+    observe: (observed) => {
+      if (config.metricsPort !== null) metrics = measureRequests(observed)
+    },
+  })
   say = (level, message) => app.log[level](message)
   for (const { level, message } of notices) say(level, message)
 
@@ -52,11 +63,13 @@ export async function startService(config: Config): Promise<RunningService> {
     const sweep = setInterval(() => app.server.closeIdleConnections(), IDLE_SWEEP_MS)
     const cut = setTimeout(() => app.server.closeAllConnections(), CLOSE_TIMEOUT_MS)
     await app.close()
+    metricsServer?.close()
     clearInterval(sweep)
     clearTimeout(cut)
     const released = opened?.close()
     await Promise.race([released, sleep(RELEASE_TIMEOUT_MS, undefined, { ref: false })])
   }
+  let metricsServer: Server | null = null
   let closed: Promise<void> | null = null
   const closeOnce = (drainMs = 0) => {
     closed ??= close(drainMs)
@@ -64,8 +77,12 @@ export async function startService(config: Config): Promise<RunningService> {
   }
   try {
     await app.listen({ port: config.port, host: config.host })
+    if (metrics !== null && config.metricsPort !== null) {
+      metricsServer = await serveMetrics(metrics, config.host, config.metricsPort)
+    }
   } catch (error) {
     await closeOnce()
+    if (error instanceof FatalError) throw error
     throw new FatalError(explainListen(error as Error & { code?: string }, config))
   }
   return {

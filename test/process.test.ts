@@ -50,6 +50,10 @@ class Door {
     return this
   }
 
+  close(): Promise<unknown> {
+    return new Promise((resolve) => this.#server.close(resolve))
+  }
+
   open(): void {
     this.#open = true
   }
@@ -210,6 +214,19 @@ it('refuses a schema that is newer than it is, with one clear line', async () =>
     /^oa-audience: the database schema is at version 9999, newer than this program knows .+\n$/,
   )
   await database.close()
+})
+
+it('serves metrics on a port of their own, without a word about callers', async () => {
+  const door = await new Door().listen()
+  await door.close()
+  const service = await spawnService({ DATABASE_URL: 'none', METRICS_PORT: String(door.port) })
+  await statusOf(service.url, '/api')
+  await statusOf(service.url, '/api/mbox/callback/unguessable', { method: 'POST' })
+  const metrics = await fetch(`http://127.0.0.1:${door.port}/metrics`).then((response) => response.text())
+  expect(metrics).toContain('oa_audience_requests_total{method="GET",route="/api",status="200"} 1')
+  expect(metrics).toContain('route="/api/mbox/callback/:oaHash",status="503"')
+  expect(metrics).not.toContain('unguessable')
+  expect(await statusOf(service.url, '/metrics')).toBe(404)
 })
 
 it('says which port is taken', async () => {
