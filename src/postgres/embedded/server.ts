@@ -6,49 +6,33 @@
  * the service's connection. So a server whose lock is free has lost its service (kill -9) and is adopted by
  * the next one, and a server whose lock is held belongs to a running service, which must not be disturbed.
  */
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
-import {
-  chownSync,
-  closeSync,
-  existsSync,
-  lstatSync,
-  mkdirSync,
-  mkdtempSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  statSync,
-  symlinkSync,
-} from 'node:fs'
-import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
+import { type ChildProcess, spawn } from 'node:child_process'
+import { closeSync, openSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { FatalError } from '../../errors.ts'
 import { type Binaries, findBinaries } from './binaries.ts'
-
-export const EMBEDDED_DATABASE = 'oa_audience'
-const SUPERUSER = 'postgres'
+import {
+  EMBEDDED_DATABASE,
+  isRoot,
+  makeCluster,
+  pathThatNeedsNoParents,
+  SUPERUSER,
+  serverEnvironment,
+  shortPathTo,
+} from './cluster.ts'
+import { findServer, removeStaleLockFile, sendSignal } from './lock-file.ts'
 
 /** Any fixed numbers: the advisory lock that a running service holds, and the one that every user shares. */
 const SERVICE_LOCK = 7_301_001
 const USER_LOCK = 7_301_003
-
-/**
- * Root may not run PostgreSQL, so under root the server gets this user id. It needs no entry in /etc/passwd,
- * and no other program is likely to run under it (unlike nobody's), so only root and the server read the data.
- */
-const SERVER_UID = 55_432
 
 /** After a kill -9 of everything, the dead server's lock file and shared memory may linger for a second or two. */
 const START_TIMEOUT_MS = 30_000
 const RETRY_MS = 100
 /** A fast shutdown ends every session and writes a checkpoint: normally under a second. */
 const STOP_TIMEOUT_MS = 7_000
-/** sun_path is 108 bytes on Linux and 104 on macOS, with the final zero. */
-const SOCKET_PATH_MAX_BYTES = 100
 
 const SETTINGS = {
   listen_addresses: '',
@@ -79,7 +63,6 @@ export interface Connection {
 export class EmbeddedServer {
   readonly #directory: string
   readonly #binaries: Binaries
-  readonly #asRoot: boolean
   readonly #socketDirectory: string
   /** holds our locks while we use the server; null before, and while the server is away */
   #client: pg.Client | null = null
@@ -89,10 +72,8 @@ export class EmbeddedServer {
 
   /** Prepares DATA_DIR/postgres (initdb at the first time). Throws a FatalError that says what is in the way. */
   constructor(dataDir: string) {
-    this.#asRoot = process.getuid?.() === 0
-    this.#directory = join(dataDir, 'postgres')
-    this.#binaries = findBinaries(this.#asRoot)
-    if (!existsSync(join(this.#directory, 'PG_VERSION'))) this.#initialise(dataDir)
+    this.#binaries = findBinaries(isRoot)
+    this.#directory = makeCluster(dataDir, this.#binaries)
     this.#socketDirectory = shortPathTo(this.#directory)
   }
 
@@ -156,14 +137,14 @@ export class EmbeddedServer {
   async stop(): Promise<void> {
     this.#stopped = true
     const isOurs = this.#client !== null
-    const pid = this.#serverPid()
+    const pid = findServer(this.#directory)
     // Our locks are held until the server is told: nobody takes it for free in between.
     for (const signal of ['SIGINT', 'SIGQUIT'] as const) {
-      if (!isOurs || pid === null || this.#serverPid() !== pid) break
+      if (!isOurs || pid === null || findServer(this.#directory) !== pid) break
       sendSignal(pid, signal)
       const deadline = Date.now() + STOP_TIMEOUT_MS
       // The server removes its pid file last. The process itself may linger as a zombie under a careless pid 1.
-      while (Date.now() < deadline && this.#serverPid() === pid) await sleep(10)
+      while (Date.now() < deadline && findServer(this.#directory) === pid) await sleep(10)
     }
     await this.#client?.end().catch(() => undefined)
     if (this.#socketDirectory !== this.#directory) {
@@ -174,7 +155,7 @@ export class EmbeddedServer {
   /** Last resort when this process ends without stop(): asks the server that it owns or started to shut down. */
   abandon(): void {
     if (this.#stopped || (!this.#isOwner && this.#child === null)) return
-    const pid = this.#serverPid() ?? this.#child?.pid
+    const pid = findServer(this.#directory) ?? this.#child?.pid
     if (pid !== undefined) sendSignal(pid, 'SIGINT')
   }
 
@@ -227,7 +208,7 @@ export class EmbeddedServer {
   }
 
   #spawn(): void {
-    this.#removeForeignPidFile()
+    removeStaleLockFile(this.#directory)
     const log = openSync(join(this.#directory, '..', 'postgres.log'), 'a', 0o600)
     const settings = Object.entries(SETTINGS).flatMap(([name, value]) => ['-c', `${name}=${value}`])
     const child = spawn(this.#binaries.postgres, ['-D', this.#ownPath(), ...settings], {
@@ -246,95 +227,16 @@ export class EmbeddedServer {
     this.#child = child
   }
 
-  #initialise(dataDir: string): void {
-    try {
-      makeDirectories(dataDir)
-      const made = mkdtempSync(join(dataDir, 'postgres.new-'))
-      try {
-        this.#initdb(made)
-        renameSync(made, this.#directory)
-      } finally {
-        rmSync(made, { recursive: true, force: true })
-      }
-    } catch (error) {
-      // Another process may have made it at the same moment: rename refuses a directory that is not empty.
-      if (existsSync(join(this.#directory, 'PG_VERSION'))) return
-      throw new FatalError(
-        `cannot set up a PostgreSQL in DATA_DIR (${dataDir}): ${(error as Error).message}. ` +
-          'Mend that, or set DATA_DIR to another directory, or DATABASE_URL=postgres://…',
-      )
-    }
-  }
-
-  #initdb(directory: string): void {
-    // initdb, unlike the server, insists on a user that /etc/passwd knows: nobody, until the chown below.
-    const nobody = this.#asRoot ? findNobody() : null
-    if (nobody) chownSync(directory, nobody.uid, nobody.gid)
-    const path = nobody ? pathThatNeedsNoParents(directory) : directory
-    const run = (binary: string, options: string[], input = '') => {
-      const identity = { cwd: directory, env: serverEnvironment(), ...(nobody ?? {}) }
-      const done = spawnSync(binary, options, { ...identity, input, encoding: 'utf8' })
-      if (done.error) throw explainSpawn(done.error)
-      if (/could not look up effective user ID/.test(done.stderr)) {
-        throw new Error(`initdb needs a name for user id ${process.getuid?.()}: add it to /etc/passwd`)
-      }
-      if (done.status !== 0) throw new Error(done.stderr.trim().split('\n').at(-1))
-    }
-    const cluster = ['-D', path, '-U', SUPERUSER, '-A', 'trust', '-E', 'UTF8', '--no-instructions']
-    // The builtin locale sorts the same on every machine, so a copied data directory keeps its indexes valid.
-    run(this.#binaries.initdb, [
-      ...cluster,
-      '--locale-provider=builtin',
-      '--builtin-locale=C.UTF-8',
-      '--locale=C',
-    ])
-    // In single-user mode, so that the database exists before anyone can connect.
-    run(
-      this.#binaries.postgres,
-      ['--single', '-D', path, 'postgres'],
-      `create database ${EMBEDDED_DATABASE}\n`,
-    )
-    if (nobody) chownAll(directory, SERVER_UID)
-  }
-
   #asServer() {
     const identity = { cwd: this.#directory, env: serverEnvironment() }
-    if (!this.#asRoot) return identity
+    if (!isRoot) return identity
     // A directory that an ordinary user made stays that user's when root starts the service once.
     const { uid, gid } = statSync(this.#directory)
     return { ...identity, uid, gid }
   }
 
   #ownPath(): string {
-    return this.#asRoot ? pathThatNeedsNoParents(this.#directory) : this.#directory
-  }
-
-  /** The postmaster named by its lock file, if that process lives and is one. */
-  #serverPid(): number | null {
-    const pid = this.#recordedPid()
-    return pid !== null && isPostgres(pid) ? pid : null
-  }
-
-  /** The process id in the lock file, if such a process lives, whatever it is. */
-  #recordedPid(): number | null {
-    try {
-      const pid = Number.parseInt(readFileSync(join(this.#directory, 'postmaster.pid'), 'utf8'), 10)
-      process.kill(pid, 0)
-      return pid
-    } catch {
-      return null
-    }
-  }
-
-  /**
-   * After a restart of a container the dead server's process id may belong to something else, and PostgreSQL
-   * would refuse its own lock file for ever. A living process that is no postgres makes the file stale.
-   */
-  #removeForeignPidFile(): void {
-    const pid = this.#recordedPid()
-    if (pid === null || isPostgres(pid)) return
-    for (const name of ['postmaster.pid', '.s.PGSQL.5432.lock'])
-      rmSync(join(this.#directory, name), { force: true })
+    return isRoot ? pathThatNeedsNoParents(this.#directory) : this.#directory
   }
 
   #lastLogLine(): string | undefined {
@@ -345,79 +247,4 @@ export class EmbeddedServer {
       return undefined
     }
   }
-}
-
-/**
- * As root on Linux, DATA_DIR may lie below a directory that only root may enter (/root). The server is started
- * with the data directory as its working directory, and this path leads there without entering any parent.
- */
-function pathThatNeedsNoParents(directory: string): string {
-  return existsSync('/proc/self/cwd') ? '/proc/self/cwd' : directory
-}
-
-/** Like `mkdir -p`. Node's own recursion never ends below /proc. */
-function makeDirectories(path: string): void {
-  if (existsSync(path)) return
-  makeDirectories(dirname(path))
-  mkdirSync(path)
-}
-
-/** pg connects to a path, and a socket's path has few bytes: a long one gets a symbolic link in /tmp. */
-function shortPathTo(directory: string): string {
-  if (Buffer.byteLength(join(directory, '.s.PGSQL.5432')) <= SOCKET_PATH_MAX_BYTES) return directory
-  const link = join(mkdtempSync(join(tmpdir(), 'oa-audience-')), 'pg')
-  symlinkSync(directory, link)
-  process.once('exit', () => rmSync(join(link, '..'), { recursive: true, force: true }))
-  return link
-}
-
-function serverEnvironment(): Record<string, string> {
-  return { PATH: '/usr/local/bin:/usr/bin:/bin', LC_ALL: 'C', TZ: 'UTC' }
-}
-
-function findNobody(): { uid: number; gid: number } {
-  const entry =
-    existsSync('/etc/passwd') && /^nobody:[^:]*:(\d+):(\d+):/m.exec(readFileSync('/etc/passwd', 'utf8'))
-  if (!entry) {
-    throw new Error('root may not run PostgreSQL and /etc/passwd has no user nobody: run as an ordinary user')
-  }
-  return { uid: Number(entry[1]), gid: Number(entry[2]) }
-}
-
-function explainSpawn(error: Error & { code?: string }): Error {
-  if (error.code !== 'EPERM' && error.code !== 'EINVAL') return error
-  return new Error(
-    'root may not run PostgreSQL, and this container forbids changing the user: run as an ordinary user',
-  )
-}
-
-function chownAll(path: string, uid: number): void {
-  chownSync(path, uid, uid)
-  if (!lstatSync(path).isDirectory()) return
-  for (const name of readdirSync(path)) chownAll(join(path, name), uid)
-}
-
-function sendSignal(pid: number, signal: NodeJS.Signals): void {
-  try {
-    process.kill(pid, signal)
-  } catch {
-    // gone already
-  }
-}
-
-/** Where nobody can tell, it is taken for one: better a clear failure than a deleted lock file. */
-function isPostgres(pid: number): boolean {
-  return /postgres|postmaster/.test(commandOf(pid) ?? 'postgres')
-}
-
-function commandOf(pid: number): string | null {
-  if (existsSync('/proc/self/comm')) {
-    try {
-      return readFileSync(`/proc/${pid}/comm`, 'utf8')
-    } catch {
-      return null
-    }
-  }
-  const listed = spawnSync('ps', ['-o', 'comm=', '-p', String(pid)], { encoding: 'utf8' })
-  return listed.status === 0 ? listed.stdout : null
 }

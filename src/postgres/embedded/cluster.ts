@@ -1,0 +1,131 @@
+/** The directory of the embedded PostgreSQL: made once, and reachable for a server that is not root. */
+import { spawnSync } from 'node:child_process'
+import {
+  chownSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { FatalError } from '../../errors.ts'
+import type { Binaries } from './binaries.ts'
+
+export const EMBEDDED_DATABASE = 'oa_audience'
+export const SUPERUSER = 'postgres'
+export const isRoot = process.getuid?.() === 0
+
+/**
+ * Root may not run PostgreSQL, so under root the server gets this user id. It needs no entry in /etc/passwd,
+ * and no other program is likely to run under it (unlike nobody's), so only root and the server read the data.
+ */
+const SERVER_UID = 55_432
+
+/** sun_path is 108 bytes on Linux and 104 on macOS, with the final zero. */
+const SOCKET_PATH_MAX_BYTES = 100
+
+/**
+ * Makes DATA_DIR/postgres unless it is there: whole under another name, then renamed, so that a kill leaves nothing
+ * half-made. Throws a FatalError that says what is in the way.
+ */
+export function makeCluster(dataDir: string, binaries: Binaries): string {
+  const directory = join(dataDir, 'postgres')
+  if (existsSync(join(directory, 'PG_VERSION'))) return directory
+  try {
+    makeDirectories(dataDir)
+    const made = mkdtempSync(join(dataDir, 'postgres.new-'))
+    try {
+      initdb(made, binaries)
+      renameSync(made, directory)
+    } finally {
+      rmSync(made, { recursive: true, force: true })
+    }
+  } catch (error) {
+    // Another process may have made it at the same moment: rename refuses a directory that is not empty.
+    if (!existsSync(join(directory, 'PG_VERSION'))) {
+      throw new FatalError(
+        `cannot set up a PostgreSQL in DATA_DIR (${dataDir}): ${(error as Error).message}. ` +
+          'Mend that, or set DATA_DIR to another directory, or DATABASE_URL=postgres://…',
+      )
+    }
+  }
+  return directory
+}
+
+function initdb(directory: string, binaries: Binaries): void {
+  // initdb, unlike the server, insists on a user that /etc/passwd knows: nobody, until the chown below.
+  const nobody = isRoot ? findNobody() : null
+  if (nobody) chownSync(directory, nobody.uid, nobody.gid)
+  const path = nobody ? pathThatNeedsNoParents(directory) : directory
+  const run = (binary: string, options: string[], input = '') => {
+    const identity = { cwd: directory, env: serverEnvironment(), ...(nobody ?? {}) }
+    const done = spawnSync(binary, options, { ...identity, input, encoding: 'utf8' })
+    if (done.error) throw explainSpawn(done.error)
+    if (/could not look up effective user ID/.test(done.stderr)) {
+      throw new Error(`initdb needs a name for user id ${process.getuid?.()}: add it to /etc/passwd`)
+    }
+    if (done.status !== 0) throw new Error(done.stderr.trim().split('\n').at(-1))
+  }
+  const cluster = ['-D', path, '-U', SUPERUSER, '-A', 'trust', '-E', 'UTF8', '--no-instructions']
+  // The builtin locale sorts the same on every machine, so a copied data directory keeps its indexes valid.
+  run(binaries.initdb, [...cluster, '--locale-provider=builtin', '--builtin-locale=C.UTF-8', '--locale=C'])
+  // In single-user mode, so that the database exists before anyone can connect.
+  run(binaries.postgres, ['--single', '-D', path, 'postgres'], `create database ${EMBEDDED_DATABASE}\n`)
+  if (nobody) chownAll(directory, SERVER_UID)
+}
+
+/**
+ * As root on Linux, DATA_DIR may lie below a directory that only root may enter (/root). The server is started
+ * with the data directory as its working directory, and this path leads there without entering any parent.
+ */
+export function pathThatNeedsNoParents(directory: string): string {
+  return existsSync('/proc/self/cwd') ? '/proc/self/cwd' : directory
+}
+
+/** Like `mkdir -p`. Node's own recursion never ends below /proc. */
+function makeDirectories(path: string): void {
+  if (existsSync(path)) return
+  makeDirectories(dirname(path))
+  mkdirSync(path)
+}
+
+/** pg connects to a path, and a socket's path has few bytes: a long one gets a symbolic link in /tmp. */
+export function shortPathTo(directory: string): string {
+  if (Buffer.byteLength(join(directory, '.s.PGSQL.5432')) <= SOCKET_PATH_MAX_BYTES) return directory
+  const link = join(mkdtempSync(join(tmpdir(), 'oa-audience-')), 'pg')
+  symlinkSync(directory, link)
+  process.once('exit', () => rmSync(join(link, '..'), { recursive: true, force: true }))
+  return link
+}
+
+export function serverEnvironment(): Record<string, string> {
+  return { PATH: '/usr/local/bin:/usr/bin:/bin', LC_ALL: 'C', TZ: 'UTC' }
+}
+
+function findNobody(): { uid: number; gid: number } {
+  const entry =
+    existsSync('/etc/passwd') && /^nobody:[^:]*:(\d+):(\d+):/m.exec(readFileSync('/etc/passwd', 'utf8'))
+  if (!entry) {
+    throw new Error('root may not run PostgreSQL and /etc/passwd has no user nobody: run as an ordinary user')
+  }
+  return { uid: Number(entry[1]), gid: Number(entry[2]) }
+}
+
+function explainSpawn(error: Error & { code?: string }): Error {
+  if (error.code !== 'EPERM' && error.code !== 'EINVAL') return error
+  return new Error(
+    'root may not run PostgreSQL, and this container forbids changing the user: run as an ordinary user',
+  )
+}
+
+function chownAll(path: string, uid: number): void {
+  chownSync(path, uid, uid)
+  if (!lstatSync(path).isDirectory()) return
+  for (const name of readdirSync(path)) chownAll(join(path, name), uid)
+}
