@@ -34,6 +34,10 @@ create table official_account (
   -- the newest delivery whose destination was another bot than bot_user_id
   foreign_destination text,
   foreign_destination_at timestamptz,
+  -- whether the platform has suspended the account: the newest word on it by (time, event key); null: none was heard
+  suspended boolean,
+  suspension_at timestamptz,
+  suspension_key uuid,
   -- keys the hashes by which erased people are recognised
   person_key bytea not null default decode(random_token(), 'hex'),
   created_at timestamptz not null default now(),

@@ -28,6 +28,10 @@ export interface Config {
   lineApiUrl: string
   logLevel: (typeof LOG_LEVELS)[number]
   metricsPort: number | null
+  /** days; 0 keeps stored events for ever */
+  retentionDays: number
+  /** days */
+  deduplicationDays: number
 }
 
 interface Variable<T> {
@@ -144,6 +148,20 @@ const VARIABLES = {
     fallback: null,
     parse: integer(0, 65_535),
   }),
+  retentionDays: variable({
+    name: 'RETENTION_DAYS',
+    shownDefault: '90',
+    help: 'days that received events are stored; 0 keeps all',
+    fallback: 90,
+    parse: integer(0, 36_500),
+  }),
+  deduplicationDays: variable({
+    name: 'DEDUPLICATION_DAYS',
+    shownDefault: '400',
+    help: 'days that events are recognised when they come again; longer than any sender repeats them',
+    fallback: 400,
+    parse: integer(30, 36_500),
+  }),
 } as const
 
 /**
@@ -185,6 +203,8 @@ export function readConfig(env: Record<string, string | undefined> = process.env
     lineApiUrl: read(VARIABLES.lineApiUrl),
     logLevel: read(VARIABLES.logLevel),
     metricsPort: read(VARIABLES.metricsPort),
+    retentionDays: read(VARIABLES.retentionDays),
+    deduplicationDays: read(VARIABLES.deduplicationDays),
   }
   if (faults.length > 0) throw new FatalError(faults.join('\n'))
   return config

@@ -8,6 +8,7 @@ import { createApp } from './app.ts'
 import type { Config } from './config.ts'
 import { FatalError } from './errors.ts'
 import { measureRequests, serveMetrics } from './http/metrics.ts'
+import { UPKEEP_INTERVAL_MS, upkeep } from './intake/retention.ts'
 import { type OpenDatabase, openForService } from './postgres/open.ts'
 
 /** After SIGTERM the service still answers, its health with 503, so that balancers look elsewhere first. */
@@ -39,10 +40,11 @@ export async function startService(config: Config): Promise<RunningService> {
   const opened =
     config.database.kind === 'none'
       ? null
-      : await openForService(config.database, {
-          info: (message) => say('info', message),
-          warn: (message) => say('warn', message),
-        })
+      : await openForService(
+          config.database,
+          { info: (message) => say('info', message), warn: (message) => say('warn', message) },
+          (session) => upkeep(session, config),
+        )
   const database = opened?.database ?? null
   let metrics: Registry | null = null
   const app = await createApp({
@@ -56,8 +58,17 @@ export async function startService(config: Config): Promise<RunningService> {
   say = (level, message) => app.log[level](message)
   for (const { level, message } of notices) say(level, message)
 
+  const lookAfter = setInterval(() => {
+    database
+      ?.session((session) => upkeep(session, config))
+      .catch((error: Error) =>
+        app.log.warn({ fault: error.name }, 'the upkeep of stored events failed: trying again in an hour'),
+      )
+  }, UPKEEP_INTERVAL_MS)
+
   const close = async (drainMs: number) => {
     closing = true
+    clearInterval(lookAfter)
     await sleep(drainMs)
     // A connection that is kept alive turns idle only when its last answer is out.
     const sweep = setInterval(() => app.server.closeIdleConnections(), IDLE_SWEEP_MS)

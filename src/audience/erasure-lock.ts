@@ -18,10 +18,12 @@ export const lockOutFlushes: Statement = {
   text: `select pg_advisory_xact_lock(${LOCK_CLASS}, ${lockKey('$1::bigint')})`,
 }
 
-/** Takes an array of account ids. */
+/** Takes an array of account ids, and an array of those of them for which the flush itself erases content (unsend). */
 export const lockOutErasures: Statement = {
   name: 'lock-out-erasures',
   text: `
-    select pg_advisory_xact_lock_shared(${LOCK_CLASS}, ${lockKey('account')})
-      from unnest($1::bigint[]) as account order by ${lockKey('account')}`,
+    select case when account = any ($2::bigint[])
+           then pg_advisory_xact_lock(${LOCK_CLASS}, ${lockKey('account')})
+           else pg_advisory_xact_lock_shared(${LOCK_CLASS}, ${lockKey('account')}) end
+      from (select distinct account from unnest($1::bigint[]) as account order by account) sorted`,
 }

@@ -8,11 +8,15 @@ import { isStorableText } from '../postgres/storable.ts'
 
 export type Source = 'line' | 'mbox' | 'tracking'
 
-/** What an event says about the person it names, beyond "seen at that time". */
+/** What an event says beyond "seen at that time". */
 export type Effect =
   | { type: 'none' }
   | { type: 'relationship'; relationship: 'following' | 'blocked' }
   | { type: 'conversation'; id: string; status: string | null; atMs: number }
+  /** the sender took a message back: its content must go */
+  | { type: 'unsend'; messageId: string }
+  /** the platform suspended the account, or gave it back */
+  | { type: 'suspension'; suspended: boolean }
 
 export interface IntakeEvent {
   source: Source
@@ -25,6 +29,8 @@ export interface IntakeEvent {
   userId: string | null
   /** people who joined or left, without repetition */
   otherUserIds: string[]
+  /** the platform's id of the message that the event brings */
+  messageId: string | null
   effect: Effect
   /** the event as received, JSON text */
   payload: string
@@ -62,6 +68,15 @@ export function readTimeMs(value: unknown): number {
     throw new Unusable('the time is no number of milliseconds between the years 1970 and 9999')
   }
   return Math.trunc(value)
+}
+
+/** Characters. LINE's message ids have 18 digits. */
+const MESSAGE_ID_MAX_LENGTH = 64
+
+/** An id by which a message may be taken back later, or null where there is none that could be. */
+export function readMessageId(value: unknown): string | null {
+  if (typeof value !== 'string' || value === '' || value.length > MESSAGE_ID_MAX_LENGTH) return null
+  return isStorableText(value) ? value : null
 }
 
 /** A word for the kind of event, made safe: the event is kept whatever its kind is called. */

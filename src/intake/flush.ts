@@ -24,6 +24,9 @@ export interface AdmittedEvent {
   event: IntakeEvent
 }
 
+/** Sorts before every key. */
+const NO_KEY = '00000000-0000-0000-0000-000000000000'
+
 /**
  * Stores the events that are new and applies them to members.
  *
@@ -44,9 +47,9 @@ const applyEvents: Statement = {
     ), incoming as materialized (
       select a.source, a.channel_oa_id, a.organization_id, a.person_key, e.*
         from unnest($5::int[], $6::int[], $7::text[], $8::uuid[], $9::timestamptz[], $10::text[], $11::text[],
-                    $12::text[], $13::text[], $14::timestamptz[], $15::text[], $16::text[])
+                    $12::text[], $13::text[], $14::timestamptz[], $15::text[], $16::text[], $17::text[])
              as e (no, admission_no, kind, key, occurred_at, user_id, relationship,
-                   conversation_id, conversation_status, conversation_at, payload, failure)
+                   conversation_id, conversation_status, conversation_at, message_id, payload, failure)
         join admission a using (admission_no)
     ), fresh as (
       insert into event_key (channel_oa_id, key)
@@ -57,22 +60,27 @@ const applyEvents: Statement = {
       -- Subqueries in the list of columns and not joins: the planner thinks that a batch has one row, and would
       -- join it in nested loops, 65,000 steps for 256 events.
       select e.*, (e.channel_oa_id, e.key) in (select channel_oa_id, key from fresh) as is_fresh,
-             ${isErased('e', 'e.user_id')} as is_erased
+             ${isErased('e', 'e.user_id')} as is_erased,
+             e.message_id is not null and exists (
+               select from unsent_message u
+                where u.channel_oa_id = e.channel_oa_id and u.message_id = e.message_id) as is_unsent
         from incoming e
     ), other as materialized (
       select e.no, e.channel_oa_id, e.organization_id, e.source, e.occurred_at, e.failure, p.user_id,
              ${isErased('e', 'p.user_id')} as is_erased
-        from unnest($17::int[], $18::text[]) as p (no, user_id)
+        from unnest($18::int[], $19::text[]) as p (no, user_id)
         join told e using (no) where e.is_fresh
     ), others as (
       select no, bool_or(is_erased) as some_erased, array_agg(user_id) filter (where not is_erased) as user_ids
         from other group by no
     ), stored as (
-      -- An event from before an erasure keeps its kind and time, so that it is known; nothing of its content.
-      insert into event (channel_oa_id, source, kind, key, occurred_at, user_id, other_user_ids, payload, failure)
+      -- An event from before an erasure, or a message that was taken back, keeps its kind and time, so that it is
+      -- known; nothing of its content.
+      insert into event (channel_oa_id, source, kind, key, occurred_at, user_id, other_user_ids, message_id, payload,
+                         failure)
       select e.channel_oa_id, e.source, e.kind, e.key, e.occurred_at,
-             case when not e.is_erased then e.user_id end, o.user_ids,
-             case when not e.is_erased and o.some_erased is not true then e.payload end, e.failure
+             case when not e.is_erased then e.user_id end, o.user_ids, e.message_id,
+             case when not e.is_erased and not e.is_unsent and o.some_erased is not true then e.payload end, e.failure
         from told e left join others o using (no) where e.is_fresh
     ), person as (
       select channel_oa_id, organization_id, source, user_id, occurred_at, key, relationship,
@@ -138,10 +146,49 @@ function sortable(time: string): string {
   return `to_char(${time} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`
 }
 
+/**
+ * Erases the content of messages that their senders took back, and remembers them for messages that come later. In
+ * statements of their own, because such events are rare and the search costs what it costs. Only for events that were
+ * let in: their keys tell. The flush has locked everybody else out of the account, so no message slips by.
+ */
+const eraseUnsent: Statement = {
+  name: 'erase-unsent',
+  text: `
+    with unsend as materialized (
+      select u.channel_oa_id, u.message_id
+        from unnest($1::bigint[], $2::uuid[], $3::text[]) as u (channel_oa_id, key, message_id)
+        join event_key k using (channel_oa_id, key)
+    ), remembered as (
+      insert into unsent_message (channel_oa_id, message_id)
+      select distinct channel_oa_id, message_id from unsend order by channel_oa_id, message_id
+          on conflict do nothing
+    )
+    update event e set payload = null
+      from unsend u
+     where e.channel_oa_id = u.channel_oa_id and e.message_id = u.message_id and e.payload is not null`,
+}
+
+const noteSuspensions: Statement = {
+  name: 'note-suspensions',
+  text: `
+    with newest as (
+      select distinct on (s.channel_oa_id) s.channel_oa_id, s.suspended, s.occurred_at, s.key
+        from unnest($1::bigint[], $2::uuid[], $3::timestamptz[], $4::text[])
+             as s (channel_oa_id, key, occurred_at, suspended)
+        join event_key k using (channel_oa_id, key)
+       order by s.channel_oa_id, s.occurred_at desc, s.key desc
+    )
+    update official_account a
+       set suspended = n.suspended::boolean, suspension_at = n.occurred_at, suspension_key = n.key
+      from newest n
+     where a.id = n.channel_oa_id
+       and (n.occurred_at, n.key) > (coalesce(a.suspension_at, '-infinity'), coalesce(a.suspension_key, '${NO_KEY}'))`,
+}
+
 /** True where the batch knows a newer state than the member has. Null, and so false, where it knows none. */
 function isNewer(state: 'relationship' | 'conversation'): string {
   return `((excluded.${state}_at, excluded.${state}_key)
-            > (coalesce(m.${state}_at, '-infinity'), coalesce(m.${state}_key, '00000000-0000-0000-0000-000000000000')))`
+            > (coalesce(m.${state}_at, '-infinity'), coalesce(m.${state}_key, '${NO_KEY}')))`
 }
 
 function newest(state: 'relationship' | 'conversation', columns: string[]): string {
@@ -165,16 +212,24 @@ export async function flush(database: Database, batch: AdmittedEvent[]): Promise
   const unique = first.size === batch.length ? batch.keys() : first.values()
   const events = [...unique].map((no) => ({ no, ...(batch[no] as AdmittedEvent) }))
   const admissions = numberAdmissions(events)
-  const rows = await database.transactionAtOnce<{ no: number; is_fresh: boolean }>([
+  const accountIds = [...admissions.values()].map(({ accountId }) => accountId)
+  const unsends = events.filter(({ event }) => event.effect.type === 'unsend')
+  const suspensions = events.filter(({ event }) => event.effect.type === 'suspension')
+  const [, told] = await database.transactionAtOnce([
     {
       statement: lockOutErasures,
-      values: [int8Array([...admissions.values()].map(({ accountId }) => accountId))],
+      values: [int8Array(accountIds), int8Array(unsends.map(({ admission }) => admission.accountId))],
     },
     {
       statement: applyEvents,
       values: [...admissionColumns(admissions), ...eventColumns(events, admissions), ...otherColumns(events)],
     },
+    ...(unsends.length > 0 ? [{ statement: eraseUnsent, values: unsendColumns(unsends) }] : []),
+    ...(suspensions.length > 0
+      ? [{ statement: noteSuspensions, values: suspensionColumns(suspensions) }]
+      : []),
   ])
+  const rows = (told ?? []) as Array<{ no: number; is_fresh: boolean }>
   const outcomes: Array<Outcome | undefined> = []
   for (const { no, is_fresh } of rows) outcomes[no] = is_fresh ? 'accepted' : 'duplicate'
   return numbers.map((no, index) => {
@@ -226,8 +281,30 @@ function eventColumns(events: NumberedEvent[], admissions: NumberedAdmissions): 
     textArray(events.map((event) => conversation(event)?.id ?? null)),
     textArray(events.map((event) => conversation(event)?.status ?? null)),
     timestamptzArray(events.map((event) => conversation(event)?.atMs ?? null)),
+    textArray(events.map(({ event }) => event.messageId)),
     textArray(events.map(({ event }) => event.payload)),
     textArray(events.map(({ event }) => event.failure)),
+  ]
+}
+
+function unsendColumns(unsends: NumberedEvent[]): Buffer[] {
+  const messageIdOf = ({ event: { effect } }: NumberedEvent) =>
+    effect.type === 'unsend' ? effect.messageId : null
+  return [
+    int8Array(unsends.map(({ admission }) => admission.accountId)),
+    uuidArray(unsends.map(({ event }) => event.key)),
+    textArray(unsends.map(messageIdOf)),
+  ]
+}
+
+function suspensionColumns(suspensions: NumberedEvent[]): Buffer[] {
+  const wordOf = ({ event: { effect } }: NumberedEvent) =>
+    effect.type === 'suspension' ? String(effect.suspended) : null
+  return [
+    int8Array(suspensions.map(({ admission }) => admission.accountId)),
+    uuidArray(suspensions.map(({ event }) => event.key)),
+    timestamptzArray(suspensions.map(({ event }) => event.occurredAtMs)),
+    textArray(suspensions.map(wordOf)),
   ]
 }
 

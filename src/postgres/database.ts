@@ -102,21 +102,19 @@ export class Database implements Queryable {
 
   /**
    * One transaction in one round trip: all statements are sent before the first answer. If one fails, all are
-   * rolled back and its error is thrown. Returns the rows of the last statement.
+   * rolled back and its error is thrown. Returns the rows of each statement.
    */
-  async transactionAtOnce<R extends Row>(
-    statements: Array<{ statement: Statement; values: unknown[] }>,
-  ): Promise<R[]> {
+  async transactionAtOnce(statements: Array<{ statement: Statement; values: unknown[] }>): Promise<Row[][]> {
     return this.#withClient(async (client) => {
       const outcomes = await Promise.allSettled([
         send(client, BEGIN),
-        ...statements.map(({ statement, values }) => send<R>(client, statement, values)),
+        ...statements.map(({ statement, values }) => send(client, statement, values)),
         // after a failure this commit is answered as a rollback
         send(client, 'commit'),
       ])
       const failure = outcomes.find((outcome) => outcome.status === 'rejected')
       if (failure) throw failure.reason
-      return (outcomes[outcomes.length - 2] as PromiseFulfilledResult<R[]>).value
+      return outcomes.slice(1, -1).map((outcome) => (outcome as PromiseFulfilledResult<Row[]>).value)
     })
   }
 

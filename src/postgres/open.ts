@@ -2,7 +2,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { DatabaseChoice } from '../config.ts'
 import { FatalError } from '../errors.ts'
-import { Database, DatabaseUnavailable } from './database.ts'
+import type { Secret } from '../secret.ts'
+import { Database, DatabaseUnavailable, type Queryable } from './database.ts'
 import { EmbeddedServer } from './embedded/server.ts'
 import { migrate } from './migrate.ts'
 
@@ -24,17 +25,19 @@ const RETRY_MS = 1_000
 /**
  * For the service: opens what the configuration names. The embedded server is started here; a DATABASE_URL that
  * does not answer is tried again for as long as it takes, while the service already answers its health route.
+ * @param prepare done once with the schema up to date, before any request is let through
  */
 export async function openForService(
   choice: Exclude<DatabaseChoice, { kind: 'none' }>,
   notices: Notices,
+  prepare: (session: Queryable) => Promise<void>,
 ): Promise<OpenDatabase> {
   const lost = (error: Error & { code?: string }) =>
     notices.warn(`a database session was lost (${error.code ?? error.message})`)
   if (choice.kind === 'url') {
     const database = new Database(choice.url.reveal(), lost)
     const stop = new AbortController()
-    const ready = becomeReady(database, notices, stop.signal)
+    const ready = becomeReady(database, notices, prepare, stop.signal)
     return {
       database,
       ready,
@@ -50,7 +53,7 @@ export async function openForService(
   const database = new Database(server.connection, lost)
   return {
     database,
-    ready: becomeReady(database, notices, new AbortController().signal),
+    ready: becomeReady(database, notices, prepare, new AbortController().signal),
     close: async () => {
       await database.close()
       await server.stop()
@@ -71,31 +74,55 @@ export async function withDatabase<T>(
     process.once('exit', () => server.abandon())
     process.once('SIGINT', interrupt).once('SIGTERM', interrupt)
   }
-  await server?.use()
-  const database = new Database(
-    choice.kind === 'url' ? choice.url.reveal() : (server as EmbeddedServer).connection,
-    () => undefined,
-  )
   try {
-    const applied = await migrate(database)
-    database.markReady()
-    return await work(database, applied)
+    const { database, applied } = await openForCommand(choice, server)
+    try {
+      return await work(database, applied)
+    } finally {
+      await database.close()
+    }
   } catch (error) {
-    throw error instanceof DatabaseUnavailable
-      ? new FatalError(`the database does not answer (${reasonOf(error)})`)
-      : error
+    if (!(error instanceof DatabaseUnavailable)) throw error
+    throw new FatalError(`the database does not answer (${reasonOf(error)})`)
   } finally {
-    await database.close()
     await server?.release()
     process.off('SIGINT', interrupt).off('SIGTERM', interrupt)
   }
 }
 
-async function becomeReady(database: Database, { info, warn }: Notices, stop: AbortSignal): Promise<void> {
+/** Another command that was the server's last user may be stopping it just now: then it is started again. */
+const OPEN_ATTEMPTS = 5
+
+async function openForCommand(
+  choice: DatabaseChoice,
+  server: EmbeddedServer | null,
+): Promise<{ database: Database; applied: string[] }> {
+  for (let attempt = 1; ; attempt += 1) {
+    await server?.use()
+    const target = server ? server.connection : (choice as { url: Secret }).url.reveal()
+    const database = new Database(target, () => undefined)
+    try {
+      const applied = await migrate(database)
+      database.markReady()
+      return { database, applied }
+    } catch (error) {
+      await database.close()
+      if (!(error instanceof DatabaseUnavailable) || server === null || attempt === OPEN_ATTEMPTS) throw error
+    }
+  }
+}
+
+async function becomeReady(
+  database: Database,
+  { info, warn }: Notices,
+  prepare: (session: Queryable) => Promise<void>,
+  stop: AbortSignal,
+): Promise<void> {
   for (let attempt = 1; !stop.aborted; attempt += 1) {
     try {
       const applied = await migrate(database)
       for (const name of applied) info(`migrated: ${name}`)
+      await database.session(prepare)
       database.markReady()
       if (attempt > 1) info('the database answers now')
       return

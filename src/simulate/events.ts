@@ -28,7 +28,8 @@ export function lineEvent(type: string, userId: string | null, fields: Record<st
 
 export function textMessage(userId: string, text: string, fields: Record<string, unknown> = {}) {
   const id = String(400_000_000_000 + randomBytes(4).readUInt32BE())
-  return lineEvent('message', userId, { message: { type: 'text', id, text }, ...fields })
+  const message = { type: 'text', id, text }
+  return { ...lineEvent('message', userId, { message, ...fields }), message }
 }
 
 /** A delivery body as LINE writes it: every character beyond ASCII escaped. */

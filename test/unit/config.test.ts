@@ -28,6 +28,7 @@ describe('the configuration', () => {
         'RATE_LIMIT_WINDOW_MS',
       ],
       ...['RATE_LIMIT_SPARE_SIGNED', 'TRUST_PROXY', 'LINE_API_URL', 'LOG_LEVEL', 'METRICS_PORT'],
+      ...['RETENTION_DAYS', 'DEDUPLICATION_DAYS'],
     ])
     const empty = readConfig(Object.fromEntries(names.map((name) => [name, ''])))
     expect(empty).toEqual(readConfig({}))

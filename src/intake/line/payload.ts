@@ -9,6 +9,7 @@ import {
   type IntakeEvent,
   idKey,
   readKind,
+  readMessageId,
   readTimeMs,
   readUserId,
   toPayload,
@@ -56,7 +57,8 @@ function parseLineEvent(event: unknown, receivedAtMs: number): IntakeEvent {
       occurredAtMs: readTimeMs(event.timestamp),
       userId: isObject(event.source) ? readUserId(event.source.userId) : null,
       otherUserIds: readMembers(event),
-      effect: lineEffect(kept.kind),
+      messageId: messageIdOf(event),
+      effect: lineEffect(event),
       failure: null,
     }
   } catch (error) {
@@ -74,10 +76,28 @@ function lineKey(event: unknown, payload: string): Buffer {
   return hashKey('line', 'content', toPayload(content))
 }
 
-function lineEffect(kind: string): Effect {
-  if (kind === 'follow') return { type: 'relationship', relationship: 'following' }
-  if (kind === 'unfollow') return { type: 'relationship', relationship: 'blocked' }
-  return { type: 'none' }
+function lineEffect(event: Record<string, unknown>): Effect {
+  switch (event.type) {
+    case 'follow':
+      return { type: 'relationship', relationship: 'following' }
+    case 'unfollow':
+      return { type: 'relationship', relationship: 'blocked' }
+    case 'unsend': {
+      const messageId = isObject(event.unsend) ? readMessageId(event.unsend.messageId) : null
+      return messageId === null ? { type: 'none' } : { type: 'unsend', messageId }
+    }
+    case 'botSuspended':
+      return { type: 'suspension', suspended: true }
+    case 'botResumed':
+      return { type: 'suspension', suspended: false }
+    default:
+      return { type: 'none' }
+  }
+}
+
+/** message, and messageEdited, which brings the same message again. */
+function messageIdOf(event: Record<string, unknown>): string | null {
+  return isObject(event.message) ? readMessageId(event.message.id) : null
 }
 
 /** People whom memberJoined or memberLeft name. */
@@ -107,6 +127,7 @@ function salvage(event: unknown, receivedAtMs: number) {
     occurredAtMs: attempt(() => readTimeMs(fields.timestamp), receivedAtMs),
     userId: attempt(() => readUserId(source.userId), null),
     otherUserIds: readMembers(fields, (id) => attempt(() => readUserId(id), null)),
+    messageId: messageIdOf(fields),
     effect: { type: 'none' as const },
   }
 }

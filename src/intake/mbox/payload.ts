@@ -70,7 +70,13 @@ function withoutPrivateNotes(webhook: unknown): unknown {
 function parseWebhook(webhook: unknown, deliveryId: string | undefined, receivedAtMs: number): IntakeEvent {
   const payload = toPayload(withoutPrivateNotes(webhook))
   const fields = isObject(webhook) ? webhook : {}
-  const kept = { source: 'mbox' as const, kind: readKind(fields.event), payload, otherUserIds: [] }
+  const kept = {
+    source: 'mbox' as const,
+    kind: readKind(fields.event),
+    payload,
+    otherUserIds: [],
+    messageId: null,
+  }
   const key = deliveryId ? hashKey('mbox', 'delivery', deliveryId) : contentKey(fields, kept.kind, payload)
   // Whom it names is read first and kept whatever else is wrong, so that erasing them finds it.
   let userId: string | null = null

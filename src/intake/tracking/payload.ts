@@ -115,6 +115,7 @@ function readTrackingEvent(
     occurredAtMs: occurredAt(event, sentAtMs ?? parseTime(event.sentAt), receivedAtMs),
     userId,
     otherUserIds: [],
+    messageId: null,
     effect: { type: 'none' },
     payload,
     failure: null,

@@ -114,6 +114,7 @@ export class EmbeddedServer {
 
   /** For a command: starts the server unless one runs already, and keeps others from stopping it. */
   async use(): Promise<void> {
+    await this.#client?.end().catch(() => undefined)
     this.#client = await this.#reach()
   }
 
@@ -131,6 +132,8 @@ export class EmbeddedServer {
     } catch {
       // The server went away by itself, or was stopped by its service: nothing is left to release.
     }
+    // From here on it is others' to stop.
+    this.#stopped = true
   }
 
   /** Stops the server: sessions are ended, the data is left clean. Not when it is somebody else's by now. */

@@ -1,0 +1,91 @@
+/** What is stored does not grow without end: events in weekly partitions, made ahead and dropped when they are old. */
+import type { Config } from '../config.ts'
+import { type Queryable, sqlStateOf } from '../postgres/database.ts'
+
+/** Weeks that have their partition before they begin: a service may be down for that long and still find one. */
+const WEEKS_AHEAD = 5
+/** How often partitions are looked after. */
+export const UPKEEP_INTERVAL_MS = 60 * 60 * 1000
+/** Keys deleted in one statement: short enough to hold nobody up. */
+const KEYS_PER_STATEMENT = 10_000
+
+const CHECK_VIOLATION = '23514'
+
+/** Any fixed number: the advisory lock that lets one instance at a time do the upkeep. */
+const UPKEEP_LOCK = 7_301_004
+
+/** ISO weeks, Monday to Monday in UTC, of which `event_20261116` is the one that begins on that day. */
+const weeks = `
+  select to_char(monday, '"event_"YYYYMMDD') as name, monday, monday + interval '7 days' as next_monday
+    from generate_series(date_trunc('week', now() at time zone 'UTC'),
+                         date_trunc('week', now() at time zone 'UTC') + $1 * interval '7 days',
+                         interval '7 days') as monday`
+
+/**
+ * Makes partitions for this week and the next ones, drops what is older than the retention, forgets keys and unsent
+ * messages that nobody repeats any more. Safe on several instances at once; a table that is in use is left for next time.
+ */
+export async function upkeep(
+  session: Queryable,
+  { retentionDays, deduplicationDays }: Pick<Config, 'retentionDays' | 'deduplicationDays'>,
+): Promise<void> {
+  await session.query('select pg_advisory_lock($1)', [UPKEEP_LOCK])
+  try {
+    await session.query(`set lock_timeout = '2s'`)
+    await makePartitions(session)
+    if (retentionDays > 0) await dropOldEvents(session, retentionDays)
+    await forgetOldKeys(session, deduplicationDays)
+  } finally {
+    await session.query('select pg_advisory_unlock($1)', [UPKEEP_LOCK])
+  }
+}
+
+async function makePartitions(session: Queryable): Promise<void> {
+  const missing = await session.query<{ name: string; monday: string; next_monday: string }>(
+    `select name, monday::text, next_monday::text from (${weeks}) week where to_regclass(name) is null`,
+    [WEEKS_AHEAD],
+  )
+  for (const { name, monday, next_monday } of missing) {
+    await session
+      .query(
+        `create table ${name} partition of event for values from ('${monday}+00') to ('${next_monday}+00')`,
+      )
+      .catch((error) => {
+        // Events of that week stand in the default partition already: the rest of the week goes there too.
+        if (sqlStateOf(error) !== CHECK_VIOLATION) throw error
+      })
+  }
+}
+
+async function dropOldEvents(session: Queryable, retentionDays: number): Promise<void> {
+  const old = await session.query<{ name: string }>(
+    `select c.relname as name
+       from pg_inherits i join pg_class c on c.oid = i.inhrelid
+      where i.inhparent = 'event'::regclass and c.relname ~ '^event_\\d{8}$'
+        and to_date(substr(c.relname, 7), 'YYYYMMDD') + 7 <= (now() at time zone 'UTC')::date - $1::int`,
+    [retentionDays],
+  )
+  for (const { name } of old) await session.query(`drop table ${name}`)
+  await session.query(`delete from event_default where received_at < now() - $1 * interval '1 day'`, [
+    retentionDays,
+  ])
+  await session.query(`delete from unsent_message where unsent_at < now() - $1 * interval '1 day'`, [
+    retentionDays,
+  ])
+}
+
+/** The index by time is a few bytes for a whole range of rows: what is old is found without reading the rest. */
+async function forgetOldKeys(session: Queryable, deduplicationDays: number): Promise<void> {
+  for (let deleted = KEYS_PER_STATEMENT; deleted === KEYS_PER_STATEMENT; ) {
+    const [row] = await session.query<{ count: number }>(
+      `with gone as (
+         delete from event_key where ctid = any (array(
+           select ctid from event_key where received_at < now() - $1 * interval '1 day' limit $2))
+         returning 1
+       )
+       select count(*)::int from gone`,
+      [deduplicationDays, KEYS_PER_STATEMENT],
+    )
+    deleted = row?.count ?? 0
+  }
+}
