@@ -60,7 +60,8 @@ export function answerErrors(app: FastifyInstance): void {
 export function sendError(error: Error, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   const known = asAppError(error)
   const status = ERROR_STATUS[known.code]
-  if (status >= 500) request.log.error({ code: known.code, ...describeFault(error) }, 'request failed')
+  if (status >= 500)
+    request.log.error({ requestId: request.id, code: known.code, ...describeFault(error) }, 'request failed')
   if (known.retryAfterSeconds !== undefined) reply.header('retry-after', known.retryAfterSeconds)
   return reply.code(status).send(errorEnvelope(known, request.id))
 }

@@ -5,7 +5,7 @@
 import type { AccountId } from '../accounts/account.ts'
 import { lockOutErasures } from '../audience/erasure-lock.ts'
 import { int4Array, int8Array, textArray, timestamptzArray, uuidArray } from '../postgres/binary-array.ts'
-import type { Database, Statement } from '../postgres/database.ts'
+import type { AtOnce, Statement } from '../postgres/database.ts'
 import type { IntakeEvent, Source } from './event.ts'
 
 /** `stale`: the account is gone, or what admitted the delivery (a secret, a hash, a key) is no longer the account's */
@@ -131,7 +131,7 @@ const applyEvents: Statement = {
              first_seen_at = least(t.first_seen_at, excluded.first_seen_at),
              last_seen_at = greatest(t.last_seen_at, excluded.last_seen_at)
     )
-    select no, is_fresh from told`,
+    select array_agg(no) as told, array_agg(no) filter (where not is_fresh) as known from told`,
 }
 
 /** Whether the event happened before its person was erased. False where it names nobody. */
@@ -201,7 +201,7 @@ function newest(state: 'relationship' | 'conversation', columns: string[]): stri
  * Commits the batch and tells for each event what became of it, in the order given. An event that stands twice
  * in the batch counts once. Throws DatabaseUnavailable, or the database's error, with nothing applied.
  */
-export async function flush(database: Database, batch: AdmittedEvent[]): Promise<Outcome[]> {
+export async function flush(target: AtOnce, batch: AdmittedEvent[]): Promise<Outcome[]> {
   const first = new Map<string, number>()
   const numbers = batch.map(({ admission, event }, index) => {
     const identity = `${admission.accountId} ${event.key.toString('latin1')}`
@@ -215,7 +215,7 @@ export async function flush(database: Database, batch: AdmittedEvent[]): Promise
   const accountIds = [...admissions.values()].map(({ accountId }) => accountId)
   const unsends = events.filter(({ event }) => event.effect.type === 'unsend')
   const suspensions = events.filter(({ event }) => event.effect.type === 'suspension')
-  const [, told] = await database.transactionAtOnce([
+  const [, told] = await target.transactionAtOnce([
     {
       statement: lockOutErasures,
       values: [int8Array(accountIds), int8Array(unsends.map(({ admission }) => admission.accountId))],
@@ -229,9 +229,10 @@ export async function flush(database: Database, batch: AdmittedEvent[]): Promise
       ? [{ statement: noteSuspensions, values: suspensionColumns(suspensions) }]
       : []),
   ])
-  const rows = (told ?? []) as Array<{ no: number; is_fresh: boolean }>
+  const [answer] = told as Array<{ told: number[] | null; known: number[] | null }>
   const outcomes: Array<Outcome | undefined> = []
-  for (const { no, is_fresh } of rows) outcomes[no] = is_fresh ? 'accepted' : 'duplicate'
+  for (const no of answer?.told ?? []) outcomes[no] = 'accepted'
+  for (const no of answer?.known ?? []) outcomes[no] = 'duplicate'
   return numbers.map((no, index) => {
     const outcome = outcomes[no] ?? 'stale'
     return no !== index && outcome === 'accepted' ? 'duplicate' : outcome

@@ -5,6 +5,7 @@
  */
 import { AppError } from '../errors.ts'
 import {
+  type AtOnce,
   type Database,
   DatabaseUnavailable,
   LOCK_TIMEOUT,
@@ -42,6 +43,8 @@ interface Waiting {
 
 export class Intake {
   readonly #database: Database
+  /** one session for the flushes, which go one after the other; what is taken apart goes through the pool */
+  readonly #lane: AtOnce
   readonly #onPoison: (error: unknown) => void
   readonly #queue: Waiting[] = []
   #queuedEvents = 0
@@ -51,6 +54,7 @@ export class Intake {
   /** @param onPoison told of every error that a single event caused, for the log: the event itself is kept */
   constructor(database: Database, onPoison: (error: unknown) => void) {
     this.#database = database
+    this.#lane = database.lane()
     this.#onPoison = onPoison
   }
 
@@ -86,8 +90,17 @@ export class Intake {
       return
     }
     this.#flushing = true
-    // The next flush is on its way before the callers of this one go on: the database never waits for us.
-    void this.#flushOrIsolate(deliveries).then(() => this.#flushNext())
+    this.#flushPatiently(
+      this.#lane,
+      deliveries.flatMap(({ events }) => events),
+    ).then(
+      (outcomes) => {
+        // The next flush is on its way before this one is answered: the database never waits for us.
+        this.#flushNext()
+        settle(deliveries, outcomes)
+      },
+      (error) => this.#isolate(deliveries, error).then(() => this.#flushNext()),
+    )
   }
 
   #take(): Waiting[] {
@@ -108,18 +121,22 @@ export class Intake {
    * A batch that the database refuses is taken apart until what spoils it stands alone: an event that cannot be
    * applied is kept unapplied, a delivery whose rows somebody else holds is told to come back.
    */
-  async #flushOrIsolate(deliveries: Waiting[]): Promise<void> {
-    const batch = deliveries.flatMap(({ events }) => events)
+  async #isolate(deliveries: Waiting[], error: unknown): Promise<void> {
+    const [only] = deliveries
+    if (isAway(error) || (deliveries.length === 1 && sqlStateOf(error) === LOCK_TIMEOUT)) {
+      for (const { reject } of deliveries) reject(error)
+    } else if (only !== undefined && deliveries.length === 1) {
+      await this.#flushOneByOne(only)
+    } else {
+      await Promise.all(deliveries.map((delivery) => this.#flushAlone(delivery)))
+    }
+  }
+
+  async #flushAlone(delivery: Waiting): Promise<void> {
     try {
-      settle(deliveries, await this.#flushPatiently(batch))
+      settle([delivery], await this.#flushPatiently(this.#database, delivery.events))
     } catch (error) {
-      if (deliveries.length > 1 && !isAway(error)) {
-        await Promise.all(deliveries.map((delivery) => this.#flushOrIsolate([delivery])))
-      } else if (isAway(error) || sqlStateOf(error) === LOCK_TIMEOUT) {
-        for (const { reject } of deliveries) reject(error)
-      } else {
-        await this.#flushOneByOne(deliveries[0] as Waiting)
-      }
+      await this.#isolate([delivery], error)
     }
   }
 
@@ -135,7 +152,7 @@ export class Intake {
 
   async #flushOrKeepUnapplied(event: AdmittedEvent): Promise<Outcome> {
     try {
-      const [outcome] = await this.#flushPatiently([event])
+      const [outcome] = await this.#flushPatiently(this.#database, [event])
       return outcome as Outcome
     } catch (error) {
       if (!isAboutTheEvent(error)) throw error
@@ -145,10 +162,10 @@ export class Intake {
     }
   }
 
-  async #flushPatiently(batch: AdmittedEvent[]): Promise<Outcome[]> {
+  async #flushPatiently(target: AtOnce, batch: AdmittedEvent[]): Promise<Outcome[]> {
     for (let attempt = 1; ; attempt += 1) {
       try {
-        return await flush(this.#database, batch)
+        return await flush(target, batch)
       } catch (error) {
         if (attempt === FLUSH_ATTEMPTS) throw error
         if (violatedConstraint(error) === 'audience_member_pkey')

@@ -44,37 +44,68 @@ export function parseLineDelivery(body: Buffer, receivedAtMs: number): LineDeliv
 
 function parseLineEvent(event: unknown, receivedAtMs: number): IntakeEvent {
   const payload = toPayload(event)
-  const kept = {
-    source: 'line' as const,
-    kind: isObject(event) ? readKind(event.type) : 'unknown',
-    key: lineKey(event, payload),
-    payload,
-  }
+  if (!isObject(event)) return unusable({}, payload, receivedAtMs, 'the event is no object')
   try {
-    if (!isObject(event)) throw new Unusable('the event is no object')
     return {
-      ...kept,
+      source: 'line',
+      kind: readKind(event.type),
+      key: lineKey(event, payload),
       occurredAtMs: readTimeMs(event.timestamp),
-      userId: isObject(event.source) ? readUserId(event.source.userId) : null,
+      userId: sourceUserId(event),
       otherUserIds: readMembers(event),
       messageId: messageIdOf(event),
       effect: lineEffect(event),
+      payload,
       failure: null,
     }
   } catch (error) {
     if (!(error instanceof Unusable)) throw error
-    return { ...kept, ...salvage(event, receivedAtMs), failure: error.message }
+    return unusable(event, payload, receivedAtMs, error.message)
   }
 }
 
+/** An event that cannot be applied, with what can still be said of it: whom it names, so that erasing them finds it. */
+function unusable(
+  event: Record<string, unknown>,
+  payload: string,
+  receivedAtMs: number,
+  failure: string,
+): IntakeEvent {
+  const attempt = <T>(read: () => T, otherwise: T): T => {
+    try {
+      return read()
+    } catch {
+      return otherwise
+    }
+  }
+  return {
+    source: 'line',
+    kind: readKind(event.type),
+    key: lineKey(event, payload),
+    occurredAtMs: attempt(() => readTimeMs(event.timestamp), receivedAtMs),
+    userId: attempt(() => sourceUserId(event), null),
+    otherUserIds: readMembers(event, (id) => attempt(() => readUserId(id), null)),
+    messageId: messageIdOf(event),
+    effect: NO_EFFECT,
+    payload,
+    failure,
+  }
+}
+
+function sourceUserId({ source }: Record<string, unknown>): string | null {
+  return isObject(source) ? readUserId(source.userId) : null
+}
+
 /** webhookEventId is the same in every redelivery. Events from before 2022 have none: their content speaks. */
-function lineKey(event: unknown, payload: string): Buffer {
-  if (!isObject(event)) return hashKey('line', 'content', payload)
+function lineKey(event: Record<string, unknown>, payload: string): Buffer {
   const id = event.webhookEventId
   if (typeof id === 'string' && id !== '') return idKey('line', id)
+  if (event.deliveryContext === undefined) return hashKey('line', 'content', payload)
   const { deliveryContext: _differsWhenRedelivered, ...content } = event
   return hashKey('line', 'content', toPayload(content))
 }
+
+const NO_EFFECT: Effect = { type: 'none' }
 
 function lineEffect(event: Record<string, unknown>): Effect {
   switch (event.type) {
@@ -84,14 +115,14 @@ function lineEffect(event: Record<string, unknown>): Effect {
       return { type: 'relationship', relationship: 'blocked' }
     case 'unsend': {
       const messageId = isObject(event.unsend) ? readMessageId(event.unsend.messageId) : null
-      return messageId === null ? { type: 'none' } : { type: 'unsend', messageId }
+      return messageId === null ? NO_EFFECT : { type: 'unsend', messageId }
     }
     case 'botSuspended':
       return { type: 'suspension', suspended: true }
     case 'botResumed':
       return { type: 'suspension', suspended: false }
     default:
-      return { type: 'none' }
+      return NO_EFFECT
   }
 }
 
@@ -105,6 +136,7 @@ function readMembers(
   event: Record<string, unknown>,
   read: (id: unknown) => string | null = readUserId,
 ): string[] {
+  if (event.joined === undefined && event.left === undefined) return NOBODY
   const members = [event.joined, event.left].flatMap((change) =>
     isObject(change) && Array.isArray(change.members) ? change.members.filter(isObject) : [],
   )
@@ -112,22 +144,4 @@ function readMembers(
   return [...new Set(userIds)]
 }
 
-/** What can still be said of an event that cannot be applied: whom it names, so that erasing them finds it. */
-function salvage(event: unknown, receivedAtMs: number) {
-  const attempt = <T>(read: () => T, otherwise: T): T => {
-    try {
-      return read()
-    } catch {
-      return otherwise
-    }
-  }
-  const fields = isObject(event) ? event : {}
-  const source = isObject(fields.source) ? fields.source : {}
-  return {
-    occurredAtMs: attempt(() => readTimeMs(fields.timestamp), receivedAtMs),
-    userId: attempt(() => readUserId(source.userId), null),
-    otherUserIds: readMembers(fields, (id) => attempt(() => readUserId(id), null)),
-    messageId: messageIdOf(fields),
-    effect: { type: 'none' as const },
-  }
-}
+const NOBODY: string[] = []
