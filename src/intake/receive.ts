@@ -26,8 +26,8 @@ const FLUSH_MAX_EVENTS = 256
 const QUEUE_MAX_EVENTS = 20_000
 /** UTF-16 units of payload that may wait: keeps memory bounded when events are large. */
 const QUEUE_MAX_PAYLOAD = 64 * 1024 * 1024
-/** Deadlocks with other programs that lock members; our own flushes lock in one order and cannot. */
-const FLUSH_ATTEMPTS = 3
+/** Each attempt sees what the one before it collided with; so many new collisions in a row do not happen. */
+const FLUSH_ATTEMPTS = 10
 
 /** The account that admitted a delivery has changed, or is gone, since it was read: it must be read again. */
 export class StaleAdmission extends Error {
@@ -184,9 +184,14 @@ function settle(deliveries: Waiting[], outcomes: Outcome[]): void {
   }
 }
 
-/** 40001 serialization failure, 40P01 deadlock: the same batch may well succeed at once. */
+/**
+ * Another transaction did the same at the same moment: 40001 serialization failure, 40P01 deadlock, or a key or member
+ * that both were about to make. The same batch may well succeed at once.
+ */
 function isConflict(error: unknown): boolean {
-  return ['40001', '40P01'].includes(sqlStateOf(error) ?? '')
+  const collision = violatedConstraint(error)
+  const isCollision = collision === 'event_key_pkey' || collision === 'audience_member_user'
+  return isCollision || ['40001', '40P01'].includes(sqlStateOf(error) ?? '')
 }
 
 /** The database, not what it was asked: trying the parts one by one would only take longer. */
