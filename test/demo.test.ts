@@ -33,6 +33,21 @@ it('runs to its end twice, with every step answered as it should be', () => {
   }
 })
 
+it('prints its steps as JSON lines when told so', () => {
+  const { status, stdout } = runCommand(['demo', '--once', '--json'], { DATA_DIR: temporaryDirectory() })
+  expect(status).toBe(0)
+  const steps = stdout
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line))
+  expect(steps.map(({ step }) => step)).toEqual(Array.from({ length: 12 }, (_, i) => i + 1))
+  expect(steps[0]).toMatchObject({
+    status: 200,
+    curl: expect.stringMatching(/^curl /),
+    answer: '{"accepted":1,"duplicates":0}',
+  })
+})
+
 it('ends with one line when it cannot start', () => {
   const { status, stderr } = runCommand(['demo', '--once'], { DATA_DIR: '/proc/nowhere' })
   expect(status).toBe(1)

@@ -12,16 +12,23 @@ import { Secret } from '../secret.ts'
 import { lineBody, lineEvent, textMessage } from '../simulate/events.ts'
 import { randomUserId, type SimulatedAccount, simulatePlatform } from '../simulate/platform.ts'
 import { randomCredential } from './clients.ts'
+import { withJson } from './output.ts'
 
 export function demoCommand(program: Command): void {
-  program
-    .command('demo')
+  withJson(program.command('demo'))
     .description('show the main job on a database and a simulated platform of its own; stays up until Ctrl-C')
     .option('--once', 'end with 0 after the steps')
-    .action(({ once: endAfterSteps }: { once?: boolean }) => runDemo(readConfig(), endAfterSteps === true))
+    .action(({ once: endAfterSteps, json }: { once?: boolean; json?: boolean }) =>
+      runDemo(readConfig(), { endAfterSteps: endAfterSteps === true, asJson: json === true }),
+    )
 }
 
-async function runDemo(config: Config, endAfterSteps: boolean): Promise<void> {
+interface DemoOptions {
+  endAfterSteps: boolean
+  asJson: boolean
+}
+
+async function runDemo(config: Config, { endAfterSteps, asJson }: DemoOptions): Promise<void> {
   const interrupt = () => process.exit(130)
   process.once('SIGINT', interrupt)
   const platform = await simulatePlatform()
@@ -35,9 +42,10 @@ async function runDemo(config: Config, endAfterSteps: boolean): Promise<void> {
     try {
       await service.ready
       const setUp = await addAccount(service.database as Database, platform.account)
-      await new Demo(service.url, platform.account, setUp).run()
+      await new Demo(service.url, platform.account, setUp, asJson).run()
       if (!endAfterSteps) {
-        say(`\nThe service stays up at ${service.url}: paste any of the lines above. Ctrl-C ends it.`)
+        if (!asJson)
+          say(`\nThe service stays up at ${service.url}: paste any of the lines above. Ctrl-C ends it.`)
         process.off('SIGINT', interrupt)
         await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')])
       }
@@ -106,9 +114,11 @@ class Demo {
   readonly #url: string
   readonly #account: SimulatedAccount
   readonly #setUp: SetUp
+  readonly #asJson: boolean
   #step = 0
 
-  constructor(url: string, account: SimulatedAccount, setUp: SetUp) {
+  constructor(url: string, account: SimulatedAccount, setUp: SetUp, asJson: boolean) {
+    this.#asJson = asJson
     this.#url = url
     this.#account = account
     this.#setUp = setUp
@@ -117,9 +127,10 @@ class Demo {
   async run(): Promise<void> {
     const { accountId, oaHash, trackingKey } = this.#setUp
     const [ann, ben] = [randomUserId(), randomUserId()]
-    say(
-      `${styleText('bold', 'oa-audience')} at ${this.#url}, with the official account "${this.#account.displayName}" (id ${accountId})`,
-    )
+    if (!this.#asJson)
+      say(
+        `${styleText('bold', 'oa-audience')} at ${this.#url}, with the official account "${this.#account.displayName}" (id ${accountId})`,
+      )
 
     const follow = this.#delivery([lineEvent('follow', ann, { follow: { isUnblocked: false } })])
     await this.#show('A person follows the account: LINE sends a signed delivery', follow)
@@ -213,17 +224,24 @@ class Demo {
   /** Prints what happens, the curl line that does it, and the answer; does it. */
   async #show(what: string, call: Call): Promise<string> {
     this.#step += 1
-    say(`\n${styleText(['bold', 'cyan'], `${this.#step}. ${what}`)}`)
-    say(styleText('dim', curlLine(this.#url, call)))
     const { method, path, headers = {}, body } = call
+    const curl = curlLine(this.#url, call)
+    if (!this.#asJson) {
+      say(`\n${styleText(['bold', 'cyan'], `${this.#step}. ${what}`)}`)
+      say(styleText('dim', curl))
+    }
     const response = await fetch(this.#url + path, {
       method,
       headers,
       ...(body === undefined ? {} : { body }),
     })
     const answer = await response.text()
-    const colour = response.ok ? 'green' : 'yellow'
-    say(`${styleText(colour, String(response.status))} ${pretty(answer)}`)
+    if (this.#asJson) {
+      console.log(JSON.stringify({ step: this.#step, what, curl, status: response.status, answer }))
+    } else {
+      const colour = response.ok ? 'green' : 'yellow'
+      say(`${styleText(colour, String(response.status))} ${pretty(answer)}`)
+    }
     return answer
   }
 }
