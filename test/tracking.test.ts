@@ -164,6 +164,26 @@ describe('a request', () => {
   })
 })
 
+it("Segment's own library for Node works with host and path changed", async () => {
+  const { Analytics } = await import('@segment/analytics-node')
+  const userId = randomUserId()
+  await service.deliver(tenant, [lineEvent('follow', userId, { timestamp: 1_700_000_000_000 })])
+  const analytics = new Analytics({ writeKey: tenant.trackingKey, host: service.url, path: '/api/tracking' })
+  const errors: unknown[] = []
+  analytics.on('error', (error) => errors.push(error))
+  analytics.identify({ userId, traits: { plan: 'gold' } })
+  analytics.track({ userId, event: 'Ordered', properties: { value: 120 } })
+  analytics.page({ anonymousId: 'a-1', name: 'Menu' })
+  await analytics.closeAndFlush()
+  expect(errors).toEqual([])
+  expect(await service.member(tenant, userId)).toMatchObject({ eventCount: 3, relationship: 'following' })
+  const kinds = await database.query<{ kind: string }>(
+    `select kind from event where source = 'tracking' and (user_id = $1 or payload like '%"a-1","name":"Menu"%' or kind = 'identify') order by kind`,
+    [userId],
+  )
+  expect(kinds.map(({ kind }) => kind)).toEqual(expect.arrayContaining(['identify', 'track']))
+})
+
 describe('browsers', () => {
   it('send beacons as text/plain', async () => {
     const answer = await post(

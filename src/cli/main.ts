@@ -10,6 +10,7 @@ import { withDatabase } from '../postgres/open.ts'
 import { accountsCommand } from './accounts.ts'
 import { clientsCommand } from './clients.ts'
 import { demoCommand } from './demo.ts'
+import { eventsCommand } from './events.ts'
 import { keysCommand } from './keys.ts'
 import { organizationsCommand } from './organizations.ts'
 import { printMany, withJson } from './output.ts'
@@ -42,6 +43,7 @@ organizationsCommand(program)
 accountsCommand(program)
 clientsCommand(program)
 keysCommand(program)
+eventsCommand(program)
 
 try {
   await program.parseAsync()

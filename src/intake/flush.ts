@@ -5,7 +5,7 @@
 import type { AccountId } from '../accounts/account.ts'
 import { lockOutErasures } from '../audience/erasure-lock.ts'
 import { int4Array, int8Array, textArray, timestamptzArray, uuidArray } from '../postgres/binary-array.ts'
-import type { AtOnce, Statement } from '../postgres/database.ts'
+import type { AtOnce, BoundStatement, Database, Statement } from '../postgres/database.ts'
 import type { IntakeEvent, Source } from './event.ts'
 
 /** `stale`: the account is gone, or what admitted the delivery (a secret, a hash, a key) is no longer the account's */
@@ -216,7 +216,16 @@ function newest(state: 'relationship' | 'conversation', columns: string[]): stri
  * Commits the batch and tells for each event what became of it, in the order given. An event that stands twice
  * in the batch counts once. Throws DatabaseUnavailable, or the database's error, with nothing applied.
  */
-export async function flush(target: AtOnce, batch: AdmittedEvent[]): Promise<Outcome[]> {
+export function flush(target: AtOnce, batch: AdmittedEvent[]): Promise<Outcome[]> {
+  return flushAfter(target, batch, [])
+}
+
+/** @param before statements of the same transaction that come first, once the accounts are locked */
+async function flushAfter(
+  target: AtOnce,
+  batch: AdmittedEvent[],
+  before: BoundStatement[],
+): Promise<Outcome[]> {
   const first = new Map<string, number>()
   const numbers = batch.map(({ admission, event }, index) => {
     const identity = `${admission.accountId} ${event.key.toString('latin1')}`
@@ -230,11 +239,12 @@ export async function flush(target: AtOnce, batch: AdmittedEvent[]): Promise<Out
   const accountIds = [...admissions.values()].map(({ accountId }) => accountId)
   const unsends = events.filter(({ event }) => event.effect.type === 'unsend')
   const suspensions = events.filter(({ event }) => event.effect.type === 'suspension')
-  const [, told] = await target.transactionAtOnce([
+  const results = await target.transactionAtOnce([
     {
       statement: lockOutErasures,
       values: [int8Array(accountIds), int8Array(unsends.map(({ admission }) => admission.accountId))],
     },
+    ...before,
     {
       statement: applyEvents,
       values: [...admissionColumns(admissions), ...eventColumns(events, admissions), ...otherColumns(events)],
@@ -244,7 +254,7 @@ export async function flush(target: AtOnce, batch: AdmittedEvent[]): Promise<Out
       ? [{ statement: noteSuspensions, values: suspensionColumns(suspensions) }]
       : []),
   ])
-  const [answer] = told as Array<{ told: number[] | null; known: number[] | null }>
+  const [answer] = results[1 + before.length] as Array<{ told: number[] | null; known: number[] | null }>
   const outcomes: Array<Outcome | undefined> = []
   for (const no of answer?.told ?? []) outcomes[no] = 'accepted'
   for (const no of answer?.known ?? []) outcomes[no] = 'duplicate'
@@ -252,6 +262,46 @@ export async function flush(target: AtOnce, batch: AdmittedEvent[]): Promise<Out
     const outcome = outcomes[no] ?? 'stale'
     return no !== index && outcome === 'accepted' ? 'duplicate' : outcome
   })
+}
+
+/**
+ * Applies a stored event that could not be applied, once: the stored one and its key make room for it in the same
+ * transaction, so it counts if it did not before, and an erasure meanwhile holds for it like for any event.
+ * @param event the stored content, understood anew; the key stays the one under which it was received
+ */
+export async function retryEvent(database: Database, id: bigint, event: IntakeEvent): Promise<string> {
+  if (event.failure !== null) return event.failure
+  const [stored] = await database.query<StoredEvent>(
+    `select e.channel_oa_id, e.source, e.key, e.received_at, case e.source
+            when 'line' then a.channel_secret
+            when 'mbox' then a.oa_hash || ' ' || coalesce(a.chat_secret, '') end as credential
+       from event e join official_account a on a.id = e.channel_oa_id where e.id = $1 and e.failure is not null`,
+    [id],
+  )
+  if (stored === undefined || stored.credential === null) return 'there is no such event that waits'
+  const admission = { accountId: stored.channel_oa_id, source: stored.source, credential: stored.credential }
+  const again = { admission, event: { ...event, key: Buffer.from(stored.key.replaceAll('-', ''), 'hex') } }
+  const forget = { statement: forgetEvent, values: [id, stored.channel_oa_id] }
+  const [outcome] = await flushAfter(database, [again], [forget])
+  return outcome === 'accepted' ? 'applied' : 'it changed meanwhile: look at it again'
+}
+
+interface StoredEvent {
+  [column: string]: unknown
+  channel_oa_id: bigint
+  source: Source
+  key: string
+  credential: string | null
+}
+
+// The key goes only with the event: of two who retry at once, the second finds neither, and counts nothing.
+const forgetEvent: Statement = {
+  name: 'forget-event',
+  text: `
+    with gone as (
+      delete from event where id = $1 and channel_oa_id = $2 and failure is not null returning channel_oa_id, key
+    )
+    delete from event_key k using gone g where k.channel_oa_id = g.channel_oa_id and k.key = g.key`,
 }
 
 type NumberedEvent = AdmittedEvent & { no: number }

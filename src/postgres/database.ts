@@ -11,7 +11,7 @@ const CONNECT_TIMEOUT_MS = 2_000
 /** No statement of a request should take a hundredth of this. What was accepted must end before a shutdown does. */
 const STATEMENT_TIMEOUT_MS = 5_000
 /** Rows that somebody else holds: beyond this the request is refused, so that it cannot stall all others. */
-const LOCK_TIMEOUT_MS = 500
+const LOCK_TIMEOUT_MS = 1_000
 /** If the server is not even able to cancel the statement (network gone), the session is given up. */
 const QUERY_TIMEOUT_MS = STATEMENT_TIMEOUT_MS + 1_000
 
@@ -181,30 +181,35 @@ class Lane implements AtOnce {
     this.#kept = null
     try {
       const rows = await sendAtOnce(client, statements)
-      if (this.#ended) client.release()
+      if (this.#ended) this.#release(client, false)
       else this.#kept = client
       return rows
     } catch (error) {
-      client.release(endsSession(error))
+      this.#release(client, endsSession(error))
       throw error
     }
   }
 
+  end(): void {
+    this.#ended = true
+    if (this.#kept !== null) this.#release(this.#kept, false)
+  }
+
   async #open(): Promise<pg.PoolClient> {
     const client = await this.#connect()
-    // One that dies while nobody uses it must not be what the next transaction meets.
-    client.once('end', () => {
-      if (this.#kept !== client) return
-      this.#kept = null
-      client.release(true)
-    })
+    client.once('end', this.#onEnd)
     return client
   }
 
-  end(): void {
-    this.#ended = true
-    this.#kept?.release()
+  /** A session that dies while nobody uses it must not be what the next transaction meets. */
+  readonly #onEnd = (): void => {
+    if (this.#kept !== null) this.#release(this.#kept, true)
+  }
+
+  #release(client: pg.PoolClient, isLost: boolean): void {
     this.#kept = null
+    client.off('end', this.#onEnd)
+    client.release(isLost)
   }
 }
 

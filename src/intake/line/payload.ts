@@ -38,11 +38,12 @@ export function parseLineDelivery(body: Buffer, receivedAtMs: number): LineDeliv
   const destination = delivery.destination
   return {
     destination: typeof destination === 'string' ? destination : null,
-    events: delivery.events.map((event) => parseLineEvent(event, receivedAtMs)),
+    events: delivery.events.map((event) => readLineEvent(event, receivedAtMs)),
   }
 }
 
-function parseLineEvent(event: unknown, receivedAtMs: number): IntakeEvent {
+/** One event, whatever it is: what cannot be applied says why. */
+export function readLineEvent(event: unknown, receivedAtMs: number): IntakeEvent {
   const payload = toPayload(event)
   if (!isObject(event)) return unusable({}, payload, receivedAtMs, 'the event is no object')
   try {

@@ -42,7 +42,7 @@ export function parseChatCallback(
   }
   return webhooks.flatMap((webhook, index) => {
     if (isObject(webhook) && isPassedOver(webhook)) return []
-    return [parseWebhook(webhook, deliveryId && `${deliveryId}/${index}`, receivedAtMs)]
+    return [readWebhook(webhook, deliveryId && `${deliveryId}/${index}`, receivedAtMs)]
   })
 }
 
@@ -67,7 +67,12 @@ function withoutPrivateNotes(webhook: unknown): unknown {
   }
 }
 
-function parseWebhook(webhook: unknown, deliveryId: string | undefined, receivedAtMs: number): IntakeEvent {
+/** One webhook, whatever it is: what cannot be applied says why. */
+export function readWebhook(
+  webhook: unknown,
+  deliveryId: string | undefined,
+  receivedAtMs: number,
+): IntakeEvent {
   const payload = toPayload(withoutPrivateNotes(webhook))
   const fields = isObject(webhook) ? webhook : {}
   const kept = {

@@ -1,0 +1,85 @@
+import type { Command } from 'commander'
+import { FatalError } from '../errors.ts'
+import type { IntakeEvent } from '../intake/event.ts'
+import { retryEvent } from '../intake/flush.ts'
+import { readLineEvent } from '../intake/line/payload.ts'
+import { readWebhook } from '../intake/mbox/payload.ts'
+import type { Database } from '../postgres/database.ts'
+import { onDatabase, type Printable, parseId, printMany, printOne, withJson } from './output.ts'
+
+/** Rows that `events list` prints unless told otherwise. */
+const LIST_DEFAULT = 50
+
+const columns = `id, channel_oa_id as "accountId", source, kind, occurred_at::text as "occurredAt",
+       received_at::text as "receivedAt", failure`
+
+export function eventsCommand(program: Command): void {
+  const group = program
+    .command('events')
+    .description('received events, above all those that could not be applied')
+
+  withJson(group.command('list'))
+    .description('list the newest events that were kept but could not be applied to members')
+    .option('--account <id>', 'of one account alone', parseId)
+    .option('--all', 'applied ones too')
+    .option('--limit <count>', 'at most so many', parseId, BigInt(LIST_DEFAULT))
+    .action(async (options: { account?: bigint; all?: boolean; limit: bigint; json?: boolean }) => {
+      const rows = await onDatabase((database) =>
+        database.query<Printable>(
+          `select ${columns} from event
+            where ($1::bigint is null or channel_oa_id = $1) and ($2 or failure is not null)
+            order by id desc limit $3`,
+          [options.account ?? null, options.all === true, options.limit],
+        ),
+      )
+      printMany(rows, options.json === true)
+    })
+
+  withJson(group.command('show'))
+    .description('show one event, with what was received of it')
+    .argument('<id>', 'the id that `events list` shows', parseId)
+    .action(async (id: bigint, { json }: { json?: boolean }) => {
+      const [event] = await onDatabase((database) =>
+        database.query<Printable>(`select ${columns}, payload from event where id = $1`, [id]),
+      )
+      if (!event) throw new FatalError(`there is no event ${id}`)
+      printOne(event, json === true)
+    })
+
+  withJson(group.command('retry'))
+    .description('apply events that could not be applied, as this version of the program understands them')
+    .argument('[id...]', 'the ids that `events list` shows; none: all of them', collectIds)
+    .action(async (ids: bigint[] | undefined, { json }: { json?: boolean }) => {
+      const outcomes = await onDatabase((database) => retryAll(database, ids?.length ? ids : null))
+      printMany(outcomes, json === true)
+    })
+}
+
+function collectIds(text: string, before: bigint[] | undefined): bigint[] {
+  return [...(before ?? []), parseId(text)]
+}
+
+async function retryAll(database: Database, ids: bigint[] | null): Promise<Printable[]> {
+  const failed = await database.query<{ id: bigint; source: string; payload: string | null }>(
+    `select id, source, payload from event
+      where failure is not null and ($1::bigint[] is null or id = any ($1)) order by id`,
+    [ids],
+  )
+  const outcomes: Printable[] = []
+  for (const { id, source, payload } of failed) {
+    const event = payload === null ? null : understand(source, payload)
+    outcomes.push({
+      id,
+      outcome: event === null ? 'its content was erased' : await retryEvent(database, id, event),
+    })
+  }
+  return outcomes
+}
+
+/** Reads a stored event again. Tracking events are rejected at the door, so none of them waits here. */
+function understand(source: string, payload: string): IntakeEvent | null {
+  const value: unknown = JSON.parse(payload)
+  if (source === 'line') return readLineEvent(value, Date.now())
+  if (source === 'mbox') return readWebhook(value, undefined, Date.now())
+  return null
+}

@@ -1,0 +1,95 @@
+/** What is stored does not grow without end, and deduplication outlives what is stored. */
+import { expect, it } from 'vitest'
+import { upkeep } from '../src/intake/retention.ts'
+import type { Database } from '../src/postgres/database.ts'
+import { lineEvent, textMessage } from '../src/simulate/events.ts'
+import { randomUserId } from '../src/simulate/platform.ts'
+import { addTenant, createTestDatabase } from './support/database.ts'
+import { startAppForTest } from './support/service.ts'
+
+const KEEP = { retentionDays: 90, deduplicationDays: 400 }
+const DAY_MS = 86_400_000
+
+async function partitions(database: Database): Promise<string[]> {
+  const rows = await database.query<{ name: string }>(
+    `select inhrelid::regclass::text as name from pg_inherits where inhparent = 'event'::regclass order by name`,
+  )
+  return rows.map(({ name }) => name)
+}
+
+const nameOf = (monday: Date) => `event_${monday.toISOString().slice(0, 10).replaceAll('-', '')}`
+
+/** The Monday of the week, in UTC, so many days ago. */
+function mondayBefore(daysAgo: number): Date {
+  const day = new Date(Date.now() - daysAgo * DAY_MS)
+  day.setUTCHours(0, 0, 0, 0)
+  day.setUTCDate(day.getUTCDate() - ((day.getUTCDay() + 6) % 7))
+  return day
+}
+
+async function addWeek(database: Database, monday: Date): Promise<void> {
+  const end = new Date(monday.getTime() + 7 * DAY_MS)
+  await database.query(
+    `create table ${nameOf(monday)} partition of event for values from ('${monday.toISOString()}') to ('${end.toISOString()}')`,
+  )
+}
+
+it('makes this week and the next five ahead, once, also when several instances do it at once', async () => {
+  const { database } = await createTestDatabase()
+  await Promise.all([1, 2, 3].map(() => database.session((session) => upkeep(session, KEEP))))
+  const expected = Array.from({ length: 6 }, (_, week) => nameOf(mondayBefore(-7 * week)))
+  expect(await partitions(database)).toEqual([...expected, 'event_default'])
+  const service = await startAppForTest(database)
+  const tenant = await addTenant(database)
+  await service.deliver(tenant, [lineEvent('follow', randomUserId())])
+  const [stored] = await database.query<{ name: string }>(
+    'select tableoid::regclass::text as name from event',
+  )
+  expect(stored?.name).toBe(nameOf(mondayBefore(0)))
+  await database.close()
+})
+
+it('drops weeks that are older than the retention, and none that still has a day to keep', async () => {
+  const { database } = await createTestDatabase()
+  for (const days of [104, 97, 90, 83]) await addWeek(database, mondayBefore(days))
+  await database.session((session) => upkeep(session, KEEP))
+  const kept = await partitions(database)
+  expect(kept).not.toContain(nameOf(mondayBefore(104)))
+  expect(kept).toContain(nameOf(mondayBefore(90)))
+  expect(kept).toContain(nameOf(mondayBefore(83)))
+  await database.session((session) => upkeep(session, { ...KEEP, retentionDays: 0 }))
+  expect(await partitions(database)).toEqual(kept)
+  await database.close()
+})
+
+it('recognises an event that comes again after its stored copy was dropped, until its key is forgotten, too', async () => {
+  const { database } = await createTestDatabase()
+  const service = await startAppForTest(database)
+  const tenant = await addTenant(database)
+  const userId = randomUserId()
+  const event = textMessage(userId, 'long ago')
+  await service.deliver(tenant, [event])
+  await database.query(`update event set received_at = now() - interval '91 days'`)
+  await database.query(`update event_key set received_at = now() - interval '399 days'`)
+  await database.session((session) => upkeep(session, KEEP))
+  expect(await database.query('select from event')).toHaveLength(0)
+  expect((await service.deliver(tenant, [event])).json).toEqual({ accepted: 0, duplicates: 1 })
+  await database.query(`update event_key set received_at = now() - interval '401 days'`)
+  await database.session((session) => upkeep(session, KEEP))
+  expect(await database.query('select from event_key')).toHaveLength(0)
+  await database.close()
+})
+
+it('goes on where events of this week stand in the default partition already', async () => {
+  const { database } = await createTestDatabase()
+  const service = await startAppForTest(database)
+  const tenant = await addTenant(database)
+  await service.deliver(tenant, [lineEvent('follow', randomUserId())])
+  await database.session((session) => upkeep(session, KEEP))
+  expect(await partitions(database)).not.toContain(nameOf(mondayBefore(0)))
+  expect((await service.deliver(tenant, [lineEvent('follow', randomUserId())])).json).toEqual({
+    accepted: 1,
+    duplicates: 0,
+  })
+  await database.close()
+})
