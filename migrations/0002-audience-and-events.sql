@@ -92,9 +92,11 @@ create table event (
   -- Null: the person was erased, or the message was unsent
   payload text,
   -- why the event could not be applied to members; null: it was
-  failure text,
-  primary key (id, received_at, channel_oa_id)
+  failure text
 ) partition by range (received_at);
+-- No primary key: nothing refers to events, and a B-tree would cost a twentieth of a flush. Ids grow with the table, so
+-- a few bytes for each range of pages find one.
+create index event_id on event using brin (id);
 create index event_user on event (user_id, channel_oa_id) where user_id is not null;
 create index event_other_users on event using gin (other_user_ids) where other_user_ids is not null;
 -- Message ids grow with time: new ones go to the right edge.

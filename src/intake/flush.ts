@@ -42,14 +42,17 @@ const applyEvents: Statement = {
   name: 'apply-events',
   text: `
     with admission as materialized (
-      select d.no as admission_no, d.source, a.id as channel_oa_id, a.organization_id, a.person_key
+      -- Most accounts have erased nobody and unsent nothing: then no event of theirs needs to be looked up.
+      select d.no as admission_no, d.source, a.id as channel_oa_id, a.organization_id, a.person_key,
+             exists (select from erased_person x where x.channel_oa_id = a.id) as has_erased,
+             exists (select from unsent_message u where u.channel_oa_id = a.id) as has_unsent
         from unnest($1::int[], $2::bigint[], $3::text[], $4::text[]) as d (no, account_id, source, credential)
         join official_account a on a.id = d.account_id and d.credential = case d.source
              when 'line' then a.channel_secret
              when 'mbox' then a.oa_hash || ' ' || coalesce(a.chat_secret, '')
              when 'tracking' then a.tracking_key end
     ), incoming as materialized (
-      select a.source, a.channel_oa_id, a.organization_id, a.person_key, e.*
+      select a.source, a.channel_oa_id, a.organization_id, a.person_key, a.has_erased, a.has_unsent, e.*
         from unnest($5::int[], $6::int[], $7::text[], $8::uuid[], $9::timestamptz[], $10::text[], $11::text[],
                     $12::text[], $13::text[], $14::timestamptz[], $15::text[], $16::text[], $17::text[])
              as e (no, admission_no, kind, key, occurred_at, user_id, relationship,
@@ -61,7 +64,7 @@ const applyEvents: Statement = {
       select e.*, not exists (
                select from event_key k where k.channel_oa_id = e.channel_oa_id and k.key = e.key) as is_fresh,
              ${isErased('e', 'e.user_id')} as is_erased,
-             e.message_id is not null and exists (
+             e.has_unsent and e.message_id is not null and exists (
                select from unsent_message u
                 where u.channel_oa_id = e.channel_oa_id and u.message_id = e.message_id) as is_unsent
         from incoming e
@@ -114,6 +117,7 @@ const applyEvents: Statement = {
              ${newest('relationship', ['_at::timestamptz', '_key::uuid', ''])},
              ${newest('conversation', ['_at::timestamptz', '_key::uuid', '_id', '_status'])},
              updated_at = case
+               when a.relationship is null and a.conversation is null then m.updated_at
                when ${isNewer('relationship')} or ${isNewer('conversation')}
                     or a.followed_at > coalesce(m.followed_at, '-infinity')
                     or a.blocked_at > coalesce(m.blocked_at, '-infinity')
@@ -146,7 +150,7 @@ const applyEvents: Statement = {
 
 /** Whether the event happened before its person was erased. False where it names nobody. */
 function isErased(event: string, userId: string): string {
-  return `coalesce(${event}.occurred_at <= (
+  return `${event}.has_erased and coalesce(${event}.occurred_at <= (
                select x.erased_at from erased_person x
                 where x.channel_oa_id = ${event}.channel_oa_id
                   and x.person_hash = person_hash(${event}.person_key, ${userId})), false)`
@@ -195,9 +199,9 @@ const noteSuspensions: Statement = {
        and (n.occurred_at, n.key) > (coalesce(a.suspension_at, '-infinity'), coalesce(a.suspension_key, '${NO_KEY}'))`,
 }
 
-/** True where the batch knows a newer state than the member has. Null, and so false, where it knows none. */
+/** True where the batch knows a newer state than the member has. Most batches know none, which is told first. */
 function isNewer(state: 'relationship' | 'conversation'): string {
-  return `((a.${state}[1]::timestamptz, a.${state}[2]::uuid)
+  return `(a.${state} is not null and (a.${state}[1]::timestamptz, a.${state}[2]::uuid)
             > (coalesce(m.${state}_at, '-infinity'), coalesce(m.${state}_key, '${NO_KEY}')))`
 }
 
