@@ -1,0 +1,85 @@
+/** Whether an event costs more when millions are stored: the same flushes on an empty and on a full database. */
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { performance } from 'node:perf_hooks'
+import { flush } from '../dist/intake/flush.js'
+import { parseLineDelivery } from '../dist/intake/line/payload.js'
+import { upkeep } from '../dist/intake/retention.js'
+import { Database } from '../dist/postgres/database.js'
+import { EmbeddedServer } from '../dist/postgres/embedded/server.js'
+import { migrate } from '../dist/postgres/migrate.js'
+import { lineBody, textMessage } from '../dist/simulate/events.js'
+import { randomUserId } from '../dist/simulate/platform.js'
+import { median } from './load.mjs'
+
+const BATCH = 32
+const PEOPLE = 10_000
+const ADMISSION = { accountId: 1n, source: 'line', credential: 'secret' }
+
+export async function run({ smoke }) {
+  const stored = smoke ? 5_000 : 5_000_000
+  const directory = mkdtempSync(join(tmpdir(), 'oa-audience-bench-'))
+  const server = new EmbeddedServer(directory)
+  await server.own(() => undefined)
+  const database = new Database(server.connection, () => undefined)
+  try {
+    await migrate(database)
+    database.markReady()
+    await database.session((session) => upkeep(session, { retentionDays: 90, deduplicationDays: 400 }))
+    await database.query(`insert into organization (name) values ('bench')`)
+    await database.query(
+      `insert into official_account (organization_id, name, channel_secret) values (1, 'bench', 'secret')`,
+    )
+    const people = Array.from({ length: PEOPLE }, randomUserId)
+    await measure(database, people, smoke)
+    const empty = await measure(database, people, smoke)
+    console.log(`storing ${stored} events, all of this week …`)
+    await database.session((session) => store(session, stored))
+    const full = await measure(database, people, smoke)
+    console.log(`  at about 0 stored events    ${empty.toFixed(1)} µs an event`)
+    console.log(`  at ${String(stored).padStart(8)} stored events  ${full.toFixed(1)} µs an event`)
+    console.log(`  full / empty   ${(full / empty).toFixed(2)}`)
+  } finally {
+    await database.close()
+    await server.stop()
+    rmSync(directory, { recursive: true, force: true })
+  }
+}
+
+/** Microseconds an event, the median of nine rounds. */
+async function measure(database, people, smoke) {
+  const rounds = []
+  for (let round = 0; round < (smoke ? 2 : 9); round += 1) {
+    const batches = Array.from({ length: smoke ? 3 : 60 }, () => batchOf(people))
+    const started = performance.now()
+    for (const batch of batches) await flush(database, batch)
+    rounds.push(((performance.now() - started) * 1000) / (batches.length * BATCH))
+  }
+  return median(rounds)
+}
+
+function batchOf(people) {
+  const events = Array.from({ length: BATCH }, () =>
+    textMessage(people[Math.floor(Math.random() * PEOPLE)], 'Good morning, is the shop open today?'),
+  )
+  const { events: parsed } = parseLineDelivery(Buffer.from(lineBody('U1', events)), Date.now())
+  return parsed.map((event) => ({ admission: ADMISSION, event }))
+}
+
+/** Keys as a year of ULIDs would have them, events of members and strangers alike, then statistics and a checkpoint. */
+async function store(session, count) {
+  await session.query(
+    `insert into event_key (channel_oa_id, key)
+     select 1, (lpad(to_hex(1700000000000 + i * 6), 12, '0') || substr(md5(i::text), 1, 20))::uuid
+       from generate_series(1, ${count}) i`,
+  )
+  await session.query(
+    `insert into event (channel_oa_id, source, kind, key, occurred_at, user_id, message_id, payload)
+     select 1, 'line', 'message', (lpad(to_hex(1700000000000 + i * 6), 12, '0') || substr(md5(i::text), 1, 20))::uuid,
+            now(), 'U' || md5((i % 100000)::text), i::text, repeat('x', 300)
+       from generate_series(1, ${count}) i`,
+  )
+  await session.query('analyze')
+  await session.query('checkpoint')
+}
