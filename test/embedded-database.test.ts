@@ -195,6 +195,10 @@ it.runIf(isRoot)('as root: works with project and data below a directory that on
   const locked = mkdtempSync(join(tmpdir(), 'oa-audience-locked-'))
   onTestFinished(() => rmSync(locked, { recursive: true, force: true }))
   chmodSync(locked, 0o700)
+  // The binaries are copied to where the server's user may enter.
+  const copies = mkdtempSync(join(tmpdir(), 'oa-audience-copies-'))
+  onTestFinished(() => rmSync(copies, { recursive: true, force: true }))
+  chmodSync(copies, 0o755)
   const root = fileURLToPath(new URL('..', import.meta.url))
   for (const name of ['dist', 'migrations', 'package.json'])
     cpSync(join(root, name), join(locked, name), { recursive: true })
@@ -212,7 +216,7 @@ it.runIf(isRoot)('as root: works with project and data below a directory that on
   }
   const run = () =>
     execFileSync(process.execPath, [join(locked, 'dist/cli/main.js'), 'migrate'], {
-      env: { PATH: process.env.PATH, DATA_DIR: join(locked, 'data') },
+      env: { PATH: process.env.PATH, DATA_DIR: join(locked, 'data'), TMPDIR: copies },
       encoding: 'utf8',
     })
   expect(run()).toMatch(/^applied 0001-/)

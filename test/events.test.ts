@@ -72,7 +72,7 @@ it('counts an event once that is retried by many at the same moment', async () =
   const tenant = await addTenant(database)
   const userId = randomUserId()
   const { readLineEvent } = await import('../src/intake/line/payload.ts')
-  const { retryEvent } = await import('../src/intake/flush.ts')
+  const { retryEvent } = await import('../src/intake/retry.ts')
   for (let round = 0; round < 10; round += 1) {
     const event = readLineEvent(textMessage(userId, 'again'), Date.now())
     const key = event.key.toString('hex')

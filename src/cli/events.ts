@@ -1,9 +1,9 @@
 import type { Command } from 'commander'
 import { FatalError } from '../errors.ts'
 import type { IntakeEvent } from '../intake/event.ts'
-import { retryEvent } from '../intake/flush.ts'
 import { readLineEvent } from '../intake/line/payload.ts'
 import { readWebhook } from '../intake/mbox/payload.ts'
+import { retryEvent } from '../intake/retry.ts'
 import type { Database } from '../postgres/database.ts'
 import { onDatabase, type Printable, parseId, printMany, printOne, withJson } from './output.ts'
 

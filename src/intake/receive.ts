@@ -185,13 +185,13 @@ function settle(deliveries: Waiting[], outcomes: Outcome[]): void {
 }
 
 /**
- * Another transaction did the same at the same moment: 40001 serialization failure, 40P01 deadlock, or a key or member
- * that both were about to make. The same batch may well succeed at once.
+ * Another transaction did the same at the same moment: 40001 serialization failure, 40P01 deadlock, or a key that both
+ * were about to make. The same batch may well succeed at once.
  */
 function isConflict(error: unknown): boolean {
-  const collision = violatedConstraint(error)
-  const isCollision = collision === 'event_key_pkey' || collision === 'audience_member_user'
-  return isCollision || ['40001', '40P01'].includes(sqlStateOf(error) ?? '')
+  return (
+    violatedConstraint(error) === 'event_key_pkey' || ['40001', '40P01'].includes(sqlStateOf(error) ?? '')
+  )
 }
 
 /** The database, not what it was asked: trying the parts one by one would only take longer. */

@@ -1,0 +1,184 @@
+/** What events do to the database, as SQL. How they get there: flush.ts. */
+import type { Statement } from '../postgres/database.ts'
+
+/** Sorts before every key. */
+const NO_KEY = '00000000-0000-0000-0000-000000000000'
+
+/**
+ * Stores the events that are new and applies them to members.
+ *
+ * What an event does to a member is commutative and idempotent: counts add up distinct events, first and last
+ * seen are a minimum and a maximum, relationship and conversation are the newest by (time, key). So neither
+ * order nor repetition nor the instance that flushes can matter.
+ *
+ * Keys are inserted plainly and not `on conflict do nothing`, which costs more: a key that another flush makes at the
+ * same moment is a violation of its unique key, the whole batch is rolled back and flushed again, and then sees it.
+ * Members are upserted in key order, one lock after the other: an update by a join would lock them in whatever order
+ * the planner likes, and two flushes would deadlock.
+ */
+export const applyEvents: Statement = {
+  name: 'apply-events',
+  text: `
+    with admission as materialized (
+      -- Most accounts have erased nobody and unsent nothing: then no event of theirs needs to be looked up.
+      select d.no as admission_no, d.source, a.id as channel_oa_id, a.organization_id, a.person_key,
+             exists (select from erased_person x where x.channel_oa_id = a.id) as has_erased,
+             exists (select from unsent_message u where u.channel_oa_id = a.id) as has_unsent
+        from unnest($1::int[], $2::bigint[], $3::text[], $4::text[]) as d (no, account_id, source, credential)
+        join official_account a on a.id = d.account_id and d.credential = case d.source
+             when 'line' then a.channel_secret
+             when 'mbox' then a.oa_hash || ' ' || coalesce(a.chat_secret, '')
+             when 'tracking' then a.tracking_key end
+    ), incoming as materialized (
+      select a.source, a.channel_oa_id, a.organization_id, a.person_key, a.has_erased, a.has_unsent, e.*
+        from unnest($5::int[], $6::int[], $7::text[], $8::uuid[], $9::timestamptz[], $10::text[], $11::text[],
+                    $12::text[], $13::text[], $14::timestamptz[], $15::text[], $16::text[], $17::text[])
+             as e (no, admission_no, kind, key, occurred_at, user_id, relationship,
+                   conversation_id, conversation_status, conversation_at, message_id, payload, failure)
+        join admission a using (admission_no)
+    ), told as materialized (
+      -- Subqueries in the list of columns and not joins: the planner thinks that a batch has one row, and would
+      -- join it in nested loops, 65,000 steps for 256 events.
+      select e.*, not exists (
+               select from event_key k where k.channel_oa_id = e.channel_oa_id and k.key = e.key) as is_fresh,
+             ${isErased('e', 'e.user_id')} as is_erased,
+             e.has_unsent and e.message_id is not null and exists (
+               select from unsent_message u
+                where u.channel_oa_id = e.channel_oa_id and u.message_id = e.message_id) as is_unsent
+        from incoming e
+    ), remembered as (
+      insert into event_key (channel_oa_id, key)
+      select channel_oa_id, key from told where is_fresh order by channel_oa_id, key
+    ), other as materialized (
+      select e.no, e.channel_oa_id, e.organization_id, e.source, e.occurred_at, e.failure, p.user_id,
+             ${isErased('e', 'p.user_id')} as is_erased
+        from unnest($18::int[], $19::text[]) as p (no, user_id)
+        join told e using (no) where e.is_fresh
+    ), others as (
+      select no, bool_or(is_erased) as some_erased, array_agg(user_id) filter (where not is_erased) as user_ids
+        from other group by no
+    ), stored as (
+      -- An event from before an erasure, or a message that was taken back, keeps its kind and time, so that it is
+      -- known; nothing of its content.
+      insert into event (channel_oa_id, source, kind, key, occurred_at, user_id, other_user_ids, message_id, payload,
+                         failure)
+      select e.channel_oa_id, e.source, e.kind, e.key, e.occurred_at,
+             case when not e.is_erased then e.user_id end, o.user_ids, e.message_id,
+             case when not e.is_erased and not e.is_unsent and o.some_erased is not true then e.payload end, e.failure
+        from told e left join others o using (no) where e.is_fresh
+    ), person as (
+      select channel_oa_id, organization_id, source, user_id, occurred_at, key, relationship,
+             conversation_id, conversation_status, conversation_at
+        from told where is_fresh and user_id is not null and not is_erased and failure is null
+       union all
+      select channel_oa_id, organization_id, source, user_id, occurred_at, null, null, null, null, null
+        from other where not is_erased and failure is null
+    ), activity as materialized (
+      select channel_oa_id, organization_id, user_id, source = 'tracking' as tracked,
+             count(*) as event_count, min(occurred_at) as first_seen_at, max(occurred_at) as last_seen_at,
+             max(occurred_at) filter (where relationship = 'following') as followed_at,
+             max(occurred_at) filter (where relationship = 'blocked') as blocked_at,
+             -- the newest by (time, key): as texts that sort like what they say
+             max(array[${sortable('occurred_at')}, key::text, relationship] collate "C")
+               filter (where relationship is not null) as relationship,
+             max(array[${sortable('conversation_at')}, key::text, conversation_id, conversation_status] collate "C")
+               filter (where conversation_id is not null) as conversation
+        from person group by channel_oa_id, organization_id, user_id, source = 'tracking'
+       order by channel_oa_id, user_id
+    ), applied as (
+      insert into audience_member as m (
+             channel_oa_id, organization_id, user_id, event_count, first_seen_at, last_seen_at, followed_at, blocked_at,
+             relationship_at, relationship_key, relationship,
+             conversation_at, conversation_key, conversation_id, conversation_status)
+      select channel_oa_id, organization_id, user_id, event_count, first_seen_at, last_seen_at, followed_at, blocked_at,
+             relationship[1]::timestamptz, relationship[2]::uuid, coalesce(relationship[3], 'unknown'),
+             conversation[1]::timestamptz, conversation[2]::uuid, conversation[3], conversation[4]
+        from activity where not tracked order by channel_oa_id, user_id
+          on conflict on constraint audience_member_user do update set
+             event_count = m.event_count + excluded.event_count,
+             first_seen_at = least(m.first_seen_at, excluded.first_seen_at),
+             last_seen_at = greatest(m.last_seen_at, excluded.last_seen_at),
+             followed_at = greatest(m.followed_at, excluded.followed_at),
+             blocked_at = greatest(m.blocked_at, excluded.blocked_at),
+             ${newest('relationship', ['relationship', 'relationship_at', 'relationship_key'])},
+             ${newest('conversation', ['conversation_id', 'conversation_status', 'conversation_at', 'conversation_key'])},
+             updated_at = case
+               when excluded.relationship_at is null and excluded.conversation_at is null then m.updated_at
+               when ${isNewer('relationship')} or ${isNewer('conversation')}
+                    or excluded.followed_at > coalesce(m.followed_at, '-infinity')
+                    or excluded.blocked_at > coalesce(m.blocked_at, '-infinity')
+               then greatest(clock_timestamp(), m.updated_at) else m.updated_at end
+    ), tracked as (
+      insert into tracked_activity as t (channel_oa_id, user_id, event_count, first_seen_at, last_seen_at)
+      select channel_oa_id, user_id, event_count, first_seen_at, last_seen_at
+        from activity where tracked order by channel_oa_id, user_id
+          on conflict (channel_oa_id, user_id) do update set
+             event_count = t.event_count + excluded.event_count,
+             first_seen_at = least(t.first_seen_at, excluded.first_seen_at),
+             last_seen_at = greatest(t.last_seen_at, excluded.last_seen_at)
+    )
+    select array_agg(no) as told, array_agg(no) filter (where not is_fresh) as known from told`,
+}
+
+/** Whether the event happened before its person was erased. False where it names nobody. */
+function isErased(event: string, userId: string): string {
+  return `${event}.has_erased and coalesce(${event}.occurred_at <= (
+               select x.erased_at from erased_person x
+                where x.channel_oa_id = ${event}.channel_oa_id
+                  and x.person_hash = person_hash(${event}.person_key, ${userId})), false)`
+}
+
+function sortable(time: string): string {
+  return `to_char(${time} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`
+}
+
+/**
+ * Erases the content of messages that their senders took back, and remembers them for messages that come later. In
+ * statements of their own, because such events are rare and the search costs what it costs. Only for events that were
+ * let in: their keys tell. The flush has locked everybody else out of the account, so no message slips by.
+ */
+export const eraseUnsent: Statement = {
+  name: 'erase-unsent',
+  text: `
+    with unsend as materialized (
+      select u.channel_oa_id, u.message_id
+        from unnest($1::bigint[], $2::uuid[], $3::text[]) as u (channel_oa_id, key, message_id)
+        join event_key k using (channel_oa_id, key)
+    ), remembered as (
+      insert into unsent_message (channel_oa_id, message_id)
+      select distinct channel_oa_id, message_id from unsend order by channel_oa_id, message_id
+          on conflict do nothing
+    )
+    update event e set payload = null
+      from unsend u
+     where e.channel_oa_id = u.channel_oa_id and e.message_id = u.message_id and e.payload is not null`,
+}
+
+export const noteSuspensions: Statement = {
+  name: 'note-suspensions',
+  text: `
+    with newest as (
+      select distinct on (s.channel_oa_id) s.channel_oa_id, s.suspended, s.occurred_at, s.key
+        from unnest($1::bigint[], $2::uuid[], $3::timestamptz[], $4::text[])
+             as s (channel_oa_id, key, occurred_at, suspended)
+        join event_key k using (channel_oa_id, key)
+       order by s.channel_oa_id, s.occurred_at desc, s.key desc
+    )
+    update official_account a
+       set suspended = n.suspended::boolean, suspension_at = n.occurred_at, suspension_key = n.key
+      from newest n
+     where a.id = n.channel_oa_id
+       and (n.occurred_at, n.key) > (coalesce(a.suspension_at, '-infinity'), coalesce(a.suspension_key, '${NO_KEY}'))`,
+}
+
+/** True where the batch knows a newer state than the member has. Most batches know none, which is told first. */
+function isNewer(state: 'relationship' | 'conversation'): string {
+  return `(excluded.${state}_at is not null and (excluded.${state}_at, excluded.${state}_key)
+            > (coalesce(m.${state}_at, '-infinity'), coalesce(m.${state}_key, '${NO_KEY}')))`
+}
+
+function newest(state: 'relationship' | 'conversation', columns: string[]): string {
+  return columns
+    .map((column) => `${column} = case when ${isNewer(state)} then excluded.${column} else m.${column} end`)
+    .join(',\n             ')
+}
