@@ -11,8 +11,8 @@ const NO_KEY = '00000000-0000-0000-0000-000000000000'
  * seen are a minimum and a maximum, relationship and conversation are the newest by (time, key). So neither
  * order nor repetition nor the instance that flushes can matter.
  *
- * Keys are inserted plainly and not `on conflict do nothing`, which costs more: a key that another flush makes at the
- * same moment is a violation of its unique key, the whole batch is rolled back and flushed again, and then sees it.
+ * Keys are looked up and inserted plainly, not `on conflict do nothing`: a key that another flush makes at the same
+ * moment is a violation of its unique key, the whole batch is rolled back and flushed again, and then sees it.
  * Members are upserted in key order, one lock after the other: an update by a join would lock them in whatever order
  * the planner likes, and two flushes would deadlock.
  */
