@@ -1,4 +1,4 @@
-/** The HTTP server before it has any route: limits, request ids, one log line a request. */
+/** The HTTP server before routes are added: limits, request ids, one log line a request. */
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
