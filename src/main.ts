@@ -87,7 +87,11 @@ export async function startService(config: Config): Promise<RunningService> {
     return closed
   }
   try {
-    await app.listen({ port: config.port, host: config.host })
+    await app.listen({
+      port: config.port,
+      host: config.host,
+      listenTextResolver: (address) => `listening on ${address}`,
+    })
     if (metrics !== null && config.metricsPort !== null) {
       metricsServer = await serveMetrics(metrics, config.host, config.metricsPort)
     }
@@ -122,7 +126,6 @@ export async function serve(config: Config): Promise<void> {
   process.once('SIGTERM', stop)
   process.once('SIGINT', stop)
   const service = await starting
-  service.app.log.info({ url: service.url, database: config.database.kind }, `listening on ${service.url}`)
   try {
     await service.ready
   } catch (error) {
