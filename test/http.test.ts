@@ -291,6 +291,7 @@ describe('the rate limit', () => {
   it('gives the count of a signed delivery back, if told so', async () => {
     const app = await limited(2, { rateLimit: { max: 2, windowMs: 60_000, spareSigned: true } })
     for (let i = 0; i < 5; i += 1) expect((await app.deliver(tenant, [])).status).toBe(200)
+    for (let i = 0; i < 5; i += 1) expect((await app.deliverRaw(tenant, 'no JSON')).status).toBe(400)
     const forged = () =>
       app.call('POST', `/api/line/${tenant.accountId}`, { body: '{}', headers: { 'x-line-signature': 'x' } })
     expect((await forged()).status).toBe(403)

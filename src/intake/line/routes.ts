@@ -35,17 +35,20 @@ export function lineRoutes(app: FastifyInstance, parts: Parts): void {
       const body = bodyBytes(request)
       const signature = request.headers['x-line-signature']
       const unknown = () => new AppError('unknown_account')
-      const receipt = await accounts.admit(id, unknown, async (account, isFresh) => {
-        if (!hasValidLineSignature(body, signature, account.channelSecret))
-          throw new AppError('bad_signature')
-        const delivery = parseLineDelivery(body, parts.now())
-        if (delivery.events.length === 0 && !isFresh) throw new StaleAdmission()
-        const kept = await intake.receive(admissionOf(account), delivery.events)
-        await flagIfForeign(database, account, delivery)
-        return kept
-      })
-      parts.onSigned(request, reply)
-      return receipt
+      let isSigned = false
+      try {
+        return await accounts.admit(id, unknown, async (account, isFresh) => {
+          isSigned = hasValidLineSignature(body, signature, account.channelSecret)
+          if (!isSigned) throw new AppError('bad_signature')
+          const delivery = parseLineDelivery(body, parts.now())
+          if (delivery.events.length === 0 && !isFresh) throw new StaleAdmission()
+          const receipt = await intake.receive(admissionOf(account), delivery.events)
+          await flagIfForeign(database, account, delivery)
+          return receipt
+        })
+      } finally {
+        if (isSigned) parts.onSigned(request, reply)
+      }
     })
   }
 }
