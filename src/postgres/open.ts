@@ -2,7 +2,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { DatabaseChoice } from '../config.ts'
 import { FatalError } from '../errors.ts'
-import type { Secret } from '../secret.ts'
 import { Database, DatabaseUnavailable, type Queryable } from './database.ts'
 import { EmbeddedServer } from './embedded/server.ts'
 import { migrate } from './migrate.ts'
@@ -34,31 +33,24 @@ export async function openForService(
 ): Promise<OpenDatabase> {
   const lost = (error: Error & { code?: string }) =>
     notices.warn(`a database session was lost (${error.code ?? error.message})`)
-  if (choice.kind === 'url') {
-    const database = new Database(choice.url.reveal(), lost)
-    const stop = new AbortController()
-    const ready = becomeReady(database, notices, prepare, stop.signal)
-    return {
-      database,
-      ready,
-      close: async () => {
-        stop.abort()
-        await database.close()
-      },
-    }
-  }
-  const server = new EmbeddedServer(choice.dataDir)
-  process.once('exit', () => server.abandon())
-  await server.own(lost)
-  const database = new Database(server.connection, lost)
+  const server = choice.kind === 'embedded' ? new EmbeddedServer(choice.dataDir) : null
+  if (server) process.once('exit', () => server.abandon())
+  await server?.own(lost)
+  const database = new Database(targetOf(choice, server), lost)
+  const stop = new AbortController()
   return {
     database,
-    ready: becomeReady(database, notices, prepare, new AbortController().signal),
+    ready: becomeReady(database, notices, prepare, stop.signal),
     close: async () => {
+      stop.abort()
       await database.close()
-      await server.stop()
+      await server?.stop()
     },
   }
+}
+
+function targetOf(choice: Exclude<DatabaseChoice, { kind: 'none' }>, server: EmbeddedServer | null) {
+  return choice.kind === 'url' ? choice.url.reveal() : (server as EmbeddedServer).connection
 }
 
 /** For a command: opens the database, with the schema up to date, for the time of `work`. */
@@ -94,13 +86,12 @@ export async function withDatabase<T>(
 const OPEN_ATTEMPTS = 5
 
 async function openForCommand(
-  choice: DatabaseChoice,
+  choice: Exclude<DatabaseChoice, { kind: 'none' }>,
   server: EmbeddedServer | null,
 ): Promise<{ database: Database; applied: string[] }> {
   for (let attempt = 1; ; attempt += 1) {
     await server?.use()
-    const target = server ? server.connection : (choice as { url: Secret }).url.reveal()
-    const database = new Database(target, () => undefined)
+    const database = new Database(targetOf(choice, server), () => undefined)
     try {
       const applied = await migrate(database)
       database.markReady()

@@ -60,7 +60,10 @@ function admissionOf({ id, trackingKey }: Account): Admission {
   return { accountId: id, source: 'tracking', credential: trackingKey }
 }
 
-/** On every answer, refusals too. Named, not `*`: a beacon with a JSON body sends credentials, and then browsers accept no wildcard. */
+/**
+ * On every answer, refusals too. Named, not `*`: a beacon with a JSON body sends credentials, and then browsers accept
+ * no wildcard.
+ */
 async function allowOrigin(request: FastifyRequest, reply: FastifyReply): Promise<void> {
   reply.header('vary', 'origin')
   if (request.headers.origin === undefined) return
