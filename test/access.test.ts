@@ -1,5 +1,5 @@
 /** CONTRACT: who may call the protected routes, and what they get when they may not. */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { decorateWithCaller } from '../src/access/api-client.ts'
 import { LineApi } from '../src/accounts/line-api.ts'
 import { verifyRoute } from '../src/accounts/verify-route.ts'
@@ -8,22 +8,10 @@ import { listRoute } from '../src/audience/list.ts'
 import { updateRoute } from '../src/audience/update.ts'
 import { createServer as createHttpServer } from '../src/http/server.ts'
 import { Database } from '../src/postgres/database.ts'
-import { addCredentials, addTenant, createTestDatabase, type Tenant } from './support/database.ts'
-import { type Service, startApp, startAppForTest } from './support/service.ts'
+import { addCredentials, addTenant } from './support/database.ts'
+import { setUpFile, startAppForTest } from './support/service.ts'
 
-let database: Database
-let service: Service
-let tenant: Tenant
-
-beforeAll(async () => {
-  ;({ database } = await createTestDatabase())
-  service = await startApp(database)
-  tenant = await addTenant(database)
-})
-afterAll(async () => {
-  await service.app.close()
-  await database.close()
-})
+const { database, service, tenant } = await setUpFile()
 
 const PROTECTED = [
   ['GET', '/api/audience'],

@@ -1,25 +1,13 @@
 /** CONTRACT: DELETE /api/audience/:id, and that erasure lasts. */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { Member } from '../src/audience/member.ts'
 import { Database } from '../src/postgres/database.ts'
 import { lineEvent, textMessage } from '../src/simulate/events.ts'
 import { randomUserId } from '../src/simulate/platform.ts'
 import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
-import { type Service, startApp, startAppForTest } from './support/service.ts'
+import { setUpFile, startAppForTest } from './support/service.ts'
 
-let database: Database
-let service: Service
-let tenant: Tenant
-
-beforeAll(async () => {
-  ;({ database } = await createTestDatabase())
-  service = await startApp(database)
-  tenant = await addTenant(database)
-})
-afterAll(async () => {
-  await service.app.close()
-  await database.close()
-})
+const { database, service, tenant } = await setUpFile()
 
 const erase = (who: Tenant, id: string) =>
   service.call('DELETE', `/api/audience/${id}`, { headers: who.headers })

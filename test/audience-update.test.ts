@@ -1,25 +1,12 @@
 /** CONTRACT: PUT /api/audience/:id. */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { Member } from '../src/audience/member.ts'
-import type { Database } from '../src/postgres/database.ts'
 import { lineEvent } from '../src/simulate/events.ts'
 import { randomUserId } from '../src/simulate/platform.ts'
-import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
-import { type Answer, type Service, startApp } from './support/service.ts'
+import { addTenant, type Tenant } from './support/database.ts'
+import { type Answer, setUpFile } from './support/service.ts'
 
-let database: Database
-let service: Service
-let tenant: Tenant
-
-beforeAll(async () => {
-  ;({ database } = await createTestDatabase())
-  service = await startApp(database)
-  tenant = await addTenant(database)
-})
-afterAll(async () => {
-  await service.app.close()
-  await database.close()
-})
+const { database, service, tenant } = await setUpFile()
 
 async function newMember(who = tenant): Promise<Member> {
   const userId = randomUserId()

@@ -1,26 +1,12 @@
 /** CONTRACT: what every request meets, whatever it asks for. */
 import { connect } from 'node:net'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { signLine } from '../src/intake/line/signature.ts'
-import type { Database } from '../src/postgres/database.ts'
 import { Secret } from '../src/secret.ts'
 import { lineBody, lineEvent } from '../src/simulate/events.ts'
-import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
-import { type Service, startApp, startAppForTest } from './support/service.ts'
+import { type Service, setUpFile, startAppForTest } from './support/service.ts'
 
-let database: Database
-let service: Service
-let tenant: Tenant
-
-beforeAll(async () => {
-  ;({ database } = await createTestDatabase())
-  service = await startApp(database)
-  tenant = await addTenant(database)
-})
-afterAll(async () => {
-  await service.app.close()
-  await database.close()
-})
+const { database, service, tenant } = await setUpFile()
 
 /** Writes bytes to the service's port and returns all that comes back until it closes. */
 function raw(target: Service, request: string): Promise<string> {

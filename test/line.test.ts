@@ -1,25 +1,13 @@
 /** CONTRACT: POST /api/line/:id, LINE's webhook. */
 import fc from 'fast-check'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { Database } from '../src/postgres/database.ts'
 import { lineEvent, textMessage, ulid } from '../src/simulate/events.ts'
 import { randomUserId } from '../src/simulate/platform.ts'
-import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
-import { type Service, startApp, startAppForTest } from './support/service.ts'
+import { addTenant } from './support/database.ts'
+import { setUpFile, startAppForTest } from './support/service.ts'
 
-let database: Database
-let service: Service
-let tenant: Tenant
-
-beforeAll(async () => {
-  ;({ database } = await createTestDatabase())
-  service = await startApp(database)
-  tenant = await addTenant(database)
-})
-afterAll(async () => {
-  await service.app.close()
-  await database.close()
-})
+const { database, service, tenant } = await setUpFile()
 
 describe('the signature', () => {
   it("accepts the platform's published example to the letter", async () => {

@@ -1,26 +1,13 @@
 /** CONTRACT: POST /api/mbox/callback/:oaHash, the support chat's webhook. */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { signChat } from '../src/intake/mbox/signature.ts'
-import type { Database } from '../src/postgres/database.ts'
 import { Secret } from '../src/secret.ts'
 import { lineEvent } from '../src/simulate/events.ts'
 import { randomUserId } from '../src/simulate/platform.ts'
-import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
-import { type Service, startApp } from './support/service.ts'
+import { addTenant } from './support/database.ts'
+import { setUpFile } from './support/service.ts'
 
-let database: Database
-let service: Service
-let tenant: Tenant
-
-beforeAll(async () => {
-  ;({ database } = await createTestDatabase())
-  service = await startApp(database)
-  tenant = await addTenant(database)
-})
-afterAll(async () => {
-  await service.app.close()
-  await database.close()
-})
+const { database, service, tenant } = await setUpFile()
 
 let lastId = 1000
 function messageCreated(userId: string, rest: Record<string, unknown> = {}) {

@@ -1,24 +1,11 @@
 /** CONTRACT: POST /api/tracking, Segment's HTTP shape. */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { Database } from '../src/postgres/database.ts'
+import { describe, expect, it } from 'vitest'
 import { lineEvent } from '../src/simulate/events.ts'
 import { randomUserId } from '../src/simulate/platform.ts'
-import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
-import { type Service, startApp } from './support/service.ts'
+import { addTenant } from './support/database.ts'
+import { setUpFile } from './support/service.ts'
 
-let database: Database
-let service: Service
-let tenant: Tenant
-
-beforeAll(async () => {
-  ;({ database } = await createTestDatabase())
-  service = await startApp(database)
-  tenant = await addTenant(database)
-})
-afterAll(async () => {
-  await service.app.close()
-  await database.close()
-})
+const { database, service, tenant } = await setUpFile()
 
 const page = (userId: string, rest: Record<string, unknown> = {}) => ({
   type: 'page',

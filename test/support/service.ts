@@ -1,7 +1,7 @@
 /** The real service on a real port, and the ways its users speak to it. */
 import type { AddressInfo } from 'node:net'
 import type { FastifyInstance } from 'fastify'
-import { onTestFinished } from 'vitest'
+import { afterAll, onTestFinished } from 'vitest'
 import { type AppOptions, createApp } from '../../src/app.ts'
 import type { Member } from '../../src/audience/member.ts'
 import { signLine } from '../../src/intake/line/signature.ts'
@@ -9,7 +9,7 @@ import { signChat } from '../../src/intake/mbox/signature.ts'
 import type { Database } from '../../src/postgres/database.ts'
 import { Secret } from '../../src/secret.ts'
 import { lineBody } from '../../src/simulate/events.ts'
-import type { Tenant } from './database.ts'
+import { addTenant, createTestDatabase, type Tenant } from './database.ts'
 
 export interface Answer {
   status: number
@@ -120,4 +120,15 @@ export async function startAppForTest(...parameters: Parameters<typeof startApp>
   const service = await startApp(...parameters)
   onTestFinished(() => service.app.close())
   return service
+}
+
+/** For a test file: a database, the service on it and a tenant, for all its tests; closed after the last one. */
+export async function setUpFile(): Promise<{ database: Database; service: Service; tenant: Tenant }> {
+  const { database } = await createTestDatabase()
+  const service = await startApp(database)
+  afterAll(async () => {
+    await service.app.close()
+    await database.close()
+  })
+  return { database, service, tenant: await addTenant(database) }
 }
