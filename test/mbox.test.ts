@@ -106,6 +106,12 @@ describe('a callback', () => {
     expect(kept?.payload).not.toContain('a private thought')
   })
 
+  it('nested 20,000 levels deep is kept', async () => {
+    const body = `${'{"event":"conversation_updated","conversation":'.repeat(20_000)}{}${'}'.repeat(20_000)}`
+    const answer = await service.call('POST', `/api/mbox/callback/${tenant.oaHash}`, { body })
+    expect(answer.json).toEqual({ accepted: 1, duplicates: 0 })
+  })
+
   it('of another inbox makes no member', async () => {
     const answer = await service.chat(tenant, {
       ...messageCreated(''),

@@ -50,20 +50,19 @@ function isPassedOver(webhook: Fields): boolean {
   return webhook.private === true || String(webhook.event).startsWith('conversation_typing_')
 }
 
-/** A conversation lists its last messages, and notes among them. */
+/** A conversation lists its last messages, and notes among them. It is the webhook itself, or a message's. */
 function withoutPrivateNotes(webhook: unknown): unknown {
   if (!isObject(webhook)) return webhook
-  const { messages, conversation, ...rest } = webhook
+  const kept = withoutNotesIn(webhook)
+  return isObject(kept.conversation) ? { ...kept, conversation: withoutNotesIn(kept.conversation) } : kept
+}
+
+function withoutNotesIn(conversation: Fields): Fields {
+  const { messages } = conversation
+  if (!Array.isArray(messages)) return conversation
   return {
-    ...rest,
-    ...(conversation === undefined ? {} : { conversation: withoutPrivateNotes(conversation) }),
-    ...(messages === undefined
-      ? {}
-      : {
-          messages: Array.isArray(messages)
-            ? messages.filter((message) => !isObject(message) || message.private !== true)
-            : messages,
-        }),
+    ...conversation,
+    messages: messages.filter((message) => !isObject(message) || message.private !== true),
   }
 }
 
