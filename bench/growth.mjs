@@ -9,8 +9,7 @@ import { upkeep } from '../dist/intake/retention.js'
 import { Database } from '../dist/postgres/database.js'
 import { EmbeddedServer } from '../dist/postgres/embedded/server.js'
 import { migrate } from '../dist/postgres/migrate.js'
-import { lineBody, textMessage } from '../dist/simulate/events.js'
-import { randomUserId } from '../dist/simulate/platform.js'
+import { lineBody, randomUserId, textMessage } from '../dist/simulate/events.js'
 import { median } from './load.mjs'
 
 const BATCH = 32

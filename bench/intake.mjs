@@ -12,8 +12,7 @@ import { Database } from '../dist/postgres/database.js'
 import { EmbeddedServer } from '../dist/postgres/embedded/server.js'
 import { migrate } from '../dist/postgres/migrate.js'
 import { Secret } from '../dist/secret.js'
-import { lineBody, textMessage } from '../dist/simulate/events.js'
-import { randomUserId } from '../dist/simulate/platform.js'
+import { lineBody, randomUserId, textMessage } from '../dist/simulate/events.js'
 import { median, send } from './load.mjs'
 
 const CONNECTIONS = 64
@@ -61,6 +60,16 @@ export async function run({ smoke }) {
     const ours = await start('oa-audience', here('../dist/cli/main.js'), ['serve'])
     const bare = await start('bare node:http', here('./targets/bare.mjs'))
     const express = await start('Express + SDK + pg', here('./targets/express.mjs'))
+    await wearIn(
+      server,
+      (count) =>
+        send({
+          port: ours.port,
+          connections: CONNECTIONS,
+          requests: requestsFor(accountId, people, count, 25),
+        }),
+      smoke,
+    )
 
     console.log(
       `${CONNECTIONS} connections, 1 event a delivery, synchronous_commit=on, ${rounds} rounds of ${size}`,
@@ -137,6 +146,18 @@ async function prepare(server) {
   )
   await database.close()
   return account.id
+}
+
+/**
+ * A server that has just been made zeroes each log segment and each page before it first writes there: for hundreds of
+ * megabytes, and then never again. What people run has that behind it, and so have all targets here.
+ */
+async function wearIn(server, load, smoke) {
+  if (smoke) return
+  await load(4_000)
+  const database = new Database(server.connection, () => undefined)
+  await database.session((session) => session.query('checkpoint'))
+  await database.close()
 }
 
 function requestsFor(accountId, people, count, eventsEach) {

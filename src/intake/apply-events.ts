@@ -5,7 +5,23 @@ import type { Statement } from '../postgres/database.ts'
 const NO_KEY = '00000000-0000-0000-0000-000000000000'
 
 /**
- * Stores the events that are new and applies them to members.
+ * What a batch has beside events that only say "seen at that time", which most are. What it has not is left out of its
+ * statement, because a part costs its start (10 to 60 µs) even where it has no rows.
+ */
+export interface BatchParts {
+  /** follows, unfollows, conversations */
+  states: boolean
+  /** people who joined or left, beside the source */
+  others: boolean
+  /** events of people's browsers, which make no member */
+  tracked: boolean
+}
+
+const statements = new Map<string, Statement>()
+
+/**
+ * Stores the events that are new and applies them to members. Values: four arrays for the admissions, nine for the
+ * events, then four for the states and two for the others, where the batch has such parts.
  *
  * What an event does to a member is commutative and idempotent: counts add up distinct events, first and last
  * seen are a minimum and a maximum, relationship and conversation are the newest by (time, key). So neither
@@ -16,9 +32,22 @@ const NO_KEY = '00000000-0000-0000-0000-000000000000'
  * Members are upserted in key order, one lock after the other: an update by a join would lock them in whatever order
  * the planner likes, and two flushes would deadlock.
  */
-export const applyEvents: Statement = {
-  name: 'apply-events',
-  text: `
+export function applyEvents(parts: BatchParts): Statement {
+  const name = ['apply-events', ...Object.entries(parts).flatMap(([part, has]) => (has ? part : []))].join(
+    '-',
+  )
+  const known = statements.get(name)
+  if (known !== undefined) return known
+  const statement = { name, text: applyEventsText(parts) }
+  statements.set(name, statement)
+  return statement
+}
+
+function applyEventsText({ states, others, tracked }: BatchParts): string {
+  const whereStates = (text: string) => (states ? text : '')
+  const whereOthers = (text: string) => (others ? text : '')
+  const whereTracked = (text: string) => (tracked ? text : '')
+  return `
     with admission as materialized (
       -- Most accounts have erased nobody and unsent nothing: then no event of theirs needs to be looked up.
       select d.no as admission_no, d.source, a.id as channel_oa_id, a.organization_id, a.person_key,
@@ -29,75 +58,75 @@ export const applyEvents: Statement = {
              when 'line' then a.channel_secret
              when 'mbox' then a.oa_hash || ' ' || coalesce(a.chat_secret, '')
              when 'tracking' then a.tracking_key end
-    ), incoming as materialized (
-      select a.source, a.channel_oa_id, a.organization_id, a.person_key, a.has_erased, a.has_unsent, e.*
-        from unnest($5::int[], $6::int[], $7::text[], $8::uuid[], $9::timestamptz[], $10::text[], $11::text[],
-                    $12::text[], $13::text[], $14::timestamptz[], $15::text[], $16::text[], $17::text[])
-             as e (no, admission_no, kind, key, occurred_at, user_id, relationship,
-                   conversation_id, conversation_status, conversation_at, message_id, payload, failure)
-        join admission a using (admission_no)
     ), told as materialized (
       -- Subqueries in the list of columns and not joins: the planner thinks that a batch has one row, and would
       -- join it in nested loops, 65,000 steps for 256 events.
-      select e.*, not exists (
-               select from event_key k where k.channel_oa_id = e.channel_oa_id and k.key = e.key) as is_fresh,
-             ${isErased('e', 'e.user_id')} as is_erased,
-             e.has_unsent and e.message_id is not null and exists (
+      select a.source, a.channel_oa_id, a.organization_id, a.person_key, a.has_erased, e.*,
+             not exists (select from event_key k where k.channel_oa_id = a.channel_oa_id and k.key = e.key) as is_fresh,
+             ${isErased('a', 'e.occurred_at', 'e.user_id')} as is_erased,
+             a.has_unsent and e.message_id is not null and exists (
                select from unsent_message u
-                where u.channel_oa_id = e.channel_oa_id and u.message_id = e.message_id) as is_unsent
-        from incoming e
+                where u.channel_oa_id = a.channel_oa_id and u.message_id = e.message_id) as is_unsent
+        from unnest($5::int[], $6::int[], $7::text[], $8::uuid[], $9::timestamptz[], $10::text[], $11::text[], $12::text[],
+                    $13::text[]${whereStates(', $14::text[], $15::text[], $16::text[], $17::timestamptz[]')})
+             as e (no, admission_no, kind, key, occurred_at, user_id, message_id, payload,
+                   failure${whereStates(', relationship, conversation_id, conversation_status, conversation_at')})
+        join admission a using (admission_no)
     ), remembered as (
       insert into event_key (channel_oa_id, key)
       select channel_oa_id, key from told where is_fresh order by channel_oa_id, key
-    ), other as materialized (
+    )${whereOthers(`, other as materialized (
       select e.no, e.channel_oa_id, e.organization_id, e.source, e.occurred_at, e.failure, p.user_id,
-             ${isErased('e', 'p.user_id')} as is_erased
-        from unnest($18::int[], $19::text[]) as p (no, user_id)
+             ${isErased('e', 'e.occurred_at', 'p.user_id')} as is_erased
+        from unnest($${states ? 18 : 14}::int[], $${states ? 19 : 15}::text[]) as p (no, user_id)
         join told e using (no) where e.is_fresh
     ), others as (
       select no, bool_or(is_erased) as some_erased, array_agg(user_id) filter (where not is_erased) as user_ids
         from other group by no
-    ), stored as (
+    )`)}, stored as (
       -- An event from before an erasure, or a message that was taken back, keeps its kind and time, so that it is
       -- known; nothing of its content.
-      insert into event (channel_oa_id, source, kind, key, occurred_at, user_id, other_user_ids, message_id, payload,
-                         failure)
+      insert into event (channel_oa_id, source, kind, key, occurred_at, user_id, message_id, failure,
+                         ${whereOthers('other_user_ids, ')}payload)
       select e.channel_oa_id, e.source, e.kind, e.key, e.occurred_at,
-             case when not e.is_erased then e.user_id end, o.user_ids, e.message_id,
-             case when not e.is_erased and not e.is_unsent and o.some_erased is not true then e.payload end, e.failure
-        from told e left join others o using (no) where e.is_fresh
+             case when not e.is_erased then e.user_id end, e.message_id, e.failure,
+             ${whereOthers('o.user_ids, ')}case when not e.is_erased and not e.is_unsent${whereOthers(
+               ' and o.some_erased is not true',
+             )} then e.payload end
+        from told e ${whereOthers('left join others o using (no) ')}where e.is_fresh
     ), person as (
-      select channel_oa_id, organization_id, source, user_id, occurred_at, key, relationship,
-             conversation_id, conversation_status, conversation_at
-        from told where is_fresh and user_id is not null and not is_erased and failure is null
+      select channel_oa_id, organization_id, source, user_id, occurred_at,
+             key${whereStates(', relationship, conversation_id, conversation_status, conversation_at')}
+        from told where is_fresh and user_id is not null and not is_erased and failure is null${whereOthers(`
        union all
-      select channel_oa_id, organization_id, source, user_id, occurred_at, null, null, null, null, null
-        from other where not is_erased and failure is null
-    ), activity as materialized (
-      select channel_oa_id, organization_id, user_id, source = 'tracking' as tracked,
-             count(*) as event_count, min(occurred_at) as first_seen_at, max(occurred_at) as last_seen_at,
+      select channel_oa_id, organization_id, source, user_id, occurred_at, null${whereStates(', null, null, null, null')}
+        from other where not is_erased and failure is null`)}
+    ), activity as ${tracked ? 'materialized ' : ''}(
+      select channel_oa_id, organization_id, user_id, ${whereTracked("source = 'tracking' as tracked, ")}
+             count(*) as event_count, min(occurred_at) as first_seen_at, max(occurred_at) as last_seen_at${whereStates(`,
              max(occurred_at) filter (where relationship = 'following') as followed_at,
              max(occurred_at) filter (where relationship = 'blocked') as blocked_at,
              -- the newest by (time, key): as texts that sort like what they say
              max(array[${sortable('occurred_at')}, key::text, relationship] collate "C")
                filter (where relationship is not null) as relationship,
              max(array[${sortable('conversation_at')}, key::text, conversation_id, conversation_status] collate "C")
-               filter (where conversation_id is not null) as conversation
-        from person group by channel_oa_id, organization_id, user_id, source = 'tracking'
+               filter (where conversation_id is not null) as conversation`)}
+        from person group by channel_oa_id, organization_id, user_id${whereTracked(", source = 'tracking'")}
        order by channel_oa_id, user_id
     ), applied as (
       insert into audience_member as m (
-             channel_oa_id, organization_id, user_id, event_count, first_seen_at, last_seen_at, followed_at, blocked_at,
-             relationship_at, relationship_key, relationship,
-             conversation_at, conversation_key, conversation_id, conversation_status)
-      select channel_oa_id, organization_id, user_id, event_count, first_seen_at, last_seen_at, followed_at, blocked_at,
+             channel_oa_id, organization_id, user_id, event_count, first_seen_at, last_seen_at${whereStates(`,
+             followed_at, blocked_at, relationship_at, relationship_key, relationship,
+             conversation_at, conversation_key, conversation_id, conversation_status`)})
+      select channel_oa_id, organization_id, user_id, event_count, first_seen_at, last_seen_at${whereStates(`,
+             followed_at, blocked_at,
              relationship[1]::timestamptz, relationship[2]::uuid, coalesce(relationship[3], 'unknown'),
-             conversation[1]::timestamptz, conversation[2]::uuid, conversation[3], conversation[4]
-        from activity where not tracked order by channel_oa_id, user_id
+             conversation[1]::timestamptz, conversation[2]::uuid, conversation[3], conversation[4]`)}
+        from activity ${whereTracked('where not tracked ')}order by channel_oa_id, user_id
           on conflict on constraint audience_member_user do update set
              event_count = m.event_count + excluded.event_count,
              first_seen_at = least(m.first_seen_at, excluded.first_seen_at),
-             last_seen_at = greatest(m.last_seen_at, excluded.last_seen_at),
+             last_seen_at = greatest(m.last_seen_at, excluded.last_seen_at)${whereStates(`,
              followed_at = greatest(m.followed_at, excluded.followed_at),
              blocked_at = greatest(m.blocked_at, excluded.blocked_at),
              ${newest('relationship', ['relationship', 'relationship_at', 'relationship_key'])},
@@ -107,8 +136,8 @@ export const applyEvents: Statement = {
                when ${isNewer('relationship')} or ${isNewer('conversation')}
                     or excluded.followed_at > coalesce(m.followed_at, '-infinity')
                     or excluded.blocked_at > coalesce(m.blocked_at, '-infinity')
-               then greatest(clock_timestamp(), m.updated_at) else m.updated_at end
-    ), tracked as (
+               then greatest(clock_timestamp(), m.updated_at) else m.updated_at end`)}
+    )${whereTracked(`, tracked as (
       insert into tracked_activity as t (channel_oa_id, user_id, event_count, first_seen_at, last_seen_at)
       select channel_oa_id, user_id, event_count, first_seen_at, last_seen_at
         from activity where tracked order by channel_oa_id, user_id
@@ -116,16 +145,18 @@ export const applyEvents: Statement = {
              event_count = t.event_count + excluded.event_count,
              first_seen_at = least(t.first_seen_at, excluded.first_seen_at),
              last_seen_at = greatest(t.last_seen_at, excluded.last_seen_at)
-    )
-    select array_agg(no) as told, array_agg(no) filter (where not is_fresh) as known from told`,
+    )`)}
+    -- of the events that are not known, those of an admission that holds were accepted
+    select (select array_agg(admission_no) from admission) as admitted,
+           (select array_agg(no) from told where not is_fresh) as known`
 }
 
 /** Whether the event happened before its person was erased. False where it names nobody. */
-function isErased(event: string, userId: string): string {
-  return `${event}.has_erased and coalesce(${event}.occurred_at <= (
+function isErased(account: string, occurredAt: string, userId: string): string {
+  return `${account}.has_erased and coalesce(${occurredAt} <= (
                select x.erased_at from erased_person x
-                where x.channel_oa_id = ${event}.channel_oa_id
-                  and x.person_hash = person_hash(${event}.person_key, ${userId})), false)`
+                where x.channel_oa_id = ${account}.channel_oa_id
+                  and x.person_hash = person_hash(${account}.person_key, ${userId})), false)`
 }
 
 function sortable(time: string): string {

@@ -46,12 +46,20 @@ export async function flushAfter(
     if (known === undefined) first.set(identity, index)
     return known ?? index
   })
+  const { admissions, numberOf } = numberAdmissions(batch)
   const unique = first.size === batch.length ? batch.keys() : first.values()
-  const events = [...unique].map((no) => ({ no, ...(batch[no] as AdmittedEvent) }))
-  const admissions = numberAdmissions(events)
-  const accountIds = [...admissions.values()].map(({ accountId }) => accountId)
+  const events = [...unique].map((no) => {
+    const { admission, event } = batch[no] as AdmittedEvent
+    return { no, admissionNo: numberOf.get(admission) as number, admission, event }
+  })
+  const accountIds = admissions.map(({ accountId }) => accountId)
   const unsends = events.filter(({ event }) => event.effect.type === 'unsend')
   const suspensions = events.filter(({ event }) => event.effect.type === 'suspension')
+  const parts = {
+    states: events.some(({ event: { effect } }) => ['relationship', 'conversation'].includes(effect.type)),
+    others: events.some(({ event }) => event.otherUserIds.length > 0),
+    tracked: events.some(({ event }) => event.source === 'tracking'),
+  }
   const results = await target.transactionAtOnce([
     {
       statement: lockOutErasures,
@@ -59,70 +67,83 @@ export async function flushAfter(
     },
     ...before,
     {
-      statement: applyEvents,
-      values: [...admissionColumns(admissions), ...eventColumns(events, admissions), ...otherColumns(events)],
+      statement: applyEvents(parts),
+      values: [
+        ...admissionColumns(admissions),
+        ...eventColumns(events),
+        ...(parts.states ? stateColumns(events) : []),
+        ...(parts.others ? otherColumns(events) : []),
+      ],
     },
     ...(unsends.length > 0 ? [{ statement: eraseUnsent, values: unsendColumns(unsends) }] : []),
     ...(suspensions.length > 0
       ? [{ statement: noteSuspensions, values: suspensionColumns(suspensions) }]
       : []),
   ])
-  const [answer] = results[1 + before.length] as Array<{ told: number[] | null; known: number[] | null }>
-  const outcomes: Array<Outcome | undefined> = []
-  for (const no of answer?.told ?? []) outcomes[no] = 'accepted'
-  for (const no of answer?.known ?? []) outcomes[no] = 'duplicate'
+  const [answer] = results[1 + before.length] as Array<{ admitted: number[] | null; known: number[] | null }>
+  const admitted = new Set(answer?.admitted)
+  const duplicates = new Set(answer?.known)
+  const admissionNos = new Map(events.map(({ no, admissionNo }) => [no, admissionNo]))
   return numbers.map((no, index) => {
-    const outcome = outcomes[no] ?? 'stale'
-    return no !== index && outcome === 'accepted' ? 'duplicate' : outcome
+    if (!admitted.has(admissionNos.get(no) as number)) return 'stale'
+    return duplicates.has(no) || no !== index ? 'duplicate' : 'accepted'
   })
 }
 
-type NumberedEvent = AdmittedEvent & { no: number }
-type NumberedAdmissions = Map<string, Admission & { no: number }>
+/** `no` is the event's place in the batch, `admissionNo` that of what admitted it in the list of admissions. */
+type NumberedEvent = AdmittedEvent & { no: number; admissionNo: number }
 
 /** A batch has few admissions: one for each account and source, unless a secret is just being changed. */
-function numberAdmissions(events: NumberedEvent[]): NumberedAdmissions {
-  const admissions: NumberedAdmissions = new Map()
-  for (const { admission } of events) {
-    const identity = identityOf(admission)
-    if (!admissions.has(identity)) admissions.set(identity, { ...admission, no: admissions.size })
+function numberAdmissions(batch: AdmittedEvent[]): {
+  admissions: Admission[]
+  numberOf: Map<Admission, number>
+} {
+  const admissions: Admission[] = []
+  const byIdentity = new Map<string, number>()
+  const numberOf = new Map<Admission, number>()
+  for (const { admission } of batch) {
+    if (numberOf.has(admission)) continue
+    const identity = `${admission.accountId} ${admission.source} ${admission.credential}`
+    const no = byIdentity.get(identity) ?? admissions.push(admission) - 1
+    byIdentity.set(identity, no)
+    numberOf.set(admission, no)
   }
-  return admissions
+  return { admissions, numberOf }
 }
 
-function identityOf({ accountId, source, credential }: Admission): string {
-  return `${accountId} ${source} ${credential}`
-}
-
-function admissionColumns(admissions: NumberedAdmissions): Buffer[] {
-  const list = [...admissions.values()]
+function admissionColumns(admissions: Admission[]): Buffer[] {
   return [
-    int4Array(list.map(({ no }) => no)),
-    int8Array(list.map(({ accountId }) => accountId)),
-    textArray(list.map(({ source }) => source)),
-    textArray(list.map(({ credential }) => credential)),
+    int4Array([...admissions.keys()]),
+    int8Array(admissions.map(({ accountId }) => accountId)),
+    textArray(admissions.map(({ source }) => source)),
+    textArray(admissions.map(({ credential }) => credential)),
   ]
 }
 
-function eventColumns(events: NumberedEvent[], admissions: NumberedAdmissions): Buffer[] {
-  const conversation = ({ event: { effect } }: NumberedEvent) =>
-    effect.type === 'conversation' ? effect : null
+function eventColumns(events: NumberedEvent[]): Buffer[] {
   return [
     int4Array(events.map(({ no }) => no)),
-    int4Array(events.map(({ admission }) => admissions.get(identityOf(admission))?.no as number)),
+    int4Array(events.map(({ admissionNo }) => admissionNo)),
     textArray(events.map(({ event }) => event.kind)),
     uuidArray(events.map(({ event }) => event.key)),
     timestamptzArray(events.map(({ event }) => event.occurredAtMs)),
     textArray(events.map(({ event }) => event.userId)),
+    textArray(events.map(({ event }) => event.messageId)),
+    textArray(events.map(({ event }) => event.payload)),
+    textArray(events.map(({ event }) => event.failure)),
+  ]
+}
+
+function stateColumns(events: NumberedEvent[]): Buffer[] {
+  const conversation = ({ event: { effect } }: NumberedEvent) =>
+    effect.type === 'conversation' ? effect : null
+  return [
     textArray(
       events.map(({ event: { effect } }) => (effect.type === 'relationship' ? effect.relationship : null)),
     ),
     textArray(events.map((event) => conversation(event)?.id ?? null)),
     textArray(events.map((event) => conversation(event)?.status ?? null)),
     timestamptzArray(events.map((event) => conversation(event)?.atMs ?? null)),
-    textArray(events.map(({ event }) => event.messageId)),
-    textArray(events.map(({ event }) => event.payload)),
-    textArray(events.map(({ event }) => event.failure)),
   ]
 }
 

@@ -22,6 +22,13 @@ export interface Receipt {
 
 /** Events in one flush. Larger ones gain nothing and hold row locks longer. */
 const FLUSH_MAX_EVENTS = 256
+/**
+ * Flushes on their way at once, one behind the other in the session: the database goes on with the second the moment it has
+ * committed the first, instead of waiting until we notice.
+ */
+const FLUSHES_ON_THEIR_WAY = 2
+/** A second flush goes ahead only with this many events: smaller ones waste more than the waiting costs (measured: 8 to 48). */
+const FLUSH_AHEAD_MIN_EVENTS = 32
 /** Events that may wait: a few seconds of work at full speed. Beyond it senders are told to come back. */
 const QUEUE_MAX_EVENTS = 20_000
 /** UTF-16 units of payload that may wait: keeps memory bounded when events are large. */
@@ -43,13 +50,13 @@ interface Waiting {
 
 export class Intake {
   readonly #database: Database
-  /** one session for the flushes, which go one after the other; what is taken apart goes through the pool */
+  /** one session for all flushes; what is taken apart goes through the pool */
   readonly #lane: AtOnce
   readonly #onPoison: (error: unknown) => void
   readonly #queue: Waiting[] = []
   #queuedEvents = 0
   #queuedPayload = 0
-  #flushing = false
+  #flushesOnTheirWay = 0
 
   /** @param onPoison told of every error that a single event caused, for the log: the event itself is kept */
   constructor(database: Database, onPoison: (error: unknown) => void) {
@@ -76,30 +83,37 @@ export class Intake {
       this.#queue.push({ events: admitted, payloadLength, resolve, reject })
       this.#queuedEvents += events.length
       this.#queuedPayload += payloadLength
-      if (!this.#flushing) this.#flushNext()
+      this.#flushWaiting()
     })
     if (outcomes.includes('stale')) throw new StaleAdmission()
     const accepted = outcomes.filter((outcome) => outcome === 'accepted').length
     return { accepted, duplicates: outcomes.length - accepted }
   }
 
+  #flushWaiting(): void {
+    if (this.#queuedEvents === 0) return
+    if (this.#flushesOnTheirWay === 0) this.#flushNext()
+    else if (this.#flushesOnTheirWay < FLUSHES_ON_THEIR_WAY && this.#queuedEvents >= FLUSH_AHEAD_MIN_EVENTS) {
+      this.#flushNext()
+    }
+  }
+
   #flushNext(): void {
     const deliveries = this.#take()
-    if (deliveries.length === 0) {
-      this.#flushing = false
-      return
-    }
-    this.#flushing = true
-    this.#flushPatiently(
-      this.#lane,
-      deliveries.flatMap(({ events }) => events),
-    ).then(
+    const events = deliveries.flatMap((delivery) => delivery.events)
+    this.#flushesOnTheirWay += 1
+    this.#flushPatiently(this.#lane, events).then(
       (outcomes) => {
+        this.#flushesOnTheirWay -= 1
         // The next flush is on its way before this one is answered: the database never waits for us.
-        this.#flushNext()
+        this.#flushWaiting()
         settle(deliveries, outcomes)
       },
-      (error) => this.#isolate(deliveries, error).then(() => this.#flushNext()),
+      async (error) => {
+        await this.#isolate(deliveries, error)
+        this.#flushesOnTheirWay -= 1
+        this.#flushWaiting()
+      },
     )
   }
 
@@ -186,11 +200,13 @@ function settle(deliveries: Waiting[], outcomes: Outcome[]): void {
 
 /**
  * Another transaction did the same at the same moment: 40001 serialization failure, 40P01 deadlock, or a key that both
- * were about to make. The same batch may well succeed at once.
+ * were about to make. Or 26000, a statement that the flush before this one failed to prepare. The same batch may well
+ * succeed at once.
  */
 function isConflict(error: unknown): boolean {
   return (
-    violatedConstraint(error) === 'event_key_pkey' || ['40001', '40P01'].includes(sqlStateOf(error) ?? '')
+    violatedConstraint(error) === 'event_key_pkey' ||
+    ['40001', '40P01', '26000'].includes(sqlStateOf(error) ?? '')
   )
 }
 

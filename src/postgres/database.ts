@@ -1,8 +1,8 @@
 /** What every query needs: a pool with limits, transactions, and errors told apart. Knows no product. */
-import type { Duplex } from 'node:stream'
 import pg from 'pg'
 import { AppError } from '../errors.ts'
 import type { Connection } from './embedded/server.ts'
+import { TransactionAtOnce } from './transaction-at-once.ts'
 
 /** Sessions per instance: enough to keep two cores busy; ten instances fit PostgreSQL's default of 100. */
 const POOL_SIZE = 8
@@ -85,9 +85,8 @@ export class Database implements Queryable, AtOnce {
     // Without listeners, a session that the server closes would end the process, be it idle or in use.
     this.#pool.on('error', onSessionLost)
     this.#pool.on('connect', (client) => client.on('error', () => undefined))
-    // Statements are written so that one plan serves all values; planning each anew costs more than running it.
     this.#pool.on('connect', (client) => {
-      client.query('set plan_cache_mode = force_generic_plan').catch(() => undefined)
+      client.query(SESSION_SETTINGS).catch(() => undefined)
     })
   }
 
@@ -103,7 +102,7 @@ export class Database implements Queryable, AtOnce {
   /** Commits what `work` did, or rolls all of it back and throws. */
   async transaction<T>(work: (transaction: Queryable) => Promise<T>): Promise<T> {
     return this.#withClient(async (client) => {
-      await send(client, BEGIN)
+      await send(client, 'begin')
       try {
         const result = await work({ query: (statement, values) => send(client, statement, values) })
         await send(client, 'commit')
@@ -119,7 +118,7 @@ export class Database implements Queryable, AtOnce {
     return this.#withClient((client) => sendAtOnce(client, statements))
   }
 
-  /** Transactions one after the other, on a session that stays checked out between them. */
+  /** Transactions one behind the other, on a session that stays checked out between them. */
   lane(): AtOnce {
     const lane = new Lane(() => this.#connect())
     this.#lanes.push(lane)
@@ -167,12 +166,13 @@ export class Database implements Queryable, AtOnce {
 }
 
 /**
- * A pool hands out its sessions a turn of the event loop later, behind everything else that is due. A lane keeps one,
- * so that a transaction is on its way the moment it is asked for.
+ * A pool hands out its sessions a turn of the event loop later, behind everything else that is due. A lane keeps one, so
+ * that a transaction is on its way the moment it is asked for, behind those that are.
  */
 class Lane implements AtOnce {
   readonly #connect: () => Promise<pg.PoolClient>
-  #kept: pg.PoolClient | null = null
+  #session: Promise<pg.PoolClient> | null = null
+  #onTheirWay = 0
   #ended = false
 
   constructor(connect: () => Promise<pg.PoolClient>) {
@@ -180,61 +180,62 @@ class Lane implements AtOnce {
   }
 
   async transactionAtOnce(statements: BoundStatement[]): Promise<Row[][]> {
-    const client = this.#kept ?? (await this.#open())
-    this.#kept = null
+    this.#session ??= this.#open()
+    const session = this.#session
+    const client = await session
+    this.#onTheirWay += 1
     try {
-      const rows = await sendAtOnce(client, statements)
-      if (this.#ended) this.#release(client, false)
-      else this.#kept = client
-      return rows
+      return await sendAtOnce(client, statements)
     } catch (error) {
-      this.#release(client, endsSession(error))
+      if (endsSession(error)) this.#drop(session, client)
       throw error
+    } finally {
+      this.#onTheirWay -= 1
+      if (this.#ended && this.#onTheirWay === 0) this.#drop(session, client)
     }
   }
 
   end(): void {
     this.#ended = true
-    if (this.#kept !== null) this.#release(this.#kept, false)
+    const session = this.#session
+    if (this.#onTheirWay === 0) session?.then((client) => this.#drop(session, client)).catch(() => undefined)
   }
 
-  async #open(): Promise<pg.PoolClient> {
-    const client = await this.#connect()
-    client.once('end', this.#onEnd)
-    return client
+  #open(): Promise<pg.PoolClient> {
+    const session = this.#connect()
+    session.then(
+      // A session that dies while nobody uses it must not be what the next transaction meets.
+      (client) => client.once('end', () => this.#drop(session, client)),
+      () => {
+        this.#session = null
+      },
+    )
+    return session
   }
 
-  /** A session that dies while nobody uses it must not be what the next transaction meets. */
-  readonly #onEnd = (): void => {
-    if (this.#kept !== null) this.#release(this.#kept, true)
-  }
-
-  #release(client: pg.PoolClient, isLost: boolean): void {
-    this.#kept = null
-    client.off('end', this.#onEnd)
-    client.release(isLost)
+  /** A session that is dropped for an error, or at the end, is closed: the pool makes new ones. */
+  #drop(session: Promise<pg.PoolClient>, client: pg.PoolClient): void {
+    if (this.#session !== session) return
+    this.#session = null
+    client.release(true)
   }
 }
 
 async function sendAtOnce(client: pg.PoolClient, statements: BoundStatement[]): Promise<Row[][]> {
-  // All messages in one packet: pg would write each query by itself.
-  const { stream } = (client as unknown as { connection: { stream: Duplex } }).connection
-  stream.cork()
-  const sent = [
-    send(client, BEGIN),
-    ...statements.map(({ statement, values }) => send(client, statement, values)),
-    // after a failure this commit is answered as a rollback
-    send(client, 'commit'),
-  ]
-  stream.uncork()
-  const outcomes = await Promise.allSettled(sent)
-  const failure = outcomes.find((outcome) => outcome.status === 'rejected')
-  if (failure) throw failure.reason
-  return outcomes.slice(1, -1).map((outcome) => (outcome as PromiseFulfilledResult<Row[]>).value)
+  try {
+    return await new Promise<Row[][]>((resolve, reject) => {
+      client.query(new TransactionAtOnce(statements, resolve, reject) as unknown as pg.Submittable)
+    })
+  } catch (error) {
+    throw isPassing(error) ? new DatabaseUnavailable(error) : error
+  }
 }
 
-/** Erasure and flushes rely on each statement seeing what was committed before it, whatever the database's default. */
-const BEGIN = 'begin isolation level read committed'
+/**
+ * Statements are written so that one plan serves all values; planning each anew costs more than running it. Erasure and
+ * flushes rely on each statement seeing what was committed before it, whatever the database's default is.
+ */
+const SESSION_SETTINGS = `set plan_cache_mode = force_generic_plan; set default_transaction_isolation = 'read committed'`
 
 /** True for an error after which the session must not be used again: its connection is gone, or about to go. */
 function endsSession(error: unknown): boolean {
