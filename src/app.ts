@@ -1,6 +1,7 @@
 /** The one place where parts are joined; every route is named here. */
 import { createRequire } from 'node:module'
 import type { FastifyInstance } from 'fastify'
+import type { DestinationStream } from 'pino'
 import { decorateWithCaller, requireApiClient } from './access/api-client.ts'
 import { LineApi } from './accounts/line-api.ts'
 import { verifyRoute } from './accounts/verify-route.ts'
@@ -31,6 +32,8 @@ export interface AppOptions {
   config: AppConfig
   /** null: started without a database */
   database: Database | null
+  /** where log lines go, standard output if none is given */
+  log?: DestinationStream | undefined
   now?: () => number
   /** called with the app before it has routes: for hooks that meet every request */
   observe?: (app: FastifyInstance) => void
@@ -40,7 +43,7 @@ export interface AppOptions {
 /** The service as an HTTP server that does not listen yet. Closing it does not close the database. */
 export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   const { config, database, now = Date.now, isClosing = () => false } = options
-  const app = createServer(config)
+  const app = createServer(config, options.log)
   options.observe?.(app)
   decorateWithCaller(app)
   const onSigned = await limitRate(app, config.rateLimit, config.redisUrl)

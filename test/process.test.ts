@@ -90,13 +90,19 @@ it('starts before its database answers, says so, and needs no restart when it do
   expect(await statusOf(service.url, '/api/line/1', { method: 'POST', body: '{}' })).toBe(503)
   const headers = { 'x-client-id': 'a', 'x-client-secret': 'b', 'x-api-key': 'c' }
   expect(await statusOf(service.url, '/api/audience', { headers })).toBe(500)
-  expect(service.output()).toContain('the database does not answer')
+  await eventually(
+    async () => service.output(),
+    (output) => output.includes('the database does not answer'),
+  )
   door.open()
   await eventually(
     () => statusOf(service.url, '/api/health'),
     (status) => status === 200,
   )
-  expect(service.output()).toContain('migrated: 0001-')
+  await eventually(
+    async () => service.output(),
+    (output) => output.includes('migrated: 0001-'),
+  )
   expect(await statusOf(service.url, '/api/audience', { headers })).toBe(401)
   await database.close()
 })

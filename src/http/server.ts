@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import Fastify, { type FastifyInstance, LogController } from 'fastify'
+import type { DestinationStream } from 'pino'
 import type { Config } from '../config.ts'
 import { AppError } from '../errors.ts'
 import { BODY_MAX_BYTES, readBodiesAsBytes } from './body.ts'
@@ -18,12 +19,12 @@ const TIMEOUT_CHECK_MS = 1_000
 /** Node limits all headers together, the request line included, to 16 KiB: no path can be longer. */
 const PARAMETER_MAX_LENGTH = 16 * 1024
 
-export function createServer({
-  logLevel,
-  trustProxy,
-}: Pick<Config, 'logLevel' | 'trustProxy'>): FastifyInstance {
+export function createServer(
+  { logLevel, trustProxy }: Pick<Config, 'logLevel' | 'trustProxy'>,
+  log?: DestinationStream,
+): FastifyInstance {
   const app = Fastify({
-    logger: { level: logLevel },
+    logger: { level: logLevel, ...(log && { stream: log }) },
     logController: new LogController({ disableRequestLogging: true }),
     genReqId: () => randomUUID(),
     // One logger for all: a child for each request costs more than the few lines that name a requestId.
