@@ -137,13 +137,17 @@ function personOf(webhook: Fields, conversation: Fields | null): string | null {
   const contacts = [webhook, webhook.contact, webhook.sender].map(lineUserIdOf)
   const fromLine = holders.some((holder) => holder.channel === 'Channel::Line')
   for (const id of [...ids, ...contacts]) {
-    if (typeof id === 'string' && (fromLine || LINE_USER_ID.test(id))) return readUserId(id)
+    if (typeof id !== 'string' || LINE_GROUP_OR_ROOM_ID.test(id)) continue
+    if (fromLine || LINE_USER_ID.test(id)) return readUserId(id)
   }
   return null
 }
 
 /** A user of a channel, or of a module channel (68 characters). */
 const LINE_USER_ID = /^(LU[0-9a-z]{32}-)?U[0-9a-z]{32}$/i
+
+/** Where a group talks, its own id stands for the contact: it is nobody. */
+const LINE_GROUP_OR_ROOM_ID = /^[CR][0-9a-f]{32}$/
 
 function lineUserIdOf(contact: unknown): unknown {
   return at(contact, 'additional_attributes', 'social_line_user_id')
