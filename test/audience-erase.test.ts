@@ -2,8 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Member } from '../src/audience/member.ts'
 import { Database } from '../src/postgres/database.ts'
-import { lineEvent, textMessage } from '../src/simulate/events.ts'
-import { randomUserId } from '../src/simulate/platform.ts'
+import { lineEvent, randomUserId, textMessage } from '../src/simulate/events.ts'
 import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
 import { setUpFile, startAppForTest } from './support/service.ts'
 

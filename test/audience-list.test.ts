@@ -1,7 +1,6 @@
 /** CONTRACT: GET /api/audience. */
 import { describe, expect, it } from 'vitest'
-import { lineEvent, textMessage } from '../src/simulate/events.ts'
-import { randomUserId } from '../src/simulate/platform.ts'
+import { lineEvent, randomUserId, textMessage } from '../src/simulate/events.ts'
 import { addTenant, type Tenant } from './support/database.ts'
 import { setUpFile } from './support/service.ts'
 

@@ -1,8 +1,7 @@
 /** Events that could not be applied are kept, shown and tried again, and count once. */
 import { expect, it } from 'vitest'
 import { hashKey } from '../src/intake/event.ts'
-import { lineEvent, textMessage } from '../src/simulate/events.ts'
-import { randomUserId } from '../src/simulate/platform.ts'
+import { lineEvent, randomUserId, textMessage } from '../src/simulate/events.ts'
 import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
 import { runCommand } from './support/process.ts'
 import { startAppForTest } from './support/service.ts'

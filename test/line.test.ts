@@ -2,8 +2,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { Database } from '../src/postgres/database.ts'
-import { lineEvent, textMessage, ulid } from '../src/simulate/events.ts'
-import { randomUserId } from '../src/simulate/platform.ts'
+import { lineEvent, randomUserId, textMessage, ulid } from '../src/simulate/events.ts'
 import { addTenant } from './support/database.ts'
 import { setUpFile, startAppForTest } from './support/service.ts'
 

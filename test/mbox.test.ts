@@ -2,8 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import { signChat } from '../src/intake/mbox/signature.ts'
 import { Secret } from '../src/secret.ts'
-import { lineEvent } from '../src/simulate/events.ts'
-import { randomUserId } from '../src/simulate/platform.ts'
+import { lineEvent, randomUserId } from '../src/simulate/events.ts'
 import { addTenant } from './support/database.ts'
 import { setUpFile } from './support/service.ts'
 

@@ -2,8 +2,7 @@
 import { expect, it } from 'vitest'
 import { upkeep } from '../src/intake/retention.ts'
 import type { Database } from '../src/postgres/database.ts'
-import { lineEvent, textMessage } from '../src/simulate/events.ts'
-import { randomUserId } from '../src/simulate/platform.ts'
+import { lineEvent, randomUserId, textMessage } from '../src/simulate/events.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { startAppForTest } from './support/service.ts'
 

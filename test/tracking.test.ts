@@ -1,7 +1,6 @@
 /** CONTRACT: POST /api/tracking, Segment's HTTP shape. */
 import { describe, expect, it } from 'vitest'
-import { lineEvent } from '../src/simulate/events.ts'
-import { randomUserId } from '../src/simulate/platform.ts'
+import { lineEvent, randomUserId } from '../src/simulate/events.ts'
 import { addTenant } from './support/database.ts'
 import { setUpFile } from './support/service.ts'
 

@@ -12,6 +12,11 @@ export function ulid(atMs: number): string {
   return time + chance
 }
 
+/** U and 32 hex digits, as LINE's user ids are. */
+export function randomUserId(): string {
+  return `U${randomBytes(16).toString('hex')}`
+}
+
 /** Fields of one event; whatever is given replaces or completes the common ones. */
 export function lineEvent(type: string, userId: string | null, fields: Record<string, unknown> = {}) {
   const timestamp = typeof fields.timestamp === 'number' ? fields.timestamp : Date.now()
@@ -26,9 +31,13 @@ export function lineEvent(type: string, userId: string | null, fields: Record<st
   }
 }
 
+/** 18 digits that grow with time, as LINE's do. */
+export function messageId(): string {
+  return `${Date.now()}${String(randomBytes(4).readUInt32BE() % 100_000).padStart(5, '0')}`
+}
+
 export function textMessage(userId: string, text: string, fields: Record<string, unknown> = {}) {
-  const id = String(400_000_000_000 + randomBytes(4).readUInt32BE())
-  const message = { type: 'text', id, text }
+  const message = { type: 'text', id: messageId(), text }
   return { ...lineEvent('message', userId, { message, ...fields }), message }
 }
 

@@ -6,6 +6,7 @@ import { randomBytes } from 'node:crypto'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
+import { randomUserId } from './events.ts'
 
 export interface SimulatedAccount {
   channelId: string
@@ -39,11 +40,6 @@ export function randomAccount(displayName: string): SimulatedAccount {
     basicId: `@${randomBytes(4).toString('hex')}`,
     displayName,
   }
-}
-
-/** U and 32 hex digits, as LINE's user ids are. */
-export function randomUserId(): string {
-  return `U${randomBytes(16).toString('hex')}`
 }
 
 export async function simulatePlatform(account = randomAccount('Corner Coffee')): Promise<SimulatedPlatform> {
