@@ -3,7 +3,6 @@ import { createRequire } from 'node:module'
 import type { FastifyInstance } from 'fastify'
 import type { DestinationStream } from 'pino'
 import { decorateWithCaller, requireApiClient } from './access/api-client.ts'
-import { LineApi } from './accounts/line-api.ts'
 import { verifyRoute } from './accounts/verify-route.ts'
 import { eraseRoute } from './audience/erase.ts'
 import { listRoute } from './audience/list.ts'
@@ -12,11 +11,12 @@ import type { Config } from './config.ts'
 import { healthRoutes } from './http/health.ts'
 import { limitRate } from './http/rate-limit.ts'
 import { answerUnknownRoutes, createServer } from './http/server.ts'
-import { LINE } from './intake/line/channel.ts'
+import { deliveryPaths, LINE } from './intake/line/channel.ts'
 import { lineRoutes } from './intake/line/routes.ts'
 import { mboxRoutes } from './intake/mbox/routes.ts'
 import { Intake } from './intake/receive.ts'
 import { trackingRoutes } from './intake/tracking/routes.ts'
+import { LineApi } from './line-api/client.ts'
 import type { Database } from './postgres/database.ts'
 
 const { name, version } = createRequire(import.meta.url)('../package.json') as {
@@ -26,7 +26,10 @@ const { name, version } = createRequire(import.meta.url)('../package.json') as {
 
 export { name as serviceName, version as serviceVersion }
 
-export type AppConfig = Pick<Config, 'logLevel' | 'trustProxy' | 'rateLimit' | 'redisUrl' | 'lineApiUrl'>
+export type AppConfig = Pick<
+  Config,
+  'logLevel' | 'trustProxy' | 'rateLimit' | 'redisUrl' | 'lineApiUrl' | 'publicUrl'
+>
 
 export interface AppOptions {
   config: AppConfig
@@ -55,6 +58,8 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     )
   const lineApi = new LineApi(config.lineApiUrl)
   const guard = requireApiClient(database)
+  const { publicUrl } = config
+  const verifyParts = { database, lineApi, publicUrl, webhookPaths: deliveryPaths, now, channelName: LINE }
 
   // public
   healthRoutes(app, { name, version, database, isClosing }) //      GET    /api, GET /api/health
@@ -66,7 +71,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   listRoute(app, database, guard) //                                GET    /api/audience
   updateRoute(app, database, guard) //                              PUT    /api/audience/:id
   eraseRoute(app, database, guard) //                               DELETE /api/audience/:id
-  verifyRoute(app, { database, lineApi, now, channelName: LINE }, guard) // POST /api/line-oa/verify
+  verifyRoute(app, verifyParts, guard) //                           POST   /api/line-oa/verify
 
   answerUnknownRoutes(app)
   return app

@@ -1,12 +1,13 @@
 /** CONTRACT: who may call the protected routes, and what they get when they may not. */
 import { describe, expect, it } from 'vitest'
 import { decorateWithCaller } from '../src/access/api-client.ts'
-import { LineApi } from '../src/accounts/line-api.ts'
 import { verifyRoute } from '../src/accounts/verify-route.ts'
 import { eraseRoute } from '../src/audience/erase.ts'
 import { listRoute } from '../src/audience/list.ts'
 import { updateRoute } from '../src/audience/update.ts'
 import { createServer as createHttpServer } from '../src/http/server.ts'
+import { deliveryPaths } from '../src/intake/line/channel.ts'
+import { LineApi } from '../src/line-api/client.ts'
 import { Database } from '../src/postgres/database.ts'
 import { addCredentials, addTenant } from './support/database.ts'
 import { setUpFile, startAppForTest } from './support/service.ts'
@@ -86,8 +87,18 @@ describe.each(PROTECTED)('%s %s', (method, path) => {
     listRoute(app, database, noGuard)
     updateRoute(app, database, noGuard)
     eraseRoute(app, database, noGuard)
-    const parts = { database, lineApi: new LineApi('http://127.0.0.1:9'), now: Date.now, channelName: 'line' }
-    verifyRoute(app, parts, noGuard)
+    verifyRoute(
+      app,
+      {
+        database,
+        lineApi: new LineApi('http://127.0.0.1:9'),
+        publicUrl: null,
+        webhookPaths: deliveryPaths,
+        now: Date.now,
+        channelName: 'line',
+      },
+      noGuard,
+    )
     const answer = await app.inject({ method, url: path, headers: tenant.headers })
     expect(answer.statusCode).toBe(401)
     expect(answer.json().message).toBe('The caller is not authenticated')

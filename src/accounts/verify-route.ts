@@ -6,13 +6,10 @@ import { bodyBytes, parseJson } from '../http/body.ts'
 import { checker } from '../http/validate.ts'
 import type { Database } from '../postgres/database.ts'
 import { findAccountInOrganization } from './account.ts'
-import type { LineApi } from './line-api.ts'
-import { ClaimsSchema, verifyAccount } from './verify.ts'
+import { ClaimsSchema, type Verifier, verifyAccount } from './verify.ts'
 
-interface Parts {
+interface Parts extends Omit<Verifier, 'database'> {
   database: Database | null
-  lineApi: LineApi
-  now: () => number
   /** of the messaging platform: `line` */
   channelName: string
 }
@@ -20,7 +17,7 @@ interface Parts {
 const checkClaims = checker(ClaimsSchema)
 
 export function verifyRoute(app: FastifyInstance, parts: Parts, guard: onRequestAsyncHookHandler): void {
-  const { database, lineApi, now, channelName } = parts
+  const { database, channelName, ...verifier } = parts
   app.post(`/api/${channelName}-oa/verify`, { onRequest: guard }, async (request) => {
     const scope = await findScope(database, request.caller)
     if (scope === null || database === null) throw new AppError('no_account_in_scope')
@@ -28,6 +25,6 @@ export function verifyRoute(app: FastifyInstance, parts: Parts, guard: onRequest
     if (account === null) throw new AppError('no_account_in_scope')
     const body = bodyBytes(request)
     const claims = body.length === 0 ? {} : checkClaims(parseJson(body))
-    return verifyAccount(database, lineApi, account, claims, new Date(now()))
+    return verifyAccount({ ...verifier, database }, account, claims)
   })
 }

@@ -2,9 +2,14 @@
 import Type, { type Static } from 'typebox'
 import { AppError } from '../errors.ts'
 import { StorableText } from '../http/validate.ts'
+import type { PlatformFault, PlatformResult } from '../line-api/call.ts'
+import type { BotInfo, LineApi, WebhookEndpoint, WebhookTest } from '../line-api/client.ts'
 import type { Queryable } from '../postgres/database.ts'
 import type { Account } from './account.ts'
-import type { BotInfo, LineApi, PlatformFault } from './line-api.ts'
+import { takeWebhookTest } from './webhook-tests.ts'
+
+/** All calls together; the answer must be out within 10 s. */
+const ASKING_TIMEOUT_MS = 8_000
 
 /** What the caller believes about the account; compared with what the platform says. */
 export const ClaimsSchema = Type.Object(
@@ -19,76 +24,157 @@ export const ClaimsSchema = Type.Object(
 export type Claims = Static<typeof ClaimsSchema>
 
 export interface Check {
-  name: 'access_token' | 'identity'
+  name: 'access_token' | 'identity' | 'webhook_endpoint' | 'webhook_active' | 'webhook_test'
   ok: boolean
+  /** what is wrong, and what to do about it */
   message: string
+}
+
+export interface Webhook {
+  /** null: none is set */
+  endpoint: string | null
+  active: boolean
+  /** whether deliveries to that address reach this service, as this account's */
+  matches: boolean
+  test?: WebhookTest
 }
 
 export interface Verification {
   verified: boolean
   account: BotInfo | null
   accountType: 'verified_or_premium' | 'unverified' | 'unknown'
-  webhook: null
+  /** null where the platform would not have spoken of this account */
+  webhook: Webhook | null
   checks: Check[]
   checkedAt: string
 }
+
+export interface Verifier {
+  database: Queryable
+  lineApi: LineApi
+  /** this service as the platforms see it, without a trailing slash */
+  publicUrl: string | null
+  /** the paths of an account's deliveries on this service, the one to recommend first */
+  webhookPaths: (accountId: string) => string[]
+  now: () => number
+}
+
+type Outcome = Omit<Verification, 'verified' | 'checkedAt'>
 
 /**
  * Asks the platform and stores the outcome. What the platform refuses is an outcome; a platform that is away,
  * slow or limiting is `platform_unavailable`, and nothing is stored.
  */
 export async function verifyAccount(
-  database: Queryable,
-  lineApi: LineApi,
+  verifier: Verifier,
   account: Account,
   claims: Claims,
-  now: Date,
 ): Promise<Verification> {
-  const outcome = await askPlatform(lineApi, account, claims)
+  const { account: info, accountType, webhook, checks } = await askPlatform(verifier, account, claims)
   const verification: Verification = {
-    verified: outcome.checks.every(({ ok }) => ok),
-    account: outcome.info,
-    accountType: 'unknown',
-    webhook: null,
-    checks: outcome.checks,
-    checkedAt: now.toISOString(),
+    verified: checks.every(({ ok }) => ok),
+    account: info,
+    accountType,
+    webhook,
+    checks,
+    checkedAt: new Date(verifier.now()).toISOString(),
   }
-  await storeVerification(database, account, verification)
+  await verifier.database.query(
+    'update official_account set verification = $2, verified_at = $3 where id = $1',
+    [account.id, JSON.stringify(verification), verification.checkedAt],
+  )
   return verification
 }
 
-async function askPlatform(
-  lineApi: LineApi,
-  account: Account,
-  claims: Claims,
-): Promise<{ info: BotInfo | null; checks: Check[] }> {
-  const token = await lineApi.accessToken(account)
-  if (token === null) {
-    return {
-      info: null,
-      checks: [failed('access_token', 'The account has neither an access token nor channel id and secret')],
-    }
+async function askPlatform(verifier: Verifier, account: Account, claims: Claims): Promise<Outcome> {
+  const { lineApi } = verifier
+  const signal = AbortSignal.timeout(ASKING_TIMEOUT_MS)
+  lineApi.forgetToken(account)
+  const info = outcomeOf(await lineApi.botInfo(account, signal))
+  if (!info.ok) {
+    const checks = [failed('access_token', tokenAdvice(info.fault))]
+    return { account: null, accountType: 'unknown', webhook: null, checks }
   }
-  if (!token.ok)
-    return { info: null, checks: [refusal(token.fault, 'The platform refuses the channel id and secret')] }
-  const info = await lineApi.botInfo(token.value)
-  if (!info.ok)
-    return { info: null, checks: [refusal(info.fault, 'The platform refuses the channel access token')] }
-  const accepted: Check = { name: 'access_token', ok: true, message: 'The platform accepts the access token' }
-  return { info: info.value, checks: [accepted, identityCheck(account, claims, info.value)] }
+  const identity = identityCheck(account, claims, info.value)
+  const checks = [passed('access_token', 'The platform accepts the access token'), identity]
+  // Everything else would be about another account.
+  if (!identity.ok) return { account: info.value, accountType: 'unknown', webhook: null, checks }
+  const [followers, endpoint] = await Promise.all([
+    lineApi.followers(account, 1, undefined, signal).then(outcomeOf),
+    lineApi.webhookEndpoint(account, signal).then(outcomeOf),
+  ])
+  const webhook = await askWebhook(verifier, account, claims, endpoint, signal)
+  return {
+    account: info.value,
+    accountType: accountTypeOf(followers),
+    webhook: webhook.webhook,
+    checks: [...checks, ...webhook.checks],
+  }
 }
 
-function refusal(fault: PlatformFault, message: string): Check {
-  if (fault.type === 'unavailable') {
-    throw new AppError('platform_unavailable', { retryAfterSeconds: fault.retryAfterSeconds })
+async function askWebhook(
+  verifier: Verifier,
+  account: Account,
+  { testWebhook }: Claims,
+  found: Answer<WebhookEndpoint>,
+  signal: AbortSignal,
+): Promise<{ webhook: Webhook | null; checks: Check[] }> {
+  const wanted = verifier.webhookPaths(String(account.id)).map((path) => (verifier.publicUrl ?? '') + path)
+  if (!found.ok && statusOf(found.fault) !== 404) {
+    const message = `The platform does not show the webhook's address (status ${statusOf(found.fault)})`
+    return { webhook: null, checks: [failed('webhook_endpoint', message)] }
   }
-  if (fault.type === 'malformed_token') {
-    return failed(
-      'access_token',
-      'The stored channel access token has characters that no token has: store it again',
-    )
+  const endpoint = found.ok ? found.value.endpoint : null
+  const webhook: Webhook = {
+    endpoint,
+    active: found.ok && found.value.active,
+    matches: endpoint !== null && wanted.some((address) => isSameAddress(endpoint, address)),
   }
-  return failed('access_token', `${message} (status ${fault.status}): issue a new one and store it`)
+  const checks = [endpointCheck(webhook, wanted[0] ?? ''), activeCheck(webhook)]
+  if (testWebhook !== true) return { webhook, checks }
+  if (endpoint === null) {
+    return {
+      webhook,
+      checks: [...checks, failed('webhook_test', 'There is no address to test: set it first')],
+    }
+  }
+  await takeWebhookTest(verifier.database, account.id)
+  const test = outcomeOf(await verifier.lineApi.testWebhook(account, signal))
+  if (!test.ok) {
+    const message = `The platform does not test the webhook (status ${statusOf(test.fault)})`
+    return { webhook, checks: [...checks, failed('webhook_test', message)] }
+  }
+  return { webhook: { ...webhook, test: test.value }, checks: [...checks, testCheck(test.value)] }
+}
+
+type Answer<T> =
+  | { ok: true; value: T }
+  | { ok: false; fault: Exclude<PlatformFault, { type: 'unavailable' }> }
+
+/** A platform that cannot say anything now is no outcome of a verification. */
+function outcomeOf<T>(result: PlatformResult<T>): Answer<T> {
+  if (result.ok) return result
+  if (result.fault.type === 'unavailable') {
+    throw new AppError('platform_unavailable', { retryAfterSeconds: result.fault.retryAfterSeconds })
+  }
+  return { ok: false, fault: result.fault }
+}
+
+function statusOf(fault: PlatformFault): number | null {
+  return 'status' in fault ? fault.status : null
+}
+
+function tokenAdvice(fault: Exclude<PlatformFault, { type: 'unavailable' }>): string {
+  switch (fault.type) {
+    case 'no_credentials':
+      return 'The account has neither an access token nor channel id and secret: store one of them'
+    case 'malformed_token':
+      return 'The stored channel access token has characters that no token has: store it again'
+    case 'refused_credentials':
+      return `The platform refuses the channel id and secret (status ${fault.status}): compare them with the LINE Developers Console`
+    case 'refused':
+      return `The platform refuses the channel access token (status ${fault.status}): issue a new one and store it`
+  }
 }
 
 /** The token may be a good one and still belong to another account. */
@@ -101,7 +187,7 @@ function identityCheck(account: Account, claims: Claims, info: BotInfo): Check {
   if (basicIds.some((expected) => !isSameBasicId(expected, info))) {
     return failed('identity', 'The access token belongs to an account with another basic id')
   }
-  return { name: 'identity', ok: true, message: 'The access token belongs to this account' }
+  return passed('identity', 'The access token belongs to this account')
 }
 
 function isGiven(value: string | null | undefined): value is string {
@@ -114,18 +200,57 @@ function isSameBasicId(expected: string, info: BotInfo): boolean {
   return [info.basicId, info.premiumId].filter(isGiven).some((id) => normal(id) === normal(expected))
 }
 
-function failed(name: Check['name'], message: string): Check {
-  return { name, ok: false, message }
+/** Only verified and premium accounts may list their followers: the API has no other word on it. */
+function accountTypeOf(followers: Answer<unknown>): Verification['accountType'] {
+  if (followers.ok) return 'verified_or_premium'
+  return statusOf(followers.fault) === 403 ? 'unverified' : 'unknown'
 }
 
-async function storeVerification(
-  database: Queryable,
-  account: Account,
-  verification: Verification,
-): Promise<void> {
-  await database.query(`update official_account set verification = $2, verified_at = $3 where id = $1`, [
-    account.id,
-    JSON.stringify(verification),
-    verification.checkedAt,
-  ])
+/** Without PUBLIC_URL nobody here knows under which name the service is reached: the path alone is compared. */
+function isSameAddress(endpoint: string, wanted: string): boolean {
+  if (!URL.canParse(endpoint)) return false
+  const { origin, pathname } = new URL(endpoint)
+  const ours = new URL(wanted, origin)
+  return origin === ours.origin && pathname === ours.pathname
+}
+
+function endpointCheck({ endpoint, matches }: Webhook, wanted: string): Check {
+  if (matches) return passed('webhook_endpoint', "The webhook's address is this service")
+  const state = endpoint === null ? 'No webhook address is set' : "The webhook's address is another"
+  return failed('webhook_endpoint', `${state}: in the LINE Developers Console set it to ${wanted}`)
+}
+
+function activeCheck({ active }: Webhook): Check {
+  return active
+    ? passed('webhook_active', 'The platform sends webhooks')
+    : failed(
+        'webhook_active',
+        'The platform sends no webhooks: in the LINE Developers Console switch on "Use webhook"',
+      )
+}
+
+const TEST_ADVICE: Record<string, string> = {
+  COULD_NOT_CONNECT: 'The platform cannot connect to the address: look at its name, port and certificate',
+  REQUEST_TIMEOUT: 'The address did not answer the platform in time',
+  ERROR_STATUS_CODE: 'The address answered with an error',
+}
+
+const STATUS_ADVICE: Record<number, string> = {
+  403: ' (status 403): the stored channel secret is not the channel’s',
+  404: ' (status 404): the address does not end in the path of this account',
+}
+
+function testCheck({ success, reason, statusCode }: WebhookTest): Check {
+  if (success) return passed('webhook_test', 'A test delivery of the platform arrived and was accepted')
+  const advice = TEST_ADVICE[reason] ?? 'The test delivery of the platform failed'
+  const status = statusCode === null || statusCode <= 0 ? '' : ` (status ${statusCode})`
+  return failed('webhook_test', advice + (STATUS_ADVICE[statusCode ?? 0] ?? status))
+}
+
+function passed(name: Check['name'], message: string): Check {
+  return { name, ok: true, message }
+}
+
+function failed(name: Check['name'], message: string): Check {
+  return { name, ok: false, message }
 }

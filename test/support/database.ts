@@ -49,6 +49,7 @@ export async function addTenant(
     botUserId?: string
     channelId?: string
     channelSecret?: string
+    basicId?: string
   } = {},
 ): Promise<Tenant> {
   const channelSecret = columns.channelSecret ?? randomBytes(16).toString('hex')

@@ -104,6 +104,7 @@ const DEFAULTS: AppOptions['config'] = {
   rateLimit: { max: 0, windowMs: 60_000, spareSigned: false },
   redisUrl: null,
   lineApiUrl: 'http://127.0.0.1:9',
+  publicUrl: null,
 }
 
 /** Starts the service; inside a test it is closed when the test ends. Close what you start in a hook yourself. */

@@ -12,7 +12,7 @@ import { RememberedAccounts } from '../admit.ts'
 import type { Admission } from '../flush.ts'
 import { type Intake, StaleAdmission } from '../receive.ts'
 import { requireDatabase } from '../require-database.ts'
-import { LINE } from './channel.ts'
+import { deliveryPaths } from './channel.ts'
 import { type LineDelivery, parseLineDelivery } from './payload.ts'
 import { hasValidLineSignature } from './signature.ts'
 
@@ -26,8 +26,7 @@ interface Parts {
 
 export function lineRoutes(app: FastifyInstance, parts: Parts): void {
   const accounts = new RememberedAccounts<bigint>((id) => findAccount(requireDatabase(parts).database, id))
-  const capitalised = LINE.charAt(0).toUpperCase() + LINE.slice(1)
-  for (const path of [`/api/${LINE}/:id`, `/api/${capitalised}/:id`]) {
+  for (const path of deliveryPaths(':id')) {
     app.post<{ Params: { id: string } }>(path, async (request, reply) => {
       const { database, intake } = requireDatabase(parts)
       const id = parsePathId(request.params.id)

@@ -1,0 +1,230 @@
+/** The calls of LINE's Messaging API that this service makes (developers.line.biz, "Messaging API reference"). */
+import { isObject } from '../http/body.ts'
+import type { Secret } from '../secret.ts'
+import { type Call, callPlatform, type PlatformResult, refused, UNAVAILABLE } from './call.ts'
+import { Pace } from './pace.ts'
+import { isSendable, StatelessTokens } from './tokens.ts'
+
+/**
+ * Calls a second and account. The platform allows 2,000, to all instances and to the owner's own programs together:
+ * ten instances stay within half of it.
+ */
+const READS_PER_SECOND = 100
+/** The platform allows 1,000 a minute. */
+const WEBHOOK_CALLS_PER_SECOND = 5
+
+/** The largest page that the platform gives. */
+export const FOLLOWERS_PAGE_SIZE = 1_000
+
+/** What it takes to call for an account. */
+export interface Credentials {
+  id: bigint
+  channelId: string | null
+  channelSecret: Secret | null
+  channelAccessToken: Secret | null
+}
+
+export interface BotInfo {
+  userId: string
+  basicId: string
+  premiumId: string | null
+  displayName: string
+  pictureUrl: string | null
+  chatMode: string
+  markAsReadMode: string
+}
+
+export interface Profile {
+  displayName: string
+  pictureUrl: string | null
+  /** a language tag such as `th`; null where the person did not tell */
+  language: string | null
+}
+
+/** Where a person was met, and may be asked for. */
+export type Place = { type: 'user' } | { type: 'group' | 'room'; id: string }
+
+export interface FollowersPage {
+  userIds: string[]
+  /** continues the list, for 24 hours; null on the last page */
+  next: string | null
+}
+
+export interface WebhookEndpoint {
+  endpoint: string
+  /** the switch "Use webhook" */
+  active: boolean
+}
+
+export interface WebhookTest {
+  success: boolean
+  /** what our address answered; null or below 1: nothing */
+  statusCode: number | null
+  /** OK, COULD_NOT_CONNECT, REQUEST_TIMEOUT, ERROR_STATUS_CODE, UNCLASSIFIED */
+  reason: string
+  detail: string
+}
+
+/** Nothing here throws: what goes wrong is a PlatformFault. */
+export class LineApi {
+  readonly #baseUrl: string
+  readonly #tokens: StatelessTokens
+  readonly #reads = new Pace(READS_PER_SECOND)
+  readonly #webhookCalls = new Pace(WEBHOOK_CALLS_PER_SECOND)
+
+  constructor(baseUrl: string) {
+    this.#baseUrl = baseUrl
+    this.#tokens = new StatelessTokens(baseUrl)
+  }
+
+  /** The account that the stored credentials belong to. */
+  async botInfo(account: Credentials, signal?: AbortSignal): Promise<PlatformResult<BotInfo>> {
+    return read(await this.#get(account, this.#reads, '/v2/bot/info', signal), readBotInfo)
+  }
+
+  /** Refused with 404: blocked, no friend, no consent, deleted, or not in that group. */
+  async profile(account: Credentials, userId: string, place: Place): Promise<PlatformResult<Profile>> {
+    const ids = place.type === 'user' ? [userId] : [place.id, userId]
+    // What is no id of LINE's would only change the path.
+    if (!ids.every((id) => /^[A-Za-z0-9-]+$/.test(id))) return refused(404)
+    const path =
+      place.type === 'user'
+        ? `/v2/bot/profile/${userId}`
+        : `/v2/bot/${place.type}/${place.id}/member/${userId}`
+    return read(await this.#get(account, this.#reads, path), readProfile)
+  }
+
+  /** @param start the last page's `next`. Refused with 403: neither a verified nor a premium account */
+  async followers(
+    account: Credentials,
+    limit: number,
+    start?: string,
+    signal?: AbortSignal,
+  ): Promise<PlatformResult<FollowersPage>> {
+    const query = new URLSearchParams({ limit: String(limit), ...(start === undefined ? {} : { start }) })
+    return read(
+      await this.#get(account, this.#reads, `/v2/bot/followers/ids?${query}`, signal),
+      readFollowers,
+    )
+  }
+
+  /** Refused with 404: no address is set. */
+  async webhookEndpoint(
+    account: Credentials,
+    signal?: AbortSignal,
+  ): Promise<PlatformResult<WebhookEndpoint>> {
+    const answer = await this.#get(account, this.#webhookCalls, '/v2/bot/channel/webhook/endpoint', signal)
+    return read(answer, readEndpoint)
+  }
+
+  /** Makes the platform send an empty delivery to the address that is set. It allows 60 an hour, so it is not repeated. */
+  async testWebhook(account: Credentials, signal?: AbortSignal): Promise<PlatformResult<WebhookTest>> {
+    const path = '/v2/bot/channel/webhook/test'
+    return read(
+      await this.#call(account, this.#webhookCalls, { method: 'POST', path, isRepeatable: false, signal }),
+      readTest,
+    )
+  }
+
+  /** The next call begins with a new token: to see whether channel id and secret are good now. */
+  forgetToken({ channelId, channelSecret }: Credentials): void {
+    if (channelId && channelSecret) this.#tokens.forget(channelId, channelSecret)
+  }
+
+  #get(
+    account: Credentials,
+    pace: Pace,
+    path: string,
+    signal?: AbortSignal,
+  ): Promise<PlatformResult<unknown>> {
+    return this.#call(account, pace, { method: 'GET', path, isRepeatable: true, signal })
+  }
+
+  async #call(
+    account: Credentials,
+    pace: Pace,
+    call: Omit<Call, 'token' | 'secrets'>,
+  ): Promise<PlatformResult<unknown>> {
+    const token = await this.#token(account)
+    if (!token.ok) return token
+    if (!(await pace.turn(account.id))) return UNAVAILABLE
+    const secrets = [token.value, ...(account.channelSecret ? [account.channelSecret] : [])]
+    const answer = await callPlatform(this.#baseUrl, { ...call, token: token.value, secrets })
+    if (!answer.ok && answer.fault.type === 'refused' && answer.fault.status === 401)
+      this.forgetToken(account)
+    return answer
+  }
+
+  async #token(account: Credentials): Promise<PlatformResult<Secret>> {
+    const { channelId, channelSecret, channelAccessToken } = account
+    if (channelAccessToken) {
+      return isSendable(channelAccessToken.reveal())
+        ? { ok: true, value: channelAccessToken }
+        : { ok: false, fault: { type: 'malformed_token' } }
+    }
+    if (!channelId || !channelSecret) return { ok: false, fault: { type: 'no_credentials' } }
+    return this.#tokens.get(channelId, channelSecret)
+  }
+}
+
+type Fields = Record<string, unknown>
+
+function read<T>(answer: PlatformResult<unknown>, reader: (fields: Fields) => T | null): PlatformResult<T> {
+  if (!answer.ok) return answer
+  const value = isObject(answer.value) ? reader(answer.value) : null
+  return value === null ? UNAVAILABLE : { ok: true, value }
+}
+
+/** Characters. Longer texts are cut: the platform's names have 20, its addresses a few hundred. */
+const TEXT_MAX_LENGTH = 2_000
+
+function text(fields: Fields, name: string): string | null {
+  const value = fields[name]
+  return typeof value === 'string' ? value.slice(0, TEXT_MAX_LENGTH).toWellFormed() : null
+}
+
+function readBotInfo(fields: Fields): BotInfo | null {
+  const userId = text(fields, 'userId')
+  const basicId = text(fields, 'basicId')
+  const displayName = text(fields, 'displayName')
+  if (userId === null || basicId === null || displayName === null) return null
+  return {
+    userId,
+    basicId,
+    premiumId: text(fields, 'premiumId'),
+    displayName,
+    pictureUrl: text(fields, 'pictureUrl'),
+    chatMode: text(fields, 'chatMode') ?? 'unknown',
+    markAsReadMode: text(fields, 'markAsReadMode') ?? 'unknown',
+  }
+}
+
+function readProfile(fields: Fields): Profile | null {
+  const displayName = text(fields, 'displayName')
+  if (displayName === null) return null
+  return { displayName, pictureUrl: text(fields, 'pictureUrl'), language: text(fields, 'language') }
+}
+
+function readFollowers(fields: Fields): FollowersPage | null {
+  const { userIds } = fields
+  if (!Array.isArray(userIds) || !userIds.every((id) => typeof id === 'string')) return null
+  return { userIds, next: text(fields, 'next') }
+}
+
+function readEndpoint(fields: Fields): WebhookEndpoint | null {
+  const endpoint = text(fields, 'endpoint')
+  if (endpoint === null || typeof fields.active !== 'boolean') return null
+  return { endpoint, active: fields.active }
+}
+
+function readTest(fields: Fields): WebhookTest | null {
+  const reason = text(fields, 'reason')
+  if (reason === null) return null
+  const { success, statusCode } = fields
+  return {
+    success: success === true,
+    statusCode: typeof statusCode === 'number' && Number.isSafeInteger(statusCode) ? statusCode : null,
+    reason,
+    detail: text(fields, 'detail') ?? '',
+  }
+}

@@ -1,0 +1,23 @@
+/** What the simulated platform does, when told to, instead of answering as documented. */
+import type { IncomingMessage, ServerResponse } from 'node:http'
+
+export type Misbehaviour = (request: IncomingMessage, response: ServerResponse) => void
+
+export const MISBEHAVIOURS: Record<string, Misbehaviour> = {
+  cut: (request) => request.socket.destroy(),
+  error: (_, response) => response.writeHead(500).end('{"message":"Internal server error"}'),
+  limit: (_, response) =>
+    response.writeHead(429, { 'retry-after': '17' }).end('{"message":"Too many requests"}'),
+  html: (_, response) =>
+    response.writeHead(200, { 'content-type': 'text/html' }).end('<!doctype html><title>proxy</title>'),
+  empty: (_, response) => response.writeHead(200).end('{}'),
+  null: (_, response) => response.writeHead(200).end('null'),
+  redirect: (_, response) => response.writeHead(302, { location: 'http://127.0.0.1:9/' }).end(),
+  silent: () => undefined,
+  half: (_, response) => void response.writeHead(200, { 'content-length': '100' }).write('{'),
+  endless: (_, response) => {
+    response.writeHead(200)
+    const more = () => !response.destroyed && response.write('x'.repeat(65_536), () => setImmediate(more))
+    more()
+  },
+}
