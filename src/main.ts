@@ -6,10 +6,12 @@ import type { FastifyInstance } from 'fastify'
 import pino, { type DestinationStream } from 'pino'
 import type { Registry } from 'prom-client'
 import { createApp } from './app.ts'
+import { ProfileFiller } from './audience/profiles.ts'
 import type { Config } from './config.ts'
 import { FatalError } from './errors.ts'
 import { measureRequests, serveMetrics } from './http/metrics.ts'
 import { UPKEEP_INTERVAL_MS, upkeep } from './intake/retention.ts'
+import { LineApi } from './line-api/client.ts'
 import { type OpenDatabase, openForService } from './postgres/open.ts'
 
 /** After SIGTERM the service still answers, its health with 503, so that balancers look elsewhere first. */
@@ -68,6 +70,16 @@ export async function startService(config: Config, log?: DestinationStream): Pro
   say = (level, message) => app.log[level](message)
   for (const { level, message } of notices) say(level, message)
 
+  const profiles =
+    database &&
+    new ProfileFiller(database, new LineApi(config.lineApiUrl), (accountId, { type }) =>
+      app.log.warn({ accountId: String(accountId), fault: type }, 'the platform gives no profiles: resting'),
+    )
+  opened?.ready.then(
+    () => profiles?.start(),
+    () => undefined,
+  )
+
   const lookAfter = setInterval(() => {
     database
       ?.session((session) => upkeep(session, config))
@@ -87,6 +99,7 @@ export async function startService(config: Config, log?: DestinationStream): Pro
     metricsServer?.close()
     clearInterval(sweep)
     clearTimeout(cut)
+    await profiles?.stop()
     const released = opened?.close()
     await Promise.race([released, sleep(RELEASE_TIMEOUT_MS, undefined, { ref: false })])
   }

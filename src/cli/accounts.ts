@@ -1,5 +1,14 @@
 import type { Command } from 'commander'
-import { onDatabase, parseId, printMany, printOne, withJson } from './output.ts'
+import { type Account, findAccount } from '../accounts/account.ts'
+import { verifyAccount } from '../accounts/verify.ts'
+import { type ImportProgress, importFollowers } from '../audience/import-followers.ts'
+import { readConfig } from '../config.ts'
+import { AppError, FatalError } from '../errors.ts'
+import { deliveryPaths } from '../intake/line/channel.ts'
+import { LineApi } from '../line-api/client.ts'
+import type { Database } from '../postgres/database.ts'
+import { onDatabase, parseId, printJson, printMany, printOne, withJson } from './output.ts'
+import { Progress } from './progress.ts'
 
 interface AddOptions {
   organization: bigint
@@ -70,4 +79,79 @@ export function accountsCommand(program: Command): void {
       )
       printMany(rows, json === true)
     })
+
+  withJson(group.command('verify'))
+    .description('ask the platform whether an account is set up as it should be; ends with 1 if it is not')
+    .argument('<id>', 'the account', parseId)
+    .option('--test-webhook', 'have the platform send a test delivery, too (60 an hour)')
+    .action(async (id: bigint, options: { testWebhook?: boolean; json?: boolean }) => {
+      const verification = await onDatabase(async (database) =>
+        verify(database, await accountOf(database, id), options.testWebhook === true),
+      )
+      if (options.json) {
+        printJson(verification)
+      } else {
+        const { account, accountType, webhook, checks } = verification
+        printMany(
+          checks.map(({ name, ok, message }) => ({ check: name, ok: ok ? 'yes' : 'NO', message })),
+          false,
+        )
+        console.log()
+        printOne(
+          {
+            verified: verification.verified,
+            account: account && `${account.displayName} (${account.basicId}, ${account.userId})`,
+            type: accountType,
+            webhook: webhook?.endpoint ?? null,
+          },
+          false,
+        )
+      }
+      if (!verification.verified) process.exitCode = 1
+    })
+
+  withJson(group.command('import-followers'))
+    .description(
+      "add everybody on the platform's list of followers; goes on where an interrupted import stopped",
+    )
+    .requiredOption('--account <id>', 'the account', parseId)
+    .action(async ({ account: id, json }: { account: bigint; json?: boolean }) => {
+      const total = await onDatabase(async (database) =>
+        importAll(database, await accountOf(database, id), new Progress('followers', null)),
+      )
+      printOne({ ...total }, json === true)
+    })
+}
+
+async function accountOf(database: Database, id: bigint): Promise<Account> {
+  const account = await findAccount(database, id)
+  if (account === null) throw new FatalError(`there is no account ${id}`)
+  return account
+}
+
+async function verify(database: Database, account: Account, testWebhook: boolean) {
+  const { lineApiUrl, publicUrl } = readConfig()
+  const lineApi = new LineApi(lineApiUrl)
+  const verifier = { database, lineApi, publicUrl, webhookPaths: deliveryPaths, now: Date.now }
+  try {
+    return await verifyAccount(verifier, account, { testWebhook })
+  } catch (error) {
+    if (!(error instanceof AppError) || error.code !== 'platform_unavailable') throw error
+    throw new FatalError(`${error.message} (${error.retryAfterSeconds} s)`)
+  }
+}
+
+async function importAll(
+  database: Database,
+  account: Account,
+  progress: Progress,
+): Promise<Pick<ImportProgress, 'seen' | 'added' | 'passedOver'>> {
+  let last: ImportProgress = { seen: 0, added: 0, passedOver: 0 }
+  const remark = () => ` (${last.added.toLocaleString('en')} new)`
+  for await (const state of importFollowers(database, new LineApi(readConfig().lineApiUrl), account)) {
+    last = state
+    progress.show(last.seen, remark())
+  }
+  progress.end(last.seen, remark())
+  return { seen: last.seen, added: last.added, passedOver: last.passedOver }
 }

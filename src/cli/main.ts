@@ -14,6 +14,7 @@ import { eventsCommand } from './events.ts'
 import { keysCommand } from './keys.ts'
 import { organizationsCommand } from './organizations.ts'
 import { printMany, withJson } from './output.ts'
+import { simulateCommand } from './simulate.ts'
 
 const program = new Command(serviceName)
   .description('Keeps the audience of LINE official accounts and lets B2B clients list, change and erase it.')
@@ -44,6 +45,7 @@ accountsCommand(program)
 clientsCommand(program)
 keysCommand(program)
 eventsCommand(program)
+simulateCommand(program)
 
 try {
   await program.parseAsync()

@@ -39,7 +39,7 @@ export function printMany(items: Printable[], asJson: boolean): void {
     )
 }
 
-function printJson(value: unknown): void {
+export function printJson(value: unknown): void {
   console.log(
     JSON.stringify(value, (_, inner: unknown) => (typeof inner === 'bigint' ? String(inner) : inner)),
   )

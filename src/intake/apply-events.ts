@@ -131,6 +131,9 @@ function applyEventsText({ states, others, tracked }: BatchParts): string {
              blocked_at = greatest(m.blocked_at, excluded.blocked_at),
              ${newest('relationship', ['relationship', 'relationship_at', 'relationship_key'])},
              ${newest('conversation', ['conversation_id', 'conversation_status', 'conversation_at', 'conversation_key'])},
+             -- who follows anew may have another name by now
+             profile_due_at = case when excluded.followed_at > coalesce(m.followed_at, '-infinity')
+                              then now() else m.profile_due_at end,
              updated_at = case
                when excluded.relationship_at is null and excluded.conversation_at is null then m.updated_at
                when ${isNewer('relationship')} or ${isNewer('conversation')}

@@ -3,6 +3,7 @@
  * that flush is committed. Batches form by themselves: whatever arrives during one flush goes in the next, so
  * a lone delivery waits for nothing and a crowd shares its commits.
  */
+import { MEMBER_ID_TAKEN, skipTakenMemberIds } from '../audience/member-ids.ts'
 import { AppError } from '../errors.ts'
 import {
   type AtOnce,
@@ -182,9 +183,10 @@ export class Intake {
         return await flush(target, batch)
       } catch (error) {
         if (attempt === FLUSH_ATTEMPTS) throw error
-        if (violatedConstraint(error) === 'audience_member_pkey')
-          await skipTakenMemberIds(this.#database, batch)
-        else if (!isConflict(error)) throw error
+        if (violatedConstraint(error) === MEMBER_ID_TAKEN) {
+          const accountIds = new Set(batch.map(({ admission }) => admission.accountId))
+          await skipTakenMemberIds(this.#database, [...accountIds])
+        } else if (!isConflict(error)) throw error
       }
     }
   }
@@ -226,16 +228,4 @@ function isAboutTheEvent(error: unknown): boolean {
 function unapplied({ admission, event }: AdmittedEvent, error: unknown): AdmittedEvent {
   const failure = `the database refused to apply it (SQLSTATE ${sqlStateOf(error)})`
   return { admission, event: { ...event, effect: { type: 'none' }, failure } }
-}
-
-/** Ids beyond this are left to whoever loaded them: the sequence must not end. */
-const MEMBER_ID_MAX = 2n ** 62n
-
-/** Another program loaded members with ids of its own, which our sequence does not know: it goes on after them. */
-async function skipTakenMemberIds(database: Database, batch: AdmittedEvent[]): Promise<void> {
-  await database.query(
-    `select setval(pg_get_serial_sequence('audience_member', 'id'), greatest(max(id), nextval(pg_get_serial_sequence('audience_member', 'id'))))
-       from audience_member where channel_oa_id = any ($1) and id < $2`,
-    [[...new Set(batch.map(({ admission }) => admission.accountId))], MEMBER_ID_MAX],
-  )
 }

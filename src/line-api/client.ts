@@ -83,7 +83,12 @@ export class LineApi {
   }
 
   /** Refused with 404: blocked, no friend, no consent, deleted, or not in that group. */
-  async profile(account: Credentials, userId: string, place: Place): Promise<PlatformResult<Profile>> {
+  async profile(
+    account: Credentials,
+    userId: string,
+    place: Place,
+    signal?: AbortSignal,
+  ): Promise<PlatformResult<Profile>> {
     const ids = place.type === 'user' ? [userId] : [place.id, userId]
     // What is no id of LINE's would only change the path.
     if (!ids.every((id) => /^[A-Za-z0-9-]+$/.test(id))) return refused(404)
@@ -91,7 +96,7 @@ export class LineApi {
       place.type === 'user'
         ? `/v2/bot/profile/${userId}`
         : `/v2/bot/${place.type}/${place.id}/member/${userId}`
-    return read(await this.#get(account, this.#reads, path), readProfile)
+    return read(await this.#get(account, this.#reads, path, signal), readProfile)
   }
 
   /** @param start the last page's `next`. Refused with 403: neither a verified nor a premium account */

@@ -79,3 +79,21 @@ export async function eventually<T>(
     await new Promise((resolve) => setTimeout(resolve, 50))
   }
 }
+
+/** The same, for a command that talks to something in this process. */
+export function runCommandAsync(
+  args: string[],
+  env: Record<string, string> = {},
+): Promise<{ status: number | null; stdout: string; stderr: string }> {
+  const child = spawn(process.execPath, [MAIN, ...args], {
+    env: environment(env),
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  const output = { stdout: '', stderr: '' }
+  for (const name of ['stdout', 'stderr'] as const) {
+    child[name].on('data', (chunk: Buffer) => {
+      output[name] += chunk.toString()
+    })
+  }
+  return new Promise((resolve) => child.once('close', (status) => resolve({ status, ...output })))
+}

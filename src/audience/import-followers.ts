@@ -1,0 +1,177 @@
+/** Fills an audience from the platform's list of followers: what the events of the past would have told. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Account, AccountId } from '../accounts/account.ts'
+import { FatalError } from '../errors.ts'
+import type { PlatformResult } from '../line-api/call.ts'
+import { FOLLOWERS_PAGE_SIZE, type FollowersPage, type LineApi } from '../line-api/client.ts'
+import { type Database, type Queryable, type Statement, violatedConstraint } from '../postgres/database.ts'
+import { isStorableText } from '../postgres/storable.ts'
+import { lockOutErasures } from './erasure-lock.ts'
+import { USER_ID_MAX_LENGTH } from './member.ts'
+import { MEMBER_ID_TAKEN, skipTakenMemberIds } from './member-ids.ts'
+
+/** The platform forgets where a list stands after 24 hours: somewhat earlier we begin anew. */
+const CONTINUATION_MAX_AGE_MS = 23 * 3_600_000
+/** A platform that is away is waited for this often, each time longer, before the import gives up. */
+const PATIENCE = 6
+const WAIT_MIN_MS = 1_000
+
+export interface ImportProgress {
+  /** followers that the platform has named so far, over all runs of this import */
+  seen: number
+  /** of them those who were no members */
+  added: number
+  /** of them those who were erased: they stay so until they come by themselves */
+  passedOver: number
+}
+
+interface ImportState extends ImportProgress {
+  /** where the list goes on; null: at its beginning, or nowhere */
+  next: string | null
+  /** when the platform said so */
+  atMs: number
+}
+
+/** A state that is known without an event: at equal times an event counts more. */
+const NO_KEY = '00000000-0000-0000-0000-000000000000'
+
+/**
+ * Yields after each page, which is committed together with the place to go on from: an import that was interrupted
+ * continues there. Throws a FatalError where the platform says no, or says nothing for long.
+ */
+export async function* importFollowers(
+  database: Database,
+  lineApi: LineApi,
+  account: Account,
+): AsyncGenerator<ImportProgress> {
+  let state = await readState(database, account.id)
+  if (state.next !== null) yield state
+  do {
+    const atMs = Date.now()
+    const page = await askPatiently(() =>
+      lineApi.followers(account, FOLLOWERS_PAGE_SIZE, state.next ?? undefined),
+    )
+    if (state.next !== null && isStale(page)) state = FROM_THE_START
+    else state = await storePage(database, account, state, followersOf(page), atMs)
+    yield state
+  } while (state.next !== null || state === FROM_THE_START)
+}
+
+const FROM_THE_START: ImportState = { next: null, atMs: 0, seen: 0, added: 0, passedOver: 0 }
+
+async function readState(database: Queryable, id: AccountId): Promise<ImportState> {
+  const [row] = await database.query<{ state: ImportState | null }>(
+    'select followers_import as state from official_account where id = $1',
+    [id],
+  )
+  const state = row?.state ?? FROM_THE_START
+  return state.atMs > Date.now() - CONTINUATION_MAX_AGE_MS ? state : FROM_THE_START
+}
+
+type Page = PlatformResult<FollowersPage>
+
+async function askPatiently(ask: () => Promise<Page>): Promise<Page> {
+  for (let attempt = 1; ; attempt += 1) {
+    const page = await ask()
+    if (page.ok || page.fault.type !== 'unavailable' || attempt === PATIENCE) return page
+    await sleep(Math.max(WAIT_MIN_MS * 2 ** attempt, page.fault.retryAfterSeconds * 1000))
+  }
+}
+
+/** The platform no longer knows where the list stood. */
+function isStale(page: Page): boolean {
+  return !page.ok && page.fault.type === 'refused' && page.fault.status === 400
+}
+
+function followersOf(page: Page): FollowersPage {
+  if (page.ok) return page.value
+  const { fault } = page
+  switch (fault.type) {
+    case 'no_credentials':
+      throw new FatalError('the account has neither an access token nor channel id and secret')
+    case 'malformed_token':
+      throw new FatalError('the stored channel access token has characters that no token has')
+    case 'refused_credentials':
+      throw new FatalError(`the platform refuses the channel id and secret (status ${fault.status})`)
+    case 'unavailable':
+      throw new FatalError(
+        'the platform does not answer: run the command again later, it goes on where it stopped',
+      )
+    case 'refused':
+      throw new FatalError(
+        fault.status === 403
+          ? 'the platform lets only verified and premium accounts list their followers, and this is neither (status 403)'
+          : `the platform refuses the list of followers (status ${fault.status})`,
+      )
+  }
+}
+
+const addFollowers: Statement = {
+  name: 'followers-add',
+  text: `
+    with told as (
+      select user_id, a.organization_id,
+             exists (select from erased_person e
+                      where e.channel_oa_id = a.id and e.person_hash = person_hash(a.person_key, user_id)) as is_erased
+        from official_account a, unnest($2::text[]) as user_id where a.id = $1
+    ), applied as (
+      insert into audience_member as m (channel_oa_id, organization_id, user_id,
+                                        relationship, relationship_at, relationship_key)
+      select $1, organization_id, user_id, 'following', $3, '${NO_KEY}' from told where not is_erased order by user_id
+          on conflict on constraint audience_member_user do update set
+             relationship = 'following', relationship_at = $3, relationship_key = '${NO_KEY}',
+             profile_due_at = now(), updated_at = greatest(clock_timestamp(), m.updated_at)
+       where m.relationship <> 'following' and (m.relationship_at < $3) is not false
+      returning m.xmax = 0 as is_new
+    )
+    select (select count(*) from applied where is_new)::int as added,
+           (select count(*) from told where is_erased)::int as passed_over`,
+}
+
+/** The list says who follows at the time it was asked for: what newer events say counts more, what older ones say, less. */
+async function storePage(
+  database: Database,
+  account: Account,
+  state: ImportState,
+  { userIds, next }: FollowersPage,
+  atMs: number,
+): Promise<ImportState> {
+  const usable = userIds.filter((id) => id !== '' && id.length <= USER_ID_MAX_LENGTH && isStorableText(id))
+  const store = (transaction: Queryable) =>
+    addPage(transaction, account.id, [...new Set(usable)], atMs, state, next)
+  try {
+    return await database.transaction(store)
+  } catch (error) {
+    if (violatedConstraint(error) !== MEMBER_ID_TAKEN) throw error
+    await skipTakenMemberIds(database, [account.id])
+    return database.transaction(store)
+  }
+}
+
+async function addPage(
+  transaction: Queryable,
+  accountId: AccountId,
+  userIds: string[],
+  atMs: number,
+  before: ImportState,
+  next: string | null,
+): Promise<ImportState> {
+  await transaction.query(lockOutErasures, [[accountId], []])
+  const [counts] = await transaction.query<{ added: number; passed_over: number }>(addFollowers, [
+    accountId,
+    userIds,
+    new Date(atMs).toISOString(),
+  ])
+  const state: ImportState = {
+    next,
+    atMs,
+    seen: before.seen + userIds.length,
+    added: before.added + (counts?.added ?? 0),
+    passedOver: before.passedOver + (counts?.passed_over ?? 0),
+  }
+  await transaction.query('update official_account set followers_import = $2 where id = $1', [
+    accountId,
+    next === null ? null : JSON.stringify(state),
+  ])
+  return state
+}

@@ -1,0 +1,216 @@
+/**
+ * Names, pictures and languages of members, asked of the platform in the background: never before the answer to a
+ * webhook. What is to be asked is derived from the members themselves, so several instances share the work and nothing
+ * is lost with any of them.
+ */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type AccountId, findAccount } from '../accounts/account.ts'
+import type { PlatformFault } from '../line-api/call.ts'
+import type { LineApi, Place, Profile } from '../line-api/client.ts'
+import type { Database, Queryable, Statement } from '../postgres/database.ts'
+
+/** Between two looks for members whose profile is due, when there were none. */
+const IDLE_MS = 1_000
+/** Members asked for in one pass, and of one account: many accounts take turns. */
+const PASS_MAX = 64
+const PASS_MAX_OF_ACCOUNT = 16
+/** Calls on their way at once: the platform answers in tens of milliseconds. */
+const CONCURRENCY = 8
+/** A member who was taken up and not finished, because the instance died, is due again after this. */
+const LEASE = '10 minutes'
+/** Names and pictures change rarely. A new follow asks at once. */
+const FRESH = '30 days'
+/** Rest of an account after a fault: doubled each time, at most the longest. */
+const REST_MIN_MS = 5_000
+const REST_MAX_MS = 15 * 60_000
+/** Stored events that are looked through for a group in which a person was met. */
+const EVENTS_SEARCHED = 20
+
+interface DueMember {
+  [column: string]: unknown
+  channel_oa_id: AccountId
+  id: bigint
+  user_id: string
+}
+
+interface Rest {
+  untilMs: number
+  lengthMs: number
+}
+
+export class ProfileFiller {
+  readonly #database: Database
+  readonly #lineApi: LineApi
+  readonly #onRest: (accountId: AccountId, fault: PlatformFault) => void
+  readonly #rests = new Map<AccountId, Rest>()
+  readonly #stopped = new AbortController()
+  #lastAccountId: AccountId = 0n
+  #running: Promise<void> = Promise.resolve()
+
+  /** @param onRest told of every fault that makes an account rest, for the log */
+  constructor(
+    database: Database,
+    lineApi: LineApi,
+    onRest: (accountId: AccountId, fault: PlatformFault) => void,
+  ) {
+    this.#database = database
+    this.#lineApi = lineApi
+    this.#onRest = onRest
+  }
+
+  start(): void {
+    this.#running = this.#run()
+  }
+
+  /** Resolves when nothing is on its way any more. */
+  async stop(): Promise<void> {
+    this.#stopped.abort()
+    await this.#running
+  }
+
+  async #run(): Promise<void> {
+    const { signal } = this.#stopped
+    while (!signal.aborted) {
+      const asked = await this.pass().catch(() => 0)
+      if (asked === 0) await sleep(IDLE_MS, undefined, { signal }).catch(() => undefined)
+    }
+  }
+
+  /** Asks once for those who are due; tells how many were. A database that is away is asked again in the next pass. */
+  async pass(): Promise<number> {
+    const now = Date.now()
+    const resting = [...this.#rests]
+      .filter(([, { untilMs }]) => untilMs > now)
+      .map(([accountId]) => accountId)
+    const due = await this.#database.query<DueMember>(takeDue, [
+      resting,
+      this.#lastAccountId,
+      PASS_MAX_OF_ACCOUNT,
+      PASS_MAX,
+    ])
+    this.#lastAccountId = due.at(-1)?.channel_oa_id ?? 0n
+    const queue = due.values()
+    const worker = async () => {
+      for (const member of queue) await this.#ask(member)
+    }
+    await Promise.all(Array.from({ length: CONCURRENCY }, worker))
+    return due.length
+  }
+
+  async #ask(member: DueMember): Promise<void> {
+    if (this.#stopped.signal.aborted || this.#isResting(member.channel_oa_id)) return
+    const account = await findAccount(this.#database, member.channel_oa_id)
+    if (account === null) return
+    const { signal } = this.#stopped
+    let result = await this.#lineApi.profile(account, member.user_id, { type: 'user' }, signal)
+    if (!result.ok && isUnknown(result.fault)) {
+      const place = await findPlace(this.#database, member)
+      if (place !== null) result = await this.#lineApi.profile(account, member.user_id, place, signal)
+    }
+    if (result.ok) {
+      await storeProfile(this.#database, member, result.value)
+      this.#rests.delete(member.channel_oa_id)
+    } else if (isUnknown(result.fault)) {
+      await this.#database.query(storeUnknown, [member.channel_oa_id, member.id])
+    } else if (!signal.aborted) {
+      this.#rest(member.channel_oa_id, result.fault)
+    }
+  }
+
+  #isResting(accountId: AccountId): boolean {
+    return (this.#rests.get(accountId)?.untilMs ?? 0) > Date.now()
+  }
+
+  #rest(accountId: AccountId, fault: PlatformFault): void {
+    if (this.#isResting(accountId)) return
+    const doubled = 2 * (this.#rests.get(accountId)?.lengthMs ?? REST_MIN_MS / 2)
+    const asked = fault.type === 'unavailable' ? fault.retryAfterSeconds * 1000 : REST_MIN_MS
+    const lengthMs = Math.max(Math.min(doubled, REST_MAX_MS), asked)
+    this.#rests.set(accountId, { untilMs: Date.now() + lengthMs, lengthMs })
+    this.#onRest(accountId, fault)
+  }
+}
+
+/** Blocked, gone, never a friend, or an id that is none: 404, and 400 for an id that the platform cannot read. */
+function isUnknown(fault: PlatformFault): boolean {
+  return fault.type === 'refused' && (fault.status === 404 || fault.status === 400)
+}
+
+// Rows that another instance is taking up, or a flush is changing, are left to them: this never waits for a lock, and
+// nobody waits for it longer than the statement takes. Accounts come in turn, from the one after the last pass's.
+const takeDue: Statement = {
+  name: 'profiles-take-due',
+  text: `
+    with due as (
+      select m.channel_oa_id, m.id
+        from (select id from official_account
+               where (channel_access_token <> '' or (channel_id <> '' and channel_secret <> ''))
+                 and id <> all ($1::bigint[])
+               order by id <= $2, id) a
+       cross join lateral (
+         select channel_oa_id, id from audience_member
+          where channel_oa_id = a.id and profile_due_at <= now()
+          order by profile_due_at limit $3
+            for update skip locked) m
+       limit $4
+    )
+    update audience_member m set profile_due_at = now() + interval '${LEASE}'
+      from due where m.channel_oa_id = due.channel_oa_id and m.id = due.id
+    returning m.channel_oa_id, m.id, m.user_id`,
+}
+
+// A profile without a language is one of a person who does not tell it, or of a group: what was known stays.
+const storeFound: Statement = {
+  name: 'profiles-store',
+  text: `
+    update audience_member
+       set display_name = $3, picture_url = $4, language = coalesce($5, language),
+           profile_checked_at = now(), profile_due_at = now() + interval '${FRESH}' + random() * interval '1 day',
+           updated_at = case when (display_name, picture_url, language)
+                                  is distinct from ($3::text, $4::text, coalesce($5::text, language))
+                        then greatest(clock_timestamp(), updated_at) else updated_at end
+     where channel_oa_id = $1 and id = $2`,
+}
+
+// Who has no profile is asked for again only if they were seen since the last time; a new follow asks at once.
+const storeUnknown: Statement = {
+  name: 'profiles-store-unknown',
+  text: `
+    update audience_member
+       set profile_due_at = case when relationship <> 'blocked' and last_seen_at > coalesce(profile_checked_at, '-infinity')
+                            then now() + interval '${FRESH}' end,
+           profile_checked_at = now()
+     where channel_oa_id = $1 and id = $2`,
+}
+
+function storeProfile(database: Queryable, member: DueMember, profile: Profile): Promise<unknown> {
+  const { displayName, pictureUrl, language } = profile
+  return database.query(storeFound, [member.channel_oa_id, member.id, displayName, pictureUrl, language])
+}
+
+const findMeetings: Statement = {
+  name: 'profiles-meetings',
+  text: `
+    select payload from event
+     where channel_oa_id = $1 and source = 'line' and (user_id = $2 or other_user_ids @> array[$2])
+       and (payload like '%"groupId":%' or payload like '%"roomId":%')
+     order by id desc limit ${EVENTS_SEARCHED}`,
+}
+
+/** The group or room in which the person was met last: there they have a profile without being a friend. */
+async function findPlace(database: Queryable, member: DueMember): Promise<Place | null> {
+  const events = await database.query<{ payload: string }>(findMeetings, [
+    member.channel_oa_id,
+    member.user_id,
+  ])
+  for (const { payload } of events) {
+    const { source } = JSON.parse(payload) as {
+      source?: { type?: unknown; groupId?: unknown; roomId?: unknown }
+    }
+    if (source?.type === 'group' && typeof source.groupId === 'string')
+      return { type: 'group', id: source.groupId }
+    if (source?.type === 'room' && typeof source.roomId === 'string')
+      return { type: 'room', id: source.roomId }
+  }
+  return null
+}

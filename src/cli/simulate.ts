@@ -1,0 +1,224 @@
+/** `oa-audience simulate`: LINE's platform on loopback, to try and to load this service with. */
+import { styleText } from 'node:util'
+import { type Command, InvalidArgumentError } from 'commander'
+import { findAccount } from '../accounts/account.ts'
+import { FatalError } from '../errors.ts'
+import { addPeople, type Delivery, deliveries } from '../simulate/deliveries.ts'
+import { MISBEHAVIOURS } from '../simulate/misbehaviour.ts'
+import {
+  randomAccount,
+  type SimulatedAccount,
+  type SimulatedPlatform,
+  simulatePlatform,
+} from '../simulate/platform.ts'
+import { onDatabase, parseId, printJson, withJson } from './output.ts'
+import { Progress } from './progress.ts'
+
+/** Deliveries without an answer yet; the platform would open more connections, one machine cannot. */
+const IN_FLIGHT_MAX = 256
+/** How long the platform waits for an answer. */
+const ANSWER_TIMEOUT_MS = 2_000
+const TICK_MS = 20
+
+interface SimulateOptions {
+  port: number
+  account?: bigint
+  people: number
+  unverified?: boolean
+  misbehave?: string
+  deliverTo?: string
+  rate: number
+  count?: number
+  maxEvents: number
+  repeats: number
+  shuffle: number
+  json?: boolean
+}
+
+export function simulateCommand(program: Command): void {
+  withJson(program.command('simulate'))
+    .description(
+      "run LINE's platform on loopback: its API, and signed deliveries if told where to (LINE forbids load tests through its own)",
+    )
+    .option('--port <port>', 'TCP port of its API; 0 takes a free one', between(0, 65_535), 4100)
+    .option(
+      '--account <id>',
+      'take the credentials of this account; else new ones are made and shown',
+      parseId,
+    )
+    .option('--people <count>', 'people who follow the account', between(1, 1_000_000), 1000)
+    .option('--unverified', 'the account may not list its followers')
+    .option('--misbehave <how>', `answer wrongly: ${Object.keys(MISBEHAVIOURS).join(', ')}`)
+    .option(
+      '--deliver-to <address>',
+      'send signed deliveries there, such as http://127.0.0.1:3000/api/line/1',
+    )
+    .option('--rate <n>', 'deliveries a second', between(1, 100_000), 10)
+    .option('--count <n>', 'end after so many deliveries', between(1, 1_000_000_000))
+    .option('--max-events <n>', 'events in one delivery, at most', between(1, 100), 5)
+    .option('--repeats <share>', 'share of deliveries that come twice, 0 to 1', share, 0.1)
+    .option(
+      '--shuffle <n>',
+      'deliveries among which the next is chosen; 1 keeps their order',
+      between(1, 10_000),
+      20,
+    )
+    .action(simulate)
+}
+
+async function simulate(options: SimulateOptions): Promise<void> {
+  const { misbehave, deliverTo, json } = options
+  const how = misbehave === undefined ? null : MISBEHAVIOURS[misbehave]
+  if (how === undefined)
+    throw new FatalError(`--misbehave must be one of ${Object.keys(MISBEHAVIOURS).join(', ')}`)
+  const account =
+    options.account === undefined ? randomAccount('Simulated account') : await storedAccount(options.account)
+  const platform = await simulatePlatform(account, options.port).catch((error: Error & { code?: string }) => {
+    throw new FatalError(`--port ${options.port} cannot be used (${error.code}): choose another one`)
+  })
+  platform.settings.isVerified = options.unverified !== true
+  platform.settings.webhook = deliverTo === undefined ? null : { endpoint: deliverTo, active: true }
+  platform.misbehave(how)
+  addPeople(platform, options.people)
+  const interrupted = new AbortController()
+  const stop = () => interrupted.abort()
+  process.once('SIGINT', stop).once('SIGTERM', stop)
+  if (!json) introduce(platform, options)
+  const tally =
+    deliverTo === undefined ? null : await deliverAll(platform, deliverTo, options, interrupted.signal)
+  if (tally === null || options.count === undefined) await until(interrupted.signal)
+  await platform.close()
+  if (tally !== null) report(tally, json === true)
+}
+
+async function storedAccount(id: bigint): Promise<SimulatedAccount> {
+  const account = await onDatabase((database) => findAccount(database, id))
+  if (account === null) throw new FatalError(`there is no account ${id}`)
+  const { channelId, channelSecret, channelAccessToken, botUserId, basicId } = account
+  if (channelSecret === null)
+    throw new FatalError(`the account ${id} has no channel secret: nothing could be signed`)
+  const made = randomAccount('Simulated account')
+  return {
+    ...made,
+    channelSecret: channelSecret.reveal(),
+    channelId: channelId ?? made.channelId,
+    channelAccessToken: channelAccessToken?.reveal() ?? made.channelAccessToken,
+    botUserId: botUserId ?? made.botUserId,
+    basicId: basicId ?? made.basicId,
+  }
+}
+
+function introduce({ url, account }: SimulatedPlatform, options: SimulateOptions): void {
+  const dim = (text: string) => (process.stdout.isTTY ? styleText('dim', text) : text)
+  console.log(`LINE's API, simulated, at ${url}. Start the service with`)
+  console.log(dim(`  LINE_API_URL=${url} npm start`))
+  if (options.account === undefined) {
+    console.log('and give it the account:')
+    console.log(
+      dim(
+        [
+          '  npx oa-audience accounts add --organization 1 --name Simulated',
+          `--channel-id ${account.channelId} --channel-secret ${account.channelSecret}`,
+          `--bot-user-id ${account.botUserId} --basic-id ${account.basicId}`,
+        ].join(' '),
+      ),
+    )
+    console.log('then, with its id, let people talk to it:')
+    console.log(dim('  npx oa-audience simulate --account ID --deliver-to http://127.0.0.1:3000/api/line/ID'))
+  }
+  console.log('It answers wrongly when told to, and rightly again after an empty word:')
+  console.log(dim(`  curl -X PUT ${url}/simulate/misbehaviour -d limit`))
+  console.log('Ctrl-C ends it.')
+}
+
+interface Tally {
+  deliveries: number
+  /** events in them that had not been sent before */
+  events: number
+  repeatedDeliveries: number
+  /** answers by status; `none` where there was none */
+  answers: Record<string, number>
+}
+
+/** Keeps the rate whatever the answers take, as a platform does, up to a number of deliveries in flight. */
+async function deliverAll(
+  platform: SimulatedPlatform,
+  address: string,
+  { rate, count = Number.POSITIVE_INFINITY, json, ...traffic }: SimulateOptions,
+  signal: AbortSignal,
+): Promise<Tally> {
+  const tally: Tally = { deliveries: 0, events: 0, repeatedDeliveries: 0, answers: {} }
+  const progress = new Progress('deliveries', Number.isFinite(count) ? count : null)
+  const remark = () =>
+    ` ${Object.entries(tally.answers)
+      .map(([status, n]) => `${status}: ${n}`)
+      .join(', ')}`
+  const source = deliveries(platform, traffic)
+  const inFlight = new Set<Promise<void>>()
+  const startedAtMs = performance.now()
+  while (tally.deliveries < count && !signal.aborted) {
+    const due = Math.min(count, Math.ceil(((performance.now() - startedAtMs) / 1000) * rate))
+    while (tally.deliveries < due && inFlight.size < IN_FLIGHT_MAX && !signal.aborted) {
+      const delivery = source.next().value
+      tally.deliveries += 1
+      if (delivery.isRepetition) tally.repeatedDeliveries += 1
+      else tally.events += delivery.eventCount
+      const sending: Promise<void> = send(address, delivery).then((status) => {
+        tally.answers[status] = (tally.answers[status] ?? 0) + 1
+        inFlight.delete(sending)
+      })
+      inFlight.add(sending)
+    }
+    if (!json) progress.show(tally.deliveries, remark())
+    await new Promise((resolve) => setTimeout(resolve, TICK_MS))
+  }
+  await Promise.all(inFlight)
+  if (!json) progress.end(tally.deliveries, remark())
+  return tally
+}
+
+async function send(address: string, { body, signature }: Delivery): Promise<string> {
+  try {
+    const response = await fetch(address, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json; charset=utf-8', 'x-line-signature': signature },
+      body,
+      signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS),
+    })
+    await response.arrayBuffer()
+    return String(response.status)
+  } catch {
+    return 'none'
+  }
+}
+
+function report(tally: Tally, asJson: boolean): void {
+  if (asJson) printJson(tally)
+  else
+    console.log(
+      `${tally.deliveries} deliveries, ${tally.repeatedDeliveries} of them repeated; ${tally.events} distinct events`,
+    )
+}
+
+function until(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve()
+    else signal.addEventListener('abort', () => resolve(), { once: true })
+  })
+}
+
+function between(min: number, max: number): (text: string) => number {
+  return (text) => {
+    const value = Number(text)
+    if (!/^\d+$/.test(text) || value < min || value > max)
+      throw new InvalidArgumentError(`It must be a whole number from ${min} to ${max}.`)
+    return value
+  }
+}
+
+function share(text: string): number {
+  const value = Number(text)
+  if (text === '' || !(value >= 0 && value <= 1))
+    throw new InvalidArgumentError('It must be a number from 0 to 1.')
+  return value
+}

@@ -1,0 +1,138 @@
+/** `oa-audience accounts import-followers` and `accounts verify`: the platform's word on an account, at the command line. */
+import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
+import { findAccount } from '../src/accounts/account.ts'
+import { importFollowers } from '../src/audience/import-followers.ts'
+import { LineApi } from '../src/line-api/client.ts'
+import type { Database } from '../src/postgres/database.ts'
+import { addPeople } from '../src/simulate/deliveries.ts'
+import { lineEvent } from '../src/simulate/events.ts'
+import { type SimulatedPlatform, simulatePlatform } from '../src/simulate/platform.ts'
+import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
+import { runCommandAsync } from './support/process.ts'
+import { type Service, startApp } from './support/service.ts'
+
+let database: Database
+let env: Record<string, string>
+let platform: SimulatedPlatform
+let service: Service
+let tenant: Tenant
+let userIds: string[]
+
+beforeAll(async () => {
+  const created = await createTestDatabase()
+  database = created.database
+  service = await startApp(database)
+  platform = await simulatePlatform()
+  userIds = addPeople(platform, 2_500)
+  env = { DATABASE_URL: urlOf(created.connection), LINE_API_URL: platform.url }
+})
+beforeEach(async () => {
+  platform.misbehave(null)
+  platform.settings.isVerified = true
+  platform.calls.length = 0
+  tenant = await addTenant(database, { channelAccessToken: platform.account.channelAccessToken })
+})
+afterAll(async () => {
+  await service.app.close()
+  await platform.close()
+  await database.close()
+})
+
+const importing = async () => {
+  const account = await findAccount(database, tenant.accountId)
+  if (account === null) throw new Error('no account')
+  return importFollowers(database, new LineApi(platform.url), account)
+}
+const commandLine = (...options: string[]) =>
+  runCommandAsync(['accounts', 'import-followers', '--account', String(tenant.accountId), ...options], env)
+
+it('adds every follower once, with progress on standard error, and again without effect', async () => {
+  const first = await commandLine('--json')
+  expect(JSON.parse(first.stdout)).toEqual({ seen: 2500, added: 2500, passedOver: 0 })
+  expect(first.stderr).toContain('followers 2,500')
+  const members = await service.members(tenant)
+  expect(members.map(({ userId }) => userId).sort()).toEqual([...userIds].sort())
+  for (const member of members)
+    expect(member).toMatchObject({ relationship: 'following', followedAt: null, eventCount: 0 })
+  expect(JSON.parse((await commandLine('--json')).stdout)).toEqual({ seen: 2500, added: 0, passedOver: 0 })
+})
+
+it('goes on where it was interrupted', async () => {
+  for await (const progress of await importing()) {
+    expect(progress.seen).toBe(1000)
+    break
+  }
+  platform.calls.length = 0
+  expect(JSON.parse((await commandLine('--json')).stdout)).toEqual({ seen: 2500, added: 2500, passedOver: 0 })
+  expect(platform.calls).toHaveLength(2)
+})
+
+it('begins anew when the platform has forgotten where the list stood', async () => {
+  await database.query(
+    `update official_account set followers_import = jsonb_build_object('next', 'stale', 'atMs', $2::bigint,
+            'seen', 7, 'added', 7, 'passedOver', 0) where id = $1`,
+    [tenant.accountId, Date.now()],
+  )
+  expect(JSON.parse((await commandLine('--json')).stdout)).toMatchObject({ seen: 2500, added: 2500 })
+})
+
+it('says plainly when the account may not list its followers', async () => {
+  platform.settings.isVerified = false
+  const { status, stderr } = await commandLine()
+  expect(status).toBe(1)
+  expect(stderr).toContain('only verified and premium accounts')
+})
+
+it('waits for a platform that limits, and goes on', async () => {
+  let limited = 0
+  platform.misbehave((_, response) => {
+    limited += 1
+    if (limited === 2) platform.misbehave(null)
+    response.writeHead(429, { 'retry-after': '1' }).end('{}')
+  })
+  let last = 0
+  for await (const { seen } of await importing()) last = seen
+  expect(last).toBe(2500)
+})
+
+it('knows better than older events, and less than newer ones', async () => {
+  const [left = '', came = ''] = userIds
+  await service.deliver(tenant, [
+    lineEvent('unfollow', left, { timestamp: Date.now() + 60_000 }),
+    lineEvent('unfollow', came, { timestamp: Date.now() - 60_000 }),
+  ])
+  for await (const _ of await importing());
+  expect(await service.member(tenant, left)).toMatchObject({ relationship: 'blocked' })
+  expect(await service.member(tenant, came)).toMatchObject({ relationship: 'following' })
+})
+
+it('does not bring back who was erased', async () => {
+  const [erased = ''] = userIds
+  await service.deliver(tenant, [lineEvent('follow', erased)])
+  const member = await service.member(tenant, erased)
+  await service.call('DELETE', `/api/audience/${member?.id}`, { headers: tenant.headers })
+  let last = { added: 0, passedOver: 0 }
+  for await (const progress of await importing()) last = progress
+  expect(last).toMatchObject({ added: 2499, passedOver: 1 })
+  expect(await service.member(tenant, erased)).toBeUndefined()
+})
+
+it('is a table of checks for people (`accounts verify`), and ends with 1 where one fails', async () => {
+  const id = String(tenant.accountId)
+  await database.query('update official_account set bot_user_id = $2 where id = $1', [
+    id,
+    platform.account.botUserId,
+  ])
+  platform.settings.webhook = { endpoint: `https://oa.example.com/api/line/${id}`, active: true }
+  const good = await runCommandAsync(['accounts', 'verify', id], env)
+  expect(good.stdout).toMatch(/access_token +yes/)
+  expect(good.stdout).toMatch(/verified +true/)
+  expect(good.status).toBe(0)
+  platform.settings.webhook = { endpoint: 'https://oa.example.com/', active: false }
+  const bad = await runCommandAsync(['accounts', 'verify', id], env)
+  expect(bad.stdout).toMatch(/webhook_active +NO/)
+  expect(bad.status).toBe(1)
+  platform.misbehave((_, response) => response.writeHead(500).end())
+  const away = await runCommandAsync(['accounts', 'verify', id], env)
+  expect(away).toMatchObject({ status: 1, stderr: expect.stringContaining('does not answer right now') })
+})

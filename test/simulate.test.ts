@@ -1,0 +1,41 @@
+/** `oa-audience simulate`: what users test with, because LINE forbids load tests through its own platform. */
+import { expect, it } from 'vitest'
+import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
+import { runCommandAsync } from './support/process.ts'
+import { startAppForTest } from './support/service.ts'
+
+it('sends signed deliveries of every kind, repeated and out of order, and each event counts once', async () => {
+  const { database, connection } = await createTestDatabase()
+  const service = await startAppForTest(database)
+  const tenant = await addTenant(database)
+  const { stdout, stderr, status } = await runCommandAsync(
+    [
+      ...['simulate', '--port', '0', '--account', String(tenant.accountId), '--people', '20', '--json'],
+      ...['--deliver-to', `${service.url}/api/line/${tenant.accountId}`],
+      ...['--rate', '400', '--count', '800', '--repeats', '0.5', '--shuffle', '1'],
+    ],
+    { DATABASE_URL: urlOf(connection) },
+  )
+  expect(stderr).toBe('')
+  expect(status).toBe(0)
+  const tally = JSON.parse(stdout)
+  expect(tally).toMatchObject({ deliveries: 800, answers: { 200: 800 } })
+  expect(tally.repeatedDeliveries).toBeGreaterThan(100)
+  const [stored] = await database.query<{ events: number; kinds: number; failures: number }>(
+    `select count(*)::int as events, count(distinct kind)::int as kinds, count(failure)::int as failures from event`,
+  )
+  expect(stored).toEqual({ events: tally.events, kinds: 20, failures: 0 })
+  await database.close()
+})
+
+it('says what is wrong with its options in one line', async () => {
+  for (const [args, complaint] of [
+    [['--misbehave', 'rudely'], '--misbehave must be one of'],
+    [['--rate', '0'], 'whole number from 1'],
+    [['--repeats', '2'], 'number from 0 to 1'],
+  ] as const) {
+    const { status, stderr } = await runCommandAsync(['simulate', '--port', '0', ...args])
+    expect(status).toBe(1)
+    expect(stderr).toContain(complaint)
+  }
+})
