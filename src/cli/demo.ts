@@ -9,8 +9,9 @@ import { signLine } from '../intake/line/signature.ts'
 import { type RunningService, startService } from '../main.ts'
 import type { Database } from '../postgres/database.ts'
 import { Secret } from '../secret.ts'
+import { addPeople } from '../simulate/deliveries.ts'
 import { lineBody, lineEvent, randomUserId, textMessage } from '../simulate/events.ts'
-import { type SimulatedAccount, simulatePlatform } from '../simulate/platform.ts'
+import { type SimulatedAccount, type SimulatedPlatform, simulatePlatform } from '../simulate/platform.ts'
 import { randomCredential } from './clients.ts'
 import { withJson } from './output.ts'
 
@@ -37,12 +38,13 @@ async function runDemo(config: Config, { endAfterSteps, asJson }: DemoOptions): 
       ...config,
       database: { kind: 'embedded', dataDir: join(config.dataDir, 'demo') },
       lineApiUrl: platform.url,
+      publicUrl: null,
       logLevel: 'warn',
     })
     try {
       await service.ready
       const setUp = await addAccount(service.database as Database, platform.account)
-      await new Demo(service.url, platform.account, setUp, asJson).run()
+      await new Demo(service.url, platform, setUp, asJson).run()
       if (!endAfterSteps) {
         if (!asJson)
           say(`\nThe service stays up at ${service.url}: paste any of the lines above. Ctrl-C ends it.`)
@@ -112,24 +114,24 @@ interface Call {
 
 class Demo {
   readonly #url: string
-  readonly #account: SimulatedAccount
+  readonly #platform: SimulatedPlatform
   readonly #setUp: SetUp
   readonly #asJson: boolean
   #step = 0
 
-  constructor(url: string, account: SimulatedAccount, setUp: SetUp, asJson: boolean) {
+  constructor(url: string, platform: SimulatedPlatform, setUp: SetUp, asJson: boolean) {
     this.#asJson = asJson
     this.#url = url
-    this.#account = account
+    this.#platform = platform
     this.#setUp = setUp
   }
 
   async run(): Promise<void> {
     const { accountId, oaHash, trackingKey } = this.#setUp
-    const [ann, ben] = [randomUserId(), randomUserId()]
+    const [ann = '', ben = ''] = addPeople(this.#platform, 2)
     if (!this.#asJson)
       say(
-        `${styleText('bold', 'oa-audience')} at ${this.#url}, with the official account "${this.#account.displayName}" (id ${accountId})`,
+        `${styleText('bold', 'oa-audience')} at ${this.#url}, with the official account "${this.#platform.account.displayName}" (id ${accountId})`,
       )
 
     const follow = this.#delivery([lineEvent('follow', ann, { follow: { isUnblocked: false } })])
@@ -187,7 +189,11 @@ class Demo {
         attributes: { cups: 3 },
       }),
     )
-    await this.#show('It verifies the account on the platform', this.#client('POST', '/api/line-oa/verify'))
+    this.#platform.settings.webhook = { endpoint: `${this.#url}/api/line/${accountId}`, active: true }
+    await this.#show(
+      'It verifies the account on the platform, which sends a test delivery',
+      this.#client('POST', '/api/line-oa/verify', { testWebhook: true }),
+    )
     await this.#show('It erases a person', this.#client('DELETE', `/api/audience/${benId}`))
     await this.#show(
       'An older event about that person arrives late: it is taken, and does not bring them back',
@@ -198,13 +204,13 @@ class Demo {
   }
 
   #delivery(events: unknown[]): Call {
-    const body = lineBody(this.#account.botUserId, events)
+    const body = lineBody(this.#platform.account.botUserId, events)
     return {
       method: 'POST',
       path: `/api/line/${this.#setUp.accountId}`,
       headers: {
         'content-type': 'application/json',
-        'x-line-signature': signLine(body, new Secret(this.#account.channelSecret)),
+        'x-line-signature': signLine(body, new Secret(this.#platform.account.channelSecret)),
       },
       body,
     }

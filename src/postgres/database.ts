@@ -232,10 +232,13 @@ async function sendAtOnce(client: pg.PoolClient, statements: BoundStatement[]): 
 }
 
 /**
- * Statements are written so that one plan serves all values; planning each anew costs more than running it. Erasure and
- * flushes rely on each statement seeing what was committed before it, whatever the database's default is.
+ * Statements are written so that one plan serves all values; planning each anew costs more than running it. Such a plan
+ * may be made while a table is small and be kept while it grows by thousands of rows a second: it must use the indexes from
+ * the beginning. Erasure and flushes rely on each statement seeing what was committed before it, whatever the
+ * database's default is.
  */
-const SESSION_SETTINGS = `set plan_cache_mode = force_generic_plan; set default_transaction_isolation = 'read committed'`
+const SESSION_SETTINGS = `set plan_cache_mode = force_generic_plan; set enable_seqscan = off;
+  set default_transaction_isolation = 'read committed'`
 
 /** True for an error after which the session must not be used again: its connection is gone, or about to go. */
 function endsSession(error: unknown): boolean {
