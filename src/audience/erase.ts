@@ -50,6 +50,13 @@ const rememberErasure: Statement = {
         on conflict (channel_oa_id, person_hash) do update set erased_at = excluded.erased_at`,
 }
 
+/** The id says nothing of the person: it lets a delta feed tell that the member is gone. */
+const tellErasure: Statement = {
+  name: 'tell-erasure',
+  text: `insert into erased_member (channel_oa_id, organization_id, id) values ($1, $2, $3)
+             on conflict (channel_oa_id, id) do update set deleted_at = excluded.deleted_at`,
+}
+
 const deleteTrackedActivity: Statement = {
   name: 'delete-tracked-activity',
   text: `delete from tracked_activity where channel_oa_id = $1 and user_id = $2`,
@@ -83,6 +90,7 @@ export async function eraseMember(transaction: Queryable, scope: Scope, id: bigi
   ])
   if (member === undefined) return false
   await transaction.query(rememberErasure, [scope.channelOaId, member.person_hash])
+  await transaction.query(tellErasure, [scope.channelOaId, scope.organizationId, id])
   await transaction.query(deleteTrackedActivity, [scope.channelOaId, member.user_id])
   await transaction.query(eraseFromOwnEvents, [scope.channelOaId, member.user_id])
   await transaction.query(eraseFromOthersEvents, [scope.channelOaId, member.user_id])

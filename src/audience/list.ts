@@ -1,102 +1,93 @@
-/** GET /api/audience: a page of the scope's members, oldest first. */
+/** GET /api/audience: a page of the scope's members, oldest first, or with `updatedSince` what has changed. */
 import type { FastifyInstance, onRequestAsyncHookHandler } from 'fastify'
 import Type from 'typebox'
 import { findScope, type Scope } from '../access/scope.ts'
 import { INT64_MIN } from '../http/path-id.ts'
-import { checker, refuseInput, StorableText } from '../http/validate.ts'
-import type { Database, Statement } from '../postgres/database.ts'
-import { memberJson, USER_ID_MAX_LENGTH, withTrackedActivity } from './member.ts'
+import { checker, refuseInput } from '../http/validate.ts'
+import type { Database } from '../postgres/database.ts'
+import { type Filters, filterParameters, toFilters } from './filters.ts'
 import { decodeCursor, encodeCursor } from './page-cursor.ts'
+import { LATE_COMMIT_SECONDS, type MemberRow, type Position, selectMembers } from './select.ts'
+import { Streamer, streamFormatOf } from './stream.ts'
 
 const LIMIT_DEFAULT = 50
 /** Members a page: about 100 KiB of JSON. */
 const LIMIT_MAX = 200
 
-const checkQuery = checker(
+const checkPageQuery = checker(
   Type.Object(
-    {
-      limit: Type.Optional(Type.String()),
-      cursor: Type.Optional(Type.String()),
-      userId: Type.Optional(StorableText({ minLength: 1, maxLength: USER_ID_MAX_LENGTH })),
-    },
+    { ...filterParameters, limit: Type.Optional(Type.String()), cursor: Type.Optional(Type.String()) },
     { additionalProperties: false },
   ),
 )
-
-interface PageRequest {
-  limit: number
-  afterId: bigint
-  filters: { userId?: string }
-}
-
-interface Page {
-  /** JSON text of each member */
-  members: string[]
-  /** the id of the last one, if more follow */
-  nextAfterId: bigint | null
-}
+const checkStreamQuery = checker(Type.Object(filterParameters, { additionalProperties: false }))
 
 export function listRoute(
   app: FastifyInstance,
   database: Database | null,
   guard: onRequestAsyncHookHandler,
 ): void {
+  const streamer = database && new Streamer(database)
   app.get('/api/audience', { onRequest: guard }, async (request, reply) => {
     const scope = await findScope(database, request.caller)
-    reply.type('application/json; charset=utf-8')
-    if (scope === null || database === null) return reply.send('null')
-    const pageRequest = readQuery(scope, request.query)
-    const page = await listMembers(database, scope, pageRequest)
-    const walk = { scope, filters: pageRequest.filters }
-    const nextCursor = page.nextAfterId === null ? null : encodeCursor(walk, page.nextAfterId)
-    return reply.send(`{"data":[${page.members.join(',')}],"nextCursor":${JSON.stringify(nextCursor)}}`)
+    const format = streamFormatOf(request.headers.accept)
+    reply.header('vary', 'accept')
+    if (scope === null || database === null || streamer === null) {
+      return reply.type('application/json; charset=utf-8').send('null')
+    }
+    if (format !== null) {
+      const filters = toFilters(checkStreamQuery(request.query))
+      return streamer.answer(reply, scope, filters, beginningOf(filters), format)
+    }
+    const { limit, position, filters } = readPageQuery(scope, request.query)
+    const { lines, next } = await listMembers(database, scope, filters, position, limit)
+    const nextCursor = next && encodeCursor({ scope, filters }, next)
+    return reply
+      .type('application/json; charset=utf-8')
+      .send(`{"data":[${lines.join(',')}],"nextCursor":${JSON.stringify(nextCursor)}}`)
   })
 }
 
-function readQuery(scope: Scope, query: unknown): PageRequest {
-  const { limit, cursor, ...filters } = checkQuery(query)
+function readPageQuery(
+  scope: Scope,
+  query: unknown,
+): { limit: number; position: Position; filters: Filters } {
+  const { limit, cursor, ...parameters } = checkPageQuery(query)
+  const filters = toFilters(parameters)
   const size = limit === undefined ? LIMIT_DEFAULT : Number(/^\d{1,3}$/.test(limit) ? limit : Number.NaN)
   if (!(size >= 1 && size <= LIMIT_MAX)) refuseInput('limit', `must be a whole number from 1 to ${LIMIT_MAX}`)
-  const afterId = cursor === undefined ? INT64_MIN : decodeCursor({ scope, filters }, cursor)
-  if (afterId === null)
+  const position = cursor === undefined ? beginningOf(filters) : decodeCursor({ scope, filters }, cursor)
+  if (position === null)
     refuseInput('cursor', 'is not a cursor of this query: repeat the filters it began with')
-  return { limit: size, afterId, filters }
+  return { limit: size, position, filters }
 }
 
-const selectPage: Statement = {
-  name: 'audience-page',
-  text: `
-    select m.id, ${memberJson} as json
-      from audience_member m ${withTrackedActivity}
-     where m.channel_oa_id = $1 and m.organization_id = $2 and m.id > $3
-     order by m.id
-     limit $4`,
-}
-
-const selectByUser: Statement = {
-  name: 'audience-by-user',
-  text: `
-    select m.id, ${memberJson} as json
-      from audience_member m ${withTrackedActivity}
-     where m.channel_oa_id = $1 and m.organization_id = $2 and m.id > $3 and m.user_id = $5
-     order by m.id
-     limit $4`,
+/** A feed begins a little before the time that is asked for: what was committed late may come again, and is never missed. */
+export function beginningOf({ updatedSince }: Filters): Position {
+  if (updatedSince === undefined) return { kind: 'id', id: INT64_MIN }
+  const atUs = BigInt(Date.parse(updatedSince) - LATE_COMMIT_SECONDS * 1000) * 1000n
+  return { kind: 'change', id: INT64_MIN, atUs, untilUs: null }
 }
 
 async function listMembers(
   database: Database,
   scope: Scope,
-  { limit, afterId, filters }: PageRequest,
-): Promise<Page> {
+  filters: Filters,
+  position: Position,
+  limit: number,
+): Promise<{ lines: string[]; next: Position | null }> {
   // One more than asked for tells whether another page follows.
-  const values = [scope.channelOaId, scope.organizationId, afterId, limit + 1]
-  const rows =
-    filters.userId === undefined
-      ? await database.query<{ id: bigint; json: string }>(selectPage, values)
-      : await database.query<{ id: bigint; json: string }>(selectByUser, [...values, filters.userId])
+  const { statement, values } = selectMembers(scope, filters, position, limit + 1, 'json')
+  const rows = await database.query<MemberRow>(statement, values)
   const page = rows.slice(0, limit)
+  const last = page.at(-1)
   return {
-    members: page.map(({ json }) => json),
-    nextAfterId: rows.length > limit ? (page.at(-1)?.id ?? null) : null,
+    lines: page.map(({ line }) => line),
+    next: rows.length > limit && last ? positionOf(last) : null,
   }
+}
+
+function positionOf({ id, at_us: atUs, until_us: untilUs }: MemberRow): Position {
+  if (atUs === undefined || untilUs === undefined) return { kind: 'id', id }
+  return { kind: 'change', id, atUs, untilUs }
 }

@@ -4,6 +4,10 @@ import Type from 'typebox'
 
 /** Characters. LINE's longest user id has 68 (module channels); the rest is room for other platforms. */
 export const USER_ID_MAX_LENGTH = 128
+/** Characters */
+export const EXTERNAL_ID_MAX_LENGTH = 128
+/** Characters */
+export const TAG_MAX_LENGTH = 64
 
 const Time = Type.String({ format: 'date-time', description: 'ISO 8601, UTC, milliseconds' })
 const Nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()])
@@ -33,34 +37,93 @@ export const MemberSchema = Type.Object({
 
 export type Member = Static<typeof MemberSchema>
 
-const time = (expression: string) =>
+/** ISO 8601 with milliseconds, without quotes; null stays null. */
+const timeText = (expression: string) =>
   `to_char(${expression} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
+
+const json = (expression: string) => `coalesce(to_json(${expression})::text, 'null')`
+const time = (expression: string) => `coalesce('"' || ${timeText(expression)} || '"', 'null')`
+
+const firstSeenAt = 'least(m.first_seen_at, t.first_seen_at)'
+const lastSeenAt = 'greatest(m.last_seen_at, t.last_seen_at)'
+const eventCount = 'm.event_count + coalesce(t.event_count, 0)'
+
+/** What stands between the values of a member's JSON text, and the values. */
+const jsonParts: Array<[string, string]> = [
+  ['"id":"', 'm.id'],
+  ['","userId":', 'to_json(m.user_id)'],
+  [',"displayName":', json('m.display_name')],
+  [',"pictureUrl":', json('m.picture_url')],
+  [',"language":', json('m.language')],
+  [',"relationship":"', 'm.relationship'],
+  ['","followedAt":', time('m.followed_at')],
+  [',"blockedAt":', time('m.blocked_at')],
+  [',"firstSeenAt":', time(firstSeenAt)],
+  [',"lastSeenAt":', time(lastSeenAt)],
+  [',"eventCount":', eventCount],
+  [
+    ',"conversation":',
+    `case when m.conversation_id is null then 'null' else concat('{"id":', to_json(m.conversation_id),
+       ',"status":', ${json('m.conversation_status')}, ',"updatedAt":', ${time('m.conversation_at')}, '}') end`,
+  ],
+  [',"externalId":', json('m.external_id')],
+  [',"tags":', 'to_json(m.tags)'],
+  [',"attributes":', 'm.attributes'],
+  [',"version":', 'm.version'],
+  [',"createdAt":', time('m.created_at')],
+  [',"updatedAt":', time('m.updated_at')],
+]
 
 /**
  * The member as JSON text, built by PostgreSQL: rows pass through this process as they are. Expects
- * audience_member as m and tracked_activity, left joined, as t.
+ * audience_member as m and tracked_activity, left joined, as t. Put together by hand, because json_build_object takes
+ * twice as long.
  */
-export const memberJson = `json_build_object(
-  'id', m.id::text,
-  'userId', m.user_id,
-  'displayName', m.display_name,
-  'pictureUrl', m.picture_url,
-  'language', m.language,
-  'relationship', m.relationship,
-  'followedAt', ${time('m.followed_at')},
-  'blockedAt', ${time('m.blocked_at')},
-  'firstSeenAt', ${time('least(m.first_seen_at, t.first_seen_at)')},
-  'lastSeenAt', ${time('greatest(m.last_seen_at, t.last_seen_at)')},
-  'eventCount', m.event_count + coalesce(t.event_count, 0),
-  'conversation', case when m.conversation_id is not null then json_build_object(
-    'id', m.conversation_id, 'status', m.conversation_status, 'updatedAt', ${time('m.conversation_at')}) end,
-  'externalId', m.external_id,
-  'tags', to_json(m.tags),
-  'attributes', m.attributes,
-  'version', m.version,
-  'createdAt', ${time('m.created_at')},
-  'updatedAt', ${time('m.updated_at')}
-)::text`
+export const memberJson = `concat('{', ${jsonParts.map(([before, value]) => `'${before}', ${value}`).join(', ')}, '}')`
+
+/** A member who was erased, in a delta feed. Expects its id and time as c. */
+export const erasedJson = `concat('{"id":"', c.id, '","deletedAt":', ${time('c.at')}, '}')`
+
+/**
+ * A text in CSV, always quoted. What a spreadsheet would take for a formula begins with an apostrophe.
+ * Null is empty, without quotes.
+ */
+const csv = (expression: string) => `case when ${expression} is not null then concat('"',
+  case when ${expression} <> '' and strpos(E'=+-@\\t\\r\\n', left(${expression}, 1)) > 0 then '''' end,
+  replace(${expression}, '"', '""'), '"') end`
+
+const csvColumns: Array<[string, string]> = [
+  ['id', 'm.id'],
+  ['userId', csv('m.user_id')],
+  ['displayName', csv('m.display_name')],
+  ['pictureUrl', csv('m.picture_url')],
+  ['language', csv('m.language')],
+  ['relationship', 'm.relationship'],
+  ['followedAt', timeText('m.followed_at')],
+  ['blockedAt', timeText('m.blocked_at')],
+  ['firstSeenAt', timeText(firstSeenAt)],
+  ['lastSeenAt', timeText(lastSeenAt)],
+  ['eventCount', eventCount],
+  ['conversationId', csv('m.conversation_id')],
+  ['conversationStatus', csv('m.conversation_status')],
+  ['conversationUpdatedAt', timeText('m.conversation_at')],
+  ['externalId', csv('m.external_id')],
+  ['tags', csv('to_json(m.tags)::text')],
+  ['attributes', csv('m.attributes::text')],
+  ['version', 'm.version'],
+  ['createdAt', timeText('m.created_at')],
+  ['updatedAt', timeText('m.updated_at')],
+  ['deletedAt', 'null'],
+]
+
+/** The first line of a CSV file; tags and attributes are JSON. */
+export const CSV_HEADER = csvColumns.map(([name]) => name).join(',')
+
+/** The member as a line of CSV (RFC 4180), without its end. */
+export const memberCsv = `concat(${csvColumns.map(([, value]) => value).join(", ',', ")})`
+
+/** A member who was erased, in a delta feed: id and deletedAt alone. */
+export const erasedCsv = `concat(c.id, repeat(',', ${csvColumns.length - 1}), ${timeText('c.at')})`
 
 /** A member's tracking activity counts from the moment it is a member, whenever it was told. */
 export const withTrackedActivity =

@@ -2,35 +2,44 @@
 import { createHash } from 'node:crypto'
 import type { Scope } from '../access/scope.ts'
 import { equalInConstantTime } from '../secret.ts'
+import type { Filters } from './filters.ts'
+import type { Position } from './select.ts'
 
 /** Bytes of the fingerprint: enough that a cursor of another walk is not taken for this one's by accident. */
 const FINGERPRINT_BYTES = 9
-const ID_BYTES = 8
+const NUMBER_BYTES = 8
 
 /** What a cursor belongs to: another tenant's, or another query's, is not accepted. */
 export interface Walk {
   scope: Scope
-  /** the filters of the query, without limit and cursor */
-  filters: Record<string, unknown>
+  filters: Filters
 }
 
-export function encodeCursor(walk: Walk, lastId: bigint): string {
-  const bytes = Buffer.alloc(FINGERPRINT_BYTES + ID_BYTES)
+export function encodeCursor(walk: Walk, position: Position): string {
+  const numbers =
+    position.kind === 'id' ? [position.id] : [position.id, position.atUs, position.untilUs ?? 0n]
+  const bytes = Buffer.alloc(FINGERPRINT_BYTES + NUMBER_BYTES * numbers.length)
   fingerprint(walk).copy(bytes)
-  bytes.writeBigInt64BE(lastId, FINGERPRINT_BYTES)
+  for (const [index, number] of numbers.entries()) {
+    bytes.writeBigInt64BE(number, FINGERPRINT_BYTES + NUMBER_BYTES * index)
+  }
   return bytes.toString('base64url')
 }
 
-/** The id after which the page begins, or null for anything that is no cursor of this walk. */
-export function decodeCursor(walk: Walk, cursor: string): bigint | null {
+/** The place after which the page begins, or null for anything that is no cursor of this walk. */
+export function decodeCursor(walk: Walk, cursor: string): Position | null {
   const bytes = Buffer.from(cursor, 'base64url')
-  if (bytes.length !== FINGERPRINT_BYTES + ID_BYTES || bytes.toString('base64url') !== cursor) return null
+  const numbers = walk.filters.updatedSince === undefined ? 1 : 3
+  if (bytes.length !== FINGERPRINT_BYTES + NUMBER_BYTES * numbers) return null
+  if (bytes.toString('base64url') !== cursor) return null
   if (!equalInConstantTime(bytes.subarray(0, FINGERPRINT_BYTES), fingerprint(walk))) return null
-  return bytes.readBigInt64BE(FINGERPRINT_BYTES)
+  const number = (index: number) => bytes.readBigInt64BE(FINGERPRINT_BYTES + NUMBER_BYTES * index)
+  if (numbers === 1) return { kind: 'id', id: number(0) }
+  return { kind: 'change', id: number(0), atUs: number(1), untilUs: number(2) }
 }
 
 function fingerprint({ scope, filters }: Walk): Buffer {
-  const names = Object.keys(filters).sort()
+  const names = (Object.keys(filters) as Array<keyof Filters>).sort()
   const identity = [
     String(scope.channelOaId),
     String(scope.organizationId),

@@ -9,13 +9,9 @@ import { parsePathId } from '../http/path-id.ts'
 import { checker, refuseInput, StorableText } from '../http/validate.ts'
 import { type Database, type Statement, violatedConstraint } from '../postgres/database.ts'
 import { isStorableText } from '../postgres/storable.ts'
-import { memberJson, withTrackedActivity } from './member.ts'
+import { EXTERNAL_ID_MAX_LENGTH, memberJson, TAG_MAX_LENGTH, withTrackedActivity } from './member.ts'
 
-/** Characters */
-const EXTERNAL_ID_MAX_LENGTH = 128
 const TAGS_MAX = 100
-/** Characters */
-const TAG_MAX_LENGTH = 64
 /** Bytes of JSON: attributes are returned with every listing of the member. */
 const ATTRIBUTES_MAX_BYTES = 16 * 1024
 

@@ -35,6 +35,9 @@ export async function upkeep(
     await makePartitions(session)
     if (retentionDays > 0) await dropOldEvents(session, retentionDays)
     await forgetOldKeys(session, deduplicationDays)
+    await session.query(`delete from erased_member where deleted_at < now() - $1 * interval '1 day'`, [
+      deduplicationDays,
+    ])
   } finally {
     await session.query('select pg_advisory_unlock($1)', [UPKEEP_LOCK])
   }

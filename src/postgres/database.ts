@@ -1,5 +1,7 @@
 /** What every query needs: a pool with limits, transactions, and errors told apart. Knows no product. */
+import type { Socket } from 'node:net'
 import pg from 'pg'
+import Cursor from 'pg-cursor'
 import { AppError } from '../errors.ts'
 import type { Connection } from './embedded/server.ts'
 import { TransactionAtOnce } from './transaction-at-once.ts'
@@ -136,6 +138,38 @@ export class Database implements Queryable, AtOnce {
       return await work({ query: (statement, values) => send(client, statement, values) })
     } finally {
       await client.end().catch(() => undefined)
+    }
+  }
+
+  /**
+   * Rows in batches, all from one snapshot, on a session of its own that ends with the reading: finished, given up, failed,
+   * or told to by the signal. The next batch is read when it is asked for.
+   */
+  async *read<R extends Row>(
+    { statement: { text }, values }: BoundStatement,
+    batchSize: number,
+    signal: AbortSignal,
+  ): AsyncGenerator<R[]> {
+    if (!this.#ready) throw new DatabaseUnavailable(new Error('the schema is not ready yet'))
+    const client = new pg.Client(this.#target)
+    client.on('error', () => undefined)
+    // Not in good order: PostgreSQL would first finish what it is at.
+    const cut = () => (client as unknown as { connection: { stream: Socket } }).connection.stream.destroy()
+    signal.addEventListener('abort', cut, { once: true })
+    try {
+      await client.connect()
+      await client.query(SESSION_SETTINGS)
+      const cursor = client.query(new Cursor<R>(text, values, { types }))
+      for (;;) {
+        const rows = await cursor.read(batchSize)
+        if (rows.length === 0) return
+        yield rows
+      }
+    } catch (error) {
+      throw isPassing(error) ? new DatabaseUnavailable(error) : error
+    } finally {
+      signal.removeEventListener('abort', cut)
+      cut()
     }
   }
 

@@ -1,0 +1,117 @@
+/** GET /api/audience as a stream: every match, from one snapshot, as fast as the client takes it and no faster. */
+import { Readable } from 'node:stream'
+import type { FastifyReply } from 'fastify'
+import type { Scope } from '../access/scope.ts'
+import { AppError } from '../errors.ts'
+import type { Database } from '../postgres/database.ts'
+import type { Filters } from './filters.ts'
+import { CSV_HEADER } from './member.ts'
+import { type MemberRow, type Position, type Shape, selectMembers } from './select.ts'
+
+/** Members read at once: about half a MiB of text, and the most that waits for a slow client. */
+const BATCH_MEMBERS = 1_000
+/** Streams of one instance at once. Each has a database session of its own, beside the pool. */
+const STREAMS_MAX = 4
+const RETRY_AFTER_SECONDS = 10
+
+export interface StreamFormat {
+  mediaType: string
+  shape: Shape
+  header: string
+  /** of each line: RFC 4180 wants more than a line feed */
+  lineEnd: string
+}
+
+export const NDJSON: StreamFormat = {
+  mediaType: 'application/x-ndjson',
+  shape: 'json',
+  header: '',
+  lineEnd: '\n',
+}
+export const CSV: StreamFormat = {
+  mediaType: 'text/csv',
+  shape: 'csv',
+  header: `${CSV_HEADER}\r\n`,
+  lineEnd: '\r\n',
+}
+
+/** What the client prefers, by the weights of its Accept header. Null: a page of JSON, which is also what everybody else gets. */
+export function streamFormatOf(accept: string | undefined): StreamFormat | null {
+  if (accept === undefined) return null
+  const wanted = accept.split(',').map((range) => {
+    const [type = '', ...parameters] = range.split(';').map((part) => part.trim().toLowerCase())
+    const weight = parameters.find((parameter) => parameter.startsWith('q='))
+    return { type, weight: weight === undefined ? 1 : Number(weight.slice(2)) || 0 }
+  })
+  const [best] = wanted.filter(({ weight }) => weight > 0).sort((a, b) => b.weight - a.weight)
+  return [NDJSON, CSV].find(({ mediaType }) => mediaType === best?.type) ?? null
+}
+
+/** Every match as text, a batch of lines at a time. Aborting the signal frees the database at once. */
+export async function* memberLines(
+  database: Database,
+  scope: Scope,
+  filters: Filters,
+  beginning: Position,
+  { shape, header, lineEnd }: StreamFormat,
+  signal: AbortSignal,
+): AsyncGenerator<{ text: string; count: number }> {
+  const bound = selectMembers(scope, filters, beginning, null, shape)
+  let start = header
+  for await (const rows of database.read<MemberRow>(bound, BATCH_MEMBERS, signal)) {
+    yield { text: rows.reduce((text, { line }) => text + line + lineEnd, start), count: rows.length }
+    start = ''
+  }
+  if (start !== '') yield { text: start, count: 0 }
+}
+
+/** Answers with streams, a few at once. */
+export class Streamer {
+  readonly #database: Database
+  #streams = 0
+
+  constructor(database: Database) {
+    this.#database = database
+  }
+
+  /**
+   * Throws what a page would throw, as long as nothing was sent. Later faults cut the connection, so that what came so far
+   * cannot look complete.
+   */
+  async answer(
+    reply: FastifyReply,
+    scope: Scope,
+    filters: Filters,
+    beginning: Position,
+    format: StreamFormat,
+  ): Promise<FastifyReply> {
+    if (this.#streams >= STREAMS_MAX) {
+      throw new AppError('unavailable', {
+        message: `More than ${STREAMS_MAX} streams at once; try again later`,
+        retryAfterSeconds: RETRY_AFTER_SECONDS,
+      })
+    }
+    this.#streams += 1
+    const gone = new AbortController()
+    reply.raw.once('close', () => {
+      this.#streams -= 1
+      gone.abort()
+    })
+    const lines = memberLines(this.#database, scope, filters, beginning, format, gone.signal)
+    const first = await lines.next()
+    const { socket } = reply.raw
+    const texts = async function* () {
+      try {
+        if (!first.done) yield first.value.text
+        for await (const { text } of lines) yield text
+      } catch {
+        // A connection that is closed in good order is how HTTP/1.0 says that all is well.
+        socket?.resetAndDestroy()
+        throw new Error('the stream was cut off')
+      }
+    }
+    return reply
+      .type(`${format.mediaType}; charset=utf-8`)
+      .send(Readable.from(texts(), { objectMode: false, highWaterMark: 1 }))
+  }
+}
