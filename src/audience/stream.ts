@@ -75,8 +75,8 @@ export class Streamer {
   }
 
   /**
-   * Throws what a page would throw, as long as nothing was sent. Later faults cut the connection, so that what came so far
-   * cannot look complete.
+   * Throws what a page would throw, as long as nothing was sent. Later faults cut the connection before the last
+   * chunk, so that what came so far cannot look complete.
    */
   async answer(
     reply: FastifyReply,
@@ -85,6 +85,12 @@ export class Streamer {
     beginning: Position,
     format: StreamFormat,
   ): Promise<FastifyReply> {
+    if (reply.request.raw.httpVersion === '1.0') {
+      throw new AppError('bad_request', {
+        message:
+          'A stream needs HTTP/1.1: in 1.0 its end looks like an interruption (nginx: proxy_http_version 1.1)',
+      })
+    }
     if (this.#streams >= STREAMS_MAX) {
       throw new AppError('unavailable', {
         message: `More than ${STREAMS_MAX} streams at once; try again later`,
@@ -99,14 +105,12 @@ export class Streamer {
     })
     const lines = memberLines(this.#database, scope, filters, beginning, format, gone.signal)
     const first = await lines.next()
-    const { socket } = reply.raw
     const texts = async function* () {
       try {
         if (!first.done) yield first.value.text
         for await (const { text } of lines) yield text
       } catch {
-        // A connection that is closed in good order is how HTTP/1.0 says that all is well.
-        socket?.resetAndDestroy()
+        // Logged by the framework, so without the database's words.
         throw new Error('the stream was cut off')
       }
     }

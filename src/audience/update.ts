@@ -49,7 +49,21 @@ export const MemberUpdateSchema = Type.Object(
 
 export type MemberUpdate = Static<typeof MemberUpdateSchema>
 
-const checkUpdate = checker(MemberUpdateSchema)
+const checkShape = checker(MemberUpdateSchema)
+
+/** What a client says about a member, from JSON. Throws `invalid_input` with details. */
+export function checkUpdate(value: unknown): MemberUpdate {
+  const update = checkShape(value)
+  for (const [name, attribute] of Object.entries(update.attributes ?? {})) {
+    if (!isStorableText(name) || (typeof attribute === 'string' && !isStorableText(attribute))) {
+      refuseInput('attributes', 'must not contain the character U+0000 or half a surrogate pair')
+    }
+  }
+  if (Buffer.byteLength(JSON.stringify(update.attributes ?? {})) > ATTRIBUTES_MAX_BYTES) {
+    refuseInput('attributes', `must not be larger than ${ATTRIBUTES_MAX_BYTES} bytes of JSON`)
+  }
+  return update
+}
 
 export function updateRoute(
   app: FastifyInstance,
@@ -71,16 +85,7 @@ function readUpdate(request: FastifyRequest): MemberUpdate {
   const bytes = bodyBytes(request)
   const type = request.contentType?.split(';')[0]?.trim().toLowerCase()
   if (type !== undefined && type !== 'application/json') throw new AppError('unsupported_media_type')
-  const update = checkUpdate(parseJson(bytes))
-  for (const [name, value] of Object.entries(update.attributes ?? {})) {
-    if (!isStorableText(name) || (typeof value === 'string' && !isStorableText(value))) {
-      refuseInput('attributes', 'must not contain the character U+0000 or half a surrogate pair')
-    }
-  }
-  if (Buffer.byteLength(JSON.stringify(update.attributes ?? {})) > ATTRIBUTES_MAX_BYTES) {
-    refuseInput('attributes', `must not be larger than ${ATTRIBUTES_MAX_BYTES} bytes of JSON`)
-  }
-  return update
+  return checkUpdate(parseJson(bytes))
 }
 
 /** The versions that If-Match allows, or null for any. What is no version of ours matches nothing. */

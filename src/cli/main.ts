@@ -8,6 +8,7 @@ import { serve } from '../main.ts'
 import { violatedConstraint } from '../postgres/database.ts'
 import { withDatabase } from '../postgres/open.ts'
 import { accountsCommand } from './accounts.ts'
+import { audienceCommand } from './audience.ts'
 import { clientsCommand } from './clients.ts'
 import { demoCommand } from './demo.ts'
 import { eventsCommand } from './events.ts'
@@ -42,6 +43,7 @@ withJson(program.command('migrate'))
 demoCommand(program)
 organizationsCommand(program)
 accountsCommand(program)
+audienceCommand(program)
 clientsCommand(program)
 keysCommand(program)
 eventsCommand(program)

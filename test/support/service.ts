@@ -35,7 +35,8 @@ export class Service {
   ): Promise<Answer> {
     const response = await fetch(this.url + path, { method, ...init })
     const text = await response.text()
-    const isJson = response.headers.get('content-type')?.includes('json') === true && text !== ''
+    const isJson =
+      response.headers.get('content-type')?.startsWith('application/json') === true && text !== ''
     return {
       status: response.status,
       headers: response.headers,
