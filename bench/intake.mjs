@@ -1,11 +1,8 @@
 /** Deliveries a second: this service against a bare server, against Express, and against what the disk can do. */
-import { spawn, spawnSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { connect } from 'node:net'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { signLine } from '../dist/intake/line/signature.js'
 import { Database } from '../dist/postgres/database.js'
@@ -14,6 +11,7 @@ import { migrate } from '../dist/postgres/migrate.js'
 import { Secret } from '../dist/secret.js'
 import { lineBody, randomUserId, textMessage } from '../dist/simulate/events.js'
 import { median, send } from './load.mjs'
+import { pgbench, startTarget, urlOf } from './targets.mjs'
 
 const CONNECTIONS = 64
 /** People who write: enough that few meet in one flush, few enough that most are known. */
@@ -32,26 +30,14 @@ export async function run({ smoke }) {
   const targets = []
   try {
     const accountId = await prepare(server)
-    const databaseUrl = `postgres://${server.connection.user}@/${server.connection.database}?host=${encodeURIComponent(server.connection.host)}`
+    const databaseUrl = urlOf(server)
     const people = Array.from({ length: PEOPLE }, randomUserId)
     const start = async (name, script, args = []) => {
-      const port = 20_000 + targets.length + (process.pid % 20_000)
-      const env = {
-        PATH: process.env.PATH,
-        PORT: String(port),
-        DATABASE_URL: databaseUrl,
-        CHANNEL_SECRET,
-        RATE_LIMIT_MAX: '1000000000',
-      }
-      const child = spawn(process.execPath, [script, ...args], {
-        env,
-        stdio: ['ignore', 'ignore', 'inherit'],
-      })
-      const target = { name, port, child, results: [] }
+      const env = { DATABASE_URL: databaseUrl, CHANNEL_SECRET, RATE_LIMIT_MAX: '1000000000' }
+      const target = { name, ...(await startTarget([script, ...args], env)), results: [] }
       targets.push(target)
-      await listening(port)
       await send({
-        port,
+        port: target.port,
         connections: CONNECTIONS,
         requests: requestsFor(accountId, people, smoke ? 64 : 4000, 1),
       })
@@ -189,39 +175,17 @@ function report(targets) {
 
 /** What PostgreSQL itself does with rows of the same size, by pgbench where it is installed. */
 function disk({ server, directory, smoke, eventsPerSecond, loneMs }) {
-  if (spawnSync('pgbench', ['--version']).status !== 0) {
-    console.log('pgbench is not installed: no comparison with the disk (apt-get install postgresql-contrib)')
-    return
-  }
-  const payload = 'x'.repeat(420)
-  const pgbench = (rows, clients) => {
-    const script = join(directory, `rows-${rows}.sql`)
-    writeFileSync(
-      script,
-      `insert into bench_row (payload) select '${payload}' from generate_series(1, ${rows});\n`,
-    )
-    const args = [
-      '-n',
-      '-f',
-      script,
-      '-c',
-      String(clients),
-      '-j',
-      '1',
-      '-T',
-      smoke ? '1' : '5',
-      '-M',
-      'prepared',
-    ]
-    const { host, user, database } = server.connection
-    const { stdout } = spawnSync('pgbench', [...args, '-h', host, '-U', user, database], { encoding: 'utf8' })
-    return {
-      perSecond: Number(/tps = ([\d.]+)/.exec(stdout)?.[1]),
-      latencyMs: Number(/latency average = ([\d.]+)/.exec(stdout)?.[1]),
-    }
-  }
-  const one = pgbench(1, 1)
-  const many = pgbench(64, 1)
+  const rows = (count) =>
+    pgbench({
+      server,
+      directory,
+      script: `insert into bench_row (payload) select '${'x'.repeat(420)}' from generate_series(1, ${count});`,
+      clients: 1,
+      seconds: smoke ? 1 : 5,
+    })
+  const one = rows(1)
+  const many = rows(64)
+  if (one === null || many === null) return
   console.log(
     `pgbench: 1-row commits ${Math.round(one.perSecond)}/s (${one.latencyMs.toFixed(2)} ms), 64-row commits ${Math.round(many.perSecond * 64)} rows/s`,
   )
@@ -229,19 +193,4 @@ function disk({ server, directory, smoke, eventsPerSecond, loneMs }) {
   console.log(
     `  lone delivery p50 ${loneMs.toFixed(2)} ms / single-row commit   ${(loneMs / one.latencyMs).toFixed(1)}`,
   )
-}
-
-async function listening(port) {
-  for (let attempt = 0; attempt < 200; attempt += 1) {
-    const open = await new Promise((resolve) => {
-      const socket = connect(port, '127.0.0.1', () => resolve(true)).on('error', () => resolve(false))
-      socket.on('connect', () => socket.destroy())
-    })
-    if (open) {
-      await sleep(500)
-      return
-    }
-    await sleep(50)
-  }
-  throw new Error(`nothing listens on ${port}`)
 }

@@ -1,6 +1,10 @@
 /** `npm run bench -- NAME [--smoke]`: every figure is a ratio measured in one run, on this machine. */
 const [name = 'intake', ...flags] = process.argv.slice(2)
-const benches = { intake: () => import('./intake.mjs'), growth: () => import('./growth.mjs') }
+const benches = {
+  intake: () => import('./intake.mjs'),
+  growth: () => import('./growth.mjs'),
+  audience: () => import('./audience.mjs'),
+}
 
 if (!(name in benches)) {
   console.error(`unknown benchmark ${name}: there is ${Object.keys(benches).join(', ')}`)

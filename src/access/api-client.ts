@@ -48,7 +48,7 @@ export function requireApiClient(database: Database | null): onRequestAsyncHookH
 
 async function findClient(database: Database, clientId: string, clientSecret: string) {
   try {
-    const [client] = await database.query<{ id: bigint }>(selectActiveClient, [clientId, clientSecret])
+    const [client] = await database.lookUp<{ id: bigint }>(selectActiveClient, [clientId, clientSecret])
     return client
   } catch (error) {
     throw new AppError('internal', { cause: error })

@@ -34,7 +34,7 @@ export async function findScope(database: Database | null, caller: Caller | null
   if (!caller?.apiClientId || !caller.apiKey) throw new AppError('caller_unknown')
   if (database === null) throw new AppError('internal', { cause: new Error('started without a database') })
   try {
-    const [row] = await database.query<ScopeRow>(selectActiveKey, [caller.apiClientId, caller.apiKey])
+    const [row] = await database.lookUp<ScopeRow>(selectActiveKey, [caller.apiClientId, caller.apiKey])
     return row ? { id: row.id, channelOaId: row.channel_oa_id, organizationId: row.organization_id } : null
   } catch (error) {
     throw new AppError('internal', { cause: error })

@@ -7,7 +7,7 @@ import { checker, refuseInput } from '../http/validate.ts'
 import type { Database } from '../postgres/database.ts'
 import { type Filters, filterParameters, toFilters } from './filters.ts'
 import { decodeCursor, encodeCursor } from './page-cursor.ts'
-import { LATE_COMMIT_SECONDS, type MemberRow, type Position, selectMembers } from './select.ts'
+import { LATE_COMMIT_SECONDS, type PageRow, type Position, selectPage } from './select.ts'
 import { Streamer, streamFormatOf } from './stream.ts'
 
 const LIMIT_DEFAULT = 50
@@ -44,7 +44,7 @@ export function listRoute(
     const nextCursor = next && encodeCursor({ scope, filters }, next)
     return reply
       .type('application/json; charset=utf-8')
-      .send(`{"data":[${lines.join(',')}],"nextCursor":${JSON.stringify(nextCursor)}}`)
+      .send(`{"data":[${lines}],"nextCursor":${JSON.stringify(nextCursor)}}`)
   })
 }
 
@@ -75,19 +75,11 @@ async function listMembers(
   filters: Filters,
   position: Position,
   limit: number,
-): Promise<{ lines: string[]; next: Position | null }> {
-  // One more than asked for tells whether another page follows.
-  const { statement, values } = selectMembers(scope, filters, position, limit + 1, 'json')
-  const rows = await database.query<MemberRow>(statement, values)
-  const page = rows.slice(0, limit)
-  const last = page.at(-1)
-  return {
-    lines: page.map(({ line }) => line),
-    next: rows.length > limit && last ? positionOf(last) : null,
-  }
-}
-
-function positionOf({ id, at_us: atUs, until_us: untilUs }: MemberRow): Position {
-  if (atUs === undefined || untilUs === undefined) return { kind: 'id', id }
-  return { kind: 'change', id, atUs, untilUs }
+): Promise<{ lines: string; next: Position | null }> {
+  const { statement, values } = selectPage(scope, filters, position, limit)
+  const [page] = await database.query<PageRow>(statement, values)
+  const { lines = null, id = null, at_us: atUs, until_us: untilUs } = page ?? {}
+  if (id === null) return { lines: lines ?? '', next: null }
+  const next: Position = atUs && untilUs ? { kind: 'change', id, atUs, untilUs } : { kind: 'id', id }
+  return { lines: lines ?? '', next }
 }

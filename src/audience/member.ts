@@ -37,12 +37,12 @@ export const MemberSchema = Type.Object({
 
 export type Member = Static<typeof MemberSchema>
 
-/** ISO 8601 with milliseconds, without quotes; null stays null. */
-const timeText = (expression: string) =>
-  `to_char(${expression} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
+/** ISO 8601 with milliseconds, in UTC, which is the time zone of our sessions; null stays null. */
+const timeText = (expression: string) => `to_char(${expression}, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
 
-const json = (expression: string) => `coalesce(to_json(${expression})::text, 'null')`
-const time = (expression: string) => `coalesce('"' || ${timeText(expression)} || '"', 'null')`
+const json = (expression: string) => `coalesce(to_json(${expression}), 'null')`
+const time = (expression: string) =>
+  `coalesce(to_char(${expression}, '\\"YYYY-MM-DD"T"HH24:MI:SS.MS"Z"\\"'), 'null')`
 
 const firstSeenAt = 'least(m.first_seen_at, t.first_seen_at)'
 const lastSeenAt = 'greatest(m.last_seen_at, t.last_seen_at)'
@@ -125,6 +125,11 @@ export const memberCsv = `concat(${csvColumns.map(([, value]) => value).join(", 
 /** A member who was erased, in a delta feed: id and deletedAt alone. */
 export const erasedCsv = `concat(c.id, repeat(',', ${csvColumns.length - 1}), ${timeText('c.at')})`
 
-/** A member's tracking activity counts from the moment it is a member, whenever it was told. */
-export const withTrackedActivity =
-  'left join tracked_activity t on t.channel_oa_id = m.channel_oa_id and t.user_id = m.user_id'
+/**
+ * A member's tracking activity counts from the moment it is a member, whenever it was told. `offset` keeps it a look-up for
+ * each member: the planner would rather read the activity of the whole account.
+ */
+export const withTrackedActivity = `
+  left join lateral (
+    select event_count, first_seen_at, last_seen_at from tracked_activity
+     where channel_oa_id = m.channel_oa_id and user_id = m.user_id offset 0) t on true`

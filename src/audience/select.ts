@@ -14,12 +14,15 @@ export type Position =
   /** in a delta feed, by time of change and id, up to where the feed stood when the walk began (null: now) */
   | { kind: 'change'; atUs: bigint; id: bigint; untilUs: bigint | null }
 
-export interface MemberRow extends Row {
-  id: bigint
-  line: string
+/** A page as one row: fifty small ones cost this process more than the database. */
+export interface PageRow extends Row {
+  /** JSON of the members, with commas between; null: none */
+  lines: string | null
+  /** the last member's place, if another page follows */
+  id: bigint | null
   /** microseconds since 1970; of a delta feed alone */
-  at_us?: bigint
-  until_us?: bigint
+  at_us?: bigint | null
+  until_us?: bigint | null
 }
 
 /** Members through which a name is sought in their order before the index of names is asked: common names are found sooner so. */
@@ -36,7 +39,30 @@ export const LATE_COMMIT_SECONDS = 60
 
 const texts = new Map<string, string>()
 
-/** @param limit null: all of them, for a stream */
+/** Up to `limit` members as one PageRow. */
+export function selectPage(
+  scope: Scope,
+  filters: Filters,
+  position: Position,
+  limit: number,
+): BoundStatement {
+  // One more than asked for tells whether another page follows.
+  const { statement, values } = selectMembers(scope, filters, position, limit + 1, 'json')
+  const name = `${statement.name}-page`
+  const text = texts.get(name) ?? pageOf(statement.text, position.kind)
+  texts.set(name, text)
+  return { statement: { name, text }, values }
+}
+
+function pageOf(text: string, kind: Position['kind']): string {
+  const last = (column: string) => `max(${column}) filter (where no = $4 - 1 and has_more) as ${column}`
+  const columns = kind === 'id' ? ['id'] : ['id', 'at_us', 'until_us']
+  return `
+    select string_agg(line, ',') filter (where no < $4) as lines, ${columns.map(last).join(', ')}
+      from (select *, row_number() over () as no, count(*) over () = $4 as has_more from (${text}) found) numbered`
+}
+
+/** A row each, with its `line`. @param limit null: all of them, for a stream */
 export function selectMembers(
   scope: Scope,
   filters: Filters,
@@ -57,6 +83,12 @@ export function selectMembers(
     ...(position.kind === 'change' ? [position.atUs, position.untilUs] : []),
   ]
   return { statement: { name, text }, values }
+}
+
+/** Looks a member up for each row so far. Offset keeps it that: the planner might walk through all members beside them. */
+function memberOf(id: string, condition = 'true', join: 'join' | 'left join' = 'join'): string {
+  return `${join} lateral (
+    select * from audience_member m where m.channel_oa_id = $1 and m.id = ${id} and ${condition} offset 0) m on true`
 }
 
 type Driver = 'change' | 'near-name' | 'name' | 'tag' | 'id'
@@ -81,8 +113,10 @@ function textOf(shape: Shape, driver: Driver, names: string[]): string {
     q: `strpos(lower(m.display_name), lower(${parameter('q')})) > 0`,
   }
   const matches = ['true', ...names.map((name) => conditions[name])].join(' and ')
+  // The pieces hold the account: other indexes, which would name all of its members, are kept out by + 0.
   const hasPieces = `m.display_name is not null
-                     and name_pieces(m.channel_oa_id, m.display_name) @> part_pieces($1, ${parameter('q')})`
+                     and name_pieces(m.channel_oa_id, m.display_name) @> part_pieces($1, ${parameter('q')})
+                     and m.channel_oa_id + 0 = $1 and m.organization_id = $2`
   switch (driver) {
     case 'id':
       return `
@@ -92,15 +126,13 @@ function textOf(shape: Shape, driver: Driver, names: string[]): string {
     case 'tag':
       return `
         select m.id, ${line} as line
-          from audience_tag g
-          join audience_member m on m.channel_oa_id = $1 and m.id = g.member_id ${withTrackedActivity}
+          from audience_tag g ${memberOf('g.member_id', `m.organization_id = $2 and ${matches}`)} ${withTrackedActivity}
          where g.channel_oa_id = $1 and g.tag = (${parameter('tag')}::text[])[1] and g.member_id > $3
-           and ${inScope} and ${matches}
          order by g.member_id limit $4`
     case 'name':
       return `
         select m.id, ${line} as line from audience_member m ${withTrackedActivity}
-         where ${inScope} and m.id > $3 and ${hasPieces} and ${matches}
+         where ${hasPieces} and m.id + 0 > $3 and ${matches}
          order by m.id limit $4`
     case 'near-name':
       // The second part is not run at all where the first one fills the page.
@@ -112,13 +144,13 @@ function textOf(shape: Shape, driver: Driver, names: string[]): string {
         ), far as materialized (
           select m.id from audience_member m
            where (select count(*) from near) < $4 and ${hasPieces}
-             and ${inScope} and m.id > coalesce((select max(id) from near), $3) and ${matches}
+             and m.id + 0 > coalesce((select max(id) from near), $3) and ${matches}
            order by m.id limit $4
         )
         select m.id, ${line} as line
           from (select id from near union all select id from far order by id limit $4) page
-          join audience_member m on m.channel_oa_id = $1 and m.id = page.id ${withTrackedActivity}
-         order by m.id`
+               ${memberOf('page.id')} ${withTrackedActivity}
+         order by page.id`
     case 'change': {
       const at = `timestamptz 'epoch' + $${5 + names.length}::bigint * interval '1 microsecond'`
       const until = `coalesce(timestamptz 'epoch' + $${6 + names.length}::bigint * interval '1 microsecond', statement_timestamp())`
@@ -137,7 +169,7 @@ function textOf(shape: Shape, driver: Driver, names: string[]): string {
               order by e.deleted_at, e.id limit $4)
              order by at, id limit $4
           ) c
-          left join audience_member m on m.channel_oa_id = $1 and m.id = c.id and not c.is_erased ${withTrackedActivity}
+          ${memberOf('c.id', 'not c.is_erased', 'left join')} ${withTrackedActivity}
          order by c.at, c.id`
     }
   }

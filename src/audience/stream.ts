@@ -6,7 +6,7 @@ import { AppError } from '../errors.ts'
 import type { Database } from '../postgres/database.ts'
 import type { Filters } from './filters.ts'
 import { CSV_HEADER } from './member.ts'
-import { type MemberRow, type Position, type Shape, selectMembers } from './select.ts'
+import { type Position, type Shape, selectMembers } from './select.ts'
 
 /** Members read at once: about half a MiB of text, and the most that waits for a slow client. */
 const BATCH_MEMBERS = 1_000
@@ -58,8 +58,8 @@ export async function* memberLines(
 ): AsyncGenerator<{ text: string; count: number }> {
   const bound = selectMembers(scope, filters, beginning, null, shape)
   let start = header
-  for await (const rows of database.read<MemberRow>(bound, BATCH_MEMBERS, signal)) {
-    yield { text: rows.reduce((text, { line }) => text + line + lineEnd, start), count: rows.length }
+  for await (const lines of database.readColumn(bound, 'line', BATCH_MEMBERS, signal)) {
+    yield { text: start + lines.join(lineEnd) + lineEnd, count: lines.length }
     start = ''
   }
   if (start !== '') yield { text: start, count: 0 }

@@ -64,6 +64,7 @@ export class Database implements Queryable, AtOnce {
   readonly #target: pg.ClientConfig
   readonly #pool: pg.Pool
   readonly #lanes: Lane[] = []
+  #lookUps: AtOnce | null = null
   #ready = false
 
   /** @param target a postgres:// address or the embedded server; nothing is connected before the first query */
@@ -87,8 +88,9 @@ export class Database implements Queryable, AtOnce {
     // Without listeners, a session that the server closes would end the process, be it idle or in use.
     this.#pool.on('error', onSessionLost)
     this.#pool.on('connect', (client) => client.on('error', () => undefined))
+    // A session that cannot be set up must not be used: what it tells of times would be wrong.
     this.#pool.on('connect', (client) => {
-      client.query(SESSION_SETTINGS).catch(() => undefined)
+      client.query(SESSION_SETTINGS).catch(() => client.end())
     })
   }
 
@@ -99,6 +101,16 @@ export class Database implements Queryable, AtOnce {
 
   async query<R extends Row>(statement: Statement | string, values: unknown[] = []): Promise<R[]> {
     return this.#withClient((client) => send<R>(client, statement, values))
+  }
+
+  /**
+   * For what every request asks before anything else: queries that take microseconds, one behind the other on a session that
+   * they share.
+   */
+  async lookUp<R extends Row>(statement: Statement, values: unknown[]): Promise<R[]> {
+    this.#lookUps ??= this.lane()
+    const [rows] = await this.#lookUps.transactionAtOnce([{ statement, values }])
+    return rows as R[]
   }
 
   /** Commits what `work` did, or rolls all of it back and throws. */
@@ -142,14 +154,15 @@ export class Database implements Queryable, AtOnce {
   }
 
   /**
-   * Rows in batches, all from one snapshot, on a session of its own that ends with the reading: finished, given up, failed,
-   * or told to by the signal. The next batch is read when it is asked for.
+   * A column of text in batches, all from one snapshot, on a session of its own that ends with the reading: finished, given up, failed,
+   * or told to by the signal. One batch is read ahead of what is asked for.
    */
-  async *read<R extends Row>(
+  async *readColumn(
     { statement: { text }, values }: BoundStatement,
+    column: string,
     batchSize: number,
     signal: AbortSignal,
-  ): AsyncGenerator<R[]> {
+  ): AsyncGenerator<string[]> {
     if (!this.#ready) throw new DatabaseUnavailable(new Error('the schema is not ready yet'))
     const client = new pg.Client(this.#target)
     client.on('error', () => undefined)
@@ -159,11 +172,14 @@ export class Database implements Queryable, AtOnce {
     try {
       await client.connect()
       await client.query(SESSION_SETTINGS)
-      const cursor = client.query(new Cursor<R>(text, values, { types }))
-      for (;;) {
-        const rows = await cursor.read(batchSize)
+      const selected = `select ${column} from (${text}) found`
+      const cursor = client.query(new Cursor<[string]>(selected, values, { rowMode: 'array' }))
+      for (let next = cursor.read(batchSize); ; ) {
+        const rows = await next
         if (rows.length === 0) return
-        yield rows
+        next = cursor.read(batchSize)
+        next.catch(() => undefined)
+        yield rows.map(([value]) => value)
       }
     } catch (error) {
       throw isPassing(error) ? new DatabaseUnavailable(error) : error
@@ -268,10 +284,11 @@ async function sendAtOnce(client: pg.PoolClient, statements: BoundStatement[]): 
 /**
  * Statements are written so that one plan serves all values; planning each anew costs more than running it. Such a plan
  * may be made while a table is small and be kept while it grows by thousands of rows a second: it must use the indexes from
- * the beginning. Erasure and flushes rely on each statement seeing what was committed before it, whatever the
+ * the beginning. None is large enough for parallel workers or compilation. Erasure and flushes rely on each statement seeing what was committed before it, whatever the
  * database's default is.
  */
 const SESSION_SETTINGS = `set plan_cache_mode = force_generic_plan; set enable_seqscan = off;
+  set max_parallel_workers_per_gather = 0; set jit = off; set timezone = 'UTC';
   set default_transaction_isolation = 'read committed'`
 
 /** True for an error after which the session must not be used again: its connection is gone, or about to go. */

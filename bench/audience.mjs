@@ -1,0 +1,285 @@
+/** Reading an audience: pages against pgbench and Express, filters at a million against ten thousand, exports. */
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { request } from 'node:http'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { performance } from 'node:perf_hooks'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { encodeCursor } from '../dist/audience/page-cursor.js'
+import { selectMembers } from '../dist/audience/select.js'
+import { signLine } from '../dist/intake/line/signature.js'
+import { Database } from '../dist/postgres/database.js'
+import { EmbeddedServer } from '../dist/postgres/embedded/server.js'
+import { migrate } from '../dist/postgres/migrate.js'
+import { Secret } from '../dist/secret.js'
+import { lineBody, textMessage } from '../dist/simulate/events.js'
+import { median, send } from './load.mjs'
+import { pgbench, startTarget, urlOf } from './targets.mjs'
+
+const CONNECTIONS = 8
+/** Clients with a key each, for each account. */
+const CLIENTS = 200
+const CHANNEL_SECRET = 'bench-channel-secret'
+
+const here = (path) => fileURLToPath(new URL(path, import.meta.url))
+
+export async function run({ smoke }) {
+  const [few, many] = smoke ? [500, 2_000] : [10_000, 1_000_000]
+  const directory = mkdtempSync(join(tmpdir(), 'oa-audience-bench-'))
+  const server = new EmbeddedServer(directory)
+  await server.own(() => undefined)
+  const database = new Database(server.connection, () => undefined)
+  const children = []
+  try {
+    await migrate(database)
+    database.markReady()
+    const start = async (...args) => {
+      const env = { DATABASE_URL: urlOf(server), RATE_LIMIT_MAX: '1000000000', LOG_LEVEL: 'info' }
+      const target = await startTarget(args, env)
+      children.push(target.child)
+      return target
+    }
+    await database.session((session) => session.query(`insert into organization (name) values ('bench')`))
+    const small = await addAudience(database, 1n, few)
+    const ours = await start(here('../dist/cli/main.js'), 'serve')
+    const express = await start(here('./targets/express-audience.mjs'))
+    const atFew = await latencies(ours, small, smoke)
+    console.log(`loading ${many} members …`)
+    const large = await addAudience(database, 2n, many)
+    await pages({ server, directory, ours, express, large, smoke })
+    const atMany = await latencies(ours, large, smoke)
+    console.log(`\np50 on one connection, ms: at ${few} members, at ${many}, ratio`)
+    for (const [name, ms] of Object.entries(atFew)) {
+      const ratio = (atMany[name] / ms).toFixed(2)
+      console.log(
+        `  ${name.padEnd(24)} ${ms.toFixed(2).padStart(6)} ${atMany[name].toFixed(2).padStart(7)}   ${ratio}`,
+      )
+    }
+    await streams(ours, large)
+  } finally {
+    for (const child of children) child.kill('SIGKILL')
+    await database.close()
+    await server.stop()
+    rmSync(directory, { recursive: true, force: true })
+  }
+}
+
+/** Members as a year of use makes them: one in ten blocked, one in a hundred a VIP, names in four scripts. */
+async function addAudience(database, accountId, count) {
+  await database.session(async (session) => {
+    await session.query(
+      `insert into official_account (id, organization_id, name, channel_secret) overriding system value
+       values ($1, 1, 'bench', $2)`,
+      [accountId, CHANNEL_SECRET],
+    )
+    await session.query(
+      `with client as (
+         insert into api_client (client_id, client_secret)
+         select 'client-' || $1::bigint || '-' || i, 'secret-' || i from generate_series(1, $2) i returning id, client_id
+       )
+       insert into api_key (api_client_id, key, channel_oa_id, organization_id)
+       select id, 'key-' || client_id, $1::bigint, 1 from client`,
+      [accountId, CLIENTS],
+    )
+    await session.query(
+      `insert into audience_member (channel_oa_id, organization_id, user_id, display_name, picture_url, language,
+              relationship, followed_at, blocked_at, first_seen_at, last_seen_at, event_count, external_id, tags,
+              attributes, updated_at)
+       select $1, 1, 'U' || md5(i::text),
+              (array['Ann', 'Somchai', 'สมหญิง', '山田花子', 'Kenji', 'Mali', 'Ploy', '王小明'])[1 + i % 8] || ' ' || i,
+              'https://profile.line-scdn.net/' || md5(i::text), 'th',
+              case when i % 10 = 0 then 'blocked' else 'following' end, now() - i * interval '1 second',
+              case when i % 10 = 0 then now() end, now() - interval '1 day', now(), 7,
+              case when i % 3 = 0 then 'customer-' || i end,
+              case when i % 100 = 0 then '{vip,new}' when i % 3 = 0 then '{new}' else '{}' end::text[],
+              '{"cups": 3}', now() - ($2 - i) * interval '1 second'
+         from generate_series(1, $2) i`,
+      [accountId, count],
+    )
+    await session.query('vacuum analyze')
+    await session.query('checkpoint')
+  })
+  const [ids] = await database.query(
+    'select min(id) as first, max(id) as last from audience_member where channel_oa_id = $1',
+    [accountId],
+  )
+  return { accountId, count, first: ids.first, last: ids.last }
+}
+
+const random = (below) => Math.floor(Math.random() * below)
+const randomId = ({ first, count }, reserve = 60) => first + BigInt(random(Math.max(1, count - reserve)))
+
+function get(audience, path, headers = {}) {
+  const client = 1 + random(CLIENTS)
+  const name = `client-${audience.accountId}-${client}`
+  const lines = [
+    `GET ${path} HTTP/1.1`,
+    'host: 127.0.0.1',
+    `x-client-id: ${name}`,
+    `x-client-secret: secret-${client}`,
+    `x-api-key: key-${name}`,
+    ...Object.entries(headers).map(([header, value]) => `${header}: ${value}`),
+  ]
+  return Buffer.from(`${lines.join('\r\n')}\r\n\r\n`)
+}
+
+function cursorAt(audience, id) {
+  const scope = { id: 0n, channelOaId: audience.accountId, organizationId: 1n }
+  return encodeCursor({ scope, filters: {} }, { kind: 'id', id })
+}
+
+/** Pages of 50, each of another client at another place, against the same three selects in pgbench, and Express. */
+async function pages({ server, directory, ours, express, large, smoke }) {
+  const rounds = smoke ? 1 : 5
+  const size = smoke ? 100 : 4_000
+  const { statement } = selectMembers(
+    { id: 0n, channelOaId: 2n, organizationId: 1n },
+    {},
+    { kind: 'id', id: 0n },
+    51,
+    'json',
+  )
+  const page = statement.text
+    .replaceAll('$1', '2')
+    .replaceAll('$2', '1')
+    .replaceAll('$3', ':after')
+    .replaceAll('$4', '51')
+    // a colon before a letter is a variable to pgbench
+    .replaceAll('HH24:MI:SS', 'HH24":"MI":"SS')
+    .replaceAll(/\s+/g, ' ')
+  const script = [
+    `\\set client random(1, ${CLIENTS})`,
+    `\\set after random(${large.first}, ${large.last - 60n})`,
+    `select id from api_client where client_id = 'client-2-' || :client::int and client_secret = 'secret-' || :client::int and status = 'active' \\gset`,
+    `select id, channel_oa_id, organization_id from api_key where api_client_id = :id and key = 'key-client-2-' || :client::int and status = 'active';`,
+    `${page};`,
+  ].join('\n')
+  const results = { ours: [], express: [], pgbench: [] }
+  for (let round = 0; round < rounds; round += 1) {
+    const requests = (path, count) => Array.from({ length: count }, () => get(large, path()))
+    results.ours.push(
+      await send({
+        port: ours.port,
+        connections: CONNECTIONS,
+        requests: requests(() => `/api/audience?cursor=${cursorAt(large, randomId(large))}`, size),
+      }),
+    )
+    results.express.push(
+      await send({
+        port: express.port,
+        connections: CONNECTIONS,
+        requests: requests(() => `/api/audience?after=${randomId(large)}`, Math.ceil(size / 4)),
+      }),
+    )
+    const disk = pgbench({ server, directory, script, clients: CONNECTIONS, seconds: smoke ? 1 : 5 })
+    if (disk !== null) results.pgbench.push(disk)
+  }
+  const rate = (name) => median(results[name].map(({ perSecond }) => perSecond))
+  if ([...results.ours, ...results.express].some(({ failures }) => failures > 0))
+    throw new Error('some pages failed')
+  const p50 = median(results.ours.map(({ p50Ms }) => p50Ms))
+  console.log(`pages of 50, ${CONNECTIONS} connections, ${CLIENTS} clients, ${rounds} rounds of ${size}`)
+  console.log(`  oa-audience   ${Math.round(rate('ours'))}/s   p50 ${p50.toFixed(1)} ms`)
+  console.log(
+    `  Express + pg  ${Math.round(rate('express'))}/s   ours / Express ${(rate('ours') / rate('express')).toFixed(1)}`,
+  )
+  if (results.pgbench.length > 0) {
+    console.log(
+      `  pgbench       ${Math.round(rate('pgbench'))}/s   ours / pgbench ${(rate('ours') / rate('pgbench')).toFixed(2)}`,
+    )
+  }
+}
+
+/** p50 in milliseconds on one connection, nobody else there. */
+async function latencies({ port }, audience, smoke) {
+  const since = new Date(Date.now() - 5_000).toISOString()
+  const some = () => 1 + random(audience.count)
+  const paths = {
+    'first page': () => '/api/audience',
+    'a page 10,000 deep': () =>
+      `/api/audience?cursor=${cursorAt(audience, audience.first + BigInt(Math.min(500_000, audience.count - 100)))}`,
+    userId: () => `/api/audience?userId=${encodeURIComponent(`U${random(2) ? 'unknown' : some()}`)}`,
+    externalId: () => `/api/audience?externalId=customer-${3 * Math.ceil(some() / 3)}`,
+    'relationship, common': () => '/api/audience?relationship=following',
+    'relationship, one in ten': () => '/api/audience?relationship=blocked',
+    'tag, common': () => '/api/audience?tag=new',
+    'tag, one in a hundred': () => '/api/audience?tag=vip',
+    'two tags': () => '/api/audience?tag=vip&tag=new',
+    'q, common': () => '/api/audience?q=somchai',
+    'q, one person': () =>
+      `/api/audience?q=${encodeURIComponent(`หญิง ${8 * random(Math.floor(audience.count / 8)) + 2}`)}`,
+    'q, nobody': () => '/api/audience?q=nobody-has-this-name',
+    'q and tag': () => '/api/audience?q=mali&tag=new',
+    updatedSince: () => `/api/audience?updatedSince=${since}`,
+  }
+  const measured = {}
+  for (const [name, path] of Object.entries(paths)) {
+    const requests = Array.from({ length: smoke ? 10 : 300 }, () => get(audience, path()))
+    await send({ port, connections: 1, requests: requests.slice(0, 30) })
+    const { p50Ms, failures } = await send({ port, connections: 1, requests })
+    if (failures > 0) throw new Error(`${name} failed`)
+    measured[name] = p50Ms
+  }
+  const deliveries = Array.from({ length: smoke ? 10 : 500 }, () => delivery(audience))
+  measured['a webhook'] = (await send({ port, connections: 1, requests: deliveries })).p50Ms
+  return measured
+}
+
+function delivery(audience) {
+  const body = lineBody('U0', [
+    textMessage(`Umember${random(audience.count)}`, 'Good morning, is the shop open today?'),
+  ])
+  const head = [
+    `POST /api/line/${audience.accountId} HTTP/1.1`,
+    'host: 127.0.0.1',
+    `x-line-signature: ${signLine(body, new Secret(CHANNEL_SECRET))}`,
+    `content-length: ${Buffer.byteLength(body)}`,
+  ]
+  return Buffer.from(`${head.join('\r\n')}\r\n\r\n${body}`)
+}
+
+/** Rows a second of a whole audience, and what the process grows by meanwhile. */
+async function streams({ port, child }, audience) {
+  console.log('\nexports')
+  for (const accept of ['application/x-ndjson', 'text/csv']) {
+    await sleep(1_000)
+    const idle = residentMiB(child.pid)
+    let peak = idle
+    const watch = setInterval(() => {
+      peak = Math.max(peak, residentMiB(child.pid))
+    }, 50)
+    const started = performance.now()
+    const rows = await countLines(port, audience, accept)
+    const seconds = (performance.now() - started) / 1000
+    clearInterval(watch)
+    console.log(
+      `  ${accept.padEnd(22)} ${rows} rows, ${Math.round(rows / seconds)}/s, ${Math.round(peak - idle)} MiB over the idle ${Math.round(idle)} MiB`,
+    )
+  }
+}
+
+function countLines(port, audience, accept) {
+  const lines = get(audience, '/', {}).toString().split('\r\n').slice(2, 5)
+  const headers = Object.fromEntries(lines.map((line) => line.split(': ')))
+  return new Promise((resolve, reject) => {
+    request({ port, path: '/api/audience', headers: { ...headers, accept } }, (response) => {
+      let count = 0
+      response.on('data', (chunk) => {
+        for (let at = chunk.indexOf(10); at !== -1; at = chunk.indexOf(10, at + 1)) count += 1
+      })
+      response.once('end', () => resolve(count))
+      response.once('error', reject)
+    })
+      .once('error', reject)
+      .end()
+  })
+}
+
+function residentMiB(pid) {
+  try {
+    return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024
+  } catch {
+    return Number.NaN
+  }
+}
