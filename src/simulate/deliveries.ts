@@ -51,15 +51,15 @@ export function* deliveries(
   { maxEvents, repeats, shuffle }: TrafficOptions,
 ): Generator<Delivery, never> {
   const userIds = [...platform.people.keys()]
-  const pool: Array<{ events: Array<Record<string, unknown>>; isRepetition: boolean }> = []
+  const pool: Array<{ events: Array<Record<string, unknown>>; delivery: { isSent: boolean } }> = []
   for (let count = 1; ; count += 1) {
     const isEmpty = count % EMPTY_EVERY === 0
     const events = isEmpty
       ? []
       : Array.from({ length: 1 + randomInt(maxEvents) }, () => eventAbout(platform, pick(userIds)))
-    pool.push({ events, isRepetition: false })
-    if (!isEmpty && Math.random() < repeats)
-      pool.push({ events: events.map(redelivered), isRepetition: true })
+    const delivery = { isSent: false }
+    pool.push({ events, delivery })
+    if (!isEmpty && Math.random() < repeats) pool.push({ events: events.map(redelivered), delivery })
     while (pool.length >= shuffle) {
       const [next] = pool.splice(randomInt(pool.length), 1)
       if (next === undefined) break
@@ -68,8 +68,9 @@ export function* deliveries(
         body,
         signature: sign(body, platform.account.channelSecret),
         eventCount: next.events.length,
-        isRepetition: next.isRepetition,
+        isRepetition: next.delivery.isSent,
       }
+      next.delivery.isSent = true
     }
   }
 }
