@@ -95,11 +95,10 @@ export async function startService(config: Config, log?: DestinationStream): Pro
     // A connection that is kept alive turns idle only when its last answer is out.
     const sweep = setInterval(() => app.server.closeIdleConnections(), IDLE_SWEEP_MS)
     const cut = setTimeout(() => app.server.closeAllConnections(), CLOSE_TIMEOUT_MS)
-    await app.close()
+    await Promise.all([app.close(), profiles?.stop()])
     metricsServer?.close()
     clearInterval(sweep)
     clearTimeout(cut)
-    await profiles?.stop()
     const released = opened?.close()
     await Promise.race([released, sleep(RELEASE_TIMEOUT_MS, undefined, { ref: false })])
   }

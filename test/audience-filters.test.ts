@@ -334,6 +334,33 @@ describe('a delta feed', () => {
     expect(rest.json.nextCursor).toBeNull()
   })
 
+  it('goes past what changed in 1970, as a bulk load may have it', async () => {
+    const who = await addTenant(database)
+    await addMembers(who, [person(1), person(2), person(3)])
+    await database.query(`update audience_member set updated_at = 'epoch' where channel_oa_id = $1`, [
+      who.accountId,
+    ])
+    expect(await walk(who, 'updatedSince=1960-01-01T00:00:00Z', 1)).toHaveLength(3)
+  })
+
+  it('refuses a cursor whose times are none: 400', async () => {
+    const who = await addTenant(database)
+    await addMembers(who, [person(1), person(2)])
+    const since = `updatedSince=${FAR_AGO}`
+    const bytes = Buffer.from((await list(who, `limit=1&${since}`)).json.nextCursor, 'base64url')
+    for (const [at, value] of [
+      [17, 2n ** 63n - 1n],
+      [17, -(2n ** 63n)],
+      [25, 2n ** 63n - 1n],
+      [25, -(2n ** 63n)],
+    ] as const) {
+      const forged = Buffer.from(bytes)
+      forged.writeBigInt64BE(value, at)
+      const { status } = await list(who, `${since}&cursor=${forged.toString('base64url')}`)
+      expect(status, `${at} ${value}`).toBe(400)
+    }
+  })
+
   it('brings a copy to the same state as a full walk, whatever happened (property)', async () => {
     const step = fc.record({
       kind: fc.constantFrom('follow', 'unfollow', 'tag', 'erase', 'poll'),

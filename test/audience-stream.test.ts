@@ -1,6 +1,6 @@
 /** CONTRACT: GET /api/audience as a stream, and the same at the command line. */
 
-import { readFileSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { request } from 'node:http'
 import { connect } from 'node:net'
 import { join } from 'node:path'
@@ -23,6 +23,7 @@ beforeAll(async () => {
   service = await startApp(database)
 })
 afterAll(async () => {
+  service.app.server.closeAllConnections()
   await service.app.close()
   await database.close()
 })
@@ -67,6 +68,8 @@ describe('a stream', () => {
       'plain',
       'with "quotes", and\r\nlines',
       '=1+1',
+      "'=x",
+      "'plain",
       '+1',
       '-1',
       '@sum',
@@ -89,7 +92,7 @@ describe('a stream', () => {
       record_delimiter: '\r\n',
     })
     expect(rows.map(({ displayName }) => displayName)).toEqual(
-      names.map((name) => (/^[=+\-@\t]/.test(name ?? '') ? `'${name}` : (name ?? ''))),
+      names.map((name) => (/^['=+\-@\t]/.test(name ?? '') ? `'${name}` : (name ?? ''))),
     )
     expect(rows[0]).toMatchObject({
       userId: 'U1',
@@ -150,7 +153,7 @@ describe('a stream', () => {
     await addMany(who, 20_000)
     const text = await new Promise<string>((resolve, reject) => {
       const headers = { ...who.headers, accept: 'application/x-ndjson' }
-      request(`${service.url}/api/audience`, { headers }, (response) => {
+      request(`${service.url}/api/audience`, { headers, agent: false }, (response) => {
         let received = ''
         response.once('data', () => {
           response.pause()
@@ -185,12 +188,41 @@ describe('a stream', () => {
     await eventually(streamSessions, (count) => count === 0)
   })
 
+  it('frees its place though the client left before it began', async () => {
+    const who = await addTenant(database)
+    await addMany(who, 10)
+    let release = () => {}
+    const locked = database.transaction(async (transaction) => {
+      await transaction.query('lock table api_key in access exclusive mode')
+      await new Promise<void>((resolve) => {
+        release = resolve
+      })
+    })
+    await new Promise((resolve) => setTimeout(resolve, 100))
+    for (let i = 0; i < 6; i += 1) {
+      const gone = new AbortController()
+      fetch(`${service.url}/api/audience`, {
+        headers: { ...who.headers, accept: 'text/csv' },
+        signal: gone.signal,
+      }).catch(() => undefined)
+      setTimeout(() => gone.abort(), 100)
+    }
+    await new Promise((resolve) => setTimeout(resolve, 200))
+    release()
+    await locked
+    await eventually(
+      async () => (await stream(who, 'text/csv')).status,
+      (status) => status === 200,
+    )
+    await eventually(streamSessions, (count) => count === 0)
+  })
+
   it('that fails midway is cut off, so that it cannot look complete', async () => {
     const who = await addTenant(database)
     await addMany(who, 60_000)
     const outcome = await new Promise<{ complete: boolean; error: string }>((resolve, reject) => {
       const headers = { ...who.headers, accept: 'application/x-ndjson' }
-      request(`${service.url}/api/audience`, { headers }, (response) => {
+      request(`${service.url}/api/audience`, { headers, agent: false }, (response) => {
         response.once('data', () => {
           response.pause()
           void database
@@ -281,6 +313,23 @@ describe('at the command line', () => {
     ).toContain('U77')
   })
 
+  it('an export that cannot be written says so', async () => {
+    const who = await addTenant(database)
+    await addMany(who, 3)
+    const to = (output: string) =>
+      runCommandAsync(['audience', 'export', '--account', String(who.accountId), '--output', output], env)
+    expect(await to('/nowhere/at/all')).toMatchObject({
+      status: 1,
+      stderr: expect.stringContaining('/nowhere/at/all cannot be written (ENOENT)'),
+    })
+    if (process.platform === 'linux') {
+      expect(await to('/dev/full')).toMatchObject({
+        status: 1,
+        stderr: expect.stringContaining('cannot be written (ENOSPC)'),
+      })
+    }
+  })
+
   it('an import sets what each line says, and tells which lines it could not use', async () => {
     const who = await addTenant(database)
     await addMany(who, 3)
@@ -313,6 +362,26 @@ describe('at the command line', () => {
       attributes: { cups: 3 },
     })
     expect((await service.member(who, 'U2'))?.tags).toEqual([])
+    for (const [name, content, complaint] of [
+      ['zero.ndjson', '{"userId":"a\\u0000b","tags":[]}\n{"userId":"U1","tags":["y"]}', 'line 1: '],
+      ['quote.csv', 'userId,tags\nU1,"a"b"\n', 'cannot be read'],
+    ] as const) {
+      const path = join(temporaryDirectory(), name)
+      writeFileSync(path, content)
+      const spoiled = await runCommandAsync(
+        ['audience', 'import', '--account', String(who.accountId), path],
+        env,
+      )
+      expect(spoiled).toMatchObject({ status: 1, stderr: expect.stringContaining(complaint) })
+      expect(spoiled.stderr).not.toMatch(/^ +at /m)
+    }
+    const directory = `${temporaryDirectory()}/directory.csv`
+    mkdirSync(directory)
+    const noFile = await runCommandAsync(
+      ['audience', 'import', '--account', String(who.accountId), directory],
+      env,
+    )
+    expect(noFile).toMatchObject({ status: 1, stderr: expect.stringContaining('cannot be read (EISDIR)') })
     const missing = await runCommandAsync(
       ['audience', 'import', '--account', String(who.accountId), '/no'],
       env,

@@ -194,6 +194,14 @@ describe('without a database', () => {
   })
 })
 
+it('a chunked body that breaks in the middle is answered 400 at once', async () => {
+  const text = await raw(
+    service,
+    `POST /api/line/${tenant.accountId} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n5\r\n{"ev"\r\nnonsense\r\n`,
+  )
+  expect(text).toContain('HTTP/1.1 400 Bad Request')
+})
+
 describe('the rate limit', () => {
   const limited = (max: number, rest = {}) =>
     startAppForTest(database, {
@@ -215,6 +223,20 @@ describe('the rate limit', () => {
       statuses.push((await app.call('GET', path)).status)
     }
     expect(statuses).toEqual([404, 401, 200, 200, 429, 429, 429])
+  })
+
+  it('is exact at the edge of the window', async () => {
+    const windowMs = 600
+    const app = await limited(3, { rateLimit: { max: 3, windowMs, spareSigned: false } })
+    const startedAt = Date.now()
+    for (let round = 0; round < 3; round += 1) {
+      const statuses = []
+      for (let i = 0; i < 5; i += 1) statuses.push((await app.call('GET', '/api')).status)
+      expect(statuses).toEqual([200, 200, 200, 429, 429])
+      await new Promise((resolve) =>
+        setTimeout(resolve, startedAt + (round + 1) * (windowMs + 60) - Date.now()),
+      )
+    }
   })
 
   it('counts addresses that cannot be decoded, too', async () => {

@@ -76,6 +76,13 @@ it('begins anew when the platform has forgotten where the list stood', async () 
   expect(JSON.parse((await commandLine('--json')).stdout)).toMatchObject({ seen: 2500, added: 2500 })
 })
 
+it('gives up when the platform forgets where the list stood, every time', async () => {
+  platform.misbehave((_, response) => response.writeHead(400).end('{}'), /start=/)
+  const { status, stderr } = await commandLine()
+  expect(status).toBe(1)
+  expect(stderr).toContain('refuses the list of followers (status 400)')
+})
+
 it('says plainly when the account may not list its followers', async () => {
   platform.settings.isVerified = false
   const { status, stderr } = await commandLine()

@@ -141,6 +141,7 @@ describe('the webhook', () => {
       [`https://anything.example.com/api/Line/${id}`, true, false],
       [`https://anything.example.com/api/line/${id}0`, false, false],
       ['not an address', false, false],
+      ['foo:bar', false, false],
     ] as const) {
       platform.settings.webhook = { endpoint, active: true }
       expect((await verify(tenant)).json.webhook.matches, endpoint).toBe(byPath)

@@ -209,7 +209,8 @@ function accountTypeOf(followers: Answer<unknown>): Verification['accountType'] 
 /** Without PUBLIC_URL nobody here knows under which name the service is reached: the path alone is compared. */
 function isSameAddress(endpoint: string, wanted: string): boolean {
   if (!URL.canParse(endpoint)) return false
-  const { origin, pathname } = new URL(endpoint)
+  const { origin, pathname, protocol } = new URL(endpoint)
+  if (protocol !== 'https:' && protocol !== 'http:') return false
   const ours = new URL(wanted, origin)
   return origin === ours.origin && pathname === ours.pathname
 }

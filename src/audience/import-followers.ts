@@ -45,14 +45,23 @@ export async function* importFollowers(
   account: Account,
 ): AsyncGenerator<ImportProgress> {
   let state = await readState(database, account.id)
+  let isSecondBeginning = false
   if (state.next !== null) yield state
   do {
     const atMs = Date.now()
     const page = await askPatiently(() =>
       lineApi.followers(account, FOLLOWERS_PAGE_SIZE, state.next ?? undefined),
     )
-    if (state.next !== null && isStale(page)) state = FROM_THE_START
-    else state = await storePage(database, account, state, followersOf(page), atMs)
+    if (state.next !== null && isStale(page) && !isSecondBeginning) {
+      state = FROM_THE_START
+      isSecondBeginning = true
+    } else {
+      const followers = followersOf(page)
+      if (followers.next !== null && followers.next === state.next) {
+        throw new FatalError('the platform gives the same page of followers again and again')
+      }
+      state = await storePage(database, account, state, followers, atMs)
+    }
     yield state
   } while (state.next !== null || state === FROM_THE_START)
 }

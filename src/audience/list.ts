@@ -80,6 +80,9 @@ async function listMembers(
   const [page] = await database.query<PageRow>(statement, values)
   const { lines = null, id = null, at_us: atUs, until_us: untilUs } = page ?? {}
   if (id === null) return { lines: lines ?? '', next: null }
-  const next: Position = atUs && untilUs ? { kind: 'change', id, atUs, untilUs } : { kind: 'id', id }
+  const next: Position =
+    typeof atUs === 'bigint' && typeof untilUs === 'bigint'
+      ? { kind: 'change', id, atUs, untilUs }
+      : { kind: 'id', id }
   return { lines: lines ?? '', next }
 }

@@ -85,11 +85,12 @@ export const memberJson = `concat('{', ${jsonParts.map(([before, value]) => `'${
 export const erasedJson = `concat('{"id":"', c.id, '","deletedAt":', ${time('c.at')}, '}')`
 
 /**
- * A text in CSV, always quoted. What a spreadsheet would take for a formula begins with an apostrophe.
+ * A text in CSV, always quoted. What a spreadsheet would take for a formula begins with an apostrophe, and
+ * so does what began with one, so that it can be taken away again.
  * Null is empty, without quotes.
  */
 const csv = (expression: string) => `case when ${expression} is not null then concat('"',
-  case when ${expression} <> '' and strpos(E'=+-@\\t\\r\\n', left(${expression}, 1)) > 0 then '''' end,
+  case when ${expression} <> '' and strpos(E'''=+-@\\t\\r\\n', left(${expression}, 1)) > 0 then '''' end,
   replace(${expression}, '"', '""'), '"') end`
 
 const csvColumns: Array<[string, string]> = [

@@ -8,6 +8,8 @@ import type { Position } from './select.ts'
 /** Bytes of the fingerprint: enough that a cursor of another walk is not taken for this one's by accident. */
 const FINGERPRINT_BYTES = 9
 const NUMBER_BYTES = 8
+/** Microseconds before or after 1970, as far as JavaScript tells time: within what PostgreSQL holds. */
+const TIME_MAX_US = 62_167_219_200_000_000n
 
 /** What a cursor belongs to: another tenant's, or another query's, is not accepted. */
 export interface Walk {
@@ -35,7 +37,9 @@ export function decodeCursor(walk: Walk, cursor: string): Position | null {
   if (!equalInConstantTime(bytes.subarray(0, FINGERPRINT_BYTES), fingerprint(walk))) return null
   const number = (index: number) => bytes.readBigInt64BE(FINGERPRINT_BYTES + NUMBER_BYTES * index)
   if (numbers === 1) return { kind: 'id', id: number(0) }
-  return { kind: 'change', id: number(0), atUs: number(1), untilUs: number(2) }
+  const [atUs, untilUs] = [number(1), number(2)]
+  if ([atUs, untilUs].some((us) => us < -TIME_MAX_US || us > TIME_MAX_US)) return null
+  return { kind: 'change', id: number(0), atUs, untilUs }
 }
 
 function fingerprint({ scope, filters }: Walk): Buffer {

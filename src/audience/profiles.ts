@@ -91,7 +91,10 @@ export class ProfileFiller {
     this.#lastAccountId = due.at(-1)?.channel_oa_id ?? 0n
     const queue = due.values()
     const worker = async () => {
-      for (const member of queue) await this.#ask(member)
+      for (const member of queue) {
+        // What the database refuses now is due again after the lease.
+        await this.#ask(member).catch(() => undefined)
+      }
     }
     await Promise.all(Array.from({ length: CONCURRENCY }, worker))
     return due.length

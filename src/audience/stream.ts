@@ -1,5 +1,5 @@
 /** GET /api/audience as a stream: every match, from one snapshot, as fast as the client takes it and no faster. */
-import { Readable } from 'node:stream'
+import { finished, Readable } from 'node:stream'
 import type { FastifyReply } from 'fastify'
 import type { Scope } from '../access/scope.ts'
 import { AppError } from '../errors.ts'
@@ -13,6 +13,8 @@ const BATCH_MEMBERS = 1_000
 /** Streams of one instance at once. Each has a database session of its own, beside the pool. */
 const STREAMS_MAX = 4
 const RETRY_AFTER_SECONDS = 10
+/** A client that takes nothing for so long is cut off: its snapshot would keep the database from cleaning up. */
+const STALL_MAX_MS = 60_000
 
 export interface StreamFormat {
   mediaType: string
@@ -98,20 +100,27 @@ export class Streamer {
       })
     }
     this.#streams += 1
-    const gone = new AbortController()
-    reply.raw.once('close', () => {
+    const over = new AbortController()
+    // Called once however the answer ends, also for a client that left before it began.
+    finished(reply.raw, () => {
       this.#streams -= 1
-      gone.abort()
+      over.abort()
     })
-    const lines = memberLines(this.#database, scope, filters, beginning, format, gone.signal)
+    const lines = memberLines(this.#database, scope, filters, beginning, format, over.signal)
     const first = await lines.next()
     const texts = async function* () {
+      const stalled = setTimeout(() => reply.raw.destroy(), STALL_MAX_MS)
       try {
         if (!first.done) yield first.value.text
-        for await (const { text } of lines) yield text
+        for await (const { text } of lines) {
+          stalled.refresh()
+          yield text
+        }
       } catch {
         // Logged by the framework, so without the database's words.
         throw new Error('the stream was cut off')
+      } finally {
+        clearTimeout(stalled)
       }
     }
     return reply

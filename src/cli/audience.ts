@@ -1,9 +1,8 @@
 /** `oa-audience audience export|import`: whole audiences, in and out, as files. */
 
-import { once } from 'node:events'
 import { createReadStream, createWriteStream } from 'node:fs'
-import { createInterface } from 'node:readline'
-import type { Writable } from 'node:stream'
+import { PassThrough, Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
 import type { Command } from 'commander'
 import { parse as parseCsv } from 'csv-parse'
 import type { Scope } from '../access/scope.ts'
@@ -15,6 +14,7 @@ import { checkUpdate, type MemberUpdate, updateMember } from '../audience/update
 import { AppError, FatalError } from '../errors.ts'
 import { parsePathId } from '../http/path-id.ts'
 import type { Database } from '../postgres/database.ts'
+import { isStorableText } from '../postgres/storable.ts'
 import { onDatabase, parseId, printOne, withJson } from './output.ts'
 import { Progress } from './progress.ts'
 
@@ -85,23 +85,36 @@ async function exportMembers(database: Database, scope: Scope, options: ExportOp
   const filters = readFilters(options)
   const total = await countMembers(database, scope, filters)
   const progress = new Progress('members', total)
-  const output = options.output === undefined ? process.stdout : createWriteStream(options.output)
   const failed = new AbortController()
-  output.once('error', () => failed.abort())
   let count = 0
-  for await (const lines of memberLines(
-    database,
-    scope,
-    filters,
-    beginningOf(filters),
-    format,
-    failed.signal,
-  )) {
-    count += lines.count
-    await write(output, lines.text)
-    progress.show(count)
+  const texts = async function* () {
+    for await (const lines of memberLines(
+      database,
+      scope,
+      filters,
+      beginningOf(filters),
+      format,
+      failed.signal,
+    )) {
+      yield lines.text
+      count += lines.count
+      progress.show(count)
+    }
   }
-  if (options.output !== undefined) await new Promise<void>((resolve) => output.end(resolve))
+  const output = options.output === undefined ? process.stdout : createWriteStream(options.output)
+  try {
+    await pipeline(Readable.from(texts(), { highWaterMark: 1 }), output, {
+      end: options.output !== undefined,
+    })
+  } catch (error) {
+    const { code } = error as { code?: string }
+    // Whoever read our output, such as head, has had enough.
+    if (code === 'EPIPE') return count
+    if (!['ENOENT', 'ENOSPC', 'EACCES', 'EISDIR', 'EROFS', 'EIO', 'ENOTDIR'].includes(code ?? '')) throw error
+    throw new FatalError(`${options.output ?? 'standard output'} cannot be written (${code})`)
+  } finally {
+    failed.abort()
+  }
   progress.end(count)
   return count
 }
@@ -126,10 +139,6 @@ async function countMembers(database: Database, scope: Scope, filters: Filters):
     ]),
   )
   return Number(row?.count ?? 0)
-}
-
-async function write(output: Writable, text: string): Promise<void> {
-  if (!output.write(text)) await once(output, 'drain')
 }
 
 interface ImportTally {
@@ -164,28 +173,44 @@ async function importMembers(database: Database, scope: Scope, file: string): Pr
 /** The entries of a file with their lines' numbers. What cannot be read as an object comes as an Error. */
 async function* readEntries(file: string): AsyncGenerator<{ no: number; entry: unknown }> {
   const input = file === '-' ? process.stdin : createReadStream(file)
-  const readable = new Promise<never>((_, reject) =>
-    input.once('error', (error: Error & { code?: string }) =>
-      reject(new FatalError(`${file} cannot be read (${error.code ?? error.message})`)),
-    ),
-  )
-  readable.catch(() => undefined)
-  if (file !== '-') await Promise.race([once(input, 'open'), readable])
-  if (file.endsWith('.csv')) {
-    const rows = input.pipe(parseCsv({ columns: true, bom: true, info: true, relax_column_count: true }))
-    for await (const { record, info } of rows as AsyncIterable<{
-      record: Record<string, string>
-      info: { lines: number }
-    }>) {
-      yield { no: info.lines, entry: fromCsv(record) }
+  const parsed = file.endsWith('.csv')
+    ? parseCsv({ columns: true, bom: true, info: true, relax_column_count: true })
+    : new PassThrough()
+  // Faults of the one are faults of the other.
+  pipeline(input, parsed).catch(() => undefined)
+  try {
+    if (file.endsWith('.csv')) {
+      for await (const { record, info } of parsed as AsyncIterable<CsvRow>) {
+        yield { no: info.lines, entry: fromCsv(record) }
+      }
+      return
     }
-    return
+    let no = 0
+    for await (const line of linesOf(parsed)) {
+      no += 1
+      if (line.trim() !== '') yield { no, entry: fromJson(line) }
+    }
+  } catch (error) {
+    const { code, message } = error as { code?: string; message: string }
+    throw new FatalError(`${file} cannot be read (${code?.startsWith('CSV_') ? message : (code ?? message)})`)
   }
-  let no = 0
-  for await (const line of createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY })) {
-    no += 1
-    if (line.trim() !== '') yield { no, entry: fromJson(line) }
+}
+
+interface CsvRow {
+  record: Record<string, string>
+  info: { lines: number }
+}
+
+/** Lines of a stream, whose faults are thrown: readline would wait for ever. */
+async function* linesOf(input: AsyncIterable<Buffer>): AsyncGenerator<string> {
+  const decoder = new TextDecoder()
+  let rest = ''
+  for await (const chunk of input) {
+    const lines = (rest + decoder.decode(chunk, { stream: true })).split('\n')
+    rest = lines.pop() ?? ''
+    yield* lines
   }
+  yield rest
 }
 
 function fromJson(line: string): unknown {
@@ -198,7 +223,7 @@ function fromJson(line: string): unknown {
 
 /** Back from what `export` makes of it: an empty cell says nothing, an apostrophe keeps spreadsheets from calculating. */
 function fromCsv(record: Record<string, string>): unknown {
-  const cell = (name: string) => record[name]?.replace(/^'(?=[=+\-@\t\r\n])/, '') || undefined
+  const cell = (name: string) => record[name]?.replace(/^'(?=['=+\-@\t\r\n])/, '') || undefined
   const entry = { id: cell('id'), userId: cell('userId'), externalId: cell('externalId') }
   const parsed = Object.fromEntries(
     ['tags', 'attributes'].flatMap((name) => {
@@ -228,6 +253,7 @@ async function findMember(database: Database, scope: Scope, id: unknown, userId:
     return parsed
   }
   if (typeof userId !== 'string' || userId === '') throw new FatalError('there is neither userId nor id')
+  if (!isStorableText(userId)) throw new AppError('unknown_member')
   const [member] = await database.query<{ id: bigint }>(
     {
       name: 'member-id-by-user',

@@ -88,8 +88,9 @@ function answerBrokenRequest(error: Error & { code?: string }, socket: Socket): 
   const status =
     error.code === 'HPE_HEADER_OVERFLOW' ? 431 : error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 408 : 400
   const refuse = () => socket.end(rawErrorAnswer(status, randomUUID()), () => socket.destroy())
-  // A good request before this one on the same connection has its answer first: it may have been accepted.
+  // A good request before this one on the same connection has its answer first: it may have been accepted. One that is
+  // itself unfinished will never have any.
   const { _httpMessage: unanswered } = socket as { _httpMessage?: ServerResponse | null }
-  if (unanswered) unanswered.once('close', () => socket.destroy()).once('finish', refuse)
+  if (unanswered?.req.complete) unanswered.once('close', () => socket.destroy()).once('finish', refuse)
   else refuse()
 }

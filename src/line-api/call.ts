@@ -59,31 +59,36 @@ export interface Call {
 
 /** Calls the platform, again where that is safe and may help. Never throws; a value is any JSON at all. */
 export async function callPlatform(baseUrl: string, call: Call): Promise<PlatformResult<unknown>> {
-  const deadline = AbortSignal.any([
-    AbortSignal.timeout(CALL_TIMEOUT_MS),
-    ...(call.signal ? [call.signal] : []),
-  ])
+  const deadlineMs = Date.now() + CALL_TIMEOUT_MS
   for (let attempt = 1; ; attempt += 1) {
-    const { result, pauseMs } = await attemptCall(baseUrl, call, deadline)
+    const timeoutMs = Math.min(ATTEMPT_TIMEOUT_MS, deadlineMs - Date.now())
+    const { result, pauseMs } = await attemptCall(baseUrl, call, timeoutMs)
     const mayHelp = !result.ok && result.fault.type === 'unavailable'
-    if (!mayHelp || !call.isRepeatable || attempt === ATTEMPTS || deadline.aborted) return result
+    if (!mayHelp || !call.isRepeatable || attempt === ATTEMPTS) return result
     const pause = pauseMs ?? Math.random() * PAUSE_MAX_MS * 2 ** (attempt - 1)
-    if (pause > RETRY_AFTER_MAX_WAIT_MS) return result
-    await sleep(pause)
+    if (pause > RETRY_AFTER_MAX_WAIT_MS || Date.now() + pause >= deadlineMs) return result
+    await sleep(pause, undefined, { signal: call.signal }).catch(() => undefined)
+    if (call.signal?.aborted) return result
   }
 }
 
 async function attemptCall(
   baseUrl: string,
-  { method, path, token, form, secrets }: Call,
-  deadline: AbortSignal,
+  { method, path, token, form, secrets, signal }: Call,
+  timeoutMs: number,
 ): Promise<{ result: PlatformResult<unknown>; pauseMs?: number }> {
+  // Not AbortSignal.any: a signal that lives as long as the process would keep a little of every call for ever.
+  const controller = new AbortController()
+  const abort = () => controller.abort()
+  const timer = setTimeout(abort, Math.max(0, timeoutMs))
+  signal?.addEventListener('abort', abort, { once: true })
+  if (signal?.aborted) abort()
   try {
     const response = await fetch(baseUrl + path, {
       method,
       headers: token ? { authorization: `Bearer ${token.reveal()}` } : {},
       ...(form ? { body: form } : {}),
-      signal: AbortSignal.any([AbortSignal.timeout(ATTEMPT_TIMEOUT_MS), deadline]),
+      signal: controller.signal,
       redirect: 'error',
     })
     const text = await readLimited(response)
@@ -98,6 +103,9 @@ async function attemptCall(
     // No network, no answer in time, too long an answer, no JSON, a token that is no header: the error's words
     // may quote what was sent, so they go no further.
     return { result: UNAVAILABLE }
+  } finally {
+    clearTimeout(timer)
+    signal?.removeEventListener('abort', abort)
   }
 }
 

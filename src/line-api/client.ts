@@ -150,7 +150,7 @@ export class LineApi {
     pace: Pace,
     call: Omit<Call, 'token' | 'secrets'>,
   ): Promise<PlatformResult<unknown>> {
-    const token = await this.#token(account)
+    const token = await this.#token(account, call.signal)
     if (!token.ok) return token
     if (!(await pace.turn(account.id))) return UNAVAILABLE
     const secrets = [token.value, ...(account.channelSecret ? [account.channelSecret] : [])]
@@ -160,7 +160,7 @@ export class LineApi {
     return answer
   }
 
-  async #token(account: Credentials): Promise<PlatformResult<Secret>> {
+  async #token(account: Credentials, signal?: AbortSignal): Promise<PlatformResult<Secret>> {
     const { channelId, channelSecret, channelAccessToken } = account
     if (channelAccessToken) {
       return isSendable(channelAccessToken.reveal())
@@ -168,7 +168,7 @@ export class LineApi {
         : { ok: false, fault: { type: 'malformed_token' } }
     }
     if (!channelId || !channelSecret) return { ok: false, fault: { type: 'no_credentials' } }
-    return this.#tokens.get(channelId, channelSecret)
+    return this.#tokens.get(channelId, channelSecret, signal)
   }
 }
 
@@ -213,7 +213,10 @@ function readProfile(fields: Fields): Profile | null {
 function readFollowers(fields: Fields): FollowersPage | null {
   const { userIds } = fields
   if (!Array.isArray(userIds) || !userIds.every((id) => typeof id === 'string')) return null
-  return { userIds, next: text(fields, 'next') }
+  const { next } = fields
+  if (next === undefined) return { userIds, next: null }
+  // Cut, it would name another place.
+  return typeof next === 'string' && next !== '' && next.length <= TEXT_MAX_LENGTH ? { userIds, next } : null
 }
 
 function readEndpoint(fields: Fields): WebhookEndpoint | null {

@@ -22,12 +22,12 @@ export class StatelessTokens {
   }
 
   /** The token of a channel; several who ask at once share one call. What failed is not kept. */
-  async get(channelId: string, channelSecret: Secret): Promise<PlatformResult<Secret>> {
+  async get(channelId: string, channelSecret: Secret, signal?: AbortSignal): Promise<PlatformResult<Secret>> {
     const key = keyOf(channelId, channelSecret)
     const known = this.#issued.get(key)
     if (known !== undefined && known.expiresAtMs > Date.now()) return known.token
     const issued: Issued = { token: Promise.resolve(UNAVAILABLE), expiresAtMs: Number.POSITIVE_INFINITY }
-    issued.token = this.#issue(channelId, channelSecret).then((result) => {
+    issued.token = this.#issue(channelId, channelSecret, signal).then((result) => {
       if (result.ok) issued.expiresAtMs = Date.now() + result.value.lifetimeMs - EXPIRY_MARGIN_MS
       else if (this.#issued.get(key) === issued) this.#issued.delete(key)
       return result.ok ? { ok: true, value: result.value.token } : result
@@ -47,6 +47,7 @@ export class StatelessTokens {
   async #issue(
     channelId: string,
     channelSecret: Secret,
+    signal?: AbortSignal,
   ): Promise<PlatformResult<{ token: Secret; lifetimeMs: number }>> {
     const form = new URLSearchParams({
       grant_type: 'client_credentials',
@@ -59,6 +60,7 @@ export class StatelessTokens {
       form,
       secrets: [channelSecret],
       isRepeatable: true,
+      signal,
     })
     if (!answer.ok) {
       if (answer.fault.type !== 'refused') return answer

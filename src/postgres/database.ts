@@ -6,7 +6,10 @@ import { AppError } from '../errors.ts'
 import type { Connection } from './embedded/server.ts'
 import { TransactionAtOnce } from './transaction-at-once.ts'
 
-/** Sessions per instance: enough to keep two cores busy; ten instances fit PostgreSQL's default of 100. */
+/**
+ * Sessions per instance: enough to keep two cores busy. With the four of streams and the one of the upkeep, seven instances
+ * fit PostgreSQL's default of 100.
+ */
 const POOL_SIZE = 8
 /** How long a request waits for a session before it gives up. The platforms hang up after 2 s. */
 const CONNECT_TIMEOUT_MS = 2_000
@@ -170,6 +173,7 @@ export class Database implements Queryable, AtOnce {
     const cut = () => (client as unknown as { connection: { stream: Socket } }).connection.stream.destroy()
     signal.addEventListener('abort', cut, { once: true })
     try {
+      if (signal.aborted) return
       await client.connect()
       await client.query(SESSION_SETTINGS)
       const selected = `select ${column} from (${text}) found`
