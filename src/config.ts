@@ -210,6 +210,12 @@ export function readConfig(env: Record<string, string | undefined> = process.env
   return config
 }
 
+/** What any program needs of the environment, and none of our variables: for processes that are configured anew. */
+export function environmentOfPrograms(): Record<string, string> {
+  const { PATH = '', HOME = '' } = process.env
+  return { PATH, HOME }
+}
+
 /** The table of variables for `oa-audience --help`. */
 export function describeVariables(): string {
   const rows = Object.values(VARIABLES).map(({ name, shownDefault, help }) => ({ name, shownDefault, help }))

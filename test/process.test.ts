@@ -1,73 +1,20 @@
 /** The service as a process on a PostgreSQL of somebody else's: it waits for it, survives it, and ends politely. */
-import { connect, createServer, type Server, type Socket } from 'node:net'
+import { type AddressInfo, createServer } from 'node:net'
 import { expect, inject, it, onTestFinished } from 'vitest'
 import { signLine } from '../src/intake/line/signature.ts'
+import type { Connection } from '../src/postgres/embedded/server.ts'
 import { Secret } from '../src/secret.ts'
+import { Door } from '../src/simulate/door.ts'
 import { lineBody, lineEvent } from '../src/simulate/events.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
-import { eventually, runCommand, spawnService } from './support/process.ts'
+import { eventually, freePort, runCommand, spawnService } from './support/process.ts'
 
-/** A TCP door to the test PostgreSQL that can be shut, cutting every connection, and opened again. */
-class Door {
-  readonly #server: Server
-  readonly #sockets = new Set<Socket>()
-  #open = false
-  #isSilent = false
-  port = 0
-
-  constructor() {
-    const { host, port } = inject('postgres')
-    this.#server = createServer((client) => {
-      if (!this.#open) {
-        client.destroy()
-        return
-      }
-      this.#sockets.add(client)
-      if (this.#isSilent) return
-      const server = connect(`${host}/.s.PGSQL.${port}`)
-      for (const [from, to] of [
-        [client, server],
-        [server, client],
-      ] as const) {
-        this.#sockets.add(from)
-        from.pipe(to)
-        from.on('error', () => to.destroy())
-        from.on('close', () => {
-          this.#sockets.delete(from)
-          to.destroy()
-        })
-      }
-    })
-    onTestFinished(() => {
-      this.shut()
-      this.#server.close()
-    })
-  }
-
-  async listen(): Promise<this> {
-    await new Promise<void>((resolve) => this.#server.listen(0, '127.0.0.1', resolve))
-    this.port = (this.#server.address() as { port: number }).port
-    return this
-  }
-
-  close(): Promise<unknown> {
-    return new Promise((resolve) => this.#server.close(resolve))
-  }
-
-  open(): void {
-    this.#open = true
-  }
-
-  /** Keeps every connection and lets nothing through any more. */
-  silence(): void {
-    this.#isSilent = true
-    for (const socket of this.#sockets) socket.unpipe()
-  }
-
-  shut(): void {
-    this.#open = false
-    for (const socket of this.#sockets) socket.destroy()
-  }
+/** A door to the test PostgreSQL, and the address of a database behind it. */
+async function doorTo({ user, database }: Connection): Promise<{ door: Door; url: string }> {
+  const { host, port } = inject('postgres')
+  const door = new Door({ path: `${host}/.s.PGSQL.${port}` })
+  onTestFinished(() => door.close())
+  return { door, url: `postgres://${user}@127.0.0.1:${await door.listen()}/${database}` }
 }
 
 const statusOf = (url: string, path: string, init?: RequestInit) =>
@@ -81,10 +28,8 @@ function deliver(url: string, tenant: Tenant, events: unknown[]): Promise<number
 
 it('starts before its database answers, says so, and needs no restart when it does', async () => {
   const { database, connection } = await createTestDatabase('template0')
-  const door = await new Door().listen()
-  const service = await spawnService({
-    DATABASE_URL: `postgres://${connection.user}@127.0.0.1:${door.port}/${connection.database}`,
-  })
+  const { door, url } = await doorTo(connection)
+  const service = await spawnService({ DATABASE_URL: url })
   expect(await statusOf(service.url, '/api')).toBe(200)
   expect(await statusOf(service.url, '/api/health')).toBe(503)
   expect(await statusOf(service.url, '/api/line/1', { method: 'POST', body: '{}' })).toBe(503)
@@ -110,11 +55,9 @@ it('starts before its database answers, says so, and needs no restart when it do
 it('turns to 500 and 503 while its database is away, and comes back by itself', async () => {
   const { database, connection } = await createTestDatabase()
   const tenant = await addTenant(database)
-  const door = await new Door().listen()
+  const { door, url } = await doorTo(connection)
   door.open()
-  const service = await spawnService({
-    DATABASE_URL: `postgres://${connection.user}@127.0.0.1:${door.port}/${connection.database}`,
-  })
+  const service = await spawnService({ DATABASE_URL: url })
   const protectedStatus = () => statusOf(service.url, '/api/audience', { headers: tenant.headers })
   await eventually(
     () => statusOf(service.url, '/api/health'),
@@ -173,11 +116,9 @@ it('answers what it accepted after SIGTERM, with health at 503, and exits with 0
 it('exits with 0 within 10 s of SIGTERM even while its database says nothing at all', async () => {
   const { database, connection } = await createTestDatabase()
   const tenant = await addTenant(database)
-  const door = await new Door().listen()
+  const { door, url } = await doorTo(connection)
   door.open()
-  const service = await spawnService({
-    DATABASE_URL: `postgres://${connection.user}@127.0.0.1:${door.port}/${connection.database}`,
-  })
+  const service = await spawnService({ DATABASE_URL: url })
   await eventually(
     () => statusOf(service.url, '/api/health'),
     (status) => status === 200,
@@ -223,12 +164,11 @@ it('refuses a schema that is newer than it is, with one clear line', async () =>
 })
 
 it('serves metrics on a port of their own, without a word about callers', async () => {
-  const door = await new Door().listen()
-  await door.close()
-  const service = await spawnService({ DATABASE_URL: 'none', METRICS_PORT: String(door.port) })
+  const port = await freePort()
+  const service = await spawnService({ DATABASE_URL: 'none', METRICS_PORT: String(port) })
   await statusOf(service.url, '/api')
   await statusOf(service.url, '/api/mbox/callback/unguessable', { method: 'POST' })
-  const metrics = await fetch(`http://127.0.0.1:${door.port}/metrics`).then((response) => response.text())
+  const metrics = await fetch(`http://127.0.0.1:${port}/metrics`).then((response) => response.text())
   expect(metrics).toContain('oa_audience_requests_total{method="GET",route="/api",status="200"} 1')
   expect(metrics).toContain('route="/api/mbox/callback/:oaHash",status="503"')
   expect(metrics).not.toContain('unguessable')
@@ -236,11 +176,17 @@ it('serves metrics on a port of their own, without a word about callers', async 
 })
 
 it('says which port is taken', async () => {
-  const door = await new Door().listen()
-  const { status, stderr } = runCommand(['serve'], { DATABASE_URL: 'none', PORT: String(door.port) })
+  const taken = createServer()
+  const port = await new Promise<number>((resolve) =>
+    taken.listen(0, '127.0.0.1', () => resolve((taken.address() as AddressInfo).port)),
+  )
+  onTestFinished(() => {
+    taken.close()
+  })
+  const { status, stderr } = runCommand(['serve'], { DATABASE_URL: 'none', PORT: String(port) })
   expect(status).toBe(1)
   expect(stderr).toBe(
-    `oa-audience: PORT ${door.port} on 127.0.0.1 is in use: stop what listens there, or set PORT\n`,
+    `oa-audience: PORT ${port} on 127.0.0.1 is in use: stop what listens there, or set PORT\n`,
   )
 })
 

@@ -1,9 +1,8 @@
 /** CONTRACT: with REDIS_URL the rate limit is shared by all instances, on a real Redis. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
-import { createServer } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { Secret } from '../src/secret.ts'
-import { eventually } from './support/process.ts'
+import { eventually, freePort } from './support/process.ts'
 import { type Service, startAppForTest } from './support/service.ts'
 
 const isInstalled = spawnSync('redis-server', ['--version']).status === 0
@@ -11,14 +10,6 @@ if (!isInstalled)
   console.warn(
     '\n!!! redis-server is not installed: the shared rate limit is NOT tested (apt-get install redis-server)\n',
   )
-
-async function freePort(): Promise<number> {
-  const server = createServer()
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as { port: number }
-  await new Promise((resolve) => server.close(resolve))
-  return port
-}
 
 describe.runIf(isInstalled)('two instances with one Redis', () => {
   let redis: ChildProcess

@@ -15,6 +15,7 @@ import { eventsCommand } from './events.ts'
 import { keysCommand } from './keys.ts'
 import { organizationsCommand } from './organizations.ts'
 import { printMany, withJson } from './output.ts'
+import { proveCommand } from './prove.ts'
 import { simulateCommand } from './simulate.ts'
 
 const program = new Command(serviceName)
@@ -48,6 +49,7 @@ clientsCommand(program)
 keysCommand(program)
 eventsCommand(program)
 simulateCommand(program)
+proveCommand(program)
 
 try {
   await program.parseAsync()

@@ -1,5 +1,5 @@
 /** How every command answers: a line or a table for people, JSON with --json. */
-import type { Command } from 'commander'
+import { type Command, InvalidArgumentError } from 'commander'
 import { readConfig } from '../config.ts'
 import { FatalError } from '../errors.ts'
 import type { Database } from '../postgres/database.ts'
@@ -54,6 +54,12 @@ export function onDatabase<T>(work: (database: Database) => Promise<T>): Promise
 export function parseId(text: string): bigint {
   if (!/^\d{1,19}$/.test(text)) throw new FatalError(`"${text}" is no id: ids are whole numbers`)
   return BigInt(text)
+}
+
+/** A number of things given on the command line. */
+export function parseCount(text: string): number {
+  if (!/^[1-9]\d{0,8}$/.test(text)) throw new InvalidArgumentError('It must be a whole number from 1.')
+  return Number(text)
 }
 
 export const withJson = (command: Command): Command => command.option('--json', 'print JSON')

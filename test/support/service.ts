@@ -19,6 +19,13 @@ export interface Answer {
   json: any
 }
 
+/** A signed delivery, ready to be sent to any instance. */
+export function signedDelivery(tenant: Tenant, events: unknown[]): { path: string; init: RequestInit } {
+  const body = lineBody(tenant.botUserId, events)
+  const headers = { 'x-line-signature': signLine(body, new Secret(tenant.channelSecret)) }
+  return { path: `/api/line/${tenant.accountId}`, init: { method: 'POST', headers, body } }
+}
+
 export class Service {
   readonly url: string
   readonly app: FastifyInstance

@@ -1,0 +1,67 @@
+/** A TCP door before a server, which can be shut, cutting every connection, opened again, or made silent. */
+import {
+  type AddressInfo,
+  connect,
+  createServer,
+  type NetConnectOpts,
+  type Server,
+  type Socket,
+} from 'node:net'
+
+export class Door {
+  readonly #server: Server
+  readonly #sockets = new Set<Socket>()
+  #isOpen = false
+  #isSilent = false
+
+  constructor(behind: NetConnectOpts) {
+    this.#server = createServer((client) => {
+      if (!this.#isOpen) {
+        client.destroy()
+        return
+      }
+      this.#sockets.add(client)
+      client.on('error', () => client.destroy())
+      if (this.#isSilent) return
+      const server = connect(behind)
+      for (const [from, to] of [
+        [client, server],
+        [server, client],
+      ] as const) {
+        this.#sockets.add(from)
+        from.pipe(to)
+        from.on('error', () => to.destroy())
+        from.on('close', () => {
+          this.#sockets.delete(from)
+          to.destroy()
+        })
+      }
+    })
+  }
+
+  /** @returns the port on 127.0.0.1; the door is shut at first */
+  async listen(): Promise<number> {
+    await new Promise<void>((resolve) => this.#server.listen(0, '127.0.0.1', resolve))
+    return (this.#server.address() as AddressInfo).port
+  }
+
+  open(): void {
+    this.#isOpen = true
+  }
+
+  /** Keeps every connection and lets nothing through any more. */
+  silence(): void {
+    this.#isSilent = true
+    for (const socket of this.#sockets) socket.unpipe()
+  }
+
+  shut(): void {
+    this.#isOpen = false
+    for (const socket of this.#sockets) socket.destroy()
+  }
+
+  close(): void {
+    this.shut()
+    this.#server.close()
+  }
+}

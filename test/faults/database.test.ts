@@ -1,0 +1,112 @@
+/** A database that fails in every way it can: each has its clear answer, and recovery needs no restart. */
+import { expect, inject, it } from 'vitest'
+import { Database } from '../../src/postgres/database.ts'
+import { lineEvent, randomUserId } from '../../src/simulate/events.ts'
+import { addTenant, createTestDatabase, type Tenant } from '../support/database.ts'
+import { eventually } from '../support/process.ts'
+import { type Service, startAppForTest } from '../support/service.ts'
+
+async function setUp() {
+  const { database, connection } = await createTestDatabase()
+  const admin = new Database(connection, () => undefined)
+  admin.markReady()
+  const tenant = await addTenant(admin)
+  const service = await startAppForTest(database)
+  expect((await service.deliver(tenant, [lineEvent('follow', 'U1')])).status).toBe(200)
+  // Through another database, which is not what is being broken.
+  const server = new Database(inject('postgres'), () => undefined)
+  const alter = (setting: string) =>
+    server.session(async (session) => {
+      await session.query(`alter database ${connection.database} ${setting}`)
+      await session.query('select pg_terminate_backend(pid) from pg_stat_activity where datname = $1', [
+        connection.database,
+      ])
+    })
+  const end = async () => {
+    await Promise.all([database.close(), admin.close(), server.close()])
+  }
+  return { admin, tenant, service, alter, end }
+}
+
+const recovers = (service: Service, tenant: Tenant) =>
+  eventually(
+    async () => (await service.deliver(tenant, [lineEvent('follow', randomUserId())])).status,
+    (status) => status === 200,
+  )
+
+const list = (service: Service, tenant: Tenant) =>
+  service.call('GET', '/api/audience', { headers: tenant.headers })
+
+it('that is a read-only replica: deliveries 503, reading goes on', async () => {
+  const { tenant, service, alter, end } = await setUp()
+  await alter('set default_transaction_read_only = on')
+  const refused = await eventually(
+    () => service.deliver(tenant, [lineEvent('follow', 'U2')]),
+    ({ status }) => status !== 200,
+  )
+  expect(refused.status).toBe(503)
+  expect(refused.headers.get('retry-after')).not.toBeNull()
+  const answer = await eventually(
+    () => list(service, tenant),
+    ({ status }) => status === 200,
+  )
+  expect(answer.json.data).toHaveLength(1)
+  await alter('reset default_transaction_read_only')
+  await recovers(service, tenant)
+  await end()
+})
+
+it('that takes no more connections: 503 for senders, 500 for clients', async () => {
+  const { tenant, service, alter, end } = await setUp()
+  await alter('with allow_connections false')
+  expect((await service.deliver(tenant, [lineEvent('follow', 'U2')])).status).toBe(503)
+  expect((await list(service, tenant)).status).toBe(500)
+  await alter('with allow_connections true')
+  await recovers(service, tenant)
+  expect((await list(service, tenant)).status).toBe(200)
+  await end()
+})
+
+it('whose disk is full: 503, and what was refused can be sent again', async () => {
+  const { admin, tenant, service, end } = await setUp()
+  // The server's own error, raised where it would arise. A disk that is really full would take the whole test run down.
+  await admin.query(
+    `create function disk_full() returns trigger language plpgsql as
+       $$ begin raise exception 'could not extend file' using errcode = '53100'; end $$`,
+  )
+  await admin.query(
+    'create trigger disk_full before insert on event_key for each statement execute function disk_full()',
+  )
+  const event = lineEvent('follow', 'U2')
+  const refused = await service.deliver(tenant, [event])
+  expect(refused.status).toBe(503)
+  expect(refused.text).not.toContain('extend')
+  await admin.query('drop trigger disk_full on event_key')
+  expect((await service.deliver(tenant, [event])).json).toEqual({ accepted: 1, duplicates: 0 })
+  await end()
+})
+
+it('in which a statement hangs: 503 well before the platform would hang up for good, and others are not held up', async () => {
+  const { admin, tenant, service, end } = await setUp()
+  let release = () => {}
+  const locked = admin.transaction(async (transaction) => {
+    await transaction.query('lock table audience_member in access exclusive mode')
+    await new Promise<void>((resolve) => {
+      release = resolve
+    })
+  })
+  await new Promise((resolve) => setTimeout(resolve, 100))
+  const startedAt = Date.now()
+  const answers = await Promise.all([
+    service.deliver(tenant, [lineEvent('follow', 'U2')]),
+    service.deliver(tenant, []),
+    list(service, tenant),
+    service.call('GET', '/api'),
+  ])
+  expect(answers.map(({ status }) => status)).toEqual([503, 200, 503, 200])
+  expect(Date.now() - startedAt).toBeLessThan(6000)
+  release()
+  await locked
+  await recovers(service, tenant)
+  await end()
+})

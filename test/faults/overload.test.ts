@@ -1,0 +1,155 @@
+/** More than it can serve: bounded memory, a quick no, others unharmed, and full speed again afterwards. */
+import { execFileSync } from 'node:child_process'
+import { connect, type Socket } from 'node:net'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
+import { expect, it, onTestFinished } from 'vitest'
+import { lineEvent, randomUserId } from '../../src/simulate/events.ts'
+import { addTenant, createTestDatabase, urlOf } from '../support/database.ts'
+import { eventually, spawnService } from '../support/process.ts'
+import { signedDelivery, startAppForTest } from '../support/service.ts'
+
+it('refuses with 503 and Retry-After what would wait too long, keeps its memory, and is as fast as before', async () => {
+  const { database, connection } = await createTestDatabase()
+  const tenant = await addTenant(database)
+  const service = await spawnService({ DATABASE_URL: urlOf(connection), RATE_LIMIT_MAX: '0' })
+  await eventually(
+    async () => (await fetch(`${service.url}/api/health`)).status,
+    (status) => status === 200,
+  )
+  const big = Array.from({ length: 12 }, () =>
+    signedDelivery(
+      tenant,
+      Array.from({ length: 2_500 }, () => lineEvent('message', randomUserId())),
+    ),
+  )
+  const flood = async () => {
+    const counts = new Map<number, number>()
+    const sender = async (no: number) => {
+      for (let i = 0; i < 4; i += 1) {
+        const { path, init } = big[(no + i) % big.length] as (typeof big)[number]
+        const answer = await fetch(service.url + path, init)
+        await answer.arrayBuffer()
+        counts.set(answer.status, (counts.get(answer.status) ?? 0) + 1)
+        if (answer.status === 503) expect(answer.headers.get('retry-after')).not.toBeNull()
+      }
+    }
+    await Promise.all(Array.from({ length: 60 }, (_, no) => sender(no)))
+    return counts
+  }
+  const memory = () => residentMiB(service.child.pid as number)
+  const before = memory()
+  const counts = await flood()
+  expect([...counts.keys()].sort()).toEqual([200, 503])
+  expect(memory() - before).toBeLessThan(700)
+  const startedAt = Date.now()
+  const { path, init } = signedDelivery(tenant, [lineEvent('follow', 'Uafter')])
+  expect((await fetch(service.url + path, init)).status).toBe(200)
+  expect(Date.now() - startedAt).toBeLessThan(1000)
+  await database.close()
+})
+
+it('cuts off slow headers, slow bodies and silent sockets, and serves others meanwhile', async () => {
+  const { database } = await createTestDatabase()
+  const service = await startAppForTest(database)
+  const port = Number(new URL(service.url).port)
+  const outcomes: Array<Promise<string>> = []
+  const open = (firstWords: string) => {
+    const socket = connect(port, '127.0.0.1')
+    socket.on('error', () => undefined)
+    if (firstWords !== '') socket.write(firstWords)
+    outcomes.push(endOf(socket))
+    onTestFinished(() => {
+      socket.destroy()
+    })
+    return socket
+  }
+  for (let i = 0; i < 150; i += 1) {
+    open('GET /api HTTP/1.1\r\nhost: x\r\nx-slow: ')
+    open('POST /api/line/1 HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{')
+    open('')
+  }
+  const drip = open('POST /api/tracking HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n')
+  const dripping = setInterval(() => drip.write('x'), 500)
+  onTestFinished(() => clearInterval(dripping))
+  const startedAt = Date.now()
+  for (let i = 0; i < 20; i += 1) expect((await service.call('GET', '/api')).status).toBe(200)
+  expect(Date.now() - startedAt).toBeLessThan(1500)
+  const texts = await Promise.all(outcomes)
+  expect(Date.now() - startedAt).toBeLessThan(20_000)
+  for (const text of texts.filter((text) => text !== '')) expect(text).toContain('408')
+  await database.close()
+})
+
+it('serves others while one address holds thousands of connections', async () => {
+  const { database } = await createTestDatabase()
+  const service = await startAppForTest(database)
+  const port = Number(new URL(service.url).port)
+  const sockets: Socket[] = []
+  onTestFinished(() => {
+    for (const socket of sockets) socket.destroy()
+  })
+  // Each connection is two descriptors of this process; where fewer are allowed, as many as go.
+  const count = Math.min(10_000, Math.floor((descriptorLimit() - 400) / 4))
+  expect(count).toBeGreaterThan(100)
+  for (let i = 0; i < count; i += 1) {
+    const socket = connect(port, '127.0.0.1')
+    socket.on('error', () => undefined)
+    sockets.push(socket)
+    if (i % 500 === 0) await new Promise((resolve) => setTimeout(resolve, 20))
+  }
+  const startedAt = Date.now()
+  for (let i = 0; i < 20; i += 1) expect((await service.call('GET', '/api')).status).toBe(200)
+  expect(Date.now() - startedAt).toBeLessThan(3000)
+  await Promise.all(sockets.map(endOf))
+  expect(Date.now() - startedAt).toBeLessThan(25_000)
+  await database.close()
+})
+
+it('remembers no more addresses for its rate limit than it must', async () => {
+  const service = await startAppForTest(null, {
+    config: { rateLimit: { max: 5, windowMs: 600_000, spareSigned: false }, trustProxy: ['127.0.0.1'] },
+  })
+  const collect = garbageCollector()
+  collect()
+  const before = process.memoryUsage().heapUsed
+  for (let i = 0; i < 300_000; i += 1) {
+    const address = `10.${(i >> 16) & 255}.${(i >> 8) & 255}.${i & 255}`
+    await service.app.inject({ method: 'GET', url: '/api', headers: { 'x-forwarded-for': address } })
+    // What is held weakly is let go only between two turns of the event loop.
+    if (i % 1_000 === 0) await new Promise((resolve) => setImmediate(resolve))
+  }
+  collect()
+  expect((process.memoryUsage().heapUsed - before) / 2 ** 20).toBeLessThan(200)
+})
+
+/** The engine's own, which is hidden unless asked for. */
+function garbageCollector(): () => void {
+  setFlagsFromString('--expose-gc')
+  return runInNewContext('gc') as () => void
+}
+
+function endOf(socket: Socket): Promise<string> {
+  let text = ''
+  socket.on('data', (chunk) => {
+    text += chunk.toString()
+  })
+  return new Promise((resolve) => {
+    if (socket.destroyed) resolve(text)
+    else socket.once('close', () => resolve(text))
+  })
+}
+
+/** How many files and sockets this process may have open. */
+function descriptorLimit(): number {
+  const { userLimits } = process.report.getReport() as unknown as {
+    userLimits: { open_files: { soft: number | 'unlimited' } }
+  }
+  const { soft } = userLimits.open_files
+  return soft === 'unlimited' ? Number.POSITIVE_INFINITY : soft
+}
+
+/** Resident memory of a process, by ps, which Linux and macOS have. */
+function residentMiB(pid: number): number {
+  return Number(execFileSync('ps', ['-o', 'rss=', '-p', String(pid)], { encoding: 'utf8' })) / 1024
+}
