@@ -8,6 +8,7 @@ import { eraseRoute } from './audience/erase.ts'
 import { listRoute } from './audience/list.ts'
 import { updateRoute } from './audience/update.ts'
 import type { Config } from './config.ts'
+import { documentRoutes } from './http/documents.ts'
 import { healthRoutes } from './http/health.ts'
 import { limitRate } from './http/rate-limit.ts'
 import { answerUnknownRoutes, createServer } from './http/server.ts'
@@ -17,6 +18,7 @@ import { mboxRoutes } from './intake/mbox/routes.ts'
 import { Intake } from './intake/receive.ts'
 import { trackingRoutes } from './intake/tracking/routes.ts'
 import { LineApi } from './line-api/client.ts'
+import { openApi } from './openapi.ts'
 import type { Database } from './postgres/database.ts'
 
 const { name, version } = createRequire(import.meta.url)('../package.json') as {
@@ -72,6 +74,9 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   updateRoute(app, database, guard) //                              PUT    /api/audience/:id
   eraseRoute(app, database, guard) //                               DELETE /api/audience/:id
   verifyRoute(app, verifyParts, guard) //                           POST   /api/line-oa/verify
+
+  // beside the API
+  documentRoutes(app, openApi(version)) //                          GET    /openapi.json, GET /docs
 
   answerUnknownRoutes(app)
   return app

@@ -7,7 +7,7 @@ import { Secret } from '../src/secret.ts'
 import { setUpFile } from './support/service.ts'
 
 const { service, tenant } = await setUpFile()
-const RUNS = 1_000
+const RUNS = 2_000
 
 const uncaught: unknown[] = []
 process.on('uncaughtException', (error) => uncaught.push(error))
