@@ -10,6 +10,7 @@ import { updateRoute } from './audience/update.ts'
 import type { Config } from './config.ts'
 import { documentRoutes } from './http/documents.ts'
 import { healthRoutes } from './http/health.ts'
+import type { Metrics } from './http/metrics.ts'
 import { limitRate } from './http/rate-limit.ts'
 import { answerUnknownRoutes, createServer } from './http/server.ts'
 import { deliveryPaths, LINE } from './intake/line/channel.ts'
@@ -40,8 +41,8 @@ export interface AppOptions {
   /** where log lines go, standard output if none is given */
   log?: DestinationStream | undefined
   now?: () => number
-  /** called with the app before it has routes: for hooks that meet every request */
-  observe?: (app: FastifyInstance) => void
+  /** null, or left out: nobody looks */
+  metrics?: Metrics | null
   isClosing?: () => boolean
 }
 
@@ -49,19 +50,29 @@ export interface AppOptions {
 export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   const { config, database, now = Date.now, isClosing = () => false } = options
   const app = createServer(config, options.log)
-  options.observe?.(app)
+  const { metrics = null } = options
+  metrics?.measureRequests(app)
   decorateWithCaller(app)
   const onSigned = await limitRate(app, config.rateLimit, config.redisUrl)
 
   const intake =
     database &&
-    new Intake(database, (error) =>
-      app.log.error({ fault: (error as Error).name }, 'an event was kept unapplied'),
+    new Intake(
+      database,
+      (error) => app.log.error({ fault: (error as Error).name }, 'an event was kept unapplied'),
+      metrics,
     )
   const lineApi = new LineApi(config.lineApiUrl)
   const guard = requireApiClient(database)
-  const { publicUrl } = config
-  const verifyParts = { database, lineApi, publicUrl, webhookPaths: deliveryPaths, now, channelName: LINE }
+  const verifyParts = {
+    database,
+    lineApi,
+    publicUrl: config.publicUrl,
+    webhookPaths: deliveryPaths,
+    now,
+    channelName: LINE,
+    onOutcome: (outcome: 'verified' | 'refused' | 'unavailable') => metrics?.verified(outcome),
+  }
 
   // public
   healthRoutes(app, { name, version, database, isClosing }) //      GET    /api, GET /api/health

@@ -4,12 +4,11 @@ import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import pino, { type DestinationStream } from 'pino'
-import type { Registry } from 'prom-client'
 import { createApp } from './app.ts'
 import { ProfileFiller } from './audience/profiles.ts'
 import type { Config } from './config.ts'
 import { FatalError } from './errors.ts'
-import { measureRequests, serveMetrics } from './http/metrics.ts'
+import { Metrics, serveMetrics } from './http/metrics.ts'
 import { UPKEEP_INTERVAL_MS, upkeep } from './intake/retention.ts'
 import { LineApi } from './line-api/client.ts'
 import { type OpenDatabase, openForService } from './postgres/open.ts'
@@ -57,24 +56,28 @@ export async function startService(config: Config, log?: DestinationStream): Pro
           (session) => upkeep(session, config),
         )
   const database = opened?.database ?? null
-  let metrics: Registry | null = null
+  const metrics = config.metricsPort === null ? null : new Metrics()
+  if (database !== null) metrics?.watchPool(() => database.poolState())
   const app = await createApp({
     config,
     database,
     log,
     isClosing: () => closing,
-    observe: (observed) => {
-      if (config.metricsPort !== null) metrics = measureRequests(observed)
-    },
+    metrics,
   })
   say = (level, message) => app.log[level](message)
   for (const { level, message } of notices) say(level, message)
 
   const profiles =
     database &&
-    new ProfileFiller(database, new LineApi(config.lineApiUrl), (accountId, { type }) =>
-      app.log.warn({ accountId: String(accountId), fault: type }, 'the platform gives no profiles: resting'),
-    )
+    new ProfileFiller(database, new LineApi(config.lineApiUrl), {
+      asked: (outcome) => metrics?.profileAsked(outcome),
+      rests: (accountId, { type }) =>
+        app.log.warn(
+          { accountId: String(accountId), fault: type },
+          'the platform gives no profiles: resting',
+        ),
+    })
   opened?.ready.then(
     () => profiles?.start(),
     () => undefined,

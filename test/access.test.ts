@@ -96,6 +96,7 @@ describe.each(PROTECTED)('%s %s', (method, path) => {
         webhookPaths: deliveryPaths,
         now: Date.now,
         channelName: 'line',
+        onOutcome: () => undefined,
       },
       noGuard,
     )

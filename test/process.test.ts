@@ -175,6 +175,34 @@ it('serves metrics on a port of their own, without a word about callers', async 
   expect(await statusOf(service.url, '/metrics')).toBe(404)
 })
 
+it('shows what intake does in its metrics', async () => {
+  const { database, connection } = await createTestDatabase()
+  const tenant = await addTenant(database)
+  const port = await freePort()
+  const service = await spawnService({ DATABASE_URL: urlOf(connection), METRICS_PORT: String(port) })
+  await eventually(
+    () => statusOf(service.url, '/api/health'),
+    (status) => status === 200,
+  )
+  const event = lineEvent('follow', 'U1')
+  await deliver(service.url, tenant, [event, { ...lineEvent('follow', 'U2'), timestamp: 'never' }])
+  await deliver(service.url, tenant, [event])
+  await statusOf(service.url, '/api/line-oa/verify', { method: 'POST', headers: tenant.headers })
+  const metrics = await fetch(`http://127.0.0.1:${port}/metrics`).then((response) => response.text())
+  for (const line of [
+    'oa_audience_events_total{source="line",outcome="accepted"} 2',
+    'oa_audience_events_total{source="line",outcome="duplicate"} 1',
+    'oa_audience_events_total{source="line",outcome="unapplied"} 1',
+    'oa_audience_flush_events_count 2',
+    'oa_audience_queue_events 0',
+    'oa_audience_verifications_total{outcome="refused"} 1',
+    'oa_audience_database_sessions{state="waiting"} 0',
+  ]) {
+    expect(metrics).toContain(line)
+  }
+  await database.close()
+})
+
 it('says which port is taken', async () => {
   const taken = createServer()
   const port = await new Promise<number>((resolve) =>

@@ -19,7 +19,10 @@ let tenant: Tenant
 let rests: PlatformFault[]
 
 const fillerOn = (on: Database) =>
-  new ProfileFiller(on, new LineApi(platform.url), (_, fault) => rests.push(fault))
+  new ProfileFiller(on, new LineApi(platform.url), {
+    asked: () => undefined,
+    rests: (_, fault) => rests.push(fault),
+  })
 
 async function fillAll(filler = fillerOn(database)): Promise<void> {
   while ((await filler.pass()) > 0);

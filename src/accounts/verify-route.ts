@@ -12,12 +12,14 @@ interface Parts extends Omit<Verifier, 'database'> {
   database: Database | null
   /** of the messaging platform: `line` */
   channelName: string
+  /** told of the outcome, for the metrics */
+  onOutcome: (outcome: 'verified' | 'refused' | 'unavailable') => void
 }
 
 const checkClaims = checker(ClaimsSchema)
 
 export function verifyRoute(app: FastifyInstance, parts: Parts, guard: onRequestAsyncHookHandler): void {
-  const { database, channelName, ...verifier } = parts
+  const { database, channelName, onOutcome, ...verifier } = parts
   app.post(`/api/${channelName}-oa/verify`, { onRequest: guard }, async (request) => {
     const scope = await findScope(database, request.caller)
     if (scope === null || database === null) throw new AppError('no_account_in_scope')
@@ -25,6 +27,13 @@ export function verifyRoute(app: FastifyInstance, parts: Parts, guard: onRequest
     if (account === null) throw new AppError('no_account_in_scope')
     const body = bodyBytes(request)
     const claims = body.length === 0 ? {} : checkClaims(parseJson(body))
-    return verifyAccount({ ...verifier, database }, account, claims)
+    try {
+      const verification = await verifyAccount({ ...verifier, database }, account, claims)
+      onOutcome(verification.verified ? 'verified' : 'refused')
+      return verification
+    } catch (error) {
+      if (error instanceof AppError && error.code === 'platform_unavailable') onOutcome('unavailable')
+      throw error
+    }
   })
 }

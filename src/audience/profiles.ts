@@ -38,24 +38,26 @@ interface Rest {
   lengthMs: number
 }
 
+/** Told of what happens, for the log and the metrics. */
+export interface ProfileObserver {
+  asked: (outcome: 'found' | 'unknown' | 'fault') => void
+  /** a fault makes the account rest */
+  rests: (accountId: AccountId, fault: PlatformFault) => void
+}
+
 export class ProfileFiller {
   readonly #database: Database
   readonly #lineApi: LineApi
-  readonly #onRest: (accountId: AccountId, fault: PlatformFault) => void
+  readonly #observer: ProfileObserver
   readonly #rests = new Map<AccountId, Rest>()
   readonly #stopped = new AbortController()
   #lastAccountId: AccountId = 0n
   #running: Promise<void> = Promise.resolve()
 
-  /** @param onRest told of every fault that makes an account rest, for the log */
-  constructor(
-    database: Database,
-    lineApi: LineApi,
-    onRest: (accountId: AccountId, fault: PlatformFault) => void,
-  ) {
+  constructor(database: Database, lineApi: LineApi, observer: ProfileObserver) {
     this.#database = database
     this.#lineApi = lineApi
-    this.#onRest = onRest
+    this.#observer = observer
   }
 
   start(): void {
@@ -113,9 +115,12 @@ export class ProfileFiller {
     if (result.ok) {
       await storeProfile(this.#database, member, result.value)
       this.#rests.delete(member.channel_oa_id)
+      this.#observer.asked('found')
     } else if (isUnknown(result.fault)) {
       await this.#database.query(storeUnknown, [member.channel_oa_id, member.id])
+      this.#observer.asked('unknown')
     } else if (!signal.aborted) {
+      this.#observer.asked('fault')
       this.#rest(member.channel_oa_id, result.fault)
     }
   }
@@ -130,7 +135,7 @@ export class ProfileFiller {
     const asked = fault.type === 'unavailable' ? fault.retryAfterSeconds * 1000 : REST_MIN_MS
     const lengthMs = Math.max(Math.min(doubled, REST_MAX_MS), asked)
     this.#rests.set(accountId, { untilMs: Date.now() + lengthMs, lengthMs })
-    this.#onRest(accountId, fault)
+    this.#observer.rests(accountId, fault)
   }
 }
 

@@ -1,41 +1,143 @@
 /** Prometheus metrics, on a listener of their own: they are for the operator's network, not for callers. */
 import { createServer, type Server } from 'node:http'
 import type { FastifyInstance } from 'fastify'
-import { Counter, collectDefaultMetrics, Histogram, Registry } from 'prom-client'
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import { FatalError } from '../errors.ts'
 
 const SECONDS_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5]
 
-/** Counts every answer of the app by route pattern and status: labels hold no address, id or person. */
-export function measureRequests(app: FastifyInstance): Registry {
-  const registry = new Registry()
-  collectDefaultMetrics({ register: registry })
-  const labelNames = ['method', 'route', 'status'] as const
-  const requests = new Counter({
-    name: 'oa_audience_requests_total',
-    help: 'Requests answered',
-    labelNames,
-    registers: [registry],
+const EVENTS_BUCKETS = [1, 2, 4, 8, 16, 32, 64, 128, 256]
+/** Events come within a second, or hours late when they were sent again. */
+const LAG_BUCKETS = [0.5, 1, 2, 5, 10, 60, 600, 3600, 86_400]
+
+interface ObservedEvent {
+  source: string
+  occurredAtMs: number
+  failure: string | null
+}
+
+/** What can be seen of a running service. No label holds an address, an id or a person. */
+export class Metrics {
+  readonly registry = new Registry()
+  readonly #registers = [this.registry]
+  readonly #events = new Counter({
+    name: 'oa_audience_events_total',
+    help: 'Events on disk, by source and outcome: accepted, duplicate, or kept unapplied (of those accepted)',
+    labelNames: ['source', 'outcome'] as const,
+    registers: this.#registers,
   })
-  const seconds = new Histogram({
-    name: 'oa_audience_request_seconds',
-    help: 'Time from the first byte of a request to its answer',
-    labelNames: ['method', 'route'] as const,
+  readonly #lag = new Histogram({
+    name: 'oa_audience_event_lag_seconds',
+    help: 'Time from when an event happened until it was on disk',
+    labelNames: ['source'] as const,
+    buckets: LAG_BUCKETS,
+    registers: this.#registers,
+  })
+  readonly #flushEvents = new Histogram({
+    name: 'oa_audience_flush_events',
+    help: 'Events committed together',
+    buckets: EVENTS_BUCKETS,
+    registers: this.#registers,
+  })
+  readonly #flushSeconds = new Histogram({
+    name: 'oa_audience_flush_seconds',
+    help: 'Time of a flush, from its sending to its commit',
     buckets: SECONDS_BUCKETS,
-    registers: [registry],
+    registers: this.#registers,
   })
-  app.addHook('onResponse', async (request, reply) => {
-    const route = request.routeOptions.url ?? 'unknown'
-    // Any token can be a method: unknown ones share a label, so that callers cannot make new ones.
-    const method = request.routeOptions.url === undefined ? 'any' : request.method
-    requests.inc({ method, route, status: reply.statusCode })
-    seconds.observe({ method, route }, reply.elapsedTime / 1000)
+  readonly #queue = new Gauge({
+    name: 'oa_audience_queue_events',
+    help: 'Events that wait for a flush; beyond 20,000 senders are told to come back',
+    registers: this.#registers,
   })
-  return registry
+  readonly #verifications = new Counter({
+    name: 'oa_audience_verifications_total',
+    help: 'Verifications by outcome: verified, refused, or unavailable',
+    labelNames: ['outcome'] as const,
+    registers: this.#registers,
+  })
+  readonly #profiles = new Counter({
+    name: 'oa_audience_profiles_total',
+    help: 'Profiles asked for, by outcome: found, unknown, or fault (the account rests)',
+    labelNames: ['outcome'] as const,
+    registers: this.#registers,
+  })
+
+  constructor() {
+    collectDefaultMetrics({ register: this.registry })
+  }
+
+  /** Counts every answer of the app by route pattern and status. */
+  measureRequests(app: FastifyInstance): void {
+    const requests = new Counter({
+      name: 'oa_audience_requests_total',
+      help: 'Requests answered; those refused by the rate limit have status 429',
+      labelNames: ['method', 'route', 'status'] as const,
+      registers: this.#registers,
+    })
+    const seconds = new Histogram({
+      name: 'oa_audience_request_seconds',
+      help: 'Time from the first byte of a request to its answer',
+      labelNames: ['method', 'route'] as const,
+      buckets: SECONDS_BUCKETS,
+      registers: this.#registers,
+    })
+    app.addHook('onResponse', async (request, reply) => {
+      const route = request.routeOptions.url ?? 'unknown'
+      // Any token can be a method: unknown ones share a label, so that callers cannot make new ones.
+      const method = request.routeOptions.url === undefined ? 'any' : request.method
+      requests.inc({ method, route, status: reply.statusCode })
+      seconds.observe({ method, route }, reply.elapsedTime / 1000)
+    })
+  }
+
+  /** Sessions of the pool, asked for when the metrics are. */
+  watchPool(state: () => { total: number; idle: number; waiting: number }): void {
+    new Gauge({
+      name: 'oa_audience_database_sessions',
+      help: 'Database sessions of the pool (total, idle), and requests that wait for one',
+      labelNames: ['state'] as const,
+      registers: this.#registers,
+      collect() {
+        for (const [name, count] of Object.entries(state())) this.set({ state: name }, count)
+      },
+    })
+  }
+
+  received(
+    events: ObservedEvent[],
+    { accepted, duplicates }: { accepted: number; duplicates: number },
+  ): void {
+    const source = events[0]?.source ?? 'unknown'
+    if (accepted > 0) this.#events.inc({ source, outcome: 'accepted' }, accepted)
+    if (duplicates > 0) this.#events.inc({ source, outcome: 'duplicate' }, duplicates)
+    const unapplied = events.filter(({ failure }) => failure !== null).length
+    if (unapplied > 0) this.#events.inc({ source, outcome: 'unapplied' }, unapplied)
+    const now = Date.now()
+    for (const { occurredAtMs } of events)
+      this.#lag.observe({ source }, Math.max(0, now - occurredAtMs) / 1000)
+  }
+
+  flushed(events: number, seconds: number): void {
+    this.#flushEvents.observe(events)
+    this.#flushSeconds.observe(seconds)
+  }
+
+  queued(events: number): void {
+    this.#queue.set(events)
+  }
+
+  verified(outcome: 'verified' | 'refused' | 'unavailable'): void {
+    this.#verifications.inc({ outcome })
+  }
+
+  profileAsked(outcome: 'found' | 'unknown' | 'fault'): void {
+    this.#profiles.inc({ outcome })
+  }
 }
 
 /** Serves the metrics at /metrics. Throws a FatalError if the port is taken. */
-export function serveMetrics(registry: Registry, host: string, port: number): Promise<Server> {
+export function serveMetrics({ registry }: Metrics, host: string, port: number): Promise<Server> {
   const server = createServer(async (request, response) => {
     if (request.method !== 'GET' || request.url !== '/metrics') {
       response.writeHead(404).end()

@@ -42,6 +42,15 @@ export class StaleAdmission extends Error {
   override readonly name = 'StaleAdmission'
 }
 
+/** Told of what happens, for the metrics. */
+export interface IntakeObserver {
+  /** events of one delivery: what became of them, and how long after they happened */
+  received: (events: IntakeEvent[], receipt: Receipt) => void
+  flushed: (events: number, seconds: number) => void
+  /** events that wait for a flush */
+  queued: (events: number) => void
+}
+
 interface Waiting {
   events: AdmittedEvent[]
   payloadLength: number
@@ -54,13 +63,19 @@ export class Intake {
   /** one session for all flushes; what is taken apart goes through the pool */
   readonly #lane: AtOnce
   readonly #onPoison: (error: unknown) => void
+  readonly #observer: IntakeObserver | null
   readonly #queue: Waiting[] = []
   #queuedEvents = 0
   #queuedPayload = 0
   #flushesOnTheirWay = 0
 
   /** @param onPoison told of every error that a single event caused, for the log: the event itself is kept */
-  constructor(database: Database, onPoison: (error: unknown) => void) {
+  constructor(
+    database: Database,
+    onPoison: (error: unknown) => void,
+    observer: IntakeObserver | null = null,
+  ) {
+    this.#observer = observer
     this.#database = database
     this.#lane = database.lane()
     this.#onPoison = onPoison
@@ -84,11 +99,14 @@ export class Intake {
       this.#queue.push({ events: admitted, payloadLength, resolve, reject })
       this.#queuedEvents += events.length
       this.#queuedPayload += payloadLength
+      this.#observer?.queued(this.#queuedEvents)
       this.#flushWaiting()
     })
     if (outcomes.includes('stale')) throw new StaleAdmission()
     const accepted = outcomes.filter((outcome) => outcome === 'accepted').length
-    return { accepted, duplicates: outcomes.length - accepted }
+    const receipt = { accepted, duplicates: outcomes.length - accepted }
+    this.#observer?.received(events, receipt)
+    return receipt
   }
 
   #flushWaiting(): void {
@@ -103,9 +121,12 @@ export class Intake {
     const deliveries = this.#take()
     const events = deliveries.flatMap((delivery) => delivery.events)
     this.#flushesOnTheirWay += 1
+    this.#observer?.queued(this.#queuedEvents)
+    const startedAtMs = performance.now()
     this.#flushPatiently(this.#lane, events).then(
       (outcomes) => {
         this.#flushesOnTheirWay -= 1
+        this.#observer?.flushed(events.length, (performance.now() - startedAtMs) / 1000)
         // The next flush is on its way before this one is answered: the database never waits for us.
         this.#flushWaiting()
         settle(deliveries, outcomes)

@@ -97,6 +97,10 @@ export class Database implements Queryable, AtOnce {
     })
   }
 
+  poolState(): { total: number; idle: number; waiting: number } {
+    return { total: this.#pool.totalCount, idle: this.#pool.idleCount, waiting: this.#pool.waitingCount }
+  }
+
   /** From now on queries are let through: the schema is the one that they are written for. */
   markReady(): void {
     this.#ready = true
