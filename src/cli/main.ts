@@ -11,8 +11,10 @@ import { accountsCommand } from './accounts.ts'
 import { audienceCommand } from './audience.ts'
 import { clientsCommand } from './clients.ts'
 import { demoCommand } from './demo.ts'
+import { doctorCommand } from './doctor.ts'
 import { eventsCommand } from './events.ts'
 import { keysCommand } from './keys.ts'
+import { membersCommand } from './members.ts'
 import { organizationsCommand } from './organizations.ts'
 import { printMany, withJson } from './output.ts'
 import { proveCommand } from './prove.ts'
@@ -45,9 +47,11 @@ demoCommand(program)
 organizationsCommand(program)
 accountsCommand(program)
 audienceCommand(program)
+membersCommand(program)
 clientsCommand(program)
 keysCommand(program)
 eventsCommand(program)
+doctorCommand(program)
 simulateCommand(program)
 proveCommand(program)
 

@@ -1,0 +1,205 @@
+/** `oa-audience doctor`: what is wrong with this set-up, and how to mend it. */
+import type { Command } from 'commander'
+import { Redis } from 'ioredis'
+import { type Config, readConfig } from '../config.ts'
+import { FatalError } from '../errors.ts'
+import type { Database } from '../postgres/database.ts'
+import { withDatabase } from '../postgres/open.ts'
+import { printMany, withJson } from './output.ts'
+
+const ANSWER_TIMEOUT_MS = 3_000
+/** Chat signatures are good for five minutes; a clock that is off by this is on its way there. */
+const CLOCK_MAX_SECONDS = 60
+/** An account that nobody wrote to for so long is worth a look. */
+const SILENCE_DAYS = 7
+
+type Finding = { check: string; state: 'ok' | 'look' | 'WRONG'; message: string }
+
+export function doctorCommand(program: Command): void {
+  withJson(program.command('doctor'))
+    .description(
+      'look at configuration, database, Redis, platform, clock and accounts; ends with 1 if something is wrong',
+    )
+    .action(async ({ json }: { json?: boolean }) => {
+      const findings = await examine(readConfig())
+      printMany(findings, json === true)
+      if (findings.some(({ state }) => state === 'WRONG')) process.exitCode = 1
+    })
+}
+
+async function examine(config: Config): Promise<Finding[]> {
+  return [
+    ...examineConfig(config),
+    ...(await examineDatabase(config)),
+    ...(config.redisUrl === null ? [] : [await examineRedis(config.redisUrl.reveal())]),
+    ...(await examinePlatform(config.lineApiUrl)),
+  ]
+}
+
+function examineConfig({ publicUrl, rateLimit, trustProxy, host }: Config): Finding[] {
+  const findings: Finding[] = [{ check: 'configuration', state: 'ok', message: 'every variable can be used' }]
+  if (publicUrl === null) {
+    findings.push({
+      check: 'PUBLIC_URL',
+      state: 'look',
+      message: 'is unset: verification compares the path of the webhook alone',
+    })
+  }
+  if (rateLimit.max === 0)
+    findings.push({ check: 'RATE_LIMIT_MAX', state: 'look', message: 'is 0: nobody is limited' })
+  if (host === '127.0.0.1' && trustProxy.length === 0) {
+    findings.push({
+      check: 'TRUST_PROXY',
+      state: 'look',
+      message: 'is unset: behind a proxy on this machine, set it to loopback, or all senders share one limit',
+    })
+  }
+  return findings
+}
+
+async function examineDatabase({ database: choice }: Config): Promise<Finding[]> {
+  if (choice.kind === 'none') {
+    return [{ check: 'database', state: 'WRONG', message: 'DATABASE_URL is none: nothing is kept' }]
+  }
+  try {
+    return await withDatabase(choice, async (database, applied) => [
+      await examineServer(database),
+      {
+        check: 'migrations',
+        state: 'ok',
+        message:
+          applied.length === 0 ? 'the schema is up to date' : `applied just now: ${applied.join(', ')}`,
+      },
+      ...(await examineAccounts(database)),
+    ])
+  } catch (error) {
+    if (!(error instanceof FatalError)) throw error
+    return [{ check: 'database', state: 'WRONG', message: error.message }]
+  }
+}
+
+async function examineServer(database: Database): Promise<Finding> {
+  const [server] = await database.query<{ version: string; now: number; synchronous: string }>(
+    `select current_setting('server_version') as version, extract(epoch from now())::float8 as now,
+            current_setting('synchronous_commit') as synchronous`,
+  )
+  const check = 'database'
+  const skew = Math.abs((server?.now ?? 0) - Date.now() / 1000)
+  if (skew > CLOCK_MAX_SECONDS) {
+    return {
+      check,
+      state: 'WRONG',
+      message: `its clock differs from ours by ${Math.round(skew)} s: run NTP on both`,
+    }
+  }
+  if (server?.synchronous === 'off') {
+    return {
+      check,
+      state: 'WRONG',
+      message: 'synchronous_commit is off: what was answered 2xx may be lost; switch it on',
+    }
+  }
+  return { check, state: 'ok', message: `PostgreSQL ${server?.version} answers` }
+}
+
+async function examineAccounts(database: Database): Promise<Finding[]> {
+  const accounts = await database.query<{
+    id: bigint
+    has_secret: boolean
+    foreign_destination: string | null
+    suspended: boolean | null
+    unapplied: number
+    silent_days: number | null
+  }>(
+    `select a.id, coalesce(a.channel_secret, '') <> '' as has_secret, a.foreign_destination, a.suspended,
+            (select count(*) from event e where e.channel_oa_id = a.id and e.failure is not null)::int as unapplied,
+            (select extract(day from now() - max(m.last_seen_at)) from audience_member m
+              where m.channel_oa_id = a.id)::int as silent_days
+       from official_account a order by a.id`,
+  )
+  return accounts.map(({ id, has_secret, foreign_destination, suspended, unapplied, silent_days }) => {
+    const check = `account ${id}`
+    if (!has_secret) {
+      return { check, state: 'WRONG', message: 'has no channel secret: every delivery is refused (403)' }
+    }
+    if (suspended === true)
+      return { check, state: 'WRONG', message: 'is suspended, says the platform: ask LINE why' }
+    if (foreign_destination !== null) {
+      return {
+        check,
+        state: 'WRONG',
+        message: 'its deliveries name another bot: compare bot_user_id with `oa-audience accounts verify`',
+      }
+    }
+    if (unapplied > 0) {
+      return {
+        check,
+        state: 'look',
+        message: `${unapplied} events could not be applied: oa-audience events list --account ${id}`,
+      }
+    }
+    if (silent_days === null) {
+      return {
+        check,
+        state: 'look',
+        message: `nothing was delivered yet: oa-audience accounts verify ${id} --test-webhook`,
+      }
+    }
+    if (silent_days >= SILENCE_DAYS) {
+      return {
+        check,
+        state: 'look',
+        message: `nobody was seen for ${silent_days} days: oa-audience accounts verify ${id}`,
+      }
+    }
+    return { check, state: 'ok', message: 'deliveries arrive and are applied' }
+  })
+}
+
+async function examineRedis(url: string): Promise<Finding> {
+  const redis = new Redis(url, {
+    lazyConnect: true,
+    connectTimeout: ANSWER_TIMEOUT_MS,
+    retryStrategy: () => null,
+  })
+  redis.on('error', () => undefined)
+  try {
+    await redis.connect()
+    await redis.ping()
+    return { check: 'Redis', state: 'ok', message: 'answers' }
+  } catch {
+    return {
+      check: 'Redis',
+      state: 'WRONG',
+      message: 'does not answer: the rate limit lets everybody through until it does; compare REDIS_URL',
+    }
+  } finally {
+    redis.disconnect()
+  }
+}
+
+async function examinePlatform(url: string): Promise<Finding[]> {
+  try {
+    // Without credentials it refuses, and that is an answer.
+    const response = await fetch(`${url}/v2/bot/info`, { signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS) })
+    await response.arrayBuffer()
+    const date = Date.parse(response.headers.get('date') ?? '')
+    const skew = Math.round(Math.abs(date - Date.now()) / 1000)
+    const clock: Finding =
+      skew > CLOCK_MAX_SECONDS
+        ? { check: 'clock', state: 'WRONG', message: `differs from the platform's by ${skew} s: run NTP` }
+        : { check: 'clock', state: 'ok', message: "agrees with the platform's" }
+    return [
+      { check: 'platform', state: 'ok', message: `${url} answers` },
+      ...(Number.isNaN(skew) ? [] : [clock]),
+    ]
+  } catch {
+    return [
+      {
+        check: 'platform',
+        state: 'WRONG',
+        message: `${url} does not answer: no profiles, no verification; allow outgoing HTTPS, or set LINE_API_URL`,
+      },
+    ]
+  }
+}
