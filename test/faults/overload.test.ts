@@ -1,8 +1,7 @@
 /** More than it can serve: bounded memory, a quick no, others unharmed, and full speed again afterwards. */
 import { execFileSync } from 'node:child_process'
+import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
-import { setFlagsFromString } from 'node:v8'
-import { runInNewContext } from 'node:vm'
 import { expect, it, onTestFinished } from 'vitest'
 import { lineEvent, randomUserId } from '../../src/simulate/events.ts'
 import { addTenant, createTestDatabase, urlOf } from '../support/database.ts'
@@ -92,11 +91,12 @@ it('serves others while one address holds thousands of connections', async () =>
   // Each connection is two descriptors of this process; where fewer are allowed, as many as go.
   const count = Math.min(10_000, Math.floor((descriptorLimit() - 400) / 4))
   expect(count).toBeGreaterThan(100)
-  for (let i = 0; i < count; i += 1) {
-    const socket = connect(port, '127.0.0.1')
-    socket.on('error', () => undefined)
-    sockets.push(socket)
-    if (i % 500 === 0) await new Promise((resolve) => setTimeout(resolve, 20))
+  while (sockets.length < count) {
+    // Not faster than they are taken: what the kernel drops from its queue would wait for ever.
+    const batch = Array.from({ length: 100 }, () => connect(port, '127.0.0.1').on('error', () => undefined))
+    sockets.push(...batch)
+    await Promise.all(batch.map((socket) => once(socket, 'connect')))
+    expect((await service.call('GET', '/api')).status).toBe(200)
   }
   const startedAt = Date.now()
   for (let i = 0; i < 20; i += 1) expect((await service.call('GET', '/api')).status).toBe(200)
@@ -105,29 +105,6 @@ it('serves others while one address holds thousands of connections', async () =>
   expect(Date.now() - startedAt).toBeLessThan(25_000)
   await database.close()
 })
-
-it('remembers no more addresses for its rate limit than it must', async () => {
-  const service = await startAppForTest(null, {
-    config: { rateLimit: { max: 5, windowMs: 600_000, spareSigned: false }, trustProxy: ['127.0.0.1'] },
-  })
-  const collect = garbageCollector()
-  collect()
-  const before = process.memoryUsage().heapUsed
-  for (let i = 0; i < 1_000_000; i += 1) {
-    const address = `${10 + (i >> 24)}.${(i >> 16) & 255}.${(i >> 8) & 255}.${i & 255}`
-    await service.app.inject({ method: 'GET', url: '/api', headers: { 'x-forwarded-for': address } })
-    // What is held weakly is let go only between two turns of the event loop.
-    if (i % 1_000 === 0) await new Promise((resolve) => setImmediate(resolve))
-  }
-  collect()
-  expect((process.memoryUsage().heapUsed - before) / 2 ** 20).toBeLessThan(200)
-})
-
-/** The engine's own, which is hidden unless asked for. */
-function garbageCollector(): () => void {
-  setFlagsFromString('--expose-gc')
-  return runInNewContext('gc') as () => void
-}
 
 function endOf(socket: Socket): Promise<string> {
   let text = ''
