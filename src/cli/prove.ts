@@ -337,7 +337,8 @@ async function removeAccount(database: Database, { id }: Account): Promise<void>
 /** The database behind a door that can be shut. */
 async function openDoor(address: string): Promise<{ door: Door; url: string }> {
   const { host, port, user, password, database } = parseConnectionString(address)
-  const number = Number(port ?? 5432)
+  // An address without a port has an empty one.
+  const number = Number(port || 5432)
   const isSocket = host?.startsWith('/') === true
   const door = new Door(
     isSocket ? { path: `${host}/.s.PGSQL.${number}` } : { host: host ?? '127.0.0.1', port: number },

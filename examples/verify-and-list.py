@@ -1,0 +1,39 @@
+"""Verifies an account and lists who follows it. Needs Python 3.9 and nothing else:
+
+    OA_URL=http://127.0.0.1:3000 CLIENT_ID=... CLIENT_SECRET=... API_KEY=... python3 verify-and-list.py
+"""
+
+import json
+import os
+import urllib.parse
+import urllib.request
+
+URL = os.environ.get("OA_URL", "http://127.0.0.1:3000")
+HEADERS = {
+    "x-client-id": os.environ["CLIENT_ID"],
+    "x-client-secret": os.environ["CLIENT_SECRET"],
+    "x-api-key": os.environ["API_KEY"],
+}
+
+
+def call(method, path, query=None):
+    address = URL + path + ("?" + urllib.parse.urlencode(query, doseq=True) if query else "")
+    with urllib.request.urlopen(urllib.request.Request(address, method=method, headers=HEADERS)) as answer:
+        return json.load(answer)
+
+
+def followers():
+    """All of them, a page at a time."""
+    cursor = {}
+    while True:
+        page = call("GET", "/api/audience", {"relationship": "following", "limit": 200, **cursor})
+        yield from page["data"]
+        if page["nextCursor"] is None:
+            return
+        cursor = {"cursor": page["nextCursor"]}
+
+
+for check in call("POST", "/api/line-oa/verify")["checks"]:
+    print("ok " if check["ok"] else "NO ", check["name"], "-", check["message"])
+for member in followers():
+    print(member["id"], member["userId"], member["displayName"])
