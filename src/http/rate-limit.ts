@@ -2,12 +2,12 @@
 import rateLimit, { normalizeIP } from '@fastify/rate-limit'
 import type { FastifyBaseLogger, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { Redis } from 'ioredis'
+import { BoundedMap } from '../bounded-map.ts'
 import type { Config } from '../config.ts'
 import { AppError } from '../errors.ts'
 
-/** Addresses that are remembered. Beyond it the oldest window is forgotten: memory is bounded. */
+/** Addresses that are remembered. Beyond it the oldest windows are forgotten: memory is bounded. */
 const ADDRESSES_MAX = 200_000
-const FORGOTTEN_AT_ONCE = 20_000
 /** Bits of an IPv6 address that one customer is given: the rest is theirs to vary. */
 const IPV6_SUBNET_BITS = 64
 /** A limit that is slower than the work it guards is none: beyond this Redis counts as away. */
@@ -18,7 +18,7 @@ type Count = (error: Error | null, result?: { current: number; ttl: number }) =>
 
 /** Fixed windows, each beginning with an address's first request. */
 export class MemoryStore {
-  readonly #windows = new Map<string, { count: number; startedAtMs: number }>()
+  readonly #windows = new BoundedMap<string, { count: number; startedAtMs: number }>(ADDRESSES_MAX)
   readonly #windowMs: number
 
   constructor(windowMs: number) {
@@ -32,7 +32,6 @@ export class MemoryStore {
       this.#windows.delete(key)
       window = { count: 0, startedAtMs: now }
       this.#windows.set(key, window)
-      if (this.#windows.size > ADDRESSES_MAX) this.#forgetOldest()
     }
     window.count += 1
     callback(null, { current: window.count, ttl: window.startedAtMs + this.#windowMs - now })
@@ -45,19 +44,6 @@ export class MemoryStore {
 
   child(): this {
     return this
-  }
-
-  /**
-   * Windows stand in the order of their beginning. Many at once: a Map walks past all that was deleted before it finds its
-   * first entry, so forgetting one for each new address would cost each a walk.
-   */
-  #forgetOldest(): void {
-    let left = FORGOTTEN_AT_ONCE
-    for (const key of this.#windows.keys()) {
-      if (left === 0) return
-      this.#windows.delete(key)
-      left -= 1
-    }
   }
 }
 

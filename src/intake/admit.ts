@@ -8,17 +8,18 @@
  * So a changed secret, a removed account, a new hash count on the very next delivery.
  */
 import type { Account } from '../accounts/account.ts'
+import { BoundedMap } from '../bounded-map.ts'
 import { AppError } from '../errors.ts'
 import { type Receipt, StaleAdmission } from './receive.ts'
 
-/** Accounts that one process remembers; beyond it, the one remembered longest is forgotten. */
+/** Accounts that one process remembers; beyond it, those remembered longest are forgotten. */
 const ACCOUNTS_MAX = 10_000
 /** An account that changes again and again while a delivery is being kept. */
 const ATTEMPTS_MAX = 5
 
 /** One for each way to name an account: by id, by hash, by key. */
 export class RememberedAccounts<Name> {
-  readonly #accounts = new Map<Name, Account>()
+  readonly #accounts = new BoundedMap<Name, Account>(ACCOUNTS_MAX)
   readonly #load: (name: Name) => Promise<Account | null>
 
   constructor(load: (name: Name) => Promise<Account | null>) {
@@ -58,10 +59,7 @@ export class RememberedAccounts<Name> {
 
   #remember(name: Name, account: Account | null): void {
     this.#accounts.delete(name)
-    if (account === null) return
-    this.#accounts.set(name, account)
-    const [oldest] = this.#accounts.size > ACCOUNTS_MAX ? this.#accounts.keys() : []
-    if (oldest !== undefined) this.#accounts.delete(oldest)
+    if (account !== null) this.#accounts.set(name, account)
   }
 }
 

@@ -1,4 +1,5 @@
 /** Stateless tokens of accounts that store none: issued from channel id and secret, kept until shortly before they expire. */
+import { BoundedMap } from '../bounded-map.ts'
 import { isObject } from '../http/body.ts'
 import { Secret } from '../secret.ts'
 import { callPlatform, type PlatformResult, UNAVAILABLE } from './call.ts'
@@ -15,7 +16,7 @@ interface Issued {
 
 export class StatelessTokens {
   readonly #baseUrl: string
-  readonly #issued = new Map<string, Issued>()
+  readonly #issued = new BoundedMap<string, Issued>(TOKENS_MAX)
 
   constructor(baseUrl: string) {
     this.#baseUrl = baseUrl
@@ -34,8 +35,6 @@ export class StatelessTokens {
     })
     this.#issued.delete(key)
     this.#issued.set(key, issued)
-    const [oldest] = this.#issued.keys()
-    if (this.#issued.size > TOKENS_MAX && oldest !== undefined) this.#issued.delete(oldest)
     return issued.token
   }
 
