@@ -1,6 +1,7 @@
 /** What each protected route costs in queries: its two lookups, and as few statements as its work needs. */
 import { expect, it } from 'vitest'
-import { type BoundStatement, Database, type Row, type Statement } from '../src/postgres/database.ts'
+import { Database } from '../src/postgres/database.ts'
+import type { BoundStatement, Row, Statement } from '../src/postgres/statement.ts'
 import { lineEvent } from '../src/simulate/events.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { startAppForTest } from './support/service.ts'

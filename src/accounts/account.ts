@@ -1,5 +1,5 @@
 /** Official accounts: how a delivery or a key finds its account. */
-import type { Queryable, Statement } from '../postgres/database.ts'
+import type { Queryable, Statement } from '../postgres/statement.ts'
 import { Secret, secretOrNull } from '../secret.ts'
 
 export type AccountId = bigint

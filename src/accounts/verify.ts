@@ -4,7 +4,7 @@ import { AppError } from '../errors.ts'
 import { StorableText } from '../http/validate.ts'
 import type { PlatformFault, PlatformResult } from '../line-api/call.ts'
 import type { BotInfo, LineApi, WebhookEndpoint, WebhookTest } from '../line-api/client.ts'
-import type { Queryable } from '../postgres/database.ts'
+import type { Queryable } from '../postgres/statement.ts'
 import type { Account } from './account.ts'
 import { takeWebhookTest } from './webhook-tests.ts'
 

@@ -1,6 +1,6 @@
 /** The platform tests an account's webhook 60 times an hour and no more: counted in the database, for all instances. */
 import { AppError } from '../errors.ts'
-import type { Queryable } from '../postgres/database.ts'
+import type { Queryable } from '../postgres/statement.ts'
 import type { AccountId } from './account.ts'
 
 const TESTS_PER_HOUR = 60

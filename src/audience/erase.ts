@@ -3,7 +3,8 @@ import type { FastifyInstance, onRequestAsyncHookHandler } from 'fastify'
 import { findScope, type Scope } from '../access/scope.ts'
 import { AppError } from '../errors.ts'
 import { parsePathId } from '../http/path-id.ts'
-import type { Database, Queryable, Statement } from '../postgres/database.ts'
+import type { Database } from '../postgres/database.ts'
+import type { Queryable, Statement } from '../postgres/statement.ts'
 import { lockOutFlushes } from './erasure-lock.ts'
 
 export function eraseRoute(

@@ -6,7 +6,7 @@
  * The order of locks is the same everywhere: accounts, then event keys, then members, then tracked activity,
  * each in key order.
  */
-import type { Statement } from '../postgres/database.ts'
+import type { Statement } from '../postgres/statement.ts'
 
 const LOCK_CLASS = 7301
 /** Two accounts that share a number only wait for each other without need. */

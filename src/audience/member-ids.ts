@@ -1,6 +1,6 @@
 /** Other programs may load members with ids of their own: then the next ids of ours are taken already. */
 import type { AccountId } from '../accounts/account.ts'
-import type { Queryable } from '../postgres/database.ts'
+import type { Queryable } from '../postgres/statement.ts'
 
 /** The constraint that a member of ours violates when its id is taken. */
 export const MEMBER_ID_TAKEN = 'audience_member_pkey'

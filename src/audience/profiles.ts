@@ -7,7 +7,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { type AccountId, findAccount } from '../accounts/account.ts'
 import type { PlatformFault } from '../line-api/call.ts'
 import type { LineApi, Place, Profile } from '../line-api/client.ts'
-import type { Database, Queryable, Statement } from '../postgres/database.ts'
+import type { Database } from '../postgres/database.ts'
+import type { Queryable, Statement } from '../postgres/statement.ts'
 
 /** Between two looks for members whose profile is due, when there were none. */
 const IDLE_MS = 1_000

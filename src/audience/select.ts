@@ -1,6 +1,6 @@
 /** The statements that read members: one for each combination of filters, each driven by one index. */
 import type { Scope } from '../access/scope.ts'
-import type { BoundStatement, Row } from '../postgres/database.ts'
+import { type BoundStatement, type Row, variant } from '../postgres/statement.ts'
 import type { Filters } from './filters.ts'
 import { erasedCsv, erasedJson, memberCsv, memberJson, withTrackedActivity } from './member.ts'
 
@@ -37,8 +37,6 @@ const NAME_PART_MIN_LENGTH = 2
  */
 export const LATE_COMMIT_SECONDS = 60
 
-const texts = new Map<string, string>()
-
 /** Up to `limit` members as one PageRow. */
 export function selectPage(
   scope: Scope,
@@ -48,10 +46,7 @@ export function selectPage(
 ): BoundStatement {
   // One more than asked for tells whether another page follows.
   const { statement, values } = selectMembers(scope, filters, position, limit + 1, 'json')
-  const name = `${statement.name}-page`
-  const text = texts.get(name) ?? pageOf(statement.text, position.kind)
-  texts.set(name, text)
-  return { statement: { name, text }, values }
+  return { statement: variant(`${statement.name}-page`, () => pageOf(statement.text, position.kind)), values }
 }
 
 function pageOf(text: string, kind: Position['kind']): string {
@@ -75,14 +70,12 @@ export function selectMembers(
   const names = (Object.keys(given) as Array<keyof typeof given>).filter((name) => given[name] !== undefined)
   const driver = driverOf(filters, position, limit)
   const name = ['audience', shape, driver, ...names].join('-')
-  const text = texts.get(name) ?? textOf(shape, driver, names)
-  texts.set(name, text)
   const values = [
     ...[scope.channelOaId, scope.organizationId, position.id, limit],
     ...names.map((each) => given[each]),
     ...(position.kind === 'change' ? [position.atUs, position.untilUs] : []),
   ]
-  return { statement: { name, text }, values }
+  return { statement: variant(name, () => textOf(shape, driver, names)), values }
 }
 
 /** Looks a member up for each row so far. Offset keeps it that: the planner might walk through all members beside them. */

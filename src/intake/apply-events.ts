@@ -1,5 +1,5 @@
 /** What events do to the database, as SQL. How they get there: flush.ts. */
-import type { Statement } from '../postgres/database.ts'
+import { type Statement, variant } from '../postgres/statement.ts'
 
 /** Sorts before every key. */
 const NO_KEY = '00000000-0000-0000-0000-000000000000'
@@ -16,8 +16,6 @@ export interface BatchParts {
   /** events of people's browsers, which make no member */
   tracked: boolean
 }
-
-const statements = new Map<string, Statement>()
 
 /**
  * Stores the events that are new and applies them to members. Values: four arrays for the admissions, nine for the
@@ -36,11 +34,7 @@ export function applyEvents(parts: BatchParts): Statement {
   const name = ['apply-events', ...Object.entries(parts).flatMap(([part, has]) => (has ? part : []))].join(
     '-',
   )
-  const known = statements.get(name)
-  if (known !== undefined) return known
-  const statement = { name, text: applyEventsText(parts) }
-  statements.set(name, statement)
-  return statement
+  return variant(name, () => applyEventsText(parts))
 }
 
 function applyEventsText({ states, others, tracked }: BatchParts): string {

@@ -5,7 +5,7 @@
 import type { AccountId } from '../accounts/account.ts'
 import { lockOutErasures } from '../audience/erasure-lock.ts'
 import { int4Array, int8Array, textArray, timestamptzArray, uuidArray } from '../postgres/binary-array.ts'
-import type { AtOnce, BoundStatement } from '../postgres/database.ts'
+import type { AtOnce, BoundStatement } from '../postgres/statement.ts'
 import { applyEvents, eraseUnsent, noteSuspensions } from './apply-events.ts'
 import type { IntakeEvent, Source } from './event.ts'
 

@@ -5,14 +5,9 @@
  */
 import { MEMBER_ID_TAKEN, skipTakenMemberIds } from '../audience/member-ids.ts'
 import { AppError } from '../errors.ts'
-import {
-  type AtOnce,
-  type Database,
-  DatabaseUnavailable,
-  LOCK_TIMEOUT,
-  sqlStateOf,
-  violatedConstraint,
-} from '../postgres/database.ts'
+import type { Database } from '../postgres/database.ts'
+import { DatabaseUnavailable, LOCK_TIMEOUT, sqlStateOf, violatedConstraint } from '../postgres/faults.ts'
+import type { AtOnce } from '../postgres/statement.ts'
 import type { IntakeEvent } from './event.ts'
 import { type Admission, type AdmittedEvent, flush, type Outcome } from './flush.ts'
 

@@ -1,6 +1,7 @@
 /** What is stored does not grow without end: events in weekly partitions, made ahead and dropped when they are old. */
 import type { Config } from '../config.ts'
-import { type Queryable, sqlStateOf } from '../postgres/database.ts'
+import { sqlStateOf } from '../postgres/faults.ts'
+import type { Queryable } from '../postgres/statement.ts'
 
 /** Weeks that have their partition before they begin: a service may be down for that long and still find one. */
 const WEEKS_AHEAD = 5

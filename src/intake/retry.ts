@@ -1,5 +1,6 @@
 /** Events that could not be applied, tried again: `oa-audience events retry`. */
-import type { Database, Statement } from '../postgres/database.ts'
+import type { Database } from '../postgres/database.ts'
+import type { Statement } from '../postgres/statement.ts'
 import type { IntakeEvent, Source } from './event.ts'
 import { flushAfter } from './flush.ts'
 

@@ -2,9 +2,10 @@
 import type { Socket } from 'node:net'
 import pg from 'pg'
 import Cursor from 'pg-cursor'
-import { AppError } from '../errors.ts'
 import type { Connection } from './embedded/server.ts'
-import { TransactionAtOnce } from './transaction-at-once.ts'
+import { DatabaseUnavailable, endsSession, toFault } from './faults.ts'
+import { Lane, sendAtOnce } from './lane.ts'
+import type { AtOnce, BoundStatement, Queryable, Row, Statement } from './statement.ts'
 
 /**
  * Sessions per instance: enough to keep two cores busy. With the four of streams and the one of the upkeep, seven instances
@@ -32,36 +33,6 @@ const types = {
     return pg.types.getTypeParser(oid, format)
   },
 } as pg.CustomTypesConfig
-
-export type Row = Record<string, unknown>
-
-/** A statement with a name is prepared once in each session. */
-export interface Statement {
-  name: string
-  text: string
-}
-
-/** What a query is sent to: the database, or one transaction on it. Always the first argument. */
-export interface Queryable {
-  query<R extends Row>(statement: Statement | string, values?: unknown[]): Promise<R[]>
-}
-
-export interface BoundStatement {
-  statement: Statement
-  values: unknown[]
-}
-
-/** Where a whole transaction can be sent in one go. */
-export interface AtOnce {
-  transactionAtOnce(statements: BoundStatement[]): Promise<Row[][]>
-}
-
-/** The database does not answer, or refuses for a reason that passes: full, starting, read-only, cut off. */
-export class DatabaseUnavailable extends AppError {
-  constructor(cause: unknown) {
-    super('unavailable', { cause, retryAfterSeconds: 2 })
-  }
-}
 
 export class Database implements Queryable, AtOnce {
   readonly #target: pg.ClientConfig
@@ -161,8 +132,8 @@ export class Database implements Queryable, AtOnce {
   }
 
   /**
-   * A column of text in batches, all from one snapshot, on a session of its own that ends with the reading: finished, given up, failed,
-   * or told to by the signal. One batch is read ahead of what is asked for.
+   * A column of text in batches, all from one snapshot, on a session of its own that ends with the reading: finished,
+   * given up, failed, or told to by the signal. One batch is read ahead of what is asked for.
    */
   async *readColumn(
     { statement: { text }, values }: BoundStatement,
@@ -190,7 +161,7 @@ export class Database implements Queryable, AtOnce {
         yield rows.map(([value]) => value)
       }
     } catch (error) {
-      throw isPassing(error) ? new DatabaseUnavailable(error) : error
+      throw toFault(error)
     } finally {
       signal.removeEventListener('abort', cut)
       cut()
@@ -224,87 +195,14 @@ export class Database implements Queryable, AtOnce {
 }
 
 /**
- * A pool hands out its sessions a turn of the event loop later, behind everything else that is due. A lane keeps one, so
- * that a transaction is on its way the moment it is asked for, behind those that are.
- */
-class Lane implements AtOnce {
-  readonly #connect: () => Promise<pg.PoolClient>
-  #session: Promise<pg.PoolClient> | null = null
-  #onTheirWay = 0
-  #ended = false
-
-  constructor(connect: () => Promise<pg.PoolClient>) {
-    this.#connect = connect
-  }
-
-  async transactionAtOnce(statements: BoundStatement[]): Promise<Row[][]> {
-    this.#session ??= this.#open()
-    const session = this.#session
-    const client = await session
-    this.#onTheirWay += 1
-    try {
-      return await sendAtOnce(client, statements)
-    } catch (error) {
-      if (endsSession(error)) this.#drop(session, client)
-      throw error
-    } finally {
-      this.#onTheirWay -= 1
-      if (this.#ended && this.#onTheirWay === 0) this.#drop(session, client)
-    }
-  }
-
-  end(): void {
-    this.#ended = true
-    const session = this.#session
-    if (this.#onTheirWay === 0) session?.then((client) => this.#drop(session, client)).catch(() => undefined)
-  }
-
-  #open(): Promise<pg.PoolClient> {
-    const session = this.#connect()
-    session.then(
-      // A session that dies while nobody uses it must not be what the next transaction meets.
-      (client) => client.once('end', () => this.#drop(session, client)),
-      () => {
-        this.#session = null
-      },
-    )
-    return session
-  }
-
-  /** A session that is dropped for an error, or at the end, is closed: the pool makes new ones. */
-  #drop(session: Promise<pg.PoolClient>, client: pg.PoolClient): void {
-    if (this.#session !== session) return
-    this.#session = null
-    client.release(true)
-  }
-}
-
-async function sendAtOnce(client: pg.PoolClient, statements: BoundStatement[]): Promise<Row[][]> {
-  try {
-    return await new Promise<Row[][]>((resolve, reject) => {
-      client.query(new TransactionAtOnce(statements, resolve, reject) as unknown as pg.Submittable)
-    })
-  } catch (error) {
-    throw isPassing(error) ? new DatabaseUnavailable(error) : error
-  }
-}
-
-/**
  * Statements are written so that one plan serves all values; planning each anew costs more than running it. Such a plan
- * may be made while a table is small and be kept while it grows by thousands of rows a second: it must use the indexes from
- * the beginning. None is large enough for parallel workers or compilation. Erasure and flushes rely on each statement seeing what was committed before it, whatever the
- * database's default is.
+ * may be made while a table is small and be kept while it grows by thousands of rows a second: it must use the indexes
+ * from the beginning. None is large enough for parallel workers or compilation. Erasure and flushes rely on each
+ * statement seeing what was committed before it, whatever the database's default is.
  */
 const SESSION_SETTINGS = `set plan_cache_mode = force_generic_plan; set enable_seqscan = off;
   set max_parallel_workers_per_gather = 0; set jit = off; set timezone = 'UTC';
   set default_transaction_isolation = 'read committed'`
-
-/** True for an error after which the session must not be used again: its connection is gone, or about to go. */
-function endsSession(error: unknown): boolean {
-  if (!(error instanceof DatabaseUnavailable)) return false
-  const { cause } = error
-  return !(cause instanceof pg.DatabaseError) || cause.severity === 'FATAL' || cause.severity === 'PANIC'
-}
 
 async function send<R extends Row>(
   client: pg.ClientBase,
@@ -317,34 +215,6 @@ async function send<R extends Row>(
     )
     return rows
   } catch (error) {
-    throw isPassing(error) ? new DatabaseUnavailable(error) : error
+    throw toFault(error)
   }
-}
-
-/**
- * Classes of SQLSTATE that say nothing about the statement: 08 connection, 25006 read-only (a replica),
- * 40 serialization and deadlock, 53 resources (disk full, too many connections), 55P03 lock timeout,
- * 57 operator intervention (shutdown, cancel, starting up), 58 system, XX internal. Errors without a SQLSTATE
- * come from the socket.
- */
-function isPassing(error: unknown): boolean {
-  const code = (error as { code?: string }).code
-  if (!(error instanceof pg.DatabaseError))
-    return !(error instanceof TypeError || error instanceof RangeError)
-  return code === undefined || /^(08|40|53|57|58|XX)/.test(code) || code === '25006' || code === '55P03'
-}
-
-/** SQLSTATE of a lock that was not had in time. */
-export const LOCK_TIMEOUT = '55P03'
-
-/** The SQLSTATE of a database's error, or null for what did not come from the database. */
-export function sqlStateOf(error: unknown): string | null {
-  const origin = error instanceof DatabaseUnavailable ? error.cause : error
-  return origin instanceof pg.DatabaseError ? (origin.code ?? null) : null
-}
-
-/** The name of the constraint that refused a statement, or null. Constraints decide; code only translates. */
-export function violatedConstraint(error: unknown): string | null {
-  if (!(error instanceof pg.DatabaseError) || !error.code?.startsWith('23')) return null
-  return error.constraint ?? null
 }

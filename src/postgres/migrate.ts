@@ -1,7 +1,8 @@
 /** Brings the schema up to date from migrations/*.sql: forward only, each file once, one instance at a time. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { FatalError } from '../errors.ts'
-import type { Database, Queryable } from './database.ts'
+import type { Database } from './database.ts'
+import type { Queryable } from './statement.ts'
 
 const DIRECTORY = new URL('../../migrations/', import.meta.url)
 

@@ -2,9 +2,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { DatabaseChoice } from '../config.ts'
 import { FatalError } from '../errors.ts'
-import { Database, DatabaseUnavailable, type Queryable } from './database.ts'
+import { Database } from './database.ts'
 import { EmbeddedServer } from './embedded/server.ts'
+import { DatabaseUnavailable } from './faults.ts'
 import { migrate } from './migrate.ts'
+import type { Queryable } from './statement.ts'
 
 export interface OpenDatabase {
   database: Database

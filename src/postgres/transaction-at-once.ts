@@ -4,13 +4,7 @@
  * what four queries of pg would cost.
  */
 import pg from 'pg'
-
-type Row = Record<string, unknown>
-
-interface BoundStatement {
-  statement: { name: string; text: string }
-  values: unknown[]
-}
+import type { BoundStatement, Row } from './statement.ts'
 
 /** pg's connection, as far as a query of its own class sees it. */
 interface Connection {

@@ -1,0 +1,50 @@
+/** What goes wrong between us and the database, told apart. */
+import pg from 'pg'
+import { AppError } from '../errors.ts'
+
+/** The database does not answer, or refuses for a reason that passes: full, starting, read-only, cut off. */
+export class DatabaseUnavailable extends AppError {
+  constructor(cause: unknown) {
+    super('unavailable', { cause, retryAfterSeconds: 2 })
+  }
+}
+
+/** What to throw for an error of a query: DatabaseUnavailable where it says nothing about the query. */
+export function toFault(error: unknown): unknown {
+  return isPassing(error) ? new DatabaseUnavailable(error) : error
+}
+
+/** True for an error after which the session must not be used again: its connection is gone, or about to go. */
+export function endsSession(error: unknown): boolean {
+  if (!(error instanceof DatabaseUnavailable)) return false
+  const { cause } = error
+  return !(cause instanceof pg.DatabaseError) || cause.severity === 'FATAL' || cause.severity === 'PANIC'
+}
+
+/**
+ * Classes of SQLSTATE that say nothing about the statement: 08 connection, 25006 read-only (a replica),
+ * 40 serialization and deadlock, 53 resources (disk full, too many connections), 55P03 lock timeout,
+ * 57 operator intervention (shutdown, cancel, starting up), 58 system, XX internal. Errors without a SQLSTATE
+ * come from the socket.
+ */
+function isPassing(error: unknown): boolean {
+  const code = (error as { code?: string }).code
+  if (!(error instanceof pg.DatabaseError))
+    return !(error instanceof TypeError || error instanceof RangeError)
+  return code === undefined || /^(08|40|53|57|58|XX)/.test(code) || code === '25006' || code === '55P03'
+}
+
+/** SQLSTATE of a lock that was not had in time. */
+export const LOCK_TIMEOUT = '55P03'
+
+/** The SQLSTATE of a database's error, or null for what did not come from the database. */
+export function sqlStateOf(error: unknown): string | null {
+  const origin = error instanceof DatabaseUnavailable ? error.cause : error
+  return origin instanceof pg.DatabaseError ? (origin.code ?? null) : null
+}
+
+/** The name of the constraint that refused a statement, or null. Constraints decide; code only translates. */
+export function violatedConstraint(error: unknown): string | null {
+  if (!(error instanceof pg.DatabaseError) || !error.code?.startsWith('23')) return null
+  return error.constraint ?? null
+}

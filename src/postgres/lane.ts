@@ -1,0 +1,71 @@
+/** A session for transactions that follow each other closely. */
+import type pg from 'pg'
+import { endsSession, toFault } from './faults.ts'
+import type { AtOnce, BoundStatement, Row } from './statement.ts'
+import { TransactionAtOnce } from './transaction-at-once.ts'
+
+/**
+ * A pool hands out its sessions a turn of the event loop later, behind everything else that is due. A lane keeps one, so
+ * that a transaction is on its way the moment it is asked for, behind those that are.
+ */
+export class Lane implements AtOnce {
+  readonly #connect: () => Promise<pg.PoolClient>
+  #session: Promise<pg.PoolClient> | null = null
+  #onTheirWay = 0
+  #ended = false
+
+  constructor(connect: () => Promise<pg.PoolClient>) {
+    this.#connect = connect
+  }
+
+  async transactionAtOnce(statements: BoundStatement[]): Promise<Row[][]> {
+    this.#session ??= this.#open()
+    const session = this.#session
+    const client = await session
+    this.#onTheirWay += 1
+    try {
+      return await sendAtOnce(client, statements)
+    } catch (error) {
+      if (endsSession(error)) this.#drop(session, client)
+      throw error
+    } finally {
+      this.#onTheirWay -= 1
+      if (this.#ended && this.#onTheirWay === 0) this.#drop(session, client)
+    }
+  }
+
+  end(): void {
+    this.#ended = true
+    const session = this.#session
+    if (this.#onTheirWay === 0) session?.then((client) => this.#drop(session, client)).catch(() => undefined)
+  }
+
+  #open(): Promise<pg.PoolClient> {
+    const session = this.#connect()
+    session.then(
+      // A session that dies while nobody uses it must not be what the next transaction meets.
+      (client) => client.once('end', () => this.#drop(session, client)),
+      () => {
+        this.#session = null
+      },
+    )
+    return session
+  }
+
+  /** A session that is dropped for an error, or at the end, is closed: the pool makes new ones. */
+  #drop(session: Promise<pg.PoolClient>, client: pg.PoolClient): void {
+    if (this.#session !== session) return
+    this.#session = null
+    client.release(true)
+  }
+}
+
+export async function sendAtOnce(client: pg.PoolClient, statements: BoundStatement[]): Promise<Row[][]> {
+  try {
+    return await new Promise<Row[][]>((resolve, reject) => {
+      client.query(new TransactionAtOnce(statements, resolve, reject) as unknown as pg.Submittable)
+    })
+  } catch (error) {
+    throw toFault(error)
+  }
+}
