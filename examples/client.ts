@@ -51,7 +51,11 @@ export type Verification = {
     matches: boolean
     test?: { success: boolean; statusCode: number | null; reason: string; detail: string }
   } | null
-  checks: { name: string; ok: boolean; message: string }[]
+  checks: Array<{
+    name: 'access_token' | 'identity' | 'webhook_endpoint' | 'webhook_active' | 'webhook_test'
+    ok: boolean
+    message: string
+  }>
   checkedAt: string
 }
 

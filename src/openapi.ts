@@ -1,20 +1,12 @@
 /** The OpenAPI 3.1 document of the service, put together from the schemas that validate. */
 import Type, { type TSchema } from 'typebox'
-import { ClaimsSchema } from './accounts/verify.ts'
+import { ClaimsSchema, VerificationSchema } from './accounts/verify.ts'
 import { filterParameters } from './audience/filters.ts'
 import { MemberSchema } from './audience/member.ts'
 import { MemberUpdateSchema } from './audience/update.ts'
+import { ErrorEnvelopeSchema } from './http/error-envelope.ts'
+import { Nullable } from './http/validate.ts'
 import { deliveryPaths, LINE } from './intake/line/channel.ts'
-
-const Nullable = (schema: TSchema) => Type.Union([schema, Type.Null()])
-
-const ErrorSchema = Type.Object({
-  statusCode: Type.Integer(),
-  error: Type.String(),
-  message: Type.String(),
-  details: Type.Optional(Type.Array(Type.Object({ path: Type.String(), message: Type.String() }))),
-  requestId: Type.String(),
-})
 
 const ReceiptSchema = Type.Object({ accepted: Type.Integer(), duplicates: Type.Integer() })
 
@@ -37,43 +29,6 @@ const PageSchema = Type.Object({
   nextCursor: Nullable(Type.String()),
 })
 
-const VerificationSchema = Type.Object({
-  verified: Type.Boolean(),
-  account: Nullable(
-    Type.Object({
-      userId: Type.String(),
-      basicId: Type.String(),
-      premiumId: Nullable(Type.String()),
-      displayName: Type.String(),
-      pictureUrl: Nullable(Type.String()),
-      chatMode: Type.String(),
-      markAsReadMode: Type.String(),
-    }),
-  ),
-  accountType: Type.Union([
-    Type.Literal('verified_or_premium'),
-    Type.Literal('unverified'),
-    Type.Literal('unknown'),
-  ]),
-  webhook: Nullable(
-    Type.Object({
-      endpoint: Nullable(Type.String()),
-      active: Type.Boolean(),
-      matches: Type.Boolean(),
-      test: Type.Optional(
-        Type.Object({
-          success: Type.Boolean(),
-          statusCode: Nullable(Type.Integer()),
-          reason: Type.String(),
-          detail: Type.String(),
-        }),
-      ),
-    }),
-  ),
-  checks: Type.Array(Type.Object({ name: Type.String(), ok: Type.Boolean(), message: Type.String() })),
-  checkedAt: Type.String({ format: 'date-time' }),
-})
-
 const schemas = {
   Member: MemberSchema,
   ErasedMember: ErasedMemberSchema,
@@ -83,7 +38,7 @@ const schemas = {
   Verification: VerificationSchema,
   Receipt: ReceiptSchema,
   TrackingReceipt: TrackingReceiptSchema,
-  Error: ErrorSchema,
+  Error: ErrorEnvelopeSchema,
 }
 
 /** Requests that the tests send. */

@@ -1,9 +1,16 @@
 /** Whether an official account is set up so that the platform and this service understand each other. */
 import Type, { type Static } from 'typebox'
 import { AppError } from '../errors.ts'
-import { StorableText } from '../http/validate.ts'
+import { Nullable, StorableText } from '../http/validate.ts'
 import type { PlatformFault, PlatformResult } from '../line-api/call.ts'
-import type { BotInfo, LineApi, WebhookEndpoint, WebhookTest } from '../line-api/client.ts'
+import {
+  type BotInfo,
+  BotInfoSchema,
+  type LineApi,
+  type WebhookEndpoint,
+  type WebhookTest,
+  WebhookTestSchema,
+} from '../line-api/client.ts'
 import type { Queryable } from '../postgres/statement.ts'
 import type { Account } from './account.ts'
 import { takeWebhookTest } from './webhook-tests.ts'
@@ -23,31 +30,44 @@ export const ClaimsSchema = Type.Object(
 
 export type Claims = Static<typeof ClaimsSchema>
 
-export interface Check {
-  name: 'access_token' | 'identity' | 'webhook_endpoint' | 'webhook_active' | 'webhook_test'
-  ok: boolean
-  /** what is wrong, and what to do about it */
-  message: string
-}
+const CheckSchema = Type.Object({
+  name: Type.Union([
+    Type.Literal('access_token'),
+    Type.Literal('identity'),
+    Type.Literal('webhook_endpoint'),
+    Type.Literal('webhook_active'),
+    Type.Literal('webhook_test'),
+  ]),
+  ok: Type.Boolean(),
+  message: Type.String({ description: 'what is wrong, and what to do about it' }),
+})
 
-export interface Webhook {
-  /** null: none is set */
-  endpoint: string | null
-  active: boolean
-  /** whether deliveries to that address reach this service, as this account's */
-  matches: boolean
-  test?: WebhookTest
-}
+const WebhookSchema = Type.Object({
+  endpoint: Nullable(Type.String({ description: 'null: none is set' })),
+  active: Type.Boolean(),
+  matches: Type.Boolean({
+    description: "whether deliveries to that address reach this service, as this account's",
+  }),
+  test: Type.Optional(WebhookTestSchema),
+})
 
-export interface Verification {
-  verified: boolean
-  account: BotInfo | null
-  accountType: 'verified_or_premium' | 'unverified' | 'unknown'
+export const VerificationSchema = Type.Object({
+  verified: Type.Boolean(),
+  account: Nullable(BotInfoSchema),
+  accountType: Type.Union([
+    Type.Literal('verified_or_premium'),
+    Type.Literal('unverified'),
+    Type.Literal('unknown'),
+  ]),
   /** null where the platform would not have spoken of this account */
-  webhook: Webhook | null
-  checks: Check[]
-  checkedAt: string
-}
+  webhook: Nullable(WebhookSchema),
+  checks: Type.Array(CheckSchema),
+  checkedAt: Type.String({ format: 'date-time' }),
+})
+
+type Check = Static<typeof CheckSchema>
+type Webhook = Static<typeof WebhookSchema>
+export type Verification = Static<typeof VerificationSchema>
 
 export interface Verifier {
   database: Queryable

@@ -1,6 +1,7 @@
 /** The member as clients see it: its one shape, in SQL and in TypeScript. */
 import type { Static } from 'typebox'
 import Type from 'typebox'
+import { Nullable } from '../http/validate.ts'
 
 /** Characters. LINE's longest user id has 68 (module channels); the rest is room for other platforms. */
 export const USER_ID_MAX_LENGTH = 128
@@ -10,7 +11,6 @@ export const EXTERNAL_ID_MAX_LENGTH = 128
 export const TAG_MAX_LENGTH = 64
 
 const Time = Type.String({ format: 'date-time', description: 'ISO 8601, UTC, milliseconds' })
-const Nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()])
 
 export const MemberSchema = Type.Object({
   id: Type.String({ description: 'int64 as decimal digits' }),

@@ -1,6 +1,7 @@
 /** The one shape of every error, and the one table from error codes to HTTP statuses. */
 import { STATUS_CODES } from 'node:http'
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import Type, { type Static } from 'typebox'
 import { AppError, ERROR_MESSAGES, type ErrorCode } from '../errors.ts'
 
 export const ERROR_STATUS: Record<ErrorCode, number> = {
@@ -30,13 +31,15 @@ export const ERROR_STATUS: Record<ErrorCode, number> = {
   internal: 500,
 }
 
-export interface ErrorEnvelope {
-  statusCode: number
-  error: string
-  message: string
-  details?: Array<{ path: string; message: string }>
-  requestId: string
-}
+export const ErrorEnvelopeSchema = Type.Object({
+  statusCode: Type.Integer(),
+  error: Type.String(),
+  message: Type.String(),
+  details: Type.Optional(Type.Array(Type.Object({ path: Type.String(), message: Type.String() }))),
+  requestId: Type.String(),
+})
+
+export type ErrorEnvelope = Static<typeof ErrorEnvelopeSchema>
 
 export function errorEnvelope(error: AppError, requestId: string): ErrorEnvelope {
   const statusCode = ERROR_STATUS[error.code]

@@ -6,6 +6,8 @@ import type { TLocalizedValidationError } from 'typebox/error'
 import { AppError, type ErrorDetail } from '../errors.ts'
 import { isStorableText } from '../postgres/storable.ts'
 
+export const Nullable = <T extends TSchema>(schema: T) => Type.Union([schema, Type.Null()])
+
 /** A text that PostgreSQL can hold: no character 0, no half of a surrogate pair. */
 export function StorableText(options: { minLength?: number; maxLength: number; description?: string }) {
   return Type.Refine(

@@ -1,5 +1,7 @@
 /** The calls of LINE's Messaging API that this service makes (developers.line.biz, "Messaging API reference"). */
+import Type, { type Static } from 'typebox'
 import { isObject } from '../http/body.ts'
+import { Nullable } from '../http/validate.ts'
 import type { Secret } from '../secret.ts'
 import { type Call, callPlatform, type PlatformResult, refused, UNAVAILABLE } from './call.ts'
 import { Pace } from './pace.ts'
@@ -24,15 +26,17 @@ export interface Credentials {
   channelAccessToken: Secret | null
 }
 
-export interface BotInfo {
-  userId: string
-  basicId: string
-  premiumId: string | null
-  displayName: string
-  pictureUrl: string | null
-  chatMode: string
-  markAsReadMode: string
-}
+export const BotInfoSchema = Type.Object({
+  userId: Type.String(),
+  basicId: Type.String(),
+  premiumId: Nullable(Type.String()),
+  displayName: Type.String(),
+  pictureUrl: Nullable(Type.String()),
+  chatMode: Type.String(),
+  markAsReadMode: Type.String(),
+})
+
+export type BotInfo = Static<typeof BotInfoSchema>
 
 export interface Profile {
   displayName: string
@@ -56,14 +60,16 @@ export interface WebhookEndpoint {
   active: boolean
 }
 
-export interface WebhookTest {
-  success: boolean
-  /** what our address answered; null or below 1: nothing */
-  statusCode: number | null
-  /** OK, COULD_NOT_CONNECT, REQUEST_TIMEOUT, ERROR_STATUS_CODE, UNCLASSIFIED */
-  reason: string
-  detail: string
-}
+export const WebhookTestSchema = Type.Object({
+  success: Type.Boolean(),
+  statusCode: Nullable(Type.Integer({ description: 'what the address answered; null or below 1: nothing' })),
+  reason: Type.String({
+    description: 'OK, COULD_NOT_CONNECT, REQUEST_TIMEOUT, ERROR_STATUS_CODE, UNCLASSIFIED',
+  }),
+  detail: Type.String(),
+})
+
+export type WebhookTest = Static<typeof WebhookTestSchema>
 
 /** Nothing here throws: what goes wrong is a PlatformFault. */
 export class LineApi {
