@@ -3,7 +3,7 @@ import { createRequire } from 'node:module'
 import type { FastifyInstance } from 'fastify'
 import type { DestinationStream } from 'pino'
 import { decorateWithCaller, requireApiClient } from './access/api-client.ts'
-import { verifyRoute } from './accounts/verify-route.ts'
+import { type VerifyParts, verifyRoute } from './accounts/verify-route.ts'
 import { eraseRoute } from './audience/erase.ts'
 import { listRoute } from './audience/list.ts'
 import { updateRoute } from './audience/update.ts'
@@ -64,14 +64,14 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     )
   const lineApi = new LineApi(config.lineApiUrl)
   const guard = requireApiClient(database)
-  const verifyParts = {
+  const verifyParts: VerifyParts = {
     database,
     lineApi,
     publicUrl: config.publicUrl,
     webhookPaths: deliveryPaths,
     now,
     channelName: LINE,
-    onOutcome: (outcome: 'verified' | 'refused' | 'unavailable') => metrics?.verified(outcome),
+    onOutcome: (outcome) => metrics?.verified(outcome),
   }
 
   // public

@@ -1,13 +1,15 @@
 /** The service as a process on a PostgreSQL of somebody else's: it waits for it, survives it, and ends politely. */
+
 import { type AddressInfo, createServer } from 'node:net'
 import { expect, inject, it, onTestFinished } from 'vitest'
+import { freePort } from '../src/cli/prove-service.ts'
 import { signLine } from '../src/intake/line/signature.ts'
 import type { Connection } from '../src/postgres/embedded/server.ts'
 import { Secret } from '../src/secret.ts'
 import { Door } from '../src/simulate/door.ts'
 import { lineBody, lineEvent } from '../src/simulate/events.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
-import { eventually, freePort, runCommand, spawnService } from './support/process.ts'
+import { becomesWell, eventually, runCommand, spawnService } from './support/process.ts'
 
 /** A door to the test PostgreSQL, and the address of a database behind it. */
 async function doorTo({ user, database }: Connection): Promise<{ door: Door; url: string }> {
@@ -40,10 +42,7 @@ it('starts before its database answers, says so, and needs no restart when it do
     (output) => output.includes('the database does not answer'),
   )
   door.open()
-  await eventually(
-    () => statusOf(service.url, '/api/health'),
-    (status) => status === 200,
-  )
+  await becomesWell(service.url)
   await eventually(
     async () => service.output(),
     (output) => output.includes('migrated: 0001-'),
@@ -59,10 +58,7 @@ it('turns to 500 and 503 while its database is away, and comes back by itself', 
   door.open()
   const service = await spawnService({ DATABASE_URL: url })
   const protectedStatus = () => statusOf(service.url, '/api/audience', { headers: tenant.headers })
-  await eventually(
-    () => statusOf(service.url, '/api/health'),
-    (status) => status === 200,
-  )
+  await becomesWell(service.url)
   expect(await protectedStatus()).toBe(200)
   for (let round = 0; round < 3; round += 1) {
     door.shut()
@@ -82,10 +78,7 @@ it('answers what it accepted after SIGTERM, with health at 503, and exits with 0
   const { database, connection } = await createTestDatabase()
   const tenant = await addTenant(database)
   const service = await spawnService({ DATABASE_URL: urlOf(connection) })
-  await eventually(
-    () => statusOf(service.url, '/api/health'),
-    (status) => status === 200,
-  )
+  await becomesWell(service.url)
   // Somebody holds the member's row, so the delivery waits in the database while the signal comes.
   await deliver(service.url, tenant, [lineEvent('follow', 'U1')])
   let release = () => {}
@@ -119,10 +112,7 @@ it('exits with 0 within 10 s of SIGTERM even while its database says nothing at 
   const { door, url } = await doorTo(connection)
   door.open()
   const service = await spawnService({ DATABASE_URL: url })
-  await eventually(
-    () => statusOf(service.url, '/api/health'),
-    (status) => status === 200,
-  )
+  await becomesWell(service.url)
   door.silence()
   const pending = statusOf(service.url, '/api/audience', { headers: tenant.headers }).catch(() => 0)
   const askedAt = Date.now()
@@ -141,11 +131,7 @@ it('migrates once when five instances start at the same moment', async () => {
   const services = await Promise.all(
     Array.from({ length: 5 }, () => spawnService({ DATABASE_URL: urlOf(connection) })),
   )
-  for (const { url } of services)
-    await eventually(
-      () => statusOf(url, '/api/health'),
-      (status) => status === 200,
-    )
+  for (const { url } of services) await becomesWell(url)
   const applied = services.flatMap(({ output }) => output().match(/migrated: \d+/g) ?? [])
   expect(new Set(applied).size).toBe(applied.length)
   expect(applied.length).toBeGreaterThanOrEqual(2)
@@ -180,10 +166,7 @@ it('shows what intake does in its metrics', async () => {
   const tenant = await addTenant(database)
   const port = await freePort()
   const service = await spawnService({ DATABASE_URL: urlOf(connection), METRICS_PORT: String(port) })
-  await eventually(
-    () => statusOf(service.url, '/api/health'),
-    (status) => status === 200,
-  )
+  await becomesWell(service.url)
   const event = lineEvent('follow', 'U1')
   await deliver(service.url, tenant, [event, { ...lineEvent('follow', 'U2'), timestamp: 'never' }])
   await deliver(service.url, tenant, [event])

@@ -1,8 +1,10 @@
 /** CONTRACT: with REDIS_URL the rate limit is shared by all instances, on a real Redis. */
+
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { freePort } from '../src/cli/prove-service.ts'
 import { Secret } from '../src/secret.ts'
-import { eventually, freePort } from './support/process.ts'
+import { eventually } from './support/process.ts'
 import { type Service, startAppForTest } from './support/service.ts'
 
 const isInstalled = spawnSync('redis-server', ['--version']).status === 0

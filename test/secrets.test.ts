@@ -1,9 +1,11 @@
 /** No secret and no personal text in any log line, error or metric, at any level; no user id at info or above. */
+
 import { expect, it } from 'vitest'
+import { freePort } from '../src/cli/prove-service.ts'
 import { lineEvent, textMessage } from '../src/simulate/events.ts'
 import { simulatePlatform } from '../src/simulate/platform.ts'
 import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
-import { eventually, freePort, spawnService } from './support/process.ts'
+import { becomesWell, spawnService } from './support/process.ts'
 import { signedDelivery } from './support/service.ts'
 
 it.each(['trace', 'info'])('the whole traffic at level %s tells nothing', async (level) => {
@@ -22,10 +24,7 @@ it.each(['trace', 'info'])('the whole traffic at level %s tells nothing', async 
     LINE_API_URL: platform.url,
     METRICS_PORT: String(metricsPort),
   })
-  await eventually(
-    async () => (await fetch(`${service.url}/api/health`)).status,
-    (status) => status === 200,
-  )
+  await becomesWell(service.url)
   const userId = 'Uperson-of-secrets-test'
   const said = 'the text that nobody else may read'
   const answers: string[] = []

@@ -3,22 +3,27 @@ import type { FastifyInstance, onRequestAsyncHookHandler } from 'fastify'
 import { findScope } from '../access/scope.ts'
 import { AppError } from '../errors.ts'
 import { bodyBytes, parseJson } from '../http/body.ts'
+import type { VerificationOutcome } from '../http/metrics.ts'
 import { checker } from '../http/validate.ts'
 import type { Database } from '../postgres/database.ts'
 import { findAccountInOrganization } from './account.ts'
 import { ClaimsSchema, type Verifier, verifyAccount } from './verify.ts'
 
-interface Parts extends Omit<Verifier, 'database'> {
+export interface VerifyParts extends Omit<Verifier, 'database'> {
   database: Database | null
   /** of the messaging platform: `line` */
   channelName: string
   /** told of the outcome, for the metrics */
-  onOutcome: (outcome: 'verified' | 'refused' | 'unavailable') => void
+  onOutcome: (outcome: VerificationOutcome) => void
 }
 
 const checkClaims = checker(ClaimsSchema)
 
-export function verifyRoute(app: FastifyInstance, parts: Parts, guard: onRequestAsyncHookHandler): void {
+export function verifyRoute(
+  app: FastifyInstance,
+  parts: VerifyParts,
+  guard: onRequestAsyncHookHandler,
+): void {
   const { database, channelName, onOutcome, ...verifier } = parts
   app.post(`/api/${channelName}-oa/verify`, { onRequest: guard }, async (request) => {
     const scope = await findScope(database, request.caller)

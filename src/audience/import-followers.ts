@@ -9,7 +9,7 @@ import { violatedConstraint } from '../postgres/faults.ts'
 import type { Queryable, Statement } from '../postgres/statement.ts'
 import { isStorableText } from '../postgres/storable.ts'
 import { lockOutErasures } from './erasure-lock.ts'
-import { USER_ID_MAX_LENGTH } from './member.ts'
+import { NO_KEY, USER_ID_MAX_LENGTH } from './member.ts'
 import { MEMBER_ID_TAKEN, skipTakenMemberIds } from './member-ids.ts'
 
 /** The platform forgets where a list stands after 24 hours: somewhat earlier we begin anew. */
@@ -33,9 +33,6 @@ interface ImportState extends ImportProgress {
   /** when the platform said so */
   atMs: number
 }
-
-/** A state that is known without an event: at equal times an event counts more. */
-const NO_KEY = '00000000-0000-0000-0000-000000000000'
 
 /**
  * Yields after each page, which is committed together with the place to go on from: an import that was interrupted

@@ -5,7 +5,7 @@ import { findScope, type Scope } from '../access/scope.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { checker, refuseInput } from '../http/validate.ts'
 import type { Database } from '../postgres/database.ts'
-import { type Filters, filterParameters, toFilters } from './filters.ts'
+import { checkFilters, type Filters, filterParameters, toFilters } from './filters.ts'
 import { decodeCursor, encodeCursor } from './page-cursor.ts'
 import { LATE_COMMIT_SECONDS, type PageRow, type Position, selectPage } from './select.ts'
 import { Streamer, streamFormatOf } from './stream.ts'
@@ -20,7 +20,6 @@ const checkPageQuery = checker(
     { additionalProperties: false },
   ),
 )
-const checkStreamQuery = checker(Type.Object(filterParameters, { additionalProperties: false }))
 
 export function listRoute(
   app: FastifyInstance,
@@ -36,7 +35,7 @@ export function listRoute(
       return reply.type('application/json; charset=utf-8').send('null')
     }
     if (format !== null) {
-      const filters = toFilters(checkStreamQuery(request.query))
+      const filters = toFilters(checkFilters(request.query))
       return streamer.answer(reply, scope, filters, beginningOf(filters), format)
     }
     const { limit, position, filters } = readPageQuery(scope, request.query)

@@ -10,6 +10,9 @@ export const EXTERNAL_ID_MAX_LENGTH = 128
 /** Characters */
 export const TAG_MAX_LENGTH = 64
 
+/** Sorts before the key of every event: of a state that is known without one. At equal times an event counts more. */
+export const NO_KEY = '00000000-0000-0000-0000-000000000000'
+
 const Time = Type.String({ format: 'date-time', description: 'ISO 8601, UTC, milliseconds' })
 
 export const MemberSchema = Type.Object({

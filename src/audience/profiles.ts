@@ -4,7 +4,7 @@
  * is lost with any of them.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type AccountId, findAccount } from '../accounts/account.ts'
+import { type Account, type AccountId, findAccount } from '../accounts/account.ts'
 import type { PlatformFault } from '../line-api/call.ts'
 import type { LineApi, Place, Profile } from '../line-api/client.ts'
 import type { Database } from '../postgres/database.ts'
@@ -92,20 +92,26 @@ export class ProfileFiller {
       PASS_MAX,
     ])
     this.#lastAccountId = due.at(-1)?.channel_oa_id ?? 0n
+    const accounts = new Map<AccountId, Promise<Account | null>>()
+    const accountOf = (id: AccountId) => {
+      const account = accounts.get(id) ?? findAccount(this.#database, id)
+      accounts.set(id, account)
+      return account
+    }
     const queue = due.values()
     const worker = async () => {
       for (const member of queue) {
         // What the database refuses now is due again after the lease.
-        await this.#ask(member).catch(() => undefined)
+        await this.#ask(member, accountOf).catch(() => undefined)
       }
     }
     await Promise.all(Array.from({ length: CONCURRENCY }, worker))
     return due.length
   }
 
-  async #ask(member: DueMember): Promise<void> {
+  async #ask(member: DueMember, accountOf: (id: AccountId) => Promise<Account | null>): Promise<void> {
     if (this.#stopped.signal.aborted || this.#isResting(member.channel_oa_id)) return
-    const account = await findAccount(this.#database, member.channel_oa_id)
+    const account = await accountOf(member.channel_oa_id)
     if (account === null) return
     const { signal } = this.#stopped
     let result = await this.#lineApi.profile(account, member.user_id, { type: 'user' }, signal)

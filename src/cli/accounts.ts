@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import { type Account, findAccount } from '../accounts/account.ts'
+import type { Account } from '../accounts/account.ts'
 import { verifyAccount } from '../accounts/verify.ts'
 import { type ImportProgress, importFollowers } from '../audience/import-followers.ts'
 import { readConfig } from '../config.ts'
@@ -7,7 +7,8 @@ import { AppError, FatalError } from '../errors.ts'
 import { deliveryPaths } from '../intake/line/channel.ts'
 import { LineApi } from '../line-api/client.ts'
 import type { Database } from '../postgres/database.ts'
-import { onDatabase, parseId, printJson, printMany, printOne, withJson } from './output.ts'
+import { accountOf, onDatabase, parseId, withJson } from './input.ts'
+import { printJson, printMany, printOne } from './output.ts'
 import { Progress } from './progress.ts'
 
 interface AddOptions {
@@ -121,12 +122,6 @@ export function accountsCommand(program: Command): void {
       )
       printOne({ ...total }, json === true)
     })
-}
-
-async function accountOf(database: Database, id: bigint): Promise<Account> {
-  const account = await findAccount(database, id)
-  if (account === null) throw new FatalError(`there is no account ${id}`)
-  return account
 }
 
 async function verify(database: Database, account: Account, testWebhook: boolean) {

@@ -6,7 +6,6 @@ import { pipeline } from 'node:stream/promises'
 import type { Command } from 'commander'
 import { parse as parseCsv } from 'csv-parse'
 import type { Scope } from '../access/scope.ts'
-import { findAccount } from '../accounts/account.ts'
 import { checkFilters, type Filters, toFilters } from '../audience/filters.ts'
 import { beginningOf } from '../audience/list.ts'
 import { CSV, memberLines, NDJSON } from '../audience/stream.ts'
@@ -15,7 +14,8 @@ import { AppError, FatalError } from '../errors.ts'
 import { parsePathId } from '../http/path-id.ts'
 import type { Database } from '../postgres/database.ts'
 import { isStorableText } from '../postgres/storable.ts'
-import { onDatabase, parseId, printOne, withJson } from './output.ts'
+import { accountOf, onDatabase, parseId, withJson } from './input.ts'
+import { printOne } from './output.ts'
 import { Progress } from './progress.ts'
 
 /** Members changed at the same time: more wait for the database only. */
@@ -74,8 +74,7 @@ export function audienceCommand(program: Command): void {
 }
 
 async function scopeOf(database: Database, id: bigint): Promise<Scope> {
-  const account = await findAccount(database, id)
-  if (account === null) throw new FatalError(`there is no account ${id}`)
+  const account = await accountOf(database, id)
   return { id: 0n, channelOaId: account.id, organizationId: account.organizationId }
 }
 

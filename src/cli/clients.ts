@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import type { Command } from 'commander'
 import { FatalError } from '../errors.ts'
-import { onDatabase, parseId, printMany, printOne, withJson } from './output.ts'
+import { onDatabase, parseId, withJson } from './input.ts'
+import { printMany, printOne } from './output.ts'
 
 /** 192 random bits in characters that need no quoting anywhere. */
 export function randomCredential(prefix: string): string {

@@ -13,7 +13,7 @@ import { addPeople } from '../simulate/deliveries.ts'
 import { lineBody, lineEvent, randomUserId, textMessage } from '../simulate/events.ts'
 import { type SimulatedAccount, type SimulatedPlatform, simulatePlatform } from '../simulate/platform.ts'
 import { randomCredential } from './clients.ts'
-import { withJson } from './output.ts'
+import { withJson } from './input.ts'
 
 export function demoCommand(program: Command): void {
   withJson(program.command('demo'))

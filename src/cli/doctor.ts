@@ -5,7 +5,8 @@ import { type Config, readConfig } from '../config.ts'
 import { FatalError } from '../errors.ts'
 import type { Database } from '../postgres/database.ts'
 import { withDatabase } from '../postgres/open.ts'
-import { printMany, withJson } from './output.ts'
+import { withJson } from './input.ts'
+import { printMany } from './output.ts'
 
 const ANSWER_TIMEOUT_MS = 3_000
 /** Chat signatures are good for five minutes; a clock that is off by this is on its way there. */

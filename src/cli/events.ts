@@ -5,7 +5,8 @@ import { readLineEvent } from '../intake/line/payload.ts'
 import { readWebhook } from '../intake/mbox/payload.ts'
 import { retryEvent } from '../intake/retry.ts'
 import type { Database } from '../postgres/database.ts'
-import { onDatabase, type Printable, parseId, printMany, printOne, withJson } from './output.ts'
+import { onDatabase, parseId, withJson } from './input.ts'
+import { type Printable, printMany, printOne } from './output.ts'
 
 /** Rows that `events list` prints unless told otherwise. */
 const LIST_DEFAULT = 50

@@ -1,7 +1,8 @@
 import type { Command } from 'commander'
 import { FatalError } from '../errors.ts'
 import { randomCredential } from './clients.ts'
-import { onDatabase, parseId, printMany, printOne, withJson } from './output.ts'
+import { onDatabase, parseId, withJson } from './input.ts'
+import { printMany, printOne } from './output.ts'
 
 interface AddOptions {
   client: bigint

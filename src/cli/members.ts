@@ -3,9 +3,11 @@ import type { Command } from 'commander'
 import { memberJson, withTrackedActivity } from '../audience/member.ts'
 import { FatalError } from '../errors.ts'
 import type { Database } from '../postgres/database.ts'
-import { onDatabase, type Printable, parseCount, parseId, printJson, printMany, withJson } from './output.ts'
+import { between, onDatabase, parseId, withJson } from './input.ts'
+import { type Printable, printJson, printMany } from './output.ts'
 
 const EVENTS_SHOWN = 50
+const EVENTS_MAX = 100_000
 
 interface ShowOptions {
   account: bigint
@@ -19,7 +21,7 @@ export function membersCommand(program: Command): void {
   withJson(group.command('show'))
     .description('show a member, and the events that made them what they are, newest first')
     .requiredOption('--account <id>', 'the account', parseId)
-    .option('--limit <count>', 'events, at most', parseCount, EVENTS_SHOWN)
+    .option('--limit <count>', 'events, at most', between(1, EVENTS_MAX), EVENTS_SHOWN)
     .argument('<user>', 'the user id on the platform, or the id of the member')
     .action(async (user: string, { account, limit, json }: ShowOptions) => {
       const { member, events } = await onDatabase((database) => show(database, account, user, limit))

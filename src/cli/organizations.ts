@@ -1,5 +1,6 @@
 import type { Command } from 'commander'
-import { onDatabase, printMany, printOne, withJson } from './output.ts'
+import { onDatabase, withJson } from './input.ts'
+import { printMany, printOne } from './output.ts'
 
 export function organizationsCommand(program: Command): void {
   const group = program.command('organizations').description('the organizations that own official accounts')

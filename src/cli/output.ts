@@ -1,9 +1,4 @@
 /** How every command answers: a line or a table for people, JSON with --json. */
-import { type Command, InvalidArgumentError } from 'commander'
-import { readConfig } from '../config.ts'
-import { FatalError } from '../errors.ts'
-import type { Database } from '../postgres/database.ts'
-import { withDatabase } from '../postgres/open.ts'
 
 type Cell = string | number | bigint | boolean | null
 
@@ -44,22 +39,3 @@ export function printJson(value: unknown): void {
     JSON.stringify(value, (_, inner: unknown) => (typeof inner === 'bigint' ? String(inner) : inner)),
   )
 }
-
-/** The database that the environment names; started for this command if it is the embedded one and idle. */
-export function onDatabase<T>(work: (database: Database) => Promise<T>): Promise<T> {
-  return withDatabase(readConfig().database, work)
-}
-
-/** An id given on the command line. */
-export function parseId(text: string): bigint {
-  if (!/^\d{1,19}$/.test(text)) throw new FatalError(`"${text}" is no id: ids are whole numbers`)
-  return BigInt(text)
-}
-
-/** A number of things given on the command line. */
-export function parseCount(text: string): number {
-  if (!/^[1-9]\d{0,8}$/.test(text)) throw new InvalidArgumentError('It must be a whole number from 1.')
-  return Number(text)
-}
-
-export const withJson = (command: Command): Command => command.option('--json', 'print JSON')

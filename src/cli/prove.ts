@@ -2,48 +2,38 @@
  * `oa-audience prove`: the promise, tried out. A service is loaded with signed deliveries while it, its database and the
  * connections between them are killed at random; then everything is counted.
  */
-import { type ChildProcess, spawn } from 'node:child_process'
 import { randomInt } from 'node:crypto'
 import { readFileSync } from 'node:fs'
-import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
 import type { Command } from 'commander'
-import { parse as parseConnectionString } from 'pg-connection-string'
-import { type DatabaseChoice, environmentOfPrograms, readConfig } from '../config.ts'
+import { type DatabaseChoice, readConfig } from '../config.ts'
 import { FatalError } from '../errors.ts'
 import { idKey } from '../intake/event.ts'
 import type { Database } from '../postgres/database.ts'
 import { withDatabase } from '../postgres/open.ts'
-import { Door } from '../simulate/door.ts'
-import { lineBody, lineEvent, randomUserId, sign } from '../simulate/events.ts'
+import type { Door } from '../simulate/door.ts'
 import { randomAccount } from '../simulate/platform.ts'
-import { parseCount, printMany, printOne, withJson } from './output.ts'
+import { between, withJson } from './input.ts'
+import { printMany, printOne } from './output.ts'
 import { Progress } from './progress.ts'
+import { Load } from './prove-load.ts'
+import { freePort, openDoor, Service } from './prove-service.ts'
 
-const PEOPLE = 200
-const SENDERS = 24
-const EVENTS_MAX = 3
-/** Share of acknowledged deliveries that are sent once more all the same. */
-const REPEATED = 0.2
-/** As long as the platform waits. */
-const ANSWER_TIMEOUT_MS = 2_000
+/** Until PostgreSQL, which was killed and is started anew, has a process that can be killed again. */
 const RETRY_MS = 50
 /** Between two faults. */
 const CALM_MIN_MS = 300
 const CALM_MAX_MS = 1_200
-/** A service that does not answer for so long has not recovered. */
-const RECOVERY_MS = 60_000
-
-const MAIN = fileURLToPath(new URL('./main.js', import.meta.url))
+/** An hour of them. */
+const KILLS_MAX = 5_000
 
 export function proveCommand(program: Command): void {
   withJson(program.command('prove'))
     .description(
       'load a service of its own, kill it, its database and their connections at random, and count: nothing lost, nothing twice. On a database of its own, or with an account of its own on DATABASE_URL',
     )
-    .option('--kills <count>', 'faults, of all kinds in turn', parseCount, 24)
+    .option('--kills <count>', 'faults, of all kinds in turn', between(1, KILLS_MAX), 24)
     .action(async ({ kills, json }: { kills: number; json?: boolean }) => {
       const { database, dataDir } = readConfig()
       if (database.kind === 'none') throw new FatalError('DATABASE_URL is none: there is nothing to prove')
@@ -83,7 +73,7 @@ async function prove(choice: Exclude<DatabaseChoice, { kind: 'none' }>, kills: n
     RATE_LIMIT_MAX: '0',
     ...(choice.kind === 'embedded' ? { DATA_DIR: choice.dataDir } : { DATABASE_URL: door?.url ?? '' }),
   })
-  const load = new Load(service, account)
+  const load = new Load(`${service.url}/api/line/${account.id}`, account.channelSecret, account.botUserId)
   const faults: Record<string, number> = {}
   const progress = new Progress('faults', kills)
   try {
@@ -118,7 +108,7 @@ async function prove(choice: Exclude<DatabaseChoice, { kind: 'none' }>, kills: n
 }
 
 function faultsOf(
-  choice: DatabaseChoice,
+  choice: Exclude<DatabaseChoice, { kind: 'none' }>,
   service: Service,
   door: Door | null,
 ): Array<[string, () => Promise<void>]> {
@@ -126,7 +116,7 @@ function faultsOf(
     await service.kill()
     await service.start()
   }
-  if (choice.kind !== 'embedded' || door !== null) {
+  if (choice.kind === 'url') {
     const cutNetwork = async () => {
       door?.shut()
       await sleep(randomInt(50, 500))
@@ -151,131 +141,6 @@ function faultsOf(
     ['PostgreSQL killed', killPostgres],
     ['both killed', () => Promise.all([killPostgres(), killService()]).then(() => undefined)],
   ]
-}
-
-/** The service as a process of its own, on one port through all of its lives. */
-class Service {
-  readonly url: string
-  readonly #env: Record<string, string>
-  #child: ChildProcess | null = null
-
-  constructor(port: number, env: Record<string, string>) {
-    this.url = `http://127.0.0.1:${port}`
-    this.#env = { ...environmentOfPrograms(), PORT: String(port), ...env }
-  }
-
-  /** Resolves when it answers that it is well. */
-  async start(): Promise<void> {
-    for (const startedAtMs = Date.now(); Date.now() < startedAtMs + RECOVERY_MS; await sleep(RETRY_MS)) {
-      if (this.#child === null || this.#child.exitCode !== null) {
-        this.#child = spawn(process.execPath, [MAIN, 'serve'], { env: this.#env, stdio: 'ignore' })
-      }
-      const isWell = await fetch(`${this.url}/api/health`, {
-        signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS),
-      }).then(
-        ({ ok }) => ok,
-        () => false,
-      )
-      if (isWell) return
-    }
-    throw new FatalError(`the service did not recover within ${RECOVERY_MS / 1000} s`)
-  }
-
-  kill(): Promise<void> {
-    return this.#end('SIGKILL')
-  }
-
-  stop(): Promise<void> {
-    return this.#end('SIGTERM')
-  }
-
-  async #end(signal: NodeJS.Signals): Promise<void> {
-    const child = this.#child
-    this.#child = null
-    if (child === null || child.exitCode !== null) return
-    const exited = new Promise((resolve) => child.once('exit', resolve))
-    child.kill(signal)
-    await exited
-  }
-}
-
-/** Senders that repeat each delivery until it is acknowledged, and some of them after that. */
-class Load {
-  readonly #service: Service
-  readonly #account: Account
-  readonly #people = Array.from({ length: PEOPLE }, randomUserId)
-  readonly #finished = new AbortController()
-  #senders: Array<Promise<void>> = []
-  #isStopped = false
-  acknowledged = 0
-  repeated = 0
-  /** of all acknowledged events */
-  eventIds: string[] = []
-  /** how many events name each person */
-  expected = new Map<string, number>()
-
-  constructor(service: Service, account: Account) {
-    this.#service = service
-    this.#account = account
-  }
-
-  start(): void {
-    this.#senders = Array.from({ length: SENDERS }, () => this.#send())
-  }
-
-  /** Begins no new delivery, and resolves when every one that was begun is acknowledged. */
-  async finish(): Promise<void> {
-    this.#finished.abort()
-    const all = Promise.all(this.#senders).then(() => true)
-    if (!(await Promise.race([all, sleep(RECOVERY_MS, false, { ref: false })]))) {
-      throw new FatalError(`some deliveries were not acknowledged within ${RECOVERY_MS / 1000} s of calm`)
-    }
-  }
-
-  stop(): void {
-    this.#finished.abort()
-    this.#isStopped = true
-  }
-
-  async #send(): Promise<void> {
-    while (!this.#finished.signal.aborted) {
-      const events = Array.from({ length: 1 + randomInt(EVENTS_MAX) }, () => {
-        const kind = ['message', 'follow', 'unfollow', 'postback'][randomInt(4)] as string
-        return lineEvent(kind, this.#people[randomInt(PEOPLE)] as string)
-      })
-      const body = lineBody(this.#account.botUserId, events)
-      while (!this.#isStopped && !(await this.#deliver(body))) {
-        this.repeated += 1
-        await sleep(RETRY_MS)
-      }
-      if (this.#isStopped) return
-      this.acknowledged += 1
-      for (const { webhookEventId, source } of events) {
-        this.eventIds.push(webhookEventId)
-        const { userId } = source as { userId: string }
-        this.expected.set(userId, (this.expected.get(userId) ?? 0) + 1)
-      }
-      if (Math.random() < REPEATED) {
-        this.repeated += 1
-        await this.#deliver(body)
-      }
-    }
-  }
-
-  #deliver(body: string): Promise<boolean> {
-    return fetch(`${this.#service.url}/api/line/${this.#account.id}`, {
-      method: 'POST',
-      headers: { 'x-line-signature': sign(body, this.#account.channelSecret) },
-      body,
-      signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS),
-    }).then(
-      async (response) => {
-        await response.arrayBuffer()
-        return response.ok
-      },
-      () => false,
-    )
-  }
 }
 
 async function addAccount(database: Database): Promise<Account> {
@@ -332,33 +197,6 @@ async function removeAccount(database: Database, { id }: Account): Promise<void>
       [id],
     )
   })
-}
-
-/** The database behind a door that can be shut. */
-async function openDoor(address: string): Promise<{ door: Door; url: string }> {
-  const { host, port, user, password, database } = parseConnectionString(address)
-  // An address without a port has an empty one.
-  const number = Number(port || 5432)
-  const isSocket = host?.startsWith('/') === true
-  const door = new Door(
-    isSocket ? { path: `${host}/.s.PGSQL.${number}` } : { host: host ?? '127.0.0.1', port: number },
-  )
-  const doorPort = await door.listen()
-  door.open()
-  const login = [user, password]
-    .filter(Boolean)
-    .map((part) => encodeURIComponent(part as string))
-    .join(':')
-  const query = address.includes('?') && !isSocket ? address.slice(address.indexOf('?')) : ''
-  return { door, url: `postgres://${login}@127.0.0.1:${doorPort}/${database ?? ''}${query}` }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer()
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
-  await new Promise((resolve) => server.close(resolve))
-  return port
 }
 
 function report({ faults, ...counts }: Outcome, asJson: boolean): void {

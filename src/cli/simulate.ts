@@ -1,7 +1,7 @@
 /** `oa-audience simulate`: LINE's platform on loopback, to try and to load this service with. */
+import { once } from 'node:events'
 import { styleText } from 'node:util'
 import { type Command, InvalidArgumentError } from 'commander'
-import { findAccount } from '../accounts/account.ts'
 import { FatalError } from '../errors.ts'
 import { addPeople, type Delivery, deliveries } from '../simulate/deliveries.ts'
 import { MISBEHAVIOURS } from '../simulate/misbehaviour.ts'
@@ -11,7 +11,8 @@ import {
   type SimulatedPlatform,
   simulatePlatform,
 } from '../simulate/platform.ts'
-import { onDatabase, parseId, printJson, withJson } from './output.ts'
+import { accountOf, between, onDatabase, parseId, withJson } from './input.ts'
+import { printJson } from './output.ts'
 import { Progress } from './progress.ts'
 
 /** Deliveries without an answer yet; the platform would open more connections, one machine cannot. */
@@ -86,14 +87,15 @@ async function simulate(options: SimulateOptions): Promise<void> {
   if (!json) introduce(platform, options)
   const tally =
     deliverTo === undefined ? null : await deliverAll(platform, deliverTo, options, interrupted.signal)
-  if (tally === null || options.count === undefined) await until(interrupted.signal)
+  if (tally === null || options.count === undefined) {
+    if (!interrupted.signal.aborted) await once(interrupted.signal, 'abort')
+  }
   await platform.close()
   if (tally !== null) report(tally, json === true)
 }
 
 async function storedAccount(id: bigint): Promise<SimulatedAccount> {
-  const account = await onDatabase((database) => findAccount(database, id))
-  if (account === null) throw new FatalError(`there is no account ${id}`)
+  const account = await onDatabase((database) => accountOf(database, id))
   const { channelId, channelSecret, channelAccessToken, botUserId, basicId } = account
   if (channelSecret === null)
     throw new FatalError(`the account ${id} has no channel secret: nothing could be signed`)
@@ -198,22 +200,6 @@ function report(tally: Tally, asJson: boolean): void {
     console.log(
       `${tally.deliveries} deliveries, ${tally.repeatedDeliveries} of them repeated; ${tally.events} distinct events`,
     )
-}
-
-function until(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve()
-    else signal.addEventListener('abort', () => resolve(), { once: true })
-  })
-}
-
-function between(min: number, max: number): (text: string) => number {
-  return (text) => {
-    const value = Number(text)
-    if (!/^\d+$/.test(text) || value < min || value > max)
-      throw new InvalidArgumentError(`It must be a whole number from ${min} to ${max}.`)
-    return value
-  }
 }
 
 function share(text: string): number {

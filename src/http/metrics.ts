@@ -10,6 +10,8 @@ const EVENTS_BUCKETS = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 /** Events come within a second, or hours late when they were sent again. */
 const LAG_BUCKETS = [0.5, 1, 2, 5, 10, 60, 600, 3600, 86_400]
 
+export type VerificationOutcome = 'verified' | 'refused' | 'unavailable'
+
 interface ObservedEvent {
   source: string
   occurredAtMs: number
@@ -127,7 +129,7 @@ export class Metrics {
     this.#queue.set(events)
   }
 
-  verified(outcome: 'verified' | 'refused' | 'unavailable'): void {
+  verified(outcome: VerificationOutcome): void {
     this.#verifications.inc({ outcome })
   }
 

@@ -1,8 +1,6 @@
 /** What events do to the database, as SQL. How they get there: flush.ts. */
+import { NO_KEY } from '../audience/member.ts'
 import { type Statement, variant } from '../postgres/statement.ts'
-
-/** Sorts before every key. */
-const NO_KEY = '00000000-0000-0000-0000-000000000000'
 
 /**
  * What a batch has beside events that only say "seen at that time", which most are. What it has not is left out of its

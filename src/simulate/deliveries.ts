@@ -1,6 +1,8 @@
 /** An endless stream of deliveries as a platform sends them: of every kind, repeated, out of order, and now and then empty. */
 import { randomInt } from 'node:crypto'
-import { lineBody, randomUserId, sign } from './events.ts'
+import { signLine } from '../intake/line/signature.ts'
+import { Secret } from '../secret.ts'
+import { lineBody, randomUserId } from './events.ts'
 import { eventOf, KINDS, MESSAGES, messageOf } from './kinds.ts'
 import type { SimulatedPerson, SimulatedPlatform } from './platform.ts'
 
@@ -51,6 +53,7 @@ export function* deliveries(
   { maxEvents, repeats, shuffle }: TrafficOptions,
 ): Generator<Delivery, never> {
   const userIds = [...platform.people.keys()]
+  const channelSecret = new Secret(platform.account.channelSecret)
   const pool: Array<{ events: Array<Record<string, unknown>>; delivery: { isSent: boolean } }> = []
   for (let count = 1; ; count += 1) {
     const isEmpty = count % EMPTY_EVERY === 0
@@ -66,7 +69,7 @@ export function* deliveries(
       const body = lineBody(platform.account.botUserId, next.events)
       yield {
         body,
-        signature: sign(body, platform.account.channelSecret),
+        signature: signLine(body, channelSecret),
         eventCount: next.events.length,
         isRepetition: next.delivery.isSent,
       }

@@ -1,5 +1,5 @@
 /** Events as LINE's platform makes them. */
-import { createHmac, randomBytes } from 'node:crypto'
+import { randomBytes } from 'node:crypto'
 
 const CROCKFORD = '0123456789ABCDEFGHJKMNPQRSTVWXYZ'
 
@@ -39,11 +39,6 @@ export function messageId(): string {
 export function textMessage(userId: string, text: string, fields: Record<string, unknown> = {}) {
   const message = { type: 'text', id: messageId(), text }
   return { ...lineEvent('message', userId, { message, ...fields }), message }
-}
-
-/** What LINE puts into x-line-signature. */
-export function sign(body: string, channelSecret: string): string {
-  return createHmac('sha256', channelSecret).update(body).digest('base64')
 }
 
 /** A delivery body as LINE writes it: every character beyond ASCII escaped. */

@@ -6,7 +6,9 @@ import { randomBytes } from 'node:crypto'
 import { createServer, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
-import { lineBody, randomUserId, sign } from './events.ts'
+import { signLine } from '../intake/line/signature.ts'
+import { Secret } from '../secret.ts'
+import { lineBody, randomUserId } from './events.ts'
 import { MISBEHAVIOURS, type Misbehaviour } from './misbehaviour.ts'
 
 export interface SimulatedAccount {
@@ -220,7 +222,10 @@ async function testWebhook({ account, settings, testsAtMs }: State): Promise<Rep
   const body = lineBody(account.botUserId, [])
   const outcome = await fetch(settings.webhook.endpoint, {
     method: 'POST',
-    headers: { 'content-type': 'application/json', 'x-line-signature': sign(body, account.channelSecret) },
+    headers: {
+      'content-type': 'application/json',
+      'x-line-signature': signLine(body, new Secret(account.channelSecret)),
+    },
     body,
     signal: AbortSignal.timeout(WEBHOOK_TIMEOUT_MS),
   }).then(

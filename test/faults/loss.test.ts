@@ -3,7 +3,7 @@ import { expect, it } from 'vitest'
 import { Database } from '../../src/postgres/database.ts'
 import { lineEvent, randomUserId } from '../../src/simulate/events.ts'
 import { addTenant, createTestDatabase, urlOf } from '../support/database.ts'
-import { eventually, runCommandAsync, spawnService, temporaryDirectory } from '../support/process.ts'
+import { becomesWell, runCommandAsync, spawnService, temporaryDirectory } from '../support/process.ts'
 import { signedDelivery } from '../support/service.ts'
 
 it('holds on the embedded database, with service and PostgreSQL killed 21 times', async () => {
@@ -42,10 +42,7 @@ it('holds with three instances on one PostgreSQL and five members whom everybody
   const services = await Promise.all(
     [1, 2, 3].map(() => spawnService({ DATABASE_URL: urlOf(connection), RATE_LIMIT_MAX: '0' })),
   )
-  await eventually(
-    async () => (await fetch(`${services[2]?.url}/api/health`)).status,
-    (status) => status === 200,
-  )
+  await becomesWell(services[2]?.url ?? '')
   const people = Array.from({ length: 5 }, randomUserId)
   const sent = new Map<string, number>()
   const statuses = new Map<number, number>()
@@ -83,10 +80,7 @@ it('holds when a flush is cut off while the next one is on its way behind it', a
   const { database, connection } = await createTestDatabase()
   const tenant = await addTenant(database)
   const service = await spawnService({ DATABASE_URL: urlOf(connection), RATE_LIMIT_MAX: '0' })
-  await eventually(
-    async () => (await fetch(`${service.url}/api/health`)).status,
-    (status) => status === 200,
-  )
+  await becomesWell(service.url)
   const killer = new Database(connection, () => undefined)
   killer.markReady()
   let isOver = false

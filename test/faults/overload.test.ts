@@ -5,17 +5,14 @@ import { connect, type Socket } from 'node:net'
 import { expect, it, onTestFinished } from 'vitest'
 import { lineEvent, randomUserId } from '../../src/simulate/events.ts'
 import { addTenant, createTestDatabase, urlOf } from '../support/database.ts'
-import { eventually, spawnService } from '../support/process.ts'
+import { becomesWell, spawnService } from '../support/process.ts'
 import { signedDelivery, startAppForTest } from '../support/service.ts'
 
 it('refuses with 503 and Retry-After what would wait too long, keeps its memory, and is as fast as before', async () => {
   const { database, connection } = await createTestDatabase()
   const tenant = await addTenant(database)
   const service = await spawnService({ DATABASE_URL: urlOf(connection), RATE_LIMIT_MAX: '0' })
-  await eventually(
-    async () => (await fetch(`${service.url}/api/health`)).status,
-    (status) => status === 200,
-  )
+  await becomesWell(service.url)
   const big = Array.from({ length: 12 }, () =>
     signedDelivery(
       tenant,

@@ -1,7 +1,6 @@
 /** The built service as a process of its own, as its users run it. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
-import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -99,10 +98,11 @@ export function runCommandAsync(
   return new Promise((resolve) => child.once('close', (status) => resolve({ status, ...output })))
 }
 
-export async function freePort(): Promise<number> {
-  const server = createServer()
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
-  await new Promise((resolve) => server.close(resolve))
-  return port
+/** Resolves when the service at that address answers that it is well. */
+export async function becomesWell(url: string, limitMs?: number): Promise<void> {
+  await eventually(
+    async () => (await fetch(`${url}/api/health`)).status,
+    (status) => status === 200,
+    limitMs,
+  )
 }

@@ -33,7 +33,7 @@ const ALLOWED: Record<string, string[]> = {
   'intake/line': ['accounts', 'audience', 'http', 'intake', 'postgres'],
   'intake/mbox': ['accounts', 'http', 'intake', 'postgres'],
   'intake/tracking': ['accounts', 'http', 'intake', 'postgres'],
-  simulate: [],
+  simulate: ['intake/line'],
 }
 
 describe('imports', () => {

@@ -1,0 +1,38 @@
+/** What commands take: ids, numbers, the account and the database that they work on. */
+import { type Command, InvalidArgumentError } from 'commander'
+import { type Account, findAccount } from '../accounts/account.ts'
+import { readConfig } from '../config.ts'
+import { FatalError } from '../errors.ts'
+import type { Database } from '../postgres/database.ts'
+import { withDatabase } from '../postgres/open.ts'
+
+/** The database that the environment names; started for this command if it is the embedded one and idle. */
+export function onDatabase<T>(work: (database: Database) => Promise<T>): Promise<T> {
+  return withDatabase(readConfig().database, work)
+}
+
+/** The account of that id. Throws a FatalError where there is none. */
+export async function accountOf(database: Database, id: bigint): Promise<Account> {
+  const account = await findAccount(database, id)
+  if (account === null) throw new FatalError(`there is no account ${id}`)
+  return account
+}
+
+/** An id given on the command line. */
+export function parseId(text: string): bigint {
+  if (!/^\d{1,19}$/.test(text)) throw new FatalError(`"${text}" is no id: ids are whole numbers`)
+  return BigInt(text)
+}
+
+/** A whole number given on the command line. */
+export function between(min: number, max: number): (text: string) => number {
+  return (text) => {
+    const value = Number(text)
+    if (!/^\d+$/.test(text) || value < min || value > max) {
+      throw new InvalidArgumentError(`It must be a whole number from ${min} to ${max}.`)
+    }
+    return value
+  }
+}
+
+export const withJson = (command: Command): Command => command.option('--json', 'print JSON')

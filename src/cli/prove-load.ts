@@ -1,0 +1,99 @@
+/** The load of `oa-audience prove`, and the count of what it was promised. */
+import { randomInt } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { FatalError } from '../errors.ts'
+import { signLine } from '../intake/line/signature.ts'
+import { Secret } from '../secret.ts'
+import { lineBody, lineEvent, randomUserId } from '../simulate/events.ts'
+import { RECOVERY_MS } from './prove-service.ts'
+
+const PEOPLE = 200
+const SENDERS = 24
+const EVENTS_MAX = 3
+/** Share of acknowledged deliveries that are sent once more all the same. */
+const REPEATED = 0.2
+/** As long as the platform waits. */
+const ANSWER_TIMEOUT_MS = 2_000
+const RETRY_MS = 50
+
+/** Senders that repeat each delivery until it is acknowledged, and some of them after that. */
+export class Load {
+  readonly #address: string
+  readonly #channelSecret: Secret
+  readonly #botUserId: string
+  readonly #people = Array.from({ length: PEOPLE }, randomUserId)
+  #senders: Array<Promise<void>> = []
+  #isFinished = false
+  #isStopped = false
+  acknowledged = 0
+  repeated = 0
+  /** of all acknowledged events */
+  eventIds: string[] = []
+  /** how many events name each person */
+  expected = new Map<string, number>()
+
+  /** @param address where deliveries go */
+  constructor(address: string, channelSecret: string, botUserId: string) {
+    this.#address = address
+    this.#channelSecret = new Secret(channelSecret)
+    this.#botUserId = botUserId
+  }
+
+  start(): void {
+    this.#senders = Array.from({ length: SENDERS }, () => this.#send())
+  }
+
+  /** Begins no new delivery, and resolves when every one that was begun is acknowledged. */
+  async finish(): Promise<void> {
+    this.#isFinished = true
+    const all = Promise.all(this.#senders).then(() => true)
+    if (!(await Promise.race([all, sleep(RECOVERY_MS, false, { ref: false })]))) {
+      throw new FatalError(`some deliveries were not acknowledged within ${RECOVERY_MS / 1000} s of calm`)
+    }
+  }
+
+  stop(): void {
+    this.#isFinished = true
+    this.#isStopped = true
+  }
+
+  async #send(): Promise<void> {
+    while (!this.#isFinished) {
+      const events = Array.from({ length: 1 + randomInt(EVENTS_MAX) }, () => {
+        const kind = ['message', 'follow', 'unfollow', 'postback'][randomInt(4)] as string
+        return lineEvent(kind, this.#people[randomInt(PEOPLE)] as string)
+      })
+      const body = lineBody(this.#botUserId, events)
+      while (!this.#isStopped && !(await this.#deliver(body))) {
+        this.repeated += 1
+        await sleep(RETRY_MS)
+      }
+      if (this.#isStopped) return
+      this.acknowledged += 1
+      for (const { webhookEventId, source } of events) {
+        this.eventIds.push(webhookEventId)
+        const { userId } = source as { userId: string }
+        this.expected.set(userId, (this.expected.get(userId) ?? 0) + 1)
+      }
+      if (Math.random() < REPEATED) {
+        this.repeated += 1
+        await this.#deliver(body)
+      }
+    }
+  }
+
+  #deliver(body: string): Promise<boolean> {
+    return fetch(this.#address, {
+      method: 'POST',
+      headers: { 'x-line-signature': signLine(body, this.#channelSecret) },
+      body,
+      signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS),
+    }).then(
+      async (response) => {
+        await response.arrayBuffer()
+        return response.ok
+      },
+      () => false,
+    )
+  }
+}

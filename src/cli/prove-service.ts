@@ -1,0 +1,89 @@
+/** What `oa-audience prove` kills: a service as a process of its own, and the door between it and its database. */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { type AddressInfo, createServer } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { parse as parseConnectionString } from 'pg-connection-string'
+import { environmentOfPrograms } from '../config.ts'
+import { FatalError } from '../errors.ts'
+import { Door } from '../simulate/door.ts'
+
+/** A service that does not answer for so long has not recovered. */
+export const RECOVERY_MS = 60_000
+const HEALTH_TIMEOUT_MS = 2_000
+const RETRY_MS = 50
+
+const MAIN = fileURLToPath(new URL('./main.js', import.meta.url))
+
+/** On one port through all of its lives. */
+export class Service {
+  readonly url: string
+  readonly #env: Record<string, string>
+  #child: ChildProcess | null = null
+
+  constructor(port: number, env: Record<string, string>) {
+    this.url = `http://127.0.0.1:${port}`
+    this.#env = { ...environmentOfPrograms(), PORT: String(port), ...env }
+  }
+
+  /** Resolves when it answers that it is well. */
+  async start(): Promise<void> {
+    for (const startedAtMs = Date.now(); Date.now() < startedAtMs + RECOVERY_MS; await sleep(RETRY_MS)) {
+      if (this.#child === null || this.#child.exitCode !== null) {
+        this.#child = spawn(process.execPath, [MAIN, 'serve'], { env: this.#env, stdio: 'ignore' })
+      }
+      const isWell = await fetch(`${this.url}/api/health`, {
+        signal: AbortSignal.timeout(HEALTH_TIMEOUT_MS),
+      }).then(
+        ({ ok }) => ok,
+        () => false,
+      )
+      if (isWell) return
+    }
+    throw new FatalError(`the service did not recover within ${RECOVERY_MS / 1000} s`)
+  }
+
+  kill(): Promise<void> {
+    return this.#end('SIGKILL')
+  }
+
+  stop(): Promise<void> {
+    return this.#end('SIGTERM')
+  }
+
+  async #end(signal: NodeJS.Signals): Promise<void> {
+    const child = this.#child
+    this.#child = null
+    if (child === null || child.exitCode !== null) return
+    const exited = new Promise((resolve) => child.once('exit', resolve))
+    child.kill(signal)
+    await exited
+  }
+}
+
+/** The database behind a door that can be shut. */
+export async function openDoor(address: string): Promise<{ door: Door; url: string }> {
+  const { host, port, user, password, database } = parseConnectionString(address)
+  // An address without a port has an empty one.
+  const number = Number(port || 5432)
+  const isSocket = host?.startsWith('/') === true
+  const door = new Door(
+    isSocket ? { path: `${host}/.s.PGSQL.${number}` } : { host: host ?? '127.0.0.1', port: number },
+  )
+  const doorPort = await door.listen()
+  door.open()
+  const login = [user, password]
+    .filter(Boolean)
+    .map((part) => encodeURIComponent(part as string))
+    .join(':')
+  const query = address.includes('?') && !isSocket ? address.slice(address.indexOf('?')) : ''
+  return { door, url: `postgres://${login}@127.0.0.1:${doorPort}/${database ?? ''}${query}` }
+}
+
+export async function freePort(): Promise<number> {
+  const server = createServer()
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo
+  await new Promise((resolve) => server.close(resolve))
+  return port
+}
