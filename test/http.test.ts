@@ -51,6 +51,16 @@ describe('errors', () => {
     expect(long).toMatch(/^HTTP\/1.1 431 /)
   })
 
+  it('of a database that is away are told to the log in a line without a stack: there are thousands of them', async () => {
+    const lines: string[] = []
+    const log = { write: (line: string) => void lines.push(line) }
+    const away = await startAppForTest(null, { log, config: { logLevel: 'info' } })
+    expect((await away.deliver(tenant, [lineEvent('follow', 'U1')])).status).toBe(503)
+    const line = lines.find((text) => text.includes('request failed')) ?? ''
+    expect(JSON.parse(line)).toMatchObject({ level: 40, code: 'unavailable' })
+    expect(line).not.toContain('stack')
+  })
+
   it('keep it for requests without a host or with an expectation that nobody meets', async () => {
     for (const [request, status] of [
       ['GET /api HTTP/1.1\r\nConnection: close\r\n\r\n', 400],

@@ -63,8 +63,12 @@ export function answerErrors(app: FastifyInstance): void {
 export function sendError(error: Error, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   const known = asAppError(error)
   const status = ERROR_STATUS[known.code]
-  if (status >= 500)
-    request.log.error({ requestId: request.id, code: known.code, ...describeFault(error) }, 'request failed')
+  if (status >= 500) {
+    // A bug is told with where it arose. A database that is away fails thousands of requests a second, all alike.
+    const isBug = known.code === 'internal'
+    const fault = { requestId: request.id, code: known.code, ...describeFault(error, isBug) }
+    request.log[isBug ? 'error' : 'warn'](fault, 'request failed')
+  }
   if (known.retryAfterSeconds !== undefined) reply.header('retry-after', known.retryAfterSeconds)
   return reply.code(status).send(errorEnvelope(known, request.id))
 }
@@ -79,11 +83,8 @@ function asAppError(error: Error & { code?: string; statusCode?: number }): AppE
   return new AppError('internal', { cause: error })
 }
 
-/**
- * What the log may know of a fault: its kind and where it arose. Not the database's message or detail, which
- * quote the data.
- */
-function describeFault(error: Error): Record<string, unknown> {
+/** What the log may know of a fault. Not the database's message or detail, which quote the data. */
+function describeFault(error: Error, withStack: boolean): Record<string, unknown> {
   const cause = error.cause instanceof Error ? error.cause : error
   const { code } = cause as { code?: string }
   const fromDatabase = 'severity' in cause
@@ -91,7 +92,7 @@ function describeFault(error: Error): Record<string, unknown> {
     fault: cause.name,
     ...(code ? { faultCode: code } : {}),
     ...(fromDatabase ? {} : { faultMessage: cause.message }),
-    stack: (cause.stack ?? '').split('\n').slice(1, 6).join('\n'),
+    ...(withStack ? { stack: (cause.stack ?? '').split('\n').slice(1, 6).join('\n') } : {}),
   }
 }
 

@@ -69,7 +69,7 @@ it('that takes no more connections: 503 for senders, 500 for clients', async () 
 
 it('whose disk is full: 503, and what was refused can be sent again', async () => {
   const { admin, tenant, service, end } = await setUp()
-  // The server's own error, raised where it would arise. A disk that is really full would take the whole test run down.
+  // The server's own error, raised where it would arise. A disk that is really full: full-disk.test.ts.
   await admin.query(
     `create function disk_full() returns trigger language plpgsql as
        $$ begin raise exception 'could not extend file' using errcode = '53100'; end $$`,
