@@ -125,7 +125,7 @@ function get(audience, path, headers = {}) {
 }
 
 function cursorAt(audience, id) {
-  const scope = { id: 0n, channelOaId: audience.accountId, organizationId: 1n }
+  const scope = { keyId: null, channelOaId: audience.accountId, organizationId: 1n }
   return encodeCursor({ scope, filters: {} }, { kind: 'id', id })
 }
 
@@ -134,7 +134,7 @@ async function pages({ server, directory, ours, express, large, smoke }) {
   const rounds = smoke ? 1 : 5
   const size = smoke ? 100 : 4_000
   const { statement } = selectMembers(
-    { id: 0n, channelOaId: 2n, organizationId: 1n },
+    { keyId: null, channelOaId: 2n, organizationId: 1n },
     {},
     { kind: 'id', id: 0n },
     51,

@@ -3,6 +3,7 @@ import { createRequire } from 'node:module'
 import type { FastifyInstance } from 'fastify'
 import type { DestinationStream } from 'pino'
 import { decorateWithCaller, requireApiClient } from './access/api-client.ts'
+import type { AccountId } from './accounts/account.ts'
 import { type VerifyParts, verifyRoute } from './accounts/verify-route.ts'
 import { eraseRoute } from './audience/erase.ts'
 import { listRoute } from './audience/list.ts'
@@ -13,10 +14,13 @@ import { healthRoutes } from './http/health.ts'
 import type { Metrics } from './http/metrics.ts'
 import { limitRate } from './http/rate-limit.ts'
 import { answerUnknownRoutes, createServer } from './http/server.ts'
+import { traceRequests } from './http/trace-requests.ts'
+import type { Source } from './intake/event.ts'
 import { deliveryPaths, LINE } from './intake/line/channel.ts'
 import { lineRoutes } from './intake/line/routes.ts'
 import { mboxRoutes } from './intake/mbox/routes.ts'
 import { Intake } from './intake/receive.ts'
+import { RefusedDeliveries } from './intake/refused-deliveries.ts'
 import { trackingRoutes } from './intake/tracking/routes.ts'
 import { LineApi } from './line-api/client.ts'
 import { openApi } from './openapi.ts'
@@ -31,7 +35,7 @@ export { name as serviceName, version as serviceVersion }
 
 export type AppConfig = Pick<
   Config,
-  'logLevel' | 'trustProxy' | 'rateLimit' | 'redisUrl' | 'lineApiUrl' | 'publicUrl'
+  'logLevel' | 'trustProxy' | 'rateLimit' | 'redisUrl' | 'lineApiUrl' | 'publicUrl' | 'tracing'
 >
 
 export interface AppOptions {
@@ -52,6 +56,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   const app = createServer(config, options.log)
   const { metrics = null } = options
   metrics?.measureRequests(app)
+  if (config.tracing) traceRequests(app)
   decorateWithCaller(app)
   const onSigned = await limitRate(app, config.rateLimit, config.redisUrl)
 
@@ -62,6 +67,9 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
       (error) => app.log.error({ fault: (error as Error).name }, 'an event was kept unapplied'),
       metrics,
     )
+  const refused = database && new RefusedDeliveries(database)
+  app.addHook('onClose', async () => refused?.close())
+  const onRefused = (accountId: AccountId, source: Source) => refused?.note(accountId, source)
   const lineApi = new LineApi(config.lineApiUrl)
   const guard = requireApiClient(database)
   const verifyParts: VerifyParts = {
@@ -76,8 +84,8 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
 
   // public
   healthRoutes(app, { name, version, database, isClosing }) //      GET    /api, GET /api/health
-  lineRoutes(app, { database, intake, onSigned, now }) //           POST   /api/line/:id, POST /api/Line/:id
-  mboxRoutes(app, { database, intake, onSigned, now }) //           POST   /api/mbox/callback/:oaHash
+  lineRoutes(app, { database, intake, onSigned, onRefused, now }) // POST   /api/line/:id, POST /api/Line/:id
+  mboxRoutes(app, { database, intake, onSigned, onRefused, now }) // POST   /api/mbox/callback/:oaHash
   trackingRoutes(app, { database, intake, now }) //                 POST   /api/tracking
 
   // protected by the three headers

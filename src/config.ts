@@ -28,6 +28,8 @@ export interface Config {
   lineApiUrl: string
   logLevel: (typeof LOG_LEVELS)[number]
   metricsPort: number | null
+  /** traces are sent, to where OTEL_* says */
+  tracing: boolean
   /** days; 0 keeps stored events for ever */
   retentionDays: number
   /** days */
@@ -148,6 +150,27 @@ const VARIABLES = {
     fallback: null,
     parse: integer(0, 65_535),
   }),
+  tracing: variable({
+    name: 'OTEL_EXPORTER_OTLP_ENDPOINT',
+    shownDefault: 'unset',
+    help: 'OpenTelemetry collector that gets traces, such as http://127.0.0.1:4318; other OTEL_* count, too',
+    fallback: false,
+    parse: (text) => httpUrl(text) !== '',
+  }),
+  tracesOnly: variable({
+    name: 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT',
+    shownDefault: 'unset',
+    help: 'the same, with its path: http://127.0.0.1:4318/v1/traces',
+    fallback: false,
+    parse: (text) => httpUrl(text) !== '',
+  }),
+  tracingDisabled: variable({
+    name: 'OTEL_SDK_DISABLED',
+    shownDefault: 'false',
+    help: 'true: no traces all the same',
+    fallback: false,
+    parse: (text) => text.toLowerCase() === 'true',
+  }),
   retentionDays: variable({
     name: 'RETENTION_DAYS',
     shownDefault: '90',
@@ -203,6 +226,9 @@ export function readConfig(env: Record<string, string | undefined> = process.env
     lineApiUrl: read(VARIABLES.lineApiUrl),
     logLevel: read(VARIABLES.logLevel),
     metricsPort: read(VARIABLES.metricsPort),
+    tracing:
+      [read(VARIABLES.tracing), read(VARIABLES.tracesOnly)].includes(true) &&
+      !read(VARIABLES.tracingDisabled),
     retentionDays: read(VARIABLES.retentionDays),
     deduplicationDays: read(VARIABLES.deduplicationDays),
   }

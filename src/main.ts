@@ -4,14 +4,15 @@ import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import pino, { type DestinationStream } from 'pino'
-import { createApp } from './app.ts'
-import { ProfileFiller } from './audience/profiles.ts'
+import { createApp, serviceName, serviceVersion } from './app.ts'
+import { countDueProfiles, ProfileFiller } from './audience/profiles.ts'
 import type { Config } from './config.ts'
 import { FatalError } from './errors.ts'
 import { Metrics, serveMetrics } from './http/metrics.ts'
 import { UPKEEP_INTERVAL_MS, upkeep } from './intake/retention.ts'
 import { LineApi } from './line-api/client.ts'
 import { type OpenDatabase, openForService } from './postgres/open.ts'
+import { startTracing } from './trace.ts'
 
 /** After SIGTERM the service still answers, its health with 503, so that balancers look elsewhere first. */
 const DRAIN_MS = 1_000
@@ -57,7 +58,15 @@ export async function startService(config: Config, log?: DestinationStream): Pro
         )
   const database = opened?.database ?? null
   const metrics = config.metricsPort === null ? null : new Metrics()
-  if (database !== null) metrics?.watchPool(() => database.poolState())
+  const stopTracing = config.tracing
+    ? await startTracing({ name: serviceName, version: serviceVersion }, () =>
+        say('warn', 'traces cannot be sent: compare OTEL_EXPORTER_OTLP_ENDPOINT'),
+      )
+    : null
+  if (database !== null) {
+    metrics?.watchPool(() => database.poolState())
+    metrics?.watchProfileBacklog(() => countDueProfiles(database))
+  }
   const app = await createApp({
     config,
     database,
@@ -102,7 +111,7 @@ export async function startService(config: Config, log?: DestinationStream): Pro
     metricsServer?.close()
     clearInterval(sweep)
     clearTimeout(cut)
-    const released = opened?.close()
+    const released = Promise.all([opened?.close(), stopTracing?.()])
     await Promise.race([released, sleep(RELEASE_TIMEOUT_MS, undefined, { ref: false })])
   }
   let metricsServer: Server | null = null

@@ -2,7 +2,7 @@
 import { expect, it } from 'vitest'
 import { lineEvent } from '../src/simulate/events.ts'
 import { simulatePlatform } from '../src/simulate/platform.ts'
-import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
+import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
 import { runCommandAsync } from './support/process.ts'
 import { startAppForTest } from './support/service.ts'
 
@@ -10,7 +10,9 @@ it('doctor says of each part whether it is well, and how to mend it', async () =
   const { database, connection } = await createTestDatabase()
   const platform = await simulatePlatform()
   const service = await startAppForTest(database)
-  const [good, silent, foreign, bare] = [
+  const [good, silent, foreign, bare, knocked, stale] = [
+    await addTenant(database),
+    await addTenant(database),
     await addTenant(database),
     await addTenant(database),
     await addTenant(database),
@@ -18,13 +20,31 @@ it('doctor says of each part whether it is well, and how to mend it', async () =
   ]
   await service.deliver(good, [lineEvent('follow', 'U1')])
   await service.deliver({ ...foreign, botUserId: 'Uanother' }, [lineEvent('follow', 'U1')])
+  const wrong = (tenant: Tenant) => ({ ...tenant, channelSecret: 'another secret' })
+  await service.deliver(wrong(knocked), [lineEvent('follow', 'U1')])
+  await service.deliver(wrong(stale), [])
+  await service.deliver(stale, [lineEvent('follow', 'U1')])
+  for (let i = 0; i < 3; i += 1) await service.deliver(wrong(stale), [lineEvent('follow', 'U1')])
+  await database.query(`update official_account set chat_secret = 'x' where id = $1`, [stale.accountId])
+  await service.chat({ ...stale, chatSecret: 'another secret' }, { event: 'x' })
+  // What was counted is written at the end, at the latest.
+  await service.app.close()
+  // The last good one is a second older than the last wrong one, and the other way round.
+  await database.query(
+    `update refused_delivery set last_at = now() - interval '1 minute' where channel_oa_id = $1`,
+    [knocked.accountId],
+  )
+  await database.query(
+    `update event set received_at = received_at - interval '1 minute' where channel_oa_id = $1`,
+    [stale.accountId],
+  )
+  await startAppForTest(database).then((again) => again.deliver(knocked, [lineEvent('follow', 'U1')]))
   await database.query(`update official_account set channel_secret = null where id = $1`, [bare.accountId])
   const env = { DATABASE_URL: urlOf(connection), LINE_API_URL: platform.url }
   const { stdout, status } = await runCommandAsync(['doctor', '--json'], env)
   expect(status).toBe(1)
-  const states = Object.fromEntries(
-    (JSON.parse(stdout) as Array<{ check: string; state: string }>).map(({ check, state }) => [check, state]),
-  )
+  const findings = JSON.parse(stdout) as Array<{ check: string; state: string; message: string }>
+  const states = Object.fromEntries(findings.map(({ check, state }) => [check, state]))
   expect(states).toMatchObject({
     configuration: 'ok',
     database: 'ok',
@@ -35,7 +55,13 @@ it('doctor says of each part whether it is well, and how to mend it', async () =
     [`account ${silent.accountId}`]: 'look',
     [`account ${foreign.accountId}`]: 'WRONG',
     [`account ${bare.accountId}`]: 'WRONG',
+    [`account ${knocked.accountId}`]: 'look',
+    [`account ${stale.accountId}`]: 'WRONG',
   })
+  const messageOf = ({ accountId }: Tenant) =>
+    findings.find(({ check }) => check === `account ${accountId}`)?.message
+  expect(messageOf(knocked)).toContain('wrong signature in 7 days: 1,')
+  expect(messageOf(stale)).toContain('wrong signature in 7 days: 5,')
   const away = await runCommandAsync(['doctor', '--json'], {
     DATABASE_URL: 'postgres://nobody@127.0.0.1:1/none',
     LINE_API_URL: 'http://127.0.0.1:9',
@@ -63,17 +89,31 @@ it('members show tells what made a person what they are', async () => {
       joined: { members: [{ type: 'user', userId: 'U1' }] },
     }),
   ])
+  const member = await service.member(tenant, 'U1')
+  const edit = (body: object) =>
+    service.call('PUT', `/api/audience/${member?.id}`, {
+      headers: { ...tenant.headers, 'content-type': 'application/json' },
+      body: JSON.stringify(body),
+    })
+  await edit({ tags: ['vip'], externalId: 'customer-1' })
+  await edit({ tags: ['vip'] })
+  await database.query(`update audience_member set attributes = '{"cups":3}' where user_id = 'U1'`)
   const env = { DATABASE_URL: urlOf(connection) }
   const account = String(tenant.accountId)
   const shown = JSON.parse(
     (await runCommandAsync(['members', 'show', '--account', account, 'U1', '--json'], env)).stdout,
   )
   expect(shown.member).toMatchObject({ userId: 'U1', relationship: 'blocked', eventCount: 3 })
-  expect(shown.events.map(({ says }: { says: string }) => says)).toEqual([
+  expect(shown.timeline.map(({ says }: { says: string }) => says)).toEqual([
+    'attributes by a command or another program',
+    `externalId, tags by client ${tenant.headers['x-client-id']}`,
     'relationship blocked',
     'named as joined or left',
     'relationship following',
   ])
+  expect(JSON.stringify(shown.timeline)).not.toContain('vip')
+  await service.call('DELETE', `/api/audience/${member?.id}`, { headers: tenant.headers })
+  expect(await database.query('select from member_edit')).toEqual([])
   const missing = await runCommandAsync(['members', 'show', '--account', account, 'U404'], env)
   expect(missing).toMatchObject({ status: 1, stderr: `oa-audience: account ${account} has no member U404\n` })
   await database.close()

@@ -178,6 +178,7 @@ it('shows what intake does in its metrics', async () => {
     'oa_audience_events_total{source="line",outcome="unapplied"} 1',
     'oa_audience_flush_events_count 2',
     'oa_audience_queue_events 0',
+    'oa_audience_profiles_due 0',
     'oa_audience_verifications_total{outcome="refused"} 1',
     'oa_audience_database_sessions{state="waiting"} 0',
   ]) {

@@ -20,6 +20,11 @@ class CountingDatabase extends Database {
     return super.lookUp(statement, values)
   }
 
+  override transactionAtOnce(statements: BoundStatement[]): Promise<Row[][]> {
+    this.sent.push(...statements.map(({ statement }) => statement.name))
+    return super.transactionAtOnce(statements)
+  }
+
   override lane() {
     const lane = super.lane()
     return {
@@ -61,7 +66,7 @@ it('a list costs its lookups and one statement, whatever its filters; a delivery
   const member = await service.member(tenant, 'U1')
   const headers = { ...tenant.headers, 'content-type': 'application/json' }
   const put = () => service.call('PUT', `/api/audience/${member?.id}`, { headers, body: '{"tags":["a"]}' })
-  expect(await cost(put)).toEqual([...LOOKUPS, 'member-update'])
+  expect(await cost(put)).toEqual([...LOOKUPS, 'name-editor', 'member-update'])
   expect(await cost(() => service.deliver(tenant, [lineEvent('message', 'U1')]))).toEqual([
     'lock-out-erasures',
     'apply-events',

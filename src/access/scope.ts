@@ -6,8 +6,8 @@ import type { Caller } from './api-client.ts'
 
 /** One official account and one organization: the limits of everything that a request may see. */
 export interface Scope {
-  /** the api key's id */
-  id: bigint
+  /** of the api key; null: the command line */
+  keyId: bigint | null
   channelOaId: AccountId
   organizationId: OrganizationId
 }
@@ -35,7 +35,7 @@ export async function findScope(database: Database | null, caller: Caller | null
   if (database === null) throw new AppError('internal', { cause: new Error('started without a database') })
   try {
     const [row] = await database.lookUp<ScopeRow>(selectActiveKey, [caller.apiClientId, caller.apiKey])
-    return row ? { id: row.id, channelOaId: row.channel_oa_id, organizationId: row.organization_id } : null
+    return row ? { keyId: row.id, channelOaId: row.channel_oa_id, organizationId: row.organization_id } : null
   } catch (error) {
     throw new AppError('internal', { cause: error })
   }

@@ -9,6 +9,7 @@ import type { PlatformFault } from '../line-api/call.ts'
 import type { LineApi, Place, Profile } from '../line-api/client.ts'
 import type { Database } from '../postgres/database.ts'
 import type { Queryable, Statement } from '../postgres/statement.ts'
+import { inSpan } from '../trace.ts'
 
 /** Between two looks for members whose profile is due, when there were none. */
 const IDLE_MS = 1_000
@@ -24,6 +25,8 @@ const FRESH = '30 days'
 /** Rest of an account after a fault: doubled each time, at most the longest. */
 const REST_MIN_MS = 5_000
 const REST_MAX_MS = 15 * 60_000
+/** Of each account: beyond that it is many. */
+const COUNTED_MAX = 10_000
 /** Stored events that are looked through for a group in which a person was met. */
 const EVENTS_SEARCHED = 20
 
@@ -102,7 +105,9 @@ export class ProfileFiller {
     const worker = async () => {
       for (const member of queue) {
         // What the database refuses now is due again after the lease.
-        await this.#ask(member, accountOf).catch(() => undefined)
+        await inSpan('ask for a profile', { root: true }, () => this.#ask(member, accountOf)).catch(
+          () => undefined,
+        )
       }
     }
     await Promise.all(Array.from({ length: CONCURRENCY }, worker))
@@ -151,6 +156,9 @@ function isUnknown(fault: PlatformFault): boolean {
   return fault.type === 'refused' && (fault.status === 404 || fault.status === 400)
 }
 
+/** Accounts that can ask the platform at all. */
+const hasCredentials = `(channel_access_token <> '' or (channel_id <> '' and channel_secret <> ''))`
+
 // Rows that another instance is taking up, or a flush is changing, are left to them: this never waits for a lock, and
 // nobody waits for it longer than the statement takes. Accounts come in turn, from the one after the last pass's.
 const takeDue: Statement = {
@@ -159,7 +167,7 @@ const takeDue: Statement = {
     with due as (
       select m.channel_oa_id, m.id
         from (select id from official_account
-               where (channel_access_token <> '' or (channel_id <> '' and channel_secret <> ''))
+               where ${hasCredentials}
                  and id <> all ($1::bigint[])
                order by id <= $2, id) a
        cross join lateral (
@@ -172,6 +180,22 @@ const takeDue: Statement = {
     update audience_member m set profile_due_at = now() + interval '${LEASE}'
       from due where m.channel_oa_id = due.channel_oa_id and m.id = due.id
     returning m.channel_oa_id, m.id, m.user_id`,
+}
+
+const countDue: Statement = {
+  name: 'profiles-count-due',
+  text: `
+    select count(*)::int as count
+      from (select id from official_account where ${hasCredentials}) a
+     cross join lateral (
+       select from audience_member
+        where channel_oa_id = a.id and profile_due_at <= now() limit ${COUNTED_MAX}) m`,
+}
+
+/** Members whose profile is due, at most COUNTED_MAX of each account. */
+export async function countDueProfiles(database: Queryable): Promise<number> {
+  const [row] = await database.query<{ count: number }>(countDue)
+  return row?.count ?? 0
 }
 
 // A profile without a language is one of a person who does not tell it, or of a group: what was known stays.

@@ -7,9 +7,10 @@ import { AppError } from '../errors.ts'
 import { bodyBytes, parseJson } from '../http/body.ts'
 import { parsePathId } from '../http/path-id.ts'
 import { checker, refuseInput, StorableText } from '../http/validate.ts'
+import { int8Array, textArray } from '../postgres/binary-array.ts'
 import type { Database } from '../postgres/database.ts'
 import { violatedConstraint } from '../postgres/faults.ts'
-import type { Statement } from '../postgres/statement.ts'
+import type { Row, Statement } from '../postgres/statement.ts'
 import { isStorableText } from '../postgres/storable.ts'
 import { EXTERNAL_ID_MAX_LENGTH, memberJson, TAG_MAX_LENGTH, withTrackedActivity } from './member.ts'
 
@@ -99,9 +100,9 @@ function readIfMatch(request: FastifyRequest): bigint[] | null {
 }
 
 const wanted = {
-  external_id: 'case when $5 then $6::text else m.external_id end',
-  tags: `case when $7 then coalesce($8::text[], '{}') else m.tags end`,
-  attributes: `case when $9 then coalesce($10::jsonb, '{}') else m.attributes end`,
+  external_id: 'case when $5::boolean then $6::text else m.external_id end',
+  tags: `case when $7::boolean then coalesce($8::text[], '{}') else m.tags end`,
+  attributes: `case when $9::boolean then coalesce($10::jsonb, '{}') else m.attributes end`,
 }
 const changes = `(m.external_id, m.tags, m.attributes)
                  is distinct from (${wanted.external_id}, ${wanted.tags}, ${wanted.attributes})`
@@ -123,6 +124,12 @@ const applyUpdate: Statement = {
     select m.version, ${memberJson} as json from updated m ${withTrackedActivity}`,
 }
 
+// Read by the trigger that keeps edits; for this transaction alone.
+const nameEditor: Statement = {
+  name: 'name-editor',
+  text: `select set_config('oa_audience.api_key_id', $1, true)`,
+}
+
 const selectVersion: Statement = {
   name: 'member-version',
   text: `select version from audience_member where channel_oa_id = $1 and organization_id = $2 and id = $3`,
@@ -140,13 +147,16 @@ export async function updateMember(
 ): Promise<{ version: bigint; json: string }> {
   const { externalId, tags, attributes } = update
   const values = [
-    ...[scope.channelOaId, scope.organizationId, id, allowedVersions],
-    ...[externalId !== undefined, externalId ?? null],
-    ...[tags !== undefined, tags ?? null],
-    ...[attributes !== undefined, attributes ? JSON.stringify(attributes) : null],
+    ...[scope.channelOaId, scope.organizationId, id, allowedVersions && int8Array(allowedVersions)],
+    ...[String(externalId !== undefined), externalId ?? null],
+    ...[String(tags !== undefined), tags ? textArray(tags) : null],
+    ...[String(attributes !== undefined), attributes ? JSON.stringify(attributes) : null],
   ]
   try {
-    const [member] = await database.query<{ version: bigint; json: string }>(applyUpdate, values)
+    const [, [member]] = (await database.transactionAtOnce([
+      { statement: nameEditor, values: [String(scope.keyId ?? '')] },
+      { statement: applyUpdate, values },
+    ])) as [Row[], Array<{ version: bigint; json: string }>]
     if (member !== undefined) return member
   } catch (error) {
     if (violatedConstraint(error) === 'audience_member_external_id') throw new AppError('external_id_taken')

@@ -75,7 +75,7 @@ export function audienceCommand(program: Command): void {
 
 async function scopeOf(database: Database, id: bigint): Promise<Scope> {
   const account = await accountOf(database, id)
-  return { id: 0n, channelOaId: account.id, organizationId: account.organizationId }
+  return { keyId: null, channelOaId: account.id, organizationId: account.organizationId }
 }
 
 async function exportMembers(database: Database, scope: Scope, options: ExportOptions): Promise<number> {

@@ -12,7 +12,7 @@ const ANSWER_TIMEOUT_MS = 3_000
 /** Chat signatures are good for five minutes; a clock that is off by this is on its way there. */
 const CLOCK_MAX_SECONDS = 60
 /** An account that nobody wrote to for so long is worth a look. */
-const SILENCE_DAYS = 7
+const DAYS_LOOKED_BACK = 7
 
 type Finding = { check: string; state: 'ok' | 'look' | 'WRONG'; message: string }
 
@@ -103,58 +103,81 @@ async function examineServer(database: Database): Promise<Finding> {
   return { check, state: 'ok', message: `PostgreSQL ${server?.version} answers` }
 }
 
+interface AccountState {
+  [column: string]: unknown
+  id: bigint
+  has_secret: boolean
+  foreign_destination: string | null
+  suspended: boolean | null
+  unapplied: number
+  /** seconds since its last delivery, if one of the last days is still stored */
+  last_delivery: number | null
+  /** deliveries with a wrong signature in those days, and seconds since the last */
+  refused: number
+  last_refused: number | null
+}
+
 async function examineAccounts(database: Database): Promise<Finding[]> {
-  const accounts = await database.query<{
-    id: bigint
-    has_secret: boolean
-    foreign_destination: string | null
-    suspended: boolean | null
-    unapplied: number
-    silent_days: number | null
-  }>(
+  const accounts = await database.query<AccountState>(
     `select a.id, coalesce(a.channel_secret, '') <> '' as has_secret, a.foreign_destination, a.suspended,
             (select count(*) from event e where e.channel_oa_id = a.id and e.failure is not null)::int as unapplied,
-            (select extract(day from now() - max(m.last_seen_at)) from audience_member m
-              where m.channel_oa_id = a.id)::int as silent_days
-       from official_account a order by a.id`,
+            extract(epoch from now() - d.last)::int as last_delivery,
+            coalesce(r.count, 0)::int as refused, extract(epoch from now() - r.last)::int as last_refused
+       from official_account a
+       left join (select channel_oa_id, max(received_at) as last from event
+                   where received_at > now() - $1 * interval '1 day' group by channel_oa_id) d on d.channel_oa_id = a.id
+       left join (select channel_oa_id, sum(count) as count, max(last_at) as last from refused_delivery
+                   where day > current_date - $1::int group by channel_oa_id) r on r.channel_oa_id = a.id
+      order by a.id`,
+    [DAYS_LOOKED_BACK],
   )
-  return accounts.map(({ id, has_secret, foreign_destination, suspended, unapplied, silent_days }) => {
-    const check = `account ${id}`
-    if (!has_secret) {
-      return { check, state: 'WRONG', message: 'has no channel secret: every delivery is refused (403)' }
+  return accounts.map((account) => ({ check: `account ${account.id}`, ...judge(account) }))
+}
+
+/** The worst of it first. */
+function judge(account: AccountState): Omit<Finding, 'check'> {
+  const { id, has_secret, foreign_destination, suspended, unapplied, last_delivery, refused, last_refused } =
+    account
+  if (!has_secret)
+    return { state: 'WRONG', message: 'has no channel secret: every delivery is refused (403)' }
+  if (suspended === true) return { state: 'WRONG', message: 'is suspended, says the platform: ask LINE why' }
+  if (foreign_destination !== null) {
+    return {
+      state: 'WRONG',
+      message: 'its deliveries name another bot: compare bot_user_id with `oa-audience accounts verify`',
     }
-    if (suspended === true)
-      return { check, state: 'WRONG', message: 'is suspended, says the platform: ask LINE why' }
-    if (foreign_destination !== null) {
-      return {
-        check,
-        state: 'WRONG',
-        message: 'its deliveries name another bot: compare bot_user_id with `oa-audience accounts verify`',
-      }
+  }
+  const refusals = `deliveries with a wrong signature in ${DAYS_LOOKED_BACK} days: ${refused}, the last ${ago(last_refused ?? 0)}`
+  if (last_refused !== null && last_refused < (last_delivery ?? Number.POSITIVE_INFINITY)) {
+    return {
+      state: 'WRONG',
+      message: `${refusals}, and no good one since. Compare the secret: oa-audience accounts verify ${id} --test-webhook`,
     }
-    if (unapplied > 0) {
-      return {
-        check,
-        state: 'look',
-        message: `${unapplied} events could not be applied: oa-audience events list --account ${id}`,
-      }
+  }
+  if (unapplied > 0) {
+    return {
+      state: 'look',
+      message: `${unapplied} events could not be applied: oa-audience events list --account ${id}`,
     }
-    if (silent_days === null) {
-      return {
-        check,
-        state: 'look',
-        message: `nothing was delivered yet: oa-audience accounts verify ${id} --test-webhook`,
-      }
+  }
+  if (last_delivery === null) {
+    return {
+      state: 'look',
+      message: `nothing was delivered for ${DAYS_LOOKED_BACK} days: oa-audience accounts verify ${id} --test-webhook`,
     }
-    if (silent_days >= SILENCE_DAYS) {
-      return {
-        check,
-        state: 'look',
-        message: `nobody was seen for ${silent_days} days: oa-audience accounts verify ${id}`,
-      }
-    }
-    return { check, state: 'ok', message: 'deliveries arrive and are applied' }
-  })
+  }
+  const last = `deliveries arrive and are applied, the last ${ago(last_delivery)}`
+  if (refused > 0)
+    return { state: 'look', message: `${last}; but ${refusals}. Somebody tries, or has an old secret` }
+  return { state: 'ok', message: last }
+}
+
+function ago(seconds: number): string {
+  if (seconds < 120) return `${seconds} s ago`
+  if (seconds < 7200) return `${Math.round(seconds / 60)} min ago`
+  return seconds < 172_800
+    ? `${Math.round(seconds / 3600)} h ago`
+    : `${Math.round(seconds / 86_400)} days ago`
 }
 
 async function examineRedis(url: string): Promise<Finding> {

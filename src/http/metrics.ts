@@ -106,6 +106,22 @@ export class Metrics {
     })
   }
 
+  /** Members whose profile is due, asked for when the metrics are; a database that is away leaves the last figure out. */
+  watchProfileBacklog(count: () => Promise<number>): void {
+    new Gauge({
+      name: 'oa_audience_profiles_due',
+      help: 'Members who wait for their profile to be asked for; at most 10,000 of each account are counted',
+      registers: this.#registers,
+      async collect() {
+        this.reset()
+        await count().then(
+          (due) => this.set(due),
+          () => undefined,
+        )
+      },
+    })
+  }
+
   received(
     events: ObservedEvent[],
     { accepted, duplicates }: { accepted: number; duplicates: number },

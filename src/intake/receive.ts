@@ -3,11 +3,13 @@
  * that flush is committed. Batches form by themselves: whatever arrives during one flush goes in the next, so
  * a lone delivery waits for nothing and a crowd shares its commits.
  */
+import type { Link } from '@opentelemetry/api'
 import { MEMBER_ID_TAKEN, skipTakenMemberIds } from '../audience/member-ids.ts'
 import { AppError } from '../errors.ts'
 import type { Database } from '../postgres/database.ts'
 import { DatabaseUnavailable, LOCK_TIMEOUT, sqlStateOf, violatedConstraint } from '../postgres/faults.ts'
 import type { AtOnce } from '../postgres/statement.ts'
+import { inSpan, linkToHere } from '../trace.ts'
 import type { IntakeEvent } from './event.ts'
 import { type Admission, type AdmittedEvent, flush, type Outcome } from './flush.ts'
 
@@ -49,6 +51,8 @@ export interface IntakeObserver {
 interface Waiting {
   events: AdmittedEvent[]
   payloadLength: number
+  /** the delivery's span, if it is traced */
+  link: Link | null
   resolve: (outcomes: Outcome[]) => void
   reject: (error: unknown) => void
 }
@@ -91,7 +95,7 @@ export class Intake {
     }
     const outcomes = await new Promise<Outcome[]>((resolve, reject) => {
       const admitted = events.map((event) => ({ admission, event }))
-      this.#queue.push({ events: admitted, payloadLength, resolve, reject })
+      this.#queue.push({ events: admitted, payloadLength, link: linkToHere(), resolve, reject })
       this.#queuedEvents += events.length
       this.#queuedPayload += payloadLength
       this.#observer?.queued(this.#queuedEvents)
@@ -118,7 +122,9 @@ export class Intake {
     this.#flushesOnTheirWay += 1
     this.#observer?.queued(this.#queuedEvents)
     const startedAtMs = performance.now()
-    this.#flushPatiently(this.#lane, events).then(
+    const links = deliveries.flatMap(({ link }) => link ?? [])
+    const options = { root: true, links, attributes: { 'oa_audience.events': events.length } }
+    inSpan('flush', options, () => this.#flushPatiently(this.#lane, events)).then(
       (outcomes) => {
         this.#flushesOnTheirWay -= 1
         this.#observer?.flushed(events.length, (performance.now() - startedAtMs) / 1000)

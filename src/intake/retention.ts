@@ -10,6 +10,9 @@ export const UPKEEP_INTERVAL_MS = 60 * 60 * 1000
 /** Keys deleted in one statement: short enough to hold nobody up. */
 const KEYS_PER_STATEMENT = 10_000
 
+/** Wrong signatures are counted for the doctor, who looks back a week. */
+const REFUSALS_KEPT_DAYS = 30
+
 const CHECK_VIOLATION = '23514'
 
 /** Any fixed number: the advisory lock that lets one instance at a time do the upkeep. */
@@ -36,6 +39,9 @@ export async function upkeep(
     await makePartitions(session)
     if (retentionDays > 0) await dropOldEvents(session, retentionDays)
     await forgetOldKeys(session, deduplicationDays)
+    await session.query('delete from refused_delivery where day < current_date - $1::int', [
+      REFUSALS_KEPT_DAYS,
+    ])
     await session.query(`delete from erased_member where deleted_at < now() - $1 * interval '1 day'`, [
       deduplicationDays,
     ])
@@ -71,6 +77,9 @@ async function dropOldEvents(session: Queryable, retentionDays: number): Promise
   )
   for (const { name } of old) await session.query(`drop table ${name}`)
   await session.query(`delete from event_default where received_at < now() - $1 * interval '1 day'`, [
+    retentionDays,
+  ])
+  await session.query(`delete from member_edit where edited_at < now() - $1 * interval '1 day'`, [
     retentionDays,
   ])
   await session.query(`delete from unsent_message where unsent_at < now() - $1 * interval '1 day'`, [

@@ -1,6 +1,7 @@
 /** One call of the messaging platform's API: limits on time and size, retries where they are safe, faults in a closed union. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Secret } from '../secret.ts'
+import { inClientSpan } from '../trace.ts'
 
 /** One attempt. The platform answers in a fraction of a second. */
 const ATTEMPT_TIMEOUT_MS = 3_000
@@ -58,7 +59,20 @@ export interface Call {
 }
 
 /** Calls the platform, again where that is safe and may help. Never throws; a value is any JSON at all. */
-export async function callPlatform(baseUrl: string, call: Call): Promise<PlatformResult<unknown>> {
+export function callPlatform(baseUrl: string, call: Call): Promise<PlatformResult<unknown>> {
+  return inClientSpan(
+    () => `${call.method} ${pathPattern(call.path)}`,
+    { 'http.request.method': call.method },
+    () => callPatiently(baseUrl, call),
+  )
+}
+
+/** `/v2/bot/group/:id/member/:id`: without people, groups and parameters. */
+function pathPattern(path: string): string {
+  return path.replace(/\?.*/, '').replace(/(?<=\/(profile|group|room|member)\/)[^/]+/g, ':id')
+}
+
+async function callPatiently(baseUrl: string, call: Call): Promise<PlatformResult<unknown>> {
   const deadlineMs = Date.now() + CALL_TIMEOUT_MS
   for (let attempt = 1; ; attempt += 1) {
     const timeoutMs = Math.min(ATTEMPT_TIMEOUT_MS, deadlineMs - Date.now())

@@ -2,9 +2,10 @@
 import type { Socket } from 'node:net'
 import pg from 'pg'
 import Cursor from 'pg-cursor'
+import { inClientSpan } from '../trace.ts'
 import type { Connection } from './embedded/server.ts'
 import { DatabaseUnavailable, endsSession, toFault } from './faults.ts'
-import { Lane, sendAtOnce } from './lane.ts'
+import { DATABASE_SPAN, Lane, sendAtOnce } from './lane.ts'
 import type { AtOnce, BoundStatement, Queryable, Row, Statement } from './statement.ts'
 
 /**
@@ -209,10 +210,10 @@ async function send<R extends Row>(
   statement: Statement | string,
   values: unknown[] = [],
 ): Promise<R[]> {
+  const query = typeof statement === 'string' ? { text: statement, values } : { ...statement, values }
+  const name = () => (typeof statement === 'string' ? 'statement' : statement.name)
   try {
-    const { rows } = await client.query<R>(
-      typeof statement === 'string' ? { text: statement, values } : { ...statement, values },
-    )
+    const { rows } = await inClientSpan(name, DATABASE_SPAN, () => client.query<R>(query))
     return rows
   } catch (error) {
     throw toFault(error)

@@ -1,5 +1,6 @@
 /** A session for transactions that follow each other closely. */
 import type pg from 'pg'
+import { inClientSpan } from '../trace.ts'
 import { endsSession, toFault } from './faults.ts'
 import type { AtOnce, BoundStatement, Row } from './statement.ts'
 import { TransactionAtOnce } from './transaction-at-once.ts'
@@ -60,11 +61,20 @@ export class Lane implements AtOnce {
   }
 }
 
+/** Statements by their names: their texts say no more, and their values are the data. */
+export const DATABASE_SPAN = { 'db.system.name': 'postgresql' }
+
 export async function sendAtOnce(client: pg.PoolClient, statements: BoundStatement[]): Promise<Row[][]> {
+  const names = () => statements.map(({ statement }) => statement.name).join(', ')
   try {
-    return await new Promise<Row[][]>((resolve, reject) => {
-      client.query(new TransactionAtOnce(statements, resolve, reject) as unknown as pg.Submittable)
-    })
+    return await inClientSpan(
+      names,
+      DATABASE_SPAN,
+      () =>
+        new Promise<Row[][]>((resolve, reject) => {
+          client.query(new TransactionAtOnce(statements, resolve, reject) as unknown as pg.Submittable)
+        }),
+    )
   } catch (error) {
     throw toFault(error)
   }

@@ -113,6 +113,7 @@ const DEFAULTS: AppOptions['config'] = {
   redisUrl: null,
   lineApiUrl: 'http://127.0.0.1:9',
   publicUrl: null,
+  tracing: false,
 }
 
 /** Starts the service; inside a test it is closed when the test ends. Close what you start in a hook yourself. */

@@ -28,6 +28,7 @@ describe('the configuration', () => {
         'RATE_LIMIT_WINDOW_MS',
       ],
       ...['RATE_LIMIT_SPARE_SIGNED', 'TRUST_PROXY', 'LINE_API_URL', 'LOG_LEVEL', 'METRICS_PORT'],
+      ...['OTEL_EXPORTER_OTLP_ENDPOINT', 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'OTEL_SDK_DISABLED'],
       ...['RETENTION_DAYS', 'DEDUPLICATION_DAYS'],
     ])
     const empty = readConfig(Object.fromEntries(names.map((name) => [name, ''])))
@@ -41,6 +42,16 @@ describe('the configuration', () => {
       trustProxy: [],
       metricsPort: null,
     })
+  })
+
+  it('traces where OTEL_* names a collector, unless it is told not to', () => {
+    const endpoint = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:4318' }
+    expect(readConfig({}).tracing).toBe(false)
+    expect(readConfig(endpoint).tracing).toBe(true)
+    expect(
+      readConfig({ OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'https://otel.example.com/v1/traces' }).tracing,
+    ).toBe(true)
+    expect(readConfig({ ...endpoint, OTEL_SDK_DISABLED: 'true' }).tracing).toBe(false)
   })
 
   it('reads every variable', () => {
@@ -109,6 +120,7 @@ describe('the configuration', () => {
     ['LINE_API_URL', 'api.line.me'],
     ['LINE_API_URL', 'https://api.line.me/?x=1'],
     ['METRICS_PORT', 'on'],
+    ['OTEL_EXPORTER_OTLP_ENDPOINT', '127.0.0.1:4318'],
   ])('refuses %s=%s', (name, value) => {
     expect(faultsOf({ [name]: value })).toEqual([expect.stringMatching(new RegExp(`^${name} must `))])
   })

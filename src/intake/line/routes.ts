@@ -1,6 +1,6 @@
 /** POST /api/line/:id and /api/Line/:id — LINE's webhook. */
 import type { FastifyInstance } from 'fastify'
-import { type Account, findAccount, flagForeignDestination } from '../../accounts/account.ts'
+import { type Account, type AccountId, findAccount, flagForeignDestination } from '../../accounts/account.ts'
 import { USER_ID_MAX_LENGTH } from '../../audience/member.ts'
 import { AppError } from '../../errors.ts'
 import { bodyBytes } from '../../http/body.ts'
@@ -9,6 +9,7 @@ import type { SpareSigned } from '../../http/rate-limit.ts'
 import type { Database } from '../../postgres/database.ts'
 import { isStorableText } from '../../postgres/storable.ts'
 import { RememberedAccounts } from '../admit.ts'
+import type { Source } from '../event.ts'
 import type { Admission } from '../flush.ts'
 import { type Intake, StaleAdmission } from '../receive.ts'
 import { requireDatabase } from '../require-database.ts'
@@ -21,6 +22,8 @@ interface Parts {
   intake: Intake | null
   /** the sender proved who it is: its request need not count against its address */
   onSigned: SpareSigned
+  /** its signature was wrong, on the account as it is now */
+  onRefused: (accountId: AccountId, source: Source) => void
   now: () => number
 }
 
@@ -38,7 +41,10 @@ export function lineRoutes(app: FastifyInstance, parts: Parts): void {
       try {
         return await accounts.admit(id, unknown, async (account, isFresh) => {
           isSigned = hasValidLineSignature(body, signature, account.channelSecret)
-          if (!isSigned) throw new AppError('bad_signature')
+          if (!isSigned) {
+            if (isFresh) parts.onRefused(id, 'line')
+            throw new AppError('bad_signature')
+          }
           const delivery = parseLineDelivery(body, parts.now())
           if (delivery.events.length === 0 && !isFresh) throw new StaleAdmission()
           const receipt = await intake.receive(admissionOf(account), delivery.events)

@@ -1,12 +1,13 @@
 /** POST /api/mbox/callback/:oaHash — the support chat's webhook. */
 import type { FastifyInstance } from 'fastify'
-import { type Account, findAccountByOaHash } from '../../accounts/account.ts'
+import { type Account, type AccountId, findAccountByOaHash } from '../../accounts/account.ts'
 import { AppError } from '../../errors.ts'
 import { bodyBytes } from '../../http/body.ts'
 import type { SpareSigned } from '../../http/rate-limit.ts'
 import type { Database } from '../../postgres/database.ts'
 import { isStorableText } from '../../postgres/storable.ts'
 import { RememberedAccounts } from '../admit.ts'
+import type { Source } from '../event.ts'
 import type { Admission } from '../flush.ts'
 import { type Intake, StaleAdmission } from '../receive.ts'
 import { requireDatabase } from '../require-database.ts'
@@ -18,6 +19,8 @@ interface Parts {
   intake: Intake | null
   /** the sender proved who it is: its request need not count against its address */
   onSigned: SpareSigned
+  /** its signature was wrong, on the account as it is now */
+  onRefused: (accountId: AccountId, source: Source) => void
   now: () => number
 }
 
@@ -43,7 +46,10 @@ export function mboxRoutes(app: FastifyInstance, parts: Parts): void {
         isSigned =
           account.chatSecret !== null &&
           hasValidChatSignature(body, signature, account.chatSecret, parts.now())
-        if (account.chatSecret !== null && !isSigned) throw new AppError('bad_signature')
+        if (account.chatSecret !== null && !isSigned) {
+          if (isFresh) parts.onRefused(account.id, 'mbox')
+          throw new AppError('bad_signature')
+        }
         const events = parseChatCallback(body, deliveryId, parts.now())
         if (events.length === 0 && !isFresh) throw new StaleAdmission()
         return await intake.receive(admissionOf(account), events)

@@ -1,0 +1,126 @@
+/** Traces for OpenTelemetry: what they show, and what they must not. */
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { buffer } from 'node:stream/consumers'
+import { SpanKind } from '@opentelemetry/api'
+import { InMemorySpanExporter, NodeTracerProvider, SimpleSpanProcessor } from '@opentelemetry/sdk-trace-node'
+import { expect, it, onTestFinished } from 'vitest'
+import { textMessage } from '../src/simulate/events.ts'
+import { simulatePlatform } from '../src/simulate/platform.ts'
+import { traceWith } from '../src/trace.ts'
+import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
+import { becomesWell, eventually, spawnService } from './support/process.ts'
+import { signedDelivery, startAppForTest } from './support/service.ts'
+
+const CALLER = { trace: '4bf92f3577b34da6a3ce929d0e0e4736', span: '00f067aa0ba902b7' }
+
+it('a request is a span below its caller, its statements are below it, and a flush is linked to its deliveries', async () => {
+  const exporter = new InMemorySpanExporter()
+  const provider = new NodeTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] })
+  provider.register()
+  traceWith(provider.getTracer('test'))
+  const { database } = await createTestDatabase()
+  const tenant = await addTenant(database)
+  const platform = await simulatePlatform()
+  await database.query('update official_account set channel_access_token = $1', [
+    platform.account.channelAccessToken,
+  ])
+  const service = await startAppForTest(database, { config: { tracing: true, lineApiUrl: platform.url } })
+  const spanOf = (name: string) => {
+    const found = exporter.getFinishedSpans().filter((span) => span.name === name)
+    expect(found, `${name} of ${exporter.getFinishedSpans().map((span) => span.name)}`).not.toEqual([])
+    return found.at(-1) as (typeof found)[number]
+  }
+
+  await service.deliver(tenant, [textMessage('U1', 'hello')])
+  await service.call('GET', '/api/audience', {
+    headers: { ...tenant.headers, traceparent: `00-${CALLER.trace}-${CALLER.span}-01` },
+  })
+  await service.call('POST', '/api/line-oa/verify', { headers: tenant.headers, body: '{}' })
+  await service.call('GET', '/nowhere')
+
+  const delivery = spanOf('POST /api/line/:id')
+  expect(delivery.kind).toBe(SpanKind.SERVER)
+  expect(delivery.attributes).toMatchObject({
+    'http.route': '/api/line/:id',
+    'http.response.status_code': 200,
+    'oa_audience.request_id': expect.any(String),
+  })
+  const flush = spanOf('flush')
+  expect(flush.links.map(({ context }) => context.spanId)).toEqual([delivery.spanContext().spanId])
+  expect(flush.parentSpanContext).toBeUndefined()
+  expect(spanOf('lock-out-erasures, apply-events').parentSpanContext?.spanId).toBe(flush.spanContext().spanId)
+
+  const list = spanOf('GET /api/audience')
+  expect(list.spanContext().traceId).toBe(CALLER.trace)
+  expect(list.parentSpanContext?.spanId).toBe(CALLER.span)
+  const below = exporter
+    .getFinishedSpans()
+    .filter((span) => span.parentSpanContext?.spanId === list.spanContext().spanId)
+  expect(below.map(({ name }) => name)).toEqual([
+    'active-api-client',
+    'active-api-key',
+    'audience-json-id-page',
+  ])
+  expect(spanOf('GET /v2/bot/info').parentSpanContext?.spanId).toBe(
+    spanOf('POST /api/line-oa/verify').spanContext().spanId,
+  )
+  expect(spanOf('_OTHER unknown').attributes['http.response.status_code']).toBe(404)
+  await platform.close()
+  await database.close()
+})
+
+it('traces go to the collector that OTEL_* names, without people and secrets, the last ones when the service ends', async () => {
+  const received: Buffer[] = []
+  const collector = createServer(async (request, response) => {
+    received.push(await buffer(request))
+    expect(request.url).toBe('/v1/traces')
+    response.writeHead(200).end()
+  })
+  await new Promise<void>((resolve) => collector.listen(0, '127.0.0.1', resolve))
+  onTestFinished(() => void collector.close())
+  const { database, connection } = await createTestDatabase()
+  const tenant = await addTenant(database)
+  const service = await spawnService({
+    DATABASE_URL: urlOf(connection),
+    OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${(collector.address() as AddressInfo).port}`,
+    OTEL_SERVICE_NAME: 'audience-of-bangkok',
+    OTEL_BSP_SCHEDULE_DELAY: '60000',
+  })
+  await becomesWell(service.url)
+  const { path, init } = signedDelivery(tenant, [textMessage('Uperson-of-traces', 'hello from traces')])
+  expect((await fetch(service.url + path, init)).status).toBe(200)
+  await fetch(`${service.url}/api/audience?userId=Uperson-of-traces`, { headers: tenant.headers })
+  service.child.kill('SIGTERM')
+  expect(await service.exited).toMatchObject({ code: 0 })
+  const text = Buffer.concat(received).toString('latin1')
+  for (const part of ['audience-of-bangkok', 'POST /api/line/:id', 'flush', 'GET /api/audience']) {
+    expect(text).toContain(part)
+  }
+  const { channelSecret, oaHash, headers } = tenant
+  for (const secret of ['Uperson', 'hello from', channelSecret, oaHash, ...Object.values(headers)]) {
+    expect(text).not.toContain(secret)
+  }
+  await database.close()
+})
+
+it('a collector that is away is a warning, and nothing else', async () => {
+  const { database, connection } = await createTestDatabase()
+  const tenant = await addTenant(database)
+  const service = await spawnService({
+    DATABASE_URL: urlOf(connection),
+    OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:9',
+    OTEL_BSP_SCHEDULE_DELAY: '100',
+    OTEL_EXPORTER_OTLP_TIMEOUT: '500',
+  })
+  await becomesWell(service.url)
+  const { path, init } = signedDelivery(tenant, [textMessage('U1', 'hello')])
+  expect((await fetch(service.url + path, init)).status).toBe(200)
+  await eventually(
+    async () => service.output(),
+    (output) => output.includes('traces cannot be sent'),
+  )
+  service.child.kill('SIGTERM')
+  expect(await service.exited).toMatchObject({ code: 0 })
+  await database.close()
+})
