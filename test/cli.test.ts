@@ -54,6 +54,15 @@ it('sets up an account, a client and a key that then works, and stops working wh
       verified: 'never verified',
     },
   ])
+  expect(json('accounts', 'update', '1', '--channel-secret', 'rotated', '--basic-id', '')).toEqual({
+    id: '1',
+    changed: 'channel_secret, basic_id',
+  })
+  const [updated] = await database.query('select name, channel_secret, basic_id from official_account')
+  expect(updated).toEqual({ name: 'Café', channel_secret: 'rotated', basic_id: null })
+  for (const wrong of [['1'], ['1', '--name', ''], ['404', '--name', 'Nobody']]) {
+    expect(runCommand(['accounts', 'update', ...wrong], env).status).toBe(1)
+  }
   for (const group of ['clients', 'keys', 'accounts']) {
     const { stdout } = runCommand([group, 'list'], env)
     for (const secret of [client.clientSecret, key.key, account.oaHash]) expect(stdout).not.toContain(secret)

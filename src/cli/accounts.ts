@@ -11,54 +11,50 @@ import { accountOf, onDatabase, parseId, withJson } from './input.ts'
 import { printJson, printMany, printOne } from './output.ts'
 import { Progress } from './progress.ts'
 
-interface AddOptions {
-  organization: bigint
-  name: string
-  channelId?: string
-  channelSecret?: string
-  channelAccessToken?: string
-  botUserId?: string
-  basicId?: string
-  chatSecret?: string
-  oaHash?: string
-  trackingKey?: string
-  json?: boolean
-}
+/** What is known of an account: option → column. */
+const COLUMNS = {
+  name: 'name',
+  channelId: 'channel_id',
+  channelSecret: 'channel_secret',
+  channelAccessToken: 'channel_access_token',
+  botUserId: 'bot_user_id',
+  basicId: 'basic_id',
+  chatSecret: 'chat_secret',
+  oaHash: 'oa_hash',
+  trackingKey: 'tracking_key',
+} as const
 
-export function accountsCommand(program: Command): void {
-  const group = program.command('accounts').description('official accounts')
+type Fields = { [field in keyof typeof COLUMNS]?: string }
 
-  withJson(group.command('add'))
-    .description('add an official account; its oaHash and trackingKey are made here')
-    .requiredOption('--organization <id>', 'the organization that owns it', parseId)
-    .requiredOption('--name <name>')
+/** An account is not without them. */
+const NEVER_EMPTY: Array<keyof Fields> = ['name', 'oaHash', 'trackingKey']
+
+const withFields = (command: Command): Command =>
+  command
     .option('--channel-id <id>', "the channel's id on the platform")
     .option('--channel-secret <secret>', 'signs the deliveries of the platform')
     .option('--channel-access-token <token>', 'else one is issued from channel id and secret')
     .option('--bot-user-id <id>', 'U and 32 hex digits; compared with the destination of deliveries')
     .option('--basic-id <id>', 'such as @abc1234')
     .option('--chat-secret <secret>', "signs the support chat's callbacks")
-    .option('--oa-hash <hash>', "names the account in the support chat's callback; random unless given")
-    .option('--tracking-key <key>', 'names the account in tracking events; random unless given')
-    .action(async (options: AddOptions) => {
+    .option('--oa-hash <hash>', "names the account in the support chat's callback; random at first")
+    .option('--tracking-key <key>', 'names the account in tracking events; random at first')
+
+export function accountsCommand(program: Command): void {
+  const group = program.command('accounts').description('official accounts')
+
+  withJson(withFields(group.command('add')))
+    .description('add an official account; its oaHash and trackingKey are made here')
+    .requiredOption('--organization <id>', 'the organization that owns it', parseId)
+    .requiredOption('--name <name>')
+    .action(async ({ organization, ...options }: Fields & { organization: bigint; json?: boolean }) => {
+      const { columns, values } = given(options)
       const [added] = await onDatabase((database) =>
         database.query<{ id: bigint; oa_hash: string; tracking_key: string }>(
-          `insert into official_account (organization_id, name, channel_id, channel_secret, channel_access_token,
-                  bot_user_id, basic_id, chat_secret, oa_hash, tracking_key)
-           values ($1, $2, $3, $4, $5, $6, $7, $8, coalesce($9, random_token()), coalesce($10, random_token()))
+          `insert into official_account (organization_id, ${columns.join(', ')})
+           values ($1, ${columns.map((_, no) => `$${no + 2}`).join(', ')})
            returning id, oa_hash, tracking_key`,
-          [
-            options.organization,
-            options.name,
-            options.channelId ?? null,
-            options.channelSecret ?? null,
-            options.channelAccessToken ?? null,
-            options.botUserId ?? null,
-            options.basicId ?? null,
-            options.chatSecret ?? null,
-            options.oaHash ?? null,
-            options.trackingKey ?? null,
-          ],
+          [organization, ...values],
         ),
       )
       if (!added) return
@@ -66,6 +62,25 @@ export function accountsCommand(program: Command): void {
         { id: added.id, oaHash: added.oa_hash, trackingKey: added.tracking_key },
         options.json === true,
       )
+    })
+
+  withJson(withFields(group.command('update')))
+    .description('change what is given; the next delivery is judged by it')
+    .argument('<id>', 'the account', parseId)
+    .option('--name <name>')
+    .action(async (id: bigint, options: Fields & { json?: boolean }) => {
+      const { columns, values } = given(options)
+      if (columns.length === 0) throw new FatalError('nothing is given that could be changed')
+      const [updated] = await onDatabase((database) =>
+        database.query<{ id: bigint }>(
+          `update official_account set ${columns.map((column, no) => `${column} = $${no + 2}`).join(', ')},
+                  foreign_destination = null, foreign_destination_at = null
+            where id = $1 returning id`,
+          [id, ...values],
+        ),
+      )
+      if (!updated) throw new FatalError(`there is no account ${id}`)
+      printOne({ id: updated.id, changed: columns.join(', ') }, options.json === true)
     })
 
   withJson(group.command('list'))
@@ -149,4 +164,17 @@ async function importAll(
   }
   progress.end(last.seen, remark())
   return { seen: last.seen, added: last.added, passedOver: last.passedOver }
+}
+
+/** The columns that options name; an empty text takes a value away. */
+function given(options: Fields): { columns: string[]; values: Array<string | null> } {
+  const fields = (Object.keys(COLUMNS) as Array<keyof Fields>).filter((field) => options[field] !== undefined)
+  for (const field of fields) {
+    if (options[field] === '' && NEVER_EMPTY.includes(field))
+      throw new FatalError(`the ${field} must not be empty`)
+  }
+  return {
+    columns: fields.map((field) => COLUMNS[field]),
+    values: fields.map((field) => options[field] || null),
+  }
 }

@@ -119,7 +119,8 @@ interface AccountState {
 
 async function examineAccounts(database: Database): Promise<Finding[]> {
   const accounts = await database.query<AccountState>(
-    `select a.id, coalesce(a.channel_secret, '') <> '' as has_secret, a.foreign_destination, a.suspended,
+    `select a.id, coalesce(a.channel_secret, '') <> '' as has_secret, a.suspended,
+            nullif(a.foreign_destination, a.bot_user_id) as foreign_destination,
             (select count(*) from event e where e.channel_oa_id = a.id and e.failure is not null)::int as unapplied,
             extract(epoch from now() - d.last)::int as last_delivery,
             coalesce(r.count, 0)::int as refused, extract(epoch from now() - r.last)::int as last_refused
