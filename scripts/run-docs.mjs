@@ -1,0 +1,124 @@
+/**
+ * Runs every fenced `sh` block of README, docs and guides as a reader would, in order, against one service with data of its
+ * own: a command that fails, or answers something else than the text behind it says, ends this with 1.
+ */
+import { spawn, spawnSync } from 'node:child_process'
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+const ROOT = new URL('..', import.meta.url).pathname
+/** In this order: what the README sets up, the others use. */
+const FILES = [
+  'README.md',
+  ...readdirSync(join(ROOT, 'docs')).map((name) => `docs/${name}`),
+  'CONTRIBUTING.md',
+  'SECURITY.md',
+  'bench/README.md',
+]
+/** These install or take minutes, and CI runs them by themselves: its script is looked into. */
+const RUN_BY_CI = ['npm ci && npm run demo', 'npm ci && npm test', 'npm ci && npm run check']
+const START_TIMEOUT_MS = 60_000
+
+const data = mkdtempSync(join(tmpdir(), 'oa-audience-docs-'))
+const env = { ...process.env, DATA_DIR: join(data, 'data'), BACKUP: join(data, 'backup') }
+let service = null
+let hasFailed = false
+
+for (const file of FILES.filter((name) => name.endsWith('.md'))) {
+  const text = readFileSync(join(ROOT, file), 'utf8')
+  for (const [whole, isStopped, block] of text.matchAll(
+    /^(<!-- the service is stopped -->\n)?```sh\n([\s\S]*?)^```$/gm,
+  )) {
+    const behind = text.slice(text.indexOf(whole) + whole.length)
+    console.log(`\n-- ${file}\n${block.trim()}`)
+    if (isStopped) await stop()
+    await run(block.trim(), /^\s*answers `([^`]+)`/.exec(behind)?.[1])
+    if (hasFailed) break
+  }
+  if (hasFailed) break
+}
+await stop()
+rmSync(data, { recursive: true, force: true })
+process.exitCode = hasFailed ? 1 : 0
+
+async function run(block, answer) {
+  if (RUN_BY_CI.includes(block)) {
+    const ci = readFileSync(join(ROOT, '.ci/run'), 'utf8')
+    const missing = block
+      .split(' && ')
+      .filter((command) => !ci.includes(`\n${command}`) && command !== 'npm test')
+    if (missing.length > 0) fail(`.ci/run does not run ${missing.join(' or ')}`)
+  } else if (block === 'npm start') {
+    await stop()
+    await start()
+  } else {
+    runInShell(block, answer)
+  }
+}
+
+/** One shell for the block; variables that it sets, and credentials that it prints, are there for the next ones. */
+function runInShell(block, answer) {
+  const script = `set -euo pipefail
+    curl() { command curl --fail-with-body "$@"; }
+    ${block}
+    printf '\\n%s\\n' --variables--; env -0`
+  const exported = `set -a; ${script}`
+  const { status, stdout } = spawnSync('bash', ['-c', exported], {
+    cwd: ROOT,
+    env,
+    encoding: 'utf8',
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  const [output, variables = ''] = stdout.split('\n--variables--\n')
+  console.log(output.trim().slice(0, 2_000))
+  if (status !== 0) fail(`ended with ${status}`)
+  if (answer !== undefined && !output.includes(answer)) fail(`did not answer ${answer}`)
+  for (const line of variables.split('\0')) {
+    const [, name, value] = /^([A-Z_]+)=([\s\S]*)$/.exec(line) ?? []
+    if (name !== undefined) env[name] = value
+  }
+  for (const [name, word] of [
+    ['CLIENT_ID', 'clientId'],
+    ['CLIENT_SECRET', 'clientSecret'],
+    ['API_KEY', 'key'],
+  ]) {
+    env[name] = new RegExp(`^${word} +(\\S+)$`, 'm').exec(output)?.[1] ?? env[name]
+  }
+}
+
+async function start() {
+  if (await isWell()) {
+    fail('something listens on port 3000 already')
+    return
+  }
+  service = spawn('npm', ['start'], { cwd: ROOT, env, stdio: 'ignore', detached: true })
+  for (const startedAt = Date.now(); Date.now() < startedAt + START_TIMEOUT_MS; await pause()) {
+    if (await isWell()) return
+  }
+  fail('the service does not answer')
+}
+
+function isWell() {
+  return fetch('http://127.0.0.1:3000/api/health').then(
+    ({ ok }) => ok,
+    () => false,
+  )
+}
+
+async function stop() {
+  if (service === null) return
+  process.kill(-service.pid, 'SIGTERM')
+  service = null
+  // npm is gone before the service is, and the service when its database is.
+  while (existsSync(join(env.DATA_DIR, 'postgres/postmaster.pid'))) await pause()
+}
+
+function pause() {
+  return new Promise((resolve) => setTimeout(resolve, 200))
+}
+
+function fail(reason) {
+  console.error(`!! ${reason}`)
+  hasFailed = true
+}
