@@ -1,0 +1,39 @@
+/** What the schema promises to whoever runs it. */
+import { expect, it } from 'vitest'
+import { createTestDatabase } from './support/database.ts'
+
+/** Small: an organization's set-up, not its people. */
+const REFERENCE_TABLES = ['organization', 'official_account', 'api_client', 'api_key', 'schema_migration']
+
+it('every table that grows can be distributed by account: each has the account, and no key or reference is without it', async () => {
+  const { database } = await createTestDatabase()
+  const tables = await database.query<{ name: string; has_account: boolean }>(
+    `select c.relname as name,
+            exists (select from pg_attribute a where a.attrelid = c.oid and a.attname = 'channel_oa_id') as has_account
+       from pg_class c
+      where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
+        and c.relname <> all ($1)`,
+    [REFERENCE_TABLES],
+  )
+  expect(tables.length).toBeGreaterThanOrEqual(10)
+  expect(tables.filter(({ has_account }) => !has_account)).toEqual([])
+  const keys = await database.query(
+    `select i.indexrelid::regclass::text as key
+       from pg_index i join pg_class c on c.oid = i.indrelid
+      where i.indisunique and c.relname = any ($1)
+        and not exists (select from pg_attribute a
+                         where a.attrelid = c.oid and a.attnum = any (i.indkey::int2[]) and a.attname = 'channel_oa_id')`,
+    [tables.map(({ name }) => name)],
+  )
+  expect(keys).toEqual([])
+  const references = await database.query(
+    `select f.conname
+       from pg_constraint f join pg_class c on c.oid = f.conrelid
+      where f.contype = 'f' and c.relname = any ($1)
+        and not exists (select from pg_attribute a
+                         where a.attrelid = c.oid and a.attnum = any (f.conkey) and a.attname = 'channel_oa_id')`,
+    [tables.map(({ name }) => name)],
+  )
+  expect(references).toEqual([])
+  await database.close()
+})
