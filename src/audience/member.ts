@@ -87,14 +87,18 @@ export const memberJson = `concat('{', ${jsonParts.map(([before, value]) => `'${
 /** A member who was erased, in a delta feed. Expects its id and time as c. */
 export const erasedJson = `concat('{"id":"', c.id, '","deletedAt":', ${time('c.at')}, '}')`
 
+/** What a spreadsheet takes for the beginning of a formula, and the apostrophe that hides one. */
+const FORMULA_CODES = [..."'=+-@\t\r\n"].map((character) => character.charCodeAt(0)).join(',')
+
 /**
  * A text in CSV, always quoted. What a spreadsheet would take for a formula begins with an apostrophe, and
  * so does what began with one, so that it can be taken away again.
  * Null is empty, without quotes.
  */
-const csv = (expression: string) => `case when ${expression} is not null then concat('"',
-  case when ${expression} <> '' and strpos(E'''=+-@\\t\\r\\n', left(${expression}, 1)) > 0 then '''' end,
-  replace(${expression}, '"', '""'), '"') end`
+const csv = (
+  expression: string,
+) => `case when ascii(${expression}) = any ('{${FORMULA_CODES}}') then '"''' else '"' end
+  || replace(${expression}, '"', '""') || '"'`
 
 const csvColumns: Array<[string, string]> = [
   ['id', 'm.id'],
