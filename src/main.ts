@@ -3,7 +3,7 @@ import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
-import type { DestinationStream } from 'pino'
+import pino, { type DestinationStream } from 'pino'
 import { createApp, serviceName, serviceVersion } from './app.ts'
 import { countDueProfiles, ProfileFiller } from './audience/profiles.ts'
 import type { Config } from './config.ts'
@@ -11,7 +11,6 @@ import { FatalError } from './errors.ts'
 import { Metrics, serveMetrics } from './http/metrics.ts'
 import { UPKEEP_INTERVAL_MS, upkeep } from './intake/retention.ts'
 import { LineApi } from './line-api/client.ts'
-import { openLog } from './log.ts'
 import { type OpenDatabase, openForService } from './postgres/open.ts'
 import { startTracing } from './trace.ts'
 
@@ -22,6 +21,12 @@ const CLOSE_TIMEOUT_MS = 6_500
 /** For the database's sessions and the embedded server to end. All three together stay below 10 s. */
 const RELEASE_TIMEOUT_MS = 2_000
 const IDLE_SWEEP_MS = 50
+/**
+ * Log lines go out together: a write for each costs 5 % of the throughput. They wait for 8 KiB or a tenth of a second,
+ * and go out at the end of the process whatever ends it, except for a SIGKILL.
+ */
+const LOG_BUFFER = { minLength: 8 * 1024, periodicFlush: 100 }
+
 export interface RunningService {
   url: string
   app: FastifyInstance
@@ -140,7 +145,8 @@ export async function startService(config: Config, log?: DestinationStream): Pro
 
 /** `oa-audience serve`: runs until SIGTERM or SIGINT, then exits with 0 within 10 s. */
 export async function serve(config: Config): Promise<void> {
-  const starting = startService(config, openLog())
+  const log = pino.destination({ dest: 1, sync: false, ...LOG_BUFFER })
+  const starting = startService(config, log)
   const stop = (signal: NodeJS.Signals) => {
     // A second signal waits for nothing.
     for (const name of ['SIGTERM', 'SIGINT'] as const) process.once(name, () => process.exit(1))
