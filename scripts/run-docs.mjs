@@ -49,9 +49,9 @@ async function run(block, answer) {
       .split(' && ')
       .filter((command) => !ci.includes(`\n${command}`) && command !== 'npm test')
     if (missing.length > 0) fail(`.ci/run does not run ${missing.join(' or ')}`)
-  } else if (block === 'npm start') {
+  } else if (/^([A-Z_]+=\S+ )*npm start$/.test(block)) {
     await stop()
-    await start()
+    await start(block)
   } else {
     runInShell(block, answer)
   }
@@ -87,12 +87,12 @@ function runInShell(block, answer) {
   }
 }
 
-async function start() {
+async function start(command) {
   if (await isWell()) {
     fail('something listens on port 3000 already')
     return
   }
-  service = spawn('npm', ['start'], { cwd: ROOT, env, stdio: 'ignore', detached: true })
+  service = spawn('bash', ['-c', command], { cwd: ROOT, env, stdio: 'ignore', detached: true })
   for (const startedAt = Date.now(); Date.now() < startedAt + START_TIMEOUT_MS; await pause()) {
     if (await isWell()) return
   }

@@ -151,10 +151,7 @@ async function deliverAll(
 ): Promise<Tally> {
   const tally: Tally = { deliveries: 0, events: 0, repeatedDeliveries: 0, answers: {} }
   const progress = new Progress('deliveries', Number.isFinite(count) ? count : null)
-  const remark = () =>
-    ` ${Object.entries(tally.answers)
-      .map(([status, n]) => `${status}: ${n}`)
-      .join(', ')}`
+  const remark = () => ` ${answersOf(tally)}`
   const source = deliveries(platform, traffic)
   const inFlight = new Set<Promise<void>>()
   const startedAtMs = performance.now()
@@ -195,12 +192,24 @@ async function send(address: string, { body, signature }: Delivery): Promise<str
 }
 
 function report(tally: Tally, asJson: boolean): void {
-  if (asJson) printJson(tally)
-  else
+  if (asJson) {
+    printJson(tally)
+    return
+  }
+  const { deliveries, repeatedDeliveries, events, answers } = tally
+  console.log(`${deliveries} deliveries, ${repeatedDeliveries} of them repeated; ${events} distinct events`)
+  console.log(`answered ${answersOf(tally)}`)
+  if ('429' in answers) {
     console.log(
-      `${tally.deliveries} deliveries, ${tally.repeatedDeliveries} of them repeated; ${tally.events} distinct events`,
+      '429: more than RATE_LIMIT_MAX from one address; RATE_LIMIT_SPARE_SIGNED=true spares the platform',
     )
+  }
 }
+
+const answersOf = ({ answers }: Tally): string =>
+  Object.entries(answers)
+    .map(([status, n]) => `${status}: ${n}`)
+    .join(', ')
 
 function share(text: string): number {
   const value = Number(text)
