@@ -168,14 +168,17 @@ it('shows what intake does in its metrics', async () => {
   const service = await spawnService({ DATABASE_URL: urlOf(connection), METRICS_PORT: String(port) })
   await becomesWell(service.url)
   const event = lineEvent('follow', 'U1')
-  await deliver(service.url, tenant, [event, { ...lineEvent('follow', 'U2'), timestamp: 'never' }])
-  await deliver(service.url, tenant, [event])
+  const unusable = { ...lineEvent('follow', 'U2'), timestamp: 'never' }
+  await deliver(service.url, tenant, [event, unusable])
+  await deliver(service.url, tenant, [event, unusable])
+  await database.query(`alter table audience_member add constraint refused check (user_id <> 'Urefused')`)
+  await deliver(service.url, tenant, [lineEvent('follow', 'Urefused')])
   await statusOf(service.url, '/api/line-oa/verify', { method: 'POST', headers: tenant.headers })
   const metrics = await fetch(`http://127.0.0.1:${port}/metrics`).then((response) => response.text())
   for (const line of [
-    'oa_audience_events_total{source="line",outcome="accepted"} 2',
-    'oa_audience_events_total{source="line",outcome="duplicate"} 1',
-    'oa_audience_events_total{source="line",outcome="unapplied"} 1',
+    'oa_audience_events_total{source="line",outcome="accepted"} 3',
+    'oa_audience_events_total{source="line",outcome="duplicate"} 2',
+    'oa_audience_events_total{source="line",outcome="unapplied"} 2',
     'oa_audience_flush_events_count 2',
     'oa_audience_queue_events 0',
     'oa_audience_profiles_due 0',

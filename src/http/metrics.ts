@@ -15,7 +15,6 @@ export type VerificationOutcome = 'verified' | 'refused' | 'unavailable'
 interface ObservedEvent {
   source: string
   occurredAtMs: number
-  failure: string | null
 }
 
 /** What can be seen of a running service. No label holds an address, an id or a person. */
@@ -125,11 +124,11 @@ export class Metrics {
   received(
     events: ObservedEvent[],
     { accepted, duplicates }: { accepted: number; duplicates: number },
+    unapplied: number,
   ): void {
     const source = events[0]?.source ?? 'unknown'
     if (accepted > 0) this.#events.inc({ source, outcome: 'accepted' }, accepted)
     if (duplicates > 0) this.#events.inc({ source, outcome: 'duplicate' }, duplicates)
-    const unapplied = events.filter(({ failure }) => failure !== null).length
     if (unapplied > 0) this.#events.inc({ source, outcome: 'unapplied' }, unapplied)
     const now = Date.now()
     for (const { occurredAtMs } of events)

@@ -9,8 +9,11 @@ import type { AtOnce, BoundStatement } from '../postgres/statement.ts'
 import { applyEvents, eraseUnsent, noteSuspensions } from './apply-events.ts'
 import type { IntakeEvent, Source } from './event.ts'
 
-/** `stale`: the account is gone, or what admitted the delivery (a secret, a hash, a key) is no longer the account's */
-export type Outcome = 'accepted' | 'duplicate' | 'stale'
+/**
+ * `unapplied`: new, and kept without effect, with its reason. `stale`: the account is gone, or what admitted the delivery (a
+ * secret, a hash, a key) is no longer the account's.
+ */
+export type Outcome = 'accepted' | 'unapplied' | 'duplicate' | 'stale'
 
 /** Why a delivery was let in. Compared with the account in the very transaction that keeps its events. */
 export interface Admission {
@@ -86,7 +89,8 @@ export async function flushAfter(
   const admissionNos = new Map(events.map(({ no, admissionNo }) => [no, admissionNo]))
   return numbers.map((no, index) => {
     if (!admitted.has(admissionNos.get(no) as number)) return 'stale'
-    return duplicates.has(no) || no !== index ? 'duplicate' : 'accepted'
+    if (duplicates.has(no) || no !== index) return 'duplicate'
+    return batch[index]?.event.failure === null ? 'accepted' : 'unapplied'
   })
 }
 

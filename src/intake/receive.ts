@@ -41,8 +41,8 @@ export class StaleAdmission extends Error {
 
 /** Told of what happens, for the metrics. */
 export interface IntakeObserver {
-  /** events of one delivery: what became of them, and how long after they happened */
-  received: (events: IntakeEvent[], receipt: Receipt) => void
+  /** events of one delivery: what became of them, how many of the accepted without effect, how long after they happened */
+  received: (events: IntakeEvent[], receipt: Receipt, unapplied: number) => void
   flushed: (events: number, seconds: number) => void
   /** events that wait for a flush */
   queued: (events: number) => void
@@ -102,9 +102,10 @@ export class Intake {
       this.#flushWaiting()
     })
     if (outcomes.includes('stale')) throw new StaleAdmission()
-    const accepted = outcomes.filter((outcome) => outcome === 'accepted').length
-    const receipt = { accepted, duplicates: outcomes.length - accepted }
-    this.#observer?.received(events, receipt)
+    const duplicates = outcomes.filter((outcome) => outcome === 'duplicate').length
+    const unapplied = outcomes.filter((outcome) => outcome === 'unapplied').length
+    const receipt = { accepted: outcomes.length - duplicates, duplicates }
+    this.#observer?.received(events, receipt, unapplied)
     return receipt
   }
 
