@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { performance } from 'node:perf_hooks'
 import { flush } from '../dist/intake/flush.js'
 import { parseLineDelivery } from '../dist/intake/line/payload.js'
-import { upkeep } from '../dist/intake/retention.js'
+import { upkeep } from '../dist/intake/upkeep.js'
 import { Database } from '../dist/postgres/database.js'
 import { EmbeddedServer } from '../dist/postgres/embedded/server.js'
 import { migrate } from '../dist/postgres/migrate.js'
@@ -75,7 +75,7 @@ function batchOf(people) {
   return parsed.map((event) => ({ admission: ADMISSION, event }))
 }
 
-/** Keys as a year of ULIDs would have them, events of members and strangers alike. */
+/** Keys as hours of ULIDs would have them, events of members and strangers alike. */
 async function store(session, count) {
   await session.query(
     `insert into event_key (channel_oa_id, key)

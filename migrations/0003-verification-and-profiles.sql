@@ -4,7 +4,7 @@ alter table official_account
   -- tests of the webhook since the hour began: the platform allows 60 an hour
   add column webhook_test_hour timestamptz,
   add column webhook_test_count integer not null default 0,
-  -- where an import of the followers stands: {"next": …, "at": …, "seen": …, "added": …}; null: none is under way
+  -- where an import of the followers stands: {"next": …, "atMs": …, "seen": …, "added": …, "passedOver": …}; null: none is under way
   add column followers_import jsonb;
 
 alter table audience_member

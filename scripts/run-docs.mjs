@@ -1,5 +1,5 @@
 /**
- * Runs every fenced `sh` block of README, docs and guides as a reader would, in order, against one service with data of its
+ * Runs every fenced `sh` block of README, docs, CONTRIBUTING, SECURITY and bench/README as a reader would, in order, against one service with data of its
  * own: a command that fails, or answers something else than the text behind it says, ends this with 1.
  */
 import { spawn, spawnSync } from 'node:child_process'
