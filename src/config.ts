@@ -5,7 +5,7 @@ import { parse as parseConnectionString } from 'pg-connection-string'
 import { FatalError } from './errors.ts'
 import { Secret } from './secret.ts'
 
-export const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
+const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
 
 export type DatabaseChoice =
   | { kind: 'embedded'; dataDir: string }
@@ -121,7 +121,7 @@ const VARIABLES = {
   trustProxy: variable<string[]>({
     name: 'TRUST_PROXY',
     shownDefault: 'unset',
-    help: 'proxies whose X-Forwarded-For is believed: addresses or ranges, comma separated, or loopback',
+    help: 'proxies whose X-Forwarded-For is believed: addresses, ranges, loopback, linklocal, uniquelocal',
     fallback: [],
     parse: proxies,
   }),
@@ -157,7 +157,7 @@ const VARIABLES = {
     fallback: false,
     parse: (text) => httpUrl(text) !== '',
   }),
-  tracesOnly: variable({
+  tracesEndpoint: variable({
     name: 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT',
     shownDefault: 'unset',
     help: 'the same, with its path: http://127.0.0.1:4318/v1/traces',
@@ -167,14 +167,14 @@ const VARIABLES = {
   tracingDisabled: variable({
     name: 'OTEL_SDK_DISABLED',
     shownDefault: 'false',
-    help: 'true: no traces all the same',
+    help: 'true: send no traces, even if an endpoint is set',
     fallback: false,
     parse: (text) => text.toLowerCase() === 'true',
   }),
   retentionDays: variable({
     name: 'RETENTION_DAYS',
     shownDefault: '90',
-    help: 'days that received events are stored; 0 keeps all',
+    help: 'days that received events are stored, and up to seven more; 0 keeps all',
     fallback: 90,
     parse: integer(0, 36_500),
   }),
@@ -227,7 +227,7 @@ export function readConfig(env: Record<string, string | undefined> = process.env
     logLevel: read(VARIABLES.logLevel),
     metricsPort: read(VARIABLES.metricsPort),
     tracing:
-      [read(VARIABLES.tracing), read(VARIABLES.tracesOnly)].includes(true) &&
+      [read(VARIABLES.tracing), read(VARIABLES.tracesEndpoint)].includes(true) &&
       !read(VARIABLES.tracingDisabled),
     retentionDays: read(VARIABLES.retentionDays),
     deduplicationDays: read(VARIABLES.deduplicationDays),
@@ -304,7 +304,7 @@ function proxies(text: string): string[] {
       prefix === undefined || (/^\d{1,3}$/.test(prefix) && Number(prefix) <= (family === 4 ? 32 : 128))
     if (family === 0 || !prefixOk || rest !== undefined) {
       throw new Error(
-        'must list addresses or CIDR ranges, comma separated, such as 10.0.0.0/8,127.0.0.1 or loopback',
+        'must list addresses or CIDR ranges, comma separated, such as 10.0.0.0/8,127.0.0.1, or loopback, linklocal, uniquelocal',
       )
     }
     return proxy

@@ -9,7 +9,7 @@ import { countDueProfiles, ProfileFiller } from './audience/profiles.ts'
 import type { Config } from './config.ts'
 import { FatalError } from './errors.ts'
 import { Metrics, serveMetrics } from './http/metrics.ts'
-import { UPKEEP_INTERVAL_MS, upkeep } from './intake/retention.ts'
+import { UPKEEP_INTERVAL_MS, upkeep } from './intake/upkeep.ts'
 import { LineApi } from './line-api/client.ts'
 import { type OpenDatabase, openForService } from './postgres/open.ts'
 import { startTracing } from './trace.ts'
@@ -93,17 +93,17 @@ export async function startService(config: Config, log?: DestinationStream): Pro
     () => undefined,
   )
 
-  const lookAfter = setInterval(() => {
+  const upkeepTimer = setInterval(() => {
     database
       ?.session((session) => upkeep(session, config))
       .catch((error: Error) =>
-        app.log.warn({ fault: error.name }, 'the upkeep of stored events failed: trying again in an hour'),
+        app.log.warn({ fault: error.name }, 'the upkeep failed: trying again in an hour'),
       )
   }, UPKEEP_INTERVAL_MS)
 
   const close = async (drainMs: number) => {
     closing = true
-    clearInterval(lookAfter)
+    clearInterval(upkeepTimer)
     await sleep(drainMs)
     // A connection that is kept alive turns idle only when its last answer is out.
     const sweep = setInterval(() => app.server.closeIdleConnections(), IDLE_SWEEP_MS)

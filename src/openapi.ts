@@ -2,6 +2,7 @@
 import Type, { type TSchema } from 'typebox'
 import { ClaimsSchema, VerificationSchema } from './accounts/verify.ts'
 import { filterParameters } from './audience/filters.ts'
+import { LIMIT_DEFAULT, LIMIT_MAX } from './audience/list.ts'
 import { MemberSchema } from './audience/member.ts'
 import { MemberUpdateSchema } from './audience/update.ts'
 import { ErrorEnvelopeSchema } from './http/error-envelope.ts'
@@ -120,7 +121,7 @@ const listParameters = [
     name: 'limit',
     in: 'query',
     description: 'members a page',
-    schema: { type: 'integer', minimum: 1, maximum: 200, default: 50 },
+    schema: { type: 'integer', minimum: 1, maximum: LIMIT_MAX, default: LIMIT_DEFAULT },
   },
   { name: 'cursor', in: 'query', description: 'nextCursor of the page before', schema: { type: 'string' } },
 ]

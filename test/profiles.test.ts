@@ -163,7 +163,7 @@ describe('a known member', () => {
 })
 
 describe('a person whom the platform does not know, or who blocked the account', () => {
-  it('is asked for once more after 30 days if they were seen since, and then not for ever', async () => {
+  it('is asked for once more after 30 days, and then only if they were seen since', async () => {
     const userId = randomUserId()
     await service.deliver(tenant, [textMessage(userId, 'hello')])
     const makeDue = () =>

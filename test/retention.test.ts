@@ -1,6 +1,6 @@
 /** What is stored does not grow without end, and deduplication outlives what is stored. */
 import { expect, it } from 'vitest'
-import { upkeep } from '../src/intake/retention.ts'
+import { upkeep } from '../src/intake/upkeep.ts'
 import type { Database } from '../src/postgres/database.ts'
 import { lineEvent, randomUserId, textMessage } from '../src/simulate/events.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'

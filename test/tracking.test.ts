@@ -26,7 +26,9 @@ describe('the account', () => {
     expect((await post({ ...page('U1'), writeKey: trackingKey })).json).toEqual(ok)
     const basic = { authorization: `Basic ${Buffer.from(`${trackingKey}:`).toString('base64')}` }
     expect((await post({ batch: [page('U1')] }, basic)).json).toEqual(ok)
-    expect((await post([page('U1')], {}, `?writeKey=${trackingKey}`)).json).toEqual(ok)
+    for (const name of ['writeKey', 'trackingKey', 'tracking_key']) {
+      expect((await post([page('U1')], {}, `?${name}=${trackingKey}`)).json, name).toEqual(ok)
+    }
   })
 
   it('unknown or unnamed is answered 400', async () => {

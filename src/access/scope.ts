@@ -2,18 +2,18 @@
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import { AppError } from '../errors.ts'
 import type { Database } from '../postgres/database.ts'
+import type { Row } from '../postgres/statement.ts'
 import type { Caller } from './api-client.ts'
 
 /** One official account and one organization: the limits of everything that a request may see. */
 export interface Scope {
   /** of the api key; null: the command line */
   keyId: bigint | null
-  channelOaId: AccountId
+  accountId: AccountId
   organizationId: OrganizationId
 }
 
-interface ScopeRow {
-  [column: string]: unknown
+interface ScopeRow extends Row {
   id: bigint
   channel_oa_id: bigint
   organization_id: bigint
@@ -35,7 +35,7 @@ export async function findScope(database: Database | null, caller: Caller | null
   if (database === null) throw new AppError('internal', { cause: new Error('started without a database') })
   try {
     const [row] = await database.lookUp<ScopeRow>(selectActiveKey, [caller.apiClientId, caller.apiKey])
-    return row ? { keyId: row.id, channelOaId: row.channel_oa_id, organizationId: row.organization_id } : null
+    return row ? { keyId: row.id, accountId: row.channel_oa_id, organizationId: row.organization_id } : null
   } catch (error) {
     throw new AppError('internal', { cause: error })
   }

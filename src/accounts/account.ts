@@ -1,5 +1,5 @@
 /** Official accounts: how a delivery or a key finds its account. */
-import type { Queryable, Statement } from '../postgres/statement.ts'
+import type { Queryable, Row, Statement } from '../postgres/statement.ts'
 import { Secret, secretOrNull } from '../secret.ts'
 
 export type AccountId = bigint
@@ -20,8 +20,7 @@ export interface Account {
   foreignDestination: string | null
 }
 
-interface AccountRow {
-  [column: string]: unknown
+interface AccountRow extends Row {
   id: bigint
   organization_id: bigint
   channel_id: string | null

@@ -28,7 +28,7 @@ export function verifyRoute(
   app.post(`/api/${channelName}-oa/verify`, { onRequest: guard }, async (request) => {
     const scope = await findScope(database, request.caller)
     if (scope === null || database === null) throw new AppError('no_account_in_scope')
-    const account = await findAccountInOrganization(database, scope.channelOaId, scope.organizationId)
+    const account = await findAccountInOrganization(database, scope.accountId, scope.organizationId)
     if (account === null) throw new AppError('no_account_in_scope')
     const body = bodyBytes(request)
     const claims = body.length === 0 ? {} : checkClaims(parseJson(body))

@@ -83,17 +83,17 @@ const eraseFromOthersEvents: Statement = {
  * and a flush that waits for it sees the erasure.
  */
 export async function eraseMember(transaction: Queryable, scope: Scope, id: bigint): Promise<boolean> {
-  await transaction.query(lockOutFlushes, [scope.channelOaId])
+  await transaction.query(lockOutFlushes, [scope.accountId])
   const [member] = await transaction.query<{ user_id: string; person_hash: Buffer }>(deleteMember, [
-    scope.channelOaId,
+    scope.accountId,
     scope.organizationId,
     id,
   ])
   if (member === undefined) return false
-  await transaction.query(rememberErasure, [scope.channelOaId, member.person_hash])
-  await transaction.query(tellErasure, [scope.channelOaId, scope.organizationId, id])
-  await transaction.query(deleteTrackedActivity, [scope.channelOaId, member.user_id])
-  await transaction.query(eraseFromOwnEvents, [scope.channelOaId, member.user_id])
-  await transaction.query(eraseFromOthersEvents, [scope.channelOaId, member.user_id])
+  await transaction.query(rememberErasure, [scope.accountId, member.person_hash])
+  await transaction.query(tellErasure, [scope.accountId, scope.organizationId, id])
+  await transaction.query(deleteTrackedActivity, [scope.accountId, member.user_id])
+  await transaction.query(eraseFromOwnEvents, [scope.accountId, member.user_id])
+  await transaction.query(eraseFromOthersEvents, [scope.accountId, member.user_id])
   return true
 }

@@ -1,7 +1,7 @@
 /** What of an audience a client asks for. */
 import Type, { type Static } from 'typebox'
 import { checker, refuseInput, StorableText } from '../http/validate.ts'
-import { EXTERNAL_ID_MAX_LENGTH, TAG_MAX_LENGTH, USER_ID_MAX_LENGTH } from './member.ts'
+import { EXTERNAL_ID_MAX_LENGTH, RelationshipSchema, TAG_MAX_LENGTH, USER_ID_MAX_LENGTH } from './member.ts'
 
 /** Tags that must all match, in one query. */
 const TAGS_MAX = 10
@@ -13,9 +13,7 @@ const Tag = StorableText({ minLength: 1, maxLength: TAG_MAX_LENGTH })
 export const filterParameters = {
   userId: Type.Optional(StorableText({ minLength: 1, maxLength: USER_ID_MAX_LENGTH })),
   externalId: Type.Optional(StorableText({ minLength: 1, maxLength: EXTERNAL_ID_MAX_LENGTH })),
-  relationship: Type.Optional(
-    Type.Union([Type.Literal('following'), Type.Literal('blocked'), Type.Literal('unknown')]),
-  ),
+  relationship: Type.Optional(RelationshipSchema),
   tag: Type.Optional(Type.Union([Tag, Type.Array(Tag, { maxItems: TAGS_MAX })])),
   q: Type.Optional(StorableText({ minLength: 1, maxLength: NAME_PART_MAX_LENGTH })),
   updatedSince: Type.Optional(Type.String()),
@@ -27,7 +25,7 @@ const FilterSchema = Type.Object(filterParameters)
 export interface Filters {
   userId?: string
   externalId?: string
-  relationship?: 'following' | 'blocked' | 'unknown'
+  relationship?: Static<typeof RelationshipSchema>
   /** all of them, none twice */
   tag?: string[]
   /** a part of the display name, in any case; no character has a special meaning */
@@ -58,5 +56,5 @@ function readTime(text: string): string {
   return new Date(ms).toISOString()
 }
 
-/** For the command line, where filters come as options. */
+/** Filters and nothing else: of a stream, or of the command line. */
 export const checkFilters = checker(Type.Object(filterParameters, { additionalProperties: false }))

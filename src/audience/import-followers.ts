@@ -28,7 +28,7 @@ export interface ImportProgress {
 }
 
 interface ImportState extends ImportProgress {
-  /** where the list goes on; null: at its beginning, or nowhere */
+  /** where the list goes on; null: not begun, or at its end */
   next: string | null
   /** when the platform said so */
   atMs: number

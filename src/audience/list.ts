@@ -10,9 +10,9 @@ import { decodeCursor, encodeCursor } from './page-cursor.ts'
 import { LATE_COMMIT_SECONDS, type PageRow, type Position, selectPage } from './select.ts'
 import { Streamer, streamFormatOf } from './stream.ts'
 
-const LIMIT_DEFAULT = 50
+export const LIMIT_DEFAULT = 50
 /** Members a page: about 100 KiB of JSON. */
-const LIMIT_MAX = 200
+export const LIMIT_MAX = 200
 
 const checkPageQuery = checker(
   Type.Object(

@@ -15,13 +15,19 @@ export const NO_KEY = '00000000-0000-0000-0000-000000000000'
 
 const Time = Type.String({ format: 'date-time', description: 'ISO 8601, UTC, milliseconds' })
 
+export const RelationshipSchema = Type.Union([
+  Type.Literal('following'),
+  Type.Literal('blocked'),
+  Type.Literal('unknown'),
+])
+
 export const MemberSchema = Type.Object({
   id: Type.String({ description: 'int64 as decimal digits' }),
   userId: Type.String(),
   displayName: Nullable(Type.String()),
   pictureUrl: Nullable(Type.String()),
   language: Nullable(Type.String()),
-  relationship: Type.Union([Type.Literal('following'), Type.Literal('blocked'), Type.Literal('unknown')]),
+  relationship: RelationshipSchema,
   followedAt: Nullable(Time),
   blockedAt: Nullable(Time),
   firstSeenAt: Nullable(Time),

@@ -45,7 +45,7 @@ export function decodeCursor(walk: Walk, cursor: string): Position | null {
 function fingerprint({ scope, filters }: Walk): Buffer {
   const names = (Object.keys(filters) as Array<keyof Filters>).sort()
   const identity = [
-    String(scope.channelOaId),
+    String(scope.accountId),
     String(scope.organizationId),
     ...names.map((name) => [name, filters[name]]),
   ]

@@ -8,7 +8,7 @@ import { type Account, type AccountId, findAccount } from '../accounts/account.t
 import type { PlatformFault } from '../line-api/call.ts'
 import type { LineApi, Place, Profile } from '../line-api/client.ts'
 import type { Database } from '../postgres/database.ts'
-import type { Queryable, Statement } from '../postgres/statement.ts'
+import type { Queryable, Row, Statement } from '../postgres/statement.ts'
 import { inSpan } from '../trace.ts'
 
 /** Between two looks for members whose profile is due, when there were none. */
@@ -25,13 +25,12 @@ const FRESH = '30 days'
 /** Rest of an account after a fault: doubled each time, at most the longest. */
 const REST_MIN_MS = 5_000
 const REST_MAX_MS = 15 * 60_000
-/** Of each account: beyond that it is many. */
+/** Due members counted for each account; above this the exact number says nothing more. */
 const COUNTED_MAX = 10_000
 /** Stored events that are looked through for a group in which a person was met. */
 const EVENTS_SEARCHED = 20
 
-interface DueMember {
-  [column: string]: unknown
+interface DueMember extends Row {
   channel_oa_id: AccountId
   id: bigint
   user_id: string
@@ -211,7 +210,7 @@ const storeFound: Statement = {
      where channel_oa_id = $1 and id = $2`,
 }
 
-// Who has no profile is asked for again only if they were seen since the last time; a new follow asks at once.
+// Who has no profile is asked for once more, then again only if they were seen since the last time; a new follow asks at once.
 const storeUnknown: Statement = {
   name: 'profiles-store-unknown',
   text: `

@@ -71,7 +71,7 @@ export function selectMembers(
   const driver = driverOf(filters, position, limit)
   const name = ['audience', shape, driver, ...names].join('-')
   const values = [
-    ...[scope.channelOaId, scope.organizationId, position.id, limit],
+    ...[scope.accountId, scope.organizationId, position.id, limit],
     ...names.map((each) => given[each]),
     ...(position.kind === 'change' ? [position.atUs, position.untilUs] : []),
   ]

@@ -147,7 +147,7 @@ export async function updateMember(
 ): Promise<{ version: bigint; json: string }> {
   const { externalId, tags, attributes } = update
   const values = [
-    ...[scope.channelOaId, scope.organizationId, id, allowedVersions && int8Array(allowedVersions)],
+    ...[scope.accountId, scope.organizationId, id, allowedVersions && int8Array(allowedVersions)],
     ...[String(externalId !== undefined), externalId ?? null],
     ...[String(tags !== undefined), tags ? textArray(tags) : null],
     ...[String(attributes !== undefined), attributes ? JSON.stringify(attributes) : null],
@@ -162,6 +162,6 @@ export async function updateMember(
     if (violatedConstraint(error) === 'audience_member_external_id') throw new AppError('external_id_taken')
     throw error
   }
-  const [found] = await database.query(selectVersion, [scope.channelOaId, scope.organizationId, id])
+  const [found] = await database.query(selectVersion, [scope.accountId, scope.organizationId, id])
   throw new AppError(found === undefined ? 'unknown_member' : 'stale_version')
 }

@@ -151,11 +151,7 @@ async function verify(database: Database, account: Account, testWebhook: boolean
   }
 }
 
-async function importAll(
-  database: Database,
-  account: Account,
-  progress: Progress,
-): Promise<Pick<ImportProgress, 'seen' | 'added' | 'passedOver'>> {
+async function importAll(database: Database, account: Account, progress: Progress): Promise<ImportProgress> {
   let last: ImportProgress = { seen: 0, added: 0, passedOver: 0 }
   const remark = () => ` (${last.added.toLocaleString('en')} new)`
   for await (const state of importFollowers(database, new LineApi(readConfig().lineApiUrl), account)) {

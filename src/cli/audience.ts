@@ -11,6 +11,7 @@ import { beginningOf } from '../audience/list.ts'
 import { CSV, memberLines, NDJSON } from '../audience/stream.ts'
 import { checkUpdate, type MemberUpdate, updateMember } from '../audience/update.ts'
 import { AppError, FatalError } from '../errors.ts'
+import { isObject } from '../http/body.ts'
 import { parsePathId } from '../http/path-id.ts'
 import type { Database } from '../postgres/database.ts'
 import { isStorableText } from '../postgres/storable.ts'
@@ -75,7 +76,7 @@ export function audienceCommand(program: Command): void {
 
 async function scopeOf(database: Database, id: bigint): Promise<Scope> {
   const account = await accountOf(database, id)
-  return { keyId: null, channelOaId: account.id, organizationId: account.organizationId }
+  return { keyId: null, accountId: account.id, organizationId: account.organizationId }
 }
 
 async function exportMembers(database: Database, scope: Scope, options: ExportOptions): Promise<number> {
@@ -134,7 +135,7 @@ async function countMembers(database: Database, scope: Scope, filters: Filters):
   if (Object.keys(filters).length > 0) return null
   const [row] = await database.session((session) =>
     session.query<{ count: bigint }>('select count(*) from audience_member where channel_oa_id = $1', [
-      scope.channelOaId,
+      scope.accountId,
     ]),
   )
   return Number(row?.count ?? 0)
@@ -236,9 +237,8 @@ function fromCsv(record: Record<string, string>): unknown {
 
 async function importEntry(database: Database, scope: Scope, entry: unknown): Promise<void> {
   if (entry instanceof Error) throw entry
-  if (typeof entry !== 'object' || entry === null || Array.isArray(entry))
-    throw new FatalError('this is no object')
-  const { id, userId, externalId, tags, attributes } = entry as Record<string, unknown>
+  if (!isObject(entry)) throw new FatalError('this is no object')
+  const { id, userId, externalId, tags, attributes } = entry
   const memberId = await findMember(database, scope, id, userId)
   const given = Object.entries({ externalId, tags, attributes }).filter(([, value]) => value !== undefined)
   const update: MemberUpdate = checkUpdate(Object.fromEntries(given))
@@ -258,7 +258,7 @@ async function findMember(database: Database, scope: Scope, id: unknown, userId:
       name: 'member-id-by-user',
       text: 'select id from audience_member where channel_oa_id = $1 and organization_id = $2 and user_id = $3',
     },
-    [scope.channelOaId, scope.organizationId, userId],
+    [scope.accountId, scope.organizationId, userId],
   )
   if (member === undefined) throw new AppError('unknown_member')
   return member.id

@@ -266,12 +266,5 @@ function pretty(answer: string): string {
   return answer.length < 100 ? answer : JSON.stringify(JSON.parse(answer), null, 2)
 }
 
-/** styleText leaves the colours out by itself where nobody could see them. */
-function say(line: string): void {
-  console.log(process.stdout.isTTY ? line : stripColours(line))
-}
-
-function stripColours(line: string): string {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: the escape character begins every colour
-  return line.replace(/\u001b\[\d+m/g, '')
-}
+// styleText leaves its colours out by itself where nobody could see them.
+const say = (line: string): void => console.log(line)

@@ -5,6 +5,7 @@ import { type Config, readConfig } from '../config.ts'
 import { FatalError } from '../errors.ts'
 import type { Database } from '../postgres/database.ts'
 import { withDatabase } from '../postgres/open.ts'
+import type { Row } from '../postgres/statement.ts'
 import { withJson } from './input.ts'
 import { printMany } from './output.ts'
 
@@ -103,8 +104,7 @@ async function examineServer(database: Database): Promise<Finding> {
   return { check, state: 'ok', message: `PostgreSQL ${server?.version} answers` }
 }
 
-interface AccountState {
-  [column: string]: unknown
+interface AccountState extends Row {
   id: bigint
   has_secret: boolean
   foreign_destination: string | null

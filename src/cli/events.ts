@@ -5,11 +5,12 @@ import { readLineEvent } from '../intake/line/payload.ts'
 import { readWebhook } from '../intake/mbox/payload.ts'
 import { retryEvent } from '../intake/retry.ts'
 import type { Database } from '../postgres/database.ts'
-import { onDatabase, parseId, withJson } from './input.ts'
+import { between, onDatabase, parseId, withJson } from './input.ts'
 import { type Printable, printMany, printOne } from './output.ts'
 
 /** Rows that `events list` prints unless told otherwise. */
 const LIST_DEFAULT = 50
+const LIST_MAX = 100_000
 
 const columns = `id, channel_oa_id as "accountId", source, kind, occurred_at::text as "occurredAt",
        received_at::text as "receivedAt", failure`
@@ -23,8 +24,8 @@ export function eventsCommand(program: Command): void {
     .description('list the newest events that were kept but could not be applied to members')
     .option('--account <id>', 'of one account alone', parseId)
     .option('--all', 'applied ones too')
-    .option('--limit <count>', 'at most so many', parseId, BigInt(LIST_DEFAULT))
-    .action(async (options: { account?: bigint; all?: boolean; limit: bigint; json?: boolean }) => {
+    .option('--limit <count>', 'at most so many', between(1, LIST_MAX), LIST_DEFAULT)
+    .action(async (options: { account?: bigint; all?: boolean; limit: number; json?: boolean }) => {
       const rows = await onDatabase((database) =>
         database.query<Printable>(
           `select ${columns} from event

@@ -3,6 +3,7 @@ import { type Command, InvalidArgumentError } from 'commander'
 import { type Account, findAccount } from '../accounts/account.ts'
 import { readConfig } from '../config.ts'
 import { FatalError } from '../errors.ts'
+import { parsePathId } from '../http/path-id.ts'
 import type { Database } from '../postgres/database.ts'
 import { withDatabase } from '../postgres/open.ts'
 
@@ -20,8 +21,9 @@ export async function accountOf(database: Database, id: bigint): Promise<Account
 
 /** An id given on the command line. */
 export function parseId(text: string): bigint {
-  if (!/^\d{1,19}$/.test(text)) throw new FatalError(`"${text}" is no id: ids are whole numbers`)
-  return BigInt(text)
+  const id = parsePathId(text)
+  if (id === null) throw new FatalError(`"${text}" is no id: ids are whole numbers`)
+  return id
 }
 
 /** A whole number given on the command line. */

@@ -38,12 +38,12 @@ export function keysCommand(program: Command): void {
       const rows = await onDatabase((database) =>
         database.query<{
           id: bigint
-          clientId: bigint
-          accountId: bigint
-          organizationId: bigint
+          client: bigint
+          account: bigint
+          organization: bigint
           status: string
         }>(
-          `select id, api_client_id as "clientId", channel_oa_id as "accountId", organization_id as "organizationId",
+          `select id, api_client_id as "client", channel_oa_id as "account", organization_id as "organization",
                   status
              from api_key order by id`,
         ),

@@ -1,6 +1,6 @@
 /**
- * `oa-audience prove`: the promise, tried out. A service is loaded with signed deliveries while it, its database and the
- * connections between them are killed at random; then everything is counted.
+ * `oa-audience prove`: the promise, tried out. A service is loaded with signed deliveries while it and its PostgreSQL, or its
+ * connections to somebody's PostgreSQL, are killed at random moments; then everything is counted.
  */
 import { randomInt } from 'node:crypto'
 import { readFileSync } from 'node:fs'
@@ -31,7 +31,7 @@ const KILLS_MAX = 5_000
 export function proveCommand(program: Command): void {
   withJson(program.command('prove'))
     .description(
-      'load a service of its own, kill it, its database and their connections at random, and count: nothing lost, nothing twice. On a database of its own, or with an account of its own on DATABASE_URL',
+      'load a service of its own, kill it and its PostgreSQL at random moments, and count: nothing lost, nothing twice. With DATABASE_URL: in an account of its own there, its connections are cut instead',
     )
     .option('--kills <count>', 'faults, of all kinds in turn', between(1, KILLS_MAX), 24)
     .action(async ({ kills, json }: { kills: number; json?: boolean }) => {

@@ -111,7 +111,7 @@ async function storedAccount(id: bigint): Promise<SimulatedAccount> {
 }
 
 function introduce({ url, account }: SimulatedPlatform, options: SimulateOptions): void {
-  const dim = (text: string) => (process.stdout.isTTY ? styleText('dim', text) : text)
+  const dim = (text: string) => styleText('dim', text)
   console.log(`LINE's API, simulated, at ${url}. Start the service with`)
   console.log(dim(`  LINE_API_URL=${url} npm start`))
   if (options.account === undefined) {

@@ -7,15 +7,29 @@
  *
  * So a changed secret, a removed account, a new hash count on the very next delivery.
  */
-import type { Account } from '../accounts/account.ts'
+import type { Account, AccountId } from '../accounts/account.ts'
 import { BoundedMap } from '../bounded-map.ts'
 import { AppError } from '../errors.ts'
-import { type Receipt, StaleAdmission } from './receive.ts'
+import type { SpareSigned } from '../http/rate-limit.ts'
+import type { Database } from '../postgres/database.ts'
+import type { Source } from './event.ts'
+import { type Intake, type Receipt, StaleAdmission } from './receive.ts'
 
 /** Accounts that one process remembers; beyond it, those remembered longest are forgotten. */
 const ACCOUNTS_MAX = 10_000
 /** An account that changes again and again while a delivery is being kept. */
 const ATTEMPTS_MAX = 5
+
+/** What the route of a source that signs its deliveries needs. */
+export interface SignedSource {
+  database: Database | null
+  intake: Intake | null
+  /** the sender proved who it is: its request need not count against its address */
+  onSigned: SpareSigned
+  /** its signature was wrong, on the account as it is now */
+  onRefused: (accountId: AccountId, source: Source) => void
+  now: () => number
+}
 
 /** One for each way to name an account: by id, by hash, by key. */
 export class RememberedAccounts<Name> {
@@ -61,6 +75,14 @@ export class RememberedAccounts<Name> {
     this.#accounts.delete(name)
     if (account !== null) this.#accounts.set(name, account)
   }
+}
+
+/**
+ * What keeps nothing is compared with nothing in a transaction, so it may be answered on the account as it is now alone.
+ * Throws StaleAdmission, upon which `admit` reads the account anew.
+ */
+export function requireFreshIfEmpty(events: unknown[], isFresh: boolean): void {
+  if (events.length === 0 && !isFresh) throw new StaleAdmission()
 }
 
 /** An error that depended on the account, unlike a database that is away. */

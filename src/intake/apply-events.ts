@@ -35,6 +35,12 @@ export function applyEvents(parts: BatchParts): Statement {
   return variant(name, () => applyEventsText(parts))
 }
 
+/** What admits a delivery of a source: the account must still have it. */
+export const credentialOf = (account: string, source: string): string => `case ${source}
+             when 'line' then ${account}.channel_secret
+             when 'mbox' then ${account}.oa_hash || ' ' || coalesce(${account}.chat_secret, '')
+             when 'tracking' then ${account}.tracking_key end`
+
 function applyEventsText({ states, others, tracked }: BatchParts): string {
   const whereStates = (text: string) => (states ? text : '')
   const whereOthers = (text: string) => (others ? text : '')
@@ -46,10 +52,7 @@ function applyEventsText({ states, others, tracked }: BatchParts): string {
              exists (select from erased_person x where x.channel_oa_id = a.id) as has_erased,
              exists (select from unsent_message u where u.channel_oa_id = a.id) as has_unsent
         from unnest($1::int[], $2::bigint[], $3::text[], $4::text[]) as d (no, account_id, source, credential)
-        join official_account a on a.id = d.account_id and d.credential = case d.source
-             when 'line' then a.channel_secret
-             when 'mbox' then a.oa_hash || ' ' || coalesce(a.chat_secret, '')
-             when 'tracking' then a.tracking_key end
+        join official_account a on a.id = d.account_id and d.credential = ${credentialOf('a', 'd.source')}
     ), told as materialized (
       -- Subqueries in the list of columns and not joins: the planner thinks that a batch has one row, and would
       -- join it in nested loops, 65,000 steps for 256 events.

@@ -41,7 +41,7 @@ export interface IntakeEvent {
 /** Events in one delivery of a trusted sender. LINE sends a few; this only bounds what one request may cost. */
 export const DELIVERY_MAX_EVENTS = 5_000
 /** Characters. LINE's longest event kind has 17. */
-export const KIND_MAX_LENGTH = 64
+const KIND_MAX_LENGTH = 64
 /** The last millisecond of the year 9999: later ones have no ISO 8601 form with four digits. */
 const TIME_MAX_MS = 253_402_300_799_999
 

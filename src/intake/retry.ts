@@ -1,6 +1,7 @@
 /** Events that could not be applied, tried again: `oa-audience events retry`. */
 import type { Database } from '../postgres/database.ts'
-import type { Statement } from '../postgres/statement.ts'
+import type { Row, Statement } from '../postgres/statement.ts'
+import { credentialOf } from './apply-events.ts'
 import type { IntakeEvent, Source } from './event.ts'
 import { flushAfter } from './flush.ts'
 
@@ -12,13 +13,12 @@ import { flushAfter } from './flush.ts'
 export async function retryEvent(database: Database, id: bigint, event: IntakeEvent): Promise<string> {
   if (event.failure !== null) return event.failure
   const [stored] = await database.query<StoredEvent>(
-    `select e.channel_oa_id, e.source, e.key, e.received_at, case e.source
-            when 'line' then a.channel_secret
-            when 'mbox' then a.oa_hash || ' ' || coalesce(a.chat_secret, '') end as credential
+    `select e.channel_oa_id, e.source, e.key, ${credentialOf('a', 'e.source')} as credential
        from event e join official_account a on a.id = e.channel_oa_id where e.id = $1 and e.failure is not null`,
     [id],
   )
-  if (stored === undefined || stored.credential === null) return 'there is no such event that waits'
+  if (stored === undefined) return 'there is no such event that waits'
+  if (stored.credential === null) return 'its account has no channel secret: store one first'
   const admission = { accountId: stored.channel_oa_id, source: stored.source, credential: stored.credential }
   const again = { admission, event: { ...event, key: Buffer.from(stored.key.replaceAll('-', ''), 'hex') } }
   const forget = { statement: forgetEvent, values: [id, stored.channel_oa_id] }
@@ -26,8 +26,7 @@ export async function retryEvent(database: Database, id: bigint, event: IntakeEv
   return outcome === 'accepted' ? 'applied' : 'it changed meanwhile: look at it again'
 }
 
-interface StoredEvent {
-  [column: string]: unknown
+interface StoredEvent extends Row {
   channel_oa_id: bigint
   source: Source
   key: string

@@ -34,7 +34,7 @@ export function messageOf(type: string): Record<string, unknown> {
 interface Kind {
   /** own fields of an event of this kind */
   fields: () => Record<string, unknown>
-  /** where it comes from: all three, a talk with one person alone, a talk of several, or nowhere */
+  /** anywhere: a user, a group or a room; user; group: a group; nowhere: it has no source */
   from: 'anywhere' | 'user' | 'group' | 'nowhere'
 }
 

@@ -19,7 +19,8 @@ export interface ServiceProcess {
 /** A directory that goes with the test. */
 export function temporaryDirectory(): string {
   const directory = mkdtempSync(join(tmpdir(), 'oa-audience-test-'))
-  onTestFinished(() => rmSync(directory, { recursive: true, force: true }))
+  // A PostgreSQL that was killed may still be writing its last file.
+  onTestFinished(() => rmSync(directory, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 }))
   return directory
 }
 

@@ -1,33 +1,20 @@
 /** POST /api/line/:id and /api/Line/:id — LINE's webhook. */
 import type { FastifyInstance } from 'fastify'
-import { type Account, type AccountId, findAccount, flagForeignDestination } from '../../accounts/account.ts'
+import { type Account, findAccount, flagForeignDestination } from '../../accounts/account.ts'
 import { USER_ID_MAX_LENGTH } from '../../audience/member.ts'
 import { AppError } from '../../errors.ts'
 import { bodyBytes } from '../../http/body.ts'
 import { parsePathId } from '../../http/path-id.ts'
-import type { SpareSigned } from '../../http/rate-limit.ts'
 import type { Database } from '../../postgres/database.ts'
 import { isStorableText } from '../../postgres/storable.ts'
-import { RememberedAccounts } from '../admit.ts'
-import type { Source } from '../event.ts'
+import { RememberedAccounts, requireFreshIfEmpty, type SignedSource } from '../admit.ts'
 import type { Admission } from '../flush.ts'
-import { type Intake, StaleAdmission } from '../receive.ts'
 import { requireDatabase } from '../require-database.ts'
 import { deliveryPaths } from './channel.ts'
 import { type LineDelivery, parseLineDelivery } from './payload.ts'
 import { hasValidLineSignature } from './signature.ts'
 
-interface Parts {
-  database: Database | null
-  intake: Intake | null
-  /** the sender proved who it is: its request need not count against its address */
-  onSigned: SpareSigned
-  /** its signature was wrong, on the account as it is now */
-  onRefused: (accountId: AccountId, source: Source) => void
-  now: () => number
-}
-
-export function lineRoutes(app: FastifyInstance, parts: Parts): void {
+export function lineRoutes(app: FastifyInstance, parts: SignedSource): void {
   const accounts = new RememberedAccounts<bigint>((id) => findAccount(requireDatabase(parts).database, id))
   for (const path of deliveryPaths(':id')) {
     app.post<{ Params: { id: string } }>(path, async (request, reply) => {
@@ -46,7 +33,7 @@ export function lineRoutes(app: FastifyInstance, parts: Parts): void {
             throw new AppError('bad_signature')
           }
           const delivery = parseLineDelivery(body, parts.now())
-          if (delivery.events.length === 0 && !isFresh) throw new StaleAdmission()
+          requireFreshIfEmpty(delivery.events, isFresh)
           const receipt = await intake.receive(admissionOf(account), delivery.events)
           await flagIfForeign(database, account, delivery)
           return receipt

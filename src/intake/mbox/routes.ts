@@ -1,30 +1,16 @@
 /** POST /api/mbox/callback/:oaHash — the support chat's webhook. */
 import type { FastifyInstance } from 'fastify'
-import { type Account, type AccountId, findAccountByOaHash } from '../../accounts/account.ts'
+import { type Account, findAccountByOaHash } from '../../accounts/account.ts'
 import { AppError } from '../../errors.ts'
 import { bodyBytes } from '../../http/body.ts'
-import type { SpareSigned } from '../../http/rate-limit.ts'
-import type { Database } from '../../postgres/database.ts'
 import { isStorableText } from '../../postgres/storable.ts'
-import { RememberedAccounts } from '../admit.ts'
-import type { Source } from '../event.ts'
+import { RememberedAccounts, requireFreshIfEmpty, type SignedSource } from '../admit.ts'
 import type { Admission } from '../flush.ts'
-import { type Intake, StaleAdmission } from '../receive.ts'
 import { requireDatabase } from '../require-database.ts'
 import { parseChatCallback } from './payload.ts'
 import { hasValidChatSignature } from './signature.ts'
 
-interface Parts {
-  database: Database | null
-  intake: Intake | null
-  /** the sender proved who it is: its request need not count against its address */
-  onSigned: SpareSigned
-  /** its signature was wrong, on the account as it is now */
-  onRefused: (accountId: AccountId, source: Source) => void
-  now: () => number
-}
-
-export function mboxRoutes(app: FastifyInstance, parts: Parts): void {
+export function mboxRoutes(app: FastifyInstance, parts: SignedSource): void {
   const accounts = new RememberedAccounts<string>((oaHash) =>
     findAccountByOaHash(requireDatabase(parts).database, oaHash),
   )
@@ -51,7 +37,7 @@ export function mboxRoutes(app: FastifyInstance, parts: Parts): void {
           throw new AppError('bad_signature')
         }
         const events = parseChatCallback(body, deliveryId, parts.now())
-        if (events.length === 0 && !isFresh) throw new StaleAdmission()
+        requireFreshIfEmpty(events, isFresh)
         return await intake.receive(admissionOf(account), events)
       })
     } finally {

@@ -2,7 +2,7 @@ import { createHmac } from 'node:crypto'
 import { equalInConstantTime, type Secret } from '../../secret.ts'
 
 /** A signed callback may be this old, or this far ahead: clocks differ, replays should not live long. */
-export const SIGNATURE_TOLERANCE_MS = 5 * 60 * 1000
+const SIGNATURE_TOLERANCE_MS = 5 * 60 * 1000
 
 export interface SignatureHeaders {
   /** x-chatwoot-signature */

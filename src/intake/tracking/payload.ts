@@ -14,9 +14,9 @@ import {
 } from '../event.ts'
 
 /** Bytes of JSON an event, as Segment has it. */
-export const TRACKING_EVENT_MAX_BYTES = 32 * 1024
+const TRACKING_EVENT_MAX_BYTES = 32 * 1024
 /** Events in one request; what is beyond is rejected by its index. */
-export const TRACKING_REQUEST_MAX_EVENTS = 500
+const TRACKING_REQUEST_MAX_EVENTS = 500
 /** Rejections are told one by one only up to this: a small request must not make a large answer. */
 const TRACKING_REQUEST_MAX_ITEMS = 5_000
 

@@ -3,19 +3,13 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { type Account, findAccountByTrackingKey } from '../../accounts/account.ts'
 import { AppError } from '../../errors.ts'
 import { bodyBytes } from '../../http/body.ts'
-import type { Database } from '../../postgres/database.ts'
 import { isStorableText } from '../../postgres/storable.ts'
-import { RememberedAccounts } from '../admit.ts'
+import { RememberedAccounts, requireFreshIfEmpty, type SignedSource } from '../admit.ts'
 import type { Admission } from '../flush.ts'
-import { type Intake, StaleAdmission } from '../receive.ts'
 import { requireDatabase } from '../require-database.ts'
 import { parseTrackingRequest, readTrackingEvents } from './payload.ts'
 
-interface Parts {
-  database: Database | null
-  intake: Intake | null
-  now: () => number
-}
+type Parts = Pick<SignedSource, 'database' | 'intake' | 'now'>
 
 /** Browsers may remember the answer to a preflight for this long. */
 const PREFLIGHT_MAX_AGE_SECONDS = 86_400
@@ -48,7 +42,7 @@ export function trackingRoutes(app: FastifyInstance, parts: Parts): void {
       if (key === null || !isStorableText(key)) throw unknown()
       const { accepted, rejected } = readTrackingEvents(tracking, key, parts.now())
       const receipt = await accounts.admit(key, unknown, async (account, isFresh) => {
-        if (accepted.length === 0 && !isFresh) throw new StaleAdmission()
+        requireFreshIfEmpty(accepted, isFresh)
         return intake.receive(admissionOf(account), accepted)
       })
       return { success: true, ...receipt, rejected }

@@ -26,8 +26,9 @@ const weeks = `
                          interval '7 days') as monday`
 
 /**
- * Makes partitions for this week and the next ones, drops what is older than the retention, forgets keys and unsent
- * messages that nobody repeats any more. Safe on several instances at once; a table that is in use is left for next time.
+ * Makes partitions for this week and the next ones; drops events, edits and ids of unsent messages beyond RETENTION_DAYS, keys and
+ * ids of erased members beyond DEDUPLICATION_DAYS, counts of refusals beyond 30 days. Safe on several instances at once; a
+ * table that is in use is left for next time.
  */
 export async function upkeep(
   session: Queryable,
@@ -37,7 +38,7 @@ export async function upkeep(
   try {
     await session.query(`set lock_timeout = '2s'`)
     await makePartitions(session)
-    if (retentionDays > 0) await dropOldEvents(session, retentionDays)
+    if (retentionDays > 0) await forgetBeyondRetention(session, retentionDays)
     await forgetOldKeys(session, deduplicationDays)
     await session.query('delete from refused_delivery where day < current_date - $1::int', [
       REFUSALS_KEPT_DAYS,
@@ -67,7 +68,7 @@ async function makePartitions(session: Queryable): Promise<void> {
   }
 }
 
-async function dropOldEvents(session: Queryable, retentionDays: number): Promise<void> {
+async function forgetBeyondRetention(session: Queryable, retentionDays: number): Promise<void> {
   const old = await session.query<{ name: string }>(
     `select c.relname as name
        from pg_inherits i join pg_class c on c.oid = i.inhrelid
