@@ -21,7 +21,9 @@ const RUN_BY_CI = ['npm ci && npm run demo', 'npm ci && npm test', 'npm ci && np
 const START_TIMEOUT_MS = 60_000
 
 const data = mkdtempSync(join(tmpdir(), 'oa-audience-docs-'))
-const env = { ...process.env, DATA_DIR: join(data, 'data'), BACKUP: join(data, 'backup') }
+// Nothing else of the environment: a DATABASE_URL in it would be somebody's.
+const { PATH, HOME } = process.env
+const env = { PATH, HOME, DATA_DIR: join(data, 'data'), BACKUP: join(data, 'backup') }
 let service = null
 let hasFailed = false
 
