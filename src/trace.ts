@@ -60,9 +60,14 @@ export function traceWith(maker: Tracer): void {
 }
 
 /** The span of a request, below the one that its `traceparent` header names; null where nobody traces. */
-export function startRequestSpan(name: string, headers: object, attributes: Attributes): Span | null {
+export function startRequestSpan(
+  name: string,
+  { traceparent }: { [header: string]: unknown },
+  attributes: Attributes,
+): Span | null {
   if (tracer === null) return null
-  const caller = propagation.extract(ROOT_CONTEXT, headers)
+  // Not tracestate, which is any text.
+  const caller = propagation.extract(ROOT_CONTEXT, { traceparent })
   return tracer.startSpan(name, { kind: SpanKind.SERVER, attributes }, caller)
 }
 
