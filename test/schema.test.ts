@@ -1,6 +1,6 @@
 /** What the schema promises to whoever runs it. */
 import { expect, it } from 'vitest'
-import { createTestDatabase } from './support/database.ts'
+import { addTenant, createTestDatabase } from './support/database.ts'
 
 /** Small: an organization's set-up, not its people. */
 const REFERENCE_TABLES = ['organization', 'official_account', 'api_client', 'api_key', 'schema_migration']
@@ -35,5 +35,29 @@ it('every table that grows can be distributed by account: each has the account, 
     [tables.map(({ name }) => name)],
   )
   expect(references).toEqual([])
+  await database.close()
+})
+
+it('another program that may write members alone can change them, and its edits are kept', async () => {
+  const { database, connection } = await createTestDatabase()
+  const tenant = await addTenant(database)
+  const role = `crm_${connection.database}`
+  await database.query(
+    `insert into audience_member (channel_oa_id, organization_id, user_id) values ($1, $2, 'U1')`,
+    [tenant.accountId, tenant.organizationId],
+  )
+  await database.session(async (session) => {
+    await session.query(`create role ${role}`)
+    await session.query(`grant select, insert, update on audience_member, audience_tag to ${role}`)
+    await session.query(`grant delete on audience_tag to ${role}`)
+    await session.query(`set role ${role}`)
+    await session.query(`update audience_member set tags = '{vip}', external_id = 'customer-1'`)
+    await session.query('reset role')
+    await session.query(`drop owned by ${role}`)
+    await session.query(`drop role ${role}`)
+  })
+  expect(await database.query('select fields, api_key_id from member_edit')).toEqual([
+    { fields: ['externalId', 'tags'], api_key_id: null },
+  ])
   await database.close()
 })

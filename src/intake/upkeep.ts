@@ -7,8 +7,8 @@ import type { Queryable } from '../postgres/statement.ts'
 const WEEKS_AHEAD = 5
 /** How often partitions are looked after. */
 export const UPKEEP_INTERVAL_MS = 60 * 60 * 1000
-/** Keys deleted in one statement: short enough to hold nobody up. */
-const KEYS_PER_STATEMENT = 10_000
+/** Rows deleted in one statement: short enough to hold nobody up. */
+const ROWS_PER_STATEMENT = 10_000
 
 /** Wrong signatures are counted for the doctor, who looks back a week. */
 const REFUSALS_KEPT_DAYS = 30
@@ -39,7 +39,7 @@ export async function upkeep(
     await session.query(`set lock_timeout = '2s'`)
     await makePartitions(session)
     if (retentionDays > 0) await forgetBeyondRetention(session, retentionDays)
-    await forgetOldKeys(session, deduplicationDays)
+    await forgetOld(session, 'event_key', 'received_at', deduplicationDays)
     await session.query('delete from refused_delivery where day < current_date - $1::int', [
       REFUSALS_KEPT_DAYS,
     ])
@@ -80,25 +80,23 @@ async function forgetBeyondRetention(session: Queryable, retentionDays: number):
   await session.query(`delete from event_default where received_at < now() - $1 * interval '1 day'`, [
     retentionDays,
   ])
-  await session.query(`delete from member_edit where edited_at < now() - $1 * interval '1 day'`, [
-    retentionDays,
-  ])
+  await forgetOld(session, 'member_edit', 'edited_at', retentionDays)
   await session.query(`delete from unsent_message where unsent_at < now() - $1 * interval '1 day'`, [
     retentionDays,
   ])
 }
 
 /** The index by time is a few bytes for a whole range of rows: what is old is found without reading the rest. */
-async function forgetOldKeys(session: Queryable, deduplicationDays: number): Promise<void> {
-  for (let deleted = KEYS_PER_STATEMENT; deleted === KEYS_PER_STATEMENT; ) {
+async function forgetOld(session: Queryable, table: string, column: string, days: number): Promise<void> {
+  for (let deleted = ROWS_PER_STATEMENT; deleted === ROWS_PER_STATEMENT; ) {
     const [row] = await session.query<{ count: number }>(
       `with gone as (
-         delete from event_key where ctid = any (array(
-           select ctid from event_key where received_at < now() - $1 * interval '1 day' limit $2))
+         delete from ${table} where ctid = any (array(
+           select ctid from ${table} where ${column} < now() - $1 * interval '1 day' limit $2))
          returning 1
        )
        select count(*)::int from gone`,
-      [deduplicationDays, KEYS_PER_STATEMENT],
+      [days, ROWS_PER_STATEMENT],
     )
     deleted = row?.count ?? 0
   }

@@ -69,6 +69,8 @@ function refuseNewerSchema(known: Migration[], applied: Array<{ version: number 
 async function apply(session: Queryable, { version, name }: Migration): Promise<void> {
   await session.query('begin')
   try {
+    // A lock that waits makes everybody else wait behind it: rather come back.
+    await session.query(`set local lock_timeout = '2s'`)
     await session.query(readFileSync(new URL(name, DIRECTORY), 'utf8'))
     await session.query('insert into schema_migration (version, name) values ($1, $2)', [version, name])
     await session.query('commit')
