@@ -64,10 +64,7 @@ export async function startService(config: Config, log?: DestinationStream): Pro
         say('warn', 'traces cannot be sent: compare OTEL_EXPORTER_OTLP_ENDPOINT'),
       )
     : null
-  if (database !== null) {
-    metrics?.watchPool(() => database.poolState())
-    metrics?.watchProfileBacklog(() => countDueProfiles(database))
-  }
+  if (database !== null) metrics?.watchPool(() => database.poolState())
   const app = await createApp({
     config,
     database,
@@ -89,7 +86,10 @@ export async function startService(config: Config, log?: DestinationStream): Pro
         ),
     })
   opened?.ready.then(
-    () => profiles?.start(),
+    () => {
+      profiles?.start()
+      if (database !== null) metrics?.watchProfileBacklog(() => countDueProfiles(database))
+    },
     () => undefined,
   )
 

@@ -113,6 +113,8 @@ it('exits with 0 within 10 s of SIGTERM even while its database says nothing at 
   door.open()
   const service = await spawnService({ DATABASE_URL: url })
   await becomesWell(service.url)
+  // Counted, and not written yet.
+  await deliver(service.url, { ...tenant, channelSecret: 'another secret' }, [])
   door.silence()
   const pending = statusOf(service.url, '/api/audience', { headers: tenant.headers }).catch(() => 0)
   const askedAt = Date.now()

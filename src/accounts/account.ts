@@ -81,7 +81,7 @@ export async function flagForeignDestination(
 ): Promise<void> {
   await database.query(
     `update official_account set foreign_destination = $2, foreign_destination_at = now()
-      where id = $1 and foreign_destination is distinct from $2`,
+      where id = $1 and bot_user_id <> $2 and foreign_destination is distinct from $2`,
     [id, destination],
   )
 }

@@ -73,8 +73,7 @@ export function accountsCommand(program: Command): void {
       if (columns.length === 0) throw new FatalError('nothing is given that could be changed')
       const [updated] = await onDatabase((database) =>
         database.query<{ id: bigint }>(
-          `update official_account set ${columns.map((column, no) => `${column} = $${no + 2}`).join(', ')},
-                  foreign_destination = null, foreign_destination_at = null
+          `update official_account set ${columns.map((column, no) => `${column} = $${no + 2}`).join(', ')}
             where id = $1 returning id`,
           [id, ...values],
         ),

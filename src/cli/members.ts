@@ -64,7 +64,7 @@ async function show(
            order by occurred_at desc, key desc limit $4)
          union all
          (select e.edited_at, null, 'client', 'edit', null,
-                 array_to_string(e.fields, ', ') || ' by ' || coalesce('client ' || c.client_id, 'a command or another program')
+                 array_to_string(e.fields, ', ') || ' by ' || coalesce('client ' || c.client_id, 'key ' || e.api_key_id, 'a command or another program')
             from member_edit e
             left join api_key k on k.id = e.api_key_id
             left join api_client c on c.id = k.api_client_id

@@ -6,6 +6,8 @@ import { FatalError } from '../errors.ts'
 
 const SECONDS_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5]
 
+const BACKLOG_INTERVAL_MS = 60_000
+
 const EVENTS_BUCKETS = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 /** Events come within a second, or hours late when they were sent again. */
 const LAG_BUCKETS = [0.5, 1, 2, 5, 10, 60, 600, 3600, 86_400]
@@ -105,20 +107,21 @@ export class Metrics {
     })
   }
 
-  /** Members whose profile is due, asked for when the metrics are; a database that is away leaves the last figure out. */
+  /** Counts members whose profile is due, now and then: it may take seconds, which nobody who asks for metrics would wait. */
   watchProfileBacklog(count: () => Promise<number>): void {
-    new Gauge({
+    const due = new Gauge({
       name: 'oa_audience_profiles_due',
       help: 'Members who wait for their profile to be asked for; at most 10,000 of each account are counted',
       registers: this.#registers,
-      async collect() {
-        this.reset()
-        await count().then(
-          (due) => this.set(due),
-          () => undefined,
-        )
-      },
     })
+    const look = () =>
+      count().then(
+        (members) => due.set(members),
+        // Rather no figure than a wrong one.
+        () => due.remove(),
+      )
+    void look()
+    setInterval(look, BACKLOG_INTERVAL_MS).unref()
   }
 
   received(

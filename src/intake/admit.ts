@@ -17,6 +17,8 @@ import { type Intake, type Receipt, StaleAdmission } from './receive.ts'
 
 /** Accounts that one process remembers; beyond it, those remembered longest are forgotten. */
 const ACCOUNTS_MAX = 10_000
+/** What decides nothing, such as the bot user id that destinations are compared with, counts after this. */
+const REMEMBERED_MS = 30_000
 /** An account that changes again and again while a delivery is being kept. */
 const ATTEMPTS_MAX = 5
 
@@ -33,7 +35,7 @@ export interface SignedSource {
 
 /** One for each way to name an account: by id, by hash, by key. */
 export class RememberedAccounts<Name> {
-  readonly #accounts = new BoundedMap<Name, Account>(ACCOUNTS_MAX)
+  readonly #accounts = new BoundedMap<Name, { account: Account; untilMs: number }>(ACCOUNTS_MAX)
   readonly #load: (name: Name) => Promise<Account | null>
 
   constructor(load: (name: Name) => Promise<Account | null>) {
@@ -51,9 +53,9 @@ export class RememberedAccounts<Name> {
     attempt: (account: Account, isFresh: boolean) => Promise<Receipt>,
   ): Promise<Receipt> {
     const remembered = this.#accounts.get(name)
-    if (remembered !== undefined) {
+    if (remembered !== undefined && Date.now() < remembered.untilMs) {
       try {
-        return await attempt(remembered, false)
+        return await attempt(remembered.account, false)
       } catch (error) {
         if (!isDecision(error)) throw error
       }
@@ -73,7 +75,7 @@ export class RememberedAccounts<Name> {
 
   #remember(name: Name, account: Account | null): void {
     this.#accounts.delete(name)
-    if (account !== null) this.#accounts.set(name, account)
+    if (account !== null) this.#accounts.set(name, { account, untilMs: Date.now() + REMEMBERED_MS })
   }
 }
 
