@@ -29,6 +29,7 @@ it('runs to its end twice, with every step answered as it should be', () => {
     expect(stdout).toContain('{"accepted":0,"duplicates":1}')
     expect(stdout).toContain('"verified": true')
     expect(stdout.endsWith('\n')).toBe(true)
+    expect(stdout).not.toContain('\u001b')
     expect(readdirSync(dataDir)).toEqual(['demo'])
   }
 })

@@ -2,7 +2,6 @@
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { join } from 'node:path'
-import { styleText } from 'node:util'
 import type { Command } from 'commander'
 import { type Config, readConfig } from '../config.ts'
 import { signLine } from '../intake/line/signature.ts'
@@ -14,6 +13,7 @@ import { lineBody, lineEvent, randomUserId, textMessage } from '../simulate/even
 import { type SimulatedAccount, type SimulatedPlatform, simulatePlatform } from '../simulate/platform.ts'
 import { randomCredential } from './clients.ts'
 import { withJson } from './input.ts'
+import { styled } from './output.ts'
 
 export function demoCommand(program: Command): void {
   withJson(program.command('demo'))
@@ -47,7 +47,9 @@ async function runDemo(config: Config, { endAfterSteps, asJson }: DemoOptions): 
       await new Demo(service.url, platform, setUp, asJson).run()
       if (!endAfterSteps) {
         if (!asJson)
-          say(`\nThe service stays up at ${service.url}: paste any of the lines above. Ctrl-C ends it.`)
+          console.log(
+            `\nThe service stays up at ${service.url}: paste any of the lines above. Ctrl-C ends it.`,
+          )
         process.off('SIGINT', interrupt)
         await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')])
       }
@@ -130,8 +132,8 @@ class Demo {
     const { accountId, oaHash, trackingKey } = this.#setUp
     const [ann = '', ben = ''] = addPeople(this.#platform, 2)
     if (!this.#asJson)
-      say(
-        `${styleText('bold', 'oa-audience')} at ${this.#url}, with the official account "${this.#platform.account.displayName}" (id ${accountId})`,
+      console.log(
+        `${styled('bold', 'oa-audience')} at ${this.#url}, with the official account "${this.#platform.account.displayName}" (id ${accountId})`,
       )
 
     const follow = this.#delivery([lineEvent('follow', ann, { follow: { isUnblocked: false } })])
@@ -233,8 +235,8 @@ class Demo {
     const { method, path, headers = {}, body } = call
     const curl = curlLine(this.#url, call)
     if (!this.#asJson) {
-      say(`\n${styleText(['bold', 'cyan'], `${this.#step}. ${what}`)}`)
-      say(styleText('dim', curl))
+      console.log(`\n${styled(['bold', 'cyan'], `${this.#step}. ${what}`)}`)
+      console.log(styled('dim', curl))
     }
     const response = await fetch(this.#url + path, {
       method,
@@ -246,7 +248,7 @@ class Demo {
       console.log(JSON.stringify({ step: this.#step, what, curl, status: response.status, answer }))
     } else {
       const colour = response.ok ? 'green' : 'yellow'
-      say(`${styleText(colour, String(response.status))} ${pretty(answer)}`)
+      console.log(`${styled(colour, String(response.status))} ${pretty(answer)}`)
     }
     return answer
   }
@@ -265,6 +267,3 @@ function pretty(answer: string): string {
   if (answer === '') return '(no content)'
   return answer.length < 100 ? answer : JSON.stringify(JSON.parse(answer), null, 2)
 }
-
-// styleText leaves its colours out by itself where nobody could see them.
-const say = (line: string): void => console.log(line)

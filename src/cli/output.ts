@@ -1,4 +1,5 @@
 /** How every command answers: a line or a table for people, JSON with --json. */
+import { styleText } from 'node:util'
 
 type Cell = string | number | bigint | boolean | null
 
@@ -38,4 +39,9 @@ export function printJson(value: unknown): void {
   console.log(
     JSON.stringify(value, (_, inner: unknown) => (typeof inner === 'bigint' ? String(inner) : inner)),
   )
+}
+
+/** For people who look; a pipe or a file gets the text alone. (styleText of Node 20 sees to that for one format only.) */
+export function styled(format: Parameters<typeof styleText>[0], text: string): string {
+  return process.stdout.isTTY ? styleText(format, text) : text
 }

@@ -1,6 +1,5 @@
 /** `oa-audience simulate`: LINE's platform on loopback, to try and to load this service with. */
 import { once } from 'node:events'
-import { styleText } from 'node:util'
 import { type Command, InvalidArgumentError } from 'commander'
 import { FatalError } from '../errors.ts'
 import { addPeople, type Delivery, deliveries } from '../simulate/deliveries.ts'
@@ -12,7 +11,7 @@ import {
   simulatePlatform,
 } from '../simulate/platform.ts'
 import { accountOf, between, onDatabase, parseId, withJson } from './input.ts'
-import { printJson } from './output.ts'
+import { printJson, styled } from './output.ts'
 import { Progress } from './progress.ts'
 
 /** Deliveries without an answer yet; the platform would open more connections, one machine cannot. */
@@ -111,7 +110,7 @@ async function storedAccount(id: bigint): Promise<SimulatedAccount> {
 }
 
 function introduce({ url, account }: SimulatedPlatform, options: SimulateOptions): void {
-  const dim = (text: string) => styleText('dim', text)
+  const dim = (text: string) => styled('dim', text)
   console.log(`LINE's API, simulated, at ${url}. Start the service with`)
   console.log(dim(`  LINE_API_URL=${url} npm start`))
   if (options.account === undefined) {
