@@ -16,6 +16,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { expect, it, onTestFinished } from 'vitest'
+import { findServer } from '../src/postgres/embedded/lock-file.ts'
 import { eventually, runCommand, spawnService, temporaryDirectory } from './support/process.ts'
 
 const isRoot = process.getuid?.() === 0
@@ -109,6 +110,23 @@ it('comes back without a restart of the service when it alone is killed', async 
     (status) => status === 200,
   )
 })
+
+it.each([0, 60, 120, 250, 500])(
+  'leaves no server behind when it ends %i ms after its server was killed',
+  async (delayMs) => {
+    const dataDir = temporaryDirectory()
+    const service = await spawnService({ DATA_DIR: dataDir })
+    await eventually(
+      () => health(service.url),
+      (status) => status === 200,
+    )
+    process.kill(pidOf(dataDir), 'SIGKILL')
+    await new Promise((resolve) => setTimeout(resolve, delayMs))
+    service.child.kill('SIGINT')
+    expect(await service.exited).toMatchObject({ code: 0 })
+    expect(findServer(join(dataDir, 'postgres'))).toBeNull()
+  },
+)
 
 it('refuses a second service on the same directory with one clear line', async () => {
   const dataDir = temporaryDirectory()

@@ -33,6 +33,8 @@ const START_TIMEOUT_MS = 30_000
 const RETRY_MS = 100
 /** A fast shutdown ends every session and writes a checkpoint: normally under a second. */
 const STOP_TIMEOUT_MS = 7_000
+/** A server that is just being started again is waited for, so that it can be stopped. */
+const REGAIN_MAX_MS = 1_000
 
 const SETTINGS = {
   listen_addresses: '',
@@ -69,6 +71,8 @@ export class EmbeddedServer {
   #child: ChildProcess | null = null
   #stopped = false
   #isOwner = false
+  /** a server that died is being started again */
+  #regaining: Promise<void> = Promise.resolve()
 
   /** Prepares DATA_DIR/postgres (initdb at the first time). Throws a FatalError that says what is in the way. */
   constructor(dataDir: string) {
@@ -108,7 +112,7 @@ export class EmbeddedServer {
       this.#client = null
       if (this.#stopped) return
       onLost(new Error('the embedded PostgreSQL went away'))
-      void this.#regain(onLost)
+      this.#regaining = this.#regain(onLost)
     })
   }
 
@@ -139,7 +143,9 @@ export class EmbeddedServer {
   /** Stops the server: sessions are ended, the data is left clean. Not when it is somebody else's by now. */
   async stop(): Promise<void> {
     this.#stopped = true
-    const isOurs = this.#client !== null
+    await Promise.race([this.#regaining, sleep(REGAIN_MAX_MS, undefined, { ref: false })])
+    // A server that we have just started is ours before it has told us so.
+    const isOurs = this.#client !== null || this.#child !== null
     const pid = findServer(this.#directory)
     // Our locks are held until the server is told: nobody takes it for free in between.
     for (const signal of ['SIGINT', 'SIGQUIT'] as const) {
