@@ -9,7 +9,8 @@ let started = 0
 
 /** Starts a script that listens on PORT; resolves when it does. */
 export async function startTarget(args, env) {
-  const port = 20_000 + started + (process.pid % 20_000)
+  // Below the ports that systems give to connections: one of those may be taken at any moment.
+  const port = 20_000 + started + (process.pid % 10_000)
   started += 1
   const child = spawn(process.execPath, args, {
     env: { PATH: process.env.PATH, PORT: String(port), ...env },
