@@ -14,7 +14,18 @@ const IPV6_SUBNET_BITS = 64
 const REDIS_TIMEOUT_MS = 250
 const REDIS_PREFIX = 'oa-audience-rate-limit-'
 
-type Count = (error: Error | null, result?: { current: number; ttl: number }) => void
+/** What is left to an address once a request of it has been counted. */
+interface Limit {
+  remaining: number
+  resetSeconds: number
+  isExceeded: boolean
+}
+
+interface Counter {
+  /** at once where nobody need be asked: a promise would cost every request more than the counting */
+  count: (request: FastifyRequest) => Limit | Promise<Limit>
+  giveBack: (request: FastifyRequest) => void
+}
 
 /** Fixed windows, each beginning with an address's first request. */
 export class MemoryStore {
@@ -25,7 +36,8 @@ export class MemoryStore {
     this.#windowMs = windowMs
   }
 
-  incr(key: string, callback: Count): void {
+  /** Requests in the address's window, this one included, and how long it still lasts. */
+  count(key: string): { requests: number; leftMs: number } {
     const now = Date.now()
     let window = this.#windows.get(key)
     if (window === undefined || window.startedAtMs + this.#windowMs <= now) {
@@ -34,16 +46,12 @@ export class MemoryStore {
       this.#windows.set(key, window)
     }
     window.count += 1
-    callback(null, { current: window.count, ttl: window.startedAtMs + this.#windowMs - now })
+    return { requests: window.count, leftMs: window.startedAtMs + this.#windowMs - now }
   }
 
   giveBack(key: string): void {
     const window = this.#windows.get(key)
     if (window !== undefined && window.count > 0) window.count -= 1
-  }
-
-  child(): this {
-    return this
   }
 }
 
@@ -68,34 +76,35 @@ export async function limitRate(
   redisUrl: Config['redisUrl'],
 ): Promise<SpareSigned> {
   if (max === 0 || windowMs === 0) return () => undefined
-  // A client that hung up meanwhile has no address any more.
-  const keyOf = (request: FastifyRequest) => normalizeIP(request.ip ?? '', IPV6_SUBNET_BITS)
-  const { options, giveBack } = redisUrl ? inRedis(app, redisUrl.reveal()) : inMemory(windowMs)
-  await app.register(rateLimit, {
-    global: false,
-    max,
-    timeWindow: windowMs,
-    keyGenerator: keyOf,
-    ...options,
-  })
-  const count = app.createRateLimit()
-  // A hook of the whole server, not of each route, so that it also meets paths that no route answers.
-  const limitRequest = async (request: FastifyRequest, reply: FastifyReply) => {
-    const limit = await count(request)
-    if (limit.isAllowed) return
-    setHeaders(reply, max, limit.remaining, limit.ttlInSeconds)
-    if (limit.isExceeded) {
-      throw new AppError('rate_limited', { retryAfterSeconds: Math.max(1, limit.ttlInSeconds) })
-    }
+  const counter = redisUrl
+    ? await countInRedis(app, max, windowMs, redisUrl.reveal())
+    : countInMemory(max, windowMs)
+  const judge = (reply: FastifyReply, { remaining, resetSeconds, isExceeded }: Limit) => {
+    setHeaders(reply, max, remaining, resetSeconds)
+    if (!isExceeded) return undefined
+    return new AppError('rate_limited', { retryAfterSeconds: Math.max(1, resetSeconds) })
   }
-  app.addHook('onRequest', limitRequest)
-  app.limitUnroutable = limitRequest
+  // A hook of the whole server, not of each route, so that it also meets paths that no route answers.
+  app.addHook('onRequest', (request, reply, done) => {
+    const limit = counter.count(request)
+    if (limit instanceof Promise) limit.then((counted) => done(judge(reply, counted)), done)
+    else done(judge(reply, limit))
+  })
+  app.limitUnroutable = async (request, reply) => {
+    const refusal = judge(reply, await counter.count(request))
+    if (refusal) throw refusal
+  }
   return (request, reply) => {
     if (!spareSigned) return
-    giveBack(keyOf(request))
+    counter.giveBack(request)
     const remaining = Number(reply.getHeader('ratelimit-remaining'))
     setHeaders(reply, max, Math.min(max, remaining + 1), Number(reply.getHeader('ratelimit-reset')))
   }
+}
+
+/** Whose requests are counted together. A client that hung up meanwhile has no address any more. */
+function keyOf(request: FastifyRequest): string {
+  return normalizeIP(request.ip ?? '', IPV6_SUBNET_BITS)
 }
 
 /** Under the names of the draft standard and under the older ones that most clients read. */
@@ -110,16 +119,27 @@ function setHeaders(reply: FastifyReply, max: number, remaining: number, resetSe
   })
 }
 
-function inMemory(windowMs: number) {
+function countInMemory(max: number, windowMs: number): Counter {
   const store = new MemoryStore(windowMs)
-  // The plugin calls `new` on what it is given; a constructor that returns an object yields that object.
-  const Store = function Store() {
-    return store
-  } as never
-  return { options: { store: Store }, giveBack: (key: string) => store.giveBack(key) }
+  return {
+    count: (request) => {
+      const { requests, leftMs } = store.count(keyOf(request))
+      return {
+        remaining: Math.max(0, max - requests),
+        resetSeconds: Math.ceil(leftMs / 1000),
+        isExceeded: requests > max,
+      }
+    },
+    giveBack: (request) => store.giveBack(keyOf(request)),
+  }
 }
 
-function inRedis(app: FastifyInstance, url: string) {
+async function countInRedis(
+  app: FastifyInstance,
+  max: number,
+  windowMs: number,
+  url: string,
+): Promise<Counter> {
   const redis = new Redis(url, {
     connectTimeout: 2_000,
     commandTimeout: REDIS_TIMEOUT_MS,
@@ -129,12 +149,30 @@ function inRedis(app: FastifyInstance, url: string) {
   })
   logOutages(redis, app.log)
   app.addHook('onClose', async () => redis.disconnect())
-  const giveBack = (key: string) => {
-    // Only while the window lasts: a decrement alone would make a key that never expires.
-    const script = `if redis.call('exists', KEYS[1]) == 1 then redis.call('decr', KEYS[1]) end`
-    redis.eval(script, 1, REDIS_PREFIX + key).catch(() => undefined)
+  await app.register(rateLimit, {
+    global: false,
+    max,
+    timeWindow: windowMs,
+    keyGenerator: keyOf,
+    redis,
+    nameSpace: REDIS_PREFIX,
+    skipOnError: true,
+  })
+  const count = app.createRateLimit()
+  return {
+    count: async (request) => {
+      const limit = await count(request)
+      // Nobody is on a list of those who are not limited: there is none.
+      if (limit.isAllowed) return { remaining: max, resetSeconds: 0, isExceeded: false }
+      const { remaining, ttlInSeconds: resetSeconds, isExceeded } = limit
+      return { remaining, resetSeconds, isExceeded }
+    },
+    giveBack: (request) => {
+      // Only while the window lasts: a decrement alone would make a key that never expires.
+      const script = `if redis.call('exists', KEYS[1]) == 1 then redis.call('decr', KEYS[1]) end`
+      redis.eval(script, 1, REDIS_PREFIX + keyOf(request)).catch(() => undefined)
+    },
   }
-  return { options: { redis, nameSpace: REDIS_PREFIX, skipOnError: true }, giveBack }
 }
 
 /** Once per outage, not once per request or per attempt to connect. */
