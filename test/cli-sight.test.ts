@@ -10,7 +10,8 @@ it('doctor says of each part whether it is well, and how to mend it', async () =
   const { database, connection } = await createTestDatabase()
   const platform = await simulatePlatform()
   const service = await startAppForTest(database)
-  const [good, silent, foreign, bare, knocked, stale] = [
+  const [good, silent, foreign, mended, bare, knocked, stale] = [
+    await addTenant(database),
     await addTenant(database),
     await addTenant(database),
     await addTenant(database),
@@ -20,6 +21,11 @@ it('doctor says of each part whether it is well, and how to mend it', async () =
   ]
   await service.deliver(good, [lineEvent('follow', 'U1')])
   await service.deliver({ ...foreign, botUserId: 'Uanother' }, [lineEvent('follow', 'U1')])
+  await service.deliver({ ...mended, botUserId: 'Uanother' }, [lineEvent('follow', 'U1')])
+  await database.query(
+    `update official_account set foreign_destination_at = now() - interval '8 days' where id = $1`,
+    [mended.accountId],
+  )
   const wrong = (tenant: Tenant) => ({ ...tenant, channelSecret: 'another secret' })
   await service.deliver(wrong(knocked), [lineEvent('follow', 'U1')])
   await service.deliver(wrong(stale), [])
@@ -56,6 +62,7 @@ it('doctor says of each part whether it is well, and how to mend it', async () =
     [`account ${good.accountId}`]: 'ok',
     [`account ${silent.accountId}`]: 'look',
     [`account ${foreign.accountId}`]: 'WRONG',
+    [`account ${mended.accountId}`]: 'ok',
     [`account ${bare.accountId}`]: 'WRONG',
     [`account ${knocked.accountId}`]: 'look',
     [`account ${stale.accountId}`]: 'WRONG',

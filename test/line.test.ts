@@ -225,14 +225,23 @@ describe('an event', () => {
     expect(kept?.payload).toBe(body('1').slice('{"events":['.length, -2))
   })
 
-  it('for another bot is kept, and the account is flagged', async () => {
-    const userId = randomUserId()
-    const answer = await service.deliver({ ...tenant, botUserId: 'Uanother' }, [lineEvent('follow', userId)])
-    expect(answer.json).toEqual({ accepted: 1, duplicates: 0 })
-    const [account] = await database.query('select foreign_destination from official_account where id = $1', [
-      tenant.accountId,
-    ])
-    expect(account).toEqual({ foreign_destination: 'Uanother' })
+  it('for another bot is kept, and the account is flagged, again and again while they come', async () => {
+    const deliver = () =>
+      service.deliver({ ...tenant, botUserId: 'Uanother' }, [lineEvent('follow', randomUserId())])
+    const flag = () =>
+      database.query(
+        `select foreign_destination, foreign_destination_at > now() - interval '1 minute' as is_new
+           from official_account where id = $1`,
+        [tenant.accountId],
+      )
+    expect((await deliver()).json).toEqual({ accepted: 1, duplicates: 0 })
+    expect(await flag()).toEqual([{ foreign_destination: 'Uanother', is_new: true }])
+    await database.query(
+      `update official_account set foreign_destination_at = now() - interval '61 minutes' where id = $1`,
+      [tenant.accountId],
+    )
+    await deliver()
+    expect(await flag()).toEqual([{ foreign_destination: 'Uanother', is_new: true }])
   })
 })
 

@@ -16,7 +16,7 @@ export interface Account {
   chatSecret: Secret | null
   oaHash: Secret
   trackingKey: string
-  /** a destination other than botUserId that deliveries named, if any did */
+  /** a destination other than botUserId that deliveries named, if that was noted within the hour */
   foreignDestination: string | null
 }
 
@@ -34,8 +34,11 @@ interface AccountRow extends Row {
   foreign_destination: string | null
 }
 
+/** Deliveries for another bot are noted again after this: often enough to tell whether they still come. */
+const isNotedLately = `foreign_destination_at > now() - interval '1 hour'`
+
 const columns = `id, organization_id, channel_id, channel_secret, channel_access_token, bot_user_id, basic_id,
-       chat_secret, oa_hash, tracking_key, foreign_destination`
+       chat_secret, oa_hash, tracking_key, case when ${isNotedLately} then foreign_destination end as foreign_destination`
 
 const selectById = { name: 'account-by-id', text: `select ${columns} from official_account where id = $1` }
 const selectByOaHash = {
@@ -81,7 +84,7 @@ export async function flagForeignDestination(
 ): Promise<void> {
   await database.query(
     `update official_account set foreign_destination = $2, foreign_destination_at = now()
-      where id = $1 and bot_user_id <> $2 and foreign_destination is distinct from $2`,
+      where id = $1 and bot_user_id <> $2 and not coalesce(foreign_destination = $2 and ${isNotedLately}, false)`,
     [id, destination],
   )
 }

@@ -107,7 +107,8 @@ async function examineServer(database: Database): Promise<Finding> {
 interface AccountState extends Row {
   id: bigint
   has_secret: boolean
-  foreign_destination: string | null
+  /** seconds since deliveries that name another bot were last noted, if that was in those days */
+  foreign_noted: number | null
   suspended: boolean | null
   unapplied: number
   /** seconds since its last delivery, if one of the last days is still stored */
@@ -129,7 +130,9 @@ const selectAccounts = `
      where day > current_date - $1::int group by channel_oa_id, source
   )
   select a.id, coalesce(a.channel_secret, '') <> '' as has_secret, a.suspended,
-         nullif(a.foreign_destination, a.bot_user_id) as foreign_destination,
+         (select extract(epoch from now() - a.foreign_destination_at)::int
+           where a.foreign_destination <> a.bot_user_id
+             and a.foreign_destination_at > now() - $1 * interval '1 day') as foreign_noted,
          (select count(*) from event e where e.channel_oa_id = a.id and e.failure is not null)::int as unapplied,
          (select extract(epoch from now() - max(d.last))::int from delivered d
            where d.channel_oa_id = a.id) as last_delivery,
@@ -150,15 +153,14 @@ async function examineAccounts(database: Database): Promise<Finding[]> {
 
 /** The worst of it first. */
 function judge(account: AccountState): Omit<Finding, 'check'> {
-  const { id, has_secret, foreign_destination, suspended, unapplied, last_delivery, refused, broken } =
-    account
+  const { id, has_secret, foreign_noted, suspended, unapplied, last_delivery, refused, broken } = account
   if (!has_secret)
     return { state: 'WRONG', message: 'has no channel secret: every delivery is refused (403)' }
   if (suspended === true) return { state: 'WRONG', message: 'is suspended, says the platform: ask LINE why' }
-  if (foreign_destination !== null) {
+  if (foreign_noted !== null) {
     return {
       state: 'WRONG',
-      message: 'its deliveries name another bot: compare bot_user_id with `oa-audience accounts verify`',
+      message: `deliveries name another bot, noted ${ago(foreign_noted)}: compare bot_user_id with \`oa-audience accounts verify ${id}\``,
     }
   }
   const refusals = `deliveries with a wrong signature in ${DAYS_LOOKED_BACK} days: ${refused}, the last ${ago(account.last_refused ?? 0)}`
