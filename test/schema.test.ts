@@ -1,5 +1,7 @@
 /** What the schema promises to whoever runs it. */
 import { expect, it } from 'vitest'
+import { Database } from '../src/postgres/database.ts'
+import { migrate } from '../src/postgres/migrate.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 
 /** Small: an organization's set-up, not its people. */
@@ -60,4 +62,33 @@ it('another program that may write members alone can change them, and its edits 
     { fields: ['externalId', 'tags'], api_key_id: null },
   ])
   await database.close()
+})
+
+it('a database that cannot hold every text is refused, with what to do', async () => {
+  const { database, connection } = await createTestDatabase()
+  const name = `${connection.database}_latin1`
+  await database.session((session) =>
+    session.query(`create database ${name} encoding 'LATIN1' locale 'C' template template0`),
+  )
+  const latin1 = new Database({ ...connection, database: name }, () => undefined)
+  await expect(migrate(latin1)).rejects.toThrow(/encoding is LATIN1.*encoding 'UTF8' template template0/)
+  await Promise.all([latin1.close(), database.close()])
+})
+
+it('what is answered is on disk, whatever the database does by default', async () => {
+  const { database, connection } = await createTestDatabase()
+  await database.session((session) =>
+    session.query(
+      `alter database ${connection.database} set synchronous_commit = off;
+       alter database ${connection.database} set default_transaction_isolation = 'serializable'`,
+    ),
+  )
+  const again = new Database(connection, () => undefined)
+  again.markReady()
+  const settings = `select current_setting('synchronous_commit') as on_disk, current_setting('transaction_isolation') as isolation`
+  expect(await again.query(settings)).toEqual([{ on_disk: 'on', isolation: 'read committed' }])
+  expect(
+    await again.lane().transactionAtOnce([{ statement: { name: 'settings', text: settings }, values: [] }]),
+  ).toEqual([[{ on_disk: 'on', isolation: 'read committed' }]])
+  await Promise.all([again.close(), database.close()])
 })

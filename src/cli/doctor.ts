@@ -81,9 +81,9 @@ async function examineDatabase({ database: choice }: Config): Promise<Finding[]>
 }
 
 async function examineServer(database: Database): Promise<Finding> {
-  const [server] = await database.query<{ version: string; now: number; synchronous: string }>(
+  const [server] = await database.query<{ version: string; now: number; fsync: string }>(
     `select current_setting('server_version') as version, extract(epoch from now())::float8 as now,
-            current_setting('synchronous_commit') as synchronous`,
+            current_setting('fsync') as fsync`,
   )
   const check = 'database'
   const skew = Math.abs((server?.now ?? 0) - Date.now() / 1000)
@@ -94,11 +94,11 @@ async function examineServer(database: Database): Promise<Finding> {
       message: `its clock differs from ours by ${Math.round(skew)} s: run NTP on both`,
     }
   }
-  if (server?.synchronous === 'off') {
+  if (server?.fsync === 'off') {
     return {
       check,
       state: 'WRONG',
-      message: 'synchronous_commit is off: what was answered 2xx may be lost; switch it on',
+      message: 'fsync is off: what was answered 2xx is lost when its machine fails; switch it on',
     }
   }
   return { check, state: 'ok', message: `PostgreSQL ${server?.version} answers` }

@@ -199,11 +199,12 @@ export class Database implements Queryable, AtOnce {
  * Statements are written so that one plan serves all values; planning each anew costs more than running it. Such a plan
  * may be made while a table is small and be kept while it grows by thousands of rows a second: it must use the indexes
  * from the beginning. None is large enough for parallel workers or compilation. Erasure and flushes rely on each
- * statement seeing what was committed before it, whatever the database's default is.
+ * statement seeing what was committed before it, and answers on commits being on disk, whatever the database's defaults are.
  */
 const SESSION_SETTINGS = `set plan_cache_mode = force_generic_plan; set enable_seqscan = off;
   set max_parallel_workers_per_gather = 0; set jit = off; set timezone = 'UTC';
-  set default_transaction_isolation = 'read committed'`
+  set default_transaction_isolation = 'read committed';
+  select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'`
 
 async function send<R extends Row>(
   client: pg.ClientBase,

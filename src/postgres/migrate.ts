@@ -19,11 +19,11 @@ interface Migration {
 
 /**
  * Applies what is missing and returns the names of what it applied. Throws a FatalError when the schema was
- * made by a newer version of this program, or the server is too old.
+ * made by a newer version of this program, the server is too old, or the database cannot hold every text.
  */
 export async function migrate(database: Database): Promise<string[]> {
   return database.session(async (session) => {
-    await refuseOldServer(session)
+    await refuseUnusable(session)
     await session.query('select pg_advisory_lock($1)', [MIGRATION_LOCK])
     await session.query(`create table if not exists schema_migration (
       version int primary key,
@@ -39,12 +39,20 @@ export async function migrate(database: Database): Promise<string[]> {
   })
 }
 
-async function refuseOldServer(session: Queryable): Promise<void> {
-  const [server] = await session.query<{ number: number; version: string }>(
-    `select current_setting('server_version_num')::int as number, current_setting('server_version') as version`,
+async function refuseUnusable(session: Queryable): Promise<void> {
+  const [server] = await session.query<{ number: number; version: string; encoding: string }>(
+    `select current_setting('server_version_num')::int as number, current_setting('server_version') as version,
+            current_setting('server_encoding') as encoding`,
   )
-  if (server && server.number < OLDEST_POSTGRESQL) {
+  if (server === undefined) return
+  if (server.number < OLDEST_POSTGRESQL) {
     throw new FatalError(`PostgreSQL ${server.version} is too old: oa-audience needs version 14 or newer`)
+  }
+  if (server.encoding !== 'UTF8') {
+    throw new FatalError(
+      `the database's encoding is ${server.encoding}, which cannot hold every name and message: ` +
+        "create one with encoding 'UTF8' template template0",
+    )
   }
 }
 
