@@ -1,6 +1,11 @@
 /** Events that could not be applied are kept, shown and tried again, and count once. */
 import { expect, it } from 'vitest'
+import { understand } from '../src/cli/events.ts'
 import { hashKey } from '../src/intake/event.ts'
+import { readLineEvent } from '../src/intake/line/payload.ts'
+import { retryEvent } from '../src/intake/retry.ts'
+import type { Database } from '../src/postgres/database.ts'
+import type { BoundStatement } from '../src/postgres/statement.ts'
 import { lineEvent, randomUserId, textMessage } from '../src/simulate/events.ts'
 import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
 import { runCommand } from './support/process.ts'
@@ -70,8 +75,6 @@ it('counts an event once that is retried by many at the same moment', async () =
   const service = await startAppForTest(database)
   const tenant = await addTenant(database)
   const userId = randomUserId()
-  const { readLineEvent } = await import('../src/intake/line/payload.ts')
-  const { retryEvent } = await import('../src/intake/retry.ts')
   for (let round = 0; round < 10; round += 1) {
     const event = readLineEvent(textMessage(userId, 'again'), Date.now())
     const key = event.key.toString('hex')
@@ -85,7 +88,7 @@ it('counts an event once that is retried by many at the same moment', async () =
       [tenant.accountId, key, userId, event.payload],
     )
     const outcomes = await Promise.allSettled(
-      Array.from({ length: 6 }, () => retryEvent(database, stored?.id as bigint, event)),
+      Array.from({ length: 6 }, () => retryEvent(database, stored?.id as bigint, understand)),
     )
     const applied = outcomes.filter(
       (outcome) => outcome.status === 'fulfilled' && outcome.value === 'applied',
@@ -93,5 +96,109 @@ it('counts an event once that is retried by many at the same moment', async () =
     expect(applied).toHaveLength(1)
     expect(await service.member(tenant, userId)).toMatchObject({ eventCount: round + 1 })
   }
+  await database.close()
+})
+
+/** The database refuses whatever names these people, until it is told not to. */
+async function refusePeople(database: Database, condition: string): Promise<() => Promise<unknown>> {
+  for (const table of ['audience_member', 'tracked_activity'])
+    await database.query(`alter table ${table} add constraint refused check (not (${condition})) not valid`)
+  return () =>
+    Promise.all(
+      ['audience_member', 'tracked_activity'].map((table) =>
+        database.query(`alter table ${table} drop constraint refused`),
+      ),
+    )
+}
+
+async function waiting(database: Database): Promise<bigint[]> {
+  const rows = await database.query<{ id: bigint }>(
+    'select id from event where failure is not null order by id',
+  )
+  return rows.map(({ id }) => id)
+}
+
+it('events of every source that the database refused are applied, at the time at which they came', async () => {
+  const { database } = await createTestDatabase()
+  const service = await startAppForTest(database)
+  const tenant = await addTenant(database)
+  const userId = randomUserId()
+  const letIn = await refusePeople(database, `user_id = '${userId}'`)
+  const conversation = (status: string) => ({
+    event: 'conversation_status_changed',
+    id: 7,
+    status,
+    channel: 'Channel::Line',
+    contact_inbox: { source_id: userId },
+  })
+  await service.deliver(tenant, [lineEvent('follow', userId)])
+  await service.chat(tenant, conversation('open'))
+  await service.track(tenant, [{ type: 'page', userId, messageId: 'm1' }])
+  const ids = await waiting(database)
+  expect(ids).toHaveLength(3)
+  await letIn()
+  await service.chat(tenant, conversation('resolved'))
+  for (const id of ids) expect(await retryEvent(database, id, understand)).toBe('applied')
+  expect(await service.member(tenant, userId)).toMatchObject({
+    relationship: 'following',
+    conversation: { id: '7', status: 'resolved' },
+    eventCount: 4,
+  })
+  expect(await waiting(database)).toEqual([])
+  await database.close()
+})
+
+it('an event that is still refused leaves the others alone, and ids that others took are passed over', async () => {
+  const { database, connection } = await createTestDatabase()
+  const service = await startAppForTest(database)
+  const tenant = await addTenant(database)
+  const letIn = await refusePeople(database, `user_id like 'U%'`)
+  await service.deliver(tenant, [lineEvent('follow', 'Ubad'), lineEvent('follow', 'Ugood')])
+  await letIn()
+  await refusePeople(database, `user_id = 'Ubad'`)
+  await database.query(
+    `insert into audience_member (id, channel_oa_id, organization_id, user_id)
+     select i, $1, $2, 'loaded' || i from generate_series(1, 500) i`,
+    [tenant.accountId, tenant.organizationId],
+  )
+  const { stdout, status } = runCommand(['events', 'retry', '--json'], { DATABASE_URL: urlOf(connection) })
+  expect(status).toBe(0)
+  expect(JSON.parse(stdout).map(({ outcome }: { outcome: string }) => outcome)).toEqual([
+    'the database refused to apply it (SQLSTATE 23514)',
+    'applied',
+  ])
+  expect(await service.member(tenant, 'Ugood')).toMatchObject({ relationship: 'following', eventCount: 1 })
+  await database.close()
+})
+
+it('a person who is erased while their event is retried stays erased, content included', async () => {
+  const { database } = await createTestDatabase()
+  const service = await startAppForTest(database)
+  const tenant = await addTenant(database)
+  const userId = randomUserId()
+  const letIn = await refusePeople(database, `user_id = '${userId}'`)
+  // Without a time of its own: what could be taken for newer than the erasure.
+  const contact = { event: 'contact_updated', id: 1, additional_attributes: { social_line_user_id: userId } }
+  await service.chat(tenant, contact)
+  await letIn()
+  await service.deliver(tenant, [lineEvent('follow', userId)])
+  const member = await service.member(tenant, userId)
+  const [id] = await waiting(database)
+  // The event has been read; the erasure comes before it is applied.
+  const late = Object.create(database, {
+    transactionAtOnce: {
+      value: async (statements: BoundStatement[]) => {
+        const path = `/api/audience/${member?.id}`
+        expect((await service.call('DELETE', path, { headers: tenant.headers })).status).toBe(204)
+        return database.transactionAtOnce(statements)
+      },
+    },
+    query: { value: database.query.bind(database) },
+  })
+  expect(await retryEvent(late, id as bigint, understand)).toBe('it changed meanwhile: look at it again')
+  expect(await service.member(tenant, userId)).toBeUndefined()
+  expect(await database.query('select from event where user_id is not null or payload is not null')).toEqual(
+    [],
+  )
   await database.close()
 })

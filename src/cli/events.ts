@@ -1,9 +1,9 @@
 import type { Command } from 'commander'
 import { FatalError } from '../errors.ts'
-import type { IntakeEvent } from '../intake/event.ts'
 import { readLineEvent } from '../intake/line/payload.ts'
 import { readWebhook } from '../intake/mbox/payload.ts'
-import { retryEvent } from '../intake/retry.ts'
+import { retryEvent, type Understand } from '../intake/retry.ts'
+import { readStoredTrackingEvent } from '../intake/tracking/payload.ts'
 import type { Database } from '../postgres/database.ts'
 import { between, onDatabase, parseId, withJson } from './input.ts'
 import { type Printable, printMany, printOne } from './output.ts'
@@ -62,26 +62,23 @@ function collectIds(text: string, before: bigint[] | undefined): bigint[] {
 }
 
 async function retryAll(database: Database, ids: bigint[] | null): Promise<Printable[]> {
-  const failed = await database.query<{ id: bigint; source: string; payload: string | null }>(
-    `select id, source, payload from event
-      where failure is not null and ($1::bigint[] is null or id = any ($1)) order by id`,
+  const failed = await database.query<{ id: bigint }>(
+    `select id from event where failure is not null and ($1::bigint[] is null or id = any ($1)) order by id`,
     [ids],
   )
   const outcomes: Printable[] = []
-  for (const { id, source, payload } of failed) {
-    const event = payload === null ? null : understand(source, payload)
-    outcomes.push({
-      id,
-      outcome: event === null ? 'its content was erased' : await retryEvent(database, id, event),
-    })
-  }
+  for (const { id } of failed) outcomes.push({ id, outcome: await retryEvent(database, id, understand) })
   return outcomes
 }
 
-/** Reads a stored event again. Tracking events are rejected at the door, so none of them waits here. */
-function understand(source: string, payload: string): IntakeEvent | null {
+export const understand: Understand = (source, payload, occurredAtMs) => {
   const value: unknown = JSON.parse(payload)
-  if (source === 'line') return readLineEvent(value, Date.now())
-  if (source === 'mbox') return readWebhook(value, undefined, Date.now())
-  return null
+  switch (source) {
+    case 'line':
+      return readLineEvent(value, occurredAtMs)
+    case 'mbox':
+      return readWebhook(value, undefined, occurredAtMs)
+    case 'tracking':
+      return readStoredTrackingEvent(value, occurredAtMs)
+  }
 }

@@ -4,8 +4,10 @@
  */
 import type { AccountId } from '../accounts/account.ts'
 import { lockOutErasures } from '../audience/erasure-lock.ts'
+import { MEMBER_ID_TAKEN, skipTakenMemberIds } from '../audience/member-ids.ts'
 import { int4Array, int8Array, textArray, timestamptzArray, uuidArray } from '../postgres/binary-array.ts'
-import type { AtOnce, BoundStatement } from '../postgres/statement.ts'
+import { sqlStateOf, violatedConstraint } from '../postgres/faults.ts'
+import type { AtOnce, BoundStatement, Queryable } from '../postgres/statement.ts'
 import { applyEvents, eraseUnsent, noteSuspensions } from './apply-events.ts'
 import type { IntakeEvent, Source } from './event.ts'
 
@@ -28,19 +30,51 @@ export interface AdmittedEvent {
   event: IntakeEvent
 }
 
+/** Each attempt sees what the one before it collided with; so many new collisions in a row do not happen. */
+const FLUSH_ATTEMPTS = 10
+
 /**
- * Commits the batch and tells for each event what became of it, in the order given. An event that stands twice
- * in the batch counts once. Throws DatabaseUnavailable, or the database's error, with nothing applied.
+ * Commits the batch and tells for each event what became of it, in the order given; again, where another transaction
+ * did the same at the same moment or members' ids were taken. An event that stands twice in the batch counts once.
+ * Throws DatabaseUnavailable, or the database's error, with nothing applied.
+ * @param before statements of the same transaction that come first, once the accounts are locked
  */
-export function flush(target: AtOnce, batch: AdmittedEvent[]): Promise<Outcome[]> {
-  return flushAfter(target, batch, [])
+export async function flushPatiently(
+  target: AtOnce,
+  database: Queryable,
+  batch: AdmittedEvent[],
+  before: BoundStatement[] = [],
+): Promise<Outcome[]> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await flush(target, batch, before)
+    } catch (error) {
+      if (attempt === FLUSH_ATTEMPTS) throw error
+      if (violatedConstraint(error) === MEMBER_ID_TAKEN) {
+        const accountIds = new Set(batch.map(({ admission }) => admission.accountId))
+        await skipTakenMemberIds(database, [...accountIds])
+      } else if (!isConflict(error)) throw error
+    }
+  }
 }
 
-/** @param before statements of the same transaction that come first, once the accounts are locked */
-export async function flushAfter(
+/**
+ * Another transaction did the same at the same moment: 40001 serialization failure, 40P01 deadlock, or a key that both
+ * were about to make. Or 26000, a statement that the flush before this one failed to prepare. The same batch may well
+ * succeed at once.
+ */
+export function isConflict(error: unknown): boolean {
+  return (
+    violatedConstraint(error) === 'event_key_pkey' ||
+    ['40001', '40P01', '26000'].includes(sqlStateOf(error) ?? '')
+  )
+}
+
+/** One attempt. */
+export async function flush(
   target: AtOnce,
   batch: AdmittedEvent[],
-  before: BoundStatement[],
+  before: BoundStatement[] = [],
 ): Promise<Outcome[]> {
   const first = new Map<string, number>()
   const numbers = batch.map(({ admission, event }, index) => {

@@ -4,14 +4,13 @@
  * a lone delivery waits for nothing and a crowd shares its commits.
  */
 import type { Link } from '@opentelemetry/api'
-import { MEMBER_ID_TAKEN, skipTakenMemberIds } from '../audience/member-ids.ts'
 import { AppError } from '../errors.ts'
 import type { Database } from '../postgres/database.ts'
-import { DatabaseUnavailable, LOCK_TIMEOUT, sqlStateOf, violatedConstraint } from '../postgres/faults.ts'
+import { DatabaseUnavailable, LOCK_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
 import type { AtOnce } from '../postgres/statement.ts'
 import { inSpan, linkToHere } from '../trace.ts'
 import type { IntakeEvent } from './event.ts'
-import { type Admission, type AdmittedEvent, flush, type Outcome } from './flush.ts'
+import { type Admission, type AdmittedEvent, flushPatiently, isConflict, type Outcome } from './flush.ts'
 
 export interface Receipt {
   accepted: number
@@ -31,8 +30,6 @@ const FLUSH_AHEAD_MIN_EVENTS = 32
 const QUEUE_MAX_EVENTS = 20_000
 /** UTF-16 units of payload that may wait: keeps memory bounded when events are large. */
 const QUEUE_MAX_PAYLOAD = 64 * 1024 * 1024
-/** Each attempt sees what the one before it collided with; so many new collisions in a row do not happen. */
-const FLUSH_ATTEMPTS = 10
 
 /** The account that admitted a delivery has changed, or is gone, since it was read: it must be read again. */
 export class StaleAdmission extends Error {
@@ -195,23 +192,13 @@ export class Intake {
     } catch (error) {
       if (!isAboutTheEvent(error)) throw error
       this.#onPoison(error)
-      const [outcome] = await flush(this.#database, [unapplied(event, error)])
+      const [outcome] = await this.#flushPatiently(this.#database, [unapplied(event, error)])
       return outcome as Outcome
     }
   }
 
-  async #flushPatiently(target: AtOnce, batch: AdmittedEvent[]): Promise<Outcome[]> {
-    for (let attempt = 1; ; attempt += 1) {
-      try {
-        return await flush(target, batch)
-      } catch (error) {
-        if (attempt === FLUSH_ATTEMPTS) throw error
-        if (violatedConstraint(error) === MEMBER_ID_TAKEN) {
-          const accountIds = new Set(batch.map(({ admission }) => admission.accountId))
-          await skipTakenMemberIds(this.#database, [...accountIds])
-        } else if (!isConflict(error)) throw error
-      }
-    }
+  #flushPatiently(target: AtOnce, batch: AdmittedEvent[]): Promise<Outcome[]> {
+    return flushPatiently(target, this.#database, batch)
   }
 }
 
@@ -221,18 +208,6 @@ function settle(deliveries: Waiting[], outcomes: Outcome[]): void {
     resolve(outcomes.slice(start, start + events.length))
     start += events.length
   }
-}
-
-/**
- * Another transaction did the same at the same moment: 40001 serialization failure, 40P01 deadlock, or a key that both
- * were about to make. Or 26000, a statement that the flush before this one failed to prepare. The same batch may well
- * succeed at once.
- */
-function isConflict(error: unknown): boolean {
-  return (
-    violatedConstraint(error) === 'event_key_pkey' ||
-    ['40001', '40P01', '26000'].includes(sqlStateOf(error) ?? '')
-  )
 }
 
 /** The database, not what it was asked: trying the parts one by one would only take longer. */

@@ -1,44 +1,70 @@
 /** Events that could not be applied, tried again: `oa-audience events retry`. */
 import type { Database } from '../postgres/database.ts'
+import { DatabaseUnavailable, LOCK_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
 import type { Row, Statement } from '../postgres/statement.ts'
 import { credentialOf } from './apply-events.ts'
-import type { IntakeEvent, Source } from './event.ts'
-import { flushAfter } from './flush.ts'
+import { type IntakeEvent, type Source, Unusable } from './event.ts'
+import { flushPatiently } from './flush.ts'
 
 /**
- * Applies a stored event that could not be applied, once: the stored one and its key make room for it in the same
- * transaction, so it counts if it did not before, and an erasure meanwhile holds for it like for any event.
- * @param event the stored content, understood anew; the key stays the one under which it was received
+ * Reads the stored content of an event anew. Throws an Unusable.
+ * @param occurredAtMs when it happened, or was received where it does not say: it keeps its place among the others
  */
-export async function retryEvent(database: Database, id: bigint, event: IntakeEvent): Promise<string> {
-  if (event.failure !== null) return event.failure
-  const [stored] = await database.query<StoredEvent>(
-    `select e.channel_oa_id, e.source, e.key, ${credentialOf('a', 'e.source')} as credential
-       from event e join official_account a on a.id = e.channel_oa_id where e.id = $1 and e.failure is not null`,
-    [id],
-  )
+export type Understand = (source: Source, payload: string, occurredAtMs: number) => IntakeEvent
+
+/**
+ * Applies a stored event that could not be applied, once, as this version of the program understands it: the stored one and
+ * its key make room for it in the same transaction, so it counts if it did not before, and an erasure meanwhile holds
+ * for it like for any event. Returns in words what became of it; throws DatabaseUnavailable.
+ */
+export async function retryEvent(database: Database, id: bigint, understand: Understand): Promise<string> {
+  const [stored] = await database.query<StoredEvent>(selectWaiting, [id])
   if (stored === undefined) return 'there is no such event that waits'
-  if (stored.credential === null) return 'its account has no channel secret: store one first'
-  const admission = { accountId: stored.channel_oa_id, source: stored.source, credential: stored.credential }
-  const again = { admission, event: { ...event, key: Buffer.from(stored.key.replaceAll('-', ''), 'hex') } }
-  const forget = { statement: forgetEvent, values: [id, stored.channel_oa_id] }
-  const [outcome] = await flushAfter(database, [again], [forget])
-  return outcome === 'accepted' ? 'applied' : 'it changed meanwhile: look at it again'
+  const { channel_oa_id: accountId, source, credential } = stored
+  if (stored.payload === null) return 'its content was erased'
+  if (credential === null) return 'its account has no channel secret: store one first'
+  const key = Buffer.from(stored.key.replaceAll('-', ''), 'hex')
+  const forget = { statement: forgetEvent, values: [id, accountId] }
+  try {
+    const event = understand(source, stored.payload, stored.occurred_at_ms)
+    if (event.failure !== null) return event.failure
+    const again = { admission: { accountId, source, credential }, event: { ...event, key } }
+    const [outcome] = await flushPatiently(database, database, [again], [forget])
+    return outcome === 'accepted' ? 'applied' : 'it changed meanwhile: look at it again'
+  } catch (error) {
+    if (error instanceof Unusable) return error.message
+    const isAway = error instanceof DatabaseUnavailable && sqlStateOf(error) !== LOCK_TIMEOUT
+    if (isAway || sqlStateOf(error) === null) throw error
+    // Others may well be applied.
+    return `the database refused to apply it (SQLSTATE ${sqlStateOf(error)})`
+  }
 }
 
 interface StoredEvent extends Row {
   channel_oa_id: bigint
   source: Source
   key: string
+  occurred_at_ms: number
+  payload: string | null
   credential: string | null
 }
 
-// The key goes only with the event: of two who retry at once, the second finds neither, and counts nothing.
+const selectWaiting: Statement = {
+  name: 'select-waiting-event',
+  text: `
+    select e.channel_oa_id, e.source, e.key, e.payload, round(extract(epoch from e.occurred_at) * 1000)::float8 as occurred_at_ms,
+           ${credentialOf('a', 'e.source')} as credential
+      from event e join official_account a on a.id = e.channel_oa_id where e.id = $1 and e.failure is not null`,
+}
+
+// The key goes only with the event, and only while there is content: of two who retry at once the second finds neither, and
+// who read the content before an erasure finds it erased. Then the key is still there, and nothing counts.
 const forgetEvent: Statement = {
   name: 'forget-event',
   text: `
     with gone as (
-      delete from event where id = $1 and channel_oa_id = $2 and failure is not null returning channel_oa_id, key
+      delete from event where id = $1 and channel_oa_id = $2 and failure is not null and payload is not null
+      returning channel_oa_id, key
     )
     delete from event_key k using gone g where k.channel_oa_id = g.channel_oa_id and k.key = g.key`,
 }

@@ -122,6 +122,11 @@ function readTrackingEvent(
   }
 }
 
+/** One that was accepted and is stored, at the time that was worked out then. Throws an Unusable. */
+export function readStoredTrackingEvent(event: unknown, occurredAtMs: number): IntakeEvent {
+  return { ...readTrackingEvent(event, '', null, occurredAtMs), occurredAtMs }
+}
+
 function isFilled(value: unknown): boolean {
   return (typeof value === 'string' && value !== '') || typeof value === 'number'
 }
