@@ -75,20 +75,26 @@ it('a database that cannot hold every text is refused, with what to do', async (
   await Promise.all([latin1.close(), database.close()])
 })
 
-it('what is answered is on disk, whatever the database does by default', async () => {
+it('what is answered is on disk and reads the same, whatever the database does by default', async () => {
   const { database, connection } = await createTestDatabase()
   await database.session((session) =>
     session.query(
       `alter database ${connection.database} set synchronous_commit = off;
-       alter database ${connection.database} set default_transaction_isolation = 'serializable'`,
+       alter database ${connection.database} set default_transaction_isolation = 'serializable';
+       alter database ${connection.database} set standard_conforming_strings = off`,
     ),
   )
   const again = new Database(connection, () => undefined)
   again.markReady()
-  const settings = `select current_setting('synchronous_commit') as on_disk, current_setting('transaction_isolation') as isolation`
-  expect(await again.query(settings)).toEqual([{ on_disk: 'on', isolation: 'read committed' }])
+  const settings = `select current_setting('synchronous_commit') as on_disk,
+                           current_setting('transaction_isolation') as isolation, '\\d' as backslash`
+  const expected = [{ on_disk: 'on', isolation: 'read committed', backslash: '\\d' }]
+  expect(await again.query(settings)).toEqual(expected)
   expect(
     await again.lane().transactionAtOnce([{ statement: { name: 'settings', text: settings }, values: [] }]),
-  ).toEqual([[{ on_disk: 'on', isolation: 'read committed' }]])
+  ).toEqual([expected])
+  expect(await again.session((session) => session.query(`select '\\d' as backslash`))).toEqual([
+    { backslash: '\\d' },
+  ])
   await Promise.all([again.close(), database.close()])
 })

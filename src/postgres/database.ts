@@ -126,6 +126,7 @@ export class Database implements Queryable, AtOnce {
       await client.connect().catch((error) => {
         throw new DatabaseUnavailable(error)
       })
+      await send(client, TEXT_SETTING)
       return await work({ query: (statement, values) => send(client, statement, values) })
     } finally {
       await client.end().catch(() => undefined)
@@ -195,13 +196,16 @@ export class Database implements Queryable, AtOnce {
   }
 }
 
+/** A backslash in a text is one: the default of every PostgreSQL since 9.1, unless somebody turned it off. */
+const TEXT_SETTING = 'set standard_conforming_strings = on'
+
 /**
  * Statements are written so that one plan serves all values; planning each anew costs more than running it. Such a plan
  * may be made while a table is small and be kept while it grows by thousands of rows a second: it must use the indexes
  * from the beginning. None is large enough for parallel workers or compilation. Erasure and flushes rely on each
  * statement seeing what was committed before it, and answers on commits being on disk, whatever the database's defaults are.
  */
-const SESSION_SETTINGS = `set plan_cache_mode = force_generic_plan; set enable_seqscan = off;
+const SESSION_SETTINGS = `${TEXT_SETTING}; set plan_cache_mode = force_generic_plan; set enable_seqscan = off;
   set max_parallel_workers_per_gather = 0; set jit = off; set timezone = 'UTC';
   set default_transaction_isolation = 'read committed';
   select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'`
