@@ -135,8 +135,7 @@ function toType(schema) {
       return item.includes('|') ? `Array<${item}>` : `${item}[]`
     }
     case 'object': {
-      if (schema.patternProperties)
-        return `Record<string, ${toType(Object.values(schema.patternProperties)[0])}>`
+      if (schema.additionalProperties) return `Record<string, ${toType(schema.additionalProperties)}>`
       const required = new Set(schema.required ?? [])
       const fields = Object.entries(schema.properties ?? {}).map(
         ([name, each]) => `${name}${required.has(name) ? '' : '?'}: ${toType(each)}`,

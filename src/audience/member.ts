@@ -38,7 +38,7 @@ export const MemberSchema = Type.Object({
   ),
   externalId: Nullable(Type.String()),
   tags: Type.Array(Type.String()),
-  attributes: Type.Record(Type.String(), Type.Unknown()),
+  attributes: Type.Unsafe<Record<string, unknown>>(Type.Object({}, { additionalProperties: Type.Unknown() })),
   version: Type.Integer({ minimum: 1 }),
   createdAt: Time,
   updatedAt: Time,

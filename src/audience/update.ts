@@ -28,6 +28,8 @@ const PlainNumber = Type.Refine(
   () => 'must be a number that JSON keeps exactly: send it as text',
 )
 
+const Attribute = Type.Union([Type.String(), PlainNumber, Type.Boolean(), Type.Null()])
+
 /** A field left out keeps its value, null clears it. */
 export const MemberUpdateSchema = Type.Object(
   {
@@ -42,7 +44,10 @@ export const MemberUpdateSchema = Type.Object(
     ),
     attributes: Type.Optional(
       Type.Union([
-        Type.Record(Type.String(), Type.Union([Type.String(), PlainNumber, Type.Boolean(), Type.Null()])),
+        // Not a Record: its names match `.*`, which no name with a line break does.
+        Type.Unsafe<Record<string, Static<typeof Attribute>>>(
+          Type.Object({}, { additionalProperties: Attribute }),
+        ),
         Type.Null(),
       ]),
     ),

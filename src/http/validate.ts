@@ -3,8 +3,13 @@ import type { Static, TSchema } from 'typebox'
 import Type from 'typebox'
 import { Compile } from 'typebox/compile'
 import type { TLocalizedValidationError } from 'typebox/error'
+import { Settings } from 'typebox/system'
 import { AppError, type ErrorDetail } from '../errors.ts'
 import { isStorableText } from '../postgres/storable.ts'
+
+/** Errors found before the looking ends: one bad value may be several, and each bad field should be told. */
+const ERRORS_MAX = 64
+Settings.Set({ maxErrors: ERRORS_MAX })
 
 export const Nullable = <T extends TSchema>(schema: T) => Type.Union([schema, Type.Null()])
 
@@ -24,7 +29,7 @@ export function checker<T extends TSchema>(schema: T): (value: unknown) => Stati
     if (compiled.Check(value)) return value as Static<T>
     const errors = compiled.Errors(value)
     const telling = errors.filter(isTelling)
-    throw new AppError('invalid_input', { details: (telling.length > 0 ? telling : errors).map(toDetail) })
+    throw new AppError('invalid_input', { details: toDetails(telling.length > 0 ? telling : errors) })
   }
 }
 
@@ -42,6 +47,28 @@ function isTelling({ keyword, params }: TLocalizedValidationError): boolean {
   return !(keyword === 'type' && (params as { type?: unknown }).type === 'null')
 }
 
-function toDetail({ keyword, instancePath, message }: TLocalizedValidationError): ErrorDetail {
-  return { path: instancePath.slice(1), message: keyword === 'boolean' ? 'is not known' : message }
+/** One detail for each field, or more where several things are wrong with it. */
+function toDetails(errors: TLocalizedValidationError[]): ErrorDetail[] {
+  const paths = [...new Set(errors.map(({ instancePath }) => instancePath))]
+  return paths.flatMap((path) =>
+    messagesOf(errors.filter(({ instancePath }) => instancePath === path)).map((message) => ({
+      path: path.slice(1),
+      message,
+    })),
+  )
+}
+
+/** A value that may be one of several things is reported once for each of them. */
+function messagesOf(errors: TLocalizedValidationError[]): string[] {
+  const alternatives = errors.flatMap(({ keyword, params }) => {
+    if (keyword === 'const') return [String((params as { allowedValue: unknown }).allowedValue)]
+    return keyword === 'type' ? [String((params as { type: unknown }).type)] : []
+  })
+  const others = errors.filter(({ keyword }) => keyword !== 'const' && keyword !== 'type')
+  if (others.length > 0 || alternatives.length === 1) {
+    return (others.length > 0 ? others : errors).map(({ keyword, message }) =>
+      keyword === 'boolean' ? 'is not known' : message,
+    )
+  }
+  return [`must be one of ${alternatives.join(', ')}`]
 }
