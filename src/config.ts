@@ -90,8 +90,7 @@ const VARIABLES = {
     shownDefault: 'unset',
     help: 'redis://… that shares the rate limit between instances',
     fallback: null,
-    parse: (text) =>
-      new Secret(urlOf(text, ['redis:', 'rediss:'], 'must be a redis:// or rediss:// address')),
+    parse: (text) => new Secret(redisUrl(text)),
   }),
   rateLimitMax: variable({
     name: 'RATE_LIMIT_MAX',
@@ -267,9 +266,11 @@ function matching(pattern: RegExp, mend: string): (text: string) => string {
   }
 }
 
-function urlOf(text: string, protocols: string[], mend: string): string {
-  const url = URL.canParse(text) ? new URL(text) : null
-  if (url === null || !protocols.includes(url.protocol)) throw new Error(mend)
+/** Options in the query are refused: a wrong one would end the service when it first connects. */
+function redisUrl(text: string): string {
+  const isAddress = /^rediss?:\/\/[^/?#\s]+(\/\d{0,5})?$/.test(text) && URL.canParse(text)
+  if (!isAddress || new URL(text).hostname === '')
+    throw new Error('must be a redis:// or rediss:// address (redis://user:password@host:6379/0)')
   return text
 }
 
@@ -285,11 +286,11 @@ function postgresUrl(text: string): string {
 }
 
 function httpUrl(text: string): string {
-  urlOf(text, ['http:', 'https:'], 'must be an http:// or https:// address')
+  if (!/^https?:\/\/\S+$/i.test(text) || !URL.canParse(text))
+    throw new Error('must be an http:// or https:// address')
   const url = new URL(text)
-  if (url.search !== '' || url.hash !== '' || url.username !== '' || url.password !== '') {
+  if (/[?#]/.test(text) || url.username !== '' || url.password !== '')
     throw new Error('must be an address without ?, # or credentials')
-  }
   return text.replace(/\/+$/, '')
 }
 
@@ -300,8 +301,9 @@ function proxies(text: string): string[] {
     if (names.has(proxy)) return proxy
     const [address = '', prefix, rest] = proxy.split('/')
     const family = isIP(address)
+    // A prefix of 0 would believe everybody.
     const prefixOk =
-      prefix === undefined || (/^\d{1,3}$/.test(prefix) && Number(prefix) <= (family === 4 ? 32 : 128))
+      prefix === undefined || (/^[1-9]\d{0,2}$/.test(prefix) && Number(prefix) <= (family === 4 ? 32 : 128))
     if (family === 0 || !prefixOk || rest !== undefined) {
       throw new Error(
         'must list addresses or CIDR ranges, comma separated, such as 10.0.0.0/8,127.0.0.1, or loopback, linklocal, uniquelocal',

@@ -47,8 +47,10 @@ function examineConfig({ publicUrl, rateLimit, trustProxy, host }: Config): Find
       message: 'is unset: verification compares the path of the webhook alone',
     })
   }
-  if (rateLimit.max === 0)
-    findings.push({ check: 'RATE_LIMIT_MAX', state: 'look', message: 'is 0: nobody is limited' })
+  const unlimited = { RATE_LIMIT_MAX: rateLimit.max, RATE_LIMIT_WINDOW_MS: rateLimit.windowMs }
+  for (const [check, value] of Object.entries(unlimited)) {
+    if (value === 0) findings.push({ check, state: 'look', message: 'is 0: nobody is limited' })
+  }
   if (host === '127.0.0.1' && trustProxy.length === 0) {
     findings.push({
       check: 'TRUST_PROXY',
@@ -206,18 +208,22 @@ async function examineRedis(url: string): Promise<Finding> {
   const redis = new Redis(url, {
     lazyConnect: true,
     connectTimeout: ANSWER_TIMEOUT_MS,
+    commandTimeout: ANSWER_TIMEOUT_MS,
+    socketTimeout: ANSWER_TIMEOUT_MS,
     retryStrategy: () => null,
   })
   redis.on('error', () => undefined)
   try {
     await redis.connect()
-    await redis.ping()
+    // Not only that it answers: one that is full, or a replica, counts nothing.
+    await redis.set('oa-audience-doctor', '1', 'PX', ANSWER_TIMEOUT_MS)
     return { check: 'Redis', state: 'ok', message: 'answers' }
-  } catch {
+  } catch (error) {
+    const refusal = (error as Error).name === 'ReplyError' ? (error as Error).message.split(' ')[0] : null
     return {
       check: 'Redis',
       state: 'WRONG',
-      message: 'does not answer: the rate limit lets everybody through until it does; compare REDIS_URL',
+      message: `${refusal ? `refuses to write (${refusal})` : 'does not answer'}: the rate limit lets everybody through until it does; compare REDIS_URL`,
     }
   } finally {
     redis.disconnect()

@@ -143,11 +143,14 @@ async function countInRedis(
   const redis = new Redis(url, {
     connectTimeout: 2_000,
     commandTimeout: REDIS_TIMEOUT_MS,
+    // One that is silent is given up, and what it was asked with it: counted later, it would limit the innocent.
+    socketTimeout: REDIS_TIMEOUT_MS,
     maxRetriesPerRequest: 0,
     enableOfflineQueue: false,
     retryStrategy: (attempt) => Math.min(attempt * 200, 2_000),
   })
-  logOutages(redis, app.log)
+  const outage = new Outage(app.log)
+  redis.on('error', (error: Error & { code?: string }) => outage.begin(error))
   app.addHook('onClose', async () => redis.disconnect())
   await app.register(rateLimit, {
     global: false,
@@ -156,16 +159,21 @@ async function countInRedis(
     keyGenerator: keyOf,
     redis,
     nameSpace: REDIS_PREFIX,
-    skipOnError: true,
   })
   const count = app.createRateLimit()
   return {
     count: async (request) => {
-      const limit = await count(request)
-      // Nobody is on a list of those who are not limited: there is none.
-      if (limit.isAllowed) return { remaining: max, resetSeconds: 0, isExceeded: false }
-      const { remaining, ttlInSeconds: resetSeconds, isExceeded } = limit
-      return { remaining, resetSeconds, isExceeded }
+      const unlimited = { remaining: max, resetSeconds: 0, isExceeded: false }
+      try {
+        const limit = await count(request)
+        outage.end()
+        if (limit.isAllowed) return unlimited
+        const { remaining, ttlInSeconds: resetSeconds, isExceeded } = limit
+        return { remaining, resetSeconds, isExceeded }
+      } catch (error) {
+        outage.begin(error as Error)
+        return unlimited
+      }
     },
     giveBack: (request) => {
       // Only while the window lasts: a decrement alone would make a key that never expires.
@@ -175,16 +183,26 @@ async function countInRedis(
   }
 }
 
-/** Once per outage, not once per request or per attempt to connect. */
-function logOutages(redis: Redis, log: FastifyBaseLogger): void {
-  let away = false
-  redis.on('error', (error: Error & { code?: string }) => {
-    if (!away)
-      log.warn({ fault: error.code ?? error.name }, 'Redis is away: requests are not limited meanwhile')
-    away = true
-  })
-  redis.on('ready', () => {
-    if (away) log.info('Redis is back: requests are limited again')
-    away = false
-  })
+/** Logged once, not once per request or per attempt to connect. It ends when Redis counts again, not when it connects. */
+class Outage {
+  readonly #log: FastifyBaseLogger
+  #lasts = false
+
+  constructor(log: FastifyBaseLogger) {
+    this.#log = log
+  }
+
+  begin(error: Error & { code?: string }): void {
+    if (this.#lasts) return
+    this.#lasts = true
+    // Of a refusal its first word, such as OOM or READONLY: the rest quotes the command.
+    const fault = error.code ?? (error.name === 'ReplyError' ? error.message.split(' ')[0] : error.name)
+    this.#log.warn({ fault }, 'Redis is away: requests are not limited meanwhile')
+  }
+
+  end(): void {
+    if (!this.#lasts) return
+    this.#lasts = false
+    this.#log.info('Redis is back: requests are limited again')
+  }
 }
