@@ -1,6 +1,7 @@
 /** CONTRACT: what every request meets, whatever it asks for. */
 import { connect } from 'node:net'
 import { describe, expect, it } from 'vitest'
+import { Metrics } from '../src/http/metrics.ts'
 import { signLine } from '../src/intake/line/signature.ts'
 import { Secret } from '../src/secret.ts'
 import { lineBody, lineEvent } from '../src/simulate/events.ts'
@@ -73,6 +74,33 @@ describe('errors', () => {
         requestId: expect.any(String),
       })
     }
+  })
+
+  it('of requests that no route can be found for are in the log and in the metrics, under their requestId', async () => {
+    const lines: string[] = []
+    const metrics = new Metrics()
+    const log = { write: (line: string) => void lines.push(line) }
+    const seen = await startAppForTest(null, { log, metrics, config: { logLevel: 'info' } })
+    for (const [request, status] of [
+      ['GET /api/%zz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n', 400],
+      ['GARBAGE\r\n\r\n', 400],
+      ['GET /api HTTP/1.1\r\nHost: x\r\nExpect: miracles\r\n\r\n', 417],
+    ] as const) {
+      const { requestId } = JSON.parse((await raw(seen, request)).split('\r\n\r\n')[1] as string)
+      const noted = lines.map((line) => JSON.parse(line)).filter((line) => line.requestId === requestId)
+      expect(noted).toEqual([expect.objectContaining({ msg: 'request', route: 'unknown', status })])
+    }
+    const counted = await metrics.registry.getSingleMetricAsString('oa_audience_requests_total')
+    expect(counted).toContain('oa_audience_requests_total{method="any",route="unknown",status="400"} 2')
+    expect(counted).toContain('oa_audience_requests_total{method="any",route="unknown",status="417"} 1')
+  })
+
+  it('to an expectation that nobody meets wait for the answer before them', async () => {
+    const answer = await raw(
+      service,
+      'GET /api HTTP/1.1\r\nHost: x\r\n\r\nGET /api HTTP/1.1\r\nHost: x\r\nExpect: miracles\r\n\r\n',
+    )
+    expect(answer).toMatch(/^HTTP\/1.1 200 OK[\s\S]+HTTP\/1.1 417 Expectation Failed/)
   })
 
   it('do not take the place of the answer to a good request before them on the same connection', async () => {
@@ -233,6 +261,13 @@ describe('the rate limit', () => {
       statuses.push((await app.call('GET', path)).status)
     }
     expect(statuses).toEqual([404, 401, 200, 200, 429, 429, 429])
+  })
+
+  it('meets requests without a host', async () => {
+    const app = await limited(1)
+    const request = 'GET /api HTTP/1.1\r\nConnection: close\r\n\r\n'
+    expect(await raw(app, request)).toMatch(/^HTTP\/1.1 400 [\s\S]+ratelimit-remaining: 0/)
+    expect(await raw(app, request)).toMatch(/^HTTP\/1.1 429 /)
   })
 
   it('is exact at the edge of the window', async () => {

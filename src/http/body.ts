@@ -22,10 +22,6 @@ export function readBodiesAsBytes(app: FastifyInstance): void {
   app.decorateRequest('contentType', undefined)
   // Fastify refuses a content type that it cannot read before any handler runs: too early for us.
   app.addHook('onRequest', (request, _reply, done) => {
-    if (request.headers.host === undefined && request.raw.httpVersion === '1.1') {
-      done(new AppError('bad_request', { message: 'The Host header is missing' }))
-      return
-    }
     request.contentType = request.headers['content-type']
     request.raw.headers['content-type'] = BYTES
     done()

@@ -64,9 +64,12 @@ export function sendError(error: Error, request: FastifyRequest, reply: FastifyR
   const known = asAppError(error)
   const status = ERROR_STATUS[known.code]
   if (status >= 500) {
-    // A bug is told with where it arose. A database that is away fails thousands of requests a second, all alike.
-    const isBug = known.code === 'internal'
-    const fault = { requestId: request.id, code: known.code, ...describeFault(error, isBug) }
+    // A bug is told with where it arose. A database that is away fails thousands of requests a second, all alike, be it that
+    // the specification demands 500 of them.
+    const isForeseen = error.cause instanceof AppError
+    const isBug = known.code === 'internal' && !isForeseen
+    const origin = isForeseen ? (error.cause as AppError) : error
+    const fault = { requestId: request.id, code: known.code, ...describeFault(origin, isBug) }
     request.log[isBug ? 'error' : 'warn'](fault, 'request failed')
   }
   if (known.retryAfterSeconds !== undefined) reply.header('retry-after', known.retryAfterSeconds)
@@ -98,15 +101,20 @@ function describeFault(error: Error, withStack: boolean): Record<string, unknown
 
 /** A request so broken that no route could be found for it, answered on the raw socket's behalf. */
 export function rawErrorAnswer(statusCode: number, requestId: string): string {
+  const { reason, headers, body } = unroutableAnswer(statusCode, requestId)
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`)
+  return [`HTTP/1.1 ${statusCode} ${reason}`, ...lines, '', body].join('\r\n')
+}
+
+/** The envelope for what no route answers, as it is written where there is no reply of the framework's. */
+export function unroutableAnswer(statusCode: number, requestId: string) {
   const reason = STATUS_CODES[statusCode] ?? 'Bad Request'
   const message = statusCode === 400 ? ERROR_MESSAGES.bad_request : reason
   const body = JSON.stringify({ statusCode, error: reason, message, requestId })
-  return [
-    `HTTP/1.1 ${statusCode} ${reason}`,
-    'content-type: application/json; charset=utf-8',
-    `content-length: ${Buffer.byteLength(body)}`,
-    'connection: close',
-    '',
-    body,
-  ].join('\r\n')
+  const headers = {
+    'content-type': 'application/json; charset=utf-8',
+    'content-length': Buffer.byteLength(body),
+    connection: 'close',
+  }
+  return { reason, headers, body }
 }

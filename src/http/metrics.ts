@@ -70,7 +70,7 @@ export class Metrics {
     collectDefaultMetrics({ register: this.registry })
   }
 
-  /** Counts every answer of the app by route pattern and status. */
+  /** Counts every answer of the app by route pattern and status, those to requests too broken for a route, too. */
   measureRequests(app: FastifyInstance): void {
     const requests = new Counter({
       name: 'oa_audience_requests_total',
@@ -92,6 +92,7 @@ export class Metrics {
       requests.inc({ method, route, status: reply.statusCode })
       seconds.observe({ method, route }, reply.elapsedTime / 1000)
     })
+    app.countUnroutable = (status) => requests.inc({ method: 'any', route: 'unknown', status })
   }
 
   /** Sessions of the pool, asked for when the metrics are. */

@@ -7,7 +7,7 @@ import type { DestinationStream } from 'pino'
 import type { Config } from '../config.ts'
 import { AppError } from '../errors.ts'
 import { BODY_MAX_BYTES, readBodiesAsBytes } from './body.ts'
-import { answerErrors, rawErrorAnswer, sendError } from './error-envelope.ts'
+import { answerErrors, rawErrorAnswer, sendError, unroutableAnswer } from './error-envelope.ts'
 
 /** From the first byte to the last: a slow sender is cut off. LINE's senders take milliseconds. */
 const REQUEST_TIMEOUT_MS = 15_000
@@ -18,6 +18,13 @@ const KEEP_ALIVE_TIMEOUT_MS = 65_000
 const TIMEOUT_CHECK_MS = 1_000
 /** Node limits all headers together, the request line included, to 16 KiB: no path can be longer. */
 const PARAMETER_MAX_LENGTH = 16 * 1024
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    /** told of each answer that no hook meets, by its status */
+    countUnroutable: ((status: number) => void) | null
+  }
+}
 
 export function createServer(
   { logLevel, trustProxy }: Pick<Config, 'logLevel' | 'trustProxy'>,
@@ -46,20 +53,36 @@ export function createServer(
     return503OnClosing: false,
     frameworkErrors: (error, request, reply) => {
       const limited = app.limitUnroutable?.(request, reply) ?? Promise.resolve()
-      limited.then(
-        () => sendError(error, request, reply),
-        (refusal) => sendError(refusal, request, reply),
-      )
+      limited
+        .then(
+          () => sendError(error, request, reply),
+          (refusal) => sendError(refusal, request, reply),
+        )
+        .then(() => noteUnroutable(request.id, reply.statusCode, request.ip))
     },
-    clientErrorHandler: answerBrokenRequest,
+    clientErrorHandler: (error, socket) => {
+      answerBrokenRequest(error, socket, (status) => {
+        const requestId = randomUUID()
+        noteUnroutable(requestId, status, socket.remoteAddress)
+        return rawErrorAnswer(status, requestId)
+      })
+    },
   })
   app.decorate('limitUnroutable', null)
+  app.decorate('countUnroutable', null)
   readBodiesAsBytes(app)
   answerErrors(app)
-  app.server.on('checkExpectation', (_request: IncomingMessage, response: ServerResponse) => {
-    response.socket?.end(rawErrorAnswer(417, randomUUID()))
+  app.server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
+    const requestId = randomUUID()
+    const { headers, body } = unroutableAnswer(417, requestId)
+    noteUnroutable(requestId, 417, request.socket.remoteAddress)
+    response.writeHead(417, headers).end(body)
   })
   const isInfo = ['info', 'debug', 'trace'].includes(logLevel)
+  const noteUnroutable = (requestId: string, status: number, ip: string | undefined) => {
+    app.countUnroutable?.(status)
+    if (isInfo) app.log.info({ requestId, route: 'unknown', status, ip }, 'request')
+  }
   // The pattern, not the address: a path may hold an oaHash, a query a tracking key.
   app.addHook('onResponse', (request, reply, done) => {
     if (isInfo) {
@@ -73,6 +96,14 @@ export function createServer(
   return app
 }
 
+/** After the rate limit, so that such a request counts, too. HTTP/1.1 demands the header. */
+export function requireHost(app: FastifyInstance): void {
+  app.addHook('onRequest', (request, _reply, done) => {
+    const isMissing = request.headers.host === undefined && request.raw.httpVersion === '1.1'
+    done(isMissing ? new AppError('bad_request', { message: 'The Host header is missing' }) : undefined)
+  })
+}
+
 /** After all routes: what no route answers. */
 export function answerUnknownRoutes(app: FastifyInstance): void {
   app.setNotFoundHandler(() => {
@@ -80,14 +111,18 @@ export function answerUnknownRoutes(app: FastifyInstance): void {
   })
 }
 
-function answerBrokenRequest(error: Error & { code?: string }, socket: Socket): void {
+function answerBrokenRequest(
+  error: Error & { code?: string },
+  socket: Socket,
+  answerOf: (status: number) => string,
+): void {
   if (error.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy()
     return
   }
   const status =
     error.code === 'HPE_HEADER_OVERFLOW' ? 431 : error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 408 : 400
-  const refuse = () => socket.end(rawErrorAnswer(status, randomUUID()), () => socket.destroy())
+  const refuse = () => socket.end(answerOf(status), () => socket.destroy())
   // A good request before this one on the same connection has its answer first: it may have been accepted. One that is
   // itself unfinished will never have any.
   const { _httpMessage: unanswered } = socket as { _httpMessage?: ServerResponse | null }
