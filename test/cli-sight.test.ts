@@ -10,7 +10,8 @@ it('doctor says of each part whether it is well, and how to mend it', async () =
   const { database, connection } = await createTestDatabase()
   const platform = await simulatePlatform()
   const service = await startAppForTest(database)
-  const [good, silent, foreign, mended, bare, knocked, stale] = [
+  const [good, silent, foreign, mended, tested, bare, knocked, stale] = [
+    await addTenant(database),
     await addTenant(database),
     await addTenant(database),
     await addTenant(database),
@@ -27,6 +28,8 @@ it('doctor says of each part whether it is well, and how to mend it', async () =
     [mended.accountId],
   )
   const wrong = (tenant: Tenant) => ({ ...tenant, channelSecret: 'another secret' })
+  // The platform's test delivery has no events; that it went well stands in the verification.
+  await service.deliver(wrong(tested), [lineEvent('follow', 'U1')])
   await service.deliver(wrong(knocked), [lineEvent('follow', 'U1')])
   await service.deliver(wrong(stale), [])
   await service.deliver(stale, [lineEvent('follow', 'U1')])
@@ -48,6 +51,11 @@ it('doctor says of each part whether it is well, and how to mend it', async () =
   )
   await startAppForTest(database).then((again) => again.deliver(knocked, [lineEvent('follow', 'U1')]))
   await database.query(`update official_account set channel_secret = null where id = $1`, [bare.accountId])
+  await database.query(
+    `update official_account set verified_at = now(), verification = '{"checks": [{"name": "webhook_test", "ok": true}]}'
+      where id = $1`,
+    [tested.accountId],
+  )
   const env = { DATABASE_URL: urlOf(connection), LINE_API_URL: platform.url }
   const { stdout, status } = await runCommandAsync(['doctor', '--json'], env)
   expect(status).toBe(1)
@@ -63,6 +71,7 @@ it('doctor says of each part whether it is well, and how to mend it', async () =
     [`account ${silent.accountId}`]: 'look',
     [`account ${foreign.accountId}`]: 'WRONG',
     [`account ${mended.accountId}`]: 'ok',
+    [`account ${tested.accountId}`]: 'look',
     [`account ${bare.accountId}`]: 'WRONG',
     [`account ${knocked.accountId}`]: 'look',
     [`account ${stale.accountId}`]: 'WRONG',

@@ -1,6 +1,6 @@
 /** CONTRACT: the command line `oa-audience`. */
 import { expect, it } from 'vitest'
-import { createTestDatabase, urlOf } from './support/database.ts'
+import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
 import { runCommand } from './support/process.ts'
 import { startAppForTest } from './support/service.ts'
 
@@ -51,7 +51,7 @@ it('sets up an account, a client and a key that then works, and stops working wh
       name: 'Café',
       channelId: null,
       basicId: '@cafe',
-      verified: 'never verified',
+      verified: null,
     },
   ])
   expect(json('accounts', 'update', '1', '--channel-secret', 'rotated', '--basic-id', '')).toEqual({
@@ -87,12 +87,19 @@ it('shows every environment variable in its help', () => {
 
 it('says in one line what cannot be done', async () => {
   const { database, connection } = await createTestDatabase()
+  const tenant = await addTenant(database)
   const env = { DATABASE_URL: urlOf(connection) }
   for (const [args, message] of [
     [['keys', 'revoke', '7'], 'there is no key 7'],
     [['keys', 'add', '--client', '1', '--account', '7'], 'there is no official account 7'],
     [['accounts', 'add', '--organization', '7', '--name', 'x'], 'the database refuses this'],
     [['clients', 'revoke', 'x'], '"x" is no id'],
+    [['organizations', 'add', '--name', ''], 'must not be empty'],
+    [['events', 'retry', '7'], 'there is no event 7 that waits'],
+    [
+      ['accounts', 'add', '--organization', '1', '--name', 'x', '--oa-hash', tenant.oaHash],
+      'another one has that already',
+    ],
   ] as const) {
     const { status, stderr } = runCommand([...args], env)
     expect(status, args.join(' ')).toBe(1)

@@ -1,5 +1,8 @@
 /** `oa-audience simulate`: what users test with, because LINE forbids load tests through its own platform. */
+import { once } from 'node:events'
+import { connect } from 'node:net'
 import { expect, it } from 'vitest'
+import { simulatePlatform } from '../src/simulate/platform.ts'
 import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
 import { runCommandAsync } from './support/process.ts'
 import { startAppForTest } from './support/service.ts'
@@ -28,9 +31,29 @@ it('sends signed deliveries of every kind, repeated and out of order, and each e
   await database.close()
 })
 
+it('outlives odd requests, and callers who hang up', async () => {
+  const platform = await simulatePlatform()
+  const { port } = new URL(platform.url)
+  for (const request of [
+    'GET // HTTP/1.1\r\n\r\n',
+    'PUT /simulate/misbehaviour HTTP/1.1\r\nContent-Length: 9\r\n\r\n',
+  ]) {
+    const socket = connect(Number(port), '127.0.0.1', () =>
+      socket.write(request, () => socket.resetAndDestroy()),
+    )
+    await once(socket, 'close')
+  }
+  const said = await fetch(`${platform.url}/simulate/misbehaviour`, { method: 'PUT', body: 'constructor' })
+  expect(await said.text()).toBe('well-behaved\n')
+  expect((await fetch(`${platform.url}/v2/bot/info`)).status).toBe(401)
+  await platform.close()
+})
+
 it('says what is wrong with its options in one line', async () => {
   for (const [args, complaint] of [
-    [['--misbehave', 'rudely'], '--misbehave must be one of'],
+    [['--misbehave', 'constructor'], 'Allowed choices are'],
+    [['--count', '5'], '--count needs --deliver-to'],
+    [['--deliver-to', 'nonsense'], 'http:// or https:// address'],
     [['--rate', '0'], 'whole number from 1'],
     [['--repeats', '2'], 'number from 0 to 1'],
   ] as const) {

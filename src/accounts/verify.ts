@@ -250,11 +250,11 @@ function activeCheck({ active }: Webhook): Check {
       )
 }
 
-const TEST_ADVICE: Record<string, string> = {
-  COULD_NOT_CONNECT: 'The platform cannot connect to the address: look at its name, port and certificate',
-  REQUEST_TIMEOUT: 'The address did not answer the platform in time',
-  ERROR_STATUS_CODE: 'The address answered with an error',
-}
+const TEST_ADVICE = new Map([
+  ['COULD_NOT_CONNECT', 'The platform cannot connect to the address: look at its name, port and certificate'],
+  ['REQUEST_TIMEOUT', 'The address did not answer the platform in time'],
+  ['ERROR_STATUS_CODE', 'The address answered with an error'],
+])
 
 const STATUS_ADVICE: Record<number, string> = {
   403: ' (status 403): the stored channel secret is not the channel’s',
@@ -263,7 +263,7 @@ const STATUS_ADVICE: Record<number, string> = {
 
 function testCheck({ success, reason, statusCode }: WebhookTest): Check {
   if (success) return passed('webhook_test', 'A test delivery of the platform arrived and was accepted')
-  const advice = TEST_ADVICE[reason] ?? 'The test delivery of the platform failed'
+  const advice = TEST_ADVICE.get(reason) ?? 'The test delivery of the platform failed'
   const status = statusCode === null || statusCode <= 0 ? '' : ` (status ${statusCode})`
   return failed('webhook_test', advice + (STATUS_ADVICE[statusCode ?? 0] ?? status))
 }

@@ -88,7 +88,7 @@ export function accountsCommand(program: Command): void {
       const rows = await onDatabase((database) =>
         database.query<{ id: bigint; organizationId: bigint; name: string; basicId: string | null }>(
           `select id, organization_id as "organizationId", name, channel_id as "channelId", basic_id as "basicId",
-                  coalesce(verification->>'verified', 'never verified') as verified
+                  (verification->>'verified')::boolean as verified
              from official_account order by id`,
         ),
       )

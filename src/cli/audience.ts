@@ -3,7 +3,7 @@
 import { createReadStream, createWriteStream } from 'node:fs'
 import { PassThrough, Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import type { Command } from 'commander'
+import { type Command, Option } from 'commander'
 import { parse as parseCsv } from 'csv-parse'
 import type { Scope } from '../access/scope.ts'
 import { checkFilters, type Filters, toFilters } from '../audience/filters.ts'
@@ -26,7 +26,7 @@ const FAULTS_SHOWN = 20
 
 interface ExportOptions {
   account: bigint
-  format: string
+  format: keyof typeof FORMATS
   output?: string
   userId?: string
   externalId?: string
@@ -36,13 +36,15 @@ interface ExportOptions {
   updatedSince?: string
 }
 
+const FORMATS = { ndjson: NDJSON, csv: CSV }
+
 export function audienceCommand(program: Command): void {
   const group = program.command('audience').description('the members of an account, as files')
 
   withJson(group.command('export'))
     .description('write every member that matches, from one snapshot, to standard output or a file')
     .requiredOption('--account <id>', 'the account', parseId)
-    .option('--format <format>', 'ndjson or csv', 'ndjson')
+    .addOption(new Option('--format <format>').choices(Object.keys(FORMATS)).default('ndjson'))
     .option('--output <file>', 'write there instead of to standard output')
     .option('--user-id <id>', 'this person')
     .option('--external-id <id>', 'the member with this externalId')
@@ -80,8 +82,7 @@ async function scopeOf(database: Database, id: bigint): Promise<Scope> {
 }
 
 async function exportMembers(database: Database, scope: Scope, options: ExportOptions): Promise<number> {
-  const format = { ndjson: NDJSON, csv: CSV }[options.format]
-  if (format === undefined) throw new FatalError('--format must be ndjson or csv')
+  const format = FORMATS[options.format]
   const filters = readFilters(options)
   const total = await countMembers(database, scope, filters)
   const progress = new Progress('members', total)

@@ -127,6 +127,14 @@ const selectAccounts = `
   with delivered as (
     select channel_oa_id, source, max(received_at) as last from event
      where received_at > now() - $1 * interval '1 day' group by channel_oa_id, source
+  ), accepted as (
+    -- A test delivery of the platform's has no events to be stored.
+    select channel_oa_id, source, max(last) as last
+      from (select * from delivered
+             union all
+            select id, 'line', verified_at from official_account
+             where verification @> '{"checks": [{"name": "webhook_test", "ok": true}]}') known
+     group by channel_oa_id, source
   ), refused as (
     select channel_oa_id, source, sum(count) as count, max(last_at) as last from refused_delivery
      where day > current_date - $1::int group by channel_oa_id, source
@@ -141,8 +149,8 @@ const selectAccounts = `
          (select coalesce(sum(r.count), 0)::int from refused r where r.channel_oa_id = a.id) as refused,
          (select extract(epoch from now() - max(r.last))::int from refused r
            where r.channel_oa_id = a.id) as last_refused,
-         array(select r.source from refused r left join delivered d using (channel_oa_id, source)
-                where r.channel_oa_id = a.id and r.last > coalesce(d.last, '-infinity')) as broken
+         array(select r.source from refused r left join accepted g using (channel_oa_id, source)
+                where r.channel_oa_id = a.id and r.last > coalesce(g.last, '-infinity')) as broken
     from official_account a order by a.id`
 
 async function examineAccounts(database: Database): Promise<Finding[]> {

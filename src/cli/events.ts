@@ -66,6 +66,8 @@ async function retryAll(database: Database, ids: bigint[] | null): Promise<Print
     `select id from event where failure is not null and ($1::bigint[] is null or id = any ($1)) order by id`,
     [ids],
   )
+  const absent = ids?.filter((id) => !failed.some((row) => row.id === id)) ?? []
+  if (absent.length > 0) throw new FatalError(`there is no event ${absent.join(', ')} that waits`)
   const outcomes: Printable[] = []
   for (const { id } of failed) outcomes.push({ id, outcome: await retryEvent(database, id, understand) })
   return outcomes

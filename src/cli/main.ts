@@ -5,7 +5,7 @@ import { serviceName, serviceVersion } from '../app.ts'
 import { describeVariables, readConfig } from '../config.ts'
 import { FatalError } from '../errors.ts'
 import { serve } from '../main.ts'
-import { violatedConstraint } from '../postgres/faults.ts'
+import { sqlStateOf, violatedConstraint } from '../postgres/faults.ts'
 import { withDatabase } from '../postgres/open.ts'
 import { accountsCommand } from './accounts.ts'
 import { audienceCommand } from './audience.ts'
@@ -71,7 +71,10 @@ try {
 function explain(error: unknown): string[] {
   if (error instanceof FatalError) return error.message.split('\n')
   const constraint = violatedConstraint(error)
-  if (constraint !== null)
-    return [`the database refuses this (${constraint}): does everything it refers to exist?`]
+  if (constraint !== null) {
+    const isTaken = sqlStateOf(error) === '23505'
+    const hint = isTaken ? 'another one has that already' : 'does everything it refers to exist?'
+    return [`the database refuses this (${constraint}): ${hint}`]
+  }
   return [error instanceof Error ? (error.stack ?? error.message) : String(error)]
 }

@@ -1,4 +1,5 @@
 import type { Command } from 'commander'
+import { FatalError } from '../errors.ts'
 import { onDatabase, withJson } from './input.ts'
 import { printMany, printOne } from './output.ts'
 
@@ -9,6 +10,7 @@ export function organizationsCommand(program: Command): void {
     .description('add an organization')
     .requiredOption('--name <name>')
     .action(async ({ name, json }: { name: string; json?: boolean }) => {
+      if (name.trim() === '') throw new FatalError('--name must not be empty')
       const [added] = await onDatabase((database) =>
         database.query<{ id: bigint }>('insert into organization (name) values ($1) returning id', [name]),
       )

@@ -1,6 +1,6 @@
 /** `oa-audience simulate`: LINE's platform on loopback, to try and to load this service with. */
 import { once } from 'node:events'
-import { type Command, InvalidArgumentError } from 'commander'
+import { type Command, InvalidArgumentError, Option } from 'commander'
 import { FatalError } from '../errors.ts'
 import { addPeople, type Delivery, deliveries } from '../simulate/deliveries.ts'
 import { MISBEHAVIOURS } from '../simulate/misbehaviour.ts'
@@ -48,10 +48,11 @@ export function simulateCommand(program: Command): void {
     )
     .option('--people <count>', 'people who follow the account', between(1, 1_000_000), 1000)
     .option('--unverified', 'the account may not list its followers')
-    .option('--misbehave <how>', `answer wrongly: ${Object.keys(MISBEHAVIOURS).join(', ')}`)
+    .addOption(new Option('--misbehave <how>', 'answer wrongly').choices(Object.keys(MISBEHAVIOURS)))
     .option(
       '--deliver-to <address>',
       'send signed deliveries there, such as http://127.0.0.1:3000/api/line/1',
+      address,
     )
     .option('--rate <n>', 'deliveries a second', between(1, 100_000), 10)
     .option('--count <n>', 'end after so many deliveries', between(1, 1_000_000_000))
@@ -68,9 +69,8 @@ export function simulateCommand(program: Command): void {
 
 async function simulate(options: SimulateOptions): Promise<void> {
   const { misbehave, deliverTo, json } = options
-  const how = misbehave === undefined ? null : MISBEHAVIOURS[misbehave]
-  if (how === undefined)
-    throw new FatalError(`--misbehave must be one of ${Object.keys(MISBEHAVIOURS).join(', ')}`)
+  if (options.count !== undefined && deliverTo === undefined)
+    throw new FatalError('--count needs --deliver-to: the address that deliveries are sent to')
   const account =
     options.account === undefined ? randomAccount('Simulated account') : await storedAccount(options.account)
   const platform = await simulatePlatform(account, options.port).catch((error: Error & { code?: string }) => {
@@ -78,12 +78,13 @@ async function simulate(options: SimulateOptions): Promise<void> {
   })
   platform.settings.isVerified = options.unverified !== true
   platform.settings.webhook = deliverTo === undefined ? null : { endpoint: deliverTo, active: true }
-  platform.misbehave(how)
+  platform.misbehave(misbehave === undefined ? null : (MISBEHAVIOURS[misbehave] ?? null))
   addPeople(platform, options.people)
   const interrupted = new AbortController()
   const stop = () => interrupted.abort()
   process.once('SIGINT', stop).once('SIGTERM', stop)
   if (!json) introduce(platform, options)
+  else if (deliverTo === undefined) printJson({ url: platform.url, account: platform.account })
   const tally =
     deliverTo === undefined ? null : await deliverAll(platform, deliverTo, options, interrupted.signal)
   if (tally === null || options.count === undefined) {
@@ -209,6 +210,12 @@ const answersOf = ({ answers }: Tally): string =>
   Object.entries(answers)
     .map(([status, n]) => `${status}: ${n}`)
     .join(', ')
+
+function address(text: string): string {
+  if (!/^https?:\/\//.test(text) || !URL.canParse(text))
+    throw new InvalidArgumentError('It must be an http:// or https:// address.')
+  return text
+}
 
 function share(text: string): number {
   const value = Number(text)

@@ -91,10 +91,14 @@ export async function simulatePlatform(
   const server = createServer((request, response) => {
     const call = `${request.method} ${request.url}`
     if (call === 'PUT /simulate/misbehaviour') {
-      void text(request).then((name) => {
-        misbehaviour = MISBEHAVIOURS[name.trim()] ?? null
-        response.writeHead(200).end(misbehaviour === null ? 'well-behaved\n' : `${name.trim()}\n`)
-      })
+      text(request).then(
+        (name) => {
+          const isKnown = Object.hasOwn(MISBEHAVIOURS, name.trim())
+          misbehaviour = (isKnown && MISBEHAVIOURS[name.trim()]) || null
+          response.writeHead(200).end(misbehaviour === null ? 'well-behaved\n' : `${name.trim()}\n`)
+        },
+        () => response.destroy(),
+      )
       return
     }
     calls.push(call)
@@ -103,9 +107,12 @@ export async function simulatePlatform(
       misbehaviour(request, response)
       return
     }
-    void answer(state, request).then(({ status, body }) => {
-      response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body))
-    })
+    answer(state, request).then(
+      ({ status, body }) =>
+        response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body)),
+      // a caller who hung up
+      () => response.destroy(),
+    )
   })
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject)
@@ -139,6 +146,7 @@ interface State extends Pick<SimulatedPlatform, 'account' | 'people' | 'groups' 
 const NOT_FOUND: Reply = { status: 404, body: { message: 'Not found' } }
 
 async function answer(state: State, request: IncomingMessage): Promise<Reply> {
+  if (!URL.canParse(request.url ?? '', 'http://localhost')) return NOT_FOUND
   const url = new URL(request.url ?? '', 'http://localhost')
   const call = `${request.method} ${url.pathname}`
   if (call === 'POST /oauth2/v3/token') return issueToken(state, await text(request))
