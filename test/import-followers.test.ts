@@ -5,7 +5,7 @@ import { importFollowers } from '../src/audience/import-followers.ts'
 import { LineApi } from '../src/line-api/client.ts'
 import type { Database } from '../src/postgres/database.ts'
 import { addPeople } from '../src/simulate/deliveries.ts'
-import { lineEvent } from '../src/simulate/events.ts'
+import { lineEvent, textMessage } from '../src/simulate/events.ts'
 import { type SimulatedPlatform, simulatePlatform } from '../src/simulate/platform.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
 import { runCommandAsync } from './support/process.ts'
@@ -55,6 +55,37 @@ it('adds every follower once, with progress on standard error, and again without
   for (const member of members)
     expect(member).toMatchObject({ relationship: 'following', followedAt: null, eventCount: 0 })
   expect(JSON.parse((await commandLine('--json')).stdout)).toEqual({ seen: 2500, added: 0, passedOver: 0 })
+})
+
+it('counts more than what is older and less than what is newer, in whatever order they arrive', async () => {
+  const [early, late] = [userIds[0] as string, userIds[1] as string]
+  const hourAgo = Date.now() - 3_600_000
+  for (const userId of [early, late])
+    await service.deliver(tenant, [lineEvent('follow', userId, { timestamp: hourAgo })])
+  const unfollow = (userId: string, timestamp: number) =>
+    service.deliver(tenant, [lineEvent('unfollow', userId, { timestamp })])
+  await unfollow(early, hourAgo + 1000)
+  const before = await service.member(tenant, late)
+  await commandLine()
+  expect(await service.member(tenant, late)).toEqual(before)
+  await unfollow(late, hourAgo + 1000)
+  for (const userId of [early, late])
+    expect((await service.member(tenant, userId))?.relationship).toBe('following')
+  await unfollow(late, Date.now() + 1000)
+  expect((await service.member(tenant, late))?.relationship).toBe('blocked')
+})
+
+it('passes over who was erased, until they come by themselves', async () => {
+  const [gone, returned] = [userIds[0] as string, userIds[1] as string]
+  for (const userId of [gone, returned]) {
+    await service.deliver(tenant, [lineEvent('follow', userId)])
+    const member = await service.member(tenant, userId)
+    await service.call('DELETE', `/api/audience/${member?.id}`, { headers: tenant.headers })
+  }
+  await service.deliver(tenant, [textMessage(returned, 'hello again', { timestamp: Date.now() + 1000 })])
+  expect(JSON.parse((await commandLine('--json')).stdout)).toEqual({ seen: 2500, added: 2498, passedOver: 1 })
+  expect(await service.member(tenant, gone)).toBeUndefined()
+  expect((await service.member(tenant, returned))?.relationship).toBe('following')
 })
 
 it('goes on where it was interrupted', async () => {

@@ -141,6 +141,20 @@ describe('a callback', () => {
 })
 
 describe('a repeated callback', () => {
+  it('finds the person behind an empty source id', async () => {
+    const userId = randomUserId()
+    const sender = { additional_attributes: { social_line_user_id: userId } }
+    const conversation = {
+      id: 9,
+      status: 'open',
+      channel: 'Channel::Line',
+      contact_inbox: { source_id: '' },
+      meta: { sender },
+    }
+    await service.chat(tenant, messageCreated('', { conversation }))
+    expect(await service.member(tenant, userId)).toMatchObject({ eventCount: 1, conversation: { id: '9' } })
+  })
+
   it('is known by its delivery id', async () => {
     const userId = randomUserId()
     const webhook = messageCreated(userId)

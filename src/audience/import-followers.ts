@@ -120,16 +120,22 @@ const addFollowers: Statement = {
     with told as (
       select user_id, a.organization_id,
              exists (select from erased_person e
-                      where e.channel_oa_id = a.id and e.person_hash = person_hash(a.person_key, user_id)) as is_erased
-        from official_account a, unnest($2::text[]) as user_id where a.id = $1
+                      where e.channel_oa_id = a.id and e.person_hash = person_hash(a.person_key, told.user_id))
+             -- who has come back by themselves is a member like others
+             and not exists (select from audience_member m
+                              where m.channel_oa_id = a.id and m.user_id = told.user_id) as is_erased
+        from official_account a, unnest($2::text[]) as told (user_id) where a.id = $1
     ), applied as (
       insert into audience_member as m (channel_oa_id, organization_id, user_id,
                                         relationship, relationship_at, relationship_key)
       select $1, organization_id, user_id, 'following', $3, '${NO_KEY}' from told where not is_erased order by user_id
           on conflict on constraint audience_member_user do update set
+             -- Also for who follows already: an unfollow from before the list that arrives late counts less.
              relationship = 'following', relationship_at = $3, relationship_key = '${NO_KEY}',
-             profile_due_at = now(), updated_at = greatest(clock_timestamp(), m.updated_at)
-       where m.relationship <> 'following' and (m.relationship_at < $3) is not false
+             profile_due_at = case when m.relationship = 'following' then m.profile_due_at else now() end,
+             updated_at = case when m.relationship = 'following' then m.updated_at
+                          else greatest(clock_timestamp(), m.updated_at) end
+       where (m.relationship_at < $3) is not false
       returning m.xmax = 0 as is_new
     )
     select (select count(*) from applied where is_new)::int as added,

@@ -58,8 +58,13 @@ export function readUserId(value: unknown): string | null {
 
 /** Milliseconds since 1970 of a time in text. Without a zone it is UTC, wherever this service runs. Else NaN. */
 export function parseTimeText(text: string): number {
-  const hasZone = /(Z|UTC|GMT|[+-]\d\d:?\d\d)$/i.test(text) || /^\d{4}-\d\d-\d\d$/.test(text)
-  return Date.parse(hasZone ? text : `${text.replace(' ', 'T')}Z`)
+  // Without a year it is a guess of the engine's.
+  if (!/\d{4}/.test(text)) return Number.NaN
+  const hasZone = /(Z|UTC|GMT|:\d\d(\.\d+)? ?[+-]\d\d:?\d\d)$/i.test(text) || /^\d{4}-\d\d-\d\d$/.test(text)
+  if (hasZone) return Date.parse(text)
+  // PostgreSQL leaves the minutes of a zone out.
+  const hours = /^(.*:\d\d(?:\.\d+)?)([+-]\d\d)$/.exec(text)
+  return Date.parse(hours ? `${hours[1]?.replace(' ', 'T')}${hours[2]}:00` : `${text.replace(' ', 'T')}Z`)
 }
 
 /** Milliseconds since 1970 as a number, or an Unusable. */

@@ -136,11 +136,15 @@ function personOf(webhook: Fields, conversation: Fields | null): string | null {
   ])
   const contacts = [webhook, webhook.contact, webhook.sender].map(lineUserIdOf)
   const fromLine = holders.some((holder) => holder.channel === 'Channel::Line')
-  for (const id of [...ids, ...contacts]) {
-    if (typeof id !== 'string' || LINE_GROUP_OR_ROOM_ID.test(id)) continue
-    if (fromLine || LINE_USER_ID.test(id)) return readUserId(id)
-  }
-  return null
+  const candidates = [...ids, ...contacts].filter(
+    (id) =>
+      typeof id === 'string' &&
+      id !== '' &&
+      !LINE_GROUP_OR_ROOM_ID.test(id) &&
+      (fromLine || LINE_USER_ID.test(id)),
+  )
+  // The first that looks as the channel's do, else the first: what cannot be one says why.
+  return readUserId(candidates.find((id) => LINE_USER_ID.test(id as string)) ?? candidates[0])
 }
 
 /** A user of a channel, or of a module channel (68 characters). */
