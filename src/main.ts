@@ -9,7 +9,7 @@ import { countDueProfiles, ProfileFiller } from './audience/profiles.ts'
 import type { Config } from './config.ts'
 import { FatalError } from './errors.ts'
 import { Metrics, serveMetrics } from './http/metrics.ts'
-import { UPKEEP_INTERVAL_MS, upkeep } from './intake/upkeep.ts'
+import { makePartitions, UPKEEP_INTERVAL_MS, upkeep } from './intake/upkeep.ts'
 import { LineApi } from './line-api/client.ts'
 import { type OpenDatabase, openForService } from './postgres/open.ts'
 import { startTracing } from './trace.ts'
@@ -55,7 +55,7 @@ export async function startService(config: Config, log?: DestinationStream): Pro
       : await openForService(
           config.database,
           { info: (message) => say('info', message), warn: (message) => say('warn', message) },
-          (session) => upkeep(session, config),
+          makePartitions,
         )
   const database = opened?.database ?? null
   const metrics = config.metricsPort === null ? null : new Metrics()
@@ -85,21 +85,23 @@ export async function startService(config: Config, log?: DestinationStream): Pro
           'the platform gives no profiles: resting',
         ),
     })
+  const keepUp = () => {
+    database
+      ?.session((session) => upkeep(session, config))
+      .catch((error: Error) =>
+        app.log.warn({ fault: error.name }, 'the upkeep failed: trying again in an hour'),
+      )
+  }
   opened?.ready.then(
     () => {
+      keepUp()
       profiles?.start()
       if (database !== null) metrics?.watchProfileBacklog(() => countDueProfiles(database))
     },
     () => undefined,
   )
 
-  const upkeepTimer = setInterval(() => {
-    database
-      ?.session((session) => upkeep(session, config))
-      .catch((error: Error) =>
-        app.log.warn({ fault: error.name }, 'the upkeep failed: trying again in an hour'),
-      )
-  }, UPKEEP_INTERVAL_MS)
+  const upkeepTimer = setInterval(keepUp, UPKEEP_INTERVAL_MS)
 
   const close = async (drainMs: number) => {
     closing = true

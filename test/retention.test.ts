@@ -79,6 +79,34 @@ it('recognises an event that comes again after its stored copy was dropped, unti
   await database.close()
 })
 
+it('leaves tables that a dump holds for next time, and holds nobody up meanwhile', async () => {
+  const { database } = await createTestDatabase()
+  const service = await startAppForTest(database)
+  const tenant = await addTenant(database)
+  await addWeek(database, mondayBefore(104))
+  const old = nameOf(mondayBefore(104))
+  await database.session(async (dump) => {
+    await dump.query('begin')
+    await dump.query(`lock table event, event_default, ${old} in access share mode`)
+    const deliver = () => service.deliver(tenant, [lineEvent('follow', randomUserId())])
+    const answers = [deliver()]
+    await database.session(async (session) => {
+      const done = upkeep(session, KEEP)
+      for (let i = 0; i < 20; i += 1) {
+        answers.push(deliver())
+        await new Promise((resolve) => setTimeout(resolve, 50))
+      }
+      await done
+    })
+    for (const { status } of await Promise.all(answers)) expect(status).toBe(200)
+    expect(await partitions(database)).toContain(old)
+    await dump.query('rollback')
+  })
+  await database.session((session) => upkeep(session, KEEP))
+  expect(await partitions(database)).not.toContain(old)
+  await database.close()
+})
+
 it('goes on where events of this week stand in the default partition already', async () => {
   const { database } = await createTestDatabase()
   const service = await startAppForTest(database)

@@ -1,6 +1,6 @@
 /** What is stored does not grow without end: events in weekly partitions, made ahead and dropped when they are old. */
 import type { Config } from '../config.ts'
-import { sqlStateOf } from '../postgres/faults.ts'
+import { LOCK_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
 import type { Queryable } from '../postgres/statement.ts'
 
 /** Weeks that have their partition before they begin: a service may be down for that long and still find one. */
@@ -12,6 +12,12 @@ const ROWS_PER_STATEMENT = 10_000
 
 /** Wrong signatures are counted for the doctor, who looks back a week. */
 const REFUSALS_KEPT_DAYS = 30
+
+/**
+ * Whoever wants a table that we wait for waits behind us: much less than the 600 ms that a flush does. A dump holds its tables
+ * for hours.
+ */
+const LOCK_WAIT_MS = 200
 
 const CHECK_VIOLATION = '23514'
 
@@ -27,44 +33,65 @@ const weeks = `
 
 /**
  * Makes partitions for this week and the next ones; drops events, edits and ids of unsent messages beyond RETENTION_DAYS, keys and
- * ids of erased members beyond DEDUPLICATION_DAYS, counts of refusals beyond 30 days. Safe on several instances at once; a
- * table that is in use is left for next time.
+ * ids of erased members beyond DEDUPLICATION_DAYS, counts of refusals beyond 30 days. One instance at a time: others
+ * leave it to that one. A table that is in use is left for next time.
  */
 export async function upkeep(
   session: Queryable,
   { retentionDays, deduplicationDays }: Pick<Config, 'retentionDays' | 'deduplicationDays'>,
 ): Promise<void> {
-  await session.query('select pg_advisory_lock($1)', [UPKEEP_LOCK])
-  try {
-    await session.query(`set lock_timeout = '2s'`)
-    await makePartitions(session)
+  await alone(session, async () => {
+    await makeMissing(session)
     if (retentionDays > 0) await forgetBeyondRetention(session, retentionDays)
     await forgetOld(session, 'event_key', 'received_at', deduplicationDays)
-    await session.query('delete from refused_delivery where day < current_date - $1::int', [
-      REFUSALS_KEPT_DAYS,
-    ])
-    await session.query(`delete from erased_member where deleted_at < now() - $1 * interval '1 day'`, [
-      deduplicationDays,
-    ])
+    await unlessInUse(
+      session.query('delete from refused_delivery where day < current_date - $1::int', [REFUSALS_KEPT_DAYS]),
+    )
+    await forget(session, 'erased_member', 'deleted_at', deduplicationDays)
+  })
+}
+
+/** What a service needs before its first event, as far as no other is at it. Without it events stand in the default partition. */
+export async function makePartitions(session: Queryable): Promise<void> {
+  await alone(session, () => makeMissing(session))
+}
+
+async function alone(session: Queryable, work: () => Promise<void>): Promise<void> {
+  const [lock] = await session.query<{ is_ours: boolean }>('select pg_try_advisory_lock($1) as is_ours', [
+    UPKEEP_LOCK,
+  ])
+  if (lock?.is_ours !== true) return
+  try {
+    await session.query(`set lock_timeout = ${LOCK_WAIT_MS}`)
+    await work()
   } finally {
     await session.query('select pg_advisory_unlock($1)', [UPKEEP_LOCK])
   }
 }
 
-async function makePartitions(session: Queryable): Promise<void> {
+/** What was done, or null where somebody holds what it needs. */
+async function unlessInUse<T>(work: Promise<T>): Promise<T | null> {
+  try {
+    return await work
+  } catch (error) {
+    if (sqlStateOf(error) === LOCK_TIMEOUT) return null
+    throw error
+  }
+}
+
+async function makeMissing(session: Queryable): Promise<void> {
   const missing = await session.query<{ name: string; monday: string; next_monday: string }>(
     `select name, monday::text, next_monday::text from (${weeks}) week where to_regclass(name) is null`,
     [WEEKS_AHEAD],
   )
   for (const { name, monday, next_monday } of missing) {
-    await session
-      .query(
-        `create table ${name} partition of event for values from ('${monday}+00') to ('${next_monday}+00')`,
-      )
-      .catch((error) => {
-        // Events of that week stand in the default partition already: the rest of the week goes there too.
-        if (sqlStateOf(error) !== CHECK_VIOLATION) throw error
-      })
+    const make = session.query(
+      `create table ${name} partition of event for values from ('${monday}+00') to ('${next_monday}+00')`,
+    )
+    await unlessInUse(make).catch((error) => {
+      // Events of that week stand in the default partition already: the rest of the week goes there too.
+      if (sqlStateOf(error) !== CHECK_VIOLATION) throw error
+    })
   }
 }
 
@@ -76,28 +103,32 @@ async function forgetBeyondRetention(session: Queryable, retentionDays: number):
         and to_date(substr(c.relname, 7), 'YYYYMMDD') + 7 <= (now() at time zone 'UTC')::date - $1::int`,
     [retentionDays],
   )
-  for (const { name } of old) await session.query(`drop table ${name}`)
-  await session.query(`delete from event_default where received_at < now() - $1 * interval '1 day'`, [
-    retentionDays,
-  ])
+  for (const { name } of old) await unlessInUse(session.query(`drop table ${name}`))
+  await forget(session, 'event_default', 'received_at', retentionDays)
   await forgetOld(session, 'member_edit', 'edited_at', retentionDays)
-  await session.query(`delete from unsent_message where unsent_at < now() - $1 * interval '1 day'`, [
-    retentionDays,
-  ])
+  await forget(session, 'unsent_message', 'unsent_at', retentionDays)
+}
+
+/** For tables that stay small. */
+async function forget(session: Queryable, table: string, column: string, days: number): Promise<void> {
+  const old = `delete from ${table} where ${column} < now() - $1 * interval '1 day'`
+  await unlessInUse(session.query(old, [days]))
 }
 
 /** The index by time is a few bytes for a whole range of rows: what is old is found without reading the rest. */
 async function forgetOld(session: Queryable, table: string, column: string, days: number): Promise<void> {
   for (let deleted = ROWS_PER_STATEMENT; deleted === ROWS_PER_STATEMENT; ) {
-    const [row] = await session.query<{ count: number }>(
-      `with gone as (
-         delete from ${table} where ctid = any (array(
-           select ctid from ${table} where ${column} < now() - $1 * interval '1 day' limit $2))
-         returning 1
-       )
-       select count(*)::int from gone`,
-      [days, ROWS_PER_STATEMENT],
+    const rows = await unlessInUse(
+      session.query<{ count: number }>(
+        `with gone as (
+           delete from ${table} where ctid = any (array(
+             select ctid from ${table} where ${column} < now() - $1 * interval '1 day' limit $2))
+           returning 1
+         )
+         select count(*)::int from gone`,
+        [days, ROWS_PER_STATEMENT],
+      ),
     )
-    deleted = row?.count ?? 0
+    deleted = rows?.[0]?.count ?? 0
   }
 }
