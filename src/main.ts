@@ -5,6 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import pino, { type DestinationStream } from 'pino'
 import { createApp, serviceName, serviceVersion } from './app.ts'
+import { finishErasures } from './audience/erase.ts'
 import { countDueProfiles, ProfileFiller } from './audience/profiles.ts'
 import type { Config } from './config.ts'
 import { FatalError } from './errors.ts'
@@ -86,11 +87,10 @@ export async function startService(config: Config, log?: DestinationStream): Pro
         ),
     })
   const keepUp = () => {
-    database
-      ?.session((session) => upkeep(session, config))
-      .catch((error: Error) =>
-        app.log.warn({ fault: error.name }, 'the upkeep failed: trying again in an hour'),
-      )
+    if (database === null) return
+    Promise.all([database.session((session) => upkeep(session, config)), finishErasures(database)]).catch(
+      (error: Error) => app.log.warn({ fault: error.name }, 'the upkeep failed: trying again in an hour'),
+    )
   }
   opened?.ready.then(
     () => {

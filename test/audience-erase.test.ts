@@ -1,5 +1,6 @@
 /** CONTRACT: DELETE /api/audience/:id, and that erasure lasts. */
 import { describe, expect, it } from 'vitest'
+import { eraseMember, finishErasures } from '../src/audience/erase.ts'
 import type { Member } from '../src/audience/member.ts'
 import { Database } from '../src/postgres/database.ts'
 import { lineEvent, randomUserId, textMessage } from '../src/simulate/events.ts'
@@ -238,6 +239,62 @@ describe('erasing a person', () => {
     expect((await erased).status).toBe(204)
     expect(await everything()).not.toContain(userId)
   })
+
+  /** Events that would take hours to deliver here: of the person alone, and of others whom they joined. */
+  async function addEvents(who: Tenant, userId: string, own: number, others: number): Promise<void> {
+    await database.query(
+      `insert into event (channel_oa_id, source, kind, key, occurred_at, user_id, other_user_ids, payload)
+       select $1, 'line', 'message', gen_random_uuid(), now(), case when i <= $3 then $2 end,
+              case when i > $3 then array[$2, 'Uother'] end, 'words of ' || $2 from generate_series(1, $3 + $4::int) i`,
+      [who.accountId, userId, own, others],
+    )
+  }
+  const left = (userId: string) =>
+    database.query(
+      `select from event where user_id = $1 or other_user_ids @> array[$1] or payload like '%' || $1 || '%' limit 1`,
+      [userId],
+    )
+
+  it('of very many events is whole, too', async () => {
+    const who = await addTenant(database)
+    const userId = randomUserId()
+    await service.deliver(who, [lineEvent('follow', userId, ago(5000))])
+    await addEvents(who, userId, 45_000, 25_000)
+    expect((await erase(who, (await memberOf(who, userId)).id)).status).toBe(204)
+    expect(await left(userId)).toEqual([])
+    expect(await database.query('select from erasure_rest')).toEqual([])
+    const [others] = await database.query<{ count: number }>(
+      `select count(*)::int as count from event where channel_oa_id = $1 and other_user_ids = '{Uother}'`,
+      [who.accountId],
+    )
+    expect(others?.count).toBe(25_000)
+  })
+
+  it.each(['their client, who asks again', 'the service, by itself'])(
+    'of very many events that was interrupted is finished by %s; who came back meanwhile stays',
+    async (by) => {
+      const who = await addTenant(database)
+      const userId = randomUserId()
+      await service.deliver(who, [lineEvent('follow', userId, ago(5000))])
+      await addEvents(who, userId, 45_000, 0)
+      const { id } = await memberOf(who, userId)
+      const scope = { keyId: null, accountId: who.accountId, organizationId: who.organizationId }
+      // The service ends here.
+      await database.transaction((transaction) => eraseMember(transaction, scope, BigInt(id)))
+      expect(await left(userId)).toHaveLength(1)
+      await service.deliver(who, [textMessage(userId, 'hello again', { timestamp: Date.now() + 1000 })])
+      if (by === 'the service, by itself') await finishErasures(database)
+      else expect((await erase(who, id)).status).toBe(204)
+      expect(await database.query('select from erasure_rest')).toEqual([])
+      const events = await database.query<{ payload: string }>(
+        'select payload from event where user_id = $1',
+        [userId],
+      )
+      expect(events.map(({ payload }) => JSON.parse(payload).message.text)).toEqual(['hello again'])
+      expect((await erase(who, id)).status).toBe(404)
+      expect(await memberOf(who, userId)).toMatchObject({ eventCount: 1 })
+    },
+  )
 
   it('answers 500 with its step when it fails, and has changed nothing', async () => {
     const userId = randomUserId()

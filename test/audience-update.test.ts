@@ -81,6 +81,22 @@ describe('an update', () => {
     })
   })
 
+  it('by another program counts like one by a client: it moves version and updatedAt', async () => {
+    const member = await newMember()
+    await database.query(`update audience_member set tags = '{gold}' where channel_oa_id = $1 and id = $2`, [
+      tenant.accountId,
+      member.id,
+    ])
+    const changed = (await service.member(tenant, member.userId)) as Member
+    expect(changed).toMatchObject({ tags: ['gold'], version: member.version + 1 })
+    expect(Date.parse(changed.updatedAt)).toBeGreaterThan(Date.parse(member.updatedAt))
+    expect((await put(tenant, member.id, { tags: [] }, { 'if-match': `"${member.version}"` })).status).toBe(
+      412,
+    )
+    await database.query(`update audience_member set tags = '{gold}' where id = $1`, [member.id])
+    expect(await service.member(tenant, member.userId)).toEqual(changed)
+  })
+
   it('of different fields by two clients at once loses nothing', async () => {
     const member = await newMember()
     const changes = [{ externalId: member.userId }, { tags: ['x'] }, { attributes: { n: 1 } }]

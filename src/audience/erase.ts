@@ -4,7 +4,7 @@ import { findScope, type Scope } from '../access/scope.ts'
 import { AppError } from '../errors.ts'
 import { parsePathId } from '../http/path-id.ts'
 import type { Database } from '../postgres/database.ts'
-import type { Queryable, Statement } from '../postgres/statement.ts'
+import type { Queryable, Row, Statement } from '../postgres/statement.ts'
 import { lockOutFlushes } from './erasure-lock.ts'
 
 export function eraseRoute(
@@ -28,10 +28,29 @@ export function eraseRoute(
 
 async function eraseOrFail(database: Database, scope: Scope, id: bigint): Promise<boolean> {
   try {
-    return await database.transaction((transaction) => eraseMember(transaction, scope, id))
+    const rest = await database.transaction((transaction) => eraseMember(transaction, scope, id))
+    if (rest === null) return false
+    if (rest !== 'nothing') await eraseRest(database, rest)
+    return true
   } catch (error) {
     throw new AppError('erase_failed', { cause: error })
   }
+}
+
+/** Finishes erasures whose service ended meanwhile. */
+export async function finishErasures(database: Database): Promise<void> {
+  for (const rest of await database.query<Rest>(selectRests)) await eraseRest(database, rest)
+}
+
+/** Stored events scrubbed in one statement: about a tenth of a second, during which flushes of the account wait. */
+const EVENTS_AT_ONCE = 20_000
+
+/** What is left of an erasure: the events of a person up to an id. */
+interface Rest extends Row {
+  channel_oa_id: bigint
+  member_id: bigint
+  user_id: string
+  last_event_id: bigint
 }
 
 const deleteMember: Statement = {
@@ -39,7 +58,8 @@ const deleteMember: Statement = {
   text: `
     delete from audience_member m using official_account a
      where m.channel_oa_id = $1 and m.organization_id = $2 and m.id = $3 and a.id = m.channel_oa_id
-    returning m.user_id, person_hash(a.person_key, m.user_id) as person_hash`,
+    returning m.user_id, person_hash(a.person_key, m.user_id) as person_hash,
+              nextval(pg_get_serial_sequence('event', 'id')) as last_event_id`,
 }
 
 // Milliseconds, as the platforms tell time: an event of the very millisecond counts as from before.
@@ -63,37 +83,96 @@ const deleteTrackedActivity: Statement = {
   text: `delete from tracked_activity where channel_oa_id = $1 and user_id = $2`,
 }
 
-const eraseFromOwnEvents: Statement = {
-  name: 'erase-from-own-events',
-  text: `update event set user_id = null, payload = null where channel_oa_id = $1 and user_id = $2`,
+/**
+ * Events are changed at their places, and asked once more whose they are: other partitions have the same places. `+ 0` and
+ * `coalesce` keep indexes out of that, which would lead past all of the person's events and compare each with every place.
+ */
+const scrub = (changes: string, isTheirs: string, column: string, nothing: string) => `
+  with scrubbed as (
+    update event set ${changes}
+     where ctid = any (array(select ctid from event where channel_oa_id = $1 and ${isTheirs} and id + 0 <= $3 limit $4))
+       and channel_oa_id + 0 = $1 and ${isTheirs.replace(column, `coalesce(${column}, ${nothing})`)} and id + 0 <= $3
+    returning 1
+  )
+  select count(*)::int as count from scrubbed`
+
+const scrubOwnEvents: Statement = {
+  name: 'scrub-own-events',
+  text: scrub('user_id = null, payload = null', 'user_id = $2', 'user_id', `''`),
 }
 
-const eraseFromOthersEvents: Statement = {
-  name: 'erase-from-others-events',
-  text: `
-    update event set other_user_ids = array_remove(other_user_ids, $2), payload = null
-     where channel_oa_id = $1 and other_user_ids @> array[$2]`,
+const scrubOthersEvents: Statement = {
+  name: 'scrub-others-events',
+  text: scrub(
+    'other_user_ids = array_remove(other_user_ids, $2), payload = null',
+    'other_user_ids @> array[$2]',
+    'other_user_ids',
+    `'{}'`,
+  ),
+}
+
+const rememberRest: Statement = {
+  name: 'remember-erasure-rest',
+  text: `insert into erasure_rest (channel_oa_id, organization_id, member_id, user_id, last_event_id)
+         values ($1, $2, $3, $4, $5)`,
+}
+
+const selectRests = 'select channel_oa_id, member_id, user_id, last_event_id from erasure_rest'
+
+const selectRest: Statement = {
+  name: 'select-erasure-rest',
+  text: `${selectRests} where channel_oa_id = $1 and organization_id = $2 and member_id = $3`,
+}
+
+const forgetRest: Statement = {
+  name: 'forget-erasure-rest',
+  text: `delete from erasure_rest where channel_oa_id = $1 and member_id = $2`,
 }
 
 /**
  * Erases the member, what stored events say of the person, and their tracked activity; keeps a keyed hash by
- * which older events are recognised. False if the scope has no such member.
+ * which older events are recognised. Null if the scope has no such member. Of who has very many events the rest is
+ * returned: to be scrubbed after this transaction, which flushes wait for, and kept until it is.
  *
  * The lock comes first, in a statement of its own: a flush that holds it is over before we look for events,
- * and a flush that waits for it sees the erasure.
+ * and a flush that waits for it sees the erasure, and takes greater ids.
  */
-export async function eraseMember(transaction: Queryable, scope: Scope, id: bigint): Promise<boolean> {
-  await transaction.query(lockOutFlushes, [scope.accountId])
-  const [member] = await transaction.query<{ user_id: string; person_hash: Buffer }>(deleteMember, [
-    scope.accountId,
-    scope.organizationId,
-    id,
-  ])
-  if (member === undefined) return false
-  await transaction.query(rememberErasure, [scope.accountId, member.person_hash])
-  await transaction.query(tellErasure, [scope.accountId, scope.organizationId, id])
-  await transaction.query(deleteTrackedActivity, [scope.accountId, member.user_id])
-  await transaction.query(eraseFromOwnEvents, [scope.accountId, member.user_id])
-  await transaction.query(eraseFromOthersEvents, [scope.accountId, member.user_id])
+export async function eraseMember(
+  transaction: Queryable,
+  scope: Scope,
+  id: bigint,
+): Promise<Rest | 'nothing' | null> {
+  const { accountId, organizationId } = scope
+  await transaction.query(lockOutFlushes, [accountId])
+  const [member] = await transaction.query<{ user_id: string; person_hash: Buffer; last_event_id: bigint }>(
+    deleteMember,
+    [accountId, organizationId, id],
+  )
+  if (member === undefined) {
+    const [rest] = await transaction.query<Rest>(selectRest, [accountId, organizationId, id])
+    return rest ?? null
+  }
+  const { user_id: userId, last_event_id: lastEventId } = member
+  await transaction.query(rememberErasure, [accountId, member.person_hash])
+  await transaction.query(tellErasure, [accountId, organizationId, id])
+  await transaction.query(deleteTrackedActivity, [accountId, userId])
+  const rest = { channel_oa_id: accountId, member_id: id, user_id: userId, last_event_id: lastEventId }
+  if (await scrubSome(transaction, rest)) return 'nothing'
+  await transaction.query(rememberRest, [accountId, organizationId, id, userId, lastEventId])
+  return rest
+}
+
+async function eraseRest(database: Database, rest: Rest): Promise<void> {
+  while (!(await scrubSome(database, rest)));
+  await database.query(forgetRest, [rest.channel_oa_id, rest.member_id])
+}
+
+/** True once nothing is left. */
+async function scrubSome(target: Queryable, rest: Rest): Promise<boolean> {
+  const values = [rest.channel_oa_id, rest.user_id, rest.last_event_id, EVENTS_AT_ONCE]
+  for (const statement of [scrubOwnEvents, scrubOthersEvents]) {
+    const [scrubbed] = await target.query<{ count: number }>(statement, values)
+    if ((scrubbed?.count ?? 0) >= EVENTS_AT_ONCE) return false
+  }
   return true
 }
