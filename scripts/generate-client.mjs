@@ -76,12 +76,7 @@ function toMethod(method, path, { operationId, summary, parameters = [], request
   const inHeader = parameters.filter((each) => each.in === 'header')
   const body = requestBody?.content['application/json'].schema
   const answer = responses[200]?.content['application/json'].schema
-  const result =
-    answer === undefined
-      ? 'void'
-      : operationId === 'listAudience'
-        ? `${toType(answer)} | null`
-        : toType(answer)
+  const result = answer === undefined ? 'void' : toType(answer)
   const signature = [
     ...inPath.map(({ name }) => `${name}: string`),
     ...(inQuery.length > 0

@@ -82,7 +82,7 @@ const examples = {
 
 const json = (schema: string, example?: unknown) => ({
   'application/json': {
-    schema: { $ref: `#/components/schemas/${schema}` },
+    schema: reference(schema),
     ...(example === undefined ? {} : { example }),
   },
 })
@@ -126,7 +126,17 @@ const listParameters = [
   { name: 'cursor', in: 'query', description: 'nextCursor of the page before', schema: { type: 'string' } },
 ]
 
-const CLIENT_FAILURES = { 401: 'credentials missing or wrong', 429: 'too many requests from this address' }
+const LIMITED = { 429: 'too many requests from this address' }
+const CLIENT_FAILURES = {
+  401: 'credentials missing or wrong',
+  ...LIMITED,
+  500: 'the credentials could not be looked up, or a fault of ours',
+}
+const BODY_FAILURES = {
+  413: 'the body is larger than 1 MiB',
+  415: 'the body is compressed, or not what it is called',
+}
+const DELIVERY_FAILURES = { ...BODY_FAILURES, ...LIMITED, 503: 'nothing was kept: send it again' }
 const protectedBy = [{ clientId: [], clientSecret: [], apiKey: [] }]
 
 const delivery = {
@@ -147,7 +157,7 @@ const delivery = {
       400: 'no JSON, or no events',
       403: 'the signature is missing or wrong',
       404: 'no such account',
-      503: 'nothing was kept: send it again',
+      ...DELIVERY_FAILURES,
     }),
   },
 }
@@ -175,6 +185,7 @@ export function openApi(version: string): Record<string, unknown> {
               description: 'the service',
               content: { 'application/json': { schema: { type: 'object' } } },
             },
+            ...fails(LIMITED),
           },
         },
       },
@@ -184,7 +195,7 @@ export function openApi(version: string): Record<string, unknown> {
           summary: 'Whether it is well',
           responses: {
             200: { description: 'well', content: { 'application/json': { schema: { type: 'object' } } } },
-            ...fails({ 503: 'the database does not answer, or the service is shutting down' }),
+            ...fails({ ...LIMITED, 503: 'the database does not answer, or the service is shutting down' }),
           },
         },
       },
@@ -205,7 +216,7 @@ export function openApi(version: string): Record<string, unknown> {
               400: 'no webhook',
               403: 'the signature is missing or wrong',
               404: 'no such account',
-              503: 'nothing was kept',
+              ...DELIVERY_FAILURES,
             }),
           },
         },
@@ -220,7 +231,7 @@ export function openApi(version: string): Record<string, unknown> {
           },
           responses: {
             ...ok('TrackingReceipt', 'accepted events are on disk; rejected ones are named'),
-            ...fails({ 400: 'unknown key, or nothing to read', 503: 'nothing was kept' }),
+            ...fails({ 400: 'unknown key, or nothing to read', ...DELIVERY_FAILURES }),
           },
         },
       },
@@ -234,7 +245,7 @@ export function openApi(version: string): Record<string, unknown> {
             200: {
               description: 'members; null where the key has no scope',
               content: {
-                ...json('Page'),
+                'application/json': { schema: Nullable(reference('Page')) },
                 'application/x-ndjson': { schema: { type: 'string' } },
                 'text/csv': { schema: { type: 'string' } },
               },
@@ -270,6 +281,9 @@ export function openApi(version: string): Record<string, unknown> {
               404: 'no such member in this scope',
               409: 'the externalId is taken',
               412: 'the member has changed',
+              ...BODY_FAILURES,
+              500: 'the key has no scope, the credentials could not be looked up, or a fault of ours',
+              503: 'the database is busy or away',
             }),
           },
         },
@@ -284,7 +298,7 @@ export function openApi(version: string): Record<string, unknown> {
               400: 'Step 1: no scope',
               ...CLIENT_FAILURES,
               404: 'Step 2: no such member',
-              500: 'Step 3: send it again',
+              500: 'Step 3: send it again; or the credentials could not be looked up',
             }),
           },
         },
@@ -301,6 +315,7 @@ export function openApi(version: string): Record<string, unknown> {
               400: 'a claim is wrong',
               ...CLIENT_FAILURES,
               404: 'no account in scope',
+              ...BODY_FAILURES,
               503: 'the platform does not answer',
             }),
           },
