@@ -74,6 +74,7 @@ describe('a stream', () => {
       '-1',
       '@sum',
       '\ttab',
+      '＝1+1',
       'สวัสดี',
       '',
       null,
@@ -92,7 +93,7 @@ describe('a stream', () => {
       record_delimiter: '\r\n',
     })
     expect(rows.map(({ displayName }) => displayName)).toEqual(
-      names.map((name) => (/^['=+\-@\t]/.test(name ?? '') ? `'${name}` : (name ?? ''))),
+      names.map((name) => (/^['=+\-@＝\t]/.test(name ?? '') ? `'${name}` : (name ?? ''))),
     )
     expect(rows[0]).toMatchObject({
       userId: 'U1',

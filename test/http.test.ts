@@ -320,6 +320,19 @@ describe('the rate limit', () => {
     }
   })
 
+  it('is one for an address, whatever port a proxy adds to it, and one for all that are none', async () => {
+    const app = await limited(1, { trustProxy: ['loopback'] })
+    for (const [first, second] of [
+      ['198.51.100.7:1234', '198.51.100.7:1235'],
+      ['[2001:db8::1]:80', '2001:db8::2'],
+      ['_hidden', 'unknown'],
+    ] as const) {
+      const from = (address: string) => app.call('GET', '/api', { headers: { 'x-forwarded-for': address } })
+      expect((await from(first)).status, first).toBe(200)
+      expect((await from(second)).status, second).toBe(429)
+    }
+  })
+
   it('believes X-Forwarded-For only from a trusted proxy, from right to left', async () => {
     const from = (app: Service, address: string) =>
       app.call('GET', '/api', { headers: { 'x-forwarded-for': address } })

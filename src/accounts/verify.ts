@@ -238,7 +238,8 @@ function isSameAddress(endpoint: string, wanted: string): boolean {
 function endpointCheck({ endpoint, matches }: Webhook, wanted: string): Check {
   if (matches) return passed('webhook_endpoint', "The webhook's address is this service")
   const state = endpoint === null ? 'No webhook address is set' : "The webhook's address is another"
-  return failed('webhook_endpoint', `${state}: in the LINE Developers Console set it to ${wanted}`)
+  const address = wanted.startsWith('/') ? `https://<the name of this service>${wanted}` : wanted
+  return failed('webhook_endpoint', `${state}: in the LINE Developers Console set it to ${address}`)
 }
 
 function activeCheck({ active }: Webhook): Check {

@@ -93,8 +93,16 @@ export const memberJson = `concat('{', ${jsonParts.map(([before, value]) => `'${
 /** A member who was erased, in a delta feed. Expects its id and time as c. */
 export const erasedJson = `concat('{"id":"', c.id, '","deletedAt":', ${time('c.at')}, '}')`
 
-/** What a spreadsheet takes for the beginning of a formula, and the apostrophe that hides one. */
-const FORMULA_CODES = [..."'=+-@\t\r\n"].map((character) => character.charCodeAt(0)).join(',')
+/** What a spreadsheet takes for the beginning of a formula (wide characters, too, where people write them), and what hides one. */
+const FORMULA_BEGINNINGS = "'=+-@＝＋－＠\t\r\n"
+const FORMULA_CODES = [...FORMULA_BEGINNINGS].map((character) => character.charCodeAt(0)).join(',')
+
+/** A text as it was before CSV made it harmless. */
+export function fromCsvText(text: string): string {
+  return text.startsWith("'") && FORMULA_BEGINNINGS.includes(text.charAt(1)) && text.length > 1
+    ? text.slice(1)
+    : text
+}
 
 /**
  * A text in CSV, always quoted. What a spreadsheet would take for a formula begins with an apostrophe, and

@@ -8,6 +8,7 @@ import { parse as parseCsv } from 'csv-parse'
 import type { Scope } from '../access/scope.ts'
 import { checkFilters, type Filters, toFilters } from '../audience/filters.ts'
 import { beginningOf } from '../audience/list.ts'
+import { fromCsvText } from '../audience/member.ts'
 import { CSV, memberLines, NDJSON } from '../audience/stream.ts'
 import { checkUpdate, type MemberUpdate, updateMember } from '../audience/update.ts'
 import { AppError, FatalError } from '../errors.ts'
@@ -174,13 +175,14 @@ async function importMembers(database: Database, scope: Scope, file: string): Pr
 /** The entries of a file with their lines' numbers. What cannot be read as an object comes as an Error. */
 async function* readEntries(file: string): AsyncGenerator<{ no: number; entry: unknown }> {
   const input = file === '-' ? process.stdin : createReadStream(file)
-  const parsed = file.endsWith('.csv')
+  const isCsv = file.toLowerCase().endsWith('.csv')
+  const parsed = isCsv
     ? parseCsv({ columns: true, bom: true, info: true, relax_column_count: true })
     : new PassThrough()
   // Faults of the one are faults of the other.
   pipeline(input, parsed).catch(() => undefined)
   try {
-    if (file.endsWith('.csv')) {
+    if (isCsv) {
       for await (const { record, info } of parsed as AsyncIterable<CsvRow>) {
         yield { no: info.lines, entry: fromCsv(record) }
       }
@@ -224,7 +226,7 @@ function fromJson(line: string): unknown {
 
 /** Back from what `export` makes of it: an empty cell says nothing, an apostrophe keeps spreadsheets from calculating. */
 function fromCsv(record: Record<string, string>): unknown {
-  const cell = (name: string) => record[name]?.replace(/^'(?=['=+\-@\t\r\n])/, '') || undefined
+  const cell = (name: string) => fromCsvText(record[name] ?? '') || undefined
   const entry = { id: cell('id'), userId: cell('userId'), externalId: cell('externalId') }
   const parsed = Object.fromEntries(
     ['tags', 'attributes'].flatMap((name) => {

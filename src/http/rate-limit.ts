@@ -1,4 +1,5 @@
 /** One limit for every request of a client address, whatever it asks for and however it is answered. */
+import { isIP } from 'node:net'
 import rateLimit, { normalizeIP } from '@fastify/rate-limit'
 import type { FastifyBaseLogger, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { Redis } from 'ioredis'
@@ -38,7 +39,8 @@ export class MemoryStore {
 
   /** Requests in the address's window, this one included, and how long it still lasts. */
   count(key: string): { requests: number; leftMs: number } {
-    const now = Date.now()
+    // Not the time of day, which may be set back.
+    const now = performance.now()
     let window = this.#windows.get(key)
     if (window === undefined || window.startedAtMs + this.#windowMs <= now) {
       this.#windows.delete(key)
@@ -104,7 +106,10 @@ export async function limitRate(
 
 /** Whose requests are counted together. A client that hung up meanwhile has no address any more. */
 function keyOf(request: FastifyRequest): string {
-  return normalizeIP(request.ip ?? '', IPV6_SUBNET_BITS)
+  const told = request.ip ?? ''
+  // Some proxies add the port to the address: each connection would have a limit of its own.
+  const address = /^\[([^\]]+)\](?::\d+)?$/.exec(told)?.[1] ?? /^([\d.]+):\d+$/.exec(told)?.[1] ?? told
+  return isIP(address) === 0 ? 'unknown' : normalizeIP(address, IPV6_SUBNET_BITS)
 }
 
 /** Under the names of the draft standard and under the older ones that most clients read. */
