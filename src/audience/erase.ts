@@ -88,13 +88,15 @@ const deleteTrackedActivity: Statement = {
  * `coalesce` keep indexes out of that, which would lead past all of the person's events and compare each with every place.
  */
 const scrub = (changes: string, isTheirs: string, column: string, nothing: string) => `
-  with scrubbed as (
+  with found as materialized (
+    select ctid as place from event where channel_oa_id = $1 and ${isTheirs} and id + 0 <= $3 limit $4
+  ), scrubbed as (
     update event set ${changes}
-     where ctid = any (array(select ctid from event where channel_oa_id = $1 and ${isTheirs} and id + 0 <= $3 limit $4))
+     where ctid = any (array(select place from found))
        and channel_oa_id + 0 = $1 and ${isTheirs.replace(column, `coalesce(${column}, ${nothing})`)} and id + 0 <= $3
     returning 1
   )
-  select count(*)::int as count from scrubbed`
+  select (select count(*) from found)::int as found, (select count(*) from scrubbed)::int as scrubbed`
 
 const scrubOwnEvents: Statement = {
   name: 'scrub-own-events',
@@ -167,12 +169,13 @@ async function eraseRest(database: Database, rest: Rest): Promise<void> {
   await database.query(forgetRest, [rest.channel_oa_id, rest.member_id])
 }
 
-/** True once nothing is left. */
+/** True once nothing is left. An event that another erasure moves at that moment is found and not scrubbed. */
 async function scrubSome(target: Queryable, rest: Rest): Promise<boolean> {
   const values = [rest.channel_oa_id, rest.user_id, rest.last_event_id, EVENTS_AT_ONCE]
   for (const statement of [scrubOwnEvents, scrubOthersEvents]) {
-    const [scrubbed] = await target.query<{ count: number }>(statement, values)
-    if ((scrubbed?.count ?? 0) >= EVENTS_AT_ONCE) return false
+    const [counts] = await target.query<{ found: number; scrubbed: number }>(statement, values)
+    const { found = 0, scrubbed = 0 } = counts ?? {}
+    if (found === EVENTS_AT_ONCE || scrubbed < found) return false
   }
   return true
 }
