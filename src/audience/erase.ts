@@ -86,10 +86,11 @@ const deleteTrackedActivity: Statement = {
 /**
  * Events are changed at their places, and asked once more whose they are: other partitions have the same places. `+ 0` and
  * `coalesce` keep indexes out of that, which would lead past all of the person's events and compare each with every place.
+ * Locked when they are found: an update that meets one that has just been moved would look for all places anew, for each.
  */
 const scrub = (changes: string, isTheirs: string, column: string, nothing: string) => `
   with found as materialized (
-    select ctid as place from event where channel_oa_id = $1 and ${isTheirs} and id + 0 <= $3 limit $4
+    select ctid as place from event where channel_oa_id = $1 and ${isTheirs} and id + 0 <= $3 limit $4 for update
   ), scrubbed as (
     update event set ${changes}
      where ctid = any (array(select place from found))
