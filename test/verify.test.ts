@@ -2,7 +2,7 @@
 import fc from 'fast-check'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { Database } from '../src/postgres/database.ts'
-import { MISBEHAVIOURS } from '../src/simulate/misbehaviour.ts'
+import { MISBEHAVIOURS, type Misbehaviour } from '../src/simulate/misbehaviour.ts'
 import { type SimulatedPlatform, simulatePlatform } from '../src/simulate/platform.ts'
 import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
 import { type Answer, type Service, startApp, startAppForTest } from './support/service.ts'
@@ -227,7 +227,12 @@ describe('what the platform refuses', () => {
 })
 
 describe('a platform that is away, slow, limiting or out of its mind', () => {
-  it.each(Object.entries(MISBEHAVIOURS))(
+  const between = [304, 407, 451].map((status): [string, Misbehaviour] => [
+    `a proxy that answers ${status} for it`,
+    (_, response) => response.writeHead(status).end(),
+  ])
+
+  it.each([...Object.entries(MISBEHAVIOURS), ...between])(
     '(%s) is 503 with Retry-After, within 10 s, and nothing is stored',
     async (name, how) => {
       const tenant = await goodTenant()

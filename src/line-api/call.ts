@@ -112,6 +112,8 @@ async function attemptCall(
       const fault = { type: 'unavailable', retryAfterSeconds: named ?? RETRY_AFTER_SECONDS } as const
       return { result: { ok: false, fault }, ...(named === null ? {} : { pauseMs: named * 1000 }) }
     }
+    // Words of something that stands between: of the platform they would be no answer to anything asked here.
+    if (response.status < 400 || [407, 451].includes(response.status)) return { result: UNAVAILABLE }
     return { result: refused(response.status) }
   } catch {
     // No network, no answer in time, too long an answer, no JSON, a token that is no header: the error's words
