@@ -141,6 +141,20 @@ describe('a callback', () => {
 })
 
 describe('a repeated callback', () => {
+  it('loses its content when the message is taken back in the channel, before or after', async () => {
+    const userId = randomUserId()
+    const copyOf = (id: string) => messageCreated(userId, { source_id: id, content: `words of ${id}` })
+    const unsend = (messageId: string) =>
+      service.deliver(tenant, [lineEvent('unsend', userId, { unsend: { messageId } })])
+    await service.chat(tenant, copyOf('taken-1'))
+    await unsend('taken-1')
+    await unsend('taken-2')
+    await service.chat(tenant, copyOf('taken-2'))
+    await service.chat(tenant, copyOf('kept'))
+    const words = await database.query(`select payload from event where payload like '%words of%'`)
+    expect(words).toEqual([{ payload: expect.stringContaining('words of kept') }])
+  })
+
   it('finds the person behind an empty source id', async () => {
     const userId = randomUserId()
     const sender = { additional_attributes: { social_line_user_id: userId } }

@@ -9,6 +9,7 @@ import {
   type IntakeEvent,
   parseTimeText,
   readKind,
+  readMessageId,
   readTimeMs,
   readUserId,
   toPayload,
@@ -50,6 +51,11 @@ function isPassedOver(webhook: Fields): boolean {
   return webhook.private === true || String(webhook.event).startsWith('conversation_typing_')
 }
 
+/** A message of the channel keeps its id there as source_id: who takes it back there takes back this copy, too. */
+function channelMessageId({ conversation, source_id: id }: Fields): string | null {
+  return at(conversation, 'channel') === 'Channel::Line' ? readMessageId(id) : null
+}
+
 /** A conversation lists its last messages, and notes among them. It is the webhook itself, or a message's. */
 function withoutPrivateNotes(webhook: unknown): unknown {
   if (!isObject(webhook)) return webhook
@@ -79,7 +85,7 @@ export function readWebhook(
     kind: readKind(fields.event),
     payload,
     otherUserIds: [],
-    messageId: null,
+    messageId: channelMessageId(fields),
   }
   const key = deliveryId ? hashKey('mbox', 'delivery', deliveryId) : contentKey(fields, kept.kind, payload)
   // Whom it names is read first and kept whatever else is wrong, so that erasing them finds it.
