@@ -331,6 +331,23 @@ describe('at the command line', () => {
     }
   })
 
+  it('an import follows the order of its lines', async () => {
+    const who = await addTenant(database)
+    await addMany(who, 2)
+    const file = join(temporaryDirectory(), 'moved.ndjson')
+    const lines = Array.from({ length: 200 }, (_, i) => {
+      const [holder, other] = i % 2 === 0 ? ['U1', 'U2'] : ['U2', 'U1']
+      return `{"userId":"${other}","externalId":null}\n{"userId":"${holder}","externalId":"moving","tags":["${i}"]}`
+    })
+    writeFileSync(file, lines.join('\n'))
+    const { stdout } = await runCommandAsync(
+      ['audience', 'import', '--account', String(who.accountId), file, '--json'],
+      env,
+    )
+    expect(JSON.parse(stdout)).toEqual({ changed: 400, refused: 0 })
+    expect(await service.member(who, 'U2')).toMatchObject({ externalId: 'moving', tags: ['199'] })
+  })
+
   it('an import sets what each line says, and tells which lines it could not use', async () => {
     const who = await addTenant(database)
     await addMany(who, 3)

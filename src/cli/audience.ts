@@ -20,8 +20,6 @@ import { accountOf, onDatabase, parseId, withJson } from './input.ts'
 import { printOne } from './output.ts'
 import { Progress } from './progress.ts'
 
-/** Members changed at the same time: more wait for the database only. */
-const IMPORT_CONCURRENCY = 8
 /** Lines that are told one by one; of the others the count. */
 const FAULTS_SHOWN = 20
 
@@ -152,22 +150,18 @@ interface ImportTally {
 async function importMembers(database: Database, scope: Scope, file: string): Promise<ImportTally> {
   const tally: ImportTally = { changed: 0, refused: 0, faults: [] }
   const progress = new Progress('lines', null)
-  const lines = readEntries(file)[Symbol.asyncIterator]()
-  const worker = async () => {
-    for (let next = await lines.next(); !next.done; next = await lines.next()) {
-      const { no, entry } = next.value
-      try {
-        await importEntry(database, scope, entry)
-        tally.changed += 1
-      } catch (error) {
-        const fault = asFatal(error)
-        tally.refused += 1
-        if (tally.faults.length < FAULTS_SHOWN) tally.faults.push(`line ${no}: ${fault.message}`)
-      }
-      progress.show(tally.changed + tally.refused)
+  // One after the other: of two lines for one member, or with one externalId, the order in the file decides.
+  for await (const { no, entry } of readEntries(file)) {
+    try {
+      await importEntry(database, scope, entry)
+      tally.changed += 1
+    } catch (error) {
+      const fault = asFatal(error)
+      tally.refused += 1
+      if (tally.faults.length < FAULTS_SHOWN) tally.faults.push(`line ${no}: ${fault.message}`)
     }
+    progress.show(tally.changed + tally.refused)
   }
-  await Promise.all(Array.from({ length: IMPORT_CONCURRENCY }, worker))
   progress.end(tally.changed + tally.refused)
   return tally
 }
