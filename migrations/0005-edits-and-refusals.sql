@@ -15,10 +15,8 @@ create table member_edit (
 );
 create index member_edit_edited on member_edit using brin (edited_at);
 
--- A trigger, because other programs change members, too, and because it sees the row as it was. With the rights of who made
--- it: those programs have none on member_edit.
-create function keep_member_edit() returns trigger language plpgsql
-  security definer set search_path from current as $$
+-- A trigger, because other programs change members, too, and because it sees the row as it was.
+create function keep_member_edit() returns trigger language plpgsql as $$
 begin
   insert into member_edit (channel_oa_id, member_id, fields, api_key_id)
   values (new.channel_oa_id, new.id,
