@@ -88,27 +88,27 @@ const deleteTrackedActivity: Statement = {
  * `coalesce` keep indexes out of that, which would lead past all of the person's events and compare each with every place.
  * Locked when they are found: an update that meets one that has just been moved would look for all places anew, for each.
  */
-const scrub = (changes: string, isTheirs: string, column: string, nothing: string) => `
+const scrub = (changes: string, isTheirs: (column: string) => string, column: string, nothing: string) => `
   with found as materialized (
-    select ctid as place from event where channel_oa_id = $1 and ${isTheirs} and id + 0 <= $3 limit $4 for update
+    select ctid as place from event where channel_oa_id = $1 and ${isTheirs(column)} and id + 0 <= $3 limit $4 for update
   ), scrubbed as (
     update event set ${changes}
      where ctid = any (array(select place from found))
-       and channel_oa_id + 0 = $1 and ${isTheirs.replace(column, `coalesce(${column}, ${nothing})`)} and id + 0 <= $3
+       and channel_oa_id + 0 = $1 and ${isTheirs(`coalesce(${column}, ${nothing})`)} and id + 0 <= $3
     returning 1
   )
   select (select count(*) from found)::int as found, (select count(*) from scrubbed)::int as scrubbed`
 
 const scrubOwnEvents: Statement = {
   name: 'scrub-own-events',
-  text: scrub('user_id = null, payload = null', 'user_id = $2', 'user_id', `''`),
+  text: scrub('user_id = null, payload = null', (column) => `${column} = $2`, 'user_id', `''`),
 }
 
 const scrubOthersEvents: Statement = {
   name: 'scrub-others-events',
   text: scrub(
     'other_user_ids = array_remove(other_user_ids, $2), payload = null',
-    'other_user_ids @> array[$2]',
+    (column) => `${column} @> array[$2]`,
     'other_user_ids',
     `'{}'`,
   ),
