@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { FatalError } from '../errors.ts'
 import { addPeople, type Delivery, deliveries } from '../simulate/deliveries.ts'
-import { MISBEHAVIOURS } from '../simulate/misbehaviour.ts'
+import { MISBEHAVIOURS, misbehaviourOf } from '../simulate/misbehaviour.ts'
 import {
   randomAccount,
   type SimulatedAccount,
@@ -78,7 +78,7 @@ async function simulate(options: SimulateOptions): Promise<void> {
   })
   platform.settings.isVerified = options.unverified !== true
   platform.settings.webhook = deliverTo === undefined ? null : { endpoint: deliverTo, active: true }
-  platform.misbehave(misbehave === undefined ? null : (MISBEHAVIOURS[misbehave] ?? null))
+  platform.misbehave(misbehaviourOf(misbehave ?? ''))
   addPeople(platform, options.people)
   const interrupted = new AbortController()
   const stop = () => interrupted.abort()

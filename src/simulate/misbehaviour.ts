@@ -3,6 +3,11 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 
 export type Misbehaviour = (request: IncomingMessage, response: ServerResponse) => void
 
+/** Null for any other name, those that every object has included. */
+export function misbehaviourOf(name: string): Misbehaviour | null {
+  return Object.hasOwn(MISBEHAVIOURS, name) ? (MISBEHAVIOURS[name] ?? null) : null
+}
+
 export const MISBEHAVIOURS: Record<string, Misbehaviour> = {
   cut: (request) => request.socket.destroy(),
   error: (_, response) => response.writeHead(500).end('{"message":"Internal server error"}'),

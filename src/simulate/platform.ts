@@ -9,7 +9,7 @@ import { text } from 'node:stream/consumers'
 import { signLine } from '../intake/line/signature.ts'
 import { Secret } from '../secret.ts'
 import { lineBody, randomUserId } from './events.ts'
-import { MISBEHAVIOURS, type Misbehaviour } from './misbehaviour.ts'
+import { type Misbehaviour, misbehaviourOf } from './misbehaviour.ts'
 
 export interface SimulatedAccount {
   channelId: string
@@ -93,8 +93,7 @@ export async function simulatePlatform(
     if (call === 'PUT /simulate/misbehaviour') {
       text(request).then(
         (name) => {
-          const isKnown = Object.hasOwn(MISBEHAVIOURS, name.trim())
-          misbehaviour = (isKnown && MISBEHAVIOURS[name.trim()]) || null
+          misbehaviour = misbehaviourOf(name.trim())
           response.writeHead(200).end(misbehaviour === null ? 'well-behaved\n' : `${name.trim()}\n`)
         },
         () => response.destroy(),
