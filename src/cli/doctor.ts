@@ -3,6 +3,7 @@ import type { Command } from 'commander'
 import { Redis } from 'ioredis'
 import { type Config, readConfig } from '../config.ts'
 import { FatalError } from '../errors.ts'
+import { redisRefusal } from '../http/rate-limit.ts'
 import type { Database } from '../postgres/database.ts'
 import { withDatabase } from '../postgres/open.ts'
 import type { Row } from '../postgres/statement.ts'
@@ -227,7 +228,7 @@ async function examineRedis(url: string): Promise<Finding> {
     await redis.set('oa-audience-doctor', '1', 'PX', ANSWER_TIMEOUT_MS)
     return { check: 'Redis', state: 'ok', message: 'answers' }
   } catch (error) {
-    const refusal = (error as Error).name === 'ReplyError' ? (error as Error).message.split(' ')[0] : null
+    const refusal = redisRefusal(error as Error)
     return {
       check: 'Redis',
       state: 'WRONG',

@@ -188,6 +188,11 @@ async function countInRedis(
   }
 }
 
+/** The first word with which Redis refused, such as OOM or READONLY: the rest quotes the command. Null: it did not refuse. */
+export function redisRefusal({ name, message }: Error): string | null {
+  return name === 'ReplyError' ? (message.split(' ')[0] ?? null) : null
+}
+
 /** Logged once, not once per request or per attempt to connect. It ends when Redis counts again, not when it connects. */
 class Outage {
   readonly #log: FastifyBaseLogger
@@ -200,8 +205,7 @@ class Outage {
   begin(error: Error & { code?: string }): void {
     if (this.#lasts) return
     this.#lasts = true
-    // Of a refusal its first word, such as OOM or READONLY: the rest quotes the command.
-    const fault = error.code ?? (error.name === 'ReplyError' ? error.message.split(' ')[0] : error.name)
+    const fault = error.code ?? redisRefusal(error) ?? error.name
     this.#log.warn({ fault }, 'Redis is away: requests are not limited meanwhile')
   }
 
