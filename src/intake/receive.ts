@@ -122,7 +122,7 @@ export class Intake {
     const startedAtMs = performance.now()
     const links = deliveries.flatMap(({ link }) => link ?? [])
     const options = { root: true, links, attributes: { 'oa_audience.events': events.length } }
-    inSpan('flush', options, () => this.#flushPatiently(this.#lane, events)).then(
+    inSpan('flush', options, () => flushPatiently(this.#lane, this.#database, events)).then(
       (outcomes) => {
         this.#flushesOnTheirWay -= 1
         this.#observer?.flushed(events.length, (performance.now() - startedAtMs) / 1000)
@@ -169,7 +169,7 @@ export class Intake {
 
   async #flushAlone(delivery: Waiting): Promise<void> {
     try {
-      settle([delivery], await this.#flushPatiently(this.#database, delivery.events))
+      settle([delivery], await flushPatiently(this.#database, this.#database, delivery.events))
     } catch (error) {
       await this.#isolate([delivery], error)
     }
@@ -187,18 +187,14 @@ export class Intake {
 
   async #flushOrKeepUnapplied(event: AdmittedEvent): Promise<Outcome> {
     try {
-      const [outcome] = await this.#flushPatiently(this.#database, [event])
+      const [outcome] = await flushPatiently(this.#database, this.#database, [event])
       return outcome as Outcome
     } catch (error) {
       if (!isAboutTheEvent(error)) throw error
       this.#onPoison(error)
-      const [outcome] = await this.#flushPatiently(this.#database, [unapplied(event, error)])
+      const [outcome] = await flushPatiently(this.#database, this.#database, [unapplied(event, error)])
       return outcome as Outcome
     }
-  }
-
-  #flushPatiently(target: AtOnce, batch: AdmittedEvent[]): Promise<Outcome[]> {
-    return flushPatiently(target, this.#database, batch)
   }
 }
 
