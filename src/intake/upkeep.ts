@@ -47,7 +47,7 @@ export async function upkeep(
     await unlessInUse(
       session.query('delete from refused_delivery where day < current_date - $1::int', [REFUSALS_KEPT_DAYS]),
     )
-    await forget(session, 'erased_member', 'deleted_at', deduplicationDays)
+    await forgetOld(session, 'erased_member', 'deleted_at', deduplicationDays)
   })
 }
 
@@ -104,18 +104,12 @@ async function forgetBeyondRetention(session: Queryable, retentionDays: number):
     [retentionDays],
   )
   for (const { name } of old) await unlessInUse(session.query(`drop table ${name}`))
-  await forget(session, 'event_default', 'received_at', retentionDays)
+  await forgetOld(session, 'event_default', 'received_at', retentionDays)
   await forgetOld(session, 'member_edit', 'edited_at', retentionDays)
-  await forget(session, 'unsent_message', 'unsent_at', retentionDays)
+  await forgetOld(session, 'unsent_message', 'unsent_at', retentionDays)
 }
 
-/** For tables that stay small. */
-async function forget(session: Queryable, table: string, column: string, days: number): Promise<void> {
-  const old = `delete from ${table} where ${column} < now() - $1 * interval '1 day'`
-  await unlessInUse(session.query(old, [days]))
-}
-
-/** The index by time is a few bytes for a whole range of rows: what is old is found without reading the rest. */
+/** In large tables the index by time is a few bytes for a whole range of rows: what is old is found without reading the rest. */
 async function forgetOld(session: Queryable, table: string, column: string, days: number): Promise<void> {
   for (let deleted = ROWS_PER_STATEMENT; deleted === ROWS_PER_STATEMENT; ) {
     const rows = await unlessInUse(
