@@ -17,7 +17,7 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { expect, it, onTestFinished } from 'vitest'
 import { findServer } from '../src/postgres/embedded/lock-file.ts'
-import { eventually, runCommand, spawnService, temporaryDirectory } from './support/process.ts'
+import { becomesWell, eventually, runCommand, spawnService, temporaryDirectory } from './support/process.ts'
 
 const isRoot = process.getuid?.() === 0
 const health = (url: string) => fetch(`${url}/api/health`).then((response) => response.status)
@@ -35,10 +35,7 @@ const lives = (pid: number) => {
 it('starts on first use, keeps every commit on disk, opens no TCP port, and stops with the service', async () => {
   const dataDir = temporaryDirectory()
   const service = await spawnService({ DATA_DIR: dataDir })
-  await eventually(
-    () => health(service.url),
-    (status) => status === 200,
-  )
+  await becomesWell(service.url)
   const pid = pidOf(dataDir)
   const arguments_ = execFileSync('ps', ['-o', 'args=', '-p', String(pid)], { encoding: 'utf8' })
   expect(arguments_).toContain('fsync=on')
@@ -53,10 +50,7 @@ it('starts on first use, keeps every commit on disk, opens no TCP port, and stop
 it('keeps its data when the service alone is killed, and the next service adopts it', async () => {
   const dataDir = temporaryDirectory()
   const first = await spawnService({ DATA_DIR: dataDir })
-  await eventually(
-    () => health(first.url),
-    (status) => status === 200,
-  )
+  await becomesWell(first.url)
   const added = runCommand(['organizations', 'add', '--name', 'kept', '--json'], { DATA_DIR: dataDir })
   expect(JSON.parse(added.stdout)).toEqual({ id: '1' })
   const pid = pidOf(dataDir)
@@ -64,10 +58,7 @@ it('keeps its data when the service alone is killed, and the next service adopts
   await first.exited
   expect(lives(pid)).toBe(true)
   const second = await spawnService({ DATA_DIR: dataDir })
-  await eventually(
-    () => health(second.url),
-    (status) => status === 200,
-  )
+  await becomesWell(second.url)
   expect(JSON.parse(runCommand(['organizations', 'list', '--json'], { DATA_DIR: dataDir }).stdout)).toEqual([
     { id: '1', name: 'kept' },
   ])
@@ -80,10 +71,7 @@ it('opens again when everything was killed, again and again', async () => {
   const dataDir = temporaryDirectory()
   for (let round = 1; round <= 3; round += 1) {
     const service = await spawnService({ DATA_DIR: dataDir })
-    await eventually(
-      () => health(service.url),
-      (status) => status === 200,
-    )
+    await becomesWell(service.url)
     runCommand(['organizations', 'add', '--name', `round ${round}`], { DATA_DIR: dataDir })
     process.kill(pidOf(dataDir), 'SIGKILL')
     service.child.kill('SIGKILL')
@@ -96,19 +84,13 @@ it('opens again when everything was killed, again and again', async () => {
 it('comes back without a restart of the service when it alone is killed', async () => {
   const dataDir = temporaryDirectory()
   const service = await spawnService({ DATA_DIR: dataDir })
-  await eventually(
-    () => health(service.url),
-    (status) => status === 200,
-  )
+  await becomesWell(service.url)
   process.kill(pidOf(dataDir), 'SIGKILL')
   await eventually(
     () => health(service.url),
     (status) => status === 503,
   )
-  await eventually(
-    () => health(service.url),
-    (status) => status === 200,
-  )
+  await becomesWell(service.url)
 })
 
 it.each([0, 60, 120, 250, 500])(
@@ -116,10 +98,7 @@ it.each([0, 60, 120, 250, 500])(
   async (delayMs) => {
     const dataDir = temporaryDirectory()
     const service = await spawnService({ DATA_DIR: dataDir })
-    await eventually(
-      () => health(service.url),
-      (status) => status === 200,
-    )
+    await becomesWell(service.url)
     process.kill(pidOf(dataDir), 'SIGKILL')
     await new Promise((resolve) => setTimeout(resolve, delayMs))
     service.child.kill('SIGINT')
@@ -136,10 +115,7 @@ it('refuses a second service on the same directory with one clear line', async (
   expect(second.stderr).toMatch(
     /^oa-audience: DATA_DIR is in use by another oa-audience service \(oa-audience, process \d+\): .+\n$/,
   )
-  await eventually(
-    () => health(first.url),
-    (status) => status === 200,
-  )
+  await becomesWell(first.url)
 })
 
 it('serves the command line without a service, and is stopped after the command', () => {
@@ -187,10 +163,7 @@ it('is not left behind when a service is told to stop while it starts', async ()
 it('works where the path of its socket would be too long', async () => {
   const dataDir = join(temporaryDirectory(), 'x'.repeat(150))
   const service = await spawnService({ DATA_DIR: dataDir })
-  await eventually(
-    () => health(service.url),
-    (status) => status === 200,
-  )
+  await becomesWell(service.url)
 })
 
 it('takes a lock file for stale whose process id now belongs to something else', async () => {
