@@ -87,22 +87,25 @@ describe('a callback', () => {
     expect(await service.member(tenant, userId)).toBeUndefined()
   })
 
-  it('is kept without the private notes among a conversation’s last messages', async () => {
+  it('is kept without the last messages that a conversation lists, which may be private or taken back', async () => {
     const userId = randomUserId()
-    await service.chat(tenant, {
-      event: 'conversation_updated',
+    const conversation = {
       id: 5,
       contact_inbox: { source_id: userId },
       messages: [
-        { id: 1, content: 'said aloud', private: false },
+        { id: 1, content: 'taken back later', private: false },
         { id: 2, content: 'a private thought', private: true },
       ],
-    })
-    const [kept] = await database.query<{ payload: string }>('select payload from event where user_id = $1', [
-      userId,
-    ])
-    expect(kept?.payload).toContain('said aloud')
-    expect(kept?.payload).not.toContain('a private thought')
+    }
+    await service.chat(tenant, { ...conversation, event: 'conversation_updated' })
+    await service.chat(tenant, { event: 'message_created', id: 3, content: 'its own', conversation })
+    const kept = await database.query<{ payload: string }>(
+      'select payload from event where user_id = $1 order by id',
+      [userId],
+    )
+    expect(kept).toHaveLength(2)
+    expect(kept[1]?.payload).toContain('its own')
+    for (const { payload } of kept) expect(payload).not.toMatch(/taken back later|a private thought/)
   })
 
   it('nested 20,000 levels deep is kept', async () => {

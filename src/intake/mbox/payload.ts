@@ -56,20 +56,16 @@ function channelMessageId({ conversation, source_id: id }: Fields): string | nul
   return at(conversation, 'channel') === 'Channel::Line' ? readMessageId(id) : null
 }
 
-/** A conversation lists its last messages, and notes among them. It is the webhook itself, or a message's. */
-function withoutPrivateNotes(webhook: unknown): unknown {
+/**
+ * A conversation lists its last messages. Each comes in a webhook of its own: there a private note is known as one, and what
+ * its sender takes back is found. The conversation is the webhook itself, or a message's.
+ */
+function withoutListedMessages(webhook: unknown): unknown {
   if (!isObject(webhook)) return webhook
-  const kept = withoutNotesIn(webhook)
-  return isObject(kept.conversation) ? { ...kept, conversation: withoutNotesIn(kept.conversation) } : kept
-}
-
-function withoutNotesIn(conversation: Fields): Fields {
-  const { messages } = conversation
-  if (!Array.isArray(messages)) return conversation
-  return {
-    ...conversation,
-    messages: messages.filter((message) => !isObject(message) || message.private !== true),
-  }
+  const { messages: _, ...kept } = webhook
+  if (!isObject(kept.conversation)) return kept
+  const { messages: __, ...conversation } = kept.conversation
+  return { ...kept, conversation }
 }
 
 /** One webhook, whatever it is: what cannot be applied says why. */
@@ -78,16 +74,15 @@ export function readWebhook(
   deliveryId: string | undefined,
   receivedAtMs: number,
 ): IntakeEvent {
-  const payload = toPayload(withoutPrivateNotes(webhook))
   const fields = isObject(webhook) ? webhook : {}
   const kept = {
     source: 'mbox' as const,
     kind: readKind(fields.event),
-    payload,
+    payload: toPayload(withoutListedMessages(webhook)),
     otherUserIds: [],
     messageId: channelMessageId(fields),
   }
-  const key = deliveryId ? hashKey('mbox', 'delivery', deliveryId) : contentKey(fields, kept.kind, payload)
+  const key = deliveryId ? hashKey('mbox', 'delivery', deliveryId) : contentKey(webhook, fields, kept.kind)
   // Whom it names is read first and kept whatever else is wrong, so that erasing them finds it.
   let userId: string | null = null
   try {
@@ -120,10 +115,10 @@ export function readWebhook(
  * Without a delivery id. The body's id is the message's or the conversation's own, shared by every event
  * about it, so what tells two of them apart is the time of the update or else the content.
  */
-function contentKey(fields: Fields, kind: string, payload: string): Buffer {
+function contentKey(webhook: unknown, fields: Fields, kind: string): Buffer {
   const id = wordOf(fields.id)
   const updatedAt = wordOf(fields.updated_at)
-  if (id === null || updatedAt === null) return hashKey('mbox', 'content', payload)
+  if (id === null || updatedAt === null) return hashKey('mbox', 'content', toPayload(webhook))
   return hashKey('mbox', 'update', kind, id, updatedAt)
 }
 
