@@ -79,6 +79,28 @@ it('recognises an event that comes again after its stored copy was dropped, unti
   await database.close()
 })
 
+it('forgets the tracked activity of who never became a member, keeps that of members and of who is active', async () => {
+  const { database } = await createTestDatabase()
+  const service = await startAppForTest(database)
+  const tenant = await addTenant(database)
+  const [member, gone, active] = [randomUserId(), randomUserId(), randomUserId()]
+  const track = (userId: string) =>
+    service.call('POST', `/api/tracking?writeKey=${tenant.trackingKey}`, {
+      body: JSON.stringify({ type: 'page', userId }),
+    })
+  const follow = (userId: string) => service.deliver(tenant, [lineEvent('follow', userId)])
+  await follow(member)
+  for (const userId of [member, gone, active]) await track(userId)
+  await database.query(`update tracked_activity set received_at = now() - interval '401 days'`)
+  await track(active)
+  await database.session((session) => upkeep(session, KEEP))
+  for (const userId of [gone, active]) await follow(userId)
+  expect((await service.member(tenant, member))?.eventCount).toBe(2)
+  expect((await service.member(tenant, gone))?.eventCount).toBe(1)
+  expect((await service.member(tenant, active))?.eventCount).toBe(3)
+  await database.close()
+})
+
 it('leaves tables that a dump holds for next time, and holds nobody up meanwhile', async () => {
   const { database } = await createTestDatabase()
   const service = await startAppForTest(database)

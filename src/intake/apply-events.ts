@@ -142,7 +142,8 @@ function applyEventsText({ states, others, tracked }: BatchParts): string {
           on conflict (channel_oa_id, user_id) do update set
              event_count = t.event_count + excluded.event_count,
              first_seen_at = least(t.first_seen_at, excluded.first_seen_at),
-             last_seen_at = greatest(t.last_seen_at, excluded.last_seen_at)
+             last_seen_at = greatest(t.last_seen_at, excluded.last_seen_at),
+             received_at = now()
     )`)}
     -- of the events that are not known, those of an admission that holds were accepted
     select (select array_agg(admission_no) from admission) as admitted,

@@ -33,7 +33,7 @@ const weeks = `
 
 /**
  * Makes partitions for this week and the next ones; drops events, edits and ids of unsent messages beyond RETENTION_DAYS, keys and
- * ids of erased members beyond DEDUPLICATION_DAYS, counts of refusals beyond 30 days. One instance at a time: others
+ * ids of erased members and activity of people who are no members beyond DEDUPLICATION_DAYS, counts of refusals beyond 30 days. One instance at a time: others
  * leave it to that one. A table that is in use is left for next time.
  */
 export async function upkeep(
@@ -44,6 +44,7 @@ export async function upkeep(
     await makeMissing(session)
     if (retentionDays > 0) await forgetBeyondRetention(session, retentionDays)
     await forgetOld(session, 'event_key', 'received_at', deduplicationDays)
+    await forgetOld(session, 'tracked_activity', 'received_at', deduplicationDays, isNoMember)
     await unlessInUse(
       session.query('delete from refused_delivery where day < current_date - $1::int', [REFUSALS_KEPT_DAYS]),
     )
@@ -109,14 +110,24 @@ async function forgetBeyondRetention(session: Queryable, retentionDays: number):
   await forgetOld(session, 'unsent_message', 'unsent_at', retentionDays)
 }
 
+const isNoMember = `not exists (
+  select from audience_member m
+   where m.channel_oa_id = tracked_activity.channel_oa_id and m.user_id = tracked_activity.user_id)`
+
 /** In large tables the index by time is a few bytes for a whole range of rows: what is old is found without reading the rest. */
-async function forgetOld(session: Queryable, table: string, column: string, days: number): Promise<void> {
+async function forgetOld(
+  session: Queryable,
+  table: string,
+  column: string,
+  days: number,
+  condition = 'true',
+): Promise<void> {
   for (let deleted = ROWS_PER_STATEMENT; deleted === ROWS_PER_STATEMENT; ) {
     const rows = await unlessInUse(
       session.query<{ count: number }>(
         `with gone as (
            delete from ${table} where ctid = any (array(
-             select ctid from ${table} where ${column} < now() - $1 * interval '1 day' limit $2))
+             select ctid from ${table} where ${column} < now() - $1 * interval '1 day' and ${condition} limit $2))
            returning 1
          )
          select count(*)::int from gone`,
