@@ -15,6 +15,8 @@ import type { AtOnce, BoundStatement, Queryable, Row, Statement } from './statem
 const POOL_SIZE = 8
 /** How long a request waits for a session before it gives up. The platforms hang up after 2 s. */
 const CONNECT_TIMEOUT_MS = 2_000
+/** Of silence: less than the minutes after which proxies and address translators forget a connection. */
+const KEEP_ALIVE_MS = 30_000
 /** No statement of a request should take a hundredth of this. What was accepted must end before a shutdown does. */
 const STATEMENT_TIMEOUT_MS = 5_000
 /**
@@ -50,6 +52,7 @@ export class Database implements Queryable, AtOnce {
       application_name: `oa-audience, process ${process.pid}`,
       connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
       keepAlive: true,
+      keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
     }
     this.#pool = new pg.Pool({
       ...this.#target,

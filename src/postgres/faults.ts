@@ -2,6 +2,9 @@
 import pg from 'pg'
 import { AppError } from '../errors.ts'
 
+/** SQLSTATE of a lock that was not had in time. */
+export const LOCK_TIMEOUT = '55P03'
+
 /** The database does not answer, or refuses for a reason that passes: full, starting, read-only, cut off. */
 export class DatabaseUnavailable extends AppError {
   constructor(cause: unknown) {
@@ -18,11 +21,19 @@ export function toFault(error: unknown): unknown {
 export function endsSession(error: unknown): boolean {
   if (!(error instanceof DatabaseUnavailable)) return false
   const { cause } = error
-  return !(cause instanceof pg.DatabaseError) || cause.severity === 'FATAL' || cause.severity === 'PANIC'
+  return !(cause instanceof pg.DatabaseError) || isFatal(cause) || cause.code === READ_ONLY
+}
+
+/** A session that met a replica stays there when another server takes over: a new one may find that. */
+const READ_ONLY = '25006'
+
+/** The server ends the session with it, for reasons of its own: shutdown, a time limit, a fault. */
+function isFatal({ severity }: pg.DatabaseError): boolean {
+  return severity === 'FATAL' || severity === 'PANIC'
 }
 
 /**
- * Classes of SQLSTATE that say nothing about the statement: 08 connection, 25006 read-only (a replica),
+ * Classes of SQLSTATE that say nothing about the statement: 08 connection, 25006 read-only,
  * 40 serialization and deadlock, 53 resources (disk full, too many connections), 55P03 lock timeout,
  * 57 operator intervention (shutdown, cancel, starting up), 58 system, XX internal. Errors without a SQLSTATE
  * come from the socket.
@@ -31,11 +42,14 @@ function isPassing(error: unknown): boolean {
   const code = (error as { code?: string }).code
   if (!(error instanceof pg.DatabaseError))
     return !(error instanceof TypeError || error instanceof RangeError)
-  return code === undefined || /^(08|40|53|57|58|XX)/.test(code) || code === '25006' || code === '55P03'
+  return (
+    code === undefined ||
+    isFatal(error) ||
+    /^(08|40|53|57|58|XX)/.test(code) ||
+    code === READ_ONLY ||
+    code === LOCK_TIMEOUT
+  )
 }
-
-/** SQLSTATE of a lock that was not had in time. */
-export const LOCK_TIMEOUT = '55P03'
 
 /** The SQLSTATE of a database's error, or null for what did not come from the database. */
 export function sqlStateOf(error: unknown): string | null {

@@ -6,8 +6,15 @@ import type { AtOnce, BoundStatement, Row } from './statement.ts'
 import { TransactionAtOnce } from './transaction-at-once.ts'
 
 /**
+ * A session that ended while nobody used it refuses the next transaction at once: after a restart of the server, a failover, or
+ * where something between forgets silent connections. Slower failures are the database's own.
+ */
+const LOST_WITHIN_MS = 500
+
+/**
  * A pool hands out its sessions a turn of the event loop later, behind everything else that is due. A lane keeps one, so
- * that a transaction is on its way the moment it is asked for, behind those that are.
+ * that a transaction is on its way the moment it is asked for, behind those that are. Only for what may be sent twice, for
+ * nobody knows what a lost session still committed: reading, and flushes, which know their events again.
  */
 export class Lane implements AtOnce {
   readonly #connect: () => Promise<pg.PoolClient>
@@ -20,6 +27,16 @@ export class Lane implements AtOnce {
   }
 
   async transactionAtOnce(statements: BoundStatement[]): Promise<Row[][]> {
+    const startedAtMs = performance.now()
+    try {
+      return await this.#send(statements)
+    } catch (error) {
+      if (!endsSession(error) || performance.now() - startedAtMs > LOST_WITHIN_MS) throw error
+      return this.#send(statements)
+    }
+  }
+
+  async #send(statements: BoundStatement[]): Promise<Row[][]> {
     this.#session ??= this.#open()
     const session = this.#session
     const client = await session

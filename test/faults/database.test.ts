@@ -15,17 +15,22 @@ async function setUp() {
   expect((await service.deliver(tenant, [lineEvent('follow', 'U1')])).status).toBe(200)
   // Through another database, which is not what is being broken.
   const server = new Database(inject('postgres'), () => undefined)
-  const alter = (setting: string) =>
-    server.session(async (session) => {
-      await session.query(`alter database ${connection.database} ${setting}`)
-      await session.query('select pg_terminate_backend(pid) from pg_stat_activity where datname = $1', [
+  const set = (setting: string) =>
+    server.session((session) => session.query(`alter database ${connection.database} ${setting}`))
+  const endSessions = () =>
+    server.session((session) =>
+      session.query('select pg_terminate_backend(pid) from pg_stat_activity where datname = $1', [
         connection.database,
-      ])
-    })
+      ]),
+    )
+  const alter = async (setting: string) => {
+    await set(setting)
+    await endSessions()
+  }
   const end = async () => {
     await Promise.all([database.close(), admin.close(), server.close()])
   }
-  return { admin, tenant, service, alter, end }
+  return { admin, tenant, service, set, endSessions, alter, end }
 }
 
 const recovers = (service: Service, tenant: Tenant) =>
@@ -38,7 +43,7 @@ const list = (service: Service, tenant: Tenant) =>
   service.call('GET', '/api/audience', { headers: tenant.headers })
 
 it('that is a read-only replica: deliveries 503, reading goes on', async () => {
-  const { tenant, service, alter, end } = await setUp()
+  const { tenant, service, set, alter, end } = await setUp()
   await alter('set default_transaction_read_only = on')
   const refused = await eventually(
     () => service.deliver(tenant, [lineEvent('follow', 'U2')]),
@@ -51,7 +56,33 @@ it('that is a read-only replica: deliveries 503, reading goes on', async () => {
     ({ status }) => status === 200,
   )
   expect(answer.json.data).toHaveLength(1)
-  await alter('reset default_transaction_read_only')
+  // Sessions that were opened meanwhile stay read-only.
+  await set('reset default_transaction_read_only')
+  expect((await service.deliver(tenant, [lineEvent('follow', 'U2')])).status).toBe(200)
+  await end()
+})
+
+it('that ended its sessions while nobody used them: the next delivery and the next request do not see it', async () => {
+  const { tenant, service, endSessions, end } = await setUp()
+  for (let round = 0; round < 5; round += 1) {
+    expect((await list(service, tenant)).status).toBe(200)
+    await endSessions()
+    const answer = await service.deliver(tenant, [lineEvent('follow', randomUserId())])
+    expect(answer.json).toEqual({ accepted: 1, duplicates: 0 })
+  }
+  await end()
+})
+
+it('that ends sessions for a time limit of its own: 503, and they are opened anew', async () => {
+  const { admin, tenant, service, alter, end } = await setUp()
+  await alter(`set transaction_timeout = '300ms'`)
+  const answer = await admin.transaction(async (transaction) => {
+    await transaction.query('set local transaction_timeout = 0')
+    await transaction.query(`update audience_member set version = version where user_id = 'U1'`)
+    return service.deliver(tenant, [lineEvent('unfollow', 'U1')])
+  })
+  expect(answer.status).toBe(503)
+  expect(answer.headers.get('retry-after')).not.toBeNull()
   await recovers(service, tenant)
   await end()
 })
