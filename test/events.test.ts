@@ -202,3 +202,31 @@ it('a person who is erased while their event is retried stays erased, content in
   )
   await database.close()
 })
+
+it('an event whose account gets another secret while it is retried stays where it is', async () => {
+  const { database } = await createTestDatabase()
+  const service = await startAppForTest(database)
+  const tenant = await addTenant(database)
+  const userId = randomUserId()
+  const letIn = await refusePeople(database, `user_id = '${userId}'`)
+  await service.deliver(tenant, [lineEvent('follow', userId)])
+  await letIn()
+  const [id] = await waiting(database)
+  // The event has been read; the new secret comes before it is applied.
+  const late = Object.create(database, {
+    transactionAtOnce: {
+      value: async (statements: BoundStatement[]) => {
+        await database.query(`update official_account set channel_secret = 'another' where id = $1`, [
+          tenant.accountId,
+        ])
+        return database.transactionAtOnce(statements)
+      },
+    },
+    query: { value: database.query.bind(database) },
+  })
+  expect(await retryEvent(late, id as bigint, understand)).toBe('it changed meanwhile: look at it again')
+  expect(await waiting(database)).toEqual([id])
+  expect(await retryEvent(database, id as bigint, understand)).toBe('applied')
+  expect(await service.member(tenant, userId)).toMatchObject({ eventCount: 1 })
+  await database.close()
+})

@@ -164,8 +164,8 @@ function sortable(time: string): string {
 
 /**
  * Erases the content of messages that their senders took back, and remembers them for messages that come later. In
- * statements of their own, because such events are rare and the search costs what it costs. Only for events that were
- * let in: their keys tell. The flush has locked everybody else out of the account, so no message slips by.
+ * statements of their own, because such events are rare and the search costs what it costs. Only for events that this very
+ * transaction let in: it has made their keys. The flush has locked everybody else out of the account, so no message slips by.
  */
 export const eraseUnsent: Statement = {
   name: 'erase-unsent',
@@ -173,7 +173,7 @@ export const eraseUnsent: Statement = {
     with unsend as materialized (
       select u.channel_oa_id, u.message_id
         from unnest($1::bigint[], $2::uuid[], $3::text[]) as u (channel_oa_id, key, message_id)
-        join event_key k using (channel_oa_id, key)
+        join event_key k using (channel_oa_id, key) where k.received_at = now()
     ), remembered as (
       insert into unsent_message (channel_oa_id, message_id)
       select distinct channel_oa_id, message_id from unsend order by channel_oa_id, message_id
@@ -191,7 +191,7 @@ export const noteSuspensions: Statement = {
       select distinct on (s.channel_oa_id) s.channel_oa_id, s.suspended, s.occurred_at, s.key
         from unnest($1::bigint[], $2::uuid[], $3::timestamptz[], $4::text[])
              as s (channel_oa_id, key, occurred_at, suspended)
-        join event_key k using (channel_oa_id, key)
+        join event_key k using (channel_oa_id, key) where k.received_at = now()
        order by s.channel_oa_id, s.occurred_at desc, s.key desc
     )
     update official_account a

@@ -24,7 +24,7 @@ export async function retryEvent(database: Database, id: bigint, understand: Und
   if (stored.payload === null) return 'its content was erased'
   if (credential === null) return 'its account has no channel secret: store one first'
   const key = Buffer.from(stored.key.replaceAll('-', ''), 'hex')
-  const forget = { statement: forgetEvent, values: [id, accountId] }
+  const forget = { statement: forgetEvent, values: [id, accountId, source, credential] }
   try {
     const event = understand(source, stored.payload, stored.occurred_at_ms)
     if (event.failure !== null) return event.failure
@@ -58,13 +58,17 @@ const selectWaiting: Statement = {
 }
 
 // The key goes only with the event, and only while there is content: of two who retry at once the second finds neither, and
-// who read the content before an erasure finds it erased. Then the key is still there, and nothing counts.
+// who read the content before an erasure finds it erased. Then the key is still there, and nothing counts. Nor does the event go
+// where the account has another credential by now, for the flush would not let it in; it keeps this one until the flush is over.
 const forgetEvent: Statement = {
   name: 'forget-event',
   text: `
-    with gone as (
-      delete from event where id = $1 and channel_oa_id = $2 and failure is not null and payload is not null
-      returning channel_oa_id, key
+    with account as materialized (
+      select a.id from official_account a where a.id = $2 and ${credentialOf('a', '$3::text')} = $4 for share
+    ), gone as (
+      delete from event e using account a
+       where e.id = $1 and e.channel_oa_id = a.id and e.failure is not null and e.payload is not null
+      returning e.channel_oa_id, e.key
     )
     delete from event_key k using gone g where k.channel_oa_id = g.channel_oa_id and k.key = g.key`,
 }
