@@ -62,6 +62,29 @@ describe('the signature', () => {
     expect((await service.deliver(changed, [])).status).toBe(403)
     expect((await service.deliver({ ...changed, channelSecret: 'another' }, [])).status).toBe(200)
   })
+
+  it('of an old secret has no effect at all, not even with the id of an event that is known', async () => {
+    for (const forge of [
+      (webhookEventId: string) => lineEvent('botSuspended', null, { webhookEventId }),
+      (webhookEventId: string) =>
+        lineEvent('unsend', 'U1', { webhookEventId, unsend: { messageId: 'stays' } }),
+    ]) {
+      const changed = await addTenant(database)
+      const known = lineEvent('message', 'U1', { message: { type: 'text', id: 'stays', text: 'hello' } })
+      expect((await service.deliver(changed, [known])).status).toBe(200)
+      await database.query(`update official_account set channel_secret = 'another' where id = $1`, [
+        changed.accountId,
+      ])
+      expect((await service.deliver(changed, [forge(known.webhookEventId)])).status).toBe(403)
+      expect(
+        await database.query(
+          `select a.suspended, e.payload like '%hello%' as stays
+             from official_account a join event e on e.channel_oa_id = a.id where a.id = $1`,
+          [changed.accountId],
+        ),
+      ).toEqual([{ suspended: null, stays: true }])
+    }
+  })
 })
 
 describe('the body', () => {
@@ -166,6 +189,18 @@ describe('an event', () => {
       `select count(*) from event where kind like 'somethingNew%'`,
     )
     expect(kept?.count).toBe(2n)
+  })
+
+  it('of the console’s old test button makes nobody a member', async () => {
+    const tested = await addTenant(database)
+    const userId = 'Udeadbeefdeadbeefdeadbeefdeadbeef'
+    const event = { replyToken: '0'.repeat(32), type: 'message', timestamp: 1_513_669_370_317 }
+    const source = { type: 'user', userId }
+    const answer = await service.deliver(tested, [
+      { ...event, source, message: { id: '100001', type: 'text' } },
+    ])
+    expect(answer.json).toEqual({ accepted: 1, duplicates: 0 })
+    expect(await service.members(tested)).toEqual([])
   })
 
   it('that makes no sense is kept with its reason, and spoils no neighbour', async () => {
