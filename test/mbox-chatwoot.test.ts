@@ -175,4 +175,22 @@ describe('a webhook of Chatwoot', () => {
       conversation: { id: '17', status: 'open', updatedAt: '2026-09-10T08:00:00.500Z' },
     })
   })
+
+  it('without a time of update, as before 2025, ends in the state that was told last', async () => {
+    const tenant = await addTenant(database)
+    const userId = randomUserId()
+    const state = (status: string, activeAt: number) =>
+      conversation(userId, { status, timestamp: activeAt, created_at: AT, updated_at: undefined })
+    await service.chat(tenant, { ...state('pending', AT), event: 'conversation_created' })
+    await service.chat(tenant, {
+      ...message(userId, { created_at: new Date((AT + 600) * 1000).toISOString() }),
+      conversation: state('open', AT + 600),
+      event: 'message_created',
+    })
+    await service.chat(tenant, { ...state('resolved', AT + 600), event: 'conversation_status_changed' })
+    await service.chat(tenant, { ...state('pending', AT), event: 'conversation_updated' })
+    const member = await service.member(tenant, userId)
+    expect(member).toMatchObject({ conversation: { status: 'resolved' }, eventCount: 4 })
+    expect(member?.lastSeenAt).toMatch(/^2026-09-10T08:10:00/)
+  })
 })

@@ -108,6 +108,15 @@ describe('a callback', () => {
     for (const { payload } of kept) expect(payload).not.toMatch(/taken back later|a private thought/)
   })
 
+  it('whose word for the event is no word spoils no neighbour', async () => {
+    const userId = randomUserId()
+    const deep = `${'['.repeat(20_000)}${']'.repeat(20_000)}`
+    const body = `[{"event":{"toString":1}},{"event":${deep}},{"event":null},${JSON.stringify(messageCreated(userId))}]`
+    const answer = await service.call('POST', `/api/mbox/callback/${tenant.oaHash}`, { body })
+    expect(answer.json).toEqual({ accepted: 4, duplicates: 0 })
+    expect(await service.member(tenant, userId)).toMatchObject({ eventCount: 1 })
+  })
+
   it('nested 20,000 levels deep is kept', async () => {
     const body = `${'{"event":"conversation_updated","conversation":'.repeat(20_000)}{}${'}'.repeat(20_000)}`
     const answer = await service.call('POST', `/api/mbox/callback/${tenant.oaHash}`, { body })

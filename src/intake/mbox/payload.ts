@@ -48,7 +48,9 @@ export function parseChatCallback(
 }
 
 function isPassedOver(webhook: Fields): boolean {
-  return webhook.private === true || String(webhook.event).startsWith('conversation_typing_')
+  const { event, private: isPrivate } = webhook
+  const isTyping = typeof event === 'string' && event.startsWith('conversation_typing_')
+  return isPrivate === true || isPrivate === 'true' || isTyping
 }
 
 /** A message of the channel keeps its id there as source_id: who takes it back there takes back this copy, too. */
@@ -58,14 +60,18 @@ function channelMessageId({ conversation, source_id: id }: Fields): string | nul
 
 /**
  * A conversation lists its last messages. Each comes in a webhook of its own: there a private note is known as one, and what
- * its sender takes back is found. The conversation is the webhook itself, or a message's.
+ * its sender takes back is found. The conversation is the webhook itself, or a message's, or a visitor's.
  */
 function withoutListedMessages(webhook: unknown): unknown {
   if (!isObject(webhook)) return webhook
   const { messages: _, ...kept } = webhook
-  if (!isObject(kept.conversation)) return kept
-  const { messages: __, ...conversation } = kept.conversation
-  return { ...kept, conversation }
+  for (const name of ['conversation', 'current_conversation']) {
+    const conversation = kept[name]
+    if (!isObject(conversation)) continue
+    const { messages: __, ...rest } = conversation
+    kept[name] = rest
+  }
+  return kept
 }
 
 /** One webhook, whatever it is: what cannot be applied says why. */
@@ -89,13 +95,13 @@ export function readWebhook(
     if (!isObject(webhook)) throw new Unusable('the event is no object')
     const conversation = conversationOf(webhook, kept.kind)
     userId = personOf(webhook, conversation)
-    const occurredAtMs = timeOf(webhook, receivedAtMs)
+    const occurredAtMs = timeOf(webhook, kept.kind, receivedAtMs)
     return {
       ...kept,
       key,
       occurredAtMs,
       userId,
-      effect: conversationEffect(conversation, occurredAtMs),
+      effect: conversationEffect(conversation, occurredAtMs, receivedAtMs),
       failure: null,
     }
   } catch (error) {
@@ -158,19 +164,29 @@ function lineUserIdOf(contact: unknown): unknown {
   return at(contact, 'additional_attributes', 'social_line_user_id')
 }
 
-function conversationEffect(conversation: Fields | null, occurredAtMs: number): Effect {
+function conversationEffect(conversation: Fields | null, occurredAtMs: number, receivedAtMs: number): Effect {
   const id = conversation && wordOf(conversation.id)
   if (conversation === null || id === null) return { type: 'none' }
-  const atMs = readTime(conversation.updated_at) ?? occurredAtMs
+  const atMs = updateTime(conversation, receivedAtMs) ?? occurredAtMs
   return { type: 'conversation', id, status: wordOf(conversation.status), atMs }
 }
 
-function timeOf(webhook: Fields, receivedAtMs: number): number {
-  for (const name of ['updated_at', 'created_at', 'timestamp']) {
-    const time = readTime(webhook[name])
-    if (time !== null) return time
-  }
-  return receivedAtMs
+/** The time of its creation is that of an event only where that is what it tells. */
+function timeOf(webhook: Fields, kind: string, receivedAtMs: number): number {
+  const createdAtMs = readTime(webhook.created_at)
+  if (kind.endsWith('_created') && createdAtMs !== null) return createdAtMs
+  return updateTime(webhook, receivedAtMs) ?? createdAtMs ?? receivedAtMs
+}
+
+/**
+ * Before 2025 (PR #10873) a conversation told no time of update, only the second of its last activity, `timestamp`. Several
+ * updates share one: within it the order counts in which they arrive.
+ */
+function updateTime(fields: Fields, receivedAtMs: number): number | null {
+  const updatedAtMs = readTime(fields.updated_at)
+  if (updatedAtMs !== null) return updatedAtMs
+  const activeAtMs = readTime(fields.timestamp)
+  return activeAtMs && Math.max(activeAtMs, Math.min(receivedAtMs, activeAtMs + 999))
 }
 
 /**
