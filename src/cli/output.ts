@@ -12,7 +12,8 @@ export function printOne(item: Printable, asJson: boolean): void {
     return
   }
   const width = Math.max(...Object.keys(item).map((name) => name.length))
-  for (const [name, value] of Object.entries(item)) console.log(`${name.padEnd(width)}  ${value ?? '-'}`)
+  for (const [name, value] of Object.entries(item))
+    console.log(`${name.padEnd(width)}  ${forTerminal(value)}`)
 }
 
 /** Prints a table, or a JSON array. */
@@ -24,7 +25,7 @@ export function printMany(items: Printable[], asJson: boolean): void {
     return
   }
   const names = Object.keys(first)
-  const rows = [names, ...items.map((item) => names.map((name) => String(item[name] ?? '-')))]
+  const rows = [names, ...items.map((item) => names.map((name) => forTerminal(item[name])))]
   const widths = names.map((_, column) => Math.max(...rows.map((row) => (row[column] ?? '').length)))
   for (const row of rows)
     console.log(
@@ -33,6 +34,15 @@ export function printMany(items: Printable[], asJson: boolean): void {
         .join('  ')
         .trimEnd(),
     )
+}
+
+/** Control characters could rewrite the screen or forge rows, and anybody can send tracking events: they are shown as their codes. */
+function forTerminal(value: Cell | undefined): string {
+  return String(value ?? '-').replace(
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what it looks for
+    /[\u0000-\u001f\u007f-\u009f]/g,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  )
 }
 
 export function printJson(value: unknown): void {
