@@ -105,7 +105,7 @@ async function attemptCall(
       signal: controller.signal,
       redirect: 'error',
     })
-    const text = await readLimited(response)
+    const text = await Promise.race([readLimited(response), whenAborted(controller.signal)])
     if (response.ok) return { result: { ok: true, value: parse(text, secrets) } }
     if (response.status >= 500 || response.status === 429 || response.status === 408) {
       const named = retryAfterSeconds(response)
@@ -123,6 +123,15 @@ async function attemptCall(
     clearTimeout(timer)
     signal?.removeEventListener('abort', abort)
   }
+}
+
+/** Node 20 never ends the reading of what says gzip and is not, if the connection ends with it, whatever is aborted. */
+function whenAborted(signal: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => {
+    const abort = () => reject(new Error('the answer was given up'))
+    if (signal.aborted) abort()
+    else signal.addEventListener('abort', abort, { once: true })
+  })
 }
 
 /** Reads the body and gives up, closing the connection, as soon as it is longer than any answer of the platform. */

@@ -20,6 +20,8 @@ export const MISBEHAVIOURS: Record<string, Misbehaviour> = {
   redirect: (_, response) => response.writeHead(302, { location: 'http://127.0.0.1:9/' }).end(),
   silent: () => undefined,
   half: (_, response) => void response.writeHead(200, { 'content-length': '100' }).write('{'),
+  /** says gzip, is not, and ends with the connection: Node 20 never ends the reading of it */
+  garbled: (request) => request.socket.end('HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\nnot gzip'),
   endless: (_, response) => {
     response.writeHead(200)
     const more = () => !response.destroyed && response.write('x'.repeat(65_536), () => setImmediate(more))
