@@ -2,7 +2,7 @@
 import { type Command, InvalidArgumentError } from 'commander'
 import { type Account, findAccount } from '../accounts/account.ts'
 import { readConfig } from '../config.ts'
-import { FatalError } from '../errors.ts'
+import { AppError, FatalError } from '../errors.ts'
 import { parsePathId } from '../http/path-id.ts'
 import type { Database } from '../postgres/database.ts'
 import { withDatabase } from '../postgres/open.ts'
@@ -38,3 +38,11 @@ export function between(min: number, max: number): (text: string) => number {
 }
 
 export const withJson = (command: Command): Command => command.option('--json', 'print JSON')
+
+/** Faults of the input as one line; anything else is no fault of the input. */
+export function asFatal(error: unknown): FatalError {
+  if (error instanceof FatalError) return error
+  if (!(error instanceof AppError) || error.code === 'unavailable') throw error
+  const details = error.details?.map(({ path, message }) => `${path} ${message}`).join('; ')
+  return new FatalError(details ?? error.message)
+}
