@@ -393,6 +393,38 @@ describe('at the command line', () => {
       expect(spoiled).toMatchObject({ status: 1, stderr: expect.stringContaining(complaint) })
       expect(spoiled.stderr).not.toMatch(/^ +at /m)
     }
+    const [, , third] = await service.members(who)
+    for (const [name, content, result, complaint] of [
+      [
+        'other-ids.csv',
+        `id,userId,tags\n${third?.id},U1,"[""wrong""]"\n`,
+        { changed: 0, refused: 1 },
+        'its id is not',
+      ],
+      [
+        'latin.ndjson',
+        Buffer.from('{"userId":"U1","tags":["caf\xe9"]}', 'latin1'),
+        null,
+        'it is not in UTF-8',
+      ],
+      [
+        'late-quote.csv',
+        `userId,attributes\n${`U1,"{""note"":""${'x'.repeat(2000)}""}"\n`.repeat(400)}U1,"a"b"\n`,
+        { changed: expect.any(Number), refused: 0 },
+        /nothing after line \d+ was imported: .*quote/i,
+      ],
+      ['number.ndjson', `{"id":${third?.id},"tags":["numbered"]}`, { changed: 1, refused: 0 }, ''],
+    ] as const) {
+      const path = join(temporaryDirectory(), name)
+      writeFileSync(path, content)
+      const done = await runCommandAsync(
+        ['audience', 'import', '--account', String(who.accountId), path, '--json'],
+        env,
+      )
+      expect(done.stderr).toMatch(complaint)
+      if (result !== null) expect(JSON.parse(done.stdout)).toEqual(result)
+    }
+    expect((await service.member(who, 'U3'))?.tags).toEqual(['numbered'])
     const directory = `${temporaryDirectory()}/directory.csv`
     mkdirSync(directory)
     const noFile = await runCommandAsync(

@@ -62,8 +62,9 @@ export function audienceCommand(program: Command): void {
       )
       for (const fault of tally.faults) console.error(`oa-audience: ${fault}`)
       if (tally.refused > tally.faults.length) console.error(`oa-audience: and so on`)
+      if (tally.stopped !== null) console.error(`oa-audience: ${tally.stopped}`)
       printOne({ changed: tally.changed, refused: tally.refused }, json === true)
-      if (tally.refused > 0) process.exitCode = 1
+      if (tally.refused > 0 || tally.stopped !== null) process.exitCode = 1
     })
 }
 
