@@ -75,6 +75,35 @@ describe('a listing', () => {
     })
   })
 
+  it('keeps the shape of a member whatever another program wrote', async () => {
+    const who = await addTenant(database)
+    const rows = [
+      [`'{a,NULL,b}'`, `'{"n": 1}'`],
+      [`'{{a,b},{c,d}}'`, `'[1]'`],
+      [`'{NULL}'`, `'"text"'`],
+      [`'{}'`, `'null'`],
+    ]
+    for (const [index, [tags, attributes]] of rows.entries()) {
+      await database.query(
+        `insert into audience_member (channel_oa_id, organization_id, user_id, tags, attributes)
+         values ($1, $2, 'U${index}', ${tags}, ${attributes})`,
+        [who.accountId, who.organizationId],
+      )
+    }
+    const expected = [
+      { tags: ['a', 'b'], attributes: { n: 1 } },
+      { tags: ['a', 'b', 'c', 'd'], attributes: {} },
+      { tags: [], attributes: {} },
+      { tags: [], attributes: {} },
+    ]
+    expect((await list(who)).json.data).toMatchObject(expected)
+    const csv = await service.call('GET', '/api/audience', {
+      headers: { ...who.headers, accept: 'text/csv' },
+    })
+    expect(csv.text).toContain(`,"[""a"",""b""]","{""n"": 1}",`)
+    expect(csv.text).toContain(`,"[]","{}",`)
+  })
+
   it('walks over all pages, oldest first, each member once', async () => {
     const who = await addTenant(database)
     await addMembers(who, 123)

@@ -45,22 +45,33 @@ it('another program that may write members alone can change them, and its edits 
   const tenant = await addTenant(database)
   const role = `crm_${connection.database}`
   await database.query(
-    `insert into audience_member (channel_oa_id, organization_id, user_id) values ($1, $2, 'U1')`,
+    `insert into audience_member (channel_oa_id, organization_id, user_id, tags) values ($1, $2, 'U1', '{new}')`,
     [tenant.accountId, tenant.organizationId],
   )
   await database.session(async (session) => {
     await session.query(`create role ${role}`)
-    await session.query(`grant select, insert, update on audience_member, audience_tag to ${role}`)
-    await session.query(`grant delete on audience_tag to ${role}`)
+    await session.query(`create schema ${role} authorization ${role}`)
+    await session.query(`grant select, insert, update, delete on audience_member to ${role}`)
     await session.query(`set role ${role}`)
-    await session.query(`update audience_member set tags = '{vip}', external_id = 'customer-1'`)
+    await session.query(`set search_path = ${role}`)
+    const members = 'public.audience_member'
+    await session.query(`update ${members} set tags = '{vip}', external_id = 'customer-1'`)
+    const scope = `${tenant.accountId}, ${tenant.organizationId}`
+    await session.query(
+      `insert into ${members} (channel_oa_id, organization_id, user_id, tags)
+       values (${scope}, 'U2', array['${'x'.repeat(6400)}']), (${scope}, 'U3', '{gone}')`,
+    )
+    await session.query(`delete from ${members} where user_id = 'U3'`)
+    await session.query('reset search_path')
     await session.query('reset role')
-    await session.query(`drop owned by ${role}`)
+    await session.query(`drop owned by ${role} cascade`)
     await session.query(`drop role ${role}`)
   })
   expect(await database.query('select fields, api_key_id from member_edit')).toEqual([
     { fields: ['externalId', 'tags'], api_key_id: null },
   ])
+  expect(await database.query('select tag from audience_tag')).toEqual([{ tag: 'vip' }])
+  expect(await database.query('select from erased_member')).toHaveLength(1)
   await database.close()
 })
 

@@ -53,6 +53,7 @@ interface Rest extends Row {
   last_event_id: bigint
 }
 
+/** A trigger keeps the id, which says nothing of the person: it lets a delta feed tell that the member is gone. */
 const deleteMember: Statement = {
   name: 'delete-member',
   text: `
@@ -69,13 +70,6 @@ const rememberErasure: Statement = {
     insert into erased_person as e (channel_oa_id, person_hash, erased_at)
     values ($1, $2, date_trunc('milliseconds', clock_timestamp()))
         on conflict (channel_oa_id, person_hash) do update set erased_at = excluded.erased_at`,
-}
-
-/** The id says nothing of the person: it lets a delta feed tell that the member is gone. */
-const tellErasure: Statement = {
-  name: 'tell-erasure',
-  text: `insert into erased_member (channel_oa_id, organization_id, id) values ($1, $2, $3)
-             on conflict (channel_oa_id, id) do update set deleted_at = excluded.deleted_at`,
 }
 
 const deleteTrackedActivity: Statement = {
@@ -157,7 +151,6 @@ export async function eraseMember(
   }
   const { user_id: userId, last_event_id: lastEventId } = member
   await transaction.query(rememberErasure, [accountId, member.person_hash])
-  await transaction.query(tellErasure, [accountId, organizationId, id])
   await transaction.query(deleteTrackedActivity, [accountId, userId])
   const rest = { channel_oa_id: accountId, member_id: id, user_id: userId, last_event_id: lastEventId }
   if (await scrubSome(transaction, rest)) return 'nothing'

@@ -57,6 +57,12 @@ const firstSeenAt = 'least(m.first_seen_at, t.first_seen_at)'
 const lastSeenAt = 'greatest(m.last_seen_at, t.last_seen_at)'
 const eventCount = 'm.event_count + coalesce(t.event_count, 0)'
 
+// Other programs write what they like: tags with nulls or in two dimensions, attributes that are no object.
+const tags = `case when m.tags = '{}' then '[]'
+  when array_ndims(m.tags) = 1 and array_position(m.tags, null) is null then to_json(m.tags)::text
+  else to_json(array(select tag from unnest(m.tags) as tag where tag is not null))::text end`
+const attributes = `case jsonb_typeof(m.attributes) when 'object' then m.attributes::text else '{}' end`
+
 /** What stands between the values of a member's JSON text, and the values. */
 const jsonParts: Array<[string, string]> = [
   ['"id":"', 'm.id'],
@@ -76,8 +82,8 @@ const jsonParts: Array<[string, string]> = [
        ',"status":', ${json('m.conversation_status')}, ',"updatedAt":', ${time('m.conversation_at')}, '}') end`,
   ],
   [',"externalId":', json('m.external_id')],
-  [',"tags":', 'to_json(m.tags)'],
-  [',"attributes":', 'm.attributes'],
+  [',"tags":', tags],
+  [',"attributes":', attributes],
   [',"version":', 'm.version'],
   [',"createdAt":', time('m.created_at')],
   [',"updatedAt":', time('m.updated_at')],
@@ -114,6 +120,9 @@ const csv = (
 ) => `case when ascii(${expression}) = any ('{${FORMULA_CODES}}') then '"''' else '"' end
   || replace(${expression}, '"', '""') || '"'`
 
+/** JSON text in CSV: it begins with a bracket, which is no formula. */
+const quoted = (json: string) => `concat('"', replace(${json}, '"', '""'), '"')`
+
 const csvColumns: Array<[string, string]> = [
   ['id', 'm.id'],
   ['userId', csv('m.user_id')],
@@ -130,8 +139,8 @@ const csvColumns: Array<[string, string]> = [
   ['conversationStatus', csv('m.conversation_status')],
   ['conversationUpdatedAt', timeText('m.conversation_at')],
   ['externalId', csv('m.external_id')],
-  ['tags', csv('to_json(m.tags)::text')],
-  ['attributes', csv('m.attributes::text')],
+  ['tags', quoted(tags)],
+  ['attributes', quoted(attributes)],
   ['version', 'm.version'],
   ['createdAt', timeText('m.created_at')],
   ['updatedAt', timeText('m.updated_at')],
