@@ -13,7 +13,7 @@ import { documentRoutes } from './http/documents.ts'
 import { healthRoutes } from './http/health.ts'
 import type { Metrics } from './http/metrics.ts'
 import { limitRate } from './http/rate-limit.ts'
-import { answerUnknownRoutes, createServer, requireHost } from './http/server.ts'
+import { answerUnknownRoutes, createServer, requireWellFormed } from './http/server.ts'
 import { traceRequests } from './http/trace-requests.ts'
 import type { Source } from './intake/event.ts'
 import { deliveryPaths, LINE } from './intake/line/channel.ts'
@@ -59,7 +59,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   if (config.tracing) traceRequests(app)
   decorateWithCaller(app)
   const onSigned = await limitRate(app, config.rateLimit, config.redisUrl)
-  requireHost(app)
+  requireWellFormed(app)
 
   const intake =
     database &&

@@ -278,7 +278,9 @@ function postgresUrl(text: string): string {
   const mend = 'must be a postgres:// address (postgres://user:password@host:5432/database) or none'
   if (!/^postgres(ql)?:\/\/\S+$/.test(text)) throw new Error(mend)
   try {
-    parseConnectionString(text)
+    // A port in the query is checked by nobody else, and would end the service when it first connects.
+    const port = Number(parseConnectionString(text).port ?? 5432)
+    if (!(port >= 0 && port <= 65_535)) throw new Error(mend)
   } catch {
     throw new Error(mend)
   }

@@ -174,6 +174,8 @@ describe('filters', () => {
     ['externalId=', 'externalId'],
     ['updatedSince=yesterday', 'updatedSince'],
     ['updatedSince=2026-02-30T00:00:00', 'updatedSince'],
+    ['updatedSince=2026-02-30T00:00:00Z', 'updatedSince'],
+    ['updatedSince=2026-04-31T00:00:00%2B07:00', 'updatedSince'],
     ['updatedSince=1700000000', 'updatedSince'],
     ['colour=red', 'colour'],
     ['cursor=nonsense', 'cursor'],
@@ -206,6 +208,16 @@ describe('a cursor', () => {
     ] as const) {
       expect((await list(who, query)).status, query).toBe(400)
     }
+  })
+
+  it('is good for the same tags in another order', async () => {
+    const who = await addTenant(database)
+    await addMembers(who, [person(1), person(2)])
+    await database.query(`update audience_member set tags = '{a,b}' where channel_oa_id = $1`, [
+      who.accountId,
+    ])
+    const { nextCursor } = (await list(who, 'tag=b&tag=a&limit=1')).json
+    expect((await list(who, `tag=a&tag=b&cursor=${nextCursor}`)).json.data).toHaveLength(1)
   })
 
   it('walks past changes: who existed throughout is seen exactly once (property)', async () => {
@@ -322,6 +334,29 @@ describe('a delta feed', () => {
     await late
     const after = await walk(who, `updatedSince=${last}`)
     expect(after).toContainEqual(expect.objectContaining({ userId: 'U1', displayName: 'late' }))
+  })
+
+  it('tells what other programs change with plain statements', async () => {
+    const who = await addTenant(database)
+    const since = new Date(Date.now() - 3_600_000).toISOString()
+    for (const change of [
+      `update audience_member set display_name = 'renamed'`,
+      `update audience_member set relationship = case relationship when 'blocked' then 'unknown' else 'blocked' end`,
+      `update audience_member set tags = '{z}'`,
+      `update audience_member set tags = '{zz}', version = version + 1`,
+      'delete from audience_member',
+    ]) {
+      await addMembers(who, [person(1)])
+      await database.query(
+        `update audience_member set updated_at = now() - interval '1 day' where channel_oa_id = $1`,
+        [who.accountId],
+      )
+      await database.query(`delete from erased_member where channel_oa_id = $1`, [who.accountId])
+      expect(await walk(who, `updatedSince=${since}`), change).toEqual([])
+      await database.query(`${change} where channel_oa_id = $1`, [who.accountId])
+      expect(await walk(who, `updatedSince=${since}`), change).toHaveLength(1)
+      await database.query(`delete from audience_member where channel_oa_id = $1`, [who.accountId])
+    }
   })
 
   it('ends where it stood when the walk began, so that a slow client misses nobody either', async () => {

@@ -188,6 +188,15 @@ describe('an update', () => {
     ])
   })
 
+  it('that is not in UTF-8 is refused: its characters would be others', async () => {
+    const { id } = (await service.members(tenant))[0] ?? {}
+    const answer = await service.call('PUT', `/api/audience/${id}`, {
+      headers: { ...tenant.headers, 'content-type': 'application/json' },
+      body: Buffer.from('{"externalId":"Jos\u00e9"}', 'latin1'),
+    })
+    expect(answer).toMatchObject({ status: 400, json: { message: 'The body is not in UTF-8' } })
+  })
+
   it('finds a member whose id is negative, as another program may have loaded it', async () => {
     await database.query(
       `insert into audience_member (id, channel_oa_id, organization_id, user_id) values (-5, $1, $2, 'Unegative')`,

@@ -334,6 +334,8 @@ describe('on the wire', () => {
       '/api/line/%c0%80',
       '/api/mbox/callback/%e0%80',
       '/%%%',
+      '/api?q=%ff',
+      '/api/audience?q=%E0%A4%A',
     ]) {
       const [status] = answersIn(await exchange(`GET ${path} HTTP/1.1\r\nhost: x\r\n\r\n`))
       expect(status, path).toMatch(/ (400|404)$/)

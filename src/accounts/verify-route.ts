@@ -2,7 +2,7 @@
 import type { FastifyInstance, onRequestAsyncHookHandler } from 'fastify'
 import { findScope } from '../access/scope.ts'
 import { AppError } from '../errors.ts'
-import { bodyBytes, parseJson } from '../http/body.ts'
+import { bodyBytes, parseUtf8Json } from '../http/body.ts'
 import type { VerificationOutcome } from '../http/metrics.ts'
 import { checker } from '../http/validate.ts'
 import type { Database } from '../postgres/database.ts'
@@ -31,7 +31,7 @@ export function verifyRoute(
     const account = await findAccountInOrganization(database, scope.accountId, scope.organizationId)
     if (account === null) throw new AppError('no_account_in_scope')
     const body = bodyBytes(request)
-    const claims = body.length === 0 ? {} : checkClaims(parseJson(body))
+    const claims = body.length === 0 ? {} : checkClaims(parseUtf8Json(body))
     try {
       const verification = await verifyAccount({ ...verifier, database }, account, claims)
       onOutcome(verification.verified ? 'verified' : 'refused')

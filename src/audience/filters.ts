@@ -26,7 +26,7 @@ export interface Filters {
   userId?: string
   externalId?: string
   relationship?: Static<typeof RelationshipSchema>
-  /** all of them, none twice */
+  /** all of them, none twice, in one order: the same tags are the same query */
   tag?: string[]
   /** a part of the display name, in any case; no character has a special meaning */
   q?: string
@@ -38,7 +38,7 @@ export interface Filters {
 export function toFilters({ tag, updatedSince, ...rest }: Static<typeof FilterSchema>): Filters {
   return {
     ...rest,
-    ...(tag === undefined ? {} : { tag: [...new Set([tag].flat())] }),
+    ...(tag === undefined ? {} : { tag: [...new Set([tag].flat())].sort() }),
     ...(updatedSince === undefined ? {} : { updatedSince: readTime(updatedSince) }),
   }
 }
@@ -46,7 +46,7 @@ export function toFilters({ tag, updatedSince, ...rest }: Static<typeof FilterSc
 /** ISO 8601 with a zone, as members show their times. A plus that a client forgot to escape comes as a space. */
 function readTime(text: string): string {
   const isTime = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+ -]\d\d:\d\d)$/.test(text)
-  const ms = isTime ? Date.parse(text.replace(' ', '+')) : Number.NaN
+  const ms = isTime && isDay(text.slice(0, 10)) ? Date.parse(text.replace(' ', '+')) : Number.NaN
   if (Number.isNaN(ms)) {
     refuseInput(
       'updatedSince',
@@ -54,6 +54,12 @@ function readTime(text: string): string {
     )
   }
   return new Date(ms).toISOString()
+}
+
+/** The 30th of February would be taken for the 2nd of March, and what changed in between be missed. */
+function isDay(text: string): boolean {
+  const day = new Date(`${text}T00:00:00Z`)
+  return !Number.isNaN(day.getTime()) && day.toISOString().startsWith(text)
 }
 
 /** Filters and nothing else: of a stream, or of the command line. */

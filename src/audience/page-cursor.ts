@@ -8,7 +8,7 @@ import type { Position } from './select.ts'
 /** Bytes of the fingerprint: enough that a cursor of another walk is not taken for this one's by accident. */
 const FINGERPRINT_BYTES = 9
 const NUMBER_BYTES = 8
-/** Microseconds before or after 1970, as far as JavaScript tells time: within what PostgreSQL holds. */
+/** Microseconds before or after 1970, 1,970 years: within what PostgreSQL holds. */
 const TIME_MAX_US = 62_167_219_200_000_000n
 
 /** What a cursor belongs to: another tenant's, or another query's, is not accepted. */

@@ -4,7 +4,7 @@ import type { Static } from 'typebox'
 import Type from 'typebox'
 import { findScope, type Scope } from '../access/scope.ts'
 import { AppError } from '../errors.ts'
-import { bodyBytes, parseJson } from '../http/body.ts'
+import { bodyBytes, parseUtf8Json } from '../http/body.ts'
 import { parsePathId } from '../http/path-id.ts'
 import { checker, refuseInput, StorableText } from '../http/validate.ts'
 import { int8Array, textArray } from '../postgres/binary-array.ts'
@@ -93,14 +93,14 @@ function readUpdate(request: FastifyRequest): MemberUpdate {
   const bytes = bodyBytes(request)
   const type = request.contentType?.split(';')[0]?.trim().toLowerCase()
   if (type !== undefined && type !== 'application/json') throw new AppError('unsupported_media_type')
-  return checkUpdate(parseJson(bytes))
+  return checkUpdate(parseUtf8Json(bytes))
 }
 
 /** The versions that If-Match allows, or null for any. What is no version of ours matches nothing. */
 function readIfMatch(request: FastifyRequest): bigint[] | null {
   const header = request.headers['if-match']
   if (header === undefined || header.trim() === '*') return null
-  const versions = header.split(',').map((tag) => /^"(\d{1,18})"$/.exec(tag.trim())?.[1])
+  const versions = header.split(',').map((tag) => /^"([1-9]\d{0,17})"$/.exec(tag.trim())?.[1])
   return versions.filter((version) => version !== undefined).map(BigInt)
 }
 

@@ -2,6 +2,7 @@
  * Bodies are read as bytes, whatever their content type: signatures are over bytes, and the protected routes
  * must know who calls before they judge what was sent.
  */
+import { isUtf8 } from 'node:buffer'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { AppError } from '../errors.ts'
 
@@ -49,6 +50,12 @@ export function parseJson(bytes: Buffer): unknown {
   } catch {
     throw new AppError('bad_request', { message: 'The body is not valid JSON' })
   }
+}
+
+/** The parsed body of a client that can mend it. Other encodings would come out as other words, without a fault. */
+export function parseUtf8Json(bytes: Buffer): unknown {
+  if (!isUtf8(bytes)) throw new AppError('bad_request', { message: 'The body is not in UTF-8' })
+  return parseJson(bytes)
 }
 
 /** True for a JSON object, that is, neither null nor an array. */

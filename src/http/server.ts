@@ -96,12 +96,25 @@ export function createServer(
   return app
 }
 
-/** After the rate limit, so that such a request counts, too. HTTP/1.1 demands the header. */
-export function requireHost(app: FastifyInstance): void {
-  app.addHook('onRequest', (request, _reply, done) => {
-    const isMissing = request.headers.host === undefined && request.raw.httpVersion === '1.1'
-    done(isMissing ? new AppError('bad_request', { message: 'The Host header is missing' }) : undefined)
+/** After the rate limit, so that such a request counts, too. The router judges paths alone, and HTTP/1.1 demands a host. */
+export function requireWellFormed(app: FastifyInstance): void {
+  app.addHook('onRequest', ({ raw }, _reply, done) => {
+    const message =
+      raw.headers.host === undefined && raw.httpVersion === '1.1'
+        ? 'The Host header is missing'
+        : !isDecodable(raw.url ?? '') && 'The address has broken percent-encoding'
+    done(message ? new AppError('bad_request', { message }) : undefined)
   })
+}
+
+function isDecodable(url: string): boolean {
+  if (!url.includes('%')) return true
+  try {
+    decodeURIComponent(url)
+    return true
+  } catch {
+    return false
+  }
 }
 
 /** After all routes: what no route answers. */

@@ -114,6 +114,8 @@ describe('the configuration', () => {
     ['HOST', 'not a host'],
     ['DATABASE_URL', 'postgres://'],
     ['DATABASE_URL', 'postgres://host:port/db'],
+    ['DATABASE_URL', 'postgres://host/db?port=abc'],
+    ['DATABASE_URL', 'postgres://host/db?port=70000'],
     ['REDIS_URL', 'http://cache'],
     ['REDIS_URL', 'redis:foo'],
     ['REDIS_URL', 'redis://127.0.0.1:6379/abc'],
