@@ -5,6 +5,7 @@ import { Metrics } from '../src/http/metrics.ts'
 import { signLine } from '../src/intake/line/signature.ts'
 import { Secret } from '../src/secret.ts'
 import { lineBody, lineEvent } from '../src/simulate/events.ts'
+import { eventually } from './support/process.ts'
 import { type Service, setUpFile, startAppForTest } from './support/service.ts'
 
 const { database, service, tenant } = await setUpFile()
@@ -93,6 +94,26 @@ describe('errors', () => {
     const counted = await metrics.registry.getSingleMetricAsString('oa_audience_requests_total')
     expect(counted).toContain('oa_audience_requests_total{method="any",route="unknown",status="400"} 2')
     expect(counted).toContain('oa_audience_requests_total{method="any",route="unknown",status="417"} 1')
+  })
+
+  it('whose sender hangs up before the answer are in the log and in the metrics, too', async () => {
+    const lines: string[] = []
+    const metrics = new Metrics()
+    const log = { write: (line: string) => void lines.push(line) }
+    const seen = await startAppForTest(database, { log, metrics, config: { logLevel: 'info' } })
+    await database.transaction(async (transaction) => {
+      await transaction.query('lock table audience_member in access exclusive mode')
+      const left = new AbortController()
+      const answer = fetch(`${seen.url}/api/audience`, { headers: tenant.headers, signal: left.signal })
+      setTimeout(() => left.abort(), 200)
+      await expect(answer).rejects.toThrow()
+      await eventually(
+        async () => lines.map((line) => JSON.parse(line)).filter(({ msg }) => msg === 'request'),
+        (noted) => noted.length > 0,
+      ).then((noted) => expect(noted).toMatchObject([{ route: '/api/audience', status: 499 }]))
+    })
+    const counted = await metrics.registry.getSingleMetricAsString('oa_audience_requests_total')
+    expect(counted).toContain('oa_audience_requests_total{method="GET",route="/api/audience",status="499"} 1')
   })
 
   it('to an expectation that nobody meets wait for the answer before them', async () => {

@@ -12,6 +12,11 @@ const EVENTS_BUCKETS = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 /** Events come within a second, or hours late when they were sent again. */
 const LAG_BUCKETS = [0.5, 1, 2, 5, 10, 60, 600, 3600, 86_400]
 
+const SOURCES = ['line', 'mbox', 'tracking']
+const OUTCOMES = ['accepted', 'duplicate', 'unapplied']
+const PROFILE_OUTCOMES = ['found', 'unknown', 'fault'] as const
+export type ProfileOutcome = (typeof PROFILE_OUTCOMES)[number]
+
 export type VerificationOutcome = 'verified' | 'refused' | 'unavailable'
 
 interface ObservedEvent {
@@ -68,13 +73,16 @@ export class Metrics {
 
   constructor() {
     collectDefaultMetrics({ register: this.registry })
+    // A series that first appears with 1 has not increased, as Prometheus sees it: the alert would miss the first one.
+    for (const source of SOURCES) for (const outcome of OUTCOMES) this.#events.inc({ source, outcome }, 0)
+    for (const outcome of PROFILE_OUTCOMES) this.#profiles.inc({ outcome }, 0)
   }
 
   /** Counts every answer of the app by route pattern and status, those to requests too broken for a route, too. */
   measureRequests(app: FastifyInstance): void {
     const requests = new Counter({
       name: 'oa_audience_requests_total',
-      help: 'Requests answered; those refused by the rate limit have status 429',
+      help: 'Requests answered; those refused by the rate limit have status 429, those whose sender hung up before 499',
       labelNames: ['method', 'route', 'status'] as const,
       registers: this.#registers,
     })
@@ -85,12 +93,12 @@ export class Metrics {
       buckets: SECONDS_BUCKETS,
       registers: this.#registers,
     })
-    app.addHook('onResponse', async (request, reply) => {
-      const route = request.routeOptions.url ?? 'unknown'
+    app.answerObservers.push(({ method: token, routeOptions: { url } }, status, elapsed) => {
+      const route = url ?? 'unknown'
       // Any token can be a method: unknown ones share a label, so that callers cannot make new ones.
-      const method = request.routeOptions.url === undefined ? 'any' : request.method
-      requests.inc({ method, route, status: reply.statusCode })
-      seconds.observe({ method, route }, reply.elapsedTime / 1000)
+      const method = url === undefined ? 'any' : token
+      requests.inc({ method, route, status })
+      seconds.observe({ method, route }, elapsed)
     })
     app.countUnroutable = (status) => requests.inc({ method: 'any', route: 'unknown', status })
   }
@@ -152,7 +160,7 @@ export class Metrics {
     this.#verifications.inc({ outcome })
   }
 
-  profileAsked(outcome: 'found' | 'unknown' | 'fault'): void {
+  profileAsked(outcome: ProfileOutcome): void {
     this.#profiles.inc({ outcome })
   }
 }

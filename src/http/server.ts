@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
-import Fastify, { type FastifyInstance, LogController } from 'fastify'
+import Fastify, { type FastifyInstance, type FastifyRequest, LogController } from 'fastify'
 import type { DestinationStream } from 'pino'
 import type { Config } from '../config.ts'
 import { AppError } from '../errors.ts'
@@ -23,8 +23,16 @@ declare module 'fastify' {
   interface FastifyInstance {
     /** told of each answer that no hook meets, by its status */
     countUnroutable: ((status: number) => void) | null
+    /** told of each request once, when it is over */
+    answerObservers: AnswerObserver[]
   }
 }
+
+/** @param status HUNG_UP where the sender left before it had the whole answer */
+export type AnswerObserver = (request: FastifyRequest, status: number, seconds: number) => void
+
+/** nginx's word for it. Nobody receives it: it is for the log, metrics and traces. */
+const HUNG_UP = 499
 
 export function createServer(
   { logLevel, trustProxy }: Pick<Config, 'logLevel' | 'trustProxy'>,
@@ -70,6 +78,7 @@ export function createServer(
   })
   app.decorate('limitUnroutable', null)
   app.decorate('countUnroutable', null)
+  observeAnswers(app)
   readBodiesAsBytes(app)
   answerErrors(app)
   app.server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
@@ -84,16 +93,28 @@ export function createServer(
     if (isInfo) app.log.info({ requestId, route: 'unknown', status, ip }, 'request')
   }
   // The pattern, not the address: a path may hold an oaHash, a query a tracking key.
-  app.addHook('onResponse', (request, reply, done) => {
-    if (isInfo) {
-      const { id: requestId, method, ip } = request
-      const route = request.routeOptions.url ?? 'unknown'
-      const ms = Math.round(reply.elapsedTime * 10) / 10
-      app.log.info({ requestId, method, route, status: reply.statusCode, ms, ip }, 'request')
-    }
+  if (isInfo) {
+    app.answerObservers.push(({ id: requestId, method, ip, routeOptions }, status, seconds) => {
+      const route = routeOptions.url ?? 'unknown'
+      app.log.info({ requestId, method, route, status, ms: Math.round(seconds * 10_000) / 10, ip }, 'request')
+    })
+  }
+  return app
+}
+
+/** Not Fastify's onResponse, which is silent about requests whose sender hung up: the slow ones above all. */
+function observeAnswers(app: FastifyInstance): void {
+  const observers: AnswerObserver[] = []
+  app.decorate('answerObservers', observers)
+  app.addHook('onRequest', (request, { raw }, done) => {
+    const startedAtMs = performance.now()
+    raw.once('close', () => {
+      const status = raw.writableFinished ? raw.statusCode : HUNG_UP
+      const seconds = (performance.now() - startedAtMs) / 1000
+      for (const observe of observers) observe(request, status, seconds)
+    })
     done()
   })
-  return app
 }
 
 /** After the rate limit, so that such a request counts, too. The router judges paths alone, and HTTP/1.1 demands a host. */

@@ -24,11 +24,10 @@ export function traceRequests(app: FastifyInstance): void {
   })
   // The body arrived on the socket's account, which belongs to no request.
   app.addHook('preHandler', (request, _reply, done) => within(request, done))
-  app.addHook('onResponse', (request, { statusCode }, done) => {
+  app.answerObservers.push((request, status) => {
     const span = spans.get(request)
-    span?.setAttribute('http.response.status_code', statusCode)
-    if (statusCode >= 500) span?.setStatus({ code: SpanStatusCode.ERROR })
+    span?.setAttribute('http.response.status_code', status)
+    if (status >= 500) span?.setStatus({ code: SpanStatusCode.ERROR })
     span?.end()
-    done()
   })
 }

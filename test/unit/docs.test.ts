@@ -8,6 +8,8 @@ import { VerificationSchema } from '../../src/accounts/verify.ts'
 import { MemberSchema } from '../../src/audience/member.ts'
 import { ERROR_MESSAGES, type ErrorCode } from '../../src/errors.ts'
 import { ERROR_STATUS, ErrorEnvelopeSchema } from '../../src/http/error-envelope.ts'
+import { Metrics } from '../../src/http/metrics.ts'
+import { createServer } from '../../src/http/server.ts'
 
 const read = (path: string) => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8')
 
@@ -30,6 +32,22 @@ it.each([
   )
   expect(shown).toHaveLength(schemas.length)
   for (const [i, schema] of schemas.entries()) expect([...Value.Errors(schema, shown[i])]).toEqual([])
+})
+
+it('alerts and the dashboard ask for metrics that there are', async () => {
+  const metrics = new Metrics()
+  const app = createServer({ logLevel: 'silent', trustProxy: [] })
+  metrics.measureRequests(app)
+  metrics.watchPool(() => ({ total: 0, idle: 0, waiting: 0 }))
+  metrics.watchProfileBacklog(async () => 0)
+  const names = (await metrics.registry.getMetricsAsArray()).map(({ name }) => name)
+  for (const file of ['deploy/alerts.yaml', 'deploy/grafana-dashboard.json']) {
+    for (const [asked] of read(file).matchAll(/oa_audience_[a-z_]+/g)) {
+      expect(names, `${file}: ${asked}`).toContain(asked.replace(/_(bucket|sum|count)$/, ''))
+    }
+  }
+  const counted = await metrics.registry.getSingleMetricAsString('oa_audience_events_total')
+  expect(counted).toContain('oa_audience_events_total{source="line",outcome="unapplied"} 0')
 })
 
 describe('every command that the documents name', () => {
