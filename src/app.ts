@@ -42,6 +42,8 @@ export interface AppOptions {
   config: AppConfig
   /** null: started without a database */
   database: Database | null
+  /** shared with whoever else asks the platform, so that all keep one pace */
+  lineApi?: LineApi
   /** where log lines go, standard output if none is given */
   log?: DestinationStream | undefined
   now?: () => number
@@ -54,7 +56,7 @@ export interface AppOptions {
 export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   const { config, database, now = Date.now, isClosing = () => false } = options
   const app = createServer(config, options.log)
-  const { metrics = null } = options
+  const { metrics = null, lineApi = new LineApi(config.lineApiUrl) } = options
   metrics?.measureRequests(app)
   if (config.tracing) traceRequests(app)
   decorateWithCaller(app)
@@ -71,7 +73,6 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   const refused = database && new RefusedDeliveries(database)
   app.addHook('onClose', async () => refused?.close())
   const onRefused = (accountId: AccountId, source: Source) => refused?.note(accountId, source)
-  const lineApi = new LineApi(config.lineApiUrl)
   const guard = requireApiClient(database)
   const verifyParts: VerifyParts = {
     database,

@@ -66,9 +66,11 @@ export async function startService(config: Config, log?: DestinationStream): Pro
       )
     : null
   if (database !== null) metrics?.watchPool(() => database.poolState())
+  const lineApi = new LineApi(config.lineApiUrl)
   const app = await createApp({
     config,
     database,
+    lineApi,
     log,
     isClosing: () => closing,
     metrics,
@@ -78,7 +80,7 @@ export async function startService(config: Config, log?: DestinationStream): Pro
 
   const profiles =
     database &&
-    new ProfileFiller(database, new LineApi(config.lineApiUrl), {
+    new ProfileFiller(database, lineApi, {
       asked: (outcome) => metrics?.profileAsked(outcome),
       rests: (accountId, { type }) =>
         app.log.warn(
@@ -87,13 +89,14 @@ export async function startService(config: Config, log?: DestinationStream): Pro
         ),
     })
   const keepUp = () => {
-    if (database === null) return
+    if (database === null || closing) return
     Promise.all([database.session((session) => upkeep(session, config)), finishErasures(database)]).catch(
       (error: Error) => app.log.warn({ fault: error.name }, 'the upkeep failed: trying again in an hour'),
     )
   }
   opened?.ready.then(
     () => {
+      if (closing) return
       keepUp()
       profiles?.start()
       if (database !== null) metrics?.watchProfileBacklog(() => countDueProfiles(database))

@@ -9,7 +9,14 @@ import { Secret } from '../src/secret.ts'
 import { Door } from '../src/simulate/door.ts'
 import { lineBody, lineEvent } from '../src/simulate/events.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
-import { becomesWell, eventually, runCommand, spawnService } from './support/process.ts'
+import {
+  becomesWell,
+  eventually,
+  runCommand,
+  runCommandAsync,
+  spawnService,
+  temporaryDirectory,
+} from './support/process.ts'
 
 /** A door to the test PostgreSQL, and the address of a database behind it. */
 async function doorTo({ user, database }: Connection): Promise<{ door: Door; url: string }> {
@@ -200,11 +207,15 @@ it('says which port is taken', async () => {
   onTestFinished(() => {
     taken.close()
   })
-  const { status, stderr } = runCommand(['serve'], { DATABASE_URL: 'none', PORT: String(port) })
-  expect(status).toBe(1)
-  expect(stderr).toBe(
-    `oa-audience: PORT ${port} on 127.0.0.1 is in use: stop what listens there, or set PORT\n`,
-  )
+  for (const env of [{ DATABASE_URL: 'none' }, { DATA_DIR: temporaryDirectory() }]) {
+    const { status, stdout, stderr } = await runCommandAsync(['serve'], { ...env, PORT: String(port) })
+    expect(status).toBe(1)
+    expect(stderr).toBe(
+      `oa-audience: PORT ${port} on 127.0.0.1 is in use: stop what listens there, or set PORT\n`,
+    )
+    // Nothing begins, and fails, once it has ended.
+    expect(stdout).not.toMatch(/upkeep|does not answer/)
+  }
 })
 
 it('runs without a database when told so', async () => {

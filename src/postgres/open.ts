@@ -77,7 +77,7 @@ export async function withDatabase<T>(
     }
   } catch (error) {
     if (!(error instanceof DatabaseUnavailable)) throw error
-    throw new FatalError(`the database does not answer (${reasonOf(error)})`)
+    throw new FatalError(reasonOf(error))
   } finally {
     await server?.release()
     process.off('SIGINT', interrupt).off('SIGTERM', interrupt)
@@ -121,15 +121,27 @@ async function becomeReady(
       return
     } catch (error) {
       if (!(error instanceof DatabaseUnavailable)) throw error
+      if (stop.aborted) return
       // At first, and then once in half a minute.
-      if (attempt % 30 === 1) warn(`the database does not answer (${reasonOf(error)}): trying again`)
-      await sleep(RETRY_MS)
+      if (attempt % 30 === 1) warn(`${reasonOf(error)}: trying again`)
+      await sleep(RETRY_MS, undefined, { signal: stop }).catch(() => undefined)
     }
   }
 }
 
-/** Wrong names and passwords end up here too: PostgreSQL's class 28 and 3D are told by their code. */
+/** What the server says, in words of ours: its own may hold values. */
+const REASONS: Array<[RegExp, string]> = [
+  [/^28/, 'the database refuses this user or password'],
+  [/^3D000$/, 'the server has no database of this name'],
+  [/^53300$/, 'the database takes no more connections'],
+  [/^55P03$/, 'the database is held by another program'],
+  [/^57014$/, 'the database took too long'],
+  [/^57P03$/, 'the database is starting'],
+]
+
 function reasonOf(error: Error): string {
   const cause = error.cause as (Error & { code?: string }) | undefined
-  return cause?.code ?? cause?.message ?? error.message
+  const code = cause?.code ?? ''
+  const [, words = 'the database does not answer'] = REASONS.find(([pattern]) => pattern.test(code)) ?? []
+  return `${words} (${code || cause?.message || error.message})`
 }
