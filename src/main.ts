@@ -138,7 +138,7 @@ export async function startService(config: Config, log?: DestinationStream): Pro
   } catch (error) {
     await closeOnce()
     if (error instanceof FatalError) throw error
-    throw new FatalError(explainListen(error as Error & { code?: string }, config))
+    throw explainListen(error as Error & { code?: string }, config)
   }
   return {
     url: urlOf(app, config),
@@ -181,9 +181,12 @@ function urlOf(app: FastifyInstance, { host }: Config): string {
   return `http://${reachable.includes(':') ? `[${reachable}]` : reachable}:${port}`
 }
 
-function explainListen(error: Error & { code?: string }, { host, port }: Config): string {
+export class PortTaken extends FatalError {}
+
+function explainListen(error: Error & { code?: string }, { host, port }: Config): FatalError {
   if (error.code === 'EADDRINUSE')
-    return `PORT ${port} on ${host} is in use: stop what listens there, or set PORT`
-  if (error.code === 'EACCES') return `PORT ${port} may not be used by this user: set PORT to 1024 or more`
-  return `cannot listen on HOST ${host}, PORT ${port}: ${error.code ?? error.message}`
+    return new PortTaken(`PORT ${port} on ${host} is in use: stop what listens there, or set PORT`)
+  if (error.code === 'EACCES')
+    return new FatalError(`PORT ${port} may not be used by this user: set PORT to 1024 or more`)
+  return new FatalError(`cannot listen on HOST ${host}, PORT ${port}: ${error.code ?? error.message}`)
 }

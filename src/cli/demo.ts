@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import type { Command } from 'commander'
 import { type Config, readConfig } from '../config.ts'
 import { signLine } from '../intake/line/signature.ts'
-import { type RunningService, startService } from '../main.ts'
+import { PortTaken, type RunningService, startService } from '../main.ts'
 import type { Database } from '../postgres/database.ts'
 import { Secret } from '../secret.ts'
 import { addPeople } from '../simulate/deliveries.ts'
@@ -31,7 +31,7 @@ interface DemoOptions {
 
 async function runDemo(config: Config, { endAfterSteps, asJson }: DemoOptions): Promise<void> {
   const interrupt = () => process.exit(130)
-  process.once('SIGINT', interrupt)
+  process.once('SIGINT', interrupt).once('SIGTERM', interrupt)
   const platform = await simulatePlatform()
   try {
     const service = await startDemoService({
@@ -40,6 +40,8 @@ async function runDemo(config: Config, { endAfterSteps, asJson }: DemoOptions): 
       lineApiUrl: platform.url,
       publicUrl: null,
       logLevel: 'warn',
+      // The real service may have that port, too.
+      metricsPort: null,
     })
     try {
       await service.ready
@@ -50,7 +52,7 @@ async function runDemo(config: Config, { endAfterSteps, asJson }: DemoOptions): 
           console.log(
             `\nThe service stays up at ${service.url}: paste any of the lines above. Ctrl-C ends it.`,
           )
-        process.off('SIGINT', interrupt)
+        process.off('SIGINT', interrupt).off('SIGTERM', interrupt)
         await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')])
       }
     } finally {
@@ -66,7 +68,7 @@ async function startDemoService(config: Config): Promise<RunningService> {
   try {
     return await startService(config)
   } catch (error) {
-    if (!/in use: stop what listens/.test((error as Error).message)) throw error
+    if (!(error instanceof PortTaken)) throw error
     return startService({ ...config, port: 0 })
   }
 }

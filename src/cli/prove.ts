@@ -65,8 +65,29 @@ interface Account {
   botUserId: string
 }
 
+/** Leaves no account behind, however it ends: the database may be somebody's. */
 async function prove(choice: Exclude<DatabaseChoice, { kind: 'none' }>, kills: number): Promise<Outcome> {
   const account = await withDatabase(choice, addAccount)
+  const interrupted = new AbortController()
+  const interrupt = () => interrupted.abort()
+  process.once('SIGINT', interrupt).once('SIGTERM', interrupt)
+  try {
+    return await proveWith(account, choice, kills, interrupted.signal)
+  } catch (error) {
+    if (!interrupted.signal.aborted) throw error
+    throw new FatalError('interrupted: nothing was proved')
+  } finally {
+    process.off('SIGINT', interrupt).off('SIGTERM', interrupt)
+    await withDatabase(choice, (database) => removeAccount(database, account))
+  }
+}
+
+async function proveWith(
+  account: Account,
+  choice: Exclude<DatabaseChoice, { kind: 'none' }>,
+  kills: number,
+  signal: AbortSignal,
+): Promise<Outcome> {
   const door = choice.kind === 'url' ? await openDoor(choice.url.reveal()) : null
   const service = new Service(await freePort(), {
     LOG_LEVEL: 'error',
@@ -81,7 +102,7 @@ async function prove(choice: Exclude<DatabaseChoice, { kind: 'none' }>, kills: n
     load.start()
     const kinds = faultsOf(choice, service, door?.door ?? null)
     for (let fault = 1; fault <= kills; fault += 1) {
-      await sleep(randomInt(CALM_MIN_MS, CALM_MAX_MS))
+      await sleep(randomInt(CALM_MIN_MS, CALM_MAX_MS), undefined, { signal })
       const [name, strike] = kinds[(fault - 1) % kinds.length] as [string, () => Promise<void>]
       await strike()
       faults[name] = (faults[name] ?? 0) + 1
@@ -96,7 +117,6 @@ async function prove(choice: Exclude<DatabaseChoice, { kind: 'none' }>, kills: n
   }
   return withDatabase(choice, async (database) => {
     const counted = await count(database, account, load)
-    if (choice.kind === 'url') await removeAccount(database, account)
     return {
       faults,
       deliveries: load.acknowledged,
@@ -188,7 +208,7 @@ async function count(
 
 async function removeAccount(database: Database, { id }: Account): Promise<void> {
   await database.session(async (session) => {
-    for (const table of ['event', 'event_key', 'audience_member']) {
+    for (const table of ['event', 'event_key', 'audience_member', 'erased_member']) {
       await session.query(`delete from ${table} where channel_oa_id = $1`, [id])
     }
     await session.query(
