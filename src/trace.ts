@@ -24,10 +24,13 @@ export interface Service {
   version: string
 }
 
+/** A collector that is away fails every few seconds. */
+const FAULT_TOLD_EVERY_MS = 60 * 60 * 1000
+
 /**
  * Sends traces to an OpenTelemetry collector by OTLP over HTTP (protobuf). The library reads the endpoint, headers, sampler,
  * batch sizes and resource attributes from OTEL_* itself, as every OpenTelemetry program does.
- * @param onFault told when traces cannot be sent; they are dropped then
+ * @param onFault told when traces cannot be sent, at most once an hour; they are dropped then
  * @returns sends what is left, and ends
  */
 export async function startTracing(service: Service, onFault: () => void): Promise<() => Promise<void>> {
@@ -39,8 +42,14 @@ export async function startTracing(service: Service, onFault: () => void): Promi
     import('@opentelemetry/resources'),
   ])
   const ignore = () => undefined
+  let toldAtMs = Number.NEGATIVE_INFINITY
+  const tell = () => {
+    if (performance.now() - toldAtMs < FAULT_TOLD_EVERY_MS) return
+    toldAtMs = performance.now()
+    onFault()
+  }
   diag.setLogger(
-    { error: onFault, warn: ignore, info: ignore, debug: ignore, verbose: ignore },
+    { error: tell, warn: ignore, info: ignore, debug: ignore, verbose: ignore },
     DiagLogLevel.ERROR,
   )
   const provider = new sdk.NodeTracerProvider({
@@ -51,7 +60,7 @@ export async function startTracing(service: Service, onFault: () => void): Promi
   })
   provider.register()
   traceWith(provider.getTracer(service.name, service.version))
-  return () => provider.shutdown().catch(onFault)
+  return () => provider.shutdown().catch(tell)
 }
 
 /** From now on spans are made, by this tracer. */

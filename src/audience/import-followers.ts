@@ -14,8 +14,8 @@ import { MEMBER_ID_TAKEN, skipTakenMemberIds } from './member-ids.ts'
 
 /** The platform forgets where a list stands after 24 hours: somewhat earlier we begin anew. */
 const CONTINUATION_MAX_AGE_MS = 23 * 3_600_000
-/** A platform that is away is waited for this often, each time longer, before the import gives up. */
-const PATIENCE = 6
+/** A platform that is away is asked this often, after waits that double, before the import gives up. */
+const ATTEMPTS = 6
 const WAIT_MIN_MS = 1_000
 
 export interface ImportProgress {
@@ -81,8 +81,8 @@ type Page = PlatformResult<FollowersPage>
 async function askPatiently(ask: () => Promise<Page>): Promise<Page> {
   for (let attempt = 1; ; attempt += 1) {
     const page = await ask()
-    if (page.ok || page.fault.type !== 'unavailable' || attempt === PATIENCE) return page
-    await sleep(Math.max(WAIT_MIN_MS * 2 ** attempt, page.fault.retryAfterSeconds * 1000))
+    if (page.ok || page.fault.type !== 'unavailable' || attempt === ATTEMPTS) return page
+    await sleep(Math.max(WAIT_MIN_MS * 2 ** (attempt - 1), page.fault.retryAfterSeconds * 1000))
   }
 }
 
