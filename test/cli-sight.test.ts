@@ -10,17 +10,18 @@ it('doctor says of each part whether it is well, and how to mend it', async () =
   const { database, connection } = await createTestDatabase()
   const platform = await simulatePlatform()
   const service = await startAppForTest(database)
-  const [good, silent, foreign, mended, tested, bare, knocked, stale] = [
+  const [good, silent, foreign, mended, nameless, tested, bare, knocked, stale] = [
+    await addTenant(database, { channelId: '2000000001' }),
     await addTenant(database),
     await addTenant(database),
-    await addTenant(database),
+    await addTenant(database, { channelAccessToken: 'token' }),
     await addTenant(database),
     await addTenant(database),
     await addTenant(database),
     await addTenant(database),
     await addTenant(database),
   ]
-  await service.deliver(good, [lineEvent('follow', 'U1')])
+  for (const who of [good, nameless]) await service.deliver(who, [lineEvent('follow', 'U1')])
   await service.deliver({ ...foreign, botUserId: 'Uanother' }, [lineEvent('follow', 'U1')])
   await service.deliver({ ...mended, botUserId: 'Uanother' }, [lineEvent('follow', 'U1')])
   await database.query(
@@ -69,6 +70,7 @@ it('doctor says of each part whether it is well, and how to mend it', async () =
     clock: 'ok',
     [`account ${good.accountId}`]: 'ok',
     [`account ${silent.accountId}`]: 'look',
+    [`account ${nameless.accountId}`]: 'look',
     [`account ${foreign.accountId}`]: 'WRONG',
     [`account ${mended.accountId}`]: 'ok',
     [`account ${tested.accountId}`]: 'look',
@@ -78,6 +80,7 @@ it('doctor says of each part whether it is well, and how to mend it', async () =
   })
   const messageOf = ({ accountId }: Tenant) =>
     findings.find(({ check }) => check === `account ${accountId}`)?.message
+  expect(messageOf(nameless)).toContain('no access token and no channel id')
   expect(messageOf(knocked)).toContain('wrong signature in 7 days: 1,')
   expect(messageOf(stale)).toContain('wrong signature in 7 days: 5,')
   const away = await runCommandAsync(['doctor', '--json'], {

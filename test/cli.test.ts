@@ -63,6 +63,11 @@ it('sets up an account, a client and a key that then works, and stops working wh
   for (const wrong of [['1'], ['1', '--name', ''], ['404', '--name', 'Nobody']]) {
     expect(runCommand(['accounts', 'update', ...wrong], env).status).toBe(1)
   }
+  expect(JSON.parse(runCommand(['accounts', 'show', '1', '--json'], env).stdout)).toMatchObject({
+    oaHash: account.oaHash,
+    trackingKey: account.trackingKey,
+    hasChannelSecret: true,
+  })
   for (const group of ['clients', 'keys', 'accounts']) {
     const { stdout } = runCommand([group, 'list'], env)
     for (const secret of [client.clientSecret, key.key, account.oaHash]) expect(stdout).not.toContain(secret)

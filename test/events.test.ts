@@ -162,7 +162,7 @@ it('an event that is still refused leaves the others alone, and ids that others 
     [tenant.accountId, tenant.organizationId],
   )
   const { stdout, status } = runCommand(['events', 'retry', '--json'], { DATABASE_URL: urlOf(connection) })
-  expect(status).toBe(0)
+  expect(status).toBe(1)
   expect(JSON.parse(stdout).map(({ outcome }: { outcome: string }) => outcome)).toEqual([
     'the database refused to apply it (SQLSTATE 23514)',
     'applied',

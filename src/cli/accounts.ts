@@ -8,7 +8,7 @@ import { deliveryPaths } from '../intake/line/channel.ts'
 import { LineApi } from '../line-api/client.ts'
 import type { Database } from '../postgres/database.ts'
 import { accountOf, onDatabase, parseId, withJson } from './input.ts'
-import { printJson, printMany, printOne } from './output.ts'
+import { type Printable, printJson, printMany, printOne } from './output.ts'
 import { Progress } from './progress.ts'
 
 /** What is known of an account: option → column. */
@@ -46,7 +46,7 @@ export function accountsCommand(program: Command): void {
   withJson(withFields(group.command('add')))
     .description('add an official account; its oaHash and trackingKey are made here')
     .requiredOption('--organization <id>', 'the organization that owns it', parseId)
-    .requiredOption('--name <name>')
+    .requiredOption('--name <name>', 'what people call it')
     .action(async ({ organization, ...options }: Fields & { organization: bigint; json?: boolean }) => {
       const { columns, values } = given(options)
       const [added] = await onDatabase((database) =>
@@ -67,7 +67,7 @@ export function accountsCommand(program: Command): void {
   withJson(withFields(group.command('update')))
     .description('change what is given; the next delivery is judged by it')
     .argument('<id>', 'the account', parseId)
-    .option('--name <name>')
+    .option('--name <name>', 'what people call it')
     .action(async (id: bigint, options: Fields & { json?: boolean }) => {
       const { columns, values } = given(options)
       if (columns.length === 0) throw new FatalError('nothing is given that could be changed')
@@ -86,13 +86,31 @@ export function accountsCommand(program: Command): void {
     .description('list all official accounts, without their secrets')
     .action(async ({ json }: { json?: boolean }) => {
       const rows = await onDatabase((database) =>
-        database.query<{ id: bigint; organizationId: bigint; name: string; basicId: string | null }>(
+        database.query<Printable>(
           `select id, organization_id as "organizationId", name, channel_id as "channelId", basic_id as "basicId",
                   (verification->>'verified')::boolean as verified
              from official_account order by id`,
         ),
       )
       printMany(rows, json === true)
+    })
+
+  withJson(group.command('show'))
+    .description('show what names an account, to the platforms and to web pages; not its secrets')
+    .argument('<id>', 'the account', parseId)
+    .action(async (id: bigint, { json }: { json?: boolean }) => {
+      const [account] = await onDatabase((database) =>
+        database.query<Printable>(
+          `select id, organization_id as "organizationId", name, channel_id as "channelId", bot_user_id as "botUserId",
+                  basic_id as "basicId", oa_hash as "oaHash", tracking_key as "trackingKey",
+                  channel_secret is not null as "hasChannelSecret",
+                  channel_access_token is not null as "hasChannelAccessToken", chat_secret is not null as "hasChatSecret"
+             from official_account where id = $1`,
+          [id],
+        ),
+      )
+      if (!account) throw new FatalError(`there is no account ${id}`)
+      printOne(account, json === true)
     })
 
   withJson(group.command('verify'))
@@ -165,7 +183,7 @@ async function importAll(database: Database, account: Account, progress: Progres
 function given(options: Fields): { columns: string[]; values: Array<string | null> } {
   const fields = (Object.keys(COLUMNS) as Array<keyof Fields>).filter((field) => options[field] !== undefined)
   for (const field of fields) {
-    if (options[field] === '' && NEVER_EMPTY.includes(field))
+    if (options[field]?.trim() === '' && NEVER_EMPTY.includes(field))
       throw new FatalError(`the ${field} must not be empty`)
   }
   return {

@@ -110,6 +110,8 @@ async function examineServer(database: Database): Promise<Finding> {
 interface AccountState extends Row {
   id: bigint
   has_secret: boolean
+  /** has an access token, or a channel id to have one issued with */
+  may_ask: boolean
   /** seconds since deliveries that name another bot were last noted, if that was in those days */
   foreign_noted: number | null
   suspended: boolean | null
@@ -138,9 +140,10 @@ const selectAccounts = `
      group by channel_oa_id, source
   ), refused as (
     select channel_oa_id, source, sum(count) as count, max(last_at) as last from refused_delivery
-     where day > current_date - $1::int group by channel_oa_id, source
+     where day > (now() at time zone 'UTC')::date - $1::int group by channel_oa_id, source
   )
   select a.id, coalesce(a.channel_secret, '') <> '' as has_secret, a.suspended,
+         coalesce(a.channel_access_token, '') <> '' or coalesce(a.channel_id, '') <> '' as may_ask,
          (select extract(epoch from now() - a.foreign_destination_at)::int
            where a.foreign_destination <> a.bot_user_id
              and a.foreign_destination_at > now() - $1 * interval '1 day') as foreign_noted,
@@ -164,7 +167,8 @@ async function examineAccounts(database: Database): Promise<Finding[]> {
 
 /** The worst of it first. */
 function judge(account: AccountState): Omit<Finding, 'check'> {
-  const { id, has_secret, foreign_noted, suspended, unapplied, last_delivery, refused, broken } = account
+  const { id, has_secret, may_ask, foreign_noted, suspended, unapplied, last_delivery, refused, broken } =
+    account
   if (!has_secret)
     return { state: 'WRONG', message: 'has no channel secret: every delivery is refused (403)' }
   if (suspended === true) return { state: 'WRONG', message: 'is suspended, says the platform: ask LINE why' }
@@ -202,6 +206,12 @@ function judge(account: AccountState): Omit<Finding, 'check'> {
   const last = `deliveries arrive and are applied, the last ${ago(last_delivery)}`
   if (refused > 0)
     return { state: 'look', message: `${last}; but ${refusals}. Somebody tries, or has an old secret` }
+  if (!may_ask) {
+    return {
+      state: 'look',
+      message: `has no access token and no channel id: no names, no pictures, no verification; oa-audience accounts update ${id} --channel-id ID`,
+    }
+  }
   return { state: 'ok', message: last }
 }
 

@@ -2,7 +2,7 @@ import type { Command } from 'commander'
 import { FatalError } from '../errors.ts'
 import { readLineEvent } from '../intake/line/payload.ts'
 import { readWebhook } from '../intake/mbox/payload.ts'
-import { retryEvent, type Understand } from '../intake/retry.ts'
+import { APPLIED, retryEvent, type Understand } from '../intake/retry.ts'
 import { readStoredTrackingEvent } from '../intake/tracking/payload.ts'
 import type { Database } from '../postgres/database.ts'
 import { between, onDatabase, parseId, withJson } from './input.ts'
@@ -26,12 +26,15 @@ export function eventsCommand(program: Command): void {
     .option('--all', 'applied ones too')
     .option('--limit <count>', 'at most so many', between(1, LIST_MAX), LIST_DEFAULT)
     .action(async (options: { account?: bigint; all?: boolean; limit: number; json?: boolean }) => {
+      // Not a request's statement: all events may take longer to look through than a request may.
       const rows = await onDatabase((database) =>
-        database.query<Printable>(
-          `select ${columns} from event
-            where ($1::bigint is null or channel_oa_id = $1) and ($2 or failure is not null)
-            order by id desc limit $3`,
-          [options.account ?? null, options.all === true, options.limit],
+        database.session((session) =>
+          session.query<Printable>(
+            `select ${columns} from event
+              where ($1::bigint is null or channel_oa_id = $1) and ($2 or failure is not null)
+              order by id desc limit $3`,
+            [options.account ?? null, options.all === true, options.limit],
+          ),
         ),
       )
       printMany(rows, options.json === true)
@@ -49,11 +52,14 @@ export function eventsCommand(program: Command): void {
     })
 
   withJson(group.command('retry'))
-    .description('apply events that could not be applied, as this version of the program understands them')
+    .description(
+      'apply events that could not be applied, as this version of the program understands them; ends with 1 if one still waits',
+    )
     .argument('[id...]', 'the ids that `events list` shows; none: all of them', collectIds)
     .action(async (ids: bigint[] | undefined, { json }: { json?: boolean }) => {
       const outcomes = await onDatabase((database) => retryAll(database, ids?.length ? ids : null))
       printMany(outcomes, json === true)
+      if (outcomes.some(({ outcome }) => outcome !== APPLIED)) process.exitCode = 1
     })
 }
 

@@ -56,6 +56,12 @@ doctorCommand(program)
 simulateCommand(program)
 proveCommand(program)
 
+// Whoever reads our output, such as head, may have had enough. A disk that is full must not look like success.
+process.stdout.on('error', (error: Error & { code?: string }) => {
+  if (error.code === 'EPIPE') process.exit()
+  console.error(`oa-audience: standard output cannot be written (${error.code})`)
+  process.exit(1)
+})
 try {
   await program.parseAsync()
 } catch (error) {

@@ -2,6 +2,7 @@
 import type { Command } from 'commander'
 import { memberJson, withTrackedActivity } from '../audience/member.ts'
 import { FatalError } from '../errors.ts'
+import { parsePathId } from '../http/path-id.ts'
 import type { Database } from '../postgres/database.ts'
 import { between, onDatabase, parseId, withJson } from './input.ts'
 import { type Printable, printJson, printMany } from './output.ts'
@@ -22,7 +23,7 @@ export function membersCommand(program: Command): void {
     .description('show a member, and the events and edits that made them what they are, newest first')
     .requiredOption('--account <id>', 'the account', parseId)
     .option('--limit <count>', 'events and edits, at most', between(1, EVENTS_MAX), EVENTS_SHOWN)
-    .argument('<user>', 'the user id on the platform, or the id of the member')
+    .argument('<user>', 'the user id on the platform, else the id of the member')
     .action(async (user: string, { account, limit, json }: ShowOptions) => {
       const { member, timeline } = await onDatabase((database) => show(database, account, user, limit))
       if (json) {
@@ -40,11 +41,17 @@ async function show(
   user: string,
   limit: number,
 ): Promise<{ member: { userId: string }; timeline: Printable[] }> {
-  const [found] = await database.query<{ json: string }>(
-    `select ${memberJson} as json from audience_member m ${withTrackedActivity}
-      where m.channel_oa_id = $1 and (m.user_id = $2 or m.id::text = $2)`,
-    [account, user],
-  )
+  const find = async (condition: string, value: string | bigint) => {
+    const [member] = await database.query<{ json: string }>(
+      `select ${memberJson} as json from audience_member m ${withTrackedActivity}
+        where m.channel_oa_id = $1 and ${condition}`,
+      [account, value],
+    )
+    return member
+  }
+  const id = parsePathId(user)
+  const found =
+    (await find('m.user_id = $2', user)) ?? (id === null ? undefined : await find('m.id = $2', id))
   if (found === undefined) throw new FatalError(`account ${account} has no member ${user}`)
   const member = JSON.parse(found.json) as { id: string; userId: string }
   // The newest follow or unfollow decides the relationship, whatever the order of arrival: so they stand by when they happened.

@@ -12,6 +12,8 @@ import { flushPatiently } from './flush.ts'
  */
 export type Understand = (source: Source, payload: string, occurredAtMs: number) => IntakeEvent
 
+export const APPLIED = 'applied'
+
 /**
  * Applies a stored event that could not be applied, once, as this version of the program understands it: the stored one and
  * its key make room for it in the same transaction, so it counts if it did not before, and an erasure meanwhile holds
@@ -30,7 +32,7 @@ export async function retryEvent(database: Database, id: bigint, understand: Und
     if (event.failure !== null) return event.failure
     const again = { admission: { accountId, source, credential }, event: { ...event, key } }
     const [outcome] = await flushPatiently(database, database, [again], [forget])
-    return outcome === 'accepted' ? 'applied' : 'it changed meanwhile: look at it again'
+    return outcome === 'accepted' ? APPLIED : 'it changed meanwhile: look at it again'
   } catch (error) {
     if (error instanceof Unusable) return error.message
     const isAway = error instanceof DatabaseUnavailable && sqlStateOf(error) !== LOCK_TIMEOUT

@@ -46,7 +46,9 @@ export async function upkeep(
     await forgetOld(session, 'event_key', 'received_at', deduplicationDays)
     await forgetOld(session, 'tracked_activity', 'received_at', deduplicationDays, isNoMember)
     await unlessInUse(
-      session.query('delete from refused_delivery where day < current_date - $1::int', [REFUSALS_KEPT_DAYS]),
+      session.query(`delete from refused_delivery where day < (now() at time zone 'UTC')::date - $1::int`, [
+        REFUSALS_KEPT_DAYS,
+      ]),
     )
     await forgetOld(session, 'erased_member', 'deleted_at', deduplicationDays)
   })
