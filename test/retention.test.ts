@@ -79,6 +79,43 @@ it('recognises an event that comes again after its stored copy was dropped, unti
   await database.close()
 })
 
+it('forgets ids of messages taken back with the events, of erased members and old refusals when nobody asks for them', async () => {
+  const { database } = await createTestDatabase()
+  const { accountId, organizationId } = await addTenant(database)
+  const age = (days: number) => `now() - interval '${days} days'`
+  for (const [table, columns, values, keptDays] of [
+    ['unsent_message', 'message_id, unsent_at', (days: number) => `'m${days}', ${age(days)}`, 90],
+    [
+      'erased_member',
+      'organization_id, id, deleted_at',
+      (days: number) => `${organizationId}, ${days}, ${age(days)}`,
+      400,
+    ],
+    ['member_edit', 'member_id, edited_at, fields', (days: number) => `1, ${age(days)}, '{tags}'`, 90],
+    [
+      'refused_delivery',
+      'source, day, count, last_at',
+      (days: number) => `'line', (${age(days)})::date, 1, now()`,
+      30,
+    ],
+  ] as const) {
+    if (table === 'member_edit') {
+      await database.query(
+        `insert into audience_member (id, channel_oa_id, organization_id, user_id) values (1, $1, $2, 'U1')`,
+        [accountId, organizationId],
+      )
+    }
+    for (const days of [keptDays - 2, keptDays + 2]) {
+      await database.query(
+        `insert into ${table} (channel_oa_id, ${columns}) values (${accountId}, ${values(days)})`,
+      )
+    }
+    await database.session((session) => upkeep(session, KEEP))
+    expect(await database.query(`select from ${table}`), table).toHaveLength(1)
+  }
+  await database.close()
+})
+
 it('forgets the tracked activity of who never became a member, keeps that of members and of who is active', async () => {
   const { database } = await createTestDatabase()
   const service = await startAppForTest(database)

@@ -102,6 +102,18 @@ describe('an account that is set up', () => {
     }
   })
 
+  it('is compared with the basic id that is stored', async () => {
+    const { channelAccessToken, botUserId, basicId } = platform.account
+    for (const [stored, ok] of [
+      [basicId, true],
+      ['@another', false],
+    ] as const) {
+      const tenant = await addTenant(database, { channelAccessToken, botUserId, basicId: stored })
+      const { checks } = (await verify(tenant)).json
+      expect(checks).toContainEqual(expect.objectContaining({ name: 'identity', ok }))
+    }
+  })
+
   it('that may not list its followers is an unverified one, which is no fault', async () => {
     const tenant = await goodTenant()
     platform.settings.isVerified = false

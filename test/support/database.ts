@@ -59,8 +59,8 @@ export async function addTenant(
   )
   const [account] = await database.query<{ id: bigint; oa_hash: string; tracking_key: string }>(
     `insert into official_account (organization_id, name, channel_id, channel_secret, channel_access_token, bot_user_id,
-            chat_secret)
-     values ($1, 'test', $2, $3, $4, $5, $6) returning id, oa_hash, tracking_key`,
+            chat_secret, basic_id)
+     values ($1, 'test', $2, $3, $4, $5, $6, $7) returning id, oa_hash, tracking_key`,
     [
       organization?.id,
       columns.channelId ?? null,
@@ -68,6 +68,7 @@ export async function addTenant(
       columns.channelAccessToken ?? null,
       botUserId,
       columns.chatSecret ?? null,
+      columns.basicId ?? null,
     ],
   )
   if (!organization || !account) throw new Error('no tenant')
