@@ -4,7 +4,7 @@
  */
 import { describe, expect, it } from 'vitest'
 import { randomUserId } from '../src/simulate/events.ts'
-import { addTenant } from './support/database.ts'
+import { addTenant, type Tenant } from './support/database.ts'
 import { setUpFile } from './support/service.ts'
 
 const { database, service } = await setUpFile()
@@ -176,21 +176,62 @@ describe('a webhook of Chatwoot', () => {
     })
   })
 
+  it('of another inbox of the same chat account is nothing of an account that has its own', async () => {
+    const tenants = [await addTenant(database), await addTenant(database)]
+    const [one, other] = [randomUserId(), randomUserId()]
+    for (const [index, tenant] of tenants.entries()) {
+      await database.query('update official_account set chat_inbox_id = $2 where id = $1', [
+        tenant.accountId,
+        String(3 + index),
+      ])
+      // Chatwoot calls both for everything.
+      const elsewhere = { contact_inbox: { source_id: other }, inbox_id: 4 }
+      for (const webhook of [
+        { ...message(one, {}), event: 'message_created' },
+        { ...conversation(one), event: 'conversation_updated' },
+        {
+          ...message(other, { inbox: { id: '4' } }),
+          conversation: conversation(other, elsewhere),
+          event: 'message_created',
+        },
+        { ...conversation(other, elsewhere), event: 'conversation_updated' },
+        { ...contact(one), event: 'contact_updated' },
+      ]) {
+        expect((await service.chat(tenant, webhook)).status).toBe(200)
+      }
+    }
+    const seen = await Promise.all(tenants.map((tenant) => service.members(tenant)))
+    expect(seen.map((members) => members.map(({ userId, eventCount }) => [userId, eventCount]))).toEqual([
+      [[one, 2]],
+      [[other, 2]],
+    ])
+    // It counts on the next delivery, whatever was remembered.
+    await database.query('update official_account set chat_inbox_id = null where id = $1', [
+      tenants[0]?.accountId,
+    ])
+    const late = { ...contact(other), event: 'contact_updated' }
+    expect((await service.chat(tenants[0] as Tenant, late)).json).toEqual({ accepted: 1, duplicates: 0 })
+  })
+
   it('without a time of update, as before 2025, ends in the state that was told last', async () => {
     const tenant = await addTenant(database)
     const userId = randomUserId()
+    // At the beginning of a second, of which all of them tell.
+    await new Promise((resolve) => setTimeout(resolve, 1000 - (Date.now() % 1000)))
+    const now = Math.floor(Date.now() / 1000)
     const state = (status: string, activeAt: number) =>
-      conversation(userId, { status, timestamp: activeAt, created_at: AT, updated_at: undefined })
-    await service.chat(tenant, { ...state('pending', AT), event: 'conversation_created' })
+      conversation(userId, { status, timestamp: activeAt, created_at: now - 600, updated_at: undefined })
+    await service.chat(tenant, { ...state('pending', now - 600), event: 'conversation_created' })
     await service.chat(tenant, {
-      ...message(userId, { created_at: new Date((AT + 600) * 1000).toISOString() }),
-      conversation: state('open', AT + 600),
+      ...message(userId, { created_at: new Date(now * 1000).toISOString() }),
+      conversation: state('open', now),
       event: 'message_created',
     })
-    await service.chat(tenant, { ...state('resolved', AT + 600), event: 'conversation_status_changed' })
-    await service.chat(tenant, { ...state('pending', AT), event: 'conversation_updated' })
-    const member = await service.member(tenant, userId)
-    expect(member).toMatchObject({ conversation: { status: 'resolved' }, eventCount: 4 })
-    expect(member?.lastSeenAt).toMatch(/^2026-09-10T08:10:00/)
+    await service.chat(tenant, { ...state('resolved', now), event: 'conversation_status_changed' })
+    await service.chat(tenant, { ...state('snoozed', now - 300), event: 'conversation_updated' })
+    expect(await service.member(tenant, userId)).toMatchObject({
+      conversation: { status: 'resolved' },
+      eventCount: 4,
+    })
   })
 })

@@ -14,6 +14,8 @@ export interface Account {
   botUserId: string | null
   basicId: string | null
   chatSecret: Secret | null
+  /** the support chat's inbox that is this account's; null: the chat has no other */
+  chatInboxId: string | null
   oaHash: Secret
   trackingKey: string
   /** a destination other than botUserId that deliveries named, if that was noted within the hour */
@@ -29,6 +31,7 @@ interface AccountRow extends Row {
   bot_user_id: string | null
   basic_id: string | null
   chat_secret: string | null
+  chat_inbox_id: string | null
   oa_hash: string
   tracking_key: string
   foreign_destination: string | null
@@ -38,7 +41,7 @@ interface AccountRow extends Row {
 const isNotedLately = `foreign_destination_at > now() - interval '1 hour'`
 
 const columns = `id, organization_id, channel_id, channel_secret, channel_access_token, bot_user_id, basic_id,
-       chat_secret, oa_hash, tracking_key, case when ${isNotedLately} then foreign_destination end as foreign_destination`
+       chat_secret, chat_inbox_id, oa_hash, tracking_key, case when ${isNotedLately} then foreign_destination end as foreign_destination`
 
 const selectById = { name: 'account-by-id', text: `select ${columns} from official_account where id = $1` }
 const selectByOaHash = {
@@ -105,6 +108,7 @@ async function findOne(
     botUserId: row.bot_user_id,
     basicId: row.basic_id,
     chatSecret: secretOrNull(row.chat_secret),
+    chatInboxId: row.chat_inbox_id,
     oaHash: new Secret(row.oa_hash),
     trackingKey: row.tracking_key,
     foreignDestination: row.foreign_destination,

@@ -20,6 +20,7 @@ const COLUMNS = {
   botUserId: 'bot_user_id',
   basicId: 'basic_id',
   chatSecret: 'chat_secret',
+  chatInboxId: 'chat_inbox_id',
   oaHash: 'oa_hash',
   trackingKey: 'tracking_key',
 } as const
@@ -37,6 +38,7 @@ const withFields = (command: Command): Command =>
     .option('--bot-user-id <id>', 'U and 32 hex digits; compared with the destination of deliveries')
     .option('--basic-id <id>', 'such as @abc1234')
     .option('--chat-secret <secret>', "signs the support chat's callbacks")
+    .option('--chat-inbox-id <id>', "this account's inbox, where the support chat has others, too")
     .option('--oa-hash <hash>', "names the account in the support chat's callback; random at first")
     .option('--tracking-key <key>', 'names the account in tracking events; random at first')
 
@@ -102,7 +104,7 @@ export function accountsCommand(program: Command): void {
       const [account] = await onDatabase((database) =>
         database.query<Printable>(
           `select id, organization_id as "organizationId", name, channel_id as "channelId", bot_user_id as "botUserId",
-                  basic_id as "basicId", oa_hash as "oaHash", tracking_key as "trackingKey",
+                  basic_id as "basicId", chat_inbox_id as "chatInboxId", oa_hash as "oaHash", tracking_key as "trackingKey",
                   channel_secret is not null as "hasChannelSecret",
                   channel_access_token is not null as "hasChannelAccessToken", chat_secret is not null as "hasChatSecret"
              from official_account where id = $1`,

@@ -38,7 +38,7 @@ export function applyEvents(parts: BatchParts): Statement {
 /** What admits a delivery of a source: the account must still have it. */
 export const credentialOf = (account: string, source: string): string => `case ${source}
              when 'line' then ${account}.channel_secret
-             when 'mbox' then ${account}.oa_hash || ' ' || coalesce(${account}.chat_secret, '')
+             when 'mbox' then concat(${account}.oa_hash, ' ', ${account}.chat_secret, ' ', ${account}.chat_inbox_id)
              when 'tracking' then ${account}.tracking_key end`
 
 function applyEventsText({ states, others, tracked }: BatchParts): string {

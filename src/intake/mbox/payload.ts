@@ -23,13 +23,15 @@ const WORD_MAX_LENGTH = 128
 
 /**
  * Reads one webhook or an array of them. Throws `bad_request` where there is none. Typing events and private
- * notes are left out: nobody's audience is told by them, and notes are written for colleagues.
+ * notes are left out: nobody's audience is told by them, and notes are written for colleagues. So are the people of other inboxes.
  * @param deliveryId the header x-chatwoot-delivery, the same in every retry
+ * @param inboxId the only inbox that counts; null: all do
  */
 export function parseChatCallback(
   body: Buffer,
   deliveryId: string | undefined,
   receivedAtMs: number,
+  inboxId: string | null = null,
 ): IntakeEvent[] {
   const parsed = parseJson(body)
   const webhooks: unknown[] = Array.isArray(parsed) ? parsed : [parsed]
@@ -42,7 +44,7 @@ export function parseChatCallback(
     })
   }
   return webhooks.flatMap((webhook, index) => {
-    if (isObject(webhook) && isPassedOver(webhook)) return []
+    if (isObject(webhook) && (isPassedOver(webhook) || isElsewhere(webhook, inboxId))) return []
     return [readWebhook(webhook, deliveryId && `${deliveryId}/${index}`, receivedAtMs)]
   })
 }
@@ -51,6 +53,19 @@ function isPassedOver(webhook: Fields): boolean {
   const { event, private: isPrivate } = webhook
   const isTyping = typeof event === 'string' && event.startsWith('conversation_typing_')
   return isPrivate === true || isPrivate === 'true' || isTyping
+}
+
+/** What names no inbox, such as a change of a contact, may be of any. */
+function isElsewhere(webhook: Fields, inboxId: string | null): boolean {
+  if (inboxId === null) return false
+  const named = [
+    at(webhook, 'inbox', 'id'),
+    webhook.inbox_id,
+    at(webhook, 'conversation', 'inbox_id'),
+    at(webhook, 'contact_inbox', 'inbox_id'),
+  ]
+  const inboxes = named.map(wordOf).filter((id) => id !== null)
+  return inboxes.length === 0 || inboxes.some((id) => id !== inboxId)
 }
 
 /** A message of the channel keeps its id there as source_id: who takes it back there takes back this copy, too. */

@@ -36,7 +36,7 @@ export function mboxRoutes(app: FastifyInstance, parts: SignedSource): void {
           if (isFresh) parts.onRefused(account.id, 'mbox')
           throw new AppError('bad_signature')
         }
-        const events = parseChatCallback(body, deliveryId, parts.now())
+        const events = parseChatCallback(body, deliveryId, parts.now(), account.chatInboxId)
         requireFreshIfEmpty(events, isFresh)
         return await intake.receive(admissionOf(account), events)
       })
@@ -46,6 +46,7 @@ export function mboxRoutes(app: FastifyInstance, parts: SignedSource): void {
   })
 }
 
-function admissionOf({ id, oaHash, chatSecret }: Account): Admission {
-  return { accountId: id, source: 'mbox', credential: `${oaHash.reveal()} ${chatSecret?.reveal() ?? ''}` }
+function admissionOf({ id, oaHash, chatSecret, chatInboxId }: Account): Admission {
+  const credential = `${oaHash.reveal()} ${chatSecret?.reveal() ?? ''} ${chatInboxId ?? ''}`
+  return { accountId: id, source: 'mbox', credential }
 }
