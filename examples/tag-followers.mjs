@@ -13,7 +13,8 @@ async function call(method, path, { headers = {}, body } = {}) {
     headers: { ...credentials, 'content-type': 'application/json', ...headers },
     body: body && JSON.stringify(body),
   })
-  if (response.status === 412) return null
+  // Changed by somebody else in between, or erased.
+  if ([404, 412].includes(response.status)) return null
   if (!response.ok) throw new Error(`${response.status}: ${await response.text()}`)
   return response.json()
 }

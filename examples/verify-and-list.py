@@ -5,6 +5,8 @@
 
 import json
 import os
+import sys
+import urllib.error
 import urllib.parse
 import urllib.request
 
@@ -18,8 +20,11 @@ HEADERS = {
 
 def call(method, path, query=None):
     address = URL + path + ("?" + urllib.parse.urlencode(query, doseq=True) if query else "")
-    with urllib.request.urlopen(urllib.request.Request(address, method=method, headers=HEADERS)) as answer:
-        return json.load(answer)
+    try:
+        with urllib.request.urlopen(urllib.request.Request(address, method=method, headers=HEADERS)) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        sys.exit(f"{error.code}: {error.read().decode()}")
 
 
 def followers():
@@ -27,6 +32,8 @@ def followers():
     cursor = {}
     while True:
         page = call("GET", "/api/audience", {"relationship": "following", "limit": 200, **cursor})
+        if page is None:
+            sys.exit("the key is not active")
         yield from page["data"]
         if page["nextCursor"] is None:
             return

@@ -62,6 +62,8 @@ ${methods.join('\n\n')}
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     })
     const text = await response.text()
+    const isJson = response.headers.get('content-type')?.includes('json') === true
+    if (text !== '' && !isJson) throw new Error(\`\${response.status}, and not by the service: a proxy's?\`)
     const answer: unknown = text === '' ? undefined : JSON.parse(text)
     if (!response.ok) throw new ApiError(answer as ErrorEnvelope)
     return answer
