@@ -2,7 +2,7 @@
 import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { FastifyInstance } from 'fastify'
+import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
 import pino, { type DestinationStream } from 'pino'
 import { createApp, serviceName, serviceVersion } from './app.ts'
 import { finishErasures } from './audience/erase.ts'
@@ -78,42 +78,16 @@ export async function startService(config: Config, log?: DestinationStream): Pro
   say = (level, message) => app.log[level](message)
   for (const { level, message } of notices) say(level, message)
 
-  const profiles =
-    database &&
-    new ProfileFiller(database, lineApi, {
-      asked: (outcome) => metrics?.profileAsked(outcome),
-      rests: (accountId, { type }) =>
-        app.log.warn(
-          { accountId: String(accountId), fault: type },
-          'the platform gives no profiles: resting',
-        ),
-    })
-  const keepUp = () => {
-    if (database === null || closing) return
-    Promise.all([database.session((session) => upkeep(session, config)), finishErasures(database)]).catch(
-      (error: Error) => app.log.warn({ fault: error.name }, 'the upkeep failed: trying again in an hour'),
-    )
-  }
-  opened?.ready.then(
-    () => {
-      if (closing) return
-      keepUp()
-      profiles?.start()
-      if (database !== null) metrics?.watchProfileBacklog(() => countDueProfiles(database))
-    },
-    () => undefined,
-  )
-
-  const upkeepTimer = setInterval(keepUp, UPKEEP_INTERVAL_MS)
+  const background = opened && workBesideRequests(config, opened, lineApi, metrics, app.log)
 
   const close = async (drainMs: number) => {
     closing = true
-    clearInterval(upkeepTimer)
+    const stopped = background?.stop()
     await sleep(drainMs)
     // A connection that is kept alive turns idle only when its last answer is out.
     const sweep = setInterval(() => app.server.closeIdleConnections(), IDLE_SWEEP_MS)
     const cut = setTimeout(() => app.server.closeAllConnections(), CLOSE_TIMEOUT_MS)
-    await Promise.all([app.close(), profiles?.stop()])
+    await Promise.all([app.close(), stopped])
     metricsServer?.close()
     clearInterval(sweep)
     clearTimeout(cut)
@@ -146,6 +120,45 @@ export async function startService(config: Config, log?: DestinationStream): Pro
     database,
     ready: opened?.ready ?? Promise.resolve(),
     close: closeOnce,
+  }
+}
+
+/** From when the database is ready until it is stopped: asks for profiles, and looks after what is stored. */
+function workBesideRequests(
+  config: Config,
+  { database, ready }: OpenDatabase,
+  lineApi: LineApi,
+  metrics: Metrics | null,
+  log: FastifyBaseLogger,
+): { stop: () => Promise<void> } {
+  const profiles = new ProfileFiller(database, lineApi, {
+    asked: (outcome) => metrics?.profileAsked(outcome),
+    rests: (accountId, { type }) =>
+      log.warn({ accountId: String(accountId), fault: type }, 'the platform gives no profiles: resting'),
+  })
+  const keepUp = () => {
+    Promise.all([database.session((session) => upkeep(session, config)), finishErasures(database)]).catch(
+      (error: Error) => log.warn({ fault: error.name }, 'the upkeep failed: trying again in an hour'),
+    )
+  }
+  let timer: NodeJS.Timeout | undefined
+  let isStopped = false
+  ready.then(
+    () => {
+      if (isStopped) return
+      keepUp()
+      timer = setInterval(keepUp, UPKEEP_INTERVAL_MS)
+      profiles.start()
+      metrics?.watchProfileBacklog(() => countDueProfiles(database))
+    },
+    () => undefined,
+  )
+  return {
+    stop: async () => {
+      isStopped = true
+      clearInterval(timer)
+      await profiles.stop()
+    },
   }
 }
 
