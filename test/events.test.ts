@@ -203,6 +203,41 @@ it('a person who is erased while their event is retried stays erased, content in
   await database.close()
 })
 
+it('an event whose content was erased still counts for the people who were not', async () => {
+  const { database } = await createTestDatabase()
+  const service = await startAppForTest(database)
+  const tenant = await addTenant(database)
+  const [erasedId, joinedId, sender] = [randomUserId(), randomUserId(), randomUserId()]
+  await service.deliver(tenant, [lineEvent('follow', erasedId)])
+  const letIn = await refusePeople(database, `user_id in ('${joinedId}', '${sender}')`)
+  await service.deliver(tenant, [
+    lineEvent('memberJoined', null, {
+      source: { type: 'group', groupId: 'C1' },
+      joined: { members: [erasedId, joinedId].map((userId) => ({ type: 'user', userId })) },
+    }),
+    lineEvent('message', sender, { message: { type: 'text', id: 'taken-back', text: 'hello' } }),
+  ])
+  const ids = await waiting(database)
+  expect(ids).toHaveLength(2)
+  await letIn()
+  await service.deliver(tenant, [lineEvent('unsend', null, { unsend: { messageId: 'taken-back' } })])
+  const erased = await service.member(tenant, erasedId)
+  await service.call('DELETE', `/api/audience/${erased?.id}`, { headers: tenant.headers })
+  for (const id of ids) {
+    expect(await retryEvent(database, id, understand)).toBe('applied')
+    expect(await retryEvent(database, id, understand)).toBe('there is no such event that waits')
+  }
+  const members = await service.members(tenant)
+  expect(members.map(({ userId, eventCount }) => [userId, eventCount]).sort()).toEqual(
+    [
+      [joinedId, 1],
+      [sender, 1],
+    ].sort(),
+  )
+  expect(await database.query(`select from event where payload like '%hello%'`)).toEqual([])
+  await database.close()
+})
+
 it('an event whose account gets another secret while it is retried stays where it is', async () => {
   const { database } = await createTestDatabase()
   const service = await startAppForTest(database)

@@ -32,8 +32,8 @@ export interface IntakeEvent {
   /** the platform's id of the message that the event brings */
   messageId: string | null
   effect: Effect
-  /** the event as received, JSON text */
-  payload: string
+  /** the event as received, JSON text; null where it was erased before the event could be applied */
+  payload: string | null
   /** why the event cannot be applied to members; it is kept all the same */
   failure: string | null
 }

@@ -83,7 +83,7 @@ export class Intake {
    */
   async receive(admission: Admission, events: IntakeEvent[]): Promise<Receipt> {
     if (events.length === 0) return { accepted: 0, duplicates: 0 }
-    const payloadLength = events.reduce((sum, { payload }) => sum + payload.length, 0)
+    const payloadLength = events.reduce((sum, { payload }) => sum + (payload?.length ?? 0), 0)
     if (
       this.#queuedEvents + events.length > QUEUE_MAX_EVENTS ||
       this.#queuedPayload + payloadLength > QUEUE_MAX_PAYLOAD

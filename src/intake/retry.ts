@@ -23,12 +23,16 @@ export async function retryEvent(database: Database, id: bigint, understand: Und
   const [stored] = await database.query<StoredEvent>(selectWaiting, [id])
   if (stored === undefined) return 'there is no such event that waits'
   const { channel_oa_id: accountId, source, credential } = stored
-  if (stored.payload === null) return 'its content was erased'
   if (credential === null) return 'its account has no channel secret: store one first'
   const key = Buffer.from(stored.key.replaceAll('-', ''), 'hex')
-  const forget = { statement: forgetEvent, values: [id, accountId, source, credential] }
+  const forget = {
+    statement: forgetEvent,
+    values: [id, accountId, source, credential, String(stored.payload === null)],
+  }
   try {
-    const event = understand(source, stored.payload, stored.occurred_at_ms)
+    const event =
+      stored.payload === null ? remainsOf(stored) : understand(source, stored.payload, stored.occurred_at_ms)
+    if (event === null) return 'its content was erased'
     if (event.failure !== null) return event.failure
     const again = { admission: { accountId, source, credential }, event: { ...event, key } }
     const [outcome] = await flushPatiently(database, database, [again], [forget])
@@ -42,10 +46,26 @@ export async function retryEvent(database: Database, id: bigint, understand: Und
   }
 }
 
+/**
+ * What an event still tells whose content was erased, a message that was taken back or a group that others joined, of people
+ * who were not. Null where it names nobody.
+ */
+function remainsOf(stored: StoredEvent): Omit<IntakeEvent, 'key'> | null {
+  const { source, kind, occurred_at_ms: occurredAtMs, user_id: userId, message_id: messageId } = stored
+  const otherUserIds = stored.other_user_ids ?? []
+  if (userId === null && otherUserIds.length === 0) return null
+  const event = { source, kind, occurredAtMs, userId, otherUserIds, messageId, payload: null, failure: null }
+  return { ...event, effect: { type: 'none' } }
+}
+
 interface StoredEvent extends Row {
   channel_oa_id: bigint
   source: Source
+  kind: string
   key: string
+  user_id: string | null
+  other_user_ids: string[] | null
+  message_id: string | null
   occurred_at_ms: number
   payload: string | null
   credential: string | null
@@ -54,13 +74,13 @@ interface StoredEvent extends Row {
 const selectWaiting: Statement = {
   name: 'select-waiting-event',
   text: `
-    select e.channel_oa_id, e.source, e.key, e.payload, round(extract(epoch from e.occurred_at) * 1000)::float8 as occurred_at_ms,
+    select e.channel_oa_id, e.source, e.kind, e.key, e.user_id, e.other_user_ids, e.message_id, e.payload, round(extract(epoch from e.occurred_at) * 1000)::float8 as occurred_at_ms,
            ${credentialOf('a', 'e.source')} as credential
       from event e join official_account a on a.id = e.channel_oa_id where e.id = $1 and e.failure is not null`,
 }
 
-// The key goes only with the event, and only while there is content: of two who retry at once the second finds neither, and
-// who read the content before an erasure finds it erased. Then the key is still there, and nothing counts. Nor does the event go
+// The key goes only with the event, and only while its content is as it was read: of two who retry at once the second finds
+// neither, and who read the content before an erasure finds it erased. Then the key is still there, and nothing counts. Nor does the event go
 // where the account has another credential by now, for the flush would not let it in; it keeps this one until the flush is over.
 const forgetEvent: Statement = {
   name: 'forget-event',
@@ -69,7 +89,7 @@ const forgetEvent: Statement = {
       select a.id from official_account a where a.id = $2 and ${credentialOf('a', '$3::text')} = $4 for share
     ), gone as (
       delete from event e using account a
-       where e.id = $1 and e.channel_oa_id = a.id and e.failure is not null and e.payload is not null
+       where e.id = $1 and e.channel_oa_id = a.id and e.failure is not null and (e.payload is null) = $5::boolean
       returning e.channel_oa_id, e.key
     )
     delete from event_key k using gone g where k.channel_oa_id = g.channel_oa_id and k.key = g.key`,
