@@ -10,7 +10,7 @@ import type { Database } from '../src/postgres/database.ts'
 import { lineEvent, randomUserId } from '../src/simulate/events.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
 import { eventually, runCommandAsync, temporaryDirectory } from './support/process.ts'
-import { type Service, startApp } from './support/service.ts'
+import { type Service, startApp, startAppForTest } from './support/service.ts'
 
 let database: Database
 let env: Record<string, string>
@@ -218,9 +218,12 @@ describe('a stream', () => {
     await eventually(streamSessions, (count) => count === 0)
   })
 
-  it('that fails midway is cut off, so that it cannot look complete', async () => {
+  it('that fails midway is cut off, so that it cannot look complete, and the log says why', async () => {
     const who = await addTenant(database)
     await addMany(who, 60_000)
+    const lines: string[] = []
+    const log = { write: (line: string) => void lines.push(line) }
+    const service = await startAppForTest(database, { log, config: { logLevel: 'info' } })
     const outcome = await new Promise<{ complete: boolean; error: string }>((resolve, reject) => {
       const headers = { ...who.headers, accept: 'application/x-ndjson' }
       request(`${service.url}/api/audience`, { headers, agent: false }, (response) => {
@@ -242,6 +245,12 @@ describe('a stream', () => {
         .end()
     })
     expect(outcome).toEqual({ complete: false, error: 'ECONNRESET' })
+    const told = await eventually(
+      async () => lines.map((line) => JSON.parse(line)),
+      (noted) => noted.some(({ msg }) => msg === 'request'),
+    )
+    expect(told).toContainEqual(expect.objectContaining({ msg: 'a stream was cut off', level: 40 }))
+    expect(told).toContainEqual(expect.objectContaining({ msg: 'request', status: 500 }))
   })
 
   it('over HTTP/1.0, where an end cannot be told from an interruption, is refused: 400', async () => {
@@ -412,6 +421,12 @@ describe('at the command line', () => {
         `userId,attributes\n${`U1,"{""note"":""${'x'.repeat(2000)}""}"\n`.repeat(400)}U1,"a"b"\n`,
         { changed: expect.any(Number), refused: 0 },
         /nothing after line \d+ was imported: .*quote/i,
+      ],
+      [
+        'rounded.ndjson',
+        '{"id":9007199254740993,"tags":["wrong"]}',
+        { changed: 0, refused: 1 },
+        'write it as text',
       ],
       ['number.ndjson', `{"id":${third?.id},"tags":["numbered"]}`, { changed: 1, refused: 0 }, ''],
     ] as const) {

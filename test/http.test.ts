@@ -110,10 +110,28 @@ describe('errors', () => {
       await eventually(
         async () => lines.map((line) => JSON.parse(line)).filter(({ msg }) => msg === 'request'),
         (noted) => noted.length > 0,
-      ).then((noted) => expect(noted).toMatchObject([{ route: '/api/audience', status: 499 }]))
+      ).then((noted) =>
+        expect(noted).toMatchObject([{ route: '/api/audience', status: 499, ip: '127.0.0.1' }]),
+      )
     })
     const counted = await metrics.registry.getSingleMetricAsString('oa_audience_requests_total')
     expect(counted).toContain('oa_audience_requests_total{method="GET",route="/api/audience",status="499"} 1')
+  })
+
+  it('whose body breaks off is there once, under the requestId that was answered', async () => {
+    const lines: string[] = []
+    const metrics = new Metrics()
+    const log = { write: (line: string) => void lines.push(line) }
+    const seen = await startAppForTest(database, { log, metrics, config: { logLevel: 'info' } })
+    const request = `POST /api/line/${tenant.accountId} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n`
+    const { requestId } = JSON.parse((await raw(seen, request)).split('\r\n\r\n')[1] as string)
+    const noted = await eventually(
+      async () => lines.map((line) => JSON.parse(line)).filter(({ msg }) => msg === 'request'),
+      (found) => found.length > 0,
+    )
+    expect(noted).toMatchObject([{ requestId, route: '/api/line/:id', status: 400, ip: '127.0.0.1' }])
+    const counted = await metrics.registry.getSingleMetricAsString('oa_audience_requests_total')
+    expect(counted.match(/status="\d+"} 1$/gm)).toHaveLength(1)
   })
 
   it('to an expectation that nobody meets wait for the answer before them', async () => {

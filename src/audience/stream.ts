@@ -3,6 +3,8 @@ import { finished, Readable } from 'node:stream'
 import type { FastifyReply } from 'fastify'
 import type { Scope } from '../access/scope.ts'
 import { AppError } from '../errors.ts'
+import { noteCutOff } from '../http/answers.ts'
+import { describeFault } from '../http/error-envelope.ts'
 import type { Database } from '../postgres/database.ts'
 import type { Filters } from './filters.ts'
 import { CSV_HEADER } from './member.ts'
@@ -111,7 +113,10 @@ export class Streamer {
     const lines = memberLines(this.#database, scope, filters, beginning, format, over.signal)
     const first = await lines.next()
     const pieces = async function* () {
-      const stalled = setTimeout(() => reply.raw.destroy(), STALL_MAX_MS)
+      const stalled = setTimeout(() => {
+        noteCutOff(reply.raw, 408)
+        reply.raw.destroy()
+      }, STALL_MAX_MS)
       try {
         for (let next = first; !next.done; next = await lines.next()) {
           const bytes = Buffer.from(next.value.text)
@@ -120,8 +125,13 @@ export class Streamer {
             yield bytes.subarray(start, start + PIECE_BYTES)
           }
         }
-      } catch {
-        // Logged by the framework, so without the database's words.
+      } catch (error) {
+        if (!over.signal.aborted) {
+          noteCutOff(reply.raw, 500)
+          const fault = describeFault(error as Error, false)
+          reply.log.warn({ requestId: reply.request.id, ...fault }, 'a stream was cut off')
+        }
+        // Without the database's words.
         throw new Error('the stream was cut off')
       } finally {
         clearTimeout(stalled)

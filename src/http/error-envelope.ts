@@ -87,7 +87,7 @@ function asAppError(error: Error & { code?: string; statusCode?: number }): AppE
 }
 
 /** What the log may know of a fault. Not the database's message or detail, which quote the data. */
-function describeFault(error: Error, withStack: boolean): Record<string, unknown> {
+export function describeFault(error: Error, withStack: boolean): Record<string, unknown> {
   const cause = error.cause instanceof Error ? error.cause : error
   const { code } = cause as { code?: string }
   const fromDatabase = 'severity' in cause

@@ -93,7 +93,7 @@ export class Metrics {
       buckets: SECONDS_BUCKETS,
       registers: this.#registers,
     })
-    app.answerObservers.push(({ method: token, routeOptions: { url } }, status, elapsed) => {
+    app.answerObservers.push(({ method: token, routeOptions: { url } }, { status, seconds: elapsed }) => {
       const route = url ?? 'unknown'
       // Any token can be a method: unknown ones share a label, so that callers cannot make new ones.
       const method = url === undefined ? 'any' : token

@@ -2,10 +2,11 @@
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
-import Fastify, { type FastifyInstance, type FastifyRequest, LogController } from 'fastify'
+import Fastify, { type FastifyInstance, LogController } from 'fastify'
 import type { DestinationStream } from 'pino'
 import type { Config } from '../config.ts'
 import { AppError } from '../errors.ts'
+import { noteCutOff, observeAnswers } from './answers.ts'
 import { BODY_MAX_BYTES, readBodiesAsBytes } from './body.ts'
 import { answerErrors, rawErrorAnswer, sendError, unroutableAnswer } from './error-envelope.ts'
 
@@ -23,16 +24,8 @@ declare module 'fastify' {
   interface FastifyInstance {
     /** told of each answer that no hook meets, by its status */
     countUnroutable: ((status: number) => void) | null
-    /** told of each request once, when it is over */
-    answerObservers: AnswerObserver[]
   }
 }
-
-/** @param status HUNG_UP where the sender left before it had the whole answer */
-export type AnswerObserver = (request: FastifyRequest, status: number, seconds: number) => void
-
-/** nginx's word for it. Nobody receives it: it is for the log, metrics and traces. */
-const HUNG_UP = 499
 
 export function createServer(
   { logLevel, trustProxy }: Pick<Config, 'logLevel' | 'trustProxy'>,
@@ -69,9 +62,10 @@ export function createServer(
         .then(() => noteUnroutable(request.id, reply.statusCode, request.ip))
     },
     clientErrorHandler: (error, socket) => {
-      answerBrokenRequest(error, socket, (status) => {
+      answerBrokenRequest(error, socket, (status, begun) => {
         const requestId = randomUUID()
-        noteUnroutable(requestId, status, socket.remoteAddress)
+        if (begun) noteCutOff(begun, status, requestId)
+        else noteUnroutable(requestId, status, socket.remoteAddress)
         return rawErrorAnswer(status, requestId)
       })
     },
@@ -94,27 +88,12 @@ export function createServer(
   }
   // The pattern, not the address: a path may hold an oaHash, a query a tracking key.
   if (isInfo) {
-    app.answerObservers.push(({ id: requestId, method, ip, routeOptions }, status, seconds) => {
+    app.answerObservers.push(({ method, routeOptions }, { requestId, status, seconds, ip }) => {
       const route = routeOptions.url ?? 'unknown'
       app.log.info({ requestId, method, route, status, ms: Math.round(seconds * 10_000) / 10, ip }, 'request')
     })
   }
   return app
-}
-
-/** Not Fastify's onResponse, which is silent about requests whose sender hung up: the slow ones above all. */
-function observeAnswers(app: FastifyInstance): void {
-  const observers: AnswerObserver[] = []
-  app.decorate('answerObservers', observers)
-  app.addHook('onRequest', (request, { raw }, done) => {
-    const startedAtMs = performance.now()
-    raw.once('close', () => {
-      const status = raw.writableFinished ? raw.statusCode : HUNG_UP
-      const seconds = (performance.now() - startedAtMs) / 1000
-      for (const observe of observers) observe(request, status, seconds)
-    })
-    done()
-  })
 }
 
 /** After the rate limit, so that such a request counts, too. The router judges paths alone, and HTTP/1.1 demands a host. */
@@ -145,10 +124,11 @@ export function answerUnknownRoutes(app: FastifyInstance): void {
   })
 }
 
+/** @param answerOf the answer with that status, as bytes; `begun` is the response of a request of which only a part came */
 function answerBrokenRequest(
   error: Error & { code?: string },
   socket: Socket,
-  answerOf: (status: number) => string,
+  answerOf: (status: number, begun: ServerResponse | null) => string,
 ): void {
   if (error.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy()
@@ -156,10 +136,12 @@ function answerBrokenRequest(
   }
   const status =
     error.code === 'HPE_HEADER_OVERFLOW' ? 431 : error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 408 : 400
-  const refuse = () => socket.end(answerOf(status), () => socket.destroy())
+  const refuse = (begun: ServerResponse | null = null) =>
+    socket.end(answerOf(status, begun), () => socket.destroy())
   // A good request before this one on the same connection has its answer first: it may have been accepted. One that is
   // itself unfinished will never have any.
-  const { _httpMessage: unanswered } = socket as { _httpMessage?: ServerResponse | null }
-  if (unanswered?.req.complete) unanswered.once('close', () => socket.destroy()).once('finish', refuse)
-  else refuse()
+  const { _httpMessage: unanswered = null } = socket as { _httpMessage?: ServerResponse | null }
+  if (unanswered?.req.complete)
+    unanswered.once('close', () => socket.destroy()).once('finish', () => refuse())
+  else refuse(unanswered)
 }
