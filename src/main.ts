@@ -22,6 +22,8 @@ const CLOSE_TIMEOUT_MS = 6_500
 /** For the database's sessions and the embedded server to end. All three together stay below 10 s. */
 const RELEASE_TIMEOUT_MS = 2_000
 const IDLE_SWEEP_MS = 50
+/** A terminal, or systemd, signals npm and us, and npm passes its own on: within this they are one. */
+const SIGNAL_ECHO_MS = 1_000
 /**
  * Log lines go out together: a write for each costs 5 % of the throughput. They wait for 16 KiB (pino's limit) or a tenth of a
  * second, and go out at the end of the process whatever ends it, except for a SIGKILL. If nobody reads them, those beyond 16 MiB are
@@ -166,9 +168,14 @@ function workBesideRequests(
 export async function serve(config: Config): Promise<void> {
   const log = pino.destination({ dest: 1, sync: false, ...LOG_BUFFER })
   const starting = startService(config, log)
+  let stoppedAtMs: number | null = null
   const stop = (signal: NodeJS.Signals) => {
-    // A second signal waits for nothing.
-    for (const name of ['SIGTERM', 'SIGINT'] as const) process.once(name, () => process.exit(1))
+    if (stoppedAtMs !== null) {
+      // A second signal waits for nothing.
+      if (performance.now() - stoppedAtMs > SIGNAL_ECHO_MS) process.exit(1)
+      return
+    }
+    stoppedAtMs = performance.now()
     starting
       .then(async (service) => {
         service.app.log.info(`${signal}: finishing what was accepted`)
@@ -177,8 +184,8 @@ export async function serve(config: Config): Promise<void> {
       })
       .finally(() => process.exit(0))
   }
-  process.once('SIGTERM', stop)
-  process.once('SIGINT', stop)
+  process.on('SIGTERM', stop)
+  process.on('SIGINT', stop)
   const service = await starting
   try {
     await service.ready

@@ -73,7 +73,9 @@ it('stays up until Ctrl-C, and its curl lines can be pasted', async () => {
   expect(answers[0]).toBe('{"accepted":0,"duplicates":1}')
   expect(answers[2]).toBe('{"accepted":0,"duplicates":3}')
   expect(JSON.parse(answers[5] as string).data).toHaveLength(2)
+  // From the terminal, and from npm, which passes it on.
   child.kill('SIGINT')
+  setTimeout(() => child.kill('SIGINT'), 20)
   const [code] = await new Promise<Array<number | null>>((resolve) =>
     child.once('exit', (...result) => resolve(result as never)),
   )

@@ -99,7 +99,9 @@ it('answers what it accepted after SIGTERM, with health at 503, and exits with 0
   const accepted = deliver(service.url, tenant, [lineEvent('follow', 'U1')])
   await new Promise((resolve) => setTimeout(resolve, 100))
   const signalledAt = Date.now()
+  // Twice, as from a terminal and from npm, which passes on what it gets.
   service.child.kill('SIGTERM')
+  setTimeout(() => service.child.kill('SIGTERM'), 20)
   await eventually(
     () => statusOf(service.url, '/api/health'),
     (status) => status === 503,

@@ -1,6 +1,5 @@
 /** `oa-audience demo`: the main job, start to end, on a data directory and a simulated platform of its own. */
 import { randomUUID } from 'node:crypto'
-import { once } from 'node:events'
 import { join } from 'node:path'
 import type { Command } from 'commander'
 import { type Config, readConfig } from '../config.ts'
@@ -52,8 +51,11 @@ async function runDemo(config: Config, { endAfterSteps, asJson }: DemoOptions): 
           console.log(
             `\nThe service stays up at ${service.url}: paste any of the lines above. Ctrl-C ends it.`,
           )
-        process.off('SIGINT', interrupt).off('SIGTERM', interrupt)
-        await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')])
+        await new Promise<void>((resolve) => {
+          // For good: npm passes on what the terminal has sent already, while the service is being closed.
+          process.on('SIGINT', () => resolve()).on('SIGTERM', () => resolve())
+          process.off('SIGINT', interrupt).off('SIGTERM', interrupt)
+        })
       }
     } finally {
       await service.close()

@@ -70,15 +70,15 @@ async function prove(choice: Exclude<DatabaseChoice, { kind: 'none' }>, kills: n
   const account = await withDatabase(choice, addAccount)
   const interrupted = new AbortController()
   const interrupt = () => interrupted.abort()
-  process.once('SIGINT', interrupt).once('SIGTERM', interrupt)
+  process.on('SIGINT', interrupt).on('SIGTERM', interrupt)
   try {
     return await proveWith(account, choice, kills, interrupted.signal)
   } catch (error) {
     if (!interrupted.signal.aborted) throw error
     throw new FatalError('interrupted: nothing was proved')
   } finally {
-    process.off('SIGINT', interrupt).off('SIGTERM', interrupt)
     await withDatabase(choice, (database) => removeAccount(database, account))
+    process.off('SIGINT', interrupt).off('SIGTERM', interrupt)
   }
 }
 
