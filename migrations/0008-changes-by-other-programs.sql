@@ -1,8 +1,8 @@
--- Whatever other programs change of a member is told by a delta feed and found by its tags, with rights on audience_member alone.
+-- What other programs write of a member, above all the columns that are named to them, is told by a delta feed and found by its
+-- tags, with rights on audience_member alone: so these functions have their owner's.
 
 -- Updates that move updated_at themselves, as all of ours do, are left as they are. `version` is of clients' fields.
-create or replace function keep_member_edit() returns trigger language plpgsql
-  security definer set search_path from current as $$
+create or replace function keep_member_edit() returns trigger language plpgsql security definer as $$
 begin
   insert into member_edit (channel_oa_id, member_id, fields, api_key_id)
   values (new.channel_oa_id, new.id,
@@ -19,8 +19,7 @@ begin
   return null;
 end $$;
 
-create function touch_member() returns trigger language plpgsql
-  security definer set search_path from current as $$
+create function touch_member() returns trigger language plpgsql security definer as $$
 begin
   update audience_member set updated_at = greatest(clock_timestamp(), updated_at)
    where channel_oa_id = new.channel_oa_id and id = new.id;
@@ -35,8 +34,7 @@ create trigger audience_member_touched
   execute function touch_member();
 
 -- Of all who are deleted, by our erasure or by another program, the ids stay, so that a delta feed can tell.
-create function tell_deletions() returns trigger language plpgsql
-  security definer set search_path from current as $$
+create function tell_deletions() returns trigger language plpgsql security definer as $$
 begin
   insert into erased_member (channel_oa_id, organization_id, id)
   select channel_oa_id, organization_id, id from gone
@@ -47,8 +45,7 @@ create trigger audience_member_deleted after delete on audience_member
   referencing old table as gone for each statement execute function tell_deletions();
 
 -- Longer tags than the API takes are found by nobody, and would not fit into the index.
-create or replace function keep_audience_tags() returns trigger language plpgsql
-  security definer set search_path from current as $$
+create or replace function keep_audience_tags() returns trigger language plpgsql security definer as $$
 begin
   if tg_op <> 'INSERT' then
     delete from audience_tag
@@ -60,7 +57,16 @@ begin
   end if;
   return null;
 end $$;
-drop trigger audience_member_tags_changed on audience_member;
-create trigger audience_member_tags_changed after update of tags, id, channel_oa_id on audience_member
+create or replace trigger audience_member_tags_changed after update of tags, id, channel_oa_id on audience_member
   for each row when ((old.tags, old.id, old.channel_oa_id) is distinct from (new.tags, new.id, new.channel_oa_id))
   execute function keep_audience_tags();
+
+-- Whoever calls them cannot put tables of their own, temporary ones before all, in the place of ours.
+do $$
+declare
+  name text;
+begin
+  foreach name in array array['keep_member_edit()', 'touch_member()', 'tell_deletions()', 'keep_audience_tags()'] loop
+    execute format('alter function %s set search_path = %I, pg_temp', name, current_schema());
+  end loop;
+end $$;

@@ -59,9 +59,17 @@ it('another program that may write members alone can change them, and its edits 
     const scope = `${tenant.accountId}, ${tenant.organizationId}`
     await session.query(
       `insert into ${members} (channel_oa_id, organization_id, user_id, tags)
-       values (${scope}, 'U2', array['${'x'.repeat(6400)}']), (${scope}, 'U3', '{gone}')`,
+       values (${scope}, 'U2', array['${'x'.repeat(6400)}']), (${scope}, 'U3', '{gone}'), (${scope}, 'U4', '{moved}')`,
+    )
+    // What our functions write to is ours, whatever the caller puts in its place.
+    await session.query(
+      'create temporary table erased_member (channel_oa_id bigint, organization_id bigint, id bigint)',
+    )
+    await session.query(
+      'create temporary table audience_tag (channel_oa_id bigint, tag text, member_id bigint)',
     )
     await session.query(`delete from ${members} where user_id = 'U3'`)
+    await session.query(`update ${members} set id = 777 where user_id = 'U4'`)
     await session.query('reset search_path')
     await session.query('reset role')
     await session.query(`drop owned by ${role} cascade`)
@@ -70,7 +78,12 @@ it('another program that may write members alone can change them, and its edits 
   expect(await database.query('select fields, api_key_id from member_edit')).toEqual([
     { fields: ['externalId', 'tags'], api_key_id: null },
   ])
-  expect(await database.query('select tag from audience_tag')).toEqual([{ tag: 'vip' }])
+  expect(await database.query('select tag from audience_tag where member_id <> 777')).toEqual([
+    { tag: 'vip' },
+  ])
+  expect(await database.query('select tag from audience_tag where member_id = 777')).toEqual([
+    { tag: 'moved' },
+  ])
   expect(await database.query('select from erased_member')).toHaveLength(1)
   await database.close()
 })

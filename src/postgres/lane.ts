@@ -14,7 +14,8 @@ const LOST_WITHIN_MS = 500
 /**
  * A pool hands out its sessions a turn of the event loop later, behind everything else that is due. A lane keeps one, so
  * that a transaction is on its way the moment it is asked for, behind those that are. Only for what may be sent twice, for
- * nobody knows what a lost session still committed: reading, and flushes, which know their events again.
+ * nobody knows what a lost session still committed: reading, and flushes, which know their events again (and then count those of
+ * a flush that was committed, and never answered, as duplicates).
  */
 export class Lane implements AtOnce {
   readonly #connect: () => Promise<pg.PoolClient>
@@ -48,7 +49,7 @@ export class Lane implements AtOnce {
       throw error
     } finally {
       this.#onTheirWay -= 1
-      if (this.#ended && this.#onTheirWay === 0) this.#drop(session, client)
+      if (this.#ended) this.end()
     }
   }
 

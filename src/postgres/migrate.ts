@@ -9,6 +9,9 @@ const DIRECTORY = new URL('../../migrations/', import.meta.url)
 /** Any fixed number: the advisory lock that serializes instances that start at once. */
 const MIGRATION_LOCK = 7_301_002
 
+/** A lock that waits makes everybody else wait behind it, and a flush does for 600 ms at most: rather come back. */
+const LOCK_WAIT_MS = 300
+
 /** The oldest PostgreSQL that every statement here runs on (server_version_num). */
 const OLDEST_POSTGRESQL = 140_000
 
@@ -77,8 +80,7 @@ function refuseNewerSchema(known: Migration[], applied: Array<{ version: number 
 async function apply(session: Queryable, { version, name }: Migration): Promise<void> {
   await session.query('begin')
   try {
-    // A lock that waits makes everybody else wait behind it: rather come back.
-    await session.query(`set local lock_timeout = '2s'`)
+    await session.query(`set local lock_timeout = ${LOCK_WAIT_MS}`)
     await session.query(readFileSync(new URL(name, DIRECTORY), 'utf8'))
     await session.query('insert into schema_migration (version, name) values ($1, $2)', [version, name])
     await session.query('commit')
