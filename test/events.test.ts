@@ -203,6 +203,32 @@ it('a person who is erased while their event is retried stays erased, content in
   await database.close()
 })
 
+it('an event of what is another inbox by now is not applied', async () => {
+  const { database } = await createTestDatabase()
+  const service = await startAppForTest(database)
+  const tenant = await addTenant(database)
+  const userId = randomUserId()
+  const letIn = await refusePeople(database, `user_id = '${userId}'`)
+  const conversation = {
+    id: 7,
+    inbox_id: 4,
+    status: 'open',
+    channel: 'Channel::Line',
+    contact_inbox: { source_id: userId },
+  }
+  await service.chat(tenant, { ...conversation, event: 'conversation_updated' })
+  await letIn()
+  await database.query(`update official_account set chat_inbox_id = '3'`)
+  const [id] = await waiting(database)
+  expect(await retryEvent(database, id as bigint, understand)).toBe(
+    "it is of another inbox than the account's",
+  )
+  expect(await service.members(tenant)).toEqual([])
+  await database.query(`update official_account set chat_inbox_id = '4'`)
+  expect(await retryEvent(database, id as bigint, understand)).toBe('applied')
+  await database.close()
+})
+
 it('an event whose content was erased still counts for the people who were not', async () => {
   const { database } = await createTestDatabase()
   const service = await startAppForTest(database)

@@ -206,11 +206,35 @@ describe('a webhook of Chatwoot', () => {
       [[other, 2]],
     ])
     // It counts on the next delivery, whatever was remembered.
-    await database.query('update official_account set chat_inbox_id = null where id = $1', [
-      tenants[0]?.accountId,
-    ])
-    const late = { ...contact(other), event: 'contact_updated' }
-    expect((await service.chat(tenants[0] as Tenant, late)).json).toEqual({ accepted: 1, duplicates: 0 })
+    const [first] = tenants as [Tenant, Tenant]
+    const store = (inboxId: string | null) =>
+      database.query('update official_account set chat_inbox_id = $2 where id = $1', [
+        first.accountId,
+        inboxId,
+      ])
+    const late = {
+      ...conversation(other, { inbox_id: 4, updated_at: AT + 1 }),
+      event: 'conversation_updated',
+    }
+    await store(' ')
+    expect((await service.chat(first, { ...contact(one), event: 'contact_created' })).json.accepted).toBe(1)
+    await store(' 3 ')
+    expect((await service.chat(first, late)).json).toEqual({ accepted: 0, duplicates: 0 })
+    expect(await service.members(first)).toHaveLength(1)
+    await store(null)
+    expect((await service.chat(first, late)).json).toEqual({ accepted: 1, duplicates: 0 })
+  })
+
+  it('without a time of update that was in flight at an erasure brings nobody back', async () => {
+    const tenant = await addTenant(database)
+    const userId = randomUserId()
+    await service.chat(tenant, { ...conversation(userId), event: 'conversation_created' })
+    const member = await service.member(tenant, userId)
+    const timestamp = Math.floor(Date.now() / 1000)
+    await service.call('DELETE', `/api/audience/${member?.id}`, { headers: tenant.headers })
+    const late = conversation(userId, { timestamp, updated_at: undefined })
+    await service.chat(tenant, { ...late, event: 'conversation_status_changed' })
+    expect(await service.member(tenant, userId)).toBeUndefined()
   })
 
   it('without a time of update, as before 2025, ends in the state that was told last', async () => {

@@ -40,8 +40,13 @@ interface AccountRow extends Row {
 /** Deliveries for another bot are noted again after this: often enough to tell whether they still come. */
 const isNotedLately = `foreign_destination_at > now() - interval '1 hour'`
 
+/** Blank is none: other programs write it, and one that no webhook has would pass over everything. */
+export function chatInboxOf(account: string): string {
+  return `nullif(btrim(${account}.chat_inbox_id), '')`
+}
+
 const columns = `id, organization_id, channel_id, channel_secret, channel_access_token, bot_user_id, basic_id,
-       chat_secret, chat_inbox_id, oa_hash, tracking_key, case when ${isNotedLately} then foreign_destination end as foreign_destination`
+       chat_secret, ${chatInboxOf('official_account')} as chat_inbox_id, oa_hash, tracking_key, case when ${isNotedLately} then foreign_destination end as foreign_destination`
 
 const selectById = { name: 'account-by-id', text: `select ${columns} from official_account where id = $1` }
 const selectByOaHash = {

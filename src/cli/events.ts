@@ -1,7 +1,8 @@
 import type { Command } from 'commander'
 import { FatalError } from '../errors.ts'
+import { Unusable } from '../intake/event.ts'
 import { readLineEvent } from '../intake/line/payload.ts'
-import { readWebhook } from '../intake/mbox/payload.ts'
+import { isElsewhere, readWebhook } from '../intake/mbox/payload.ts'
 import { APPLIED, retryEvent, type Understand } from '../intake/retry.ts'
 import { readStoredTrackingEvent } from '../intake/tracking/payload.ts'
 import type { Database } from '../postgres/database.ts'
@@ -79,12 +80,13 @@ async function retryAll(database: Database, ids: bigint[] | null): Promise<Print
   return outcomes
 }
 
-export const understand: Understand = (source, payload, occurredAtMs) => {
+export const understand: Understand = (source, payload, occurredAtMs, chatInboxId) => {
   const value: unknown = JSON.parse(payload)
   switch (source) {
     case 'line':
       return readLineEvent(value, occurredAtMs)
     case 'mbox':
+      if (isElsewhere(value, chatInboxId)) throw new Unusable("it is of another inbox than the account's")
       return readWebhook(value, undefined, occurredAtMs)
     case 'tracking':
       return readStoredTrackingEvent(value, occurredAtMs)

@@ -1,4 +1,5 @@
 /** What events do to the database, as SQL. How they get there: flush.ts. */
+import { chatInboxOf } from '../accounts/account.ts'
 import { NO_KEY } from '../audience/member.ts'
 import { type Statement, variant } from '../postgres/statement.ts'
 
@@ -38,7 +39,7 @@ export function applyEvents(parts: BatchParts): Statement {
 /** What admits a delivery of a source: the account must still have it. */
 export const credentialOf = (account: string, source: string): string => `case ${source}
              when 'line' then ${account}.channel_secret
-             when 'mbox' then concat(${account}.oa_hash, ' ', ${account}.chat_secret, ' ', ${account}.chat_inbox_id)
+             when 'mbox' then concat(${account}.oa_hash, ' ', ${account}.chat_secret, ' ', ${chatInboxOf(account)})
              when 'tracking' then ${account}.tracking_key end`
 
 function applyEventsText({ states, others, tracked }: BatchParts): string {

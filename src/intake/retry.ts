@@ -1,4 +1,5 @@
 /** Events that could not be applied, tried again: `oa-audience events retry`. */
+import { chatInboxOf } from '../accounts/account.ts'
 import type { Database } from '../postgres/database.ts'
 import { DatabaseUnavailable, LOCK_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
 import type { Row, Statement } from '../postgres/statement.ts'
@@ -9,8 +10,14 @@ import { flushPatiently } from './flush.ts'
 /**
  * Reads the stored content of an event anew. Throws an Unusable.
  * @param occurredAtMs when it happened, or was received where it does not say: it keeps its place among the others
+ * @param chatInboxId the account's inbox of the support chat, by now; null: all are
  */
-export type Understand = (source: Source, payload: string, occurredAtMs: number) => IntakeEvent
+export type Understand = (
+  source: Source,
+  payload: string,
+  occurredAtMs: number,
+  chatInboxId: string | null,
+) => IntakeEvent
 
 export const APPLIED = 'applied'
 
@@ -31,7 +38,9 @@ export async function retryEvent(database: Database, id: bigint, understand: Und
   }
   try {
     const event =
-      stored.payload === null ? remainsOf(stored) : understand(source, stored.payload, stored.occurred_at_ms)
+      stored.payload === null
+        ? remainsOf(stored)
+        : understand(source, stored.payload, stored.occurred_at_ms, stored.chat_inbox_id)
     if (event === null) return 'its content was erased'
     if (event.failure !== null) return event.failure
     const again = { admission: { accountId, source, credential }, event: { ...event, key } }
@@ -53,6 +62,8 @@ export async function retryEvent(database: Database, id: bigint, understand: Und
 function remainsOf(stored: StoredEvent): Omit<IntakeEvent, 'key'> | null {
   const { source, kind, occurred_at_ms: occurredAtMs, user_id: userId, message_id: messageId } = stored
   const otherUserIds = stored.other_user_ids ?? []
+  // Of which inbox it was is gone with its content.
+  if (source === 'mbox' && stored.chat_inbox_id !== null) return null
   if (userId === null && otherUserIds.length === 0) return null
   const event = { source, kind, occurredAtMs, userId, otherUserIds, messageId, payload: null, failure: null }
   return { ...event, effect: { type: 'none' } }
@@ -68,6 +79,7 @@ interface StoredEvent extends Row {
   message_id: string | null
   occurred_at_ms: number
   payload: string | null
+  chat_inbox_id: string | null
   credential: string | null
 }
 
@@ -75,7 +87,7 @@ const selectWaiting: Statement = {
   name: 'select-waiting-event',
   text: `
     select e.channel_oa_id, e.source, e.kind, e.key, e.user_id, e.other_user_ids, e.message_id, e.payload, round(extract(epoch from e.occurred_at) * 1000)::float8 as occurred_at_ms,
-           ${credentialOf('a', 'e.source')} as credential
+           ${chatInboxOf('a')} as chat_inbox_id, ${credentialOf('a', 'e.source')} as credential
       from event e join official_account a on a.id = e.channel_oa_id where e.id = $1 and e.failure is not null`,
 }
 

@@ -116,7 +116,10 @@ const isNoMember = `not exists (
   select from audience_member m
    where m.channel_oa_id = tracked_activity.channel_oa_id and m.user_id = tracked_activity.user_id)`
 
-/** In large tables the index by time is a few bytes for a whole range of rows: what is old is found without reading the rest. */
+/**
+ * In large tables the index by time is a few bytes for a whole range of rows: what is old is found without reading the rest. Only
+ * tracked_activity, whose rows change, has none, and is read. What has been told anew since it was found stays.
+ */
 async function forgetOld(
   session: Queryable,
   table: string,
@@ -130,6 +133,7 @@ async function forgetOld(
         `with gone as (
            delete from ${table} where ctid = any (array(
              select ctid from ${table} where ${column} < now() - $1 * interval '1 day' and ${condition} limit $2))
+             and ${column} < now() - $1 * interval '1 day'
            returning 1
          )
          select count(*)::int from gone`,

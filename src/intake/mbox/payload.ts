@@ -44,7 +44,7 @@ export function parseChatCallback(
     })
   }
   return webhooks.flatMap((webhook, index) => {
-    if (isObject(webhook) && (isPassedOver(webhook) || isElsewhere(webhook, inboxId))) return []
+    if (isElsewhere(webhook, inboxId) || (isObject(webhook) && isPassedOver(webhook))) return []
     return [readWebhook(webhook, deliveryId && `${deliveryId}/${index}`, receivedAtMs)]
   })
 }
@@ -56,8 +56,8 @@ function isPassedOver(webhook: Fields): boolean {
 }
 
 /** What names no inbox, such as a change of a contact, may be of any. */
-function isElsewhere(webhook: Fields, inboxId: string | null): boolean {
-  if (inboxId === null) return false
+export function isElsewhere(webhook: unknown, inboxId: string | null): boolean {
+  if (inboxId === null || !isObject(webhook)) return false
   const named = [
     at(webhook, 'inbox', 'id'),
     webhook.inbox_id,
@@ -182,7 +182,7 @@ function lineUserIdOf(contact: unknown): unknown {
 function conversationEffect(conversation: Fields | null, occurredAtMs: number, receivedAtMs: number): Effect {
   const id = conversation && wordOf(conversation.id)
   if (conversation === null || id === null) return { type: 'none' }
-  const atMs = updateTime(conversation, receivedAtMs) ?? occurredAtMs
+  const atMs = stateTime(conversation, receivedAtMs) ?? occurredAtMs
   return { type: 'conversation', id, status: wordOf(conversation.status), atMs }
 }
 
@@ -190,18 +190,19 @@ function conversationEffect(conversation: Fields | null, occurredAtMs: number, r
 function timeOf(webhook: Fields, kind: string, receivedAtMs: number): number {
   const createdAtMs = readTime(webhook.created_at)
   if (kind.endsWith('_created') && createdAtMs !== null) return createdAtMs
-  return updateTime(webhook, receivedAtMs) ?? createdAtMs ?? receivedAtMs
+  return readTime(webhook.updated_at) ?? readTime(webhook.timestamp) ?? createdAtMs ?? receivedAtMs
 }
 
 /**
  * Before 2025 (PR #10873) a conversation told no time of update, only the second of its last activity, `timestamp`. Several
- * updates share one: within it the order counts in which they arrive.
+ * updates share one: within it the order counts in which they arrive. (Not for when the event happened: one that is in flight
+ * while its person is erased is from before.)
  */
-function updateTime(fields: Fields, receivedAtMs: number): number | null {
-  const updatedAtMs = readTime(fields.updated_at)
-  if (updatedAtMs !== null) return updatedAtMs
-  const activeAtMs = readTime(fields.timestamp)
-  return activeAtMs && Math.max(activeAtMs, Math.min(receivedAtMs, activeAtMs + 999))
+function stateTime(conversation: Fields, receivedAtMs: number): number | null {
+  const updatedAtMs = readTime(conversation.updated_at)
+  const activeAtMs = readTime(conversation.timestamp)
+  if (updatedAtMs !== null || activeAtMs === null) return updatedAtMs
+  return Math.max(activeAtMs, Math.min(receivedAtMs, activeAtMs + 999))
 }
 
 /**
