@@ -153,8 +153,10 @@ async function importEntry(database: Database, scope: Scope, entry: unknown): Pr
 
 /** A file from elsewhere may have another's ids: where a line has both, they must be of one person. */
 async function findMember(database: Database, scope: Scope, id: unknown, userId: unknown): Promise<bigint> {
-  const givenId = id === undefined ? null : parsePathId(String(id))
-  if (id !== undefined && givenId === null) throw new FatalError('the id is none')
+  // A number beyond 2^53 has become another one already.
+  const isId = typeof id === 'string' || Number.isSafeInteger(id)
+  const givenId = isId ? parsePathId(String(id)) : null
+  if (id !== undefined && givenId === null) throw new FatalError('the id is none: write it as text')
   if (userId === undefined && givenId !== null) return givenId
   if (typeof userId !== 'string' || userId === '') throw new FatalError('there is neither userId nor id')
   if (!isStorableText(userId)) throw new AppError('unknown_member')
