@@ -145,7 +145,7 @@ const VARIABLES = {
   metricsPort: variable<number | null>({
     name: 'METRICS_PORT',
     shownDefault: 'unset',
-    help: 'TCP port for Prometheus metrics, on a listener of its own',
+    help: 'TCP port for Prometheus metrics, on a listener of its own at HOST',
     fallback: null,
     parse: integer(0, 65_535),
   }),

@@ -110,6 +110,8 @@ export async function startService(config: Config, log?: DestinationStream): Pro
     })
     if (metrics !== null && config.metricsPort !== null) {
       metricsServer = await serveMetrics(metrics, config.host, config.metricsPort)
+      const { port } = metricsServer.address() as AddressInfo
+      app.log.info(`metrics on HOST ${config.host}, port ${port}`)
     }
   } catch (error) {
     await closeOnce()
