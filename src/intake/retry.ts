@@ -86,14 +86,16 @@ interface StoredEvent extends Row {
 const selectWaiting: Statement = {
   name: 'select-waiting-event',
   text: `
-    select e.channel_oa_id, e.source, e.kind, e.key, e.user_id, e.other_user_ids, e.message_id, e.payload, round(extract(epoch from e.occurred_at) * 1000)::float8 as occurred_at_ms,
+    select e.channel_oa_id, e.source, e.kind, e.key, e.user_id, e.other_user_ids, e.message_id, e.payload,
+           round(extract(epoch from e.occurred_at) * 1000)::float8 as occurred_at_ms,
            ${chatInboxOf('a')} as chat_inbox_id, ${credentialOf('a', 'e.source')} as credential
       from event e join official_account a on a.id = e.channel_oa_id where e.id = $1 and e.failure is not null`,
 }
 
 // The key goes only with the event, and only while its content is as it was read: of two who retry at once the second finds
-// neither, and who read the content before an erasure finds it erased. Then the key is still there, and nothing counts. Nor does the event go
-// where the account has another credential by now, for the flush would not let it in; it keeps this one until the flush is over.
+// neither, and who read the content before an erasure finds it erased. Then the key is still there, and nothing counts. Nor
+// does the event go where the account has another credential by now, for the flush would not let it in; it keeps this one until
+// the flush is over.
 const forgetEvent: Statement = {
   name: 'forget-event',
   text: `

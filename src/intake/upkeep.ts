@@ -32,9 +32,9 @@ const weeks = `
                          interval '7 days') as monday`
 
 /**
- * Makes partitions for this week and the next ones; drops events, edits and ids of unsent messages beyond RETENTION_DAYS, keys and
- * ids of erased members and activity of people who are no members beyond DEDUPLICATION_DAYS, counts of refusals beyond 30 days. One instance at a time: others
- * leave it to that one. A table that is in use is left for next time.
+ * Makes partitions for this week and the next ones; drops events, edits and ids of unsent messages beyond RETENTION_DAYS, keys,
+ * ids of erased members and the activity of people who are no members beyond DEDUPLICATION_DAYS, counts of refusals beyond 30 days.
+ * One instance at a time: others leave it to that one. A table that is in use is left for next time.
  */
 export async function upkeep(
   session: Queryable,
