@@ -201,6 +201,30 @@ it('shows what intake does in its metrics', async () => {
   await database.close()
 })
 
+it('finishes at its start the erasure that another one left unfinished', async () => {
+  const { database, connection } = await createTestDatabase()
+  const { accountId, organizationId } = await addTenant(database)
+  const [event] = await database.query<{ id: bigint }>(
+    `insert into event (channel_oa_id, source, kind, key, occurred_at, user_id, payload)
+     values ($1, 'line', 'message', gen_random_uuid(), now(), 'U1', '{}') returning id`,
+    [accountId],
+  )
+  await database.query(
+    `insert into erasure_rest (channel_oa_id, organization_id, member_id, user_id, last_event_id)
+     values ($1, $2, 7, 'U1', $3)`,
+    [accountId, organizationId, event?.id],
+  )
+  await spawnService({ DATABASE_URL: urlOf(connection) })
+  await eventually(
+    () => database.query('select from erasure_rest'),
+    (rests) => rests.length === 0,
+  )
+  expect(await database.query('select user_id, payload from event')).toEqual([
+    { user_id: null, payload: null },
+  ])
+  await database.close()
+})
+
 it('says which port is taken', async () => {
   const taken = createServer()
   const port = await new Promise<number>((resolve) =>
