@@ -18,7 +18,7 @@ export class Pace {
   /** Resolves with true when the account's next call may go out, or with false at once if that is too far off. */
   async turn(accountId: bigint): Promise<boolean> {
     const now = performance.now()
-    const at = Math.max(now - BURST_MS, this.#nextAtMs.get(accountId) ?? 0)
+    const at = Math.max(now - BURST_MS, this.#nextAtMs.get(accountId) ?? Number.NEGATIVE_INFINITY)
     if (at - now > WAIT_MAX_MS) return false
     this.#nextAtMs.set(accountId, at + this.#intervalMs)
     if (at > now) await sleep(at - now)
