@@ -5,6 +5,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Account, type AccountId, findAccount } from '../accounts/account.ts'
+import type { ProfileOutcome } from '../http/metrics.ts'
 import type { PlatformFault } from '../line-api/call.ts'
 import type { LineApi, Place, Profile } from '../line-api/client.ts'
 import type { Database } from '../postgres/database.ts'
@@ -43,7 +44,7 @@ interface Rest {
 
 /** Told of what happens, for the log and the metrics. */
 export interface ProfileObserver {
-  asked: (outcome: 'found' | 'unknown' | 'fault') => void
+  asked: (outcome: ProfileOutcome) => void
   /** a fault makes the account rest */
   rests: (accountId: AccountId, fault: PlatformFault) => void
 }

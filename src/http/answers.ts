@@ -6,22 +6,28 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 const HUNG_UP = 499
 
 export interface Answer {
+  /** null: it was too broken to be one of the framework's */
+  request: FastifyRequest | null
   /** the one that the answer names, where it has a body of ours */
   requestId: string
+  /** the pattern, not the address: a path may hold an oaHash, a query a tracking key */
+  route: string
   status: number
-  /** from the request's headers to its end */
-  seconds: number
-  ip: string
+  /** from the request's headers to its end; null where nobody looked at the clock */
+  seconds: number | null
+  ip: string | undefined
 }
 
-export type AnswerObserver = (request: FastifyRequest, answer: Answer) => void
+export type AnswerObserver = (answer: Answer) => void
 
 declare module 'fastify' {
   interface FastifyInstance {
-    /** told of each request that has met a hook, once */
+    /** told of each request, once */
     answerObservers: AnswerObserver[]
   }
 }
+
+export const UNKNOWN_ROUTE = 'unknown'
 
 const CUT_OFF = Symbol('what we cut off ourselves')
 
@@ -33,9 +39,15 @@ export function noteCutOff(response: ServerResponse, status: number, requestId?:
   cut[CUT_OFF] = { status, requestId }
 }
 
-/** Not Fastify's onResponse, which is silent about requests whose sender hung up: the slow ones above all. */
-export function observeAnswers(app: FastifyInstance): void {
+/**
+ * Not Fastify's onResponse, which is silent about requests whose sender hung up: the slow ones above all.
+ * @returns tells the observers of an answer that no hook meets
+ */
+export function observeAnswers(app: FastifyInstance): AnswerObserver {
   const observers: AnswerObserver[] = []
+  const tell = (answer: Answer) => {
+    for (const observe of observers) observe(answer)
+  }
   app.decorate('answerObservers', observers)
   app.addHook('onRequest', (request, { raw }, done) => {
     const startedAtMs = performance.now()
@@ -43,14 +55,16 @@ export function observeAnswers(app: FastifyInstance): void {
     const { ip } = request
     raw.once('close', () => {
       const cut = (raw as Response)[CUT_OFF]
-      const answer = {
+      tell({
+        request,
         requestId: cut?.requestId ?? request.id,
+        route: request.routeOptions.url ?? UNKNOWN_ROUTE,
         status: raw.writableFinished ? raw.statusCode : (cut?.status ?? HUNG_UP),
         seconds: (performance.now() - startedAtMs) / 1000,
         ip,
-      }
-      for (const observe of observers) observe(request, answer)
+      })
     })
     done()
   })
+  return tell
 }

@@ -3,6 +3,7 @@ import { createServer, type Server } from 'node:http'
 import type { FastifyInstance } from 'fastify'
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import { FatalError } from '../errors.ts'
+import { UNKNOWN_ROUTE } from './answers.ts'
 
 const SECONDS_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5]
 
@@ -93,14 +94,12 @@ export class Metrics {
       buckets: SECONDS_BUCKETS,
       registers: this.#registers,
     })
-    app.answerObservers.push(({ method: token, routeOptions: { url } }, { status, seconds: elapsed }) => {
-      const route = url ?? 'unknown'
+    app.answerObservers.push(({ request, route, status, seconds: elapsed }) => {
       // Any token can be a method: unknown ones share a label, so that callers cannot make new ones.
-      const method = url === undefined ? 'any' : token
+      const method = request === null || route === UNKNOWN_ROUTE ? 'any' : request.method
       requests.inc({ method, route, status })
-      seconds.observe({ method, route }, elapsed)
+      if (elapsed !== null) seconds.observe({ method, route }, elapsed)
     })
-    app.countUnroutable = (status) => requests.inc({ method: 'any', route: 'unknown', status })
   }
 
   /** Sessions of the pool, asked for when the metrics are. */

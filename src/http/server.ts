@@ -6,7 +6,7 @@ import Fastify, { type FastifyInstance, LogController } from 'fastify'
 import type { DestinationStream } from 'pino'
 import type { Config } from '../config.ts'
 import { AppError } from '../errors.ts'
-import { noteCutOff, observeAnswers } from './answers.ts'
+import { noteCutOff, observeAnswers, UNKNOWN_ROUTE } from './answers.ts'
 import { BODY_MAX_BYTES, readBodiesAsBytes } from './body.ts'
 import { answerErrors, rawErrorAnswer, sendError, unroutableAnswer } from './error-envelope.ts'
 
@@ -19,13 +19,6 @@ const KEEP_ALIVE_TIMEOUT_MS = 65_000
 const TIMEOUT_CHECK_MS = 1_000
 /** Node limits all headers together, the request line included, to 16 KiB: no path can be longer. */
 const PARAMETER_MAX_LENGTH = 16 * 1024
-
-declare module 'fastify' {
-  interface FastifyInstance {
-    /** told of each answer that no hook meets, by its status */
-    countUnroutable: ((status: number) => void) | null
-  }
-}
 
 export function createServer(
   { logLevel, trustProxy }: Pick<Config, 'logLevel' | 'trustProxy'>,
@@ -71,8 +64,7 @@ export function createServer(
     },
   })
   app.decorate('limitUnroutable', null)
-  app.decorate('countUnroutable', null)
-  observeAnswers(app)
+  const tellAnswer = observeAnswers(app)
   readBodiesAsBytes(app)
   answerErrors(app)
   app.server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
@@ -81,16 +73,12 @@ export function createServer(
     noteUnroutable(requestId, 417, request.socket.remoteAddress)
     response.writeHead(417, headers).end(body)
   })
-  const isInfo = ['info', 'debug', 'trace'].includes(logLevel)
-  const noteUnroutable = (requestId: string, status: number, ip: string | undefined) => {
-    app.countUnroutable?.(status)
-    if (isInfo) app.log.info({ requestId, route: 'unknown', status, ip }, 'request')
-  }
-  // The pattern, not the address: a path may hold an oaHash, a query a tracking key.
-  if (isInfo) {
-    app.answerObservers.push(({ method, routeOptions }, { requestId, status, seconds, ip }) => {
-      const route = routeOptions.url ?? 'unknown'
-      app.log.info({ requestId, method, route, status, ms: Math.round(seconds * 10_000) / 10, ip }, 'request')
+  const noteUnroutable = (requestId: string, status: number, ip: string | undefined) =>
+    tellAnswer({ request: null, requestId, route: UNKNOWN_ROUTE, status, seconds: null, ip })
+  if (['info', 'debug', 'trace'].includes(logLevel)) {
+    app.answerObservers.push(({ request, requestId, route, status, seconds, ip }) => {
+      const ms = seconds === null ? undefined : Math.round(seconds * 10_000) / 10
+      app.log.info({ requestId, method: request?.method, route, status, ms, ip }, 'request')
     })
   }
   return app

@@ -24,8 +24,8 @@ export function traceRequests(app: FastifyInstance): void {
   })
   // The body arrived on the socket's account, which belongs to no request.
   app.addHook('preHandler', (request, _reply, done) => within(request, done))
-  app.answerObservers.push((request, { status }) => {
-    const span = spans.get(request)
+  app.answerObservers.push(({ request, status }) => {
+    const span = request === null ? undefined : spans.get(request)
     span?.setAttribute('http.response.status_code', status)
     if (status >= 500) span?.setStatus({ code: SpanStatusCode.ERROR })
     span?.end()
