@@ -46,7 +46,8 @@ export function chatInboxOf(account: string): string {
 }
 
 const columns = `id, organization_id, channel_id, channel_secret, channel_access_token, bot_user_id, basic_id,
-       chat_secret, ${chatInboxOf('official_account')} as chat_inbox_id, oa_hash, tracking_key, case when ${isNotedLately} then foreign_destination end as foreign_destination`
+       chat_secret, ${chatInboxOf('official_account')} as chat_inbox_id, oa_hash, tracking_key,
+       case when ${isNotedLately} then foreign_destination end as foreign_destination`
 
 const selectById = { name: 'account-by-id', text: `select ${columns} from official_account where id = $1` }
 const selectByOaHash = {

@@ -79,13 +79,15 @@ function channelMessageId({ conversation, source_id: id }: Fields): string | nul
  */
 function withoutListedMessages(webhook: unknown): unknown {
   if (!isObject(webhook)) return webhook
-  const { messages: _, ...kept } = webhook
+  const kept = withoutMessages(webhook)
   for (const name of ['conversation', 'current_conversation']) {
     const conversation = kept[name]
-    if (!isObject(conversation)) continue
-    const { messages: __, ...rest } = conversation
-    kept[name] = rest
+    if (isObject(conversation)) kept[name] = withoutMessages(conversation)
   }
+  return kept
+}
+
+function withoutMessages({ messages: _, ...kept }: Fields): Fields {
   return kept
 }
 
