@@ -10,7 +10,7 @@ import type { Database } from '../src/postgres/database.ts'
 import { lineEvent, randomUserId } from '../src/simulate/events.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
 import { eventually, runCommandAsync, temporaryDirectory } from './support/process.ts'
-import { type Service, startApp, startAppForTest } from './support/service.ts'
+import { type Service, startApp, startObserved } from './support/service.ts'
 
 let database: Database
 let env: Record<string, string>
@@ -221,12 +221,10 @@ describe('a stream', () => {
   it('that fails midway is cut off, so that it cannot look complete, and the log says why', async () => {
     const who = await addTenant(database)
     await addMany(who, 60_000)
-    const lines: string[] = []
-    const log = { write: (line: string) => void lines.push(line) }
-    const service = await startAppForTest(database, { log, config: { logLevel: 'info' } })
+    const { seen, noted } = await startObserved(database)
     const outcome = await new Promise<{ complete: boolean; error: string }>((resolve, reject) => {
       const headers = { ...who.headers, accept: 'application/x-ndjson' }
-      request(`${service.url}/api/audience`, { headers, agent: false }, (response) => {
+      request(`${seen.url}/api/audience`, { headers, agent: false }, (response) => {
         response.once('data', () => {
           response.pause()
           void database
@@ -246,8 +244,8 @@ describe('a stream', () => {
     })
     expect(outcome).toEqual({ complete: false, error: 'ECONNRESET' })
     const told = await eventually(
-      async () => lines.map((line) => JSON.parse(line)),
-      (noted) => noted.some(({ msg }) => msg === 'request'),
+      async () => noted(),
+      (lines) => lines.some(({ msg }) => msg === 'request'),
     )
     expect(told).toContainEqual(expect.objectContaining({ msg: 'a stream was cut off', level: 40 }))
     expect(told).toContainEqual(expect.objectContaining({ msg: 'request', status: 500 }))

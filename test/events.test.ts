@@ -111,6 +111,19 @@ async function refusePeople(database: Database, condition: string): Promise<() =
     )
 }
 
+/** The database, in which something happens between the reading of an event and its application. */
+function afterReading(database: Database, happens: () => Promise<unknown>): Database {
+  return Object.create(database, {
+    transactionAtOnce: {
+      value: async (statements: BoundStatement[]) => {
+        await happens()
+        return database.transactionAtOnce(statements)
+      },
+    },
+    query: { value: database.query.bind(database) },
+  })
+}
+
 async function waiting(database: Database): Promise<bigint[]> {
   const rows = await database.query<{ id: bigint }>(
     'select id from event where failure is not null order by id',
@@ -185,15 +198,9 @@ it('a person who is erased while their event is retried stays erased, content in
   const member = await service.member(tenant, userId)
   const [id] = await waiting(database)
   // The event has been read; the erasure comes before it is applied.
-  const late = Object.create(database, {
-    transactionAtOnce: {
-      value: async (statements: BoundStatement[]) => {
-        const path = `/api/audience/${member?.id}`
-        expect((await service.call('DELETE', path, { headers: tenant.headers })).status).toBe(204)
-        return database.transactionAtOnce(statements)
-      },
-    },
-    query: { value: database.query.bind(database) },
+  const late = afterReading(database, async () => {
+    const path = `/api/audience/${member?.id}`
+    expect((await service.call('DELETE', path, { headers: tenant.headers })).status).toBe(204)
   })
   expect(await retryEvent(late, id as bigint, understand)).toBe('it changed meanwhile: look at it again')
   expect(await service.member(tenant, userId)).toBeUndefined()
@@ -274,17 +281,11 @@ it('an event whose account gets another secret while it is retried stays where i
   await letIn()
   const [id] = await waiting(database)
   // The event has been read; the new secret comes before it is applied.
-  const late = Object.create(database, {
-    transactionAtOnce: {
-      value: async (statements: BoundStatement[]) => {
-        await database.query(`update official_account set channel_secret = 'another' where id = $1`, [
-          tenant.accountId,
-        ])
-        return database.transactionAtOnce(statements)
-      },
-    },
-    query: { value: database.query.bind(database) },
-  })
+  const late = afterReading(database, () =>
+    database.query(`update official_account set channel_secret = 'another' where id = $1`, [
+      tenant.accountId,
+    ]),
+  )
   expect(await retryEvent(late, id as bigint, understand)).toBe('it changed meanwhile: look at it again')
   expect(await waiting(database)).toEqual([id])
   expect(await retryEvent(database, id as bigint, understand)).toBe('applied')

@@ -1,12 +1,11 @@
 /** CONTRACT: what every request meets, whatever it asks for. */
 import { connect } from 'node:net'
 import { describe, expect, it } from 'vitest'
-import { Metrics } from '../src/http/metrics.ts'
 import { signLine } from '../src/intake/line/signature.ts'
 import { Secret } from '../src/secret.ts'
 import { lineBody, lineEvent } from '../src/simulate/events.ts'
 import { eventually } from './support/process.ts'
-import { type Service, setUpFile, startAppForTest } from './support/service.ts'
+import { type Service, setUpFile, startAppForTest, startObserved } from './support/service.ts'
 
 const { database, service, tenant } = await setUpFile()
 
@@ -78,60 +77,50 @@ describe('errors', () => {
   })
 
   it('of requests that no route can be found for are in the log and in the metrics, under their requestId', async () => {
-    const lines: string[] = []
-    const metrics = new Metrics()
-    const log = { write: (line: string) => void lines.push(line) }
-    const seen = await startAppForTest(null, { log, metrics, config: { logLevel: 'info' } })
+    const { seen, noted, counted } = await startObserved(null)
     for (const [request, status] of [
       ['GET /api/%zz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n', 400],
       ['GARBAGE\r\n\r\n', 400],
       ['GET /api HTTP/1.1\r\nHost: x\r\nExpect: miracles\r\n\r\n', 417],
     ] as const) {
       const { requestId } = JSON.parse((await raw(seen, request)).split('\r\n\r\n')[1] as string)
-      const noted = lines.map((line) => JSON.parse(line)).filter((line) => line.requestId === requestId)
-      expect(noted).toEqual([expect.objectContaining({ msg: 'request', route: 'unknown', status })])
+      const told = noted().filter((line) => line.requestId === requestId)
+      expect(told).toEqual([expect.objectContaining({ msg: 'request', route: 'unknown', status })])
     }
-    const counted = await metrics.registry.getSingleMetricAsString('oa_audience_requests_total')
-    expect(counted).toContain('oa_audience_requests_total{method="any",route="unknown",status="400"} 2')
-    expect(counted).toContain('oa_audience_requests_total{method="any",route="unknown",status="417"} 1')
+    const counts = await counted()
+    expect(counts).toContain('oa_audience_requests_total{method="any",route="unknown",status="400"} 2')
+    expect(counts).toContain('oa_audience_requests_total{method="any",route="unknown",status="417"} 1')
   })
 
   it('whose sender hangs up before the answer are in the log and in the metrics, too', async () => {
-    const lines: string[] = []
-    const metrics = new Metrics()
-    const log = { write: (line: string) => void lines.push(line) }
-    const seen = await startAppForTest(database, { log, metrics, config: { logLevel: 'info' } })
+    const { seen, noted, counted } = await startObserved(database)
     await database.transaction(async (transaction) => {
       await transaction.query('lock table audience_member in access exclusive mode')
       const left = new AbortController()
       const answer = fetch(`${seen.url}/api/audience`, { headers: tenant.headers, signal: left.signal })
       setTimeout(() => left.abort(), 200)
       await expect(answer).rejects.toThrow()
-      await eventually(
-        async () => lines.map((line) => JSON.parse(line)).filter(({ msg }) => msg === 'request'),
-        (noted) => noted.length > 0,
-      ).then((noted) =>
-        expect(noted).toMatchObject([{ route: '/api/audience', status: 499, ip: '127.0.0.1' }]),
+      const told = await eventually(
+        async () => noted().filter(({ msg }) => msg === 'request'),
+        (lines) => lines.length > 0,
       )
+      expect(told).toMatchObject([{ route: '/api/audience', status: 499, ip: '127.0.0.1' }])
     })
-    const counted = await metrics.registry.getSingleMetricAsString('oa_audience_requests_total')
-    expect(counted).toContain('oa_audience_requests_total{method="GET",route="/api/audience",status="499"} 1')
+    expect(await counted()).toContain(
+      'oa_audience_requests_total{method="GET",route="/api/audience",status="499"} 1',
+    )
   })
 
   it('whose body breaks off is there once, under the requestId that was answered', async () => {
-    const lines: string[] = []
-    const metrics = new Metrics()
-    const log = { write: (line: string) => void lines.push(line) }
-    const seen = await startAppForTest(database, { log, metrics, config: { logLevel: 'info' } })
+    const { seen, noted, counted } = await startObserved(database)
     const request = `POST /api/line/${tenant.accountId} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n`
     const { requestId } = JSON.parse((await raw(seen, request)).split('\r\n\r\n')[1] as string)
-    const noted = await eventually(
-      async () => lines.map((line) => JSON.parse(line)).filter(({ msg }) => msg === 'request'),
-      (found) => found.length > 0,
+    const told = await eventually(
+      async () => noted().filter(({ msg }) => msg === 'request'),
+      (lines) => lines.length > 0,
     )
-    expect(noted).toMatchObject([{ requestId, route: '/api/line/:id', status: 400, ip: '127.0.0.1' }])
-    const counted = await metrics.registry.getSingleMetricAsString('oa_audience_requests_total')
-    expect(counted.match(/status="\d+"} 1$/gm)).toHaveLength(1)
+    expect(told).toMatchObject([{ requestId, route: '/api/line/:id', status: 400, ip: '127.0.0.1' }])
+    expect((await counted()).match(/status="\d+"} 1$/gm)).toHaveLength(1)
   })
 
   it('to an expectation that nobody meets wait for the answer before them', async () => {

@@ -121,10 +121,7 @@ it('forgets the tracked activity of who never became a member, keeps that of mem
   const service = await startAppForTest(database)
   const tenant = await addTenant(database)
   const [member, gone, active] = [randomUserId(), randomUserId(), randomUserId()]
-  const track = (userId: string) =>
-    service.call('POST', `/api/tracking?writeKey=${tenant.trackingKey}`, {
-      body: JSON.stringify({ type: 'page', userId }),
-    })
+  const track = (userId: string) => service.track(tenant, [{ type: 'page', userId }])
   const follow = (userId: string) => service.deliver(tenant, [lineEvent('follow', userId)])
   await follow(member)
   for (const userId of [member, gone, active]) await track(userId)

@@ -4,6 +4,7 @@ import type { FastifyInstance } from 'fastify'
 import { afterAll, onTestFinished } from 'vitest'
 import { type AppOptions, createApp } from '../../src/app.ts'
 import type { Member } from '../../src/audience/member.ts'
+import { Metrics } from '../../src/http/metrics.ts'
 import { signLine } from '../../src/intake/line/signature.ts'
 import { signChat } from '../../src/intake/mbox/signature.ts'
 import type { Database } from '../../src/postgres/database.ts'
@@ -131,6 +132,24 @@ export async function startAppForTest(...parameters: Parameters<typeof startApp>
   onTestFinished(() => service.app.close())
   return service
 }
+
+/** The service with its log at info and its metrics; `noted` are the log's lines so far. */
+export async function startObserved(
+  database: Database | null,
+): Promise<{ seen: Service; noted: () => LogLine[]; counted: () => Promise<string> }> {
+  const lines: string[] = []
+  const metrics = new Metrics()
+  const log = { write: (line: string) => void lines.push(line) }
+  const seen = await startAppForTest(database, { log, metrics, config: { logLevel: 'info' } })
+  return {
+    seen,
+    noted: () => lines.map((line) => JSON.parse(line)),
+    counted: () => metrics.registry.getSingleMetricAsString('oa_audience_requests_total'),
+  }
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: tests read any line
+type LogLine = Record<string, any>
 
 /** For a test file: a database, the service on it and a tenant, for all its tests; closed after the last one. */
 export async function setUpFile(): Promise<{ database: Database; service: Service; tenant: Tenant }> {
