@@ -168,7 +168,9 @@ function workBesideRequests(
 
 /** `oa-audience serve`: runs until SIGTERM or SIGINT, then exits with 0 within 10 s. */
 export async function serve(config: Config): Promise<void> {
-  const log = pino.destination({ dest: 1, sync: false, ...LOG_BUFFER })
+  const lines = pino.destination({ dest: 1, sync: false, contentMode: 'buffer', ...LOG_BUFFER })
+  // As bytes: of texts, it measures all that wait anew for each line (2 µs).
+  const log = { write: (line: string) => lines.write(Buffer.from(line) as unknown as string) }
   const starting = startService(config, log)
   let stoppedAtMs: number | null = null
   const stop = (signal: NodeJS.Signals) => {

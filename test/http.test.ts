@@ -76,6 +76,30 @@ describe('errors', () => {
     }
   })
 
+  it('have a line each, which is like all other lines, whatever a proxy passes on as an address', async () => {
+    const lines: string[] = []
+    const seen = await startAppForTest(null, {
+      log: { write: (line) => void lines.push(line) },
+      config: { logLevel: 'info', trustProxy: ['127.0.0.1'] },
+    })
+    seen.app.log.info('for comparison')
+    await seen.call('GET', '/api', { headers: { 'x-forwarded-for': '"level": 60' } })
+    const written = lines.filter((line) => /comparison|"msg":"request"/.test(line))
+    const [other, line] = written.map((text) => JSON.parse(text))
+    expect(written.every((text) => text.endsWith('}\n'))).toBe(true)
+    expect(line).toEqual({
+      ...other,
+      time: expect.closeTo(other.time, -4),
+      requestId: expect.stringMatching(/^[0-9a-f-]{36}$/),
+      method: 'GET',
+      route: '/api',
+      status: 200,
+      ms: expect.any(Number),
+      ip: '"level": 60',
+      msg: 'request',
+    })
+  })
+
   it('of requests that no route can be found for are in the log and in the metrics, under their requestId', async () => {
     const { seen, noted, counted } = await startObserved(null)
     for (const [request, status] of [

@@ -3,12 +3,13 @@ import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import Fastify, { type FastifyInstance, LogController } from 'fastify'
-import type { DestinationStream } from 'pino'
+import pino, { type DestinationStream } from 'pino'
 import type { Config } from '../config.ts'
 import { AppError } from '../errors.ts'
 import { noteCutOff, observeAnswers, UNKNOWN_ROUTE } from './answers.ts'
 import { BODY_MAX_BYTES, readBodiesAsBytes } from './body.ts'
 import { answerErrors, rawErrorAnswer, sendError, unroutableAnswer } from './error-envelope.ts'
+import { requestLog } from './request-log.ts'
 
 /** From the first byte to the last: a slow sender is cut off. LINE's senders take milliseconds. */
 const REQUEST_TIMEOUT_MS = 15_000
@@ -22,10 +23,10 @@ const PARAMETER_MAX_LENGTH = 16 * 1024
 
 export function createServer(
   { logLevel, trustProxy }: Pick<Config, 'logLevel' | 'trustProxy'>,
-  log?: DestinationStream,
+  log: DestinationStream = pino.destination(1),
 ): FastifyInstance {
   const app = Fastify({
-    logger: { level: logLevel, ...(log && { stream: log }) },
+    logger: { level: logLevel, stream: log },
     logController: new LogController({ disableRequestLogging: true }),
     genReqId: () => randomUUID(),
     // One logger for all: a child for each request costs more than the few lines that name a requestId.
@@ -75,12 +76,7 @@ export function createServer(
   })
   const noteUnroutable = (requestId: string, status: number, ip: string | undefined) =>
     tellAnswer({ request: null, requestId, route: UNKNOWN_ROUTE, status, seconds: null, ip })
-  if (['info', 'debug', 'trace'].includes(logLevel)) {
-    app.answerObservers.push(({ request, requestId, route, status, seconds, ip }) => {
-      const ms = seconds === null ? undefined : Math.round(seconds * 10_000) / 10
-      app.log.info({ requestId, method: request?.method, route, status, ms, ip }, 'request')
-    })
-  }
+  if (['info', 'debug', 'trace'].includes(logLevel)) app.answerObservers.push(requestLog(log))
   return app
 }
 
