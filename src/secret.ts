@@ -1,9 +1,10 @@
-import { timingSafeEqual } from 'node:crypto'
+import { createSecretKey, type KeyObject, timingSafeEqual } from 'node:crypto'
 import { inspect } from 'node:util'
 
 /** A value that must never be printed: string conversion, JSON and console.log all show `[secret]`. */
 export class Secret {
   readonly #value: string
+  #key: KeyObject | null = null
 
   constructor(value: string) {
     this.#value = value
@@ -12,6 +13,12 @@ export class Secret {
   /** The value itself. Every call is a place to review. */
   reveal(): string {
     return this.#value
+  }
+
+  /** For an HMAC. Made once: making it anew for each signature would take as long as the signature. */
+  key(): KeyObject {
+    this.#key ??= createSecretKey(this.#value, 'utf8')
+    return this.#key
   }
 
   toString(): string {

@@ -18,5 +18,5 @@ export function hasValidLineSignature(
 
 /** What LINE would put in x-line-signature. */
 export function signLine(body: Buffer | string, channelSecret: Secret): string {
-  return createHmac('sha256', channelSecret.reveal()).update(body).digest('base64')
+  return createHmac('sha256', channelSecret.key()).update(body).digest('base64')
 }
