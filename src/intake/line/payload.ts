@@ -28,6 +28,8 @@ export interface LineDelivery {
  * @param receivedAtMs stands in for a time that cannot be used
  */
 export function parseLineDelivery(body: Buffer, receivedAtMs: number): LineDelivery {
+  const lone = readLoneEvent(body.toString('utf8'), receivedAtMs)
+  if (lone !== null) return lone
   const delivery = parseJson(body)
   if (!isObject(delivery) || !Array.isArray(delivery.events)) {
     throw new AppError('bad_request', { message: 'The body has no array named events' })
@@ -42,15 +44,38 @@ export function parseLineDelivery(body: Buffer, receivedAtMs: number): LineDeliv
   }
 }
 
+/**
+ * Most deliveries bring one event, and LINE writes all of them in one way: then the event's text is there already. Writing it
+ * anew takes 4 µs, a sixteenth of what this process does for a delivery. What stands between such a beginning and such an end
+ * and is one JSON value by itself, is the one element of the array. Null: the delivery must be read as a whole.
+ */
+function readLoneEvent(delivery: string, receivedAtMs: number): LineDelivery | null {
+  const [beginning, destination] = /^\{"destination":"(\w*)","events":\[(?=\{)/.exec(delivery) ?? []
+  if (beginning === undefined || destination === undefined || !delivery.endsWith(']}')) return null
+  const payload = delivery.slice(beginning.length, -2)
+  // Several events; or characters beyond ASCII as LINE escapes them, in twice the room that they need.
+  if (payload.includes('},{') || payload.includes('\\u')) return null
+  try {
+    return { destination, events: [readLineEvent(JSON.parse(payload), receivedAtMs, payload)] }
+  } catch (error) {
+    if (error instanceof SyntaxError) return null
+    throw error
+  }
+}
+
 /** One event, whatever it is: what cannot be applied says why. */
-export function readLineEvent(event: unknown, receivedAtMs: number): IntakeEvent {
-  const payload = toPayload(event)
-  if (!isObject(event)) return unusable({}, payload, receivedAtMs, 'the event is no object')
+export function readLineEvent(
+  event: unknown,
+  receivedAtMs: number,
+  payload: string = toPayload(event),
+): IntakeEvent {
+  if (!isObject(event))
+    return unusable({}, contentKey(event), payload, receivedAtMs, 'the event is no object')
   try {
     return {
       source: 'line',
       kind: readKind(event.type),
-      key: lineKey(event, payload),
+      key: lineKey(event),
       occurredAtMs: readTimeMs(event.timestamp),
       userId: sourceUserId(event),
       otherUserIds: readMembers(event),
@@ -61,13 +86,14 @@ export function readLineEvent(event: unknown, receivedAtMs: number): IntakeEvent
     }
   } catch (error) {
     if (!(error instanceof Unusable)) throw error
-    return unusable(event, payload, receivedAtMs, error.message)
+    return unusable(event, lineKey(event), payload, receivedAtMs, error.message)
   }
 }
 
 /** An event that cannot be applied, with what can still be said of it: whom it names, so that erasing them finds it. */
 function unusable(
   event: Record<string, unknown>,
+  key: Buffer,
   payload: string,
   receivedAtMs: number,
   failure: string,
@@ -82,7 +108,7 @@ function unusable(
   return {
     source: 'line',
     kind: readKind(event.type),
-    key: lineKey(event, payload),
+    key,
     occurredAtMs: attempt(() => readTimeMs(event.timestamp), receivedAtMs),
     userId: attempt(() => sourceUserId(event), null),
     otherUserIds: readMembers(event, (id) => attempt(() => readUserId(id), null)),
@@ -101,13 +127,14 @@ function sourceUserId({ source }: Record<string, unknown>): string | null {
 }
 
 /** webhookEventId is the same in every redelivery. Events from before 2022 have none: their content speaks. */
-function lineKey(event: Record<string, unknown>, payload: string): Buffer {
+function lineKey(event: Record<string, unknown>): Buffer {
   const id = event.webhookEventId
   if (typeof id === 'string' && id !== '') return idKey('line', id)
-  if (event.deliveryContext === undefined) return hashKey('line', 'content', payload)
   const { deliveryContext: _differsWhenRedelivered, ...content } = event
-  return hashKey('line', 'content', toPayload(content))
+  return contentKey(content)
 }
+
+const contentKey = (content: unknown) => hashKey('line', 'content', toPayload(content))
 
 const NO_EFFECT: Effect = { type: 'none' }
 
