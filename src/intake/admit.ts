@@ -13,6 +13,7 @@ import { AppError } from '../errors.ts'
 import type { SpareSigned } from '../http/rate-limit.ts'
 import type { Database } from '../postgres/database.ts'
 import type { Source } from './event.ts'
+import type { Admission } from './flush.ts'
 import { type Intake, type Receipt, StaleAdmission } from './receive.ts'
 
 /** Accounts that one process remembers; beyond it, those remembered longest are forgotten. */
@@ -33,13 +34,21 @@ export interface SignedSource {
   now: () => number
 }
 
+/** An account, and what its deliveries are compared with when they are kept. */
+interface Admitting {
+  account: Account
+  admission: Admission
+}
+
 /** One for each way to name an account: by id, by hash, by key. */
 export class RememberedAccounts<Name> {
-  readonly #accounts = new BoundedMap<Name, { account: Account; untilMs: number }>(ACCOUNTS_MAX)
+  readonly #accounts = new BoundedMap<Name, Admitting & { untilMs: number }>(ACCOUNTS_MAX)
   readonly #load: (name: Name) => Promise<Account | null>
+  readonly #admissionOf: (account: Account) => Admission
 
-  constructor(load: (name: Name) => Promise<Account | null>) {
+  constructor(load: (name: Name) => Promise<Account | null>, admissionOf: (account: Account) => Admission) {
     this.#load = load
+    this.#admissionOf = admissionOf
   }
 
   /**
@@ -50,32 +59,29 @@ export class RememberedAccounts<Name> {
   async admit(
     name: Name,
     unknown: () => AppError,
-    attempt: (account: Account, isFresh: boolean) => Promise<Receipt>,
+    attempt: (admitting: Admitting, isFresh: boolean) => Promise<Receipt>,
   ): Promise<Receipt> {
     const remembered = this.#accounts.get(name)
     if (remembered !== undefined && Date.now() < remembered.untilMs) {
       try {
-        return await attempt(remembered.account, false)
+        return await attempt(remembered, false)
       } catch (error) {
         if (!isDecision(error)) throw error
       }
     }
     for (let attempts = 1; attempts <= ATTEMPTS_MAX; attempts += 1) {
       const account = await this.#load(name)
-      this.#remember(name, account)
+      this.#accounts.delete(name)
       if (account === null) throw unknown()
+      const admitting = { account, admission: this.#admissionOf(account) }
+      this.#accounts.set(name, { ...admitting, untilMs: Date.now() + REMEMBERED_MS })
       try {
-        return await attempt(account, true)
+        return await attempt(admitting, true)
       } catch (error) {
         if (!(error instanceof StaleAdmission)) throw error
       }
     }
     throw new AppError('unavailable', { retryAfterSeconds: 1 })
-  }
-
-  #remember(name: Name, account: Account | null): void {
-    this.#accounts.delete(name)
-    if (account !== null) this.#accounts.set(name, { account, untilMs: Date.now() + REMEMBERED_MS })
   }
 }
 

@@ -76,18 +76,19 @@ export async function flush(
   batch: AdmittedEvent[],
   before: BoundStatement[] = [],
 ): Promise<Outcome[]> {
+  const { admissions, admissionNos } = numberAdmissions(batch)
+  const accountNames = admissions.map(({ accountId }) => String(accountId))
   const first = new Map<string, number>()
-  const numbers = batch.map(({ admission, event }, index) => {
-    const identity = `${admission.accountId} ${event.key.toString('latin1')}`
+  const numbers = batch.map(({ event }, index) => {
+    const identity = `${accountNames[admissionNos[index] as number]} ${event.key.toString('latin1')}`
     const known = first.get(identity)
     if (known === undefined) first.set(identity, index)
     return known ?? index
   })
-  const { admissions, numberOf } = numberAdmissions(batch)
   const unique = first.size === batch.length ? batch.keys() : first.values()
   const events = [...unique].map((no) => {
     const { admission, event } = batch[no] as AdmittedEvent
-    return { no, admissionNo: numberOf.get(admission) as number, admission, event }
+    return { no, admissionNo: admissionNos[no] as number, admission, event }
   })
   const accountIds = admissions.map(({ accountId }) => accountId)
   const unsends = events.filter(({ event }) => event.effect.type === 'unsend')
@@ -120,9 +121,8 @@ export async function flush(
   const [answer] = results[1 + before.length] as Array<{ admitted: number[] | null; known: number[] | null }>
   const admitted = new Set(answer?.admitted)
   const duplicates = new Set(answer?.known)
-  const admissionNos = new Map(events.map(({ no, admissionNo }) => [no, admissionNo]))
   return numbers.map((no, index) => {
-    if (!admitted.has(admissionNos.get(no) as number)) return 'stale'
+    if (!admitted.has(admissionNos[no] as number)) return 'stale'
     if (duplicates.has(no) || no !== index) return 'duplicate'
     return batch[index]?.event.failure === null ? 'accepted' : 'unapplied'
   })
@@ -134,19 +134,23 @@ type NumberedEvent = AdmittedEvent & { no: number; admissionNo: number }
 /** A batch has few admissions: one for each account and source, unless a secret is just being changed. */
 function numberAdmissions(batch: AdmittedEvent[]): {
   admissions: Admission[]
-  numberOf: Map<Admission, number>
+  /** for each event of the batch, the place of what admitted it */
+  admissionNos: number[]
 } {
   const admissions: Admission[] = []
   const byIdentity = new Map<string, number>()
+  // Most deliveries of an account share one object: see RememberedAccounts.
   const numberOf = new Map<Admission, number>()
-  for (const { admission } of batch) {
-    if (numberOf.has(admission)) continue
+  const admissionNos = batch.map(({ admission }) => {
+    const known = numberOf.get(admission)
+    if (known !== undefined) return known
     const identity = `${admission.accountId} ${admission.source} ${admission.credential}`
     const no = byIdentity.get(identity) ?? admissions.push(admission) - 1
     byIdentity.set(identity, no)
     numberOf.set(admission, no)
-  }
-  return { admissions, numberOf }
+    return no
+  })
+  return { admissions, admissionNos }
 }
 
 function admissionColumns(admissions: Admission[]): Buffer[] {

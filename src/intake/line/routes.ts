@@ -15,7 +15,10 @@ import { type LineDelivery, parseLineDelivery } from './payload.ts'
 import { hasValidLineSignature } from './signature.ts'
 
 export function lineRoutes(app: FastifyInstance, parts: SignedSource): void {
-  const accounts = new RememberedAccounts<bigint>((id) => findAccount(requireDatabase(parts).database, id))
+  const accounts = new RememberedAccounts<bigint>(
+    (id) => findAccount(requireDatabase(parts).database, id),
+    admissionOf,
+  )
   for (const path of deliveryPaths(':id')) {
     app.post<{ Params: { id: string } }>(path, async (request, reply) => {
       const { database, intake } = requireDatabase(parts)
@@ -26,7 +29,7 @@ export function lineRoutes(app: FastifyInstance, parts: SignedSource): void {
       const unknown = () => new AppError('unknown_account')
       let isSigned = false
       try {
-        return await accounts.admit(id, unknown, async (account, isFresh) => {
+        return await accounts.admit(id, unknown, async ({ account, admission }, isFresh) => {
           isSigned = hasValidLineSignature(body, signature, account.channelSecret)
           if (!isSigned) {
             if (isFresh) parts.onRefused(id, 'line')
@@ -34,7 +37,7 @@ export function lineRoutes(app: FastifyInstance, parts: SignedSource): void {
           }
           const delivery = parseLineDelivery(body, parts.now())
           requireFreshIfEmpty(delivery.events, isFresh)
-          const receipt = await intake.receive(admissionOf(account), delivery.events)
+          const receipt = await intake.receive(admission, delivery.events)
           await flagIfForeign(database, account, delivery)
           return receipt
         })

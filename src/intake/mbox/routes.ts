@@ -11,8 +11,9 @@ import { parseChatCallback } from './payload.ts'
 import { hasValidChatSignature } from './signature.ts'
 
 export function mboxRoutes(app: FastifyInstance, parts: SignedSource): void {
-  const accounts = new RememberedAccounts<string>((oaHash) =>
-    findAccountByOaHash(requireDatabase(parts).database, oaHash),
+  const accounts = new RememberedAccounts<string>(
+    (oaHash) => findAccountByOaHash(requireDatabase(parts).database, oaHash),
+    admissionOf,
   )
   app.post<{ Params: { oaHash: string } }>('/api/mbox/callback/:oaHash', async (request, reply) => {
     const { intake } = requireDatabase(parts)
@@ -28,7 +29,7 @@ export function mboxRoutes(app: FastifyInstance, parts: SignedSource): void {
     const unknown = () => new AppError('unknown_account')
     let isSigned = false
     try {
-      return await accounts.admit(oaHash, unknown, async (account, isFresh) => {
+      return await accounts.admit(oaHash, unknown, async ({ account, admission }, isFresh) => {
         isSigned =
           account.chatSecret !== null &&
           hasValidChatSignature(body, signature, account.chatSecret, parts.now())
@@ -38,7 +39,7 @@ export function mboxRoutes(app: FastifyInstance, parts: SignedSource): void {
         }
         const events = parseChatCallback(body, deliveryId, parts.now(), account.chatInboxId)
         requireFreshIfEmpty(events, isFresh)
-        return await intake.receive(admissionOf(account), events)
+        return await intake.receive(admission, events)
       })
     } finally {
       if (isSigned) parts.onSigned(request, reply)

@@ -28,8 +28,9 @@ export function trackingRoutes(app: FastifyInstance, parts: Parts): void {
     return reply.code(204).send()
   })
 
-  const accounts = new RememberedAccounts<string>((key) =>
-    findAccountByTrackingKey(requireDatabase(parts).database, key),
+  const accounts = new RememberedAccounts<string>(
+    (key) => findAccountByTrackingKey(requireDatabase(parts).database, key),
+    admissionOf,
   )
   app.post<{ Querystring: Record<string, unknown> }>(
     '/api/tracking',
@@ -41,9 +42,9 @@ export function trackingRoutes(app: FastifyInstance, parts: Parts): void {
       const unknown = () => new AppError('unknown_tracking_key')
       if (key === null || !isStorableText(key)) throw unknown()
       const { accepted, rejected } = readTrackingEvents(tracking, key, parts.now())
-      const receipt = await accounts.admit(key, unknown, async (account, isFresh) => {
+      const receipt = await accounts.admit(key, unknown, async ({ admission }, isFresh) => {
         requireFreshIfEmpty(accepted, isFresh)
-        return intake.receive(admissionOf(account), accepted)
+        return intake.receive(admission, accepted)
       })
       return { success: true, ...receipt, rejected }
     },
