@@ -5,6 +5,9 @@
 import { connect } from 'node:net'
 import { performance } from 'node:perf_hooks'
 
+/** What one read may bring. A buffer of its own for each connection, so that no read makes one. */
+const READ_MAX_BYTES = 16 * 1024
+
 /**
  * Sends all requests over `connections` kept-alive connections.
  * @param {{port: number, requests: Buffer[], connections: number}} load
@@ -20,7 +23,6 @@ export async function send({ port, requests, connections }) {
       { length: connections },
       () =>
         new Promise((resolve, reject) => {
-          const socket = connect({ port, host: '127.0.0.1', noDelay: true })
           let sentAt = 0
           let pending = ''
           const sendNext = () => {
@@ -32,10 +34,8 @@ export async function send({ port, requests, connections }) {
             sentAt = performance.now()
             socket.write(requests[next++])
           }
-          socket.on('connect', sendNext)
-          socket.on('error', reject)
-          socket.on('data', (chunk) => {
-            pending += chunk.latin1Slice()
+          const received = (size, buffer) => {
+            pending += buffer.latin1Slice(0, size)
             const head = pending.indexOf('\r\n\r\n')
             if (head < 0) return
             const length = /content-length: (\d+)/i.exec(pending)
@@ -44,7 +44,11 @@ export async function send({ port, requests, connections }) {
             if (!pending.startsWith('HTTP/1.1 200')) failures += 1
             pending = ''
             sendNext()
-          })
+          }
+          const onread = { buffer: Buffer.alloc(READ_MAX_BYTES), callback: received }
+          const socket = connect({ port, host: '127.0.0.1', noDelay: true, onread })
+          socket.on('connect', sendNext)
+          socket.on('error', reject)
         }),
     ),
   )
