@@ -30,6 +30,13 @@ export interface AdmittedEvent {
   event: IntakeEvent
 }
 
+export interface FlushOptions {
+  /** statements of the same transaction that come first, once the accounts are locked */
+  before?: BoundStatement[]
+  /** how long to wait for rows that somebody else holds, where that is not the session's own limit */
+  lockTimeoutMs?: number
+}
+
 /** Each attempt sees what the one before it collided with; so many new collisions in a row do not happen. */
 const FLUSH_ATTEMPTS = 10
 
@@ -37,17 +44,16 @@ const FLUSH_ATTEMPTS = 10
  * Commits the batch and tells for each event what became of it, in the order given; again, where another transaction
  * did the same at the same moment or members' ids were taken. An event that stands twice in the batch counts once.
  * Throws DatabaseUnavailable, or the database's error, with nothing applied.
- * @param before statements of the same transaction that come first, once the accounts are locked
  */
 export async function flushPatiently(
   target: AtOnce,
   database: Queryable,
   batch: AdmittedEvent[],
-  before: BoundStatement[] = [],
+  options: FlushOptions = {},
 ): Promise<Outcome[]> {
   for (let attempt = 1; ; attempt += 1) {
     try {
-      return await flush(target, batch, before)
+      return await flush(target, batch, options)
     } catch (error) {
       if (attempt === FLUSH_ATTEMPTS) throw error
       if (violatedConstraint(error) === MEMBER_ID_TAKEN) {
@@ -74,18 +80,18 @@ export function isConflict(error: unknown): boolean {
 export async function flush(
   target: AtOnce,
   batch: AdmittedEvent[],
-  before: BoundStatement[] = [],
+  { before = [], lockTimeoutMs }: FlushOptions = {},
 ): Promise<Outcome[]> {
   const { admissions, admissionNos } = numberAdmissions(batch)
   const accountNames = admissions.map(({ accountId }) => String(accountId))
-  const first = new Map<string, number>()
+  const placeOf = new Map<string, number>()
   const numbers = batch.map(({ event }, index) => {
     const identity = `${accountNames[admissionNos[index] as number]} ${event.key.toString('latin1')}`
-    const known = first.get(identity)
-    if (known === undefined) first.set(identity, index)
+    const known = placeOf.get(identity)
+    if (known === undefined) placeOf.set(identity, index)
     return known ?? index
   })
-  const unique = first.size === batch.length ? batch.keys() : first.values()
+  const unique = placeOf.size === batch.length ? batch.keys() : placeOf.values()
   const events = [...unique].map((no) => {
     const { admission, event } = batch[no] as AdmittedEvent
     return { no, admissionNo: admissionNos[no] as number, admission, event }
@@ -98,7 +104,9 @@ export async function flush(
     others: events.some(({ event }) => event.otherUserIds.length > 0),
     tracked: events.some(({ event }) => event.source === 'tracking'),
   }
+  const first = lockTimeoutMs === undefined ? [] : [limitLockWaits(lockTimeoutMs)]
   const results = await target.transactionAtOnce([
+    ...first,
     {
       statement: lockOutErasures,
       values: [int8Array(accountIds), int8Array(unsends.map(({ admission }) => admission.accountId))],
@@ -118,7 +126,10 @@ export async function flush(
       ? [{ statement: noteSuspensions, values: suspensionColumns(suspensions) }]
       : []),
   ])
-  const [answer] = results[1 + before.length] as Array<{ admitted: number[] | null; known: number[] | null }>
+  const [answer] = results[first.length + 1 + before.length] as Array<{
+    admitted: number[] | null
+    known: number[] | null
+  }>
   const admitted = new Set(answer?.admitted)
   const duplicates = new Set(answer?.known)
   return numbers.map((no, index) => {
@@ -127,6 +138,11 @@ export async function flush(
     return batch[index]?.event.failure === null ? 'accepted' : 'unapplied'
   })
 }
+
+const limitLockWaits = (ms: number): BoundStatement => ({
+  statement: { name: 'limit-lock-waits', text: `select set_config('lock_timeout', $1, true)` },
+  values: [String(ms)],
+})
 
 /** `no` is the event's place in the batch, `admissionNo` that of what admitted it in the list of admissions. */
 type NumberedEvent = AdmittedEvent & { no: number; admissionNo: number }

@@ -4,9 +4,10 @@
  * a lone delivery waits for nothing and a crowd shares its commits.
  */
 import type { Link } from '@opentelemetry/api'
+import type { AccountId } from '../accounts/account.ts'
 import { AppError } from '../errors.ts'
 import type { Database } from '../postgres/database.ts'
-import { DatabaseUnavailable, LOCK_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
+import { DatabaseUnavailable, LOCK_TIMEOUT, STATEMENT_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
 import type { AtOnce } from '../postgres/statement.ts'
 import { inSpan, linkToHere } from '../trace.ts'
 import type { IntakeEvent } from './event.ts'
@@ -17,8 +18,10 @@ export interface Receipt {
   duplicates: number
 }
 
-/** Events in one flush. Larger ones gain nothing and hold row locks longer. */
-const FLUSH_MAX_EVENTS = 256
+/** People whom the events of one flush name, at least one each. Larger flushes gain nothing and hold row locks longer. */
+const FLUSH_MAX_PEOPLE = 256
+/** UTF-16 units of payload in one flush: what a tenth of a second writes. */
+const FLUSH_MAX_PAYLOAD = 4 * 1024 * 1024
 /**
  * Flushes on their way at once, one behind the other in the session: the database goes on with the second the moment it has
  * committed the first, instead of waiting until we notice.
@@ -26,6 +29,13 @@ const FLUSH_MAX_EVENTS = 256
 const FLUSHES_ON_THEIR_WAY = 2
 /** A second flush goes ahead only with this many events: smaller ones waste more than the waiting costs (measured: 8 to 48). */
 const FLUSH_AHEAD_MIN_EVENTS = 32
+/** Parts of a batch flushed at once, where it is taken apart: half of the sessions are left to everybody else. */
+const APART_AT_ONCE = 4
+/**
+ * The batch has waited for the rows already. Now each delivery about them costs all others so much: 256 of them, 1.3 s at worst,
+ * after the 0.6 s of the batch. LINE hangs up after 2 s.
+ */
+const APART_LOCK_TIMEOUT_MS = 20
 /** Events that may wait: a few seconds of work at full speed. Beyond it senders are told to come back. */
 const QUEUE_MAX_EVENTS = 20_000
 /** UTF-16 units of payload that may wait: keeps memory bounded when events are large. */
@@ -47,6 +57,7 @@ export interface IntakeObserver {
 
 interface Waiting {
   events: AdmittedEvent[]
+  people: number
   payloadLength: number
   /** the delivery's span, if it is traced */
   link: Link | null
@@ -92,7 +103,8 @@ export class Intake {
     }
     const outcomes = await new Promise<Outcome[]>((resolve, reject) => {
       const admitted = events.map((event) => ({ admission, event }))
-      this.#queue.push({ events: admitted, payloadLength, link: linkToHere(), resolve, reject })
+      const people = events.reduce((sum, { otherUserIds }) => sum + 1 + otherUserIds.length, 0)
+      this.#queue.push({ events: admitted, people, payloadLength, link: linkToHere(), resolve, reject })
       this.#queuedEvents += events.length
       this.#queuedPayload += payloadLength
       this.#observer?.queued(this.#queuedEvents)
@@ -139,40 +151,57 @@ export class Intake {
   }
 
   #take(): Waiting[] {
-    let size = 0
+    let people = 0
+    let payload = 0
     let count = 0
-    for (const { events } of this.#queue) {
-      if (count > 0 && size + events.length > FLUSH_MAX_EVENTS) break
-      size += events.length
+    for (const delivery of this.#queue) {
+      people += delivery.people
+      payload += delivery.payloadLength
+      if (count > 0 && (people > FLUSH_MAX_PEOPLE || payload > FLUSH_MAX_PAYLOAD)) break
       count += 1
     }
     const taken = this.#queue.splice(0, count)
-    this.#queuedEvents -= size
-    for (const { payloadLength } of taken) this.#queuedPayload -= payloadLength
+    for (const { events, payloadLength } of taken) {
+      this.#queuedEvents -= events.length
+      this.#queuedPayload -= payloadLength
+    }
     return taken
   }
 
   /**
-   * A batch that the database refuses is taken apart until what spoils it stands alone: an event that cannot be
-   * applied is kept unapplied, a delivery whose rows somebody else holds is told to come back.
+   * A batch that the database refuses is taken apart, by accounts and then by deliveries, until what spoils it stands alone: an
+   * event that cannot be applied is kept unapplied, a delivery whose rows somebody else holds is told to come back.
    */
   async #isolate(deliveries: Waiting[], error: unknown): Promise<void> {
     const [only] = deliveries
-    if (isAway(error) || (deliveries.length === 1 && sqlStateOf(error) === LOCK_TIMEOUT)) {
+    if (isAway(error) || (deliveries.length === 1 && isAboutItsRows(error))) {
       for (const { reject } of deliveries) reject(error)
     } else if (only !== undefined && deliveries.length === 1) {
       await this.#flushOneByOne(only)
     } else {
-      await Promise.all(deliveries.map((delivery) => this.#flushAlone(delivery)))
+      const accounts = byAccount(deliveries)
+      const parts = accounts.length > 1 ? accounts : deliveries.map((delivery) => [delivery])
+      for (const { part, error } of await this.#flushApart(parts)) await this.#isolate(part, error)
     }
   }
 
-  async #flushAlone(delivery: Waiting): Promise<void> {
-    try {
-      settle([delivery], await flushPatiently(this.#database, this.#database, delivery.events))
-    } catch (error) {
-      await this.#isolate([delivery], error)
+  /** Flushes each part by itself. Returns those that the database refused. */
+  async #flushApart(parts: Waiting[][]): Promise<Array<{ part: Waiting[]; error: unknown }>> {
+    const refused: Array<{ part: Waiting[]; error: unknown }> = []
+    const waiting = [...parts]
+    const work = async () => {
+      for (let part = waiting.shift(); part !== undefined; part = waiting.shift()) {
+        try {
+          const events = part.flatMap((delivery) => delivery.events)
+          const options = { lockTimeoutMs: APART_LOCK_TIMEOUT_MS }
+          settle(part, await flushPatiently(this.#database, this.#database, events, options))
+        } catch (error) {
+          refused.push({ part, error })
+        }
+      }
     }
+    await Promise.all(Array.from({ length: APART_AT_ONCE }, work))
+    return refused
   }
 
   async #flushOneByOne({ events, resolve, reject }: Waiting): Promise<void> {
@@ -206,9 +235,23 @@ function settle(deliveries: Waiting[], outcomes: Outcome[]): void {
   }
 }
 
+function byAccount(deliveries: Waiting[]): Waiting[][] {
+  const accounts = new Map<AccountId | undefined, Waiting[]>()
+  for (const delivery of deliveries) {
+    const accountId = delivery.events[0]?.admission.accountId
+    accounts.set(accountId, [...(accounts.get(accountId) ?? []), delivery])
+  }
+  return [...accounts.values()]
+}
+
 /** The database, not what it was asked: trying the parts one by one would only take longer. */
 function isAway(error: unknown): boolean {
-  return error instanceof DatabaseUnavailable && !isConflict(error) && sqlStateOf(error) !== LOCK_TIMEOUT
+  return error instanceof DatabaseUnavailable && !isConflict(error) && !isAboutItsRows(error)
+}
+
+/** Somebody else holds them, or they are too many: the parts may be innocent of it. */
+function isAboutItsRows(error: unknown): boolean {
+  return [LOCK_TIMEOUT, STATEMENT_TIMEOUT].includes(sqlStateOf(error) ?? '')
 }
 
 /**

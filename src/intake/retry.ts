@@ -44,7 +44,7 @@ export async function retryEvent(database: Database, id: bigint, understand: Und
     if (event === null) return 'its content was erased'
     if (event.failure !== null) return event.failure
     const again = { admission: { accountId, source, credential }, event: { ...event, key } }
-    const [outcome] = await flushPatiently(database, database, [again], [forget])
+    const [outcome] = await flushPatiently(database, database, [again], { before: [forget] })
     return outcome === 'accepted' ? APPLIED : 'it changed meanwhile: look at it again'
   } catch (error) {
     if (error instanceof Unusable) return error.message

@@ -5,6 +5,9 @@ import { AppError } from '../errors.ts'
 /** SQLSTATE of a lock that was not had in time. */
 export const LOCK_TIMEOUT = '55P03'
 
+/** SQLSTATE of a statement that took too long, or that somebody cancelled. */
+export const STATEMENT_TIMEOUT = '57014'
+
 /** The database does not answer, or refuses for a reason that passes: full, starting, read-only, cut off. */
 export class DatabaseUnavailable extends AppError {
   constructor(cause: unknown) {

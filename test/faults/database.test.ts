@@ -141,3 +141,60 @@ it('in which a statement hangs: 503 well before the platform would hang up for g
   await recovers(service, tenant)
   await end()
 })
+
+it('in which another program holds people of one account: the other accounts, clients and health are not held up', async () => {
+  const { admin, tenant, service, end } = await setUp()
+  const other = await addTenant(admin)
+  const userIds = Array.from({ length: 40 }, (_, no) => `U${no}`)
+  await service.deliver(
+    tenant,
+    userIds.map((userId) => lineEvent('follow', userId)),
+  )
+  let release = () => {}
+  const holding = admin.transaction(async (transaction) => {
+    await transaction.query(`update audience_member set tags = '{held}'`)
+    await new Promise<void>((resolve) => {
+      release = resolve
+    })
+  })
+  await new Promise((resolve) => setTimeout(resolve, 100))
+  const startedAt = Date.now()
+  const deliveries = userIds.flatMap((userId) => [
+    service.deliver(tenant, [lineEvent('message', userId)]),
+    service.deliver(other, [lineEvent('message', userId)]),
+  ])
+  const asked = [list(service, other), service.call('GET', '/api/health')]
+  await Promise.all(deliveries.filter((_, no) => no % 2 === 1))
+  // LINE hangs up after two seconds.
+  expect(Date.now() - startedAt).toBeLessThan(2_000)
+  const answers = await Promise.all(deliveries)
+  const statusesOf = (place: number) =>
+    new Set(answers.filter((_, no) => no % 2 === place).map(({ status }) => status))
+  expect(statusesOf(0)).toEqual(new Set([503]))
+  expect(statusesOf(1)).toEqual(new Set([200]))
+  expect((await Promise.all(asked)).map(({ status }) => status)).toEqual([200, 200])
+  release()
+  await holding
+  expect((await service.deliver(tenant, [lineEvent('message', 'U1')])).status).toBe(200)
+  await end()
+})
+
+it('in which the events of one account take too long: the other accounts are not refused with them', async () => {
+  const { admin, tenant, service, end } = await setUp()
+  const other = await addTenant(admin)
+  await admin.query(
+    `create function too_long() returns trigger language plpgsql as
+       $$ begin raise exception 'canceling statement due to statement timeout' using errcode = '57014'; end $$`,
+  )
+  await admin.query(
+    `create trigger too_long before insert on audience_member for each row
+       when (new.channel_oa_id = ${tenant.accountId}) execute function too_long()`,
+  )
+  const answers = await Promise.all(
+    Array.from({ length: 40 }, (_, no) =>
+      service.deliver(no % 2 === 0 ? tenant : other, [lineEvent('message', `U${no}`)]),
+    ),
+  )
+  expect(answers.map(({ status }) => status)).toEqual(answers.map((_, no) => (no % 2 === 0 ? 503 : 200)))
+  await end()
+})
