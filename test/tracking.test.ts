@@ -96,6 +96,27 @@ describe('an event', () => {
     expect(await seen(future)).toBeLessThanOrEqual(Date.now())
   })
 
+  it('may tell its time as a number, of milliseconds or of seconds', async () => {
+    const userId = randomUserId()
+    await service.deliver(tenant, [lineEvent('follow', userId, { timestamp: 1_800_000_000_000 })])
+    const firstSeen = async () => (await service.member(tenant, userId))?.firstSeenAt
+    await service.track(tenant, [page(userId, { timestamp: 1_700_000_001_000 })])
+    expect(await firstSeen()).toBe('2023-11-14T22:13:21.000Z')
+    await service.track(tenant, [page(userId, { timestamp: 1_700_000_000 })])
+    expect(await firstSeen()).toBe('2023-11-14T22:13:20.000Z')
+  })
+
+  it('that is nested too deeply is rejected, and its neighbours are kept', async () => {
+    const deep = `{"type":"track","userId":"U1","properties":[${'['.repeat(20_000)}${']'.repeat(20_000)}${',1'.repeat(400_000)}]}`
+    const answer = await post(
+      `{"writeKey":"${tenant.trackingKey}","batch":[${deep},{"type":"page","userId":"U1"}]}`,
+    )
+    expect(answer.json).toMatchObject({
+      accepted: 1,
+      rejected: [{ index: 0, message: 'the event is nested too deeply' }],
+    })
+  })
+
   it('that is bad is rejected by its index, and the good ones are kept', async () => {
     const answer = await service.track(tenant, [
       page(randomUserId()),

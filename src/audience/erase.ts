@@ -95,7 +95,12 @@ const scrub = (changes: string, isTheirs: (column: string) => string, column: st
 
 const scrubOwnEvents: Statement = {
   name: 'scrub-own-events',
-  text: scrub('user_id = null, payload = null', (column) => `${column} = $2`, 'user_id', `''`),
+  text: scrub(
+    'user_id = null, message_id = null, payload = null',
+    (column) => `${column} = $2`,
+    'user_id',
+    `''`,
+  ),
 }
 
 const scrubOthersEvents: Statement = {

@@ -85,7 +85,7 @@ function applyEventsText({ states, others, tracked }: BatchParts): string {
       insert into event (channel_oa_id, source, kind, key, occurred_at, user_id, message_id, failure,
                          ${whereOthers('other_user_ids, ')}payload)
       select e.channel_oa_id, e.source, e.kind, e.key, e.occurred_at,
-             case when not e.is_erased then e.user_id end, e.message_id, e.failure,
+             case when not e.is_erased then e.user_id end, case when not e.is_erased then e.message_id end, e.failure,
              ${whereOthers('o.user_ids, ')}case when not e.is_erased and not e.is_unsent${whereOthers(
                ' and o.some_erased is not true',
              )} then e.payload end

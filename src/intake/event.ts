@@ -67,6 +67,9 @@ export function parseTimeText(text: string): number {
   return Date.parse(hours ? `${hours[1]?.replace(' ', 'T')}${hours[2]}:00` : `${text.replace(' ', 'T')}Z`)
 }
 
+/** Milliseconds since 1970, from them or from seconds: beyond the year 5138 in seconds it is milliseconds. */
+export const epochMs = (time: number): number => (time > 1e11 ? time : Math.round(time * 1000))
+
 /** Milliseconds since 1970 as a number, or an Unusable. */
 export function readTimeMs(value: unknown): number {
   if (typeof value !== 'number' || !(value >= 0 && value <= TIME_MAX_MS)) {
@@ -105,26 +108,38 @@ export function toPayload(value: unknown): string {
   }
 }
 
-/** JSON.stringify for parsed values, with a stack of its own: what is still to be written, last first. */
+/** JSON.stringify for parsed values, with a stack of its own: what is open, and how far it is written. */
 function stringifyDeep(value: unknown): string {
-  const written: string[] = []
-  const pending: Array<{ text: string } | { value: unknown }> = [{ value }]
-  for (let next = pending.pop(); next !== undefined; next = pending.pop()) {
-    if ('text' in next) {
-      written.push(next.text)
-    } else if (typeof next.value !== 'object' || next.value === null) {
-      written.push(JSON.stringify(next.value))
+  let text = ''
+  const open: Array<{ inner: object; names: string[] | null; next: number }> = []
+  const write = (inner: unknown) => {
+    if (typeof inner !== 'object' || inner === null) {
+      text += JSON.stringify(inner)
+      return
+    }
+    text += Array.isArray(inner) ? '[' : '{'
+    open.push({ inner, names: Array.isArray(inner) ? null : Object.keys(inner), next: 0 })
+  }
+  write(value)
+  for (let top = open.at(-1); top !== undefined; top = open.at(-1)) {
+    const { inner, names, next } = top
+    const length = names === null ? (inner as unknown[]).length : names.length
+    if (next === length) {
+      text += names === null ? ']' : '}'
+      open.pop()
+      continue
+    }
+    top.next += 1
+    if (next > 0) text += ','
+    if (names === null) {
+      write((inner as unknown[])[next])
     } else {
-      const isArray = Array.isArray(next.value)
-      written.push(isArray ? '[' : '{')
-      pending.push({ text: isArray ? ']' : '}' })
-      for (const [index, [name, inner]] of [...Object.entries(next.value).entries()].reverse()) {
-        pending.push({ value: inner })
-        pending.push({ text: `${index > 0 ? ',' : ''}${isArray ? '' : `${JSON.stringify(name)}:`}` })
-      }
+      const name = names[next] as string
+      text += `${JSON.stringify(name)}:`
+      write((inner as Record<string, unknown>)[name])
     }
   }
-  return written.join('')
+  return text
 }
 
 const ULID = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/

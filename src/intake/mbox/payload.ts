@@ -5,6 +5,7 @@ import { isStorableText } from '../../postgres/storable.ts'
 import {
   DELIVERY_MAX_EVENTS,
   type Effect,
+  epochMs,
   hashKey,
   type IntakeEvent,
   parseTimeText,
@@ -214,11 +215,7 @@ function stateTime(conversation: Fields, receivedAtMs: number): number | null {
 export function readTime(value: unknown): number | null {
   if (value === undefined || value === null || value === '') return null
   const isNumber = typeof value === 'number' || (typeof value === 'string' && /^\d+(\.\d+)?$/.test(value))
-  if (isNumber) {
-    const seconds = Number(value)
-    // Beyond the year 5138 in seconds: it is milliseconds.
-    return readTimeMs(seconds > 1e11 ? seconds : Math.round(seconds * 1000))
-  }
+  if (isNumber) return readTimeMs(epochMs(Number(value)))
   if (typeof value !== 'string') throw new Unusable('the time is of no known form')
   return readTimeMs(
     parseTimeText(value.replace(/^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d+)?) UTC$/, '$1T$2Z')),
