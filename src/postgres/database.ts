@@ -58,17 +58,14 @@ export class Database implements Queryable, AtOnce {
       ...this.#target,
       max: POOL_SIZE,
       pipeline: true,
-      statement_timeout: STATEMENT_TIMEOUT_MS,
-      lock_timeout: LOCK_TIMEOUT_MS,
       query_timeout: QUERY_TIMEOUT_MS,
-      idle_in_transaction_session_timeout: STATEMENT_TIMEOUT_MS,
     } as pg.PoolConfig)
     // Without listeners, a session that the server closes would end the process, be it idle or in use.
     this.#pool.on('error', onSessionLost)
     this.#pool.on('connect', (client) => client.on('error', () => undefined))
     // A session that cannot be set up must not be used: what it tells of times would be wrong.
     this.#pool.on('connect', (client) => {
-      client.query(SESSION_SETTINGS).catch(() => client.end())
+      client.query(`${SESSION_SETTINGS}; ${REQUEST_LIMITS}`).catch(() => client.end())
     })
   }
 
@@ -129,7 +126,7 @@ export class Database implements Queryable, AtOnce {
       await client.connect().catch((error) => {
         throw new DatabaseUnavailable(error)
       })
-      await send(client, TEXT_SETTING)
+      await send(client, `${TEXT_SETTING}; ${NO_TIME_LIMITS}`)
       return await work({ query: (statement, values) => send(client, statement, values) })
     } finally {
       await client.end().catch(() => undefined)
@@ -155,7 +152,7 @@ export class Database implements Queryable, AtOnce {
     try {
       if (signal.aborted) return
       await client.connect()
-      await client.query(SESSION_SETTINGS)
+      await client.query(`${SESSION_SETTINGS}; ${NO_TIME_LIMITS}`)
       const selected = `select ${column} from (${text}) found`
       const cursor = client.query(new Cursor<[string]>(selected, values, { rowMode: 'array' }))
       for (let next = cursor.read(batchSize); ; ) {
@@ -212,6 +209,14 @@ const SESSION_SETTINGS = `${TEXT_SETTING}; set plan_cache_mode = force_generic_p
   set max_parallel_workers_per_gather = 0; set jit = off; set timezone = 'UTC';
   set default_transaction_isolation = 'read committed';
   select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'`
+
+/** By statements, for PgBouncer refuses such parameters where a session begins. */
+const REQUEST_LIMITS = `set statement_timeout = ${STATEMENT_TIMEOUT_MS}; set lock_timeout = ${LOCK_TIMEOUT_MS};
+  set idle_in_transaction_session_timeout = ${STATEMENT_TIMEOUT_MS}`
+
+/** Whatever the role's or the database's defaults are. PostgreSQL before 17 knows not all of them. */
+const NO_TIME_LIMITS = `select set_config(name, '0', false) from pg_settings where name in
+  ('statement_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout', 'idle_session_timeout')`
 
 async function send<R extends Row>(
   client: pg.ClientBase,

@@ -1,4 +1,5 @@
 /** A database that fails in every way it can: each has its clear answer, and recovery needs no restart. */
+import { type AddressInfo, createServer } from 'node:net'
 import { expect, inject, it } from 'vitest'
 import { Database } from '../../src/postgres/database.ts'
 import { lineEvent, randomUserId } from '../../src/simulate/events.ts'
@@ -140,6 +141,47 @@ it('in which a statement hangs: 503 well before the platform would hang up for g
   await locked
   await recovers(service, tenant)
   await end()
+})
+
+it('that limits statements by default: streams and upkeep, which have no limit, go on', async () => {
+  const { admin, set, end } = await setUp()
+  await set('set statement_timeout = 100')
+  const slow = 'select pg_sleep(0.2)::text as line'
+  expect(await admin.session((session) => session.query(slow))).toHaveLength(1)
+  const { signal } = new AbortController()
+  const lines: string[] = []
+  for await (const batch of admin.readColumn(
+    { statement: { name: 'slow', text: slow }, values: [] },
+    'line',
+    10,
+    signal,
+  ))
+    lines.push(...batch)
+  expect(lines).toHaveLength(1)
+  await end()
+})
+
+it('behind PgBouncer is asked for nothing that it refuses where a session begins', async () => {
+  const began = new Promise<string>((resolve) => {
+    const pooler = createServer((socket) => {
+      socket.once('data', (packet) => {
+        resolve(packet.toString('latin1'))
+        socket.destroy()
+        pooler.close()
+      })
+    }).listen(0, '127.0.0.1', () => {
+      const { port } = pooler.address() as AddressInfo
+      const database = new Database(`postgres://app@127.0.0.1:${port}/app`, () => undefined)
+      database.markReady()
+      database.query('select 1').catch(() => database.close())
+    })
+  })
+  const names = (await began)
+    .slice(8)
+    .split('\0')
+    .filter((_, place) => place % 2 === 0 && _ !== '')
+  // What it keeps for each session, and passes on: https://www.pgbouncer.org/config.html
+  expect(['user', 'database', 'application_name', 'client_encoding']).toEqual(expect.arrayContaining(names))
 })
 
 it('in which another program holds people of one account: the other accounts, clients and health are not held up', async () => {
