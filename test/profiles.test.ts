@@ -60,6 +60,24 @@ const followers = async (count: number): Promise<string[]> => {
 }
 const asked = () => platform.calls.filter((call) => call.includes('/profile/') || call.includes('/member/'))
 
+describe('who follows while the platform is being asked', () => {
+  it.each(['known', 'unknown'])('and is %s to it is asked for once more', async (answer) => {
+    const [userId = ''] = await followers(1)
+    if (answer === 'unknown') platform.people.delete(userId)
+    const lineApi = new LineApi(platform.url)
+    let asked = 0
+    const profile: LineApi['profile'] = async (...parameters) => {
+      asked += 1
+      const result = await lineApi.profile(...parameters)
+      if (asked === 1) await service.deliver(tenant, [lineEvent('follow', userId)])
+      return result
+    }
+    const observer = { asked: () => undefined, rests: () => undefined }
+    await fillAll(new ProfileFiller(database, { profile } as LineApi, observer))
+    expect(asked).toBe(2)
+  })
+})
+
 describe('a new member', () => {
   it('has no name at first, and the platform is not asked before the answer', async () => {
     const [userId = ''] = await followers(1)

@@ -79,12 +79,12 @@ it('recognises an event that comes again after its stored copy was dropped, unti
   await database.close()
 })
 
-it('forgets ids of messages taken back with the events, of erased members and old refusals when nobody asks for them', async () => {
+it('forgets edits with the events, and messages taken back, erased members and refusals when nobody asks for them', async () => {
   const { database } = await createTestDatabase()
   const { accountId, organizationId } = await addTenant(database)
   const age = (days: number) => `now() - interval '${days} days'`
   for (const [table, columns, values, keptDays] of [
-    ['unsent_message', 'message_id, unsent_at', (days: number) => `'m${days}', ${age(days)}`, 90],
+    ['unsent_message', 'message_id, unsent_at', (days: number) => `'m${days}', ${age(days)}`, 400],
     [
       'erased_member',
       'organization_id, id, deleted_at',

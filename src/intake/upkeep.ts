@@ -44,6 +44,8 @@ export async function upkeep(
     await makeMissing(session)
     if (retentionDays > 0) await forgetBeyondRetention(session, retentionDays)
     await forgetOld(session, 'event_key', 'received_at', deduplicationDays)
+    // The message itself may come after its unsend, as late as any event.
+    await forgetOld(session, 'unsent_message', 'unsent_at', deduplicationDays)
     await forgetOld(session, 'tracked_activity', 'received_at', deduplicationDays, isNoMember)
     await unlessInUse(
       session.query(`delete from refused_delivery where day < (now() at time zone 'UTC')::date - $1::int`, [
@@ -109,7 +111,6 @@ async function forgetBeyondRetention(session: Queryable, retentionDays: number):
   for (const { name } of old) await unlessInUse(session.query(`drop table ${name}`))
   await forgetOld(session, 'event_default', 'received_at', retentionDays)
   await forgetOld(session, 'member_edit', 'edited_at', retentionDays)
-  await forgetOld(session, 'unsent_message', 'unsent_at', retentionDays)
 }
 
 const isNoMember = `not exists (
