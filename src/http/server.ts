@@ -16,6 +16,8 @@ const REQUEST_TIMEOUT_MS = 15_000
 const HEADERS_TIMEOUT_MS = 10_000
 /** Longer than the 60 s after which common proxies close idle connections, so that it is they who close. */
 const KEEP_ALIVE_TIMEOUT_MS = 65_000
+/** Of silence in both directions: an answer that nobody takes must not stay in memory for ever. Longer than any answer takes. */
+const SILENCE_TIMEOUT_MS = 120_000
 /** How often overdue requests are looked for. */
 const TIMEOUT_CHECK_MS = 1_000
 /** Node limits all headers together, the request line included, to 16 KiB: no path can be longer. */
@@ -35,6 +37,7 @@ export function createServer(
     trustProxy: trustProxy.length > 0 ? trustProxy : false,
     bodyLimit: BODY_MAX_BYTES,
     requestTimeout: REQUEST_TIMEOUT_MS,
+    connectionTimeout: SILENCE_TIMEOUT_MS,
     keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
     http: {
       headersTimeout: HEADERS_TIMEOUT_MS,
