@@ -99,6 +99,18 @@ it('a database that cannot hold every text is refused, with what to do', async (
   await Promise.all([latin1.close(), database.close()])
 })
 
+it('a user who may not make tables is told what to grant', async () => {
+  const { database, connection } = await createTestDatabase()
+  const role = `reader_${connection.database}`
+  await database.session(async (session) => {
+    await session.query(`create role ${role} login`)
+    await session.query('revoke create on schema public from public')
+  })
+  const other = new Database({ ...connection, user: role }, () => undefined)
+  await expect(migrate(other)).rejects.toThrow('may not make tables: `grant create on schema public')
+  await Promise.all([other.close(), database.close()])
+})
+
 it('what is answered is on disk and reads the same, whatever the database does by default', async () => {
   const { database, connection } = await createTestDatabase()
   await database.session((session) =>

@@ -2,6 +2,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { FatalError } from '../errors.ts'
 import type { Database } from './database.ts'
+import { sqlStateOf } from './faults.ts'
 import type { Queryable } from './statement.ts'
 
 const DIRECTORY = new URL('../../migrations/', import.meta.url)
@@ -14,6 +15,9 @@ const LOCK_WAIT_MS = 300
 
 /** The oldest PostgreSQL that every statement here runs on (server_version_num). */
 const OLDEST_POSTGRESQL = 140_000
+
+/** SQLSTATE */
+const NO_RIGHT = '42501'
 
 interface Migration {
   version: number
@@ -28,11 +32,7 @@ export async function migrate(database: Database): Promise<string[]> {
   return database.session(async (session) => {
     await refuseUnusable(session)
     await session.query('select pg_advisory_lock($1)', [MIGRATION_LOCK])
-    await session.query(`create table if not exists schema_migration (
-      version int primary key,
-      name text not null,
-      applied_at timestamptz not null default now()
-    )`)
+    await makeOwnTable(session)
     const known = listMigrations()
     const applied = await session.query<{ version: number }>('select version from schema_migration')
     refuseNewerSchema(known, applied)
@@ -40,6 +40,21 @@ export async function migrate(database: Database): Promise<string[]> {
     for (const migration of missing) await apply(session, migration)
     return missing.map(({ name }) => name)
   })
+}
+
+async function makeOwnTable(session: Queryable): Promise<void> {
+  try {
+    await session.query(`create table if not exists schema_migration (
+      version int primary key,
+      name text not null,
+      applied_at timestamptz not null default now()
+    )`)
+  } catch (error) {
+    if (sqlStateOf(error) !== NO_RIGHT) throw error
+    throw new FatalError(
+      'the database user may not make tables: `grant create on schema public to …` as its owner',
+    )
+  }
 }
 
 async function refuseUnusable(session: Queryable): Promise<void> {

@@ -92,7 +92,12 @@ export function pathThatNeedsNoParents(directory: string): string {
 function makeDirectories(path: string): void {
   if (existsSync(path)) return
   makeDirectories(dirname(path))
-  mkdirSync(path)
+  try {
+    mkdirSync(path)
+  } catch (error) {
+    // Another process may have made it at the same moment.
+    if (!existsSync(path)) throw error
+  }
 }
 
 /** pg connects to a path, and a socket's path has few bytes: a long one gets a symbolic link in /tmp. */

@@ -218,7 +218,7 @@ export class EmbeddedServer {
 
   #spawn(): void {
     removeStaleLockFile(this.#directory)
-    const log = openSync(join(this.#directory, '..', 'postgres.log'), 'a', 0o600)
+    const log = this.#openLog()
     const settings = Object.entries(SETTINGS).flatMap(([name, value]) => ['-c', `${name}=${value}`])
     const child = spawn(this.#binaries.postgres, ['-D', this.#ownPath(), ...settings], {
       ...this.#asServer(),
@@ -234,6 +234,17 @@ export class EmbeddedServer {
     child.once('error', gone)
     child.once('exit', gone)
     this.#child = child
+  }
+
+  #openLog(): number {
+    const path = join(this.#directory, '..', 'postgres.log')
+    try {
+      return openSync(path, 'a', 0o600)
+    } catch (error) {
+      throw new FatalError(
+        `DATA_DIR cannot be used: ${path} cannot be written (${(error as { code?: string }).code})`,
+      )
+    }
   }
 
   #asServer() {
