@@ -125,8 +125,10 @@ export class AudienceClient {
   }
 
   /** Erases the person */
-  async eraseMember(id: string): Promise<void> {
-    await this.#call('DELETE', `/api/audience/${encodeURIComponent(id)}`, {}, undefined)
+  async eraseMember(id: string, ifMatch?: string): Promise<void> {
+    await this.#call('DELETE', `/api/audience/${encodeURIComponent(id)}`, {}, undefined, {
+      ...(ifMatch === undefined ? {} : { 'if-match': ifMatch }),
+    })
   }
 
   /** Asks the platform whether the account is set up */

@@ -8,6 +8,7 @@ export const ERROR_MESSAGES = {
   caller_unknown: 'The caller is not authenticated',
   erase_without_scope: 'Step 1: the api key is not active for this client',
   erase_unknown_member: 'Step 2: no such member in this scope',
+  erase_stale: 'Step 2: the member has changed since the version named in If-Match',
   erase_failed: 'Step 3: the erasure failed; try again',
   update_without_scope: 'The request could not be completed',
   no_account_in_scope: 'The api key names no official account',

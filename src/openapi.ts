@@ -93,6 +93,14 @@ const fails = (reasons: Record<number, string>) =>
     Object.entries(reasons).map(([status, description]) => [status, { description, content: json('Error') }]),
   )
 
+/** @param description which version it names */
+const ifMatch = (description: string) => ({
+  name: 'if-match',
+  in: 'header',
+  description: `${description}, in quotes as in its ETag`,
+  schema: { type: 'string', examples: ['"4"'] },
+})
+
 const pathParameter = (name: string, description: string) => ({
   name,
   in: 'path',
@@ -225,9 +233,14 @@ export function openApi(version: string): Record<string, unknown> {
         post: {
           operationId: 'receiveTracking',
           summary: "Segment's HTTP shape, from any origin",
+          description:
+            'The tracking key: `writeKey` in the body, the user name of Basic authentication, or `?writeKey=` in the address.',
           requestBody: {
             required: true,
-            content: { 'application/json': { schema: {}, example: examples.tracking } },
+            content: {
+              'application/json': { schema: {}, example: examples.tracking },
+              'text/plain': { schema: { type: 'string', description: 'the same, from a beacon' } },
+            },
           },
           responses: {
             ...ok('TrackingReceipt', 'accepted events are on disk; rejected ones are named'),
@@ -263,15 +276,7 @@ export function openApi(version: string): Record<string, unknown> {
           operationId: 'updateMember',
           summary: 'Sets externalId, tags, attributes',
           security: protectedBy,
-          parameters: [
-            pathParameter('id', 'the member'),
-            {
-              name: 'if-match',
-              in: 'header',
-              description: 'the version that is to be changed',
-              schema: { type: 'string' },
-            },
-          ],
+          parameters: [pathParameter('id', 'the member'), ifMatch('the version that is to be changed')],
           requestBody: { required: true, content: json('MemberUpdate', examples.update) },
           responses: {
             ...ok('Member', 'the member as it is now; ETag is its version'),
@@ -291,13 +296,15 @@ export function openApi(version: string): Record<string, unknown> {
           operationId: 'eraseMember',
           summary: 'Erases the person',
           security: protectedBy,
-          parameters: [pathParameter('id', 'the member')],
+          parameters: [pathParameter('id', 'the member'), ifMatch('the version that is to be erased')],
           responses: {
             204: { description: 'erased' },
             ...fails({
               400: 'Step 1: no scope',
               ...CLIENT_FAILURES,
               404: 'Step 2: no such member',
+              412: 'Step 2: the member has changed',
+              413: BODY_FAILURES[413],
               500: 'Step 3: send it again; or the credentials could not be looked up',
             }),
           },

@@ -48,6 +48,21 @@ describe('erasing a person', () => {
     expect(again.json).toMatchObject({ statusCode: 404, message: expect.stringMatching(/^Step 2: /) })
   })
 
+  it('is refused with 412 and erases nothing where If-Match names another version', async () => {
+    const userId = randomUserId()
+    await service.deliver(tenant, [lineEvent('follow', userId, ago(5000))])
+    const { id } = await memberOf(tenant, userId)
+    const eraseVersion = (version: string, of = id) =>
+      service.call('DELETE', `/api/audience/${of}`, { headers: { ...tenant.headers, 'if-match': version } })
+    expect((await eraseVersion('"2"')).json).toMatchObject({
+      statusCode: 412,
+      message: expect.stringMatching(/^Step 2: /),
+    })
+    expect(await memberOf(tenant, userId)).toMatchObject({ id, userId })
+    expect((await eraseVersion('"1"', '999999')).status).toBe(404)
+    expect((await eraseVersion('"1"')).status).toBe(204)
+  })
+
   it('leaves neither their user id nor their words anywhere in the database', async () => {
     const [userId, friend] = [randomUserId(), randomUserId()]
     const group = { type: 'group', groupId: 'Cgroup' }

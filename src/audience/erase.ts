@@ -2,10 +2,12 @@
 import type { FastifyInstance, onRequestAsyncHookHandler } from 'fastify'
 import { findScope, type Scope } from '../access/scope.ts'
 import { AppError } from '../errors.ts'
+import { readIfMatch } from '../http/if-match.ts'
 import { parsePathId } from '../http/path-id.ts'
 import type { Database } from '../postgres/database.ts'
 import type { Queryable, Row, Statement } from '../postgres/statement.ts'
 import { lockOutFlushes } from './erasure-lock.ts'
+import { selectVersion } from './member.ts'
 
 export function eraseRoute(
   app: FastifyInstance,
@@ -19,20 +21,28 @@ export function eraseRoute(
       const scope = await findScope(database, request.caller)
       if (scope === null || database === null) throw new AppError('erase_without_scope')
       const id = parsePathId(request.params.id)
-      const erased = id !== null && (await eraseOrFail(database, scope, id))
+      const erased = id !== null && (await eraseOrFail(database, scope, id, readIfMatch(request)))
       if (!erased) throw new AppError('erase_unknown_member')
       return reply.code(204).send()
     },
   )
 }
 
-async function eraseOrFail(database: Database, scope: Scope, id: bigint): Promise<boolean> {
+async function eraseOrFail(
+  database: Database,
+  scope: Scope,
+  id: bigint,
+  allowedVersions: bigint[] | null,
+): Promise<boolean> {
   try {
-    const rest = await database.transaction((transaction) => eraseMember(transaction, scope, id))
+    const rest = await database.transaction((transaction) =>
+      eraseMember(transaction, scope, id, allowedVersions),
+    )
     if (rest === null) return false
     if (rest !== 'nothing') await eraseRest(database, rest)
     return true
   } catch (error) {
+    if (error instanceof AppError && error.code === 'erase_stale') throw error
     throw new AppError('erase_failed', { cause: error })
   }
 }
@@ -59,6 +69,7 @@ const deleteMember: Statement = {
   text: `
     delete from audience_member m using official_account a
      where m.channel_oa_id = $1 and m.organization_id = $2 and m.id = $3 and a.id = m.channel_oa_id
+       and ($4::bigint[] is null or m.version = any ($4))
     returning m.user_id, person_hash(a.person_key, m.user_id) as person_hash,
               nextval(pg_get_serial_sequence('event', 'id')) as last_event_id`,
 }
@@ -143,14 +154,17 @@ export async function eraseMember(
   transaction: Queryable,
   scope: Scope,
   id: bigint,
+  allowedVersions: bigint[] | null = null,
 ): Promise<Rest | 'nothing' | null> {
   const { accountId, organizationId } = scope
   await transaction.query(lockOutFlushes, [accountId])
   const [member] = await transaction.query<{ user_id: string; person_hash: Buffer; last_event_id: bigint }>(
     deleteMember,
-    [accountId, organizationId, id],
+    [accountId, organizationId, id, allowedVersions],
   )
   if (member === undefined) {
+    const [stale] = await transaction.query(selectVersion, [accountId, organizationId, id])
+    if (stale !== undefined) throw new AppError('erase_stale')
     const [rest] = await transaction.query<Rest>(selectRest, [accountId, organizationId, id])
     return rest ?? null
   }

@@ -2,6 +2,7 @@
 import type { Static } from 'typebox'
 import Type from 'typebox'
 import { Nullable } from '../http/validate.ts'
+import type { Statement } from '../postgres/statement.ts'
 
 /** Characters. LINE's longest user id has 68 (module channels); the rest is room for other platforms. */
 export const USER_ID_MAX_LENGTH = 128
@@ -164,3 +165,9 @@ export const withTrackedActivity = `
   left join lateral (
     select event_count, first_seen_at, last_seen_at from tracked_activity
      where channel_oa_id = m.channel_oa_id and user_id = m.user_id offset 0) t on true`
+
+/** Whether a scope has a member that a condition on its version has left out. */
+export const selectVersion: Statement = {
+  name: 'member-version',
+  text: `select version from audience_member where channel_oa_id = $1 and organization_id = $2 and id = $3`,
+}

@@ -5,6 +5,7 @@ import Type from 'typebox'
 import { findScope, type Scope } from '../access/scope.ts'
 import { AppError } from '../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../http/body.ts'
+import { readIfMatch } from '../http/if-match.ts'
 import { parsePathId } from '../http/path-id.ts'
 import { checker, refuseInput, StorableText } from '../http/validate.ts'
 import { int8Array, textArray } from '../postgres/binary-array.ts'
@@ -12,7 +13,13 @@ import type { Database } from '../postgres/database.ts'
 import { violatedConstraint } from '../postgres/faults.ts'
 import type { Row, Statement } from '../postgres/statement.ts'
 import { isStorableText } from '../postgres/storable.ts'
-import { EXTERNAL_ID_MAX_LENGTH, memberJson, TAG_MAX_LENGTH, withTrackedActivity } from './member.ts'
+import {
+  EXTERNAL_ID_MAX_LENGTH,
+  memberJson,
+  selectVersion,
+  TAG_MAX_LENGTH,
+  withTrackedActivity,
+} from './member.ts'
 
 const TAGS_MAX = 100
 /** Bytes of JSON: attributes are returned with every listing of the member. */
@@ -96,14 +103,6 @@ function readUpdate(request: FastifyRequest): MemberUpdate {
   return checkUpdate(parseUtf8Json(bytes))
 }
 
-/** The versions that If-Match allows, or null for any. What is no version of ours matches nothing. */
-function readIfMatch(request: FastifyRequest): bigint[] | null {
-  const header = request.headers['if-match']
-  if (header === undefined || header.trim() === '*') return null
-  const versions = header.split(',').map((tag) => /^"([1-9]\d{0,17})"$/.exec(tag.trim())?.[1])
-  return versions.filter((version) => version !== undefined).map(BigInt)
-}
-
 const wanted = {
   external_id: 'case when $5::boolean then $6::text else m.external_id end',
   tags: `case when $7::boolean then coalesce($8::text[], '{}') else m.tags end`,
@@ -133,11 +132,6 @@ const applyUpdate: Statement = {
 const nameEditor: Statement = {
   name: 'name-editor',
   text: `select set_config('oa_audience.api_key_id', $1, true)`,
-}
-
-const selectVersion: Statement = {
-  name: 'member-version',
-  text: `select version from audience_member where channel_oa_id = $1 and organization_id = $2 and id = $3`,
 }
 
 /**

@@ -10,6 +10,7 @@ export const ERROR_STATUS: Record<ErrorCode, number> = {
   caller_unknown: 401,
   erase_without_scope: 400,
   erase_unknown_member: 404,
+  erase_stale: 412,
   erase_failed: 500,
   update_without_scope: 500,
   no_account_in_scope: 404,
