@@ -61,7 +61,8 @@ it('doctor says of each part whether it is well, and how to mend it', async () =
   const { stdout, status } = await runCommandAsync(['doctor', '--json'], env)
   expect(status).toBe(1)
   const findings = JSON.parse(stdout) as Array<{ check: string; state: string; message: string }>
-  const states = Object.fromEntries(findings.map(({ check, state }) => [check, state]))
+  // The worst of an account comes first.
+  const states = Object.fromEntries(findings.toReversed().map(({ check, state }) => [check, state]))
   expect(states).toMatchObject({
     configuration: 'ok',
     database: 'ok',
@@ -79,10 +80,12 @@ it('doctor says of each part whether it is well, and how to mend it', async () =
     [`account ${stale.accountId}`]: 'WRONG',
   })
   const messageOf = ({ accountId }: Tenant) =>
-    findings.find(({ check }) => check === `account ${accountId}`)?.message
+    findings.flatMap(({ check, message }) => (check === `account ${accountId}` ? message : [])).join('; ')
   expect(messageOf(nameless)).toContain('no access token and no channel id')
   expect(messageOf(knocked)).toContain('wrong signature in 7 days: 1,')
   expect(messageOf(stale)).toContain('wrong signature in 7 days: 5,')
+  // One fault hides no other.
+  expect(messageOf(bare)).toMatch(/no channel secret.*nothing was delivered.*no access token/)
   const away = await runCommandAsync(['doctor', '--json'], {
     DATABASE_URL: 'postgres://nobody@127.0.0.1:1/none',
     LINE_API_URL: 'http://127.0.0.1:9',

@@ -162,57 +162,38 @@ async function examineAccounts(database: Database): Promise<Finding[]> {
   const accounts = await database.session((session) =>
     session.query<AccountState>(selectAccounts, [DAYS_LOOKED_BACK]),
   )
-  return accounts.map((account) => ({ check: `account ${account.id}`, ...judge(account) }))
+  return accounts.flatMap((account) =>
+    judge(account).map((finding) => ({ check: `account ${account.id}`, ...finding })),
+  )
 }
 
-/** The worst of it first. */
-function judge(account: AccountState): Omit<Finding, 'check'> {
-  const { id, has_secret, may_ask, foreign_noted, suspended, unapplied, last_delivery, refused, broken } =
-    account
-  if (!has_secret)
-    return { state: 'WRONG', message: 'has no channel secret: every delivery is refused (403)' }
-  if (suspended === true) return { state: 'WRONG', message: 'is suspended, says the platform: ask LINE why' }
-  if (foreign_noted !== null) {
-    return {
-      state: 'WRONG',
-      message: `deliveries name another bot, noted ${ago(foreign_noted)}: compare bot_user_id with \`oa-audience accounts verify ${id}\``,
-    }
-  }
+/** All that is to be said of it, the worst first. */
+function judge(account: AccountState): Array<Omit<Finding, 'check'>> {
+  const { id, foreign_noted, unapplied, last_delivery, refused, broken } = account
   const refusals = `deliveries with a wrong signature in ${DAYS_LOOKED_BACK} days: ${refused}, the last ${ago(account.last_refused ?? 0)}`
-  if (broken.includes('line')) {
-    return {
-      state: 'WRONG',
-      message: `${refusals}, and no good one of LINE since. Compare the channel secret: oa-audience accounts verify ${id} --test-webhook`,
-    }
-  }
-  if (broken.includes('mbox')) {
-    return {
-      state: 'WRONG',
-      message: `${refusals}, and no good one of the support chat since. Compare the chat secret`,
-    }
-  }
-  if (unapplied > 0) {
-    return {
-      state: 'look',
-      message: `${unapplied} events could not be applied: oa-audience events list --account ${id}`,
-    }
-  }
-  if (last_delivery === null) {
-    return {
-      state: 'look',
-      message: `nothing was delivered for ${DAYS_LOOKED_BACK} days: oa-audience accounts verify ${id} --test-webhook`,
-    }
-  }
-  const last = `deliveries arrive and are applied, the last ${ago(last_delivery)}`
-  if (refused > 0)
-    return { state: 'look', message: `${last}; but ${refusals}. Somebody tries, or has an old secret` }
-  if (!may_ask) {
-    return {
-      state: 'look',
-      message: `has no access token and no channel id: no names, no pictures, no verification; oa-audience accounts update ${id} --channel-id ID`,
-    }
-  }
-  return { state: 'ok', message: last }
+  const wrong = [
+    !account.has_secret && 'has no channel secret: every delivery is refused (403)',
+    account.suspended === true && 'is suspended, says the platform: ask LINE why',
+    foreign_noted !== null &&
+      `deliveries name another bot, noted ${ago(foreign_noted)}: compare bot_user_id with \`oa-audience accounts verify ${id}\``,
+    broken.includes('line') &&
+      `${refusals}, and no good one of LINE since. Compare the channel secret: oa-audience accounts verify ${id} --test-webhook`,
+    broken.includes('mbox') &&
+      `${refusals}, and no good one of the support chat since. Compare the chat secret`,
+  ]
+  const look = [
+    unapplied > 0 && `${unapplied} events could not be applied: oa-audience events list --account ${id}`,
+    last_delivery === null &&
+      `nothing was delivered for ${DAYS_LOOKED_BACK} days: oa-audience accounts verify ${id} --test-webhook`,
+    refused > 0 && broken.length === 0 && `${refusals}. Somebody tries, or has an old secret`,
+    !account.may_ask &&
+      `has no access token and no channel id: no names, no pictures, no verification; oa-audience accounts update ${id} --channel-id ID`,
+  ]
+  const well = last_delivery !== null && `deliveries arrive, the last ${ago(last_delivery)}`
+  const findings = (state: Finding['state'], messages: Array<string | false>) =>
+    messages.filter((message) => message !== false).map((message) => ({ state, message }))
+  const faults = [...findings('WRONG', wrong), ...findings('look', look)]
+  return faults.length > 0 ? faults : findings('ok', [well])
 }
 
 function ago(seconds: number): string {

@@ -6,15 +6,15 @@ import { isElsewhere, readWebhook } from '../intake/mbox/payload.ts'
 import { APPLIED, retryEvent, type Understand } from '../intake/retry.ts'
 import { readStoredTrackingEvent } from '../intake/tracking/payload.ts'
 import type { Database } from '../postgres/database.ts'
-import { between, onDatabase, parseId, withJson } from './input.ts'
-import { type Printable, printMany, printOne } from './output.ts'
+import { accountOf, between, onDatabase, parseId, withJson } from './input.ts'
+import { isoTime, type Printable, printMany, printOne } from './output.ts'
 
 /** Rows that `events list` prints unless told otherwise. */
 const LIST_DEFAULT = 50
 const LIST_MAX = 100_000
 
-const columns = `id, channel_oa_id as "accountId", source, kind, occurred_at::text as "occurredAt",
-       received_at::text as "receivedAt", failure`
+const columns = `id, channel_oa_id as "accountId", source, kind, ${isoTime('occurred_at')} as "occurredAt",
+       ${isoTime('received_at')} as "receivedAt", failure`
 
 export function eventsCommand(program: Command): void {
   const group = program
@@ -28,16 +28,17 @@ export function eventsCommand(program: Command): void {
     .option('--limit <count>', 'at most so many', between(1, LIST_MAX), LIST_DEFAULT)
     .action(async (options: { account?: bigint; all?: boolean; limit: number; json?: boolean }) => {
       // Not a request's statement: all events may take longer to look through than a request may.
-      const rows = await onDatabase((database) =>
-        database.session((session) =>
+      const rows = await onDatabase(async (database) => {
+        if (options.account !== undefined) await accountOf(database, options.account)
+        return database.session((session) =>
           session.query<Printable>(
             `select ${columns} from event
               where ($1::bigint is null or channel_oa_id = $1) and ($2 or failure is not null)
               order by id desc limit $3`,
             [options.account ?? null, options.all === true, options.limit],
           ),
-        ),
-      )
+        )
+      })
       printMany(rows, options.json === true)
     })
 

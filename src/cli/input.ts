@@ -22,7 +22,7 @@ export async function accountOf(database: Database, id: bigint): Promise<Account
 /** An id given on the command line. */
 export function parseId(text: string): bigint {
   const id = parsePathId(text)
-  if (id === null) throw new FatalError(`"${text}" is no id: ids are whole numbers`)
+  if (id === null) throw new FatalError(`"${text}" is no id: ids are whole numbers of 64 bits`)
   return id
 }
 

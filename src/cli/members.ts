@@ -5,7 +5,7 @@ import { FatalError } from '../errors.ts'
 import { parsePathId } from '../http/path-id.ts'
 import type { Database } from '../postgres/database.ts'
 import { between, onDatabase, parseId, withJson } from './input.ts'
-import { type Printable, printJson, printMany } from './output.ts'
+import { isoTime, type Printable, printJson, printMany } from './output.ts'
 
 const EVENTS_SHOWN = 50
 const EVENTS_MAX = 100_000
@@ -56,7 +56,7 @@ async function show(
   const member = JSON.parse(found.json) as { id: string; userId: string }
   // The newest follow or unfollow decides the relationship, whatever the order of arrival: so they stand by when they happened.
   const timeline = await database.query<Printable>(
-    `select ${shownTime('at')} as at, ${shownTime('received_at')} as "receivedAt", source, kind, says, "eventId"
+    `select ${isoTime('line.at')} as at, ${isoTime('line.received_at')} as "receivedAt", source, kind, says, "eventId"
        from (
          (select occurred_at as at, received_at, source, kind, id as "eventId",
                  case when failure is not null then 'not applied: ' || failure
@@ -83,5 +83,3 @@ async function show(
   )
   return { member, timeline }
 }
-
-const shownTime = (column: string) => `to_char(line.${column}, 'YYYY-MM-DD HH24:MI:SS.MS')`

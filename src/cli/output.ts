@@ -51,6 +51,10 @@ export function printJson(value: unknown): void {
   )
 }
 
+/** A time as the API writes it: ISO 8601, UTC, milliseconds. In SQL. */
+export const isoTime = (column: string): string =>
+  `to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
+
 /** For people who look; a pipe or a file gets the text alone. (styleText of Node 20 sees to that for one format only.) */
 export function styled(format: Parameters<typeof styleText>[0], text: string): string {
   return process.stdout.isTTY ? styleText(format, text) : text
