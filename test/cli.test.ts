@@ -75,6 +75,25 @@ it('sets up an account, a client and a key that then works, and stops working wh
   await database.close()
 })
 
+it('adds beside rows that another program loaded with ids of their own', async () => {
+  const { database, connection } = await createTestDatabase()
+  await database.query(`insert into organization (id, name) values (1, 'loaded'), (7, 'loaded')`)
+  await database.query(`insert into official_account (id, organization_id, name) values (1, 7, 'loaded')`)
+  await database.query(
+    `insert into api_client (id, client_id, client_secret, status) values (1, 'c', 's', 'active')`,
+  )
+  await database.query(
+    `insert into api_key (id, api_client_id, key, status, channel_oa_id, organization_id) values (1, 1, 'k', 'active', 1, 7)`,
+  )
+  const env = { DATABASE_URL: urlOf(connection) }
+  const json = (...args: string[]) => JSON.parse(runCommand([...args, '--json'], env).stdout)
+  expect(json('organizations', 'add', '--name', 'ours')).toEqual({ id: '8' })
+  expect(json('accounts', 'add', '--organization', '8', '--name', 'ours')).toMatchObject({ id: '2' })
+  expect(json('clients', 'add')).toMatchObject({ id: '2' })
+  expect(json('keys', 'add', '--client', '2', '--account', '2')).toMatchObject({ id: '2' })
+  await database.close()
+})
+
 it('shows every environment variable in its help', () => {
   const { status, stdout } = runCommand(['--help'])
   expect(status).toBe(0)
@@ -101,6 +120,8 @@ it('says in one line what cannot be done', async () => {
     [['clients', 'revoke', 'x'], '"x" is no id'],
     [['organizations', 'add', '--name', ''], 'must not be empty'],
     [['events', 'retry', '7'], 'there is no event 7 that waits'],
+    [['accounts', 'update', '1', '--oa-hash', 'a/b'], '--oa-hash must be letters, digits'],
+    [['events', 'list', '--account', '7'], 'there is no account 7'],
     [
       ['accounts', 'add', '--organization', '1', '--name', 'x', '--oa-hash', tenant.oaHash],
       'another one has that already',

@@ -35,6 +35,7 @@ export function listRoute(
       return reply.type('application/json; charset=utf-8').send('null')
     }
     if (format !== null) {
+      refusePaging(request.query)
       const filters = toFilters(checkFilters(request.query))
       return streamer.answer(reply, scope, filters, beginningOf(filters), format)
     }
@@ -45,6 +46,13 @@ export function listRoute(
       .type('application/json; charset=utf-8')
       .send(`{"data":[${lines}],"nextCursor":${JSON.stringify(nextCursor)}}`)
   })
+}
+
+/** A stream brings every match. */
+function refusePaging(query: unknown): void {
+  for (const name of ['limit', 'cursor']) {
+    if (Object.hasOwn(query as object, name)) refuseInput(name, 'is for pages: a stream brings every match')
+  }
 }
 
 function readPageQuery(

@@ -7,7 +7,7 @@ import { AppError, FatalError } from '../errors.ts'
 import { deliveryPaths } from '../intake/line/channel.ts'
 import { LineApi } from '../line-api/client.ts'
 import type { Database } from '../postgres/database.ts'
-import { accountOf, onDatabase, parseId, withJson } from './input.ts'
+import { accountOf, insertOne, onDatabase, parseId, withJson } from './input.ts'
 import { type Printable, printJson, printMany, printOne } from './output.ts'
 import { Progress } from './progress.ts'
 
@@ -39,8 +39,18 @@ const withFields = (command: Command): Command =>
     .option('--basic-id <id>', 'such as @abc1234')
     .option('--chat-secret <secret>', "signs the support chat's callbacks")
     .option('--chat-inbox-id <id>', "this account's inbox, where the support chat has others, too")
-    .option('--oa-hash <hash>', "names the account in the support chat's callback; random at first")
+    .option(
+      '--oa-hash <hash>',
+      "names the account in the support chat's callback; random at first",
+      parseHash,
+    )
     .option('--tracking-key <key>', 'names the account in tracking events; random at first')
+
+/** It stands in an address. That it must not be empty is said later. */
+function parseHash(text: string): string {
+  if (!/^[\w.~-]*$/.test(text)) throw new FatalError('--oa-hash must be letters, digits, and - _ . ~ alone')
+  return text
+}
 
 export function accountsCommand(program: Command): void {
   const group = program.command('accounts').description('official accounts')
@@ -51,9 +61,11 @@ export function accountsCommand(program: Command): void {
     .requiredOption('--name <name>', 'what people call it')
     .action(async ({ organization, ...options }: Fields & { organization: bigint; json?: boolean }) => {
       const { columns, values } = given(options)
-      const [added] = await onDatabase((database) =>
-        database.query<{ id: bigint; oa_hash: string; tracking_key: string }>(
-          `insert into official_account (organization_id, ${columns.join(', ')})
+      const added = await onDatabase((database) =>
+        insertOne<{ id: bigint; oa_hash: string; tracking_key: string }>(
+          database,
+          'official_account',
+          `(organization_id, ${columns.join(', ')})
            values ($1, ${columns.map((_, no) => `$${no + 2}`).join(', ')})
            returning id, oa_hash, tracking_key`,
           [organization, ...values],

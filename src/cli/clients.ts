@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type { Command } from 'commander'
 import { FatalError } from '../errors.ts'
-import { onDatabase, parseId, withJson } from './input.ts'
+import { insertOne, onDatabase, parseId, withJson } from './input.ts'
 import { printMany, printOne } from './output.ts'
 
 /** 192 random bits in characters that need no quoting anywhere. */
@@ -18,9 +18,11 @@ export function clientsCommand(program: Command): void {
     .action(async ({ name, json }: { name?: string; json?: boolean }) => {
       const clientId = randomCredential('client')
       const clientSecret = randomCredential('secret')
-      const [added] = await onDatabase((database) =>
-        database.query<{ id: bigint }>(
-          'insert into api_client (client_id, client_secret, name) values ($1, $2, $3) returning id',
+      const added = await onDatabase((database) =>
+        insertOne<{ id: bigint }>(
+          database,
+          'api_client',
+          '(client_id, client_secret, name) values ($1, $2, $3) returning id',
           [clientId, clientSecret, name ?? null],
         ),
       )

@@ -5,11 +5,33 @@ import { readConfig } from '../config.ts'
 import { AppError, FatalError } from '../errors.ts'
 import { parsePathId } from '../http/path-id.ts'
 import type { Database } from '../postgres/database.ts'
+import { violatedConstraint } from '../postgres/faults.ts'
 import { withDatabase } from '../postgres/open.ts'
+import type { Row } from '../postgres/statement.ts'
 
 /** The database that the environment names; started for this command if it is the embedded one and idle. */
 export function onDatabase<T>(work: (database: Database) => Promise<T>): Promise<T> {
   return withDatabase(readConfig().database, work)
+}
+
+/**
+ * Inserts a row, and again where its id is taken: other programs may have loaded rows with ids of their own. Null: there was
+ * nothing to insert.
+ */
+export async function insertOne<R extends Row>(
+  database: Database,
+  table: 'organization' | 'official_account' | 'api_client' | 'api_key',
+  rest: string,
+  values: unknown[],
+): Promise<R | null> {
+  const insert = () => database.query<R>(`insert into ${table} ${rest}`, values)
+  try {
+    return (await insert())[0] ?? null
+  } catch (error) {
+    if (violatedConstraint(error) !== `${table}_pkey`) throw error
+    await database.query(`select setval(pg_get_serial_sequence('${table}', 'id'), max(id)) from ${table}`)
+    return (await insert())[0] ?? null
+  }
 }
 
 /** The account of that id. Throws a FatalError where there is none. */

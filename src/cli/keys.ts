@@ -1,7 +1,7 @@
 import type { Command } from 'commander'
 import { FatalError } from '../errors.ts'
 import { randomCredential } from './clients.ts'
-import { onDatabase, parseId, withJson } from './input.ts'
+import { insertOne, onDatabase, parseId, withJson } from './input.ts'
 import { printMany, printOne } from './output.ts'
 
 interface AddOptions {
@@ -21,9 +21,11 @@ export function keysCommand(program: Command): void {
     .requiredOption('--account <id>', 'the id that `accounts list` shows', parseId)
     .action(async ({ client, account, json }: AddOptions) => {
       const key = randomCredential('key')
-      const [added] = await onDatabase((database) =>
-        database.query<{ id: bigint }>(
-          `insert into api_key (api_client_id, key, channel_oa_id, organization_id)
+      const added = await onDatabase((database) =>
+        insertOne<{ id: bigint }>(
+          database,
+          'api_key',
+          `(api_client_id, key, channel_oa_id, organization_id)
            select $1, $2, id, organization_id from official_account where id = $3 returning id`,
           [client, key, account],
         ),

@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
 import { FatalError } from '../errors.ts'
-import { onDatabase, withJson } from './input.ts'
+import { insertOne, onDatabase, withJson } from './input.ts'
 import { printMany, printOne } from './output.ts'
 
 export function organizationsCommand(program: Command): void {
@@ -11,8 +11,8 @@ export function organizationsCommand(program: Command): void {
     .requiredOption('--name <name>')
     .action(async ({ name, json }: { name: string; json?: boolean }) => {
       if (name.trim() === '') throw new FatalError('--name must not be empty')
-      const [added] = await onDatabase((database) =>
-        database.query<{ id: bigint }>('insert into organization (name) values ($1) returning id', [name]),
+      const added = await onDatabase((database) =>
+        insertOne<{ id: bigint }>(database, 'organization', '(name) values ($1) returning id', [name]),
       )
       if (added) printOne({ id: added.id }, json === true)
     })

@@ -9,7 +9,7 @@ import { text } from 'node:stream/consumers'
 import { signLine } from '../intake/line/signature.ts'
 import { Secret } from '../secret.ts'
 import { lineBody, randomUserId } from './events.ts'
-import { type Misbehaviour, misbehaviourOf } from './misbehaviour.ts'
+import { MISBEHAVIOURS, type Misbehaviour, misbehaviourOf } from './misbehaviour.ts'
 
 export interface SimulatedAccount {
   channelId: string
@@ -93,8 +93,14 @@ export async function simulatePlatform(
     if (call === 'PUT /simulate/misbehaviour') {
       text(request).then(
         (name) => {
-          misbehaviour = misbehaviourOf(name.trim())
-          response.writeHead(200).end(misbehaviour === null ? 'well-behaved\n' : `${name.trim()}\n`)
+          const wanted = name.trim()
+          const found = misbehaviourOf(wanted)
+          if (found === null && wanted !== '') {
+            response.writeHead(400).end(`one of ${Object.keys(MISBEHAVIOURS).join(', ')}, or nothing\n`)
+            return
+          }
+          misbehaviour = found
+          response.writeHead(200).end(`${wanted || 'well-behaved'}\n`)
         },
         () => response.destroy(),
       )
