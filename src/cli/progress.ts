@@ -34,7 +34,10 @@ export class Progress {
   }
 
   #write(line: string): void {
-    process.stderr.write(this.#isTerminal ? `\r${line.padEnd(this.#shown.length)}` : `${line}\n`)
+    // A line that wraps could not be drawn over.
+    const room = (process.stderr.columns || 80) - 1
+    const drawn = line.padEnd(this.#shown.length).slice(0, room)
+    process.stderr.write(this.#isTerminal ? `\r${drawn}` : `${line}\n`)
     this.#shown = line
     this.#shownAtMs = Date.now()
   }
