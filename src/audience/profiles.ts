@@ -201,6 +201,11 @@ export async function countDueProfiles(database: Queryable): Promise<number> {
 /** While the platform is asked, the lease stands there, in the future; unless a new follow asks again. */
 const unlessDueAgain = (next: string) =>
   `case when profile_due_at <= now() then profile_due_at else ${next} end`
+const dueOnceFound = unlessDueAgain(`now() + interval '${FRESH}' + random() * interval '1 day'`)
+const dueOnceUnknown = unlessDueAgain(
+  `case when relationship <> 'blocked' and last_seen_at > coalesce(profile_checked_at, '-infinity')
+        then now() + interval '${FRESH}' end`,
+)
 
 // A profile without a language is one of a person who does not tell it, or of a group: what was known stays.
 const storeFound: Statement = {
@@ -209,7 +214,7 @@ const storeFound: Statement = {
     update audience_member
        set display_name = $3, picture_url = $4, language = coalesce($5, language),
            profile_checked_at = now(),
-           profile_due_at = ${unlessDueAgain(`now() + interval '${FRESH}' + random() * interval '1 day'`)},
+           profile_due_at = ${dueOnceFound},
            updated_at = case when (display_name, picture_url, language)
                                   is distinct from ($3::text, $4::text, coalesce($5::text, language))
                         then greatest(clock_timestamp(), updated_at) else updated_at end
@@ -221,8 +226,7 @@ const storeUnknown: Statement = {
   name: 'profiles-store-unknown',
   text: `
     update audience_member
-       set profile_due_at = ${unlessDueAgain(`case when relationship <> 'blocked'
-             and last_seen_at > coalesce(profile_checked_at, '-infinity') then now() + interval '${FRESH}' end`)},
+       set profile_due_at = ${dueOnceUnknown},
            profile_checked_at = now()
      where channel_oa_id = $1 and id = $2`,
 }
