@@ -200,7 +200,7 @@ export async function countDueProfiles(database: Queryable): Promise<number> {
 
 /** While the platform is asked, the lease stands there, in the future; unless a new follow asks again. */
 const unlessDueAgain = (next: string) =>
-  `case when profile_due_at <= now() then profile_due_at else ${next} end`
+  `case when profile_due_at <= clock_timestamp() then profile_due_at else ${next} end`
 const dueOnceFound = unlessDueAgain(`now() + interval '${FRESH}' + random() * interval '1 day'`)
 const dueOnceUnknown = unlessDueAgain(
   `case when relationship <> 'blocked' and last_seen_at > coalesce(profile_checked_at, '-infinity')

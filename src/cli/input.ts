@@ -29,7 +29,8 @@ export async function insertOne<R extends Row>(
     return (await insert())[0] ?? null
   } catch (error) {
     if (violatedConstraint(error) !== `${table}_pkey`) throw error
-    await database.query(`select setval(pg_get_serial_sequence('${table}', 'id'), max(id)) from ${table}`)
+    const sequence = `pg_get_serial_sequence('${table}', 'id')`
+    await database.query(`select setval(${sequence}, greatest(max(id), nextval(${sequence}))) from ${table}`)
     return (await insert())[0] ?? null
   }
 }

@@ -16,7 +16,7 @@ const REQUEST_TIMEOUT_MS = 15_000
 const HEADERS_TIMEOUT_MS = 10_000
 /** Longer than the 60 s after which common proxies close idle connections, so that it is they who close. */
 const KEEP_ALIVE_TIMEOUT_MS = 65_000
-/** Of silence in both directions: an answer that nobody takes must not stay in memory for ever. Longer than any answer takes. */
+/** Of silence in both directions: an answer that nobody takes must not stay in memory for ever. */
 const SILENCE_TIMEOUT_MS = 120_000
 /** How often overdue requests are looked for. */
 const TIMEOUT_CHECK_MS = 1_000

@@ -7,7 +7,7 @@ import { lockOutErasures } from '../audience/erasure-lock.ts'
 import { MEMBER_ID_TAKEN, skipTakenMemberIds } from '../audience/member-ids.ts'
 import { int4Array, int8Array, textArray, timestamptzArray, uuidArray } from '../postgres/binary-array.ts'
 import { sqlStateOf, violatedConstraint } from '../postgres/faults.ts'
-import type { AtOnce, BoundStatement, Queryable } from '../postgres/statement.ts'
+import type { AtOnce, BoundStatement, Queryable, Statement } from '../postgres/statement.ts'
 import { applyEvents, eraseUnsent, noteSuspensions } from './apply-events.ts'
 import type { IntakeEvent, Source } from './event.ts'
 
@@ -33,8 +33,9 @@ export interface AdmittedEvent {
 export interface FlushOptions {
   /** statements of the same transaction that come first, once the accounts are locked */
   before?: BoundStatement[]
-  /** how long to wait for rows that somebody else holds, where that is not the session's own limit */
+  /** where they are not the session's own limits: for rows that somebody else holds, and for a statement */
   lockTimeoutMs?: number
+  statementTimeoutMs?: number
 }
 
 /** Each attempt sees what the one before it collided with; so many new collisions in a row do not happen. */
@@ -80,7 +81,7 @@ export function isConflict(error: unknown): boolean {
 export async function flush(
   target: AtOnce,
   batch: AdmittedEvent[],
-  { before = [], lockTimeoutMs }: FlushOptions = {},
+  { before = [], ...limits }: FlushOptions = {},
 ): Promise<Outcome[]> {
   const { admissions, admissionNos } = numberAdmissions(batch)
   const accountNames = admissions.map(({ accountId }) => String(accountId))
@@ -104,7 +105,7 @@ export async function flush(
     others: events.some(({ event }) => event.otherUserIds.length > 0),
     tracked: events.some(({ event }) => event.source === 'tracking'),
   }
-  const first = lockTimeoutMs === undefined ? [] : [limitLockWaits(lockTimeoutMs)]
+  const first = limitsOf(limits)
   const results = await target.transactionAtOnce([
     ...first,
     {
@@ -139,10 +140,14 @@ export async function flush(
   })
 }
 
-const limitLockWaits = (ms: number): BoundStatement => ({
-  statement: { name: 'limit-lock-waits', text: `select set_config('lock_timeout', $1, true)` },
-  values: [String(ms)],
-})
+/** For one transaction. */
+function limitsOf({ lockTimeoutMs, statementTimeoutMs }: FlushOptions): BoundStatement[] {
+  return Object.entries({ lock_timeout: lockTimeoutMs, statement_timeout: statementTimeoutMs }).flatMap(
+    ([name, ms]) => (ms === undefined ? [] : [{ statement: setLimit, values: [name, String(ms)] }]),
+  )
+}
+
+const setLimit: Statement = { name: 'set-limit', text: 'select set_config($1, $2, true)' }
 
 /** `no` is the event's place in the batch, `admissionNo` that of what admitted it in the list of admissions. */
 type NumberedEvent = AdmittedEvent & { no: number; admissionNo: number }

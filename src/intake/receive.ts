@@ -11,7 +11,14 @@ import { DatabaseUnavailable, LOCK_TIMEOUT, STATEMENT_TIMEOUT, sqlStateOf } from
 import type { AtOnce } from '../postgres/statement.ts'
 import { inSpan, linkToHere } from '../trace.ts'
 import type { IntakeEvent } from './event.ts'
-import { type Admission, type AdmittedEvent, flushPatiently, isConflict, type Outcome } from './flush.ts'
+import {
+  type Admission,
+  type AdmittedEvent,
+  type FlushOptions,
+  flushPatiently,
+  isConflict,
+  type Outcome,
+} from './flush.ts'
 
 export interface Receipt {
   accepted: number
@@ -31,9 +38,11 @@ const FLUSHES_ON_THEIR_WAY = 2
 const FLUSH_AHEAD_MIN_EVENTS = 32
 /** Parts of a batch flushed at once, where it is taken apart: half of the sessions are left to everybody else. */
 const APART_AT_ONCE = 4
+/** What the deliveries of one account may take together: the batch has taken longer, and all others wait. */
+const APART_STATEMENT_TIMEOUT_MS = 1_000
 /**
- * The batch has waited for the rows already. Now each delivery about them costs all others so much: 256 of them, 1.3 s at worst,
- * after the 0.6 s of the batch. LINE hangs up after 2 s.
+ * Of deliveries of one account, taken apart because somebody holds rows of theirs: they have waited for them already, and now each
+ * costs all others so much. 256 of them, 1.3 s at worst. Accounts wait as long as ever: what they meet is the next flush.
  */
 const APART_LOCK_TIMEOUT_MS = 20
 /** Events that may wait: a few seconds of work at full speed. Beyond it senders are told to come back. */
@@ -174,29 +183,38 @@ export class Intake {
    */
   async #isolate(deliveries: Waiting[], error: unknown): Promise<void> {
     const [only] = deliveries
-    if (isAway(error) || (deliveries.length === 1 && isAboutItsRows(error))) {
+    const accounts = byAccount(deliveries)
+    // What takes one account's deliveries too long would take each of them too long, one after the other.
+    const isTooLong = sqlStateOf(error) === STATEMENT_TIMEOUT && accounts.length === 1
+    if (isAway(error) || isTooLong || (deliveries.length === 1 && sqlStateOf(error) === LOCK_TIMEOUT)) {
       for (const { reject } of deliveries) reject(error)
     } else if (only !== undefined && deliveries.length === 1) {
       await this.#flushOneByOne(only)
     } else {
-      const accounts = byAccount(deliveries)
-      const parts = accounts.length > 1 ? accounts : deliveries.map((delivery) => [delivery])
-      for (const { part, error } of await this.#flushApart(parts)) await this.#isolate(part, error)
+      const [parts, limits] =
+        accounts.length > 1
+          ? [accounts, { statementTimeoutMs: APART_STATEMENT_TIMEOUT_MS }]
+          : [deliveries.map((delivery) => [delivery]), { lockTimeoutMs: APART_LOCK_TIMEOUT_MS }]
+      for (const { part, error } of await this.#flushApart(parts, limits)) await this.#isolate(part, error)
     }
   }
 
   /** Flushes each part by itself. Returns those that the database refused. */
-  async #flushApart(parts: Waiting[][]): Promise<Array<{ part: Waiting[]; error: unknown }>> {
+  async #flushApart(
+    parts: Waiting[][],
+    limits: FlushOptions,
+  ): Promise<Array<{ part: Waiting[]; error: unknown }>> {
     const refused: Array<{ part: Waiting[]; error: unknown }> = []
     const waiting = [...parts]
     const work = async () => {
       for (let part = waiting.shift(); part !== undefined; part = waiting.shift()) {
         try {
           const events = part.flatMap((delivery) => delivery.events)
-          const options = { lockTimeoutMs: APART_LOCK_TIMEOUT_MS }
-          settle(part, await flushPatiently(this.#database, this.#database, events, options))
+          settle(part, await flushPatiently(this.#database, this.#database, events, limits))
         } catch (error) {
           refused.push({ part, error })
+          // Each of those that wait would find it out by waiting for it.
+          if (isAway(error)) refused.push(...waiting.splice(0).map((part) => ({ part, error })))
         }
       }
     }
@@ -246,12 +264,8 @@ function byAccount(deliveries: Waiting[]): Waiting[][] {
 
 /** The database, not what it was asked: trying the parts one by one would only take longer. */
 function isAway(error: unknown): boolean {
-  return error instanceof DatabaseUnavailable && !isConflict(error) && !isAboutItsRows(error)
-}
-
-/** Somebody else holds them, or they are too many: the parts may be innocent of it. */
-function isAboutItsRows(error: unknown): boolean {
-  return [LOCK_TIMEOUT, STATEMENT_TIMEOUT].includes(sqlStateOf(error) ?? '')
+  const isAboutItsRows = [LOCK_TIMEOUT, STATEMENT_TIMEOUT].includes(sqlStateOf(error) ?? '')
+  return error instanceof DatabaseUnavailable && !isConflict(error) && !isAboutItsRows
 }
 
 /**

@@ -32,8 +32,8 @@ const weeks = `
                          interval '7 days') as monday`
 
 /**
- * Makes partitions for this week and the next ones; drops events, edits and ids of unsent messages beyond RETENTION_DAYS, keys,
- * ids of erased members and the activity of people who are no members beyond DEDUPLICATION_DAYS, counts of refusals beyond 30 days.
+ * Makes partitions for this week and the next ones; drops events and edits beyond RETENTION_DAYS, keys, ids of unsent messages and of
+ * erased members and the activity of people who are no members beyond DEDUPLICATION_DAYS, counts of refusals beyond 30 days.
  * One instance at a time: others leave it to that one. A table that is in use is left for next time.
  */
 export async function upkeep(

@@ -216,7 +216,7 @@ const REQUEST_LIMITS = `set statement_timeout = ${STATEMENT_TIMEOUT_MS}; set loc
 
 /** Whatever the role's or the database's defaults are. PostgreSQL before 17 knows not all of them. */
 const NO_TIME_LIMITS = `select set_config(name, '0', false) from pg_settings where name in
-  ('statement_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout', 'idle_session_timeout')`
+  ('statement_timeout', 'lock_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout', 'idle_session_timeout')`
 
 async function send<R extends Row>(
   client: pg.ClientBase,

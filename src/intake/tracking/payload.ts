@@ -123,7 +123,7 @@ function readTrackingEvent(
   }
 }
 
-/** What is nested more deeply than JSON.stringify goes is larger than an event may be, and anybody can send it: no time for it. */
+/** Anybody can send it: what is nested more deeply than JSON.stringify goes, some thousand levels, is not worth the time that it takes. */
 function toShallowPayload(content: unknown): string {
   try {
     return JSON.stringify(content)
