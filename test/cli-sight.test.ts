@@ -4,7 +4,7 @@ import { lineEvent } from '../src/simulate/events.ts'
 import { simulatePlatform } from '../src/simulate/platform.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
 import { runCommandAsync } from './support/process.ts'
-import { startAppForTest } from './support/service.ts'
+import { setUpTest, startAppForTest } from './support/service.ts'
 
 it('doctor says of each part whether it is well, and how to mend it', async () => {
   const { database, connection } = await createTestDatabase()
@@ -100,9 +100,7 @@ it('doctor says of each part whether it is well, and how to mend it', async () =
 })
 
 it('members show tells what made a person what they are', async () => {
-  const { database, connection } = await createTestDatabase()
-  const service = await startAppForTest(database)
-  const tenant = await addTenant(database)
+  const { database, connection, service, tenant } = await setUpTest()
   const at = 1_700_000_000_000
   await service.deliver(tenant, [
     lineEvent('unfollow', 'U1', { timestamp: at + 2000 }),

@@ -7,14 +7,12 @@ import { retryEvent } from '../src/intake/retry.ts'
 import type { Database } from '../src/postgres/database.ts'
 import type { BoundStatement } from '../src/postgres/statement.ts'
 import { lineEvent, randomUserId, textMessage } from '../src/simulate/events.ts'
-import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
+import { urlOf } from './support/database.ts'
 import { runCommand } from './support/process.ts'
-import { startAppForTest } from './support/service.ts'
+import { setUpTest } from './support/service.ts'
 
 it('lists what could not be applied with its reason, and shows what was received', async () => {
-  const { database, connection } = await createTestDatabase()
-  const service = await startAppForTest(database)
-  const tenant = await addTenant(database)
+  const { database, connection, service, tenant } = await setUpTest()
   const env = { DATABASE_URL: urlOf(connection) }
   await service.deliver(tenant, [
     { ...textMessage('Ubad', 'hello'), timestamp: 'never' },
@@ -36,9 +34,7 @@ it('lists what could not be applied with its reason, and shows what was received
 })
 
 it('applies, once, what an older version could not', async () => {
-  const { database, connection } = await createTestDatabase()
-  const service = await startAppForTest(database)
-  const tenant = await addTenant(database)
+  const { database, connection, service, tenant } = await setUpTest()
   const env = { DATABASE_URL: urlOf(connection) }
   const [userId, erasedId] = [randomUserId(), randomUserId()]
   const keep = async (who: string, event: { webhookEventId: string }) => {
@@ -71,9 +67,7 @@ it('applies, once, what an older version could not', async () => {
 })
 
 it('counts an event once that is retried by many at the same moment', async () => {
-  const { database } = await createTestDatabase()
-  const service = await startAppForTest(database)
-  const tenant = await addTenant(database)
+  const { database, service, tenant } = await setUpTest()
   const userId = randomUserId()
   for (let round = 0; round < 10; round += 1) {
     const event = readLineEvent(textMessage(userId, 'again'), Date.now())
@@ -132,9 +126,7 @@ async function waiting(database: Database): Promise<bigint[]> {
 }
 
 it('events of every source that the database refused are applied, at the time at which they came', async () => {
-  const { database } = await createTestDatabase()
-  const service = await startAppForTest(database)
-  const tenant = await addTenant(database)
+  const { database, service, tenant } = await setUpTest()
   const userId = randomUserId()
   const letIn = await refusePeople(database, `user_id = '${userId}'`)
   const conversation = (status: string) => ({
@@ -162,9 +154,7 @@ it('events of every source that the database refused are applied, at the time at
 })
 
 it('an event that is still refused leaves the others alone, and ids that others took are passed over', async () => {
-  const { database, connection } = await createTestDatabase()
-  const service = await startAppForTest(database)
-  const tenant = await addTenant(database)
+  const { database, connection, service, tenant } = await setUpTest()
   const letIn = await refusePeople(database, `user_id like 'U%'`)
   await service.deliver(tenant, [lineEvent('follow', 'Ubad'), lineEvent('follow', 'Ugood')])
   await letIn()
@@ -185,9 +175,7 @@ it('an event that is still refused leaves the others alone, and ids that others 
 })
 
 it('a person who is erased while their event is retried stays erased, content included', async () => {
-  const { database } = await createTestDatabase()
-  const service = await startAppForTest(database)
-  const tenant = await addTenant(database)
+  const { database, service, tenant } = await setUpTest()
   const userId = randomUserId()
   const letIn = await refusePeople(database, `user_id = '${userId}'`)
   // Without a time of its own: what could be taken for newer than the erasure.
@@ -211,9 +199,7 @@ it('a person who is erased while their event is retried stays erased, content in
 })
 
 it('an event of what is another inbox by now is not applied', async () => {
-  const { database } = await createTestDatabase()
-  const service = await startAppForTest(database)
-  const tenant = await addTenant(database)
+  const { database, service, tenant } = await setUpTest()
   const userId = randomUserId()
   const letIn = await refusePeople(database, `user_id = '${userId}'`)
   const conversation = {
@@ -237,9 +223,7 @@ it('an event of what is another inbox by now is not applied', async () => {
 })
 
 it('an event whose content was erased still counts for the people who were not', async () => {
-  const { database } = await createTestDatabase()
-  const service = await startAppForTest(database)
-  const tenant = await addTenant(database)
+  const { database, service, tenant } = await setUpTest()
   const [erasedId, joinedId, sender] = [randomUserId(), randomUserId(), randomUserId()]
   await service.deliver(tenant, [lineEvent('follow', erasedId)])
   const letIn = await refusePeople(database, `user_id in ('${joinedId}', '${sender}')`)
@@ -272,9 +256,7 @@ it('an event whose content was erased still counts for the people who were not',
 })
 
 it('an event whose account gets another secret while it is retried stays where it is', async () => {
-  const { database } = await createTestDatabase()
-  const service = await startAppForTest(database)
-  const tenant = await addTenant(database)
+  const { database, service, tenant } = await setUpTest()
   const userId = randomUserId()
   const letIn = await refusePeople(database, `user_id = '${userId}'`)
   await service.deliver(tenant, [lineEvent('follow', userId)])

@@ -4,7 +4,7 @@ import { upkeep } from '../src/intake/upkeep.ts'
 import type { Database } from '../src/postgres/database.ts'
 import { lineEvent, randomUserId, textMessage } from '../src/simulate/events.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
-import { startAppForTest } from './support/service.ts'
+import { setUpTest, startAppForTest } from './support/service.ts'
 
 const KEEP = { retentionDays: 90, deduplicationDays: 400 }
 const DAY_MS = 86_400_000
@@ -62,9 +62,7 @@ it('drops weeks that are older than the retention, and none that still has a day
 })
 
 it('recognises an event that comes again after its stored copy was dropped, until its key is forgotten, too', async () => {
-  const { database } = await createTestDatabase()
-  const service = await startAppForTest(database)
-  const tenant = await addTenant(database)
+  const { database, service, tenant } = await setUpTest()
   const userId = randomUserId()
   const event = textMessage(userId, 'long ago')
   await service.deliver(tenant, [event])
@@ -117,9 +115,7 @@ it('forgets edits with the events, and messages taken back, erased members and r
 })
 
 it('forgets the tracked activity of who never became a member, keeps that of members and of who is active', async () => {
-  const { database } = await createTestDatabase()
-  const service = await startAppForTest(database)
-  const tenant = await addTenant(database)
+  const { database, service, tenant } = await setUpTest()
   const [member, gone, active] = [randomUserId(), randomUserId(), randomUserId()]
   const track = (userId: string) => service.track(tenant, [{ type: 'page', userId }])
   const follow = (userId: string) => service.deliver(tenant, [lineEvent('follow', userId)])
@@ -136,9 +132,7 @@ it('forgets the tracked activity of who never became a member, keeps that of mem
 })
 
 it('leaves tables that a dump holds for next time, and holds nobody up meanwhile', async () => {
-  const { database } = await createTestDatabase()
-  const service = await startAppForTest(database)
-  const tenant = await addTenant(database)
+  const { database, service, tenant } = await setUpTest()
   await addWeek(database, mondayBefore(104))
   const old = nameOf(mondayBefore(104))
   await database.session(async (dump) => {
@@ -164,9 +158,7 @@ it('leaves tables that a dump holds for next time, and holds nobody up meanwhile
 })
 
 it('goes on where events of this week stand in the default partition already', async () => {
-  const { database } = await createTestDatabase()
-  const service = await startAppForTest(database)
-  const tenant = await addTenant(database)
+  const { database, service, tenant } = await setUpTest()
   await service.deliver(tenant, [lineEvent('follow', randomUserId())])
   await database.session((session) => upkeep(session, KEEP))
   expect(await partitions(database)).not.toContain(nameOf(mondayBefore(0)))

@@ -3,14 +3,12 @@ import { once } from 'node:events'
 import { connect } from 'node:net'
 import { expect, it } from 'vitest'
 import { simulatePlatform } from '../src/simulate/platform.ts'
-import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
+import { urlOf } from './support/database.ts'
 import { runCommandAsync } from './support/process.ts'
-import { startAppForTest } from './support/service.ts'
+import { setUpTest } from './support/service.ts'
 
 it('sends signed deliveries of every kind, repeated and out of order, and each event counts once', async () => {
-  const { database, connection } = await createTestDatabase()
-  const service = await startAppForTest(database)
-  const tenant = await addTenant(database)
+  const { database, connection, service, tenant } = await setUpTest()
   const { stdout, stderr, status } = await runCommandAsync(
     [
       ...['simulate', '--port', '0', '--account', String(tenant.accountId), '--people', '20', '--json'],

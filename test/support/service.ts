@@ -151,6 +151,14 @@ export async function startObserved(
 // biome-ignore lint/suspicious/noExplicitAny: tests read any line
 type LogLine = Record<string, any>
 
+/** For one test that wants a database to itself, which it closes: with the service on it, closed with the test, and a tenant. */
+export async function setUpTest() {
+  const { database, connection } = await createTestDatabase()
+  const service = await startAppForTest(database)
+  const tenant = await addTenant(database)
+  return { database, connection, service, tenant }
+}
+
 /** For a test file: a database, the service on it and a tenant, for all its tests; closed after the last one. */
 export async function setUpFile(): Promise<{ database: Database; service: Service; tenant: Tenant }> {
   const { database } = await createTestDatabase()
