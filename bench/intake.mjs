@@ -79,33 +79,21 @@ export async function run({ smoke }) {
     console.log(`  ours / bare     ${(rate(ours) / rate(bare)).toFixed(2)}`)
     console.log(`  ours / Express  ${(rate(ours) / rate(express)).toFixed(1)}`)
 
-    const batches = []
-    for (let round = 0; round < rounds; round += 1) {
-      batches.push(
-        await send({
-          port: ours.port,
-          connections: CONNECTIONS,
-          requests: requestsFor(accountId, people, Math.ceil(size / 3), 5),
-        }),
-      )
-    }
-    const eventsPerSecond = 5 * median(batches.map(({ perSecond }) => perSecond))
-    console.log(
-      `\n5 events a delivery: ${Math.round(eventsPerSecond)} events/s, p99 ${median(batches.map(({ p99Ms }) => p99Ms)).toFixed(1)} ms`,
-    )
-    const lone = async () => {
+    /** The same load to our service in each round; returns the median of a field of its results. */
+    const repeat = async (connections, count, eventsEach) => {
       const results = []
       for (let round = 0; round < rounds; round += 1) {
-        results.push(
-          await send({
-            port: ours.port,
-            connections: 1,
-            requests: requestsFor(accountId, people, smoke ? 50 : 600, 1),
-          }),
-        )
+        const requests = requestsFor(accountId, people, count, eventsEach)
+        results.push(await send({ port: ours.port, connections, requests }))
       }
-      return median(results.map(({ p50Ms }) => p50Ms))
+      return (field) => median(results.map((result) => result[field]))
     }
+    const batches = await repeat(CONNECTIONS, Math.ceil(size / 3), 5)
+    const eventsPerSecond = 5 * batches('perSecond')
+    console.log(
+      `\n5 events a delivery: ${Math.round(eventsPerSecond)} events/s, p99 ${batches('p99Ms').toFixed(1)} ms`,
+    )
+    const lone = async () => (await repeat(1, smoke ? 50 : 600, 1))('p50Ms')
     const rows = (count) => commits({ server, directory, count, seconds: smoke ? 1 : 5 })
     const [loneMs, one, many] = [await lone(), rows(1), rows(64)]
     if (one !== null && many !== null) {

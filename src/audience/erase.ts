@@ -163,8 +163,10 @@ export async function eraseMember(
     [accountId, organizationId, id, allowedVersions],
   )
   if (member === undefined) {
-    const [stale] = await transaction.query(selectVersion, [accountId, organizationId, id])
-    if (stale !== undefined) throw new AppError('erase_stale')
+    if (allowedVersions !== null) {
+      const [stale] = await transaction.query(selectVersion, [accountId, organizationId, id])
+      if (stale !== undefined) throw new AppError('erase_stale')
+    }
     const [rest] = await transaction.query<Rest>(selectRest, [accountId, organizationId, id])
     return rest ?? null
   }

@@ -1,18 +1,12 @@
-/** Other programs may load members with ids of their own: then the next ids of ours are taken already. */
+/** Ids of members that another program loaded. */
 import type { AccountId } from '../accounts/account.ts'
 import type { Queryable } from '../postgres/statement.ts'
+import { skipTakenIds } from '../postgres/taken-ids.ts'
 
 /** The constraint that a member of ours violates when its id is taken. */
 export const MEMBER_ID_TAKEN = 'audience_member_pkey'
 
-/** Ids above this are left alone: whoever made them did not count up to there. */
-const MEMBER_ID_MAX = 2n ** 62n
-
-/** Moves our ids past those that are taken in the accounts. */
+/** In the accounts alone: in others the same ids may be taken without harm. */
 export async function skipTakenMemberIds(database: Queryable, accountIds: AccountId[]): Promise<void> {
-  await database.query(
-    `select setval(pg_get_serial_sequence('audience_member', 'id'), greatest(max(id), nextval(pg_get_serial_sequence('audience_member', 'id'))))
-       from audience_member where channel_oa_id = any ($1) and id < $2`,
-    [accountIds, MEMBER_ID_MAX],
-  )
+  await skipTakenIds(database, 'audience_member', 'channel_oa_id = any ($2)', [accountIds])
 }

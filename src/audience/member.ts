@@ -48,7 +48,7 @@ export const MemberSchema = Type.Object({
 export type Member = Static<typeof MemberSchema>
 
 /** ISO 8601 with milliseconds, in UTC, which is the time zone of our sessions; null stays null. */
-const timeText = (expression: string) => `to_char(${expression}, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
+export const timeText = (expression: string) => `to_char(${expression}, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
 
 const json = (expression: string) => `coalesce(to_json(${expression}), 'null')`
 const time = (expression: string) =>

@@ -8,6 +8,7 @@ import type { Database } from '../postgres/database.ts'
 import { violatedConstraint } from '../postgres/faults.ts'
 import { withDatabase } from '../postgres/open.ts'
 import type { Row } from '../postgres/statement.ts'
+import { skipTakenIds } from '../postgres/taken-ids.ts'
 
 /** The database that the environment names; started for this command if it is the embedded one and idle. */
 export function onDatabase<T>(work: (database: Database) => Promise<T>): Promise<T> {
@@ -29,8 +30,7 @@ export async function insertOne<R extends Row>(
     return (await insert())[0] ?? null
   } catch (error) {
     if (violatedConstraint(error) !== `${table}_pkey`) throw error
-    const sequence = `pg_get_serial_sequence('${table}', 'id')`
-    await database.query(`select setval(${sequence}, greatest(max(id), nextval(${sequence}))) from ${table}`)
+    await skipTakenIds(database, table)
     return (await insert())[0] ?? null
   }
 }

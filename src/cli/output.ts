@@ -1,5 +1,6 @@
 /** How every command answers: a line or a table for people, JSON with --json. */
 import { styleText } from 'node:util'
+import { timeText } from '../audience/member.ts'
 
 type Cell = string | number | bigint | boolean | null
 
@@ -51,9 +52,8 @@ export function printJson(value: unknown): void {
   )
 }
 
-/** A time as the API writes it: ISO 8601, UTC, milliseconds. In SQL. */
-export const isoTime = (column: string): string =>
-  `to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
+/** A time as the API writes it, in SQL, whatever the session's zone is. */
+export const isoTime = (column: string): string => timeText(`${column} at time zone 'UTC'`)
 
 /** For people who look; a pipe or a file gets the text alone. (styleText of Node 20 sees to that for one format only.) */
 export function styled(format: Parameters<typeof styleText>[0], text: string): string {

@@ -44,9 +44,9 @@ export function bodyBytes(request: FastifyRequest): Buffer {
 }
 
 /** The parsed body. Throws `bad_request` for anything that is no JSON text. */
-export function parseJson(bytes: Buffer): unknown {
+export function parseJson(body: Buffer | string): unknown {
   try {
-    return JSON.parse(bytes.toString('utf8')) as unknown
+    return JSON.parse(body.toString()) as unknown
   } catch {
     throw new AppError('bad_request', { message: 'The body is not valid JSON' })
   }

@@ -98,12 +98,15 @@ export class Unusable extends Error {
   override readonly name = 'Unusable'
 }
 
-/** JSON text of a parsed value, however deeply it is nested: JSON.parse reads deeper than JSON.stringify writes. */
-export function toPayload(value: unknown): string {
+/**
+ * JSON text of a parsed value, however deeply it is nested: JSON.parse reads deeper than JSON.stringify writes.
+ * @param writeDeep what is done with one that is too deep for JSON.stringify
+ */
+export function toPayload(value: unknown, writeDeep: (value: unknown) => string = stringifyDeep): string {
   try {
     return JSON.stringify(value)
   } catch (error) {
-    if (error instanceof RangeError) return stringifyDeep(value)
+    if (error instanceof RangeError) return writeDeep(value)
     throw error
   }
 }

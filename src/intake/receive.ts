@@ -257,7 +257,9 @@ function byAccount(deliveries: Waiting[]): Waiting[][] {
   const accounts = new Map<AccountId | undefined, Waiting[]>()
   for (const delivery of deliveries) {
     const accountId = delivery.events[0]?.admission.accountId
-    accounts.set(accountId, [...(accounts.get(accountId) ?? []), delivery])
+    const theirs = accounts.get(accountId)
+    if (theirs === undefined) accounts.set(accountId, [delivery])
+    else theirs.push(delivery)
   }
   return [...accounts.values()]
 }

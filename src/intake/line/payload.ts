@@ -28,9 +28,10 @@ export interface LineDelivery {
  * @param receivedAtMs stands in for a time that cannot be used
  */
 export function parseLineDelivery(body: Buffer, receivedAtMs: number): LineDelivery {
-  const lone = readLoneEvent(body.toString('utf8'), receivedAtMs)
+  const text = body.toString('utf8')
+  const lone = readLoneEvent(text, receivedAtMs)
   if (lone !== null) return lone
-  const delivery = parseJson(body)
+  const delivery = parseJson(text)
   if (!isObject(delivery) || !Array.isArray(delivery.events)) {
     throw new AppError('bad_request', { message: 'The body has no array named events' })
   }

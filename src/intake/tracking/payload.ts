@@ -9,6 +9,7 @@ import {
   parseTimeText,
   readTimeMs,
   readUserId,
+  toPayload,
   Unusable,
 } from '../event.ts'
 
@@ -102,7 +103,7 @@ function readTrackingEvent(
   if (typeof event.type !== 'string' || event.type === '') throw new Unusable('type is missing')
   const { writeKey, ...content } = event
   if (isFilled(writeKey) && writeKey !== admittedBy) throw new Unusable('writeKey is of another account')
-  const payload = toShallowPayload(content)
+  const payload = toPayload(content, refuseDeep)
   if (Buffer.byteLength(payload) > TRACKING_EVENT_MAX_BYTES) {
     throw new Unusable(`the event is larger than ${TRACKING_EVENT_MAX_BYTES} bytes`)
   }
@@ -123,14 +124,9 @@ function readTrackingEvent(
   }
 }
 
-/** Anybody can send it: what is nested more deeply than JSON.stringify goes, some thousand levels, is not worth the time that it takes. */
-function toShallowPayload(content: unknown): string {
-  try {
-    return JSON.stringify(content)
-  } catch (error) {
-    if (error instanceof RangeError) throw new Unusable('the event is nested too deeply')
-    throw error
-  }
+/** Anybody can send it: what is nested some thousand levels deep is not worth the time that it takes to be written. */
+function refuseDeep(): never {
+  throw new Unusable('the event is nested too deeply')
 }
 
 /** One that was accepted and is stored, at the time that was worked out then. Throws an Unusable. */
