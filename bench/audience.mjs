@@ -7,14 +7,14 @@ import { join } from 'node:path'
 import { performance } from 'node:perf_hooks'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import { encodeCursor } from '../dist/audience/page-cursor.js'
-import { selectMembers } from '../dist/audience/select.js'
-import { signLine } from '../dist/intake/line/signature.js'
-import { Database } from '../dist/postgres/database.js'
-import { EmbeddedServer } from '../dist/postgres/embedded/server.js'
-import { migrate } from '../dist/postgres/migrate.js'
-import { Secret } from '../dist/secret.js'
-import { lineBody, textMessage } from '../dist/simulate/events.js'
+import { encodeCursor } from '../dist/src/audience/page-cursor.js'
+import { selectMembers } from '../dist/src/audience/select.js'
+import { signLine } from '../dist/src/intake/line/signature.js'
+import { Database } from '../dist/src/postgres/database.js'
+import { EmbeddedServer } from '../dist/src/postgres/embedded/server.js'
+import { migrate } from '../dist/src/postgres/migrate.js'
+import { Secret } from '../dist/src/secret.js'
+import { lineBody, textMessage } from '../dist/tools/simulator/events.js'
 import { median, send } from './load.mjs'
 import { pgbench, startTarget, urlOf } from './targets.mjs'
 
@@ -43,7 +43,7 @@ export async function run({ smoke }) {
     }
     await database.session((session) => session.query(`insert into organization (name) values ('bench')`))
     const small = await addAudience(database, 1n, few)
-    const ours = await start(here('../dist/cli/main.js'), 'serve')
+    const ours = await start(here('../dist/src/cli/main.js'), 'serve')
     const express = await start(here('./targets/express-audience.mjs'))
     const atFew = await latencies(ours, small, smoke)
     console.log(`loading ${many} members …`)

@@ -4,12 +4,12 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { signLine } from '../dist/intake/line/signature.js'
-import { Database } from '../dist/postgres/database.js'
-import { EmbeddedServer } from '../dist/postgres/embedded/server.js'
-import { migrate } from '../dist/postgres/migrate.js'
-import { Secret } from '../dist/secret.js'
-import { lineBody, randomUserId, textMessage } from '../dist/simulate/events.js'
+import { signLine } from '../dist/src/intake/line/signature.js'
+import { Database } from '../dist/src/postgres/database.js'
+import { EmbeddedServer } from '../dist/src/postgres/embedded/server.js'
+import { migrate } from '../dist/src/postgres/migrate.js'
+import { Secret } from '../dist/src/secret.js'
+import { lineBody, randomUserId, textMessage } from '../dist/tools/simulator/events.js'
 import { median, send } from './load.mjs'
 import { pgbench, startTarget, urlOf } from './targets.mjs'
 
@@ -45,7 +45,7 @@ export async function run({ smoke }) {
       })
       return target
     }
-    const ours = await start('oa-audience', here('../dist/cli/main.js'), ['serve'])
+    const ours = await start('oa-audience', here('../dist/src/cli/main.js'), ['serve'])
     const bare = await start('bare node:http', here('./targets/bare.mjs'))
     const express = await start('Express + SDK + pg', here('./targets/express.mjs'))
     await wearIn(

@@ -15,7 +15,7 @@ createInterface({ input: compiler.stdout }).on('line', (line) => {
   if (service !== null || !line.includes('Watching for file changes')) return
   service = spawn(
     process.execPath,
-    ['--enable-source-maps', '--watch', '--watch-preserve-output', 'dist/cli/main.js', 'serve'],
+    ['--enable-source-maps', '--watch', '--watch-preserve-output', 'dist/src/cli/main.js', 'serve'],
     { stdio: 'inherit' },
   )
   service.on('exit', (code) => process.exit(code ?? 0))

@@ -1,7 +1,7 @@
 /** Writes docs/openapi.json and the typed client examples/client.ts from the schemas: `npm run generate`. */
 import { writeFileSync } from 'node:fs'
-import { serviceVersion } from '../dist/app.js'
-import { openApi } from '../dist/openapi.js'
+import { openApi } from '../dist/src/openapi.js'
+import { serviceVersion } from '../dist/src/package.js'
 
 const document = openApi(serviceVersion)
 write('../docs/openapi.json', `${JSON.stringify(document, null, 2)}\n`)

@@ -1,5 +1,4 @@
 /** The one place where parts are joined; every route is named here. */
-import { createRequire } from 'node:module'
 import type { FastifyInstance } from 'fastify'
 import type { DestinationStream } from 'pino'
 import { decorateWithCaller, requireApiClient } from './access/api-client.ts'
@@ -24,14 +23,8 @@ import { RefusedDeliveries } from './intake/refused-deliveries.ts'
 import { trackingRoutes } from './intake/tracking/routes.ts'
 import { LineApi } from './line-api/client.ts'
 import { openApi } from './openapi.ts'
+import { serviceName as name, serviceVersion as version } from './package.ts'
 import type { Database } from './postgres/database.ts'
-
-const { name, version } = createRequire(import.meta.url)('../package.json') as {
-  name: string
-  version: string
-}
-
-export { name as serviceName, version as serviceVersion }
 
 export type AppConfig = Pick<
   Config,

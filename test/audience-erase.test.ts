@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { eraseMember, finishErasures } from '../src/audience/erase.ts'
 import type { Member } from '../src/audience/member.ts'
 import { Database } from '../src/postgres/database.ts'
-import { lineEvent, randomUserId, textMessage } from '../src/simulate/events.ts'
+import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
 import { setUpFile, startAppForTest } from './support/service.ts'
 

@@ -1,7 +1,7 @@
 /** CONTRACT: the filters of GET /api/audience, alone and together, and the delta feed of updatedSince. */
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { lineEvent, randomUserId, textMessage } from '../src/simulate/events.ts'
+import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { addTenant, type Tenant } from './support/database.ts'
 import { setUpFile } from './support/service.ts'
 

@@ -1,6 +1,6 @@
 /** CONTRACT: GET /api/audience. */
 import { describe, expect, it } from 'vitest'
-import { lineEvent, randomUserId, textMessage } from '../src/simulate/events.ts'
+import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { addTenant, type Tenant } from './support/database.ts'
 import { setUpFile } from './support/service.ts'
 

@@ -1,7 +1,7 @@
 /** CONTRACT: PUT /api/audience/:id. */
 import { describe, expect, it } from 'vitest'
 import type { Member } from '../src/audience/member.ts'
-import { lineEvent, randomUserId } from '../src/simulate/events.ts'
+import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { addTenant, type Tenant } from './support/database.ts'
 import { type Answer, setUpFile } from './support/service.ts'
 

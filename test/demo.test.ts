@@ -56,7 +56,7 @@ it('ends with one line when it cannot start', () => {
 })
 
 it('stays up until Ctrl-C, and its curl lines can be pasted', async () => {
-  const main = fileURLToPath(new URL('../dist/cli/main.js', import.meta.url))
+  const main = fileURLToPath(new URL('../dist/src/cli/main.js', import.meta.url))
   const env = { PATH: process.env.PATH, DATA_DIR: temporaryDirectory(), PORT: '0' }
   const child = spawn(process.execPath, [main, 'demo'], { env, stdio: ['ignore', 'pipe', 'inherit'] })
   let output = ''

@@ -128,7 +128,7 @@ it('serves the command line without a service, and is stopped after the command'
 it('serves several commands at once: none stops it under another', async () => {
   const dataDir = temporaryDirectory()
   runCommand(['migrate'], { DATA_DIR: dataDir })
-  const main = fileURLToPath(new URL('../dist/cli/main.js', import.meta.url))
+  const main = fileURLToPath(new URL('../dist/src/cli/main.js', import.meta.url))
   const env = { PATH: process.env.PATH, DATA_DIR: dataDir }
   const runs = Array.from({ length: 6 }, (_, i) =>
     promisify(execFile)(process.execPath, [main, 'organizations', 'add', '--name', `n${i}`, '--json'], {
@@ -144,7 +144,7 @@ it('is not left behind when a service is told to stop while it starts', async ()
   const dataDir = temporaryDirectory()
   runCommand(['migrate'], { DATA_DIR: dataDir })
   for (const delay of [350, 450, 550]) {
-    const main = fileURLToPath(new URL('../dist/cli/main.js', import.meta.url))
+    const main = fileURLToPath(new URL('../dist/src/cli/main.js', import.meta.url))
     const child = spawn(process.execPath, [main, 'serve'], {
       env: { PATH: process.env.PATH, DATA_DIR: dataDir, PORT: '0' },
       stdio: 'ignore',
@@ -206,7 +206,7 @@ it.runIf(isRoot)('as root: works with project and data below a directory that on
     })
   }
   const run = () =>
-    execFileSync(process.execPath, [join(locked, 'dist/cli/main.js'), 'migrate'], {
+    execFileSync(process.execPath, [join(locked, 'dist/src/cli/main.js'), 'migrate'], {
       env: { PATH: process.env.PATH, DATA_DIR: join(locked, 'data'), TMPDIR: copies },
       encoding: 'utf8',
     })

@@ -3,7 +3,7 @@ import { connect } from 'node:net'
 import { describe, expect, it } from 'vitest'
 import { signLine } from '../src/intake/line/signature.ts'
 import { Secret } from '../src/secret.ts'
-import { lineBody, lineEvent } from '../src/simulate/events.ts'
+import { lineBody, lineEvent } from '../tools/simulator/events.ts'
 import { eventually } from './support/process.ts'
 import { type Service, setUpFile, startAppForTest, startObserved } from './support/service.ts'
 

@@ -1,7 +1,7 @@
 /** Every kind of event, message and source that LINE documents: kept, understood, and counted for whom it names. */
 import { describe, expect, it } from 'vitest'
-import { lineEvent, randomUserId } from '../src/simulate/events.ts'
-import { eventOf, KINDS, MESSAGES, messageOf } from '../src/simulate/kinds.ts'
+import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
+import { eventOf, KINDS, MESSAGES, messageOf } from '../tools/simulator/kinds.ts'
 import { addTenant } from './support/database.ts'
 import { setUpFile } from './support/service.ts'
 

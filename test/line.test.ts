@@ -2,7 +2,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { Database } from '../src/postgres/database.ts'
-import { lineEvent, randomUserId, textMessage, ulid } from '../src/simulate/events.ts'
+import { lineEvent, randomUserId, textMessage, ulid } from '../tools/simulator/events.ts'
 import { addTenant } from './support/database.ts'
 import { setUpFile, startAppForTest } from './support/service.ts'
 

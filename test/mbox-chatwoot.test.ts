@@ -3,7 +3,7 @@
  * conversation.rb, contact.rb and contact_inbox.rb and event_data_presenter.rb make the bodies. MBOX is built on it.
  */
 import { describe, expect, it } from 'vitest'
-import { randomUserId } from '../src/simulate/events.ts'
+import { randomUserId } from '../tools/simulator/events.ts'
 import { addTenant, type Tenant } from './support/database.ts'
 import { setUpFile } from './support/service.ts'
 

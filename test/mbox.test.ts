@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import { signChat } from '../src/intake/mbox/signature.ts'
 import { Secret } from '../src/secret.ts'
-import { lineEvent, randomUserId } from '../src/simulate/events.ts'
+import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { addTenant } from './support/database.ts'
 import { setUpFile } from './support/service.ts'
 

@@ -2,9 +2,9 @@
 import { readFileSync } from 'node:fs'
 import { expect, it } from 'vitest'
 import { ApiError, AudienceClient } from '../examples/client.ts'
-import { serviceVersion } from '../src/app.ts'
 import { signLine } from '../src/intake/line/signature.ts'
 import { openApi } from '../src/openapi.ts'
+import { serviceVersion } from '../src/package.ts'
 import { Secret } from '../src/secret.ts'
 import { setUpFile } from './support/service.ts'
 

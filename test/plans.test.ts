@@ -1,7 +1,7 @@
 /** Plans are made once in each session, perhaps while tables are small: they must be good when the tables are not. */
 import { expect, it } from 'vitest'
 import { Database } from '../src/postgres/database.ts'
-import { lineEvent, randomUserId, textMessage } from '../src/simulate/events.ts'
+import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { startApp } from './support/service.ts'
 

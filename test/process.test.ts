@@ -2,12 +2,12 @@
 
 import { type AddressInfo, createServer } from 'node:net'
 import { expect, inject, it, onTestFinished } from 'vitest'
-import { freePort } from '../src/cli/prove-service.ts'
 import { signLine } from '../src/intake/line/signature.ts'
 import type { Connection } from '../src/postgres/embedded/server.ts'
 import { Secret } from '../src/secret.ts'
-import { Door } from '../src/simulate/door.ts'
-import { lineBody, lineEvent } from '../src/simulate/events.ts'
+import { freePort } from '../tools/prove/service.ts'
+import { lineBody, lineEvent } from '../tools/simulator/events.ts'
+import { TcpProxy } from '../tools/simulator/tcp-proxy.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
 import {
   becomesWell,
@@ -19,9 +19,9 @@ import {
 } from './support/process.ts'
 
 /** A door to the test PostgreSQL, and the address of a database behind it. */
-async function doorTo({ user, database }: Connection): Promise<{ door: Door; url: string }> {
+async function doorTo({ user, database }: Connection): Promise<{ door: TcpProxy; url: string }> {
   const { host, port } = inject('postgres')
-  const door = new Door({ path: `${host}/.s.PGSQL.${port}` })
+  const door = new TcpProxy({ path: `${host}/.s.PGSQL.${port}` })
   onTestFinished(() => door.close())
   return { door, url: `postgres://${user}@127.0.0.1:${await door.listen()}/${database}` }
 }

@@ -2,7 +2,7 @@
 import { expect, it } from 'vitest'
 import { Database } from '../src/postgres/database.ts'
 import type { BoundStatement, Row, Statement } from '../src/postgres/statement.ts'
-import { lineEvent } from '../src/simulate/events.ts'
+import { lineEvent } from '../tools/simulator/events.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { startAppForTest } from './support/service.ts'
 

@@ -3,8 +3,8 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { freePort } from '../src/cli/prove-service.ts'
 import { Secret } from '../src/secret.ts'
+import { freePort } from '../tools/prove/service.ts'
 import { eventually } from './support/process.ts'
 import { type Service, startAppForTest } from './support/service.ts'
 

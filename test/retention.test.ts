@@ -2,7 +2,7 @@
 import { expect, it } from 'vitest'
 import { upkeep } from '../src/intake/upkeep.ts'
 import type { Database } from '../src/postgres/database.ts'
-import { lineEvent, randomUserId, textMessage } from '../src/simulate/events.ts'
+import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { setUpTest, startAppForTest } from './support/service.ts'
 

@@ -1,9 +1,9 @@
 /** No secret and no personal text in any log line, error or metric, at any level; no user id at info or above. */
 
 import { expect, it } from 'vitest'
-import { freePort } from '../src/cli/prove-service.ts'
-import { lineEvent, textMessage } from '../src/simulate/events.ts'
-import { simulatePlatform } from '../src/simulate/platform.ts'
+import { freePort } from '../tools/prove/service.ts'
+import { lineEvent, textMessage } from '../tools/simulator/events.ts'
+import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
 import { becomesWell, spawnService } from './support/process.ts'
 import { signedDelivery } from './support/service.ts'

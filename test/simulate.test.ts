@@ -2,7 +2,7 @@
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import { expect, it } from 'vitest'
-import { simulatePlatform } from '../src/simulate/platform.ts'
+import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { urlOf } from './support/database.ts'
 import { runCommandAsync } from './support/process.ts'
 import { setUpTest } from './support/service.ts'

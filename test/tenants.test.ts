@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { lineEvent } from '../src/simulate/events.ts'
+import { lineEvent } from '../tools/simulator/events.ts'
 import { addCredentials, addTenant, type Tenant } from './support/database.ts'
 import { setUpFile } from './support/service.ts'
 

@@ -1,6 +1,6 @@
 /** CONTRACT: POST /api/tracking, Segment's HTTP shape. */
 import { describe, expect, it } from 'vitest'
-import { lineEvent, randomUserId } from '../src/simulate/events.ts'
+import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { addTenant } from './support/database.ts'
 import { setUpFile } from './support/service.ts'
 

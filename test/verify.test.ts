@@ -2,8 +2,8 @@
 import fc from 'fast-check'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { Database } from '../src/postgres/database.ts'
-import { MISBEHAVIOURS, type Misbehaviour } from '../src/simulate/misbehaviour.ts'
-import { type SimulatedPlatform, simulatePlatform } from '../src/simulate/platform.ts'
+import { MISBEHAVIOURS, type Misbehaviour } from '../tools/simulator/misbehaviour.ts'
+import { type SimulatedPlatform, simulatePlatform } from '../tools/simulator/platform.ts'
 import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
 import { type Answer, type Service, startApp, startAppForTest } from './support/service.ts'
 

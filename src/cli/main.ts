@@ -1,16 +1,18 @@
 #!/usr/bin/env node
 /** The command line `oa-audience`. */
 import { Command, CommanderError } from 'commander'
-import { serviceName, serviceVersion } from '../app.ts'
+import { demoCommand } from '../../tools/demo.ts'
+import { proveCommand } from '../../tools/prove/prove.ts'
+import { simulateCommand } from '../../tools/simulate.ts'
 import { describeVariables, readConfig } from '../config.ts'
 import { FatalError } from '../errors.ts'
 import { serve } from '../main.ts'
+import { serviceName, serviceVersion } from '../package.ts'
 import { sqlStateOf, violatedConstraint } from '../postgres/faults.ts'
 import { withDatabase } from '../postgres/open.ts'
 import { accountsCommand } from './accounts.ts'
 import { audienceCommand } from './audience.ts'
 import { clientsCommand } from './clients.ts'
-import { demoCommand } from './demo.ts'
 import { doctorCommand } from './doctor.ts'
 import { eventsCommand } from './events.ts'
 import { withJson } from './input.ts'
@@ -18,8 +20,6 @@ import { keysCommand } from './keys.ts'
 import { membersCommand } from './members.ts'
 import { organizationsCommand } from './organizations.ts'
 import { printMany } from './output.ts'
-import { proveCommand } from './prove.ts'
-import { simulateCommand } from './simulate.ts'
 
 const program = new Command(serviceName)
   .description('Keeps the audience of LINE official accounts and lets B2B clients list, change and erase it.')

@@ -1,11 +1,12 @@
 /** Brings the schema up to date from migrations/*.sql: forward only, each file once, one instance at a time. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { FatalError } from '../errors.ts'
+import { PACKAGE_ROOT } from '../package.ts'
 import type { Database } from './database.ts'
 import { sqlStateOf } from './faults.ts'
 import type { Queryable } from './statement.ts'
 
-const DIRECTORY = new URL('../../migrations/', import.meta.url)
+const DIRECTORY = new URL('migrations/', PACKAGE_ROOT)
 
 /** Any fixed number: the advisory lock that serializes instances that start at once. */
 const MIGRATION_LOCK = 7_301_002

@@ -2,7 +2,7 @@
 import { type AddressInfo, createServer } from 'node:net'
 import { expect, inject, it } from 'vitest'
 import { Database } from '../../src/postgres/database.ts'
-import { lineEvent, randomUserId } from '../../src/simulate/events.ts'
+import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { addTenant, createTestDatabase, type Tenant } from '../support/database.ts'
 import { eventually } from '../support/process.ts'
 import { type Service, startAppForTest } from '../support/service.ts'

@@ -1,7 +1,7 @@
 /** Nothing lost, nothing twice: the promise, while everything is killed. */
 import { expect, it } from 'vitest'
 import { Database } from '../../src/postgres/database.ts'
-import { lineEvent, randomUserId } from '../../src/simulate/events.ts'
+import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { addTenant, createTestDatabase, urlOf } from '../support/database.ts'
 import { becomesWell, runCommandAsync, spawnService, temporaryDirectory } from '../support/process.ts'
 import { signedDelivery } from '../support/service.ts'

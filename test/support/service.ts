@@ -9,7 +9,7 @@ import { signLine } from '../../src/intake/line/signature.ts'
 import { signChat } from '../../src/intake/mbox/signature.ts'
 import type { Database } from '../../src/postgres/database.ts'
 import { Secret } from '../../src/secret.ts'
-import { lineBody } from '../../src/simulate/events.ts'
+import { lineBody } from '../../tools/simulator/events.ts'
 import { addTenant, createTestDatabase, type Tenant } from './database.ts'
 
 export interface Answer {

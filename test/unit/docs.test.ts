@@ -56,7 +56,7 @@ describe('every command that the documents name', () => {
     if (name.endsWith('.md')) files.push(`docs/${name}`)
   }
   const help = (...group: string[]) =>
-    spawnSync(process.execPath, ['dist/cli/main.js', ...group, '--help'], { encoding: 'utf8' }).stdout
+    spawnSync(process.execPath, ['dist/src/cli/main.js', ...group, '--help'], { encoding: 'utf8' }).stdout
   const commandsOf = (text: string) =>
     [...text.matchAll(/^ {2}([a-z][a-z-]+)/gm)].map(([, name]) => name as string)
 

@@ -5,7 +5,7 @@
 import fc from 'fast-check'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { Database } from '../src/postgres/database.ts'
-import { lineEvent, ulid } from '../src/simulate/events.ts'
+import { lineEvent, ulid } from '../tools/simulator/events.ts'
 import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
 import { type Service, startApp } from './support/service.ts'
 

@@ -1,7 +1,7 @@
 /** An endless stream of deliveries as a platform sends them: of every kind, repeated, out of order, and now and then empty. */
 import { randomInt } from 'node:crypto'
-import { signLine } from '../intake/line/signature.ts'
-import { Secret } from '../secret.ts'
+import { signLine } from '../../src/intake/line/signature.ts'
+import { Secret } from '../../src/secret.ts'
 import { lineBody, randomUserId } from './events.ts'
 import { eventOf, KINDS, MESSAGES, messageOf } from './kinds.ts'
 import type { SimulatedPerson, SimulatedPlatform } from './platform.ts'

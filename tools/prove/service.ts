@@ -4,16 +4,16 @@ import { type AddressInfo, createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { parse as parseConnectionString } from 'pg-connection-string'
-import { environmentOfPrograms } from '../config.ts'
-import { FatalError } from '../errors.ts'
-import { Door } from '../simulate/door.ts'
+import { environmentOfPrograms } from '../../src/config.ts'
+import { FatalError } from '../../src/errors.ts'
+import { TcpProxy } from '../simulator/tcp-proxy.ts'
 
 /** A service that does not answer for so long has not recovered. */
 export const RECOVERY_MS = 60_000
 const HEALTH_TIMEOUT_MS = 2_000
 const RETRY_MS = 50
 
-const MAIN = fileURLToPath(new URL('./main.js', import.meta.url))
+const MAIN = fileURLToPath(new URL('../../src/cli/main.js', import.meta.url))
 
 /** On one port through all of its lives. */
 export class Service {
@@ -62,12 +62,12 @@ export class Service {
 }
 
 /** The database behind a door that can be shut. */
-export async function openDoor(address: string): Promise<{ door: Door; url: string }> {
+export async function openDoor(address: string): Promise<{ door: TcpProxy; url: string }> {
   const { host, port, user, password, database } = parseConnectionString(address)
   // An address without a port has an empty one.
   const number = Number(port || 5432)
   const isSocket = host?.startsWith('/') === true
-  const door = new Door(
+  const door = new TcpProxy(
     isSocket ? { path: `${host}/.s.PGSQL.${number}` } : { host: host ?? '127.0.0.1', port: number },
   )
   const doorPort = await door.listen()

@@ -1,11 +1,11 @@
 /** The load of `oa-audience prove`, and the count of what it was promised. */
 import { randomInt } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { FatalError } from '../errors.ts'
-import { signLine } from '../intake/line/signature.ts'
-import { Secret } from '../secret.ts'
-import { lineBody, lineEvent, randomUserId } from '../simulate/events.ts'
-import { RECOVERY_MS } from './prove-service.ts'
+import { FatalError } from '../../src/errors.ts'
+import { signLine } from '../../src/intake/line/signature.ts'
+import { Secret } from '../../src/secret.ts'
+import { lineBody, lineEvent, randomUserId } from '../simulator/events.ts'
+import { RECOVERY_MS } from './service.ts'
 
 const PEOPLE = 200
 const SENDERS = 24

@@ -8,7 +8,7 @@ import {
   type Socket,
 } from 'node:net'
 
-export class Door {
+export class TcpProxy {
   readonly #server: Server
   readonly #sockets = new Set<Socket>()
   #isOpen = false

@@ -7,18 +7,18 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Command } from 'commander'
-import { type DatabaseChoice, readConfig } from '../config.ts'
-import { FatalError } from '../errors.ts'
-import { idKey } from '../intake/event.ts'
-import type { Database } from '../postgres/database.ts'
-import { withDatabase } from '../postgres/open.ts'
-import type { Door } from '../simulate/door.ts'
-import { randomAccount } from '../simulate/platform.ts'
-import { between, withJson } from './input.ts'
-import { printMany, printOne } from './output.ts'
-import { Progress } from './progress.ts'
-import { Load } from './prove-load.ts'
-import { freePort, openDoor, Service } from './prove-service.ts'
+import { between, withJson } from '../../src/cli/input.ts'
+import { printMany, printOne } from '../../src/cli/output.ts'
+import { Progress } from '../../src/cli/progress.ts'
+import { type DatabaseChoice, readConfig } from '../../src/config.ts'
+import { FatalError } from '../../src/errors.ts'
+import { idKey } from '../../src/intake/event.ts'
+import type { Database } from '../../src/postgres/database.ts'
+import { withDatabase } from '../../src/postgres/open.ts'
+import { randomAccount } from '../simulator/platform.ts'
+import type { TcpProxy } from '../simulator/tcp-proxy.ts'
+import { Load } from './load.ts'
+import { freePort, openDoor, Service } from './service.ts'
 
 /** Until PostgreSQL, which was killed and is started anew, has a process that can be killed again. */
 const RETRY_MS = 50
@@ -130,7 +130,7 @@ async function proveWith(
 function faultsOf(
   choice: Exclude<DatabaseChoice, { kind: 'none' }>,
   service: Service,
-  door: Door | null,
+  door: TcpProxy | null,
 ): Array<[string, () => Promise<void>]> {
   const killService = async () => {
     await service.kill()

@@ -1,7 +1,7 @@
 /** `doctor` and `members show`: what operators ask first. */
 import { expect, it } from 'vitest'
-import { lineEvent } from '../src/simulate/events.ts'
-import { simulatePlatform } from '../src/simulate/platform.ts'
+import { lineEvent } from '../tools/simulator/events.ts'
+import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
 import { runCommandAsync } from './support/process.ts'
 import { setUpTest, startAppForTest } from './support/service.ts'

@@ -1,18 +1,18 @@
 /** `oa-audience simulate`: LINE's platform on loopback, to try and to load this service with. */
 import { once } from 'node:events'
 import { type Command, InvalidArgumentError, Option } from 'commander'
-import { FatalError } from '../errors.ts'
-import { addPeople, type Delivery, deliveries } from '../simulate/deliveries.ts'
-import { MISBEHAVIOURS, misbehaviourOf } from '../simulate/misbehaviour.ts'
+import { accountOf, between, onDatabase, parseId, withJson } from '../src/cli/input.ts'
+import { printJson, styled } from '../src/cli/output.ts'
+import { Progress } from '../src/cli/progress.ts'
+import { FatalError } from '../src/errors.ts'
+import { addPeople, type Delivery, deliveries } from './simulator/deliveries.ts'
+import { MISBEHAVIOURS, misbehaviourOf } from './simulator/misbehaviour.ts'
 import {
   randomAccount,
   type SimulatedAccount,
   type SimulatedPlatform,
   simulatePlatform,
-} from '../simulate/platform.ts'
-import { accountOf, between, onDatabase, parseId, withJson } from './input.ts'
-import { printJson, styled } from './output.ts'
-import { Progress } from './progress.ts'
+} from './simulator/platform.ts'
 
 /** Deliveries without an answer yet; the platform would open more connections, one machine cannot. */
 const IN_FLIGHT_MAX = 256

@@ -1,0 +1,13 @@
+/** What package.json says, and where the package is installed: the same for sources (`src/`) and for the build (`dist/src/`). */
+import { createRequire } from 'node:module'
+import { pathToFileURL } from 'node:url'
+
+const require = createRequire(import.meta.url)
+
+export const { name: serviceName, version: serviceVersion } = require('#package.json') as {
+  name: string
+  version: string
+}
+
+/** The package's root directory, as a file URL that ends with a slash. */
+export const PACKAGE_ROOT = new URL('./', pathToFileURL(require.resolve('#package.json')))
