@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { performance } from 'node:perf_hooks'
 import { flush } from '../dist/src/intake/flush.js'
 import { parseLineDelivery } from '../dist/src/intake/line/payload.js'
-import { upkeep } from '../dist/src/intake/upkeep.js'
+import { runMaintenance } from '../dist/src/maintenance/maintenance.js'
 import { Database } from '../dist/src/postgres/database.js'
 import { EmbeddedServer } from '../dist/src/postgres/embedded/server.js'
 import { migrate } from '../dist/src/postgres/migrate.js'
@@ -25,7 +25,9 @@ export async function run({ smoke }) {
   try {
     await migrate(database)
     database.markReady()
-    await database.session((session) => upkeep(session, { retentionDays: 90, deduplicationDays: 400 }))
+    await database.session((session) =>
+      runMaintenance(session, { retentionDays: 90, deduplicationDays: 400 }),
+    )
     await database.query(`insert into organization (name) values ('bench')`)
     await database.query(
       `insert into official_account (organization_id, name, channel_secret) values (1, 'bench', 'secret')`,

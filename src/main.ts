@@ -10,8 +10,8 @@ import { countDueProfiles, ProfileFiller } from './audience/profiles.ts'
 import type { Config } from './config.ts'
 import { FatalError } from './errors.ts'
 import { Metrics, serveMetrics } from './http/metrics.ts'
-import { makePartitions, UPKEEP_INTERVAL_MS, upkeep } from './intake/upkeep.ts'
 import { LineApi } from './line-api/client.ts'
+import { MAINTENANCE_INTERVAL_MS, makePartitions, runMaintenance } from './maintenance/maintenance.ts'
 import { serviceName, serviceVersion } from './package.ts'
 import { type OpenDatabase, openForService } from './postgres/open.ts'
 import { startTracing } from './trace.ts'
@@ -142,8 +142,11 @@ function workBesideRequests(
       log.warn({ accountId: String(accountId), fault: type }, 'the platform gives no profiles: resting'),
   })
   const keepUp = () => {
-    Promise.all([database.session((session) => upkeep(session, config)), finishErasures(database)]).catch(
-      (error: Error) => log.warn({ fault: error.name }, 'the upkeep failed: trying again in an hour'),
+    Promise.all([
+      database.session((session) => runMaintenance(session, config)),
+      finishErasures(database),
+    ]).catch((error: Error) =>
+      log.warn({ fault: error.name }, 'the maintenance failed: trying again in an hour'),
     )
   }
   let timer: NodeJS.Timeout | undefined
@@ -152,7 +155,7 @@ function workBesideRequests(
     () => {
       if (isStopped) return
       keepUp()
-      timer = setInterval(keepUp, UPKEEP_INTERVAL_MS)
+      timer = setInterval(keepUp, MAINTENANCE_INTERVAL_MS)
       profiles.start()
       metrics?.watchProfileBacklog(() => countDueProfiles(database))
     },

@@ -48,13 +48,13 @@ const commandLine = (...options: string[]) =>
 
 it('adds every follower once, with progress on standard error, and again without effect', async () => {
   const first = await commandLine('--json')
-  expect(JSON.parse(first.stdout)).toEqual({ seen: 2500, added: 2500, passedOver: 0 })
+  expect(JSON.parse(first.stdout)).toEqual({ seen: 2500, added: 2500, skipped: 0 })
   expect(first.stderr).toContain('followers 2,500')
   const members = await service.members(tenant)
   expect(members.map(({ userId }) => userId).sort()).toEqual([...userIds].sort())
   for (const member of members)
     expect(member).toMatchObject({ relationship: 'following', followedAt: null, eventCount: 0 })
-  expect(JSON.parse((await commandLine('--json')).stdout)).toEqual({ seen: 2500, added: 0, passedOver: 0 })
+  expect(JSON.parse((await commandLine('--json')).stdout)).toEqual({ seen: 2500, added: 0, skipped: 0 })
 })
 
 it('counts more than what is older and less than what is newer, in whatever order they arrive', async () => {
@@ -83,7 +83,7 @@ it('passes over who was erased, until they come by themselves', async () => {
     await service.call('DELETE', `/api/audience/${member?.id}`, { headers: tenant.headers })
   }
   await service.deliver(tenant, [textMessage(returned, 'hello again', { timestamp: Date.now() + 1000 })])
-  expect(JSON.parse((await commandLine('--json')).stdout)).toEqual({ seen: 2500, added: 2498, passedOver: 1 })
+  expect(JSON.parse((await commandLine('--json')).stdout)).toEqual({ seen: 2500, added: 2498, skipped: 1 })
   expect(await service.member(tenant, gone)).toBeUndefined()
   expect((await service.member(tenant, returned))?.relationship).toBe('following')
 })
@@ -94,14 +94,14 @@ it('goes on where it was interrupted', async () => {
     break
   }
   platform.calls.length = 0
-  expect(JSON.parse((await commandLine('--json')).stdout)).toEqual({ seen: 2500, added: 2500, passedOver: 0 })
+  expect(JSON.parse((await commandLine('--json')).stdout)).toEqual({ seen: 2500, added: 2500, skipped: 0 })
   expect(platform.calls).toHaveLength(2)
 })
 
 it('begins anew when the platform has forgotten where the list stood', async () => {
   await database.query(
     `update official_account set followers_import = jsonb_build_object('next', 'stale', 'atMs', $2::bigint,
-            'seen', 7, 'added', 7, 'passedOver', 0) where id = $1`,
+            'seen', 7, 'added', 7, 'skipped', 0) where id = $1`,
     [tenant.accountId, Date.now()],
   )
   expect(JSON.parse((await commandLine('--json')).stdout)).toMatchObject({ seen: 2500, added: 2500 })
@@ -149,9 +149,9 @@ it('does not bring back who was erased', async () => {
   await service.deliver(tenant, [lineEvent('follow', erased)])
   const member = await service.member(tenant, erased)
   await service.call('DELETE', `/api/audience/${member?.id}`, { headers: tenant.headers })
-  let last = { added: 0, passedOver: 0 }
+  let last = { added: 0, skipped: 0 }
   for await (const progress of await importing()) last = progress
-  expect(last).toMatchObject({ added: 2499, passedOver: 1 })
+  expect(last).toMatchObject({ added: 2499, skipped: 1 })
   expect(await service.member(tenant, erased)).toBeUndefined()
 })
 

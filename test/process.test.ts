@@ -240,7 +240,7 @@ it('says which port is taken', async () => {
       `oa-audience: PORT ${port} on 127.0.0.1 is in use: stop what listens there, or set PORT\n`,
     )
     // Nothing begins, and fails, once it has ended.
-    expect(stdout).not.toMatch(/upkeep|does not answer/)
+    expect(stdout).not.toMatch(/maintenance|does not answer/)
   }
 })
 

@@ -1,6 +1,6 @@
 /** What is stored does not grow without end, and deduplication outlives what is stored. */
 import { expect, it } from 'vitest'
-import { upkeep } from '../src/intake/upkeep.ts'
+import { runMaintenance } from '../src/maintenance/maintenance.ts'
 import type { Database } from '../src/postgres/database.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
@@ -35,7 +35,7 @@ async function addWeek(database: Database, monday: Date): Promise<void> {
 
 it('makes this week and the next five ahead, once, also when several instances do it at once', async () => {
   const { database } = await createTestDatabase()
-  await Promise.all([1, 2, 3].map(() => database.session((session) => upkeep(session, KEEP))))
+  await Promise.all([1, 2, 3].map(() => database.session((session) => runMaintenance(session, KEEP))))
   const expected = Array.from({ length: 6 }, (_, week) => nameOf(mondayBefore(-7 * week)))
   expect(await partitions(database)).toEqual([...expected, 'event_default'])
   const service = await startAppForTest(database)
@@ -51,12 +51,12 @@ it('makes this week and the next five ahead, once, also when several instances d
 it('drops weeks that are older than the retention, and none that still has a day to keep', async () => {
   const { database } = await createTestDatabase()
   for (const days of [104, 97, 90, 83]) await addWeek(database, mondayBefore(days))
-  await database.session((session) => upkeep(session, KEEP))
+  await database.session((session) => runMaintenance(session, KEEP))
   const kept = await partitions(database)
   expect(kept).not.toContain(nameOf(mondayBefore(104)))
   expect(kept).toContain(nameOf(mondayBefore(90)))
   expect(kept).toContain(nameOf(mondayBefore(83)))
-  await database.session((session) => upkeep(session, { ...KEEP, retentionDays: 0 }))
+  await database.session((session) => runMaintenance(session, { ...KEEP, retentionDays: 0 }))
   expect(await partitions(database)).toEqual(kept)
   await database.close()
 })
@@ -68,11 +68,11 @@ it('recognises an event that comes again after its stored copy was dropped, unti
   await service.deliver(tenant, [event])
   await database.query(`update event set received_at = now() - interval '91 days'`)
   await database.query(`update event_key set received_at = now() - interval '399 days'`)
-  await database.session((session) => upkeep(session, KEEP))
+  await database.session((session) => runMaintenance(session, KEEP))
   expect(await database.query('select from event')).toHaveLength(0)
   expect((await service.deliver(tenant, [event])).json).toEqual({ accepted: 0, duplicates: 1 })
   await database.query(`update event_key set received_at = now() - interval '401 days'`)
-  await database.session((session) => upkeep(session, KEEP))
+  await database.session((session) => runMaintenance(session, KEEP))
   expect(await database.query('select from event_key')).toHaveLength(0)
   await database.close()
 })
@@ -108,7 +108,7 @@ it('forgets edits with the events, and messages taken back, erased members and r
         `insert into ${table} (channel_oa_id, ${columns}) values (${accountId}, ${values(days)})`,
       )
     }
-    await database.session((session) => upkeep(session, KEEP))
+    await database.session((session) => runMaintenance(session, KEEP))
     expect(await database.query(`select from ${table}`), table).toHaveLength(1)
   }
   await database.close()
@@ -123,7 +123,7 @@ it('forgets the tracked activity of who never became a member, keeps that of mem
   for (const userId of [member, gone, active]) await track(userId)
   await database.query(`update tracked_activity set received_at = now() - interval '401 days'`)
   await track(active)
-  await database.session((session) => upkeep(session, KEEP))
+  await database.session((session) => runMaintenance(session, KEEP))
   for (const userId of [gone, active]) await follow(userId)
   expect((await service.member(tenant, member))?.eventCount).toBe(2)
   expect((await service.member(tenant, gone))?.eventCount).toBe(1)
@@ -141,7 +141,7 @@ it('leaves tables that a dump holds for next time, and holds nobody up meanwhile
     const deliver = () => service.deliver(tenant, [lineEvent('follow', randomUserId())])
     const answers = [deliver()]
     await database.session(async (session) => {
-      const done = upkeep(session, KEEP)
+      const done = runMaintenance(session, KEEP)
       for (let i = 0; i < 20; i += 1) {
         answers.push(deliver())
         await new Promise((resolve) => setTimeout(resolve, 50))
@@ -152,7 +152,7 @@ it('leaves tables that a dump holds for next time, and holds nobody up meanwhile
     expect(await partitions(database)).toContain(old)
     await dump.query('rollback')
   })
-  await database.session((session) => upkeep(session, KEEP))
+  await database.session((session) => runMaintenance(session, KEEP))
   expect(await partitions(database)).not.toContain(old)
   await database.close()
 })
@@ -160,7 +160,7 @@ it('leaves tables that a dump holds for next time, and holds nobody up meanwhile
 it('goes on where events of this week stand in the default partition already', async () => {
   const { database, service, tenant } = await setUpTest()
   await service.deliver(tenant, [lineEvent('follow', randomUserId())])
-  await database.session((session) => upkeep(session, KEEP))
+  await database.session((session) => runMaintenance(session, KEEP))
   expect(await partitions(database)).not.toContain(nameOf(mondayBefore(0)))
   expect((await service.deliver(tenant, [lineEvent('follow', randomUserId())])).json).toEqual({
     accepted: 1,

@@ -24,7 +24,7 @@ export interface ImportProgress {
   /** of them those who were no members */
   added: number
   /** of them those who were erased: they stay so until they come by themselves */
-  passedOver: number
+  skipped: number
 }
 
 interface ImportState extends ImportProgress {
@@ -48,7 +48,7 @@ export async function* importFollowers(
   if (state.next !== null) yield state
   do {
     const atMs = Date.now()
-    const page = await askPatiently(() =>
+    const page = await askWithRetry(() =>
       lineApi.followers(account, FOLLOWERS_PAGE_SIZE, state.next ?? undefined),
     )
     if (state.next !== null && isStale(page) && !isSecondBeginning) {
@@ -65,7 +65,7 @@ export async function* importFollowers(
   } while (state.next !== null || state === FROM_THE_START)
 }
 
-const FROM_THE_START: ImportState = { next: null, atMs: 0, seen: 0, added: 0, passedOver: 0 }
+const FROM_THE_START: ImportState = { next: null, atMs: 0, seen: 0, added: 0, skipped: 0 }
 
 async function readState(database: Queryable, id: AccountId): Promise<ImportState> {
   const [row] = await database.query<{ state: ImportState | null }>(
@@ -78,7 +78,7 @@ async function readState(database: Queryable, id: AccountId): Promise<ImportStat
 
 type Page = PlatformResult<FollowersPage>
 
-async function askPatiently(ask: () => Promise<Page>): Promise<Page> {
+async function askWithRetry(ask: () => Promise<Page>): Promise<Page> {
   for (let attempt = 1; ; attempt += 1) {
     const page = await ask()
     if (page.ok || page.fault.type !== 'unavailable' || attempt === ATTEMPTS) return page
@@ -181,7 +181,7 @@ async function addPage(
     atMs,
     seen: before.seen + userIds.length,
     added: before.added + (counts?.added ?? 0),
-    passedOver: before.passedOver + (counts?.passed_over ?? 0),
+    skipped: before.skipped + (counts?.passed_over ?? 0),
   }
   await transaction.query('update official_account set followers_import = $2 where id = $1', [
     accountId,

@@ -183,14 +183,14 @@ async function verify(database: Database, account: Account, testWebhook: boolean
 }
 
 async function importAll(database: Database, account: Account, progress: Progress): Promise<ImportProgress> {
-  let last: ImportProgress = { seen: 0, added: 0, passedOver: 0 }
+  let last: ImportProgress = { seen: 0, added: 0, skipped: 0 }
   const remark = () => ` (${last.added.toLocaleString('en')} new)`
   for await (const state of importFollowers(database, new LineApi(readConfig().lineApiUrl), account)) {
     last = state
     progress.show(last.seen, remark())
   }
   progress.end(last.seen, remark())
-  return { seen: last.seen, added: last.added, passedOver: last.passedOver }
+  return { seen: last.seen, added: last.added, skipped: last.skipped }
 }
 
 /** The columns that options name; an empty text takes a value away. */

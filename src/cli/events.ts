@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
 import { FatalError } from '../errors.ts'
-import { Unusable } from '../intake/event.ts'
+import { InvalidEvent } from '../intake/event.ts'
 import { readLineEvent } from '../intake/line/payload.ts'
 import { isElsewhere, readWebhook } from '../intake/mbox/payload.ts'
 import { APPLIED, retryEvent, type Understand } from '../intake/retry.ts'
@@ -87,7 +87,7 @@ export const understand: Understand = (source, payload, occurredAtMs, chatInboxI
     case 'line':
       return readLineEvent(value, occurredAtMs)
     case 'mbox':
-      if (isElsewhere(value, chatInboxId)) throw new Unusable("it is of another inbox than the account's")
+      if (isElsewhere(value, chatInboxId)) throw new InvalidEvent("it is of another inbox than the account's")
       return readWebhook(value, undefined, occurredAtMs)
     case 'tracking':
       return readStoredTrackingEvent(value, occurredAtMs)

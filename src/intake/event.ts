@@ -45,14 +45,14 @@ const KIND_MAX_LENGTH = 64
 /** The last millisecond of the year 9999: later ones have no ISO 8601 form with four digits. */
 const TIME_MAX_MS = 253_402_300_799_999
 
-/** Takes an id as it is, or null where it is absent. Throws an Unusable for anything that cannot be an id. */
+/** Takes an id as it is, or null where it is absent. Throws an InvalidEvent for anything that cannot be an id. */
 export function readUserId(value: unknown): string | null {
   if (value === undefined || value === null) return null
-  if (typeof value !== 'string' || value === '') throw new Unusable('the user id is no text')
+  if (typeof value !== 'string' || value === '') throw new InvalidEvent('the user id is no text')
   if (value.length > USER_ID_MAX_LENGTH) {
-    throw new Unusable(`the user id is longer than ${USER_ID_MAX_LENGTH} characters`)
+    throw new InvalidEvent(`the user id is longer than ${USER_ID_MAX_LENGTH} characters`)
   }
-  if (!isStorableText(value)) throw new Unusable('the user id has characters that cannot be stored')
+  if (!isStorableText(value)) throw new InvalidEvent('the user id has characters that cannot be stored')
   return value
 }
 
@@ -70,10 +70,10 @@ export function parseTimeText(text: string): number {
 /** Milliseconds since 1970, from them or from seconds: beyond the year 5138 in seconds it is milliseconds. */
 export const epochMs = (time: number): number => (time > 1e11 ? time : Math.round(time * 1000))
 
-/** Milliseconds since 1970 as a number, or an Unusable. */
+/** Milliseconds since 1970 as a number, or an InvalidEvent. */
 export function readTimeMs(value: unknown): number {
   if (typeof value !== 'number' || !(value >= 0 && value <= TIME_MAX_MS)) {
-    throw new Unusable('the time is no number of milliseconds between the years 1970 and 9999')
+    throw new InvalidEvent('the time is no number of milliseconds between the years 1970 and 9999')
   }
   return Math.trunc(value)
 }
@@ -94,8 +94,8 @@ export function readKind(value: unknown): string {
 }
 
 /** What is wrong with an event that can be kept but not applied. */
-export class Unusable extends Error {
-  override readonly name = 'Unusable'
+export class InvalidEvent extends Error {
+  override readonly name = 'InvalidEvent'
 }
 
 /**

@@ -46,7 +46,7 @@ const FLUSH_ATTEMPTS = 10
  * did the same at the same moment or members' ids were taken. An event that stands twice in the batch counts once.
  * Throws DatabaseUnavailable, or the database's error, with nothing applied.
  */
-export async function flushPatiently(
+export async function flushWithRetry(
   target: AtOnce,
   database: Queryable,
   batch: AdmittedEvent[],

@@ -15,7 +15,7 @@ import {
   type Admission,
   type AdmittedEvent,
   type FlushOptions,
-  flushPatiently,
+  flushWithRetry,
   isConflict,
   type Outcome,
 } from './flush.ts'
@@ -143,7 +143,7 @@ export class Intake {
     const startedAtMs = performance.now()
     const links = deliveries.flatMap(({ link }) => link ?? [])
     const options = { root: true, links, attributes: { 'oa_audience.events': events.length } }
-    inSpan('flush', options, () => flushPatiently(this.#lane, this.#database, events)).then(
+    inSpan('flush', options, () => flushWithRetry(this.#lane, this.#database, events)).then(
       (outcomes) => {
         this.#flushesOnTheirWay -= 1
         this.#observer?.flushed(events.length, (performance.now() - startedAtMs) / 1000)
@@ -210,7 +210,7 @@ export class Intake {
       for (let part = waiting.shift(); part !== undefined; part = waiting.shift()) {
         try {
           const events = part.flatMap((delivery) => delivery.events)
-          settle(part, await flushPatiently(this.#database, this.#database, events, limits))
+          settle(part, await flushWithRetry(this.#database, this.#database, events, limits))
         } catch (error) {
           refused.push({ part, error })
           // Each of those that wait would find it out by waiting for it.
@@ -234,12 +234,12 @@ export class Intake {
 
   async #flushOrKeepUnapplied(event: AdmittedEvent): Promise<Outcome> {
     try {
-      const [outcome] = await flushPatiently(this.#database, this.#database, [event])
+      const [outcome] = await flushWithRetry(this.#database, this.#database, [event])
       return outcome as Outcome
     } catch (error) {
       if (!isAboutTheEvent(error)) throw error
       this.#onPoison(error)
-      const [outcome] = await flushPatiently(this.#database, this.#database, [unapplied(event, error)])
+      const [outcome] = await flushWithRetry(this.#database, this.#database, [unapplied(event, error)])
       return outcome as Outcome
     }
   }

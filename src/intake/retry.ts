@@ -4,11 +4,11 @@ import type { Database } from '../postgres/database.ts'
 import { DatabaseUnavailable, LOCK_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
 import type { Row, Statement } from '../postgres/statement.ts'
 import { credentialOf } from './apply-events.ts'
-import { type IntakeEvent, type Source, Unusable } from './event.ts'
-import { flushPatiently } from './flush.ts'
+import { type IntakeEvent, InvalidEvent, type Source } from './event.ts'
+import { flushWithRetry } from './flush.ts'
 
 /**
- * Reads the stored content of an event anew. Throws an Unusable.
+ * Reads the stored content of an event anew. Throws an InvalidEvent.
  * @param occurredAtMs when it happened, or was received where it does not say: it keeps its place among the others
  * @param chatInboxId the account's inbox of the support chat, by now; null: all are
  */
@@ -44,10 +44,10 @@ export async function retryEvent(database: Database, id: bigint, understand: Und
     if (event === null) return 'its content was erased'
     if (event.failure !== null) return event.failure
     const again = { admission: { accountId, source, credential }, event: { ...event, key } }
-    const [outcome] = await flushPatiently(database, database, [again], { before: [forget] })
+    const [outcome] = await flushWithRetry(database, database, [again], { before: [forget] })
     return outcome === 'accepted' ? APPLIED : 'it changed meanwhile: look at it again'
   } catch (error) {
-    if (error instanceof Unusable) return error.message
+    if (error instanceof InvalidEvent) return error.message
     const isAway = error instanceof DatabaseUnavailable && sqlStateOf(error) !== LOCK_TIMEOUT
     if (isAway || sqlStateOf(error) === null) throw error
     // Others may well be applied.

@@ -63,7 +63,7 @@ export function callPlatform(baseUrl: string, call: Call): Promise<PlatformResul
   return inClientSpan(
     () => `${call.method} ${pathPattern(call.path)}`,
     { 'http.request.method': call.method },
-    () => callPatiently(baseUrl, call),
+    () => callWithRetry(baseUrl, call),
   )
 }
 
@@ -72,7 +72,7 @@ function pathPattern(path: string): string {
   return path.replace(/\?.*/, '').replace(/(?<=\/(profile|group|room|member)\/)[^/]+/g, ':id')
 }
 
-async function callPatiently(baseUrl: string, call: Call): Promise<PlatformResult<unknown>> {
+async function callWithRetry(baseUrl: string, call: Call): Promise<PlatformResult<unknown>> {
   const deadlineMs = Date.now() + CALL_TIMEOUT_MS
   for (let attempt = 1; ; attempt += 1) {
     const timeoutMs = Math.min(ATTEMPT_TIMEOUT_MS, deadlineMs - Date.now())

@@ -4,7 +4,7 @@ import { isObject } from '../http/body.ts'
 import { Nullable } from '../http/validate.ts'
 import type { Secret } from '../secret.ts'
 import { type Call, callPlatform, type PlatformResult, refused, UNAVAILABLE } from './call.ts'
-import { Pace } from './pace.ts'
+import { RateLimiter } from './rate-limiter.ts'
 import { isSendable, StatelessTokens } from './tokens.ts'
 
 /**
@@ -75,8 +75,8 @@ export type WebhookTest = Static<typeof WebhookTestSchema>
 export class LineApi {
   readonly #baseUrl: string
   readonly #tokens: StatelessTokens
-  readonly #reads = new Pace(READS_PER_SECOND)
-  readonly #webhookCalls = new Pace(WEBHOOK_CALLS_PER_SECOND)
+  readonly #reads = new RateLimiter(READS_PER_SECOND)
+  readonly #webhookCalls = new RateLimiter(WEBHOOK_CALLS_PER_SECOND)
 
   constructor(baseUrl: string) {
     this.#baseUrl = baseUrl
@@ -144,21 +144,21 @@ export class LineApi {
 
   #get(
     account: Credentials,
-    pace: Pace,
+    limiter: RateLimiter,
     path: string,
     signal?: AbortSignal,
   ): Promise<PlatformResult<unknown>> {
-    return this.#call(account, pace, { method: 'GET', path, isRepeatable: true, signal })
+    return this.#call(account, limiter, { method: 'GET', path, isRepeatable: true, signal })
   }
 
   async #call(
     account: Credentials,
-    pace: Pace,
+    limiter: RateLimiter,
     call: Omit<Call, 'token' | 'secrets'>,
   ): Promise<PlatformResult<unknown>> {
     const token = await this.#token(account, call.signal)
     if (!token.ok) return token
-    if (!(await pace.turn(account.id))) return UNAVAILABLE
+    if (!(await limiter.acquire(account.id))) return UNAVAILABLE
     const secrets = [token.value, ...(account.channelSecret ? [account.channelSecret] : [])]
     const answer = await callPlatform(this.#baseUrl, { ...call, token: token.value, secrets })
     if (!answer.ok && answer.fault.type === 'refused' && answer.fault.status === 401)

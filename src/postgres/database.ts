@@ -9,7 +9,7 @@ import { DATABASE_SPAN, Lane, sendAtOnce } from './lane.ts'
 import type { AtOnce, BoundStatement, Queryable, Row, Statement } from './statement.ts'
 
 /**
- * Sessions per instance: enough to keep two cores busy. With the four of streams and the one of the upkeep, seven instances
+ * Sessions per instance: enough to keep two cores busy. With the four of streams and the one of the maintenance, seven instances
  * fit PostgreSQL's default of 100.
  */
 const POOL_SIZE = 8

@@ -143,7 +143,7 @@ it('in which a statement hangs: 503 well before the platform would hang up for g
   await end()
 })
 
-it('that limits statements by default: streams and upkeep, which have no limit, go on', async () => {
+it('that limits statements by default: streams and maintenance, which have no limit, go on', async () => {
   const { admin, set, end } = await setUp()
   await set('set statement_timeout = 100')
   const slow = 'select pg_sleep(0.2)::text as line'

@@ -30,6 +30,7 @@ const ALLOWED: Record<string, string[]> = {
   accounts: ['access', 'http', 'line-api', 'postgres'],
   audience: ['access', 'accounts', 'http', 'line-api', 'postgres'],
   intake: ['accounts', 'audience', 'http', 'postgres'],
+  maintenance: ['postgres'],
   'intake/line': ['accounts', 'audience', 'http', 'intake', 'postgres'],
   'intake/mbox': ['accounts', 'http', 'intake', 'postgres'],
   'intake/tracking': ['accounts', 'http', 'intake', 'postgres'],

@@ -7,13 +7,13 @@ import {
   type Effect,
   hashKey,
   type IntakeEvent,
+  InvalidEvent,
   idKey,
   readKind,
   readMessageId,
   readTimeMs,
   readUserId,
   toPayload,
-  Unusable,
 } from '../event.ts'
 
 export interface LineDelivery {
@@ -86,7 +86,7 @@ export function readLineEvent(
       failure: null,
     }
   } catch (error) {
-    if (!(error instanceof Unusable)) throw error
+    if (!(error instanceof InvalidEvent)) throw error
     return unusable(event, lineKey(event), payload, receivedAtMs, error.message)
   }
 }

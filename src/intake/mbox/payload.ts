@@ -8,13 +8,13 @@ import {
   epochMs,
   hashKey,
   type IntakeEvent,
+  InvalidEvent,
   parseTimeText,
   readKind,
   readMessageId,
   readTimeMs,
   readUserId,
   toPayload,
-  Unusable,
 } from '../event.ts'
 
 type Fields = Record<string, unknown>
@@ -110,7 +110,7 @@ export function readWebhook(
   // Whom it names is read first and kept whatever else is wrong, so that erasing them finds it.
   let userId: string | null = null
   try {
-    if (!isObject(webhook)) throw new Unusable('the event is no object')
+    if (!isObject(webhook)) throw new InvalidEvent('the event is no object')
     const conversation = conversationOf(webhook, kept.kind)
     userId = personOf(webhook, conversation)
     const occurredAtMs = timeOf(webhook, kept.kind, receivedAtMs)
@@ -123,7 +123,7 @@ export function readWebhook(
       failure: null,
     }
   } catch (error) {
-    if (!(error instanceof Unusable)) throw error
+    if (!(error instanceof InvalidEvent)) throw error
     return {
       ...kept,
       key,
@@ -210,13 +210,13 @@ function stateTime(conversation: Fields, receivedAtMs: number): number | null {
 
 /**
  * A time as Chatwoot writes it: ISO 8601, `YYYY-MM-DD HH:MM:SS UTC`, or seconds since 1970, whole or with a
- * fraction, as number or text. Null where there is none; an Unusable for what is none of these.
+ * fraction, as number or text. Null where there is none; an InvalidEvent for what is none of these.
  */
 export function readTime(value: unknown): number | null {
   if (value === undefined || value === null || value === '') return null
   const isNumber = typeof value === 'number' || (typeof value === 'string' && /^\d+(\.\d+)?$/.test(value))
   if (isNumber) return readTimeMs(epochMs(Number(value)))
-  if (typeof value !== 'string') throw new Unusable('the time is of no known form')
+  if (typeof value !== 'string') throw new InvalidEvent('the time is of no known form')
   return readTimeMs(
     parseTimeText(value.replace(/^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d+)?) UTC$/, '$1T$2Z')),
   )

@@ -6,11 +6,11 @@ import {
   epochMs,
   hashKey,
   type IntakeEvent,
+  InvalidEvent,
   parseTimeText,
   readTimeMs,
   readUserId,
   toPayload,
-  Unusable,
 } from '../event.ts'
 
 /** Segment's calls. Other words are anybody's text, and the kind of an event outlives an erasure. */
@@ -82,11 +82,11 @@ export function readTrackingEvents(
   for (const [index, event] of events.entries()) {
     try {
       if (index >= TRACKING_REQUEST_MAX_EVENTS) {
-        throw new Unusable(`more than ${TRACKING_REQUEST_MAX_EVENTS} events in one request`)
+        throw new InvalidEvent(`more than ${TRACKING_REQUEST_MAX_EVENTS} events in one request`)
       }
       accepted.push(readTrackingEvent(event, admittedBy, sentAtMs, receivedAtMs))
     } catch (error) {
-      if (!(error instanceof Unusable)) throw error
+      if (!(error instanceof InvalidEvent)) throw error
       rejected.push({ index, message: error.message })
     }
   }
@@ -99,16 +99,17 @@ function readTrackingEvent(
   sentAtMs: number | null,
   receivedAtMs: number,
 ): IntakeEvent {
-  if (!isObject(event)) throw new Unusable('the event is no object')
-  if (typeof event.type !== 'string' || event.type === '') throw new Unusable('type is missing')
+  if (!isObject(event)) throw new InvalidEvent('the event is no object')
+  if (typeof event.type !== 'string' || event.type === '') throw new InvalidEvent('type is missing')
   const { writeKey, ...content } = event
-  if (isFilled(writeKey) && writeKey !== admittedBy) throw new Unusable('writeKey is of another account')
+  if (isFilled(writeKey) && writeKey !== admittedBy) throw new InvalidEvent('writeKey is of another account')
   const payload = toPayload(content, refuseDeep)
   if (Buffer.byteLength(payload) > TRACKING_EVENT_MAX_BYTES) {
-    throw new Unusable(`the event is larger than ${TRACKING_EVENT_MAX_BYTES} bytes`)
+    throw new InvalidEvent(`the event is larger than ${TRACKING_EVENT_MAX_BYTES} bytes`)
   }
   const userId = readUserId(event.userId === '' ? null : event.userId)
-  if (userId === null && !isFilled(event.anonymousId)) throw new Unusable('userId or anonymousId is required')
+  if (userId === null && !isFilled(event.anonymousId))
+    throw new InvalidEvent('userId or anonymousId is required')
   const messageId = isFilled(event.messageId) ? String(event.messageId) : randomUUID()
   return {
     source: 'tracking',
@@ -126,10 +127,10 @@ function readTrackingEvent(
 
 /** Anybody can send it: what is nested some thousand levels deep is not worth the time that it takes to be written. */
 function refuseDeep(): never {
-  throw new Unusable('the event is nested too deeply')
+  throw new InvalidEvent('the event is nested too deeply')
 }
 
-/** One that was accepted and is stored, at the time that was worked out then. Throws an Unusable. */
+/** One that was accepted and is stored, at the time that was worked out then. Throws an InvalidEvent. */
 export function readStoredTrackingEvent(event: unknown, occurredAtMs: number): IntakeEvent {
   return { ...readTrackingEvent(event, '', null, occurredAtMs), occurredAtMs }
 }
@@ -146,7 +147,7 @@ function occurredAt(event: Record<string, unknown>, sentAtMs: number | null, rec
   const told = event.timestamp ?? event.originalTimestamp
   if (told === undefined || told === null) return receivedAtMs
   const toldMs = parseTime(told)
-  if (toldMs === null) throw new Unusable('timestamp is no time')
+  if (toldMs === null) throw new InvalidEvent('timestamp is no time')
   const corrected = sentAtMs === null ? toldMs : receivedAtMs - (sentAtMs - toldMs)
   return readTimeMs(Math.min(corrected, receivedAtMs))
 }

@@ -6,7 +6,7 @@ const WAIT_MAX_MS = 1_500
 /** What has not been used in this time is not saved up. */
 const BURST_MS = 1_000
 
-export class Pace {
+export class RateLimiter {
   readonly #intervalMs: number
   readonly #nextAtMs = new Map<bigint, number>()
 
@@ -16,7 +16,7 @@ export class Pace {
   }
 
   /** Resolves with true when the account's next call may go out, or with false at once if that is too far off. */
-  async turn(accountId: bigint): Promise<boolean> {
+  async acquire(accountId: bigint): Promise<boolean> {
     const now = performance.now()
     const at = Math.max(now - BURST_MS, this.#nextAtMs.get(accountId) ?? Number.NEGATIVE_INFINITY)
     if (at - now > WAIT_MAX_MS) return false

@@ -6,7 +6,7 @@ import type { Queryable } from '../postgres/statement.ts'
 /** Weeks that have their partition before they begin: a service may be down for that long and still find one. */
 const WEEKS_AHEAD = 5
 /** How often partitions are looked after. */
-export const UPKEEP_INTERVAL_MS = 60 * 60 * 1000
+export const MAINTENANCE_INTERVAL_MS = 60 * 60 * 1000
 /** Rows deleted in one statement: short enough to hold nobody up. */
 const ROWS_PER_STATEMENT = 10_000
 
@@ -21,8 +21,8 @@ const LOCK_WAIT_MS = 200
 
 const CHECK_VIOLATION = '23514'
 
-/** Any fixed number: the advisory lock that lets one instance at a time do the upkeep. */
-const UPKEEP_LOCK = 7_301_004
+/** Any fixed number: the advisory lock that lets one instance at a time do the maintenance. */
+const MAINTENANCE_LOCK = 7_301_004
 
 /** ISO weeks, Monday to Monday in UTC, of which `event_20261116` is the one that begins on that day. */
 const weeks = `
@@ -36,7 +36,7 @@ const weeks = `
  * erased members and the activity of people who are no members beyond DEDUPLICATION_DAYS, counts of refusals beyond 30 days.
  * One instance at a time: others leave it to that one. A table that is in use is left for next time.
  */
-export async function upkeep(
+export async function runMaintenance(
   session: Queryable,
   { retentionDays, deduplicationDays }: Pick<Config, 'retentionDays' | 'deduplicationDays'>,
 ): Promise<void> {
@@ -63,14 +63,14 @@ export async function makePartitions(session: Queryable): Promise<void> {
 
 async function alone(session: Queryable, work: () => Promise<void>): Promise<void> {
   const [lock] = await session.query<{ is_ours: boolean }>('select pg_try_advisory_lock($1) as is_ours', [
-    UPKEEP_LOCK,
+    MAINTENANCE_LOCK,
   ])
   if (lock?.is_ours !== true) return
   try {
     await session.query(`set lock_timeout = ${LOCK_WAIT_MS}`)
     await work()
   } finally {
-    await session.query('select pg_advisory_unlock($1)', [UPKEEP_LOCK])
+    await session.query('select pg_advisory_unlock($1)', [MAINTENANCE_LOCK])
   }
 }
 

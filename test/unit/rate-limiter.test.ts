@@ -1,13 +1,13 @@
 /** Calls to the platform stay below its limits, and nobody waits for a turn that is too far off. */
 import { expect, it } from 'vitest'
-import { Pace } from '../../src/line-api/pace.ts'
+import { RateLimiter } from '../../src/line-api/rate-limiter.ts'
 
 it('lets a second’s worth of calls out at once, then one after the other, and refuses what is too far off', async () => {
-  const pace = new Pace(20)
+  const pace = new RateLimiter(20)
   const startedAtMs = performance.now()
   // 20 saved up, and 30 that wait for 1.5 s at most.
-  const turns = Array.from({ length: 60 }, () => pace.turn(1n))
-  const another = pace.turn(2n)
+  const turns = Array.from({ length: 60 }, () => limiter.acquire(1n))
+  const another = limiter.acquire(2n)
   expect(await Promise.all(turns.slice(0, 20))).not.toContain(false)
   expect(await another).toBe(true)
   expect(performance.now() - startedAtMs).toBeLessThan(500)
