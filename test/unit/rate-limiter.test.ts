@@ -3,7 +3,7 @@ import { expect, it } from 'vitest'
 import { RateLimiter } from '../../src/line-api/rate-limiter.ts'
 
 it('lets a second’s worth of calls out at once, then one after the other, and refuses what is too far off', async () => {
-  const pace = new RateLimiter(20)
+  const limiter = new RateLimiter(20)
   const startedAtMs = performance.now()
   // 20 saved up, and 30 that wait for 1.5 s at most.
   const turns = Array.from({ length: 60 }, () => limiter.acquire(1n))
