@@ -8,7 +8,7 @@ import { updateRoute } from '../src/audience/update.ts'
 import { createServer as createHttpServer } from '../src/http/server.ts'
 import { deliveryPaths } from '../src/intake/line/channel.ts'
 import { LineApi } from '../src/line-api/client.ts'
-import { Database } from '../src/postgres/database.ts'
+import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { addCredentials, addTenant } from './support/database.ts'
 import { setUpFile, startAppForTest } from './support/service.ts'
 
@@ -71,7 +71,7 @@ describe.each(PROTECTED)('%s %s', (method, path) => {
   })
 
   it('answers 500, never 401, when the database fails', async () => {
-    const nowhere = new Database('postgres://nobody@127.0.0.1:1/none', () => undefined)
+    const nowhere = new PostgresDatabase('postgres://nobody@127.0.0.1:1/none', () => undefined)
     nowhere.markReady()
     const broken = await startAppForTest(nowhere)
     const answer = await broken.call(method, path, { headers: tenant.headers })

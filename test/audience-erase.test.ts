@@ -1,8 +1,9 @@
 /** CONTRACT: DELETE /api/audience/:id, and that erasure lasts. */
 import { describe, expect, it } from 'vitest'
-import { eraseMember, finishErasures } from '../src/audience/erase.ts'
+import { eraseMember } from '../src/audience/erase.ts'
 import type { Member } from '../src/audience/member.ts'
-import { Database } from '../src/postgres/database.ts'
+import { finishErasures } from '../src/audience/pending-erasure.ts'
+import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
 import { setUpFile, startAppForTest } from './support/service.ts'
@@ -141,7 +142,7 @@ describe('erasing a person', () => {
       `alter database ${connection.database} set default_transaction_isolation = 'repeatable read'`,
     )
     await strict.close()
-    const reopened = new Database(connection, () => undefined)
+    const reopened = new PostgresDatabase(connection, () => undefined)
     reopened.markReady()
     const app = await startAppForTest(reopened)
     const who = await addTenant(reopened)
@@ -277,7 +278,7 @@ describe('erasing a person', () => {
     await addEvents(who, userId, 45_000, 25_000)
     expect((await erase(who, (await memberOf(who, userId)).id)).status).toBe(204)
     expect(await left(userId)).toEqual([])
-    expect(await database.query('select from erasure_rest')).toEqual([])
+    expect(await database.query('select from pending_erasure')).toEqual([])
     const [others] = await database.query<{ count: number }>(
       `select count(*)::int as count from event where channel_oa_id = $1 and other_user_ids = '{Uother}'`,
       [who.accountId],
@@ -318,7 +319,7 @@ describe('erasing a person', () => {
       await service.deliver(who, [textMessage(userId, 'hello again', { timestamp: Date.now() + 1000 })])
       if (by === 'the service, by itself') await finishErasures(database)
       else expect((await erase(who, id)).status).toBe(204)
-      expect(await database.query('select from erasure_rest')).toEqual([])
+      expect(await database.query('select from pending_erasure')).toEqual([])
       const events = await database.query<{ payload: string }>(
         'select payload from event where user_id = $1',
         [userId],

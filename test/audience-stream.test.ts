@@ -6,13 +6,13 @@ import { connect } from 'node:net'
 import { join } from 'node:path'
 import { parse } from 'csv-parse/sync'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { Database } from '../src/postgres/database.ts'
+import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
 import { eventually, runCommandAsync, temporaryDirectory } from './support/process.ts'
 import { type Service, startApp, startObserved } from './support/service.ts'
 
-let database: Database
+let database: PostgresDatabase
 let env: Record<string, string>
 let service: Service
 

@@ -4,7 +4,7 @@
  */
 import fc from 'fast-check'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { Database } from '../src/postgres/database.ts'
+import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { lineEvent, ulid } from '../tools/simulator/events.ts'
 import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
 import { type Service, startApp } from './support/service.ts'
@@ -14,7 +14,7 @@ let services: Service[]
 
 beforeAll(async () => {
   const { database, connection } = await createTestDatabase()
-  const second = new Database(connection, () => undefined)
+  const second = new PostgresDatabase(connection, () => undefined)
   second.markReady()
   databases = [database, second]
   services = await Promise.all(databases.map((each) => startApp(each)))
@@ -144,8 +144,8 @@ it('any history, shuffled, repeated, split and told to two instances at once, en
       const next = picker(chance)
       const tellings = steps.map((each, i) => toTelling(each, i, PAST))
       const [straight, shuffled] = [
-        await addTenant(databases[0] as Database),
-        await addTenant(databases[0] as Database),
+        await addTenant(databases[0] as PostgresDatabase),
+        await addTenant(databases[0] as PostgresDatabase),
       ]
       await tellAll(straight, tellings, 1)
       const repeated = [
@@ -176,12 +176,12 @@ it('and an erasure at any point leaves exactly what came after it', async () => 
         PAST,
       )
 
-      const straight = await addTenant(databases[0] as Database)
+      const straight = await addTenant(databases[0] as PostgresDatabase)
       await tellAll(straight, [first, ...old], 1)
       expect(await erase(straight, erased)).toBe(204)
       await tellAll(straight, young, 1)
 
-      const shuffled = await addTenant(databases[0] as Database)
+      const shuffled = await addTenant(databases[0] as PostgresDatabase)
       const mixed = shuffle([...old, ...old.filter(() => next(2) === 0)], next)
       const cut = next(mixed.length + 1)
       await tellAll(shuffled, [first, ...mixed.slice(0, cut)], 1 + next(4))

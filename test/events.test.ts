@@ -1,10 +1,9 @@
 /** Events that could not be applied are kept, shown and tried again, and count once. */
 import { expect, it } from 'vitest'
-import { understand } from '../src/cli/events.ts'
-import { hashKey } from '../src/intake/event.ts'
+import { hashKey } from '../src/intake/event-key.ts'
 import { readLineEvent } from '../src/intake/line/payload.ts'
 import { retryEvent } from '../src/intake/retry.ts'
-import type { Database } from '../src/postgres/database.ts'
+import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import type { BoundStatement } from '../src/postgres/statement.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { urlOf } from './support/database.ts'
@@ -82,7 +81,7 @@ it('counts an event once that is retried by many at the same moment', async () =
       [tenant.accountId, key, userId, event.payload],
     )
     const outcomes = await Promise.allSettled(
-      Array.from({ length: 6 }, () => retryEvent(database, stored?.id as bigint, understand)),
+      Array.from({ length: 6 }, () => retryEvent(database, stored?.id as bigint)),
     )
     const applied = outcomes.filter(
       (outcome) => outcome.status === 'fulfilled' && outcome.value === 'applied',
@@ -94,7 +93,7 @@ it('counts an event once that is retried by many at the same moment', async () =
 })
 
 /** The database refuses whatever names these people, until it is told not to. */
-async function refusePeople(database: Database, condition: string): Promise<() => Promise<unknown>> {
+async function refusePeople(database: PostgresDatabase, condition: string): Promise<() => Promise<unknown>> {
   for (const table of ['audience_member', 'tracked_activity'])
     await database.query(`alter table ${table} add constraint refused check (not (${condition})) not valid`)
   return () =>
@@ -106,19 +105,19 @@ async function refusePeople(database: Database, condition: string): Promise<() =
 }
 
 /** The database, in which something happens between the reading of an event and its application. */
-function afterReading(database: Database, happens: () => Promise<unknown>): Database {
+function afterReading(database: PostgresDatabase, happens: () => Promise<unknown>): PostgresDatabase {
   return Object.create(database, {
     transactionAtOnce: {
       value: async (statements: BoundStatement[]) => {
         await happens()
-        return database.transactionAtOnce(statements)
+        return database.pipeline(statements)
       },
     },
     query: { value: database.query.bind(database) },
   })
 }
 
-async function waiting(database: Database): Promise<bigint[]> {
+async function waiting(database: PostgresDatabase): Promise<bigint[]> {
   const rows = await database.query<{ id: bigint }>(
     'select id from event where failure is not null order by id',
   )
@@ -143,7 +142,7 @@ it('events of every source that the database refused are applied, at the time at
   expect(ids).toHaveLength(3)
   await letIn()
   await service.chat(tenant, conversation('resolved'))
-  for (const id of ids) expect(await retryEvent(database, id, understand)).toBe('applied')
+  for (const id of ids) expect(await retryEvent(database, id)).toBe('applied')
   expect(await service.member(tenant, userId)).toMatchObject({
     relationship: 'following',
     conversation: { id: '7', status: 'resolved' },
@@ -190,7 +189,7 @@ it('a person who is erased while their event is retried stays erased, content in
     const path = `/api/audience/${member?.id}`
     expect((await service.call('DELETE', path, { headers: tenant.headers })).status).toBe(204)
   })
-  expect(await retryEvent(late, id as bigint, understand)).toBe('it changed meanwhile: look at it again')
+  expect(await retryEvent(late, id as bigint)).toBe('it changed meanwhile: look at it again')
   expect(await service.member(tenant, userId)).toBeUndefined()
   expect(await database.query('select from event where user_id is not null or payload is not null')).toEqual(
     [],
@@ -213,12 +212,10 @@ it('an event of what is another inbox by now is not applied', async () => {
   await letIn()
   await database.query(`update official_account set chat_inbox_id = '3'`)
   const [id] = await waiting(database)
-  expect(await retryEvent(database, id as bigint, understand)).toBe(
-    "it is of another inbox than the account's",
-  )
+  expect(await retryEvent(database, id as bigint)).toBe("it is of another inbox than the account's")
   expect(await service.members(tenant)).toEqual([])
   await database.query(`update official_account set chat_inbox_id = '4'`)
-  expect(await retryEvent(database, id as bigint, understand)).toBe('applied')
+  expect(await retryEvent(database, id as bigint)).toBe('applied')
   await database.close()
 })
 
@@ -241,8 +238,8 @@ it('an event whose content was erased still counts for the people who were not',
   const erased = await service.member(tenant, erasedId)
   await service.call('DELETE', `/api/audience/${erased?.id}`, { headers: tenant.headers })
   for (const id of ids) {
-    expect(await retryEvent(database, id, understand)).toBe('applied')
-    expect(await retryEvent(database, id, understand)).toBe('there is no such event that waits')
+    expect(await retryEvent(database, id)).toBe('applied')
+    expect(await retryEvent(database, id)).toBe('there is no such event that waits')
   }
   const members = await service.members(tenant)
   expect(members.map(({ userId, eventCount }) => [userId, eventCount]).sort()).toEqual(
@@ -268,9 +265,9 @@ it('an event whose account gets another secret while it is retried stays where i
       tenant.accountId,
     ]),
   )
-  expect(await retryEvent(late, id as bigint, understand)).toBe('it changed meanwhile: look at it again')
+  expect(await retryEvent(late, id as bigint)).toBe('it changed meanwhile: look at it again')
   expect(await waiting(database)).toEqual([id])
-  expect(await retryEvent(database, id as bigint, understand)).toBe('applied')
+  expect(await retryEvent(database, id as bigint)).toBe('applied')
   expect(await service.member(tenant, userId)).toMatchObject({ eventCount: 1 })
   await database.close()
 })

@@ -1,7 +1,7 @@
 /** CONTRACT: POST /api/line/:id, LINE's webhook. */
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { Database } from '../src/postgres/database.ts'
+import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { lineEvent, randomUserId, textMessage, ulid } from '../tools/simulator/events.ts'
 import { addTenant } from './support/database.ts'
 import { setUpFile, startAppForTest } from './support/service.ts'
@@ -547,7 +547,7 @@ describe('one delivery', () => {
 
 describe('when the database is away', () => {
   it('answers 503 with Retry-After, so that the platform sends it again', async () => {
-    const nowhere = new Database('postgres://nobody@127.0.0.1:1/none', () => undefined)
+    const nowhere = new PostgresDatabase('postgres://nobody@127.0.0.1:1/none', () => undefined)
     nowhere.markReady()
     const broken = await startAppForTest(nowhere)
     const answer = await broken.deliver(tenant, [])

@@ -1,6 +1,6 @@
 /** Plans are made once in each session, perhaps while tables are small: they must be good when the tables are not. */
 import { expect, it } from 'vitest'
-import { Database } from '../src/postgres/database.ts'
+import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { startApp } from './support/service.ts'
@@ -20,7 +20,7 @@ it('use indexes though statistics say that every table is empty', async () => {
   await service.app.close()
   // A session tells its statistics when it ends.
   await database.close()
-  const later = new Database(connection, () => undefined)
+  const later = new PostgresDatabase(connection, () => undefined)
   const scanned = await later.session((session) =>
     session.query<{ relname: string }>(
       `select relname from pg_stat_user_tables

@@ -210,13 +210,13 @@ it('finishes at its start the erasure that another one left unfinished', async (
     [accountId],
   )
   await database.query(
-    `insert into erasure_rest (channel_oa_id, organization_id, member_id, user_id, last_event_id)
+    `insert into pending_erasure (channel_oa_id, organization_id, member_id, user_id, last_event_id)
      values ($1, $2, 7, 'U1', $3)`,
     [accountId, organizationId, event?.id],
   )
   await spawnService({ DATABASE_URL: urlOf(connection) })
   await eventually(
-    () => database.query('select from erasure_rest'),
+    () => database.query('select from pending_erasure'),
     (rests) => rests.length === 0,
   )
   expect(await database.query('select user_id, payload from event')).toEqual([

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { ProfileFiller } from '../src/audience/profiles.ts'
 import type { PlatformFault } from '../src/line-api/call.ts'
 import { LineApi } from '../src/line-api/client.ts'
-import { Database } from '../src/postgres/database.ts'
+import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { addPeople } from '../tools/simulator/deliveries.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { eventOf } from '../tools/simulator/kinds.ts'
@@ -11,14 +11,14 @@ import { type SimulatedPlatform, simulatePlatform } from '../tools/simulator/pla
 import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
 import { type Service, startApp } from './support/service.ts'
 
-let database: Database
-let second: Database
+let database: PostgresDatabase
+let second: PostgresDatabase
 let platform: SimulatedPlatform
 let service: Service
 let tenant: Tenant
 let rests: PlatformFault[]
 
-const fillerOn = (on: Database) =>
+const fillerOn = (on: PostgresDatabase) =>
   new ProfileFiller(on, new LineApi(platform.url), {
     asked: () => undefined,
     rests: (_, fault) => rests.push(fault),
@@ -31,7 +31,7 @@ async function fillAll(filler = fillerOn(database)): Promise<void> {
 beforeAll(async () => {
   const created = await createTestDatabase()
   database = created.database
-  second = new Database(created.connection, () => undefined)
+  second = new PostgresDatabase(created.connection, () => undefined)
   second.markReady()
   platform = await simulatePlatform()
   service = await startApp(database)

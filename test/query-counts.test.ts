@@ -1,6 +1,6 @@
 /** What each protected route costs in queries: its two lookups, and as few statements as its work needs. */
 import { expect, it } from 'vitest'
-import { Database } from '../src/postgres/database.ts'
+import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import type { BoundStatement, Row, Statement } from '../src/postgres/statement.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
@@ -20,9 +20,9 @@ class CountingDatabase extends Database {
     return super.lookUp(statement, values)
   }
 
-  override transactionAtOnce(statements: BoundStatement[]): Promise<Row[][]> {
+  override pipeline(statements: BoundStatement[]): Promise<Row[][]> {
     this.sent.push(...statements.map(({ statement }) => statement.name))
-    return super.transactionAtOnce(statements)
+    return super.pipeline(statements)
   }
 
   override lane() {
@@ -31,7 +31,7 @@ class CountingDatabase extends Database {
       transactionAtOnce: (statements: BoundStatement[]) => {
         const names = statements.map(({ statement }) => statement.name)
         if (!names.every((name) => name.startsWith('active-'))) this.sent.push(...names)
-        return lane.transactionAtOnce(statements)
+        return lane.pipeline(statements)
       },
     }
   }

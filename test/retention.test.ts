@@ -1,7 +1,7 @@
 /** What is stored does not grow without end, and deduplication outlives what is stored. */
 import { expect, it } from 'vitest'
 import { runMaintenance } from '../src/maintenance/maintenance.ts'
-import type { Database } from '../src/postgres/database.ts'
+import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { setUpTest, startAppForTest } from './support/service.ts'
@@ -9,7 +9,7 @@ import { setUpTest, startAppForTest } from './support/service.ts'
 const KEEP = { retentionDays: 90, deduplicationDays: 400 }
 const DAY_MS = 86_400_000
 
-async function partitions(database: Database): Promise<string[]> {
+async function partitions(database: PostgresDatabase): Promise<string[]> {
   const rows = await database.query<{ name: string }>(
     `select inhrelid::regclass::text as name from pg_inherits where inhparent = 'event'::regclass order by name`,
   )
@@ -26,7 +26,7 @@ function mondayBefore(daysAgo: number): Date {
   return day
 }
 
-async function addWeek(database: Database, monday: Date): Promise<void> {
+async function addWeek(database: PostgresDatabase, monday: Date): Promise<void> {
   const end = new Date(monday.getTime() + 7 * DAY_MS)
   await database.query(
     `create table ${nameOf(monday)} partition of event for values from ('${monday.toISOString()}') to ('${end.toISOString()}')`,

@@ -1,7 +1,7 @@
 /** What the schema promises to whoever runs it. */
 import { expect, it } from 'vitest'
-import { Database } from '../src/postgres/database.ts'
 import { migrate } from '../src/postgres/migrate.ts'
+import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 
 /** Small: an organization's set-up, not its people. */
@@ -94,7 +94,7 @@ it('a database that cannot hold every text is refused, with what to do', async (
   await database.session((session) =>
     session.query(`create database ${name} encoding 'LATIN1' locale 'C' template template0`),
   )
-  const latin1 = new Database({ ...connection, database: name }, () => undefined)
+  const latin1 = new PostgresDatabase({ ...connection, database: name }, () => undefined)
   await expect(migrate(latin1)).rejects.toThrow(/encoding is LATIN1.*encoding 'UTF8' template template0/)
   await Promise.all([latin1.close(), database.close()])
 })
@@ -106,7 +106,7 @@ it('a user who may not make tables is told what to grant', async () => {
     await session.query(`create role ${role} login`)
     await session.query('revoke create on schema public from public')
   })
-  const other = new Database({ ...connection, user: role }, () => undefined)
+  const other = new PostgresDatabase({ ...connection, user: role }, () => undefined)
   await expect(migrate(other)).rejects.toThrow('may not make tables: `grant create on schema public')
   await Promise.all([other.close(), database.close()])
 })
@@ -120,14 +120,14 @@ it('what is answered is on disk and reads the same, whatever the database does b
        alter database ${connection.database} set standard_conforming_strings = off`,
     ),
   )
-  const again = new Database(connection, () => undefined)
+  const again = new PostgresDatabase(connection, () => undefined)
   again.markReady()
   const settings = `select current_setting('synchronous_commit') as on_disk,
                            current_setting('transaction_isolation') as isolation, '\\d' as backslash`
   const expected = [{ on_disk: 'on', isolation: 'read committed', backslash: '\\d' }]
   expect(await again.query(settings)).toEqual(expected)
   expect(
-    await again.lane().transactionAtOnce([{ statement: { name: 'settings', text: settings }, values: [] }]),
+    await again.lane().pipeline([{ statement: { name: 'settings', text: settings }, values: [] }]),
   ).toEqual([expected])
   expect(await again.session((session) => session.query(`select '\\d' as backslash`))).toEqual([
     { backslash: '\\d' },

@@ -1,13 +1,13 @@
 /** CONTRACT: POST /api/line-oa/verify. */
 import fc from 'fast-check'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import type { Database } from '../src/postgres/database.ts'
+import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { MISBEHAVIOURS, type Misbehaviour } from '../tools/simulator/misbehaviour.ts'
 import { type SimulatedPlatform, simulatePlatform } from '../tools/simulator/platform.ts'
 import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
 import { type Answer, type Service, startApp, startAppForTest } from './support/service.ts'
 
-let database: Database
+let database: PostgresDatabase
 let platform: SimulatedPlatform
 let service: Service
 

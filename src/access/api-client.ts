@@ -33,13 +33,12 @@ export function decorateWithCaller(app: FastifyInstance): void {
  * The guard. Throws `missing_credentials` or `invalid_client` (401); without a database, or when the database
  * fails, 500: never let through, and never a 401 that would tell a client to throw its credentials away.
  */
-export function requireApiClient(database: Database | null): onRequestAsyncHookHandler {
+export function requireApiClient(database: Database): onRequestAsyncHookHandler {
   return async (request) => {
     const clientId = header(request, 'x-client-id')
     const clientSecret = header(request, 'x-client-secret')
     const apiKey = header(request, 'x-api-key')
     if (!clientId || !clientSecret || !apiKey) throw new AppError('missing_credentials')
-    if (database === null) throw new AppError('internal', { cause: new Error('started without a database') })
     const client = await findClient(database, clientId, clientSecret)
     if (client === undefined) throw new AppError('invalid_client')
     request.caller = { apiClientId: client.id, apiKey }
@@ -48,7 +47,7 @@ export function requireApiClient(database: Database | null): onRequestAsyncHookH
 
 async function findClient(database: Database, clientId: string, clientSecret: string) {
   try {
-    const [client] = await database.lookUp<{ id: bigint }>(selectActiveClient, [clientId, clientSecret])
+    const [client] = await database.lookup<{ id: bigint }>(selectActiveClient, [clientId, clientSecret])
     return client
   } catch (error) {
     throw new AppError('internal', { cause: error })

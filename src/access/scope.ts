@@ -30,11 +30,10 @@ const selectActiveKey = {
  * own answer to that. Asked on every request and before anything else of the request is judged.
  * Throws `caller_unknown` where the guard was bypassed, `internal` where the database fails.
  */
-export async function findScope(database: Database | null, caller: Caller | null): Promise<Scope | null> {
+export async function findScope(database: Database, caller: Caller | null): Promise<Scope | null> {
   if (!caller?.apiClientId || !caller.apiKey) throw new AppError('caller_unknown')
-  if (database === null) throw new AppError('internal', { cause: new Error('started without a database') })
   try {
-    const [row] = await database.lookUp<ScopeRow>(selectActiveKey, [caller.apiClientId, caller.apiKey])
+    const [row] = await database.lookup<ScopeRow>(selectActiveKey, [caller.apiClientId, caller.apiKey])
     return row ? { keyId: row.id, accountId: row.channel_oa_id, organizationId: row.organization_id } : null
   } catch (error) {
     throw new AppError('internal', { cause: error })

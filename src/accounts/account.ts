@@ -18,6 +18,8 @@ export interface Account {
   chatInboxId: string | null
   oaHash: Secret
   trackingKey: string
+  /** Changes whenever a value that admits deliveries changes. */
+  credentialsVersion: bigint
   /** a destination other than botUserId that deliveries named, if that was noted within the hour */
   foreignDestination: string | null
 }
@@ -34,6 +36,7 @@ interface AccountRow extends Row {
   chat_inbox_id: string | null
   oa_hash: string
   tracking_key: string
+  credentials_version: bigint
   foreign_destination: string | null
 }
 
@@ -46,7 +49,7 @@ export function chatInboxOf(account: string): string {
 }
 
 const columns = `id, organization_id, channel_id, channel_secret, channel_access_token, bot_user_id, basic_id,
-       chat_secret, ${chatInboxOf('official_account')} as chat_inbox_id, oa_hash, tracking_key,
+       chat_secret, ${chatInboxOf('official_account')} as chat_inbox_id, oa_hash, tracking_key, credentials_version,
        case when ${isNotedLately} then foreign_destination end as foreign_destination`
 
 const selectById = { name: 'account-by-id', text: `select ${columns} from official_account where id = $1` }
@@ -117,6 +120,7 @@ async function findOne(
     chatInboxId: row.chat_inbox_id,
     oaHash: new Secret(row.oa_hash),
     trackingKey: row.tracking_key,
+    credentialsVersion: row.credentials_version,
     foreignDestination: row.foreign_destination,
   }
 }

@@ -1,10 +1,6 @@
 import type { Command } from 'commander'
 import { FatalError } from '../errors.ts'
-import { InvalidEvent } from '../intake/event.ts'
-import { readLineEvent } from '../intake/line/payload.ts'
-import { isElsewhere, readWebhook } from '../intake/mbox/payload.ts'
-import { APPLIED, retryEvent, type Understand } from '../intake/retry.ts'
-import { readStoredTrackingEvent } from '../intake/tracking/payload.ts'
+import { APPLIED, retryEvent } from '../intake/retry.ts'
 import type { Database } from '../postgres/database.ts'
 import { accountOf, between, onDatabase, parseId, withJson } from './input.ts'
 import { isoTime, type Printable, printMany, printOne } from './output.ts'
@@ -77,19 +73,6 @@ async function retryAll(database: Database, ids: bigint[] | null): Promise<Print
   const absent = ids?.filter((id) => !failed.some((row) => row.id === id)) ?? []
   if (absent.length > 0) throw new FatalError(`there is no event ${absent.join(', ')} that waits`)
   const outcomes: Printable[] = []
-  for (const { id } of failed) outcomes.push({ id, outcome: await retryEvent(database, id, understand) })
+  for (const { id } of failed) outcomes.push({ id, outcome: await retryEvent(database, id) })
   return outcomes
-}
-
-export const understand: Understand = (source, payload, occurredAtMs, chatInboxId) => {
-  const value: unknown = JSON.parse(payload)
-  switch (source) {
-    case 'line':
-      return readLineEvent(value, occurredAtMs)
-    case 'mbox':
-      if (isElsewhere(value, chatInboxId)) throw new InvalidEvent("it is of another inbox than the account's")
-      return readWebhook(value, undefined, occurredAtMs)
-    case 'tracking':
-      return readStoredTrackingEvent(value, occurredAtMs)
-  }
 }

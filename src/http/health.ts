@@ -7,7 +7,7 @@ import { errorEnvelope } from './error-envelope.ts'
 interface Parts {
   name: string
   version: string
-  database: Database | null
+  database: Database
   /** true while the service finishes what it has accepted and takes no new work */
   isClosing: () => boolean
 }
@@ -16,7 +16,7 @@ export function healthRoutes(app: FastifyInstance, { name, version, database, is
   app.get('/api', async () => ({ name, version }))
 
   app.get('/api/health', async (request, reply) => {
-    const state = database === null ? 'none' : await stateOf(database)
+    const state = database.kind === 'none' ? 'none' : await stateOf(database)
     if (state !== 'down' && !isClosing()) return { status: 'ok', database: state }
     const message = state === 'down' ? 'The database does not answer' : 'The service is shutting down'
     const error = errorEnvelope(new AppError('unavailable', { message }), request.id)

@@ -6,10 +6,10 @@ import Fastify, { type FastifyInstance, LogController } from 'fastify'
 import pino, { type DestinationStream } from 'pino'
 import type { Config } from '../config.ts'
 import { AppError } from '../errors.ts'
+import { requestLog } from '../observability/request-log.ts'
 import { noteCutOff, observeAnswers, UNKNOWN_ROUTE } from './answers.ts'
 import { BODY_MAX_BYTES, readBodiesAsBytes } from './body.ts'
 import { answerErrors, rawErrorAnswer, sendError, unroutableAnswer } from './error-envelope.ts'
-import { requestLog } from './request-log.ts'
 
 /** From the first byte to the last: a slow sender is cut off. LINE's senders take milliseconds. */
 const REQUEST_TIMEOUT_MS = 15_000

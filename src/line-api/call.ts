@@ -1,7 +1,7 @@
 /** One call of the messaging platform's API: limits on time and size, retries where they are safe, faults in a closed union. */
 import { setTimeout as sleep } from 'node:timers/promises'
+import { platformCall } from '../observability/facts.ts'
 import type { Secret } from '../secret.ts'
-import { inClientSpan } from '../trace.ts'
 
 /** One attempt. The platform answers in a fraction of a second. */
 const ATTEMPT_TIMEOUT_MS = 3_000
@@ -60,11 +60,8 @@ export interface Call {
 
 /** Calls the platform, again where that is safe and may help. Never throws; a value is any JSON at all. */
 export function callPlatform(baseUrl: string, call: Call): Promise<PlatformResult<unknown>> {
-  return inClientSpan(
-    () => `${call.method} ${pathPattern(call.path)}`,
-    { 'http.request.method': call.method },
-    () => callWithRetry(baseUrl, call),
-  )
+  const facts = { method: call.method, path: pathPattern(call.path) }
+  return platformCall.run(facts, () => callWithRetry(baseUrl, call))
 }
 
 /** `/v2/bot/group/:id/member/:id`: without people, groups and parameters. */

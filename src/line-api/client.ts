@@ -45,9 +45,6 @@ export interface Profile {
   language: string | null
 }
 
-/** Where a person was met, and may be asked for. */
-export type Place = { type: 'user' } | { type: 'group' | 'room'; id: string }
-
 export interface FollowersPage {
   userIds: string[]
   /** continues the list, for 24 hours; null on the last page */
@@ -88,20 +85,22 @@ export class LineApi {
     return read(await this.#get(account, this.#reads, '/v2/bot/info', signal), readBotInfo)
   }
 
-  /** Refused with 404: blocked, no friend, no consent, deleted, or not in that group. */
+  /**
+   * Refused with 404: the person blocked the account, is not a friend, gave no consent, was deleted, or is not in the group.
+   * @param groupId the group or room in which to look; null: the account's friends. A room's id begins with R.
+   */
   async profile(
     account: Credentials,
     userId: string,
-    place: Place,
+    groupId: string | null,
     signal?: AbortSignal,
   ): Promise<PlatformResult<Profile>> {
-    const ids = place.type === 'user' ? [userId] : [place.id, userId]
-    // What is no id of LINE's would only change the path.
-    if (!ids.every((id) => /^[A-Za-z0-9-]+$/.test(id))) return refused(404)
+    // Anything that is not an id of LINE's would only change the path.
+    if (![userId, groupId ?? ''].every((id) => /^[A-Za-z0-9-]*$/.test(id)) || userId === '')
+      return refused(404)
+    const place = groupId?.startsWith('R') ? 'room' : 'group'
     const path =
-      place.type === 'user'
-        ? `/v2/bot/profile/${userId}`
-        : `/v2/bot/${place.type}/${place.id}/member/${userId}`
+      groupId === null ? `/v2/bot/profile/${userId}` : `/v2/bot/${place}/${groupId}/member/${userId}`
     return read(await this.#get(account, this.#reads, path, signal), readProfile)
   }
 

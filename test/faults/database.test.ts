@@ -1,7 +1,7 @@
 /** A database that fails in every way it can: each has its clear answer, and recovery needs no restart. */
 import { type AddressInfo, createServer } from 'node:net'
 import { expect, inject, it } from 'vitest'
-import { Database } from '../../src/postgres/database.ts'
+import { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { addTenant, createTestDatabase, type Tenant } from '../support/database.ts'
 import { eventually } from '../support/process.ts'
@@ -9,13 +9,13 @@ import { type Service, startAppForTest } from '../support/service.ts'
 
 async function setUp() {
   const { database, connection } = await createTestDatabase()
-  const admin = new Database(connection, () => undefined)
+  const admin = new PostgresDatabase(connection, () => undefined)
   admin.markReady()
   const tenant = await addTenant(admin)
   const service = await startAppForTest(database)
   expect((await service.deliver(tenant, [lineEvent('follow', 'U1')])).status).toBe(200)
   // Through another database, which is not what is being broken.
-  const server = new Database(inject('postgres'), () => undefined)
+  const server = new PostgresDatabase(inject('postgres'), () => undefined)
   const set = (setting: string) =>
     server.session((session) => session.query(`alter database ${connection.database} ${setting}`))
   const endSessions = () =>
@@ -171,7 +171,7 @@ it('behind PgBouncer is asked for nothing that it refuses where a session begins
       })
     }).listen(0, '127.0.0.1', () => {
       const { port } = pooler.address() as AddressInfo
-      const database = new Database(`postgres://app@127.0.0.1:${port}/app`, () => undefined)
+      const database = new PostgresDatabase(`postgres://app@127.0.0.1:${port}/app`, () => undefined)
       database.markReady()
       database.query('select 1').catch(() => database.close())
     })

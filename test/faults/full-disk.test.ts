@@ -4,8 +4,8 @@ import { closeSync, mkdtempSync, openSync, rmSync, writeSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, expect, it } from 'vitest'
-import { Database } from '../../src/postgres/database.ts'
 import { EMBEDDED_DATABASE, SUPERUSER } from '../../src/postgres/embedded/cluster.ts'
+import { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { lineEvent } from '../../tools/simulator/events.ts'
 import { addTenant } from '../support/database.ts'
 import { becomesWell, eventually, spawnService } from '../support/process.ts'
@@ -36,7 +36,7 @@ it.runIf(hasDisk)(
     const dataDir = join(disk, 'data')
     const service = await spawnService({ DATA_DIR: dataDir, RATE_LIMIT_MAX: '0' })
     await becomesWell(service.url)
-    const database = new Database(
+    const database = new PostgresDatabase(
       { host: join(dataDir, 'postgres'), port: 5432, user: SUPERUSER, database: EMBEDDED_DATABASE },
       () => undefined,
     )

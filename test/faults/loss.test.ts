@@ -1,6 +1,6 @@
 /** Nothing lost, nothing twice: the promise, while everything is killed. */
 import { expect, it } from 'vitest'
-import { Database } from '../../src/postgres/database.ts'
+import { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { addTenant, createTestDatabase, urlOf } from '../support/database.ts'
 import { becomesWell, runCommandAsync, spawnService, temporaryDirectory } from '../support/process.ts'
@@ -81,7 +81,7 @@ it('holds when a flush is cut off while the next one is on its way behind it', a
   const tenant = await addTenant(database)
   const service = await spawnService({ DATABASE_URL: urlOf(connection), RATE_LIMIT_MAX: '0' })
   await becomesWell(service.url)
-  const killer = new Database(connection, () => undefined)
+  const killer = new PostgresDatabase(connection, () => undefined)
   killer.markReady()
   let isOver = false
   const killing = (async () => {

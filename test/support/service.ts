@@ -4,10 +4,11 @@ import type { FastifyInstance } from 'fastify'
 import { afterAll, onTestFinished } from 'vitest'
 import { type AppOptions, createApp } from '../../src/app.ts'
 import type { Member } from '../../src/audience/member.ts'
-import { Metrics } from '../../src/http/metrics.ts'
 import { signLine } from '../../src/intake/line/signature.ts'
 import { signChat } from '../../src/intake/mbox/signature.ts'
-import type { Database } from '../../src/postgres/database.ts'
+import { SOURCES } from '../../src/intake/sources.ts'
+import { Metrics } from '../../src/observability/metrics.ts'
+import { type Database, NoDatabase } from '../../src/postgres/database.ts'
 import { Secret } from '../../src/secret.ts'
 import { lineBody } from '../../tools/simulator/events.ts'
 import { addTenant, createTestDatabase, type Tenant } from './database.ts'
@@ -114,7 +115,6 @@ const DEFAULTS: AppOptions['config'] = {
   redisUrl: null,
   lineApiUrl: 'http://127.0.0.1:9',
   publicUrl: null,
-  tracing: false,
 }
 
 /** Starts the service; inside a test it is closed when the test ends. Close what you start in a hook yourself. */
@@ -122,7 +122,11 @@ export async function startApp(
   database: Database | null,
   options: Omit<AppOptions, 'config' | 'database'> & { config?: Partial<AppOptions['config']> } = {},
 ): Promise<Service> {
-  const app = await createApp({ ...options, database, config: { ...DEFAULTS, ...options.config } })
+  const app = await createApp({
+    ...options,
+    database: database ?? new NoDatabase(),
+    config: { ...DEFAULTS, ...options.config },
+  })
   await app.listen({ port: 0, host: '127.0.0.1' })
   return new Service(app)
 }
@@ -138,7 +142,7 @@ export async function startObserved(
   database: Database | null,
 ): Promise<{ seen: Service; noted: () => LogLine[]; counted: () => Promise<string> }> {
   const lines: string[] = []
-  const metrics = new Metrics()
+  const metrics = new Metrics(SOURCES.map((source) => source.name))
   const log = { write: (line: string) => void lines.push(line) }
   const seen = await startAppForTest(database, { log, metrics, config: { logLevel: 'info' } })
   return {
@@ -160,7 +164,7 @@ export async function setUpTest() {
 }
 
 /** For a test file: a database, the service on it and a tenant, for all its tests; closed after the last one. */
-export async function setUpFile(): Promise<{ database: Database; service: Service; tenant: Tenant }> {
+export async function setUpFile(): Promise<{ database: PostgresDatabase; service: Service; tenant: Tenant }> {
   const { database } = await createTestDatabase()
   const service = await startApp(database)
   afterAll(async () => {

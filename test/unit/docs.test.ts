@@ -8,8 +8,8 @@ import { VerificationSchema } from '../../src/accounts/verify.ts'
 import { MemberSchema } from '../../src/audience/member.ts'
 import { ERROR_MESSAGES, type ErrorCode } from '../../src/errors.ts'
 import { ERROR_STATUS, ErrorEnvelopeSchema } from '../../src/http/error-envelope.ts'
-import { Metrics } from '../../src/http/metrics.ts'
 import { createServer } from '../../src/http/server.ts'
+import { Metrics } from '../../src/observability/metrics.ts'
 
 const read = (path: string) => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8')
 

@@ -12,7 +12,7 @@ import { printMany, printOne } from '../../src/cli/output.ts'
 import { Progress } from '../../src/cli/progress.ts'
 import { type DatabaseChoice, readConfig } from '../../src/config.ts'
 import { FatalError } from '../../src/errors.ts'
-import { idKey } from '../../src/intake/event.ts'
+import { ulidKey } from '../../src/intake/event-key.ts'
 import type { Database } from '../../src/postgres/database.ts'
 import { withDatabase } from '../../src/postgres/open.ts'
 import { randomAccount } from '../simulator/platform.ts'
@@ -181,7 +181,7 @@ async function count(
   { id }: Account,
   { eventIds, expected }: Load,
 ): Promise<Pick<Outcome, 'missing' | 'twice' | 'unknown'>> {
-  const keys = eventIds.map((eventId) => idKey('line', eventId).toString('hex'))
+  const keys = eventIds.map((eventId) => ulidKey(eventId)?.toString('hex'))
   return database.session(async (session) => {
     const [stored] = await session.query<{ missing: number; unknown: number }>(
       `with sent as (select unnest($2::text[])::uuid as key)

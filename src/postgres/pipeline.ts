@@ -1,12 +1,27 @@
 /**
- * A whole transaction in one message to the server and one back: statements between two syncs of the extended protocol
- * are one implicit transaction, so neither `begin` nor `commit` is sent, parsed or answered. A flush spends on it half of
- * what four queries of pg would cost.
+ * A whole transaction in one message to the server and one back. Statements between two syncs of the extended protocol form
+ * one implicit transaction, so neither `begin` nor `commit` is sent, parsed or answered. A flush costs half of what four
+ * queries of pg would cost.
  */
 import pg from 'pg'
+import { databaseQuery } from '../observability/facts.ts'
+import { toFault } from './faults.ts'
 import type { BoundStatement, Row } from './statement.ts'
 
-/** pg's connection, as far as a query of its own class sees it. */
+/** Sends the statements on this connection. Throws DatabaseUnavailable or the database's error; then nothing is committed. */
+export async function sendPipeline(client: pg.ClientBase, statements: BoundStatement[]): Promise<Row[][]> {
+  const send = () =>
+    new Promise<Row[][]>((resolve, reject) => {
+      client.query(new Pipeline(statements, resolve, reject) as unknown as pg.Submittable)
+    })
+  try {
+    return await databaseQuery.run({ statements: statements.map(({ statement }) => statement.name) }, send)
+  } catch (error) {
+    throw toFault(error)
+  }
+}
+
+/** pg's connection, as far as a query class of our own sees it. */
 interface Connection {
   stream: { cork(): void; uncork(): void }
   parse(message: { name: string; text: string }): void
@@ -17,10 +32,12 @@ interface Connection {
   sync(): void
 }
 
-/** Statements that a session has prepared. `unsure` after an error, which may have come before or after the preparing. */
-const preparedBy = new WeakMap<Connection, Map<string, 'prepared' | 'unsure'>>()
+type Prepared = Map<string, 'prepared' | 'unsure'>
 
-/** Texts and binary arrays go as they are; no other kind of value is sent this way. */
+/** Statements that a connection has prepared. `unsure` after an error, which may have come before or after preparing. */
+const preparedOn = new WeakMap<Connection, Prepared>()
+
+/** Texts and binary arrays are sent as they are. No other kind of value is sent this way. */
 const asWritten = (value: unknown) =>
   typeof value === 'bigint' || typeof value === 'number' ? String(value) : value
 
@@ -28,19 +45,20 @@ interface Result {
   rows: Row[]
 }
 
-/** pg's Query does the reading of answers; only what is sent is different. */
-export class TransactionAtOnce extends (pg.Query as unknown as new (
+/** pg's Query reads the answers; only what is sent differs. */
+class Pipeline extends (pg.Query as unknown as new (
   config: { text: string },
   callback: (error: Error | null, results: Result | Result[]) => void,
 ) => { submit(connection: Connection): Error | null }) {
   readonly #statements: BoundStatement[]
+  #prepared: Prepared = new Map()
 
   constructor(
     statements: BoundStatement[],
     resolve: (rows: Row[][]) => void,
     reject: (error: Error) => void,
   ) {
-    super({ text: 'transaction at once' }, (error, results) => {
+    super({ text: 'pipeline' }, (error, results) => {
       if (error) {
         for (const name of this.#prepared.keys()) this.#prepared.set(name, 'unsure')
         reject(error)
@@ -49,15 +67,13 @@ export class TransactionAtOnce extends (pg.Query as unknown as new (
     this.#statements = statements
   }
 
-  #prepared: Map<string, 'prepared' | 'unsure'> = new Map()
-
   override submit(connection: Connection): Error | null {
-    const prepared = preparedBy.get(connection) ?? new Map<string, 'prepared' | 'unsure'>()
-    preparedBy.set(connection, prepared)
+    const prepared: Prepared = preparedOn.get(connection) ?? new Map()
+    preparedOn.set(connection, prepared)
     this.#prepared = prepared
     connection.stream.cork()
     for (const { statement, values } of this.#statements) {
-      const name = `at-once-${statement.name}`
+      const name = `pipeline-${statement.name}`
       if (prepared.get(name) === 'unsure') connection.close({ type: 'S', name })
       if (prepared.get(name) !== 'prepared') connection.parse({ name, text: statement.text })
       prepared.set(name, 'prepared')
