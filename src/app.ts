@@ -7,10 +7,12 @@ import { type VerifyParts, verifyRoute } from './accounts/verify-route.ts'
 import { eraseRoute } from './audience/erase.ts'
 import { listRoute } from './audience/list.ts'
 import { updateRoute } from './audience/update.ts'
+import { componentSchemas } from './component-schemas.ts'
 import type { Config } from './config.ts'
 import { documentRoutes } from './http/documents.ts'
 import { healthRoutes } from './http/health.ts'
 import type { Metrics } from './http/metrics.ts'
+import { collectRouteSchemas } from './http/openapi.ts'
 import { limitRate } from './http/rate-limit.ts'
 import { answerUnknownRoutes, createServer, requireWellFormed } from './http/server.ts'
 import { traceRequests } from './http/trace-requests.ts'
@@ -22,7 +24,6 @@ import { Intake } from './intake/receive.ts'
 import { RefusedDeliveries } from './intake/refused-deliveries.ts'
 import { trackingRoutes } from './intake/tracking/routes.ts'
 import { LineApi } from './line-api/client.ts'
-import { openApi } from './openapi.ts'
 import { serviceName as name, serviceVersion as version } from './package.ts'
 import type { Database } from './postgres/database.ts'
 
@@ -55,6 +56,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   decorateWithCaller(app)
   const onSigned = await limitRate(app, config.rateLimit, config.redisUrl)
   requireWellFormed(app)
+  await collectRouteSchemas(app, { title: name, version }, componentSchemas)
 
   const intake =
     database &&
@@ -90,7 +92,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   verifyRoute(app, verifyParts, guard) //                           POST   /api/line-oa/verify
 
   // beside the API
-  documentRoutes(app, openApi(version)) //                          GET    /openapi.json, GET /docs
+  await documentRoutes(app) //                                      GET    /openapi.json, GET /docs
 
   answerUnknownRoutes(app)
   return app

@@ -7,6 +7,7 @@ import type { VerificationOutcome } from '../http/metrics.ts'
 import { checker } from '../http/validate.ts'
 import type { Database } from '../postgres/database.ts'
 import { findAccountInOrganization } from './account.ts'
+import { verifySchema } from './route-schema.ts'
 import { ClaimsSchema, type Verifier, verifyAccount } from './verify.ts'
 
 export interface VerifyParts extends Omit<Verifier, 'database'> {
@@ -25,7 +26,7 @@ export function verifyRoute(
   guard: onRequestAsyncHookHandler,
 ): void {
   const { database, channelName, onOutcome, ...verifier } = parts
-  app.post(`/api/${channelName}-oa/verify`, { onRequest: guard }, async (request) => {
+  app.post(`/api/${channelName}-oa/verify`, { schema: verifySchema, onRequest: guard }, async (request) => {
     const scope = await findScope(database, request.caller)
     if (scope === null || database === null) throw new AppError('no_account_in_scope')
     const account = await findAccountInOrganization(database, scope.accountId, scope.organizationId)

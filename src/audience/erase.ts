@@ -8,6 +8,7 @@ import type { Database } from '../postgres/database.ts'
 import type { Queryable, Row, Statement } from '../postgres/statement.ts'
 import { lockOutFlushes } from './erasure-lock.ts'
 import { selectVersion } from './member.ts'
+import { eraseSchema } from './route-schemas.ts'
 
 export function eraseRoute(
   app: FastifyInstance,
@@ -16,7 +17,7 @@ export function eraseRoute(
 ): void {
   app.delete<{ Params: { id: string } }>(
     '/api/audience/:id',
-    { onRequest: guard },
+    { schema: eraseSchema, onRequest: guard },
     async (request, reply) => {
       const scope = await findScope(database, request.caller)
       if (scope === null || database === null) throw new AppError('erase_without_scope')

@@ -12,6 +12,7 @@ import type { Admission } from '../flush.ts'
 import { requireDatabase } from '../require-database.ts'
 import { deliveryPaths } from './channel.ts'
 import { type LineDelivery, parseLineDelivery } from './payload.ts'
+import { lineDeliverySchema } from './route-schema.ts'
 import { hasValidLineSignature } from './signature.ts'
 
 export function lineRoutes(app: FastifyInstance, parts: SignedSource): void {
@@ -20,7 +21,8 @@ export function lineRoutes(app: FastifyInstance, parts: SignedSource): void {
     admissionOf,
   )
   for (const path of deliveryPaths(':id')) {
-    app.post<{ Params: { id: string } }>(path, async (request, reply) => {
+    const options = { schema: lineDeliverySchema(path) }
+    app.post<{ Params: { id: string } }>(path, options, async (request, reply) => {
       const { database, intake } = requireDatabase(parts)
       const id = parsePathId(request.params.id)
       if (id === null) throw new AppError('unknown_account')

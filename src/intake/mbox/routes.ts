@@ -8,6 +8,7 @@ import { RememberedAccounts, requireFreshIfEmpty, type SignedSource } from '../a
 import type { Admission } from '../flush.ts'
 import { requireDatabase } from '../require-database.ts'
 import { parseChatCallback } from './payload.ts'
+import { chatCallbackSchema } from './route-schema.ts'
 import { hasValidChatSignature } from './signature.ts'
 
 export function mboxRoutes(app: FastifyInstance, parts: SignedSource): void {
@@ -15,7 +16,8 @@ export function mboxRoutes(app: FastifyInstance, parts: SignedSource): void {
     (oaHash) => findAccountByOaHash(requireDatabase(parts).database, oaHash),
     admissionOf,
   )
-  app.post<{ Params: { oaHash: string } }>('/api/mbox/callback/:oaHash', async (request, reply) => {
+  const options = { schema: chatCallbackSchema }
+  app.post<{ Params: { oaHash: string } }>('/api/mbox/callback/:oaHash', options, async (request, reply) => {
     const { intake } = requireDatabase(parts)
     const { oaHash } = request.params
     if (!isStorableText(oaHash)) throw new AppError('unknown_account')

@@ -8,6 +8,7 @@ import { RememberedAccounts, requireFreshIfEmpty, type SignedSource } from '../a
 import type { Admission } from '../flush.ts'
 import { requireDatabase } from '../require-database.ts'
 import { parseTrackingRequest, readTrackingEvents } from './payload.ts'
+import { trackingSchema } from './route-schema.ts'
 
 type Parts = Pick<SignedSource, 'database' | 'intake' | 'now'>
 
@@ -34,7 +35,7 @@ export function trackingRoutes(app: FastifyInstance, parts: Parts): void {
   )
   app.post<{ Querystring: Record<string, unknown> }>(
     '/api/tracking',
-    { onSend: allowOrigin },
+    { schema: trackingSchema, onSend: allowOrigin },
     async (request) => {
       const { intake } = requireDatabase(parts)
       const tracking = parseTrackingRequest(bodyBytes(request))
