@@ -6,9 +6,11 @@ import { verifyRoute } from './accounts/verify-route.ts'
 import { eraseRoute } from './audience/erase.ts'
 import { listRoute } from './audience/list.ts'
 import { updateRoute } from './audience/update.ts'
+import { componentSchemas } from './component-schemas.ts'
 import type { Config } from './config.ts'
 import { documentRoutes } from './http/documents.ts'
 import { healthRoutes } from './http/health.ts'
+import { collectRouteSchemas } from './http/openapi.ts'
 import { limitRate } from './http/rate-limit.ts'
 import { answerUnknownRoutes, createServer, requireWellFormed } from './http/server.ts'
 import { deliveryPaths, LINE } from './intake/line/channel.ts'
@@ -19,7 +21,6 @@ import { LineApi } from './line-api/client.ts'
 import { logFacts } from './observability/log.ts'
 import type { Metrics } from './observability/metrics.ts'
 import type { Tracing } from './observability/tracing.ts'
-import { openApi } from './openapi.ts'
 import { serviceName as name, serviceVersion as version } from './package.ts'
 import type { Database } from './postgres/database.ts'
 
@@ -52,6 +53,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   decorateWithCaller(app)
   const spareSigned = await limitRate(app, config.rateLimit, config.redisUrl)
   requireWellFormed(app)
+  await collectRouteSchemas(app, { title: name, version }, componentSchemas)
 
   const refused = new RefusedDeliveries(database)
   const intake = new Intake(database)
@@ -77,7 +79,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   ) //                                 POST   /api/line-oa/verify
 
   // Documentation.
-  documentRoutes(app, openApi(version)) // GET /openapi.json, GET /docs
+  await documentRoutes(app) // GET /openapi.json, GET /docs
 
   answerUnknownRoutes(app)
   return app

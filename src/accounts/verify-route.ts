@@ -7,6 +7,7 @@ import { checker } from '../http/validate.ts'
 import { accountVerified } from '../observability/facts.ts'
 import type { Database } from '../postgres/database.ts'
 import { findAccountInOrganization } from './account.ts'
+import { verifySchema } from './route-schema.ts'
 import { ClaimsSchema, type Verifier, verifyAccount } from './verify.ts'
 
 export interface VerifyParts extends Verifier {
@@ -24,7 +25,7 @@ export function verifyRoute(
 ): void {
   const { channelName, ...verifier } = parts
   const { database } = verifier
-  app.post(`/api/${channelName}-oa/verify`, { onRequest: guard }, async (request) => {
+  app.post(`/api/${channelName}-oa/verify`, { schema: verifySchema, onRequest: guard }, async (request) => {
     const scope = await findScope(database, request.caller)
     if (scope === null) throw new AppError('no_account_in_scope')
     const account = await findAccountInOrganization(database, scope.accountId, scope.organizationId)

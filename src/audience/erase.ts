@@ -14,11 +14,12 @@ import {
   scrub,
   selectPending,
 } from './pending-erasure.ts'
+import { eraseSchema } from './route-schemas.ts'
 
 export function eraseRoute(app: FastifyInstance, database: Database, guard: onRequestAsyncHookHandler): void {
   app.delete<{ Params: { id: string } }>(
     '/api/audience/:id',
-    { onRequest: guard },
+    { schema: eraseSchema, onRequest: guard },
     async (request, reply) => {
       const scope = await findScope(database, request.caller)
       if (scope === null) throw new AppError('erase_without_scope')

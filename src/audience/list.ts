@@ -7,6 +7,7 @@ import { checker, refuseInput } from '../http/validate.ts'
 import type { Database } from '../postgres/database.ts'
 import { checkFilters, type Filters, filterParameters, toFilters } from './filters.ts'
 import { decodeCursor, encodeCursor } from './page-cursor.ts'
+import { listSchema } from './route-schemas.ts'
 import { LATE_COMMIT_SECONDS, type PageRow, type Position, selectPage } from './select-list.ts'
 import { Streamer, streamFormatOf } from './stream.ts'
 
@@ -23,7 +24,8 @@ const checkPageQuery = checker(
 
 export function listRoute(app: FastifyInstance, database: Database, guard: onRequestAsyncHookHandler): void {
   const streamer = new Streamer(database)
-  app.get('/api/audience', { onRequest: guard }, async (request, reply) => {
+  const schema = listSchema({ default: LIMIT_DEFAULT, maximum: LIMIT_MAX })
+  app.get('/api/audience', { schema, onRequest: guard }, async (request, reply) => {
     const scope = await findScope(database, request.caller)
     const format = streamFormatOf(request.headers.accept)
     reply.header('vary', 'accept')

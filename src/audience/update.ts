@@ -20,6 +20,7 @@ import {
   TAG_MAX_LENGTH,
   withTrackedActivity,
 } from './member.ts'
+import { updateSchema } from './route-schemas.ts'
 
 const TAGS_MAX = 100
 /** Bytes of JSON: every list of the member returns its attributes. */
@@ -82,7 +83,8 @@ export function updateRoute(
   database: Database,
   guard: onRequestAsyncHookHandler,
 ): void {
-  app.put<{ Params: { id: string } }>('/api/audience/:id', { onRequest: guard }, async (request, reply) => {
+  const options = { schema: updateSchema, onRequest: guard }
+  app.put<{ Params: { id: string } }>('/api/audience/:id', options, async (request, reply) => {
     const scope = await findScope(database, request.caller)
     if (scope === null) throw new AppError('update_without_scope')
     const id = parsePathId(request.params.id)

@@ -3,6 +3,7 @@ import type { FastifyInstance } from 'fastify'
 import { AppError } from '../errors.ts'
 import type { Database } from '../postgres/database.ts'
 import { errorEnvelope } from './error-envelope.ts'
+import { healthSchema, serviceSchema } from './health-schemas.ts'
 
 interface Parts {
   name: string
@@ -13,9 +14,9 @@ interface Parts {
 }
 
 export function healthRoutes(app: FastifyInstance, { name, version, database, isClosing }: Parts): void {
-  app.get('/api', async () => ({ name, version }))
+  app.get('/api', { schema: serviceSchema }, async () => ({ name, version }))
 
-  app.get('/api/health', async (request, reply) => {
+  app.get('/api/health', { schema: healthSchema }, async (request, reply) => {
     const state = database.kind === 'none' ? 'none' : await stateOf(database)
     if (state !== 'down' && !isClosing()) return { status: 'ok', database: state }
     const message = state === 'down' ? 'The database does not answer' : 'The service is shutting down'

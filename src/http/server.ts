@@ -10,6 +10,7 @@ import { requestLog } from '../observability/request-log.ts'
 import { noteCutOff, observeAnswers, UNKNOWN_ROUTE } from './answers.ts'
 import { BODY_MAX_BYTES, readBodiesAsBytes } from './body.ts'
 import { answerErrors, rawErrorAnswer, sendError, unroutableAnswer } from './error-envelope.ts'
+import { useSchemasAsDocumentation } from './openapi.ts'
 
 /** From the first byte to the last: a slow sender is cut off. LINE's senders take milliseconds. */
 const REQUEST_TIMEOUT_MS = 15_000
@@ -70,6 +71,7 @@ export function createServer(
   app.decorate('limitUnroutable', null)
   const tellAnswer = observeAnswers(app)
   readBodiesAsBytes(app)
+  useSchemasAsDocumentation(app)
   answerErrors(app)
   app.server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
     const requestId = randomUUID()

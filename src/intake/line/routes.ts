@@ -12,6 +12,7 @@ import type { Receipt } from '../receive.ts'
 import type { SourceParts } from '../source.ts'
 import { deliveryPaths, LINE } from './channel.ts'
 import { parseLineDelivery } from './payload.ts'
+import { lineDeliverySchema } from './route-schema.ts'
 import { hasValidLineSignature } from './signature.ts'
 
 type DeliveryRequest = FastifyRequest<{ Params: { id: string } }>
@@ -19,7 +20,10 @@ type DeliveryRequest = FastifyRequest<{ Params: { id: string } }>
 export function addLineRoutes(app: FastifyInstance, parts: SourceParts): void {
   const accounts = new AdmittingAccounts<bigint>((id) => findAccount(parts.database, id))
   for (const path of deliveryPaths(':id')) {
-    app.post(path, (request: DeliveryRequest, reply) => receiveDelivery(parts, accounts, request, reply))
+    const options = { schema: lineDeliverySchema(path) }
+    app.post(path, options, (request: DeliveryRequest, reply) =>
+      receiveDelivery(parts, accounts, request, reply),
+    )
   }
 }
 

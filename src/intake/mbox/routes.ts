@@ -8,13 +8,15 @@ import { AdmittingAccounts } from '../admit.ts'
 import type { Receipt } from '../receive.ts'
 import type { SourceParts } from '../source.ts'
 import { parseChatCallback } from './payload.ts'
+import { chatCallbackSchema } from './route-schema.ts'
 import { hasValidChatSignature } from './signature.ts'
 
 type CallbackRequest = FastifyRequest<{ Params: { oaHash: string } }>
 
 export function addMboxRoutes(app: FastifyInstance, parts: SourceParts): void {
   const accounts = new AdmittingAccounts<string>((oaHash) => findAccountByOaHash(parts.database, oaHash))
-  app.post('/api/mbox/callback/:oaHash', (request: CallbackRequest, reply) =>
+  const options = { schema: chatCallbackSchema }
+  app.post('/api/mbox/callback/:oaHash', options, (request: CallbackRequest, reply) =>
     receiveCallback(parts, accounts, request, reply),
   )
 }

@@ -7,6 +7,7 @@ import { isStorableText } from '../../postgres/storable.ts'
 import { AdmittingAccounts } from '../admit.ts'
 import type { SourceParts } from '../source.ts'
 import { parseTrackingRequest, readTrackingEvents } from './payload.ts'
+import { trackingSchema } from './route-schema.ts'
 
 /** How long browsers may cache the answer to a preflight request. */
 const PREFLIGHT_MAX_AGE_SECONDS = 86_400
@@ -18,7 +19,7 @@ type TrackingCall = FastifyRequest<{ Querystring: Record<string, unknown> }>
 export function addTrackingRoutes(app: FastifyInstance, parts: SourceParts): void {
   const accounts = new AdmittingAccounts<string>((key) => findAccountByTrackingKey(parts.database, key))
   app.options('/api/tracking', { onSend: allowOrigin }, answerPreflight)
-  app.post('/api/tracking', { onSend: allowOrigin }, (request: TrackingCall) =>
+  app.post('/api/tracking', { schema: trackingSchema, onSend: allowOrigin }, (request: TrackingCall) =>
     receiveTracking(parts, accounts, request),
   )
 }
