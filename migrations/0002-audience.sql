@@ -72,42 +72,39 @@ create table tracked_activity (
 
 -- Search by name ------------------------------------------------------------------------------------------------------
 
--- All runs of two and three characters of a name, each prefixed with the account, so that a search never reads other
--- accounts' names. Not pg_trgm: it finds no Thai, Japanese or Chinese under the locale C, nor names of two characters.
--- PL/pgSQL takes an eighth of the time of a query over generate_series.
-create function name_ngrams(account bigint, name text) returns text[] language plpgsql immutable parallel safe as $$
+-- Hashes of all runs of two and three characters of a name. The account is the hash's seed, so a search never reads other
+-- accounts' names, and a hash costs less to make, to compare and to store than the text. A search checks the name again.
+-- Not pg_trgm: it finds no Thai, Japanese or Chinese under the locale C, nor names of two characters.
+-- PL/pgSQL takes a fifth of the time of a query over generate_series.
+create function name_ngrams(account bigint, name text) returns bigint[] language plpgsql immutable parallel safe as $$
 declare
   lowered text := lower(name);
-  last int := length(lowered) - 1;
-  prefix text := account || ':';
-  ngrams text[] := '{}';
+  ngrams bigint[] := '{}';
 begin
-  for start in 1..last loop
-    ngrams := ngrams || (prefix || substr(lowered, start, 2));
-    if start < last then
-      ngrams := ngrams || (prefix || substr(lowered, start, 3));
-    end if;
+  for start in 1..length(lowered) - 1 loop
+    ngrams := ngrams || hashtextextended(substr(lowered, start, 2), account)
+                     || hashtextextended(substr(lowered, start, 3), account);
   end loop;
   return ngrams;
 end $$;
 
 -- The n-grams that a name must have to contain `part`: all runs of three characters, or the one run of two.
-create function part_ngrams(account bigint, part text) returns text[] language plpgsql immutable parallel safe as $$
+create function part_ngrams(account bigint, part text) returns bigint[] language plpgsql immutable parallel safe as $$
 declare
   lowered text := lower(part);
   size int := least(3, length(lowered));
-  ngrams text[] := '{}';
+  ngrams bigint[] := '{}';
 begin
   for start in 1..length(lowered) - size + 1 loop
-    ngrams := ngrams || (account || ':' || substr(lowered, start, size));
+    ngrams := ngrams || hashtextextended(substr(lowered, start, size), account);
   end loop;
   return ngrams;
 end $$;
 
--- New names wait in a pending list that each search reads. 512 KiB is short enough to cost a search little, and long
--- enough to load members seven times as fast as without a list.
+-- New names wait in a pending list that each search reads. 2 MiB costs a search some milliseconds at worst. Loading members
+-- takes 31 µs of CPU time per row with 512 KiB and 28 µs with 2 MiB.
 create index audience_member_name on audience_member using gin (name_ngrams(channel_oa_id, display_name))
-  with (fastupdate = on, gin_pending_list_limit = 512) where display_name is not null;
+  with (fastupdate = on, gin_pending_list_limit = 2048) where display_name is not null;
 
 -- Search by tag -------------------------------------------------------------------------------------------------------
 

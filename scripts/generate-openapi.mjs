@@ -2,8 +2,9 @@
 import { writeFileSync } from 'node:fs'
 import { createApp } from '../dist/src/app.js'
 import { readConfig } from '../dist/src/config.js'
+import { NoDatabase } from '../dist/src/postgres/database.js'
 
-const app = await createApp({ config: readConfig({ LOG_LEVEL: 'silent' }), database: null })
+const app = await createApp({ config: readConfig({ LOG_LEVEL: 'silent' }), database: new NoDatabase() })
 await app.ready()
 const file = new URL('../docs/openapi.json', import.meta.url)
 writeFileSync(file, `${JSON.stringify(app.swagger(), null, 2)}\n`)
