@@ -83,7 +83,7 @@ describe('follow and unfollow', () => {
         }
         expect(await stateOf(shuffled)).toEqual(await stateOf(straight))
       }),
-      { numRuns: 40 },
+      { numRuns: 30 },
     )
   })
 })
