@@ -1,4 +1,4 @@
-/** Traces for OpenTelemetry: what they show, and what they must not. */
+/** OpenTelemetry traces show every request and flush, and contain no personal data and no secrets. */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { buffer } from 'node:stream/consumers'
@@ -14,7 +14,7 @@ import { signedDelivery, startAppForTest } from './support/service.ts'
 
 const CALLER = { trace: '4bf92f3577b34da6a3ce929d0e0e4736', span: '00f067aa0ba902b7' }
 
-it('a request is a span below its caller, its statements are below it, and a flush is linked to its deliveries', async () => {
+it('traces a request as a child of its caller and parent of its statements, and links a flush to its deliveries', async () => {
   const exporter = new InMemorySpanExporter()
   const provider = new NodeTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] })
   provider.register()
@@ -70,7 +70,7 @@ it('a request is a span below its caller, its statements are below it, and a flu
   await database.close()
 })
 
-it('traces go to the collector that OTEL_* names, without people and secrets, the last ones when the service ends', async () => {
+it('sends traces without user ids and secrets to the collector of OTEL_*, the last ones at shutdown', async () => {
   const received: Buffer[] = []
   const collector = createServer(async (request, response) => {
     received.push(await buffer(request))
@@ -104,7 +104,7 @@ it('traces go to the collector that OTEL_* names, without people and secrets, th
   await database.close()
 })
 
-it('a collector that is away is a warning, and nothing else', async () => {
+it('only logs a warning when the collector is unreachable', async () => {
   const { database, connection } = await createTestDatabase()
   const tenant = await addTenant(database)
   const service = await spawnService({
