@@ -1,0 +1,28 @@
+/** Rows that a test starts with, as another program would load them. */
+import type { Database } from '../../src/postgres/database.ts'
+import type { Row } from '../../src/postgres/statement.ts'
+import type { Tenant } from './database.ts'
+
+/** Runs one statement in a session without time limits. A request's limit of 5 s is too short for many rows on a slow machine. */
+export function load<R extends Row>(database: Database, text: string, values: unknown[] = []): Promise<R[]> {
+  return database.session((session) => session.query<R>(text, values))
+}
+
+/**
+ * Adds members with the user ids U1, U2, … in the order of their ids.
+ * @param columns further columns, as SQL expressions of the member's number `i`
+ */
+export async function loadMembers(
+  database: Database,
+  tenant: Tenant,
+  count: number,
+  columns: Record<string, string> = {},
+): Promise<void> {
+  const names = ['channel_oa_id', 'organization_id', 'user_id', ...Object.keys(columns)]
+  const values = ['$1', '$2', `'U' || i`, ...Object.values(columns)]
+  await load(
+    database,
+    `insert into audience_member (${names}) select ${values} from generate_series(1, $3::int) i order by i`,
+    [tenant.accountId, tenant.organizationId, count],
+  )
+}
