@@ -1,6 +1,6 @@
 /** GET /api/audience as a stream of NDJSON or CSV. */
 import { once } from 'node:events'
-import { type IncomingMessage, request } from 'node:http'
+import { type IncomingMessage, request, type ServerResponse } from 'node:http'
 import { connect, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { parse } from 'csv-parse/sync'
@@ -27,11 +27,7 @@ await loadMembers(database, largeTenant, LARGE, {
 const stream = (of: Tenant, accept: string, query = '') =>
   service.call('GET', `/api/audience${query}`, { headers: { ...of.headers, accept } })
 
-const parseLines = (text: string) =>
-  text
-    .trimEnd()
-    .split('\n')
-    .map((line) => JSON.parse(line))
+const parseLines = (text: string) => JSON.parse(`[${text.trimEnd().split('\n')}]`)
 
 /** Opens a stream of the large audience, and pauses it at its first bytes. */
 async function openStream(from: Service): Promise<IncomingMessage> {
@@ -47,8 +43,8 @@ async function openStream(from: Service): Promise<IncomingMessage> {
 /** Sends the head of a request for CSV on a bare socket. */
 function sendHead(of: Tenant, httpVersion: string): Socket {
   const socket = connect(Number(new URL(service.url).port), '127.0.0.1')
-  const headers = Object.entries({ ...of.headers, accept: 'text/csv', host: 'localhost' })
-  const lines = headers.map(([name, value]) => `${name}: ${value}\r\n`)
+  const headers = { ...of.headers, accept: 'text/csv', host: 'localhost' }
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`)
   socket.write(`GET /api/audience HTTP/${httpVersion}\r\n${lines.join('')}\r\n`)
   return socket
 }
@@ -103,10 +99,8 @@ describe('GET /api/audience as CSV', () => {
     const answer = await stream(owner, 'text/csv')
     expect(answer.headers.get('content-type')).toBe('text/csv; charset=utf-8')
     expect(answer.text.replaceAll(/"(?:[^"]|"")*"/g, '')).toMatch(/^([^\r\n]*\r\n)+$/)
-    const rows: Array<Record<string, string>> = parse(answer.text, {
-      columns: true,
-      record_delimiter: '\r\n',
-    })
+    const format = { columns: true, record_delimiter: '\r\n' } as const
+    const rows: Array<Record<string, string>> = parse(answer.text, format)
     expect(rows.map(({ displayName }) => displayName)).toEqual(
       NAMES.map((name) => (/^['=+\-@＝\t]/.test(name ?? '') ? `'${name}` : (name ?? ''))),
     )
@@ -193,26 +187,17 @@ describe('GET /api/audience as a stream', () => {
 
   it('frees its place when the client disconnects before the first byte', async () => {
     const release = await holdTransaction(database, 'lock table api_key in access exclusive mode')
-    let received = 0
-    let closed = 0
-    const count = (_: unknown, response: NodeJS.EventEmitter) => {
-      received += 1
-      response.once('close', () => {
-        closed += 1
-      })
-    }
-    service.app.server.on('request', count)
+    const responses: ServerResponse[] = []
+    const collect = (_: IncomingMessage, response: ServerResponse) => responses.push(response)
+    service.app.server.on('request', collect)
     const clients = Array.from({ length: 6 }, () => sendHead(tenant, '1.1'))
     await eventually(
-      async () => received,
+      async () => responses.length,
       (requests) => requests === 6,
     )
     for (const client of clients) client.destroy()
-    await eventually(
-      async () => closed,
-      (responses) => responses === 6,
-    )
-    service.app.server.off('request', count)
+    await eventually(async () => responses.every(({ destroyed }) => destroyed), Boolean)
+    service.app.server.off('request', collect)
     await release()
     await eventually(
       async () => (await stream(tenant, 'text/csv')).status,
