@@ -96,7 +96,6 @@ describe.each(PROTECTED)('%s %s', (method, path) => {
         webhookPaths: deliveryPaths,
         now: Date.now,
         channelName: 'line',
-        onOutcome: () => undefined,
       },
       noGuard,
     )

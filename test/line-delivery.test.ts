@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { addTenant, type Tenant } from './support/database.ts'
-import { holdLocks } from './support/locks.ts'
+import { holdTransaction } from './support/locks.ts'
 import { setUpFile, signedDelivery, startAppForTest } from './support/service.ts'
 
 const { database, service, tenant } = await setUpFile()
@@ -147,7 +147,7 @@ describe('while another program writes to the same tables, a delivery', () => {
 
   it('is answered 503 only if it needs a row that the other program holds, and can be sent again', async () => {
     const [slow, other] = [await addTenant(database), await addTenant(database)]
-    const held = await holdLocks(
+    const release = await holdTransaction(
       database,
       `insert into audience_member (channel_oa_id, organization_id, user_id) values ($1, $2, 'Uheld')`,
       [slow.accountId, slow.organizationId],
@@ -159,7 +159,7 @@ describe('while another program writes to the same tables, a delivery', () => {
       service.deliver(other, [lineEvent('follow', 'U1')]),
     ])
     expect(answers.map(({ status }) => status)).toEqual([503, 503, 200])
-    await held.release()
+    await release()
     expect((await service.deliver(slow, [event])).json).toEqual({ accepted: 1, duplicates: 0 })
     expect(await service.member(slow, 'Uheld')).toMatchObject({ eventCount: 1 })
   })

@@ -4,7 +4,7 @@ import { expect, inject, it } from 'vitest'
 import { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { addTenant, createTestDatabase, type Tenant } from '../support/database.ts'
-import { holdLocks } from '../support/locks.ts'
+import { holdTransaction } from '../support/locks.ts'
 import { eventually } from '../support/process.ts'
 import { type Service, startAppForTest } from '../support/service.ts'
 
@@ -79,9 +79,12 @@ it('answers 200 although the database ended all idle sessions', async () => {
 it('answers 503 when the database ends a session for its transaction_timeout, and opens another', async () => {
   const { admin, tenant, service, alter, end } = await setUp()
   await alter(`set transaction_timeout = '300ms'`)
-  const held = await holdLocks(admin, `update audience_member set version = version where user_id = 'U1'`)
+  const release = await holdTransaction(
+    admin,
+    `update audience_member set version = version where user_id = 'U1'`,
+  )
   const answer = await service.deliver(tenant, [lineEvent('unfollow', 'U1')])
-  await held.release()
+  await release()
   expect(answer.status).toBe(503)
   expect(answer.headers.get('retry-after')).not.toBeNull()
   await recovers(service, tenant)

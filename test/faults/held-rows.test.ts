@@ -2,7 +2,7 @@
 import { expect, it } from 'vitest'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { addTenant, type Tenant } from '../support/database.ts'
-import { holdLocks } from '../support/locks.ts'
+import { holdTransaction } from '../support/locks.ts'
 import { eventually } from '../support/process.ts'
 import { type Answer, type Service, setUpTest } from '../support/service.ts'
 
@@ -14,7 +14,7 @@ const statusesOf = async (answers: Array<Promise<Answer>>) =>
 
 it('answers 503 for what needs a locked table, after it has answered what does not', async () => {
   const { database, service, tenant } = await setUpTest()
-  const held = await holdLocks(database, 'lock table audience_member in access exclusive mode')
+  const release = await holdTransaction(database, 'lock table audience_member in access exclusive mode')
   const answered: string[] = []
   const note = (name: string) => (answer: Answer) => {
     answered.push(name)
@@ -29,7 +29,7 @@ it('answers 503 for what needs a locked table, after it has answered what does n
   // All are answered while the table is still locked.
   expect(await statusesOf(answers)).toEqual([503, 503, 200, 200])
   expect(answered.slice(0, 2).sort()).toEqual(['empty delivery', 'name'])
-  await held.release()
+  await release()
   await eventually(
     () => service.deliver(tenant, [lineEvent('follow', randomUserId())]),
     ({ status }) => status === 200,
@@ -58,7 +58,7 @@ it('refuses only deliveries about the rows that another program holds', async ()
   const free = await sendToBoth()
   expect(free.statuses).toEqual(new Set([200]))
 
-  const held = await holdLocks(
+  const release = await holdTransaction(
     database,
     `update audience_member set tags = '{held}' where channel_oa_id = $1`,
     [tenant.accountId],
@@ -68,7 +68,7 @@ it('refuses only deliveries about the rows that another program holds', async ()
   // At most three lock timeouts of 600 ms, at any speed of the machine: LINE disconnects after 2 s. The work itself takes
   // 2 to 3 times as long as without locks.
   expect(blocked.otherMs).toBeLessThan(2_000 + 4 * free.otherMs)
-  await held.release()
+  await release()
   expect(await statusesOf(messages(service, tenant, ['U1']))).toEqual([200])
   await database.close()
 })

@@ -1,4 +1,4 @@
-/** One real PostgreSQL for the whole run, in a directory of its own, with a migrated template database. */
+/** One PostgreSQL server for the whole run, in a temporary directory, with a migrated template database. */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

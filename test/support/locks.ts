@@ -1,30 +1,36 @@
-/** Row and table locks that another session holds. */
+/** Locks that another session holds while a test runs, and the sessions that wait for them. */
 import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
+import { eventually } from './process.ts'
 
-/** Runs a statement in a transaction of another session, which keeps its locks until `release` commits it. */
-export async function holdLocks(
+/** Runs a statement in a transaction that stays open. Resolves, once the statement is done, with the function that commits. */
+export function holdTransaction(
   database: PostgresDatabase,
-  statement: string,
+  text: string,
   values: unknown[] = [],
-): Promise<{ release: () => Promise<void> }> {
-  let commit = () => {}
-  const toBeCommitted = new Promise<void>((resolve) => {
-    commit = resolve
-  })
+): Promise<() => Promise<void>> {
   return new Promise((resolve, reject) => {
-    // A session without time limits: the service's own would end a transaction that is idle for 5 s.
-    const committed = database.session(async (session) => {
+    const transaction = database.session(async (session) => {
       await session.query('begin')
-      await session.query(statement, values)
-      resolve({
-        release: () => {
-          commit()
-          return committed
-        },
+      await session.query(text, values)
+      await new Promise<void>((end) => {
+        resolve(async () => {
+          end()
+          await transaction
+        })
       })
-      await toBeCommitted
       await session.query('commit')
     })
-    committed.catch(reject)
+    transaction.catch(reject)
   })
+}
+
+/** Resolves when so many sessions of the database wait for a lock. */
+export async function waitForBlocked(database: PostgresDatabase, sessions: number): Promise<void> {
+  await eventually(
+    () =>
+      database.query(
+        `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+      ),
+    (blocked) => blocked.length === sessions,
+  )
 }
