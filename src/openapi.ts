@@ -1,6 +1,6 @@
 /** The OpenAPI 3.1 document of the service, put together from the schemas that validate. */
 import Type, { type TSchema } from 'typebox'
-import { ClaimsSchema, VerificationSchema } from './accounts/verify.ts'
+import { ClaimsSchema, VerificationSchema } from './accounts/verification.ts'
 import { filterParameters } from './audience/filters.ts'
 import { LIMIT_DEFAULT, LIMIT_MAX } from './audience/list.ts'
 import { MemberSchema } from './audience/member.ts'

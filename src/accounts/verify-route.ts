@@ -1,4 +1,4 @@
-/** POST /api/line-oa/verify: is the account of this scope set up on the platform as the caller believes? */
+/** POST /api/line-oa/verify: verifies the scope's account with the platform. */
 import type { FastifyInstance, onRequestAsyncHookHandler } from 'fastify'
 import { findScope } from '../access/scope.ts'
 import { AppError } from '../errors.ts'
@@ -7,13 +7,14 @@ import type { VerificationOutcome } from '../http/metrics.ts'
 import { checker } from '../http/validate.ts'
 import type { Database } from '../postgres/database.ts'
 import { findAccountInOrganization } from './account.ts'
-import { ClaimsSchema, type Verifier, verifyAccount } from './verify.ts'
+import { ClaimsSchema } from './verification.ts'
+import { type Verifier, verifyAccount } from './verify.ts'
 
 export interface VerifyParts extends Omit<Verifier, 'database'> {
   database: Database | null
   /** of the messaging platform: `line` */
   channelName: string
-  /** told of the outcome, for the metrics */
+  /** called with the outcome, for the metrics */
   onOutcome: (outcome: VerificationOutcome) => void
 }
 
