@@ -8,7 +8,7 @@ interface Parts {
   name: string
   version: string
   database: Database | null
-  /** true while the service finishes what it has accepted and takes no new work */
+  /** true during graceful shutdown */
   isClosing: () => boolean
 }
 
@@ -16,7 +16,7 @@ export function healthRoutes(app: FastifyInstance, { name, version, database, is
   app.get('/api', async () => ({ name, version }))
 
   app.get('/api/health', async (request, reply) => {
-    const state = database === null ? 'none' : await stateOf(database)
+    const state = database === null ? 'none' : await pingDatabase(database)
     if (state !== 'down' && !isClosing()) return { status: 'ok', database: state }
     const message = state === 'down' ? 'The database does not answer' : 'The service is shutting down'
     const error = errorEnvelope(new AppError('unavailable', { message }), request.id)
@@ -24,10 +24,10 @@ export function healthRoutes(app: FastifyInstance, { name, version, database, is
   })
 }
 
-/** Probes wait a second or two; a database that takes longer is as good as away. */
+/** Health probes wait 1 to 2 s, so a slower database counts as down. */
 const ANSWER_TIMEOUT_MS = 1_500
 
-function stateOf(database: Database): Promise<'up' | 'down'> {
+function pingDatabase(database: Database): Promise<'up' | 'down'> {
   return new Promise((resolve) => {
     const timer = setTimeout(() => resolve('down'), ANSWER_TIMEOUT_MS)
     database

@@ -7,8 +7,8 @@
  *
  * So a changed secret, a removed account, a new hash count on the very next delivery.
  */
+import { LRUCache } from 'lru-cache'
 import type { Account, AccountId } from '../accounts/account.ts'
-import { BoundedMap } from '../bounded-map.ts'
 import { AppError } from '../errors.ts'
 import type { SpareSigned } from '../http/rate-limit.ts'
 import type { Database } from '../postgres/database.ts'
@@ -41,8 +41,8 @@ interface Admitting {
 }
 
 /** One for each way to name an account: by id, by hash, by key. */
-export class RememberedAccounts<Name> {
-  readonly #accounts = new BoundedMap<Name, Admitting & { untilMs: number }>(ACCOUNTS_MAX)
+export class RememberedAccounts<Name extends string | bigint> {
+  readonly #accounts = new LRUCache<Name, Admitting & { untilMs: number }>({ max: ACCOUNTS_MAX })
   readonly #load: (name: Name) => Promise<Account | null>
   readonly #admissionOf: (account: Account) => Admission
 

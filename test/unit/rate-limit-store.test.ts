@@ -2,7 +2,7 @@
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { expect, it } from 'vitest'
-import { MemoryStore } from '../../src/http/rate-limit.ts'
+import { MemoryStore } from '../../src/http/rate-limit-memory.ts'
 
 function heapMiB(): number {
   setFlagsFromString('--expose-gc')
