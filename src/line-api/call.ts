@@ -3,10 +3,15 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Secret } from '../secret.ts'
 import { inClientSpan } from '../trace.ts'
 
-/** Per attempt. The platform answers in a fraction of a second. */
-const ATTEMPT_TIMEOUT_MS = 3_000
-/** For all attempts together, within the caller's own limit of 10 s. */
-const CALL_TIMEOUT_MS = 6_000
+export interface CallTimeouts {
+  attemptMs: number
+  /** for all attempts together */
+  callMs: number
+}
+
+/** The platform answers in a fraction of a second. A call must end within the caller's own limit of 10 s. */
+export const CALL_TIMEOUTS: CallTimeouts = { attemptMs: 3_000, callMs: 6_000 }
+
 const ATTEMPTS = 3
 /** Backoff with full jitter: a random pause up to this, doubled after each attempt. */
 const PAUSE_MAX_MS = 200
@@ -45,6 +50,12 @@ export const UNAVAILABLE = {
   fault: { type: 'unavailable', retryAfterSeconds: RETRY_AFTER_DEFAULT_SECONDS },
 } as const
 
+/** The platform's base URL, and how long it may take to answer. */
+export interface Platform {
+  baseUrl: string
+  timeouts: CallTimeouts
+}
+
 export interface Call {
   method: 'GET' | 'POST'
   path: string
@@ -59,11 +70,11 @@ export interface Call {
 }
 
 /** Calls the platform, with retries where they are safe. Never throws. The value is unchecked JSON. */
-export function callPlatform(baseUrl: string, call: Call): Promise<PlatformResult<unknown>> {
+export function callPlatform(platform: Platform, call: Call): Promise<PlatformResult<unknown>> {
   return inClientSpan(
     () => `${call.method} ${pathPattern(call.path)}`,
     { 'http.request.method': call.method },
-    () => callWithRetry(baseUrl, call),
+    () => callWithRetry(platform, call),
   )
 }
 
@@ -72,10 +83,10 @@ function pathPattern(path: string): string {
   return path.replace(/\?.*/, '').replace(/(?<=\/(profile|group|room|member)\/)[^/]+/g, ':id')
 }
 
-async function callWithRetry(baseUrl: string, call: Call): Promise<PlatformResult<unknown>> {
-  const deadlineMs = Date.now() + CALL_TIMEOUT_MS
+async function callWithRetry({ baseUrl, timeouts }: Platform, call: Call): Promise<PlatformResult<unknown>> {
+  const deadlineMs = Date.now() + timeouts.callMs
   for (let attempt = 1; ; attempt += 1) {
-    const timeoutMs = Math.min(ATTEMPT_TIMEOUT_MS, deadlineMs - Date.now())
+    const timeoutMs = Math.min(timeouts.attemptMs, deadlineMs - Date.now())
     const { result, pauseMs } = await attemptCall(baseUrl, call, timeoutMs)
     const mayHelp = !result.ok && result.fault.type === 'unavailable'
     if (!mayHelp || !call.isRepeatable || attempt === ATTEMPTS) return result

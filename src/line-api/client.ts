@@ -3,7 +3,15 @@ import Type, { type Static } from 'typebox'
 import { isObject } from '../http/body.ts'
 import { Nullable } from '../http/validate.ts'
 import type { Secret } from '../secret.ts'
-import { type Call, callPlatform, type PlatformResult, refused, UNAVAILABLE } from './call.ts'
+import {
+  CALL_TIMEOUTS,
+  type Call,
+  callPlatform,
+  type Platform,
+  type PlatformResult,
+  refused,
+  UNAVAILABLE,
+} from './call.ts'
 import { RateLimiter } from './rate-limiter.ts'
 import { isSendable, StatelessTokens } from './tokens.ts'
 
@@ -75,14 +83,14 @@ export type WebhookTest = Static<typeof WebhookTestSchema>
 
 /** No method throws: a failure is a PlatformFault. */
 export class LineApi {
-  readonly #baseUrl: string
+  readonly #platform: Platform
   readonly #tokens: StatelessTokens
   readonly #reads = new RateLimiter(READS_PER_SECOND)
   readonly #webhookCalls = new RateLimiter(WEBHOOK_CALLS_PER_SECOND)
 
-  constructor(baseUrl: string) {
-    this.#baseUrl = baseUrl
-    this.#tokens = new StatelessTokens(baseUrl)
+  constructor(baseUrl: string, timeouts = CALL_TIMEOUTS) {
+    this.#platform = { baseUrl, timeouts }
+    this.#tokens = new StatelessTokens(this.#platform)
   }
 
   /** The account that the stored credentials belong to. */
@@ -162,7 +170,7 @@ export class LineApi {
     if (!token.ok) return token
     if (!(await limiter.acquire(account.id))) return UNAVAILABLE
     const secrets = [token.value, ...(account.channelSecret ? [account.channelSecret] : [])]
-    const answer = await callPlatform(this.#baseUrl, { ...call, token: token.value, secrets })
+    const answer = await callPlatform(this.#platform, { ...call, token: token.value, secrets })
     if (!answer.ok && answer.fault.type === 'refused' && answer.fault.status === 401)
       this.forgetToken(account)
     return answer

@@ -2,7 +2,7 @@
 import { LRUCache } from 'lru-cache'
 import { isObject } from '../http/body.ts'
 import { Secret } from '../secret.ts'
-import { callPlatform, type PlatformResult, UNAVAILABLE } from './call.ts'
+import { callPlatform, type Platform, type PlatformResult, UNAVAILABLE } from './call.ts'
 
 /** A token is valid for 15 minutes. One that is about to expire is not used for a new call. */
 const EXPIRY_MARGIN_MS = 60_000
@@ -23,11 +23,11 @@ interface Issued {
 }
 
 export class StatelessTokens {
-  readonly #baseUrl: string
+  readonly #platform: Platform
   readonly #issued = new LRUCache<bigint, Issued>({ max: TOKENS_MAX })
 
-  constructor(baseUrl: string) {
-    this.#baseUrl = baseUrl
+  constructor(platform: Platform) {
+    this.#platform = platform
   }
 
   /** The token of an account's channel. Concurrent callers share one request. A failure is not cached. */
@@ -63,7 +63,7 @@ export class StatelessTokens {
       client_id: channelId,
       client_secret: channelSecret.reveal(),
     })
-    const answer = await callPlatform(this.#baseUrl, {
+    const answer = await callPlatform(this.#platform, {
       method: 'POST',
       path: '/oauth2/v3/token',
       form,
