@@ -58,7 +58,7 @@ function connect(url: string): Redis {
   return new Redis(url, {
     connectTimeout: 2_000,
     commandTimeout: REDIS_TIMEOUT_MS,
-    // Closes a silent connection and drops its commands. Counted after an outage, they would limit clients wrongly.
+    // Closes a silent connection, so that no commands queue in it. Counted after an outage, they would limit clients wrongly.
     socketTimeout: REDIS_TIMEOUT_MS,
     maxRetriesPerRequest: 0,
     enableOfflineQueue: false,
