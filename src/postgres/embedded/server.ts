@@ -107,20 +107,25 @@ export class EmbeddedServer {
   async stop(): Promise<void> {
     this.#stopped = true
     await Promise.race([this.#restarting, sleep(RESTART_WAIT_MAX_MS, undefined, { ref: false })])
-    // A server that this process has just started may not accept connections yet.
+    // A server that this process has just started may have no lock file yet.
+    const pid = findServer(this.#directory) ?? this.#child?.pid ?? null
     const isOurs = this.#client !== null || this.#child !== null
-    const pid = findServer(this.#directory)
     // The locks stay held until the server is signalled, so that no other service adopts it in between.
-    for (const signal of ['SIGINT', 'SIGQUIT'] as const) {
-      if (!isOurs || pid === null || findServer(this.#directory) !== pid) break
-      sendSignal(pid, signal)
-      const deadline = Date.now() + STOP_TIMEOUT_MS
-      // The server removes its pid file last. The process can remain a zombie if pid 1 does not reap it.
-      while (Date.now() < deadline && findServer(this.#directory) === pid) await sleep(10)
-    }
+    if (isOurs && pid !== null) await this.#shutDown(pid)
     await this.#client?.end().catch(() => undefined)
     if (this.#socketDirectory !== this.#directory) {
       rmSync(join(this.#socketDirectory, '..'), { recursive: true, force: true })
+    }
+  }
+
+  async #shutDown(pid: number): Promise<void> {
+    // The server removes its lock file last. The process can remain a zombie if pid 1 does not reap it.
+    const isRunning = () => findServer(this.#directory) === pid || this.#child?.pid === pid
+    for (const signal of ['SIGINT', 'SIGQUIT'] as const) {
+      if (!isRunning()) return
+      sendSignal(pid, signal)
+      const deadline = Date.now() + STOP_TIMEOUT_MS
+      while (Date.now() < deadline && isRunning()) await sleep(10)
     }
   }
 
