@@ -16,8 +16,8 @@ import { RateLimiter } from './rate-limiter.ts'
 import { isSendable, StatelessTokens } from './tokens.ts'
 
 /**
- * Calls per second and account. LINE allows 2,000 for all programs that use the channel, so ten instances use half:
- * 10 × 100 ÷ 2,000.
+ * Calls per second and account. LINE allows 2,000 for all programs that use the channel, so ten instances use half of it:
+ * 10 × 100 ÷ 2,000 = 0.5.
  */
 const READS_PER_SECOND = 100
 /** Calls per second and account. LINE allows 1,000 per minute. */
@@ -115,7 +115,7 @@ export class LineApi {
     return read(await this.#get(account, this.#reads, path, signal), readProfile)
   }
 
-  /** Refused with 403 for an account that is neither verified nor premium. @param start the last page's `next` */
+  /** Refused with 403 for an account that is neither verified nor premium. `start` is the `next` of the last page. */
   async followers(
     account: Credentials,
     limit: number,
