@@ -27,7 +27,7 @@ export async function loadMembers(
   )
 }
 
-/** Every row of every table as text: what somebody who steals the database could read. */
+/** Every row of every table as text: the content that a stolen database reveals. */
 export function readEverything(database: Database): Promise<string> {
   return database.session(async (session) => {
     const tables = await session.query<{ name: string }>(
