@@ -64,7 +64,7 @@ describe('the cost of a request', () => {
 
   it('is one round trip for a delivery', async () => {
     expect(await costOf(deliver)).toEqual({
-      statements: [named('lock-out-erasures'), named('apply-events')],
+      statements: [named('flush-events')],
       roundTrips: 1,
     })
   })

@@ -120,7 +120,7 @@ const DEFAULTS: AppOptions['config'] = {
 
 /** Starts the service. The caller closes it. */
 export async function startApp(
-  database: PostgresDatabase | null,
+  database: Database | null,
   options: Omit<AppOptions, 'config' | 'database'> & { config?: Partial<AppOptions['config']> } = {},
 ): Promise<Service> {
   const app = await createApp({
@@ -141,7 +141,7 @@ export async function startAppForTest(...parameters: Parameters<typeof startApp>
 
 /** Starts the service for one test with metrics and a log at level info. `noted` returns the log lines so far. */
 export async function startObserved(
-  database: PostgresDatabase | null,
+  database: Database | null,
 ): Promise<{ seen: Service; noted: () => LogLine[]; counted: () => Promise<string> }> {
   const lines: string[] = []
   const metrics = new Metrics(SOURCES.map(({ name }) => name))
