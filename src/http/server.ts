@@ -1,10 +1,9 @@
-/** The HTTP server before routes are added: limits, request ids, bodies, errors, the request log. */
+/** The HTTP server before routes are added: limits, request ids, bodies, errors. */
 import { randomUUID } from 'node:crypto'
 import Fastify, { type FastifyInstance, LogController } from 'fastify'
 import pino, { type DestinationStream } from 'pino'
 import type { Config } from '../config.ts'
 import { AppError } from '../errors.ts'
-import { requestLog } from '../observability/request-log.ts'
 import { observeAnswers } from './answers.ts'
 import { BODY_MAX_BYTES, readBodiesAsBytes } from './body.ts'
 import { answerErrors } from './error-envelope.ts'
@@ -57,7 +56,6 @@ export function createServer(
   readBodiesAsBytes(app)
   useSchemasAsDocumentation(app)
   answerErrors(app)
-  if (['info', 'debug', 'trace'].includes(logLevel)) app.answerObservers.push(requestLog(log))
   return app
 }
 
