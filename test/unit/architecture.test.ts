@@ -31,6 +31,7 @@ const ALLOWED: Record<string, string[]> = {
   audience: ['access', 'accounts', 'http', 'line-api', 'postgres'],
   intake: ['accounts', 'audience', 'http', 'postgres'],
   maintenance: ['postgres'],
+  operator: ['access', 'accounts', 'audience', 'http', 'intake', 'postgres'],
   'intake/line': ['accounts', 'audience', 'http', 'intake', 'postgres'],
   'intake/mbox': ['accounts', 'http', 'intake', 'postgres'],
   'intake/tracking': ['accounts', 'http', 'intake', 'postgres'],
