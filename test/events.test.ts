@@ -1,6 +1,6 @@
 /** Events that could not be applied are kept, shown and tried again, and count once. */
 import { expect, it } from 'vitest'
-import { understand } from '../src/cli/events.ts'
+import { understand } from '../src/cli/understand.ts'
 import { hashKey } from '../src/intake/event.ts'
 import { readLineEvent } from '../src/intake/line/payload.ts'
 import { retryEvent } from '../src/intake/retry.ts'
