@@ -1,13 +1,13 @@
-/** `oa-audience simulate`: what users test with, because LINE forbids load tests through its own platform. */
+/** `oa-audience simulate`: for load tests, which LINE forbids against its own platform. */
 import { once } from 'node:events'
 import { connect } from 'node:net'
-import { expect, it } from 'vitest'
+import { expect, it, onTestFinished } from 'vitest'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { urlOf } from './support/database.ts'
 import { runCommandAsync } from './support/process.ts'
 import { setUpTest } from './support/service.ts'
 
-it('sends signed deliveries of every kind, repeated and out of order, and each event counts once', async () => {
+it('sends signed deliveries of all kinds with duplicates, and each event is stored once', async () => {
   const { database, connection, service, tenant } = await setUpTest()
   const { stdout, stderr, status } = await runCommandAsync(
     [
@@ -29,35 +29,41 @@ it('sends signed deliveries of every kind, repeated and out of order, and each e
   await database.close()
 })
 
-it('outlives odd requests, and callers who hang up', async () => {
+async function startPlatform() {
   const platform = await simulatePlatform()
+  onTestFinished(() => platform.close())
+  return platform
+}
+
+it.each([
+  ['an address that cannot be parsed', 'GET // HTTP/1.1\r\n\r\n'],
+  ['an incomplete body', 'PUT /simulate/misbehaviour HTTP/1.1\r\nContent-Length: 9\r\n\r\n'],
+])('survives a client that sends %s and disconnects', async (_, request) => {
+  const platform = await startPlatform()
   const { port } = new URL(platform.url)
-  for (const request of [
-    'GET // HTTP/1.1\r\n\r\n',
-    'PUT /simulate/misbehaviour HTTP/1.1\r\nContent-Length: 9\r\n\r\n',
-  ]) {
-    const socket = connect(Number(port), '127.0.0.1', () =>
-      socket.write(request, () => socket.resetAndDestroy()),
-    )
-    await once(socket, 'close')
-  }
-  const said = await fetch(`${platform.url}/simulate/misbehaviour`, { method: 'PUT', body: 'constructor' })
-  expect(said.status).toBe(400)
-  expect(await said.text()).toMatch(/^one of cut, error, /)
+  const socket = connect(Number(port), '127.0.0.1', () =>
+    socket.write(request, () => socket.resetAndDestroy()),
+  )
+  await once(socket, 'close')
   expect((await fetch(`${platform.url}/v2/bot/info`)).status).toBe(401)
-  await platform.close()
 })
 
-it('says what is wrong with its options in one line', async () => {
-  for (const [args, complaint] of [
-    [['--misbehave', 'constructor'], 'Allowed choices are'],
-    [['--count', '5'], '--count needs --deliver-to'],
-    [['--deliver-to', 'nonsense'], 'http:// or https:// address'],
-    [['--rate', '0'], 'whole number from 1'],
-    [['--repeats', '2'], 'number from 0 to 1'],
-  ] as const) {
-    const { status, stderr } = await runCommandAsync(['simulate', '--port', '0', ...args])
-    expect(status).toBe(1)
-    expect(stderr).toContain(complaint)
-  }
+it('refuses an unknown misbehaviour with the list of known ones', async () => {
+  const platform = await startPlatform()
+  const address = `${platform.url}/simulate/misbehaviour`
+  const answer = await fetch(address, { method: 'PUT', body: 'constructor' })
+  expect(answer.status).toBe(400)
+  expect(await answer.text()).toMatch(/send one of cut, error, /)
+})
+
+it.each([
+  [['--misbehave', 'constructor'], 'Allowed choices are'],
+  [['--count', '5'], '--count needs --deliver-to'],
+  [['--deliver-to', 'nonsense'], 'http:// or https:// address'],
+  [['--rate', '0'], 'whole number from 1'],
+  [['--repeats', '2'], 'number from 0 to 1'],
+])('refuses the options %j with the reason', async (args, complaint) => {
+  const { status, stderr } = await runCommandAsync(['simulate', '--port', '0', ...args])
+  expect(status).toBe(1)
+  expect(stderr).toContain(complaint)
 })
