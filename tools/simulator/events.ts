@@ -1,13 +1,13 @@
 /** Events and deliveries as LINE's platform writes them. */
 import { randomBytes, randomInt } from 'node:crypto'
-import { ulid as makeUlid } from 'ulid'
+import { ulid as makeUlid, TIME_MAX } from 'ulid'
 
 /** The library's own random source makes one call to the system per character: 30 µs per id instead of 1 µs. */
 const randomFraction = () => randomInt(256) / 256
 
-/** A ULID of the given millisecond. The library reads 0 as "now". */
+/** A ULID of the given millisecond, or of the nearest one that a ULID can hold. The library reads 0 as "now". */
 export function ulid(atMs: number): string {
-  return makeUlid(Math.max(1, atMs), randomFraction)
+  return makeUlid(Math.min(Math.max(1, Math.trunc(atMs)), TIME_MAX), randomFraction)
 }
 
 /** U and 32 hex digits, like LINE's user ids. */
