@@ -1,5 +1,5 @@
 /** What operators ask first: `doctor` and `members show`. */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { type AccountFinding, examineAccounts } from '../src/operator/account-health.ts'
 import { Database } from '../src/postgres/database.ts'
 import type { Connection } from '../src/postgres/embedded/server.ts'
@@ -8,6 +8,9 @@ import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
 import { runCommandAsync } from './support/process.ts'
 import { type Service, setUpTest, startApp } from './support/service.ts'
+
+// A command takes half a second to start, and ten on a busy machine.
+vi.setConfig({ testTimeout: 120_000 })
 
 let database: Database
 let connection: Connection

@@ -1,10 +1,13 @@
 /** CONTRACT: the command line `oa-audience`. */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { addAccount, addOrganization } from '../src/accounts/provisioning.ts'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { addAccount, addClient, addKey, addOrganization } from '../src/accounts/provisioning.ts'
 import type { Database } from '../src/postgres/database.ts'
 import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
 import { runCommand } from './support/process.ts'
 import { startAppForTest } from './support/service.ts'
+
+// A command takes half a second to start, and ten on a busy machine.
+vi.setConfig({ testTimeout: 120_000 })
 
 let database: Database
 let env: { DATABASE_URL: string }
@@ -133,21 +136,20 @@ it.each(['clients', 'keys', 'accounts'])('prints no secret in the list of %s', a
     expect(stdout).not.toContain(secret)
 })
 
-it('adds rows beside rows that another program has inserted with explicit ids', async () => {
-  const { database: loaded, connection } = await createTestDatabase()
+it('provisions rows beside rows that another program has inserted with explicit ids', async () => {
+  const { database: loaded } = await createTestDatabase()
   await loaded.query(`insert into organization (id, name) values (1, 'loaded'), (7, 'loaded')`)
   await loaded.query(`insert into official_account (id, organization_id, name) values (1, 7, 'loaded')`)
   await loaded.query(`insert into api_client (id, client_id, client_secret) values (1, 'c', 's')`)
   await loaded.query(
     `insert into api_key (id, api_client_id, key, channel_oa_id, organization_id) values (1, 1, 'k', 1, 7)`,
   )
-  const add = (...args: string[]) =>
-    JSON.parse(runCommand([...args, '--json'], { DATABASE_URL: urlOf(connection) }).stdout)
-  expect(add('organizations', 'add', '--name', 'ours')).toEqual({ id: '8' })
-  const account = add('accounts', 'add', '--organization', '8', '--name', 'ours')
-  const client = add('clients', 'add')
-  const key = add('keys', 'add', '--client', client.id, '--account', account.id)
-  for (const { id } of [account, client, key]) expect(Number(id)).toBeGreaterThan(1)
+  const organizationId = await addOrganization(loaded, 'ours')
+  expect(organizationId).toBe(8n)
+  const account = await addAccount(loaded, organizationId, { name: 'ours' })
+  const client = await addClient(loaded, null)
+  const key = await addKey(loaded, client.id, account.id)
+  for (const added of [account, client, key]) expect(added?.id).toBeGreaterThan(1n)
   await loaded.close()
 })
 

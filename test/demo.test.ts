@@ -3,50 +3,42 @@ import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readdirSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import { expect, it, onTestFinished } from 'vitest'
+import { expect, it, onTestFinished, vi } from 'vitest'
 import { eventually, runCommand, temporaryDirectory } from './support/process.ts'
 
 /** The embedded server needs seconds to start, and a multiple of that on a busy machine. */
 const START_MAX_MS = 60_000
-const TEST_MAX_MS = 180_000
+vi.setConfig({ testTimeout: 180_000 })
 
-it(
-  'exits with 0 after the steps, also on the data of an earlier run',
-  () => {
-    const dataDir = temporaryDirectory()
-    for (let run = 1; run <= 2; run += 1) {
-      const { status, stdout, stderr } = runCommand(['demo', '--once'], { DATA_DIR: dataDir })
-      expect(stderr).toBe('')
-      expect(status).toBe(0)
-      expect(stdout.match(/^\d{3}(?= )/gm)?.map(Number)).toEqual([
-        ...[200, 200, 200, 200, 200, 200, 200, 200],
-        ...[204, 200, 200, 401],
-      ])
-      expect(stdout).toContain('{"accepted":0,"duplicates":1}')
-      expect(stdout).toContain('"verified": true')
-      expect(stdout).not.toContain('\u001b')
-      expect(readdirSync(dataDir)).toEqual(['demo'])
-    }
-  },
-  TEST_MAX_MS,
-)
-
-it(
-  'prints its steps as JSON lines with --json',
-  () => {
-    const { status, stdout } = runCommand(['demo', '--once', '--json'], { DATA_DIR: temporaryDirectory() })
+it('exits with 0 after the steps, also on the data of an earlier run', () => {
+  const dataDir = temporaryDirectory()
+  for (let run = 1; run <= 2; run += 1) {
+    const { status, stdout, stderr } = runCommand(['demo', '--once'], { DATA_DIR: dataDir })
+    expect(stderr).toBe('')
     expect(status).toBe(0)
-    const lines = stdout.trim().split('\n')
-    const steps = lines.map((line) => JSON.parse(line))
-    expect(steps.map(({ step }) => step)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12])
-    expect(steps[0]).toMatchObject({
-      status: 200,
-      curl: expect.stringMatching(/^curl /),
-      answer: '{"accepted":1,"duplicates":0}',
-    })
-  },
-  TEST_MAX_MS,
-)
+    expect(stdout.match(/^\d{3}(?= )/gm)?.map(Number)).toEqual([
+      ...[200, 200, 200, 200, 200, 200, 200, 200],
+      ...[204, 200, 200, 401],
+    ])
+    expect(stdout).toContain('{"accepted":0,"duplicates":1}')
+    expect(stdout).toContain('"verified": true')
+    expect(stdout).not.toContain('\u001b')
+    expect(readdirSync(dataDir)).toEqual(['demo'])
+  }
+})
+
+it('prints its steps as JSON lines with --json', () => {
+  const { status, stdout } = runCommand(['demo', '--once', '--json'], { DATA_DIR: temporaryDirectory() })
+  expect(status).toBe(0)
+  const lines = stdout.trim().split('\n')
+  const steps = lines.map((line) => JSON.parse(line))
+  expect(steps.map(({ step }) => step)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12])
+  expect(steps[0]).toMatchObject({
+    status: 200,
+    curl: expect.stringMatching(/^curl /),
+    answer: '{"accepted":1,"duplicates":0}',
+  })
+})
 
 it('reports in one line why it cannot start', () => {
   const { status, stderr } = runCommand(['demo', '--once'], { DATA_DIR: '/proc/nowhere' })
@@ -72,38 +64,30 @@ async function startDemo(): Promise<{ child: ChildProcess; output: string }> {
   return { child, output }
 }
 
-it(
-  'stays up and accepts its printed curl lines',
-  async () => {
-    const { output } = await startDemo()
-    const lines = output.match(/^curl .+$/gm) ?? []
-    expect(lines).toHaveLength(12)
-    const answers = lines.map((line) => execFileSync('sh', ['-c', line], { encoding: 'utf8' }))
-    expect(answers[0]).toBe('{"accepted":0,"duplicates":1}')
-    expect(answers[2]).toBe('{"accepted":0,"duplicates":3}')
-    expect(JSON.parse(answers[5] as string).data).toHaveLength(2)
-  },
-  TEST_MAX_MS,
-)
+it('stays up and accepts its printed curl lines', async () => {
+  const { output } = await startDemo()
+  const lines = output.match(/^curl .+$/gm) ?? []
+  expect(lines).toHaveLength(12)
+  const answers = lines.map((line) => execFileSync('sh', ['-c', line], { encoding: 'utf8' }))
+  expect(answers[0]).toBe('{"accepted":0,"duplicates":1}')
+  expect(answers[2]).toBe('{"accepted":0,"duplicates":3}')
+  expect(JSON.parse(answers[5] as string).data).toHaveLength(2)
+})
 
-it(
-  'exits with 0 after Ctrl-C, although npm forwards the signal a second time',
-  async () => {
-    const { child, output } = await startDemo()
-    const url = /http:\/\/127\.0\.0\.1:\d+/.exec(output)?.[0] ?? ''
-    const exited = once(child, 'exit')
-    child.kill('SIGINT')
-    await eventually(
-      () =>
-        fetch(`${url}/api/health`).then(
-          ({ status }) => status,
-          () => 'closed',
-        ),
-      (answer) => answer !== 200,
-      START_MAX_MS,
-    )
-    child.kill('SIGINT')
-    expect(await exited).toEqual([0, null])
-  },
-  TEST_MAX_MS,
-)
+it('exits with 0 after Ctrl-C, although npm forwards the signal a second time', async () => {
+  const { child, output } = await startDemo()
+  const url = /http:\/\/127\.0\.0\.1:\d+/.exec(output)?.[0] ?? ''
+  const exited = once(child, 'exit')
+  child.kill('SIGINT')
+  await eventually(
+    () =>
+      fetch(`${url}/api/health`).then(
+        ({ status }) => status,
+        () => 'closed',
+      ),
+    (answer) => answer !== 200,
+    START_MAX_MS,
+  )
+  child.kill('SIGINT')
+  expect(await exited).toEqual([0, null])
+})

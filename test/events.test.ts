@@ -1,5 +1,5 @@
 /** Events that could not be applied are stored, can be listed and retried, and count once. */
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import { understand } from '../src/cli/understand.ts'
 import { hashKey } from '../src/intake/event.ts'
 import { retryEvent } from '../src/intake/retry.ts'
@@ -9,6 +9,9 @@ import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.
 import { type Tenant, urlOf } from './support/database.ts'
 import { runCommandAsync } from './support/process.ts'
 import { type Service, setUpTest } from './support/service.ts'
+
+// A command takes half a second to start, and ten on a busy machine.
+vi.setConfig({ testTimeout: 120_000 })
 
 /** Stores an event as an older version did that could not parse it. Returns its id. */
 async function storeFailed(

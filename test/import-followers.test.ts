@@ -1,5 +1,5 @@
 /** `oa-audience accounts import-followers` and `accounts verify`, which ask the platform about an account. */
-import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
+import { afterAll, beforeAll, beforeEach, expect, it, vi } from 'vitest'
 import { findAccount } from '../src/accounts/account.ts'
 import { importFollowers } from '../src/audience/import-followers.ts'
 import { LineApi } from '../src/line-api/client.ts'
@@ -10,6 +10,9 @@ import { type SimulatedPlatform, simulatePlatform } from '../tools/simulator/pla
 import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
 import { runCommandAsync } from './support/process.ts'
 import { type Service, startApp } from './support/service.ts'
+
+// A command takes half a second to start, and ten on a busy machine.
+vi.setConfig({ testTimeout: 120_000 })
 
 let database: Database
 let env: Record<string, string>

@@ -1,11 +1,14 @@
 /** `oa-audience simulate`: for load tests, which LINE forbids against its own platform. */
 import { once } from 'node:events'
 import { connect } from 'node:net'
-import { expect, it, onTestFinished } from 'vitest'
+import { expect, it, onTestFinished, vi } from 'vitest'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { urlOf } from './support/database.ts'
 import { runCommandAsync } from './support/process.ts'
 import { setUpTest } from './support/service.ts'
+
+// A command takes half a second to start, and ten on a busy machine.
+vi.setConfig({ testTimeout: 120_000 })
 
 it('sends signed deliveries of all kinds with duplicates, and each event is stored once', async () => {
   const { database, connection, service, tenant } = await setUpTest()
@@ -13,15 +16,15 @@ it('sends signed deliveries of all kinds with duplicates, and each event is stor
     [
       ...['simulate', '--port', '0', '--account', String(tenant.accountId), '--people', '20', '--json'],
       ...['--deliver-to', `${service.url}/api/line/${tenant.accountId}`],
-      ...['--rate', '400', '--count', '800', '--repeats', '0.5', '--shuffle', '1'],
+      ...['--rate', '50', '--count', '200', '--max-events', '20', '--repeats', '0.5', '--shuffle', '1'],
     ],
     { DATABASE_URL: urlOf(connection) },
   )
   expect(stderr).toBe('')
   expect(status).toBe(0)
   const tally = JSON.parse(stdout)
-  expect(tally).toMatchObject({ deliveries: 800, answers: { 200: 800 } })
-  expect(tally.repeatedDeliveries).toBeGreaterThan(100)
+  expect(tally).toMatchObject({ deliveries: 200, answers: { 200: 200 } })
+  expect(tally.repeatedDeliveries).toBeGreaterThan(25)
   const [stored] = await database.query<{ events: number; kinds: number; failures: number }>(
     `select count(*)::int as events, count(distinct kind)::int as kinds, count(failure)::int as failures from event`,
   )
