@@ -47,7 +47,7 @@ async function* readNdjson(file: string): AsyncGenerator<FileEntry> {
   }
 }
 
-/** The pipeline destroys `output` with any error, and whoever reads `output` receives it. */
+/** The pipeline passes any error on to `output`, where the reading loop receives it. */
 function readInto(output: NodeJS.WritableStream, file: string): void {
   const input = file === '-' ? process.stdin : createReadStream(file)
   pipeline(input, decodeUtf8, output).catch(() => undefined)
