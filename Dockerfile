@@ -1,10 +1,10 @@
-# The service alone, for a PostgreSQL of yours (DATABASE_URL): no embedded database, no development packages.
+# The service without the embedded PostgreSQL and without development packages. Set DATABASE_URL to your PostgreSQL.
 FROM node:24-slim AS build
 WORKDIR /build
 COPY package.json package-lock.json tsconfig.json tsconfig.build.json ./
 COPY src src
 COPY tools tools
-# The compiler is an optional package itself, so the optional ones go only afterwards.
+# The TypeScript compiler's binary is an optional package, so optional packages are pruned after the build.
 RUN npm ci && npm prune --omit=dev --omit=optional --ignore-scripts
 
 FROM node:24-slim
@@ -18,5 +18,5 @@ USER node
 EXPOSE 3000
 HEALTHCHECK --interval=5s --timeout=3s --start-period=20s \
   CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.PORT}/api/health`).then((r) => process.exit(r.ok ? 0 : 1), () => process.exit(1))"]
-# Not npm: the signal that ends the container must reach the service.
+# Start node directly: npm would not pass the stop signal of the container on reliably.
 CMD ["node", "--enable-source-maps", "dist/src/cli/main.js", "serve"]

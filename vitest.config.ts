@@ -5,9 +5,10 @@ export default defineConfig({
     include: ['test/**/*.test.ts'],
     exclude: [...configDefaults.exclude, 'test/faults/**'],
     globalSetup: 'test/support/global-setup.ts',
-    // Files share one PostgreSQL but never a database. Two cores: two files at a time.
+    // Two files at a time for two cores. Files share one PostgreSQL server but never a database.
     maxWorkers: 2,
-    testTimeout: 30_000,
-    hookTimeout: 60_000,
+    // Only a failure takes longer than a few seconds, also on a machine with a third of the usual speed.
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
   },
 })

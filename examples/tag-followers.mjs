@@ -1,5 +1,5 @@
 /**
- * Tags everybody who follows the account. Needs Node 20 and nothing else:
+ * Adds a tag to every follower of the account. Needs Node 20 or newer and no packages:
  *
  *   CLIENT_ID=... CLIENT_SECRET=... API_KEY=... node tag-followers.mjs vip
  */
@@ -13,7 +13,7 @@ async function call(method, path, { headers = {}, body } = {}) {
     headers: { ...credentials, 'content-type': 'application/json', ...headers },
     body: body && JSON.stringify(body),
   })
-  // Changed by somebody else in between, or erased.
+  // 404: erased meanwhile. 412: changed by another client meanwhile.
   if ([404, 412].includes(response.status)) return null
   if (!response.ok) throw new Error(`${response.status}: ${await response.text()}`)
   return response.json()
@@ -23,7 +23,7 @@ async function* followers() {
   for (let cursor = ''; cursor !== null; ) {
     const query = new URLSearchParams({ relationship: 'following', limit: 200, ...(cursor && { cursor }) })
     const page = await call('GET', `/api/audience?${query}`)
-    if (page === null) throw new Error('the key is not active')
+    if (page === null) throw new Error('the API key is not active')
     yield* page.data
     cursor = page.nextCursor
   }
@@ -32,9 +32,9 @@ async function* followers() {
 let tagged = 0
 for await (const { id, version, tags } of followers()) {
   if (tags.includes(tag)) continue
-  // Only if nobody changed the member in between: else their tags would be lost.
+  // Update only the version that was read. Otherwise tags that another client has just added would be lost.
   const headers = { 'if-match': `"${version}"` }
   const updated = await call('PUT', `/api/audience/${id}`, { headers, body: { tags: [...tags, tag] } })
   if (updated !== null) tagged += 1
 }
-console.log(`${tagged} tagged ${tag}`)
+console.log(`${tagged} members tagged with ${tag}`)

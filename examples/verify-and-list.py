@@ -1,4 +1,4 @@
-"""Verifies an account and lists who follows it. Needs Python 3.9 and nothing else:
+"""Verifies an account and lists its followers. Needs Python 3.9 or newer and no packages:
 
     OA_URL=http://127.0.0.1:3000 CLIENT_ID=... CLIENT_SECRET=... API_KEY=... python3 verify-and-list.py
 """
@@ -28,12 +28,12 @@ def call(method, path, query=None):
 
 
 def followers():
-    """All of them, a page at a time."""
+    """Yields every follower, one page at a time."""
     cursor = {}
     while True:
         page = call("GET", "/api/audience", {"relationship": "following", "limit": 200, **cursor})
         if page is None:
-            sys.exit("the key is not active")
+            sys.exit("the API key is not active")
         yield from page["data"]
         if page["nextCursor"] is None:
             return
@@ -41,6 +41,6 @@ def followers():
 
 
 for check in call("POST", "/api/line-oa/verify")["checks"]:
-    print("ok " if check["ok"] else "NO ", check["name"], "-", check["message"])
+    print("ok  " if check["ok"] else "FAIL", check["name"], "-", check["message"])
 for member in followers():
     print(member["id"], member["userId"], member["displayName"])

@@ -35,7 +35,7 @@ for (const file of FILES.filter((name) => name.endsWith('.md'))) {
     const behind = text.slice(text.indexOf(whole) + whole.length)
     console.log(`\n-- ${file}\n${block.trim()}`)
     if (isStopped) await stop()
-    await run(block.trim(), /^\s*answers `([^`]+)`/.exec(behind)?.[1])
+    await run(block.trim(), /^\s*The \w+ (?:responds with|prints) `([^`]+)`/.exec(behind)?.[1])
     if (hasFailed) break
   }
   if (hasFailed) break

@@ -2,95 +2,84 @@
 import type { FastifyInstance } from 'fastify'
 import type { DestinationStream } from 'pino'
 import { decorateWithCaller, requireApiClient } from './access/api-client.ts'
-import type { AccountId } from './accounts/account.ts'
-import { type VerifyParts, verifyRoute } from './accounts/verify-route.ts'
+import { verifyRoute } from './accounts/verify-route.ts'
 import { eraseRoute } from './audience/erase.ts'
 import { listRoute } from './audience/list.ts'
 import { updateRoute } from './audience/update.ts'
+import { componentSchemas } from './component-schemas.ts'
 import type { Config } from './config.ts'
 import { documentRoutes } from './http/documents.ts'
 import { healthRoutes } from './http/health.ts'
-import type { Metrics } from './http/metrics.ts'
+import { collectRouteSchemas } from './http/openapi.ts'
 import { limitRate } from './http/rate-limit.ts'
 import { answerUnknownRoutes, createServer, requireWellFormed } from './http/server.ts'
-import { traceRequests } from './http/trace-requests.ts'
-import type { Source } from './intake/event.ts'
 import { deliveryPaths, LINE } from './intake/line/channel.ts'
-import { lineRoutes } from './intake/line/routes.ts'
-import { mboxRoutes } from './intake/mbox/routes.ts'
 import { Intake } from './intake/receive.ts'
 import { RefusedDeliveries } from './intake/refused-deliveries.ts'
-import { trackingRoutes } from './intake/tracking/routes.ts'
+import { SOURCES } from './intake/sources.ts'
 import { LineApi } from './line-api/client.ts'
-import { openApi } from './openapi.ts'
+import { logFacts } from './observability/log.ts'
+import type { Metrics } from './observability/metrics.ts'
+import type { Tracing } from './observability/tracing.ts'
 import { serviceName as name, serviceVersion as version } from './package.ts'
 import type { Database } from './postgres/database.ts'
 
 export type AppConfig = Pick<
   Config,
-  'logLevel' | 'trustProxy' | 'rateLimit' | 'redisUrl' | 'lineApiUrl' | 'publicUrl' | 'tracing'
+  'logLevel' | 'trustProxy' | 'rateLimit' | 'redisUrl' | 'lineApiUrl' | 'publicUrl'
 >
 
 export interface AppOptions {
   config: AppConfig
-  /** null: started without a database */
-  database: Database | null
-  /** shared with whoever else asks the platform, so that all keep one pace */
+  database: Database
+  /** Shared with everything else that calls the platform, so that all keep to one rate. */
   lineApi?: LineApi
-  /** where log lines go, standard output if none is given */
+  /** Receives log lines; standard output by default. */
   log?: DestinationStream | undefined
   now?: () => number
-  /** null, or left out: nobody looks */
   metrics?: Metrics | null
+  tracing?: Tracing | null
   isClosing?: () => boolean
 }
 
 /** The service as an HTTP server that does not listen yet. Closing it does not close the database. */
 export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   const { config, database, now = Date.now, isClosing = () => false } = options
+  const { lineApi = new LineApi(config.lineApiUrl) } = options
   const app = createServer(config, options.log)
-  const { metrics = null, lineApi = new LineApi(config.lineApiUrl) } = options
-  metrics?.measureRequests(app)
-  if (config.tracing) traceRequests(app)
+  options.metrics?.measureRequests(app)
+  options.tracing?.traceRequests(app)
+  const stopLogging = logFacts(app.log)
   decorateWithCaller(app)
-  const onSigned = await limitRate(app, config.rateLimit, config.redisUrl)
+  const spareSigned = await limitRate(app, config.rateLimit, config.redisUrl)
   requireWellFormed(app)
+  await collectRouteSchemas(app, { title: name, version }, componentSchemas)
 
-  const intake =
-    database &&
-    new Intake(
-      database,
-      (error) => app.log.error({ fault: (error as Error).name }, 'an event was kept unapplied'),
-      metrics,
-    )
-  const refused = database && new RefusedDeliveries(database)
-  app.addHook('onClose', async () => refused?.close())
-  const onRefused = (accountId: AccountId, source: Source) => refused?.note(accountId, source)
+  const refused = new RefusedDeliveries(database)
+  const intake = new Intake(database)
   const guard = requireApiClient(database)
-  const verifyParts: VerifyParts = {
-    database,
-    lineApi,
-    publicUrl: config.publicUrl,
-    webhookPaths: deliveryPaths,
-    now,
-    channelName: LINE,
-    onOutcome: (outcome) => metrics?.verified(outcome),
-  }
+  app.addHook('onClose', async () => {
+    stopLogging()
+    await refused.close()
+  })
 
-  // public
-  healthRoutes(app, { name, version, database, isClosing }) //      GET    /api, GET /api/health
-  lineRoutes(app, { database, intake, onSigned, onRefused, now }) // POST   /api/line/:id, POST /api/Line/:id
-  mboxRoutes(app, { database, intake, onSigned, onRefused, now }) // POST   /api/mbox/callback/:oaHash
-  trackingRoutes(app, { database, intake, now }) //                 POST   /api/tracking
+  // Public.
+  healthRoutes(app, { name, version, database, isClosing }) // GET /api, GET /api/health
+  // POST /api/line/:id, POST /api/Line/:id, POST /api/mbox/callback/:oaHash, POST /api/tracking
+  for (const source of SOURCES) source.addRoutes(app, { database, intake, refused, spareSigned, now })
 
-  // protected by the three headers
-  listRoute(app, database, guard) //                                GET    /api/audience
-  updateRoute(app, database, guard) //                              PUT    /api/audience/:id
-  eraseRoute(app, database, guard) //                               DELETE /api/audience/:id
-  verifyRoute(app, verifyParts, guard) //                           POST   /api/line-oa/verify
+  // Protected by the three headers.
+  listRoute(app, database, guard) //   GET    /api/audience
+  updateRoute(app, database, guard) // PUT    /api/audience/:id
+  eraseRoute(app, database, guard) //  DELETE /api/audience/:id
+  verifyRoute(
+    app,
+    { database, lineApi, publicUrl: config.publicUrl, webhookPaths: deliveryPaths, now, channelName: LINE },
+    guard,
+  ) //                                 POST   /api/line-oa/verify
 
-  // beside the API
-  documentRoutes(app, openApi(version)) //                          GET    /openapi.json, GET /docs
+  // Documentation.
+  await documentRoutes(app) // GET /openapi.json, GET /docs
 
   answerUnknownRoutes(app)
   return app

@@ -2,32 +2,33 @@
 import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
+import type { FastifyInstance } from 'fastify'
 import pino, { type DestinationStream } from 'pino'
 import { createApp } from './app.ts'
-import { finishErasures } from './audience/erase.ts'
-import { countDueProfiles, ProfileFiller } from './audience/profiles.ts'
+import { Background } from './background.ts'
 import type { Config } from './config.ts'
 import { FatalError } from './errors.ts'
-import { Metrics, serveMetrics } from './http/metrics.ts'
+import { SOURCES } from './intake/sources.ts'
 import { LineApi } from './line-api/client.ts'
-import { MAINTENANCE_INTERVAL_MS, makePartitions, runMaintenance } from './maintenance/maintenance.ts'
+import { makePartitions } from './maintenance/maintenance.ts'
+import { Metrics, serveMetrics } from './observability/metrics.ts'
+import { startExporter, Tracing } from './observability/tracing.ts'
 import { serviceName, serviceVersion } from './package.ts'
-import { type OpenDatabase, openForService } from './postgres/open.ts'
-import { startTracing } from './trace.ts'
+import { type Database, NoDatabase } from './postgres/database.ts'
+import { openForService } from './postgres/open.ts'
 
-/** After SIGTERM the service still answers, its health with 503, so that balancers look elsewhere first. */
+/** After SIGTERM the service still answers, its health check with 503, so that load balancers route elsewhere first. */
 const DRAIN_MS = 1_000
-/** What has been accepted must be answered within this; then connections are cut. Longer than any statement. */
+/** What has been accepted must be answered within this, longer than any statement. Then connections are cut. */
 const CLOSE_TIMEOUT_MS = 6_500
-/** For the database's sessions and the embedded server to end. All three together stay below 10 s. */
+/** For the database connections and the embedded server to end. The three limits together stay below 10 s. */
 const RELEASE_TIMEOUT_MS = 2_000
 const IDLE_SWEEP_MS = 50
-/** A terminal, or systemd, signals npm and us, and npm passes its own on: within this they are one. */
+/** A terminal or systemd signals npm and this process, and npm forwards its own: within this they count as one. */
 const SIGNAL_ECHO_MS = 1_000
 /**
- * Log lines go out together: a write for each costs 5 % of the throughput. They wait for 16 KiB (pino's limit) or a tenth of a
- * second, and go out at the end of the process whatever ends it, except for a SIGKILL. If nobody reads them, those beyond 16 MiB are
+ * Log lines are written in groups: one write per line costs 5 % of the throughput. They wait for 16 KiB (pino's limit) or a
+ * tenth of a second, and are written when the process ends, except after SIGKILL. If nobody reads them, lines beyond 16 MiB are
  * dropped: the service must not grow by them.
  */
 const LOG_BUFFER = { minLength: 16 * 1024 - 1, periodicFlush: 100, maxLength: 16 * 1024 * 1024 }
@@ -35,80 +36,59 @@ const LOG_BUFFER = { minLength: 16 * 1024 - 1, periodicFlush: 100, maxLength: 16
 export interface RunningService {
   url: string
   app: FastifyInstance
-  database: OpenDatabase['database'] | null
-  /** resolves when the database is ready for work */
+  database: Database
+  /** Resolves when the database is ready; rejects with a FatalError if it never can be. */
   ready: Promise<void>
-  /** answers what was accepted, then closes everything */
+  /** Answers what was accepted, then closes everything. */
   close: (drainMs?: number) => Promise<void>
 }
 
 /**
- * Starts the service; it listens when this resolves. Throws a FatalError that says what is in the way.
- * @param log where its lines go, standard output if none is given
+ * Starts the service; it listens when this resolves. Throws a FatalError that says what prevents it.
+ * @param log receives log lines; standard output by default
  */
 export async function startService(config: Config, log?: DestinationStream): Promise<RunningService> {
-  let closing = false
-  // The app's logger exists before the app: the database is opened first and has things to say.
-  const notices: Array<{ level: 'info' | 'warn'; message: string }> = []
-  let say = (level: 'info' | 'warn', message: string) => {
-    notices.push({ level, message })
-  }
+  let isClosing = false
+  const notices = new Notices()
   const opened =
-    config.database.kind === 'none'
-      ? null
-      : await openForService(
-          config.database,
-          { info: (message) => say('info', message), warn: (message) => say('warn', message) },
-          makePartitions,
-        )
-  const database = opened?.database ?? null
-  const metrics = config.metricsPort === null ? null : new Metrics()
-  const stopTracing = config.tracing
-    ? await startTracing({ name: serviceName, version: serviceVersion }, () =>
-        say('warn', 'traces cannot be sent: compare OTEL_EXPORTER_OTLP_ENDPOINT'),
+    config.database.kind === 'none' ? null : await openForService(config.database, notices, makePartitions)
+  const database = opened?.database ?? new NoDatabase()
+  const metrics = config.metricsPort === null ? null : new Metrics(SOURCES.map((source) => source.name))
+  if (opened !== null) metrics?.watchPool(() => opened.database.poolState())
+  const exporter = config.tracing
+    ? await startExporter({ name: serviceName, version: serviceVersion }, () =>
+        notices.warn('traces cannot be exported: check OTEL_EXPORTER_OTLP_ENDPOINT'),
       )
     : null
-  if (database !== null) metrics?.watchPool(() => database.poolState())
+  const tracing = exporter && new Tracing(exporter.tracer)
   const lineApi = new LineApi(config.lineApiUrl)
   const app = await createApp({
-    config,
-    database,
-    lineApi,
-    log,
-    isClosing: () => closing,
-    metrics,
+    ...{ config, database, lineApi, log, metrics, tracing },
+    isClosing: () => isClosing,
   })
-  say = (level, message) => app.log[level](message)
-  for (const { level, message } of notices) say(level, message)
-
-  const background = opened && workBesideRequests(config, opened, lineApi, metrics, app.log)
+  notices.sendTo(app.log)
+  const background = opened && new Background(config, opened, lineApi, metrics, app.log)
+  let metricsServer: Server | null = null
 
   const close = async (drainMs: number) => {
-    closing = true
+    isClosing = true
     const stopped = background?.stop()
     await sleep(drainMs)
-    // A connection that is kept alive turns idle only when its last answer is out.
-    const sweep = setInterval(() => app.server.closeIdleConnections(), IDLE_SWEEP_MS)
-    const cut = setTimeout(() => app.server.closeAllConnections(), CLOSE_TIMEOUT_MS)
-    await Promise.all([app.close(), stopped])
+    await Promise.all([closeServer(app), stopped])
     metricsServer?.close()
-    clearInterval(sweep)
-    clearTimeout(cut)
-    const released = Promise.all([opened?.close(), stopTracing?.()])
+    metrics?.close()
+    tracing?.close()
+    const released = Promise.all([opened?.close(), exporter?.shutdown()])
     await Promise.race([released, sleep(RELEASE_TIMEOUT_MS, undefined, { ref: false })])
   }
-  let metricsServer: Server | null = null
   let closed: Promise<void> | null = null
   const closeOnce = (drainMs = 0) => {
     closed ??= close(drainMs)
     return closed
   }
   try {
-    await app.listen({
-      port: config.port,
-      host: config.host,
-      listenTextResolver: (address) => `listening on ${address}`,
-    })
+    const listenTextResolver = (address: string) => `listening on ${address}`
+    await app.listen({ port: config.port, host: config.host, listenTextResolver })
     if (metrics !== null && config.metricsPort !== null) {
       metricsServer = await serveMetrics(metrics, config.host, config.metricsPort)
       const { port } = metricsServer.address() as AddressInfo
@@ -119,75 +99,57 @@ export async function startService(config: Config, log?: DestinationStream): Pro
     if (error instanceof FatalError) throw error
     throw explainListen(error as Error & { code?: string }, config)
   }
-  return {
-    url: urlOf(app, config),
-    app,
-    database,
-    ready: opened?.ready ?? Promise.resolve(),
-    close: closeOnce,
+  const ready = opened?.ready ?? Promise.resolve()
+  return { url: urlOf(app, config), app, database, ready, close: closeOnce }
+}
+
+/** The database is opened before the app exists, and already has things to log. */
+class Notices {
+  readonly #waiting: Array<(log: FastifyInstance['log']) => void> = []
+  #log: FastifyInstance['log'] | null = null
+
+  readonly info = (message: string) => this.#write((log) => log.info(message))
+  readonly warn = (message: string) => this.#write((log) => log.warn(message))
+
+  sendTo(log: FastifyInstance['log']): void {
+    this.#log = log
+    for (const write of this.#waiting.splice(0)) write(log)
+  }
+
+  #write(write: (log: FastifyInstance['log']) => void): void {
+    if (this.#log === null) this.#waiting.push(write)
+    else write(this.#log)
   }
 }
 
-/** From when the database is ready until it is stopped: asks for profiles, and looks after what is stored. */
-function workBesideRequests(
-  config: Config,
-  { database, ready }: OpenDatabase,
-  lineApi: LineApi,
-  metrics: Metrics | null,
-  log: FastifyBaseLogger,
-): { stop: () => Promise<void> } {
-  const profiles = new ProfileFiller(database, lineApi, {
-    asked: (outcome) => metrics?.profileAsked(outcome),
-    rests: (accountId, { type }) =>
-      log.warn({ accountId: String(accountId), fault: type }, 'the platform gives no profiles: resting'),
-  })
-  const keepUp = () => {
-    Promise.all([
-      database.session((session) => runMaintenance(session, config)),
-      finishErasures(database),
-    ]).catch((error: Error) =>
-      log.warn({ fault: error.name }, 'the maintenance failed: trying again in an hour'),
-    )
-  }
-  let timer: NodeJS.Timeout | undefined
-  let isStopped = false
-  ready.then(
-    () => {
-      if (isStopped) return
-      keepUp()
-      timer = setInterval(keepUp, MAINTENANCE_INTERVAL_MS)
-      profiles.start()
-      metrics?.watchProfileBacklog(() => countDueProfiles(database))
-    },
-    () => undefined,
-  )
-  return {
-    stop: async () => {
-      isStopped = true
-      clearInterval(timer)
-      await profiles.stop()
-    },
-  }
+/** Closes connections as they become idle, and cuts the others at the limit. */
+async function closeServer(app: FastifyInstance): Promise<void> {
+  // A kept-alive connection becomes idle only once its last answer is out.
+  const sweep = setInterval(() => app.server.closeIdleConnections(), IDLE_SWEEP_MS)
+  const cut = setTimeout(() => app.server.closeAllConnections(), CLOSE_TIMEOUT_MS)
+  await app.close()
+  clearInterval(sweep)
+  clearTimeout(cut)
 }
 
 /** `oa-audience serve`: runs until SIGTERM or SIGINT, then exits with 0 within 10 s. */
 export async function serve(config: Config): Promise<void> {
   const lines = pino.destination({ dest: 1, sync: false, contentMode: 'buffer', ...LOG_BUFFER })
-  // As bytes: of texts, it measures all that wait anew for each line (2 µs).
+  // As bytes: it would measure a text again for every line that follows it (2 µs).
   const log = { write: (line: string) => lines.write(Buffer.from(line) as unknown as string) }
   const starting = startService(config, log)
   let stoppedAtMs: number | null = null
   const stop = (signal: NodeJS.Signals) => {
     if (stoppedAtMs !== null) {
-      // A second signal waits for nothing.
+      // A second signal does not wait for the shutdown.
       if (performance.now() - stoppedAtMs > SIGNAL_ECHO_MS) process.exit(1)
       return
     }
     stoppedAtMs = performance.now()
     starting
       .then(async (service) => {
-        service.app.log.info(`${signal}: finishing what was accepted`)
-        // A person who presses Ctrl-C waits for nobody.
+        service.app.log.info(`${signal}: finishing accepted requests`)
+        // A person who presses Ctrl-C does not wait for load balancers.
         await service.close(signal === 'SIGTERM' ? DRAIN_MS : 0)
       })
       .finally(() => process.exit(0))
@@ -212,9 +174,11 @@ function urlOf(app: FastifyInstance, { host }: Config): string {
 export class PortTaken extends FatalError {}
 
 function explainListen(error: Error & { code?: string }, { host, port }: Config): FatalError {
-  if (error.code === 'EADDRINUSE')
-    return new PortTaken(`PORT ${port} on ${host} is in use: stop what listens there, or set PORT`)
-  if (error.code === 'EACCES')
-    return new FatalError(`PORT ${port} may not be used by this user: set PORT to 1024 or more`)
+  if (error.code === 'EADDRINUSE') {
+    return new PortTaken(`PORT ${port} on ${host} is already in use. Stop the other process or set PORT.`)
+  }
+  if (error.code === 'EACCES') {
+    return new FatalError(`PORT ${port} may not be used by this user. Set PORT to 1024 or more.`)
+  }
   return new FatalError(`cannot listen on HOST ${host}, PORT ${port}: ${error.code ?? error.message}`)
 }

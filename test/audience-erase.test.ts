@@ -1,45 +1,38 @@
-/** CONTRACT: DELETE /api/audience/:id, and that erasure lasts. */
+/** DELETE /api/audience/:id: what one erasure removes, and what it answers. */
 import { describe, expect, it } from 'vitest'
-import { eraseMember, finishErasures } from '../src/audience/erase.ts'
 import type { Member } from '../src/audience/member.ts'
-import { Database } from '../src/postgres/database.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
-import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
-import { setUpFile, startAppForTest } from './support/service.ts'
+import { addTenant, type Tenant } from './support/database.ts'
+import { load, readEverything } from './support/load.ts'
+import { setUpFile } from './support/service.ts'
 
 const { database, service, tenant } = await setUpFile()
 
-const erase = (who: Tenant, id: string) =>
-  service.call('DELETE', `/api/audience/${id}`, { headers: who.headers })
-const ago = (ms: number) => ({ timestamp: Date.now() - ms })
+/** Every event of these tests is older than the erasure. */
+const PAST = { timestamp: Date.now() - 5000 }
+const GROUP = { type: 'group', groupId: 'Cgroup' }
 
-async function memberOf(who: Tenant, userId: string): Promise<Member> {
-  return (await service.member(who, userId)) as Member
+const erase = (of: Tenant, id: string, headers: Record<string, string> = {}) =>
+  service.call('DELETE', `/api/audience/${id}`, { headers: { ...of.headers, ...headers } })
+
+const memberOf = async (of: Tenant, userId: string) => (await service.member(of, userId)) as Member
+
+async function newFollower(of = tenant): Promise<Member> {
+  const userId = randomUserId()
+  await service.deliver(of, [lineEvent('follow', userId, PAST)])
+  return memberOf(of, userId)
 }
 
-/** Every row of every table, as text: what somebody who steals the database would read. */
-async function everything(): Promise<string> {
-  const tables = await database.query<{ name: string }>(
-    `select table_name as name from information_schema.tables where table_schema = 'public' and table_type = 'BASE TABLE'`,
-  )
-  const texts = await Promise.all(
-    tables.map(({ name }) =>
-      database.query<{ text: string }>(
-        `select coalesce(string_agg(t::text, ' '), '') as text from ${name} t`,
-      ),
-    ),
-  )
-  return texts
-    .flat()
-    .map(({ text }) => text)
-    .join('\n')
-}
+const membersEvent = (type: string, field: string, userIds: unknown[]) =>
+  lineEvent(type, null, {
+    ...PAST,
+    source: GROUP,
+    [field]: { members: userIds.map((userId) => ({ type: 'user', userId })) },
+  })
 
-describe('erasing a person', () => {
-  it('answers 204 and then 404, and the listing no longer has them', async () => {
-    const userId = randomUserId()
-    await service.deliver(tenant, [lineEvent('follow', userId, ago(5000))])
-    const { id } = await memberOf(tenant, userId)
+describe('DELETE /api/audience/:id', () => {
+  it('answers 204, then 404, and removes the member from the list', async () => {
+    const { id, userId } = await newFollower()
     const answer = await erase(tenant, id)
     expect(answer.status).toBe(204)
     expect(answer.text).toBe('')
@@ -48,78 +41,46 @@ describe('erasing a person', () => {
     expect(again.json).toMatchObject({ statusCode: 404, message: expect.stringMatching(/^Step 2: /) })
   })
 
-  it('is refused with 412 and erases nothing where If-Match names another version', async () => {
-    const userId = randomUserId()
-    await service.deliver(tenant, [lineEvent('follow', userId, ago(5000))])
-    const { id } = await memberOf(tenant, userId)
-    const eraseVersion = (version: string, of = id) =>
-      service.call('DELETE', `/api/audience/${of}`, { headers: { ...tenant.headers, 'if-match': version } })
-    expect((await eraseVersion('"2"')).json).toMatchObject({
+  it('answers 412 and erases nothing when If-Match names another version', async () => {
+    const { id, userId } = await newFollower()
+    expect((await erase(tenant, id, { 'if-match': '"2"' })).json).toMatchObject({
       statusCode: 412,
       message: expect.stringMatching(/^Step 2: /),
     })
     expect(await memberOf(tenant, userId)).toMatchObject({ id, userId })
-    expect((await eraseVersion('"1"', '999999')).status).toBe(404)
-    expect((await eraseVersion('"1"')).status).toBe(204)
+    expect((await erase(tenant, '999999', { 'if-match': '"1"' })).status).toBe(404)
+    expect((await erase(tenant, id, { 'if-match': '"1"' })).status).toBe(204)
   })
 
-  it('leaves neither their user id nor their words anywhere in the database', async () => {
+  it('removes user id and content from the events of all sources, and keeps other people in them', async () => {
     const [userId, friend] = [randomUserId(), randomUserId()]
-    const group = { type: 'group', groupId: 'Cgroup' }
     await service.deliver(tenant, [
-      textMessage(userId, 'my secret words', ago(5000)),
-      textMessage(userId, 'more secret words', { ...ago(5000), source: { ...group, userId } }),
-      {
-        ...lineEvent('message', userId, ago(5000)),
-        timestamp: 'never',
-        message: { text: 'unusable secret words' },
-      },
-      lineEvent('memberJoined', null, {
-        ...ago(5000),
-        source: group,
-        joined: {
-          members: [
-            { type: 'user', userId },
-            { type: 'user', userId: friend },
-          ],
-        },
-      }),
-      lineEvent('memberLeft', null, {
-        ...ago(5000),
-        source: group,
-        left: { members: [{ type: 'user', userId }] },
-      }),
+      textMessage(userId, 'my secret words', PAST),
+      textMessage(userId, 'more secret words', { ...PAST, source: { ...GROUP, userId } }),
+      membersEvent('memberJoined', 'joined', [userId, friend]),
+      membersEvent('memberLeft', 'left', [userId]),
     ])
     await service.chat(tenant, {
       event: 'message_created',
       id: 1,
       content: 'secret words in the chat',
-      created_at: (Date.now() - 5000) / 1000,
+      created_at: PAST.timestamp / 1000,
       conversation: { id: 4, status: 'open', contact_inbox: { source_id: userId } },
     })
     await service.track(tenant, [{ type: 'page', userId, properties: { page: 'secret words on a page' } }])
-    expect(await everything()).toContain(userId)
+    expect(await readEverything(database)).toContain(userId)
     expect((await erase(tenant, (await memberOf(tenant, userId)).id)).status).toBe(204)
-    const rest = await everything()
-    expect(rest).not.toContain(userId)
-    expect(rest).not.toContain('secret words')
+    const kept = await readEverything(database)
+    expect(kept).not.toContain(userId)
+    expect(kept).not.toContain('secret words')
     expect((await memberOf(tenant, friend)).eventCount).toBe(1)
   })
 
-  it('finds events that could not be applied, too', async () => {
-    const userId = randomUserId()
+  it('removes user id and content from events that could not be applied', async () => {
+    const { id, userId } = await newFollower()
     await service.deliver(tenant, [
-      lineEvent('follow', userId, ago(5000)),
-      lineEvent('memberJoined', null, {
-        ...ago(5000),
-        source: { type: 'group', groupId: 'C1' },
-        joined: {
-          members: [
-            { type: 'user', userId },
-            { type: 'user', userId: 7 },
-          ],
-        },
-      }),
+      { ...textMessage(userId, 'unusable secret words'), timestamp: 'never' },
+      membersEvent('memberJoined', 'joined', [userId, 7]),
     ])
     await service.chat(tenant, {
       event: 'message_created',
@@ -128,214 +89,29 @@ describe('erasing a person', () => {
       updated_at: {},
       contact_inbox: { source_id: userId },
     })
-    expect((await everything()).split(userId).length).toBeGreaterThan(3)
-    await erase(tenant, (await memberOf(tenant, userId)).id)
-    const rest = await everything()
-    expect(rest).not.toContain(userId)
-    expect(rest).not.toContain('unusable secret words in the chat')
-  })
-
-  it('lasts where the database isolates transactions more strictly by default', async () => {
-    const { database: strict, connection } = await createTestDatabase()
-    await strict.query(
-      `alter database ${connection.database} set default_transaction_isolation = 'repeatable read'`,
-    )
-    await strict.close()
-    const reopened = new Database(connection, () => undefined)
-    reopened.markReady()
-    const app = await startAppForTest(reopened)
-    const who = await addTenant(reopened)
-    for (let round = 0; round < 10; round += 1) {
-      const userId = randomUserId()
-      await app.deliver(who, [lineEvent('follow', userId, ago(60_000))])
-      const id = (await app.member(who, userId))?.id
-      const late = Array.from({ length: 5 }, (_, i) =>
-        app.deliver(who, [textMessage(userId, 'late', ago(50_000 - i))]),
-      )
-      const erased = app.call('DELETE', `/api/audience/${id}`, { headers: who.headers })
-      const later = Array.from({ length: 5 }, (_, i) =>
-        app.deliver(who, [textMessage(userId, 'late', ago(40_000 - i))]),
-      )
-      for (const { status } of await Promise.all([...late, ...later])) expect(status).toBe(200)
-      expect((await erased).status).toBe(204)
-      expect(await app.member(who, userId)).toBeUndefined()
-    }
-    await reopened.close()
-  })
-
-  it('lasts: older events never bring them back, redelivered or late, and leave no trace', async () => {
-    const userId = randomUserId()
-    const known = lineEvent('follow', userId, ago(60_000))
-    await service.deliver(tenant, [known])
-    await erase(tenant, (await memberOf(tenant, userId)).id)
-    const late = textMessage(userId, 'late secret words', ago(30_000))
-    const joined = lineEvent('memberJoined', null, {
-      ...ago(20_000),
-      source: { type: 'group', groupId: 'C1' },
-      joined: { members: [{ type: 'user', userId }] },
-    })
-    expect((await service.deliver(tenant, [known, late, joined])).json).toEqual({
-      accepted: 2,
-      duplicates: 1,
-    })
-    await service.track(tenant, [
-      { type: 'page', userId, timestamp: new Date(Date.now() - 10_000).toISOString() },
-    ])
-    expect(await service.member(tenant, userId)).toBeUndefined()
-    const rest = await everything()
-    expect(rest).not.toContain(userId)
-    expect(rest).not.toContain('late secret words')
-  })
-
-  it('is followed by a new member when a new event comes', async () => {
-    const userId = randomUserId()
-    await service.deliver(tenant, [lineEvent('follow', userId, ago(5000))])
-    const { id } = await memberOf(tenant, userId)
+    expect((await readEverything(database)).split(userId).length).toBeGreaterThan(4)
     await erase(tenant, id)
-    await service.deliver(tenant, [
-      textMessage(userId, 'again', { timestamp: Date.now() + 5 }),
-      lineEvent('follow', userId, ago(4000)),
-    ])
-    const back = await memberOf(tenant, userId)
-    expect(back.id).not.toBe(id)
-    expect(back).toMatchObject({ relationship: 'unknown', eventCount: 1, followedAt: null })
+    const kept = await readEverything(database)
+    expect(kept).not.toContain(userId)
+    expect(kept).not.toContain('unusable secret words')
   })
 
-  it('at one account leaves the person at another one alone', async () => {
+  it('leaves the same person at another account untouched', async () => {
     const other = await addTenant(database)
-    const userId = randomUserId()
-    for (const who of [tenant, other]) await service.deliver(who, [lineEvent('follow', userId, ago(5000))])
-    await erase(tenant, (await memberOf(tenant, userId)).id)
-    expect(await memberOf(other, userId)).toMatchObject({ relationship: 'following', eventCount: 1 })
-    const foreign = await erase(tenant, (await memberOf(other, userId)).id)
+    const { id, userId } = await newFollower()
+    await service.deliver(other, [lineEvent('follow', userId, PAST)])
+    await erase(tenant, id)
+    const kept = await memberOf(other, userId)
+    expect(kept).toMatchObject({ relationship: 'following', eventCount: 1 })
+    const foreign = await erase(tenant, kept.id)
     expect(foreign.json).toMatchObject({ statusCode: 404, message: expect.stringMatching(/^Step 2: /) })
   })
 
-  it('wins against older events that are in flight at that very moment', async () => {
-    for (let round = 0; round < 15; round += 1) {
-      const userId = randomUserId()
-      await service.deliver(tenant, [lineEvent('follow', userId, ago(60_000))])
-      const { id } = await memberOf(tenant, userId)
-      const inFlight = Array.from({ length: 10 }, (_, i) =>
-        service.deliver(tenant, [textMessage(userId, `flying secret ${i}`, ago(50_000 - i))]),
-      )
-      const erased = erase(tenant, id)
-      const more = Array.from({ length: 10 }, (_, i) =>
-        service.deliver(tenant, [textMessage(userId, `flying secret ${i}`, ago(40_000 - i))]),
-      )
-      for (const answer of await Promise.all([...inFlight, ...more])) expect(answer.status).toBe(200)
-      expect((await erased).status).toBe(204)
-      expect(await service.member(tenant, userId)).toBeUndefined()
-      expect(await everything()).not.toContain(userId)
-    }
-    expect(await everything()).not.toContain('flying secret')
-  })
-
-  it('waits for a flush that has begun, and is seen by one that has not', async () => {
-    const userId = randomUserId()
-    await service.deliver(tenant, [lineEvent('follow', userId, ago(60_000))])
-    const { id } = await memberOf(tenant, userId)
-    // Somebody holds the member's row, so the next flush stops in the middle of its statement.
-    let release = () => {}
-    const held = database.transaction(async (transaction) => {
-      await transaction.query('select from audience_member where user_id = $1 for update', [userId])
-      await new Promise<void>((resolve) => {
-        release = resolve
-      })
-    })
-    await new Promise((resolve) => setTimeout(resolve, 50))
-    const stopped = service.deliver(tenant, [textMessage(userId, 'stopped', ago(50_000))])
-    await new Promise((resolve) => setTimeout(resolve, 50))
-    const erased = erase(tenant, id)
-    await new Promise((resolve) => setTimeout(resolve, 50))
-    release()
-    await held
-    expect((await stopped).json).toEqual({ accepted: 1, duplicates: 0 })
-    expect((await erased).status).toBe(204)
-    expect(await everything()).not.toContain(userId)
-  })
-
-  /** Events that would take hours to deliver here: of the person alone, and of others whom they joined. */
-  async function addEvents(who: Tenant, userId: string, own: number, others: number): Promise<void> {
-    await database.query(
-      `insert into event (channel_oa_id, source, kind, key, occurred_at, user_id, other_user_ids, payload)
-       select $1, 'line', 'message', gen_random_uuid(), now(), case when i <= $3 then $2 end,
-              case when i > $3 then array[$2, 'Uother'] end, 'words of ' || $2 from generate_series(1, $3 + $4::int) i`,
-      [who.accountId, userId, own, others],
-    )
-  }
-  const left = (userId: string) =>
-    database.query(
-      `select from event where user_id = $1 or other_user_ids @> array[$1] or payload like '%' || $1 || '%' limit 1`,
-      [userId],
-    )
-
-  it('of very many events is whole, too', async () => {
-    const who = await addTenant(database)
-    const userId = randomUserId()
-    await service.deliver(who, [lineEvent('follow', userId, ago(5000))])
-    await addEvents(who, userId, 45_000, 25_000)
-    expect((await erase(who, (await memberOf(who, userId)).id)).status).toBe(204)
-    expect(await left(userId)).toEqual([])
-    expect(await database.query('select from erasure_rest')).toEqual([])
-    const [others] = await database.query<{ count: number }>(
-      `select count(*)::int as count from event where channel_oa_id = $1 and other_user_ids = '{Uother}'`,
-      [who.accountId],
-    )
-    expect(others?.count).toBe(25_000)
-  })
-
-  it('of two people at once, whom the same events name, is whole for both', async () => {
-    const who = await addTenant(database)
-    const [one, two] = [randomUserId(), randomUserId()]
-    await service.deliver(who, [lineEvent('follow', one, ago(5000)), lineEvent('follow', two, ago(5000))])
-    await database.query(
-      `insert into event (channel_oa_id, source, kind, key, occurred_at, other_user_ids, payload)
-       select $1, 'line', 'memberJoined', gen_random_uuid(), now(), array[$2, $3], '{}' from generate_series(1, 50000)`,
-      [who.accountId, one, two],
-    )
-    const ids = [(await memberOf(who, one)).id, (await memberOf(who, two)).id]
-    const answers = await Promise.all(ids.map((id) => erase(who, id)))
-    for (const [index, { status }] of answers.entries()) {
-      // They may meet at a row for longer than either waits: then the same request finishes it.
-      if (status !== 204) expect((await erase(who, ids[index] as string)).status).toBe(204)
-    }
-    expect([...(await left(one)), ...(await left(two))]).toEqual([])
-  })
-
-  it.each(['their client, who asks again', 'the service, by itself'])(
-    'of very many events that was interrupted is finished by %s; who came back meanwhile stays',
-    async (by) => {
-      const who = await addTenant(database)
-      const userId = randomUserId()
-      await service.deliver(who, [lineEvent('follow', userId, ago(5000))])
-      await addEvents(who, userId, 45_000, 0)
-      const { id } = await memberOf(who, userId)
-      const scope = { keyId: null, accountId: who.accountId, organizationId: who.organizationId }
-      // The service ends here.
-      await database.transaction((transaction) => eraseMember(transaction, scope, BigInt(id)))
-      expect(await left(userId)).toHaveLength(1)
-      await service.deliver(who, [textMessage(userId, 'hello again', { timestamp: Date.now() + 1000 })])
-      if (by === 'the service, by itself') await finishErasures(database)
-      else expect((await erase(who, id)).status).toBe(204)
-      expect(await database.query('select from erasure_rest')).toEqual([])
-      const events = await database.query<{ payload: string }>(
-        'select payload from event where user_id = $1',
-        [userId],
-      )
-      expect(events.map(({ payload }) => JSON.parse(payload).message.text)).toEqual(['hello again'])
-      expect((await erase(who, id)).status).toBe(404)
-      expect(await memberOf(who, userId)).toMatchObject({ eventCount: 1 })
-    },
-  )
-
-  it('answers 500 with its step when it fails, and has changed nothing', async () => {
-    const userId = randomUserId()
-    await service.deliver(tenant, [lineEvent('follow', userId, ago(5000))])
-    const { id } = await memberOf(tenant, userId)
-    await database.query('alter table erased_person rename to erased_person_away')
+  it('answers 500 with its step and changes nothing when the erasure fails', async () => {
+    const { id, userId } = await newFollower()
+    await load(database, 'alter table erased_person rename to erased_person_away')
     const answer = await erase(tenant, id)
-    await database.query('alter table erased_person_away rename to erased_person')
+    await load(database, 'alter table erased_person_away rename to erased_person')
     expect(answer.json).toMatchObject({ statusCode: 500, message: expect.stringMatching(/^Step 3: /) })
     expect(answer.text).not.toContain('erased_person')
     expect(await memberOf(tenant, userId)).toMatchObject({ id })

@@ -1,8 +1,8 @@
 /** What operators ask first: `doctor` and `members show`. */
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { type AccountFinding, examineAccounts } from '../src/operator/account-health.ts'
-import { Database } from '../src/postgres/database.ts'
 import type { Connection } from '../src/postgres/embedded/server.ts'
+import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
@@ -12,7 +12,7 @@ import { type Service, setUpTest, startApp } from './support/service.ts'
 // A command takes half a second to start, and ten on a busy machine.
 vi.setConfig({ testTimeout: 120_000 })
 
-let database: Database
+let database: PostgresDatabase
 let connection: Connection
 let env: { DATABASE_URL: string }
 
@@ -63,7 +63,7 @@ describe('the examination of an account', () => {
 
   /** Runs `work` against a service and closes it, which writes the counts of rejected deliveries. */
   async function onService(work: (service: Service) => Promise<unknown>): Promise<void> {
-    const own = new Database(connection, () => undefined)
+    const own = new PostgresDatabase(connection, () => undefined)
     own.markReady()
     const service = await startApp(own)
     try {

@@ -1,7 +1,7 @@
 /** CONTRACT: the command line `oa-audience`. */
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { addAccount, addClient, addKey, addOrganization } from '../src/accounts/provisioning.ts'
-import type { Database } from '../src/postgres/database.ts'
+import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
 import { runCommand } from './support/process.ts'
 import { startAppForTest } from './support/service.ts'
@@ -9,7 +9,7 @@ import { startAppForTest } from './support/service.ts'
 // A command takes half a second to start, and ten on a busy machine.
 vi.setConfig({ testTimeout: 120_000 })
 
-let database: Database
+let database: PostgresDatabase
 let env: { DATABASE_URL: string }
 
 beforeAll(async () => {

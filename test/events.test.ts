@@ -1,9 +1,8 @@
 /** Events that could not be applied are stored, can be listed and retried, and count once. */
 import { describe, expect, it, vi } from 'vitest'
-import { understand } from '../src/cli/understand.ts'
-import { hashKey } from '../src/intake/event.ts'
+import { hashKey } from '../src/intake/event-key.ts'
 import { retryEvent } from '../src/intake/retry.ts'
-import type { Database } from '../src/postgres/database.ts'
+import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import type { BoundStatement } from '../src/postgres/statement.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { type Tenant, urlOf } from './support/database.ts'
@@ -15,7 +14,7 @@ vi.setConfig({ testTimeout: 120_000 })
 
 /** Stores an event as an older version did that could not parse it. Returns its id. */
 async function storeFailed(
-  database: Database,
+  database: PostgresDatabase,
   { accountId }: Tenant,
   userId: string,
   event: { type: string; webhookEventId: string },
@@ -31,7 +30,7 @@ async function storeFailed(
 }
 
 /** Makes the database refuse rows of members that match the condition. Returns a function that ends this. */
-async function refuseMembers(database: Database, condition: string): Promise<() => Promise<unknown>> {
+async function refuseMembers(database: PostgresDatabase, condition: string): Promise<() => Promise<unknown>> {
   const tables = ['audience_member', 'tracked_activity']
   for (const table of tables)
     await database.query(`alter table ${table} add constraint refused check (not (${condition})) not valid`)
@@ -40,19 +39,19 @@ async function refuseMembers(database: Database, condition: string): Promise<() 
 }
 
 /** A database on which `action` runs after an event was read and before it is applied. */
-function betweenReadAndApply(database: Database, action: () => Promise<unknown>): Database {
+function betweenReadAndApply(database: PostgresDatabase, action: () => Promise<unknown>): PostgresDatabase {
   return Object.create(database, {
-    transactionAtOnce: {
+    pipeline: {
       value: async (statements: BoundStatement[]) => {
         await action()
-        return database.transactionAtOnce(statements)
+        return database.pipeline(statements)
       },
     },
     query: { value: database.query.bind(database) },
   })
 }
 
-async function failedIds(database: Database): Promise<bigint[]> {
+async function failedIds(database: PostgresDatabase): Promise<bigint[]> {
   const rows = await database.query<{ id: bigint }>(
     'select id from event where failure is not null order by id',
   )
@@ -163,9 +162,7 @@ it('counts an event once that six retries apply at the same moment', async () =>
   const userId = randomUserId()
   for (let round = 1; round <= 10; round += 1) {
     const id = await storeFailed(database, tenant, userId, textMessage(userId, 'again'))
-    const outcomes = await Promise.allSettled(
-      Array.from({ length: 6 }, () => retryEvent(database, id, understand)),
-    )
+    const outcomes = await Promise.allSettled(Array.from({ length: 6 }, () => retryEvent(database, id)))
     const applied = outcomes.filter(
       (outcome) => outcome.status === 'fulfilled' && outcome.value === 'applied',
     )
@@ -193,7 +190,7 @@ it('applies refused events of every source with the times at which they were rec
   expect(ids).toHaveLength(3)
   await allow()
   await service.chat(tenant, conversation('resolved'))
-  for (const id of ids) expect(await retryEvent(database, id, understand)).toBe('applied')
+  for (const id of ids) expect(await retryEvent(database, id)).toBe('applied')
   expect(await service.member(tenant, userId)).toMatchObject({
     relationship: 'following',
     conversation: { id: '7', status: 'resolved' },
@@ -214,7 +211,7 @@ it('keeps a person erased whose event is being retried, content included', async
   await service.deliver(tenant, [lineEvent('follow', userId)])
   const [id] = await failedIds(database)
   const late = betweenReadAndApply(database, () => erase(service, tenant, userId))
-  expect(await retryEvent(late, id as bigint, understand)).toBe('it changed meanwhile: look at it again')
+  expect(await retryEvent(late, id as bigint)).toBe('it has changed meanwhile: check it again')
   expect(await service.member(tenant, userId)).toBeUndefined()
   expect(await database.query('select from event where user_id is not null or payload is not null')).toEqual(
     [],
@@ -237,12 +234,12 @@ it('does not apply an event of another inbox than the one that the account now h
   await allow()
   await database.query(`update official_account set chat_inbox_id = '3'`)
   const [id] = await failedIds(database)
-  expect(await retryEvent(database, id as bigint, understand)).toBe(
-    "it is of another inbox than the account's",
+  expect(await retryEvent(database, id as bigint)).toBe(
+    "the event belongs to another inbox than the account's",
   )
   expect(await service.members(tenant)).toEqual([])
   await database.query(`update official_account set chat_inbox_id = '4'`)
-  expect(await retryEvent(database, id as bigint, understand)).toBe('applied')
+  expect(await retryEvent(database, id as bigint)).toBe('applied')
   await database.close()
 })
 
@@ -264,8 +261,8 @@ it('counts an event with erased content for the people who were not erased', asy
   await service.deliver(tenant, [lineEvent('unsend', null, { unsend: { messageId: 'taken-back' } })])
   await erase(service, tenant, erasedId)
   for (const id of ids) {
-    expect(await retryEvent(database, id, understand)).toBe('applied')
-    expect(await retryEvent(database, id, understand)).toBe('there is no such event that waits')
+    expect(await retryEvent(database, id)).toBe('applied')
+    expect(await retryEvent(database, id)).toBe('there is no unapplied event with this id')
   }
   const members = await service.members(tenant)
   expect(members.map(({ userId, eventCount }) => [userId, eventCount]).sort()).toEqual(
@@ -290,9 +287,9 @@ it('does not apply an event whose account gets another secret while it is retrie
       tenant.accountId,
     ]),
   )
-  expect(await retryEvent(late, id as bigint, understand)).toBe('it changed meanwhile: look at it again')
+  expect(await retryEvent(late, id as bigint)).toBe('it has changed meanwhile: check it again')
   expect(await failedIds(database)).toEqual([id])
-  expect(await retryEvent(database, id as bigint, understand)).toBe('applied')
+  expect(await retryEvent(database, id as bigint)).toBe('applied')
   expect(await service.member(tenant, userId)).toMatchObject({ eventCount: 1 })
   await database.close()
 })

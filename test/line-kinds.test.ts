@@ -1,4 +1,4 @@
-/** Every kind of event, message and source that LINE documents: kept, understood, and counted for whom it names. */
+/** Every kind of event, message and source that LINE documents is stored, applied and counted for the people it names. */
 import { describe, expect, it } from 'vitest'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { eventOf, KINDS, MESSAGES, messageOf } from '../tools/simulator/kinds.ts'
@@ -7,8 +7,8 @@ import { setUpFile } from './support/service.ts'
 
 const { database, service, tenant } = await setUpFile()
 
-/** Whom an event of the kind makes a member of, and as what. */
-const MEANING: Record<string, { relationship: string | null; others?: number }> = {
+/** The relationship of the person whom an event of each kind names (null: it names nobody), and how many others it names. */
+const EXPECTED: Record<string, { relationship: string | null; others?: number }> = {
   message: { relationship: 'unknown' },
   messageEdited: { relationship: 'unknown' },
   unsend: { relationship: 'unknown' },
@@ -36,57 +36,60 @@ async function storedKinds(accountId: bigint): Promise<Array<{ kind: string; fai
 }
 
 describe('an event', () => {
-  it('has twenty kinds', () => {
-    expect(Object.keys(KINDS).sort()).toEqual(Object.keys(MEANING).sort())
+  it('has one of twenty kinds', () => {
+    expect(Object.keys(KINDS).sort()).toEqual(Object.keys(EXPECTED).sort())
     expect(Object.keys(KINDS)).toHaveLength(20)
   })
 
-  it.each(Object.entries(MEANING))('of the kind %s is kept and understood', async (kind, expected) => {
-    const own = await addTenant(database)
-    const userId = randomUserId()
-    const event = eventOf(kind, userId)
-    expect((await service.deliver(own, [event])).json).toEqual({ accepted: 1, duplicates: 0 })
-    const redelivered = { ...event, deliveryContext: { isRedelivery: true } }
-    expect((await service.deliver(own, [redelivered])).json).toEqual({ accepted: 0, duplicates: 1 })
-    expect(await storedKinds(own.accountId)).toEqual([{ kind, failure: null }])
-    const { relationship, others = 0 } = expected
-    expect(await service.members(own)).toHaveLength((relationship === null ? 0 : 1) + others)
-    if (relationship !== null) {
-      expect(await service.member(own, userId)).toMatchObject({ relationship, eventCount: 1 })
-    }
-  })
+  it.each(Object.entries(EXPECTED))(
+    'of the kind %s is stored, applied and recognized when it is redelivered',
+    async (kind, expected) => {
+      const account = await addTenant(database)
+      const userId = randomUserId()
+      const event = eventOf(kind, userId)
+      expect((await service.deliver(account, [event])).json).toEqual({ accepted: 1, duplicates: 0 })
+      const redelivered = { ...event, deliveryContext: { isRedelivery: true } }
+      expect((await service.deliver(account, [redelivered])).json).toEqual({ accepted: 0, duplicates: 1 })
+      expect(await storedKinds(account.accountId)).toEqual([{ kind, failure: null }])
+      const { relationship, others = 0 } = expected
+      expect(await service.members(account)).toHaveLength((relationship === null ? 0 : 1) + others)
+      if (relationship !== null) {
+        expect(await service.member(account, userId)).toMatchObject({ relationship, eventCount: 1 })
+      }
+    },
+  )
 
-  it('of the retired kind things, or of one that LINE has yet to invent, is kept', async () => {
-    const own = await addTenant(database)
-    await service.deliver(own, [
+  it('of the retired kind things or of an unknown kind is stored', async () => {
+    const account = await addTenant(database)
+    await service.deliver(account, [
       lineEvent('things', randomUserId(), { things: { deviceId: 't1', type: 'link' } }),
       lineEvent('teleported', null, { teleport: { to: 'Mars' } }),
     ])
-    expect(await storedKinds(own.accountId)).toEqual([
+    expect(await storedKinds(account.accountId)).toEqual([
       { kind: 'things', failure: null },
       { kind: 'teleported', failure: null },
     ])
-    expect(await service.members(own)).toHaveLength(1)
+    expect(await service.members(account)).toHaveLength(1)
   })
 
-  it('of a failed accountLink has no source, a detached module no scopes: nobody becomes a member', async () => {
-    const own = await addTenant(database)
-    await service.deliver(own, [
+  it('without a source, such as a failed accountLink, adds no member', async () => {
+    const account = await addTenant(database)
+    await service.deliver(account, [
       lineEvent('accountLink', null, { link: { result: 'failed', nonce: 'n' } }),
       lineEvent('module', null, { module: { type: 'detached', botId: 'U1', reason: 'bot_deleted' } }),
     ])
-    expect(await storedKinds(own.accountId)).toHaveLength(2)
-    expect(await service.members(own)).toEqual([])
+    expect(await storedKinds(account.accountId)).toHaveLength(2)
+    expect(await service.members(account)).toEqual([])
   })
 
-  it('in standby counts like any other: another module answers, the person is there all the same', async () => {
+  it('in standby mode counts like one in active mode', async () => {
     const userId = randomUserId()
     const { replyToken: _, ...event } = eventOf('message', userId) as Record<string, unknown>
     await service.deliver(tenant, [{ ...event, mode: 'standby' }])
     expect(await service.member(tenant, userId)).toMatchObject({ eventCount: 1 })
   })
 
-  it('from before 2022 has neither id nor delivery context, and counts once', async () => {
+  it('from before 2022, without webhookEventId and deliveryContext, counts once', async () => {
     const userId = randomUserId()
     const { webhookEventId: _, deliveryContext: __, ...old } = eventOf('message', userId)
     await service.deliver(tenant, [old, old])
@@ -94,7 +97,7 @@ describe('an event', () => {
     expect(await service.member(tenant, userId)).toMatchObject({ eventCount: 1 })
   })
 
-  it('of a module channel names people by 68 characters', async () => {
+  it('of a module channel may name a person by a user id of 68 characters', async () => {
     const userId = `L${randomUserId()}-${randomUserId()}`
     expect(userId).toHaveLength(68)
     await service.deliver(tenant, [eventOf('follow', userId)])
@@ -103,37 +106,43 @@ describe('an event', () => {
 })
 
 describe('a source', () => {
-  it.each(['user', 'group', 'room'] as const)('of the type %s names its person, or nobody', async (type) => {
-    const own = await addTenant(database)
-    const userId = randomUserId()
-    const named = eventOf('message', userId, type)
-    const { userId: _, ...unnamed } = named.source as Record<string, unknown>
-    await service.deliver(own, [named, { ...eventOf('message', userId), source: unnamed }])
-    expect(await service.members(own)).toHaveLength(1)
-    expect(await service.member(own, userId)).toMatchObject({ eventCount: 1 })
-  })
+  it.each(['user', 'group', 'room'] as const)(
+    'of the type %s makes a member of its user, if it names one',
+    async (type) => {
+      const account = await addTenant(database)
+      const userId = randomUserId()
+      const named = eventOf('message', userId, type)
+      const { userId: _, ...unnamed } = named.source as Record<string, unknown>
+      await service.deliver(account, [named, { ...eventOf('message', userId), source: unnamed }])
+      expect(await service.members(account)).toHaveLength(1)
+      expect(await service.member(account, userId)).toMatchObject({ eventCount: 1 })
+    },
+  )
 })
 
 describe('a message', () => {
-  it.each([...Object.keys(MESSAGES), 'hologram'])('of the type %s is kept with its content', async (type) => {
-    const userId = randomUserId()
-    const message = messageOf(type)
-    await service.deliver(tenant, [{ ...eventOf('message', userId), message }])
-    const [stored] = await database.query<{ payload: string; message_id: string; failure: string | null }>(
-      'select payload, message_id, failure from event where user_id = $1',
-      [userId],
-    )
-    expect(stored).toMatchObject({ message_id: message.id, failure: null })
-    expect(JSON.parse(stored?.payload ?? '').message).toEqual(message)
-  })
+  it.each([...Object.keys(MESSAGES), 'hologram'])(
+    'of the type %s is stored with its content',
+    async (type) => {
+      const userId = randomUserId()
+      const message = messageOf(type)
+      await service.deliver(tenant, [{ ...eventOf('message', userId), message }])
+      const [stored] = await database.query<{ payload: string; message_id: string; failure: string | null }>(
+        'select payload, message_id, failure from event where user_id = $1',
+        [userId],
+      )
+      expect(stored).toMatchObject({ message_id: message.id, failure: null })
+      expect(JSON.parse(stored?.payload ?? '').message).toEqual(message)
+    },
+  )
 
-  it('that mentions people makes no members of them: they said nothing', async () => {
-    const own = await addTenant(database)
+  it('makes a member of its author, not of the people whom it mentions', async () => {
+    const account = await addTenant(database)
     const [author, mentioned] = [randomUserId(), randomUserId()]
     const mention = { mentionees: [{ type: 'user', index: 0, length: 4, userId: mentioned }] }
-    await service.deliver(own, [
+    await service.deliver(account, [
       { ...eventOf('message', author, 'group'), message: { ...messageOf('text'), mention } },
     ])
-    expect(await service.members(own)).toHaveLength(1)
+    expect(await service.members(account)).toHaveLength(1)
   })
 })

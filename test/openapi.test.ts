@@ -1,97 +1,184 @@
-/** The OpenAPI document is what it says: checked in, complete, and its examples are accepted as they stand. */
+/** The OpenAPI document, its page and the typed client agree with the running service. */
 import { readFileSync } from 'node:fs'
-import { expect, it } from 'vitest'
-import { ApiError, AudienceClient } from '../examples/client.ts'
+import { describe, expect, it } from 'vitest'
+import { audienceClient, members } from '../examples/client.ts'
 import { signLine } from '../src/intake/line/signature.ts'
-import { openApi } from '../src/openapi.ts'
-import { serviceVersion } from '../src/package.ts'
 import { Secret } from '../src/secret.ts'
 import { setUpFile } from './support/service.ts'
 
 const { service, tenant } = await setUpFile()
 
-interface Document {
-  paths: Record<string, Record<string, { requestBody?: { content: Record<string, { example?: unknown }> } }>>
+interface Content {
+  example?: unknown
+  schema: { $ref?: string; examples?: unknown[] }
 }
-const document = openApi(serviceVersion) as unknown as Document
+interface Operation {
+  security?: unknown
+  requestBody?: { required: boolean; content: Record<string, Content> }
+}
+interface Document {
+  paths: Record<string, Record<string, Operation>>
+  components: { schemas: Record<string, Content['schema']> }
+}
+const document = service.app.swagger() as unknown as Document
+const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
+  Object.entries(methods).map(([method, operation]) => ({
+    name: `${method.toUpperCase()} ${path}`,
+    operation,
+  })),
+)
 
-it('is the one that is checked in: a change of the API is a change of docs/openapi.json (npm run generate)', () => {
-  const checkedIn = JSON.parse(readFileSync(new URL('../docs/openapi.json', import.meta.url), 'utf8'))
-  expect(document).toEqual(checkedIn)
+describe('the OpenAPI document', () => {
+  it('equals docs/openapi.json, which `npm run generate` writes', () => {
+    const checkedIn = JSON.parse(readFileSync(new URL('../docs/openapi.json', import.meta.url), 'utf8'))
+    expect(document).toEqual(checkedIn)
+  })
+
+  it('is served at /openapi.json', async () => {
+    const served = await service.call('GET', '/openapi.json')
+    expect(served.headers.get('content-type')).toBe('application/json; charset=utf-8')
+    expect(served.json).toEqual(document)
+  })
+
+  it('lists every endpoint of the service', () => {
+    expect(operations.map(({ name }) => name).sort()).toEqual([
+      'DELETE /api/audience/{id}',
+      'GET /api',
+      'GET /api/audience',
+      'GET /api/health',
+      'POST /api/Line/{id}',
+      'POST /api/line-oa/verify',
+      'POST /api/line/{id}',
+      'POST /api/mbox/callback/{oaHash}',
+      'POST /api/tracking',
+      'PUT /api/audience/{id}',
+    ])
+  })
+
+  it('requires the three headers together on protected endpoints, and nowhere else', () => {
+    const secured = operations.filter(({ operation }) => operation.security !== undefined)
+    expect(secured.map(({ name }) => name).sort()).toEqual([
+      'DELETE /api/audience/{id}',
+      'GET /api/audience',
+      'POST /api/line-oa/verify',
+      'PUT /api/audience/{id}',
+    ])
+    for (const { operation } of secured) {
+      expect(operation.security).toEqual([{ clientId: [], clientSecret: [], apiKey: [] }])
+    }
+  })
+
+  it('marks the body of a verification as optional, and no other body', () => {
+    const optional = operations.filter(({ operation }) => operation.requestBody?.required === false)
+    expect(optional.map(({ name }) => name)).toEqual(['POST /api/line-oa/verify'])
+  })
+
+  it('refers to component schemas by name, and each of them exists', () => {
+    const text = JSON.stringify(document)
+    const names = [...text.matchAll(/"\$ref":"([^"]+)"/g)].map(([, target]) => target)
+    expect([...new Set(names)].sort()).toEqual(
+      Object.keys(document.components.schemas)
+        .map((name) => `#/components/schemas/${name}`)
+        .sort(),
+    )
+    expect(text).not.toContain('"~')
+  })
 })
 
-it('is served, with a page that asks no other host for anything', async () => {
-  const served = await service.call('GET', '/openapi.json')
-  expect(served.json).toEqual(document)
-  const page = await service.call('GET', '/docs')
-  expect(page.headers.get('content-type')).toBe('text/html; charset=utf-8')
-  expect(page.text).toContain('/api/audience/{id}')
-  expect(page.text).not.toMatch(/(src|href)="(https?:)?\/\//)
+describe('the documentation page', () => {
+  it('loads only files of its own host', async () => {
+    const page = await service.call('GET', '/docs')
+    expect(page.headers.get('content-type')).toBe('text/html; charset=utf-8')
+    expect(page.headers.get('content-security-policy')).toMatch(/^default-src 'none'; script-src 'self';/)
+    const files = [...page.text.matchAll(/ (?:src|href)="([^"]+)"/g)].map(([, file]) => file as string)
+    expect(files.length).toBeGreaterThan(4)
+    for (const file of files) {
+      expect(file).toMatch(/^\/docs\/static\//)
+      expect((await service.call('GET', file)).status, file).toBe(200)
+    }
+    expect((await service.call('GET', '/docs/json')).json).toEqual(document)
+  })
+
+  it('answers HEAD and unknown files like any unknown route', async () => {
+    for (const path of ['/docs', '/docs/json', '/docs/static/swagger-ui.css', '/openapi.json']) {
+      expect((await service.call('HEAD', path)).status, path).toBe(404)
+    }
+    expect((await service.call('GET', '/docs/static/unknown.js')).json).toMatchObject({
+      statusCode: 404,
+      message: 'No such route',
+    })
+  })
 })
 
-it('names every route of the service', () => {
-  const named = Object.entries(document.paths).flatMap(([path, methods]) =>
-    Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`),
-  )
-  expect(named.sort()).toEqual([
-    'DELETE /api/audience/{id}',
-    'GET /api',
-    'GET /api/audience',
-    'GET /api/health',
-    'POST /api/Line/{id}',
-    'POST /api/line-oa/verify',
-    'POST /api/line/{id}',
-    'POST /api/mbox/callback/{oaHash}',
-    'POST /api/tracking',
-    'PUT /api/audience/{id}',
-  ])
+/** The example of a request body, which belongs to the body or to its component schema. */
+function exampleOf(path: string, method = 'post'): string {
+  const content = document.paths[path]?.[method]?.requestBody?.content['application/json']
+  const component = content?.schema.$ref?.split('/').at(-1) ?? ''
+  return JSON.stringify(content?.example ?? document.components.schemas[component]?.examples?.[0])
+}
+
+describe('the example of a request body', () => {
+  const receipt = { accepted: 1, duplicates: 0 }
+
+  it('is accepted by every endpoint that receives events', async () => {
+    const delivery = exampleOf('/api/line/{id}')
+    const headers = { 'x-line-signature': signLine(delivery, new Secret(tenant.channelSecret)) }
+    const delivered = await service.call('POST', `/api/line/${tenant.accountId}`, { headers, body: delivery })
+    expect(delivered.json).toEqual(receipt)
+    const callback = exampleOf('/api/mbox/callback/{oaHash}')
+    const called = await service.call('POST', `/api/mbox/callback/${tenant.oaHash}`, { body: callback })
+    expect(called.json).toEqual(receipt)
+    const tracking = exampleOf('/api/tracking').replace('{trackingKey}', tenant.trackingKey)
+    const tracked = await service.call('POST', '/api/tracking', { body: tracking })
+    expect(tracked.json).toMatchObject({ accepted: 1 })
+    const [member] = await service.members(tenant)
+    expect(member).toMatchObject({ eventCount: 3, conversation: { id: '31', status: 'resolved' } })
+  })
+
+  it('is accepted by the update of a member', async () => {
+    const [member] = await service.members(tenant)
+    const body = exampleOf('/api/audience/{id}', 'put')
+    const headers = { ...tenant.headers, 'content-type': 'application/json' }
+    const updated = await service.call('PUT', `/api/audience/${member?.id}`, { headers, body })
+    expect(updated.json).toMatchObject(JSON.parse(body))
+  })
+
+  it('is accepted by the verification', async () => {
+    const body = exampleOf('/api/line-oa/verify')
+    const verified = await service.call('POST', '/api/line-oa/verify', { headers: tenant.headers, body })
+    expect(verified.status).toBe(200)
+  })
 })
 
-it('has examples that are accepted as they stand', async () => {
-  const example = (path: string, method = 'post') =>
-    JSON.stringify(document.paths[path]?.[method]?.requestBody?.content['application/json']?.example)
-  const delivery = example('/api/line/{id}')
-  const headers = { 'x-line-signature': signLine(delivery, new Secret(tenant.channelSecret)) }
-  expect(
-    (await service.call('POST', `/api/line/${tenant.accountId}`, { headers, body: delivery })).json,
-  ).toEqual({
-    accepted: 1,
-    duplicates: 0,
-  })
-  const callback = example('/api/mbox/callback/{oaHash}')
-  expect(
-    (await service.call('POST', `/api/mbox/callback/${tenant.oaHash}`, { body: callback })).json,
-  ).toEqual({
-    accepted: 1,
-    duplicates: 0,
-  })
-  const tracking = example('/api/tracking').replace('{trackingKey}', tenant.trackingKey)
-  expect((await service.call('POST', '/api/tracking', { body: tracking })).json).toMatchObject({
-    accepted: 1,
-  })
-  const [member] = await service.members(tenant)
-  expect(member).toMatchObject({ eventCount: 3, conversation: { id: '31', status: 'resolved' } })
-  const body = example('/api/audience/{id}', 'put')
-  const put = await service.call('PUT', `/api/audience/${member?.id}`, {
-    headers: { ...tenant.headers, 'content-type': 'application/json' },
-    body,
-  })
-  expect(put.json).toMatchObject(JSON.parse(body))
-})
-
-it('makes a typed client that works', async () => {
-  const client = new AudienceClient(service.url, {
+describe('the typed client', () => {
+  const client = audienceClient(service.url, {
     clientId: tenant.headers['x-client-id'],
     clientSecret: tenant.headers['x-client-secret'],
     apiKey: tenant.headers['x-api-key'],
   })
-  const page = await client.listAudience({ limit: 1, relationship: 'following' })
-  const [member] = page?.data ?? []
-  if (member === undefined || 'deletedAt' in member) throw new Error('no member')
-  expect(await client.updateMember(member.id, { tags: ['new'] })).toMatchObject({ tags: ['new'] })
-  const refused = client.updateMember(member.id, { tags: ['newer'] }, '"1"')
-  await expect(refused).rejects.toThrow(ApiError)
-  expect((await client.listAudience({ tag: 'new' }))?.data).toHaveLength(1)
-  await client.eraseMember(member.id)
-  expect((await client.listAudience())?.data).toEqual([])
+  const firstMember = async () => {
+    const { value } = await members(client, { limit: 1, relationship: 'following' }).next()
+    if (value === undefined) throw new Error('The audience is empty.')
+    return { path: { id: value.id } }
+  }
+
+  it('updates a member that it listed', async () => {
+    const body = { tags: ['new', 'vip'] }
+    const { data } = await client.PUT('/api/audience/{id}', { params: await firstMember(), body })
+    expect(data).toMatchObject(body)
+    const page = await client.GET('/api/audience', { params: { query: { tag: body.tags } } })
+    expect(page.data?.data).toEqual([data])
+  })
+
+  it('returns the error of a stale update', async () => {
+    const params = { ...(await firstMember()), header: { 'if-match': '"1"' } }
+    const { error } = await client.PUT('/api/audience/{id}', { params, body: {} })
+    expect(error).toMatchObject({ statusCode: 412 })
+  })
+
+  it('erases a member', async () => {
+    const { response } = await client.DELETE('/api/audience/{id}', { params: await firstMember() })
+    expect(response.status).toBe(204)
+    await expect(firstMember()).rejects.toThrow('The audience is empty.')
+  })
 })

@@ -1,24 +1,29 @@
-/** What is stored does not grow without end, and deduplication outlives what is stored. */
-import { expect, it } from 'vitest'
+/** Retention: partitions of the event table, and rows that are deleted when they are old. */
+import { describe, expect, it } from 'vitest'
 import { runMaintenance } from '../src/maintenance/maintenance.ts'
-import type { Database } from '../src/postgres/database.ts'
+import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
-import { addTenant, createTestDatabase } from './support/database.ts'
-import { setUpTest, startAppForTest } from './support/service.ts'
+import { load, loadMembers } from './support/load.ts'
+import { holdTransaction } from './support/locks.ts'
+import { setUpTest } from './support/service.ts'
 
 const KEEP = { retentionDays: 90, deduplicationDays: 400 }
 const DAY_MS = 86_400_000
 
-async function partitions(database: Database): Promise<string[]> {
-  const rows = await database.query<{ name: string }>(
+const maintain = (database: PostgresDatabase, days = KEEP) =>
+  database.session((session) => runMaintenance(session, days))
+
+async function partitions(database: PostgresDatabase): Promise<string[]> {
+  const rows = await load<{ name: string }>(
+    database,
     `select inhrelid::regclass::text as name from pg_inherits where inhparent = 'event'::regclass order by name`,
   )
   return rows.map(({ name }) => name)
 }
 
-const nameOf = (monday: Date) => `event_${monday.toISOString().slice(0, 10).replaceAll('-', '')}`
+const partitionOf = (monday: Date) => `event_${monday.toISOString().slice(0, 10).replaceAll('-', '')}`
 
-/** The Monday of the week, in UTC, so many days ago. */
+/** The Monday, in UTC, of the week that contains the day so many days ago. */
 function mondayBefore(daysAgo: number): Date {
   const day = new Date(Date.now() - daysAgo * DAY_MS)
   day.setUTCHours(0, 0, 0, 0)
@@ -26,145 +31,133 @@ function mondayBefore(daysAgo: number): Date {
   return day
 }
 
-async function addWeek(database: Database, monday: Date): Promise<void> {
+async function addPartition(database: PostgresDatabase, monday: Date): Promise<void> {
   const end = new Date(monday.getTime() + 7 * DAY_MS)
-  await database.query(
-    `create table ${nameOf(monday)} partition of event for values from ('${monday.toISOString()}') to ('${end.toISOString()}')`,
+  await load(
+    database,
+    `create table ${partitionOf(monday)} partition of event
+        for values from ('${monday.toISOString()}') to ('${end.toISOString()}')`,
   )
 }
 
-it('makes this week and the next five ahead, once, also when several instances do it at once', async () => {
-  const { database } = await createTestDatabase()
-  await Promise.all([1, 2, 3].map(() => database.session((session) => runMaintenance(session, KEEP))))
-  const expected = Array.from({ length: 6 }, (_, week) => nameOf(mondayBefore(-7 * week)))
-  expect(await partitions(database)).toEqual([...expected, 'event_default'])
-  const service = await startAppForTest(database)
-  const tenant = await addTenant(database)
-  await service.deliver(tenant, [lineEvent('follow', randomUserId())])
-  const [stored] = await database.query<{ name: string }>(
-    'select tableoid::regclass::text as name from event',
-  )
-  expect(stored?.name).toBe(nameOf(mondayBefore(0)))
-  await database.close()
-})
+const setAge = (database: PostgresDatabase, table: string, days: number) =>
+  load(database, `update ${table} set received_at = now() - interval '${days} days'`)
 
-it('drops weeks that are older than the retention, and none that still has a day to keep', async () => {
-  const { database } = await createTestDatabase()
-  for (const days of [104, 97, 90, 83]) await addWeek(database, mondayBefore(days))
-  await database.session((session) => runMaintenance(session, KEEP))
-  const kept = await partitions(database)
-  expect(kept).not.toContain(nameOf(mondayBefore(104)))
-  expect(kept).toContain(nameOf(mondayBefore(90)))
-  expect(kept).toContain(nameOf(mondayBefore(83)))
-  await database.session((session) => runMaintenance(session, { ...KEEP, retentionDays: 0 }))
-  expect(await partitions(database)).toEqual(kept)
-  await database.close()
-})
+describe('the partitions of events', () => {
+  it('are created once for this week and five weeks ahead, by several instances at the same time', async () => {
+    const { database, service, tenant } = await setUpTest()
+    await Promise.all([1, 2, 3].map(() => maintain(database)))
+    const expected = Array.from({ length: 6 }, (_, week) => partitionOf(mondayBefore(-7 * week)))
+    expect(await partitions(database)).toEqual([...expected, 'event_default'])
+    await service.deliver(tenant, [lineEvent('follow', randomUserId())])
+    const stored = await load(database, 'select tableoid::regclass::text as name from event')
+    expect(stored).toEqual([{ name: partitionOf(mondayBefore(0)) }])
+    await database.close()
+  })
 
-it('recognises an event that comes again after its stored copy was dropped, until its key is forgotten, too', async () => {
-  const { database, service, tenant } = await setUpTest()
-  const userId = randomUserId()
-  const event = textMessage(userId, 'long ago')
-  await service.deliver(tenant, [event])
-  await database.query(`update event set received_at = now() - interval '91 days'`)
-  await database.query(`update event_key set received_at = now() - interval '399 days'`)
-  await database.session((session) => runMaintenance(session, KEEP))
-  expect(await database.query('select from event')).toHaveLength(0)
-  expect((await service.deliver(tenant, [event])).json).toEqual({ accepted: 0, duplicates: 1 })
-  await database.query(`update event_key set received_at = now() - interval '401 days'`)
-  await database.session((session) => runMaintenance(session, KEEP))
-  expect(await database.query('select from event_key')).toHaveLength(0)
-  await database.close()
-})
+  it('are dropped when every day of their week is older than the retention', async () => {
+    const { database } = await setUpTest()
+    for (const days of [104, 97, 90, 83]) await addPartition(database, mondayBefore(days))
+    await maintain(database)
+    const kept = await partitions(database)
+    expect(kept).not.toContain(partitionOf(mondayBefore(104)))
+    expect(kept).toContain(partitionOf(mondayBefore(90)))
+    expect(kept).toContain(partitionOf(mondayBefore(83)))
+    await maintain(database, { ...KEEP, retentionDays: 0 })
+    expect(await partitions(database)).toEqual(kept)
+    await database.close()
+  })
 
-it('forgets edits with the events, and messages taken back, erased members and refusals when nobody asks for them', async () => {
-  const { database } = await createTestDatabase()
-  const { accountId, organizationId } = await addTenant(database)
-  const age = (days: number) => `now() - interval '${days} days'`
-  for (const [table, columns, values, keptDays] of [
-    ['unsent_message', 'message_id, unsent_at', (days: number) => `'m${days}', ${age(days)}`, 400],
-    [
-      'erased_member',
-      'organization_id, id, deleted_at',
-      (days: number) => `${organizationId}, ${days}, ${age(days)}`,
-      400,
-    ],
-    ['member_edit', 'member_id, edited_at, fields', (days: number) => `1, ${age(days)}, '{tags}'`, 90],
-    [
-      'refused_delivery',
-      'source, day, count, last_at',
-      (days: number) => `'line', (${age(days)})::date, 1, now()`,
-      30,
-    ],
-  ] as const) {
-    if (table === 'member_edit') {
-      await database.query(
-        `insert into audience_member (id, channel_oa_id, organization_id, user_id) values (1, $1, $2, 'U1')`,
-        [accountId, organizationId],
-      )
-    }
-    for (const days of [keptDays - 2, keptDays + 2]) {
-      await database.query(
-        `insert into ${table} (channel_oa_id, ${columns}) values (${accountId}, ${values(days)})`,
-      )
-    }
-    await database.session((session) => runMaintenance(session, KEEP))
-    expect(await database.query(`select from ${table}`), table).toHaveLength(1)
-  }
-  await database.close()
-})
-
-it('forgets the tracked activity of who never became a member, keeps that of members and of who is active', async () => {
-  const { database, service, tenant } = await setUpTest()
-  const [member, gone, active] = [randomUserId(), randomUserId(), randomUserId()]
-  const track = (userId: string) => service.track(tenant, [{ type: 'page', userId }])
-  const follow = (userId: string) => service.deliver(tenant, [lineEvent('follow', userId)])
-  await follow(member)
-  for (const userId of [member, gone, active]) await track(userId)
-  await database.query(`update tracked_activity set received_at = now() - interval '401 days'`)
-  await track(active)
-  await database.session((session) => runMaintenance(session, KEEP))
-  for (const userId of [gone, active]) await follow(userId)
-  expect((await service.member(tenant, member))?.eventCount).toBe(2)
-  expect((await service.member(tenant, gone))?.eventCount).toBe(1)
-  expect((await service.member(tenant, active))?.eventCount).toBe(3)
-  await database.close()
-})
-
-it('leaves tables that a dump holds for next time, and holds nobody up meanwhile', async () => {
-  const { database, service, tenant } = await setUpTest()
-  await addWeek(database, mondayBefore(104))
-  const old = nameOf(mondayBefore(104))
-  await database.session(async (dump) => {
-    await dump.query('begin')
-    await dump.query(`lock table event, event_default, ${old} in access share mode`)
-    const deliver = () => service.deliver(tenant, [lineEvent('follow', randomUserId())])
-    const answers = [deliver()]
-    await database.session(async (session) => {
-      const done = runMaintenance(session, KEEP)
-      for (let i = 0; i < 20; i += 1) {
-        answers.push(deliver())
-        await new Promise((resolve) => setTimeout(resolve, 50))
-      }
-      await done
+  it('are left for the next time while a dump reads them, and deliveries go on meanwhile', async () => {
+    const { database, service, tenant } = await setUpTest()
+    await addPartition(database, mondayBefore(104))
+    const old = partitionOf(mondayBefore(104))
+    const endDump = await holdTransaction(
+      database,
+      `lock table event, event_default, ${old} in access share mode`,
+    )
+    let isDone = false
+    const maintained = maintain(database).finally(() => {
+      isDone = true
     })
-    for (const { status } of await Promise.all(answers)) expect(status).toBe(200)
+    while (!isDone) {
+      const answers = [1, 2, 3].map(() => service.deliver(tenant, [lineEvent('follow', randomUserId())]))
+      for (const { status } of await Promise.all(answers)) expect(status).toBe(200)
+    }
+    await maintained
     expect(await partitions(database)).toContain(old)
-    await dump.query('rollback')
+    await endDump()
+    await maintain(database)
+    expect(await partitions(database)).not.toContain(old)
+    await database.close()
   })
-  await database.session((session) => runMaintenance(session, KEEP))
-  expect(await partitions(database)).not.toContain(old)
-  await database.close()
+
+  it('are not created for a week whose events are in the default partition, and deliveries go on', async () => {
+    const { database, service, tenant } = await setUpTest()
+    await service.deliver(tenant, [lineEvent('follow', randomUserId())])
+    await maintain(database)
+    expect(await partitions(database)).not.toContain(partitionOf(mondayBefore(0)))
+    const { json } = await service.deliver(tenant, [lineEvent('follow', randomUserId())])
+    expect(json).toEqual({ accepted: 1, duplicates: 0 })
+    await database.close()
+  })
 })
 
-it('goes on where events of this week stand in the default partition already', async () => {
-  const { database, service, tenant } = await setUpTest()
-  await service.deliver(tenant, [lineEvent('follow', randomUserId())])
-  await database.session((session) => runMaintenance(session, KEEP))
-  expect(await partitions(database)).not.toContain(nameOf(mondayBefore(0)))
-  expect((await service.deliver(tenant, [lineEvent('follow', randomUserId())])).json).toEqual({
-    accepted: 1,
-    duplicates: 0,
+describe('maintenance', () => {
+  it('keeps the key of an event longer than the event, so a late duplicate is still recognised', async () => {
+    const { database, service, tenant } = await setUpTest()
+    const event = textMessage(randomUserId(), 'long ago')
+    await service.deliver(tenant, [event])
+    await setAge(database, 'event', 91)
+    await setAge(database, 'event_key', 399)
+    await maintain(database)
+    expect(await load(database, 'select from event')).toHaveLength(0)
+    expect((await service.deliver(tenant, [event])).json).toEqual({ accepted: 0, duplicates: 1 })
+    await setAge(database, 'event_key', 401)
+    await maintain(database)
+    expect(await load(database, 'select from event_key')).toHaveLength(0)
+    await database.close()
   })
-  await database.close()
+
+  it('deletes edits, unsent messages, tombstones and counts of refused deliveries when they are old', async () => {
+    const { database, tenant } = await setUpTest()
+    await loadMembers(database, tenant, 1, { id: '1' })
+    const { accountId, organizationId } = tenant
+    const ages = (keptDays: number) => `unnest(array[${keptDays - 2}, ${keptDays + 2}]) as days`
+    const time = 'now() - make_interval(days => days)'
+    await load(
+      database,
+      `insert into unsent_message (channel_oa_id, message_id, unsent_at)
+       select ${accountId}, 'm' || days, ${time} from ${ages(400)};
+       insert into erased_member (channel_oa_id, organization_id, id, deleted_at)
+       select ${accountId}, ${organizationId}, days, ${time} from ${ages(400)};
+       insert into member_edit (channel_oa_id, member_id, edited_at, fields)
+       select ${accountId}, 1, ${time}, '{tags}' from ${ages(90)};
+       insert into refused_delivery (channel_oa_id, source, day, count, last_at)
+       select ${accountId}, 'line', (${time})::date, 1, now() from ${ages(30)}`,
+    )
+    await maintain(database)
+    for (const table of ['unsent_message', 'erased_member', 'member_edit', 'refused_delivery']) {
+      expect(await load(database, `select from ${table}`), table).toHaveLength(1)
+    }
+    await database.close()
+  })
+
+  it('deletes old tracked activity of people who never became members', async () => {
+    const { database, service, tenant } = await setUpTest()
+    const [member, gone, active] = [randomUserId(), randomUserId(), randomUserId()]
+    const track = (userId: string) => service.track(tenant, [{ type: 'page', userId }])
+    const follow = (userId: string) => service.deliver(tenant, [lineEvent('follow', userId)])
+    const eventCount = async (userId: string) => (await service.member(tenant, userId))?.eventCount
+    await follow(member)
+    for (const userId of [member, gone, active]) await track(userId)
+    await setAge(database, 'tracked_activity', 401)
+    await track(active)
+    await maintain(database)
+    for (const userId of [gone, active]) await follow(userId)
+    expect(await eventCount(member)).toBe(2)
+    expect(await eventCount(gone)).toBe(1)
+    expect(await eventCount(active)).toBe(3)
+    await database.close()
+  })
 })

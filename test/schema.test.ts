@@ -1,136 +1,153 @@
-/** What the schema promises to whoever runs it. */
-import { expect, it } from 'vitest'
-import { Database } from '../src/postgres/database.ts'
+/** What the schema guarantees to other programs and to the administrator of the database. */
+import { describe, expect, it, onTestFinished } from 'vitest'
 import { migrate } from '../src/postgres/migrate.ts'
-import { addTenant, createTestDatabase } from './support/database.ts'
+import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
+import type { Queryable } from '../src/postgres/statement.ts'
+import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
+import { load } from './support/load.ts'
 
-/** Small: an organization's set-up, not its people. */
+async function setUpDatabase() {
+  const created = await createTestDatabase()
+  onTestFinished(() => created.database.close())
+  return created
+}
+
+/** These hold an organization's configuration, which does not grow with its audience. */
 const REFERENCE_TABLES = ['organization', 'official_account', 'api_client', 'api_key', 'schema_migration']
 
-it('every table that grows can be distributed by account: each has the account, and no key or reference is without it', async () => {
-  const { database } = await createTestDatabase()
-  const tables = await database.query<{ name: string; has_account: boolean }>(
-    `select c.relname as name,
-            exists (select from pg_attribute a where a.attrelid = c.oid and a.attname = 'channel_oa_id') as has_account
-       from pg_class c
-      where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
-        and c.relname <> all ($1)`,
-    [REFERENCE_TABLES],
-  )
-  expect(tables.length).toBeGreaterThanOrEqual(10)
-  expect(tables.filter(({ has_account }) => !has_account)).toEqual([])
-  const keys = await database.query(
-    `select i.indexrelid::regclass::text as key
-       from pg_index i join pg_class c on c.oid = i.indrelid
-      where i.indisunique and c.relname = any ($1)
-        and not exists (select from pg_attribute a
-                         where a.attrelid = c.oid and a.attnum = any (i.indkey::int2[]) and a.attname = 'channel_oa_id')`,
-    [tables.map(({ name }) => name)],
-  )
-  expect(keys).toEqual([])
-  const references = await database.query(
-    `select f.conname
-       from pg_constraint f join pg_class c on c.oid = f.conrelid
-      where f.contype = 'f' and c.relname = any ($1)
-        and not exists (select from pg_attribute a
-                         where a.attrelid = c.oid and a.attnum = any (f.conkey) and a.attname = 'channel_oa_id')`,
-    [tables.map(({ name }) => name)],
-  )
-  expect(references).toEqual([])
-  await database.close()
+describe('every table that grows', () => {
+  it('has the account in its columns, unique keys and references, so it can be distributed by account', async () => {
+    const { database } = await setUpDatabase()
+    const tables = await load<{ name: string; has_account: boolean }>(
+      database,
+      `select c.relname as name,
+              exists (select from pg_attribute a where a.attrelid = c.oid and a.attname = 'channel_oa_id') as has_account
+         from pg_class c
+        where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
+          and c.relname <> all ($1)`,
+      [REFERENCE_TABLES],
+    )
+    expect(tables.length).toBeGreaterThanOrEqual(10)
+    expect(tables.filter(({ has_account }) => !has_account)).toEqual([])
+    const names = [tables.map(({ name }) => name)]
+    const keysWithoutAccount = await load(
+      database,
+      `select i.indexrelid::regclass::text as key
+         from pg_index i join pg_class c on c.oid = i.indrelid
+        where i.indisunique and c.relname = any ($1)
+          and not exists (select from pg_attribute a
+                           where a.attrelid = c.oid and a.attnum = any (i.indkey::int2[]) and a.attname = 'channel_oa_id')`,
+      names,
+    )
+    expect(keysWithoutAccount).toEqual([])
+    const referencesWithoutAccount = await load(
+      database,
+      `select f.conname
+         from pg_constraint f join pg_class c on c.oid = f.conrelid
+        where f.contype = 'f' and c.relname = any ($1)
+          and not exists (select from pg_attribute a
+                           where a.attrelid = c.oid and a.attnum = any (f.conkey) and a.attname = 'channel_oa_id')`,
+      names,
+    )
+    expect(referencesWithoutAccount).toEqual([])
+  })
 })
 
-it('another program that may write members alone can change them, and its edits are kept', async () => {
-  const { database, connection } = await createTestDatabase()
-  const tenant = await addTenant(database)
-  const role = `crm_${connection.database}`
-  await database.query(
-    `insert into audience_member (channel_oa_id, organization_id, user_id, tags) values ($1, $2, 'U1', '{new}')`,
-    [tenant.accountId, tenant.organizationId],
-  )
+/** Runs `work` as a role that has rights on audience_member alone, and finds only its own schema. */
+async function asOtherProgram(
+  database: PostgresDatabase,
+  role: string,
+  work: (session: Queryable) => Promise<void>,
+): Promise<void> {
   await database.session(async (session) => {
     await session.query(`create role ${role}`)
     await session.query(`create schema ${role} authorization ${role}`)
     await session.query(`grant select, insert, update, delete on audience_member to ${role}`)
     await session.query(`set role ${role}`)
     await session.query(`set search_path = ${role}`)
-    const members = 'public.audience_member'
-    await session.query(`update ${members} set tags = '{vip}', external_id = 'customer-1'`)
-    const scope = `${tenant.accountId}, ${tenant.organizationId}`
-    await session.query(
-      `insert into ${members} (channel_oa_id, organization_id, user_id, tags)
-       values (${scope}, 'U2', array['${'x'.repeat(6400)}']), (${scope}, 'U3', '{gone}'), (${scope}, 'U4', '{moved}')`,
-    )
-    // What our functions write to is ours, whatever the caller puts in its place.
-    await session.query(
-      'create temporary table erased_member (channel_oa_id bigint, organization_id bigint, id bigint)',
-    )
-    await session.query(
-      'create temporary table audience_tag (channel_oa_id bigint, tag text, member_id bigint)',
-    )
-    await session.query(`delete from ${members} where user_id = 'U3'`)
-    await session.query(`update ${members} set id = 777 where user_id = 'U4'`)
+    await work(session)
     await session.query('reset search_path')
     await session.query('reset role')
     await session.query(`drop owned by ${role} cascade`)
     await session.query(`drop role ${role}`)
   })
-  expect(await database.query('select fields, api_key_id from member_edit')).toEqual([
-    { fields: ['externalId', 'tags'], api_key_id: null },
-  ])
-  expect(await database.query('select tag from audience_tag where member_id <> 777')).toEqual([
-    { tag: 'vip' },
-  ])
-  expect(await database.query('select tag from audience_tag where member_id = 777')).toEqual([
-    { tag: 'moved' },
-  ])
-  expect(await database.query('select from erased_member')).toHaveLength(1)
-  await database.close()
-})
+}
 
-it('a database that cannot hold every text is refused, with what to do', async () => {
-  const { database, connection } = await createTestDatabase()
-  const name = `${connection.database}_latin1`
-  await database.session((session) =>
-    session.query(`create database ${name} encoding 'LATIN1' locale 'C' template template0`),
+async function editMembers(session: Queryable, { accountId, organizationId }: Tenant): Promise<void> {
+  const members = 'public.audience_member'
+  const scope = `${accountId}, ${organizationId}`
+  await session.query(
+    `insert into ${members} (channel_oa_id, organization_id, user_id, tags)
+     values (${scope}, 'U1', '{new}'), (${scope}, 'U2', array['${'x'.repeat(6400)}']), (${scope}, 'U3', '{gone}'),
+            (${scope}, 'U4', '{moved}')`,
   )
-  const latin1 = new Database({ ...connection, database: name }, () => undefined)
-  await expect(migrate(latin1)).rejects.toThrow(/encoding is LATIN1.*encoding 'UTF8' template template0/)
-  await Promise.all([latin1.close(), database.close()])
-})
+  await session.query(`update ${members} set tags = '{vip}', external_id = 'customer-1' where user_id = 'U1'`)
+  // The schema's functions must not write to tables that the caller puts in the place of the schema's own.
+  await session.query(
+    `create temporary table erased_member (channel_oa_id bigint, organization_id bigint, id bigint);
+     create temporary table audience_tag (channel_oa_id bigint, tag text, member_id bigint)`,
+  )
+  await session.query(`delete from ${members} where user_id = 'U3'`)
+  await session.query(`update ${members} set id = 777 where user_id = 'U4'`)
+}
 
-it('a user who may not make tables is told what to grant', async () => {
-  const { database, connection } = await createTestDatabase()
-  const role = `reader_${connection.database}`
-  await database.session(async (session) => {
-    await session.query(`create role ${role} login`)
-    await session.query('revoke create on schema public from public')
+describe('another program with rights on audience_member alone', () => {
+  it('changes members, and its edits, tags and erasures are recorded', async () => {
+    const { database, connection } = await setUpDatabase()
+    const tenant = await addTenant(database)
+    await asOtherProgram(database, `crm_${connection.database}`, (session) => editMembers(session, tenant))
+    expect(await database.query('select fields, api_key_id from member_edit')).toEqual([
+      { fields: ['externalId', 'tags'], api_key_id: null },
+    ])
+    const tags = await database.query(
+      `select tag, member_id = 777 as is_moved from audience_tag order by tag`,
+    )
+    expect(tags).toEqual([
+      { tag: 'moved', is_moved: true },
+      { tag: 'vip', is_moved: false },
+    ])
+    expect(await database.query('select from erased_member')).toHaveLength(1)
   })
-  const other = new Database({ ...connection, user: role }, () => undefined)
-  await expect(migrate(other)).rejects.toThrow('may not make tables: `grant create on schema public')
-  await Promise.all([other.close(), database.close()])
 })
 
-it('what is answered is on disk and reads the same, whatever the database does by default', async () => {
-  const { database, connection } = await createTestDatabase()
-  await database.session((session) =>
-    session.query(
+describe('migrate', () => {
+  it('refuses a database whose encoding cannot store every text', async () => {
+    const { database, connection } = await setUpDatabase()
+    const name = `${connection.database}_latin1`
+    await load(database, `create database ${name} encoding 'LATIN1' locale 'C' template template0`)
+    const latin1 = new PostgresDatabase({ ...connection, database: name }, () => undefined)
+    onTestFinished(() => latin1.close())
+    await expect(migrate(latin1)).rejects.toThrow(/encoding is LATIN1.*encoding 'UTF8' template template0/)
+  })
+
+  it('names the missing grant when the role may not create tables', async () => {
+    const { database, connection } = await setUpDatabase()
+    const role = `reader_${connection.database}`
+    await load(database, `create role ${role} login; revoke create on schema public from public`)
+    const other = new PostgresDatabase({ ...connection, user: role }, () => undefined)
+    onTestFinished(() => other.close())
+    await expect(migrate(other)).rejects.toThrow('`grant create on schema public')
+  })
+})
+
+describe('a session', () => {
+  it('commits to disk, isolates and reads text as the service needs it, whatever the database defaults to', async () => {
+    const { database, connection } = await setUpDatabase()
+    await load(
+      database,
       `alter database ${connection.database} set synchronous_commit = off;
        alter database ${connection.database} set default_transaction_isolation = 'serializable';
        alter database ${connection.database} set standard_conforming_strings = off`,
-    ),
-  )
-  const again = new Database(connection, () => undefined)
-  again.markReady()
-  const settings = `select current_setting('synchronous_commit') as on_disk,
-                           current_setting('transaction_isolation') as isolation, '\\d' as backslash`
-  const expected = [{ on_disk: 'on', isolation: 'read committed', backslash: '\\d' }]
-  expect(await again.query(settings)).toEqual(expected)
-  expect(
-    await again.lane().transactionAtOnce([{ statement: { name: 'settings', text: settings }, values: [] }]),
-  ).toEqual([expected])
-  expect(await again.session((session) => session.query(`select '\\d' as backslash`))).toEqual([
-    { backslash: '\\d' },
-  ])
-  await Promise.all([again.close(), database.close()])
+    )
+    const again = new PostgresDatabase(connection, () => undefined)
+    onTestFinished(() => again.close())
+    again.markReady()
+    const settings = `select current_setting('synchronous_commit') as on_disk,
+                             current_setting('transaction_isolation') as isolation, '\\d' as backslash`
+    const expected = [{ on_disk: 'on', isolation: 'read committed', backslash: '\\d' }]
+    expect(await again.query(settings)).toEqual(expected)
+    const statement = { name: 'settings', text: settings }
+    expect(await again.pin().pipelineIdempotent([{ statement, values: [] }])).toEqual([expected])
+    expect(await load(again, `select '\\d' as backslash`)).toEqual([{ backslash: '\\d' }])
+  })
 })

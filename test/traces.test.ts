@@ -1,11 +1,11 @@
-/** Traces for OpenTelemetry: what they show, and what they must not. */
+/** OpenTelemetry traces show every request and flush, and contain no personal data and no secrets. */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { buffer } from 'node:stream/consumers'
 import { SpanKind } from '@opentelemetry/api'
 import { InMemorySpanExporter, NodeTracerProvider, SimpleSpanProcessor } from '@opentelemetry/sdk-trace-node'
 import { expect, it, onTestFinished } from 'vitest'
-import { traceWith } from '../src/trace.ts'
+import { Tracing } from '../src/observability/tracing.ts'
 import { textMessage } from '../tools/simulator/events.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
@@ -14,18 +14,18 @@ import { signedDelivery, startAppForTest } from './support/service.ts'
 
 const CALLER = { trace: '4bf92f3577b34da6a3ce929d0e0e4736', span: '00f067aa0ba902b7' }
 
-it('a request is a span below its caller, its statements are below it, and a flush is linked to its deliveries', async () => {
+it('traces a request as a child of its caller and parent of its statements, and links a flush to its deliveries', async () => {
   const exporter = new InMemorySpanExporter()
   const provider = new NodeTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] })
-  provider.register()
-  traceWith(provider.getTracer('test'))
+  const tracing = new Tracing(provider.getTracer('test'))
+  onTestFinished(() => tracing.close())
   const { database } = await createTestDatabase()
   const tenant = await addTenant(database)
   const platform = await simulatePlatform()
   await database.query('update official_account set channel_access_token = $1', [
     platform.account.channelAccessToken,
   ])
-  const service = await startAppForTest(database, { config: { tracing: true, lineApiUrl: platform.url } })
+  const service = await startAppForTest(database, { tracing, config: { lineApiUrl: platform.url } })
   const spanOf = (name: string) => {
     const found = exporter.getFinishedSpans().filter((span) => span.name === name)
     expect(found, `${name} of ${exporter.getFinishedSpans().map((span) => span.name)}`).not.toEqual([])
@@ -49,7 +49,7 @@ it('a request is a span below its caller, its statements are below it, and a flu
   const flush = spanOf('flush')
   expect(flush.links.map(({ context }) => context.spanId)).toEqual([delivery.spanContext().spanId])
   expect(flush.parentSpanContext).toBeUndefined()
-  expect(spanOf('lock-out-erasures, apply-events').parentSpanContext?.spanId).toBe(flush.spanContext().spanId)
+  expect(spanOf('flush-events').parentSpanContext?.spanId).toBe(flush.spanContext().spanId)
 
   const list = spanOf('GET /api/audience')
   expect(list.spanContext().traceId).toBe(CALLER.trace)
@@ -60,7 +60,7 @@ it('a request is a span below its caller, its statements are below it, and a flu
   expect(below.map(({ name }) => name)).toEqual([
     'active-api-client',
     'active-api-key',
-    'audience-json-id-page',
+    'audience-by-id-page',
   ])
   expect(spanOf('GET /v2/bot/info').parentSpanContext?.spanId).toBe(
     spanOf('POST /api/line-oa/verify').spanContext().spanId,
@@ -70,7 +70,7 @@ it('a request is a span below its caller, its statements are below it, and a flu
   await database.close()
 })
 
-it('traces go to the collector that OTEL_* names, without people and secrets, the last ones when the service ends', async () => {
+it('sends traces without user ids and secrets to the collector of OTEL_*, the last ones at shutdown', async () => {
   const received: Buffer[] = []
   const collector = createServer(async (request, response) => {
     received.push(await buffer(request))
@@ -104,7 +104,7 @@ it('traces go to the collector that OTEL_* names, without people and secrets, th
   await database.close()
 })
 
-it('a collector that is away is a warning, and nothing else', async () => {
+it('only logs a warning when the collector is unreachable', async () => {
   const { database, connection } = await createTestDatabase()
   const tenant = await addTenant(database)
   const service = await spawnService({
@@ -118,7 +118,7 @@ it('a collector that is away is a warning, and nothing else', async () => {
   expect((await fetch(service.url + path, init)).status).toBe(200)
   await eventually(
     async () => service.output(),
-    (output) => output.includes('traces cannot be sent'),
+    (output) => output.includes('traces cannot be exported'),
   )
   service.child.kill('SIGTERM')
   expect(await service.exited).toMatchObject({ code: 0 })

@@ -5,24 +5,27 @@ import { AppError } from '../errors.ts'
 import { readIfMatch } from '../http/if-match.ts'
 import { parsePathId } from '../http/path-id.ts'
 import type { Database } from '../postgres/database.ts'
-import type { Queryable, Row, Statement } from '../postgres/statement.ts'
-import { lockOutFlushes } from './erasure-lock.ts'
+import type { Queryable, Statement } from '../postgres/statement.ts'
 import { selectVersion } from './member.ts'
+import {
+  finishErasure,
+  type PendingErasure,
+  rememberPending,
+  scrub,
+  selectPending,
+} from './pending-erasure.ts'
+import { eraseSchema } from './route-schemas.ts'
 
-export function eraseRoute(
-  app: FastifyInstance,
-  database: Database | null,
-  guard: onRequestAsyncHookHandler,
-): void {
+export function eraseRoute(app: FastifyInstance, database: Database, guard: onRequestAsyncHookHandler): void {
   app.delete<{ Params: { id: string } }>(
     '/api/audience/:id',
-    { onRequest: guard },
+    { schema: eraseSchema, onRequest: guard },
     async (request, reply) => {
       const scope = await findScope(database, request.caller)
-      if (scope === null || database === null) throw new AppError('erase_without_scope')
+      if (scope === null) throw new AppError('erase_without_scope')
       const id = parsePathId(request.params.id)
-      const erased = id !== null && (await eraseOrFail(database, scope, id, readIfMatch(request)))
-      if (!erased) throw new AppError('erase_unknown_member')
+      const isErased = id !== null && (await eraseOrFail(database, scope, id, readIfMatch(request)))
+      if (!isErased) throw new AppError('erase_unknown_member')
       return reply.code(204).send()
     },
   )
@@ -35,11 +38,11 @@ async function eraseOrFail(
   allowedVersions: bigint[] | null,
 ): Promise<boolean> {
   try {
-    const rest = await database.transaction((transaction) =>
+    const erasure = await database.transaction((transaction) =>
       eraseMember(transaction, scope, id, allowedVersions),
     )
-    if (rest === null) return false
-    if (rest !== 'nothing') await eraseRest(database, rest)
+    if (erasure === 'unknown') return false
+    if (erasure !== 'complete') await finishErasure(database, erasure)
     return true
   } catch (error) {
     if (error instanceof AppError && error.code === 'erase_stale') throw error
@@ -47,23 +50,58 @@ async function eraseOrFail(
   }
 }
 
-/** Finishes erasures whose service ended meanwhile. */
-export async function finishErasures(database: Database): Promise<void> {
-  for (const rest of await database.query<Rest>(selectRests)) await eraseRest(database, rest)
+/**
+ * Erases the member, what stored events say of the person, and their tracked activity. What remains is a keyed hash by which
+ * older events are recognised. The erasure of a person with very many events is returned as pending: flushes wait for this
+ * transaction, so the other events are scrubbed after it. `unknown`: the scope has no such member. Throws `erase_stale`.
+ *
+ * The lock comes first, in a statement of its own: a flush that holds it has committed before the events are searched, and a
+ * flush that waits for it sees the erasure and stores its events under greater ids.
+ */
+export async function eraseMember(
+  transaction: Queryable,
+  scope: Scope,
+  id: bigint,
+  allowedVersions: bigint[] | null = null,
+): Promise<PendingErasure | 'complete' | 'unknown'> {
+  const { accountId, organizationId } = scope
+  await transaction.query(lockOutFlushes, [accountId])
+  const [member] = await transaction.query<{ user_id: string; person_hash: Buffer; last_event_id: bigint }>(
+    deleteMember,
+    [accountId, organizationId, id, allowedVersions],
+  )
+  if (member === undefined) return findUnfinished(transaction, scope, id, allowedVersions)
+  const { user_id, last_event_id } = member
+  await transaction.query(rememberErasure, [accountId, member.person_hash])
+  await transaction.query(deleteTrackedActivity, [accountId, user_id])
+  const erasure = { channel_oa_id: accountId, member_id: id, user_id, last_event_id }
+  if (await scrub(transaction, erasure)) return 'complete'
+  await transaction.query(rememberPending, [accountId, organizationId, id, user_id, last_event_id])
+  return erasure
 }
 
-/** Stored events scrubbed in one statement: about a tenth of a second, during which flushes of the account wait. */
-const EVENTS_AT_ONCE = 20_000
-
-/** What is left of an erasure: the events of a person up to an id. */
-interface Rest extends Row {
-  channel_oa_id: bigint
-  member_id: bigint
-  user_id: string
-  last_event_id: bigint
+/** The erasure that an earlier, interrupted DELETE of this member began. */
+async function findUnfinished(
+  transaction: Queryable,
+  { accountId, organizationId }: Scope,
+  id: bigint,
+  allowedVersions: bigint[] | null,
+): Promise<PendingErasure | 'unknown'> {
+  if (allowedVersions !== null) {
+    const [stale] = await transaction.query(selectVersion, [accountId, organizationId, id])
+    if (stale !== undefined) throw new AppError('erase_stale')
+  }
+  const [pending] = await transaction.query<PendingErasure>(selectPending, [accountId, organizationId, id])
+  return pending ?? 'unknown'
 }
 
-/** A trigger keeps the id, which says nothing of the person: it lets a delta feed tell that the member is gone. */
+/** $1 bigint: the account. Waits for its flushes in progress, and makes others wait for this transaction. */
+const lockOutFlushes: Statement = { name: 'lock-out-flushes', text: 'select lock_out_flushes($1)' }
+
+/**
+ * $1 bigint: account; $2 bigint: organization; $3 bigint: member; $4 bigint[]: versions, null for any. A trigger keeps the
+ * member's id, which says nothing of the person, as a tombstone for the delta feed.
+ */
 const deleteMember: Statement = {
   name: 'delete-member',
   text: `
@@ -74,7 +112,10 @@ const deleteMember: Statement = {
               nextval(pg_get_serial_sequence('event', 'id')) as last_event_id`,
 }
 
-// Milliseconds, as the platforms tell time: an event of the very millisecond counts as from before.
+/**
+ * $1 bigint: account; $2 bytea: hash of the person. In milliseconds, the unit of the platforms' times: an event of that very
+ * millisecond counts as older than the erasure.
+ */
 const rememberErasure: Statement = {
   name: 'remember-erasure',
   text: `
@@ -83,114 +124,8 @@ const rememberErasure: Statement = {
         on conflict (channel_oa_id, person_hash) do update set erased_at = excluded.erased_at`,
 }
 
+/** $1 bigint: account; $2 text: user id. */
 const deleteTrackedActivity: Statement = {
   name: 'delete-tracked-activity',
   text: `delete from tracked_activity where channel_oa_id = $1 and user_id = $2`,
-}
-
-/**
- * Events are changed at their places, and asked once more whose they are: other partitions have the same places. `+ 0` and
- * `coalesce` keep indexes out of that, which would lead past all of the person's events and compare each with every place.
- * Locked when they are found: an update that meets one that has just been moved would look for all places anew, for each.
- */
-const scrub = (changes: string, isTheirs: (column: string) => string, column: string, nothing: string) => `
-  with found as materialized (
-    select ctid as place from event where channel_oa_id = $1 and ${isTheirs(column)} and id + 0 <= $3 limit $4 for update
-  ), scrubbed as (
-    update event set ${changes}
-     where ctid = any (array(select place from found))
-       and channel_oa_id + 0 = $1 and ${isTheirs(`coalesce(${column}, ${nothing})`)} and id + 0 <= $3
-    returning 1
-  )
-  select (select count(*) from found)::int as found, (select count(*) from scrubbed)::int as scrubbed`
-
-const scrubOwnEvents: Statement = {
-  name: 'scrub-own-events',
-  text: scrub(
-    'user_id = null, message_id = null, payload = null',
-    (column) => `${column} = $2`,
-    'user_id',
-    `''`,
-  ),
-}
-
-const scrubOthersEvents: Statement = {
-  name: 'scrub-others-events',
-  text: scrub(
-    'other_user_ids = array_remove(other_user_ids, $2), payload = null',
-    (column) => `${column} @> array[$2]`,
-    'other_user_ids',
-    `'{}'`,
-  ),
-}
-
-const rememberRest: Statement = {
-  name: 'remember-erasure-rest',
-  text: `insert into erasure_rest (channel_oa_id, organization_id, member_id, user_id, last_event_id)
-         values ($1, $2, $3, $4, $5)`,
-}
-
-const selectRests = 'select channel_oa_id, member_id, user_id, last_event_id from erasure_rest'
-
-const selectRest: Statement = {
-  name: 'select-erasure-rest',
-  text: `${selectRests} where channel_oa_id = $1 and organization_id = $2 and member_id = $3`,
-}
-
-const forgetRest: Statement = {
-  name: 'forget-erasure-rest',
-  text: `delete from erasure_rest where channel_oa_id = $1 and member_id = $2`,
-}
-
-/**
- * Erases the member, what stored events say of the person, and their tracked activity; keeps a keyed hash by
- * which older events are recognised. Null if the scope has no such member. Of who has very many events the rest is
- * returned: to be scrubbed after this transaction, which flushes wait for, and kept until it is.
- *
- * The lock comes first, in a statement of its own: a flush that holds it is over before we look for events,
- * and a flush that waits for it sees the erasure, and takes greater ids.
- */
-export async function eraseMember(
-  transaction: Queryable,
-  scope: Scope,
-  id: bigint,
-  allowedVersions: bigint[] | null = null,
-): Promise<Rest | 'nothing' | null> {
-  const { accountId, organizationId } = scope
-  await transaction.query(lockOutFlushes, [accountId])
-  const [member] = await transaction.query<{ user_id: string; person_hash: Buffer; last_event_id: bigint }>(
-    deleteMember,
-    [accountId, organizationId, id, allowedVersions],
-  )
-  if (member === undefined) {
-    if (allowedVersions !== null) {
-      const [stale] = await transaction.query(selectVersion, [accountId, organizationId, id])
-      if (stale !== undefined) throw new AppError('erase_stale')
-    }
-    const [rest] = await transaction.query<Rest>(selectRest, [accountId, organizationId, id])
-    return rest ?? null
-  }
-  const { user_id: userId, last_event_id: lastEventId } = member
-  await transaction.query(rememberErasure, [accountId, member.person_hash])
-  await transaction.query(deleteTrackedActivity, [accountId, userId])
-  const rest = { channel_oa_id: accountId, member_id: id, user_id: userId, last_event_id: lastEventId }
-  if (await scrubSome(transaction, rest)) return 'nothing'
-  await transaction.query(rememberRest, [accountId, organizationId, id, userId, lastEventId])
-  return rest
-}
-
-async function eraseRest(database: Database, rest: Rest): Promise<void> {
-  while (!(await scrubSome(database, rest)));
-  await database.query(forgetRest, [rest.channel_oa_id, rest.member_id])
-}
-
-/** True once nothing is left. An event that another erasure moves at that moment is found and not scrubbed. */
-async function scrubSome(target: Queryable, rest: Rest): Promise<boolean> {
-  const values = [rest.channel_oa_id, rest.user_id, rest.last_event_id, EVENTS_AT_ONCE]
-  for (const statement of [scrubOwnEvents, scrubOthersEvents]) {
-    const [counts] = await target.query<{ found: number; scrubbed: number }>(statement, values)
-    const { found = 0, scrubbed = 0 } = counts ?? {}
-    if (found === EVENTS_AT_ONCE || scrubbed < found) return false
-  }
-  return true
 }

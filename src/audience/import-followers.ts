@@ -1,4 +1,4 @@
-/** Fills an audience from the platform's list of followers: what the events of the past would have told. */
+/** Imports the platform's list of followers, for people who followed before their events were received here. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Account, AccountId } from '../accounts/account.ts'
 import { FatalError } from '../errors.ts'
@@ -8,35 +8,34 @@ import type { Database } from '../postgres/database.ts'
 import { violatedConstraint } from '../postgres/faults.ts'
 import type { Queryable, Statement } from '../postgres/statement.ts'
 import { isStorableText } from '../postgres/storable.ts'
-import { lockOutErasures } from './erasure-lock.ts'
 import { NO_KEY, USER_ID_MAX_LENGTH } from './member.ts'
 import { MEMBER_ID_TAKEN, skipTakenMemberIds } from './member-ids.ts'
 
-/** The platform forgets where a list stands after 24 hours: somewhat earlier we begin anew. */
+/** The platform's continuation token expires after 24 hours. An older import starts again. */
 const CONTINUATION_MAX_AGE_MS = 23 * 3_600_000
-/** A platform that is away is asked this often, after waits that double, before the import gives up. */
+/** Attempts before the import gives up on an unavailable platform. The wait between them doubles. */
 const ATTEMPTS = 6
 const WAIT_MIN_MS = 1_000
 
 export interface ImportProgress {
-  /** followers that the platform has named so far, over all runs of this import */
+  /** Followers that the platform has listed so far, over all runs of this import. */
   seen: number
-  /** of them those who were no members */
+  /** Of them, those that became members. */
   added: number
-  /** of them those who were erased: they stay so until they come by themselves */
+  /** Of them, erased people. They stay erased until an event names them. */
   skipped: number
 }
 
 interface ImportState extends ImportProgress {
-  /** where the list goes on; null: not begun, or at its end */
+  /** Continuation token. Null: at the start or the end of the list. */
   next: string | null
-  /** when the platform said so */
+  /** When the platform issued it. */
   atMs: number
 }
 
 /**
- * Yields after each page, which is committed together with the place to go on from: an import that was interrupted
- * continues there. Throws a FatalError where the platform says no, or says nothing for long.
+ * Yields after each page. A page is committed together with the continuation token, so an interrupted import continues there.
+ * Throws a FatalError if the platform refuses or stays unavailable.
  */
 export async function* importFollowers(
   database: Database,
@@ -57,7 +56,9 @@ export async function* importFollowers(
     } else {
       const followers = followersOf(page)
       if (followers.next !== null && followers.next === state.next) {
-        throw new FatalError('the platform gives the same page of followers again and again')
+        throw new FatalError(
+          'the platform returned the same page of followers twice. Run the command again later.',
+        )
       }
       state = await storePage(database, account, state, followers, atMs)
     }
@@ -86,7 +87,7 @@ async function askWithRetry(ask: () => Promise<Page>): Promise<Page> {
   }
 }
 
-/** The platform no longer knows where the list stood. */
+/** The continuation token has expired. */
 function isStale(page: Page): boolean {
   return !page.ok && page.fault.type === 'refused' && page.fault.status === 400
 }
@@ -103,7 +104,7 @@ function followersOf(page: Page): FollowersPage {
       throw new FatalError(`the platform refuses the channel id and secret (status ${fault.status})`)
     case 'unavailable':
       throw new FatalError(
-        'the platform does not answer: run the command again later, it goes on where it stopped',
+        'the platform is unavailable. Run the command again later: it continues where it stopped.',
       )
     case 'refused':
       throw new FatalError(
@@ -114,24 +115,28 @@ function followersOf(page: Page): FollowersPage {
   }
 }
 
+/**
+ * $1 bigint: account; $2 text[]: user ids; $3 timestamptz: when the list was requested; $4 uuid: NO_KEY. The list says who
+ * followed at that time: newer events win, older ones lose.
+ */
 const addFollowers: Statement = {
-  name: 'followers-add',
+  name: 'add-followers',
   text: `
-    with told as (
+    with follower as (
       select user_id, a.organization_id,
              exists (select from erased_person e
-                      where e.channel_oa_id = a.id and e.person_hash = person_hash(a.person_key, told.user_id))
-             -- who has come back by themselves is a member like others
+                      where e.channel_oa_id = a.id and e.person_hash = person_hash(a.person_key, follower.user_id))
+             -- An erased person who has come back is a member like others.
              and not exists (select from audience_member m
-                              where m.channel_oa_id = a.id and m.user_id = told.user_id) as is_erased
-        from official_account a, unnest($2::text[]) as told (user_id) where a.id = $1
+                              where m.channel_oa_id = a.id and m.user_id = follower.user_id) as is_erased
+        from official_account a, unnest($2::text[]) as follower (user_id) where a.id = $1
     ), applied as (
       insert into audience_member as m (channel_oa_id, organization_id, user_id,
                                         relationship, relationship_at, relationship_key)
-      select $1, organization_id, user_id, 'following', $3, '${NO_KEY}' from told where not is_erased order by user_id
+      select $1, organization_id, user_id, 'following', $3, $4 from follower where not is_erased order by user_id
           on conflict on constraint audience_member_user do update set
-             -- Also for who follows already: an unfollow from before the list that arrives late counts less.
-             relationship = 'following', relationship_at = $3, relationship_key = '${NO_KEY}',
+             -- Also for members who follow already: an older unfollow that arrives late must lose.
+             relationship = 'following', relationship_at = $3, relationship_key = $4,
              profile_due_at = case when m.relationship = 'following' then m.profile_due_at else now() end,
              updated_at = case when m.relationship = 'following' then m.updated_at
                           else greatest(clock_timestamp(), m.updated_at) end
@@ -139,10 +144,9 @@ const addFollowers: Statement = {
       returning m.xmax = 0 as is_new
     )
     select (select count(*) from applied where is_new)::int as added,
-           (select count(*) from told where is_erased)::int as passed_over`,
+           (select count(*) from follower where is_erased)::int as skipped`,
 }
 
-/** The list says who follows at the time it was asked for: what newer events say counts more, what older ones say, less. */
 async function storePage(
   database: Database,
   account: Account,
@@ -162,6 +166,12 @@ async function storePage(
   }
 }
 
+/** $1 bigint: account. Erasures wait for this transaction, and it sees those that have committed. */
+const lockOutErasures: Statement = {
+  name: 'lock-out-erasures',
+  text: `select lock_out_erasures(array[$1::bigint], '{}')`,
+}
+
 async function addPage(
   transaction: Queryable,
   accountId: AccountId,
@@ -170,18 +180,19 @@ async function addPage(
   before: ImportState,
   next: string | null,
 ): Promise<ImportState> {
-  await transaction.query(lockOutErasures, [[accountId], []])
-  const [counts] = await transaction.query<{ added: number; passed_over: number }>(addFollowers, [
+  await transaction.query(lockOutErasures, [accountId])
+  const [counts] = await transaction.query<{ added: number; skipped: number }>(addFollowers, [
     accountId,
     userIds,
     new Date(atMs).toISOString(),
+    NO_KEY,
   ])
   const state: ImportState = {
     next,
     atMs,
     seen: before.seen + userIds.length,
     added: before.added + (counts?.added ?? 0),
-    skipped: before.skipped + (counts?.passed_over ?? 0),
+    skipped: before.skipped + (counts?.skipped ?? 0),
   }
   await transaction.query('update official_account set followers_import = $2 where id = $1', [
     accountId,

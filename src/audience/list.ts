@@ -1,4 +1,4 @@
-/** GET /api/audience: a page of the scope's members, oldest first, or with `updatedSince` what has changed. */
+/** GET /api/audience: a page of the scope's members, oldest first, or the changes since `updatedSince`. */
 import type { FastifyInstance, onRequestAsyncHookHandler } from 'fastify'
 import Type from 'typebox'
 import { findScope, type Scope } from '../access/scope.ts'
@@ -7,11 +7,12 @@ import { checker, refuseInput } from '../http/validate.ts'
 import type { Database } from '../postgres/database.ts'
 import { checkFilters, type Filters, filterParameters, toFilters } from './filters.ts'
 import { decodeCursor, encodeCursor } from './page-cursor.ts'
-import { LATE_COMMIT_SECONDS, type PageRow, type Position, selectPage } from './select.ts'
+import { listSchema } from './route-schemas.ts'
+import { LATE_COMMIT_SECONDS, type PageRow, type Position, selectPage } from './select-list.ts'
 import { Streamer, streamFormatOf } from './stream.ts'
 
 export const LIMIT_DEFAULT = 50
-/** Members a page: about 100 KiB of JSON. */
+/** Members per page: about 100 KiB of JSON. */
 export const LIMIT_MAX = 200
 
 const checkPageQuery = checker(
@@ -21,17 +22,14 @@ const checkPageQuery = checker(
   ),
 )
 
-export function listRoute(
-  app: FastifyInstance,
-  database: Database | null,
-  guard: onRequestAsyncHookHandler,
-): void {
-  const streamer = database && new Streamer(database)
-  app.get('/api/audience', { onRequest: guard }, async (request, reply) => {
+export function listRoute(app: FastifyInstance, database: Database, guard: onRequestAsyncHookHandler): void {
+  const streamer = new Streamer(database)
+  const schema = listSchema({ default: LIMIT_DEFAULT, maximum: LIMIT_MAX })
+  app.get('/api/audience', { schema, onRequest: guard }, async (request, reply) => {
     const scope = await findScope(database, request.caller)
     const format = streamFormatOf(request.headers.accept)
     reply.header('vary', 'accept')
-    if (scope === null || database === null || streamer === null) {
+    if (scope === null) {
       return reply.type('application/json; charset=utf-8').send('null')
     }
     if (format !== null) {
@@ -48,10 +46,10 @@ export function listRoute(
   })
 }
 
-/** A stream brings every match. */
 function refusePaging(query: unknown): void {
   for (const name of ['limit', 'cursor']) {
-    if (Object.hasOwn(query as object, name)) refuseInput(name, 'is for pages: a stream brings every match')
+    if (Object.hasOwn(query as object, name))
+      refuseInput(name, 'applies to pages: a stream returns every match')
   }
 }
 
@@ -65,11 +63,11 @@ function readPageQuery(
   if (!(size >= 1 && size <= LIMIT_MAX)) refuseInput('limit', `must be a whole number from 1 to ${LIMIT_MAX}`)
   const position = cursor === undefined ? beginningOf(filters) : decodeCursor({ scope, filters }, cursor)
   if (position === null)
-    refuseInput('cursor', 'is not a cursor of this query: repeat the filters it began with')
+    refuseInput('cursor', 'does not belong to this query: repeat the filters of the first page')
   return { limit: size, position, filters }
 }
 
-/** A feed begins a little before the time that is asked for: what was committed late may come again, and is never missed. */
+/** A feed begins a little before the requested time: a change that was committed late may be repeated, never missed. */
 export function beginningOf({ updatedSince }: Filters): Position {
   if (updatedSince === undefined) return { kind: 'id', id: INT64_MIN }
   const atUs = BigInt(Date.parse(updatedSince) - LATE_COMMIT_SECONDS * 1000) * 1000n

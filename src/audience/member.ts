@@ -1,20 +1,18 @@
-/** The member as clients see it: its one shape, in SQL and in TypeScript. */
-import type { Static } from 'typebox'
+/** The member as clients see it. One table of fields yields its schema, its JSON text and its CSV row. */
+import type { Static, TSchema } from 'typebox'
 import Type from 'typebox'
 import { Nullable } from '../http/validate.ts'
 import type { Statement } from '../postgres/statement.ts'
 
 /** Characters. LINE's longest user id has 68 (module channels); the rest is room for other platforms. */
 export const USER_ID_MAX_LENGTH = 128
-/** Characters */
+/** Characters. */
 export const EXTERNAL_ID_MAX_LENGTH = 128
-/** Characters */
+/** Characters. */
 export const TAG_MAX_LENGTH = 64
 
-/** Sorts before the key of every event: of a state that is known without one. At equal times an event counts more. */
+/** The key of a state that no event produced. It sorts first, so any event at the same time wins. */
 export const NO_KEY = '00000000-0000-0000-0000-000000000000'
-
-const Time = Type.String({ format: 'date-time', description: 'ISO 8601, UTC, milliseconds' })
 
 export const RelationshipSchema = Type.Union([
   Type.Literal('following'),
@@ -22,151 +20,168 @@ export const RelationshipSchema = Type.Union([
   Type.Literal('unknown'),
 ])
 
-export const MemberSchema = Type.Object({
-  id: Type.String({ description: 'int64 as decimal digits' }),
-  userId: Type.String(),
-  displayName: Nullable(Type.String()),
-  pictureUrl: Nullable(Type.String()),
-  language: Nullable(Type.String()),
-  relationship: RelationshipSchema,
-  followedAt: Nullable(Time),
-  blockedAt: Nullable(Time),
-  firstSeenAt: Nullable(Time),
-  lastSeenAt: Nullable(Time),
-  eventCount: Type.Integer({ minimum: 0 }),
-  conversation: Nullable(
-    Type.Object({ id: Type.String(), status: Nullable(Type.String()), updatedAt: Time }),
-  ),
-  externalId: Nullable(Type.String()),
-  tags: Type.Array(Type.String()),
-  attributes: Type.Unsafe<Record<string, unknown>>(Type.Object({}, { additionalProperties: Type.Unknown() })),
-  version: Type.Integer({ minimum: 1 }),
-  createdAt: Time,
+const Time = Type.String({ format: 'date-time', description: 'ISO 8601, UTC, milliseconds' })
+
+const ConversationSchema = Type.Object({
+  id: Type.String(),
+  status: Nullable(Type.String()),
   updatedAt: Time,
 })
 
-export type Member = Static<typeof MemberSchema>
+const AttributesSchema = Type.Unsafe<Record<string, unknown>>(
+  Type.Object({}, { additionalProperties: Type.Unknown() }),
+)
 
-/** ISO 8601 with milliseconds, in UTC, which is the time zone of our sessions; null stays null. */
-export const timeText = (expression: string) => `to_char(${expression}, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
+/** How a value is written: `word` needs no escaping, `text` does, `json` is JSON text already. */
+type Kind = 'digits' | 'number' | 'word' | 'text' | 'time' | 'json'
 
-const json = (expression: string) => `coalesce(to_json(${expression}), 'null')`
-const time = (expression: string) =>
-  `coalesce(to_char(${expression}, '\\"YYYY-MM-DD"T"HH24:MI:SS.MS"Z"\\"'), 'null')`
+interface Field<Schema extends TSchema> {
+  schema: Schema
+  kind: Kind
+  /** The value in SQL, of audience_member as m and tracked_activity, left joined, as t. */
+  sql: string
+  /** Its columns in CSV, where they are not one of the field's own name. */
+  csv?: Array<[name: string, kind: Kind, sql: string]>
+}
 
-const firstSeenAt = 'least(m.first_seen_at, t.first_seen_at)'
-const lastSeenAt = 'greatest(m.last_seen_at, t.last_seen_at)'
-const eventCount = 'm.event_count + coalesce(t.event_count, 0)'
+const field = <Schema extends TSchema>(schema: Schema, kind: Kind, sql: string): Field<Schema> => ({
+  schema,
+  kind,
+  sql,
+})
 
-// Other programs write what they like: tags with nulls or in two dimensions, attributes that are no object.
-const tags = `case when m.tags = '{}' then '[]'
+// Other programs write tags with nulls or in two dimensions, and attributes that are not an object.
+const TAGS = `case when m.tags = '{}' then '[]'
   when array_ndims(m.tags) = 1 and array_position(m.tags, null) is null then to_json(m.tags)::text
   else to_json(array(select tag from unnest(m.tags) as tag where tag is not null))::text end`
-const attributes = `case jsonb_typeof(m.attributes) when 'object' then m.attributes::text else '{}' end`
+const ATTRIBUTES = `case jsonb_typeof(m.attributes) when 'object' then m.attributes::text else '{}' end`
+const CONVERSATION = `case when m.conversation_id is not null then concat('{"id":', to_json(m.conversation_id),
+  ',"status":', ${jsonOf('text', 'm.conversation_status')}, ',"updatedAt":', ${jsonOf('time', 'm.conversation_at')}, '}') end`
 
-/** What stands between the values of a member's JSON text, and the values. */
-const jsonParts: Array<[string, string]> = [
-  ['"id":"', 'm.id'],
-  ['","userId":', 'to_json(m.user_id)'],
-  [',"displayName":', json('m.display_name')],
-  [',"pictureUrl":', json('m.picture_url')],
-  [',"language":', json('m.language')],
-  [',"relationship":"', 'm.relationship'],
-  ['","followedAt":', time('m.followed_at')],
-  [',"blockedAt":', time('m.blocked_at')],
-  [',"firstSeenAt":', time(firstSeenAt)],
-  [',"lastSeenAt":', time(lastSeenAt)],
-  [',"eventCount":', eventCount],
-  [
-    ',"conversation":',
-    `case when m.conversation_id is null then 'null' else concat('{"id":', to_json(m.conversation_id),
-       ',"status":', ${json('m.conversation_status')}, ',"updatedAt":', ${time('m.conversation_at')}, '}') end`,
-  ],
-  [',"externalId":', json('m.external_id')],
-  [',"tags":', tags],
-  [',"attributes":', attributes],
-  [',"version":', 'm.version'],
-  [',"createdAt":', time('m.created_at')],
-  [',"updatedAt":', time('m.updated_at')],
-]
+const FIELDS = {
+  id: field(Type.String({ description: 'int64 as decimal digits' }), 'digits', 'm.id'),
+  userId: field(Type.String(), 'text', 'm.user_id'),
+  displayName: field(Nullable(Type.String()), 'text', 'm.display_name'),
+  pictureUrl: field(Nullable(Type.String()), 'text', 'm.picture_url'),
+  language: field(Nullable(Type.String()), 'text', 'm.language'),
+  relationship: field(RelationshipSchema, 'word', 'm.relationship'),
+  followedAt: field(Nullable(Time), 'time', 'm.followed_at'),
+  blockedAt: field(Nullable(Time), 'time', 'm.blocked_at'),
+  firstSeenAt: field(Nullable(Time), 'time', 'least(m.first_seen_at, t.first_seen_at)'),
+  lastSeenAt: field(Nullable(Time), 'time', 'greatest(m.last_seen_at, t.last_seen_at)'),
+  eventCount: field(Type.Integer({ minimum: 0 }), 'number', 'm.event_count + coalesce(t.event_count, 0)'),
+  conversation: {
+    ...field(Nullable(ConversationSchema), 'json', CONVERSATION),
+    csv: [
+      ['conversationId', 'text', 'm.conversation_id'],
+      ['conversationStatus', 'text', 'm.conversation_status'],
+      ['conversationUpdatedAt', 'time', 'm.conversation_at'],
+    ] as Array<[string, Kind, string]>,
+  },
+  externalId: field(Nullable(Type.String()), 'text', 'm.external_id'),
+  tags: field(Type.Array(Type.String()), 'json', TAGS),
+  attributes: field(AttributesSchema, 'json', ATTRIBUTES),
+  version: field(Type.Integer({ minimum: 1 }), 'number', 'm.version'),
+  createdAt: field(Time, 'time', 'm.created_at'),
+  updatedAt: field(Time, 'time', 'm.updated_at'),
+}
+
+type Schemas = { [Name in keyof typeof FIELDS]: (typeof FIELDS)[Name]['schema'] }
+
+export const MemberSchema = Type.Object(
+  Object.fromEntries(Object.entries(FIELDS).map(([name, { schema }]) => [name, schema])) as Schemas,
+)
+
+export type Member = Static<typeof MemberSchema>
+
+/** ISO 8601 with milliseconds, for our connections, whose time zone is UTC. Null stays null. */
+export const timeText = (sql: string) => `to_char(${sql}, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
+
+/** Arguments of concat that write the value. */
+function jsonOf(kind: Kind, sql: string): string {
+  switch (kind) {
+    case 'digits':
+    case 'word':
+      return `'"', ${sql}, '"'`
+    case 'number':
+      return sql
+    case 'text':
+      return `coalesce(to_json(${sql}), 'null')`
+    case 'time':
+      return `coalesce(to_char(${sql}, '\\"YYYY-MM-DD"T"HH24:MI:SS.MS"Z"\\"'), 'null')`
+    case 'json':
+      return `coalesce(${sql}, 'null')`
+  }
+}
 
 /**
- * The member as JSON text, built by PostgreSQL: rows pass through this process as they are. Expects
- * audience_member as m and tracked_activity, left joined, as t. Put together by hand, because json_build_object takes
- * twice as long.
+ * The member as JSON text, built by PostgreSQL, so that rows pass through this process as they are. It is assembled by
+ * concat, because json_build_object takes twice as long.
  */
-export const memberJson = `concat('{', ${jsonParts.map(([before, value]) => `'${before}', ${value}`).join(', ')}, '}')`
+export const memberJson = `concat(${Object.entries(FIELDS)
+  .map(([name, { kind, sql }], index) => `'${index === 0 ? '{' : ','}"${name}":', ${jsonOf(kind, sql)}`)
+  .join(',\n  ')}, '}')`
 
-/** A member who was erased, in a delta feed. Expects its id and time as c. */
-export const erasedJson = `concat('{"id":"', c.id, '","deletedAt":', ${time('c.at')}, '}')`
+/** A tombstone in the delta feed as JSON text. Expects its id and time in c. */
+export const erasedJson = `concat('{"id":"', c.id, '","deletedAt":', ${jsonOf('time', 'c.at')}, '}')`
 
-/** What a spreadsheet takes for the beginning of a formula (wide characters, too, where people write them), and what hides one. */
-const FORMULA_BEGINNINGS = "'=+-@＝＋－＠\t\r\n"
-const FORMULA_CODES = [...FORMULA_BEGINNINGS].map((character) => character.charCodeAt(0)).join(',')
+/** Characters that a spreadsheet takes for the start of a formula, with their full-width forms, and the one that hides it. */
+const FORMULA_STARTS = "'=+-@＝＋－＠\t\r\n"
+const FORMULA_CODES = [...FORMULA_STARTS].map((character) => character.charCodeAt(0)).join(',')
 
-/** A text as it was before CSV made it harmless. */
+/**
+ * Text is always quoted. If a spreadsheet would take it for a formula, it is prefixed with an apostrophe, and so is text that
+ * starts with an apostrophe, so that the prefix can be removed again. Null is empty, without quotes.
+ */
+function csvOf(kind: Kind, sql: string): string {
+  switch (kind) {
+    case 'digits':
+    case 'number':
+    case 'word':
+      return sql
+    case 'time':
+      return timeText(sql)
+    case 'json':
+      return `concat('"', replace(${sql}, '"', '""'), '"')`
+    case 'text':
+      return `case when ascii(${sql}) = any ('{${FORMULA_CODES}}') then '"''' else '"' end
+  || replace(${sql}, '"', '""') || '"'`
+  }
+}
+
+/** The text of a CSV cell without the apostrophe that protects spreadsheets. */
 export function fromCsvText(text: string): string {
-  return text.startsWith("'") && FORMULA_BEGINNINGS.includes(text.charAt(1)) && text.length > 1
+  return text.startsWith("'") && FORMULA_STARTS.includes(text.charAt(1)) && text.length > 1
     ? text.slice(1)
     : text
 }
 
-/**
- * A text in CSV, always quoted. What a spreadsheet would take for a formula begins with an apostrophe, and
- * so does what began with one, so that it can be taken away again.
- * Null is empty, without quotes.
- */
-const csv = (
-  expression: string,
-) => `case when ascii(${expression}) = any ('{${FORMULA_CODES}}') then '"''' else '"' end
-  || replace(${expression}, '"', '""') || '"'`
+const CSV_COLUMNS = Object.entries(FIELDS).flatMap(([name, { kind, sql, csv }]: [string, Field<TSchema>]) =>
+  (csv ?? [[name, kind, sql] as const]).map(([column, columnKind, columnSql]) => ({
+    column,
+    sql: csvOf(columnKind, columnSql),
+  })),
+)
 
-/** JSON text in CSV: it begins with a bracket, which is no formula. */
-const quoted = (json: string) => `concat('"', replace(${json}, '"', '""'), '"')`
+/** The first line of a CSV file. */
+export const CSV_HEADER = [...CSV_COLUMNS.map(({ column }) => column), 'deletedAt'].join(',')
 
-const csvColumns: Array<[string, string]> = [
-  ['id', 'm.id'],
-  ['userId', csv('m.user_id')],
-  ['displayName', csv('m.display_name')],
-  ['pictureUrl', csv('m.picture_url')],
-  ['language', csv('m.language')],
-  ['relationship', 'm.relationship'],
-  ['followedAt', timeText('m.followed_at')],
-  ['blockedAt', timeText('m.blocked_at')],
-  ['firstSeenAt', timeText(firstSeenAt)],
-  ['lastSeenAt', timeText(lastSeenAt)],
-  ['eventCount', eventCount],
-  ['conversationId', csv('m.conversation_id')],
-  ['conversationStatus', csv('m.conversation_status')],
-  ['conversationUpdatedAt', timeText('m.conversation_at')],
-  ['externalId', csv('m.external_id')],
-  ['tags', quoted(tags)],
-  ['attributes', quoted(attributes)],
-  ['version', 'm.version'],
-  ['createdAt', timeText('m.created_at')],
-  ['updatedAt', timeText('m.updated_at')],
-  ['deletedAt', 'null'],
-]
+/** The member as a line of CSV (RFC 4180), without its end. Only tombstones have a deletedAt. */
+export const memberCsv = `concat(${CSV_COLUMNS.map(({ sql }) => sql).join(",\n  ',', ")}, ',')`
 
-/** The first line of a CSV file; tags and attributes are JSON. */
-export const CSV_HEADER = csvColumns.map(([name]) => name).join(',')
-
-/** The member as a line of CSV (RFC 4180), without its end. */
-export const memberCsv = `concat(${csvColumns.map(([, value]) => value).join(", ',', ")})`
-
-/** A member who was erased, in a delta feed: id and deletedAt alone. */
-export const erasedCsv = `concat(c.id, repeat(',', ${csvColumns.length - 1}), ${timeText('c.at')})`
+/** A tombstone in the delta feed: id and deletedAt alone. */
+export const erasedCsv = `concat(c.id, repeat(',', ${CSV_COLUMNS.length}), ${timeText('c.at')})`
 
 /**
- * A member's tracking activity counts from the moment it is a member, whenever it was told. `offset` keeps it a look-up for
- * each member: the planner would rather read the activity of the whole account.
+ * Tracked activity of a member counts from the moment the member exists. `offset 0` keeps it one look-up per member: the
+ * planner would rather read the activity of the whole account.
  */
 export const withTrackedActivity = `
   left join lateral (
     select event_count, first_seen_at, last_seen_at from tracked_activity
      where channel_oa_id = m.channel_oa_id and user_id = m.user_id offset 0) t on true`
 
-/** Whether a scope has a member that a condition on its version has left out. */
+/** $1 bigint: account; $2 bigint: organization; $3 bigint: member. Tells a stale version from an unknown member. */
 export const selectVersion: Statement = {
   name: 'member-version',
   text: `select version from audience_member where channel_oa_id = $1 and organization_id = $2 and id = $3`,

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 import type { Scope } from '../access/scope.ts'
 import { equalInConstantTime } from '../secret.ts'
 import type { Filters } from './filters.ts'
-import type { Position } from './select.ts'
+import type { Position } from './select-list.ts'
 
 /** Bytes of the fingerprint: enough that a cursor of another walk is not taken for this one's by accident. */
 const FINGERPRINT_BYTES = 9

@@ -1,14 +1,15 @@
-/** GET /api/audience as a stream: every match, from one snapshot, as fast as the client takes it and no faster. */
+/** GET /api/audience as a stream: every match, from one snapshot, as fast as the client reads. */
 import { finished, Readable } from 'node:stream'
 import type { FastifyReply } from 'fastify'
+import Negotiator from 'negotiator'
 import type { Scope } from '../access/scope.ts'
 import { AppError } from '../errors.ts'
-import { noteCutOff } from '../http/answers.ts'
+import { recordAbort } from '../http/answers.ts'
 import { describeFault } from '../http/error-envelope.ts'
 import type { Database } from '../postgres/database.ts'
 import type { Filters } from './filters.ts'
 import { CSV_HEADER } from './member.ts'
-import { type Position, type Shape, selectMembers } from './select.ts'
+import { type Position, selectStream } from './select-list.ts'
 
 /** Members read at once: about half a MiB of text, 16 where all have the largest attributes. */
 const BATCH_MEMBERS = 1_000
@@ -22,7 +23,7 @@ const STALL_MAX_MS = 60_000
 
 export interface StreamFormat {
   mediaType: string
-  shape: Shape
+  shape: 'ndjson' | 'csv'
   header: string
   /** of each line: RFC 4180 wants more than a line feed */
   lineEnd: string
@@ -30,7 +31,7 @@ export interface StreamFormat {
 
 export const NDJSON: StreamFormat = {
   mediaType: 'application/x-ndjson',
-  shape: 'json',
+  shape: 'ndjson',
   header: '',
   lineEnd: '\n',
 }
@@ -41,16 +42,13 @@ export const CSV: StreamFormat = {
   lineEnd: '\r\n',
 }
 
-/** What the client prefers, by the weights of its Accept header. Null: a page of JSON, which is also what everybody else gets. */
+const FORMATS = new Map([NDJSON, CSV].map((format) => [format.mediaType, format]))
+
+/** The format that an Accept header prefers. Null: a page of JSON, also if the header accepts none of the three. */
 export function streamFormatOf(accept: string | undefined): StreamFormat | null {
   if (accept === undefined) return null
-  const wanted = accept.split(',').map((range) => {
-    const [type = '', ...parameters] = range.split(';').map((part) => part.trim().toLowerCase())
-    const weight = parameters.find((parameter) => parameter.startsWith('q='))
-    return { type, weight: weight === undefined ? 1 : Number(weight.slice(2)) || 0 }
-  })
-  const [best] = wanted.filter(({ weight }) => weight > 0).sort((a, b) => b.weight - a.weight)
-  return [NDJSON, CSV].find(({ mediaType }) => mediaType === best?.type) ?? null
+  const [best] = new Negotiator({ headers: { accept } }).mediaTypes(['application/json', ...FORMATS.keys()])
+  return FORMATS.get(best ?? '') ?? null
 }
 
 /** Every match as text, a batch of lines at a time. Aborting the signal frees the database at once. */
@@ -62,9 +60,9 @@ export async function* memberLines(
   { shape, header, lineEnd }: StreamFormat,
   signal: AbortSignal,
 ): AsyncGenerator<{ text: string; count: number }> {
-  const bound = selectMembers(scope, filters, beginning, null, shape)
+  const bound = selectStream(scope, filters, beginning, shape)
   let start = header
-  for await (const lines of database.readColumn(bound, 'line', BATCH_MEMBERS, signal)) {
+  for await (const lines of database.stream(bound, 'line', BATCH_MEMBERS, signal)) {
     yield { text: start + lines.join(lineEnd) + lineEnd, count: lines.length }
     start = ''
   }
@@ -114,7 +112,7 @@ export class Streamer {
     const first = await lines.next()
     const pieces = async function* () {
       const stalled = setTimeout(() => {
-        noteCutOff(reply.raw, 408)
+        recordAbort(reply.raw, 408)
         reply.raw.destroy()
       }, STALL_MAX_MS)
       try {
@@ -127,7 +125,7 @@ export class Streamer {
         }
       } catch (error) {
         if (!over.signal.aborted) {
-          noteCutOff(reply.raw, 500)
+          recordAbort(reply.raw, 500)
           const fault = describeFault(error as Error, false)
           reply.log.warn({ requestId: reply.request.id, ...fault }, 'a stream was cut off')
         }

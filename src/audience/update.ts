@@ -1,4 +1,4 @@
-/** PUT /api/audience/:id: what clients may say about a member. */
+/** PUT /api/audience/:id: changes what clients may set on a member. */
 import type { FastifyInstance, FastifyRequest, onRequestAsyncHookHandler } from 'fastify'
 import type { Static } from 'typebox'
 import Type from 'typebox'
@@ -20,24 +20,22 @@ import {
   TAG_MAX_LENGTH,
   withTrackedActivity,
 } from './member.ts'
+import { updateSchema } from './route-schemas.ts'
 
 const TAGS_MAX = 100
-/** Bytes of JSON: attributes are returned with every listing of the member. */
+/** Bytes of JSON: every list of the member returns its attributes. */
 const ATTRIBUTES_MAX_BYTES = 16 * 1024
 
-/**
- * jsonb writes 1e308 out as 309 digits: such a number would weigh more in every listing than its limit allows.
- * Integers beyond 2^53 would come back as others.
- */
+/** jsonb writes 1e308 as 309 digits, more than the limit on attributes allows. Integers beyond 2^53 would be rounded. */
 const PlainNumber = Type.Refine(
   Type.Number(),
   (value) => !String(value).includes('e') && (!Number.isInteger(value) || Number.isSafeInteger(value)),
-  () => 'must be a number that JSON keeps exactly: send it as text',
+  () => 'must be a number that JSON represents exactly: send it as text',
 )
 
 const Attribute = Type.Union([Type.String(), PlainNumber, Type.Boolean(), Type.Null()])
 
-/** A field left out keeps its value, null clears it. */
+/** A field that is left out keeps its value; null clears it. */
 export const MemberUpdateSchema = Type.Object(
   {
     externalId: Type.Optional(
@@ -51,7 +49,7 @@ export const MemberUpdateSchema = Type.Object(
     ),
     attributes: Type.Optional(
       Type.Union([
-        // Not a Record: its names match `.*`, which no name with a line break does.
+        // Not Type.Record: it matches names with `.*`, so a name with a line break would not be validated.
         Type.Unsafe<Record<string, Static<typeof Attribute>>>(
           Type.Object({}, { additionalProperties: Attribute }),
         ),
@@ -66,7 +64,7 @@ export type MemberUpdate = Static<typeof MemberUpdateSchema>
 
 const checkShape = checker(MemberUpdateSchema)
 
-/** What a client says about a member, from JSON. Throws `invalid_input` with details. */
+/** Validates parsed JSON. Throws `invalid_input` with details. */
 export function checkUpdate(value: unknown): MemberUpdate {
   const update = checkShape(value)
   for (const [name, attribute] of Object.entries(update.attributes ?? {})) {
@@ -82,12 +80,13 @@ export function checkUpdate(value: unknown): MemberUpdate {
 
 export function updateRoute(
   app: FastifyInstance,
-  database: Database | null,
+  database: Database,
   guard: onRequestAsyncHookHandler,
 ): void {
-  app.put<{ Params: { id: string } }>('/api/audience/:id', { onRequest: guard }, async (request, reply) => {
+  const options = { schema: updateSchema, onRequest: guard }
+  app.put<{ Params: { id: string } }>('/api/audience/:id', options, async (request, reply) => {
     const scope = await findScope(database, request.caller)
-    if (scope === null || database === null) throw new AppError('update_without_scope')
+    if (scope === null) throw new AppError('update_without_scope')
     const id = parsePathId(request.params.id)
     if (id === null) throw new AppError('unknown_member')
     const update = readUpdate(request)
@@ -103,24 +102,29 @@ function readUpdate(request: FastifyRequest): MemberUpdate {
   return checkUpdate(parseUtf8Json(bytes))
 }
 
-const wanted = {
-  external_id: 'case when $5::boolean then $6::text else m.external_id end',
-  tags: `case when $7::boolean then coalesce($8::text[], '{}') else m.tags end`,
-  attributes: `case when $9::boolean then coalesce($10::jsonb, '{}') else m.attributes end`,
-}
-const changes = `(m.external_id, m.tags, m.attributes)
-                 is distinct from (${wanted.external_id}, ${wanted.tags}, ${wanted.attributes})`
-
-// One plain update, so that PostgreSQL judges everything in it on the row as it is once it is locked: two clients
-// that change different fields at once lose nothing. An update that changes nothing is no new version.
+/**
+ * $1 bigint: account; $2 bigint: organization; $3 bigint: member; $4 bigint[]: allowed versions, null for any;
+ * $5 boolean: change externalId to $6 text; $7 boolean: change tags to $8 text[]; $9 boolean: change attributes to $10 jsonb.
+ *
+ * One plain update, so that PostgreSQL evaluates all of it on the locked row: two clients that change different fields at the
+ * same time lose nothing. An update that changes nothing makes no new version.
+ */
 const applyUpdate: Statement = {
   name: 'member-update',
   text: `
     with updated as (
       update audience_member m
-         set external_id = ${wanted.external_id}, tags = ${wanted.tags}, attributes = ${wanted.attributes},
-             version = m.version + case when ${changes} then 1 else 0 end,
-             updated_at = case when ${changes} then greatest(clock_timestamp(), m.updated_at) else m.updated_at end
+         set external_id = case when $5::boolean then $6::text else m.external_id end,
+             tags = case when $7::boolean then coalesce($8::text[], '{}') else m.tags end,
+             attributes = case when $9::boolean then coalesce($10::jsonb, '{}') else m.attributes end,
+             version = m.version + case when ($5::boolean and m.external_id is distinct from $6::text)
+                                          or ($7::boolean and m.tags is distinct from coalesce($8::text[], '{}'))
+                                          or ($9::boolean and m.attributes is distinct from coalesce($10::jsonb, '{}'))
+                                        then 1 else 0 end,
+             updated_at = case when ($5::boolean and m.external_id is distinct from $6::text)
+                                 or ($7::boolean and m.tags is distinct from coalesce($8::text[], '{}'))
+                                 or ($9::boolean and m.attributes is distinct from coalesce($10::jsonb, '{}'))
+                               then greatest(clock_timestamp(), m.updated_at) else m.updated_at end
        where m.channel_oa_id = $1 and m.organization_id = $2 and m.id = $3
          and ($4::bigint[] is null or m.version = any ($4))
       returning m.*
@@ -128,7 +132,7 @@ const applyUpdate: Statement = {
     select m.version, ${memberJson} as json from updated m ${withTrackedActivity}`,
 }
 
-// Read by the trigger that keeps edits; for this transaction alone.
+/** $1 text: the API key's id. The trigger record_member_edit reads it. For this transaction alone. */
 const nameEditor: Statement = {
   name: 'name-editor',
   text: `select set_config('oa_audience.api_key_id', $1, true)`,
@@ -152,7 +156,7 @@ export async function updateMember(
     ...[String(attributes !== undefined), attributes ? JSON.stringify(attributes) : null],
   ]
   try {
-    const [, [member]] = (await database.transactionAtOnce([
+    const [, [member]] = (await database.pipeline([
       { statement: nameEditor, values: [String(scope.keyId ?? '')] },
       { statement: applyUpdate, values },
     ])) as [Row[], Array<{ version: bigint; json: string }>]

@@ -12,7 +12,6 @@ import {
 import type { Database } from '../postgres/database.ts'
 import { between, onDatabase, parseId, requireAccount, withJson } from './input.ts'
 import { printMany, printOne } from './output.ts'
-import { understand } from './understand.ts'
 
 const LIST_DEFAULT = 50
 const LIST_MAX = 100_000
@@ -77,5 +76,5 @@ async function retry(database: Database, ids: bigint[] | null): Promise<RetryOut
     throw new FatalError(
       `no failed event has the id ${absent.join(', ')}. Run "oa-audience events list" to see all failed events.`,
     )
-  return retryEvents(database, failed, understand)
+  return retryEvents(database, failed)
 }

@@ -1,7 +1,8 @@
 /** `oa-audience accounts verify` */
 import type { Command } from 'commander'
 import type { Account } from '../accounts/account.ts'
-import { type Verification, verifyAccount } from '../accounts/verify.ts'
+import type { Verification } from '../accounts/verification.ts'
+import { verifyAccount } from '../accounts/verify.ts'
 import { readConfig } from '../config.ts'
 import { AppError, FatalError } from '../errors.ts'
 import { deliveryPaths } from '../intake/line/channel.ts'

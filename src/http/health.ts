@@ -3,20 +3,21 @@ import type { FastifyInstance } from 'fastify'
 import { AppError } from '../errors.ts'
 import type { Database } from '../postgres/database.ts'
 import { errorEnvelope } from './error-envelope.ts'
+import { healthSchema, serviceSchema } from './health-schemas.ts'
 
 interface Parts {
   name: string
   version: string
-  database: Database | null
-  /** true while the service finishes what it has accepted and takes no new work */
+  database: Database
+  /** true during graceful shutdown */
   isClosing: () => boolean
 }
 
 export function healthRoutes(app: FastifyInstance, { name, version, database, isClosing }: Parts): void {
-  app.get('/api', async () => ({ name, version }))
+  app.get('/api', { schema: serviceSchema }, async () => ({ name, version }))
 
-  app.get('/api/health', async (request, reply) => {
-    const state = database === null ? 'none' : await stateOf(database)
+  app.get('/api/health', { schema: healthSchema }, async (request, reply) => {
+    const state = database.kind === 'none' ? 'none' : await pingDatabase(database)
     if (state !== 'down' && !isClosing()) return { status: 'ok', database: state }
     const message = state === 'down' ? 'The database does not answer' : 'The service is shutting down'
     const error = errorEnvelope(new AppError('unavailable', { message }), request.id)
@@ -24,10 +25,10 @@ export function healthRoutes(app: FastifyInstance, { name, version, database, is
   })
 }
 
-/** Probes wait a second or two; a database that takes longer is as good as away. */
+/** Health probes wait 1 to 2 s, so a slower database counts as down. */
 const ANSWER_TIMEOUT_MS = 1_500
 
-function stateOf(database: Database): Promise<'up' | 'down'> {
+function pingDatabase(database: Database): Promise<'up' | 'down'> {
   return new Promise((resolve) => {
     const timer = setTimeout(() => resolve('down'), ANSWER_TIMEOUT_MS)
     database

@@ -1,99 +1,60 @@
 /**
- * Which account a delivery is for. Reading it from the database for each delivery would cost as much as keeping
- * the delivery, so accounts are remembered; and nothing is decided on a memory alone:
+ * Finds the account that a delivery is for. Reading it from the database for each delivery would cost as much as storing the
+ * delivery, so accounts are cached, but a cached account never decides alone:
  *
- * - a delivery that is accepted on it is compared with the account again in the transaction that keeps it;
- * - a delivery that is refused on it is judged once more on the account as it is now.
+ * - the flush compares the account's credentials_version in the transaction that stores the events;
+ * - a delivery that is refused by a cached account is judged again by the stored one.
  *
- * So a changed secret, a removed account, a new hash count on the very next delivery.
+ * So a changed secret or hash, or a removed account, counts on the next delivery.
  */
-import type { Account, AccountId } from '../accounts/account.ts'
-import { BoundedMap } from '../bounded-map.ts'
+import { LRUCache } from 'lru-cache'
+import type { Account } from '../accounts/account.ts'
 import { AppError } from '../errors.ts'
-import type { SpareSigned } from '../http/rate-limit.ts'
-import type { Database } from '../postgres/database.ts'
-import type { Source } from './event.ts'
 import type { Admission } from './flush.ts'
-import { type Intake, type Receipt, StaleAdmission } from './receive.ts'
 
-/** Accounts that one process remembers; beyond it, those remembered longest are forgotten. */
-const ACCOUNTS_MAX = 10_000
-/** What decides nothing, such as the bot user id that destinations are compared with, counts after this. */
-const REMEMBERED_MS = 30_000
-/** An account that changes again and again while a delivery is being kept. */
-const ATTEMPTS_MAX = 5
+/** Accounts that one process caches for each source. */
+const CACHE_MAX_ACCOUNTS = 10_000
+/** Values that admit nothing, such as the bot user id that destinations are compared with, take effect after this. */
+const CACHE_TTL_MS = 30_000
+/** Reads of an account that changes again and again while a delivery is being stored. */
+const READS_MAX = 5
 
-/** What the route of a source that signs its deliveries needs. */
-export interface SignedSource {
-  database: Database | null
-  intake: Intake | null
-  /** the sender proved who it is: its request need not count against its address */
-  onSigned: SpareSigned
-  /** its signature was wrong, on the account as it is now */
-  onRefused: (accountId: AccountId, source: Source) => void
-  now: () => number
-}
-
-/** An account, and what its deliveries are compared with when they are kept. */
-interface Admitting {
+/** An account, as it was when it was read. */
+export interface Candidate {
   account: Account
+  /** What the flush compares. One object per read, which flushes group deliveries by. */
   admission: Admission
+  /** The account may have changed meanwhile, so a refusal is not final. */
+  isCached: boolean
 }
 
-/** One for each way to name an account: by id, by hash, by key. */
-export class RememberedAccounts<Name> {
-  readonly #accounts = new BoundedMap<Name, Admitting & { untilMs: number }>(ACCOUNTS_MAX)
-  readonly #load: (name: Name) => Promise<Account | null>
-  readonly #admissionOf: (account: Account) => Admission
+/** The accounts of one source, under the name by which its deliveries find them: an id, a hash or a key. */
+export class AdmittingAccounts<Name extends bigint | string> {
+  readonly #cache = new LRUCache<Name, Candidate>({ max: CACHE_MAX_ACCOUNTS, ttl: CACHE_TTL_MS })
+  readonly #read: (name: Name) => Promise<Account | null>
 
-  constructor(load: (name: Name) => Promise<Account | null>, admissionOf: (account: Account) => Admission) {
-    this.#load = load
-    this.#admissionOf = admissionOf
+  constructor(read: (name: Name) => Promise<Account | null>) {
+    this.#read = read
   }
 
   /**
-   * Runs `attempt` with the account of that name, again with a fresh one where the first try was decided on a memory.
-   * `isFresh` tells an attempt that keeps nothing that it may answer at once. Throws what the last attempt threw,
-   * and `unknown` where there is no such account.
+   * Yields the account to judge a delivery by: first the cached one, then the stored one, and again while it changes under
+   * the delivery. Nothing more is yielded once there is no such account. Take the next candidate if the delivery is refused by
+   * a cached account, or if its events turn out to be stale. Throws `unavailable` if the account never stops changing.
    */
-  async admit(
-    name: Name,
-    unknown: () => AppError,
-    attempt: (admitting: Admitting, isFresh: boolean) => Promise<Receipt>,
-  ): Promise<Receipt> {
-    const remembered = this.#accounts.get(name)
-    if (remembered !== undefined && Date.now() < remembered.untilMs) {
-      try {
-        return await attempt(remembered, false)
-      } catch (error) {
-        if (!isDecision(error)) throw error
+  async *candidates(name: Name): AsyncGenerator<Candidate> {
+    const cached = this.#cache.get(name)
+    if (cached !== undefined) yield cached
+    for (let reads = 1; reads <= READS_MAX; reads += 1) {
+      const account = await this.#read(name)
+      if (account === null) {
+        this.#cache.delete(name)
+        return
       }
-    }
-    for (let attempts = 1; attempts <= ATTEMPTS_MAX; attempts += 1) {
-      const account = await this.#load(name)
-      this.#accounts.delete(name)
-      if (account === null) throw unknown()
-      const admitting = { account, admission: this.#admissionOf(account) }
-      this.#accounts.set(name, { ...admitting, untilMs: Date.now() + REMEMBERED_MS })
-      try {
-        return await attempt(admitting, true)
-      } catch (error) {
-        if (!(error instanceof StaleAdmission)) throw error
-      }
+      const admission = { accountId: account.id, credentialsVersion: account.credentialsVersion }
+      this.#cache.set(name, { account, admission, isCached: true })
+      yield { account, admission, isCached: false }
     }
     throw new AppError('unavailable', { retryAfterSeconds: 1 })
   }
-}
-
-/**
- * What keeps nothing is compared with nothing in a transaction, so it may be answered on the account as it is now alone.
- * Throws StaleAdmission, upon which `admit` reads the account anew.
- */
-export function requireFreshIfEmpty(events: unknown[], isFresh: boolean): void {
-  if (events.length === 0 && !isFresh) throw new StaleAdmission()
-}
-
-/** An error that depended on the account, unlike a database that is away. */
-function isDecision(error: unknown): boolean {
-  return error instanceof StaleAdmission || (error instanceof AppError && error.code !== 'unavailable')
 }

@@ -1,28 +1,28 @@
-/**
- * Applies a batch of events to the database: one transaction, committed when this returns. This is where
- * exactly once is decided, by the primary key of event_key.
- */
+/** Commits a batch of events: one call of the SQL function flush_events (migrations/0004-flush.sql), one transaction. */
 import type { AccountId } from '../accounts/account.ts'
-import { lockOutErasures } from '../audience/erasure-lock.ts'
 import { MEMBER_ID_TAKEN, skipTakenMemberIds } from '../audience/member-ids.ts'
-import { int4Array, int8Array, textArray, timestamptzArray, uuidArray } from '../postgres/binary-array.ts'
+import {
+  booleanArray,
+  int4Array,
+  int8Array,
+  textArray,
+  timestamptzArray,
+  uuidArray,
+} from '../postgres/binary-array.ts'
 import { sqlStateOf, violatedConstraint } from '../postgres/faults.ts'
-import type { AtOnce, BoundStatement, Queryable, Statement } from '../postgres/statement.ts'
-import { applyEvents, eraseUnsent, noteSuspensions } from './apply-events.ts'
-import type { IntakeEvent, Source } from './event.ts'
+import type { BoundStatement, Queryable, SendPipeline, Statement } from '../postgres/statement.ts'
+import type { IntakeEvent } from './event.ts'
 
 /**
- * `unapplied`: new, and kept without effect, with its reason. `stale`: the account is gone, or what admitted the delivery (a
- * secret, a hash, a key) is no longer the account's.
+ * `unapplied`: stored without effect, because of the event's `failure`. `stale`: the account has gone, or its credentials
+ * have changed since the delivery was admitted; nothing was stored.
  */
 export type Outcome = 'accepted' | 'unapplied' | 'duplicate' | 'stale'
 
-/** Why a delivery was let in. Compared with the account in the very transaction that keeps its events. */
+/** What admitted a delivery. The flush compares it with the account in the transaction that stores the events. */
 export interface Admission {
   accountId: AccountId
-  source: Source
-  /** what the account must still have, as applyEvents puts it together for each source */
-  credential: string
+  credentialsVersion: bigint
 }
 
 export interface AdmittedEvent {
@@ -31,30 +31,30 @@ export interface AdmittedEvent {
 }
 
 export interface FlushOptions {
-  /** statements of the same transaction that come first, once the accounts are locked */
+  /** Statements of the same transaction that run first. */
   before?: BoundStatement[]
-  /** where they are not the session's own limits: for rows that somebody else holds, and for a statement */
+  /** Replace the connection's own limits: for rows that another transaction has locked, and for a statement. */
   lockTimeoutMs?: number
   statementTimeoutMs?: number
 }
 
-/** Each attempt sees what the one before it collided with; so many new collisions in a row do not happen. */
+/** Each attempt sees what the previous one collided with, so ten new collisions in a row do not happen. */
 const FLUSH_ATTEMPTS = 10
 
 /**
- * Commits the batch and tells for each event what became of it, in the order given; again, where another transaction
- * did the same at the same moment or members' ids were taken. An event that stands twice in the batch counts once.
- * Throws DatabaseUnavailable, or the database's error, with nothing applied.
+ * Commits the batch and returns each event's outcome, in the order given. It retries where another transaction inserted the
+ * same key at the same moment, or where member ids were taken. Throws DatabaseUnavailable, or the database's error, with
+ * nothing stored.
  */
 export async function flushWithRetry(
-  target: AtOnce,
+  send: SendPipeline,
   database: Queryable,
   batch: AdmittedEvent[],
   options: FlushOptions = {},
 ): Promise<Outcome[]> {
   for (let attempt = 1; ; attempt += 1) {
     try {
-      return await flush(target, batch, options)
+      return await flush(send, batch, options)
     } catch (error) {
       if (attempt === FLUSH_ATTEMPTS) throw error
       if (violatedConstraint(error) === MEMBER_ID_TAKEN) {
@@ -67,8 +67,7 @@ export async function flushWithRetry(
 
 /**
  * Another transaction did the same at the same moment: 40001 serialization failure, 40P01 deadlock, or a key that both
- * were about to make. Or 26000, a statement that the flush before this one failed to prepare. The same batch may well
- * succeed at once.
+ * inserted. Or 26000: the flush before this one on the connection failed before it prepared the statement.
  */
 export function isConflict(error: unknown): boolean {
   return (
@@ -77,164 +76,167 @@ export function isConflict(error: unknown): boolean {
   )
 }
 
-/** One attempt. */
+/** One attempt. An event that is in the batch twice counts once. */
 export async function flush(
-  target: AtOnce,
+  send: SendPipeline,
   batch: AdmittedEvent[],
   { before = [], ...limits }: FlushOptions = {},
 ): Promise<Outcome[]> {
-  const { admissions, admissionNos } = numberAdmissions(batch)
-  const accountNames = admissions.map(({ accountId }) => String(accountId))
-  const placeOf = new Map<string, number>()
-  const numbers = batch.map(({ event }, index) => {
-    const identity = `${accountNames[admissionNos[index] as number]} ${event.key.toString('latin1')}`
-    const known = placeOf.get(identity)
-    if (known === undefined) placeOf.set(identity, index)
-    return known ?? index
-  })
-  const unique = placeOf.size === batch.length ? batch.keys() : placeOf.values()
-  const events = [...unique].map((no) => {
-    const { admission, event } = batch[no] as AdmittedEvent
-    return { no, admissionNo: admissionNos[no] as number, admission, event }
-  })
-  const accountIds = admissions.map(({ accountId }) => accountId)
-  const unsends = events.filter(({ event }) => event.effect.type === 'unsend')
-  const suspensions = events.filter(({ event }) => event.effect.type === 'suspension')
-  const parts = {
-    states: events.some(({ event: { effect } }) => ['relationship', 'conversation'].includes(effect.type)),
-    others: events.some(({ event }) => event.otherUserIds.length > 0),
-    tracked: events.some(({ event }) => event.source === 'tracking'),
-  }
-  const first = limitsOf(limits)
-  const results = await target.transactionAtOnce([
-    ...first,
-    {
-      statement: lockOutErasures,
-      values: [int8Array(accountIds), int8Array(unsends.map(({ admission }) => admission.accountId))],
-    },
-    ...before,
-    {
-      statement: applyEvents(parts),
-      values: [
-        ...admissionColumns(admissions),
-        ...eventColumns(events),
-        ...(parts.states ? stateColumns(events) : []),
-        ...(parts.others ? otherColumns(events) : []),
-      ],
-    },
-    ...(unsends.length > 0 ? [{ statement: eraseUnsent, values: unsendColumns(unsends) }] : []),
-    ...(suspensions.length > 0
-      ? [{ statement: noteSuspensions, values: suspensionColumns(suspensions) }]
-      : []),
-  ])
-  const [answer] = results[first.length + 1 + before.length] as Array<{
-    admitted: number[] | null
-    known: number[] | null
-  }>
-  const admitted = new Set(answer?.admitted)
-  const duplicates = new Set(answer?.known)
-  return numbers.map((no, index) => {
-    if (!admitted.has(admissionNos[no] as number)) return 'stale'
-    if (duplicates.has(no) || no !== index) return 'duplicate'
-    return batch[index]?.event.failure === null ? 'accepted' : 'unapplied'
+  const { admissions, positions } = numberAdmissions(batch)
+  const { unique, indexes } = withoutRepetitions(batch, positions)
+  const events = unique.map((index) => (batch[index] as AdmittedEvent).event)
+  const values = [
+    int8Array(admissions.map(({ accountId }) => accountId)),
+    int8Array(admissions.map(({ credentialsVersion }) => credentialsVersion)),
+    int4Array(unique.map((index) => positions[index] as number)),
+    ...eventColumns(events),
+    ...otherColumns(events),
+    ...effectColumns(events),
+  ]
+  const rows = await send([...limitStatements(limits), ...before, { statement: flushEvents, values }])
+  const [result] = rows.at(-1) as Array<{ admitted: number[] | null; duplicates: number[] | null }>
+  const admitted = new Set(result?.admitted)
+  const duplicates = new Set(result?.duplicates)
+  return batch.map(({ event }, index) => {
+    const first = indexes[index] as number
+    if (!admitted.has(positions[index] as number)) return 'stale'
+    if (duplicates.has(first + 1) || unique[first] !== index) return 'duplicate'
+    return event.failure === null ? 'accepted' : 'unapplied'
   })
 }
 
-/** For one transaction. */
-function limitsOf({ lockTimeoutMs, statementTimeoutMs }: FlushOptions): BoundStatement[] {
-  return Object.entries({ lock_timeout: lockTimeoutMs, statement_timeout: statementTimeoutMs }).flatMap(
-    ([name, ms]) => (ms === undefined ? [] : [{ statement: setLimit, values: [name, String(ms)] }]),
-  )
+/** Parameters: those of the function, in its order. */
+const flushEvents: Statement = {
+  name: 'flush-events',
+  text: `select admitted, duplicates
+           from flush_events($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)`,
 }
 
-const setLimit: Statement = { name: 'set-limit', text: 'select set_config($1, $2, true)' }
+/** $1 text, $2 text: milliseconds; null keeps the connection's own. For this transaction alone. */
+const setLimits: Statement = {
+  name: 'set-limits',
+  text: `select set_config('lock_timeout', coalesce($1, current_setting('lock_timeout')), true),
+                set_config('statement_timeout', coalesce($2, current_setting('statement_timeout')), true)`,
+}
 
-/** `no` is the event's place in the batch, `admissionNo` that of what admitted it in the list of admissions. */
-type NumberedEvent = AdmittedEvent & { no: number; admissionNo: number }
+function limitStatements({ lockTimeoutMs, statementTimeoutMs }: FlushOptions): BoundStatement[] {
+  if (lockTimeoutMs === undefined && statementTimeoutMs === undefined) return []
+  return [{ statement: setLimits, values: [lockTimeoutMs ?? null, statementTimeoutMs ?? null] }]
+}
 
-/** A batch has few admissions: one for each account and source, unless a secret is just being changed. */
-function numberAdmissions(batch: AdmittedEvent[]): {
-  admissions: Admission[]
-  /** for each event of the batch, the place of what admitted it */
-  admissionNos: number[]
-} {
+/** The distinct admissions of a batch, and for each event the position of its own, from 1. A batch has few. */
+function numberAdmissions(batch: AdmittedEvent[]): { admissions: Admission[]; positions: number[] } {
   const admissions: Admission[] = []
   const byIdentity = new Map<string, number>()
-  // Most deliveries of an account share one object: see RememberedAccounts.
-  const numberOf = new Map<Admission, number>()
-  const admissionNos = batch.map(({ admission }) => {
-    const known = numberOf.get(admission)
-    if (known !== undefined) return known
-    const identity = `${admission.accountId} ${admission.source} ${admission.credential}`
-    const no = byIdentity.get(identity) ?? admissions.push(admission) - 1
-    byIdentity.set(identity, no)
-    numberOf.set(admission, no)
-    return no
+  // Most deliveries of an account share one object: see AdmittingAccounts.
+  const byObject = new Map<Admission, number>()
+  const positions = batch.map(({ admission }) => {
+    const seen = byObject.get(admission)
+    if (seen !== undefined) return seen
+    const identity = `${admission.accountId} ${admission.credentialsVersion}`
+    const position = byIdentity.get(identity) ?? admissions.push(admission)
+    byIdentity.set(identity, position)
+    byObject.set(admission, position)
+    return position
   })
-  return { admissions, admissionNos }
+  return { admissions, positions }
 }
 
-function admissionColumns(admissions: Admission[]): Buffer[] {
+/** `unique` are the indexes of events to store; `indexes` is for each event of the batch its place among those. */
+function withoutRepetitions(
+  batch: AdmittedEvent[],
+  positions: number[],
+): { unique: number[]; indexes: number[] } {
+  const unique: number[] = []
+  const placeOf = new Map<string, number>()
+  const indexes = batch.map(({ event }, index) => {
+    const identity = `${positions[index]} ${event.key.toString('latin1')}`
+    const place = placeOf.get(identity) ?? unique.push(index) - 1
+    placeOf.set(identity, place)
+    return place
+  })
+  return { unique, indexes }
+}
+
+function eventColumns(events: IntakeEvent[]): Buffer[] {
   return [
-    int4Array([...admissions.keys()]),
-    int8Array(admissions.map(({ accountId }) => accountId)),
-    textArray(admissions.map(({ source }) => source)),
-    textArray(admissions.map(({ credential }) => credential)),
+    textArray(events.map(({ source }) => source)),
+    textArray(events.map(({ kind }) => kind)),
+    uuidArray(events.map(({ key }) => key)),
+    timestamptzArray(events.map(({ occurredAtMs }) => occurredAtMs)),
+    textArray(events.map(({ userId }) => userId)),
+    booleanArray(events.map(({ isProven }) => isProven)),
+    textArray(events.map(({ groupId }) => groupId)),
+    textArray(events.map(({ messageId }) => messageId)),
+    textArray(events.map(({ payload }) => payload)),
+    textArray(events.map(({ failure }) => failure)),
   ]
 }
 
-function eventColumns(events: NumberedEvent[]): Buffer[] {
-  return [
-    int4Array(events.map(({ no }) => no)),
-    int4Array(events.map(({ admissionNo }) => admissionNo)),
-    textArray(events.map(({ event }) => event.kind)),
-    uuidArray(events.map(({ event }) => event.key)),
-    timestamptzArray(events.map(({ event }) => event.occurredAtMs)),
-    textArray(events.map(({ event }) => event.userId)),
-    textArray(events.map(({ event }) => event.messageId)),
-    textArray(events.map(({ event }) => event.payload)),
-    textArray(events.map(({ event }) => event.failure)),
-  ]
-}
-
-function stateColumns(events: NumberedEvent[]): Buffer[] {
-  const conversation = ({ event: { effect } }: NumberedEvent) =>
-    effect.type === 'conversation' ? effect : null
-  return [
-    textArray(
-      events.map(({ event: { effect } }) => (effect.type === 'relationship' ? effect.relationship : null)),
-    ),
-    textArray(events.map((event) => conversation(event)?.id ?? null)),
-    textArray(events.map((event) => conversation(event)?.status ?? null)),
-    timestamptzArray(events.map((event) => conversation(event)?.atMs ?? null)),
-  ]
-}
-
-function unsendColumns(unsends: NumberedEvent[]): Buffer[] {
-  const messageIdOf = ({ event: { effect } }: NumberedEvent) =>
-    effect.type === 'unsend' ? effect.messageId : null
-  return [
-    int8Array(unsends.map(({ admission }) => admission.accountId)),
-    uuidArray(unsends.map(({ event }) => event.key)),
-    textArray(unsends.map(messageIdOf)),
-  ]
-}
-
-function suspensionColumns(suspensions: NumberedEvent[]): Buffer[] {
-  const wordOf = ({ event: { effect } }: NumberedEvent) =>
-    effect.type === 'suspension' ? String(effect.suspended) : null
-  return [
-    int8Array(suspensions.map(({ admission }) => admission.accountId)),
-    uuidArray(suspensions.map(({ event }) => event.key)),
-    timestamptzArray(suspensions.map(({ event }) => event.occurredAtMs)),
-    textArray(suspensions.map(wordOf)),
-  ]
-}
-
-/** People who joined or left, beside the source. */
-function otherColumns(events: NumberedEvent[]): Buffer[] {
-  const others = events.flatMap(({ no, event }) =>
-    event.otherUserIds.filter((userId) => userId !== event.userId).map((userId) => ({ no, userId })),
+/** People who joined or left, beside the source: the event's position and the person. */
+function otherColumns(events: IntakeEvent[]): Array<Buffer | null> {
+  const others = events.flatMap(({ userId, otherUserIds }, index) =>
+    otherUserIds.filter((other) => other !== userId).map((other) => ({ position: index + 1, other })),
   )
-  return [int4Array(others.map(({ no }) => no)), textArray(others.map(({ userId }) => userId))]
+  if (others.length === 0) return [null, null]
+  return [int4Array(others.map(({ position }) => position)), textArray(others.map(({ other }) => other))]
+}
+
+/** The one place that decides what each effect sends. A column that no event needs is null. */
+function effectColumns(events: IntakeEvent[]): Array<Buffer | null> {
+  const relationships = new SparseColumn<string>(events.length)
+  const conversationIds = new SparseColumn<string>(events.length)
+  const conversationStatuses = new SparseColumn<string>(events.length)
+  const conversationTimes = new SparseColumn<number>(events.length)
+  const unsentMessages = new SparseColumn<string>(events.length)
+  const suspensions = new SparseColumn<boolean>(events.length)
+  for (const [index, { effect }] of events.entries()) {
+    switch (effect.type) {
+      case 'none':
+        break
+      case 'relationship':
+        relationships.set(index, effect.relationship)
+        break
+      case 'conversation':
+        conversationIds.set(index, effect.id)
+        if (effect.status !== null) conversationStatuses.set(index, effect.status)
+        conversationTimes.set(index, effect.atMs)
+        break
+      case 'unsend':
+        unsentMessages.set(index, effect.messageId)
+        break
+      case 'suspension':
+        suspensions.set(index, effect.suspended)
+        break
+      default:
+        throw new Error(`unhandled effect ${(effect satisfies never as { type: string }).type}`)
+    }
+  }
+  return [
+    relationships.encode(textArray),
+    conversationIds.encode(textArray),
+    conversationStatuses.encode(textArray),
+    conversationTimes.encode(timestamptzArray),
+    unsentMessages.encode(textArray),
+    suspensions.encode(booleanArray),
+  ]
+}
+
+/** A column in which most batches have no value at all. */
+class SparseColumn<Value> {
+  readonly #length: number
+  #values: Array<Value | null> | null = null
+
+  constructor(length: number) {
+    this.#length = length
+  }
+
+  set(index: number, value: Value): void {
+    this.#values ??= new Array(this.#length).fill(null)
+    this.#values[index] = value
+  }
+
+  encode(toArray: (values: Array<Value | null>) => Buffer): Buffer | null {
+    return this.#values === null ? null : toArray(this.#values)
+  }
 }

@@ -1,16 +1,16 @@
 /**
- * Deliveries refused for their signature, counted for each account, so that an operator can see a wrong secret or somebody
- * who tries. Counted in memory and written together: who has no secret must not make us write to disk as fast as they ask.
+ * Deliveries with a wrong signature, counted per account, so that an operator notices a wrong secret or an attack. They are
+ * counted in memory and written together: a sender without the secret must not cause a disk write per request.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { AccountId } from '../accounts/account.ts'
 import { int8Array, textArray, timestamptzArray } from '../postgres/binary-array.ts'
 import type { Queryable, Statement } from '../postgres/statement.ts'
-import type { Source } from './event.ts'
 
 const WRITE_INTERVAL_MS = 10_000
 const LAST_WRITE_MAX_MS = 500
 
+/** $1 bigint[] accounts, $2 text[] sources, $3 bigint[] counts, $4 timestamptz[] last times: parallel arrays. */
 const addCounts: Statement = {
   name: 'add-refused-deliveries',
   text: `
@@ -24,7 +24,7 @@ const addCounts: Statement = {
 
 interface Refusals {
   accountId: AccountId
-  source: Source
+  source: string
   count: number
   lastAtMs: number
 }
@@ -32,7 +32,7 @@ interface Refusals {
 export class RefusedDeliveries {
   readonly #database: Queryable
   readonly #timer: NodeJS.Timeout
-  /** by account and source: as many as there are accounts, at most */
+  /** By account and source, so its size is bounded by the number of accounts. */
   #counts = new Map<string, Refusals>()
 
   constructor(database: Queryable) {
@@ -40,22 +40,22 @@ export class RefusedDeliveries {
     this.#timer = setInterval(() => void this.write(), WRITE_INTERVAL_MS).unref()
   }
 
-  note(accountId: AccountId, source: Source): void {
+  count(accountId: AccountId, source: string): void {
     this.#add({ accountId, source, count: 1, lastAtMs: Date.now() })
   }
 
   #add({ accountId, source, count, lastAtMs }: Refusals): void {
     const name = `${accountId} ${source}`
-    const known = this.#counts.get(name) ?? { count: 0, lastAtMs: 0 }
+    const before = this.#counts.get(name) ?? { count: 0, lastAtMs: 0 }
     this.#counts.set(name, {
       accountId,
       source,
-      count: known.count + count,
-      lastAtMs: Math.max(known.lastAtMs, lastAtMs),
+      count: before.count + count,
+      lastAtMs: Math.max(before.lastAtMs, lastAtMs),
     })
   }
 
-  /** Never throws: what the database does not take is written the next time. */
+  /** Never throws: counts that the database refuses are written the next time. */
   async write(): Promise<void> {
     const written = [...this.#counts.values()]
     if (written.length === 0) return
@@ -72,7 +72,7 @@ export class RefusedDeliveries {
     }
   }
 
-  /** A database that is away is not waited for: the process has little time to end. */
+  /** Does not wait for an unreachable database: the process has little time to end. */
   async close(): Promise<void> {
     clearInterval(this.#timer)
     await Promise.race([this.write(), sleep(LAST_WRITE_MAX_MS, undefined, { ref: false })])

@@ -1,6 +1,5 @@
 /** Examines all official accounts: whether deliveries arrive, carry valid signatures and can be applied. */
 import type { AccountId } from '../accounts/account.ts'
-import type { Source } from '../intake/event.ts'
 import type { Database } from '../postgres/database.ts'
 import type { Row } from '../postgres/statement.ts'
 
@@ -26,7 +25,7 @@ interface AccountState extends Row {
   rejected_count: number
   last_rejected_age: number | null
   /** sources whose last delivery had an invalid signature */
-  broken_sources: Source[]
+  broken_sources: string[]
 }
 
 /**

@@ -1,14 +1,13 @@
 /** Stored events: list them, show one, and retry those that could not be applied. */
 import type { AccountId } from '../accounts/account.ts'
-import type { Source } from '../intake/event.ts'
-import { retryEvent, type Understand } from '../intake/retry.ts'
+import { retryEvent } from '../intake/retry.ts'
 import type { Database } from '../postgres/database.ts'
 import type { Queryable } from '../postgres/statement.ts'
 
 export type EventSummary = {
   id: bigint
   accountId: AccountId
-  source: Source
+  source: string
   kind: string
   occurredAt: string
   receivedAt: string
@@ -75,12 +74,8 @@ export async function findFailedEventIds(database: Queryable, ids: bigint[] | nu
 export type RetryOutcome = { id: bigint; outcome: string }
 
 /** Retries the events in order of their ids. An outcome is `applied` or the reason why the event still waits. */
-export async function retryEvents(
-  database: Database,
-  ids: bigint[],
-  understand: Understand,
-): Promise<RetryOutcome[]> {
+export async function retryEvents(database: Database, ids: bigint[]): Promise<RetryOutcome[]> {
   const outcomes: RetryOutcome[] = []
-  for (const id of ids) outcomes.push({ id, outcome: await retryEvent(database, id, understand) })
+  for (const id of ids) outcomes.push({ id, outcome: await retryEvent(database, id) })
   return outcomes
 }

@@ -2,7 +2,7 @@
 import { Redis } from 'ioredis'
 import type { Config } from '../config.ts'
 import { FatalError } from '../errors.ts'
-import { redisRefusal } from '../http/rate-limit.ts'
+import { redisRefusal } from '../http/rate-limit-redis.ts'
 import { withDatabase } from '../postgres/open.ts'
 import type { Queryable } from '../postgres/statement.ts'
 import { examineAccounts, type Severity } from './account-health.ts'

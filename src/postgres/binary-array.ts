@@ -1,12 +1,15 @@
 /**
- * Arrays as PostgreSQL's wire format has them. pg writes an array as text, escaping every element here and having it
- * unescaped there. A Buffer it sends as binary, untouched.
+ * Arrays in PostgreSQL's binary format. pg would write an array as text, escaping every element here and unescaping it
+ * there. It sends a Buffer as it is.
  */
 
 /** Milliseconds from 1970 to 2000, where PostgreSQL's clock starts. */
 const POSTGRES_EPOCH_MS = 946_684_800_000
 
-const ELEMENT_OID = { int8: 20, int4: 23, text: 25, timestamptz: 1184, uuid: 2950 }
+const ELEMENT_OID = { bool: 16, int8: 20, int4: 23, text: 25, timestamptz: 1184, uuid: 2950 }
+
+export const booleanArray = (values: Array<boolean | null>): Buffer =>
+  fixedArray(ELEMENT_OID.bool, 1, values, (buffer, offset, value) => buffer.writeUInt8(value ? 1 : 0, offset))
 
 export const int4Array = (values: number[]): Buffer =>
   fixedArray(ELEMENT_OID.int4, 4, values, (buffer, offset, value) => buffer.writeInt32BE(value, offset))

@@ -17,17 +17,18 @@ export class DatabaseUnavailable extends AppError {
 
 /** What to throw for an error of a query: DatabaseUnavailable where it says nothing about the query. */
 export function toFault(error: unknown): unknown {
+  if (error instanceof AppError) return error
   return isPassing(error) ? new DatabaseUnavailable(error) : error
 }
 
 /** True for an error after which the session must not be used again: its connection is gone, or about to go. */
-export function endsSession(error: unknown): boolean {
+export function endsConnection(error: unknown): boolean {
   if (!(error instanceof DatabaseUnavailable)) return false
   const { cause } = error
   return !(cause instanceof pg.DatabaseError) || isFatal(cause) || cause.code === READ_ONLY
 }
 
-/** A session that met a replica stays there when another server takes over: a new one may find that. */
+/** A connection to a replica stays there when another server takes over: a new one may find that. */
 const READ_ONLY = '25006'
 
 /** The server ends the session with it, for reasons of its own: shutdown, a time limit, a fault. */

@@ -1,4 +1,5 @@
 /** Brings the schema up to date from migrations/*.sql: forward only, each file once, one instance at a time. */
+import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
 import { FatalError } from '../errors.ts'
 import { PACKAGE_ROOT } from '../package.ts'
@@ -6,99 +7,132 @@ import type { Database } from './database.ts'
 import { sqlStateOf } from './faults.ts'
 import type { Queryable } from './statement.ts'
 
-const DIRECTORY = new URL('migrations/', PACKAGE_ROOT)
-
-/** Any fixed number: the advisory lock that serializes instances that start at once. */
+/** Any fixed number: the advisory lock that serializes instances that start at the same time. */
 const MIGRATION_LOCK = 7_301_002
 
-/** A lock that waits makes everybody else wait behind it, and a flush does for 600 ms at most: rather come back. */
-const LOCK_WAIT_MS = 300
+/** Other sessions queue behind our lock request, and a flush waits 600 ms at most, so it gives up quickly and tries again. */
+const LOCK_TIMEOUT_MS = 300
 
-/** The oldest PostgreSQL that every statement here runs on (server_version_num). */
+/** The oldest PostgreSQL that every statement runs on (server_version_num). */
 const OLDEST_POSTGRESQL = 140_000
 
-/** SQLSTATE */
-const NO_RIGHT = '42501'
+const INSUFFICIENT_PRIVILEGE = '42501'
+const UNDEFINED_COLUMN = '42703'
 
-interface Migration {
+export interface Migration {
   version: number
   name: string
+  sql: string
+  /** SHA-256 of the file. A migration that was applied must never be edited. */
+  checksum: string
+}
+
+/** The migrations of this package, oldest first. */
+export function readMigrations(directory = new URL('migrations/', PACKAGE_ROOT)): Migration[] {
+  return readdirSync(directory)
+    .filter((name) => name.endsWith('.sql'))
+    .sort()
+    .map((name) => {
+      const sql = readFileSync(new URL(name, directory), 'utf8')
+      const checksum = createHash('sha256').update(sql).digest('hex')
+      return { version: Number.parseInt(name, 10), name, sql, checksum }
+    })
 }
 
 /**
- * Applies what is missing and returns the names of what it applied. Throws a FatalError when the schema was
- * made by a newer version of this program, the server is too old, or the database cannot hold every text.
+ * Applies what is missing and returns the names of what it applied. Throws a FatalError if the server is too old, the
+ * database cannot store every text, the schema is newer than this program, or an applied migration was edited.
  */
-export async function migrate(database: Database): Promise<string[]> {
+export async function migrate(database: Database, migrations = readMigrations()): Promise<string[]> {
   return database.session(async (session) => {
-    await refuseUnusable(session)
+    await requireUsableServer(session)
     await session.query('select pg_advisory_lock($1)', [MIGRATION_LOCK])
-    await makeOwnTable(session)
-    const known = listMigrations()
-    const applied = await session.query<{ version: number }>('select version from schema_migration')
-    refuseNewerSchema(known, applied)
-    const missing = known.filter(({ version }) => !applied.some((row) => row.version === version))
+    await createMigrationTable(session)
+    const applied = await readApplied(session)
+    requireKnownSchema(migrations, applied)
+    const missing = migrations.filter(({ version }) => !applied.has(version))
     for (const migration of missing) await apply(session, migration)
     return missing.map(({ name }) => name)
   })
 }
 
-async function makeOwnTable(session: Queryable): Promise<void> {
-  try {
-    await session.query(`create table if not exists schema_migration (
-      version int primary key,
-      name text not null,
-      applied_at timestamptz not null default now()
-    )`)
-  } catch (error) {
-    if (sqlStateOf(error) !== NO_RIGHT) throw error
-    throw new FatalError(
-      'the database user may not make tables: `grant create on schema public to …` as its owner',
-    )
-  }
-}
-
-async function refuseUnusable(session: Queryable): Promise<void> {
+async function requireUsableServer(session: Queryable): Promise<void> {
   const [server] = await session.query<{ number: number; version: string; encoding: string }>(
     `select current_setting('server_version_num')::int as number, current_setting('server_version') as version,
             current_setting('server_encoding') as encoding`,
   )
   if (server === undefined) return
   if (server.number < OLDEST_POSTGRESQL) {
-    throw new FatalError(`PostgreSQL ${server.version} is too old: oa-audience needs version 14 or newer`)
+    throw new FatalError(`PostgreSQL ${server.version} is too old. oa-audience needs version 14 or newer.`)
   }
   if (server.encoding !== 'UTF8') {
     throw new FatalError(
-      `the database's encoding is ${server.encoding}, which cannot hold every name and message: ` +
-        "create one with encoding 'UTF8' template template0",
+      `the database's encoding is ${server.encoding}, which cannot store every name and message. ` +
+        "Create a database with encoding 'UTF8' template template0.",
     )
   }
 }
 
-function listMigrations(): Migration[] {
-  return readdirSync(DIRECTORY)
-    .filter((name) => name.endsWith('.sql'))
-    .sort()
-    .map((name) => ({ version: Number.parseInt(name, 10), name }))
+async function createMigrationTable(session: Queryable): Promise<void> {
+  try {
+    await session.query(`create table if not exists schema_migration (
+      version int primary key,
+      name text not null,
+      checksum text not null,
+      applied_at timestamptz not null default now()
+    )`)
+  } catch (error) {
+    if (sqlStateOf(error) !== INSUFFICIENT_PRIVILEGE) throw error
+    throw new FatalError(
+      'the database user may not create tables. Run `grant create on schema public to …` as the owner of the schema.',
+    )
+  }
 }
 
-function refuseNewerSchema(known: Migration[], applied: Array<{ version: number }>): void {
-  const newest = Math.max(0, ...applied.map(({ version }) => version))
-  const newestKnown = known.at(-1)?.version ?? 0
+/** The checksums of applied migrations, by version. */
+async function readApplied(session: Queryable): Promise<Map<number, string>> {
+  try {
+    const rows = await session.query<{ version: number; checksum: string }>(
+      'select version, checksum from schema_migration',
+    )
+    return new Map(rows.map(({ version, checksum }) => [version, checksum]))
+  } catch (error) {
+    if (sqlStateOf(error) !== UNDEFINED_COLUMN) throw error
+    throw new FatalError(
+      'a development version before 0.1.0 created this database, and its schema cannot be upgraded. Use a new database.',
+    )
+  }
+}
+
+function requireKnownSchema(migrations: Migration[], applied: Map<number, string>): void {
+  const newest = Math.max(0, ...applied.keys())
+  const newestKnown = migrations.at(-1)?.version ?? 0
   if (newest > newestKnown) {
     throw new FatalError(
-      `the database schema is at version ${newest}, newer than this program knows (${newestKnown}): ` +
-        'install the newer oa-audience again',
+      `the database schema has version ${newest}, but this program knows versions up to ${newestKnown}. ` +
+        'Install the newer oa-audience again.',
     )
+  }
+  for (const { version, name, checksum } of migrations) {
+    if (applied.has(version) && applied.get(version) !== checksum) {
+      throw new FatalError(
+        `migrations/${name} differs from the one that was applied to this database. ` +
+          'Restore the file and put the change into a new migration.',
+      )
+    }
   }
 }
 
-async function apply(session: Queryable, { version, name }: Migration): Promise<void> {
+async function apply(session: Queryable, { version, name, sql, checksum }: Migration): Promise<void> {
   await session.query('begin')
   try {
-    await session.query(`set local lock_timeout = ${LOCK_WAIT_MS}`)
-    await session.query(readFileSync(new URL(name, DIRECTORY), 'utf8'))
-    await session.query('insert into schema_migration (version, name) values ($1, $2)', [version, name])
+    await session.query(`set local lock_timeout = ${LOCK_TIMEOUT_MS}`)
+    await session.query(sql)
+    await session.query('insert into schema_migration (version, name, checksum) values ($1, $2, $3)', [
+      version,
+      name,
+      checksum,
+    ])
     await session.query('commit')
   } catch (error) {
     await session.query('rollback')

@@ -2,14 +2,14 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { DatabaseChoice } from '../config.ts'
 import { FatalError } from '../errors.ts'
-import { Database } from './database.ts'
 import { EmbeddedServer } from './embedded/server.ts'
 import { DatabaseUnavailable } from './faults.ts'
 import { migrate } from './migrate.ts'
+import { PostgresDatabase } from './postgres-database.ts'
 import type { Queryable } from './statement.ts'
 
 export interface OpenDatabase {
-  database: Database
+  database: PostgresDatabase
   /** resolves when the schema is ready; rejects with a FatalError if it never can be */
   ready: Promise<void>
   close: () => Promise<void>
@@ -38,7 +38,7 @@ export async function openForService(
   const server = choice.kind === 'embedded' ? new EmbeddedServer(choice.dataDir) : null
   if (server) process.once('exit', () => server.abandon())
   await server?.own(lost)
-  const database = new Database(targetOf(choice, server), lost)
+  const database = new PostgresDatabase(targetOf(choice, server), lost)
   const stop = new AbortController()
   return {
     database,
@@ -58,7 +58,7 @@ function targetOf(choice: Exclude<DatabaseChoice, { kind: 'none' }>, server: Emb
 /** For a command: opens the database, with the schema up to date, for the time of `work`. */
 export async function withDatabase<T>(
   choice: DatabaseChoice,
-  work: (database: Database, applied: string[]) => Promise<T>,
+  work: (database: PostgresDatabase, applied: string[]) => Promise<T>,
 ): Promise<T> {
   if (choice.kind === 'none') throw new FatalError('DATABASE_URL is none: this command needs a database')
   const server = choice.kind === 'embedded' ? new EmbeddedServer(choice.dataDir) : null
@@ -90,10 +90,10 @@ const OPEN_ATTEMPTS = 5
 async function openForCommand(
   choice: Exclude<DatabaseChoice, { kind: 'none' }>,
   server: EmbeddedServer | null,
-): Promise<{ database: Database; applied: string[] }> {
+): Promise<{ database: PostgresDatabase; applied: string[] }> {
   for (let attempt = 1; ; attempt += 1) {
     await server?.use()
-    const database = new Database(targetOf(choice, server), () => undefined)
+    const database = new PostgresDatabase(targetOf(choice, server), () => undefined)
     try {
       const applied = await migrate(database)
       database.markReady()
@@ -106,7 +106,7 @@ async function openForCommand(
 }
 
 async function becomeReady(
-  database: Database,
+  database: PostgresDatabase,
   { info, warn }: Notices,
   prepare: (session: Queryable) => Promise<void>,
   stop: AbortSignal,

@@ -2,15 +2,10 @@
 
 export type Row = Record<string, unknown>
 
-/** A statement with a name is prepared once in each session. */
+/** A statement with a name is prepared once per connection. Its text is a constant that can be pasted into psql. */
 export interface Statement {
   name: string
   text: string
-}
-
-/** What a query is sent to: the database, or one transaction on it. Always the first argument. */
-export interface Queryable {
-  query<R extends Row>(statement: Statement | string, values?: unknown[]): Promise<R[]>
 }
 
 export interface BoundStatement {
@@ -18,18 +13,10 @@ export interface BoundStatement {
   values: unknown[]
 }
 
-/** Where a whole transaction can be sent in one go. */
-export interface AtOnce {
-  transactionAtOnce(statements: BoundStatement[]): Promise<Row[][]>
+/** What a query is sent to: the database, or one transaction on it. Always the first argument. */
+export interface Queryable {
+  query<R extends Row>(statement: Statement | string, values?: unknown[]): Promise<R[]>
 }
 
-const named = new Map<string, Statement>()
-
-/** A statement that is one of many variants: its text is made once for each name. */
-export function variant(name: string, makeText: () => string): Statement {
-  const known = named.get(name)
-  if (known !== undefined) return known
-  const statement = { name, text: makeText() }
-  named.set(name, statement)
-  return statement
-}
+/** Sends statements as one transaction in one round trip and resolves with the rows of each. */
+export type SendPipeline = (statements: BoundStatement[]) => Promise<Row[][]>

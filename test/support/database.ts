@@ -2,22 +2,22 @@
 import { randomBytes } from 'node:crypto'
 import { inject } from 'vitest'
 import { addAccount, addClient, addOrganization } from '../../src/accounts/provisioning.ts'
-import { Database } from '../../src/postgres/database.ts'
 import type { Connection } from '../../src/postgres/embedded/server.ts'
+import { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { randomUserId } from '../../tools/simulator/events.ts'
 
 const TEMPLATE = 'oa_audience_template'
 
 export async function createTestDatabase(
   template = TEMPLATE,
-): Promise<{ database: Database; connection: Connection }> {
+): Promise<{ database: PostgresDatabase; connection: Connection }> {
   const server = inject('postgres')
   const name = `test_${randomBytes(6).toString('hex')}`
-  const admin = new Database(server, () => undefined)
+  const admin = new PostgresDatabase(server, () => undefined)
   await admin.session((session) => session.query(`create database ${name} template ${template}`))
   await admin.close()
   const connection = { ...server, database: name }
-  const database = new Database(connection, () => undefined)
+  const database = new PostgresDatabase(connection, () => undefined)
   database.markReady()
   return { database, connection }
 }
@@ -42,7 +42,7 @@ export interface Tenant {
 
 /** Adds an organization with one account, one client and one key. */
 export async function addTenant(
-  database: Database,
+  database: PostgresDatabase,
   columns: {
     channelAccessToken?: string
     chatSecret?: string
@@ -77,7 +77,7 @@ export async function addTenant(
 
 /** The key is a plain insert, as by a program that does not check whether the account exists and who owns it. */
 export async function addCredentials(
-  database: Database,
+  database: PostgresDatabase,
   accountId: bigint,
   organizationId: bigint,
 ): Promise<Pick<Tenant, 'clientRowId' | 'keyId' | 'headers'>> {

@@ -1,11 +1,11 @@
-/** One real PostgreSQL for the whole run, in a directory of its own, with a migrated template database. */
+/** One PostgreSQL server for the whole run, in a temporary directory, with a migrated template database. */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { TestProject } from 'vitest/node'
-import { Database } from '../../src/postgres/database.ts'
 import { type Connection, EmbeddedServer } from '../../src/postgres/embedded/server.ts'
 import { migrate } from '../../src/postgres/migrate.ts'
+import { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 
 export const TEMPLATE = 'oa_audience_template'
 
@@ -19,10 +19,10 @@ export default async function setup(project: TestProject): Promise<() => Promise
   const directory = mkdtempSync(join(tmpdir(), 'oa-audience-test-'))
   const server = new EmbeddedServer(directory)
   await server.own(() => undefined)
-  const admin = new Database(server.connection, () => undefined)
+  const admin = new PostgresDatabase(server.connection, () => undefined)
   await admin.session((session) => session.query(`create database ${TEMPLATE}`))
   await admin.close()
-  const template = new Database({ ...server.connection, database: TEMPLATE }, () => undefined)
+  const template = new PostgresDatabase({ ...server.connection, database: TEMPLATE }, () => undefined)
   await migrate(template)
   await template.close()
   project.provide('postgres', server.connection)

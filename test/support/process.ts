@@ -1,25 +1,30 @@
-/** The built service as a process of its own, as its users run it. */
+/** The built service and its commands as processes, as users run them. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { inspect } from 'node:util'
 import { onTestFinished } from 'vitest'
 
 const MAIN = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url))
 
+/** Reached only by a failure: a machine with a third of the usual speed needs a few seconds. */
+const WAIT_LIMIT_MS = 60_000
+const POLL_MS = 20
+
 export interface ServiceProcess {
   child: ChildProcess
   url: string
-  /** all that it printed so far */
+  /** everything printed so far, on standard output and standard error */
   output: () => string
   exited: Promise<{ code: number | null; signal: NodeJS.Signals | null }>
 }
 
-/** A directory that goes with the test. */
+/** A directory that is removed when the test ends. */
 export function temporaryDirectory(): string {
   const directory = mkdtempSync(join(tmpdir(), 'oa-audience-test-'))
-  // A PostgreSQL that was killed may still be writing its last file.
+  // A PostgreSQL server that was killed may still write its last file: removing is tried again for 20 × 100 ms = 2 s.
   onTestFinished(() => rmSync(directory, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 }))
   return directory
 }
@@ -28,7 +33,7 @@ function environment(env: Record<string, string>): NodeJS.ProcessEnv {
   return { PATH: process.env.PATH, HOME: process.env.HOME, PORT: '0', LOG_LEVEL: 'info', ...env }
 }
 
-/** Starts `oa-audience serve` and resolves when it says where it listens, or rejects with what it said instead. */
+/** Starts `oa-audience serve`. Resolves when the service logs its address, and rejects with its output if it exits first. */
 export function spawnService(env: Record<string, string>): Promise<ServiceProcess> {
   const child = spawn(process.execPath, [MAIN, 'serve'], {
     env: environment(env),
@@ -55,33 +60,35 @@ export function spawnService(env: Record<string, string>): Promise<ServiceProces
   })
 }
 
-/** Runs a command of the command line to its end. */
+/** Runs a command of the command line and waits for its end. */
 export function runCommand(args: string[], env: Record<string, string> = {}, cwd?: string) {
   const { status, stdout, stderr } = spawnSync(process.execPath, [MAIN, ...args], {
     env: environment(env),
     encoding: 'utf8',
-    timeout: 60_000,
+    timeout: WAIT_LIMIT_MS,
     ...(cwd === undefined ? {} : { cwd }),
   })
   return { status, stdout, stderr }
 }
 
-/** Asks until the answer is the wanted one; throws after the limit with the last answer. */
+/** Calls `ask` until its answer is the wanted one. Throws after the limit, with the last answer. */
 export async function eventually<T>(
   ask: () => Promise<T>,
   wanted: (answer: T) => boolean,
-  limitMs = 15_000,
+  limitMs = WAIT_LIMIT_MS,
 ): Promise<T> {
   const deadline = Date.now() + limitMs
   for (;;) {
     const answer = await ask().catch((error) => error as T)
     if (wanted(answer)) return answer
-    if (Date.now() > deadline) throw new Error(`never came: ${JSON.stringify(answer) ?? answer}`)
-    await new Promise((resolve) => setTimeout(resolve, 50))
+    if (Date.now() > deadline) {
+      throw new Error(`no wanted answer within ${limitMs} ms; the last one is ${inspect(answer)}`)
+    }
+    await new Promise((resolve) => setTimeout(resolve, POLL_MS))
   }
 }
 
-/** The same, for a command that talks to something in this process. */
+/** Runs a command without blocking this process, so that the command can call a server in it. */
 export function runCommandAsync(
   args: string[],
   env: Record<string, string> = {},
@@ -99,7 +106,7 @@ export function runCommandAsync(
   return new Promise((resolve) => child.once('close', (status) => resolve({ status, ...output })))
 }
 
-/** Resolves when the service at that address answers that it is well. */
+/** Resolves when the service at that address reports that it is healthy. */
 export async function becomesWell(url: string, limitMs?: number): Promise<void> {
   await eventually(
     async () => (await fetch(`${url}/api/health`)).status,

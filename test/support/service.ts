@@ -1,13 +1,15 @@
-/** The real service on a real port, and the ways its users speak to it. */
+/** The service on a TCP port of its own, and the requests that its users send. */
 import type { AddressInfo } from 'node:net'
 import type { FastifyInstance } from 'fastify'
 import { afterAll, onTestFinished } from 'vitest'
 import { type AppOptions, createApp } from '../../src/app.ts'
 import type { Member } from '../../src/audience/member.ts'
-import { Metrics } from '../../src/http/metrics.ts'
 import { signLine } from '../../src/intake/line/signature.ts'
 import { signChat } from '../../src/intake/mbox/signature.ts'
-import type { Database } from '../../src/postgres/database.ts'
+import { SOURCES } from '../../src/intake/sources.ts'
+import { Metrics } from '../../src/observability/metrics.ts'
+import { type Database, NoDatabase } from '../../src/postgres/database.ts'
+import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { Secret } from '../../src/secret.ts'
 import { lineBody } from '../../tools/simulator/events.ts'
 import { addTenant, createTestDatabase, type Tenant } from './database.ts'
@@ -20,7 +22,7 @@ export interface Answer {
   json: any
 }
 
-/** A signed delivery, ready to be sent to any instance. */
+/** A signed delivery that can be sent to any instance. */
 export function signedDelivery(tenant: Tenant, events: unknown[]): { path: string; init: RequestInit } {
   const body = lineBody(tenant.botUserId, events)
   const headers = { 'x-line-signature': signLine(body, new Secret(tenant.channelSecret)) }
@@ -53,7 +55,7 @@ export class Service {
     }
   }
 
-  /** A signed delivery of the platform. */
+  /** Sends events of the platform, signed with the account's channel secret. */
   deliver(tenant: Tenant, events: unknown[], path = `/api/line/${tenant.accountId}`): Promise<Answer> {
     return this.deliverRaw(tenant, lineBody(tenant.botUserId, events), path)
   }
@@ -87,7 +89,7 @@ export class Service {
     })
   }
 
-  /** All members of the tenant's scope, over as many pages as it takes. */
+  /** All members of the tenant's scope, from as many pages as it takes. */
   async members(tenant: Tenant): Promise<Member[]> {
     const members: Member[] = []
     for (let cursor = ''; ; ) {
@@ -114,33 +116,38 @@ const DEFAULTS: AppOptions['config'] = {
   redisUrl: null,
   lineApiUrl: 'http://127.0.0.1:9',
   publicUrl: null,
-  tracing: false,
 }
 
-/** Starts the service; inside a test it is closed when the test ends. Close what you start in a hook yourself. */
+/** Starts the service. The caller closes it. */
 export async function startApp(
   database: Database | null,
   options: Omit<AppOptions, 'config' | 'database'> & { config?: Partial<AppOptions['config']> } = {},
 ): Promise<Service> {
-  const app = await createApp({ ...options, database, config: { ...DEFAULTS, ...options.config } })
+  const app = await createApp({
+    ...options,
+    database: database ?? new NoDatabase(),
+    config: { ...DEFAULTS, ...options.config },
+  })
   await app.listen({ port: 0, host: '127.0.0.1' })
   return new Service(app)
 }
 
+/** Starts the service, and closes it when the test ends. */
 export async function startAppForTest(...parameters: Parameters<typeof startApp>): Promise<Service> {
   const service = await startApp(...parameters)
   onTestFinished(() => service.app.close())
   return service
 }
 
-/** The service with its log at info and its metrics; `noted` are the log's lines so far. */
+/** Starts the service for one test with metrics and a log at level info. `noted` returns the log lines so far. */
 export async function startObserved(
   database: Database | null,
 ): Promise<{ seen: Service; noted: () => LogLine[]; counted: () => Promise<string> }> {
   const lines: string[] = []
-  const metrics = new Metrics()
+  const metrics = new Metrics(SOURCES.map(({ name }) => name))
   const log = { write: (line: string) => void lines.push(line) }
   const seen = await startAppForTest(database, { log, metrics, config: { logLevel: 'info' } })
+  onTestFinished(() => metrics.close())
   return {
     seen,
     noted: () => lines.map((line) => JSON.parse(line)),
@@ -151,7 +158,7 @@ export async function startObserved(
 // biome-ignore lint/suspicious/noExplicitAny: tests read any line
 type LogLine = Record<string, any>
 
-/** For one test that wants a database to itself, which it closes: with the service on it, closed with the test, and a tenant. */
+/** For one test that needs its own database: starts the service on it and adds a tenant. The test closes the database. */
 export async function setUpTest() {
   const { database, connection } = await createTestDatabase()
   const service = await startAppForTest(database)
@@ -159,8 +166,8 @@ export async function setUpTest() {
   return { database, connection, service, tenant }
 }
 
-/** For a test file: a database, the service on it and a tenant, for all its tests; closed after the last one. */
-export async function setUpFile(): Promise<{ database: Database; service: Service; tenant: Tenant }> {
+/** For all tests of a file: a database, the service on it and a tenant. Both are closed after the last test. */
+export async function setUpFile(): Promise<{ database: PostgresDatabase; service: Service; tenant: Tenant }> {
   const { database } = await createTestDatabase()
   const service = await startApp(database)
   afterAll(async () => {

@@ -1,4 +1,4 @@
-/** The direction of imports, as docs/architecture.md promises it. */
+/** The direction of imports, as docs/architecture.md describes it. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -15,12 +15,12 @@ function importsOf(file: string): string[] {
   )
 }
 
-/** `intake/line/routes.ts` is in `intake/line`, `app.ts` in `app.ts`. */
+/** `intake/line` for `intake/line/routes.ts`. A file in the root, such as `app.ts`, stands for itself. */
 const folderOf = (file: string) => (dirname(file) === '.' ? file : dirname(file))
 
-const ROOT_LEAVES = ['bounded-map.ts', 'errors.ts', 'config.ts', 'secret.ts', 'trace.ts', 'package.ts']
+const ROOT_LEAVES = ['errors.ts', 'config.ts', 'config-parsers.ts', 'secret.ts', 'trace.ts', 'package.ts']
 
-/** What each folder may import from, besides itself and the leaves. */
+/** The folders that each folder may import, besides itself and the leaves. */
 const ALLOWED: Record<string, string[]> = {
   http: ['postgres'],
   postgres: ['postgres/embedded'],
@@ -38,7 +38,7 @@ const ALLOWED: Record<string, string[]> = {
 }
 
 describe('imports', () => {
-  it.each(Object.keys(ALLOWED))('of src/%s go only where they may', (folder) => {
+  it.each(Object.keys(ALLOWED))('of src/%s follow the allowed directions', (folder) => {
     const allowed = [folder, ...ROOT_LEAVES, ...(ALLOWED[folder] as string[])]
     for (const file of files.filter((name) => dirname(name) === folder)) {
       for (const imported of importsOf(file))
@@ -46,20 +46,20 @@ describe('imports', () => {
     }
   })
 
-  it('of the leaves go nowhere', () => {
+  it('of leaves are only other leaves', () => {
     for (const file of ROOT_LEAVES) {
       for (const imported of importsOf(file))
         expect(ROOT_LEAVES, `${file} imports ${imported}`).toContain(imported)
     }
   })
 
-  it('cover every folder', () => {
+  it('are defined for every folder', () => {
     const folders = new Set(files.map((file) => dirname(file)))
     for (const free of ['.', 'cli']) folders.delete(free)
     expect([...folders].sort()).toEqual(Object.keys(ALLOWED).sort())
   })
 
-  it('of files go in no circle', () => {
+  it('form no cycle', () => {
     const done = new Set<string>()
     const visit = (file: string, path: string[]) => {
       expect(path, `${[...path, file].join(' → ')}`).not.toContain(file)
@@ -70,7 +70,7 @@ describe('imports', () => {
     for (const file of files) visit(file, [])
   })
 
-  it('reach process.env only in config.ts', () => {
+  it('leave process.env to config.ts', () => {
     for (const file of files.filter((name) => name !== 'config.ts')) {
       expect(readFileSync(join(SRC, file), 'utf8'), file).not.toContain('process.env')
     }

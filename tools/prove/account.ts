@@ -1,6 +1,6 @@
 /** The account of one `oa-audience prove` run: added before, compared with the load afterwards, removed at the end. */
 import { addAccount, addOrganization } from '../../src/accounts/provisioning.ts'
-import { idKey } from '../../src/intake/event.ts'
+import { ulidKey } from '../../src/intake/event-key.ts'
 import type { Database } from '../../src/postgres/database.ts'
 import type { Queryable } from '../../src/postgres/statement.ts'
 import { randomAccount } from '../simulator/state.ts'
@@ -64,7 +64,7 @@ const selectKeyDifferences = `
            where k.channel_oa_id = $1 and sent.key is null) as unknown`
 
 async function compareKeys(session: Queryable, id: bigint, eventIds: string[]) {
-  const keys = eventIds.map((eventId) => idKey('line', eventId).toString('hex'))
+  const keys = eventIds.map((eventId) => ulidKey(eventId)?.toString('hex'))
   const [stored] = await session.query<{ missing: number; unknown: number }>(selectKeyDifferences, [id, keys])
   return { missing: stored?.missing ?? 0, unknown: stored?.unknown ?? 0 }
 }

@@ -1,5 +1,5 @@
-/** POST /api/line/:id and /api/Line/:id — LINE's webhook. */
-import type { FastifyInstance } from 'fastify'
+/** POST /api/line/:id and /api/Line/:id: LINE's webhook. */
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { type Account, findAccount, flagForeignDestination } from '../../accounts/account.ts'
 import { USER_ID_MAX_LENGTH } from '../../audience/member.ts'
 import { AppError } from '../../errors.ts'
@@ -7,60 +7,66 @@ import { bodyBytes } from '../../http/body.ts'
 import { parsePathId } from '../../http/path-id.ts'
 import type { Database } from '../../postgres/database.ts'
 import { isStorableText } from '../../postgres/storable.ts'
-import { RememberedAccounts, requireFreshIfEmpty, type SignedSource } from '../admit.ts'
-import type { Admission } from '../flush.ts'
-import { requireDatabase } from '../require-database.ts'
-import { deliveryPaths } from './channel.ts'
-import { type LineDelivery, parseLineDelivery } from './payload.ts'
+import { AdmittingAccounts } from '../admit.ts'
+import type { Receipt } from '../receive.ts'
+import type { SourceParts } from '../source.ts'
+import { deliveryPaths, LINE } from './channel.ts'
+import { parseLineDelivery } from './payload.ts'
+import { lineDeliverySchema } from './route-schema.ts'
 import { hasValidLineSignature } from './signature.ts'
 
-export function lineRoutes(app: FastifyInstance, parts: SignedSource): void {
-  const accounts = new RememberedAccounts<bigint>(
-    (id) => findAccount(requireDatabase(parts).database, id),
-    admissionOf,
-  )
+type DeliveryRequest = FastifyRequest<{ Params: { id: string } }>
+
+export function addLineRoutes(app: FastifyInstance, parts: SourceParts): void {
+  const accounts = new AdmittingAccounts<bigint>((id) => findAccount(parts.database, id))
   for (const path of deliveryPaths(':id')) {
-    app.post<{ Params: { id: string } }>(path, async (request, reply) => {
-      const { database, intake } = requireDatabase(parts)
-      const id = parsePathId(request.params.id)
-      if (id === null) throw new AppError('unknown_account')
-      const body = bodyBytes(request)
-      const signature = request.headers['x-line-signature']
-      const unknown = () => new AppError('unknown_account')
-      let isSigned = false
-      try {
-        return await accounts.admit(id, unknown, async ({ account, admission }, isFresh) => {
-          isSigned = hasValidLineSignature(body, signature, account.channelSecret)
-          if (!isSigned) {
-            if (isFresh) parts.onRefused(id, 'line')
-            throw new AppError('bad_signature')
-          }
-          const delivery = parseLineDelivery(body, parts.now())
-          requireFreshIfEmpty(delivery.events, isFresh)
-          const receipt = await intake.receive(admission, delivery.events)
-          await flagIfForeign(database, account, delivery)
-          return receipt
-        })
-      } finally {
-        if (isSigned) parts.onSigned(request, reply)
-      }
-    })
+    const options = { schema: lineDeliverySchema(path) }
+    app.post(path, options, (request: DeliveryRequest, reply) =>
+      receiveDelivery(parts, accounts, request, reply),
+    )
   }
 }
 
-function admissionOf({ id, channelSecret }: Account): Admission {
-  return { accountId: id, source: 'line', credential: channelSecret?.reveal() ?? '' }
+async function receiveDelivery(
+  { database, intake, refused, spareSigned, now }: SourceParts,
+  accounts: AdmittingAccounts<bigint>,
+  request: DeliveryRequest,
+  reply: FastifyReply,
+): Promise<Receipt> {
+  const id = parsePathId(request.params.id)
+  if (id === null) throw new AppError('unknown_account')
+  const body = bodyBytes(request)
+  const signature = request.headers['x-line-signature']
+  let isSpared = false
+  for await (const { account, admission, isCached } of accounts.candidates(id)) {
+    if (!hasValidLineSignature(body, signature, account.channelSecret)) {
+      if (isCached) continue
+      refused.count(id, LINE)
+      throw new AppError('bad_signature')
+    }
+    if (!isSpared) spareSigned(request, reply)
+    isSpared = true
+    const { destination, events } = parseLineDelivery(body, now())
+    // Nothing is stored for an empty delivery, so no flush would compare a cached account.
+    if (events.length === 0 && isCached) continue
+    const reception = await intake.receive(admission, events)
+    if (reception === 'stale') continue
+    if (reception === 'overloaded') throw new AppError('unavailable', { retryAfterSeconds: 1 })
+    await flagIfForeign(database, account, destination)
+    return reception
+  }
+  throw new AppError('unknown_account')
 }
 
-/** The signature is the authority, so the events count; but somebody should look at the set-up. */
+/** The signature is the authority, so the events count, but an operator should look at the set-up. */
 async function flagIfForeign(
   database: Database,
   account: Account,
-  { destination }: LineDelivery,
+  destination: string | null,
 ): Promise<void> {
   if (destination === null || account.botUserId === null || destination === account.botUserId) return
   if (destination === account.foreignDestination || destination.length > USER_ID_MAX_LENGTH) return
   if (!isStorableText(destination)) return
-  // The events are committed: a failure to note this must not make the sender repeat them.
+  // The events are committed: a failure here must not make the sender repeat them.
   await flagForeignDestination(database, account.id, destination).catch(() => undefined)
 }

@@ -1,32 +1,23 @@
-/** Chatwoot's webhooks (MBOX is built on it), translated. */
+/** Reads Chatwoot's webhooks; MBOX is built on Chatwoot. */
 import { AppError } from '../../errors.ts'
 import { isObject, parseJson } from '../../http/body.ts'
 import { isStorableText } from '../../postgres/storable.ts'
-import {
-  DELIVERY_MAX_EVENTS,
-  type Effect,
-  epochMs,
-  hashKey,
-  type IntakeEvent,
-  InvalidEvent,
-  parseTimeText,
-  readKind,
-  readMessageId,
-  readTimeMs,
-  readUserId,
-  toPayload,
-} from '../event.ts'
+import { DELIVERY_MAX_EVENTS, type Effect, type IntakeEvent, InvalidEvent, NO_EFFECT } from '../event.ts'
+import { readKind, readOptionalId, readTimeMs, readUserId } from '../event-fields.ts'
+import { hashKey } from '../event-key.ts'
+import { epochMs, parseTimeText } from '../event-time.ts'
+import { toJsonText } from '../json-text.ts'
 
 type Fields = Record<string, unknown>
 
-/** Characters. Chatwoot's own words are shorter; ids are numbers. */
+/** Characters. Chatwoot's own statuses are shorter, and its ids are numbers. */
 const WORD_MAX_LENGTH = 128
 
 /**
- * Reads one webhook or an array of them. Throws `bad_request` where there is none. Typing events and private
- * notes are left out: nobody's audience is told by them, and notes are written for colleagues. So are the people of other inboxes.
+ * Reads one webhook or an array of them. Throws `bad_request` if the body is neither. Skips typing events, which say nothing
+ * about an audience, private notes, which are written for colleagues, and webhooks of other inboxes.
  * @param deliveryId the header x-chatwoot-delivery, the same in every retry
- * @param inboxId the only inbox that counts; null: all do
+ * @param inboxId the account's only inbox; null: every inbox is the account's
  */
 export function parseChatCallback(
   body: Buffer,
@@ -41,23 +32,23 @@ export function parseChatCallback(
   }
   if (!Array.isArray(parsed) && !(isObject(parsed) && typeof parsed.event === 'string')) {
     throw new AppError('bad_request', {
-      message: 'The body has no event: it must be a webhook of the support chat',
+      message: 'The body has no event. Send a webhook of the support chat.',
     })
   }
   return webhooks.flatMap((webhook, index) => {
-    if (isElsewhere(webhook, inboxId) || (isObject(webhook) && isPassedOver(webhook))) return []
+    if (belongsToOtherInbox(webhook, inboxId) || (isObject(webhook) && isSkipped(webhook))) return []
     return [readWebhook(webhook, deliveryId && `${deliveryId}/${index}`, receivedAtMs)]
   })
 }
 
-function isPassedOver(webhook: Fields): boolean {
+function isSkipped(webhook: Fields): boolean {
   const { event, private: isPrivate } = webhook
   const isTyping = typeof event === 'string' && event.startsWith('conversation_typing_')
   return isPrivate === true || isPrivate === 'true' || isTyping
 }
 
-/** What names no inbox, such as a change of a contact, may be of any. */
-export function isElsewhere(webhook: unknown, inboxId: string | null): boolean {
+/** A webhook that names no inbox, such as a change of a contact, may belong to any, so it counts as another's. */
+export function belongsToOtherInbox(webhook: unknown, inboxId: string | null): boolean {
   if (inboxId === null || !isObject(webhook)) return false
   const named = [
     at(webhook, 'inbox', 'id'),
@@ -65,18 +56,18 @@ export function isElsewhere(webhook: unknown, inboxId: string | null): boolean {
     at(webhook, 'conversation', 'inbox_id'),
     at(webhook, 'contact_inbox', 'inbox_id'),
   ]
-  const inboxes = named.map(wordOf).filter((id) => id !== null)
+  const inboxes = named.map(readWord).filter((id) => id !== null)
   return inboxes.length === 0 || inboxes.some((id) => id !== inboxId)
 }
 
-/** A message of the channel keeps its id there as source_id: who takes it back there takes back this copy, too. */
+/** A message of the channel keeps the channel's id as source_id, so an unsend on the channel erases this copy, too. */
 function channelMessageId({ conversation, source_id: id }: Fields): string | null {
-  return at(conversation, 'channel') === 'Channel::Line' ? readMessageId(id) : null
+  return at(conversation, 'channel') === 'Channel::Line' ? readOptionalId(id) : null
 }
 
 /**
- * A conversation lists its last messages. Each comes in a webhook of its own: there a private note is known as one, and what
- * its sender takes back is found. The conversation is the webhook itself, or a message's, or a visitor's.
+ * Leaves out the last messages that a conversation lists. Each of them has its own webhook, where a private note can be told
+ * apart and an unsent message can be found. The conversation is the webhook itself, a message's, or a visitor's.
  */
 function withoutListedMessages(webhook: unknown): unknown {
   if (!isObject(webhook)) return webhook
@@ -92,7 +83,7 @@ function withoutMessages({ messages: _, ...kept }: Fields): Fields {
   return kept
 }
 
-/** One webhook, whatever it is: what cannot be applied says why. */
+/** Reads one webhook, whatever it is. An event that cannot be applied has its `failure` set. */
 export function readWebhook(
   webhook: unknown,
   deliveryId: string | undefined,
@@ -102,15 +93,17 @@ export function readWebhook(
   const kept = {
     source: 'mbox' as const,
     kind: readKind(fields.event),
-    payload: toPayload(withoutListedMessages(webhook)),
+    payload: toJsonText(withoutListedMessages(webhook)),
+    isProven: true,
     otherUserIds: [],
+    groupId: null,
     messageId: channelMessageId(fields),
   }
   const key = deliveryId ? hashKey('mbox', 'delivery', deliveryId) : contentKey(webhook, fields, kept.kind)
-  // Whom it names is read first and kept whatever else is wrong, so that erasing them finds it.
+  // The person is read first and kept whatever else is wrong, so that an erasure finds the event.
   let userId: string | null = null
   try {
-    if (!isObject(webhook)) throw new InvalidEvent('the event is no object')
+    if (!isObject(webhook)) throw new InvalidEvent('the event is not an object')
     const conversation = conversationOf(webhook, kept.kind)
     userId = personOf(webhook, conversation)
     const occurredAtMs = timeOf(webhook, kept.kind, receivedAtMs)
@@ -129,20 +122,20 @@ export function readWebhook(
       key,
       occurredAtMs: receivedAtMs,
       userId,
-      effect: { type: 'none' },
+      effect: NO_EFFECT,
       failure: error.message,
     }
   }
 }
 
 /**
- * Without a delivery id. The body's id is the message's or the conversation's own, shared by every event
- * about it, so what tells two of them apart is the time of the update or else the content.
+ * The key of a webhook without a delivery id. The body's id belongs to the message or the conversation and is shared by every
+ * event about it, so the time of the update, or else the content, distinguishes them.
  */
 function contentKey(webhook: unknown, fields: Fields, kind: string): Buffer {
-  const id = wordOf(fields.id)
-  const updatedAt = wordOf(fields.updated_at)
-  if (id === null || updatedAt === null) return hashKey('mbox', 'content', toPayload(webhook))
+  const id = readWord(fields.id)
+  const updatedAt = readWord(fields.updated_at)
+  if (id === null || updatedAt === null) return hashKey('mbox', 'content', toJsonText(webhook))
   return hashKey('mbox', 'update', kind, id, updatedAt)
 }
 
@@ -152,7 +145,7 @@ function conversationOf(webhook: Fields, kind: string): Fields | null {
   return kind.startsWith('conversation_') ? webhook : null
 }
 
-/** The channel's user id, where the conversation is one of the channel: other inboxes have other ids. */
+/** The channel's user id, if the conversation belongs to the channel: contacts of other inboxes have other ids. */
 function personOf(webhook: Fields, conversation: Fields | null): string | null {
   const holders = [conversation, webhook].filter(isObject)
   const ids = holders.flatMap((holder) => [
@@ -168,14 +161,14 @@ function personOf(webhook: Fields, conversation: Fields | null): string | null {
       !LINE_GROUP_OR_ROOM_ID.test(id) &&
       (fromLine || LINE_USER_ID.test(id)),
   )
-  // The first that looks as the channel's do, else the first: what cannot be one says why.
+  // Prefer one that looks like the channel's ids. Otherwise the first, which readUserId may reject with a reason.
   return readUserId(candidates.find((id) => LINE_USER_ID.test(id as string)) ?? candidates[0])
 }
 
-/** A user of a channel, or of a module channel (68 characters). */
+/** The id of a user of a channel (33 characters) or of a module channel (68). */
 const LINE_USER_ID = /^(LU[0-9a-z]{32}-)?U[0-9a-z]{32}$/i
 
-/** Where a group talks, its own id stands for the contact: it is nobody. */
+/** In a group's conversation the group's own id replaces the contact's: it is not a person. */
 const LINE_GROUP_OR_ROOM_ID = /^[CR][0-9a-f]{32}$/
 
 function lineUserIdOf(contact: unknown): unknown {
@@ -183,13 +176,13 @@ function lineUserIdOf(contact: unknown): unknown {
 }
 
 function conversationEffect(conversation: Fields | null, occurredAtMs: number, receivedAtMs: number): Effect {
-  const id = conversation && wordOf(conversation.id)
-  if (conversation === null || id === null) return { type: 'none' }
+  const id = conversation && readWord(conversation.id)
+  if (conversation === null || id === null) return NO_EFFECT
   const atMs = stateTime(conversation, receivedAtMs) ?? occurredAtMs
-  return { type: 'conversation', id, status: wordOf(conversation.status), atMs }
+  return { type: 'conversation', id, status: readWord(conversation.status), atMs }
 }
 
-/** The time of its creation is that of an event only where that is what it tells. */
+/** `created_at` is the time of the event only for the events that report a creation. */
 function timeOf(webhook: Fields, kind: string, receivedAtMs: number): number {
   const createdAtMs = readTime(webhook.created_at)
   if (kind.endsWith('_created') && createdAtMs !== null) return createdAtMs
@@ -197,9 +190,9 @@ function timeOf(webhook: Fields, kind: string, receivedAtMs: number): number {
 }
 
 /**
- * Before 2025 (PR #10873) a conversation told no time of update, only the second of its last activity, `timestamp`. Several
- * updates share one: within it the order counts in which they arrive. (Not for when the event happened: one that is in flight
- * while its person is erased is from before.)
+ * When the conversation reached its state. Before 2025 (Chatwoot PR #10873) it had no `updated_at`, only the second of its
+ * last activity, `timestamp`. Updates that share a second are ordered by their arrival within it. That is not used as the
+ * time of the event, because an event in flight while its person is erased happened before the erasure.
  */
 function stateTime(conversation: Fields, receivedAtMs: number): number | null {
   const updatedAtMs = readTime(conversation.updated_at)
@@ -209,21 +202,21 @@ function stateTime(conversation: Fields, receivedAtMs: number): number | null {
 }
 
 /**
- * A time as Chatwoot writes it: ISO 8601, `YYYY-MM-DD HH:MM:SS UTC`, or seconds since 1970, whole or with a
- * fraction, as number or text. Null where there is none; an InvalidEvent for what is none of these.
+ * A time as Chatwoot writes it: ISO 8601, `YYYY-MM-DD HH:MM:SS UTC`, or seconds since 1970, whole or with a fraction, as a
+ * number or text. Null: there is none. Throws InvalidEvent for any other form.
  */
 export function readTime(value: unknown): number | null {
   if (value === undefined || value === null || value === '') return null
   const isNumber = typeof value === 'number' || (typeof value === 'string' && /^\d+(\.\d+)?$/.test(value))
   if (isNumber) return readTimeMs(epochMs(Number(value)))
-  if (typeof value !== 'string') throw new InvalidEvent('the time is of no known form')
+  if (typeof value !== 'string') throw new InvalidEvent('the time has an unknown form')
   return readTimeMs(
     parseTimeText(value.replace(/^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d+)?) UTC$/, '$1T$2Z')),
   )
 }
 
-/** An id or status: a number or a short text, as text. */
-function wordOf(value: unknown): string | null {
+/** An id or status, as text: a number or a short text. */
+function readWord(value: unknown): string | null {
   if (typeof value === 'number' && Number.isFinite(value)) return String(value)
   if (typeof value !== 'string' || value === '' || value.length > WORD_MAX_LENGTH) return null
   return isStorableText(value) ? value : null

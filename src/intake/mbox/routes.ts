@@ -1,53 +1,59 @@
-/** POST /api/mbox/callback/:oaHash — the support chat's webhook. */
-import type { FastifyInstance } from 'fastify'
-import { type Account, findAccountByOaHash } from '../../accounts/account.ts'
+/** POST /api/mbox/callback/:oaHash: the support chat's webhook. */
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { findAccountByOaHash } from '../../accounts/account.ts'
 import { AppError } from '../../errors.ts'
 import { bodyBytes } from '../../http/body.ts'
 import { isStorableText } from '../../postgres/storable.ts'
-import { RememberedAccounts, requireFreshIfEmpty, type SignedSource } from '../admit.ts'
-import type { Admission } from '../flush.ts'
-import { requireDatabase } from '../require-database.ts'
+import { AdmittingAccounts } from '../admit.ts'
+import type { Receipt } from '../receive.ts'
+import type { SourceParts } from '../source.ts'
 import { parseChatCallback } from './payload.ts'
+import { chatCallbackSchema } from './route-schema.ts'
 import { hasValidChatSignature } from './signature.ts'
 
-export function mboxRoutes(app: FastifyInstance, parts: SignedSource): void {
-  const accounts = new RememberedAccounts<string>(
-    (oaHash) => findAccountByOaHash(requireDatabase(parts).database, oaHash),
-    admissionOf,
+type CallbackRequest = FastifyRequest<{ Params: { oaHash: string } }>
+
+export function addMboxRoutes(app: FastifyInstance, parts: SourceParts): void {
+  const accounts = new AdmittingAccounts<string>((oaHash) => findAccountByOaHash(parts.database, oaHash))
+  const options = { schema: chatCallbackSchema }
+  app.post('/api/mbox/callback/:oaHash', options, (request: CallbackRequest, reply) =>
+    receiveCallback(parts, accounts, request, reply),
   )
-  app.post<{ Params: { oaHash: string } }>('/api/mbox/callback/:oaHash', async (request, reply) => {
-    const { intake } = requireDatabase(parts)
-    const { oaHash } = request.params
-    if (!isStorableText(oaHash)) throw new AppError('unknown_account')
-    const body = bodyBytes(request)
-    const signature = {
-      signature: request.headers['x-chatwoot-signature'],
-      timestamp: request.headers['x-chatwoot-timestamp'],
-    }
-    const delivery = request.headers['x-chatwoot-delivery']
-    const deliveryId = typeof delivery === 'string' ? delivery : undefined
-    const unknown = () => new AppError('unknown_account')
-    let isSigned = false
-    try {
-      return await accounts.admit(oaHash, unknown, async ({ account, admission }, isFresh) => {
-        isSigned =
-          account.chatSecret !== null &&
-          hasValidChatSignature(body, signature, account.chatSecret, parts.now())
-        if (account.chatSecret !== null && !isSigned) {
-          if (isFresh) parts.onRefused(account.id, 'mbox')
-          throw new AppError('bad_signature')
-        }
-        const events = parseChatCallback(body, deliveryId, parts.now(), account.chatInboxId)
-        requireFreshIfEmpty(events, isFresh)
-        return await intake.receive(admission, events)
-      })
-    } finally {
-      if (isSigned) parts.onSigned(request, reply)
-    }
-  })
 }
 
-function admissionOf({ id, oaHash, chatSecret, chatInboxId }: Account): Admission {
-  const credential = `${oaHash.reveal()} ${chatSecret?.reveal() ?? ''} ${chatInboxId ?? ''}`
-  return { accountId: id, source: 'mbox', credential }
+async function receiveCallback(
+  { intake, refused, spareSigned, now }: SourceParts,
+  accounts: AdmittingAccounts<string>,
+  request: CallbackRequest,
+  reply: FastifyReply,
+): Promise<Receipt> {
+  const { oaHash } = request.params
+  if (!isStorableText(oaHash)) throw new AppError('unknown_account')
+  const body = bodyBytes(request)
+  const signature = {
+    signature: request.headers['x-chatwoot-signature'],
+    timestamp: request.headers['x-chatwoot-timestamp'],
+  }
+  const delivery = request.headers['x-chatwoot-delivery']
+  const deliveryId = typeof delivery === 'string' ? delivery : undefined
+  let isSpared = false
+  for await (const { account, admission, isCached } of accounts.candidates(oaHash)) {
+    if (account.chatSecret !== null) {
+      if (!hasValidChatSignature(body, signature, account.chatSecret, now())) {
+        if (isCached) continue
+        refused.count(account.id, 'mbox')
+        throw new AppError('bad_signature')
+      }
+      if (!isSpared) spareSigned(request, reply)
+      isSpared = true
+    }
+    const events = parseChatCallback(body, deliveryId, now(), account.chatInboxId)
+    // Nothing is stored for an empty delivery, so no flush would compare a cached account.
+    if (events.length === 0 && isCached) continue
+    const reception = await intake.receive(admission, events)
+    if (reception === 'stale') continue
+    if (reception === 'overloaded') throw new AppError('unavailable', { retryAfterSeconds: 1 })
+    return reception
+  }
+  throw new AppError('unknown_account')
 }

@@ -1,25 +1,20 @@
-/** Segment's HTTP shape, translated, so that its client libraries work unchanged. */
+/** Reads events in the shape of Segment's HTTP API, so that its client libraries work unchanged. */
 import { randomUUID } from 'node:crypto'
 import { AppError } from '../../errors.ts'
 import { isObject, parseJson } from '../../http/body.ts'
-import {
-  epochMs,
-  hashKey,
-  type IntakeEvent,
-  InvalidEvent,
-  parseTimeText,
-  readTimeMs,
-  readUserId,
-  toPayload,
-} from '../event.ts'
+import { type IntakeEvent, InvalidEvent, NO_EFFECT } from '../event.ts'
+import { readTimeMs, readUserId } from '../event-fields.ts'
+import { hashKey } from '../event-key.ts'
+import { epochMs, parseTimeText } from '../event-time.ts'
+import { toJsonText } from '../json-text.ts'
 
-/** Segment's calls. Other words are anybody's text, and the kind of an event outlives an erasure. */
+/** Segment's calls. Any other type may be personal text, and an event's kind outlives an erasure. */
 const KINDS = new Set(['track', 'page', 'screen', 'identify', 'group', 'alias'])
-/** Bytes of JSON an event, as Segment has it. */
+/** Bytes of JSON per event: Segment's limit. */
 const TRACKING_EVENT_MAX_BYTES = 32 * 1024
-/** Events in one request; what is beyond is rejected by its index. */
+/** Events per request. Those beyond it are rejected by index. */
 const TRACKING_REQUEST_MAX_EVENTS = 500
-/** Rejections are told one by one only up to this: a small request must not make a large answer. */
+/** Items per request. Each rejection is reported, and a small request must not cause a large answer. */
 const TRACKING_REQUEST_MAX_ITEMS = 5_000
 
 export interface TrackingRequest {
@@ -69,7 +64,7 @@ function eventsOf(parsed: unknown): unknown[] | null {
 }
 
 /**
- * Splits a request into events to keep and events refused, by their index.
+ * Splits a request into events to store and rejected ones, by index.
  * @param admittedBy the tracking key that named the account
  */
 export function readTrackingEvents(
@@ -99,11 +94,12 @@ function readTrackingEvent(
   sentAtMs: number | null,
   receivedAtMs: number,
 ): IntakeEvent {
-  if (!isObject(event)) throw new InvalidEvent('the event is no object')
+  if (!isObject(event)) throw new InvalidEvent('the event is not an object')
   if (typeof event.type !== 'string' || event.type === '') throw new InvalidEvent('type is missing')
   const { writeKey, ...content } = event
-  if (isFilled(writeKey) && writeKey !== admittedBy) throw new InvalidEvent('writeKey is of another account')
-  const payload = toPayload(content, refuseDeep)
+  if (isFilled(writeKey) && writeKey !== admittedBy)
+    throw new InvalidEvent('writeKey belongs to another account')
+  const payload = toJsonText(content, refuseDeep)
   if (Buffer.byteLength(payload) > TRACKING_EVENT_MAX_BYTES) {
     throw new InvalidEvent(`the event is larger than ${TRACKING_EVENT_MAX_BYTES} bytes`)
   }
@@ -117,20 +113,22 @@ function readTrackingEvent(
     key: hashKey('tracking', 'message', messageId),
     occurredAtMs: occurredAt(event, sentAtMs ?? parseTime(event.sentAt), receivedAtMs),
     userId,
+    isProven: false,
     otherUserIds: [],
+    groupId: null,
     messageId: null,
-    effect: { type: 'none' },
+    effect: NO_EFFECT,
     payload,
     failure: null,
   }
 }
 
-/** Anybody can send it: what is nested some thousand levels deep is not worth the time that it takes to be written. */
+/** Anybody can send tracking events, so one that is nested some thousand levels deep is not worth the time to write it. */
 function refuseDeep(): never {
   throw new InvalidEvent('the event is nested too deeply')
 }
 
-/** One that was accepted and is stored, at the time that was worked out then. Throws an InvalidEvent. */
+/** Reads a stored event again, with the time that was determined when it was accepted. Throws InvalidEvent. */
 export function readStoredTrackingEvent(event: unknown, occurredAtMs: number): IntakeEvent {
   return { ...readTrackingEvent(event, '', null, occurredAtMs), occurredAtMs }
 }
@@ -140,15 +138,15 @@ function isFilled(value: unknown): boolean {
 }
 
 /**
- * Clients' clocks are off, but their differences are right: the event is as long ago as it was when the
- * client sent it. Nothing happens in the future.
+ * The clock of a client may be wrong, but the differences between its times are right: the event is as old on receipt as it
+ * was when the client sent it. Events in the future are moved to the time of receipt.
  */
 function occurredAt(event: Record<string, unknown>, sentAtMs: number | null, receivedAtMs: number): number {
-  const told = event.timestamp ?? event.originalTimestamp
-  if (told === undefined || told === null) return receivedAtMs
-  const toldMs = parseTime(told)
-  if (toldMs === null) throw new InvalidEvent('timestamp is no time')
-  const corrected = sentAtMs === null ? toldMs : receivedAtMs - (sentAtMs - toldMs)
+  const claimed = event.timestamp ?? event.originalTimestamp
+  if (claimed === undefined || claimed === null) return receivedAtMs
+  const claimedMs = parseTime(claimed)
+  if (claimedMs === null) throw new InvalidEvent('timestamp is not a time')
+  const corrected = sentAtMs === null ? claimedMs : receivedAtMs - (sentAtMs - claimedMs)
   return readTimeMs(Math.min(corrected, receivedAtMs))
 }
 

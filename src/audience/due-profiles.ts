@@ -1,0 +1,130 @@
+/** Which profiles are due, and what becomes of them: the statements behind profiles.ts. */
+import type { AccountId } from '../accounts/account.ts'
+import type { Profile } from '../line-api/client.ts'
+import type { Queryable, Row, Statement } from '../postgres/statement.ts'
+
+/** Members per pass, and of one account, so that accounts take turns. */
+const PASS_MAX = 64
+const PASS_MAX_OF_ACCOUNT = 16
+/** Members counted per account. Above this the exact number says nothing more. */
+const COUNTED_MAX = 10_000
+
+export interface DueMember extends Row {
+  channel_oa_id: AccountId
+  id: bigint
+  user_id: string
+}
+
+/**
+ * $1 bigint[]: accounts to leave out; $2 bigint: the account that the last pass ended with; $3 int: members per account;
+ * $4 int: members. Only accounts with credentials are taken.
+ *
+ * A taken member is leased for 10 minutes: if the instance dies, the profile is due again after that. Rows that another
+ * instance takes, or a flush changes, are skipped, so this never waits for a lock and holds its own for one statement.
+ */
+const takeDue: Statement = {
+  name: 'take-due-profiles',
+  text: `
+    with due as (
+      select m.channel_oa_id, m.id
+        from (select id from official_account
+               where (channel_access_token <> '' or (channel_id <> '' and channel_secret <> ''))
+                 and id <> all ($1::bigint[])
+               order by id <= $2, id) a
+       cross join lateral (
+         select channel_oa_id, id from audience_member
+          where channel_oa_id = a.id and profile_due_at <= now()
+          order by profile_due_at limit $3
+            for update skip locked) m
+       limit $4
+    )
+    update audience_member m set profile_due_at = now() + interval '10 minutes'
+      from due where m.channel_oa_id = due.channel_oa_id and m.id = due.id
+    returning m.channel_oa_id, m.id, m.user_id`,
+}
+
+export function takeDueMembers(
+  database: Queryable,
+  except: AccountId[],
+  after: AccountId,
+): Promise<DueMember[]> {
+  return database.query<DueMember>(takeDue, [except, after, PASS_MAX_OF_ACCOUNT, PASS_MAX])
+}
+
+/** $1 int: members counted per account. */
+const countDue: Statement = {
+  name: 'count-due-profiles',
+  text: `
+    select count(*)::int as count
+      from (select id from official_account
+             where channel_access_token <> '' or (channel_id <> '' and channel_secret <> '')) a
+     cross join lateral (
+       select from audience_member
+        where channel_oa_id = a.id and profile_due_at <= now() limit $1) m`,
+}
+
+/** Members whose profile is due, at most COUNTED_MAX of each account. */
+export async function countDueProfiles(database: Queryable): Promise<number> {
+  const [row] = await database.query<{ count: number }>(countDue, [COUNTED_MAX])
+  return row?.count ?? 0
+}
+
+/**
+ * $1 bigint: account; $2 bigint: member; $3 text: name; $4 text: picture; $5 text: language. A profile without a language is
+ * a group's, or of a person who shares none: the stored language stays. The next request is due in 30 to 31 days, unless a new
+ * follow has made it due during the lease.
+ */
+const storeFound: Statement = {
+  name: 'store-profile',
+  text: `
+    update audience_member
+       set display_name = $3, picture_url = $4, language = coalesce($5, language),
+           profile_checked_at = now(),
+           profile_due_at = case when profile_due_at <= clock_timestamp() then profile_due_at
+                            else now() + interval '30 days' + random() * interval '1 day' end,
+           updated_at = case when (display_name, picture_url, language)
+                                  is distinct from ($3::text, $4::text, coalesce($5::text, language))
+                        then greatest(clock_timestamp(), updated_at) else updated_at end
+     where channel_oa_id = $1 and id = $2`,
+}
+
+export async function storeProfile(database: Queryable, member: DueMember, profile: Profile): Promise<void> {
+  const { displayName, pictureUrl, language } = profile
+  await database.query(storeFound, [member.channel_oa_id, member.id, displayName, pictureUrl, language])
+}
+
+/**
+ * $1 bigint: account; $2 bigint: member. A person without a profile is requested once more after 30 days, and again only if
+ * they were seen since. A new follow makes the profile due immediately.
+ */
+const storeNotFound: Statement = {
+  name: 'store-unknown-profile',
+  text: `
+    update audience_member
+       set profile_due_at = case when profile_due_at <= clock_timestamp() then profile_due_at
+                                 when relationship <> 'blocked'
+                                      and last_seen_at > coalesce(profile_checked_at, '-infinity')
+                                 then now() + interval '30 days' end,
+           profile_checked_at = now()
+     where channel_oa_id = $1 and id = $2`,
+}
+
+export async function storeUnknown(database: Queryable, member: DueMember): Promise<void> {
+  await database.query(storeNotFound, [member.channel_oa_id, member.id])
+}
+
+/** $1 bigint: account; $2 text: user id. */
+const selectGroup: Statement = {
+  name: 'select-group-of-person',
+  text: `
+    select group_id from event
+     where channel_oa_id = $1 and (user_id = $2 or other_user_ids @> array[$2]) and group_id is not null
+     order by id desc limit 1`,
+}
+
+/** The group or room in which the account met the person last. */
+export async function findGroup(database: Queryable, member: DueMember): Promise<string | null> {
+  const values = [member.channel_oa_id, member.user_id]
+  const [row] = await database.query<{ group_id: string }>(selectGroup, values)
+  return row?.group_id ?? null
+}

@@ -1,0 +1,98 @@
+/** Scrubs the stored events of an erased person, a bounded number per statement, and finishes what was interrupted. */
+import type { Database } from '../postgres/database.ts'
+import type { Queryable, Row, Statement } from '../postgres/statement.ts'
+
+/** Events scrubbed in one statement: about a tenth of a second, during which flushes of the account wait. */
+const EVENTS_PER_STATEMENT = 20_000
+
+/** The events of a person that are still to be scrubbed, up to an id. */
+export interface PendingErasure extends Row {
+  channel_oa_id: bigint
+  member_id: bigint
+  user_id: string
+  last_event_id: bigint
+}
+
+/** Finishes the erasures whose process ended before they were complete. */
+export async function finishErasures(database: Database): Promise<void> {
+  for (const erasure of await database.query<PendingErasure>(selectAllPending)) {
+    await finishErasure(database, erasure)
+  }
+}
+
+export async function finishErasure(database: Database, erasure: PendingErasure): Promise<void> {
+  while (!(await scrub(database, erasure)));
+  await database.query(forgetPending, [erasure.channel_oa_id, erasure.member_id])
+}
+
+/** Scrubs up to 20,000 events. True: none is left. An event that another erasure moves meanwhile is found but not scrubbed. */
+export async function scrub(target: Queryable, erasure: PendingErasure): Promise<boolean> {
+  const values = [erasure.channel_oa_id, erasure.user_id, erasure.last_event_id, EVENTS_PER_STATEMENT]
+  for (const statement of [scrubOwnEvents, scrubOthersEvents]) {
+    const [counts] = await target.query<{ found: number; scrubbed: number }>(statement, values)
+    const { found = 0, scrubbed = 0 } = counts ?? {}
+    if (found === EVENTS_PER_STATEMENT || scrubbed < found) return false
+  }
+  return true
+}
+
+// Both statements: $1 bigint: account; $2 text: user id; $3 bigint: last event id; $4 int: limit.
+//
+// Rows are updated by ctid. A ctid is only unique within one partition, so the owner is checked again. `+ 0` and `coalesce`
+// keep indexes out of that check: they would lead through all of the person's events and compare each with every ctid. The
+// rows are locked when they are found, because an update that meets a row that was just moved would search all ctids again.
+
+const scrubOwnEvents: Statement = {
+  name: 'scrub-own-events',
+  text: `
+    with found as materialized (
+      select ctid as place from event
+       where channel_oa_id = $1 and user_id = $2 and id + 0 <= $3 limit $4 for update
+    ), scrubbed as (
+      update event set user_id = null, group_id = null, message_id = null, payload = null
+       where ctid = any (array(select place from found))
+         and channel_oa_id + 0 = $1 and coalesce(user_id, '') = $2 and id + 0 <= $3
+      returning 1
+    )
+    select (select count(*) from found)::int as found, (select count(*) from scrubbed)::int as scrubbed`,
+}
+
+const scrubOthersEvents: Statement = {
+  name: 'scrub-others-events',
+  text: `
+    with found as materialized (
+      select ctid as place from event
+       where channel_oa_id = $1 and other_user_ids @> array[$2] and id + 0 <= $3 limit $4 for update
+    ), scrubbed as (
+      update event set other_user_ids = array_remove(other_user_ids, $2), payload = null
+       where ctid = any (array(select place from found))
+         and channel_oa_id + 0 = $1 and coalesce(other_user_ids, '{}') @> array[$2] and id + 0 <= $3
+      returning 1
+    )
+    select (select count(*) from found)::int as found, (select count(*) from scrubbed)::int as scrubbed`,
+}
+
+/** $1 bigint: account; $2 bigint: organization; $3 bigint: member; $4 text: user id; $5 bigint: last event id. */
+export const rememberPending: Statement = {
+  name: 'remember-pending-erasure',
+  text: `insert into pending_erasure (channel_oa_id, organization_id, member_id, user_id, last_event_id)
+         values ($1, $2, $3, $4, $5)`,
+}
+
+const selectAllPending: Statement = {
+  name: 'select-all-pending-erasures',
+  text: 'select channel_oa_id, member_id, user_id, last_event_id from pending_erasure',
+}
+
+/** $1 bigint: account; $2 bigint: organization; $3 bigint: member. */
+export const selectPending: Statement = {
+  name: 'select-pending-erasure',
+  text: `select channel_oa_id, member_id, user_id, last_event_id from pending_erasure
+          where channel_oa_id = $1 and organization_id = $2 and member_id = $3`,
+}
+
+/** $1 bigint: account; $2 bigint: member. */
+const forgetPending: Statement = {
+  name: 'forget-pending-erasure',
+  text: 'delete from pending_erasure where channel_oa_id = $1 and member_id = $2',
+}

@@ -1,0 +1,125 @@
+/** What the OpenAPI document says about GET, PUT and DELETE /api/audience. */
+import type { FastifySchema } from 'fastify'
+import Type from 'typebox'
+import {
+  BODY_FAILURES,
+  CLIENT_FAILURES,
+  failures,
+  ifMatch,
+  jsonBody,
+  pathParameter,
+  reference,
+  success,
+  TAGS,
+  THREE_HEADERS,
+} from '../http/schema-parts.ts'
+import { Nullable } from '../http/validate.ts'
+import { filterParameters } from './filters.ts'
+
+const protectedRoute = { tags: [TAGS.audience], security: THREE_HEADERS }
+
+/** @param limit members per page */
+export function listSchema(limit: { default: number; maximum: number }): FastifySchema {
+  return {
+    ...protectedRoute,
+    operationId: 'listAudience',
+    summary: 'List members',
+    description: `Returns one page of members, oldest first. All filters must match. To read the next page, repeat the request with
+the same filters and \`cursor\` set to the \`nextCursor\` of this page.
+
+With \`Accept: application/x-ndjson\` or \`text/csv\`, the response streams every match. Streams accept neither \`limit\` nor
+\`cursor\`, and they need HTTP/1.1.`,
+    querystring: listParameters(limit),
+    response: {
+      200: {
+        description:
+          'A page of members, or a stream of all matches. The body is null if the API key is not active.',
+        content: {
+          'application/json': { schema: Nullable(reference('Page')) },
+          'application/x-ndjson': { schema: Type.String({ description: 'One member per line, as JSON.' }) },
+          'text/csv': { schema: Type.String({ description: 'RFC 4180 with a header line, in UTF-8.' }) },
+        },
+      },
+      ...failures({
+        ...CLIENT_FAILURES,
+        400: 'A query parameter is invalid or unknown. `details` names it.',
+        503: 'The database is unavailable, or too many streams are open.',
+      }),
+    },
+  }
+}
+
+function listParameters(limit: { default: number; maximum: number }) {
+  const { userId, externalId, relationship, tag, q } = filterParameters
+  return {
+    type: 'object',
+    properties: {
+      userId: { ...userId, description: 'Returns the member with this user id of the channel.' },
+      externalId: { ...externalId, description: 'Returns the member with this `externalId`.' },
+      relationship: {
+        type: 'string',
+        enum: relationship.anyOf.map((value) => value.const),
+        description: 'Returns members with this relationship.',
+      },
+      tag: { ...tag.anyOf[1], description: 'Returns members that have all of these tags.' },
+      q: { ...q, description: 'Returns members whose display name contains this text, ignoring case.' },
+      updatedSince: {
+        type: 'string',
+        format: 'date-time',
+        description:
+          'Returns members that changed since this time, oldest change first, and a tombstone for each erased member. ' +
+          'A member may be returned again. A page may be empty and still have a `nextCursor`.',
+      },
+      limit: { type: 'integer', minimum: 1, ...limit, description: 'Maximum number of members per page.' },
+      cursor: { type: 'string', description: 'The `nextCursor` of the previous page.' },
+    },
+  }
+}
+
+export const updateSchema: FastifySchema = {
+  ...protectedRoute,
+  operationId: 'updateMember',
+  summary: 'Update a member',
+  description:
+    'Sets `externalId`, `tags` and `attributes`. An update that changes nothing keeps the version.',
+  params: pathParameter('id', 'Id of the member.'),
+  headers: ifMatch('Updates the member only if it still has this version.'),
+  body: jsonBody(reference('MemberUpdate')),
+  response: {
+    ...success('Member', 'The updated member.', {
+      ETag: { type: 'string', description: 'Version of the member in quotes. Send it back as If-Match.' },
+    }),
+    ...failures({
+      ...CLIENT_FAILURES,
+      ...BODY_FAILURES,
+      400: 'The body is not valid JSON, or a field is invalid. `details` names the field.',
+      404: 'The scope has no such member.',
+      409: 'Another member of the scope has this `externalId`.',
+      412: 'The member has another version than If-Match names.',
+      500: 'The API key is not active, or the request failed.',
+      503: 'The database is unavailable.',
+    }),
+  },
+}
+
+export const eraseSchema: FastifySchema = {
+  ...protectedRoute,
+  operationId: 'eraseMember',
+  summary: 'Erase a member',
+  description:
+    'Deletes the member, and removes the user id and content from stored events. Events that happened before the ' +
+    'erasure do not bring the member back. A later event creates a new member.',
+  params: pathParameter('id', 'Id of the member.'),
+  headers: ifMatch('Erases the member only if it still has this version.'),
+  response: {
+    204: { type: 'null', description: 'The member was erased.' },
+    ...failures({
+      ...CLIENT_FAILURES,
+      400: 'Step 1: the API key is not active for this client.',
+      404: 'Step 2: the scope has no such member.',
+      412: 'Step 2: the member has another version than If-Match names.',
+      413: BODY_FAILURES[413],
+      500: 'Step 3: the erasure failed, or the credentials could not be checked. Send the request again.',
+    }),
+  },
+}

@@ -1,0 +1,42 @@
+/** What the OpenAPI document says about GET /api and GET /api/health. */
+import type { FastifySchema } from 'fastify'
+import Type from 'typebox'
+import { failures, jsonBody, reference, TAGS } from './schema-parts.ts'
+
+export const serviceSchema: FastifySchema = {
+  operationId: 'getService',
+  summary: 'Get the name and version of the service',
+  tags: [TAGS.service],
+  response: {
+    200: {
+      description: 'The service is running.',
+      ...jsonBody(Type.Object({ name: Type.String(), version: Type.String() })),
+    },
+    ...failures({}),
+  },
+}
+
+export const healthSchema: FastifySchema = {
+  operationId: 'getHealth',
+  summary: 'Check the health of the service',
+  description: 'Load balancers and orchestrators poll this endpoint.',
+  tags: [TAGS.service],
+  response: {
+    200: {
+      description: 'The service can do its work.',
+      ...jsonBody(
+        Type.Object({
+          status: Type.Literal('ok'),
+          database: Type.Union([Type.Literal('up'), Type.Literal('none')], {
+            description: '`none`: the service was started without a database.',
+          }),
+        }),
+      ),
+    },
+    503: {
+      description: 'The database does not answer, or the service is shutting down.',
+      ...jsonBody(reference('Error')),
+    },
+    ...failures({}),
+  },
+}

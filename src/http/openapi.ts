@@ -1,0 +1,88 @@
+/** The OpenAPI 3.1 document, which @fastify/swagger builds from the `schema` of each route. */
+import swagger, { type SwaggerTransformObject } from '@fastify/swagger'
+import type { FastifyInstance } from 'fastify'
+import type { TSchema } from 'typebox'
+import { TAGS } from './schema-parts.ts'
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    documentation?: FastifySchema
+  }
+  interface FastifySchema {
+    /** true where a request may leave out its body */
+    'x-body-optional'?: boolean
+  }
+}
+
+const DESCRIPTION = `Keeps the audience of LINE official accounts.
+
+Ids are int64 values, written as decimal strings. Times are ISO 8601 in UTC with milliseconds.
+Protected endpoints require the headers \`x-client-id\`, \`x-client-secret\` and \`x-api-key\` together.
+The API key selects one official account and one organization. A request can see nothing outside of that scope.
+
+Every response carries \`RateLimit-Limit\`, \`RateLimit-Remaining\` and \`RateLimit-Reset\`, unless the rate limit is off.
+Every error has the shape of the \`Error\` schema, and its \`requestId\` finds the request in the log.`
+
+const header = (name: string, description: string) =>
+  ({ type: 'apiKey', in: 'header', name, description }) as const
+
+interface Operation {
+  'x-body-optional'?: boolean
+  requestBody?: { required?: boolean }
+}
+
+/**
+ * Moves the schema of every later route to its config, where Fastify does not see it. Fastify would validate by the schema
+ * before the handler runs. The handler has to resolve the scope first, because the scope decides the response whatever
+ * the input is. Fastify would also look up a serializer for each response. Now a schema costs a request nothing.
+ */
+export function useSchemasAsDocumentation(app: FastifyInstance): void {
+  app.addHook('onRoute', (route) => {
+    if (route.schema === undefined) return
+    route.config = { ...route.config, documentation: route.schema }
+    delete route.schema
+  })
+}
+
+/**
+ * Collects the schema of every route that is added after this call. `app.swagger()` returns the document once the app
+ * is ready. A route without a schema is left out of it.
+ * @param components the named schemas to which route schemas refer
+ */
+export async function collectRouteSchemas(
+  app: FastifyInstance,
+  info: { title: string; version: string },
+  components: Record<string, TSchema>,
+): Promise<void> {
+  await app.register(swagger, {
+    openapi: {
+      openapi: '3.1.0',
+      info: { ...info, description: DESCRIPTION, license: { name: 'MIT', identifier: 'MIT' } },
+      servers: [{ url: '/' }],
+      tags: Object.values(TAGS).map((name) => ({ name })),
+      components: {
+        // The plugin types schemas as OpenAPI 3.0, whose JSON Schema dialect is an older one.
+        schemas: components as Record<string, object>,
+        securitySchemes: {
+          clientId: header('x-client-id', 'Client id of the API client.'),
+          clientSecret: header('x-client-secret', 'Client secret of the API client.'),
+          apiKey: header('x-api-key', 'API key of that client. It selects the account and organization.'),
+        },
+      },
+    },
+    convertConstToEnum: false,
+    transform: ({ route, url }) => ({ schema: route.config?.documentation ?? { hide: true }, url }),
+    transformObject: markOptionalBodies,
+  })
+}
+
+/** The plugin declares every request body as required. */
+const markOptionalBodies: SwaggerTransformObject = (source) => {
+  const document = 'openapiObject' in source ? source.openapiObject : source.swaggerObject
+  const paths = (document.paths ?? {}) as Record<string, Record<string, Operation>>
+  for (const operation of Object.values(paths).flatMap((path) => Object.values(path))) {
+    if (operation['x-body-optional'] && operation.requestBody) operation.requestBody.required = false
+    delete operation['x-body-optional']
+  }
+  return document
+}

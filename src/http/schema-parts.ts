@@ -1,0 +1,68 @@
+/** Building blocks of the `schema` that each route declares for the OpenAPI document. */
+import Type, { type TSchema } from 'typebox'
+
+/** Groups of endpoints, in the order in which the documentation page shows them. */
+export const TAGS = {
+  audience: 'Audience',
+  account: 'Official account',
+  intake: 'Incoming events',
+  service: 'Service',
+} as const
+
+/** Security requirement of a protected route. All three headers are required together. */
+export const THREE_HEADERS = [{ clientId: [], clientSecret: [], apiKey: [] }]
+
+/** The component schema of that name. */
+export const reference = (name: string) => Type.Ref(`#/components/schemas/${name}`)
+
+export const jsonBody = (schema: TSchema | Record<string, unknown>) => ({
+  content: { 'application/json': { schema } },
+})
+
+const integerHeader = (description: string) => ({ type: 'integer', description })
+
+const RETRY_AFTER = {
+  'Retry-After': integerHeader('Number of seconds to wait before the next attempt.'),
+}
+
+const RATE_LIMIT_HEADERS = {
+  ...RETRY_AFTER,
+  'RateLimit-Limit': integerHeader('Number of requests that a client address may send in one window.'),
+  'RateLimit-Remaining': integerHeader('Number of requests left in the current window.'),
+  'RateLimit-Reset': integerHeader('Number of seconds until the current window ends.'),
+}
+
+const TOO_MANY_REQUESTS = 'The client address has sent too many requests. Wait for the time in Retry-After.'
+
+/** A successful response whose body is the component schema `name`. */
+export const success = (name: string, description: string, headers?: Record<string, unknown>) => ({
+  200: { description, ...(headers && { headers }), ...jsonBody(reference(name)) },
+})
+
+/** Error responses by status, and the 429 of every route. A 503 has a Retry-After header. */
+export function failures(descriptions: Record<number, string>): Record<number, unknown> {
+  const headersOf: Record<string, object> = { 429: RATE_LIMIT_HEADERS, 503: RETRY_AFTER }
+  return Object.fromEntries(
+    Object.entries({ ...descriptions, 429: TOO_MANY_REQUESTS }).map(([status, description]) => {
+      const headers = headersOf[status]
+      return [status, { description, ...(headers && { headers }), ...jsonBody(reference('Error')) }]
+    }),
+  )
+}
+
+export const BODY_FAILURES = {
+  413: 'The body is larger than 1 MiB.',
+  415: 'The body is compressed, or its content type is not application/json.',
+}
+
+export const CLIENT_FAILURES = {
+  401: 'A credential header is missing, or the client id and secret do not match an active client.',
+  500: 'The request failed. The service has logged the reason under the requestId of the error.',
+}
+
+/** The value of If-Match is an ETag that an earlier PUT returned. */
+export const ifMatch = (description: string) =>
+  Type.Object({ 'if-match': Type.Optional(Type.String({ description, examples: ['"4"'] })) })
+
+export const pathParameter = (name: string, description: string) =>
+  Type.Object({ [name]: Type.String({ description }) })

@@ -1,0 +1,16 @@
+import { InvalidEvent } from '../event.ts'
+import type { Source } from '../source.ts'
+import { belongsToOtherInbox, readWebhook } from './payload.ts'
+import { addMboxRoutes } from './routes.ts'
+
+export const mboxSource: Source = {
+  name: 'mbox',
+  isProven: true,
+  addRoutes: addMboxRoutes,
+  reparse: (content, occurredAtMs, { chatInboxId }) => {
+    if (belongsToOtherInbox(content, chatInboxId)) {
+      throw new InvalidEvent("the event belongs to another inbox than the account's")
+    }
+    return readWebhook(content, undefined, occurredAtMs)
+  },
+}

@@ -1,0 +1,32 @@
+/** What each source of events brings: one folder, and one line in sources.ts. */
+import type { FastifyInstance } from 'fastify'
+import type { Account } from '../accounts/account.ts'
+import type { SpareSigned } from '../http/rate-limit.ts'
+import type { Database } from '../postgres/database.ts'
+import type { IntakeEvent } from './event.ts'
+import type { Intake } from './receive.ts'
+import type { RefusedDeliveries } from './refused-deliveries.ts'
+
+export interface SourceParts {
+  database: Database
+  intake: Intake
+  /** Counts deliveries with a wrong signature, for the operator. */
+  refused: RefusedDeliveries
+  /** Call it for a request whose signature proves its sender: the request need not count against its address. */
+  spareSigned: SpareSigned
+  now: () => number
+}
+
+export interface Source {
+  /** Stored with each event, and the label of metrics. */
+  name: string
+  /** Its senders can be trusted to name people. */
+  isProven: boolean
+  /** Adds the public routes that its deliveries arrive on. */
+  addRoutes: (app: FastifyInstance, parts: SourceParts) => void
+  /**
+   * Reads the stored content of an event again, as this version of the program understands it. Throws InvalidEvent.
+   * @param occurredAtMs when it happened, or was received if it does not say: the event keeps its place among others
+   */
+  reparse: (content: unknown, occurredAtMs: number, account: Pick<Account, 'chatInboxId'>) => IntakeEvent
+}

@@ -1,0 +1,44 @@
+/** What the OpenAPI document says about POST /api/tracking. */
+import type { FastifySchema } from 'fastify'
+import Type from 'typebox'
+import { failures, success, TAGS } from '../../http/schema-parts.ts'
+import { EXAMPLE_USER_ID, INTAKE_FAILURES } from '../schema-parts.ts'
+
+export const trackingSchema: FastifySchema = {
+  operationId: 'receiveTracking',
+  summary: 'Receive tracking events',
+  description: `Accepts the HTTP shape of Segment: one event, an array, or a \`batch\`. Any origin may call it.
+The tracking key of the account is \`writeKey\` in the body, the user name of Basic authentication, or \`writeKey\` in the query.
+Limits: 500 events per request and 32 KiB per event.`,
+  tags: [TAGS.intake],
+  querystring: Type.Object({
+    writeKey: Type.Optional(Type.String({ description: 'Tracking key, if the body does not contain it.' })),
+  }),
+  body: {
+    content: {
+      'application/json': {
+        schema: {
+          description: 'One event, an array of events, or a batch.',
+          examples: [
+            {
+              writeKey: '{trackingKey}',
+              batch: [
+                { type: 'page', userId: EXAMPLE_USER_ID, messageId: 'page-1', properties: { path: '/menu' } },
+              ],
+            },
+          ],
+        },
+      },
+      'text/plain': {
+        schema: Type.String({ description: 'The same JSON, as navigator.sendBeacon sends it.' }),
+      },
+    },
+  },
+  response: {
+    ...success('TrackingReceipt', 'Accepted events are committed to disk. `rejected` lists the others.'),
+    ...failures({
+      ...INTAKE_FAILURES,
+      400: 'The tracking key is unknown or missing, or no event could be read.',
+    }),
+  },
+}

@@ -1,0 +1,125 @@
+/** Deletes what has been stored long enough. Each statement deletes few rows, so that no other session waits for it. */
+import type { Config } from '../config.ts'
+import type { Queryable, Statement } from '../postgres/statement.ts'
+import { dropExpiredPartitions, unlessLocked } from './partitions.ts'
+
+/** Rows deleted in one statement. */
+const ROWS_PER_STATEMENT = 10_000
+
+/** `oa-audience doctor` looks back a week. */
+const REFUSALS_KEPT_DAYS = 30
+
+export type Retention = Pick<Config, 'retentionDays' | 'deduplicationDays'>
+
+/**
+ * Deletes events and edits beyond RETENTION_DAYS (0 keeps them), and beyond DEDUPLICATION_DAYS event keys, ids of unsent
+ * messages, tombstones, and tracked activity of people who are not members.
+ */
+export async function deleteExpired(
+  session: Queryable,
+  { retentionDays, deduplicationDays }: Retention,
+): Promise<void> {
+  if (retentionDays > 0) {
+    await dropExpiredPartitions(session, retentionDays)
+    await deleteInBatches(session, deleteUnpartitionedEvents, retentionDays)
+    await deleteInBatches(session, deleteEdits, retentionDays)
+  }
+  await deleteInBatches(session, deleteEventKeys, deduplicationDays)
+  // A message may arrive after its unsend, as late as any event.
+  await deleteInBatches(session, deleteUnsentMessages, deduplicationDays)
+  await deleteInBatches(session, deleteTrackedActivity, deduplicationDays)
+  await deleteInBatches(session, deleteTombstones, deduplicationDays)
+  await unlessLocked(session.query(deleteRefusals, [REFUSALS_KEPT_DAYS]))
+}
+
+async function deleteInBatches(session: Queryable, statement: Statement, days: number): Promise<void> {
+  for (let deleted = ROWS_PER_STATEMENT; deleted === ROWS_PER_STATEMENT; ) {
+    const rows = await unlessLocked(session.query<{ count: number }>(statement, [days, ROWS_PER_STATEMENT]))
+    deleted = rows?.[0]?.count ?? 0
+  }
+}
+
+// All of them: $1 int: days; $2 int: rows. Large tables have a BRIN index on the time, which finds old rows without reading
+// the others; tracked_activity has none, because its rows change, and is read as a whole. The time is checked again when the
+// row is deleted: it may have moved since it was found.
+
+const deleteUnpartitionedEvents: Statement = {
+  name: 'delete-unpartitioned-events',
+  text: `
+    with deleted as (
+      delete from event_default
+       where ctid = any (array(select ctid from event_default
+                                where received_at < now() - $1 * interval '1 day' limit $2))
+         and received_at < now() - $1 * interval '1 day'
+      returning 1)
+    select count(*)::int from deleted`,
+}
+
+const deleteEdits: Statement = {
+  name: 'delete-edits',
+  text: `
+    with deleted as (
+      delete from member_edit
+       where ctid = any (array(select ctid from member_edit
+                                where edited_at < now() - $1 * interval '1 day' limit $2))
+         and edited_at < now() - $1 * interval '1 day'
+      returning 1)
+    select count(*)::int from deleted`,
+}
+
+const deleteEventKeys: Statement = {
+  name: 'delete-event-keys',
+  text: `
+    with deleted as (
+      delete from event_key
+       where ctid = any (array(select ctid from event_key
+                                where received_at < now() - $1 * interval '1 day' limit $2))
+         and received_at < now() - $1 * interval '1 day'
+      returning 1)
+    select count(*)::int from deleted`,
+}
+
+const deleteUnsentMessages: Statement = {
+  name: 'delete-unsent-messages',
+  text: `
+    with deleted as (
+      delete from unsent_message
+       where ctid = any (array(select ctid from unsent_message
+                                where unsent_at < now() - $1 * interval '1 day' limit $2))
+         and unsent_at < now() - $1 * interval '1 day'
+      returning 1)
+    select count(*)::int from deleted`,
+}
+
+const deleteTrackedActivity: Statement = {
+  name: 'delete-tracked-activity-of-strangers',
+  text: `
+    with deleted as (
+      delete from tracked_activity
+       where ctid = any (array(select t.ctid from tracked_activity t
+                                where t.received_at < now() - $1 * interval '1 day'
+                                  and not exists (select from audience_member m
+                                                   where m.channel_oa_id = t.channel_oa_id and m.user_id = t.user_id)
+                                limit $2))
+         and received_at < now() - $1 * interval '1 day'
+      returning 1)
+    select count(*)::int from deleted`,
+}
+
+const deleteTombstones: Statement = {
+  name: 'delete-tombstones',
+  text: `
+    with deleted as (
+      delete from erased_member
+       where ctid = any (array(select ctid from erased_member
+                                where deleted_at < now() - $1 * interval '1 day' limit $2))
+         and deleted_at < now() - $1 * interval '1 day'
+      returning 1)
+    select count(*)::int from deleted`,
+}
+
+/** $1 int: days. */
+const deleteRefusals: Statement = {
+  name: 'delete-refusals',
+  text: `delete from refused_delivery where day < (now() at time zone 'UTC')::date - $1::int`,
+}

@@ -1,0 +1,82 @@
+/**
+ * What the code reports about itself, as channels of node:diagnostics_channel. Metrics, spans and log lines subscribe to
+ * them (metrics.ts, tracing.ts, log.ts); the code that publishes knows none of these. A channel without a subscriber costs
+ * one comparison. Channels belong to the process: two services in one process share them.
+ */
+import { channel, tracingChannel } from 'node:diagnostics_channel'
+
+/** An operation that takes time: subscribers learn of its start, its end and its failure. */
+export interface Operation<Facts> {
+  readonly channels: ReturnType<typeof tracingChannel>
+  /** Runs `work` and reports it. What `work` does in turn is reported as part of it. */
+  run<T>(facts: Facts, work: () => Promise<T>): Promise<T>
+}
+
+function operation<Facts extends object>(name: string): Operation<Facts> {
+  const channels = tracingChannel(`oa-audience.${name}`)
+  return {
+    channels,
+    run: (facts, work) => (channels.start.hasSubscribers ? channels.tracePromise(work, facts) : work()),
+  }
+}
+
+/** Something that happened. */
+export interface Occurrence<Facts> {
+  publish(facts: Facts): void
+  /** @returns ends the subscription */
+  subscribe(listener: (facts: Facts) => void): () => void
+}
+
+function occurrence<Facts>(name: string): Occurrence<Facts> {
+  const facts = channel(`oa-audience.${name}`)
+  return {
+    publish: (message) => {
+      if (facts.hasSubscribers) facts.publish(message)
+    },
+    subscribe: (listener) => {
+      const subscriber = (message: unknown) => listener(message as Facts)
+      facts.subscribe(subscriber)
+      return () => void facts.unsubscribe(subscriber)
+    },
+  }
+}
+
+/** Statements sent to the database in one message, by name. Never their values. */
+export const databaseQuery = operation<{ statements: string[] }>('database-query')
+
+/** A call of LINE's API, `path` without ids and parameters. */
+export const platformCall = operation<{ method: string; path: string }>('platform-call')
+
+/** A batch of events on its way to the database; `deliveries` are those that deliveryQueued named. */
+export const flushing = operation<{ events: number; deliveries: object[] }>('flush')
+
+/** A delivery waits for a flush. `delivery` only identifies it. */
+export const deliveryQueued = occurrence<{ delivery: object; queuedEvents: number }>('delivery-queued')
+
+/** Deliveries left the queue for a flush. */
+export const deliveriesDequeued = occurrence<{ queuedEvents: number }>('deliveries-dequeued')
+
+/** The events of one delivery are on disk. `unapplied` of those accepted have no effect. */
+export const deliveryStored = occurrence<{
+  source: string
+  occurredAtMs: number[]
+  accepted: number
+  duplicates: number
+  unapplied: number
+}>('delivery-stored')
+
+/** The database refused to apply an event, which was stored without effect. */
+export const eventUnapplied = occurrence<{ error: Error }>('event-unapplied')
+
+export type ProfileOutcome = 'found' | 'unknown' | 'fault'
+
+/** One member's profile is requested from the platform. */
+export const profileRequest = operation<object>('profile-request')
+export const profileRequested = occurrence<{ outcome: ProfileOutcome }>('profile-requested')
+
+/** Profiles of an account are not requested for a while, because of a fault. */
+export const profilesBackedOff = occurrence<{ accountId: bigint; fault: string }>('profiles-backed-off')
+
+export type VerificationOutcome = 'verified' | 'refused' | 'unavailable'
+
+export const accountVerified = occurrence<{ outcome: VerificationOutcome }>('account-verified')

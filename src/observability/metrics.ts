@@ -1,0 +1,201 @@
+/** Prometheus metrics, on a listener of their own: they are for the operator's network, not for callers. */
+import { createServer, type Server } from 'node:http'
+import type { FastifyInstance } from 'fastify'
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+import { FatalError } from '../errors.ts'
+import { UNKNOWN_ROUTE } from '../http/answers.ts'
+import {
+  accountVerified,
+  deliveriesDequeued,
+  deliveryQueued,
+  deliveryStored,
+  flushing,
+  profileRequested,
+} from './facts.ts'
+
+const SECONDS_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5]
+const EVENTS_BUCKETS = [1, 2, 4, 8, 16, 32, 64, 128, 256]
+/** Events arrive within a second, or hours late when they are redelivered. */
+const LAG_BUCKETS = [0.5, 1, 2, 5, 10, 60, 600, 3600, 86_400]
+
+const BACKLOG_INTERVAL_MS = 60_000
+
+const EVENT_OUTCOMES = ['accepted', 'duplicate', 'unapplied']
+const PROFILE_OUTCOMES = ['found', 'unknown', 'fault']
+
+/** What can be seen of a running service. No label holds an address, an id or a person. */
+export class Metrics {
+  readonly registry = new Registry()
+  readonly #registers = [this.registry]
+  readonly #unsubscribe: Array<() => void> = []
+
+  /** @param sources the names of the event sources, so that each series exists from the start */
+  constructor(sources: string[]) {
+    collectDefaultMetrics({ register: this.registry })
+    this.#countEvents(sources)
+    this.#measureFlushes()
+    this.#countPlatformOutcomes()
+  }
+
+  close(): void {
+    for (const unsubscribe of this.#unsubscribe) unsubscribe()
+  }
+
+  #countEvents(sources: string[]): void {
+    const events = new Counter({
+      name: 'oa_audience_events_total',
+      help: 'Stored events by source and outcome: accepted, duplicate, or unapplied (a part of the accepted ones)',
+      labelNames: ['source', 'outcome'] as const,
+      registers: this.#registers,
+    })
+    const lag = new Histogram({
+      name: 'oa_audience_event_lag_seconds',
+      help: 'Time from when an event happened until it was on disk',
+      labelNames: ['source'] as const,
+      buckets: LAG_BUCKETS,
+      registers: this.#registers,
+    })
+    // Prometheus sees no increase in a series that first appears with 1: an alert would miss the first event.
+    for (const source of sources) for (const outcome of EVENT_OUTCOMES) events.inc({ source, outcome }, 0)
+    this.#unsubscribe.push(
+      deliveryStored.subscribe(({ source, occurredAtMs, accepted, duplicates, unapplied }) => {
+        if (accepted > 0) events.inc({ source, outcome: 'accepted' }, accepted)
+        if (duplicates > 0) events.inc({ source, outcome: 'duplicate' }, duplicates)
+        if (unapplied > 0) events.inc({ source, outcome: 'unapplied' }, unapplied)
+        const now = Date.now()
+        for (const atMs of occurredAtMs) lag.observe({ source }, Math.max(0, now - atMs) / 1000)
+      }),
+    )
+  }
+
+  #measureFlushes(): void {
+    const size = new Histogram({
+      name: 'oa_audience_flush_events',
+      help: 'Events committed in one transaction',
+      buckets: EVENTS_BUCKETS,
+      registers: this.#registers,
+    })
+    const seconds = new Histogram({
+      name: 'oa_audience_flush_seconds',
+      help: 'Time from sending a flush to its commit',
+      buckets: SECONDS_BUCKETS,
+      registers: this.#registers,
+    })
+    const queue = new Gauge({
+      name: 'oa_audience_queue_events',
+      help: 'Events that wait for a flush; beyond 20,000 deliveries are answered 503',
+      registers: this.#registers,
+    })
+    const setQueue = ({ queuedEvents }: { queuedEvents: number }) => queue.set(queuedEvents)
+    const startedAtMs = new WeakMap<object, number>()
+    const start = (flush: unknown) => void startedAtMs.set(flush as object, performance.now())
+    const end = (flush: unknown) => {
+      const { events, error } = flush as { events: number; error?: unknown }
+      if (error !== undefined) return
+      size.observe(events)
+      seconds.observe((performance.now() - (startedAtMs.get(flush as object) ?? 0)) / 1000)
+    }
+    flushing.channels.start.subscribe(start)
+    flushing.channels.asyncEnd.subscribe(end)
+    this.#unsubscribe.push(
+      () => flushing.channels.start.unsubscribe(start),
+      () => flushing.channels.asyncEnd.unsubscribe(end),
+      deliveryQueued.subscribe(setQueue),
+      deliveriesDequeued.subscribe(setQueue),
+    )
+  }
+
+  #countPlatformOutcomes(): void {
+    const verifications = new Counter({
+      name: 'oa_audience_verifications_total',
+      help: 'Verifications of accounts by outcome: verified, refused, or unavailable',
+      labelNames: ['outcome'] as const,
+      registers: this.#registers,
+    })
+    const profiles = new Counter({
+      name: 'oa_audience_profiles_total',
+      help: 'Requested profiles by outcome: found, unknown, or fault (the account backs off)',
+      labelNames: ['outcome'] as const,
+      registers: this.#registers,
+    })
+    for (const outcome of PROFILE_OUTCOMES) profiles.inc({ outcome }, 0)
+    this.#unsubscribe.push(
+      accountVerified.subscribe((facts) => verifications.inc(facts)),
+      profileRequested.subscribe((facts) => profiles.inc(facts)),
+    )
+  }
+
+  /** Counts every answer of the app by route pattern and status, including requests too broken for a route. */
+  measureRequests(app: FastifyInstance): void {
+    const requests = new Counter({
+      name: 'oa_audience_requests_total',
+      help: 'Answered requests; rate-limited ones have status 429, those whose client disconnected before the answer 499',
+      labelNames: ['method', 'route', 'status'] as const,
+      registers: this.#registers,
+    })
+    const seconds = new Histogram({
+      name: 'oa_audience_request_seconds',
+      help: 'Time from the headers of a request to its answer',
+      labelNames: ['method', 'route'] as const,
+      buckets: SECONDS_BUCKETS,
+      registers: this.#registers,
+    })
+    app.answerObservers.push(({ request, route, status, seconds: elapsed }) => {
+      // Any token can be a method. Unknown ones share a label, so that callers cannot create series.
+      const method = request === null || route === UNKNOWN_ROUTE ? 'any' : request.method
+      requests.inc({ method, route, status })
+      if (elapsed !== null) seconds.observe({ method, route }, elapsed)
+    })
+  }
+
+  /** Reads the connection pool whenever the metrics are scraped. */
+  watchPool(state: () => { total: number; idle: number; waiting: number }): void {
+    new Gauge({
+      name: 'oa_audience_database_sessions',
+      help: 'Connections of the pool (total, idle), and requests that wait for one',
+      labelNames: ['state'] as const,
+      registers: this.#registers,
+      collect() {
+        for (const [name, count] of Object.entries(state())) this.set({ state: name }, count)
+      },
+    })
+  }
+
+  /** Counts members whose profile is due, once a minute: counting may take seconds, longer than a scrape waits. */
+  watchProfileBacklog(count: () => Promise<number>): void {
+    const due = new Gauge({
+      name: 'oa_audience_profiles_due',
+      help: 'Members whose profile is due, at most 10,000 per account',
+      registers: this.#registers,
+    })
+    const update = () =>
+      count().then(
+        (members) => due.set(members),
+        // No figure is better than an outdated one.
+        () => due.remove(),
+      )
+    void update()
+    const timer = setInterval(update, BACKLOG_INTERVAL_MS).unref()
+    this.#unsubscribe.push(() => clearInterval(timer))
+  }
+}
+
+/** Serves the metrics at /metrics. Throws a FatalError if the port cannot be used. */
+export function serveMetrics({ registry }: Metrics, host: string, port: number): Promise<Server> {
+  const server = createServer(async (request, response) => {
+    if (request.method !== 'GET' || request.url !== '/metrics') {
+      response.writeHead(404).end()
+      return
+    }
+    const text = await registry.metrics()
+    response.writeHead(200, { 'content-type': registry.contentType }).end(text)
+  })
+  return new Promise((resolve, reject) => {
+    server.once('error', (error: Error & { code?: string }) =>
+      reject(
+        new FatalError(`METRICS_PORT ${port} on ${host} cannot be used (${error.code}). Set another port.`),
+      ),
+    )
+    server.listen(port, host, () => resolve(server))
+  })
+}

@@ -1,0 +1,51 @@
+/** The one place that sets up connections, whatever the defaults of the role or the database are. */
+
+/** No statement of a request should take a hundredth of this. What was accepted must end before a shutdown does. */
+export const STATEMENT_TIMEOUT_MS = 5_000
+/**
+ * For rows that somebody else holds: beyond this the request is refused, so that it cannot stall the others. A delivery that
+ * only shares a flush with it waits three times as long at worst, and LINE disconnects after 2 s.
+ */
+const LOCK_TIMEOUT_MS = 600
+
+/**
+ * `request`: limits, and plans that do not depend on values. `stream`: such plans, no limits. `session`: neither.
+ * The settings are statements, because PgBouncer refuses such parameters in the start-up message.
+ */
+export type Purpose = 'request' | 'stream' | 'session'
+
+export function connectionSettings(purpose: Purpose): string {
+  switch (purpose) {
+    case 'request':
+      return `${COMMON}; ${GENERIC_PLANS}; ${REQUEST_LIMITS}`
+    case 'stream':
+      return `${COMMON}; ${GENERIC_PLANS}; ${NO_LIMITS}`
+    case 'session':
+      return `${COMMON}; ${NO_LIMITS}`
+  }
+}
+
+/**
+ * Erasures and flushes rely on each statement seeing what was committed before it, and answers rely on commits being on
+ * disk. Times are written in the session's zone. Temporary tables must not shadow ours.
+ */
+const COMMON = `set standard_conforming_strings = on; set timezone = 'UTC';
+  set default_transaction_isolation = 'read committed';
+  select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off';
+  select set_config('search_path', concat_ws(', ', nullif(current_setting('search_path'), ''), 'pg_temp'), false)
+   where current_setting('search_path') !~ 'pg_temp'`
+
+/**
+ * One plan serves all values of a statement: planning costs more than running it. Such a plan may be made while a table is
+ * empty and kept while it grows by thousands of rows a second, so it must use the indexes from the beginning. No statement
+ * is large enough for parallel workers or compilation.
+ */
+const GENERIC_PLANS = `set plan_cache_mode = force_generic_plan; set enable_seqscan = off;
+  set max_parallel_workers_per_gather = 0; set jit = off`
+
+const REQUEST_LIMITS = `set statement_timeout = ${STATEMENT_TIMEOUT_MS}; set lock_timeout = ${LOCK_TIMEOUT_MS};
+  set idle_in_transaction_session_timeout = ${STATEMENT_TIMEOUT_MS}`
+
+/** By name from pg_settings, because PostgreSQL before 17 does not have all of them. */
+const NO_LIMITS = `select set_config(name, '0', false) from pg_settings where name in
+  ('statement_timeout', 'lock_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout', 'idle_session_timeout')`

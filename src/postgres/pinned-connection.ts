@@ -1,0 +1,84 @@
+/** A connection that stays checked out of the pool, for pipelines that follow each other closely. */
+import type pg from 'pg'
+import { endsConnection } from './faults.ts'
+import { sendPipeline } from './pipeline.ts'
+import type { BoundStatement, Row } from './statement.ts'
+
+/**
+ * A connection that died while idle refuses the next pipeline within milliseconds: the server restarted, another server took
+ * over, or a middlebox dropped the idle connection. Slower failures are the database's own.
+ */
+const LOST_WITHIN_MS = 500
+
+/**
+ * A pool hands out a connection one turn of the event loop later, behind everything else that is due. A pinned connection
+ * sends at once, behind the pipelines that are already in flight.
+ */
+export class PinnedConnection {
+  readonly #connect: () => Promise<pg.PoolClient>
+  #connection: Promise<pg.PoolClient> | null = null
+  #inFlight = 0
+  #isReleased = false
+
+  constructor(connect: () => Promise<pg.PoolClient>) {
+    this.#connect = connect
+  }
+
+  /**
+   * Sends a transaction. Use it only for idempotent ones: if the connection is lost, the transaction may already have
+   * committed, and it is sent again. Reads are idempotent, and so are flushes (then those of a committed flush that was
+   * never answered count as duplicates).
+   */
+  async pipelineIdempotent(statements: BoundStatement[]): Promise<Row[][]> {
+    const startedAtMs = performance.now()
+    try {
+      return await this.#send(statements)
+    } catch (error) {
+      if (!endsConnection(error) || performance.now() - startedAtMs > LOST_WITHIN_MS) throw error
+      return this.#send(statements)
+    }
+  }
+
+  /** Gives the connection up once nothing is in flight. */
+  release(): void {
+    this.#isReleased = true
+    const connection = this.#connection
+    if (this.#inFlight > 0) return
+    connection?.then((client) => this.#drop(connection, client)).catch(() => undefined)
+  }
+
+  async #send(statements: BoundStatement[]): Promise<Row[][]> {
+    this.#connection ??= this.#open()
+    const connection = this.#connection
+    const client = await connection
+    this.#inFlight += 1
+    try {
+      return await sendPipeline(client, statements)
+    } catch (error) {
+      if (endsConnection(error)) this.#drop(connection, client)
+      throw error
+    } finally {
+      this.#inFlight -= 1
+      if (this.#isReleased) this.release()
+    }
+  }
+
+  #open(): Promise<pg.PoolClient> {
+    const connection = this.#connect()
+    connection.then(
+      // A connection that dies while idle must not be what the next pipeline meets.
+      (client) => client.once('end', () => this.#drop(connection, client)),
+      () => {
+        this.#connection = null
+      },
+    )
+    return connection
+  }
+
+  /** Closes a connection instead of returning it: the pool opens new ones. */
+  #drop(connection: Promise<pg.PoolClient>, client: pg.PoolClient): void {
+    if (this.#connection !== connection) return
+    this.#connection = null
+    client.release(true)
+  }
+}

@@ -1,0 +1,210 @@
+/** DELETE /api/audience/:id: an erasure lasts, whatever arrives before, during and after it. */
+import { describe, expect, it, onTestFinished } from 'vitest'
+import type { Member } from '../src/audience/member.ts'
+import { finishErasures } from '../src/audience/pending-erasure.ts'
+import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
+import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
+import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
+import { load, readEverything } from './support/load.ts'
+import { holdTransaction, waitForBlocked } from './support/locks.ts'
+import { type Service, setUpFile, startAppForTest } from './support/service.ts'
+
+const { database, service, tenant } = await setUpFile()
+
+const ago = (ms: number) => ({ timestamp: Date.now() - ms })
+
+const erase = (of: Tenant, id: string, at: Service = service) =>
+  at.call('DELETE', `/api/audience/${id}`, { headers: of.headers })
+
+async function newFollower(of: Tenant, at: Service = service): Promise<Member> {
+  const userId = randomUserId()
+  await at.deliver(of, [lineEvent('follow', userId, ago(60_000))])
+  return (await at.member(of, userId)) as Member
+}
+
+/** Erases a new follower while ten of the person's older messages arrive. */
+async function eraseAmidDeliveries(of: Tenant, at: Service): Promise<Member> {
+  const member = await newFollower(of, at)
+  const messages = (text: string) =>
+    Array.from({ length: 5 }, (_, i) => at.deliver(of, [textMessage(member.userId, text, ago(50_000 - i))]))
+  const before = messages('secret in flight')
+  const erased = erase(of, member.id, at)
+  const after = messages('late secret in flight')
+  for (const { status } of await Promise.all([...before, ...after])) expect(status).toBe(200)
+  expect((await erased).status).toBe(204)
+  return member
+}
+
+describe('an erased person', () => {
+  it('does not come back with older events, whether they are duplicates or late', async () => {
+    const userId = randomUserId()
+    const follow = lineEvent('follow', userId, ago(60_000))
+    await service.deliver(tenant, [follow])
+    await erase(tenant, (await service.member(tenant, userId))?.id ?? '')
+    const late = textMessage(userId, 'late secret words', ago(30_000))
+    const joined = lineEvent('memberJoined', null, {
+      ...ago(20_000),
+      source: { type: 'group', groupId: 'C1' },
+      joined: { members: [{ type: 'user', userId }] },
+    })
+    const { json } = await service.deliver(tenant, [follow, late, joined])
+    expect(json).toEqual({ accepted: 2, duplicates: 1 })
+    const timestamp = new Date(Date.now() - 10_000).toISOString()
+    await service.track(tenant, [{ type: 'page', userId, timestamp }])
+    expect(await service.member(tenant, userId)).toBeUndefined()
+    const kept = await readEverything(database)
+    expect(kept).not.toContain(userId)
+    expect(kept).not.toContain('late secret words')
+  })
+
+  it('becomes a new member with a newer event', async () => {
+    const { id, userId } = await newFollower(tenant)
+    await erase(tenant, id)
+    await service.deliver(tenant, [
+      textMessage(userId, 'again', { timestamp: Date.now() + 5 }),
+      lineEvent('follow', userId, ago(4000)),
+    ])
+    const back = await service.member(tenant, userId)
+    expect(back?.id).not.toBe(id)
+    expect(back).toMatchObject({ relationship: 'unknown', eventCount: 1, followedAt: null })
+  })
+
+  it('does not come back with older events that arrive during the erasure', async () => {
+    for (let round = 0; round < 10; round += 1) {
+      const { userId } = await eraseAmidDeliveries(tenant, service)
+      expect(await service.member(tenant, userId)).toBeUndefined()
+      expect(await readEverything(database)).not.toContain(userId)
+    }
+    expect(await readEverything(database)).not.toContain('secret in flight')
+  })
+
+  it('does not come back during the erasure when the database defaults to repeatable read', async () => {
+    const { database: created, connection } = await createTestDatabase()
+    await load(
+      created,
+      `alter database ${connection.database} set default_transaction_isolation = 'repeatable read'`,
+    )
+    await created.close()
+    const strict = new PostgresDatabase(connection, () => undefined)
+    strict.markReady()
+    onTestFinished(() => strict.close())
+    const at = await startAppForTest(strict)
+    const owner = await addTenant(strict)
+    for (let round = 0; round < 10; round += 1) {
+      const { userId } = await eraseAmidDeliveries(owner, at)
+      expect(await at.member(owner, userId)).toBeUndefined()
+    }
+  })
+
+  it('is erased from the events of a flush that is under way when the request arrives', async () => {
+    const { id, userId } = await newFollower(tenant)
+    // The member's row is locked, so the flush stops in the middle of its statement, and the erasure waits for the flush.
+    const release = await holdTransaction(
+      database,
+      'select from audience_member where user_id = $1 for update',
+      [userId],
+    )
+    const delivered = service.deliver(tenant, [textMessage(userId, 'stopped', ago(50_000))])
+    await waitForBlocked(database, 1)
+    const erased = erase(tenant, id)
+    await waitForBlocked(database, 2)
+    await release()
+    expect((await delivered).json).toEqual({ accepted: 1, duplicates: 0 })
+    expect((await erased).status).toBe(204)
+    expect(await readEverything(database)).not.toContain(userId)
+  })
+})
+
+/** More events than one statement of an erasure scrubs, which is 20,000. */
+const MANY = 21_000
+
+/** Adds events of the person, and events of other people that name the person. */
+async function addEvents(of: Tenant, userId: string, own: number, others: number): Promise<void> {
+  await load(
+    database,
+    `insert into event (channel_oa_id, source, kind, key, occurred_at, user_id, other_user_ids, payload)
+     select $1, 'line', 'message', gen_random_uuid(), now(), case when i <= $3 then $2 end,
+            case when i > $3 then array[$2, 'Uother'] end, 'words of ' || $2 from generate_series(1, $3 + $4::int) i`,
+    [of.accountId, userId, own, others],
+  )
+}
+
+const eventsNaming = (userId: string) =>
+  load<{ payload: string }>(
+    database,
+    `select payload from event
+      where user_id = $1 or other_user_ids @> array[$1] or payload like '%' || $1 || '%' limit 2`,
+    [userId],
+  )
+
+const pendingErasures = () => load(database, 'select from pending_erasure')
+
+/** Fails every erasure after its first transaction, as if the service ended there. */
+async function interruptErasures(): Promise<() => Promise<unknown>> {
+  await load(
+    database,
+    `create function interrupt_erasure() returns trigger language plpgsql as $$
+     begin
+       if exists (select from pending_erasure) then raise 'interrupted'; end if;
+       return null;
+     end $$;
+     create trigger interrupt_erasure before update on event for each statement execute function interrupt_erasure()`,
+  )
+  return () => load(database, 'drop function interrupt_erasure cascade')
+}
+
+describe('an erasure of very many events', () => {
+  it('is complete when it answers 204', async () => {
+    const owner = await addTenant(database)
+    const { id, userId } = await newFollower(owner)
+    await addEvents(owner, userId, MANY, MANY)
+    expect((await erase(owner, id)).status).toBe(204)
+    expect(await eventsNaming(userId)).toEqual([])
+    expect(await pendingErasures()).toEqual([])
+    const others = await load(
+      database,
+      `select from event where channel_oa_id = $1 and other_user_ids = '{Uother}'`,
+      [owner.accountId],
+    )
+    expect(others).toHaveLength(MANY)
+  })
+
+  it('is complete for two people who are named by the same events and erased at the same time', async () => {
+    const owner = await addTenant(database)
+    const members = [await newFollower(owner), await newFollower(owner)]
+    await load(
+      database,
+      `insert into event (channel_oa_id, source, kind, key, occurred_at, other_user_ids, payload)
+       select $1, 'line', 'memberJoined', gen_random_uuid(), now(), $2, '{}' from generate_series(1, $3::int)`,
+      [owner.accountId, members.map(({ userId }) => userId), 2 * MANY],
+    )
+    const answers = await Promise.all(members.map(({ id }) => erase(owner, id)))
+    for (const [index, { id, userId }] of members.entries()) {
+      // The two may lock each other's rows for longer than the lock timeout. The client's retry then finishes the erasure.
+      if (answers[index]?.status !== 204) expect((await erase(owner, id)).status).toBe(204)
+      expect(await eventsNaming(userId)).toEqual([])
+    }
+  })
+
+  it.each(["the client's retry", 'the service'])(
+    'is finished by %s after an interruption, without the events of a person who came back',
+    async (by) => {
+      const owner = await addTenant(database)
+      const { id, userId } = await newFollower(owner)
+      await addEvents(owner, userId, MANY, 0)
+      const goOn = await interruptErasures()
+      expect((await erase(owner, id)).json.message).toMatch(/^Step 3: /)
+      await goOn()
+      expect(await pendingErasures()).toHaveLength(1)
+      expect(await eventsNaming(userId)).not.toEqual([])
+      await service.deliver(owner, [textMessage(userId, 'hello again', { timestamp: Date.now() + 1000 })])
+      if (by === 'the service') await finishErasures(database)
+      else expect((await erase(owner, id)).status).toBe(204)
+      expect(await pendingErasures()).toEqual([])
+      const events = await eventsNaming(userId)
+      expect(events.map(({ payload }) => JSON.parse(payload).message.text)).toEqual(['hello again'])
+      expect((await erase(owner, id)).status).toBe(404)
+      expect(await service.member(owner, userId)).toMatchObject({ eventCount: 1 })
+    },
+  )
+})

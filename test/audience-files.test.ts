@@ -1,0 +1,178 @@
+/** `oa-audience audience export` and `import`: whole audiences as files. */
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { parse } from 'csv-parse/sync'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
+import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
+import { loadMembers } from './support/load.ts'
+import { runCommandAsync, temporaryDirectory } from './support/process.ts'
+import { type Service, startApp } from './support/service.ts'
+
+let database: PostgresDatabase
+let env: Record<string, string>
+let service: Service
+
+beforeAll(async () => {
+  const created = await createTestDatabase()
+  database = created.database
+  env = { DATABASE_URL: urlOf(created.connection) }
+  service = await startApp(database)
+})
+afterAll(async () => {
+  await service.app.close()
+  await database.close()
+})
+
+const runAudience = (command: 'export' | 'import', tenant: Tenant, ...args: string[]) =>
+  runCommandAsync(['audience', command, '--account', String(tenant.accountId), ...args], env)
+
+async function tenantWithMembers(count: number, columns?: Record<string, string>): Promise<Tenant> {
+  const tenant = await addTenant(database)
+  await loadMembers(database, tenant, count, columns)
+  return tenant
+}
+
+function writeTemporaryFile(name: string, content: string | Buffer): string {
+  const path = join(temporaryDirectory(), name)
+  writeFileSync(path, content)
+  return path
+}
+
+describe('audience export', () => {
+  it('writes every member to the file, and reports progress', async () => {
+    const tenant = await tenantWithMembers(1_001)
+    const file = join(temporaryDirectory(), 'audience.csv')
+    const exported = await runAudience('export', tenant, '--format', 'csv', '--output', file, '--json')
+    expect(JSON.parse(exported.stdout)).toEqual({ members: 1_001 })
+    expect(exported.stderr).toContain('100 %')
+    const rows: Array<{ userId: string }> = parse(readFileSync(file), { columns: true })
+    expect(rows.map(({ userId }) => userId)).toEqual(Array.from({ length: 1_001 }, (_, i) => `U${i + 1}`))
+  })
+
+  it('writes the members that match a filter to standard output', async () => {
+    const tenant = await tenantWithMembers(100, { display_name: `'name ' || i` })
+    const { stdout } = await runAudience('export', tenant, '--q', 'name 77')
+    const lines = stdout.trimEnd().split('\n')
+    expect(lines.map((line) => JSON.parse(line).userId)).toEqual(['U77'])
+  })
+
+  it.each([
+    ['/nowhere/at/all', 'ENOENT'],
+    ...(process.platform === 'linux' ? [['/dev/full', 'ENOSPC']] : []),
+  ])('fails with the reason when it cannot write to %s', async (output, code) => {
+    const tenant = await tenantWithMembers(3)
+    expect(await runAudience('export', tenant, '--output', output)).toMatchObject({
+      status: 1,
+      stderr: expect.stringContaining(`${output} cannot be written (${code})`),
+    })
+  })
+})
+
+describe('audience import', () => {
+  // 100 members × 1.4 KB = 140 KB: more than the 64 KiB that are read from a file at a time.
+  it.each(['ndjson', 'csv'])('changes nothing when it reads an export in %s', async (format) => {
+    const tenant = await tenantWithMembers(100, {
+      external_id: `'-' || i`,
+      attributes: `jsonb_build_object('note', 'a "b"', 'pad', repeat('x', 1000))`,
+    })
+    const members = await service.members(tenant)
+    const file = join(temporaryDirectory(), `audience.${format}`)
+    await runAudience('export', tenant, '--format', format, '--output', file)
+    const { stdout, stderr } = await runAudience('import', tenant, file, '--json')
+    expect(stderr).not.toContain('line ')
+    expect(JSON.parse(stdout)).toEqual({ changed: 100, refused: 0 })
+    expect(await service.members(tenant)).toEqual(members)
+  })
+
+  it('applies the lines in the order of the file', async () => {
+    const tenant = await tenantWithMembers(2)
+    const lines = Array.from({ length: 50 }, (_, i) => {
+      const [holder, other] = i % 2 === 0 ? ['U1', 'U2'] : ['U2', 'U1']
+      return `{"userId":"${other}","externalId":null}\n{"userId":"${holder}","externalId":"moving","tags":["${i}"]}`
+    })
+    const file = writeTemporaryFile('moved.ndjson', lines.join('\n'))
+    const { stdout } = await runAudience('import', tenant, file, '--json')
+    expect(JSON.parse(stdout)).toEqual({ changed: 100, refused: 0 })
+    expect(await service.member(tenant, 'U2')).toMatchObject({ externalId: 'moving', tags: ['49'] })
+  })
+
+  it('sets the fields of each line, and reports the lines that it cannot use', async () => {
+    const tenant = await tenantWithMembers(4)
+    const [, second, third] = await service.members(tenant)
+    const lines = [
+      '{"userId":"U1","externalId":"c-1","tags":["vip"],"attributes":{"cups":3}}',
+      `{"id":"${second?.id}","tags":null}`,
+      '',
+      '{"userId":"U404","tags":["x"]}',
+      '{"userId":"U3","externalId":"c-1"}',
+      '{"userId":"U3","tags":"x"}',
+      '{"tags":["x"]}',
+      'no json',
+      '7',
+      '{"userId":"a\\u0000b","tags":[]}',
+      '{"id":9007199254740993,"tags":["wrong"]}',
+      `{"id":${third?.id},"tags":["numbered"]}`,
+    ]
+    const file = writeTemporaryFile('crm.ndjson', lines.join('\n'))
+    const { stdout, stderr, status } = await runAudience('import', tenant, file, '--json')
+    expect(status).toBe(1)
+    expect(JSON.parse(stdout)).toEqual({ changed: 3, refused: 8 })
+    for (const line of [4, 5, 6, 7, 8, 9, 10, 11]) expect(stderr).toContain(`line ${line}: `)
+    expect(stderr).toMatch(/line 11: .*write it as text/)
+    expect(stderr).not.toMatch(/^ +at /m)
+    expect(await service.members(tenant)).toMatchObject([
+      { externalId: 'c-1', tags: ['vip'], attributes: { cups: 3 } },
+      { tags: [] },
+      { tags: ['numbered'] },
+      { tags: [], externalId: null },
+    ])
+  })
+
+  it('refuses a line whose id belongs to another person than its userId', async () => {
+    const tenant = await tenantWithMembers(2)
+    const [, second] = await service.members(tenant)
+    const file = writeTemporaryFile('ids.csv', `id,userId,tags\n${second?.id},U1,"[""wrong""]"\n`)
+    const { stdout, stderr } = await runAudience('import', tenant, file, '--json')
+    expect(JSON.parse(stdout)).toEqual({ changed: 0, refused: 1 })
+    expect(stderr).toContain('its id is not')
+    for (const { tags } of await service.members(tenant)) expect(tags).toEqual([])
+  })
+
+  it('keeps the lines before a fault in the format, and reports the last of them', async () => {
+    const tenant = await tenantWithMembers(1)
+    const row = `U1,"{""note"":""${'x'.repeat(2000)}""}"\n`
+    const file = writeTemporaryFile('late.csv', `userId,attributes\n${row.repeat(100)}U1,"a"b"\n`)
+    const { stdout, stderr } = await runAudience('import', tenant, file, '--json')
+    expect(stderr).toMatch(/nothing after line \d+ was imported: .*quote/i)
+    expect(JSON.parse(stdout)).toEqual({ changed: expect.any(Number), refused: 0 })
+  })
+
+  it.each([
+    ['a quote in the middle of a cell', 'quote.csv', 'userId,tags\nU1,"a"b"\n', 'cannot be read'],
+    [
+      'an encoding other than UTF-8',
+      'latin1.ndjson',
+      Buffer.from('{"userId":"U1","tags":["caf\xe9"]}', 'latin1'),
+      'it is not in UTF-8',
+    ],
+  ])('fails without a stack trace when the file has %s', async (_, name, content, complaint) => {
+    const tenant = await tenantWithMembers(1)
+    const result = await runAudience('import', tenant, writeTemporaryFile(name, content))
+    expect(result).toMatchObject({ status: 1, stderr: expect.stringContaining(complaint) })
+    expect(result.stderr).not.toMatch(/^ +at /m)
+  })
+
+  it.each([
+    ['is a directory', 'EISDIR'],
+    ['does not exist', 'ENOENT'],
+  ])('fails with the reason when the file %s', async (_, code) => {
+    const tenant = await tenantWithMembers(1)
+    const path = join(temporaryDirectory(), 'members.csv')
+    if (code === 'EISDIR') mkdirSync(path)
+    expect(await runAudience('import', tenant, path)).toMatchObject({
+      status: 1,
+      stderr: expect.stringContaining(`${path} cannot be read (${code})`),
+    })
+  })
+})

@@ -1,0 +1,96 @@
+/** Another program holds rows or tables, or the events of one account take too long: nobody else waits for it. */
+import { expect, it } from 'vitest'
+import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
+import { addTenant, type Tenant } from '../support/database.ts'
+import { holdTransaction } from '../support/locks.ts'
+import { eventually } from '../support/process.ts'
+import { type Answer, type Service, setUpTest } from '../support/service.ts'
+
+const list = (service: Service, { headers }: Tenant) => service.call('GET', '/api/audience', { headers })
+const messages = (service: Service, tenant: Tenant, userIds: string[]) =>
+  userIds.map((userId) => service.deliver(tenant, [lineEvent('message', userId)]))
+const statusesOf = async (answers: Array<Promise<Answer>>) =>
+  (await Promise.all(answers)).map(({ status }) => status)
+
+it('answers 503 for what needs a locked table, after it has answered what does not', async () => {
+  const { database, service, tenant } = await setUpTest()
+  const release = await holdTransaction(database, 'lock table audience_member in access exclusive mode')
+  const answered: string[] = []
+  const note = (name: string) => (answer: Answer) => {
+    answered.push(name)
+    return answer
+  }
+  const answers = [
+    service.deliver(tenant, [lineEvent('follow', 'U2')]).then(note('delivery')),
+    list(service, tenant).then(note('list')),
+    service.deliver(tenant, []).then(note('empty delivery')),
+    service.call('GET', '/api').then(note('name')),
+  ]
+  // All are answered while the table is still locked.
+  expect(await statusesOf(answers)).toEqual([503, 503, 200, 200])
+  expect(answered.slice(0, 2).sort()).toEqual(['empty delivery', 'name'])
+  await release()
+  await eventually(
+    () => service.deliver(tenant, [lineEvent('follow', randomUserId())]),
+    ({ status }) => status === 200,
+  )
+  await database.close()
+})
+
+it('refuses only deliveries about the rows that another program holds', async () => {
+  const { database, service, tenant } = await setUpTest()
+  const other = await addTenant(database)
+  const userIds = Array.from({ length: 40 }, (_, no) => `U${no}`)
+  // Each person writes three times: their events are in consecutive batches.
+  const thrice = [...userIds, ...userIds, ...userIds]
+  const sendToBoth = async () => {
+    const startedAtMs = performance.now()
+    const ofTenant = messages(service, tenant, userIds)
+    const ofOther = [
+      ...messages(service, other, thrice),
+      list(service, other),
+      service.call('GET', '/api/health'),
+    ]
+    expect(new Set(await statusesOf(ofOther))).toEqual(new Set([200]))
+    const otherMs = performance.now() - startedAtMs
+    return { otherMs, statuses: new Set(await statusesOf(ofTenant)) }
+  }
+  const free = await sendToBoth()
+  expect(free.statuses).toEqual(new Set([200]))
+
+  const release = await holdTransaction(
+    database,
+    `update audience_member set tags = '{held}' where channel_oa_id = $1`,
+    [tenant.accountId],
+  )
+  const blocked = await sendToBoth()
+  expect(blocked.statuses).toEqual(new Set([503]))
+  // At most three lock timeouts of 600 ms, at any speed of the machine: LINE disconnects after 2 s. The work itself takes
+  // 2 to 3 times as long as without locks.
+  expect(blocked.otherMs).toBeLessThan(2_000 + 4 * free.otherMs)
+  await release()
+  expect(await statusesOf(messages(service, tenant, ['U1']))).toEqual([200])
+  await database.close()
+})
+
+it('tries the events of one account that take too long at most twice a batch, and stores those of others', async () => {
+  const { database, service, tenant } = await setUpTest()
+  const other = await addTenant(database)
+  await database.query('create sequence attempt')
+  await database.query(
+    `create function too_long() returns trigger language plpgsql as
+       $$ begin perform nextval('attempt'); perform pg_sleep(30); return new; end $$`,
+  )
+  await database.query(
+    `create trigger too_long before insert on audience_member for each row
+       when (new.channel_oa_id = ${tenant.accountId}) execute function too_long()`,
+  )
+  // Fewer than 32 events: no second batch is pipelined behind the first and cancelled with it.
+  const tenants = Array.from({ length: 24 }, (_, no) => (no % 2 === 0 ? tenant : other))
+  const answers = tenants.flatMap((each, no) => messages(service, each, [`U${no}`]))
+  expect(await statusesOf(answers)).toEqual(tenants.map((each) => (each === tenant ? 503 : 200)))
+  // A sequence counts attempts that were rolled back, too. Two batches: each fails with all accounts, then with this one.
+  const [attempts] = await database.query<{ count: bigint }>('select last_value as count from attempt')
+  expect(Number(attempts?.count)).toBeLessThanOrEqual(4)
+  await database.close()
+})

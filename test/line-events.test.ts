@@ -1,0 +1,196 @@
+/** CONTRACT: POST /api/line/:id, LINE's webhook: which events it stores, recognizes and applies. */
+import { describe, expect, it } from 'vitest'
+import { lineEvent, randomUserId, textMessage, ulid } from '../tools/simulator/events.ts'
+import { addTenant } from './support/database.ts'
+import { setUpFile, startAppForTest } from './support/service.ts'
+
+const { database, service, tenant } = await setUpFile()
+
+const ACCEPTED = { accepted: 1, duplicates: 0 }
+const DUPLICATE = { accepted: 0, duplicates: 1 }
+const redelivered = { deliveryContext: { isRedelivery: true } }
+
+describe('an event', () => {
+  it('takes effect once, however often it is delivered, alone or with others', async () => {
+    const userId = randomUserId()
+    const event = textMessage(userId, 'once')
+    const other = textMessage(userId, 'other')
+    expect((await service.deliver(tenant, [event])).json).toEqual(ACCEPTED)
+    const again = { ...event, ...redelivered }
+    expect((await service.deliver(tenant, [again, other, again, other])).json).toEqual({
+      accepted: 1,
+      duplicates: 3,
+    })
+    expect((await service.member(tenant, userId))?.eventCount).toBe(2)
+  })
+
+  it('takes effect once when several instances receive it at the same moment', async () => {
+    const second = await startAppForTest(database)
+    const userId = randomUserId()
+    const events = Array.from({ length: 20 }, (_, i) => textMessage(userId, `message ${i}`))
+    const deliveries = Array.from({ length: 12 }, (_, i) =>
+      (i % 2 === 0 ? service : second).deliver(tenant, i % 3 === 0 ? events.toReversed() : events),
+    )
+    const answers = await Promise.all(deliveries)
+    expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200))
+    const accepted = answers.reduce((sum, { json }) => sum + json.accepted, 0)
+    expect(accepted).toBe(20)
+    expect((await service.member(tenant, userId))?.eventCount).toBe(20)
+  })
+
+  it('without webhookEventId is recognized by its content', async () => {
+    const { webhookEventId: _, ...old } = textMessage(randomUserId(), 'from before 2022')
+    expect((await service.deliver(tenant, [old])).json).toEqual(ACCEPTED)
+    expect((await service.deliver(tenant, [{ ...old, ...redelivered }])).json).toEqual(DUPLICATE)
+  })
+
+  it('counts for each account that receives it, and its person is a separate member of each', async () => {
+    const other = await addTenant(database)
+    const userId = randomUserId()
+    const event = lineEvent('follow', userId)
+    for (const each of [tenant, other]) {
+      expect((await service.deliver(each, [event])).json).toEqual(ACCEPTED)
+    }
+    await service.deliver(other, [lineEvent('unfollow', userId, { timestamp: event.timestamp + 1 })])
+    expect((await service.member(tenant, userId))?.relationship).toBe('following')
+    expect((await service.member(other, userId))?.relationship).toBe('blocked')
+  })
+
+  it('in a group makes members of its sender and of those who joined or left, and counts once for each', async () => {
+    const [sender, joined, left] = [randomUserId(), randomUserId(), randomUserId()]
+    const group = { type: 'group', groupId: 'C1' }
+    await service.deliver(tenant, [
+      textMessage(sender, 'in a group', { source: { ...group, userId: sender } }),
+      lineEvent('memberJoined', null, {
+        source: group,
+        joined: {
+          members: [{ type: 'user', userId: joined }, { type: 'user', userId: joined }, { type: 'user' }],
+        },
+      }),
+      lineEvent('memberLeft', null, { source: group, left: { members: [{ type: 'user', userId: left }] } }),
+      lineEvent('join', null, { source: group }),
+      lineEvent('botSuspended', null),
+    ])
+    for (const userId of [sender, joined, left]) {
+      expect(await service.member(tenant, userId)).toMatchObject({ eventCount: 1, relationship: 'unknown' })
+    }
+  })
+
+  it('of an unknown kind or source is stored', async () => {
+    const account = await addTenant(database)
+    const userId = randomUserId()
+    const answer = await service.deliver(account, [
+      lineEvent('somethingNew', userId, { source: { type: 'thread', threadId: 'T1', userId } }),
+      lineEvent('somethingNewer', null, { source: { type: 'thread' } }),
+    ])
+    expect(answer.json).toEqual({ accepted: 2, duplicates: 0 })
+    expect(await service.members(account)).toHaveLength(1)
+    const kinds = await database.query('select kind from event where channel_oa_id = $1 order by kind', [
+      account.accountId,
+    ])
+    expect(kinds).toEqual([{ kind: 'somethingNew' }, { kind: 'somethingNewer' }])
+  })
+
+  it('from the test button of the old LINE console adds no member', async () => {
+    const account = await addTenant(database)
+    const answer = await service.deliver(account, [
+      {
+        replyToken: '0'.repeat(32),
+        type: 'message',
+        timestamp: 1_513_669_370_317,
+        source: { type: 'user', userId: 'Udeadbeefdeadbeefdeadbeefdeadbeef' },
+        message: { id: '100001', type: 'text' },
+      },
+    ])
+    expect(answer.json).toEqual(ACCEPTED)
+    expect(await service.members(account)).toEqual([])
+  })
+
+  it('for another bot is stored, and flags the account again each hour', async () => {
+    const account = await addTenant(database)
+    const deliver = () =>
+      service.deliver({ ...account, botUserId: 'Uanother' }, [lineEvent('follow', randomUserId())])
+    const flag = () =>
+      database.query(
+        `select foreign_destination, foreign_destination_at > now() - interval '30 minutes' as is_new
+           from official_account where id = $1`,
+        [account.accountId],
+      )
+    expect((await deliver()).json).toEqual(ACCEPTED)
+    expect(await flag()).toEqual([{ foreign_destination: 'Uanother', is_new: true }])
+    await database.query(
+      `update official_account set foreign_destination_at = now() - interval '61 minutes' where id = $1`,
+      [account.accountId],
+    )
+    await deliver()
+    expect(await flag()).toEqual([{ foreign_destination: 'Uanother', is_new: true }])
+  })
+})
+
+/** Only the last three of the 14 can be applied, and two of those name the person. */
+const mostlyInvalidEvents = (userId: string) => [
+  null,
+  7,
+  'text',
+  [],
+  {},
+  lineEvent('message', '\u0000'),
+  lineEvent('message', 'U\ud800'),
+  lineEvent('message', 'U'.repeat(5000)),
+  lineEvent('message', userId, { timestamp: 1e300 }),
+  lineEvent('message', userId, { timestamp: -1 }),
+  { ...lineEvent('message', userId), timestamp: 'yesterday' },
+  lineEvent('me\u0000ssage\ud800', userId, { webhookEventId: '\u0000' }),
+  textMessage(userId, 'half \ud83e and \u0000'),
+  { ...lineEvent('message', userId), source: 'x', webhookEventId: 'x'.repeat(5000) },
+]
+
+describe('an invalid event', () => {
+  it('is stored with the reason, and its neighbours take effect', async () => {
+    const account = await addTenant(database)
+    const userId = randomUserId()
+    const answer = await service.deliver(account, mostlyInvalidEvents(userId))
+    expect(answer.json).toEqual({ accepted: 14, duplicates: 0 })
+    expect((await service.member(account, userId))?.eventCount).toBe(2)
+    const failures = await database.query(
+      'select failure from event where failure is not null and channel_oa_id = $1',
+      [account.accountId],
+    )
+    expect(failures).toHaveLength(11)
+  })
+
+  it('with the key __proto__ does not change the prototype of objects', async () => {
+    const body = JSON.stringify({ events: [lineEvent('message', randomUserId())] })
+    const hostile = body.replace('"type"', '"__proto__":{"polluted":true},"type"')
+    expect((await service.deliverRaw(tenant, hostile)).json).toEqual(ACCEPTED)
+    expect(({} as { polluted?: boolean }).polluted).toBeUndefined()
+  })
+})
+
+describe('an event nested 20,000 levels deep', () => {
+  it('is stored, and its neighbours take effect', async () => {
+    const userId = randomUserId()
+    const deep = `${'{"a":'.repeat(20_000)}1${'}'.repeat(20_000)}`
+    const neighbour = JSON.stringify(textMessage(userId, 'hello'))
+    const id = ulid(Date.now())
+    const body = `{"events":[{"type":"message","timestamp":1,"webhookEventId":"${id}","x":${deep}},${neighbour}]}`
+    expect((await service.deliverRaw(tenant, body)).json).toEqual({ accepted: 2, duplicates: 0 })
+    expect((await service.deliverRaw(tenant, body)).json).toEqual({ accepted: 0, duplicates: 2 })
+    expect((await service.member(tenant, userId))?.eventCount).toBe(1)
+  })
+
+  it('and without webhookEventId is stored unchanged, and recognized by all of its content', async () => {
+    const account = await addTenant(database)
+    const deep = (leaf: string) => `${'['.repeat(20_000)}${leaf}${']'.repeat(20_000)}`
+    const event = (leaf: string) => `{"type":"message","timestamp":5,"x":${deep(leaf)}}`
+    const deliver = async (leaf: string) =>
+      (await service.deliverRaw(account, `{"events":[${event(leaf)}]}`)).json
+    expect(await deliver('1')).toEqual(ACCEPTED)
+    expect(await deliver('2')).toEqual(ACCEPTED)
+    expect(await deliver('1')).toEqual(DUPLICATE)
+    const stored = await database.query('select payload from event where channel_oa_id = $1 order by id', [
+      account.accountId,
+    ])
+    expect(stored).toEqual([{ payload: event('1') }, { payload: event('2') }])
+  })
+})

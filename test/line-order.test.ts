@@ -1,0 +1,173 @@
+/** LINE delivers events late, repeatedly and in any order: the outcome is the same. */
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { lineEvent, randomUserId, textMessage, ulid } from '../tools/simulator/events.ts'
+import { addTenant } from './support/database.ts'
+import { setUpFile, startAppForTest } from './support/service.ts'
+
+const { database, service, tenant } = await setUpFile()
+
+const AT = 1_700_000_000_000
+
+interface Step {
+  kind: 'follow' | 'unfollow' | 'message'
+  offset: number
+}
+
+/** Events at AT + offset. Their ids break ties between equal times alike for every person. */
+function history(userId: string, steps: Step[]) {
+  return steps.map(({ kind, offset }, i) => {
+    const order = `${offset}${i}`.padStart(3, '0')
+    const webhookEventId = `${ulid(AT).slice(0, 10)}${order}${userId.slice(1, 14).toUpperCase()}`
+    return lineEvent(kind, userId, { timestamp: AT + offset, webhookEventId })
+  })
+}
+
+describe('follow and unfollow', () => {
+  const steps: Step[] = [
+    { kind: 'follow', offset: 0 },
+    { kind: 'unfollow', offset: 5 },
+    { kind: 'follow', offset: 5 },
+  ]
+  const orders = [
+    [0, 1, 2],
+    [0, 2, 1],
+    [1, 0, 2],
+    [1, 2, 0],
+    [2, 0, 1],
+    [2, 1, 0],
+  ]
+
+  it.each(orders)(
+    'end in the same state in the order %i, %i, %i, in one delivery or in three',
+    async (...order) => {
+      for (const isOneDelivery of [true, false]) {
+        const userId = randomUserId()
+        const events = history(userId, steps)
+        const ordered = order.map((i) => events[i])
+        const deliveries = isOneDelivery ? [ordered] : ordered.map((event) => [event])
+        for (const delivery of deliveries) await service.deliver(tenant, delivery)
+        expect(await service.member(tenant, userId)).toMatchObject({
+          relationship: 'following',
+          followedAt: new Date(AT + 5).toISOString(),
+          blockedAt: new Date(AT + 5).toISOString(),
+          eventCount: 3,
+        })
+      }
+    },
+  )
+
+  it('end in the same member when any history is shuffled, repeated and split (property)', async () => {
+    const step = fc.record({
+      kind: fc.constantFrom<Step['kind']>('follow', 'unfollow', 'message'),
+      offset: fc.integer({ min: 0, max: 6 }),
+    })
+    const selector = ({ kind, offset }: Step) => `${kind} ${offset}`
+    const histories = fc.uniqueArray(step, { minLength: 1, maxLength: 8, selector })
+    const stateOf = async (userId: string) => {
+      const member = await service.member(tenant, userId)
+      const { id: _id, userId: _userId, createdAt: _created, updatedAt: _updated, ...state } = member ?? {}
+      return state
+    }
+    await fc.assert(
+      fc.asyncProperty(histories, fc.infiniteStream(fc.nat()), async (steps, numbers) => {
+        const below = (limit: number) => (numbers.next().value as number) % limit
+        const [straight, shuffled] = [randomUserId(), randomUserId()]
+        await service.deliver(tenant, history(straight, steps))
+        const events = history(shuffled, steps)
+        const pile = [...events, ...events.filter(() => below(2) === 0)]
+        while (pile.length > 0) {
+          const size = 1 + below(pile.length)
+          const delivery = Array.from({ length: size }, () => pile.splice(below(pile.length), 1)[0])
+          await service.deliver(tenant, delivery)
+        }
+        expect(await stateOf(shuffled)).toEqual(await stateOf(straight))
+      }),
+      { numRuns: 30 },
+    )
+  })
+})
+
+describe('updatedAt', () => {
+  it('moves when an older follow fills followedAt, but not with mere activity', async () => {
+    const userId = randomUserId()
+    await service.deliver(tenant, [lineEvent('unfollow', userId, { timestamp: AT + 5 })])
+    const before = await service.member(tenant, userId)
+    await service.deliver(tenant, [lineEvent('follow', userId, { timestamp: AT })])
+    const after = await service.member(tenant, userId)
+    expect(after).toMatchObject({ relationship: 'blocked', followedAt: new Date(AT).toISOString() })
+    expect((after?.updatedAt as string) > (before?.updatedAt as string)).toBe(true)
+    await service.deliver(tenant, [textMessage(userId, 'mere activity')])
+    expect((await service.member(tenant, userId))?.updatedAt).toBe(after?.updatedAt)
+  })
+})
+
+describe('a message that its sender unsends', () => {
+  const contentOf = (messageId: string) =>
+    database.query<{ kind: string; payload: string | null }>(
+      'select kind, payload from event where message_id = $1 order by id',
+      [messageId],
+    )
+  const erased = [{ kind: 'message', payload: null }]
+
+  it('loses its stored content and that of its edits, and no other message does', async () => {
+    const userId = randomUserId()
+    const [unsent, kept] = [textMessage(userId, 'take me back'), textMessage(userId, 'keep me')]
+    const edited = lineEvent('messageEdited', userId, {
+      message: { ...unsent.message, text: 'take me back, too' },
+    })
+    await service.deliver(tenant, [unsent, kept, edited])
+    await service.deliver(tenant, [lineEvent('unsend', userId, { unsend: { messageId: unsent.message.id } })])
+    expect(await contentOf(unsent.message.id)).toEqual([...erased, { kind: 'messageEdited', payload: null }])
+    expect((await contentOf(kept.message.id))[0]?.payload).toContain('keep me')
+    expect(await service.member(tenant, userId)).toMatchObject({ eventCount: 4 })
+  })
+
+  it.each(['after it', 'in the same delivery'])(
+    'is stored without content when its unsend comes first and it arrives %s',
+    async (arrival) => {
+      const userId = randomUserId()
+      const late = textMessage(userId, 'too late')
+      const unsend = lineEvent('unsend', userId, { unsend: { messageId: late.message.id } })
+      const deliveries = arrival === 'after it' ? [[unsend], [late]] : [[unsend, late]]
+      for (const delivery of deliveries) await service.deliver(tenant, delivery)
+      expect(await contentOf(late.message.id)).toEqual(erased)
+    },
+  )
+
+  it('is stored without content when two instances receive message and unsend at the same moment', async () => {
+    const second = await startAppForTest(database)
+    const userId = randomUserId()
+    for (let round = 0; round < 20; round += 1) {
+      const message = textMessage(userId, 'racing')
+      const unsend = lineEvent('unsend', null, { unsend: { messageId: message.message.id } })
+      const answers = await Promise.all([
+        service.deliver(tenant, [message]),
+        second.deliver(tenant, [unsend]),
+      ])
+      expect(answers.map(({ status }) => status)).toEqual([200, 200])
+      expect(await contentOf(message.message.id)).toEqual(erased)
+    }
+  })
+})
+
+describe('botSuspended and botResumed', () => {
+  const events = [
+    lineEvent('botSuspended', null, { timestamp: AT }),
+    lineEvent('botResumed', null, { timestamp: AT + 1 }),
+    lineEvent('botSuspended', null, { timestamp: AT + 2 }),
+  ]
+
+  it.each([
+    [0, 1, 2],
+    [2, 1, 0],
+    [2, 0, 1],
+  ])('leave the account in its newest state in the order %i, %i, %i', async (...order) => {
+    const account = await addTenant(database)
+    for (const index of order) await service.deliver(account, [events[index]])
+    const stored = await database.query('select suspended from official_account where id = $1', [
+      account.accountId,
+    ])
+    expect(stored).toEqual([{ suspended: true }])
+  })
+})

@@ -1,0 +1,50 @@
+/** Rows that a test starts with, as another program would load them. */
+import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
+import type { Row } from '../../src/postgres/statement.ts'
+import type { Tenant } from './database.ts'
+
+/** Runs one statement in a session without time limits. A request's limit of 5 s is too short for many rows on a slow machine. */
+export function load<R extends Row>(
+  database: PostgresDatabase,
+  text: string,
+  values: unknown[] = [],
+): Promise<R[]> {
+  return database.session((session) => session.query<R>(text, values))
+}
+
+/**
+ * Adds members with the user ids U1, U2, … in the order of their ids.
+ * @param columns further columns, as SQL expressions of the member's number `i`
+ */
+export async function loadMembers(
+  database: PostgresDatabase,
+  tenant: Tenant,
+  count: number,
+  columns: Record<string, string> = {},
+): Promise<void> {
+  const names = ['channel_oa_id', 'organization_id', 'user_id', ...Object.keys(columns)]
+  const values = ['$1', '$2', `'U' || i`, ...Object.values(columns)]
+  await load(
+    database,
+    `insert into audience_member (${names}) select ${values} from generate_series(1, $3::int) i order by i`,
+    [tenant.accountId, tenant.organizationId, count],
+  )
+}
+
+/** Every row of every table as text: what somebody who steals the database could read. */
+export function readEverything(database: PostgresDatabase): Promise<string> {
+  return database.session(async (session) => {
+    const tables = await session.query<{ name: string }>(
+      `select table_name as name from information_schema.tables
+        where table_schema = 'public' and table_type = 'BASE TABLE'`,
+    )
+    const texts: string[] = []
+    for (const { name } of tables) {
+      const rows = await session.query<{ text: string | null }>(
+        `select string_agg(t::text, ' ') as text from ${name} t`,
+      )
+      texts.push(rows[0]?.text ?? '')
+    }
+    return texts.join('\n')
+  })
+}

@@ -1,0 +1,36 @@
+/** Locks that another session holds while a test runs, and the sessions that wait for them. */
+import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
+import { eventually } from './process.ts'
+
+/** Runs a statement in a transaction that stays open. Resolves, once the statement is done, with the function that commits. */
+export function holdTransaction(
+  database: PostgresDatabase,
+  text: string,
+  values: unknown[] = [],
+): Promise<() => Promise<void>> {
+  return new Promise((resolve, reject) => {
+    const transaction = database.session(async (session) => {
+      await session.query('begin')
+      await session.query(text, values)
+      await new Promise<void>((end) => {
+        resolve(async () => {
+          end()
+          await transaction
+        })
+      })
+      await session.query('commit')
+    })
+    transaction.catch(reject)
+  })
+}
+
+/** Resolves when so many sessions of the database wait for a lock. */
+export async function waitForBlocked(database: PostgresDatabase, sessions: number): Promise<void> {
+  await eventually(
+    () =>
+      database.query(
+        `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+      ),
+    (blocked) => blocked.length === sessions,
+  )
+}
