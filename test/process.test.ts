@@ -158,11 +158,13 @@ it('applies each migration once when five instances start together', async () =>
 
 it('refuses a newer schema than its own with one line', async () => {
   const { database, connection } = await createDatabase()
-  await database.query(`insert into schema_migration (version, name) values (9999, 'from the future')`)
+  await database.query(
+    `insert into schema_migration (version, name, checksum) values (9999, 'from the future', '')`,
+  )
   const { status, stderr } = await runCommandAsync(['serve'], { DATABASE_URL: urlOf(connection) })
   expect(status).toBe(1)
   expect(stderr).toMatch(
-    /^oa-audience: the database schema is at version 9999, newer than this program knows .+\n$/,
+    /^oa-audience: the database schema has version 9999, but this program knows versions up to .+\n$/,
   )
 })
 
@@ -247,7 +249,7 @@ describe('on a port that is already in use', () => {
     const { status, stdout, stderr } = await runCommandAsync(['serve'], { ...env(), PORT: String(port) })
     expect(status).toBe(1)
     expect(stderr).toBe(
-      `oa-audience: PORT ${port} on 127.0.0.1 is in use: stop what listens there, or set PORT\n`,
+      `oa-audience: PORT ${port} on 127.0.0.1 is already in use. Stop the other process or set PORT.\n`,
     )
     // No background work starts, and fails, after the end.
     expect(stdout).not.toMatch(/maintenance|does not answer/)
