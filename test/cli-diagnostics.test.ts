@@ -1,142 +1,270 @@
-/** `doctor` and `members show`: what operators ask first. */
-import { expect, it } from 'vitest'
+/** What operators ask first: `doctor` and `members show`. */
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { type AccountFinding, examineAccounts } from '../src/operator/account-health.ts'
+import type { Connection } from '../src/postgres/embedded/server.ts'
+import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
 import { runCommandAsync } from './support/process.ts'
-import { setUpTest, startAppForTest } from './support/service.ts'
+import { type Service, setUpTest, startApp } from './support/service.ts'
 
-it('doctor says of each part whether it is well, and how to mend it', async () => {
-  const { database, connection } = await createTestDatabase()
-  const platform = await simulatePlatform()
-  const service = await startAppForTest(database)
-  const [good, silent, foreign, mended, nameless, tested, bare, knocked, stale] = [
-    await addTenant(database, { channelId: '2000000001' }),
-    await addTenant(database),
-    await addTenant(database),
-    await addTenant(database, { channelAccessToken: 'token' }),
-    await addTenant(database),
-    await addTenant(database),
-    await addTenant(database),
-    await addTenant(database),
-    await addTenant(database),
-  ]
-  for (const who of [good, nameless]) await service.deliver(who, [lineEvent('follow', 'U1')])
-  await service.deliver({ ...foreign, botUserId: 'Uanother' }, [lineEvent('follow', 'U1')])
-  await service.deliver({ ...mended, botUserId: 'Uanother' }, [lineEvent('follow', 'U1')])
-  await database.query(
-    `update official_account set foreign_destination_at = now() - interval '8 days' where id = $1`,
-    [mended.accountId],
-  )
-  const wrong = (tenant: Tenant) => ({ ...tenant, channelSecret: 'another secret' })
-  // The platform's test delivery has no events; that it went well stands in the verification.
-  await service.deliver(wrong(tested), [lineEvent('follow', 'U1')])
-  await service.deliver(wrong(knocked), [lineEvent('follow', 'U1')])
-  await service.deliver(wrong(stale), [])
-  await service.deliver(stale, [lineEvent('follow', 'U1')])
-  for (let i = 0; i < 3; i += 1) await service.deliver(wrong(stale), [lineEvent('follow', 'U1')])
-  await database.query(`update official_account set chat_secret = 'x' where id = $1`, [stale.accountId])
-  await service.chat({ ...stale, chatSecret: 'another secret' }, { event: 'x' })
-  // What the web page sends says nothing of the channel's secret.
-  await service.track(stale, [{ type: 'page', userId: 'U1', messageId: 'm1' }])
-  // What was counted is written at the end, at the latest.
-  await service.app.close()
-  // The last good one is a second older than the last wrong one, and the other way round.
-  await database.query(
-    `update refused_delivery set last_at = now() - interval '1 minute' where channel_oa_id = $1`,
-    [knocked.accountId],
-  )
-  await database.query(
-    `update event set received_at = received_at - interval '1 minute' where channel_oa_id = $1 and source = 'line'`,
-    [stale.accountId],
-  )
-  await startAppForTest(database).then((again) => again.deliver(knocked, [lineEvent('follow', 'U1')]))
-  await database.query(`update official_account set channel_secret = null where id = $1`, [bare.accountId])
-  await database.query(
-    `update official_account set verified_at = now(), verification = '{"checks": [{"name": "webhook_test", "ok": true}]}'
-      where id = $1`,
-    [tested.accountId],
-  )
-  const env = { DATABASE_URL: urlOf(connection), LINE_API_URL: platform.url }
-  const { stdout, status } = await runCommandAsync(['doctor', '--json'], env)
-  expect(status).toBe(1)
-  const findings = JSON.parse(stdout) as Array<{ check: string; state: string; message: string }>
-  // The worst of an account comes first.
-  const states = Object.fromEntries(findings.toReversed().map(({ check, state }) => [check, state]))
-  expect(states).toMatchObject({
-    configuration: 'ok',
-    database: 'ok',
-    migrations: 'ok',
-    platform: 'ok',
-    clock: 'ok',
-    [`account ${good.accountId}`]: 'ok',
-    [`account ${silent.accountId}`]: 'look',
-    [`account ${nameless.accountId}`]: 'look',
-    [`account ${foreign.accountId}`]: 'WRONG',
-    [`account ${mended.accountId}`]: 'ok',
-    [`account ${tested.accountId}`]: 'look',
-    [`account ${bare.accountId}`]: 'WRONG',
-    [`account ${knocked.accountId}`]: 'look',
-    [`account ${stale.accountId}`]: 'WRONG',
+// A command takes half a second to start, and ten on a busy machine.
+vi.setConfig({ testTimeout: 120_000 })
+
+let database: PostgresDatabase
+let connection: Connection
+let env: { DATABASE_URL: string }
+
+beforeAll(async () => {
+  ;({ database, connection } = await createTestDatabase())
+  env = { DATABASE_URL: urlOf(connection) }
+})
+afterAll(() => database.close())
+
+describe('doctor', () => {
+  it('finds no error in a working installation', async () => {
+    const platform = await simulatePlatform()
+    const { stdout, status } = await runCommandAsync(['doctor', '--json'], {
+      ...env,
+      LINE_API_URL: platform.url,
+    })
+    const findings: Array<{ check: string; severity: string }> = JSON.parse(stdout)
+    for (const check of ['configuration', 'database', 'migrations', 'platform', 'clock'])
+      expect(findings).toContainEqual(expect.objectContaining({ check, severity: 'ok' }))
+    expect(status).toBe(0)
+    await platform.close()
   })
-  const messageOf = ({ accountId }: Tenant) =>
-    findings.flatMap(({ check, message }) => (check === `account ${accountId}` ? message : [])).join('; ')
-  expect(messageOf(nameless)).toContain('no access token and no channel id')
-  expect(messageOf(knocked)).toContain('wrong signature in 7 days: 1,')
-  expect(messageOf(stale)).toContain('wrong signature in 7 days: 5,')
-  // One fault hides no other.
-  expect(messageOf(bare)).toMatch(/no channel secret.*nothing was delivered.*no access token/)
-  const away = await runCommandAsync(['doctor', '--json'], {
-    DATABASE_URL: 'postgres://nobody@127.0.0.1:1/none',
-    LINE_API_URL: 'http://127.0.0.1:9',
-    REDIS_URL: 'redis://127.0.0.1:9',
+
+  it('reports every server that does not respond and exits with 1', async () => {
+    const { stdout, status } = await runCommandAsync(['doctor', '--json'], {
+      DATABASE_URL: 'postgres://nobody@127.0.0.1:1/none',
+      LINE_API_URL: 'http://127.0.0.1:9',
+      REDIS_URL: 'redis://127.0.0.1:9',
+    })
+    expect(status).toBe(1)
+    for (const check of ['database', 'Redis', 'platform'])
+      expect(JSON.parse(stdout)).toContainEqual(expect.objectContaining({ check, severity: 'error' }))
   })
-  expect(away.status).toBe(1)
-  for (const check of ['database', 'Redis', 'platform']) {
-    expect(JSON.parse(away.stdout)).toContainEqual(expect.objectContaining({ check, state: 'WRONG' }))
-  }
-  await platform.close()
-  await database.close()
+
+  it('names the account of each finding', async () => {
+    const tenant = await addTenant(database)
+    const { stdout } = await runCommandAsync(['doctor', '--json'], env)
+    expect(JSON.parse(stdout)).toContainEqual(
+      expect.objectContaining({ check: `account ${tenant.accountId}`, severity: 'warning' }),
+    )
+  })
 })
 
-it('members show tells what made a person what they are', async () => {
-  const { database, connection, service, tenant } = await setUpTest()
-  const at = 1_700_000_000_000
-  await service.deliver(tenant, [
-    lineEvent('unfollow', 'U1', { timestamp: at + 2000 }),
-    lineEvent('follow', 'U1', { timestamp: at }),
-    lineEvent('memberJoined', null, {
-      timestamp: at + 1000,
-      source: { type: 'group', groupId: 'C1' },
-      joined: { members: [{ type: 'user', userId: 'U1' }] },
-    }),
-  ])
-  const member = await service.member(tenant, 'U1')
-  const edit = (body: object) =>
-    service.call('PUT', `/api/audience/${member?.id}`, {
-      headers: { ...tenant.headers, 'content-type': 'application/json' },
-      body: JSON.stringify(body),
+describe('the examination of an account', () => {
+  const usable = { channelId: '2000000001' }
+  const follow = [lineEvent('follow', 'U1')]
+  const withWrongSecret = (tenant: Tenant): Tenant => ({ ...tenant, channelSecret: 'another secret' })
+
+  /** Runs `work` against a service and closes it, which writes the counts of rejected deliveries. */
+  async function onService(work: (service: Service) => Promise<unknown>): Promise<void> {
+    const own = new PostgresDatabase(connection, () => undefined)
+    own.markReady()
+    const service = await startApp(own)
+    try {
+      await work(service)
+    } finally {
+      await service.app.close()
+      await own.close()
+    }
+  }
+
+  async function findingsOf({ accountId }: Tenant): Promise<AccountFinding[]> {
+    const findings = await examineAccounts(database)
+    return findings.filter((finding) => finding.accountId === accountId)
+  }
+
+  /** Moves what was received and rejected so far into the past. */
+  async function ageDeliveries({ accountId }: Tenant): Promise<void> {
+    for (const statement of [
+      `update event set received_at = received_at - interval '1 minute' where channel_oa_id = $1`,
+      `update refused_delivery set last_at = last_at - interval '1 minute' where channel_oa_id = $1`,
+    ])
+      await database.query(statement, [accountId])
+  }
+
+  const finding = (severity: string, message: string) =>
+    expect.objectContaining({ severity, message: expect.stringContaining(message) })
+
+  it('is ok if deliveries arrive', async () => {
+    const tenant = await addTenant(database, usable)
+    await onService((service) => service.deliver(tenant, follow))
+    expect(await findingsOf(tenant)).toEqual([finding('ok', 'deliveries arrive')])
+  })
+
+  it('warns if nothing was delivered', async () => {
+    const tenant = await addTenant(database, usable)
+    expect(await findingsOf(tenant)).toEqual([finding('warning', 'nothing was delivered for 7 days')])
+  })
+
+  it('warns if the platform cannot be called for lack of credentials', async () => {
+    const tenant = await addTenant(database)
+    await onService((service) => service.deliver(tenant, follow))
+    expect(await findingsOf(tenant)).toEqual([finding('warning', 'no access token and no channel id')])
+  })
+
+  it('warns if an event could not be applied', async () => {
+    const tenant = await addTenant(database, usable)
+    await onService((service) =>
+      service.deliver(tenant, [{ ...lineEvent('follow', 'U1'), timestamp: 'never' }]),
+    )
+    expect(await findingsOf(tenant)).toEqual([finding('warning', '1 events could not be applied')])
+  })
+
+  it('reports all problems of an account, errors first', async () => {
+    const tenant = await addTenant(database)
+    await database.query('update official_account set channel_secret = null where id = $1', [
+      tenant.accountId,
+    ])
+    expect(await findingsOf(tenant)).toEqual([
+      finding('error', 'no channel secret'),
+      finding('warning', 'nothing was delivered'),
+      finding('warning', 'no access token'),
+    ])
+  })
+
+  it('reports an error if the platform has suspended the account', async () => {
+    const tenant = await addTenant(database, usable)
+    await onService((service) => service.deliver(tenant, [lineEvent('botSuspended', null)]))
+    expect(await findingsOf(tenant)).toEqual([finding('error', 'suspended')])
+  })
+
+  it('reports an error if deliveries of the last 7 days name another bot', async () => {
+    const tenant = await addTenant(database, usable)
+    await onService((service) => service.deliver({ ...tenant, botUserId: 'Uanother' }, follow))
+    expect(await findingsOf(tenant)).toEqual([finding('error', 'deliveries name another bot')])
+    await database.query(
+      `update official_account set foreign_destination_at = now() - interval '8 days' where id = $1`,
+      [tenant.accountId],
+    )
+    expect(await findingsOf(tenant)).toEqual([finding('ok', 'deliveries arrive')])
+  })
+
+  it('reports an error if no valid delivery followed one with an invalid signature', async () => {
+    const tenant = await addTenant(database, usable)
+    await onService((service) => service.deliver(tenant, follow))
+    await ageDeliveries(tenant)
+    await onService(async (service) => {
+      for (let i = 0; i < 5; i += 1) await service.deliver(withWrongSecret(tenant), follow)
     })
-  await edit({ tags: ['vip'], externalId: 'customer-1' })
-  await edit({ tags: ['vip'] })
-  await database.query(`update audience_member set attributes = '{"cups":3}' where user_id = 'U1'`)
-  const env = { DATABASE_URL: urlOf(connection) }
-  const account = String(tenant.accountId)
-  const shown = JSON.parse(
-    (await runCommandAsync(['members', 'show', '--account', account, 'U1', '--json'], env)).stdout,
-  )
-  expect(shown.member).toMatchObject({ userId: 'U1', relationship: 'blocked', eventCount: 3 })
-  expect(shown.timeline.map(({ says }: { says: string }) => says)).toEqual([
-    'attributes by a command or another program',
-    `externalId, tags by client ${tenant.headers['x-client-id']}`,
-    'relationship blocked',
-    'named as joined or left',
-    'relationship following',
-  ])
-  expect(JSON.stringify(shown.timeline)).not.toContain('vip')
-  await service.call('DELETE', `/api/audience/${member?.id}`, { headers: tenant.headers })
-  expect(await database.query('select from member_edit')).toEqual([])
-  const missing = await runCommandAsync(['members', 'show', '--account', account, 'U404'], env)
-  expect(missing).toMatchObject({ status: 1, stderr: `oa-audience: account ${account} has no member U404\n` })
-  await database.close()
+    expect(await findingsOf(tenant)).toEqual([
+      finding('error', 'invalid signature in 7 days: 5, the last one'),
+    ])
+  })
+
+  it('only warns if a valid delivery followed one with an invalid signature', async () => {
+    const tenant = await addTenant(database, usable)
+    await onService((service) => service.deliver(withWrongSecret(tenant), follow))
+    await ageDeliveries(tenant)
+    await onService((service) => service.deliver(tenant, follow))
+    expect(await findingsOf(tenant)).toEqual([
+      finding('warning', 'invalid signature in 7 days: 1, the last one'),
+    ])
+  })
+
+  it('takes a successful webhook test as a valid delivery', async () => {
+    const tenant = await addTenant(database, usable)
+    await onService((service) => service.deliver(withWrongSecret(tenant), follow))
+    await ageDeliveries(tenant)
+    const verification = '{"checks": [{"name": "webhook_test", "ok": true}]}'
+    await database.query('update official_account set verified_at = now(), verification = $2 where id = $1', [
+      tenant.accountId,
+      verification,
+    ])
+    expect((await findingsOf(tenant)).map(({ severity }) => severity)).not.toContain('error')
+  })
+
+  it('does not take a tracking event as proof of a valid channel secret', async () => {
+    const tenant = await addTenant(database, usable)
+    await onService((service) => service.deliver(withWrongSecret(tenant), follow))
+    await ageDeliveries(tenant)
+    await onService((service) => service.track(tenant, [{ type: 'page', userId: 'U1', messageId: 'm1' }]))
+    expect(await findingsOf(tenant)).toEqual([finding('error', 'LINE has sent no valid one since')])
+  })
+
+  it('reports an error if callbacks of the support chat have an invalid signature', async () => {
+    const tenant = await addTenant(database, { ...usable, chatSecret: 'secret' })
+    await onService(async (service) => {
+      await service.deliver(tenant, follow)
+      await service.chat({ ...tenant, chatSecret: 'another secret' }, { event: 'x' })
+    })
+    expect(await findingsOf(tenant)).toEqual([
+      finding('error', 'the support chat has sent no valid one since'),
+    ])
+  })
+})
+
+describe('members show', () => {
+  const AT = 1_700_000_000_000
+
+  async function setUpMember() {
+    const { connection: target, ...parts } = await setUpTest()
+    const { service, tenant } = parts
+    await service.deliver(tenant, [
+      lineEvent('unfollow', 'U1', { timestamp: AT + 2000 }),
+      lineEvent('follow', 'U1', { timestamp: AT }),
+      lineEvent('memberJoined', null, {
+        timestamp: AT + 1000,
+        source: { type: 'group', groupId: 'C1' },
+        joined: { members: [{ type: 'user', userId: 'U1' }] },
+      }),
+    ])
+    const id = (await service.member(tenant, 'U1'))?.id
+    const edit = (body: object) =>
+      service.call('PUT', `/api/audience/${id}`, {
+        headers: { ...tenant.headers, 'content-type': 'application/json' },
+        body: JSON.stringify(body),
+      })
+    const show = (user: string) =>
+      runCommandAsync(['members', 'show', '--account', String(tenant.accountId), user, '--json'], {
+        DATABASE_URL: urlOf(target),
+      })
+    return { ...parts, id, edit, show }
+  }
+
+  it('lists the events and edits that led to the state of a member, newest first', async () => {
+    const { database: own, tenant, edit, show } = await setUpMember()
+    await edit({ tags: ['vip'], externalId: 'customer-1' })
+    await edit({ tags: ['vip'] })
+    await own.query(`update audience_member set attributes = '{"cups":3}' where user_id = 'U1'`)
+    const { member, timeline } = JSON.parse((await show('U1')).stdout)
+    expect(member).toMatchObject({ userId: 'U1', relationship: 'blocked', eventCount: 3 })
+    expect(timeline.map(({ effect }: { effect: string }) => effect)).toEqual([
+      'attributes by a command or another program',
+      `externalId, tags by client ${tenant.headers['x-client-id']}`,
+      'relationship blocked',
+      'named as joined or left',
+      'relationship following',
+    ])
+    expect(JSON.stringify(timeline)).not.toContain('vip')
+    await own.close()
+  })
+
+  it('finds a member by its id', async () => {
+    const { database: own, id, show } = await setUpMember()
+    expect(JSON.parse((await show(id as string)).stdout).member).toMatchObject({ id, userId: 'U1' })
+    await own.close()
+  })
+
+  it('shows no edits of an erased member, because they are erased, too', async () => {
+    const { database: own, service, tenant, id, edit } = await setUpMember()
+    await edit({ tags: ['vip'] })
+    await service.call('DELETE', `/api/audience/${id}`, { headers: tenant.headers })
+    expect(await own.query('select from member_edit')).toEqual([])
+    await own.close()
+  })
+
+  it('reports a member that does not exist', async () => {
+    const { accountId } = await addTenant(database)
+    const result = await runCommandAsync(['members', 'show', '--account', String(accountId), 'U404'], env)
+    expect(result).toMatchObject({
+      status: 1,
+      stderr: `oa-audience: account ${accountId} has no member U404\n`,
+    })
+  })
 })

@@ -1,28 +1,43 @@
 /** CONTRACT: the command line `oa-audience`. */
-import { expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { addAccount, addClient, addKey, addOrganization } from '../src/accounts/provisioning.ts'
+import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
 import { runCommand } from './support/process.ts'
 import { startAppForTest } from './support/service.ts'
 
-it('sets up an account, a client and a key that then works, and stops working when revoked', async () => {
-  const { database, connection } = await createTestDatabase()
-  const env = { DATABASE_URL: urlOf(connection) }
-  const json = (...args: string[]) => JSON.parse(runCommand([...args, '--json'], env).stdout)
+// A command takes half a second to start, and ten on a busy machine.
+vi.setConfig({ testTimeout: 120_000 })
 
+let database: PostgresDatabase
+let env: { DATABASE_URL: string }
+
+beforeAll(async () => {
+  const created = await createTestDatabase()
+  database = created.database
+  env = { DATABASE_URL: urlOf(created.connection) }
+})
+afterAll(() => database.close())
+
+const json = (...args: string[]) => JSON.parse(runCommand([...args, '--json'], env).stdout)
+
+/** An account with every secret and no member. */
+async function addSecretAccount() {
+  const organizationId = await addOrganization(database, 'Agency')
+  const account = await addAccount(database, organizationId, {
+    name: 'Café',
+    channel_secret: 'the-channel-secret',
+    channel_access_token: 'the-access-token',
+    chat_secret: 'the-chat-secret',
+    basic_id: '@cafe',
+  })
+  return { ...account, organizationId, idText: String(account.id) }
+}
+
+it('provisions an organization, an account, a client and a key that grants access', async () => {
   const organization = json('organizations', 'add', '--name', 'Agency')
-  expect(organization).toEqual({ id: '1' })
-  const account = json(
-    'accounts',
-    'add',
-    '--organization',
-    '1',
-    '--name',
-    'Café',
-    '--channel-secret',
-    's',
-    '--basic-id',
-    '@cafe',
-  )
+  expect(organization).toEqual({ id: expect.stringMatching(/^\d+$/) })
+  const account = json('accounts', 'add', '--organization', organization.id, '--name', 'Café')
   expect(Object.keys(account)).toEqual(['id', 'oaHash', 'trackingKey'])
   expect(account.oaHash).toMatch(/^[0-9a-f]{64}$/)
   expect(account.trackingKey).not.toBe(account.oaHash)
@@ -37,112 +52,155 @@ it('sets up an account, a client and a key that then works, and stops working wh
     'x-client-secret': client.clientSecret,
     'x-api-key': key.key,
   }
-  const list = () => service.call('GET', '/api/audience', { headers })
-  expect((await list()).json).toEqual({ data: [], nextCursor: null })
-  expect(json('keys', 'revoke', key.id)).toEqual({ id: key.id, status: 'revoked' })
-  expect((await list()).text).toBe('null')
-  expect(json('clients', 'revoke', client.id)).toEqual({ id: client.id, status: 'revoked' })
-  expect((await list()).status).toBe(401)
+  const answer = await service.call('GET', '/api/audience', { headers })
+  expect(answer.json).toEqual({ data: [], nextCursor: null })
+})
 
-  expect(json('accounts', 'list')).toEqual([
-    {
-      id: '1',
-      organizationId: '1',
-      name: 'Café',
-      channelId: null,
-      basicId: '@cafe',
-      verified: null,
-    },
-  ])
-  expect(json('accounts', 'update', '1', '--channel-secret', 'rotated', '--basic-id', '')).toEqual({
-    id: '1',
+it('revokes a key and a client from their next request on', async () => {
+  const service = await startAppForTest(database)
+  const { headers, keyId, clientRowId } = await addTenant(database)
+  const list = () => service.call('GET', '/api/audience', { headers })
+  expect((await list()).json.data).toEqual([])
+  expect(json('keys', 'revoke', String(keyId))).toEqual({ id: String(keyId), status: 'revoked' })
+  expect((await list()).text).toBe('null')
+  expect(json('clients', 'revoke', String(clientRowId))).toEqual({
+    id: String(clientRowId),
+    status: 'revoked',
+  })
+  expect((await list()).status).toBe(401)
+})
+
+it('sets every field that an option of accounts add names', async () => {
+  const { organizationId } = await addSecretAccount()
+  const options = {
+    name: 'Full',
+    channel_id: '2000000001',
+    channel_secret: 's1',
+    channel_access_token: 't1',
+    bot_user_id: 'Ubot',
+    basic_id: '@full',
+    chat_secret: 's2',
+    chat_inbox_id: '3',
+    oa_hash: 'hash-of-full',
+    tracking_key: 'key-of-full',
+  }
+  const given = Object.entries(options).flatMap(([name, value]) => [`--${name.replaceAll('_', '-')}`, value])
+  const { id } = json('accounts', 'add', '--organization', String(organizationId), ...given)
+  const [stored] = await database.query('select * from official_account where id = $1', [id])
+  expect(stored).toMatchObject({ ...options, organization_id: organizationId })
+})
+
+it('changes only the given fields of an account and clears those given as empty', async () => {
+  const { id, idText, oaHash } = await addSecretAccount()
+  expect(json('accounts', 'update', idText, '--channel-secret', 'rotated', '--basic-id', '')).toEqual({
+    id: idText,
     changed: 'channel_secret, basic_id',
   })
-  const [updated] = await database.query('select name, channel_secret, basic_id from official_account')
-  expect(updated).toEqual({ name: 'Café', channel_secret: 'rotated', basic_id: null })
-  for (const wrong of [['1'], ['1', '--name', ''], ['404', '--name', 'Nobody']]) {
-    expect(runCommand(['accounts', 'update', ...wrong], env).status).toBe(1)
-  }
-  expect(JSON.parse(runCommand(['accounts', 'show', '1', '--json'], env).stdout)).toMatchObject({
-    oaHash: account.oaHash,
-    trackingKey: account.trackingKey,
-    hasChannelSecret: true,
+  const [updated] = await database.query('select * from official_account where id = $1', [id])
+  expect(updated).toMatchObject({
+    name: 'Café',
+    channel_secret: 'rotated',
+    channel_access_token: 'the-access-token',
+    chat_secret: 'the-chat-secret',
+    basic_id: null,
+    oa_hash: oaHash,
   })
-  for (const group of ['clients', 'keys', 'accounts']) {
-    const { stdout } = runCommand([group, 'list'], env)
-    for (const secret of [client.clientSecret, key.key, account.oaHash]) expect(stdout).not.toContain(secret)
-  }
-  await database.close()
 })
 
-it('adds beside rows that another program loaded with ids of their own', async () => {
-  const { database, connection } = await createTestDatabase()
-  await database.query(`insert into organization (id, name) values (1, 'loaded'), (7, 'loaded')`)
-  await database.query(`insert into official_account (id, organization_id, name) values (1, 7, 'loaded')`)
-  await database.query(
-    `insert into api_client (id, client_id, client_secret, status) values (1, 'c', 's', 'active')`,
-  )
-  await database.query(
-    `insert into api_key (id, api_client_id, key, status, channel_oa_id, organization_id) values (1, 1, 'k', 'active', 1, 7)`,
-  )
-  const env = { DATABASE_URL: urlOf(connection) }
-  const json = (...args: string[]) => JSON.parse(runCommand([...args, '--json'], env).stdout)
-  expect(json('organizations', 'add', '--name', 'ours')).toEqual({ id: '8' })
-  const account = json('accounts', 'add', '--organization', '8', '--name', 'ours')
-  const client = json('clients', 'add')
-  const key = json('keys', 'add', '--client', client.id, '--account', account.id)
-  for (const { id } of [account, client, key]) expect(Number(id)).toBeGreaterThan(1)
-  await database.close()
+it('lists accounts with the outcome of their last verification', async () => {
+  const { id, idText, organizationId } = await addSecretAccount()
+  await database.query(`update official_account set verification = '{"verified": true}' where id = $1`, [id])
+  expect(json('accounts', 'list')).toContainEqual({
+    id: idText,
+    organizationId: String(organizationId),
+    name: 'Café',
+    channelId: null,
+    basicId: '@cafe',
+    verified: true,
+  })
 })
 
-it('shows every environment variable in its help', () => {
+it('shows the identifiers of an account but only the presence of its secrets', async () => {
+  const { idText, oaHash, trackingKey } = await addSecretAccount()
+  const { stdout } = runCommand(['accounts', 'show', idText, '--json'], env)
+  expect(JSON.parse(stdout)).toMatchObject({ oaHash, trackingKey, hasChannelSecret: true })
+  for (const secret of ['the-channel-secret', 'the-access-token', 'the-chat-secret'])
+    expect(stdout).not.toContain(secret)
+})
+
+it.each(['clients', 'keys', 'accounts'])('prints no secret in the list of %s', async (group) => {
+  const { headers, oaHash, channelSecret } = await addTenant(database)
+  const { stdout } = runCommand([group, 'list'], env)
+  expect(stdout.split('\n').length).toBeGreaterThan(2)
+  for (const secret of [headers['x-client-secret'], headers['x-api-key'], oaHash, channelSecret])
+    expect(stdout).not.toContain(secret)
+})
+
+it('provisions rows beside rows that another program has inserted with explicit ids', async () => {
+  const { database: loaded } = await createTestDatabase()
+  await loaded.query(`insert into organization (id, name) values (1, 'loaded'), (7, 'loaded')`)
+  await loaded.query(`insert into official_account (id, organization_id, name) values (1, 7, 'loaded')`)
+  await loaded.query(`insert into api_client (id, client_id, client_secret) values (1, 'c', 's')`)
+  await loaded.query(
+    `insert into api_key (id, api_client_id, key, channel_oa_id, organization_id) values (1, 1, 'k', 1, 7)`,
+  )
+  const organizationId = await addOrganization(loaded, 'ours')
+  expect(organizationId).toBe(8n)
+  const account = await addAccount(loaded, organizationId, { name: 'ours' })
+  const client = await addClient(loaded, null)
+  const key = await addKey(loaded, client.id, account.id)
+  for (const added of [account, client, key]) expect(added?.id).toBeGreaterThan(1n)
+  await loaded.close()
+})
+
+it('names every environment variable and command group in its help', () => {
   const { status, stdout } = runCommand(['--help'])
   expect(status).toBe(0)
-  for (const name of [
-    'PORT',
-    'DATABASE_URL',
-    'DATA_DIR',
-    'REDIS_URL',
-    'METRICS_PORT',
-    'organizations',
-    'demo',
-  ])
-    expect(stdout).toContain(name)
+  const variables = ['PORT', 'DATABASE_URL', 'DATA_DIR', 'REDIS_URL', 'METRICS_PORT']
+  for (const name of [...variables, 'organizations', 'demo']) expect(stdout).toContain(name)
 })
 
-it('says in one line what cannot be done', async () => {
-  const { database, connection } = await createTestDatabase()
-  const tenant = await addTenant(database)
-  const env = { DATABASE_URL: urlOf(connection) }
-  for (const [args, message] of [
-    [['keys', 'revoke', '7'], 'there is no key 7'],
-    [['keys', 'add', '--client', '1', '--account', '7'], 'there is no official account 7'],
-    [['accounts', 'add', '--organization', '7', '--name', 'x'], 'the database refuses this'],
-    [['clients', 'revoke', 'x'], '"x" is no id'],
-    [['organizations', 'add', '--name', ''], 'must not be empty'],
-    [['events', 'retry', '7'], 'there is no event 7 that waits'],
-    [['accounts', 'update', '1', '--oa-hash', 'a/b'], '--oa-hash must be letters, digits'],
-    [['events', 'list', '--account', '7'], 'there is no account 7'],
-    [
-      ['accounts', 'add', '--organization', '1', '--name', 'x', '--oa-hash', tenant.oaHash],
-      'another one has that already',
-    ],
-  ] as const) {
-    const { status, stderr } = runCommand([...args], env)
-    expect(status, args.join(' ')).toBe(1)
+describe('an error that the user can fix is one line and exit code 1', () => {
+  const expectError = (args: readonly string[], message: string, withEnv: Record<string, string>) => {
+    const { status, stderr } = runCommand([...args], withEnv)
+    expect(status).toBe(1)
     expect(stderr).toMatch(/^oa-audience: [^\n]+\n$/)
     expect(stderr).toContain(message)
   }
-  await database.close()
-  for (const [env, message] of [
-    [{ DATABASE_URL: 'postgres://127.0.0.1:1/x' }, 'the database does not answer (ECONNREFUSED)'],
-    [{ DATABASE_URL: 'none' }, 'this command needs a database'],
-  ] as const) {
-    const { status, stderr } = runCommand(['clients', 'list'], env)
-    expect(status).toBe(1)
-    expect(stderr).toContain(message)
-  }
-  const faulty = runCommand(['serve'], { PORT: 'x', LOG_LEVEL: 'y' })
-  expect(faulty.status).toBe(1)
-  expect(faulty.stderr.split('\n').filter(Boolean)).toHaveLength(2)
+
+  it.each([
+    [['keys', 'revoke', '999'], 'key 999 does not exist'],
+    [['keys', 'add', '--client', '999', '--account', '999'], 'account 999 does not exist'],
+    [['accounts', 'add', '--organization', '999', '--name', 'x'], 'check that every given id exists'],
+    [['accounts', 'update', '1'], 'no field to change is given'],
+    [['accounts', 'update', '1', '--name', ''], 'the name must not be empty'],
+    [['accounts', 'update', '1', '--oa-hash', 'a/b'], 'Use letters, digits and - _ . ~ only'],
+    [['accounts', 'update', '999', '--name', 'Nobody'], 'account 999 does not exist'],
+    [['clients', 'revoke', 'x'], '"x" is not an id'],
+    [['organizations', 'add', '--name', ''], '--name must not be empty'],
+    [['events', 'list', '--account', '999'], 'account 999 does not exist'],
+    [['events', 'show', '999'], 'event 999 does not exist'],
+    [['events', 'retry', '999'], 'no failed event has the id 999'],
+  ] as const)('%j', (args, message) => {
+    expectError(args, message, env)
+  })
+
+  it('for a value that is already taken', async () => {
+    const { organizationId, oaHash } = await addTenant(database)
+    const options = ['--organization', String(organizationId), '--name', 'x', '--oa-hash', oaHash]
+    expectError(['accounts', 'add', ...options], 'another row already has this value', env)
+  })
+
+  it.each([
+    ['postgres://127.0.0.1:1/x', '(ECONNREFUSED)'],
+    ['none', 'needs a database'],
+  ])('for the database %s', (url, message) => {
+    expectError(['clients', 'list'], message, { DATABASE_URL: url })
+  })
+})
+
+it('reports all invalid environment variables together, one line each', () => {
+  const { status, stderr } = runCommand(['serve'], { PORT: 'x', LOG_LEVEL: 'y' })
+  expect(status).toBe(1)
+  expect(stderr.trimEnd().split('\n')).toHaveLength(2)
 })

@@ -1,5 +1,5 @@
-/** `oa-audience accounts import-followers` and `accounts verify`: the platform's word on an account, at the command line. */
-import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
+/** `oa-audience accounts import-followers` and `accounts verify`, which ask the platform about an account. */
+import { afterAll, beforeAll, beforeEach, expect, it, vi } from 'vitest'
 import { findAccount } from '../src/accounts/account.ts'
 import { importFollowers } from '../src/audience/import-followers.ts'
 import { LineApi } from '../src/line-api/client.ts'
@@ -10,6 +10,9 @@ import { type SimulatedPlatform, simulatePlatform } from '../tools/simulator/pla
 import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
 import { runCommandAsync } from './support/process.ts'
 import { type Service, startApp } from './support/service.ts'
+
+// A command takes half a second to start, and ten on a busy machine.
+vi.setConfig({ testTimeout: 120_000 })
 
 let database: PostgresDatabase
 let env: Record<string, string>
@@ -46,19 +49,23 @@ const importing = async () => {
 const commandLine = (...options: string[]) =>
   runCommandAsync(['accounts', 'import-followers', '--account', String(tenant.accountId), ...options], env)
 
-it('adds every follower once, with progress on standard error, and again without effect', async () => {
+it('adds every follower once and reports progress on standard error', async () => {
   const first = await commandLine('--json')
   expect(JSON.parse(first.stdout)).toEqual({ seen: 2500, added: 2500, skipped: 0 })
   expect(first.stderr).toContain('followers 2,500')
+  expect(JSON.parse((await commandLine('--json')).stdout)).toEqual({ seen: 2500, added: 0, skipped: 0 })
+})
+
+it('adds followers with the relationship alone, since no event has been seen', async () => {
+  for await (const _ of await importing());
   const members = await service.members(tenant)
   expect(members.map(({ userId }) => userId).sort()).toEqual([...userIds].sort())
   for (const member of members)
     expect(member).toMatchObject({ relationship: 'following', followedAt: null, eventCount: 0 })
-  expect(JSON.parse((await commandLine('--json')).stdout)).toEqual({ seen: 2500, added: 0, skipped: 0 })
 })
 
-it('counts more than what is older and less than what is newer, in whatever order they arrive', async () => {
-  const [early, late] = [userIds[0] as string, userIds[1] as string]
+it('overrides older events that arrive after the import, and yields to newer ones', async () => {
+  const [early = '', late = ''] = userIds
   const hourAgo = Date.now() - 3_600_000
   for (const userId of [early, late])
     await service.deliver(tenant, [lineEvent('follow', userId, { timestamp: hourAgo })])
@@ -75,8 +82,19 @@ it('counts more than what is older and less than what is newer, in whatever orde
   expect((await service.member(tenant, late))?.relationship).toBe('blocked')
 })
 
-it('passes over who was erased, until they come by themselves', async () => {
-  const [gone, returned] = [userIds[0] as string, userIds[1] as string]
+it('yields to newer events that arrived before the import', async () => {
+  const [left = '', returned = ''] = userIds
+  await service.deliver(tenant, [
+    lineEvent('unfollow', left, { timestamp: Date.now() + 60_000 }),
+    lineEvent('unfollow', returned, { timestamp: Date.now() - 60_000 }),
+  ])
+  for await (const _ of await importing());
+  expect(await service.member(tenant, left)).toMatchObject({ relationship: 'blocked' })
+  expect(await service.member(tenant, returned)).toMatchObject({ relationship: 'following' })
+})
+
+it('skips erased people unless they have sent a new event since', async () => {
+  const [gone = '', returned = ''] = userIds
   for (const userId of [gone, returned]) {
     await service.deliver(tenant, [lineEvent('follow', userId)])
     const member = await service.member(tenant, userId)
@@ -88,7 +106,7 @@ it('passes over who was erased, until they come by themselves', async () => {
   expect((await service.member(tenant, returned))?.relationship).toBe('following')
 })
 
-it('goes on where it was interrupted', async () => {
+it('resumes after the last stored page if it was interrupted', async () => {
   for await (const progress of await importing()) {
     expect(progress.seen).toBe(1000)
     break
@@ -98,7 +116,7 @@ it('goes on where it was interrupted', async () => {
   expect(platform.calls).toHaveLength(2)
 })
 
-it('begins anew when the platform has forgotten where the list stood', async () => {
+it('starts again if the platform no longer accepts the continuation token', async () => {
   await database.query(
     `update official_account set followers_import = jsonb_build_object('next', 'stale', 'atMs', $2::bigint,
             'seen', 7, 'added', 7, 'skipped', 0) where id = $1`,
@@ -107,21 +125,21 @@ it('begins anew when the platform has forgotten where the list stood', async () 
   expect(JSON.parse((await commandLine('--json')).stdout)).toMatchObject({ seen: 2500, added: 2500 })
 })
 
-it('gives up when the platform forgets where the list stood, every time', async () => {
+it('gives up if the platform never accepts a continuation token', async () => {
   platform.misbehave((_, response) => response.writeHead(400).end('{}'), /start=/)
   const { status, stderr } = await commandLine()
   expect(status).toBe(1)
   expect(stderr).toContain('refuses the list of followers (status 400)')
 })
 
-it('says plainly when the account may not list its followers', async () => {
+it('reports that the account may not list its followers', async () => {
   platform.settings.isVerified = false
   const { status, stderr } = await commandLine()
   expect(status).toBe(1)
   expect(stderr).toContain('only verified and premium accounts')
 })
 
-it('waits for a platform that limits, and goes on', async () => {
+it('waits and continues if the platform limits its requests', async () => {
   let limited = 0
   platform.misbehave((_, response) => {
     limited += 1
@@ -133,44 +151,38 @@ it('waits for a platform that limits, and goes on', async () => {
   expect(last).toBe(2500)
 })
 
-it('knows better than older events, and less than newer ones', async () => {
-  const [left = '', came = ''] = userIds
-  await service.deliver(tenant, [
-    lineEvent('unfollow', left, { timestamp: Date.now() + 60_000 }),
-    lineEvent('unfollow', came, { timestamp: Date.now() - 60_000 }),
-  ])
-  for await (const _ of await importing());
-  expect(await service.member(tenant, left)).toMatchObject({ relationship: 'blocked' })
-  expect(await service.member(tenant, came)).toMatchObject({ relationship: 'following' })
-})
-
-it('does not bring back who was erased', async () => {
-  const [erased = ''] = userIds
-  await service.deliver(tenant, [lineEvent('follow', erased)])
-  const member = await service.member(tenant, erased)
-  await service.call('DELETE', `/api/audience/${member?.id}`, { headers: tenant.headers })
-  let last = { added: 0, skipped: 0 }
-  for await (const progress of await importing()) last = progress
-  expect(last).toMatchObject({ added: 2499, skipped: 1 })
-  expect(await service.member(tenant, erased)).toBeUndefined()
-})
-
-it('is a table of checks for people (`accounts verify`), and ends with 1 where one fails', async () => {
+async function verifiableAccount(webhook: { path: string; active: boolean }): Promise<string> {
   const id = String(tenant.accountId)
   await database.query('update official_account set bot_user_id = $2 where id = $1', [
     id,
     platform.account.botUserId,
   ])
-  platform.settings.webhook = { endpoint: `https://oa.example.com/api/line/${id}`, active: true }
-  const good = await runCommandAsync(['accounts', 'verify', id], env)
-  expect(good.stdout).toMatch(/access_token +yes/)
-  expect(good.stdout).toMatch(/verified +true/)
-  expect(good.status).toBe(0)
-  platform.settings.webhook = { endpoint: 'https://oa.example.com/', active: false }
-  const bad = await runCommandAsync(['accounts', 'verify', id], env)
-  expect(bad.stdout).toMatch(/webhook_active +NO/)
-  expect(bad.status).toBe(1)
+  const { path, active } = webhook
+  platform.settings.webhook = { endpoint: `https://oa.example.com${path.replace(':id', id)}`, active }
+  return id
+}
+
+it('accounts verify prints its checks as a table', async () => {
+  const id = await verifiableAccount({ path: '/api/line/:id', active: true })
+  const { stdout, status } = await runCommandAsync(['accounts', 'verify', id], env)
+  expect(stdout).toMatch(/access_token +yes/)
+  expect(stdout).toMatch(/verified +true/)
+  expect(status).toBe(0)
+})
+
+it('accounts verify exits with 1 if a check fails', async () => {
+  const id = await verifiableAccount({ path: '/', active: false })
+  const { stdout, status } = await runCommandAsync(['accounts', 'verify', id], env)
+  expect(stdout).toMatch(/webhook_active +NO/)
+  expect(status).toBe(1)
+})
+
+it('accounts verify reports a platform that does not respond', async () => {
+  const id = await verifiableAccount({ path: '/', active: true })
   platform.misbehave((_, response) => response.writeHead(500).end())
-  const away = await runCommandAsync(['accounts', 'verify', id], env)
-  expect(away).toMatchObject({ status: 1, stderr: expect.stringContaining('does not answer right now') })
+  const result = await runCommandAsync(['accounts', 'verify', id], env)
+  expect(result).toMatchObject({
+    status: 1,
+    stderr: expect.stringMatching(/^oa-audience: .+\(in \d+ s\)\n$/),
+  })
 })

@@ -1,8 +1,8 @@
 #!/usr/bin/env node
 /** The command line `oa-audience`. */
 import { Command, CommanderError } from 'commander'
-import { demoCommand } from '../../tools/demo.ts'
-import { proveCommand } from '../../tools/prove/prove.ts'
+import { demoCommand } from '../../tools/demo/command.ts'
+import { proveCommand } from '../../tools/prove/command.ts'
 import { simulateCommand } from '../../tools/simulate.ts'
 import { describeVariables, readConfig } from '../config.ts'
 import { FatalError } from '../errors.ts'
@@ -22,17 +22,17 @@ import { organizationsCommand } from './organizations.ts'
 import { printMany } from './output.ts'
 
 const program = new Command(serviceName)
-  .description('Keeps the audience of LINE official accounts and lets B2B clients list, change and erase it.')
+  .description('keep the audience of LINE official accounts and let B2B clients list, change and erase it')
   .version(serviceVersion)
   .exitOverride()
   .addHelpText('after', `\nEnvironment variables (name, default, meaning):\n${describeVariables()}`)
 
 withJson(program.command('serve'))
-  .description('run the service; its log is JSON in any case')
+  .description('run the service; its log is JSON with or without --json')
   .action(() => serve(readConfig()))
 
 withJson(program.command('migrate'))
-  .description('bring the database schema up to date (serve does it by itself)')
+  .description('bring the database schema up to date, as serve does when it starts')
   .action(async ({ json }: { json?: boolean }) => {
     const applied = await withDatabase(readConfig().database, async (_, names) => names)
     if (json)
@@ -40,8 +40,8 @@ withJson(program.command('migrate'))
         applied.map((name) => ({ name })),
         true,
       )
-    else
-      console.log(applied.length > 0 ? applied.map((name) => `applied ${name}`).join('\n') : 'nothing to do')
+    else if (applied.length > 0) console.log(applied.map((name) => `applied ${name}`).join('\n'))
+    else console.log('nothing to do')
   })
 
 demoCommand(program)
@@ -56,7 +56,7 @@ doctorCommand(program)
 simulateCommand(program)
 proveCommand(program)
 
-// Whoever reads our output, such as head, may have had enough. A disk that is full must not look like success.
+// A reader such as head may close the pipe early, which is a success. A full disk is not.
 process.stdout.on('error', (error: Error & { code?: string }) => {
   if (error.code === 'EPIPE') process.exit()
   console.error(`oa-audience: standard output cannot be written (${error.code})`)
@@ -73,14 +73,14 @@ try {
   }
 }
 
-/** One line a fault for what people can mend, the stack for what we must. */
+/** One line per error that the user can fix. Any other error is a bug and keeps its stack. */
 function explain(error: unknown): string[] {
   if (error instanceof FatalError) return error.message.split('\n')
   const constraint = violatedConstraint(error)
   if (constraint !== null) {
-    const isTaken = sqlStateOf(error) === '23505'
-    const hint = isTaken ? 'another one has that already' : 'does everything it refers to exist?'
-    return [`the database refuses this (${constraint}): ${hint}`]
+    const isDuplicate = sqlStateOf(error) === '23505'
+    const hint = isDuplicate ? 'another row already has this value' : 'check that every given id exists'
+    return [`the database rejected the change (${constraint}): ${hint}`]
   }
   return [error instanceof Error ? (error.stack ?? error.message) : String(error)]
 }

@@ -1,54 +1,51 @@
-/** How far a long command is: a line that is drawn again on a terminal, now and then a line of its own elsewhere. */
+/** Progress of a long command: a bar on a terminal, elsewhere a plain line every few seconds. */
+import cliProgress, { type Options, type Params, type SingleBar } from 'cli-progress'
 
 const BAR_WIDTH = 24
-/** Between two drawings on a terminal, and between two lines elsewhere. */
-const TERMINAL_MS = 100
-const LINES_MS = 5_000
+const PLAIN_LINE_INTERVAL_MS = 5_000
 
-/** Writes to standard error, so that what a command prints can be redirected. */
+/**
+ * Writes to standard error, so that a command's output can be redirected. The bar redraws itself with a timer, which keeps the
+ * process alive: call `end` in a finally block.
+ */
 export class Progress {
-  readonly #what: string
-  readonly #total: number | null
-  readonly #startedAtMs = Date.now()
-  readonly #isTerminal = process.stderr.isTTY === true
-  #shownAtMs = 0
-  #shown = ''
+  readonly #bar: SingleBar
 
-  /** @param total null where nobody knows it */
-  constructor(what: string, total: number | null) {
-    this.#what = what
-    this.#total = total
+  /** @param total null if it is unknown */
+  constructor(unit: string, total: number | null) {
+    this.#bar = new cliProgress.SingleBar({
+      stream: process.stderr,
+      barsize: BAR_WIDTH,
+      barIncompleteChar: ' ',
+      noTTYOutput: true,
+      notTTYSchedule: PLAIN_LINE_INTERVAL_MS,
+      // The escape sequence that switches wrapping off would outlive an interrupted command.
+      linewrap: true,
+      // Off a terminal this clears nothing. It only prevents an empty line after the last one.
+      clearOnComplete: process.stderr.isTTY !== true,
+      format: (options, params, { note }: { note: string }) =>
+        // A line as wide as the terminal would wrap on some terminals.
+        `${unit} ${amountText(options, params, total)}${note}`.slice(0, params.maxWidth - 1),
+    })
+    this.#bar.start(total ?? 0, 0, { note: '' })
   }
 
-  show(done: number, remark = ''): void {
-    const line = this.#line(done, remark)
-    if (line === this.#shown || Date.now() - this.#shownAtMs < (this.#isTerminal ? TERMINAL_MS : LINES_MS))
-      return
-    this.#write(line)
+  show(done: number, note = ''): void {
+    this.#bar.update(done, { note })
   }
 
-  /** The last word, shown in any case. */
-  end(done: number, remark = ''): void {
-    this.#write(this.#line(done, remark))
-    if (this.#isTerminal) process.stderr.write('\n')
+  /** Draws the last state and ends the line. */
+  end(): void {
+    this.#bar.stop()
   }
+}
 
-  #write(line: string): void {
-    // A line that wraps could not be drawn over.
-    const room = (process.stderr.columns || 80) - 1
-    const drawn = line.padEnd(this.#shown.length).slice(0, room)
-    process.stderr.write(this.#isTerminal ? `\r${drawn}` : `${line}\n`)
-    this.#shown = line
-    this.#shownAtMs = Date.now()
-  }
-
-  #line(done: number, remark: string): string {
-    const seconds = Math.max((Date.now() - this.#startedAtMs) / 1000, 0.001)
-    const rate = `${Math.round(done / seconds).toLocaleString('en')}/s`
-    const count = done.toLocaleString('en')
-    if (this.#total === null) return `${this.#what} ${count}, ${rate}${remark}`
-    const share = this.#total === 0 ? 1 : Math.min(done / this.#total, 1)
-    const bar = '='.repeat(Math.round(share * BAR_WIDTH)).padEnd(BAR_WIDTH)
-    return `${this.#what} [${bar}] ${Math.floor(share * 100)} %, ${count} of ${this.#total.toLocaleString('en')}, ${rate}${remark}`
-  }
+function amountText(options: Options, params: Params, total: number | null): string {
+  const { value, startTime, progress } = params
+  const seconds = Math.max((Date.now() - startTime) / 1000, 0.001)
+  const rate = `${Math.round(value / seconds).toLocaleString('en')}/s`
+  const count = value.toLocaleString('en')
+  if (total === null) return `${count}, ${rate}`
+  const bar = cliProgress.Format.BarFormat(progress, options)
+  return `[${bar}] ${Math.floor(progress * 100)} %, ${count} of ${total.toLocaleString('en')}, ${rate}`
 }

@@ -1,8 +1,10 @@
-/** A fresh, migrated database for a test file. */
+/** Fresh, migrated databases and the tenants in them. */
 import { randomBytes } from 'node:crypto'
 import { inject } from 'vitest'
+import { addAccount, addClient, addOrganization } from '../../src/accounts/provisioning.ts'
 import type { Connection } from '../../src/postgres/embedded/server.ts'
 import { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
+import { randomUserId } from '../../tools/simulator/events.ts'
 
 const TEMPLATE = 'oa_audience_template'
 
@@ -20,7 +22,7 @@ export async function createTestDatabase(
   return { database, connection }
 }
 
-/** A postgres:// address of a test database, as DATABASE_URL would name it. */
+/** The postgres:// address of a test database, as DATABASE_URL takes it. */
 export function urlOf({ host, port, user, database }: Connection): string {
   return `postgres://${user}@/${database}?host=${encodeURIComponent(host)}&port=${port}`
 }
@@ -38,9 +40,7 @@ export interface Tenant {
   headers: { 'x-client-id': string; 'x-client-secret': string; 'x-api-key': string }
 }
 
-const token = (prefix: string) => `${prefix}-${randomBytes(12).toString('hex')}`
-
-/** An organization with one account, one client and one key, by plain inserts as another program would. */
+/** Adds an organization with one account, one client and one key. */
 export async function addTenant(
   database: PostgresDatabase,
   columns: {
@@ -52,58 +52,44 @@ export async function addTenant(
     basicId?: string
   } = {},
 ): Promise<Tenant> {
-  const channelSecret = columns.channelSecret ?? randomBytes(16).toString('hex')
-  const botUserId = columns.botUserId ?? `U${randomBytes(16).toString('hex')}`
-  const [organization] = await database.query<{ id: bigint }>(
-    `insert into organization (name) values ('test') returning id`,
-  )
-  const [account] = await database.query<{ id: bigint; oa_hash: string; tracking_key: string }>(
-    `insert into official_account (organization_id, name, channel_id, channel_secret, channel_access_token, bot_user_id,
-            chat_secret, basic_id)
-     values ($1, 'test', $2, $3, $4, $5, $6, $7) returning id, oa_hash, tracking_key`,
-    [
-      organization?.id,
-      columns.channelId ?? null,
-      channelSecret,
-      columns.channelAccessToken ?? null,
-      botUserId,
-      columns.chatSecret ?? null,
-      columns.basicId ?? null,
-    ],
-  )
-  if (!organization || !account) throw new Error('no tenant')
-  const credentials = await addCredentials(database, account.id, organization.id)
+  const { channelSecret = randomBytes(16).toString('hex'), botUserId = randomUserId() } = columns
+  const organizationId = await addOrganization(database, 'test')
+  const account = await addAccount(database, organizationId, {
+    name: 'test',
+    channel_id: columns.channelId ?? null,
+    channel_secret: channelSecret,
+    channel_access_token: columns.channelAccessToken ?? null,
+    bot_user_id: botUserId,
+    basic_id: columns.basicId ?? null,
+    chat_secret: columns.chatSecret ?? null,
+  })
   return {
-    organizationId: organization.id,
+    organizationId,
     accountId: account.id,
     channelSecret,
     chatSecret: columns.chatSecret ?? null,
-    oaHash: account.oa_hash,
-    trackingKey: account.tracking_key,
+    oaHash: account.oaHash,
+    trackingKey: account.trackingKey,
     botUserId,
-    ...credentials,
+    ...(await addCredentials(database, account.id, organizationId)),
   }
 }
 
+/** The key is a plain insert, as by a program that does not check whether the account exists and who owns it. */
 export async function addCredentials(
   database: PostgresDatabase,
   accountId: bigint,
   organizationId: bigint,
 ): Promise<Pick<Tenant, 'clientRowId' | 'keyId' | 'headers'>> {
-  const headers = {
-    'x-client-id': token('client'),
-    'x-client-secret': token('secret'),
-    'x-api-key': token('key'),
-  }
-  const [client] = await database.query<{ id: bigint }>(
-    `insert into api_client (client_id, client_secret, status) values ($1, $2, 'active') returning id`,
-    [headers['x-client-id'], headers['x-client-secret']],
-  )
-  const [key] = await database.query<{ id: bigint }>(
+  const client = await addClient(database, null)
+  const key = `key-${randomBytes(12).toString('hex')}`
+  const [added] = await database.query<{ id: bigint }>(
     `insert into api_key (api_client_id, key, status, channel_oa_id, organization_id)
      values ($1, $2, 'active', $3, $4) returning id`,
-    [client?.id, headers['x-api-key'], accountId, organizationId],
+    [client.id, key, accountId, organizationId],
   )
-  if (!client || !key) throw new Error('no credentials')
-  return { clientRowId: client.id, keyId: key.id, headers }
+  if (added === undefined) throw new Error('the key was not added')
+  const { clientId, clientSecret } = client
+  const headers = { 'x-client-id': clientId, 'x-client-secret': clientSecret, 'x-api-key': key }
+  return { clientRowId: client.id, keyId: added.id, headers }
 }

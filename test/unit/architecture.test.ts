@@ -40,6 +40,7 @@ const ALLOWED: Record<string, string[]> = {
   intake: ['accounts', 'audience', 'http', 'intake/line', 'intake/mbox', 'intake/tracking', 'postgres'],
   maintenance: ['postgres'],
   observability: ['http'],
+  operator: ['access', 'accounts', 'audience', 'http', 'intake', 'postgres'],
   'intake/line': ['accounts', 'audience', 'http', 'intake', 'postgres'],
   'intake/mbox': ['accounts', 'http', 'intake', 'postgres'],
   'intake/tracking': ['accounts', 'http', 'intake', 'postgres'],

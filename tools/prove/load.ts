@@ -1,4 +1,4 @@
-/** The load of `oa-audience prove`, and the count of what it was promised. */
+/** The load of `oa-audience prove`, with a record of every acknowledged event. */
 import { randomInt } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { FatalError } from '../../src/errors.ts'
@@ -10,13 +10,13 @@ import { RECOVERY_MS } from './service.ts'
 const PEOPLE = 200
 const SENDERS = 24
 const EVENTS_MAX = 3
-/** Share of acknowledged deliveries that are sent once more all the same. */
-const REPEATED = 0.2
-/** As long as the platform waits. */
-const ANSWER_TIMEOUT_MS = 2_000
+/** Share of acknowledged deliveries that are sent again to test deduplication. */
+const REPEATED_SHARE = 0.2
+/** LINE waits as long for a response. */
+const RESPONSE_TIMEOUT_MS = 2_000
 const RETRY_MS = 50
 
-/** Senders that repeat each delivery until it is acknowledged, and some of them after that. */
+/** Concurrent senders. Each repeats its delivery until it is acknowledged, and sometimes once more. */
 export class Load {
   readonly #address: string
   readonly #channelSecret: Secret
@@ -27,12 +27,12 @@ export class Load {
   #isStopped = false
   acknowledged = 0
   repeated = 0
-  /** of all acknowledged events */
+  /** ids of all acknowledged events */
   eventIds: string[] = []
-  /** how many events name each person */
+  /** user id → number of acknowledged events that name it */
   expected = new Map<string, number>()
 
-  /** @param address where deliveries go */
+  /** @param address webhook address of the account */
   constructor(address: string, channelSecret: string, botUserId: string) {
     this.#address = address
     this.#channelSecret = new Secret(channelSecret)
@@ -43,12 +43,14 @@ export class Load {
     this.#senders = Array.from({ length: SENDERS }, () => this.#send())
   }
 
-  /** Begins no new delivery, and resolves when every one that was begun is acknowledged. */
+  /** Starts no new delivery and resolves when all started ones are acknowledged. */
   async finish(): Promise<void> {
     this.#isFinished = true
     const all = Promise.all(this.#senders).then(() => true)
     if (!(await Promise.race([all, sleep(RECOVERY_MS, false, { ref: false })]))) {
-      throw new FatalError(`some deliveries were not acknowledged within ${RECOVERY_MS / 1000} s of calm`)
+      throw new FatalError(
+        `some deliveries were not acknowledged within ${RECOVERY_MS / 1000} s after the last fault`,
+      )
     }
   }
 
@@ -61,21 +63,24 @@ export class Load {
     while (!this.#isFinished) {
       const events = Array.from({ length: 1 + randomInt(EVENTS_MAX) }, () => {
         const kind = ['message', 'follow', 'unfollow', 'postback'][randomInt(4)] as string
-        return lineEvent(kind, this.#people[randomInt(PEOPLE)] as string)
+        const userId = this.#people[randomInt(PEOPLE)] as string
+        return { userId, event: lineEvent(kind, userId) }
       })
-      const body = lineBody(this.#botUserId, events)
+      const body = lineBody(
+        this.#botUserId,
+        events.map(({ event }) => event),
+      )
       while (!this.#isStopped && !(await this.#deliver(body))) {
         this.repeated += 1
         await sleep(RETRY_MS)
       }
       if (this.#isStopped) return
       this.acknowledged += 1
-      for (const { webhookEventId, source } of events) {
-        this.eventIds.push(webhookEventId)
-        const { userId } = source as { userId: string }
+      for (const { userId, event } of events) {
+        this.eventIds.push(event.webhookEventId)
         this.expected.set(userId, (this.expected.get(userId) ?? 0) + 1)
       }
-      if (Math.random() < REPEATED) {
+      if (Math.random() < REPEATED_SHARE) {
         this.repeated += 1
         await this.#deliver(body)
       }
@@ -87,7 +92,7 @@ export class Load {
       method: 'POST',
       headers: { 'x-line-signature': signLine(body, this.#channelSecret) },
       body,
-      signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS),
+      signal: AbortSignal.timeout(RESPONSE_TIMEOUT_MS),
     }).then(
       async (response) => {
         await response.arrayBuffer()

@@ -1,4 +1,4 @@
-/** What `oa-audience prove` kills: a service as a process of its own, and the door between it and its database. */
+/** The service that `oa-audience prove` kills, and the proxy between the service and its database. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { type AddressInfo, createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -8,14 +8,14 @@ import { environmentOfPrograms } from '../../src/config.ts'
 import { FatalError } from '../../src/errors.ts'
 import { TcpProxy } from '../simulator/tcp-proxy.ts'
 
-/** A service that does not answer for so long has not recovered. */
+/** A service that is not healthy after this time has failed to recover. */
 export const RECOVERY_MS = 60_000
 const HEALTH_TIMEOUT_MS = 2_000
 const RETRY_MS = 50
 
 const MAIN = fileURLToPath(new URL('../../src/cli/main.js', import.meta.url))
 
-/** On one port through all of its lives. */
+/** A child process that can be killed and restarted on the same port. */
 export class Service {
   readonly url: string
   readonly #env: Record<string, string>
@@ -26,19 +26,19 @@ export class Service {
     this.#env = { ...environmentOfPrograms(), PORT: String(port), ...env }
   }
 
-  /** Resolves when it answers that it is well. */
+  /** Resolves when the health check succeeds. */
   async start(): Promise<void> {
     for (const startedAtMs = Date.now(); Date.now() < startedAtMs + RECOVERY_MS; await sleep(RETRY_MS)) {
       if (this.#child === null || this.#child.exitCode !== null) {
         this.#child = spawn(process.execPath, [MAIN, 'serve'], { env: this.#env, stdio: 'ignore' })
       }
-      const isWell = await fetch(`${this.url}/api/health`, {
+      const isHealthy = await fetch(`${this.url}/api/health`, {
         signal: AbortSignal.timeout(HEALTH_TIMEOUT_MS),
       }).then(
         ({ ok }) => ok,
         () => false,
       )
-      if (isWell) return
+      if (isHealthy) return
     }
     throw new FatalError(`the service did not recover within ${RECOVERY_MS / 1000} s`)
   }
@@ -61,25 +61,26 @@ export class Service {
   }
 }
 
-/** The database behind a door that can be shut. */
-export async function openDoor(address: string): Promise<{ door: TcpProxy; url: string }> {
+/** Opens a proxy to the database and returns it with the database's address through the proxy. */
+export async function openProxy(address: string): Promise<{ proxy: TcpProxy; url: string }> {
   const { host, port, user, password, database } = parseConnectionString(address)
-  // An address without a port has an empty one.
-  const number = Number(port || 5432)
+  // The parser returns an empty port if the address has none.
+  const targetPort = Number(port || 5432)
   const isSocket = host?.startsWith('/') === true
-  const door = new TcpProxy(
-    isSocket ? { path: `${host}/.s.PGSQL.${number}` } : { host: host ?? '127.0.0.1', port: number },
+  const proxy = new TcpProxy(
+    isSocket ? { path: `${host}/.s.PGSQL.${targetPort}` } : { host: host ?? '127.0.0.1', port: targetPort },
   )
-  const doorPort = await door.listen()
-  door.open()
+  const proxyPort = await proxy.listen()
+  proxy.open()
   const login = [user, password]
     .filter(Boolean)
     .map((part) => encodeURIComponent(part as string))
     .join(':')
   const query = address.includes('?') && !isSocket ? address.slice(address.indexOf('?')) : ''
-  return { door, url: `postgres://${login}@127.0.0.1:${doorPort}/${database ?? ''}${query}` }
+  return { proxy, url: `postgres://${login}@127.0.0.1:${proxyPort}/${database ?? ''}${query}` }
 }
 
+/** A TCP port that was free a moment ago. */
 export async function freePort(): Promise<number> {
   const server = createServer()
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))

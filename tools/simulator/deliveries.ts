@@ -1,17 +1,17 @@
-/** An endless stream of deliveries as a platform sends them: of every kind, repeated, out of order, and now and then empty. */
+/** An endless stream of deliveries as a platform sends them: all event kinds, duplicates, out of order, sometimes empty. */
 import { randomInt } from 'node:crypto'
 import { signLine } from '../../src/intake/line/signature.ts'
 import { Secret } from '../../src/secret.ts'
 import { lineBody, randomUserId } from './events.ts'
 import { eventOf, KINDS, MESSAGES, messageOf } from './kinds.ts'
-import type { SimulatedPerson, SimulatedPlatform } from './platform.ts'
+import type { PlatformState, SimulatedPerson } from './state.ts'
 
 export interface TrafficOptions {
-  /** events in one delivery, at most */
+  /** maximum number of events in one delivery */
   maxEvents: number
-  /** share of deliveries that come once more later, 0 to 1 */
+  /** share of deliveries that are sent again later, 0 to 1 */
   repeats: number
-  /** deliveries among which the next one is chosen: 1 keeps their order */
+  /** number of pending deliveries from which the next one is picked; 1 keeps their order */
   shuffle: number
 }
 
@@ -22,19 +22,19 @@ export interface Delivery {
   isRepetition: boolean
 }
 
-/** Of a hundred events; the rest is shared by all other kinds. */
-const MESSAGE_SHARE = 70
-const FOLLOW_SHARE = 10
-/** One delivery in so many is the empty one of the console's "Verify" button. */
-const EMPTY_EVERY = 200
+/** Percentages of all events. The other kinds share the remaining 20 %. */
+const MESSAGE_PERCENT = 70
+const FOLLOW_PERCENT = 10
+/** Every 200th delivery is empty, like the one that the console's "Verify" button sends. */
+const EMPTY_INTERVAL = 200
 
 const NAMES = ['Ann', 'Somchai', 'Mali', 'Kenji', 'Yui', 'Wei', 'Nok', 'Ploy', 'Hana', 'Ben', 'Suda', 'Taro']
 const LANGUAGES = ['th', 'ja', 'en', 'zh-TW']
 
 const pick = <T>(list: readonly T[]): T => list[randomInt(list.length)] as T
 
-/** People who follow the account, with profiles, as the platform knows them. */
-export function addPeople(platform: Pick<SimulatedPlatform, 'people'>, count: number): string[] {
+/** Adds people with profiles who follow the account. Returns their user ids. */
+export function addPeople(platform: Pick<PlatformState, 'people'>, count: number): string[] {
   return Array.from({ length: count }, (_, i) => {
     const userId = randomUserId()
     const person: SimulatedPerson = {
@@ -49,22 +49,22 @@ export function addPeople(platform: Pick<SimulatedPlatform, 'people'>, count: nu
 }
 
 export function* deliveries(
-  platform: Pick<SimulatedPlatform, 'account' | 'people' | 'groups'>,
+  platform: Pick<PlatformState, 'account' | 'people' | 'groups'>,
   { maxEvents, repeats, shuffle }: TrafficOptions,
 ): Generator<Delivery, never> {
   const userIds = [...platform.people.keys()]
   const channelSecret = new Secret(platform.account.channelSecret)
-  const pool: Array<{ events: Array<Record<string, unknown>>; delivery: { isSent: boolean } }> = []
+  const pending: Array<{ events: Array<Record<string, unknown>>; delivery: { isSent: boolean } }> = []
   for (let count = 1; ; count += 1) {
-    const isEmpty = count % EMPTY_EVERY === 0
+    const isEmpty = count % EMPTY_INTERVAL === 0
     const events = isEmpty
       ? []
       : Array.from({ length: 1 + randomInt(maxEvents) }, () => eventAbout(platform, pick(userIds)))
     const delivery = { isSent: false }
-    pool.push({ events, delivery })
-    if (!isEmpty && Math.random() < repeats) pool.push({ events: events.map(redelivered), delivery })
-    while (pool.length >= shuffle) {
-      const [next] = pool.splice(randomInt(pool.length), 1)
+    pending.push({ events, delivery })
+    if (!isEmpty && Math.random() < repeats) pending.push({ events: events.map(redelivered), delivery })
+    while (pending.length >= shuffle) {
+      const [next] = pending.splice(randomInt(pending.length), 1)
       if (next === undefined) break
       const body = lineBody(platform.account.botUserId, next.events)
       yield {
@@ -83,14 +83,14 @@ function redelivered(event: Record<string, unknown>): Record<string, unknown> {
 }
 
 function eventAbout(
-  { people, groups }: Pick<SimulatedPlatform, 'people' | 'groups'>,
+  { people, groups }: Pick<PlatformState, 'people' | 'groups'>,
   userId: string,
 ): Record<string, unknown> {
   const dice = randomInt(100)
-  if (dice < MESSAGE_SHARE) {
+  if (dice < MESSAGE_PERCENT) {
     return { ...eventOf('message', userId), message: messageOf(pick(Object.keys(MESSAGES))) }
   }
-  if (dice < MESSAGE_SHARE + FOLLOW_SHARE) {
+  if (dice < MESSAGE_PERCENT + FOLLOW_PERCENT) {
     const person = people.get(userId) as SimulatedPerson
     person.isFriend = !person.isFriend
     return eventOf(person.isFriend ? 'follow' : 'unfollow', userId)

@@ -1,4 +1,4 @@
-/** One event of every kind that LINE documents, and one message of every type. */
+/** Samples of every event kind and message type that LINE documents. */
 import { randomBytes } from 'node:crypto'
 import { lineEvent, messageId, randomUserId } from './events.ts'
 
@@ -10,7 +10,7 @@ const replyToken = () => hex(16)
 const quoteToken = () => randomBytes(48).toString('base64url')
 const fromLine = { contentProvider: { type: 'line' } }
 
-/** The fields of a message of each type, beside its id. */
+/** Message type → its fields besides `id` and `type`. */
 export const MESSAGES: Record<string, () => Record<string, unknown>> = {
   text: () => ({ text: 'hello 🤨', quoteToken: quoteToken() }),
   image: () => ({ ...fromLine, quoteToken: quoteToken(), imageSet: { id: hex(20), index: 1, total: 2 } }),
@@ -32,44 +32,47 @@ export function messageOf(type: string): Record<string, unknown> {
 }
 
 interface Kind {
-  /** own fields of an event of this kind */
+  /** the fields that only this kind has */
   fields: () => Record<string, unknown>
-  /** anywhere: a user, a group or a room; user; group: a group; nowhere: it has no source */
+  /** `anywhere`: a user, a group or a room; `nowhere`: the event has no source */
   from: 'anywhere' | 'user' | 'group' | 'nowhere'
 }
 
-const replied = (fields: Record<string, unknown>) => ({ replyToken: replyToken(), ...fields })
+const withReplyToken = (fields: Record<string, unknown>) => ({ replyToken: replyToken(), ...fields })
 
-/** The twenty kinds. */
 export const KINDS: Record<string, Kind> = {
-  message: { from: 'anywhere', fields: () => replied({ message: messageOf('text') }) },
-  messageEdited: { from: 'group', fields: () => replied({ message: messageOf('text') }) },
+  message: { from: 'anywhere', fields: () => withReplyToken({ message: messageOf('text') }) },
+  messageEdited: { from: 'group', fields: () => withReplyToken({ message: messageOf('text') }) },
   unsend: { from: 'anywhere', fields: () => ({ unsend: { messageId: messageId() } }) },
-  follow: { from: 'user', fields: () => replied({ follow: { isUnblocked: false } }) },
+  follow: { from: 'user', fields: () => withReplyToken({ follow: { isUnblocked: false } }) },
   unfollow: { from: 'user', fields: () => ({}) },
-  join: { from: 'group', fields: () => replied({}) },
+  join: { from: 'group', fields: () => withReplyToken({}) },
   leave: { from: 'group', fields: () => ({}) },
-  memberJoined: { from: 'group', fields: () => replied({ joined: { members: [somebody(), somebody()] } }) },
-  memberLeft: { from: 'group', fields: () => ({ left: { members: [somebody()] } }) },
+  memberJoined: {
+    from: 'group',
+    fields: () => withReplyToken({ joined: { members: [randomUser(), randomUser()] } }),
+  },
+  memberLeft: { from: 'group', fields: () => ({ left: { members: [randomUser()] } }) },
   postback: {
     from: 'anywhere',
-    fields: () => replied({ postback: { data: 'storeId=12345', params: { datetime: '2026-12-25T01:00' } } }),
+    fields: () =>
+      withReplyToken({ postback: { data: 'storeId=12345', params: { datetime: '2026-12-25T01:00' } } }),
   },
   videoPlayComplete: {
     from: 'user',
-    fields: () => replied({ videoPlayComplete: { trackingId: 'spring-film' } }),
+    fields: () => withReplyToken({ videoPlayComplete: { trackingId: 'spring-film' } }),
   },
   beacon: {
     from: 'user',
-    fields: () => replied({ beacon: { hwid: 'd41d8cd98f', type: 'enter', dm: '1234' } }),
+    fields: () => withReplyToken({ beacon: { hwid: 'd41d8cd98f', type: 'enter', dm: '1234' } }),
   },
   accountLink: {
     from: 'user',
-    fields: () => replied({ link: { result: 'ok', nonce: randomBytes(16).toString('base64') } }),
+    fields: () => withReplyToken({ link: { result: 'ok', nonce: randomBytes(16).toString('base64') } }),
   },
   membership: {
     from: 'user',
-    fields: () => replied({ membership: { type: 'joined', membershipId: 3189 } }),
+    fields: () => withReplyToken({ membership: { type: 'joined', membershipId: 3189 } }),
   },
   module: {
     from: 'nowhere',
@@ -82,11 +85,11 @@ export const KINDS: Record<string, Kind> = {
   delivery: { from: 'nowhere', fields: () => ({ delivery: { data: hex(32) } }) },
 }
 
-function somebody() {
+function randomUser() {
   return { type: 'user', userId: randomUserId() }
 }
 
-/** An event of a kind, from `userId` where such an event names anybody. */
+/** A sample event of a kind. Kinds without a source ignore `userId`. */
 export function eventOf(kind: string, userId: string, sourceType?: 'user' | 'group' | 'room') {
   const { from, fields } = KINDS[kind] as Kind
   const type = sourceType ?? (from === 'group' ? 'group' : 'user')

@@ -1,9 +1,9 @@
-/** What the simulated platform does, when told to, instead of answering as documented. */
+/** Faulty responses that the simulated platform sends on demand. */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 
 export type Misbehaviour = (request: IncomingMessage, response: ServerResponse) => void
 
-/** Null for any other name, those that every object has included. */
+/** Null for an unknown name. Names that every object inherits, such as `constructor`, are unknown, too. */
 export function misbehaviourOf(name: string): Misbehaviour | null {
   return Object.hasOwn(MISBEHAVIOURS, name) ? (MISBEHAVIOURS[name] ?? null) : null
 }
@@ -20,7 +20,7 @@ export const MISBEHAVIOURS: Record<string, Misbehaviour> = {
   redirect: (_, response) => response.writeHead(302, { location: 'http://127.0.0.1:9/' }).end(),
   silent: () => undefined,
   half: (_, response) => void response.writeHead(200, { 'content-length': '100' }).write('{'),
-  /** says gzip, is not, and ends with the connection: Node 20 never ends the reading of it */
+  /** announces gzip, sends plain text and closes the connection; Node 20 never finishes reading such a body */
   garbled: (request) => request.socket.end('HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\nnot gzip'),
   endless: (_, response) => {
     response.writeHead(200)

@@ -1,4 +1,4 @@
-/** A TCP door before a server, which can be shut, cutting every connection, opened again, or made silent. */
+/** A TCP proxy that can cut all connections to a server, refuse new ones, or stop forwarding data. */
 import {
   type AddressInfo,
   connect,
@@ -14,7 +14,8 @@ export class TcpProxy {
   #isOpen = false
   #isSilent = false
 
-  constructor(behind: NetConnectOpts) {
+  /** The proxy refuses connections until `open` is called. */
+  constructor(target: NetConnectOpts) {
     this.#server = createServer((client) => {
       if (!this.#isOpen) {
         client.destroy()
@@ -23,7 +24,7 @@ export class TcpProxy {
       this.#sockets.add(client)
       client.on('error', () => client.destroy())
       if (this.#isSilent) return
-      const server = connect(behind)
+      const server = connect(target)
       for (const [from, to] of [
         [client, server],
         [server, client],
@@ -39,7 +40,7 @@ export class TcpProxy {
     })
   }
 
-  /** @returns the port on 127.0.0.1; the door is shut at first */
+  /** Returns the port on 127.0.0.1. */
   async listen(): Promise<number> {
     await new Promise<void>((resolve) => this.#server.listen(0, '127.0.0.1', resolve))
     return (this.#server.address() as AddressInfo).port
@@ -49,12 +50,13 @@ export class TcpProxy {
     this.#isOpen = true
   }
 
-  /** Keeps every connection and lets nothing through any more. */
+  /** Keeps all connections open but forwards no more data. */
   silence(): void {
     this.#isSilent = true
     for (const socket of this.#sockets) socket.unpipe()
   }
 
+  /** Cuts all connections and refuses new ones. */
   shut(): void {
     this.#isOpen = false
     for (const socket of this.#sockets) socket.destroy()

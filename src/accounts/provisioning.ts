@@ -1,0 +1,187 @@
+/**
+ * Adds, changes and revokes organizations, official accounts, API clients and API keys. Other programs may write the same tables
+ * directly. A column that refuses its value surfaces as the database's constraint violation.
+ */
+import { randomBytes } from 'node:crypto'
+import { violatedConstraint } from '../postgres/faults.ts'
+import type { Queryable, Row } from '../postgres/statement.ts'
+import { skipTakenIds } from '../postgres/taken-ids.ts'
+import type { AccountId, OrganizationId } from './account.ts'
+
+/** The columns of `official_account` that an operator sets, by their names in the table. */
+export interface AccountColumns {
+  name: string
+  channel_id: string | null
+  channel_secret: string | null
+  channel_access_token: string | null
+  bot_user_id: string | null
+  basic_id: string | null
+  chat_secret: string | null
+  chat_inbox_id: string | null
+  oa_hash: string
+  tracking_key: string
+}
+
+/** $1 name text */
+const insertOrganization = `
+  insert into organization (name) values ($1) returning id`
+
+/**
+ * $1 organization id bigint
+ * $2 values jsonb: an object whose keys are column names
+ */
+const insertAccount = `
+  insert into official_account (organization_id, name, channel_id, channel_secret, channel_access_token, bot_user_id,
+                                basic_id, chat_secret, chat_inbox_id, oa_hash, tracking_key)
+  select $1, given.name, given.channel_id, given.channel_secret, given.channel_access_token, given.bot_user_id,
+         given.basic_id, given.chat_secret, given.chat_inbox_id,
+         coalesce(given.oa_hash, random_token()), coalesce(given.tracking_key, random_token())
+    from jsonb_populate_record(null::official_account, $2::jsonb) as given
+  returning id, oa_hash, tracking_key`
+
+/**
+ * A column that $2 does not name keeps its value.
+ *
+ * $1 account id bigint
+ * $2 values jsonb: an object whose keys are column names
+ */
+const updateAccountColumns = `
+  update official_account as account
+     set (name, channel_id, channel_secret, channel_access_token, bot_user_id,
+          basic_id, chat_secret, chat_inbox_id, oa_hash, tracking_key) =
+         (select changed.name, changed.channel_id, changed.channel_secret, changed.channel_access_token,
+                 changed.bot_user_id, changed.basic_id, changed.chat_secret, changed.chat_inbox_id,
+                 changed.oa_hash, changed.tracking_key
+            from jsonb_populate_record(account, $2::jsonb) as changed)
+   where id = $1
+  returning id`
+
+/** $1 client id text, $2 client secret text, $3 name text or null */
+const insertClient = `
+  insert into api_client (client_id, client_secret, name) values ($1, $2, $3) returning id`
+
+/** $1 api_client.id bigint */
+const revokeClientById = `
+  update api_client set status = 'revoked' where id = $1 returning id`
+
+/** $1 api_client.id bigint, $2 key text, $3 account id bigint */
+const insertKey = `
+  insert into api_key (api_client_id, key, channel_oa_id, organization_id)
+  select $1, $2, id, organization_id from official_account where id = $3
+  returning id`
+
+/** $1 api_key.id bigint */
+const revokeKeyById = `
+  update api_key set status = 'revoked' where id = $1 returning id`
+
+export async function addOrganization(database: Queryable, name: string): Promise<OrganizationId> {
+  const [added] = await insert<{ id: bigint }>(database, 'organization', insertOrganization, [name])
+  return inserted(added).id
+}
+
+export interface AddedAccount {
+  id: AccountId
+  /** path segment of the support chat's callback address */
+  oaHash: string
+  trackingKey: string
+}
+
+/** Adds an official account. `oa_hash` and `tracking_key` are random unless they are given. */
+export async function addAccount(
+  database: Queryable,
+  organizationId: OrganizationId,
+  columns: Pick<AccountColumns, 'name'> & Partial<AccountColumns>,
+): Promise<AddedAccount> {
+  const [added] = await insert<{ id: bigint; oa_hash: string; tracking_key: string }>(
+    database,
+    'official_account',
+    insertAccount,
+    [organizationId, JSON.stringify(columns)],
+  )
+  const { id, oa_hash: oaHash, tracking_key: trackingKey } = inserted(added)
+  return { id, oaHash, trackingKey }
+}
+
+/** Changes the given columns. Returns false if the account does not exist. */
+export async function updateAccount(
+  database: Queryable,
+  id: AccountId,
+  changes: Partial<AccountColumns>,
+): Promise<boolean> {
+  const updated = await database.query(updateAccountColumns, [id, JSON.stringify(changes)])
+  return updated.length > 0
+}
+
+export interface AddedClient {
+  id: bigint
+  clientId: string
+  clientSecret: string
+}
+
+/** Adds an API client with random credentials. */
+export async function addClient(database: Queryable, name: string | null): Promise<AddedClient> {
+  const credentials = { clientId: randomCredential('client'), clientSecret: randomCredential('secret') }
+  const [added] = await insert<{ id: bigint }>(database, 'api_client', insertClient, [
+    credentials.clientId,
+    credentials.clientSecret,
+    name,
+  ])
+  return { id: inserted(added).id, ...credentials }
+}
+
+/** The client's next request is refused. Returns false if the client does not exist. */
+export async function revokeClient(database: Queryable, id: bigint): Promise<boolean> {
+  const revoked = await database.query(revokeClientById, [id])
+  return revoked.length > 0
+}
+
+export interface AddedKey {
+  id: bigint
+  key: string
+}
+
+/** Adds a random key for one account and the organization that owns it. Returns null if the account does not exist. */
+export async function addKey(
+  database: Queryable,
+  clientRowId: bigint,
+  accountId: AccountId,
+): Promise<AddedKey | null> {
+  const key = randomCredential('key')
+  const [added] = await insert<{ id: bigint }>(database, 'api_key', insertKey, [clientRowId, key, accountId])
+  return added === undefined ? null : { id: added.id, key }
+}
+
+/** The key's next request is refused. Returns false if the key does not exist. */
+export async function revokeKey(database: Queryable, id: bigint): Promise<boolean> {
+  const revoked = await database.query(revokeKeyById, [id])
+  return revoked.length > 0
+}
+
+/** 192 random bits in characters that need no quoting in URLs, shells and JSON. */
+function randomCredential(prefix: string): string {
+  return `${prefix}_${randomBytes(24).toString('base64url')}`
+}
+
+/**
+ * Other programs may have inserted rows with explicit ids, which the table's sequence does not know. If the next id is taken,
+ * the sequence moves past them and the insert is retried. Inside a transaction the first failure would abort it.
+ */
+async function insert<R extends Row>(
+  database: Queryable,
+  table: 'organization' | 'official_account' | 'api_client' | 'api_key',
+  statement: string,
+  values: unknown[],
+): Promise<R[]> {
+  try {
+    return await database.query<R>(statement, values)
+  } catch (error) {
+    if (violatedConstraint(error) !== `${table}_pkey`) throw error
+    await skipTakenIds(database, table)
+    return database.query<R>(statement, values)
+  }
+}
+
+function inserted<R>(row: R | undefined): R {
+  if (row === undefined) throw new Error('the insert returned no row')
+  return row
+}

@@ -1,0 +1,86 @@
+/** Writes the members of an account to a file or to standard output. */
+import { createWriteStream } from 'node:fs'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import type { Scope } from '../access/scope.ts'
+import { checkFilters, type Filters, toFilters } from '../audience/filters.ts'
+import { beginningOf } from '../audience/list.ts'
+import { CSV, memberLines, NDJSON } from '../audience/stream.ts'
+import { FatalError } from '../errors.ts'
+import { countMembers } from '../operator/members.ts'
+import type { Database } from '../postgres/database.ts'
+import { toFatalError } from './input.ts'
+import { Progress } from './progress.ts'
+
+export const FORMATS = { ndjson: NDJSON, csv: CSV }
+
+export interface ExportOptions {
+  format: keyof typeof FORMATS
+  output?: string
+  userId?: string
+  externalId?: string
+  relationship?: string
+  tag?: string[]
+  q?: string
+  updatedSince?: string
+}
+
+/** Returns the number of lines written. Throws a FatalError for an invalid filter or an output that cannot be written. */
+export async function exportMembers(
+  database: Database,
+  scope: Scope,
+  { format, output, ...filterOptions }: ExportOptions,
+): Promise<number> {
+  const filters = readFilters(filterOptions)
+  const failed = new AbortController()
+  const lines = memberLines(database, scope, filters, beginningOf(filters), FORMATS[format], failed.signal)
+  // A progress bar would overwrite lines that go to the same terminal.
+  const isShared = output === undefined && process.stdout.isTTY
+  const progress = isShared ? null : new Progress('members', await countMatching(database, scope, filters))
+  let count = 0
+  const texts = async function* () {
+    for await (const { text, count: added } of lines) {
+      yield text
+      count += added
+      progress?.show(count)
+    }
+  }
+  try {
+    await writeTexts(texts(), output)
+    return count
+  } catch (error) {
+    // The reader of the output, such as head, has closed the pipe.
+    if ((error as { code?: string }).code === 'EPIPE') return count
+    throw error
+  } finally {
+    failed.abort()
+    progress?.end()
+  }
+}
+
+const WRITE_ERRORS = ['ENOENT', 'ENOSPC', 'EACCES', 'EISDIR', 'EROFS', 'EIO', 'ENOTDIR']
+
+async function writeTexts(texts: AsyncIterable<string>, file: string | undefined): Promise<void> {
+  const output = file === undefined ? process.stdout : createWriteStream(file)
+  try {
+    await pipeline(Readable.from(texts, { highWaterMark: 1 }), output, { end: file !== undefined })
+  } catch (error) {
+    const { code } = error as { code?: string }
+    if (!WRITE_ERRORS.includes(code ?? '')) throw error
+    throw new FatalError(`${file ?? 'standard output'} cannot be written (${code})`)
+  }
+}
+
+function readFilters(options: Omit<ExportOptions, 'format' | 'output'>): Filters {
+  const given = Object.entries(options).filter(([, value]) => value !== undefined)
+  try {
+    return toFilters(checkFilters(Object.fromEntries(given)))
+  } catch (error) {
+    throw toFatalError(error)
+  }
+}
+
+/** Null if there are filters: to count their matches would take as long as the export. */
+async function countMatching(database: Database, scope: Scope, filters: Filters): Promise<number | null> {
+  return Object.keys(filters).length > 0 ? null : countMembers(database, scope.accountId)
+}

@@ -1,0 +1,135 @@
+/** Examines an installation: configuration, database, accounts, Redis, the platform and the clocks. */
+import { Redis } from 'ioredis'
+import type { Config } from '../config.ts'
+import { FatalError } from '../errors.ts'
+import { redisRefusal } from '../http/rate-limit-redis.ts'
+import { withDatabase } from '../postgres/open.ts'
+import type { Queryable } from '../postgres/statement.ts'
+import { examineAccounts, type Severity } from './account-health.ts'
+
+const RESPONSE_TIMEOUT_MS = 3_000
+/** Chat signatures are valid for five minutes. A clock that is off by one minute is drifting towards that. */
+const CLOCK_SKEW_MAX_SECONDS = 60
+
+export type Finding = { check: string; severity: Severity; message: string }
+
+/** At least one finding per part. Problems are findings, never exceptions. */
+export async function examineSystem(config: Config): Promise<Finding[]> {
+  return [
+    ...examineConfig(config),
+    ...(await examineDatabase(config)),
+    ...(config.redisUrl === null ? [] : [await examineRedis(config.redisUrl.reveal())]),
+    ...(await examinePlatform(config.lineApiUrl)),
+  ]
+}
+
+function examineConfig({ publicUrl, rateLimit, trustProxy, host }: Config): Finding[] {
+  const findings: Finding[] = [{ check: 'configuration', severity: 'ok', message: 'every variable is valid' }]
+  const warn = (check: string, message: string) => findings.push({ check, severity: 'warning', message })
+  if (publicUrl === null) warn('PUBLIC_URL', 'unset, so verification compares only the path of the webhook')
+  if (rateLimit.max === 0) warn('RATE_LIMIT_MAX', '0, so there is no rate limit')
+  if (rateLimit.windowMs === 0) warn('RATE_LIMIT_WINDOW_MS', '0, so there is no rate limit')
+  if (host === '127.0.0.1' && trustProxy.length === 0) {
+    warn(
+      'TRUST_PROXY',
+      'unset; if a proxy on this machine forwards requests, set it to loopback, or all clients share one rate limit',
+    )
+  }
+  return findings
+}
+
+async function examineDatabase({ database: choice }: Config): Promise<Finding[]> {
+  const check = 'database'
+  if (choice.kind === 'none') {
+    return [{ check, severity: 'error', message: 'DATABASE_URL is none, so nothing is stored' }]
+  }
+  try {
+    return await withDatabase(choice, async (database, applied) => [
+      await examineServer(database),
+      { check: 'migrations', severity: 'ok', message: migrationsText(applied) },
+      ...(await examineAccounts(database)).map(({ accountId, severity, message }) => ({
+        check: `account ${accountId}`,
+        severity,
+        message,
+      })),
+    ])
+  } catch (error) {
+    if (!(error instanceof FatalError)) throw error
+    return [{ check, severity: 'error', message: error.message }]
+  }
+}
+
+function migrationsText(applied: string[]): string {
+  return applied.length === 0 ? 'the schema is up to date' : `applied now: ${applied.join(', ')}`
+}
+
+const selectServer = `
+  select current_setting('server_version') as version, current_setting('fsync') as fsync,
+         extract(epoch from now())::float8 as now`
+
+async function examineServer(database: Queryable): Promise<Finding> {
+  const [server] = await database.query<{ version: string; fsync: string; now: number }>(selectServer)
+  const check = 'database'
+  const skewSeconds = Math.abs((server?.now ?? 0) - Date.now() / 1000)
+  if (skewSeconds > CLOCK_SKEW_MAX_SECONDS) {
+    const message = `the server's clock differs from this machine's by ${Math.round(skewSeconds)} s; run NTP on both`
+    return { check, severity: 'error', message }
+  }
+  if (server?.fsync === 'off') {
+    const message = 'fsync is off, so a power failure loses acknowledged events; set fsync = on'
+    return { check, severity: 'error', message }
+  }
+  return { check, severity: 'ok', message: `PostgreSQL ${server?.version} responds` }
+}
+
+async function examineRedis(url: string): Promise<Finding> {
+  const check = 'Redis'
+  const redis = new Redis(url, {
+    lazyConnect: true,
+    connectTimeout: RESPONSE_TIMEOUT_MS,
+    commandTimeout: RESPONSE_TIMEOUT_MS,
+    socketTimeout: RESPONSE_TIMEOUT_MS,
+    retryStrategy: () => null,
+  })
+  redis.on('error', () => undefined)
+  try {
+    await redis.connect()
+    // A server that is full or a replica answers pings but refuses the rate limiter's writes.
+    await redis.set('oa-audience-doctor', '1', 'PX', RESPONSE_TIMEOUT_MS)
+    return { check, severity: 'ok', message: 'responds' }
+  } catch (error) {
+    const refusal = redisRefusal(error as Error)
+    const problem = refusal ? `refuses writes (${refusal})` : 'does not respond'
+    const message = `${problem}, so requests are not rate limited until it does; check REDIS_URL`
+    return { check, severity: 'error', message }
+  } finally {
+    redis.disconnect()
+  }
+}
+
+async function examinePlatform(url: string): Promise<Finding[]> {
+  const check = 'platform'
+  try {
+    // The platform rejects a request without credentials, which proves that it responds.
+    const response = await fetch(`${url}/v2/bot/info`, { signal: AbortSignal.timeout(RESPONSE_TIMEOUT_MS) })
+    response.body?.cancel().catch(() => undefined)
+    return [
+      { check, severity: 'ok', message: `${url} responds` },
+      ...compareClock(Date.parse(response.headers.get('date') ?? '')),
+    ]
+  } catch {
+    const message = `${url} does not respond, so profiles and verification are unavailable; allow outgoing HTTPS or set LINE_API_URL`
+    return [{ check, severity: 'error', message }]
+  }
+}
+
+/** @param dateMs NaN if the platform's response had no date */
+function compareClock(dateMs: number): Finding[] {
+  if (Number.isNaN(dateMs)) return []
+  const skewSeconds = Math.round(Math.abs(dateMs - Date.now()) / 1000)
+  if (skewSeconds <= CLOCK_SKEW_MAX_SECONDS) {
+    return [{ check: 'clock', severity: 'ok', message: "agrees with the platform's clock" }]
+  }
+  const message = `differs from the platform's clock by ${skewSeconds} s; run NTP`
+  return [{ check: 'clock', severity: 'error', message }]
+}

@@ -1,0 +1,107 @@
+/** `oa-audience demo`: the main job from start to end, with its own database and a simulated platform. */
+import { join } from 'node:path'
+import type { Command } from 'commander'
+import { addAccount, addClient, addKey, addOrganization } from '../../src/accounts/provisioning.ts'
+import { withJson } from '../../src/cli/input.ts'
+import { styled } from '../../src/cli/output.ts'
+import { type Config, readConfig } from '../../src/config.ts'
+import { PortTaken, type RunningService, startService } from '../../src/main.ts'
+import type { Database } from '../../src/postgres/database.ts'
+import { type SimulatedPlatform, simulatePlatform } from '../simulator/platform.ts'
+import type { SimulatedAccount } from '../simulator/state.ts'
+import { type DemoAccount, runSteps } from './steps.ts'
+
+interface DemoOptions {
+  once?: boolean
+  json?: boolean
+}
+
+export function demoCommand(program: Command): void {
+  withJson(program.command('demo'))
+    .description(
+      'show the main job with its own database and a simulated platform, then stay up until Ctrl-C',
+    )
+    .option('--once', 'exit after the steps')
+    .action((options: DemoOptions) => runDemo(readConfig(), options))
+}
+
+async function runDemo(config: Config, options: DemoOptions): Promise<void> {
+  const interrupt = () => process.exit(130)
+  process.once('SIGINT', interrupt).once('SIGTERM', interrupt)
+  const platform = await simulatePlatform()
+  try {
+    const service = await startDemoService(config, platform)
+    try {
+      await service.ready
+      await present(service, platform, options.json === true)
+      if (!options.once) await waitForSignal(interrupt)
+    } finally {
+      await service.close()
+    }
+  } finally {
+    await platform.close()
+  }
+}
+
+/** Listens on the configured port, or on a free one if the real service already uses it. */
+async function startDemoService(config: Config, platform: SimulatedPlatform): Promise<RunningService> {
+  const demoConfig: Config = {
+    ...config,
+    database: { kind: 'embedded', dataDir: join(config.dataDir, 'demo') },
+    lineApiUrl: platform.url,
+    publicUrl: null,
+    logLevel: 'warn',
+    // The real service may already use that port.
+    metricsPort: null,
+  }
+  try {
+    return await startService(demoConfig)
+  } catch (error) {
+    if (!(error instanceof PortTaken)) throw error
+    return startService({ ...demoConfig, port: 0 })
+  }
+}
+
+async function present(
+  { url, database }: RunningService,
+  platform: SimulatedPlatform,
+  asJson: boolean,
+): Promise<void> {
+  const account = await addDemoAccount(database as Database, platform.account)
+  const { displayName } = platform.account
+  if (!asJson)
+    console.log(
+      `${styled('bold', 'oa-audience')} at ${url}, with the official account "${displayName}" (id ${account.id})`,
+    )
+  await runSteps({ url, platform, account, asJson })
+  if (!asJson) console.log(`\nThe service stays up at ${url}: paste any of the lines above. Ctrl-C ends it.`)
+}
+
+async function addDemoAccount(database: Database, simulated: SimulatedAccount): Promise<DemoAccount> {
+  const organizationId = await addOrganization(database, 'Demo agency')
+  const account = await addAccount(database, organizationId, {
+    name: simulated.displayName,
+    channel_id: simulated.channelId,
+    channel_secret: simulated.channelSecret,
+    channel_access_token: simulated.channelAccessToken,
+    bot_user_id: simulated.botUserId,
+    basic_id: simulated.basicId,
+  })
+  const client = await addClient(database, null)
+  const added = await addKey(database, client.id, account.id)
+  if (added === null) throw new Error('the demo account was not added')
+  const credentials = {
+    'x-client-id': client.clientId,
+    'x-client-secret': client.clientSecret,
+    'x-api-key': added.key,
+  }
+  return { ...account, credentials }
+}
+
+function waitForSignal(interrupt: () => void): Promise<void> {
+  return new Promise((resolve) => {
+    // npm forwards the signal that the terminal has already sent. The second one must not interrupt the shutdown.
+    process.on('SIGINT', () => resolve()).on('SIGTERM', () => resolve())
+    process.off('SIGINT', interrupt).off('SIGTERM', interrupt)
+  })
+}

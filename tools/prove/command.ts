@@ -1,0 +1,177 @@
+/**
+ * `oa-audience prove`: tests the promise that no acknowledged event is lost or counted twice. Signed deliveries load a service
+ * while it and its database are killed at random moments. Then stored and acknowledged events are compared.
+ */
+import { randomInt } from 'node:crypto'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Command } from 'commander'
+import { between, withJson } from '../../src/cli/input.ts'
+import { printMany, printOne } from '../../src/cli/output.ts'
+import { Progress } from '../../src/cli/progress.ts'
+import { type DatabaseChoice, readConfig } from '../../src/config.ts'
+import { FatalError } from '../../src/errors.ts'
+import { withDatabase } from '../../src/postgres/open.ts'
+import {
+  addProveAccount,
+  type Discrepancies,
+  findDiscrepancies,
+  type ProveAccount,
+  removeProveAccount,
+} from './account.ts'
+import { type Fault, faultsOfEmbedded, faultsOfExternal } from './faults.ts'
+import { Load } from './load.ts'
+import { freePort, openProxy, Service } from './service.ts'
+
+/** Pause between two faults. */
+const PAUSE_MIN_MS = 300
+const PAUSE_MAX_MS = 1_200
+/** 5,000 faults × 0.75 s = about an hour. */
+const KILLS_MAX = 5_000
+
+type UsableDatabase = Exclude<DatabaseChoice, { kind: 'none' }>
+
+interface Outcome extends Discrepancies {
+  /** number of faults by name */
+  faults: Record<string, number>
+  /** acknowledged deliveries */
+  deliveries: number
+  /** distinct events in them */
+  events: number
+  /** deliveries sent again, because no 2xx came or to test deduplication */
+  repeated: number
+}
+
+export function proveCommand(program: Command): void {
+  withJson(program.command('prove'))
+    .description(
+      'kill a loaded service and its PostgreSQL at random; check that no event is lost or counted twice',
+    )
+    .addHelpText(
+      'after',
+      '\nWith DATABASE_URL, a temporary account there is used, and connections are cut instead of killing PostgreSQL.',
+    )
+    .option('--kills <count>', 'number of faults to inject', between(1, KILLS_MAX), 24)
+    .action(async ({ kills, json }: { kills: number; json?: boolean }) => {
+      const { database, dataDir } = readConfig()
+      if (database.kind === 'none')
+        throw new FatalError('DATABASE_URL is none, so nothing is stored. Unset it or name a database.')
+      const choice: UsableDatabase =
+        database.kind === 'embedded' ? { kind: 'embedded', dataDir: join(dataDir, 'prove') } : database
+      const outcome = await prove(choice, kills)
+      report(outcome, json === true)
+      if (outcome.missing + outcome.twice + outcome.unknown > 0) process.exitCode = 1
+    })
+}
+
+/** Removes its account in any case, because an external database may hold real data. */
+async function prove(choice: UsableDatabase, kills: number): Promise<Outcome> {
+  const account = await withDatabase(choice, addProveAccount)
+  const interrupted = new AbortController()
+  const interrupt = () => interrupted.abort()
+  process.on('SIGINT', interrupt).on('SIGTERM', interrupt)
+  try {
+    return await proveWith(account, choice, kills, interrupted.signal)
+  } catch (error) {
+    if (!interrupted.signal.aborted) throw error
+    throw new FatalError('interrupted before the end, so nothing is proved')
+  } finally {
+    await withDatabase(choice, (database) => removeProveAccount(database, account))
+    process.off('SIGINT', interrupt).off('SIGTERM', interrupt)
+  }
+}
+
+async function proveWith(
+  account: ProveAccount,
+  choice: UsableDatabase,
+  kills: number,
+  signal: AbortSignal,
+): Promise<Outcome> {
+  const { service, faults, close } = await setUp(choice)
+  const load = new Load(`${service.url}/api/line/${account.id}`, account.channelSecret, account.botUserId)
+  let injected: Outcome['faults']
+  try {
+    await service.start()
+    load.start()
+    injected = await injectFaults(faults, kills, load, signal)
+    await load.finish()
+  } finally {
+    load.stop()
+    await close()
+  }
+  const found = await withDatabase(choice, (database) => findDiscrepancies(database, account, load))
+  return {
+    faults: injected,
+    deliveries: load.acknowledged,
+    events: load.eventIds.length,
+    repeated: load.repeated,
+    ...found,
+  }
+}
+
+interface SetUp {
+  service: Service
+  faults: Fault[]
+  close: () => Promise<void>
+}
+
+const SERVICE_ENV = { LOG_LEVEL: 'error', RATE_LIMIT_MAX: '0' }
+
+async function setUp(choice: UsableDatabase): Promise<SetUp> {
+  const port = await freePort()
+  if (choice.kind === 'embedded') {
+    const service = new Service(port, { ...SERVICE_ENV, DATA_DIR: choice.dataDir })
+    return { service, faults: faultsOfEmbedded(service, choice.dataDir), close: () => service.stop() }
+  }
+  const { proxy, url } = await openProxy(choice.url.reveal())
+  const service = new Service(port, { ...SERVICE_ENV, DATABASE_URL: url })
+  const close = async () => {
+    await service.stop()
+    proxy.close()
+  }
+  return { service, faults: faultsOfExternal(service, proxy), close }
+}
+
+/** Injects each kind of fault in turn. Returns how often each was injected. */
+async function injectFaults(
+  faults: Fault[],
+  kills: number,
+  load: Load,
+  signal: AbortSignal,
+): Promise<Outcome['faults']> {
+  const injected: Outcome['faults'] = {}
+  const progress = new Progress('faults', kills)
+  try {
+    for (let count = 1; count <= kills; count += 1) {
+      await sleep(randomInt(PAUSE_MIN_MS, PAUSE_MAX_MS), undefined, { signal })
+      const { name, inject } = faults[(count - 1) % faults.length] as Fault
+      await inject()
+      injected[name] = (injected[name] ?? 0) + 1
+      progress.show(count, `, ${load.acknowledged} deliveries acknowledged`)
+    }
+    return injected
+  } finally {
+    progress.end()
+  }
+}
+
+function report({ faults, ...counts }: Outcome, asJson: boolean): void {
+  if (asJson) {
+    printOne({ ...faults, ...counts }, true)
+    return
+  }
+  const rows = Object.entries(faults).map(([fault, times]) => ({ fault, times }))
+  printMany(rows, false)
+  console.log()
+  printOne(
+    {
+      'deliveries acknowledged': counts.deliveries,
+      'distinct events in them': counts.events,
+      'deliveries sent again': counts.repeated,
+      'events acknowledged but missing': counts.missing,
+      'events applied twice': counts.twice,
+      'events stored but never acknowledged': counts.unknown,
+    },
+    false,
+  )
+}

@@ -1,0 +1,61 @@
+/** What the simulated platform knows: one official account and the people around it. */
+import { randomBytes } from 'node:crypto'
+import { randomUserId } from './events.ts'
+
+export interface SimulatedAccount {
+  channelId: string
+  channelSecret: string
+  channelAccessToken: string
+  botUserId: string
+  basicId: string
+  displayName: string
+}
+
+export interface SimulatedPerson {
+  displayName: string
+  pictureUrl?: string
+  language?: string
+  /** follows the account; the platform shows it no profiles of other people */
+  isFriend: boolean
+}
+
+export interface PlatformState {
+  account: SimulatedAccount
+  /** user id → person, in the order of the list of followers */
+  people: Map<string, SimulatedPerson>
+  /** group or room id → user ids of its members */
+  groups: Map<string, Set<string>>
+  settings: {
+    /** verified or premium accounts may list their followers */
+    isVerified: boolean
+    /** the webhook as set in the LINE Developers Console; null: none is set */
+    webhook: { endpoint: string; active: boolean } | null
+  }
+  /** valid access tokens */
+  tokens: Set<string>
+  /** times of webhook tests, which are limited per hour */
+  testsAtMs: number[]
+}
+
+/** A fictitious official account with random credentials in the documented formats. */
+export function randomAccount(displayName: string): SimulatedAccount {
+  return {
+    channelId: String(2_000_000_000 + (randomBytes(4).readUInt32BE() % 1_000_000)),
+    channelSecret: randomBytes(16).toString('hex'),
+    channelAccessToken: randomBytes(96).toString('base64'),
+    botUserId: randomUserId(),
+    basicId: `@${randomBytes(4).toString('hex')}`,
+    displayName,
+  }
+}
+
+export function initialState(account: SimulatedAccount): PlatformState {
+  return {
+    account,
+    people: new Map(),
+    groups: new Map(),
+    settings: { isVerified: true, webhook: null },
+    tokens: new Set([account.channelAccessToken]),
+    testsAtMs: [],
+  }
+}
