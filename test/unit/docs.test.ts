@@ -34,7 +34,7 @@ it.each([
 })
 
 it('alerts and dashboard use only metrics that the service exports', async () => {
-  const metrics = new Metrics([])
+  const metrics = new Metrics(['line'])
   const app = createServer({ logLevel: 'silent', trustProxy: [] })
   metrics.measureRequests(app)
   metrics.watchPool(() => ({ total: 0, idle: 0, waiting: 0 }))
