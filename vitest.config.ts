@@ -7,6 +7,8 @@ export default defineConfig({
     globalSetup: 'test/support/global-setup.ts',
     // Two files at a time for two cores. Files share one PostgreSQL server but never a database.
     maxWorkers: 2,
+    // Loading the service's modules takes about 1 s. No test changes the state of a module, so the files of a worker share them.
+    isolate: false,
     // Only a failure takes longer than a few seconds, also on a machine with a third of the usual speed.
     testTimeout: 120_000,
     hookTimeout: 120_000,

@@ -291,7 +291,7 @@ export interface components {
       webhook: {
         endpoint: string | null
         active: boolean
-        /** @description whether deliveries to that address reach this service, as this account's */
+        /** @description whether the endpoint is this service's webhook URL for this account */
         matches: boolean
         test?: {
           success: boolean
@@ -304,7 +304,7 @@ export interface components {
       checks: {
         name: 'access_token' | 'identity' | 'webhook_endpoint' | 'webhook_active' | 'webhook_test'
         ok: boolean
-        /** @description what is wrong, and what to do about it */
+        /** @description the result of the check and, if it failed, how to fix it */
         message: string
       }[]
       /** Format: date-time */

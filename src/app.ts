@@ -1,6 +1,6 @@
 /** The one place where parts are joined; every route is named here. */
 import type { FastifyInstance } from 'fastify'
-import type { DestinationStream } from 'pino'
+import pino, { type DestinationStream } from 'pino'
 import { decorateWithCaller, requireApiClient } from './access/api-client.ts'
 import { verifyRoute } from './accounts/verify-route.ts'
 import { eraseRoute } from './audience/erase.ts'
@@ -20,6 +20,7 @@ import { SOURCES } from './intake/sources.ts'
 import { LineApi } from './line-api/client.ts'
 import { logFacts } from './observability/log.ts'
 import type { Metrics } from './observability/metrics.ts'
+import { logRequests } from './observability/request-log.ts'
 import type { Tracing } from './observability/tracing.ts'
 import { serviceName as name, serviceVersion as version } from './package.ts'
 import type { Database } from './postgres/database.ts'
@@ -45,8 +46,9 @@ export interface AppOptions {
 /** The service as an HTTP server that does not listen yet. Closing it does not close the database. */
 export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   const { config, database, now = Date.now, isClosing = () => false } = options
-  const { lineApi = new LineApi(config.lineApiUrl) } = options
-  const app = createServer(config, options.log)
+  const { lineApi = new LineApi(config.lineApiUrl), log = pino.destination(1) } = options
+  const app = createServer(config, log)
+  logRequests(app, log)
   options.metrics?.measureRequests(app)
   options.tracing?.traceRequests(app)
   const stopLogging = logFacts(app.log)

@@ -1,6 +1,6 @@
 /** The named schemas of the OpenAPI document. Route schemas refer to them by name. */
 import Type from 'typebox'
-import { ClaimsSchema, VerificationSchema } from './accounts/verify.ts'
+import { ClaimsSchema, VerificationSchema } from './accounts/verification.ts'
 import { MemberSchema } from './audience/member.ts'
 import { MemberUpdateSchema } from './audience/update.ts'
 import { ErrorEnvelopeSchema } from './http/error-envelope.ts'

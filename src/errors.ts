@@ -1,6 +1,6 @@
 /**
- * The closed set of things that can go wrong, each with the sentence a caller reads.
- * Knows no HTTP: http/error-envelope.ts maps each code to a status, docs/errors.md explains each one.
+ * The closed set of error codes, each with its default message. http/error-envelope.ts maps each
+ * code to a status, and docs/errors.md explains each one.
  */
 export const ERROR_MESSAGES = {
   missing_credentials: 'Missing credentials in headers',
@@ -32,13 +32,13 @@ export const ERROR_MESSAGES = {
 
 export type ErrorCode = keyof typeof ERROR_MESSAGES
 
-/** One fault of the input: where it is (`tags/3`, `limit`) and what is wrong with it. */
+/** One fault of the input. `path` names the field, such as `tags/3` or `limit`. */
 export interface ErrorDetail {
   path: string
   message: string
 }
 
-/** An error that a caller may be told about. Never carries a secret or personal text. */
+/** An error whose message a client may read. It never contains a secret or personal data. */
 export class AppError extends Error {
   override readonly name = 'AppError'
   readonly code: ErrorCode
@@ -48,7 +48,7 @@ export class AppError extends Error {
   constructor(
     code: ErrorCode,
     options: {
-      /** replaces the code's sentence where a more precise one helps */
+      /** replaces the code's default message with a more precise one */
       message?: string
       details?: ErrorDetail[]
       retryAfterSeconds?: number
@@ -65,7 +65,7 @@ export class AppError extends Error {
   }
 }
 
-/** A start, or a command, that cannot go on: its message is one clear line for a person, without a stack. */
+/** Ends the start or the command. Its message is printed without a stack: what happened, then what to do. */
 export class FatalError extends Error {
   override readonly name = 'FatalError'
 }

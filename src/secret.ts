@@ -1,7 +1,7 @@
 import { createSecretKey, type KeyObject, timingSafeEqual } from 'node:crypto'
 import { inspect } from 'node:util'
 
-/** A value that must never be printed: string conversion, JSON and console.log all show `[secret]`. */
+/** A value that must never be printed. String conversion, JSON and console.log all show `[secret]`. */
 export class Secret {
   readonly #value: string
   #key: KeyObject | null = null
@@ -10,15 +10,19 @@ export class Secret {
     this.#value = value
   }
 
-  /** The value itself. Every call is a place to review. */
+  /** The value itself. Review every call. */
   reveal(): string {
     return this.#value
   }
 
-  /** For an HMAC. Made once: making it anew for each signature would take as long as the signature. */
+  /** The key for an HMAC. Creating it takes as long as one signature, so it is created once. */
   key(): KeyObject {
     this.#key ??= createSecretKey(this.#value, 'utf8')
     return this.#key
+  }
+
+  equals(other: Secret): boolean {
+    return equalInConstantTime(Buffer.from(this.#value), Buffer.from(other.#value))
   }
 
   toString(): string {
@@ -34,12 +38,12 @@ export class Secret {
   }
 }
 
-/** Wraps a nullable column; an empty secret counts as absent, so that whoever checks it fails closed. */
+/** Wraps a nullable column. An empty secret counts as absent, so checks against it fail closed. */
 export function secretOrNull(value: string | null): Secret | null {
   return value === null || value === '' ? null : new Secret(value)
 }
 
-/** Compares in time that depends on the lengths alone, which are public here. */
+/** The duration depends only on the lengths, which are not secret. */
 export function equalInConstantTime(a: Buffer, b: Buffer): boolean {
   return a.length === b.length && timingSafeEqual(a, b)
 }

@@ -1,4 +1,4 @@
-/** CONTRACT: who may call the protected routes, and what they get when they may not. */
+/** CONTRACT: authentication by three headers, and the scope of the API key. */
 import { describe, expect, it } from 'vitest'
 import { decorateWithCaller } from '../src/access/api-client.ts'
 import { verifyRoute } from '../src/accounts/verify-route.ts'
@@ -23,7 +23,7 @@ const PROTECTED = [
 
 describe.each(PROTECTED)('%s %s', (method, path) => {
   it.each(['x-client-id', 'x-client-secret', 'x-api-key'] as const)(
-    'answers 401 without %s, and when it is empty',
+    'answers 401 if %s is missing or empty',
     async (name) => {
       const { [name]: _, ...others } = tenant.headers
       for (const headers of [others, { ...others, [name]: '' }]) {
@@ -38,7 +38,7 @@ describe.each(PROTECTED)('%s %s', (method, path) => {
     },
   )
 
-  it('answers 401 for an unknown client, a wrong secret and another client’s secret', async () => {
+  it('answers 401 to an unknown client, a wrong secret and another client’s secret', async () => {
     const other = await addTenant(database)
     for (const wrong of [
       { 'x-client-id': 'nobody' },
@@ -52,7 +52,7 @@ describe.each(PROTECTED)('%s %s', (method, path) => {
     }
   })
 
-  it('refuses a client on the very next request after its status changed', async () => {
+  it('refuses a client on the first request after its status changed', async () => {
     const revoked = await addTenant(database)
     const before = await service.call(method, path, { headers: revoked.headers })
     expect(before.status).not.toBe(401)
@@ -80,7 +80,7 @@ describe.each(PROTECTED)('%s %s', (method, path) => {
     await nowhere.close()
   })
 
-  it('answers its own 401 when it is mounted without the guard', async () => {
+  it('answers 401 if it is mounted without the guard', async () => {
     const app = createHttpServer({ logLevel: 'silent', trustProxy: [] })
     decorateWithCaller(app)
     const noGuard = async () => undefined
@@ -113,7 +113,7 @@ const OUTCOMES = {
   'POST /api/line-oa/verify': { status: 404, text: /"statusCode":404/ },
 }
 
-describe('a key that is not an active one of this client', () => {
+describe('a key that is not active or belongs to another client', () => {
   async function unknownKeys(): Promise<Array<Record<string, string>>> {
     const other = await addTenant(database)
     const revoked = await addCredentials(database, tenant.accountId, tenant.organizationId)
@@ -129,7 +129,7 @@ describe('a key that is not an active one of this client', () => {
     }))
   }
 
-  it.each(PROTECTED)('%s %s has its own outcome', async (method, path) => {
+  it.each(PROTECTED)('gets the outcome of %s %s', async (method, path) => {
     const outcome = OUTCOMES[`${method} ${path}` as keyof typeof OUTCOMES]
     for (const headers of await unknownKeys()) {
       const answer = await service.call(method, path, { headers })
@@ -144,13 +144,13 @@ describe('a key that is not an active one of this client', () => {
     ['broken JSON', { headers: { 'content-type': 'application/json' }, body: '{"tags":' }],
     ['a wrong schema', { headers: { 'content-type': 'application/json' }, body: '{"tags":7}' }],
     ['a body of another type', { headers: { 'content-type': 'image/png' }, body: 'png' }],
-    ['a content type that is none', { headers: { 'content-type': ';;;' }, body: '{}' }],
+    ['an invalid content type', { headers: { 'content-type': ';;;' }, body: '{}' }],
     ['a compressed body', { headers: { 'content-encoding': 'gzip' }, body: 'zip' }],
   ]
   const cases = PROTECTED.flatMap(([method, path]) =>
     bodies.filter(() => method !== 'GET').map(([what, init]) => ({ method, path, what, init })),
   )
-  it.each(cases)('$method $path keeps its outcome with $what', async ({ method, path, init }) => {
+  it.each(cases)('gets the same outcome of $method $path with $what', async ({ method, path, init }) => {
     const outcome = OUTCOMES[`${method} ${path}` as keyof typeof OUTCOMES]
     const headers = { ...init.headers, ...tenant.headers, 'x-api-key': 'unknown' }
     const answer = await service.call(method, path, { ...init, headers })
@@ -165,14 +165,14 @@ describe('a key that is not an active one of this client', () => {
     ['DELETE', '/api/audience/1e3', 400],
     ['DELETE', '/api/audience/9223372036854775808', 400],
     ['DELETE', `/api/audience/${'x'.repeat(9000)}`, 400],
-  ])('%s %.40s keeps its outcome too', async (method, path, status) => {
+  ])('gets the same outcome of %s %.40s', async (method, path, status) => {
     const answer = await service.call(method, path, {
       headers: { ...tenant.headers, 'x-api-key': 'unknown' },
     })
     expect(answer.status).toBe(status)
   })
 
-  it('takes effect on the very next request after the status changed, both ways', async () => {
+  it('changes its outcome on the first request after a revocation and a reactivation', async () => {
     const { headers, keyId } = await addCredentials(database, tenant.accountId, tenant.organizationId)
     const list = async () => (await service.call('GET', '/api/audience', { headers })).text
     expect(await list()).not.toBe('null')
@@ -184,7 +184,7 @@ describe('a key that is not an active one of this client', () => {
 })
 
 describe('a key whose account does not exist or belongs to another organization', () => {
-  it('sees nothing and verifies nothing', async () => {
+  it('lists no members and verifies no account', async () => {
     const other = await addTenant(database)
     for (const [accountId, organizationId] of [
       [999_999n, tenant.organizationId],
@@ -200,20 +200,17 @@ describe('a key whose account does not exist or belongs to another organization'
   })
 })
 
-it('credentials beyond ASCII are read as UTF-8', async () => {
-  await database.query(`update api_client set client_id = 'ลูกค้า' where id = $1`, [tenant.clientRowId])
+it('accepts credentials in UTF-8', async () => {
+  const { headers, clientRowId } = await addCredentials(database, tenant.accountId, tenant.organizationId)
+  await database.query(`update api_client set client_id = 'ลูกค้า' where id = $1`, [clientRowId])
   const clientId = Buffer.from('ลูกค้า', 'utf8').toString('latin1')
   const answer = await service.call('GET', '/api/audience', {
-    headers: { ...tenant.headers, 'x-client-id': clientId },
+    headers: { ...headers, 'x-client-id': clientId },
   })
   expect(answer.status).toBe(200)
-  await database.query('update api_client set client_id = $2 where id = $1', [
-    tenant.clientRowId,
-    tenant.headers['x-client-id'],
-  ])
 })
 
-it('there are exactly ten routes, and four of them are protected', async () => {
+describe('the routes', () => {
   const routes = [
     ['GET', '/api', 200],
     ['GET', '/api/health', 200],
@@ -223,18 +220,19 @@ it('there are exactly ten routes, and four of them are protected', async () => {
     ['POST', '/api/mbox/callback/unknown', 404],
     ...PROTECTED.map(([method, path]) => [method, path, 401] as const),
   ] as const
-  expect(routes).toHaveLength(10)
-  for (const [method, path, status] of routes) {
-    expect((await service.call(method, path)).status, `${method} ${path}`).toBe(status)
-  }
-  for (const path of [
-    '/api/LINE/1',
-    '/api/lINE/1',
-    '/api/Line-oa/verify',
-    '/api/v1/audience',
-    '/API',
-    '/api/',
-  ]) {
-    expect((await service.call('POST', path)).status, path).toBe(404)
-  }
+
+  it('are ten', () => {
+    expect(routes).toHaveLength(10)
+  })
+
+  it.each(routes)('include %s %s, which answers %i without credentials', async (method, path, status) => {
+    expect((await service.call(method, path)).status).toBe(status)
+  })
+
+  it.each(['/api/LINE/1', '/api/lINE/1', '/api/Line-oa/verify', '/api/v1/audience', '/API', '/api/'])(
+    'do not include %s',
+    async (path) => {
+      expect((await service.call('POST', path)).status).toBe(404)
+    },
+  )
 })

@@ -87,7 +87,7 @@ describe('a delta feed', () => {
     `update audience_member set tags = '{z}'`,
     `update audience_member set tags = '{zz}', version = version + 1`,
     'delete from audience_member',
-  ])('returns what another program changes with "%s"', async (change) => {
+  ])('returns a member that another program changed with "%s"', async (change) => {
     const tenant = await tenantWithMembers(1)
     await setUpdatedAt(tenant, `now() - interval '1 day'`)
     const since = new Date(Date.now() - 3_600_000).toISOString()

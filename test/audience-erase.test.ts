@@ -1,4 +1,4 @@
-/** DELETE /api/audience/:id: what one erasure removes, and what it answers. */
+/** DELETE /api/audience/:id: the answers, and the data that an erasure removes. */
 import { describe, expect, it } from 'vitest'
 import type { Member } from '../src/audience/member.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'

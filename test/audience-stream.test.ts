@@ -27,7 +27,7 @@ await loadMembers(database, largeTenant, LARGE, {
 const stream = (of: Tenant, accept: string, query = '') =>
   service.call('GET', `/api/audience${query}`, { headers: { ...of.headers, accept } })
 
-const parseLines = (text: string) => JSON.parse(`[${text.trimEnd().split('\n')}]`)
+const parseLines = (text: string) => Array.from(text.trimEnd().split('\n'), (line) => JSON.parse(line))
 
 /** Opens a stream of the large audience, and pauses it at its first bytes. */
 async function openStream(from: Service): Promise<IncomingMessage> {
@@ -49,7 +49,7 @@ function sendHead(of: Tenant, httpVersion: string): Socket {
   return socket
 }
 
-/** Sessions that are not idle: in this file, those of streams. */
+/** Number of sessions that are not idle. In this file, only streams keep a session busy. */
 const streamSessions = async () => {
   const rows = await database.query(
     `select from pg_stat_activity where datname = current_database() and backend_type = 'client backend'
@@ -163,7 +163,7 @@ describe('GET /api/audience as a stream', () => {
     await load(database, `update audience_member set display_name = 'changed' where channel_oa_id = $1`, [
       largeTenant.accountId,
     ])
-    expect(await streamSessions()).toBe(1)
+    await eventually(streamSessions, (sessions) => sessions === 1)
     response.setEncoding('utf8')
     let text = ''
     for await (const chunk of response) text += chunk
@@ -180,9 +180,9 @@ describe('GET /api/audience as a stream', () => {
     for (let written = -1; written !== connection.bytesWritten; await sleep(100)) {
       written = connection.bytesWritten
     }
-    expect(await streamSessions()).toBe(1)
+    await eventually(streamSessions, (sessions) => sessions === 1)
     client.destroy()
-    await eventually(streamSessions, (count) => count === 0)
+    await eventually(streamSessions, (sessions) => sessions === 0)
   })
 
   it('frees its place when the client disconnects before the first byte', async () => {

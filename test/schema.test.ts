@@ -1,4 +1,4 @@
-/** What the schema guarantees to other programs and to the administrator of the database. */
+/** Guarantees of the schema to other programs and to the database's administrator. */
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { migrate } from '../src/postgres/migrate.ts'
 import { PostgresDatabase } from '../src/postgres/postgres-database.ts'

@@ -1,6 +1,6 @@
 /**
- * Middleware stage of the protected routes: who calls. Three headers, no token, no session; a revoked client
- * is refused on its next request, because every request asks the database.
+ * Middleware stage of the protected routes: authenticates the API client by its headers. Every request queries the
+ * database, so a revoked client is refused on its next request.
  */
 import type { FastifyInstance, FastifyRequest, onRequestAsyncHookHandler } from 'fastify'
 import { AppError } from '../errors.ts'
@@ -8,7 +8,7 @@ import type { Database } from '../postgres/database.ts'
 
 export interface Caller {
   apiClientId: bigint
-  /** the raw x-api-key header; it proves nothing yet, see scope.ts */
+  /** the raw x-api-key header, not verified yet: see scope.ts */
   apiKey: string
 }
 
@@ -19,19 +19,20 @@ declare module 'fastify' {
   }
 }
 
+/** $1 client_id text, $2 client_secret text */
 const selectActiveClient = {
   name: 'active-api-client',
   text: `select id from api_client where client_id = $1 and client_secret = $2 and status = 'active'`,
 }
 
-/** Makes room for the caller in the request. To be called once, for the whole server. */
+/** Call it once for the whole server. */
 export function decorateWithCaller(app: FastifyInstance): void {
   app.decorateRequest('caller', null)
 }
 
 /**
- * The guard. Throws `missing_credentials` or `invalid_client` (401); without a database, or when the database
- * fails, 500: never let through, and never a 401 that would tell a client to throw its credentials away.
+ * The guard. Throws `missing_credentials` or `invalid_client` (401). Without a database, or if the query fails, it throws
+ * `internal` (500). A 401 would tell the client that its credentials are wrong.
  */
 export function requireApiClient(database: Database): onRequestAsyncHookHandler {
   return async (request) => {
@@ -54,7 +55,7 @@ async function findClient(database: Database, clientId: string, clientSecret: st
   }
 }
 
-/** Node hands header bytes over as Latin-1; what clients mean by anything beyond ASCII is UTF-8. */
+/** Node decodes header bytes as Latin-1, but clients send UTF-8. */
 function header(request: FastifyRequest, name: string): string | undefined {
   const value = request.headers[name]
   return typeof value === 'string' ? Buffer.from(value, 'latin1').toString('utf8') : undefined

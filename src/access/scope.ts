@@ -1,13 +1,13 @@
-/** Service stage of the protected routes: what the caller may touch. */
+/** Service stage of the protected routes: resolves the scope of the caller's API key. */
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import { AppError } from '../errors.ts'
 import type { Database } from '../postgres/database.ts'
 import type { Row } from '../postgres/statement.ts'
 import type { Caller } from './api-client.ts'
 
-/** One official account and one organization: the limits of everything that a request may see. */
+/** The official account and organization that a request may read and change. */
 export interface Scope {
-  /** of the api key; null: the command line */
+  /** id of the API key; null: the command line */
   keyId: bigint | null
   accountId: AccountId
   organizationId: OrganizationId
@@ -19,6 +19,7 @@ interface ScopeRow extends Row {
   organization_id: bigint
 }
 
+/** $1 api_client_id bigint, $2 key text */
 const selectActiveKey = {
   name: 'active-api-key',
   text: `select id, channel_oa_id, organization_id from api_key
@@ -26,9 +27,8 @@ const selectActiveKey = {
 }
 
 /**
- * The scope of the caller's key, or null where the key is not this client's or not active: each route has its
- * own answer to that. Asked on every request and before anything else of the request is judged.
- * Throws `caller_unknown` where the guard was bypassed, `internal` where the database fails.
+ * Returns null if the key is not active or belongs to another client. Each route answers that in its own way, before it
+ * checks anything else of the request. Throws `caller_unknown` without the guard, and `internal` if the query fails.
  */
 export async function findScope(database: Database, caller: Caller | null): Promise<Scope | null> {
   if (!caller?.apiClientId || !caller.apiKey) throw new AppError('caller_unknown')

@@ -1,4 +1,4 @@
-/** Official accounts: how a delivery or a key finds its account. */
+/** Official accounts: the queries by which a delivery or a scope finds its account. */
 import type { Queryable, Row, Statement } from '../postgres/statement.ts'
 import { Secret, secretOrNull } from '../secret.ts'
 
@@ -14,13 +14,13 @@ export interface Account {
   botUserId: string | null
   basicId: string | null
   chatSecret: Secret | null
-  /** the support chat's inbox that is this account's; null: the chat has no other */
+  /** the support chat's inbox of this account; null: every inbox of the chat */
   chatInboxId: string | null
   oaHash: Secret
   trackingKey: string
-  /** Changes whenever a value that admits deliveries changes. */
+  /** changes whenever a value that admits deliveries changes */
   credentialsVersion: bigint
-  /** a destination other than botUserId that deliveries named, if that was noted within the hour */
+  /** a `destination` other than botUserId that a delivery of the last hour named */
   foreignDestination: string | null
 }
 
@@ -40,37 +40,68 @@ interface AccountRow extends Row {
   foreign_destination: string | null
 }
 
-/** Deliveries for another bot are noted again after this: often enough to tell whether they still come. */
-const isNotedLately = `foreign_destination_at > now() - interval '1 hour'`
+// A blank chat_inbox_id counts as null: other programs write this column, and a blank filter would drop every webhook.
 
-/** Blank is none: other programs write it, and one that no webhook has would pass over everything. */
-export function chatInboxOf(account: string): string {
-  return `nullif(btrim(${account}.chat_inbox_id), '')`
+/** $1 id bigint */
+const selectById = {
+  name: 'account-by-id',
+  text: `select id, organization_id, channel_id, channel_secret, channel_access_token, bot_user_id, basic_id,
+                chat_secret, nullif(btrim(chat_inbox_id), '') as chat_inbox_id, oa_hash, tracking_key,
+                credentials_version,
+                case when foreign_destination_at > now() - interval '1 hour' then foreign_destination end
+                  as foreign_destination
+           from official_account
+          where id = $1`,
 }
 
-const columns = `id, organization_id, channel_id, channel_secret, channel_access_token, bot_user_id, basic_id,
-       chat_secret, ${chatInboxOf('official_account')} as chat_inbox_id, oa_hash, tracking_key, credentials_version,
-       case when ${isNotedLately} then foreign_destination end as foreign_destination`
-
-const selectById = { name: 'account-by-id', text: `select ${columns} from official_account where id = $1` }
+/** $1 oa_hash text */
 const selectByOaHash = {
   name: 'account-by-oa-hash',
-  text: `select ${columns} from official_account where oa_hash = $1`,
+  text: `select id, organization_id, channel_id, channel_secret, channel_access_token, bot_user_id, basic_id,
+                chat_secret, nullif(btrim(chat_inbox_id), '') as chat_inbox_id, oa_hash, tracking_key,
+                credentials_version,
+                case when foreign_destination_at > now() - interval '1 hour' then foreign_destination end
+                  as foreign_destination
+           from official_account
+          where oa_hash = $1`,
 }
+
+/** $1 tracking_key text */
 const selectByTrackingKey = {
   name: 'account-by-tracking-key',
-  text: `select ${columns} from official_account where tracking_key = $1`,
+  text: `select id, organization_id, channel_id, channel_secret, channel_access_token, bot_user_id, basic_id,
+                chat_secret, nullif(btrim(chat_inbox_id), '') as chat_inbox_id, oa_hash, tracking_key,
+                credentials_version,
+                case when foreign_destination_at > now() - interval '1 hour' then foreign_destination end
+                  as foreign_destination
+           from official_account
+          where tracking_key = $1`,
 }
+
+/** $1 id bigint, $2 organization_id bigint */
 const selectInOrganization = {
   name: 'account-in-organization',
-  text: `select ${columns} from official_account where id = $1 and organization_id = $2`,
+  text: `select id, organization_id, channel_id, channel_secret, channel_access_token, bot_user_id, basic_id,
+                chat_secret, nullif(btrim(chat_inbox_id), '') as chat_inbox_id, oa_hash, tracking_key,
+                credentials_version,
+                case when foreign_destination_at > now() - interval '1 hour' then foreign_destination end
+                  as foreign_destination
+           from official_account
+          where id = $1 and organization_id = $2`,
 }
+
+/** $1 id bigint, $2 destination text. Writes at most once per hour for the same destination. */
+const updateForeignDestination = `
+  update official_account
+     set foreign_destination = $2, foreign_destination_at = now()
+   where id = $1
+     and bot_user_id <> $2
+     and (foreign_destination = $2 and foreign_destination_at > now() - interval '1 hour') is not true`
 
 export function findAccount(database: Queryable, id: AccountId): Promise<Account | null> {
   return findOne(database, selectById, [id])
 }
 
-/** The account of a support chat's callback address. */
 export function findAccountByOaHash(database: Queryable, oaHash: string): Promise<Account | null> {
   return findOne(database, selectByOaHash, [oaHash])
 }
@@ -79,7 +110,7 @@ export function findAccountByTrackingKey(database: Queryable, trackingKey: strin
   return findOne(database, selectByTrackingKey, [trackingKey])
 }
 
-/** The account of a scope; null also where the account belongs to another organization. */
+/** The account of a scope, or null if it does not exist or belongs to another organization. */
 export function findAccountInOrganization(
   database: Queryable,
   id: AccountId,
@@ -88,17 +119,13 @@ export function findAccountInOrganization(
   return findOne(database, selectInOrganization, [id, organizationId])
 }
 
-/** Remembers that deliveries for this account name another bot: its webhook or its bot user id is set up wrong. */
+/** Records that a delivery named another bot user id: the webhook or `bot_user_id` is misconfigured. */
 export async function flagForeignDestination(
   database: Queryable,
   id: AccountId,
   destination: string,
 ): Promise<void> {
-  await database.query(
-    `update official_account set foreign_destination = $2, foreign_destination_at = now()
-      where id = $1 and bot_user_id <> $2 and not coalesce(foreign_destination = $2 and ${isNotedLately}, false)`,
-    [id, destination],
-  )
+  await database.query(updateForeignDestination, [id, destination])
 }
 
 async function findOne(

@@ -1,4 +1,4 @@
-/** POST /api/line-oa/verify: is the account of this scope set up on the platform as the caller believes? */
+/** POST /api/line-oa/verify: verifies the scope's account with the platform. */
 import type { FastifyInstance, onRequestAsyncHookHandler } from 'fastify'
 import { findScope } from '../access/scope.ts'
 import { AppError } from '../errors.ts'
@@ -8,7 +8,8 @@ import { accountVerified } from '../observability/facts.ts'
 import type { Database } from '../postgres/database.ts'
 import { findAccountInOrganization } from './account.ts'
 import { verifySchema } from './route-schema.ts'
-import { ClaimsSchema, type Verifier, verifyAccount } from './verify.ts'
+import { ClaimsSchema } from './verification.ts'
+import { type Verifier, verifyAccount } from './verify.ts'
 
 export interface VerifyParts extends Verifier {
   database: Database
@@ -24,7 +25,7 @@ export function verifyRoute(
   guard: onRequestAsyncHookHandler,
 ): void {
   const { channelName, ...verifier } = parts
-  const { database } = verifier
+  const { database } = parts
   app.post(`/api/${channelName}-oa/verify`, { schema: verifySchema, onRequest: guard }, async (request) => {
     const scope = await findScope(database, request.caller)
     if (scope === null) throw new AppError('no_account_in_scope')

@@ -4,7 +4,7 @@ import type { FastifyReply } from 'fastify'
 import Negotiator from 'negotiator'
 import type { Scope } from '../access/scope.ts'
 import { AppError } from '../errors.ts'
-import { noteCutOff } from '../http/answers.ts'
+import { recordAbort } from '../http/answers.ts'
 import { describeFault } from '../http/error-envelope.ts'
 import type { Database } from '../postgres/database.ts'
 import type { Filters } from './filters.ts'
@@ -112,7 +112,7 @@ export class Streamer {
     const first = await lines.next()
     const pieces = async function* () {
       const stalled = setTimeout(() => {
-        noteCutOff(reply.raw, 408)
+        recordAbort(reply.raw, 408)
         reply.raw.destroy()
       }, STALL_MAX_MS)
       try {
@@ -125,7 +125,7 @@ export class Streamer {
         }
       } catch (error) {
         if (!over.signal.aborted) {
-          noteCutOff(reply.raw, 500)
+          recordAbort(reply.raw, 500)
           const fault = describeFault(error as Error, false)
           reply.log.warn({ requestId: reply.request.id, ...fault }, 'a stream was cut off')
         }

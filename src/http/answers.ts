@@ -1,19 +1,19 @@
-/** Every request once it is over, answered or not: for the log, the metrics and the traces. */
+/** Publishes every finished request, answered or not, to the log, the metrics and the traces. */
 import type { ServerResponse } from 'node:http'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 
-/** nginx's word for a sender that left before it had the whole answer. Nobody receives it. */
-const HUNG_UP = 499
+/** nginx's status for a client that disconnected before the end of the response. No client receives it. */
+const CLIENT_DISCONNECTED = 499
 
 export interface Answer {
-  /** null: it was too broken to be one of the framework's */
+  /** null: a request so broken that the framework did not see it */
   request: FastifyRequest | null
-  /** the one that the answer names, where it has a body of ours */
+  /** the requestId in the error body, if there is one */
   requestId: string
-  /** the pattern, not the address: a path may hold an oaHash, a query a tracking key */
+  /** the pattern, not the path: a path may contain an oaHash, a query a tracking key */
   route: string
   status: number
-  /** from the request's headers to its end; null where nobody looked at the clock */
+  /** from the end of the headers to the end of the response; null: not measured */
   seconds: number | null
   ip: string | undefined
 }
@@ -22,49 +22,45 @@ export type AnswerObserver = (answer: Answer) => void
 
 declare module 'fastify' {
   interface FastifyInstance {
-    /** told of each request, once */
+    /** each is called once per request */
     answerObservers: AnswerObserver[]
   }
 }
 
 export const UNKNOWN_ROUTE = 'unknown'
 
-const CUT_OFF = Symbol('what we cut off ourselves')
+const ABORT = Symbol('response aborted by the service')
 
-type Response = ServerResponse & { [CUT_OFF]?: { status: number; requestId: string | undefined } }
+type Response = ServerResponse & { [ABORT]?: { status: number; requestId: string | undefined } }
 
-/** To be called before we destroy a connection ourselves: else it looks as if its sender had hung up. */
-export function noteCutOff(response: ServerResponse, status: number, requestId?: string): void {
-  const cut: Response = response
-  cut[CUT_OFF] = { status, requestId }
+/** Call this before destroying a connection. Otherwise the request looks like one whose client disconnected. */
+export function recordAbort(response: ServerResponse, status: number, requestId?: string): void {
+  const aborted: Response = response
+  aborted[ABORT] = { status, requestId }
 }
 
-/**
- * Not Fastify's onResponse, which is silent about requests whose sender hung up: the slow ones above all.
- * @returns tells the observers of an answer that no hook meets
- */
-export function observeAnswers(app: FastifyInstance): AnswerObserver {
-  const observers: AnswerObserver[] = []
-  const tell = (answer: Answer) => {
-    for (const observe of observers) observe(answer)
-  }
-  app.decorate('answerObservers', observers)
+export function publishAnswer(app: FastifyInstance, answer: Answer): void {
+  for (const observe of app.answerObservers) observe(answer)
+}
+
+/** Publishes on the response's close. Fastify's onResponse does not run when the client disconnects. */
+export function observeAnswers(app: FastifyInstance): void {
+  app.decorate('answerObservers', [])
   app.addHook('onRequest', (request, { raw }, done) => {
     const startedAtMs = performance.now()
-    // A socket that is closed does not tell it any more.
+    // A closed socket no longer has an address.
     const { ip } = request
     raw.once('close', () => {
-      const cut = (raw as Response)[CUT_OFF]
-      tell({
+      const abort = (raw as Response)[ABORT]
+      publishAnswer(app, {
         request,
-        requestId: cut?.requestId ?? request.id,
+        requestId: abort?.requestId ?? request.id,
         route: request.routeOptions.url ?? UNKNOWN_ROUTE,
-        status: raw.writableFinished ? raw.statusCode : (cut?.status ?? HUNG_UP),
+        status: raw.writableFinished ? raw.statusCode : (abort?.status ?? CLIENT_DISCONNECTED),
         seconds: (performance.now() - startedAtMs) / 1000,
         ip,
       })
     })
     done()
   })
-  return tell
 }

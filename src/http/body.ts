@@ -1,12 +1,12 @@
 /**
- * Bodies are read as bytes, whatever their content type: signatures are over bytes, and the protected routes
- * must know who calls before they judge what was sent.
+ * Reads bodies as bytes, whatever their content type. Signatures cover the raw bytes, and the protected routes must
+ * authenticate the client before they parse its body.
  */
 import { isUtf8 } from 'node:buffer'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { AppError } from '../errors.ts'
 
-/** Bytes. LINE escapes every character beyond ASCII (6 bytes each), so a batch of long texts needs room. */
+/** LINE escapes every non-ASCII character (6 bytes each), so a batch of long texts is large. */
 export const BODY_MAX_BYTES = 1024 * 1024
 
 const BYTES = 'application/octet-stream'
@@ -14,14 +14,14 @@ const EMPTY = Buffer.alloc(0)
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** the content-type header as it was sent */
+    /** the content-type header as the client sent it */
     contentType: string | undefined
   }
 }
 
 export function readBodiesAsBytes(app: FastifyInstance): void {
   app.decorateRequest('contentType', undefined)
-  // Fastify refuses a content type that it cannot read before any handler runs: too early for us.
+  // Fastify rejects an unknown content type before the guard runs, so every request claims the same type.
   app.addHook('onRequest', (request, _reply, done) => {
     request.contentType = request.headers['content-type']
     request.raw.headers['content-type'] = BYTES
@@ -33,7 +33,7 @@ export function readBodiesAsBytes(app: FastifyInstance): void {
   )
 }
 
-/** The bytes of the body, empty if there is none. Compressed bodies are refused. */
+/** The bytes of the body, empty without one. Throws `unsupported_encoding` for a compressed body. */
 export function bodyBytes(request: FastifyRequest): Buffer {
   const encoding = request.headers['content-encoding']?.toLowerCase() ?? ''
   const transfer = request.headers['transfer-encoding']?.toLowerCase() ?? ''
@@ -43,7 +43,7 @@ export function bodyBytes(request: FastifyRequest): Buffer {
   return Buffer.isBuffer(request.body) ? request.body : EMPTY
 }
 
-/** The parsed body. Throws `bad_request` for anything that is no JSON text. */
+/** Throws `bad_request` for a body that is not valid JSON. */
 export function parseJson(body: Buffer | string): unknown {
   try {
     return JSON.parse(body.toString()) as unknown
@@ -52,13 +52,13 @@ export function parseJson(body: Buffer | string): unknown {
   }
 }
 
-/** The parsed body of a client that can mend it. Other encodings would come out as other words, without a fault. */
+/** Also throws `bad_request` for other encodings, which would otherwise be stored as garbled text. */
 export function parseUtf8Json(bytes: Buffer): unknown {
   if (!isUtf8(bytes)) throw new AppError('bad_request', { message: 'The body is not in UTF-8' })
   return parseJson(bytes)
 }
 
-/** True for a JSON object, that is, neither null nor an array. */
+/** True for a JSON object, false for null and arrays. */
 export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

@@ -1,8 +1,8 @@
-/** The one shape of every error, and the one table from error codes to HTTP statuses. */
+/** The shape of every error response, and the HTTP status of every error code. */
 import { STATUS_CODES } from 'node:http'
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import Type, { type Static } from 'typebox'
-import { AppError, ERROR_MESSAGES, type ErrorCode } from '../errors.ts'
+import { AppError, type ErrorCode } from '../errors.ts'
 
 export const ERROR_STATUS: Record<ErrorCode, number> = {
   missing_credentials: 401,
@@ -53,33 +53,33 @@ export function errorEnvelope(error: AppError, requestId: string): ErrorEnvelope
   }
 }
 
-/**
- * Answers every error of a route. What nobody foresaw is `internal`: told to the log in full, to the caller
- * in no word.
- */
+/** Answers every error of a route. An unexpected error is `internal`: only the log has its details. */
 export function answerErrors(app: FastifyInstance): void {
   app.setErrorHandler((error: FastifyError, request, reply) => sendError(error, request, reply))
 }
 
 export function sendError(error: Error, request: FastifyRequest, reply: FastifyReply): FastifyReply {
-  const known = asAppError(error)
-  const status = ERROR_STATUS[known.code]
-  if (status >= 500) {
-    // A bug is told with where it arose. A database that is away fails thousands of requests a second, all alike, be it that
-    // the specification demands 500 of them.
-    const isForeseen = error.cause instanceof AppError
-    const isBug = known.code === 'internal' && !isForeseen
-    const origin = isForeseen ? (error.cause as AppError) : error
-    const fault = { requestId: request.id, code: known.code, ...describeFault(origin, isBug) }
-    request.log[isBug ? 'error' : 'warn'](fault, 'request failed')
-  }
-  if (known.retryAfterSeconds !== undefined) reply.header('retry-after', known.retryAfterSeconds)
-  return reply.code(status).send(errorEnvelope(known, request.id))
+  const appError = asAppError(error)
+  const status = ERROR_STATUS[appError.code]
+  if (status >= 500) logFailure(error, appError, request)
+  if (appError.retryAfterSeconds !== undefined) reply.header('retry-after', appError.retryAfterSeconds)
+  return reply.code(status).send(errorEnvelope(appError, request.id))
+}
+
+/**
+ * Only a bug is logged with its stack. A database that is down fails thousands of requests a second, and the protected
+ * routes answer them with `internal`, whose cause is then the database's AppError.
+ */
+function logFailure(error: Error, { code }: AppError, request: FastifyRequest): void {
+  const expected = error.cause instanceof AppError ? error.cause : null
+  const isBug = code === 'internal' && expected === null
+  const fault = { requestId: request.id, code, ...describeFault(expected ?? error, isBug) }
+  request.log[isBug ? 'error' : 'warn'](fault, 'request failed')
 }
 
 function asAppError(error: Error & { code?: string; statusCode?: number }): AppError {
   if (error instanceof AppError) return error
-  // What Fastify itself refuses, before any of our code runs.
+  // Fastify rejects these before any handler runs.
   if (error.code === 'FST_ERR_CTP_BODY_TOO_LARGE') return new AppError('body_too_large')
   if (error.code === 'FST_ERR_CTP_INVALID_MEDIA_TYPE') return new AppError('unsupported_media_type')
   const status = error.statusCode ?? 500
@@ -87,7 +87,7 @@ function asAppError(error: Error & { code?: string; statusCode?: number }): AppE
   return new AppError('internal', { cause: error })
 }
 
-/** What the log may know of a fault. Not the database's message or detail, which quote the data. */
+/** The loggable part of an error. A database error's message and detail quote stored data, so they are left out. */
 export function describeFault(error: Error, withStack: boolean): Record<string, unknown> {
   const cause = error.cause instanceof Error ? error.cause : error
   const { code } = cause as { code?: string }
@@ -98,24 +98,4 @@ export function describeFault(error: Error, withStack: boolean): Record<string, 
     ...(fromDatabase ? {} : { faultMessage: cause.message }),
     ...(withStack ? { stack: (cause.stack ?? '').split('\n').slice(1, 6).join('\n') } : {}),
   }
-}
-
-/** A request so broken that no route could be found for it, answered on the raw socket's behalf. */
-export function rawErrorAnswer(statusCode: number, requestId: string): string {
-  const { reason, headers, body } = unroutableAnswer(statusCode, requestId)
-  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`)
-  return [`HTTP/1.1 ${statusCode} ${reason}`, ...lines, '', body].join('\r\n')
-}
-
-/** The envelope for what no route answers, as it is written where there is no reply of the framework's. */
-export function unroutableAnswer(statusCode: number, requestId: string) {
-  const reason = STATUS_CODES[statusCode] ?? 'Bad Request'
-  const message = statusCode === 400 ? ERROR_MESSAGES.bad_request : reason
-  const body = JSON.stringify({ statusCode, error: reason, message, requestId })
-  const headers = {
-    'content-type': 'application/json; charset=utf-8',
-    'content-length': Buffer.byteLength(body),
-    connection: 'close',
-  }
-  return { reason, headers, body }
 }

@@ -9,7 +9,7 @@ interface Parts {
   name: string
   version: string
   database: Database
-  /** true while the service finishes what it has accepted and takes no new work */
+  /** true during graceful shutdown */
   isClosing: () => boolean
 }
 
@@ -17,7 +17,7 @@ export function healthRoutes(app: FastifyInstance, { name, version, database, is
   app.get('/api', { schema: serviceSchema }, async () => ({ name, version }))
 
   app.get('/api/health', { schema: healthSchema }, async (request, reply) => {
-    const state = database.kind === 'none' ? 'none' : await stateOf(database)
+    const state = database.kind === 'none' ? 'none' : await pingDatabase(database)
     if (state !== 'down' && !isClosing()) return { status: 'ok', database: state }
     const message = state === 'down' ? 'The database does not answer' : 'The service is shutting down'
     const error = errorEnvelope(new AppError('unavailable', { message }), request.id)
@@ -25,10 +25,10 @@ export function healthRoutes(app: FastifyInstance, { name, version, database, is
   })
 }
 
-/** Probes wait a second or two; a database that takes longer is as good as away. */
+/** Health probes wait 1 to 2 s, so a slower database counts as down. */
 const ANSWER_TIMEOUT_MS = 1_500
 
-function stateOf(database: Database): Promise<'up' | 'down'> {
+function pingDatabase(database: Database): Promise<'up' | 'down'> {
   return new Promise((resolve) => {
     const timer = setTimeout(() => resolve('down'), ANSWER_TIMEOUT_MS)
     database

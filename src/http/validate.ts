@@ -1,4 +1,4 @@
-/** Checks input against a schema and says what is wrong with it, field by field. */
+/** Validates input against a schema and reports each invalid field. */
 import type { Static, TSchema } from 'typebox'
 import Type from 'typebox'
 import { Compile } from 'typebox/compile'
@@ -7,13 +7,13 @@ import { Settings } from 'typebox/system'
 import { AppError, type ErrorDetail } from '../errors.ts'
 import { isStorableText } from '../postgres/storable.ts'
 
-/** Errors found before the looking ends: one bad value may be several, and each bad field should be told. */
+/** Validation errors collected per request. One invalid field can cause several. */
 const ERRORS_MAX = 64
 Settings.Set({ maxErrors: ERRORS_MAX })
 
 export const Nullable = <T extends TSchema>(schema: T) => Type.Union([schema, Type.Null()])
 
-/** A text that PostgreSQL can hold: no character 0, no half of a surrogate pair. */
+/** A text that PostgreSQL can store: without U+0000 and unpaired surrogates. */
 export function StorableText(options: { minLength?: number; maxLength: number; description?: string }) {
   return Type.Refine(
     Type.String(options),
@@ -22,32 +22,32 @@ export function StorableText(options: { minLength?: number; maxLength: number; d
   )
 }
 
-/** Compiles a schema once; the check returns the value typed, or throws `invalid_input` with details. */
+/** Compiles a schema once. The check returns the typed value, or throws `invalid_input` with details. */
 export function checker<T extends TSchema>(schema: T): (value: unknown) => Static<T> {
   const compiled = Compile(schema)
   return (value) => {
     if (compiled.Check(value)) return value as Static<T>
     const errors = compiled.Errors(value)
-    const telling = errors.filter(isTelling)
-    throw new AppError('invalid_input', { details: toDetails(telling.length > 0 ? telling : errors) })
+    const specific = errors.filter(isSpecific)
+    throw new AppError('invalid_input', { details: toDetails(specific.length > 0 ? specific : errors) })
   }
 }
 
-/** Throws `invalid_input` for one fault that no schema can say. */
+/** Throws `invalid_input` for a fault that a schema cannot express. */
 export function refuseInput(path: string, message: string): never {
   throw new AppError('invalid_input', { details: [{ path, message }] })
 }
 
 /**
- * An unknown field is reported twice: by its own path, which is the better one, and by its object's. A nullable field
- * is reported for what it should be, for not being null, and for being neither: the first says it all.
+ * TypeBox reports an unknown field under its own path and under its object's path. It reports a nullable field three
+ * times: for the wrong type, for not being null, and for matching neither. Only the first report of each is specific.
  */
-function isTelling({ keyword, params }: TLocalizedValidationError): boolean {
+function isSpecific({ keyword, params }: TLocalizedValidationError): boolean {
   if (keyword === 'additionalProperties' || keyword === 'anyOf') return false
   return !(keyword === 'type' && (params as { type?: unknown }).type === 'null')
 }
 
-/** One detail for each field, or more where several things are wrong with it. */
+/** One or more details per invalid field. */
 function toDetails(errors: TLocalizedValidationError[]): ErrorDetail[] {
   const paths = [...new Set(errors.map(({ instancePath }) => instancePath))]
   return paths.flatMap((path) =>
@@ -58,7 +58,7 @@ function toDetails(errors: TLocalizedValidationError[]): ErrorDetail[] {
   )
 }
 
-/** A value that may be one of several things is reported once for each of them. */
+/** TypeBox reports a union once per alternative. This merges the alternatives into one message. */
 function messagesOf(errors: TLocalizedValidationError[]): string[] {
   const alternatives = errors.flatMap(({ keyword, params }) => {
     if (keyword === 'const') return [String((params as { allowedValue: unknown }).allowedValue)]
@@ -67,7 +67,7 @@ function messagesOf(errors: TLocalizedValidationError[]): string[] {
   const others = errors.filter(({ keyword }) => keyword !== 'const' && keyword !== 'type')
   if (others.length > 0 || alternatives.length === 1) {
     return (others.length > 0 ? others : errors).map(({ keyword, message }) =>
-      keyword === 'boolean' ? 'is not known' : message,
+      keyword === 'boolean' ? 'is not a known field' : message,
     )
   }
   return [`must be one of ${alternatives.join(', ')}`]

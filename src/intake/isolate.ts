@@ -9,7 +9,7 @@ import type { Database } from '../postgres/database.ts'
 import { DatabaseUnavailable, LOCK_TIMEOUT, STATEMENT_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
 import { NO_EFFECT } from './event.ts'
 import { type AdmittedEvent, type FlushOptions, flushWithRetry, isConflict, type Outcome } from './flush.ts'
-import { type QueuedDelivery, settle } from './receive.ts'
+import { type QueuedDelivery, settle } from './queued-delivery.ts'
 
 /** Parts flushed concurrently: half of the connections stay free for everything else. */
 const CONCURRENCY = 4

@@ -7,8 +7,9 @@ import { deliveriesDequeued, deliveryQueued, deliveryStored, flushing } from '..
 import type { Database } from '../postgres/database.ts'
 import type { PinnedConnection } from '../postgres/pinned-connection.ts'
 import type { IntakeEvent } from './event.ts'
-import { type Admission, type AdmittedEvent, flushWithRetry, type Outcome } from './flush.ts'
+import { type Admission, flushWithRetry, type Outcome } from './flush.ts'
 import { flushIsolated } from './isolate.ts'
+import { type QueuedDelivery, settle } from './queued-delivery.ts'
 
 export interface Receipt {
   accepted: number
@@ -20,17 +21,6 @@ export interface Receipt {
  * since the delivery was admitted, `overloaded` that too many events wait.
  */
 export type Reception = Receipt | 'stale' | 'overloaded'
-
-/** A delivery that waits for its flush. */
-export interface QueuedDelivery {
-  events: AdmittedEvent[]
-  /** People whom its events name, at least one each. */
-  people: number
-  /** UTF-16 units. */
-  payloadLength: number
-  resolve: (outcomes: Outcome[]) => void
-  reject: (error: unknown) => void
-}
 
 /** People whom the events of one flush name. Larger flushes gain nothing and hold row locks longer. */
 const FLUSH_MAX_PEOPLE = 256
@@ -150,14 +140,5 @@ export class Intake {
     }
     deliveriesDequeued.publish({ queuedEvents: this.#queuedEvents })
     return taken
-  }
-}
-
-/** Hands each delivery the outcomes of its own events. */
-export function settle(deliveries: QueuedDelivery[], outcomes: Outcome[]): void {
-  let start = 0
-  for (const { events, resolve } of deliveries) {
-    resolve(outcomes.slice(start, start + events.length))
-    start += events.length
   }
 }

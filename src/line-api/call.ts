@@ -1,36 +1,41 @@
-/** One call of the messaging platform's API: limits on time and size, retries where they are safe, faults in a closed union. */
+/** One call of the messaging platform's API: time and size limits, retries where safe, faults as a closed union. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { platformCall } from '../observability/facts.ts'
 import type { Secret } from '../secret.ts'
 
-/** One attempt. The platform answers in a fraction of a second. */
-const ATTEMPT_TIMEOUT_MS = 3_000
-/** All attempts of a call together: a caller's own 10 s must hold what comes before and after, too. */
-const CALL_TIMEOUT_MS = 6_000
+export interface CallTimeouts {
+  attemptMs: number
+  /** for all attempts together */
+  callMs: number
+}
+
+/** The platform answers in a fraction of a second. A call must end within the caller's own limit of 10 s. */
+export const CALL_TIMEOUTS: CallTimeouts = { attemptMs: 3_000, callMs: 6_000 }
+
 const ATTEMPTS = 3
-/** Pauses between attempts are random between 0 and this, doubled each time: callers who failed together part. */
+/** Backoff with full jitter: a random pause up to this, doubled after each attempt. */
 const PAUSE_MAX_MS = 200
-/** A platform that asks for a longer pause is not waited for: whoever called decides what to do meanwhile. */
+/** A longer Retry-After ends the call, and the caller decides when to retry. */
 const RETRY_AFTER_MAX_WAIT_MS = 1_000
-/** Bytes. The largest answer is a page of 1,000 followers, at most 72 bytes each. */
+/** The largest answer is a page of followers: 1,000 × 72 bytes. */
 const ANSWER_MAX_BYTES = 128 * 1024
-/** Characters. What is shorter is no secret, and may well be part of a name. */
+/** Characters. A shorter text is not a secret and may be part of a name. */
 const SECRET_MIN_LENGTH = 8
-/** What callers are told when the platform names no time of its own. */
-const RETRY_AFTER_SECONDS = 5
-/** A platform that names a longer time is believed no further. */
+/** For faults without a Retry-After header. */
+const RETRY_AFTER_DEFAULT_SECONDS = 5
+/** Longer times of the platform are cut to this. */
 const RETRY_AFTER_MAX_SECONDS = 3_600
 
 export type PlatformFault =
-  /** neither an access token nor channel id and secret are stored */
+  /** the account stores neither an access token nor channel id and secret */
   | { type: 'no_credentials' }
-  /** the stored token cannot even be sent: a line break was copied with it, for example */
+  /** an HTTP header cannot carry the stored token, for example because it contains a line break */
   | { type: 'malformed_token' }
-  /** the platform issues no token for this channel id and secret */
+  /** the platform rejects the channel id and secret */
   | { type: 'refused_credentials'; status: number }
-  /** the platform understood and said no: 401 a bad token, 403 not allowed, 404 no such thing */
+  /** the platform rejects the request: 401 bad token, 403 not allowed, 404 not found */
   | { type: 'refused'; status: number }
-  /** away, slow, limiting, or answering something that is none of its answers */
+  /** the platform is unreachable, slow or rate limiting, or its answer is not valid */
   | { type: 'unavailable'; retryAfterSeconds: number }
 
 export type PlatformResult<T> = { ok: true; value: T } | { ok: false; fault: PlatformFault }
@@ -42,37 +47,43 @@ export const refused = (status: number): { ok: false; fault: PlatformFault } => 
 
 export const UNAVAILABLE = {
   ok: false,
-  fault: { type: 'unavailable', retryAfterSeconds: RETRY_AFTER_SECONDS },
+  fault: { type: 'unavailable', retryAfterSeconds: RETRY_AFTER_DEFAULT_SECONDS },
 } as const
+
+/** The platform's base URL, and how long it may take to answer. */
+export interface Platform {
+  baseUrl: string
+  timeouts: CallTimeouts
+}
 
 export interface Call {
   method: 'GET' | 'POST'
   path: string
   token?: Secret
   form?: URLSearchParams
-  /** what was sent and must not come back in what is read, whatever the platform answers */
+  /** sent values that are removed from the answer */
   secrets: Secret[]
-  /** repeating it does no harm */
+  /** idempotent, so a failed attempt may be repeated */
   isRepeatable: boolean
-  /** gives up earlier than the call's own limits */
+  /** aborts the call before its own time limits */
   signal?: AbortSignal | undefined
 }
 
-/** Calls the platform, again where that is safe and may help. Never throws; a value is any JSON at all. */
-export function callPlatform(baseUrl: string, call: Call): Promise<PlatformResult<unknown>> {
+/** Calls the platform, with retries where they are safe. Never throws. The value is unchecked JSON. */
+export function callPlatform(platform: Platform, call: Call): Promise<PlatformResult<unknown>> {
   const facts = { method: call.method, path: pathPattern(call.path) }
-  return platformCall.run(facts, () => callWithRetry(baseUrl, call))
+  return platformCall.run(facts, () => callWithRetry(platform, call))
 }
 
-/** `/v2/bot/group/:id/member/:id`: without people, groups and parameters. */
+/** Replaces the ids of people, groups and rooms and drops the query: `/v2/bot/group/:id/member/:id`. */
 function pathPattern(path: string): string {
   return path.replace(/\?.*/, '').replace(/(?<=\/(profile|group|room|member)\/)[^/]+/g, ':id')
 }
 
-async function callWithRetry(baseUrl: string, call: Call): Promise<PlatformResult<unknown>> {
-  const deadlineMs = Date.now() + CALL_TIMEOUT_MS
+async function callWithRetry({ baseUrl, timeouts }: Platform, call: Call): Promise<PlatformResult<unknown>> {
+  const deadlineMs = Date.now() + timeouts.callMs
   for (let attempt = 1; ; attempt += 1) {
-    const timeoutMs = Math.min(ATTEMPT_TIMEOUT_MS, deadlineMs - Date.now())
+    const timeoutMs = Math.min(timeouts.attemptMs, deadlineMs - Date.now())
     const { result, pauseMs } = await attemptCall(baseUrl, call, timeoutMs)
     const mayHelp = !result.ok && result.fault.type === 'unavailable'
     if (!mayHelp || !call.isRepeatable || attempt === ATTEMPTS) return result
@@ -88,7 +99,7 @@ async function attemptCall(
   { method, path, token, form, secrets, signal }: Call,
   timeoutMs: number,
 ): Promise<{ result: PlatformResult<unknown>; pauseMs?: number }> {
-  // Not AbortSignal.any: a signal that lives as long as the process would keep a little of every call for ever.
+  // AbortSignal.any leaks memory into a long-lived source signal with every call.
   const controller = new AbortController()
   const abort = () => controller.abort()
   const timer = setTimeout(abort, Math.max(0, timeoutMs))
@@ -105,16 +116,18 @@ async function attemptCall(
     const text = await Promise.race([readLimited(response), whenAborted(controller.signal)])
     if (response.ok) return { result: { ok: true, value: parse(text, secrets) } }
     if (response.status >= 500 || response.status === 429 || response.status === 408) {
-      const named = retryAfterSeconds(response)
-      const fault = { type: 'unavailable', retryAfterSeconds: named ?? RETRY_AFTER_SECONDS } as const
-      return { result: { ok: false, fault }, ...(named === null ? {} : { pauseMs: named * 1000 }) }
+      const requested = readRetryAfter(response)
+      const fault = {
+        type: 'unavailable',
+        retryAfterSeconds: requested ?? RETRY_AFTER_DEFAULT_SECONDS,
+      } as const
+      return { result: { ok: false, fault }, ...(requested === null ? {} : { pauseMs: requested * 1000 }) }
     }
-    // Words of something that stands between: of the platform they would be no answer to anything asked here.
+    // The platform never answers these calls with such a status. A proxy in between does.
     if (response.status < 400 || [407, 451].includes(response.status)) return { result: UNAVAILABLE }
     return { result: refused(response.status) }
   } catch {
-    // No network, no answer in time, too long an answer, no JSON, a token that is no header: the error's words
-    // may quote what was sent, so they go no further.
+    // Network error, timeout, oversized answer or invalid JSON. The error's message may quote a secret, so it is dropped.
     return { result: UNAVAILABLE }
   } finally {
     clearTimeout(timer)
@@ -122,16 +135,16 @@ async function attemptCall(
   }
 }
 
-/** Node 20 never ends the reading of what says gzip and is not, if the connection ends with it, whatever is aborted. */
+/** In Node 20, reading a body with a false `content-encoding: gzip` can hang and ignore the abort signal. */
 function whenAborted(signal: AbortSignal): Promise<never> {
   return new Promise((_, reject) => {
-    const abort = () => reject(new Error('the answer was given up'))
+    const abort = () => reject(new Error('the call was aborted'))
     if (signal.aborted) abort()
     else signal.addEventListener('abort', abort, { once: true })
   })
 }
 
-/** Reads the body and gives up, closing the connection, as soon as it is longer than any answer of the platform. */
+/** Reads the body, and closes the connection when the body exceeds the limit. */
 async function readLimited(response: Response): Promise<string> {
   const chunks: Uint8Array[] = []
   let size = 0
@@ -144,8 +157,8 @@ async function readLimited(response: Response): Promise<string> {
 }
 
 /**
- * Texts come out so that PostgreSQL can store them (neither the character 0 nor half a surrogate pair), and without what
- * was sent in confidence.
+ * Makes every text storable in PostgreSQL, which accepts neither U+0000 nor unpaired surrogates, and replaces the
+ * secrets that were sent.
  */
 function parse(text: string, secrets: Secret[]): unknown {
   const hidden = secrets.map((secret) => secret.reveal()).filter(({ length }) => length >= SECRET_MIN_LENGTH)
@@ -157,8 +170,8 @@ function parse(text: string, secrets: Secret[]): unknown {
   return JSON.parse(text, (_, value: unknown) => (typeof value === 'string' ? clean(value) : value))
 }
 
-/** Seconds, or a date as HTTP writes it. */
-function retryAfterSeconds(response: Response): number | null {
+/** Retry-After as seconds or as an HTTP date. */
+function readRetryAfter(response: Response): number | null {
   const header = response.headers.get('retry-after')
   if (header === null) return null
   const seconds = /^\d+$/.test(header) ? Number(header) : Math.ceil((Date.parse(header) - Date.now()) / 1000)

@@ -1,24 +1,32 @@
-/** The calls of LINE's Messaging API that this service makes (developers.line.biz, "Messaging API reference"). */
+/** The LINE Messaging API calls that this service makes (developers.line.biz, "Messaging API reference"). */
 import Type, { type Static } from 'typebox'
 import { isObject } from '../http/body.ts'
 import { Nullable } from '../http/validate.ts'
 import type { Secret } from '../secret.ts'
-import { type Call, callPlatform, type PlatformResult, refused, UNAVAILABLE } from './call.ts'
+import {
+  CALL_TIMEOUTS,
+  type Call,
+  callPlatform,
+  type Platform,
+  type PlatformResult,
+  refused,
+  UNAVAILABLE,
+} from './call.ts'
 import { RateLimiter } from './rate-limiter.ts'
 import { isSendable, StatelessTokens } from './tokens.ts'
 
 /**
- * Calls a second and account. The platform allows 2,000, to all instances and to the owner's own programs together:
- * ten instances stay within half of it.
+ * Calls per second and account. LINE allows 2,000 for all programs that use the channel, so ten instances use half of it:
+ * 10 × 100 ÷ 2,000 = 0.5.
  */
 const READS_PER_SECOND = 100
-/** The platform allows 1,000 a minute. */
+/** Calls per second and account. LINE allows 1,000 per minute. */
 const WEBHOOK_CALLS_PER_SECOND = 5
 
-/** The largest page that the platform gives. */
+/** The largest page that LINE returns. */
 export const FOLLOWERS_PAGE_SIZE = 1_000
 
-/** What it takes to call for an account. */
+/** What the client needs to call LINE for an account. */
 export interface Credentials {
   id: bigint
   channelId: string | null
@@ -41,7 +49,7 @@ export type BotInfo = Static<typeof BotInfoSchema>
 export interface Profile {
   displayName: string
   pictureUrl: string | null
-  /** a language tag such as `th`; null where the person did not tell */
+  /** a language tag such as `th`; null if the person has not set one */
   language: string | null
 }
 
@@ -59,7 +67,9 @@ export interface WebhookEndpoint {
 
 export const WebhookTestSchema = Type.Object({
   success: Type.Boolean(),
-  statusCode: Nullable(Type.Integer({ description: 'what the address answered; null or below 1: nothing' })),
+  statusCode: Nullable(
+    Type.Integer({ description: 'status that the webhook URL answered with; null or below 1: no answer' }),
+  ),
   reason: Type.String({
     description: 'OK, COULD_NOT_CONNECT, REQUEST_TIMEOUT, ERROR_STATUS_CODE, UNCLASSIFIED',
   }),
@@ -68,16 +78,16 @@ export const WebhookTestSchema = Type.Object({
 
 export type WebhookTest = Static<typeof WebhookTestSchema>
 
-/** Nothing here throws: what goes wrong is a PlatformFault. */
+/** No method throws: a failure is a PlatformFault. */
 export class LineApi {
-  readonly #baseUrl: string
+  readonly #platform: Platform
   readonly #tokens: StatelessTokens
   readonly #reads = new RateLimiter(READS_PER_SECOND)
   readonly #webhookCalls = new RateLimiter(WEBHOOK_CALLS_PER_SECOND)
 
-  constructor(baseUrl: string) {
-    this.#baseUrl = baseUrl
-    this.#tokens = new StatelessTokens(baseUrl)
+  constructor(baseUrl: string, timeouts = CALL_TIMEOUTS) {
+    this.#platform = { baseUrl, timeouts }
+    this.#tokens = new StatelessTokens(this.#platform)
   }
 
   /** The account that the stored credentials belong to. */
@@ -96,15 +106,14 @@ export class LineApi {
     signal?: AbortSignal,
   ): Promise<PlatformResult<Profile>> {
     // Anything that is not an id of LINE's would only change the path.
-    if (![userId, groupId ?? ''].every((id) => /^[A-Za-z0-9-]*$/.test(id)) || userId === '')
-      return refused(404)
+    if (![userId, groupId ?? userId].every((id) => /^[A-Za-z0-9-]+$/.test(id))) return refused(404)
     const place = groupId?.startsWith('R') ? 'room' : 'group'
     const path =
       groupId === null ? `/v2/bot/profile/${userId}` : `/v2/bot/${place}/${groupId}/member/${userId}`
     return read(await this.#get(account, this.#reads, path, signal), readProfile)
   }
 
-  /** @param start the last page's `next`. Refused with 403: neither a verified nor a premium account */
+  /** Refused with 403 for an account that is neither verified nor premium. `start` is the `next` of the last page. */
   async followers(
     account: Credentials,
     limit: number,
@@ -118,7 +127,7 @@ export class LineApi {
     )
   }
 
-  /** Refused with 404: no address is set. */
+  /** Refused with 404 if no webhook URL is set. */
   async webhookEndpoint(
     account: Credentials,
     signal?: AbortSignal,
@@ -127,7 +136,7 @@ export class LineApi {
     return read(answer, readEndpoint)
   }
 
-  /** Makes the platform send an empty delivery to the address that is set. It allows 60 an hour, so it is not repeated. */
+  /** Makes LINE send an empty delivery to the webhook URL. LINE allows 60 tests per hour, so this is never retried. */
   async testWebhook(account: Credentials, signal?: AbortSignal): Promise<PlatformResult<WebhookTest>> {
     const path = '/v2/bot/channel/webhook/test'
     return read(
@@ -136,9 +145,9 @@ export class LineApi {
     )
   }
 
-  /** The next call begins with a new token: to see whether channel id and secret are good now. */
-  forgetToken({ channelId, channelSecret }: Credentials): void {
-    if (channelId && channelSecret) this.#tokens.forget(channelId, channelSecret)
+  /** Makes the next call issue a new token, so that it checks the current channel id and secret. */
+  forgetToken({ id }: Credentials): void {
+    this.#tokens.forget(id)
   }
 
   #get(
@@ -159,21 +168,21 @@ export class LineApi {
     if (!token.ok) return token
     if (!(await limiter.acquire(account.id))) return UNAVAILABLE
     const secrets = [token.value, ...(account.channelSecret ? [account.channelSecret] : [])]
-    const answer = await callPlatform(this.#baseUrl, { ...call, token: token.value, secrets })
+    const answer = await callPlatform(this.#platform, { ...call, token: token.value, secrets })
     if (!answer.ok && answer.fault.type === 'refused' && answer.fault.status === 401)
       this.forgetToken(account)
     return answer
   }
 
   async #token(account: Credentials, signal?: AbortSignal): Promise<PlatformResult<Secret>> {
-    const { channelId, channelSecret, channelAccessToken } = account
+    const { id, channelId, channelSecret, channelAccessToken } = account
     if (channelAccessToken) {
       return isSendable(channelAccessToken.reveal())
         ? { ok: true, value: channelAccessToken }
         : { ok: false, fault: { type: 'malformed_token' } }
     }
     if (!channelId || !channelSecret) return { ok: false, fault: { type: 'no_credentials' } }
-    return this.#tokens.get(channelId, channelSecret, signal)
+    return this.#tokens.get({ id, channelId, channelSecret }, signal)
   }
 }
 
@@ -185,7 +194,7 @@ function read<T>(answer: PlatformResult<unknown>, reader: (fields: Fields) => T 
   return value === null ? UNAVAILABLE : { ok: true, value }
 }
 
-/** Characters. Longer texts are cut: the platform's names have 20, its addresses a few hundred. */
+/** Characters; longer texts are cut. LINE's names have at most 20, its URLs a few hundred. */
 const TEXT_MAX_LENGTH = 2_000
 
 function text(fields: Fields, name: string): string | null {
@@ -220,7 +229,7 @@ function readFollowers(fields: Fields): FollowersPage | null {
   if (!Array.isArray(userIds) || !userIds.every((id) => typeof id === 'string')) return null
   const { next } = fields
   if (next === undefined) return { userIds, next: null }
-  // Cut, it would name another place.
+  // A cut token would continue at another place.
   return typeof next === 'string' && next !== '' && next.length <= TEXT_MAX_LENGTH ? { userIds, next } : null
 }
 

@@ -1,51 +1,61 @@
-/** Stateless tokens of accounts that store none: issued from channel id and secret, kept until shortly before they expire. */
-import { BoundedMap } from '../bounded-map.ts'
+/** Stateless channel access tokens, for accounts that store none. Issued from channel id and secret, cached until they expire. */
+import { LRUCache } from 'lru-cache'
 import { isObject } from '../http/body.ts'
 import { Secret } from '../secret.ts'
-import { callPlatform, type PlatformResult, UNAVAILABLE } from './call.ts'
+import { callPlatform, type Platform, type PlatformResult, UNAVAILABLE } from './call.ts'
 
-/** A token is good for 15 minutes; one that is about to end is not begun with. */
+/** A token is valid for 15 minutes. One that is about to expire is not used for a new call. */
 const EXPIRY_MARGIN_MS = 60_000
-/** Tokens kept at once: more accounts than this take turns. */
+/** Beyond it the least recently used token is dropped. */
 const TOKENS_MAX = 10_000
 
+export interface Channel {
+  /** of the official account */
+  id: bigint
+  channelId: string
+  channelSecret: Secret
+}
+
 interface Issued {
+  channel: Channel
   token: Promise<PlatformResult<Secret>>
   expiresAtMs: number
 }
 
 export class StatelessTokens {
-  readonly #baseUrl: string
-  readonly #issued = new BoundedMap<string, Issued>(TOKENS_MAX)
+  readonly #platform: Platform
+  readonly #issued = new LRUCache<bigint, Issued>({ max: TOKENS_MAX })
 
-  constructor(baseUrl: string) {
-    this.#baseUrl = baseUrl
+  constructor(platform: Platform) {
+    this.#platform = platform
   }
 
-  /** The token of a channel; several who ask at once share one call. What failed is not kept. */
-  async get(channelId: string, channelSecret: Secret, signal?: AbortSignal): Promise<PlatformResult<Secret>> {
-    const key = keyOf(channelId, channelSecret)
-    const known = this.#issued.get(key)
-    if (known !== undefined && known.expiresAtMs > Date.now()) return known.token
-    const issued: Issued = { token: Promise.resolve(UNAVAILABLE), expiresAtMs: Number.POSITIVE_INFINITY }
-    issued.token = this.#issue(channelId, channelSecret, signal).then((result) => {
+  /** The token of an account's channel. Concurrent callers share one request. A failure is not cached. */
+  async get(channel: Channel, signal?: AbortSignal): Promise<PlatformResult<Secret>> {
+    const cached = this.#issued.get(channel.id)
+    if (cached !== undefined && isSameChannel(cached.channel, channel) && cached.expiresAtMs > Date.now())
+      return cached.token
+    const issued: Issued = {
+      channel,
+      token: Promise.resolve(UNAVAILABLE),
+      expiresAtMs: Number.POSITIVE_INFINITY,
+    }
+    issued.token = this.#issue(channel, signal).then((result) => {
       if (result.ok) issued.expiresAtMs = Date.now() + result.value.lifetimeMs - EXPIRY_MARGIN_MS
-      else if (this.#issued.get(key) === issued) this.#issued.delete(key)
+      else if (this.#issued.get(channel.id) === issued) this.#issued.delete(channel.id)
       return result.ok ? { ok: true, value: result.value.token } : result
     })
-    this.#issued.delete(key)
-    this.#issued.set(key, issued)
+    this.#issued.set(channel.id, issued)
     return issued.token
   }
 
-  forget(channelId: string, channelSecret: Secret): void {
-    this.#issued.delete(keyOf(channelId, channelSecret))
+  forget(accountId: bigint): void {
+    this.#issued.delete(accountId)
   }
 
-  /** POST /oauth2/v3/token: any number may be issued, none can be revoked. */
+  /** POST /oauth2/v3/token. The platform does not limit the number of these tokens, and none can be revoked. */
   async #issue(
-    channelId: string,
-    channelSecret: Secret,
+    { channelId, channelSecret }: Channel,
     signal?: AbortSignal,
   ): Promise<PlatformResult<{ token: Secret; lifetimeMs: number }>> {
     const form = new URLSearchParams({
@@ -53,7 +63,7 @@ export class StatelessTokens {
       client_id: channelId,
       client_secret: channelSecret.reveal(),
     })
-    const answer = await callPlatform(this.#baseUrl, {
+    const answer = await callPlatform(this.#platform, {
       method: 'POST',
       path: '/oauth2/v3/token',
       form,
@@ -73,11 +83,11 @@ export class StatelessTokens {
   }
 }
 
-/** Whether a token can stand in a header. */
+/** Whether an HTTP header can carry the token. */
 export function isSendable(token: string): boolean {
   return /^[\x21-\x7e]+$/.test(token)
 }
 
-function keyOf(channelId: string, channelSecret: Secret): string {
-  return `${channelId} ${channelSecret.reveal()}`
+function isSameChannel(a: Channel, b: Channel): boolean {
+  return a.channelId === b.channelId && a.channelSecret.equals(b.channelSecret)
 }

@@ -6,6 +6,8 @@ import type { BoundStatement, Queryable, Row, SendPipeline, Statement } from './
 
 export interface Database extends Queryable {
   readonly kind: 'postgres' | 'none'
+  /** Throws `unavailable` if the service was started without a database. */
+  requireConfigured(): void
   /** Sends one statement on any free connection. */
   query<R extends Row>(statement: Statement | string, values?: unknown[]): Promise<R[]>
   /** Sends one read behind others on a connection that all requests share: for queries that take microseconds. */
@@ -36,6 +38,7 @@ const RETRY_AFTER_SECONDS = 60
 /** For a service that was started with DATABASE_URL=none: every use fails, so nothing is acknowledged or let through. */
 export class NoDatabase implements Database {
   readonly kind = 'none'
+  readonly requireConfigured = fail
   readonly query = refuse
   readonly lookup = refuse
   readonly transaction = refuse
@@ -53,6 +56,10 @@ export class NoDatabase implements Database {
 }
 
 async function refuse(): Promise<never> {
+  return fail()
+}
+
+function fail(): never {
   const cause = new Error('started without a database')
   throw new AppError('unavailable', { cause, retryAfterSeconds: RETRY_AFTER_SECONDS })
 }

@@ -69,6 +69,8 @@ export class PostgresDatabase implements Database {
     })
   }
 
+  requireConfigured(): void {}
+
   poolState(): { total: number; idle: number; waiting: number } {
     return { total: this.#pool.totalCount, idle: this.#pool.idleCount, waiting: this.#pool.waitingCount }
   }

@@ -31,7 +31,7 @@ export async function loadMembers(
   )
 }
 
-/** Every row of every table as text: what somebody who steals the database could read. */
+/** Every row of every table as text: the content that a stolen database reveals. */
 export function readEverything(database: PostgresDatabase): Promise<string> {
   return database.session(async (session) => {
     const tables = await session.query<{ name: string }>(

@@ -1,4 +1,4 @@
-/** Locks that another session holds while a test runs, and the sessions that wait for them. */
+/** Locks that a test holds in a session of its own, and the sessions that wait for them. */
 import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { eventually } from './process.ts'
 
@@ -24,7 +24,7 @@ export function holdTransaction(
   })
 }
 
-/** Resolves when so many sessions of the database wait for a lock. */
+/** Resolves when exactly this number of sessions of the database wait for a lock. */
 export async function waitForBlocked(database: PostgresDatabase, sessions: number): Promise<void> {
   await eventually(
     () =>

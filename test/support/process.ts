@@ -71,7 +71,7 @@ export function runCommand(args: string[], env: Record<string, string> = {}, cwd
   return { status, stdout, stderr }
 }
 
-/** Calls `ask` until its answer is the wanted one. Throws after the limit, with the last answer. */
+/** Calls `ask` until `wanted` accepts its answer. Throws after the limit, with the last answer. */
 export async function eventually<T>(
   ask: () => Promise<T>,
   wanted: (answer: T) => boolean,

@@ -5,7 +5,7 @@ import type { Connection } from '../../src/postgres/embedded/server.ts'
 export interface WireLog {
   /** how a client reaches the database through the proxy */
   connection: Connection
-  /** executed statements: their names, or their texts where they have no name */
+  /** the names of executed statements, or the texts of those without a name */
   statements: string[]
   /** messages after which a client waits for the server: Sync, or a simple query */
   roundTrips: number
@@ -31,7 +31,7 @@ export async function startWireLog({ host, port, user, database }: Connection): 
   return log
 }
 
-/** Reads the messages of one client: a type, a length that counts itself, and a content of zero-terminated texts. */
+/** Reads the messages of one client. Each has a type, a length that includes itself, and zero-terminated texts. */
 function recordInto(log: WireLog): (chunk: Buffer) => void {
   let rest = Buffer.alloc(0)
   let isStarted = false

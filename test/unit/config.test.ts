@@ -1,4 +1,4 @@
-/** CONTRACT: the environment is read once, every fault is told at once, and no value is repeated. */
+/** CONTRACT: all invalid variables are reported together, by name and without their values. */
 import { describe, expect, it } from 'vitest'
 import { describeVariables, readConfig } from '../../src/config.ts'
 import { FatalError } from '../../src/errors.ts'
@@ -13,27 +13,25 @@ function faultsOf(env: Record<string, string>): string[] {
   }
 }
 
+const NAMES = [
+  ...['PORT', 'HOST', 'DATABASE_URL', 'DATA_DIR', 'PUBLIC_URL', 'REDIS_URL'],
+  ...['RATE_LIMIT_MAX', 'RATE_LIMIT_WINDOW_MS', 'RATE_LIMIT_SPARE_SIGNED', 'TRUST_PROXY'],
+  ...['LINE_API_URL', 'LOG_LEVEL', 'METRICS_PORT'],
+  ...['OTEL_EXPORTER_OTLP_ENDPOINT', 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'OTEL_SDK_DISABLED'],
+  ...['RETENTION_DAYS', 'DEDUPLICATION_DAYS'],
+]
+
 describe('the configuration', () => {
-  it('has a default for everything, and takes an empty value for an unset one', () => {
-    const names = describeVariables().match(/[A-Z][A-Z_]+(?= {2})/g) ?? []
-    expect(names).toEqual([
-      ...[
-        'PORT',
-        'HOST',
-        'DATABASE_URL',
-        'DATA_DIR',
-        'PUBLIC_URL',
-        'REDIS_URL',
-        'RATE_LIMIT_MAX',
-        'RATE_LIMIT_WINDOW_MS',
-      ],
-      ...['RATE_LIMIT_SPARE_SIGNED', 'TRUST_PROXY', 'LINE_API_URL', 'LOG_LEVEL', 'METRICS_PORT'],
-      ...['OTEL_EXPORTER_OTLP_ENDPOINT', 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'OTEL_SDK_DISABLED'],
-      ...['RETENTION_DAYS', 'DEDUPLICATION_DAYS'],
-    ])
-    const empty = readConfig(Object.fromEntries(names.map((name) => [name, ''])))
-    expect(empty).toEqual(readConfig({}))
-    expect(empty).toMatchObject({
+  it('describes every variable for --help', () => {
+    expect(
+      describeVariables()
+        .match(/^ {2}[A-Z_]+(?= {2})/gm)
+        ?.map((name) => name.trim()),
+    ).toEqual(NAMES)
+  })
+
+  it('has a default for every variable', () => {
+    expect(readConfig({})).toMatchObject({
       port: 3000,
       host: '127.0.0.1',
       database: { kind: 'embedded', dataDir: expect.stringMatching(/\/data$/) },
@@ -44,7 +42,11 @@ describe('the configuration', () => {
     })
   })
 
-  it('traces where OTEL_* names a collector, unless it is told not to', () => {
+  it('treats an empty variable as unset', () => {
+    expect(readConfig(Object.fromEntries(NAMES.map((name) => [name, ''])))).toEqual(readConfig({}))
+  })
+
+  it('enables tracing if OTEL_* names a collector, unless OTEL_SDK_DISABLED is true', () => {
     const endpoint = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:4318' }
     expect(readConfig({}).tracing).toBe(false)
     expect(readConfig(endpoint).tracing).toBe(true)
@@ -76,14 +78,21 @@ describe('the configuration', () => {
       logLevel: 'debug',
       metricsPort: 9090,
     })
-    expect(JSON.stringify(config)).not.toContain('secret@')
     expect(config.database.kind === 'url' && config.database.url.reveal()).toBe(
       'postgres://user:secret@db:5432/oa',
     )
+  })
+
+  it('does not print the password of an address', () => {
+    const DATABASE_URL = 'postgres://user:hunter2@db:5432/oa'
+    expect(JSON.stringify(readConfig({ DATABASE_URL }))).not.toContain('hunter2')
+  })
+
+  it('starts without a database if DATABASE_URL is none', () => {
     expect(readConfig({ DATABASE_URL: 'none' }).database).toEqual({ kind: 'none' })
   })
 
-  it('tells all faults at once, by name, with the mend and without the value', () => {
+  it('reports all invalid variables together, by name, with the requirement and without the value', () => {
     const faults = faultsOf({
       PORT: 'abc',
       DATABASE_URL: 'mysql://root:hunter2@db/oa',
@@ -131,7 +140,7 @@ describe('the configuration', () => {
     ['PUBLIC_URL', 'https://x.example/?'],
     ['METRICS_PORT', 'on'],
     ['OTEL_EXPORTER_OTLP_ENDPOINT', '127.0.0.1:4318'],
-  ])('refuses %s=%s', (name, value) => {
+  ])('rejects %s=%s', (name, value) => {
     expect(faultsOf({ [name]: value })).toEqual([expect.stringMatching(new RegExp(`^${name} must `))])
   })
 })

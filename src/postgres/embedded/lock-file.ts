@@ -1,17 +1,17 @@
-/** The process that PostgreSQL's own lock file names. */
+/** PostgreSQL's lock file (postmaster.pid) and the process that it names. */
 import { spawnSync } from 'node:child_process'
 import { existsSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** The postmaster of a data directory, if that process lives and is one. */
+/** The process id of the postmaster of a data directory, or null if none runs. */
 export function findServer(directory: string): number | null {
   const pid = recordedProcess(directory)
   return pid !== null && isPostgres(pid) ? pid : null
 }
 
 /**
- * After a restart of a container the dead server's process id may belong to something else, and PostgreSQL
- * would refuse its own lock file for ever. A living process that is no postgres makes the file stale.
+ * After a container restart, the dead server's process id may belong to another program, and PostgreSQL would never
+ * start. A lock file whose process is not a PostgreSQL is stale.
  */
 export function removeStaleLockFile(directory: string): void {
   const pid = recordedProcess(directory)
@@ -19,7 +19,7 @@ export function removeStaleLockFile(directory: string): void {
   for (const name of ['postmaster.pid', '.s.PGSQL.5432.lock']) rmSync(join(directory, name), { force: true })
 }
 
-/** The process id in the lock file, if such a process lives, whatever it is. */
+/** The process id in the lock file, if any process with this id runs. */
 function recordedProcess(directory: string): number | null {
   try {
     const pid = Number.parseInt(readFileSync(join(directory, 'postmaster.pid'), 'utf8'), 10)
@@ -34,11 +34,11 @@ export function sendSignal(pid: number, signal: NodeJS.Signals): void {
   try {
     process.kill(pid, signal)
   } catch {
-    // gone already
+    // The process has already exited.
   }
 }
 
-/** Where nobody can tell, it is taken for one: better a clear failure than a deleted lock file. */
+/** True if the command is unknown: a failed start is better than deleting the lock file of a running server. */
 function isPostgres(pid: number): boolean {
   return /postgres|postmaster/.test(commandOf(pid) ?? 'postgres')
 }

@@ -1,0 +1,117 @@
+/** The checks of a verification, as pure functions of the platform's answers. */
+import type { PlatformFault } from '../line-api/call.ts'
+import type { BotInfo, WebhookTest } from '../line-api/client.ts'
+import type { Account } from './account.ts'
+import type { Check, Claims, Webhook } from './verification.ts'
+
+/** A fault that says something about the account. */
+export type Refusal = Exclude<PlatformFault, { type: 'unavailable' }>
+
+export const ACCESS_TOKEN_ACCEPTED = passed('access_token', 'The platform accepts the access token')
+
+export function tokenRefused(refusal: Refusal): Check {
+  return failed('access_token', tokenAdvice(refusal))
+}
+
+function tokenAdvice(refusal: Refusal): string {
+  switch (refusal.type) {
+    case 'no_credentials':
+      return 'The account has neither an access token nor channel id and secret: store one of them'
+    case 'malformed_token':
+      return 'The stored channel access token contains characters that are not allowed in a token: store it again'
+    case 'refused_credentials':
+      return `The platform refuses the channel id and secret (status ${refusal.status}): compare them with the LINE Developers Console`
+    case 'refused':
+      return `The platform refuses the channel access token (status ${refusal.status}): issue a new one and store it`
+  }
+}
+
+/** A valid token can still belong to another account. */
+export function identityCheck(account: Account, claims: Claims, info: BotInfo): Check {
+  const botUserIds = [account.botUserId, claims.botUserId].filter(isGiven)
+  const basicIds = [account.basicId, claims.basicId].filter(isGiven)
+  if (botUserIds.some((expected) => expected !== info.userId)) {
+    return failed('identity', 'The access token belongs to an account with another bot user id')
+  }
+  if (basicIds.some((expected) => !isSameBasicId(expected, info))) {
+    return failed('identity', 'The access token belongs to an account with another basic id')
+  }
+  return passed('identity', 'The access token belongs to this account')
+}
+
+function isGiven(value: string | null | undefined): value is string {
+  return value !== null && value !== undefined && value !== ''
+}
+
+/** People write basic ids with or without @ and in any case. A premium id names the same account. */
+function isSameBasicId(expected: string, info: BotInfo): boolean {
+  const normalize = (id: string) => id.replace(/^@/, '').toLowerCase()
+  return [info.basicId, info.premiumId].filter(isGiven).some((id) => normalize(id) === normalize(expected))
+}
+
+/** Without PUBLIC_URL, `expected` is only a path, and only paths are compared. */
+export function isSameAddress(endpoint: string, expected: string): boolean {
+  if (!URL.canParse(endpoint)) return false
+  const { origin, pathname, protocol } = new URL(endpoint)
+  if (protocol !== 'https:' && protocol !== 'http:') return false
+  const ours = new URL(expected, origin)
+  return origin === ours.origin && pathname === ours.pathname
+}
+
+export function endpointUnreadable(status: number | null): Check {
+  return failed('webhook_endpoint', `The platform does not return the webhook URL (status ${status})`)
+}
+
+/** @param expected the URL to recommend, or its path without PUBLIC_URL */
+export function endpointCheck({ endpoint, matches }: Webhook, expected: string): Check {
+  if (matches) return passed('webhook_endpoint', 'The webhook URL is this service')
+  const state = endpoint === null ? 'No webhook URL is set' : 'The webhook URL is not this service'
+  const address = expected.startsWith('/') ? `https://<the name of this service>${expected}` : expected
+  return failed('webhook_endpoint', `${state}: in the LINE Developers Console set it to ${address}`)
+}
+
+export function activeCheck({ active }: Webhook): Check {
+  return active
+    ? passed('webhook_active', 'The platform sends webhooks')
+    : failed(
+        'webhook_active',
+        'The platform sends no webhooks: in the LINE Developers Console switch on "Use webhook"',
+      )
+}
+
+const TEST_ADVICE = new Map([
+  [
+    'COULD_NOT_CONNECT',
+    'The platform cannot connect to the webhook URL: check its host, port and certificate',
+  ],
+  ['REQUEST_TIMEOUT', 'The webhook URL did not answer the platform in time'],
+  ['ERROR_STATUS_CODE', 'The webhook URL answered with an error'],
+])
+
+const STATUS_ADVICE: Record<number, string> = {
+  403: ' (status 403): the stored channel secret differs from the channel’s',
+  404: ' (status 404): the webhook URL does not end in the path of this account',
+}
+
+export function testCheck({ success, reason, statusCode }: WebhookTest): Check {
+  if (success) return passed('webhook_test', 'A test delivery of the platform arrived and was accepted')
+  const advice = TEST_ADVICE.get(reason) ?? 'The test delivery of the platform failed'
+  const status = statusCode === null || statusCode <= 0 ? '' : ` (status ${statusCode})`
+  return failed('webhook_test', advice + (STATUS_ADVICE[statusCode ?? 0] ?? status))
+}
+
+export function testImpossible(): Check {
+  return failed('webhook_test', 'There is no webhook URL to test: set it first')
+}
+
+export function testRefused(status: number | null): Check {
+  return failed('webhook_test', `The platform does not test the webhook (status ${status})`)
+}
+
+function passed(name: Check['name'], message: string): Check {
+  return { name, ok: true, message }
+}
+
+function failed(name: Check['name'], message: string): Check {
+  return { name, ok: false, message }
+}

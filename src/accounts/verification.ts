@@ -1,0 +1,55 @@
+/** The request and the response of a verification. */
+import Type, { type Static } from 'typebox'
+import { Nullable, StorableText } from '../http/validate.ts'
+import { BotInfoSchema, WebhookTestSchema } from '../line-api/client.ts'
+
+/** What the client expects of the account. It is compared with the platform's data. */
+export const ClaimsSchema = Type.Object(
+  {
+    testWebhook: Type.Optional(Type.Boolean()),
+    basicId: Type.Optional(StorableText({ maxLength: 128 })),
+    botUserId: Type.Optional(StorableText({ maxLength: 128 })),
+  },
+  { additionalProperties: false },
+)
+
+export type Claims = Static<typeof ClaimsSchema>
+
+const CheckSchema = Type.Object({
+  name: Type.Union([
+    Type.Literal('access_token'),
+    Type.Literal('identity'),
+    Type.Literal('webhook_endpoint'),
+    Type.Literal('webhook_active'),
+    Type.Literal('webhook_test'),
+  ]),
+  ok: Type.Boolean(),
+  message: Type.String({ description: 'the result of the check and, if it failed, how to fix it' }),
+})
+
+const WebhookSchema = Type.Object({
+  endpoint: Nullable(Type.String({ description: 'null: none is set' })),
+  active: Type.Boolean(),
+  matches: Type.Boolean({
+    description: "whether the endpoint is this service's webhook URL for this account",
+  }),
+  test: Type.Optional(WebhookTestSchema),
+})
+
+export const VerificationSchema = Type.Object({
+  verified: Type.Boolean(),
+  account: Nullable(BotInfoSchema),
+  accountType: Type.Union([
+    Type.Literal('verified_or_premium'),
+    Type.Literal('unverified'),
+    Type.Literal('unknown'),
+  ]),
+  /** null if the access token is not accepted or belongs to another account */
+  webhook: Nullable(WebhookSchema),
+  checks: Type.Array(CheckSchema),
+  checkedAt: Type.String({ format: 'date-time' }),
+})
+
+export type Check = Static<typeof CheckSchema>
+export type Webhook = Static<typeof WebhookSchema>
+export type Verification = Static<typeof VerificationSchema>

@@ -1,0 +1,83 @@
+/**
+ * Parsers of environment variables. Each throws an Error whose message says what the value must be and never quotes it.
+ */
+import { isIP } from 'node:net'
+import { parse as parseConnectionString } from 'pg-connection-string'
+
+export function integer(min: number, max: number): (text: string) => number {
+  return (text) => {
+    const value = /^\d{1,12}$/.test(text) ? Number(text) : Number.NaN
+    if (!(value >= min && value <= max)) throw new Error(`must be a whole number from ${min} to ${max}`)
+    return value
+  }
+}
+
+export function boolean(text: string): boolean {
+  if (text === 'true' || text === '1') return true
+  if (text === 'false' || text === '0') return false
+  throw new Error('must be true or false')
+}
+
+export function oneOf<T extends string>(allowed: readonly T[]): (text: string) => T {
+  return (text) => {
+    const value = allowed.find((candidate) => candidate === text)
+    if (value === undefined) throw new Error(`must be one of ${allowed.join(', ')}`)
+    return value
+  }
+}
+
+export function matching(pattern: RegExp, requirement: string): (text: string) => string {
+  return (text) => {
+    if (!pattern.test(text)) throw new Error(requirement)
+    return text
+  }
+}
+
+/** Query options are rejected, because ioredis would only fail on an invalid one when it connects. */
+export function redisUrl(text: string): string {
+  const isAddress = /^rediss?:\/\/[^/?#\s]+(\/\d{0,5})?$/.test(text) && URL.canParse(text)
+  if (!isAddress || new URL(text).hostname === '')
+    throw new Error('must be a redis:// or rediss:// URL (redis://user:password@host:6379/0)')
+  return text
+}
+
+export function postgresUrl(text: string): string {
+  const requirement = 'must be a postgres:// URL (postgres://user:password@host:5432/database) or none'
+  if (!/^postgres(ql)?:\/\/\S+$/.test(text)) throw new Error(requirement)
+  try {
+    // pg would only fail on an invalid port in the query when it connects.
+    const port = Number(parseConnectionString(text).port ?? 5432)
+    if (!(port >= 0 && port <= 65_535)) throw new Error(requirement)
+  } catch {
+    throw new Error(requirement)
+  }
+  return text
+}
+
+export function httpUrl(text: string): string {
+  if (!/^https?:\/\/\S+$/i.test(text) || !URL.canParse(text))
+    throw new Error('must be an http:// or https:// URL')
+  const url = new URL(text)
+  if (/[?#]/.test(text) || url.username !== '' || url.password !== '')
+    throw new Error('must be a URL without ?, # or credentials')
+  return text.replace(/\/+$/, '')
+}
+
+export function proxies(text: string): string[] {
+  const names = new Set(['loopback', 'linklocal', 'uniquelocal'])
+  return text.split(',').map((part) => {
+    const proxy = part.trim()
+    if (names.has(proxy)) return proxy
+    const [address = '', prefix, rest] = proxy.split('/')
+    const family = isIP(address)
+    // A prefix of 0 would trust every client.
+    const isPrefixValid =
+      prefix === undefined || (/^[1-9]\d{0,2}$/.test(prefix) && Number(prefix) <= (family === 4 ? 32 : 128))
+    if (family === 0 || !isPrefixValid || rest !== undefined) {
+      throw new Error(
+        'must list addresses or CIDR ranges, comma separated, such as 10.0.0.0/8,127.0.0.1, or loopback, linklocal, uniquelocal',
+      )
+    }
+    return proxy
+  })
+}

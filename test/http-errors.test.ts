@@ -1,0 +1,185 @@
+/** CONTRACT: every error has one shape, and every request is logged and counted once. */
+import { get } from 'node:http'
+import { describe, expect, it } from 'vitest'
+import { signLine } from '../src/intake/line/signature.ts'
+import { Secret } from '../src/secret.ts'
+import { lineBody, lineEvent } from '../tools/simulator/events.ts'
+import { eventually } from './support/process.ts'
+import {
+  BROKEN_HEADER,
+  bodyOf,
+  sendRaw,
+  UNDECODABLE,
+  UNKNOWN_EXPECTATION,
+  WITHOUT_HOST,
+} from './support/raw.ts'
+import { setUpFile, startAppForTest, startObserved } from './support/service.ts'
+
+const { database, service, tenant } = await setUpFile()
+
+describe('an error response', () => {
+  it('has the status, its name, a message and a request id', async () => {
+    expect((await service.call('GET', '/nowhere')).json).toEqual({
+      statusCode: 404,
+      error: 'Not Found',
+      message: 'No such route',
+      requestId: expect.stringMatching(/^[0-9a-f-]{36}$/),
+    })
+  })
+
+  it('has another request id for each request', async () => {
+    const [first, second] = [await service.call('GET', '/nowhere'), await service.call('GET', '/nowhere')]
+    expect(second.json.requestId).not.toBe(first.json.requestId)
+  })
+
+  it.each([
+    ['GET', '/api/audience/%zz', 400],
+    ['PUT', '/api/audience/%e0%a4%a', 400],
+    ['PROPFIND', '/api/audience', 404],
+  ])('has the same shape for %s %s', async (method, path, statusCode) => {
+    expect((await service.call(method, path)).json).toMatchObject({
+      statusCode,
+      requestId: expect.any(String),
+    })
+  })
+
+  it.each([
+    ['a broken header', BROKEN_HEADER, 400],
+    ['no host', WITHOUT_HOST, 400],
+    ['an unknown expectation', UNKNOWN_EXPECTATION, 417],
+    ['headers over 16 KiB', `GET /api HTTP/1.1\r\nHost: x\r\nx-long: ${'x'.repeat(20_000)}\r\n\r\n`, 431],
+  ])('has the same shape for a request with %s', async (_, request, statusCode) => {
+    const answer = await sendRaw(service, request)
+    expect(answer.startsWith(`HTTP/1.1 ${statusCode} `), answer).toBe(true)
+    expect(bodyOf(answer)).toMatchObject({ statusCode, requestId: expect.any(String) })
+  })
+
+  it('comes as soon as a chunked body breaks', async () => {
+    const request = `POST /api/line/${tenant.accountId} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n5\r\n{"ev"\r\nnonsense\r\n`
+    expect(await sendRaw(service, request)).toContain('HTTP/1.1 400 Bad Request')
+  })
+
+  it('names every invalid field of the input', async () => {
+    const follow = { type: 'follow', timestamp: 1, source: { type: 'user', userId: 'Udetails' } }
+    await service.deliver(tenant, [follow])
+    const member = await service.member(tenant, 'Udetails')
+    const answer = await service.call('PUT', `/api/audience/${member?.id}`, {
+      headers: { ...tenant.headers, 'content-type': 'application/json' },
+      body: JSON.stringify({ externalId: 7, tags: ['x'.repeat(65)], colour: 'red' }),
+    })
+    expect(answer.status).toBe(400)
+    expect(answer.json.details.map(({ path }: { path: string }) => path).sort()).toEqual(
+      expect.arrayContaining(['colour', 'externalId', 'tags/0']),
+    )
+  })
+})
+
+describe('an answer to an earlier request on the same connection', () => {
+  it('is sent before the answer to a broken request', async () => {
+    const body = lineBody(tenant.botUserId, [lineEvent('follow', 'Upipelined')])
+    const signature = signLine(body, new Secret(tenant.channelSecret))
+    const good = `POST /api/line/${tenant.accountId} HTTP/1.1\r\nHost: x\r\nx-line-signature: ${signature}\r\ncontent-length: ${body.length}\r\n\r\n${body}`
+    const answer = await sendRaw(service, `${good}GARBAGE\r\n\r\n`)
+    expect(answer).toMatch(/^HTTP\/1.1 200 OK[\s\S]+"accepted":1[\s\S]+HTTP\/1.1 400 Bad Request/)
+  })
+
+  it('is sent before the answer to an unknown expectation', async () => {
+    const answer = await sendRaw(service, `GET /api HTTP/1.1\r\nHost: x\r\n\r\n${UNKNOWN_EXPECTATION}`)
+    expect(answer).toMatch(/^HTTP\/1.1 200 OK[\s\S]+HTTP\/1.1 417 Expectation Failed/)
+  })
+})
+
+describe('the log', () => {
+  it('has no stack for a database that is down, because thousands of requests fail alike', async () => {
+    const lines: string[] = []
+    const log = { write: (line: string) => void lines.push(line) }
+    const down = await startAppForTest(null, { log, config: { logLevel: 'info' } })
+    expect((await down.deliver(tenant, [lineEvent('follow', 'U1')])).status).toBe(503)
+    const line = lines.find((text) => text.includes('request failed')) ?? ''
+    expect(JSON.parse(line)).toMatchObject({ level: 40, code: 'unavailable' })
+    expect(line).not.toContain('stack')
+  })
+
+  it('has request lines in the format of all other lines, whatever address a proxy sends', async () => {
+    const lines: string[] = []
+    const seen = await startAppForTest(null, {
+      log: { write: (line) => void lines.push(line) },
+      config: { logLevel: 'info', trustProxy: ['127.0.0.1'] },
+    })
+    seen.app.log.info('for comparison')
+    await seen.call('GET', '/api', { headers: { 'x-forwarded-for': '"level": 60' } })
+    const written = lines.filter((line) => /comparison|"msg":"request"/.test(line))
+    const [other, line] = written.map((text) => JSON.parse(text))
+    expect(written.every((text) => text.endsWith('}\n'))).toBe(true)
+    expect(line).toEqual({
+      ...other,
+      time: expect.any(Number),
+      requestId: expect.stringMatching(/^[0-9a-f-]{36}$/),
+      method: 'GET',
+      route: '/api',
+      status: 200,
+      ms: expect.any(Number),
+      ip: '"level": 60',
+      msg: 'request',
+    })
+    expect(line.time).toBeGreaterThanOrEqual(other.time)
+  })
+})
+
+describe('the log and the metrics', () => {
+  type Observed = Awaited<ReturnType<typeof startObserved>>
+  const requestLines = ({ noted }: Observed) => noted().filter(({ msg }) => msg === 'request')
+  const firstRequestLines = (observed: Observed) =>
+    eventually(
+      async () => requestLines(observed),
+      (lines) => lines.length > 0,
+    )
+
+  it('contain a request that reaches no route, under the requestId of its answer', async () => {
+    const observed = await startObserved(null)
+    for (const [request, status] of [
+      [UNDECODABLE, 400],
+      ['GARBAGE\r\n\r\n', 400],
+      [UNKNOWN_EXPECTATION, 417],
+    ] as const) {
+      const { requestId } = bodyOf(await sendRaw(observed.seen, request))
+      const lines = requestLines(observed).filter((line) => line.requestId === requestId)
+      expect(lines).toEqual([expect.objectContaining({ route: 'unknown', status })])
+    }
+    const counts = await observed.counted()
+    expect(counts).toContain('oa_audience_requests_total{method="any",route="unknown",status="400"} 2')
+    expect(counts).toContain('oa_audience_requests_total{method="any",route="unknown",status="417"} 1')
+  })
+
+  it('contain a request whose client disconnects before the answer, with status 499', async () => {
+    const observed = await startObserved(database)
+    await database.transaction(async (transaction) => {
+      await transaction.query('lock table audience_member in access exclusive mode')
+      // Not fetch: after an abort it opens another connection, for which the service's close would wait.
+      const client = get(`${observed.seen.url}/api/audience`, { headers: tenant.headers, agent: false })
+      client.on('error', () => undefined)
+      await eventually(
+        () =>
+          database.query(`select from pg_locks where not granted and relation = 'audience_member'::regclass`),
+        (waiting) => waiting.length > 0,
+      )
+      client.destroy()
+      expect(await firstRequestLines(observed)).toMatchObject([
+        { route: '/api/audience', status: 499, ip: '127.0.0.1' },
+      ])
+    })
+    expect(await observed.counted()).toContain(
+      'oa_audience_requests_total{method="GET",route="/api/audience",status="499"} 1',
+    )
+  })
+
+  it('contain a request with a broken body once, under the requestId of its answer', async () => {
+    const observed = await startObserved(database)
+    const request = `POST /api/line/${tenant.accountId} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n`
+    const { requestId } = bodyOf(await sendRaw(observed.seen, request))
+    expect(await firstRequestLines(observed)).toMatchObject([
+      { requestId, route: '/api/line/:id', status: 400, ip: '127.0.0.1' },
+    ])
+    expect((await observed.counted()).match(/status="\d+"} 1$/gm)).toHaveLength(1)
+  })
+})

@@ -1,0 +1,49 @@
+/** Data directories of an embedded PostgreSQL. */
+import { execFileSync } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll } from 'vitest'
+import { EMBEDDED_DATABASE, SUPERUSER } from '../../src/postgres/embedded/cluster.ts'
+import { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
+import { runCommand, temporaryDirectory } from './process.ts'
+
+/**
+ * For a test file: returns a function that makes a migrated DATA_DIR, whose server is stopped. initdb and the migrations
+ * run once per file, because they take more than a second.
+ */
+export function setUpDataDirectories(): (name?: string) => string {
+  const template = mkdtempSync(join(tmpdir(), 'oa-audience-template-'))
+  afterAll(() => rmSync(template, { recursive: true, force: true }))
+  const { status, stderr } = runCommand(['migrate'], { DATA_DIR: template })
+  if (status !== 0) throw new Error(stderr)
+  return (name = 'data') => {
+    const directory = join(temporaryDirectory(), name)
+    // As root, the files belong to the server's own user. Unlike cpSync, cp -a keeps the owner.
+    execFileSync('cp', ['-a', template, directory])
+    return directory
+  }
+}
+
+/** The process id in the server's lock file. Throws if no server runs. */
+export function serverPid(dataDir: string): number {
+  return Number.parseInt(readFileSync(join(dataDir, 'postgres/postmaster.pid'), 'utf8'), 10)
+}
+
+/** Runs `work` on a connection to the running server of a data directory. */
+export async function withServer<T>(
+  dataDir: string,
+  work: (database: PostgresDatabase) => Promise<T>,
+): Promise<T> {
+  const host = join(dataDir, 'postgres')
+  const database = new PostgresDatabase(
+    { host, port: 5432, user: SUPERUSER, database: EMBEDDED_DATABASE },
+    () => undefined,
+  )
+  database.markReady()
+  try {
+    return await work(database)
+  } finally {
+    await database.close()
+  }
+}

@@ -1,0 +1,26 @@
+/** Requests that no HTTP client would send, as bytes on a socket. */
+import { connect } from 'node:net'
+import type { Service } from './service.ts'
+
+/** Sends bytes to the service and returns everything that it answers until it closes the connection. */
+export function sendRaw(service: Service, request: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const socket = connect(Number(new URL(service.url).port), '127.0.0.1', () => socket.write(request))
+    let answer = ''
+    socket.on('data', (chunk) => {
+      answer += chunk
+    })
+    socket.on('close', () => resolve(answer))
+    socket.on('error', reject)
+  })
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: tests read any answer
+export function bodyOf(rawAnswer: string): any {
+  return JSON.parse(rawAnswer.split('\r\n\r\n')[1] as string)
+}
+
+export const UNDECODABLE = 'GET /api/%zz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n'
+export const BROKEN_HEADER = 'GET /api HTTP/1.1\r\nHost: x\r\nbroken header\r\n\r\n'
+export const WITHOUT_HOST = 'GET /api HTTP/1.1\r\nConnection: close\r\n\r\n'
+export const UNKNOWN_EXPECTATION = 'GET /api HTTP/1.1\r\nHost: x\r\nExpect: miracles\r\n\r\n'
