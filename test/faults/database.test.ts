@@ -19,9 +19,10 @@ async function setUp() {
   const server = new PostgresDatabase(inject('postgres'), () => undefined)
   const set = (setting: string) =>
     server.session((session) => session.query(`alter database ${connection.database} ${setting}`))
+  // Waits until they have ended: while they do, a second attempt may meet another of them and is answered 503.
   const endSessions = () =>
     server.session((session) =>
-      session.query('select pg_terminate_backend(pid) from pg_stat_activity where datname = $1', [
+      session.query('select pg_terminate_backend(pid, 60000) from pg_stat_activity where datname = $1', [
         connection.database,
       ]),
     )
