@@ -1,6 +1,4 @@
-/** A client only reaches members of its own account: in the text of every statement, and in the answer to every request. */
-import { readdirSync, readFileSync } from 'node:fs'
-import { fileURLToPath } from 'node:url'
+/** A client only reaches members of its own account. tenant-statements.test.ts says so of each statement. */
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { lineEvent } from '../tools/simulator/events.ts'
@@ -9,39 +7,6 @@ import { load } from './support/load.ts'
 import { setUpFile } from './support/service.ts'
 
 const { database, service } = await setUpFile()
-
-describe('every statement over members', () => {
-  const SRC = fileURLToPath(new URL('../src', import.meta.url))
-  const files = readdirSync(SRC, { recursive: true, encoding: 'utf8' })
-    .filter((name) => name.endsWith('.ts'))
-    .map((name) => ({ name, text: readFileSync(`${SRC}/${name}`, 'utf8') }))
-  /** Template literals without nested ones that read or write the table. */
-  const statements = files.flatMap(({ name, text }) =>
-    [...text.matchAll(/`[^`]*\b(?:from|join|update|into)\s+audience_member\b[^`]*`/g)].map(([statement]) => ({
-      name,
-      statement,
-    })),
-  )
-
-  it('names the account in its conditions', () => {
-    expect(statements.length).toBeGreaterThan(8)
-    for (const { name, statement } of statements) {
-      // ${inScope} stands for account and organization.
-      expect(statement, name).toMatch(/channel_oa_id|\$\{inScope\}|\$\{hasPieces\}/)
-    }
-  })
-
-  it('names the organization, too, when it serves a client', () => {
-    const served = ['audience/select.ts', 'audience/update.ts', 'audience/erase.ts']
-    const theirs = statements.filter(({ name }) => served.includes(name))
-    expect(new Set(theirs.map(({ name }) => name)).size).toBe(served.length)
-    for (const { name, statement } of theirs) {
-      // memberOf reads a member, by account and id, that a statement in scope has found.
-      if (/\$\{condition\} offset 0/.test(statement)) continue
-      expect(statement, name).toMatch(/organization_id = \$2|\$\{inScope\}|\$\{hasPieces\}/)
-    }
-  })
-})
 
 describe('the database', () => {
   it('rejects a member whose account belongs to another organization', async () => {

@@ -6,22 +6,30 @@ const WAIT_MAX_MS = 1_500
 /** Unused calls accumulate for this long, so an idle account may send a burst. */
 const BURST_MS = 1_000
 
+interface Clock {
+  /** Milliseconds of a clock that never steps back. */
+  now: () => number
+  sleep: (ms: number) => Promise<unknown>
+}
+
 export class RateLimiter {
   readonly #intervalMs: number
+  readonly #clock: Clock
   readonly #nextAtMs = new Map<bigint, number>()
 
   /** @param perSecond calls per second for each account */
-  constructor(perSecond: number) {
+  constructor(perSecond: number, clock: Clock = { now: () => performance.now(), sleep }) {
     this.#intervalMs = 1000 / perSecond
+    this.#clock = clock
   }
 
   /** Resolves with true when the account may make its next call, or immediately with false if the wait is too long. */
   async acquire(accountId: bigint): Promise<boolean> {
-    const now = performance.now()
+    const now = this.#clock.now()
     const at = Math.max(now - BURST_MS, this.#nextAtMs.get(accountId) ?? Number.NEGATIVE_INFINITY)
     if (at - now > WAIT_MAX_MS) return false
     this.#nextAtMs.set(accountId, at + this.#intervalMs)
-    if (at > now) await sleep(at - now)
+    if (at > now) await this.#clock.sleep(at - now)
     return true
   }
 }
