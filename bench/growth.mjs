@@ -3,40 +3,40 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { performance } from 'node:perf_hooks'
+import { findAccount } from '../dist/src/accounts/account.js'
+import { addAccount, addOrganization } from '../dist/src/accounts/provisioning.js'
 import { flush } from '../dist/src/intake/flush.js'
 import { parseLineDelivery } from '../dist/src/intake/line/payload.js'
 import { runMaintenance } from '../dist/src/maintenance/maintenance.js'
-import { Database } from '../dist/src/postgres/database.js'
 import { EmbeddedServer } from '../dist/src/postgres/embedded/server.js'
 import { migrate } from '../dist/src/postgres/migrate.js'
+import { PostgresDatabase } from '../dist/src/postgres/postgres-database.js'
 import { lineBody, randomUserId, textMessage } from '../dist/tools/simulator/events.js'
 import { median } from './load.mjs'
 
 const BATCH = 32
 const PEOPLE = 10_000
-const ADMISSION = { accountId: 1n, source: 'line', credential: 'secret' }
 
 export async function run({ smoke }) {
   const stored = smoke ? 5_000 : 5_000_000
   const directory = mkdtempSync(join(tmpdir(), 'oa-audience-bench-'))
   const server = new EmbeddedServer(directory)
   await server.own(() => undefined)
-  const database = new Database(server.connection, () => undefined)
+  const database = new PostgresDatabase(server.connection, () => undefined)
   try {
     await migrate(database)
     database.markReady()
     await database.session((session) =>
       runMaintenance(session, { retentionDays: 90, deduplicationDays: 400 }),
     )
-    await database.query(`insert into organization (name) values ('bench')`)
-    await database.query(
-      `insert into official_account (organization_id, name, channel_secret) values (1, 'bench', 'secret')`,
-    )
+    const { id } = await addAccount(database, await addOrganization(database, 'bench'), { name: 'bench' })
+    const { credentialsVersion } = await findAccount(database, id)
+    const admission = { accountId: id, credentialsVersion }
     const people = Array.from({ length: PEOPLE }, randomUserId)
-    const empty = await measureSettled(database, people, smoke)
+    const empty = await measureSettled(database, admission, people, smoke)
     console.log(`storing ${stored} events, all of this week …`)
     await database.session((session) => store(session, stored))
-    const full = await measureSettled(database, people, smoke)
+    const full = await measureSettled(database, admission, people, smoke)
     console.log(`  at about 0 stored events    ${empty.toFixed(1)} µs an event`)
     console.log(`  at ${String(stored).padStart(8)} stored events  ${full.toFixed(1)} µs an event`)
     console.log(`  full / empty   ${(full / empty).toFixed(2)}`)
@@ -48,33 +48,33 @@ export async function run({ smoke }) {
 }
 
 /** Both times after the server has put everything in order, and after a first round that it warms up with. */
-async function measureSettled(database, people, smoke) {
+async function measureSettled(database, admission, people, smoke) {
   await database.session(async (session) => {
     await session.query('vacuum analyze')
     await session.query('checkpoint')
   })
-  await measure(database, people, smoke)
-  return measure(database, people, smoke)
+  await measure(database, admission, people, smoke)
+  return measure(database, admission, people, smoke)
 }
 
 /** Microseconds an event, the median of nine rounds. */
-async function measure(database, people, smoke) {
+async function measure(database, admission, people, smoke) {
   const rounds = []
   for (let round = 0; round < (smoke ? 2 : 9); round += 1) {
-    const batches = Array.from({ length: smoke ? 3 : 60 }, () => batchOf(people))
+    const batches = Array.from({ length: smoke ? 3 : 60 }, () => batchOf(admission, people))
     const started = performance.now()
-    for (const batch of batches) await flush(database, batch)
+    for (const batch of batches) await flush(database.pipeline, batch)
     rounds.push(((performance.now() - started) * 1000) / (batches.length * BATCH))
   }
   return median(rounds)
 }
 
-function batchOf(people) {
+function batchOf(admission, people) {
   const events = Array.from({ length: BATCH }, () =>
     textMessage(people[Math.floor(Math.random() * PEOPLE)], 'Good morning, is the shop open today?'),
   )
   const { events: parsed } = parseLineDelivery(Buffer.from(lineBody('U1', events)), Date.now())
-  return parsed.map((event) => ({ admission: ADMISSION, event }))
+  return parsed.map((event) => ({ admission, event }))
 }
 
 /** Keys as hours of ULIDs would have them, events of members and strangers alike. */

@@ -4,10 +4,11 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { addAccount, addOrganization } from '../dist/src/accounts/provisioning.js'
 import { signLine } from '../dist/src/intake/line/signature.js'
-import { Database } from '../dist/src/postgres/database.js'
 import { EmbeddedServer } from '../dist/src/postgres/embedded/server.js'
 import { migrate } from '../dist/src/postgres/migrate.js'
+import { PostgresDatabase } from '../dist/src/postgres/postgres-database.js'
 import { Secret } from '../dist/src/secret.js'
 import { lineBody, randomUserId, textMessage } from '../dist/tools/simulator/events.js'
 import { median, send } from './load.mjs'
@@ -118,14 +119,12 @@ export async function run({ smoke }) {
 }
 
 async function prepare(server) {
-  const database = new Database(server.connection, () => undefined)
+  const database = new PostgresDatabase(server.connection, () => undefined)
   await migrate(database)
   database.markReady()
-  await database.query(`insert into organization (name) values ('bench')`)
-  const [account] = await database.query(
-    `insert into official_account (organization_id, name, channel_secret, bot_user_id) values (1, 'bench', $1, $2) returning id`,
-    [CHANNEL_SECRET, BOT_USER_ID],
-  )
+  const organizationId = await addOrganization(database, 'bench')
+  const columns = { name: 'bench', channel_secret: CHANNEL_SECRET, bot_user_id: BOT_USER_ID }
+  const account = await addAccount(database, organizationId, columns)
   await database.query(
     'create table express_event (id text primary key, account text, user_id text, payload jsonb)',
   )
@@ -146,7 +145,7 @@ async function prepare(server) {
 async function wearIn(server, load, smoke) {
   if (smoke) return
   await load(4_000)
-  const database = new Database(server.connection, () => undefined)
+  const database = new PostgresDatabase(server.connection, () => undefined)
   await database.session((session) => session.query('checkpoint'))
   await database.close()
 }
@@ -186,7 +185,7 @@ function commits({ server, directory, count, seconds }) {
 
 /** As on a disk that syncs in that time, like those of the clouds, not in 50 µs. */
 async function slowCommits(server) {
-  const database = new Database(server.connection, () => undefined)
+  const database = new PostgresDatabase(server.connection, () => undefined)
   await database.session(async (session) => {
     await session.query(`alter system set commit_delay = ${COMMIT_DELAY_MS * 1000}`)
     await session.query('alter system set commit_siblings = 0')
