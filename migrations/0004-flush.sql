@@ -26,18 +26,17 @@ create function is_newer(at timestamptz, key uuid, stored_at timestamptz, stored
 -- Stores the events that are new and applies them to members. The caller's transaction is the flush.
 --
 -- Admissions are numbered from 1; event n consists of the nth element of each array from `admissions` to `failures`.
--- The arrays behind them are null where the batch needs none of them, and then cost nothing.
+-- An array is null if no event of the batch needs it, and then costs nothing.
 --
 -- An event's effect on a member is commutative and idempotent: the count adds distinct events, first and last seen are
 -- a minimum and a maximum, relationship and conversation are the newest by (time, key). So neither order, nor
 -- repetition, nor the instance that flushes matters.
 create function flush_events(
-  -- The accounts that admitted the deliveries, and the credentials_version that did.
-  account_ids bigint[], credentials_versions bigint[],
+  -- What admitted the deliveries: the account with its credentials_version, the source, and whether the source's senders
+  -- can be trusted to name people. Anybody can send tracking events, so they make no member.
+  account_ids bigint[], credentials_versions bigint[], sources text[], proven boolean[],
   -- The events, without duplicates among themselves. `admissions` are positions in account_ids.
-  admissions int[], sources text[], kinds text[], keys uuid[], occurred_ats timestamptz[], user_ids text[],
-  -- Whether the sender can be trusted to name the person. Anybody can send tracking events, so they make no member.
-  proven boolean[],
+  admissions int[], kinds text[], keys uuid[], occurred_ats timestamptz[], user_ids text[],
   group_ids text[], message_ids text[], payloads text[], failures text[],
   -- People who joined or left, beside an event's source: the event's position, and the person.
   other_events int[], other_people text[],
@@ -67,14 +66,15 @@ begin
 
   with admission as materialized (
     -- Most accounts have erased nobody and unsent nothing: their events need no further look-up.
-    select d.position, a.id as account_id, a.organization_id, a.person_key,
+    select d.position, d.source, d.is_proven, a.id as account_id, a.organization_id, a.person_key,
            exists (select from erased_person x where x.channel_oa_id = a.id) as has_erased,
            exists (select from unsent_message u where u.channel_oa_id = a.id) as has_unsent
-      from unnest(account_ids, credentials_versions) with ordinality as d (account_id, version, position)
+      from unnest(account_ids, credentials_versions, sources, proven)
+           with ordinality as d (account_id, version, source, is_proven, position)
       join official_account a on a.id = d.account_id and a.credentials_version = d.version
   ), incoming as materialized (
     -- Subqueries instead of joins: the planner expects a few rows and would join in nested loops.
-    select a.account_id, a.organization_id, a.person_key, a.has_erased, e.*,
+    select a.account_id, a.organization_id, a.person_key, a.has_erased, a.source, a.is_proven, e.*,
            not exists (select from event_key k where k.channel_oa_id = a.account_id and k.key = e.key) as is_new,
            a.has_erased and coalesce(e.occurred_at <= (
              select x.erased_at from erased_person x
@@ -83,9 +83,9 @@ begin
            a.has_unsent and e.message_id is not null and exists (
              select from unsent_message u where u.channel_oa_id = a.account_id and u.message_id = e.message_id)
              as is_unsent
-      from unnest(admissions, sources, kinds, keys, occurred_ats, user_ids, proven, group_ids, message_ids, payloads, failures)
-           with ordinality as e (admission, source, kind, key, occurred_at, user_id, is_proven, group_id, message_id,
-                                 payload, failure, position)
+      from unnest(admissions, kinds, keys, occurred_ats, user_ids, group_ids, message_ids, payloads, failures)
+           with ordinality as e (admission, kind, key, occurred_at, user_id, group_id, message_id, payload, failure,
+                                 position)
       join admission a on a.position = e.admission
   ), other as materialized (
     select e.position, e.account_id, e.organization_id, e.occurred_at, e.failure, p.user_id,
@@ -139,10 +139,9 @@ begin
   if false = any (proven) then
     insert into tracked_activity as t (channel_oa_id, user_id, event_count, first_seen_at, last_seen_at)
     select account_ids[e.admission], e.user_id, count(*), min(e.occurred_at), max(e.occurred_at)
-      from unnest(admissions, occurred_ats, user_ids, proven)
-           with ordinality as e (admission, occurred_at, user_id, is_proven, position)
+      from unnest(admissions, occurred_ats, user_ids) with ordinality as e (admission, occurred_at, user_id, position)
      where e.admission = any (admitted) and e.position <> all (ineffective)
-       and not e.is_proven and e.user_id is not null
+       and not proven[e.admission] and e.user_id is not null
      group by account_ids[e.admission], e.user_id order by account_ids[e.admission], e.user_id
         on conflict (channel_oa_id, user_id) do update set
            event_count = t.event_count + excluded.event_count,

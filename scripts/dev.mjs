@@ -1,17 +1,17 @@
-/** `npm run dev`: compiles what changes and starts the service anew with it. Both end with this. */
+/** `npm run dev`: compiles changed files and restarts the service. Ctrl-C ends both. */
 import { spawn } from 'node:child_process'
 import { createInterface } from 'node:readline'
 
 const compiler = spawn(
   process.execPath,
   ['node_modules/typescript/bin/tsc', '-p', 'tsconfig.build.json', '--watch', '--preserveWatchOutput'],
-  // A process group of its own: tsc is a script that starts a program, which would live on.
+  // A process group of its own, because tsc is a script whose child would survive it.
   { stdio: ['ignore', 'pipe', 'inherit'], detached: true },
 )
 let service = null
 createInterface({ input: compiler.stdout }).on('line', (line) => {
   console.log(line)
-  // Once everything has been written: the service would be started anew for each file.
+  // Only when all files are written. Otherwise the service would restart for each of them.
   if (service !== null || !line.includes('Watching for file changes')) return
   service = spawn(
     process.execPath,
@@ -25,7 +25,7 @@ process.on('exit', () => {
   try {
     process.kill(-compiler.pid, 'SIGTERM')
   } catch {
-    // It is gone.
+    // The compiler has ended already.
   }
 })
 for (const signal of ['SIGTERM', 'SIGINT']) {

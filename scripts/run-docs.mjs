@@ -1,6 +1,6 @@
 /**
- * Runs every fenced `sh` block of README, docs, CONTRIBUTING, SECURITY and bench/README as a reader would, in order, against one service with data of its
- * own: a command that fails, or answers something else than the text behind it says, ends this with 1.
+ * Runs every fenced `sh` block of README, docs, CONTRIBUTING, SECURITY and bench/README as a reader would, in order, on one
+ * service with its own data. Exits with 1 if a command fails, or if its output lacks what the next sentence says.
  */
 import { spawn, spawnSync } from 'node:child_process'
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
 const ROOT = new URL('..', import.meta.url).pathname
-/** In this order: what the README sets up, the others use. */
+/** In this order, because the others use what the README sets up. */
 const FILES = [
   'README.md',
   ...readdirSync(join(ROOT, 'docs')).map((name) => `docs/${name}`),
@@ -16,12 +16,12 @@ const FILES = [
   'SECURITY.md',
   'bench/README.md',
 ]
-/** These install or take minutes, and CI runs them by themselves: its script is looked into. */
+/** CI runs these by itself, so only its script is checked: they install packages or take minutes. */
 const RUN_BY_CI = ['npm ci && npm run demo', 'npm ci && npm test', 'npm ci && npm run check']
 const START_TIMEOUT_MS = 60_000
 
 const data = mkdtempSync(join(tmpdir(), 'oa-audience-docs-'))
-// Nothing else of the environment: a DATABASE_URL in it would be somebody's.
+// Not the rest of the environment: a DATABASE_URL in it could name a real database.
 const { PATH, HOME } = process.env
 const env = { PATH, HOME, DATA_DIR: join(data, 'data'), BACKUP: join(data, 'backup') }
 let service = null
@@ -59,7 +59,7 @@ async function run(block, answer) {
   }
 }
 
-/** One shell for the block; variables that it sets, and credentials that it prints, are there for the next ones. */
+/** Runs the block in one shell. Later blocks see the variables that it sets and the credentials that it prints. */
 function runInShell(block, answer) {
   const script = `set -euo pipefail
     curl() { command curl --fail-with-body "$@"; }
@@ -112,7 +112,7 @@ async function stop() {
   if (service === null) return
   process.kill(-service.pid, 'SIGTERM')
   service = null
-  // npm is gone before the service is, and the service when its database is.
+  // npm exits before the service, and the service exits when its database has stopped.
   while (existsSync(join(env.DATA_DIR, 'postgres/postmaster.pid'))) await pause()
 }
 

@@ -68,7 +68,9 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   // Public.
   healthRoutes(app, { name, version, database, isClosing }) // GET /api, GET /api/health
   // POST /api/line/:id, POST /api/Line/:id, POST /api/mbox/callback/:oaHash, POST /api/tracking
-  for (const source of SOURCES) source.addRoutes(app, { database, intake, refused, spareSigned, now })
+  for (const source of SOURCES) {
+    source.addRoutes(app, { source, database, intake, refused, spareSigned, now })
+  }
 
   // Protected by the three headers.
   listRoute(app, database, guard) //   GET    /api/audience

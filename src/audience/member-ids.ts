@@ -1,12 +1,23 @@
 /** Ids of members that another program loaded. */
 import type { AccountId } from '../accounts/account.ts'
-import type { Queryable } from '../postgres/statement.ts'
-import { skipTakenIds } from '../postgres/taken-ids.ts'
+import type { Queryable, Statement } from '../postgres/statement.ts'
 
-/** The constraint that a member of ours violates when its id is taken. */
+/** The constraint that a new member violates if its id is taken. */
 export const MEMBER_ID_TAKEN = 'audience_member_pkey'
 
-/** In the accounts alone: in others the same ids may be taken without harm. */
+/** Moves generated ids past the accounts' members, never back. */
 export async function skipTakenMemberIds(database: Queryable, accountIds: AccountId[]): Promise<void> {
-  await skipTakenIds(database, 'audience_member', 'channel_oa_id = any ($2)', [accountIds])
+  await database.query(skipTaken, [accountIds])
+}
+
+/**
+ * $1 bigint[]: accounts. Ids are unique per account, so ids of other accounts do not matter. Ids above 2^62 are left alone: no
+ * program counts that far.
+ */
+const skipTaken: Statement = {
+  name: 'skip-taken-member-ids',
+  text: `
+    select setval(pg_get_serial_sequence('audience_member', 'id'),
+                  greatest(max(id), nextval(pg_get_serial_sequence('audience_member', 'id'))))
+      from audience_member where channel_oa_id = any ($1) and id < 4611686018427387904`,
 }

@@ -1,17 +1,17 @@
-/** Where a walk over an audience goes on: opaque to clients, bound to the scope and filters it began with. */
+/** The cursor of a walk over an audience: opaque to clients, bound to the scope and filters of the first page. */
 import { createHash } from 'node:crypto'
 import type { Scope } from '../access/scope.ts'
 import { equalInConstantTime } from '../secret.ts'
 import type { Filters } from './filters.ts'
 import type { Position } from './select-list.ts'
 
-/** Bytes of the fingerprint: enough that a cursor of another walk is not taken for this one's by accident. */
+/** 72 bits: enough that another walk's cursor does not match by accident. */
 const FINGERPRINT_BYTES = 9
 const NUMBER_BYTES = 8
-/** Microseconds before or after 1970, 1,970 years: within what PostgreSQL holds. */
+/** Microseconds before or after 1970: 1,970 years, within PostgreSQL's range. */
 const TIME_MAX_US = 62_167_219_200_000_000n
 
-/** What a cursor belongs to: another tenant's, or another query's, is not accepted. */
+/** What a cursor belongs to. A cursor of another tenant or another query is rejected. */
 export interface Walk {
   scope: Scope
   filters: Filters
@@ -28,7 +28,7 @@ export function encodeCursor(walk: Walk, position: Position): string {
   return bytes.toString('base64url')
 }
 
-/** The place after which the page begins, or null for anything that is no cursor of this walk. */
+/** The position after which the page begins, or null for a text that is not a cursor of this walk. */
 export function decodeCursor(walk: Walk, cursor: string): Position | null {
   const bytes = Buffer.from(cursor, 'base64url')
   const numbers = walk.filters.updatedSince === undefined ? 1 : 3

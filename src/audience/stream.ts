@@ -11,21 +11,21 @@ import type { Filters } from './filters.ts'
 import { CSV_HEADER } from './member.ts'
 import { type Position, selectStream } from './select-list.ts'
 
-/** Members read at once: about half a MiB of text, 16 where all have the largest attributes. */
+/** Members per read: about 0.5 MiB of text, or 16 MiB if all have the largest attributes. */
 const BATCH_MEMBERS = 1_000
-/** Bytes that a client must take within STALL_MAX_MS. */
+/** Bytes that a client must read within STALL_MAX_MS. */
 const PIECE_BYTES = 64 * 1024
-/** Streams of one instance at once. Each has a database session of its own, beside the pool. */
+/** Concurrent streams per instance. Each has a database connection of its own, beside the pool. */
 const STREAMS_MAX = 4
 const RETRY_AFTER_SECONDS = 10
-/** A client that takes less than a piece in so long is cut off: its snapshot would keep the database from cleaning up. */
+/** A client that reads less than a piece in this time is disconnected: its snapshot keeps VACUUM from freeing rows. */
 const STALL_MAX_MS = 60_000
 
 export interface StreamFormat {
   mediaType: string
   shape: 'ndjson' | 'csv'
   header: string
-  /** of each line: RFC 4180 wants more than a line feed */
+  /** RFC 4180 ends a line with CR LF. */
   lineEnd: string
 }
 
@@ -51,7 +51,7 @@ export function streamFormatOf(accept: string | undefined): StreamFormat | null 
   return FORMATS.get(best ?? '') ?? null
 }
 
-/** Every match as text, a batch of lines at a time. Aborting the signal frees the database at once. */
+/** Every match as text, one batch of lines at a time. Aborting the signal ends the query immediately. */
 export async function* memberLines(
   database: Database,
   scope: Scope,
@@ -69,7 +69,7 @@ export async function* memberLines(
   if (start !== '') yield { text: start, count: 0 }
 }
 
-/** Answers with streams, a few at once. */
+/** Answers with streams, up to STREAMS_MAX concurrently. */
 export class Streamer {
   readonly #database: Database
   #streams = 0
@@ -79,8 +79,8 @@ export class Streamer {
   }
 
   /**
-   * Throws what a page would throw, as long as nothing was sent. Later faults cut the connection before the last
-   * chunk, so that what came so far cannot look complete.
+   * Throws like a page until the first byte is sent. A later fault closes the connection before the last chunk, so that the
+   * stream cannot look complete.
    */
   async answer(
     reply: FastifyReply,
@@ -92,18 +92,18 @@ export class Streamer {
     if (reply.request.raw.httpVersion === '1.0') {
       throw new AppError('bad_request', {
         message:
-          'A stream needs HTTP/1.1: in 1.0 its end looks like an interruption (nginx: proxy_http_version 1.1)',
+          'A stream needs HTTP/1.1, because in 1.0 an interruption looks like the end (nginx: proxy_http_version 1.1)',
       })
     }
     if (this.#streams >= STREAMS_MAX) {
       throw new AppError('unavailable', {
-        message: `More than ${STREAMS_MAX} streams at once; try again later`,
+        message: `More than ${STREAMS_MAX} concurrent streams; try again later`,
         retryAfterSeconds: RETRY_AFTER_SECONDS,
       })
     }
     this.#streams += 1
     const over = new AbortController()
-    // Called once however the answer ends, also for a client that left before it began.
+    // Runs once however the response ends, also for a client that disconnected before it began.
     finished(reply.raw, () => {
       this.#streams -= 1
       over.abort()
@@ -129,7 +129,7 @@ export class Streamer {
           const fault = describeFault(error as Error, false)
           reply.log.warn({ requestId: reply.request.id, ...fault }, 'a stream was cut off')
         }
-        // Without the database's words.
+        // Not the database's message, which may quote data.
         throw new Error('the stream was cut off')
       } finally {
         clearTimeout(stalled)

@@ -11,6 +11,7 @@ import { LRUCache } from 'lru-cache'
 import type { Account } from '../accounts/account.ts'
 import { AppError } from '../errors.ts'
 import type { Admission } from './flush.ts'
+import type { Source } from './source.ts'
 
 /** Accounts that one process caches for each source. */
 const CACHE_MAX_ACCOUNTS = 10_000
@@ -31,9 +32,11 @@ export interface Candidate {
 /** The accounts of one source, under the name by which its deliveries find them: an id, a hash or a key. */
 export class AdmittingAccounts<Name extends bigint | string> {
   readonly #cache = new LRUCache<Name, Candidate>({ max: CACHE_MAX_ACCOUNTS, ttl: CACHE_TTL_MS })
+  readonly #source: Source
   readonly #read: (name: Name) => Promise<Account | null>
 
-  constructor(read: (name: Name) => Promise<Account | null>) {
+  constructor(source: Source, read: (name: Name) => Promise<Account | null>) {
+    this.#source = source
     this.#read = read
   }
 
@@ -51,7 +54,8 @@ export class AdmittingAccounts<Name extends bigint | string> {
         this.#cache.delete(name)
         return
       }
-      const admission = { accountId: account.id, credentialsVersion: account.credentialsVersion }
+      const { id: accountId, credentialsVersion } = account
+      const admission = { accountId, credentialsVersion, source: this.#source }
       this.#cache.set(name, { account, admission, isCached: true })
       yield { account, admission, isCached: false }
     }

@@ -16,8 +16,6 @@ export type Effect =
 export const NO_EFFECT: Effect = { type: 'none' }
 
 export interface IntakeEvent {
-  /** Name of the source: see sources.ts. */
-  source: string
   /** The source's own word, at most KIND_MAX_LENGTH characters. */
   kind: string
   /** Deduplication key, 16 bytes: see event-key.ts. */
@@ -25,8 +23,6 @@ export interface IntakeEvent {
   occurredAtMs: number
   /** The person whom the event names as its source. */
   userId: string | null
-  /** The sender can be trusted to name the person. Others make no member: their events are tracked activity. */
-  isProven: boolean
   /** People who joined or left, without repetition. */
   otherUserIds: string[]
   /** The platform's id of the group or room in which it happened. */

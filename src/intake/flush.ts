@@ -12,6 +12,7 @@ import {
 import { sqlStateOf, violatedConstraint } from '../postgres/faults.ts'
 import type { BoundStatement, Queryable, SendPipeline, Statement } from '../postgres/statement.ts'
 import type { IntakeEvent } from './event.ts'
+import type { Source } from './source.ts'
 
 /**
  * `unapplied`: stored without effect, because of the event's `failure`. `stale`: the account has gone, or its credentials
@@ -23,6 +24,7 @@ export type Outcome = 'accepted' | 'unapplied' | 'duplicate' | 'stale'
 export interface Admission {
   accountId: AccountId
   credentialsVersion: bigint
+  source: Source
 }
 
 export interface AdmittedEvent {
@@ -88,6 +90,8 @@ export async function flush(
   const values = [
     int8Array(admissions.map(({ accountId }) => accountId)),
     int8Array(admissions.map(({ credentialsVersion }) => credentialsVersion)),
+    textArray(admissions.map(({ source }) => source.name)),
+    booleanArray(admissions.map(({ source }) => source.isProven)),
     int4Array(unique.map((index) => positions[index] as number)),
     ...eventColumns(events),
     ...otherColumns(events),
@@ -133,7 +137,7 @@ function numberAdmissions(batch: AdmittedEvent[]): { admissions: Admission[]; po
   const positions = batch.map(({ admission }) => {
     const seen = byObject.get(admission)
     if (seen !== undefined) return seen
-    const identity = `${admission.accountId} ${admission.credentialsVersion}`
+    const identity = `${admission.accountId} ${admission.source.name} ${admission.credentialsVersion}`
     const position = byIdentity.get(identity) ?? admissions.push(admission)
     byIdentity.set(identity, position)
     byObject.set(admission, position)
@@ -158,19 +162,22 @@ function withoutRepetitions(
   return { unique, indexes }
 }
 
-function eventColumns(events: IntakeEvent[]): Buffer[] {
+function eventColumns(events: IntakeEvent[]): Array<Buffer | null> {
   return [
-    textArray(events.map(({ source }) => source)),
     textArray(events.map(({ kind }) => kind)),
     uuidArray(events.map(({ key }) => key)),
     timestamptzArray(events.map(({ occurredAtMs }) => occurredAtMs)),
     textArray(events.map(({ userId }) => userId)),
-    booleanArray(events.map(({ isProven }) => isProven)),
-    textArray(events.map(({ groupId }) => groupId)),
+    sparseTextArray(events.map(({ groupId }) => groupId)),
     textArray(events.map(({ messageId }) => messageId)),
     textArray(events.map(({ payload }) => payload)),
-    textArray(events.map(({ failure }) => failure)),
+    sparseTextArray(events.map(({ failure }) => failure)),
   ]
+}
+
+/** Null if no event has a value: the function then reads nothing. */
+function sparseTextArray(values: Array<string | null>): Buffer | null {
+  return values.every((value) => value === null) ? null : textArray(values)
 }
 
 /** People who joined or left, beside the source: the event's position and the person. */

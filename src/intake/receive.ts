@@ -55,35 +55,24 @@ export class Intake {
    */
   async receive(admission: Admission, events: IntakeEvent[]): Promise<Reception> {
     if (events.length === 0) return { accepted: 0, duplicates: 0 }
-    const delivery = {
-      events: events.map((event) => ({ admission, event })),
-      people: events.reduce((sum, { otherUserIds }) => sum + 1 + otherUserIds.length, 0),
-      payloadLength: events.reduce((sum, { payload }) => sum + (payload?.length ?? 0), 0),
-    }
+    const payloadLength = events.reduce((sum, { payload }) => sum + (payload?.length ?? 0), 0)
     if (
       this.#queuedEvents + events.length > QUEUE_MAX_EVENTS ||
-      this.#queuedPayload + delivery.payloadLength > QUEUE_MAX_PAYLOAD
+      this.#queuedPayload + payloadLength > QUEUE_MAX_PAYLOAD
     ) {
       return 'overloaded'
     }
+    const admitted = events.map((event) => ({ admission, event }))
+    const people = events.reduce((sum, { otherUserIds }) => sum + 1 + otherUserIds.length, 0)
     const outcomes = await new Promise<Outcome[]>((resolve, reject) =>
-      this.#enqueue({ ...delivery, resolve, reject }),
+      this.#enqueue({ events: admitted, people, payloadLength, resolve, reject }),
     )
     if (outcomes.includes('stale')) return 'stale'
-    return this.#receiptOf(events, outcomes)
-  }
-
-  #receiptOf(events: IntakeEvent[], outcomes: Outcome[]): Receipt {
-    const count = (wanted: Outcome) => outcomes.filter((outcome) => outcome === wanted).length
-    const duplicates = count('duplicate')
-    const receipt = { accepted: outcomes.length - duplicates, duplicates }
-    deliveryStored.publish({
-      source: events[0]?.source ?? 'unknown',
-      occurredAtMs: events.map(({ occurredAtMs }) => occurredAtMs),
-      unapplied: count('unapplied'),
-      ...receipt,
-    })
-    return receipt
+    const duplicates = outcomes.filter((outcome) => outcome === 'duplicate').length
+    const unapplied = outcomes.filter((outcome) => outcome === 'unapplied').length
+    const accepted = outcomes.length - duplicates
+    deliveryStored.publish({ source: admission.source.name, events, accepted, duplicates, unapplied })
+    return { accepted, duplicates }
   }
 
   #enqueue(delivery: QueuedDelivery): void {

@@ -4,7 +4,7 @@ import { DatabaseUnavailable, LOCK_TIMEOUT, sqlStateOf } from '../postgres/fault
 import type { Row, Statement } from '../postgres/statement.ts'
 import { type IntakeEvent, InvalidEvent, NO_EFFECT } from './event.ts'
 import { flushWithRetry } from './flush.ts'
-import type { Source } from './source.ts'
+import type { SourceModule } from './source.ts'
 import { SOURCES } from './sources.ts'
 
 export const APPLIED = 'applied'
@@ -40,7 +40,8 @@ async function storeAgain(
 ): Promise<string> {
   const { channel_oa_id: accountId, credentials_version: credentialsVersion } = stored
   const key = Buffer.from(stored.key.replaceAll('-', ''), 'hex')
-  const batch = [{ admission: { accountId, credentialsVersion }, event: { ...event, key } }]
+  const admission = { accountId, credentialsVersion, source: sourceNamed(stored.source) }
+  const batch = [{ admission, event: { ...event, key } }]
   const before = [
     { statement: lockAccount, values: [accountId] },
     {
@@ -57,7 +58,7 @@ function reparse({ source, payload, occurred_at_ms: atMs, chat_inbox_id: chatInb
   return sourceNamed(source).reparse(JSON.parse(payload ?? 'null'), atMs, { chatInboxId })
 }
 
-function sourceNamed(name: string): Source {
+function sourceNamed(name: string): SourceModule {
   const source = SOURCES.find((known) => known.name === name)
   if (source === undefined) throw new InvalidEvent(`this version does not know the source ${name}`)
   return source
@@ -74,8 +75,8 @@ function remainsOf(stored: StoredEvent): Omit<IntakeEvent, 'key'> | null {
   if (stored.chat_inbox_id !== null && source === 'mbox') return null
   if (userId === null && otherUserIds.length === 0) return null
   return {
-    ...{ source, kind, occurredAtMs: stored.occurred_at_ms, userId, isProven: sourceNamed(source).isProven },
-    ...{ otherUserIds, groupId, messageId, effect: NO_EFFECT, payload: null, failure: null },
+    ...{ kind, occurredAtMs: stored.occurred_at_ms, userId, otherUserIds },
+    ...{ groupId, messageId, effect: NO_EFFECT, payload: null, failure: null },
   }
 }
 

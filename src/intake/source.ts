@@ -8,6 +8,7 @@ import type { Intake } from './receive.ts'
 import type { RefusedDeliveries } from './refused-deliveries.ts'
 
 export interface SourceParts {
+  source: Source
   database: Database
   intake: Intake
   /** Counts deliveries with a wrong signature, for the operator. */
@@ -20,8 +21,12 @@ export interface SourceParts {
 export interface Source {
   /** Stored with each event, and the label of metrics. */
   name: string
-  /** Its senders can be trusted to name people. */
+  /** Its senders can be trusted to name people. Others make no member: their events are tracked activity. */
   isProven: boolean
+}
+
+/** A source with its code: where its deliveries arrive, and how its events are read. */
+export interface SourceModule extends Source {
   /** Adds the public routes that its deliveries arrive on. */
   addRoutes: (app: FastifyInstance, parts: SourceParts) => void
   /**

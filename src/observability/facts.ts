@@ -59,7 +59,7 @@ export const deliveriesDequeued = occurrence<{ queuedEvents: number }>('deliveri
 /** The events of one delivery are on disk. `unapplied` of those accepted have no effect. */
 export const deliveryStored = occurrence<{
   source: string
-  occurredAtMs: number[]
+  events: ReadonlyArray<{ occurredAtMs: number }>
   accepted: number
   duplicates: number
   unapplied: number

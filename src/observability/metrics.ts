@@ -58,12 +58,12 @@ export class Metrics {
     // Prometheus sees no increase in a series that first appears with 1: an alert would miss the first event.
     for (const source of sources) for (const outcome of EVENT_OUTCOMES) events.inc({ source, outcome }, 0)
     this.#unsubscribe.push(
-      deliveryStored.subscribe(({ source, occurredAtMs, accepted, duplicates, unapplied }) => {
+      deliveryStored.subscribe(({ source, events: stored, accepted, duplicates, unapplied }) => {
         if (accepted > 0) events.inc({ source, outcome: 'accepted' }, accepted)
         if (duplicates > 0) events.inc({ source, outcome: 'duplicate' }, duplicates)
         if (unapplied > 0) events.inc({ source, outcome: 'unapplied' }, unapplied)
         const now = Date.now()
-        for (const atMs of occurredAtMs) lag.observe({ source }, Math.max(0, now - atMs) / 1000)
+        for (const { occurredAtMs } of stored) lag.observe({ source }, Math.max(0, now - occurredAtMs) / 1000)
       }),
     )
   }

@@ -1,37 +1,37 @@
-/** What goes wrong between us and the database, told apart. */
+/** Classifies the errors of the database. */
 import pg from 'pg'
 import { AppError } from '../errors.ts'
 
-/** SQLSTATE of a lock that was not had in time. */
+/** SQLSTATE: a lock was not acquired in time. */
 export const LOCK_TIMEOUT = '55P03'
 
-/** SQLSTATE of a statement that took too long, or that somebody cancelled. */
+/** SQLSTATE: a statement took too long or was cancelled. */
 export const STATEMENT_TIMEOUT = '57014'
 
-/** The database does not answer, or refuses for a reason that passes: full, starting, read-only, cut off. */
+/** The database does not answer, or refuses for a temporary reason: full, starting, read-only, disconnected. */
 export class DatabaseUnavailable extends AppError {
   constructor(cause: unknown) {
     super('unavailable', { cause, retryAfterSeconds: 2 })
   }
 }
 
-/** What to throw for an error of a query: DatabaseUnavailable where it says nothing about the query. */
+/** The error to throw for an error of a query: DatabaseUnavailable if it says nothing about the query. */
 export function toFault(error: unknown): unknown {
   if (error instanceof AppError) return error
-  return isPassing(error) ? new DatabaseUnavailable(error) : error
+  return isTemporary(error) ? new DatabaseUnavailable(error) : error
 }
 
-/** True for an error after which the session must not be used again: its connection is gone, or about to go. */
+/** Whether the connection must not be used again: it is closed, or about to be. */
 export function endsConnection(error: unknown): boolean {
   if (!(error instanceof DatabaseUnavailable)) return false
   const { cause } = error
   return !(cause instanceof pg.DatabaseError) || isFatal(cause) || cause.code === READ_ONLY
 }
 
-/** A connection to a replica stays there when another server takes over: a new one may find that. */
+/** The server has become a replica. A new connection may reach the server that took over. */
 const READ_ONLY = '25006'
 
-/** The server ends the session with it, for reasons of its own: shutdown, a time limit, a fault. */
+/** The server closes the connection with it: shutdown, a time limit, a crash. */
 function isFatal({ severity }: pg.DatabaseError): boolean {
   return severity === 'FATAL' || severity === 'PANIC'
 }
@@ -42,7 +42,7 @@ function isFatal({ severity }: pg.DatabaseError): boolean {
  * 57 operator intervention (shutdown, cancel, starting up), 58 system, XX internal. Errors without a SQLSTATE
  * come from the socket.
  */
-function isPassing(error: unknown): boolean {
+function isTemporary(error: unknown): boolean {
   const code = (error as { code?: string }).code
   if (!(error instanceof pg.DatabaseError))
     return !(error instanceof TypeError || error instanceof RangeError)

@@ -1,4 +1,4 @@
-/** From configuration to a database that is ready: the embedded server, or whatever DATABASE_URL names. */
+/** Opens the database that the configuration names: the embedded server or DATABASE_URL. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { DatabaseChoice } from '../config.ts'
 import { FatalError } from '../errors.ts'
@@ -20,13 +20,13 @@ export interface Notices {
   warn: (message: string) => void
 }
 
-/** Between two attempts to reach a database that does not answer yet. */
+/** Between two attempts to connect. */
 const RETRY_MS = 1_000
 
 /**
- * For the service: opens what the configuration names. The embedded server is started here; a DATABASE_URL that
- * does not answer is tried again for as long as it takes, while the service already answers its health route.
- * @param prepare done once with the schema up to date, before any request is let through
+ * For the service. Starts the embedded server. A DATABASE_URL that does not answer is retried forever, while the service already
+ * answers health checks.
+ * @param prepare runs once the schema is up to date, before any query is let through
  */
 export async function openForService(
   choice: Exclude<DatabaseChoice, { kind: 'none' }>,
@@ -34,7 +34,7 @@ export async function openForService(
   prepare: (session: Queryable) => Promise<void>,
 ): Promise<OpenDatabase> {
   const lost = (error: Error & { code?: string }) =>
-    notices.warn(`a database session was lost (${error.code ?? error.message})`)
+    notices.warn(`a database connection was lost (${error.code ?? error.message})`)
   const server = choice.kind === 'embedded' ? new EmbeddedServer(choice.dataDir) : null
   if (server) process.once('exit', () => server.abandon())
   await server?.own(lost)

@@ -9,6 +9,8 @@ import type { BoundStatement, Row } from './statement.ts'
  * over, or a middlebox dropped the idle connection. Slower failures are the database's own.
  */
 const LOST_WITHIN_MS = 500
+/** If the server closes all connections, the pool may hand out one after the other that is about to be closed. */
+const ATTEMPTS_MAX = 10
 
 /**
  * A pool hands out a connection one turn of the event loop later, behind everything else that is due. A pinned connection
@@ -31,11 +33,13 @@ export class PinnedConnection {
    */
   async pipelineIdempotent(statements: BoundStatement[]): Promise<Row[][]> {
     const startedAtMs = performance.now()
-    try {
-      return await this.#send(statements)
-    } catch (error) {
-      if (!endsConnection(error) || performance.now() - startedAtMs > LOST_WITHIN_MS) throw error
-      return this.#send(statements)
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        return await this.#send(statements)
+      } catch (error) {
+        const isLate = performance.now() - startedAtMs > LOST_WITHIN_MS
+        if (!endsConnection(error) || isLate || attempt === ATTEMPTS_MAX) throw error
+      }
     }
   }
 

@@ -1,22 +1,28 @@
-/** Other programs may load rows with ids of their own: then the next ids of ours are taken already. */
+/** Other programs may load rows with ids of their own, so the next generated id may be taken. */
 import type { Queryable } from './statement.ts'
 
-/** Ids above this are left alone: whoever made them did not count up to there. */
-const ID_MAX = 2n ** 62n
+/** Moves a table's generated ids past the stored ones, never back. Ids above 2^62 are left alone: no program counts that far. */
+const SKIP_TAKEN = {
+  organization: `
+    select setval(pg_get_serial_sequence('organization', 'id'),
+                  greatest(max(id), nextval(pg_get_serial_sequence('organization', 'id'))))
+      from organization where id < 4611686018427387904`,
+  official_account: `
+    select setval(pg_get_serial_sequence('official_account', 'id'),
+                  greatest(max(id), nextval(pg_get_serial_sequence('official_account', 'id'))))
+      from official_account where id < 4611686018427387904`,
+  api_client: `
+    select setval(pg_get_serial_sequence('api_client', 'id'),
+                  greatest(max(id), nextval(pg_get_serial_sequence('api_client', 'id'))))
+      from api_client where id < 4611686018427387904`,
+  api_key: `
+    select setval(pg_get_serial_sequence('api_key', 'id'),
+                  greatest(max(id), nextval(pg_get_serial_sequence('api_key', 'id'))))
+      from api_key where id < 4611686018427387904`,
+} as const
 
-/**
- * Moves a table's own ids past those that are taken, never back.
- * @param where which rows count, with `values` from $2 on
- */
-export async function skipTakenIds(
-  database: Queryable,
-  table: string,
-  where = 'true',
-  values: unknown[] = [],
-): Promise<void> {
-  const sequence = `pg_get_serial_sequence('${table}', 'id')`
-  await database.query(
-    `select setval(${sequence}, greatest(max(id), nextval(${sequence}))) from ${table} where id < $1 and ${where}`,
-    [ID_MAX, ...values],
-  )
+export type ProvisionedTable = keyof typeof SKIP_TAKEN
+
+export async function skipTakenIds(database: Queryable, table: ProvisionedTable): Promise<void> {
+  await database.query(SKIP_TAKEN[table])
 }

@@ -68,12 +68,10 @@ export function readLineEvent(
   }
   try {
     return {
-      source: LINE,
       kind: readKind(event.type),
       key: lineKey(event),
       occurredAtMs: readTimeMs(event.timestamp),
       userId: sourceUserId(event),
-      isProven: true,
       otherUserIds: readMembers(event),
       groupId: groupIdOf(event),
       messageId: messageIdOf(event),
@@ -103,12 +101,10 @@ function invalidEvent(
     }
   }
   return {
-    source: LINE,
     kind: readKind(event.type),
     key,
     occurredAtMs: attempt(() => readTimeMs(event.timestamp), receivedAtMs),
     userId: attempt(() => sourceUserId(event), null),
-    isProven: true,
     otherUserIds: readMembers(event, (id) => attempt(() => readUserId(id), null)),
     groupId: groupIdOf(event),
     messageId: messageIdOf(event),

@@ -10,7 +10,7 @@ import { isStorableText } from '../../postgres/storable.ts'
 import { AdmittingAccounts } from '../admit.ts'
 import type { Receipt } from '../receive.ts'
 import type { SourceParts } from '../source.ts'
-import { deliveryPaths, LINE } from './channel.ts'
+import { deliveryPaths } from './channel.ts'
 import { parseLineDelivery } from './payload.ts'
 import { lineDeliverySchema } from './route-schema.ts'
 import { hasValidLineSignature } from './signature.ts'
@@ -18,7 +18,7 @@ import { hasValidLineSignature } from './signature.ts'
 type DeliveryRequest = FastifyRequest<{ Params: { id: string } }>
 
 export function addLineRoutes(app: FastifyInstance, parts: SourceParts): void {
-  const accounts = new AdmittingAccounts<bigint>((id) => findAccount(parts.database, id))
+  const accounts = new AdmittingAccounts<bigint>(parts.source, (id) => findAccount(parts.database, id))
   for (const path of deliveryPaths(':id')) {
     const options = { schema: lineDeliverySchema(path) }
     app.post(path, options, (request: DeliveryRequest, reply) =>
@@ -28,7 +28,7 @@ export function addLineRoutes(app: FastifyInstance, parts: SourceParts): void {
 }
 
 async function receiveDelivery(
-  { database, intake, refused, spareSigned, now }: SourceParts,
+  { source, database, intake, refused, spareSigned, now }: SourceParts,
   accounts: AdmittingAccounts<bigint>,
   request: DeliveryRequest,
   reply: FastifyReply,
@@ -42,7 +42,7 @@ async function receiveDelivery(
   for await (const { account, admission, isCached } of accounts.candidates(id)) {
     if (!hasValidLineSignature(body, signature, account.channelSecret)) {
       if (isCached) continue
-      refused.count(id, LINE)
+      refused.count(id, source.name)
       throw new AppError('bad_signature')
     }
     if (!isSpared) spareSigned(request, reply)

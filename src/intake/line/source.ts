@@ -1,9 +1,9 @@
-import type { Source } from '../source.ts'
+import type { SourceModule } from '../source.ts'
 import { LINE } from './channel.ts'
 import { readLineEvent } from './payload.ts'
 import { addLineRoutes } from './routes.ts'
 
-export const lineSource: Source = {
+export const lineSource: SourceModule = {
   name: LINE,
   isProven: true,
   addRoutes: addLineRoutes,

@@ -91,10 +91,8 @@ export function readWebhook(
 ): IntakeEvent {
   const fields = isObject(webhook) ? webhook : {}
   const kept = {
-    source: 'mbox' as const,
     kind: readKind(fields.event),
     payload: toJsonText(withoutListedMessages(webhook)),
-    isProven: true,
     otherUserIds: [],
     groupId: null,
     messageId: channelMessageId(fields),

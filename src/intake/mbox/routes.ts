@@ -14,7 +14,9 @@ import { hasValidChatSignature } from './signature.ts'
 type CallbackRequest = FastifyRequest<{ Params: { oaHash: string } }>
 
 export function addMboxRoutes(app: FastifyInstance, parts: SourceParts): void {
-  const accounts = new AdmittingAccounts<string>((oaHash) => findAccountByOaHash(parts.database, oaHash))
+  const accounts = new AdmittingAccounts<string>(parts.source, (oaHash) =>
+    findAccountByOaHash(parts.database, oaHash),
+  )
   const options = { schema: chatCallbackSchema }
   app.post('/api/mbox/callback/:oaHash', options, (request: CallbackRequest, reply) =>
     receiveCallback(parts, accounts, request, reply),
@@ -22,7 +24,7 @@ export function addMboxRoutes(app: FastifyInstance, parts: SourceParts): void {
 }
 
 async function receiveCallback(
-  { database, intake, refused, spareSigned, now }: SourceParts,
+  { source, database, intake, refused, spareSigned, now }: SourceParts,
   accounts: AdmittingAccounts<string>,
   request: CallbackRequest,
   reply: FastifyReply,
@@ -42,7 +44,7 @@ async function receiveCallback(
     if (account.chatSecret !== null) {
       if (!hasValidChatSignature(body, signature, account.chatSecret, now())) {
         if (isCached) continue
-        refused.count(account.id, 'mbox')
+        refused.count(account.id, source.name)
         throw new AppError('bad_signature')
       }
       if (!isSpared) spareSigned(request, reply)

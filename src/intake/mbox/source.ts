@@ -1,9 +1,9 @@
 import { InvalidEvent } from '../event.ts'
-import type { Source } from '../source.ts'
+import type { SourceModule } from '../source.ts'
 import { belongsToOtherInbox, readWebhook } from './payload.ts'
 import { addMboxRoutes } from './routes.ts'
 
-export const mboxSource: Source = {
+export const mboxSource: SourceModule = {
   name: 'mbox',
   isProven: true,
   addRoutes: addMboxRoutes,

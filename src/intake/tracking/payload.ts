@@ -108,12 +108,10 @@ function readTrackingEvent(
     throw new InvalidEvent('userId or anonymousId is required')
   const messageId = isFilled(event.messageId) ? String(event.messageId) : randomUUID()
   return {
-    source: 'tracking',
     kind: KINDS.has(event.type) ? event.type : 'unknown',
     key: hashKey('tracking', 'message', messageId),
     occurredAtMs: occurredAt(event, sentAtMs ?? parseTime(event.sentAt), receivedAtMs),
     userId,
-    isProven: false,
     otherUserIds: [],
     groupId: null,
     messageId: null,

@@ -17,7 +17,9 @@ const HEADER_NAMES = /^[A-Za-z0-9-]+(, ?[A-Za-z0-9-]+){0,20}$/
 type TrackingCall = FastifyRequest<{ Querystring: Record<string, unknown> }>
 
 export function addTrackingRoutes(app: FastifyInstance, parts: SourceParts): void {
-  const accounts = new AdmittingAccounts<string>((key) => findAccountByTrackingKey(parts.database, key))
+  const accounts = new AdmittingAccounts<string>(parts.source, (key) =>
+    findAccountByTrackingKey(parts.database, key),
+  )
   app.options('/api/tracking', { onSend: allowOrigin }, answerPreflight)
   app.post('/api/tracking', { schema: trackingSchema, onSend: allowOrigin }, (request: TrackingCall) =>
     receiveTracking(parts, accounts, request),

@@ -1,8 +1,8 @@
-import type { Source } from '../source.ts'
+import type { SourceModule } from '../source.ts'
 import { readStoredTrackingEvent } from './payload.ts'
 import { addTrackingRoutes } from './routes.ts'
 
-export const trackingSource: Source = {
+export const trackingSource: SourceModule = {
   name: 'tracking',
   isProven: false,
   addRoutes: addTrackingRoutes,
