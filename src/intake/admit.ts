@@ -10,8 +10,8 @@
 import { LRUCache } from 'lru-cache'
 import type { Account } from '../accounts/account.ts'
 import { AppError } from '../errors.ts'
+import type { Source } from './event.ts'
 import type { Admission } from './flush.ts'
-import type { Source } from './source.ts'
 
 /** Accounts that one process caches for each source. */
 const CACHE_MAX_ACCOUNTS = 10_000

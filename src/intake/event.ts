@@ -3,6 +3,14 @@
  * behind it learns a vendor's words.
  */
 
+/** Where events come from: a folder beside this file, see source.ts. */
+export interface Source {
+  /** Stored with each event, and the label of metrics. */
+  name: string
+  /** Its senders can be trusted to name people. Others make no member: their events are tracked activity. */
+  isProven: boolean
+}
+
 /** What an event says beyond "this person was seen at that time". flush.ts handles each type in one exhaustive switch. */
 export type Effect =
   | { type: 'none' }

@@ -11,8 +11,7 @@ import {
 } from '../postgres/binary-array.ts'
 import { sqlStateOf, violatedConstraint } from '../postgres/faults.ts'
 import type { BoundStatement, Queryable, SendPipeline, Statement } from '../postgres/statement.ts'
-import type { IntakeEvent } from './event.ts'
-import type { Source } from './source.ts'
+import type { IntakeEvent, Source } from './event.ts'
 
 /**
  * `unapplied`: stored without effect, because of the event's `failure`. `stale`: the account has gone, or its credentials

@@ -3,7 +3,7 @@ import type { FastifyInstance } from 'fastify'
 import type { Account } from '../accounts/account.ts'
 import type { SpareSigned } from '../http/rate-limit.ts'
 import type { Database } from '../postgres/database.ts'
-import type { IntakeEvent } from './event.ts'
+import type { IntakeEvent, Source } from './event.ts'
 import type { Intake } from './receive.ts'
 import type { RefusedDeliveries } from './refused-deliveries.ts'
 
@@ -16,13 +16,6 @@ export interface SourceParts {
   /** Call it for a request whose signature proves its sender: the request need not count against its address. */
   spareSigned: SpareSigned
   now: () => number
-}
-
-export interface Source {
-  /** Stored with each event, and the label of metrics. */
-  name: string
-  /** Its senders can be trusted to name people. Others make no member: their events are tracked activity. */
-  isProven: boolean
 }
 
 /** A source with its code: where its deliveries arrive, and how its events are read. */
