@@ -42,7 +42,7 @@ export const listById = list(
          order by m.id limit $4`,
 )
 
-/** At most one member. Driven by audience_member_user. */
+/** At most one member. Driven by audience_member_user. `+ 0` keeps out the primary key, which has the order of ids. */
 export const listByUserId = list(
   'by-user-id',
   ({ member }) => `
@@ -50,7 +50,7 @@ export const listByUserId = list(
           from audience_member m ${withTrackedActivity}
          where m.channel_oa_id = $1 and m.organization_id = $2 and m.user_id = $5 and m.id + 0 > $3
            and ${FILTERS}
-         order by m.id limit $4`,
+         order by m.id + 0 limit $4`,
 )
 
 /** At most one member. Driven by audience_member_external_id. */
@@ -61,7 +61,7 @@ export const listByExternalId = list(
           from audience_member m ${withTrackedActivity}
          where m.channel_oa_id = $1 and m.organization_id = $2 and m.external_id = $6 and m.id + 0 > $3
            and ${FILTERS}
-         order by m.id limit $4`,
+         order by m.id + 0 limit $4`,
 )
 
 /** Driven by audience_member_relationship. */

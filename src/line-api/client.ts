@@ -107,9 +107,8 @@ export class LineApi {
   ): Promise<PlatformResult<Profile>> {
     // Anything that is not an id of LINE's would only change the path.
     if (![userId, groupId ?? userId].every((id) => /^[A-Za-z0-9-]+$/.test(id))) return refused(404)
-    const place = groupId?.startsWith('R') ? 'room' : 'group'
-    const path =
-      groupId === null ? `/v2/bot/profile/${userId}` : `/v2/bot/${place}/${groupId}/member/${userId}`
+    const chat = `${groupId?.startsWith('R') ? 'room' : 'group'}/${groupId}`
+    const path = groupId === null ? `/v2/bot/profile/${userId}` : `/v2/bot/${chat}/member/${userId}`
     return read(await this.#get(account, this.#reads, path, signal), readProfile)
   }
 
