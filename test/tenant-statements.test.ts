@@ -67,6 +67,7 @@ const LISTS = [
   'relationship=following',
   'tag=vip',
   'q=Ann',
+  'q=A',
   'updatedSince=2020-01-01T00:00:00Z',
 ]
 const FORMATS = ['application/json', 'application/x-ndjson', 'text/csv']

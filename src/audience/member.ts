@@ -97,12 +97,11 @@ export type Member = Static<typeof MemberSchema>
 /** ISO 8601 with milliseconds, for our connections, whose time zone is UTC. Null stays null. */
 export const timeText = (sql: string) => `to_char(${sql}, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
 
-/** Arguments of concat that write the value. */
+/** The value as JSON text, without the quotes that `quoteOf` puts around it. */
 function jsonOf(kind: Kind, sql: string): string {
   switch (kind) {
     case 'digits':
     case 'word':
-      return `'"', ${sql}, '"'`
     case 'number':
       return sql
     case 'text':
@@ -114,13 +113,24 @@ function jsonOf(kind: Kind, sql: string): string {
   }
 }
 
+/** Literals stand between the values, so the quotes of a value that needs no escaping are part of them. */
+const quoteOf = (kind: Kind) => (kind === 'digits' || kind === 'word' ? '"' : '')
+
+function jsonObjectOf(fields: Array<[name: string, field: Field<TSchema>]>): string {
+  let before = '{'
+  const parts = fields.map(([name, { kind, sql }]) => {
+    const part = `'${before}"${name}":${quoteOf(kind)}', ${jsonOf(kind, sql)}`
+    before = `${quoteOf(kind)},`
+    return part
+  })
+  return `concat(${parts.join(',\n  ')}, '${before.slice(0, -1)}}')`
+}
+
 /**
  * The member as JSON text, built by PostgreSQL, so that rows pass through this process as they are. It is assembled by
  * concat, because json_build_object takes twice as long.
  */
-export const memberJson = `concat(${Object.entries(FIELDS)
-  .map(([name, { kind, sql }], index) => `'${index === 0 ? '{' : ','}"${name}":', ${jsonOf(kind, sql)}`)
-  .join(',\n  ')}, '}')`
+export const memberJson = jsonObjectOf(Object.entries(FIELDS))
 
 /** A tombstone in the delta feed as JSON text. Expects its id and time in c. */
 export const erasedJson = `concat('{"id":"', c.id, '","deletedAt":', ${jsonOf('time', 'c.at')}, '}')`

@@ -4,6 +4,7 @@ import type { BoundStatement, Row } from '../postgres/statement.ts'
 import type { Filters } from './filters.ts'
 import {
   type List,
+  listAll,
   listByChange,
   listByDisplayName,
   listByExternalId,
@@ -47,7 +48,8 @@ export function selectPage(
   position: Position,
   limit: number,
 ): BoundStatement {
-  return { statement: listFor(filters, position).page, values: valuesOf(scope, filters, position, limit + 1) }
+  const list = listFor(filters, position)
+  return { statement: list.page, values: valuesOf(list, scope, filters, position, limit + 1) }
 }
 
 /** Every match, a row with its `line` each. */
@@ -57,7 +59,8 @@ export function selectStream(
   position: Position,
   format: 'ndjson' | 'csv',
 ): BoundStatement {
-  return { statement: listFor(filters, position)[format], values: valuesOf(scope, filters, position, null) }
+  const list = listFor(filters, position)
+  return { statement: list[format], values: valuesOf(list, scope, filters, position, null) }
 }
 
 /** The list whose index leaves the fewest members to look at. */
@@ -67,15 +70,20 @@ function listFor({ userId, externalId, relationship, tag, q }: Filters, position
   if (externalId !== undefined) return listByExternalId
   if (q !== undefined && [...q].length >= INDEXED_PART_MIN_LENGTH) return listByDisplayName
   if (tag !== undefined) return listByTag
-  return relationship === undefined ? listById : listByRelationship
+  if (relationship !== undefined) return listByRelationship
+  return q === undefined ? listAll : listById
 }
 
-function valuesOf(scope: Scope, filters: Filters, position: Position, limit: number | null): unknown[] {
+function valuesOf(
+  list: List,
+  scope: Scope,
+  filters: Filters,
+  position: Position,
+  limit: number | null,
+): unknown[] {
+  const walk = [scope.accountId, scope.organizationId, position.id, limit]
+  if (list === listAll) return walk
   const { userId = null, externalId = null, relationship = null, tag = null, q = null } = filters
   const change = position.kind === 'change' ? [position.atUs, position.untilUs] : []
-  return [
-    ...[scope.accountId, scope.organizationId, position.id, limit],
-    ...[userId, externalId, relationship, tag, q],
-    ...change,
-  ]
+  return [...walk, userId, externalId, relationship, tag, q, ...change]
 }
