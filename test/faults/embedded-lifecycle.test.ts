@@ -4,8 +4,8 @@ import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
-import { findServer } from '../src/postgres/embedded/lock-file.ts'
-import { serverPid, setUpDataDirectories, withServer } from './support/data-directory.ts'
+import { findServer } from '../../src/postgres/embedded/lock-file.ts'
+import { serverPid, setUpDataDirectories, withServer } from '../support/data-directory.ts'
 import {
   becomesWell,
   eventually,
@@ -13,7 +13,7 @@ import {
   runCommandAsync,
   spawnService,
   temporaryDirectory,
-} from './support/process.ts'
+} from '../support/process.ts'
 
 const createDataDirectory = setUpDataDirectories()
 
@@ -116,7 +116,7 @@ describe('a service', () => {
 
   it('leaves no server behind when it is interrupted while the server starts', async () => {
     const dataDir = createDataDirectory()
-    const main = fileURLToPath(new URL('../dist/src/cli/main.js', import.meta.url))
+    const main = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url))
     const child = spawn(process.execPath, [main, 'serve'], {
       env: { PATH: process.env.PATH, DATA_DIR: dataDir, PORT: '0' },
       stdio: 'ignore',
