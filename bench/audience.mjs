@@ -1,4 +1,4 @@
-/** Reading an audience: pages against pgbench and Express, filters at a million against ten thousand, exports. */
+/** Reading an audience: pages compared with pgbench and Express, filters at a million and at ten thousand members, exports. */
 import { createHash } from 'node:crypto'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { request } from 'node:http'
@@ -19,7 +19,7 @@ import { median, send } from './load.mjs'
 import { pgbench, startTarget, urlOf } from './targets.mjs'
 
 const CONNECTIONS = 8
-/** Clients with a key each, for each account. */
+/** API clients per account, each with one key. */
 const CLIENTS = 200
 const CHANNEL_SECRET = 'bench-channel-secret'
 
@@ -66,7 +66,7 @@ export async function run({ smoke }) {
   }
 }
 
-/** Members as a year of use makes them: one in ten blocked, one in a hundred a VIP, names in four scripts. */
+/** Members as after a year of use: one in ten blocked, one in a hundred tagged vip, names in four scripts. */
 async function addAudience(database, accountId, count) {
   await database.session(async (session) => {
     await session.query(
@@ -130,7 +130,7 @@ function cursorAt(audience, id) {
   return encodeCursor({ scope, filters: {} }, { kind: 'id', id })
 }
 
-/** Pages of 50, each of another client at another place, against the same three selects in pgbench, and Express. */
+/** Pages of 50 by random clients at random positions, compared with the same three selects in pgbench and with Express. */
 async function pages({ server, directory, ours, express, large, smoke }) {
   const rounds = smoke ? 1 : 5
   const size = smoke ? 100 : 4_000
@@ -139,7 +139,7 @@ async function pages({ server, directory, ours, express, large, smoke }) {
     .replaceAll('$2', '1')
     .replaceAll('$3', ':after')
     .replaceAll('$4', '51')
-    // a colon before a letter is a variable to pgbench
+    // pgbench takes a colon before a letter for a variable.
     .replaceAll('HH24:MI:SS', 'HH24":"MI":"SS')
     .replaceAll(/\s+/g, ' ')
   const script = [
@@ -185,7 +185,7 @@ async function pages({ server, directory, ours, express, large, smoke }) {
   }
 }
 
-/** p50 in milliseconds on one connection, nobody else there. */
+/** p50 in milliseconds on one connection without other load. */
 async function latencies({ port }, audience, smoke) {
   const since = new Date(Date.now() - 5_000).toISOString()
   const some = () => 1 + random(audience.count)
@@ -220,7 +220,7 @@ async function latencies({ port }, audience, smoke) {
   return measured
 }
 
-/** As the inserted members have it. */
+/** The user id that the insert above generates. */
 const userIdOf = (no) => `U${createHash('md5').update(String(no)).digest('hex')}`
 
 function delivery(audience) {
@@ -236,7 +236,7 @@ function delivery(audience) {
   return Buffer.from(`${head.join('\r\n')}\r\n\r\n${body}`)
 }
 
-/** Rows a second of a whole audience, and what the process grows by meanwhile. */
+/** Rows per second of a whole audience, and the growth of the process meanwhile. */
 async function streams({ port, child }, audience) {
   console.log('\nexports')
   for (const accept of ['application/x-ndjson', 'text/csv']) {

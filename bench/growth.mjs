@@ -1,4 +1,4 @@
-/** Whether an event costs more when millions are stored: the same flushes on an empty and on a full database. */
+/** Whether an event costs more once millions are stored: the same flushes on an empty and on a full database. */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -47,7 +47,7 @@ export async function run({ smoke }) {
   }
 }
 
-/** Both times after the server has put everything in order, and after a first round that it warms up with. */
+/** Measures after VACUUM, ANALYZE and a checkpoint, and after a warm-up round. */
 async function measureSettled(database, admission, people, smoke) {
   await database.session(async (session) => {
     await session.query('vacuum analyze')
@@ -57,7 +57,7 @@ async function measureSettled(database, admission, people, smoke) {
   return measure(database, admission, people, smoke)
 }
 
-/** Microseconds an event, the median of nine rounds. */
+/** Microseconds per event, the median of nine rounds. */
 async function measure(database, admission, people, smoke) {
   const rounds = []
   for (let round = 0; round < (smoke ? 2 : 9); round += 1) {
@@ -77,7 +77,7 @@ function batchOf(admission, people) {
   return parsed.map((event) => ({ admission, event }))
 }
 
-/** Keys as hours of ULIDs would have them, events of members and strangers alike. */
+/** Keys like ULIDs of several hours, and events of members and of people who are not members. */
 async function store(session, count) {
   await session.query(
     `insert into event_key (channel_oa_id, key)

@@ -1,4 +1,4 @@
-/** Deliveries a second: this service against a bare server, against Express, and against what the disk can do. */
+/** Deliveries per second: this service compared with a bare server, with Express, and with the disk. */
 import { randomBytes } from 'node:crypto'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -15,9 +15,9 @@ import { median, send } from './load.mjs'
 import { pgbench, startTarget, urlOf } from './targets.mjs'
 
 const CONNECTIONS = 64
-/** People who write: enough that few meet in one flush, few enough that most are known. */
+/** Enough people that few share a flush, few enough that most are members already. */
 const PEOPLE = 10_000
-/** What a network disk takes to sync. */
+/** The time that a network disk takes to sync. */
 const COMMIT_DELAY_MS = 1
 const CHANNEL_SECRET = randomBytes(16).toString('hex')
 const BOT_USER_ID = randomUserId()
@@ -80,7 +80,7 @@ export async function run({ smoke }) {
     console.log(`  ours / bare     ${(rate(ours) / rate(bare)).toFixed(2)}`)
     console.log(`  ours / Express  ${(rate(ours) / rate(express)).toFixed(1)}`)
 
-    /** The same load to our service in each round; returns the median of a field of its results. */
+    /** Sends the same load in each round. Returns a function to the median of a field of the results. */
     const repeat = async (connections, count, eventsEach) => {
       const results = []
       for (let round = 0; round < rounds; round += 1) {
@@ -139,8 +139,8 @@ async function prepare(server) {
 }
 
 /**
- * A server that has just been made zeroes each log segment and each page before it first writes there: for hundreds of
- * megabytes, and then never again. What people run has that behind it, and so have all targets here.
+ * A new server zeroes each WAL segment and each page before it first writes there, for some hundred megabytes and never again.
+ * Servers in use have passed this phase, so all targets here run after it.
  */
 async function wearIn(server, load, smoke) {
   if (smoke) return
@@ -177,13 +177,13 @@ function report(targets) {
   }
 }
 
-/** What PostgreSQL itself does with rows of the same size, by pgbench where it is installed. */
+/** Commits of PostgreSQL alone with rows of the same size, by pgbench if it is installed. */
 function commits({ server, directory, count, seconds }) {
   const script = `insert into bench_row (payload) select '${'x'.repeat(420)}' from generate_series(1, ${count});`
   return pgbench({ server, directory, script, clients: 1, seconds })
 }
 
-/** As on a disk that syncs in that time, like those of the clouds, not in 50 µs. */
+/** Makes commits as slow as on a cloud disk; a local one syncs in 50 µs. */
 async function slowCommits(server) {
   const database = new PostgresDatabase(server.connection, () => undefined)
   await database.session(async (session) => {

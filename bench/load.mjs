@@ -1,11 +1,8 @@
-/**
- * A load generator that costs little itself: raw sockets, requests made before the clock starts, one request at a
- * time on each connection.
- */
+/** A cheap load generator: raw sockets, requests built before the clock starts, one request at a time per connection. */
 import { connect } from 'node:net'
 import { performance } from 'node:perf_hooks'
 
-/** What one read may bring. A buffer of its own for each connection, so that no read makes one. */
+/** Bytes per read. Each connection reuses one buffer. */
 const READ_MAX_BYTES = 16 * 1024
 
 /**

@@ -1,4 +1,4 @@
-/** `npm run bench -- NAME [--smoke]`: every figure is a ratio measured in one run, on this machine. */
+/** `npm run bench -- NAME [--smoke]`: every figure is a ratio of two measurements in one run on this machine. */
 const [name = 'intake', ...flags] = process.argv.slice(2)
 const benches = {
   intake: () => import('./intake.mjs'),

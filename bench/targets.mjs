@@ -1,4 +1,4 @@
-/** What is measured: processes of their own, and pgbench. */
+/** The measured programs: processes that listen on a port, and pgbench. */
 import { spawn, spawnSync } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
@@ -9,7 +9,7 @@ let started = 0
 
 /** Starts a script that listens on PORT; resolves when it does. */
 export async function startTarget(args, env) {
-  // Below the ports that systems give to connections: one of those may be taken at any moment.
+  // Below the ephemeral ports, any of which may be in use.
   const port = 20_000 + started + (process.pid % 10_000)
   started += 1
   const child = spawn(process.execPath, args, {
@@ -25,7 +25,7 @@ export function urlOf({ connection: { user, database, host } }) {
 }
 
 /**
- * What PostgreSQL does by itself; null where pgbench is not installed.
+ * Runs a script in PostgreSQL alone. Null if pgbench is not installed.
  * @returns {{perSecond: number, latencyMs: number} | null} of transactions
  */
 export function pgbench({ server, directory, script, clients, seconds }) {

@@ -1,4 +1,4 @@
-/** The least a webhook can do: node:http, signature, JSON.parse, 200. Nothing is kept. */
+/** The minimum that a webhook does: node:http, signature, JSON.parse, 200. It stores nothing. */
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import { createServer } from 'node:http'
 

@@ -1,4 +1,4 @@
-/** What people glue together today: Express + pg, three queries, objects, JSON.stringify. */
+/** The usual set-up today: Express + pg, three queries, objects, JSON.stringify. */
 import express from 'express'
 import pg from 'pg'
 

@@ -1,4 +1,4 @@
-/** What people glue together today: Express + @line/bot-sdk + pg, one event at a time, deduplicated and counted. */
+/** The usual set-up today: Express + @line/bot-sdk + pg, one event at a time, deduplicated and counted. */
 import { middleware } from '@line/bot-sdk'
 import express from 'express'
 import pg from 'pg'

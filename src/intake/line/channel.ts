@@ -3,7 +3,7 @@ export const LINE = 'line'
 
 const capitalised = LINE.charAt(0).toUpperCase() + LINE.slice(1)
 
-/** Where an account's deliveries are taken; the first is the one to set up. */
+/** The paths of an account's webhook. The first is the one to configure on the platform. */
 export function deliveryPaths(id: string): string[] {
   return [`/api/${LINE}/${id}`, `/api/${capitalised}/${id}`]
 }

@@ -2,9 +2,8 @@ import { createHmac } from 'node:crypto'
 import { equalInConstantTime, type Secret } from '../../secret.ts'
 
 /**
- * LINE's signature: base64 of HMAC-SHA256 over the raw body, keyed with the channel secret, in the header
- * x-line-signature. Must be checked before anything is parsed: LINE escapes non-ASCII text, and a body that
- * was parsed and written again has other bytes.
+ * Checks the header x-line-signature: base64 of HMAC-SHA256 over the raw body, keyed with the channel secret. It covers the
+ * bytes as they were sent: LINE escapes non-ASCII text, so a body that was parsed and written again has other bytes.
  * @see https://developers.line.biz/en/docs/messaging-api/verify-webhook-signature/
  */
 export function hasValidLineSignature(
@@ -16,7 +15,7 @@ export function hasValidLineSignature(
   return equalInConstantTime(Buffer.from(signature), Buffer.from(signLine(body, channelSecret)))
 }
 
-/** What LINE would put in x-line-signature. */
+/** The value of x-line-signature that LINE sends with this body. */
 export function signLine(body: Buffer | string, channelSecret: Secret): string {
   return createHmac('sha256', channelSecret.key()).update(body).digest('base64')
 }

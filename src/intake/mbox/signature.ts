@@ -1,20 +1,17 @@
 import { createHmac } from 'node:crypto'
 import { equalInConstantTime, type Secret } from '../../secret.ts'
 
-/** A signed callback may be this old, or this far ahead: clocks differ, replays should not live long. */
+/** How far a callback's time may differ from ours: clocks differ, and a captured callback must expire. */
 const SIGNATURE_TOLERANCE_MS = 5 * 60 * 1000
 
 export interface SignatureHeaders {
   /** x-chatwoot-signature */
   signature: unknown
-  /** x-chatwoot-timestamp, seconds since 1970 */
+  /** x-chatwoot-timestamp: seconds since 1970 */
   timestamp: unknown
 }
 
-/**
- * Chatwoot's signature: `sha256=` and the hex HMAC-SHA256 over `{timestamp}.{raw body}`, keyed with the
- * webhook's secret.
- */
+/** Checks Chatwoot's signature: `sha256=` and the hex HMAC-SHA256 over `{timestamp}.{raw body}`, keyed with the webhook's secret. */
 export function hasValidChatSignature(
   body: Buffer,
   { signature, timestamp }: SignatureHeaders,
@@ -27,7 +24,7 @@ export function hasValidChatSignature(
   return equalInConstantTime(Buffer.from(signature), Buffer.from(signChat(body, timestamp, chatSecret)))
 }
 
-/** What the support chat would put in x-chatwoot-signature. */
+/** The value of x-chatwoot-signature that the support chat sends with this body. */
 export function signChat(body: Buffer | string, timestamp: string, chatSecret: Secret): string {
   const hmac = createHmac('sha256', chatSecret.key()).update(`${timestamp}.`).update(body)
   return `sha256=${hmac.digest('hex')}`
