@@ -1,6 +1,6 @@
 /** Guarantees of the schema to other programs and to the database's administrator. */
 import { describe, expect, it, onTestFinished } from 'vitest'
-import { migrate } from '../src/postgres/migrate.ts'
+import { migrate, readMigrations } from '../src/postgres/migrate.ts'
 import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import type { Queryable } from '../src/postgres/statement.ts'
 import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
@@ -149,5 +149,29 @@ describe('a session', () => {
     const statement = { name: 'settings', text: settings }
     expect(await again.pin().pipelineIdempotent([{ statement, values: [] }])).toEqual([expected])
     expect(await load(again, `select '\\d' as backslash`)).toEqual([{ backslash: '\\d' }])
+  })
+})
+
+describe('a migration', () => {
+  it('is refused if it was edited after it was applied', async () => {
+    const { database } = await setUpDatabase()
+    const [first, ...others] = readMigrations()
+    if (first === undefined) throw new Error('no migration')
+    const edited = { ...first, checksum: 'of another text' }
+    await expect(migrate(database, [edited, ...others])).rejects.toThrow(/0001-.+\.sql differs from the one/)
+  })
+
+  it('is applied once, by one of several instances that start at the same time', async () => {
+    const { database } = await setUpDatabase()
+    const next = { version: 9000, name: '9000-next.sql', sql: 'create table next ()', checksum: 'next' }
+    const migrations = [...readMigrations(), next]
+    const applied = await Promise.all([1, 2, 3].map(() => migrate(database, migrations)))
+    expect(applied.flat()).toEqual(['9000-next.sql'])
+  })
+
+  it('is refused on a database of a development version', async () => {
+    const { database } = await setUpDatabase()
+    await load(database, 'alter table schema_migration drop column checksum')
+    await expect(migrate(database)).rejects.toThrow(/development version before 0.1.0/)
   })
 })

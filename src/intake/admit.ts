@@ -31,13 +31,20 @@ export interface Candidate {
 
 /** The accounts of one source, under the name by which its deliveries find them: an id, a hash or a key. */
 export class AdmittingAccounts<Name extends bigint | string> {
-  readonly #cache = new LRUCache<Name, Candidate>({ max: CACHE_MAX_ACCOUNTS, ttl: CACHE_TTL_MS })
+  readonly #cache = new LRUCache<bigint | string, Candidate>({ max: CACHE_MAX_ACCOUNTS, ttl: CACHE_TTL_MS })
   readonly #source: Source
   readonly #read: (name: Name) => Promise<Account | null>
+  readonly #keyOf: (name: Name) => bigint | string
 
-  constructor(source: Source, read: (name: Name) => Promise<Account | null>) {
+  /** @param keyOf the name in the cache; a hash of it if the name is a secret */
+  constructor(
+    source: Source,
+    read: (name: Name) => Promise<Account | null>,
+    keyOf: (name: Name) => bigint | string = (name) => name,
+  ) {
     this.#source = source
     this.#read = read
+    this.#keyOf = keyOf
   }
 
   /**
@@ -46,17 +53,18 @@ export class AdmittingAccounts<Name extends bigint | string> {
    * a cached account, or if its events turn out to be stale. Throws `unavailable` if the account never stops changing.
    */
   async *candidates(name: Name): AsyncGenerator<Candidate> {
-    const cached = this.#cache.get(name)
+    const key = this.#keyOf(name)
+    const cached = this.#cache.get(key)
     if (cached !== undefined) yield cached
     for (let reads = 1; reads <= READS_MAX; reads += 1) {
       const account = await this.#read(name)
       if (account === null) {
-        this.#cache.delete(name)
+        this.#cache.delete(key)
         return
       }
       const { id: accountId, credentialsVersion } = account
       const admission = { accountId, credentialsVersion, source: this.#source }
-      this.#cache.set(name, { account, admission, isCached: true })
+      this.#cache.set(key, { account, admission, isCached: true })
       yield { account, admission, isCached: false }
     }
     throw new AppError('unavailable', { retryAfterSeconds: 1 })

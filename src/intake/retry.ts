@@ -69,10 +69,9 @@ function sourceNamed(name: string): SourceModule {
  * it names was erased. Null: it names nobody.
  */
 function remainsOf(stored: StoredEvent): Omit<IntakeEvent, 'key'> | null {
-  const { source, kind, user_id: userId, group_id: groupId, message_id: messageId } = stored
+  const { kind, user_id: userId, group_id: groupId, message_id: messageId } = stored
   const otherUserIds = stored.other_user_ids ?? []
-  // The inbox that it belonged to is gone with its content.
-  if (stored.chat_inbox_id !== null && source === 'mbox') return null
+  if (sourceNamed(stored.source).needsContent?.({ chatInboxId: stored.chat_inbox_id })) return null
   if (userId === null && otherUserIds.length === 0) return null
   return {
     ...{ kind, occurredAtMs: stored.occurred_at_ms, userId, otherUserIds },

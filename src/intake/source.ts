@@ -22,6 +22,8 @@ export interface SourceParts {
 export interface SourceModule extends Source {
   /** Adds the public routes that its deliveries arrive on. */
   addRoutes: (app: FastifyInstance, parts: SourceParts) => void
+  /** Whether an event whose content was erased cannot be attributed to the account any more. Default: it can. */
+  needsContent?: (account: Pick<Account, 'chatInboxId'>) => boolean
   /**
    * Reads the stored content of an event again, as this version of the program understands it. Throws InvalidEvent.
    * @param occurredAtMs when it happened, or was received if it does not say: the event keeps its place among others

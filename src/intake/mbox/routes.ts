@@ -1,4 +1,5 @@
 /** POST /api/mbox/callback/:oaHash: the support chat's webhook. */
+import { createHash } from 'node:crypto'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { findAccountByOaHash } from '../../accounts/account.ts'
 import { AppError } from '../../errors.ts'
@@ -14,8 +15,10 @@ import { hasValidChatSignature } from './signature.ts'
 type CallbackRequest = FastifyRequest<{ Params: { oaHash: string } }>
 
 export function addMboxRoutes(app: FastifyInstance, parts: SourceParts): void {
-  const accounts = new AdmittingAccounts<string>(parts.source, (oaHash) =>
-    findAccountByOaHash(parts.database, oaHash),
+  const accounts = new AdmittingAccounts<string>(
+    parts.source,
+    (oaHash) => findAccountByOaHash(parts.database, oaHash),
+    (oaHash) => createHash('sha256').update(oaHash).digest('base64'),
   )
   const options = { schema: chatCallbackSchema }
   app.post('/api/mbox/callback/:oaHash', options, (request: CallbackRequest, reply) =>

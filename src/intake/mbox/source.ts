@@ -7,6 +7,8 @@ export const mboxSource: SourceModule = {
   name: 'mbox',
   isProven: true,
   addRoutes: addMboxRoutes,
+  // The inbox that the event belongs to is part of its content.
+  needsContent: ({ chatInboxId }) => chatInboxId !== null,
   reparse: (content, occurredAtMs, { chatInboxId }) => {
     if (belongsToOtherInbox(content, chatInboxId)) {
       throw new InvalidEvent("the event belongs to another inbox than the account's")
