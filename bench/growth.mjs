@@ -7,6 +7,7 @@ import { findAccount } from '../dist/src/accounts/account.js'
 import { addAccount, addOrganization } from '../dist/src/accounts/provisioning.js'
 import { flush } from '../dist/src/intake/flush.js'
 import { parseLineDelivery } from '../dist/src/intake/line/payload.js'
+import { lineSource } from '../dist/src/intake/line/source.js'
 import { runMaintenance } from '../dist/src/maintenance/maintenance.js'
 import { EmbeddedServer } from '../dist/src/postgres/embedded/server.js'
 import { migrate } from '../dist/src/postgres/migrate.js'
@@ -31,7 +32,7 @@ export async function run({ smoke }) {
     )
     const { id } = await addAccount(database, await addOrganization(database, 'bench'), { name: 'bench' })
     const { credentialsVersion } = await findAccount(database, id)
-    const admission = { accountId: id, credentialsVersion }
+    const admission = { accountId: id, credentialsVersion, source: lineSource }
     const people = Array.from({ length: PEOPLE }, randomUserId)
     const empty = await measureSettled(database, admission, people, smoke)
     console.log(`storing ${stored} events, all of this week …`)
