@@ -24,9 +24,10 @@ export class Background {
     this.#profiles = new ProfileFiller(database, lineApi)
     const maintain = () => {
       const maintenance = database.session((session) => runMaintenance(session, config))
-      Promise.all([maintenance, finishErasures(database)]).catch((error: Error) =>
-        log.warn({ fault: error.name }, 'maintenance failed; it runs again in an hour'),
-      )
+      Promise.all([maintenance, finishErasures(database)]).catch((error: Error) => {
+        // A shutdown interrupts maintenance. The next start runs it again.
+        if (!this.#isStopped) log.warn({ fault: error.name }, 'maintenance failed; it runs again in an hour')
+      })
     }
     const start = () => {
       if (this.#isStopped) return
