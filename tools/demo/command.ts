@@ -56,11 +56,13 @@ async function startDemoService(config: Config, platform: SimulatedPlatform): Pr
   }
   // Imported here, because the service's modules take 0.2 s to load, and other commands do not need them.
   const { PortTaken, startService } = await import('../../src/main.ts')
+  // Standard output holds the steps alone, so that --json can be parsed.
+  const log = { write: (line: string) => void process.stderr.write(line) }
   try {
-    return await startService(demoConfig)
+    return await startService(demoConfig, log)
   } catch (error) {
     if (!(error instanceof PortTaken)) throw error
-    return startService({ ...demoConfig, port: 0 })
+    return startService({ ...demoConfig, port: 0 }, log)
   }
 }
 
