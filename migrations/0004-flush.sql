@@ -59,10 +59,7 @@ begin
     erasing := array(select account_ids[u.admission] from unnest(admissions, unsent_messages) as u (admission, message_id)
                       where u.message_id is not null);
   end if;
-  perform case when account_id = any (erasing)
-          then pg_advisory_xact_lock(7301, (account_id % 2147483647)::int)
-          else pg_advisory_xact_lock_shared(7301, (account_id % 2147483647)::int) end
-     from (select distinct account_id from unnest(account_ids) as account_id order by account_id) sorted;
+  perform lock_out_erasures(account_ids, erasing);
 
   with admission as materialized (
     -- Most accounts have erased nobody and unsent nothing: their events need no further look-up.

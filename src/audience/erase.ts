@@ -6,6 +6,7 @@ import { readIfMatch } from '../http/if-match.ts'
 import { parsePathId } from '../http/path-id.ts'
 import type { Database } from '../postgres/database.ts'
 import type { Queryable, Statement } from '../postgres/statement.ts'
+import { lockOutFlushes } from './erasure-lock.ts'
 import { selectVersion } from './member.ts'
 import {
   finishErasure,
@@ -94,9 +95,6 @@ async function findUnfinished(
   const [pending] = await transaction.query<PendingErasure>(selectPending, [accountId, organizationId, id])
   return pending ?? 'unknown'
 }
-
-/** $1 bigint: the account. Waits for its flushes in progress, and makes others wait for this transaction. */
-const lockOutFlushes: Statement = { name: 'lock-out-flushes', text: 'select lock_out_flushes($1)' }
 
 /**
  * $1 bigint: account; $2 bigint: organization; $3 bigint: member; $4 bigint[]: versions, null for any. A trigger keeps the

@@ -8,6 +8,7 @@ import type { Database } from '../postgres/database.ts'
 import { violatedConstraint } from '../postgres/faults.ts'
 import type { Queryable, Statement } from '../postgres/statement.ts'
 import { isStorableText } from '../postgres/storable.ts'
+import { lockOutErasures } from './erasure-lock.ts'
 import { NO_KEY, USER_ID_MAX_LENGTH } from './member.ts'
 import { MEMBER_ID_TAKEN, skipTakenMemberIds } from './member-ids.ts'
 
@@ -164,12 +165,6 @@ async function storePage(
     await skipTakenMemberIds(database, [account.id])
     return database.transaction(store)
   }
-}
-
-/** $1 bigint: account. Erasures wait for this transaction, and it sees those that have committed. */
-const lockOutErasures: Statement = {
-  name: 'lock-out-erasures',
-  text: `select lock_out_erasures(array[$1::bigint], '{}')`,
 }
 
 async function addPage(

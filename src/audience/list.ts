@@ -11,9 +11,9 @@ import { listSchema } from './route-schemas.ts'
 import { LATE_COMMIT_SECONDS, type PageRow, type Position, selectPage } from './select-list.ts'
 import { Streamer, streamFormatOf } from './stream.ts'
 
-export const LIMIT_DEFAULT = 50
+const LIMIT_DEFAULT = 50
 /** Members per page: about 100 KiB of JSON. */
-export const LIMIT_MAX = 200
+const LIMIT_MAX = 200
 
 const checkPageQuery = checker(
   Type.Object(

@@ -95,7 +95,7 @@ export const MemberSchema = Type.Object(
 export type Member = Static<typeof MemberSchema>
 
 /** ISO 8601 with milliseconds, for our connections, whose time zone is UTC. Null stays null. */
-export const timeText = (sql: string) => `to_char(${sql}, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
+const timeText = (sql: string) => `to_char(${sql}, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
 
 /** The value as JSON text, without the quotes that `quoteOf` puts around it. */
 function jsonOf(kind: Kind, sql: string): string {

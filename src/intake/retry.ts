@@ -1,4 +1,5 @@
 /** Applies stored events that could not be applied: `oa-audience events retry`. */
+import { lockOutErasures } from '../audience/erasure-lock.ts'
 import type { Database } from '../postgres/database.ts'
 import { DatabaseUnavailable, LOCK_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
 import type { Row, Statement } from '../postgres/statement.ts'
@@ -43,7 +44,7 @@ async function storeAgain(
   const admission = { accountId, credentialsVersion, source: sourceNamed(stored.source) }
   const batch = [{ admission, event: { ...event, key } }]
   const before = [
-    { statement: lockAccount, values: [accountId] },
+    { statement: lockOutErasures, values: [accountId] },
     {
       statement: deleteUnapplied,
       values: [id, accountId, credentialsVersion, String(stored.payload === null)],
@@ -103,12 +104,6 @@ const selectUnapplied: Statement = {
            round(extract(epoch from e.occurred_at) * 1000)::float8 as occurred_at_ms
       from event e join official_account a on a.id = e.channel_oa_id
      where e.id = $1 and e.failure is not null`,
-}
-
-/** $1 bigint: the account. Before the event's row is locked, because locks are taken in one order everywhere. */
-const lockAccount: Statement = {
-  name: 'lock-out-erasures',
-  text: `select lock_out_erasures(array[$1::bigint], '{}')`,
 }
 
 /**

@@ -234,8 +234,7 @@ function readFollowers(fields: Fields): FollowersPage | null {
 
 function readEndpoint(fields: Fields): WebhookEndpoint | null {
   const endpoint = text(fields, 'endpoint')
-  if (endpoint === null || typeof fields.active !== 'boolean') return null
-  return { endpoint, active: fields.active }
+  return endpoint !== null && typeof fields.active === 'boolean' ? { endpoint, active: fields.active } : null
 }
 
 function readTest(fields: Fields): WebhookTest | null {
