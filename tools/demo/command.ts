@@ -34,7 +34,14 @@ async function runDemo(config: Config, options: DemoOptions): Promise<void> {
     try {
       await service.ready
       await present(service, platform, options.json === true)
-      if (!options.once) await waitForSignal(interrupt)
+      if (!options.once) {
+        if (!options.json) {
+          console.log(
+            `\nThe service stays up at ${service.url}: paste any of the lines above. Ctrl-C ends it.`,
+          )
+        }
+        await waitForSignal(interrupt)
+      }
     } finally {
       await service.close()
     }
@@ -79,7 +86,6 @@ async function present(
       `${styled('bold', 'oa-audience')} at ${url}, with the official account "${displayName}" (id ${account.id})`,
     )
   await runSteps({ url, platform, account, asJson })
-  if (!asJson) console.log(`\nThe service stays up at ${url}: paste any of the lines above. Ctrl-C ends it.`)
 }
 
 async function addDemoAccount(database: Database, simulated: SimulatedAccount): Promise<DemoAccount> {
