@@ -201,10 +201,9 @@ describe("Segment's library for Node", () => {
     await analytics.closeAndFlush()
     expect(errors).toEqual([])
     expect(await service.member(tenant, userId)).toMatchObject({ eventCount: 3, relationship: 'following' })
-    const kinds = await database.query(
-      `select kind from event where source = 'tracking' and user_id = $1 order by kind`,
-      [userId],
-    )
+    const kinds = await database.query(`select kind from tracking_event where user_id = $1 order by kind`, [
+      userId,
+    ])
     expect(kinds).toEqual([{ kind: 'identify' }, { kind: 'track' }])
   })
 })
