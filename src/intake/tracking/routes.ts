@@ -64,7 +64,7 @@ async function receiveTracking(
   addresses.take(addressOf(request), tracking.events.length, 0)
   const key = tracking.writeKey ?? keyOutsideBody(request)
   if (key === null || !isStorableText(key)) throw new AppError('unknown_tracking_key')
-  const { accepted, rejected } = readTrackingEvents(tracking, key, now())
+  const { accepted, rejected } = await readTrackingEvents(tracking, key, now())
   let isCharged = false
   for await (const { admission, isCached } of accounts.candidates(key)) {
     // After the key was found, because unknown keys would displace the budgets of others from memory.
