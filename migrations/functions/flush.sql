@@ -184,7 +184,7 @@ begin
            -- A person who follows again may have another name by now.
            profile_due_at = case when excluded.followed_at > coalesce(m.followed_at, '-infinity')
                             then now() else m.profile_due_at end,
-           updated_at = greatest(changed_at, m.updated_at)
+           updated_at = greatest(changed_at, m.updated_at), change = next_change()
      where is_newer(excluded.relationship_at, excluded.relationship_key, m.relationship_at, m.relationship_key)
         or excluded.followed_at > coalesce(m.followed_at, '-infinity')
         or excluded.blocked_at > coalesce(m.blocked_at, '-infinity');
@@ -204,7 +204,7 @@ begin
         on conflict on constraint audience_member_user do update set
            conversation_id = excluded.conversation_id, conversation_status = excluded.conversation_status,
            conversation_at = excluded.conversation_at, conversation_key = excluded.conversation_key,
-           updated_at = greatest(changed_at, m.updated_at)
+           updated_at = greatest(changed_at, m.updated_at), change = next_change()
      where is_newer(excluded.conversation_at, excluded.conversation_key, m.conversation_at, m.conversation_key);
   end if;
 
