@@ -41,6 +41,10 @@ create or replace function flush_events(
   -- The events, without duplicates among themselves. `admissions` are positions in account_ids.
   admissions int[], kinds text[], keys uuid[], occurred_ats timestamptz[], user_ids text[],
   group_ids text[], message_ids text[], payloads text[], failures text[],
+  -- When the sender says that the event happened, if that is earlier than occurred_ats. An erasure compares this time.
+  claimed_ats timestamptz[],
+  -- false: the event is not the person's own act, as when an agent closes a conversation. null: it is.
+  own_acts boolean[],
   -- People who joined or left, beside an event's source: the event's position, and the person.
   other_events int[], other_people text[],
   -- Effects, one element per event. null: this event has none of the kind.
@@ -76,16 +80,25 @@ begin
     -- Subqueries instead of joins: the planner expects a few rows and would join in nested loops.
     select a.account_id, a.organization_id, a.person_key, a.has_erased, a.source, a.is_proven, e.*,
            not exists (select from event_key k where k.channel_oa_id = a.account_id and k.key = e.key) as is_new,
-           a.has_erased and coalesce(e.occurred_at <= (
-             select x.erased_at from erased_person x
+           -- What others do makes no member of an erased person, and updates one who came back without counting.
+           a.has_erased and coalesce((
+             select coalesce(e.claimed_at, e.occurred_at) <= x.erased_at
+                    or e.own_act is false and not exists (select from audience_member m
+                                                           where m.channel_oa_id = a.account_id and m.user_id = e.user_id)
+               from erased_person x
               where x.channel_oa_id = a.account_id and x.person_hash = person_hash(a.person_key, e.user_id)), false)
              as is_erased,
+           e.own_act is not false or not a.has_erased or not exists (
+             select from erased_person x
+              where x.channel_oa_id = a.account_id and x.person_hash = person_hash(a.person_key, e.user_id))
+             as is_counted,
            a.has_unsent and e.message_id is not null and exists (
              select from unsent_message u where u.channel_oa_id = a.account_id and u.message_id = e.message_id)
              as is_unsent
-      from unnest(admissions, kinds, keys, occurred_ats, user_ids, group_ids, message_ids, payloads, failures)
+      from unnest(admissions, kinds, keys, occurred_ats, user_ids, group_ids, message_ids, payloads, failures, claimed_ats,
+                  own_acts)
            with ordinality as e (admission, kind, key, occurred_at, user_id, group_id, message_id, payload, failure,
-                                 position)
+                                 claimed_at, own_act, position)
       join admission a on a.position = e.admission
   ), other as materialized (
     select e.position, e.account_id, e.organization_id, e.occurred_at, e.failure, p.user_id,
@@ -119,7 +132,7 @@ begin
     insert into audience_member as m (channel_oa_id, organization_id, user_id, event_count, first_seen_at, last_seen_at)
     select account_id, organization_id, user_id, count(*), min(occurred_at), max(occurred_at)
       from (select account_id, organization_id, user_id, occurred_at from incoming
-             where is_new and user_id is not null and not is_erased and failure is null and is_proven
+             where is_new and user_id is not null and not is_erased and is_counted and failure is null and is_proven
              union all
             select account_id, organization_id, user_id, occurred_at from other
              where not is_erased and failure is null) person
@@ -236,3 +249,19 @@ begin
      where a.id = s.account_id and is_newer(s.occurred_at, s.key, a.suspension_at, a.suspension_key);
   end if;
 end $$;
+
+-- For instances of the previous version, which know neither claimed_ats nor own_acts. The next release drops it.
+create or replace function flush_events(
+  account_ids bigint[], credentials_versions bigint[], sources text[], proven boolean[],
+  admissions int[], kinds text[], keys uuid[], occurred_ats timestamptz[], user_ids text[],
+  group_ids text[], message_ids text[], payloads text[], failures text[],
+  other_events int[], other_people text[], relationships text[],
+  conversation_ids text[], conversation_statuses text[], conversation_ats timestamptz[],
+  unsent_messages text[], suspensions boolean[],
+  out admitted int[], out duplicates int[]
+) language sql as $$
+  select * from flush_events(account_ids, credentials_versions, sources, proven, admissions, kinds, keys, occurred_ats,
+                             user_ids, group_ids, message_ids, payloads, failures, null, null, other_events, other_people,
+                             relationships, conversation_ids, conversation_statuses, conversation_ats, unsent_messages,
+                             suspensions)
+$$;

@@ -93,6 +93,8 @@ export function readWebhook(
   const kept = {
     kind: readKind(fields.event),
     payload: toJsonText(withoutListedMessages(webhook)),
+    claimedAtMs: null,
+    isOwnAct: isOwnAct(fields),
     otherUserIds: [],
     groupId: null,
     messageId: channelMessageId(fields),
@@ -124,6 +126,16 @@ export function readWebhook(
       failure: error.message,
     }
   }
+}
+
+/**
+ * Only what a person writes, or a visitor's opening of the chat, is their own act. A conversation or a contact may be changed by
+ * an agent or a rule as well, and a new message of the person has a webhook of its own. A message has a word as its type in the
+ * webhooks of messages and a number elsewhere.
+ */
+function isOwnAct({ event, message_type: type }: Fields): boolean {
+  if (event === 'message_created') return type === 'incoming' || type === 0
+  return event === 'webwidget_triggered'
 }
 
 /**
