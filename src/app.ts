@@ -13,6 +13,7 @@ import { healthRoutes } from './http/health.ts'
 import { collectRouteSchemas } from './http/openapi.ts'
 import { limitRate } from './http/rate-limit.ts'
 import { answerUnknownRoutes, createServer, requireWellFormed } from './http/server.ts'
+import type { LeasedDelivery } from './intake/flush.ts'
 import { deliveryPaths, LINE } from './intake/line/channel.ts'
 import { Intake } from './intake/receive.ts'
 import { RefusedDeliveries } from './intake/refused-deliveries.ts'
@@ -41,11 +42,13 @@ export interface AppOptions {
   metrics?: Metrics | null
   tracing?: Tracing | null
   isClosing?: () => boolean
+  /** Receives deliveries for endpoints once they are committed. Default: they are sent when somebody polls for them. */
+  handOver?: (deliveries: LeasedDelivery[]) => void
 }
 
 /** The service as an HTTP server that does not listen yet. Closing it does not close the database. */
 export async function createApp(options: AppOptions): Promise<FastifyInstance> {
-  const { config, database, now = Date.now, isClosing = () => false } = options
+  const { config, database, now = Date.now, isClosing = () => false, handOver = () => undefined } = options
   const { lineApi = new LineApi(config.lineApiUrl), log = pino.destination(1) } = options
   const app = createServer(config, log)
   logRequests(app, log)
@@ -69,7 +72,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   healthRoutes(app, { name, version, database, isClosing }) // GET /api, GET /api/health
   // POST /api/line/:id, POST /api/Line/:id, POST /api/mbox/callback/:oaHash, POST /api/tracking
   for (const source of SOURCES) {
-    const intake = new Intake(database, source.name, source.share)
+    const intake = new Intake(database, source.name, source.share, handOver)
     source.addRoutes(app, { source, database, intake, refused, spareSigned, trackingBudgets, now })
   }
 

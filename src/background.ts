@@ -1,9 +1,11 @@
-/** What runs beside requests once the database is ready: profiles, maintenance, pending erasures, change marks. */
+/** What runs beside requests once the database is ready: profiles, maintenance, pending erasures, change marks,
+ * and what is sent to endpoints. */
 import type { FastifyBaseLogger } from 'fastify'
 import { MARK_INTERVAL_MS, markChanges } from './audience/change-marks.ts'
 import { countDueProfiles } from './audience/due-profiles.ts'
 import { finishErasures } from './audience/pending-erasure.ts'
 import { ProfileFiller } from './audience/profiles.ts'
+import type { Sender } from './endpoints/sender.ts'
 import type { LineApi } from './line-api/client.ts'
 import { MAINTENANCE_INTERVAL_MS, runMaintenance } from './maintenance/maintenance.ts'
 import type { Retention } from './maintenance/retention.ts'
@@ -15,6 +17,7 @@ import type { OpenDatabase } from './postgres/open.ts'
 
 export class Background {
   readonly #profiles: ProfileFiller
+  readonly #sender: Sender
   #timers: NodeJS.Timeout[] = []
   #isClockWrong = false
   #isStopped = false
@@ -23,10 +26,12 @@ export class Background {
     retention: Retention,
     { database, ready }: OpenDatabase,
     lineApi: LineApi,
+    sender: Sender,
     metrics: Metrics | null,
     log: FastifyBaseLogger,
   ) {
     this.#profiles = new ProfileFiller(database, lineApi)
+    this.#sender = sender
     const maintain = () => {
       const maintenance = database.session((session) => runMaintenance(session, retention))
       Promise.all([maintenance, finishErasures(database)]).catch((error: Error) => {
@@ -44,6 +49,7 @@ export class Background {
       mark()
       this.#timers = [setInterval(maintain, MAINTENANCE_INTERVAL_MS), setInterval(mark, MARK_INTERVAL_MS)]
       this.#profiles.start()
+      this.#sender.start()
       metrics?.watchProfileBacklog(() => countDueProfiles(database))
     }
     // If the database never becomes ready, the process ends with that error.
@@ -53,7 +59,7 @@ export class Background {
   async stop(): Promise<void> {
     this.#isStopped = true
     for (const timer of this.#timers) clearInterval(timer)
-    await this.#profiles.stop()
+    await Promise.all([this.#profiles.stop(), this.#sender.stop()])
   }
 
   async #markChanges(database: Database, log: FastifyBaseLogger): Promise<void> {

@@ -7,6 +7,7 @@ import pino, { type DestinationStream } from 'pino'
 import { createApp } from './app.ts'
 import { Background } from './background.ts'
 import type { Config } from './config.ts'
+import { Sender } from './endpoints/sender.ts'
 import { FatalError } from './errors.ts'
 import { SOURCES } from './intake/sources.ts'
 import { LineApi } from './line-api/client.ts'
@@ -62,12 +63,14 @@ export async function startService(config: Config, log?: DestinationStream): Pro
     : null
   const tracing = exporter && new Tracing(exporter.tracer)
   const lineApi = new LineApi(config.lineApiUrl)
-  const app = await createApp({
+  const sender = opened && new Sender(opened.database, (url) => isOwnUrl(url, config, app))
+  const app: FastifyInstance = await createApp({
     ...{ config, database, lineApi, log, metrics, tracing },
     isClosing: () => isClosing,
+    ...(sender === null ? {} : { handOver: sender.handOver }),
   })
   notices.sendTo(app.log)
-  const background = opened && new Background(config, opened, lineApi, metrics, app.log)
+  const background = opened && new Background(config, opened, lineApi, sender as Sender, metrics, app.log)
   let metricsServer: Server | null = null
 
   const close = async (drainMs: number) => {
@@ -163,6 +166,12 @@ export async function serve(config: Config): Promise<void> {
     await service.close()
     throw error
   }
+}
+
+/** An endpoint with such a URL would send deliveries to this service again. */
+function isOwnUrl(url: URL, config: Config, app: FastifyInstance): boolean {
+  const own = [config.publicUrl, urlOf(app, config)].filter((base) => base !== null)
+  return own.some((base) => url.href.toLowerCase().startsWith(`${base.toLowerCase()}/`))
 }
 
 function urlOf(app: FastifyInstance, { host }: Config): string {

@@ -52,14 +52,20 @@ create or replace function flush_events(
   conversation_ids text[], conversation_statuses text[], conversation_ats timestamptz[],
   unsent_messages text[],
   suspensions boolean[],
+  -- What is forwarded to endpoints: the number of the event's delivery in this batch, and the delivery's destination where it
+  -- is not the account's bot user id. null: the event is not forwarded.
+  deliveries int[], destinations text[],
   -- Positions of the admissions that still hold, and of the events that were stored before.
-  out admitted int[], out duplicates int[]
+  out admitted int[], out duplicates int[],
+  -- Rows of endpoint_delivery that the caller has leased, with their accounts and endpoints.
+  out leased_ids bigint[], out leased_accounts bigint[], out leased_endpoints bigint[]
 ) language plpgsql as $$
 declare
   -- Events without effect: duplicates, those of erased people, and those that cannot be applied.
   ineffective int[];
   changed_at timestamptz;
   erasing bigint[] := '{}';
+  forwards boolean;
 begin
   -- An unsend erases content, so it locks other flushes out of its accounts.
   if unsent_messages is not null then
@@ -72,13 +78,14 @@ begin
     -- Most accounts have erased nobody and unsent nothing: their events need no further look-up.
     select d.position, d.source, d.is_proven, a.id as account_id, a.organization_id, a.person_key,
            exists (select from erased_person x where x.channel_oa_id = a.id) as has_erased,
-           exists (select from unsent_message u where u.channel_oa_id = a.id) as has_unsent
+           exists (select from unsent_message u where u.channel_oa_id = a.id) as has_unsent,
+           exists (select from endpoint p where p.channel_oa_id = a.id and p.format = 'line') as forwards
       from unnest(account_ids, credentials_versions, sources, proven)
            with ordinality as d (account_id, version, source, is_proven, position)
       join official_account a on a.id = d.account_id and a.credentials_version = d.version
   ), incoming as materialized (
     -- Subqueries instead of joins: the planner expects a few rows and would join in nested loops.
-    select a.account_id, a.organization_id, a.person_key, a.has_erased, a.source, a.is_proven, e.*,
+    select a.account_id, a.organization_id, a.person_key, a.has_erased, a.source, a.is_proven, a.forwards, e.*,
            not exists (select from event_key k where k.channel_oa_id = a.account_id and k.key = e.key) as is_new,
            -- What others do makes no member of an erased person, and updates one who came back without counting.
            a.has_erased and coalesce((
@@ -116,11 +123,12 @@ begin
   ), new_event as (
     -- An event from before an erasure, or a message that was unsent, keeps its kind and time but none of its content.
     insert into event (channel_oa_id, source, kind, key, occurred_at, user_id, other_user_ids, group_id, message_id,
-                       payload, failure)
+                       payload, failure, is_forwarded)
     select e.account_id, e.source, e.kind, e.key, e.occurred_at,
            case when not e.is_erased then e.user_id end, o.user_ids, case when not e.is_erased then e.group_id end,
            case when not e.is_erased then e.message_id end,
-           case when not e.is_erased and not e.is_unsent and o.some_erased is not true then e.payload end, e.failure
+           case when not e.is_erased and not e.is_unsent and o.some_erased is not true then e.payload end, e.failure,
+           e.forwards
       from incoming e
       left join (select position, bool_or(is_erased) as some_erased,
                         array_agg(user_id) filter (where not is_erased) as user_ids
@@ -144,8 +152,9 @@ begin
   )
   select (select array_agg(position) from admission),
          (select array_agg(position) from incoming where not is_new),
-         (select array_agg(position) from incoming where not is_new or is_erased or failure is not null)
-    into admitted, duplicates, ineffective;
+         (select array_agg(position) from incoming where not is_new or is_erased or failure is not null),
+         (select bool_or(a.forwards) from admission a)
+    into admitted, duplicates, ineffective, forwards;
   ineffective := coalesce(ineffective, '{}');
   changed_at := clock_timestamp();
 
@@ -248,6 +257,28 @@ begin
              order by account_id, occurred_at desc, key desc) s
      where a.id = s.account_id and is_newer(s.occurred_at, s.key, a.suspension_at, a.suspension_key);
   end if;
+
+  if forwards and deliveries is not null then
+    -- An active endpoint's rows are leased to the caller, which sends them from memory. 30 s: see src/endpoints/sender.ts.
+    with queued as (
+      insert into endpoint_delivery as d (channel_oa_id, endpoint_id, destination, event_keys, attempts, due_at, leased_until)
+      select p.channel_oa_id, p.id, max(e.destination), array_agg(e.key order by e.position),
+             case when p.status = 'active' then 1 else 0 end,
+             case when p.status = 'active' then now() + interval '30 seconds' else now() end,
+             case when p.status = 'active' then now() + interval '30 seconds' else '-infinity' end
+        from unnest(admissions, kinds, keys, deliveries, destinations)
+             with ordinality as e (admission, kind, key, delivery, destination, position)
+        join endpoint p on p.channel_oa_id = account_ids[e.admission]
+       where e.delivery is not null and e.admission = any (admitted) and e.position <> all (coalesce(duplicates, '{}'))
+         and p.format = 'line' and (p.events is null or e.kind = any (p.events))
+       group by p.channel_oa_id, p.id, p.status, e.delivery
+       order by e.delivery
+      returning d.id, d.channel_oa_id, d.endpoint_id, d.attempts
+    )
+    select array_agg(id), array_agg(channel_oa_id), array_agg(endpoint_id)
+      into leased_ids, leased_accounts, leased_endpoints
+      from queued where attempts = 1;
+  end if;
 end $$;
 
 -- For instances of the previous version, which know neither claimed_ats nor own_acts. The next release drops it.
@@ -260,8 +291,8 @@ create or replace function flush_events(
   unsent_messages text[], suspensions boolean[],
   out admitted int[], out duplicates int[]
 ) language sql as $$
-  select * from flush_events(account_ids, credentials_versions, sources, proven, admissions, kinds, keys, occurred_ats,
-                             user_ids, group_ids, message_ids, payloads, failures, null, null, other_events, other_people,
-                             relationships, conversation_ids, conversation_statuses, conversation_ats, unsent_messages,
-                             suspensions)
+  select admitted, duplicates
+    from flush_events(account_ids, credentials_versions, sources, proven, admissions, kinds, keys, occurred_ats, user_ids,
+                      group_ids, message_ids, payloads, failures, null, null, other_events, other_people, relationships,
+                      conversation_ids, conversation_statuses, conversation_ats, unsent_messages, suspensions, null, null)
 $$;

@@ -30,6 +30,14 @@ export interface Admission {
 export interface AdmittedEvent {
   admission: Admission
   event: IntakeEvent
+  /** The delivery that carries the event, if endpoints receive it. Null: the event is not forwarded. */
+  forwarded: ForwardedDelivery | null
+}
+
+/** One object per delivery: events with the same object are forwarded together. */
+export interface ForwardedDelivery {
+  /** Null: the account's bot user id. */
+  destination: string | null
 }
 
 export interface FlushOptions {
@@ -38,6 +46,15 @@ export interface FlushOptions {
   /** Replace the connection's own limits: for rows that another transaction has locked, and for a statement. */
   lockTimeoutMs?: number
   statementTimeoutMs?: number
+  /** Receives the forwarded deliveries that were committed. */
+  handOver?: (deliveries: LeasedDelivery[]) => void
+}
+
+/** A row of endpoint_delivery that this process has leased until it has been sent. */
+export interface LeasedDelivery {
+  id: bigint
+  accountId: bigint
+  endpointId: bigint
 }
 
 /** Each attempt sees what the previous one collided with, so ten new collisions in a row do not happen. */
@@ -82,7 +99,7 @@ export function isConflict(error: unknown): boolean {
 export async function flush(
   send: SendPipeline,
   batch: AdmittedEvent[],
-  { before = [], ...limits }: FlushOptions = {},
+  { before = [], handOver, ...limits }: FlushOptions = {},
 ): Promise<Outcome[]> {
   const { admissions, positions } = numberAdmissions(batch)
   const { unique, indexes } = withoutRepetitions(batch, positions)
@@ -96,9 +113,11 @@ export async function flush(
     ...eventColumns(events),
     ...otherColumns(events),
     ...effectColumns(events),
+    ...forwardColumns(unique.map((index) => (batch[index] as AdmittedEvent).forwarded)),
   ]
   const rows = await send([...limitStatements(limits), ...before, { statement: flushEvents, values }])
-  const [result] = rows.at(-1) as Array<{ admitted: number[] | null; duplicates: number[] | null }>
+  const [result] = rows.at(-1) as unknown as FlushResult[]
+  if (result?.leased_ids) handOver?.(leasedDeliveries(result))
   const admitted = new Set(result?.admitted)
   const duplicates = new Set(result?.duplicates)
   return batch.map(({ event }, index) => {
@@ -112,9 +131,25 @@ export async function flush(
 /** Parameters: those of the function, in its order. */
 const flushEvents: Statement = {
   name: 'flush-events',
-  text: `select admitted, duplicates
+  text: `select admitted, duplicates, leased_ids, leased_accounts, leased_endpoints
            from flush_events($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
-                             $23)`,
+                             $23, $24, $25)`,
+}
+
+interface FlushResult {
+  admitted: number[] | null
+  duplicates: number[] | null
+  leased_ids: string[] | null
+  leased_accounts: string[] | null
+  leased_endpoints: string[] | null
+}
+
+function leasedDeliveries({ leased_ids, leased_accounts, leased_endpoints }: FlushResult): LeasedDelivery[] {
+  return (leased_ids ?? []).map((id, index) => ({
+    id: BigInt(id),
+    accountId: BigInt(leased_accounts?.[index] as string),
+    endpointId: BigInt(leased_endpoints?.[index] as string),
+  }))
 }
 
 /** $1 text, $2 text: milliseconds; null keeps the connection's own. For this transaction alone. */
@@ -197,6 +232,19 @@ function otherColumns(events: IntakeEvent[]): Array<Buffer | null> {
   )
   if (others.length === 0) return [null, null]
   return [int4Array(others.map(({ position }) => position)), textArray(others.map(({ other }) => other))]
+}
+
+/** The number of each forwarded event's delivery, and the delivery's destination. */
+function forwardColumns(forwarded: Array<ForwardedDelivery | null>): Array<Buffer | null> {
+  const numbers = new Map<ForwardedDelivery, number>()
+  const deliveries = forwarded.map((delivery) => {
+    if (delivery === null) return null
+    const number = numbers.get(delivery) ?? numbers.size + 1
+    numbers.set(delivery, number)
+    return number
+  })
+  const destinations = forwarded.map((delivery) => delivery?.destination ?? null)
+  return [sparse(deliveries, int4Array), sparse(destinations, textArray)]
 }
 
 /** The one place that decides what each effect sends. A column that no event needs is null. */

@@ -21,11 +21,14 @@ const ACCOUNT_STATEMENT_TIMEOUT_MS = 1_000
  */
 const DELIVERY_LOCK_TIMEOUT_MS = 20
 
+type HandOver = NonNullable<FlushOptions['handOver']>
+
 /** Settles every delivery, whatever happens. */
 export async function flushIsolated(
   database: Database,
   deliveries: QueuedDelivery[],
   error: unknown,
+  handOver: HandOver,
 ): Promise<void> {
   const [only] = deliveries
   const accounts = byAccount(deliveries)
@@ -35,14 +38,14 @@ export async function flushIsolated(
   if (isDatabaseDown(error) || isTooLong || isLocked) {
     for (const { reject } of deliveries) reject(error)
   } else if (only !== undefined && deliveries.length === 1) {
-    await flushEachEvent(database, only)
+    await flushEachEvent(database, only, handOver)
   } else {
     const [parts, limits] =
       accounts.length > 1
         ? [accounts, { statementTimeoutMs: ACCOUNT_STATEMENT_TIMEOUT_MS }]
         : [deliveries.map((delivery) => [delivery]), { lockTimeoutMs: DELIVERY_LOCK_TIMEOUT_MS }]
-    for (const refused of await flushParts(database, parts, limits)) {
-      await flushIsolated(database, refused.part, refused.error)
+    for (const refused of await flushParts(database, parts, { ...limits, handOver })) {
+      await flushIsolated(database, refused.part, refused.error, handOver)
     }
   }
 }
@@ -79,19 +82,24 @@ async function flushParts(
 async function flushEachEvent(
   database: Database,
   { events, resolve, reject }: QueuedDelivery,
+  handOver: HandOver,
 ): Promise<void> {
   const outcomes: Outcome[] = []
   try {
-    for (const event of events) outcomes.push(await flushOrStoreUnapplied(database, event))
+    for (const event of events) outcomes.push(await flushOrStoreUnapplied(database, event, handOver))
     resolve(outcomes)
   } catch (error) {
     reject(error)
   }
 }
 
-async function flushOrStoreUnapplied(database: Database, event: AdmittedEvent): Promise<Outcome> {
+async function flushOrStoreUnapplied(
+  database: Database,
+  event: AdmittedEvent,
+  handOver: HandOver,
+): Promise<Outcome> {
   const flushOne = async (one: AdmittedEvent) => {
-    const [outcome] = await flushWithRetry(database.pipeline, database, [one])
+    const [outcome] = await flushWithRetry(database.pipeline, database, [one], { handOver })
     return outcome as Outcome
   }
   try {
@@ -127,7 +135,7 @@ function isAboutTheEvent(error: unknown): boolean {
   return /^(22|54)|^23514$/.test(sqlStateOf(error) ?? '')
 }
 
-function unapplied({ admission, event }: AdmittedEvent, error: unknown): AdmittedEvent {
+function unapplied({ event, ...admitted }: AdmittedEvent, error: unknown): AdmittedEvent {
   const failure = `the database refused to apply it (SQLSTATE ${sqlStateOf(error)})`
-  return { admission, event: { ...event, effect: NO_EFFECT, failure } }
+  return { ...admitted, event: { ...event, effect: NO_EFFECT, failure } }
 }

@@ -8,7 +8,13 @@ import type { Database } from '../postgres/database.ts'
 import type { PinnedConnection } from '../postgres/pinned-connection.ts'
 import type { IntakeEvent } from './event.ts'
 import { FairQueue, type QueueLimits } from './fair-queue.ts'
-import { type Admission, flushWithRetry, type Outcome } from './flush.ts'
+import {
+  type Admission,
+  type ForwardedDelivery,
+  flushWithRetry,
+  type LeasedDelivery,
+  type Outcome,
+} from './flush.ts'
 import { flushIsolated } from './isolate.ts'
 import { settle } from './queued-delivery.ts'
 
@@ -42,11 +48,19 @@ export class Intake {
   readonly #database: Database
   readonly #source: string
   readonly #queue: FairQueue
+  readonly #handOver: (deliveries: LeasedDelivery[]) => void
   /** A connection is not idle while the batch that it could not flush is being isolated, so few batches are. */
   readonly #idle: PinnedConnection[]
   #flushesInFlight = 0
 
-  constructor(database: Database, source: string, { flushConnections, ...limits }: SourceShare) {
+  /** @param handOver receives what was committed for endpoints */
+  constructor(
+    database: Database,
+    source: string,
+    { flushConnections, ...limits }: SourceShare,
+    handOver: (deliveries: LeasedDelivery[]) => void,
+  ) {
+    this.#handOver = handOver
     this.#database = database
     this.#source = source
     this.#queue = new FairQueue(limits)
@@ -56,12 +70,17 @@ export class Intake {
   /**
    * Stores the events of one delivery. Rejects with DatabaseUnavailable, or the database's error, with nothing stored: the
    * sender should retry, which is always safe.
+   * @param forwarded set if endpoints of the account receive the delivery
    */
-  async receive(admission: Admission, events: IntakeEvent[]): Promise<Reception> {
+  async receive(
+    admission: Admission,
+    events: IntakeEvent[],
+    forwarded: ForwardedDelivery | null = null,
+  ): Promise<Reception> {
     if (events.length === 0) return { accepted: 0, duplicates: 0 }
     const delivery = {
       accountId: admission.accountId,
-      events: events.map((event) => ({ admission, event })),
+      events: events.map((event) => ({ admission, event, forwarded })),
       people: events.reduce((sum, { otherUserIds }) => sum + 1 + otherUserIds.length, 0),
       payloadLength: events.reduce((sum, { payload }) => sum + (payload?.length ?? 0), 0),
     }
@@ -93,7 +112,9 @@ export class Intake {
     this.#flushesInFlight += 1
     try {
       const outcomes = await flushing.run({ events: events.length, deliveries }, () =>
-        flushWithRetry((statements) => connection.pipelineIdempotent(statements), this.#database, events),
+        flushWithRetry((statements) => connection.pipelineIdempotent(statements), this.#database, events, {
+          handOver: this.#handOver,
+        }),
       )
       this.#flushesInFlight -= 1
       this.#idle.push(connection)
@@ -102,7 +123,7 @@ export class Intake {
       settle(deliveries, outcomes)
     } catch (error) {
       this.#flushesInFlight -= 1
-      await flushIsolated(this.#database, deliveries, error)
+      await flushIsolated(this.#database, deliveries, error, this.#handOver)
       this.#idle.push(connection)
       this.#flushQueued()
     }

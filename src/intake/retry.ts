@@ -42,7 +42,7 @@ async function storeAgain(
   const { channel_oa_id: accountId, credentials_version: credentialsVersion } = stored
   const key = Buffer.from(stored.key.replaceAll('-', ''), 'hex')
   const admission = { accountId, credentialsVersion, source: sourceNamed(stored.source) }
-  const batch = [{ admission, event: { ...event, key } }]
+  const batch = [{ admission, event: { ...event, key }, forwarded: null }]
   const before = [
     { statement: lockOutErasures, values: [accountId] },
     {

@@ -11,10 +11,10 @@ const ELEMENT_OID = { bool: 16, int8: 20, int4: 23, text: 25, timestamptz: 1184,
 export const booleanArray = (values: Array<boolean | null>): Buffer =>
   fixedArray(ELEMENT_OID.bool, 1, values, (buffer, offset, value) => buffer.writeUInt8(value ? 1 : 0, offset))
 
-export const int4Array = (values: number[]): Buffer =>
+export const int4Array = (values: Array<number | null>): Buffer =>
   fixedArray(ELEMENT_OID.int4, 4, values, (buffer, offset, value) => buffer.writeInt32BE(value, offset))
 
-export const int8Array = (values: bigint[]): Buffer =>
+export const int8Array = (values: Array<bigint | null>): Buffer =>
   fixedArray(ELEMENT_OID.int8, 8, values, (buffer, offset, value) => buffer.writeBigInt64BE(value, offset))
 
 /** From milliseconds since 1970; null stays null. */

@@ -50,7 +50,9 @@ async function receiveDelivery(
     const { destination, events } = parseLineDelivery(body, now())
     // Nothing is stored for an empty delivery, so no flush would compare a cached account.
     if (events.length === 0 && isCached) continue
-    const reception = await intake.receive(admission, events)
+    const isOwn = destination === account.botUserId
+    const forwarded = { destination: isOwn || !isStorableId(destination) ? null : destination }
+    const reception = await intake.receive(admission, events, forwarded)
     if (reception === 'stale') continue
     if (reception === 'overloaded') throw new AppError('unavailable', { retryAfterSeconds: 1 })
     await flagIfForeign(database, account, destination)
@@ -66,8 +68,11 @@ async function flagIfForeign(
   destination: string | null,
 ): Promise<void> {
   if (destination === null || account.botUserId === null || destination === account.botUserId) return
-  if (destination === account.foreignDestination || destination.length > USER_ID_MAX_LENGTH) return
-  if (!isStorableText(destination)) return
+  if (destination === account.foreignDestination || !isStorableId(destination)) return
   // The events are committed: a failure here must not make the sender repeat them.
   await flagForeignDestination(database, account.id, destination).catch(() => undefined)
+}
+
+function isStorableId(destination: string | null): destination is string {
+  return destination !== null && destination.length <= USER_ID_MAX_LENGTH && isStorableText(destination)
 }

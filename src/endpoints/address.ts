@@ -1,0 +1,84 @@
+/** Which addresses an endpoint may have. Endpoints are set by tenants, so they must not reach into the operator's network. */
+import { lookup as resolve } from 'node:dns'
+import { BlockList, isIP, type LookupFunction } from 'node:net'
+
+/** IPv4 networks that are not public: the IANA registry of special-purpose addresses, multicast, and what is reserved. */
+const SPECIAL_IPV4: Array<[network: string, bits: number]> = [
+  ['0.0.0.0', 8],
+  ['10.0.0.0', 8],
+  ['100.64.0.0', 10],
+  ['127.0.0.0', 8],
+  ['169.254.0.0', 16],
+  ['172.16.0.0', 12],
+  ['192.0.0.0', 24],
+  ['192.0.2.0', 24],
+  ['192.88.99.0', 24],
+  ['192.168.0.0', 16],
+  ['198.18.0.0', 15],
+  ['198.51.100.0', 24],
+  ['203.0.113.0', 24],
+  ['224.0.0.0', 3],
+]
+/** The only public IPv6 addresses are in 2000::/3, without these. 2001::/23 and 2002::/16 contain IPv4 addresses. */
+const PUBLIC_IPV6: [string, number] = ['2000::', 3]
+const SPECIAL_IPV6: Array<[network: string, bits: number]> = [
+  ['2001::', 23],
+  ['2001:db8::', 32],
+  ['2002::', 16],
+  ['3fff::', 20],
+]
+
+const special = new BlockList()
+for (const [network, bits] of SPECIAL_IPV4) special.addSubnet(network, bits, 'ipv4')
+for (const [network, bits] of SPECIAL_IPV6) special.addSubnet(network, bits, 'ipv6')
+const publicIpv6 = new BlockList()
+publicIpv6.addSubnet(...PUBLIC_IPV6, 'ipv6')
+
+export function isPublicAddress(address: string): boolean {
+  switch (isIP(address)) {
+    case 4:
+      return !special.check(address, 'ipv4')
+    case 6:
+      return publicIpv6.check(address, 'ipv6') && !special.check(address, 'ipv6')
+    default:
+      return false
+  }
+}
+
+/** Why an endpoint's URL is refused, as a sentence for its owner. */
+export class RefusedUrl extends Error {
+  override readonly name = 'RefusedUrl'
+}
+
+/** Reads an endpoint's URL. Throws RefusedUrl. A host name is checked later, when it is resolved. */
+export function readEndpointUrl(text: string, allowPrivateNetwork: boolean): URL {
+  if (!URL.canParse(text)) throw new RefusedUrl('the URL cannot be read; write https://host/path')
+  const url = new URL(text)
+  if (url.protocol !== 'https:' && !(url.protocol === 'http:' && allowPrivateNetwork)) {
+    throw new RefusedUrl('the URL must begin with https://')
+  }
+  if (url.username !== '' || url.password !== '') throw new RefusedUrl('the URL must not contain credentials')
+  // The URL parser has already written other forms, such as 2130706433 or 0x7f.1, as a plain address.
+  const host = url.hostname.replace(/^\[|\]$/g, '')
+  if (isIP(host) !== 0 && !allowPrivateNetwork && !isPublicAddress(host)) {
+    throw new RefusedUrl(`the address ${host} is not public`)
+  }
+  return url
+}
+
+/**
+ * Resolves a host name for the connection that is about to be opened, and refuses it if any of its addresses is not public. What
+ * is checked is what is connected to, so a name that resolves to another address each time gains nothing.
+ */
+export const lookupPublic: LookupFunction = (hostname, options, callback) => {
+  resolve(hostname, { ...options, all: true }, (error, addresses) => {
+    if (error) return callback(error, [])
+    const refused = addresses.find(({ address }) => !isPublicAddress(address))
+    const [first] = addresses
+    if (refused !== undefined || first === undefined) {
+      return callback(new RefusedUrl(`${hostname} resolves to an address that is not public`), [])
+    }
+    if (options.all) callback(null, addresses)
+    else callback(null, first.address, first.family)
+  })
+}

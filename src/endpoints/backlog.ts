@@ -1,0 +1,158 @@
+/** The statements on endpoint_delivery: what is due, what it contains now, and how its attempt ended. */
+import { memberJson, withTrackedActivity } from '../audience/member.ts'
+import type { Row, Statement } from '../postgres/statement.ts'
+
+/** A delivery that this process has leased, with its endpoint as it was then. */
+export interface ClaimedRow extends Row {
+  id: bigint
+  channel_oa_id: bigint
+  endpoint_id: bigint
+}
+
+/**
+ * Leases deliveries that are due, the oldest of each endpoint first. An endpoint has recovered if it accepts deliveries again
+ * after several failures in a row: then its backlog is due, except what was tried since.
+ *
+ * $1 bigint[]: endpoints that have a state in this process; $2 int[]: how many deliveries each may take; $3 int: how many the
+ * others may; $4 int[]: milliseconds since the recovery, null for none; $5 int: milliseconds of the lease.
+ */
+export const claimDue: Statement = {
+  name: 'claim-due-deliveries',
+  text: `
+    with due as materialized (
+      select d.channel_oa_id, d.id
+        from endpoint p
+        left join unnest($1::bigint[], $2::int[], $4::int[]) as s (endpoint_id, room, recovered_ms) on s.endpoint_id = p.id
+        join lateral (
+          select channel_oa_id, id from endpoint_delivery
+           where endpoint_id = p.id and failed_at is null and leased_until <= now()
+             and due_at <= case when s.recovered_ms is null then now() else 'infinity' end
+             and (due_at <= now() or last_attempt_at < now() - s.recovered_ms * interval '1 millisecond')
+           order by due_at limit coalesce(s.room, $3) for update skip locked) d on true
+       where p.status = 'active'
+    )
+    update endpoint_delivery d
+       set attempts = attempts + 1, leased_until = now() + $5 * interval '1 millisecond',
+           due_at = now() + $5 * interval '1 millisecond'
+      from due
+     where d.channel_oa_id = due.channel_oa_id and d.id = due.id
+    returning d.id, d.channel_oa_id, d.endpoint_id`,
+}
+
+/** What a delivery contains now. */
+export interface ContentRow extends Row {
+  id: bigint
+  endpoint_id: bigint
+  status: string
+  url: string
+  allow_private_network: boolean
+  format: 'line' | 'members'
+  replies: boolean
+  secret: string | null
+  previous_secret: string | null
+  channel_secret: string | null
+  destination: string | null
+  attempts: number
+  type: string | null
+  change: bigint | null
+  /** null for erased and unsent content */
+  events: Array<string | null> | null
+  data: string | null
+}
+
+/** $1 bigint[]: accounts; $2 bigint[]: deliveries. A delivery that no longer exists is left out. */
+export const loadContents: Statement = {
+  name: 'load-delivery-contents',
+  text: `
+    select d.id, d.endpoint_id, p.status, p.url, p.allow_private_network, p.format, p.replies, p.secret, p.previous_secret,
+           a.channel_secret, coalesce(d.destination, a.bot_user_id) as destination, d.attempts, d.type, d.change,
+           (select array_agg(e.payload order by k.position)
+              from unnest(d.event_keys) with ordinality as k (key, position)
+              join lateral (select payload from event e
+                             where e.channel_oa_id = d.channel_oa_id and e.key = k.key and e.is_forwarded
+                               and e.received_at >= d.created_at offset 0) e on true) as events,
+           case d.type
+             when 'member.erased' then (
+               select concat('{"id":"', x.id, '","deletedAt":"',
+                             to_char(x.deleted_at, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), '"}')
+                 from erased_member x where x.channel_oa_id = d.channel_oa_id and x.id = d.member_id)
+             when 'account.verified' then a.verification::text
+             else (select ${memberJson} from audience_member m ${withTrackedActivity}
+                    where m.channel_oa_id = d.channel_oa_id and m.id = d.member_id)
+           end as data
+      from unnest($1::bigint[], $2::bigint[]) as w (channel_oa_id, id)
+      join lateral (select * from endpoint_delivery
+                     where channel_oa_id = w.channel_oa_id and id = w.id and failed_at is null offset 0) d on true
+      join lateral (select * from endpoint where id = d.endpoint_id offset 0) p on true
+      join lateral (select * from official_account where id = d.channel_oa_id offset 0) a on true`,
+}
+
+/**
+ * Deletes what was accepted. A member that changed during the attempt stays due.
+ *
+ * $1 bigint[]: accounts; $2 bigint[]: deliveries; $3 bigint[]: the change that was sent, null for none.
+ */
+export const completeDeliveries: Statement = {
+  name: 'complete-deliveries',
+  text: `
+    with sent as materialized (
+      select * from unnest($1::bigint[], $2::bigint[], $3::bigint[]) as s (channel_oa_id, id, change)
+       order by channel_oa_id, id
+    ), completed as (
+      delete from endpoint_delivery d using sent s
+       where d.channel_oa_id = s.channel_oa_id and d.id = s.id and d.change is not distinct from s.change
+      returning d.channel_oa_id, d.id
+    )
+    update endpoint_delivery d
+       set attempts = 0, first_attempt_at = null, due_at = now(), leased_until = '-infinity'
+      from sent s
+     where d.channel_oa_id = s.channel_oa_id and d.id = s.id and d.change is distinct from s.change`,
+}
+
+/**
+ * Notes failed attempts. After $7 hours of them a delivery has failed.
+ *
+ * $1 bigint[]: accounts; $2 bigint[]: deliveries; $3 int[]: status; $4 text[]: answer; $5 int[]: milliseconds until the next
+ * attempt; $6 int[]: milliseconds since the attempt began.
+ */
+export const postponeDeliveries: Statement = {
+  name: 'postpone-deliveries',
+  text: `
+    update endpoint_delivery d
+       set status = s.status, answer = s.answer, leased_until = '-infinity',
+           last_attempt_at = now() - s.took_ms * interval '1 millisecond',
+           first_attempt_at = coalesce(d.first_attempt_at, now() - s.took_ms * interval '1 millisecond'),
+           due_at = now() + s.delay_ms * interval '1 millisecond',
+           failed_at = case when d.first_attempt_at < now() - $7 * interval '1 hour' then now() end
+      from unnest($1::bigint[], $2::bigint[], $3::int[], $4::text[], $5::int[], $6::int[])
+           as s (channel_oa_id, id, status, answer, delay_ms, took_ms)
+     where d.channel_oa_id = s.channel_oa_id and d.id = s.id`,
+}
+
+/** Returns leased deliveries that were not tried: $1 bigint[]: accounts; $2 bigint[]: deliveries. */
+export const releaseDeliveries: Statement = {
+  name: 'release-deliveries',
+  text: `
+    update endpoint_delivery d set attempts = greatest(0, attempts - 1), leased_until = '-infinity', due_at = now()
+      from unnest($1::bigint[], $2::bigint[]) as s (channel_oa_id, id)
+     where d.channel_oa_id = s.channel_oa_id and d.id = s.id`,
+}
+
+/** $1 bigint[]: endpoints; $2 int[]: status; $3 text[]: answer. The newest answer of each, for operators. */
+export const noteAnswers: Statement = {
+  name: 'note-endpoint-answers',
+  text: `
+    insert into endpoint_answer as x (endpoint_id, answered_at, status, answer)
+    select p.id, now(), s.status, s.answer
+      from unnest($1::bigint[], $2::int[], $3::text[]) as s (endpoint_id, status, answer)
+      join endpoint p on p.id = s.endpoint_id
+     order by p.id
+        on conflict (endpoint_id) do update
+           set answered_at = excluded.answered_at, status = excluded.status, answer = excluded.answer`,
+}
+
+/** $1 bigint: the endpoint said 410. */
+export const pauseEndpoint: Statement = {
+  name: 'pause-endpoint',
+  text: `update endpoint set status = 'paused' where id = $1 and status = 'active'`,
+}

@@ -1,0 +1,43 @@
+/** Joins single reads of one moment into one statement. */
+
+interface Waiting<Key, Value> {
+  key: Key
+  resolve: (value: Value | undefined) => void
+  reject: (error: unknown) => void
+}
+
+/** Reads that are asked for in one turn of the event loop, or while another batch is under way, share a round trip. */
+export class Batcher<Key, Value> {
+  readonly #read: (keys: Key[]) => Promise<Array<Value | undefined>>
+  #waiting: Array<Waiting<Key, Value>> = []
+  #isReading = false
+
+  /** @param read returns a value for each key, in order */
+  constructor(read: (keys: Key[]) => Promise<Array<Value | undefined>>) {
+    this.#read = read
+  }
+
+  load(key: Key): Promise<Value | undefined> {
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ key, resolve, reject })
+      if (!this.#isReading) {
+        this.#isReading = true
+        setImmediate(() => void this.#readAll())
+      }
+    })
+  }
+
+  async #readAll(): Promise<void> {
+    while (this.#waiting.length > 0) {
+      const batch = this.#waiting
+      this.#waiting = []
+      try {
+        const values = await this.#read(batch.map(({ key }) => key))
+        for (const [index, { resolve }] of batch.entries()) resolve(values[index])
+      } catch (error) {
+        for (const { reject } of batch) reject(error)
+      }
+    }
+    this.#isReading = false
+  }
+}

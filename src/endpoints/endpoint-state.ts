@@ -1,0 +1,55 @@
+/** What one process remembers of an endpoint, and the endpoint's share of the process. */
+
+/** Requests of one process to one endpoint. */
+const ENDPOINT_IN_FLIGHT_MAX = 16
+/** An endpoint may start a request while it has fewer in flight than this part of what is free in the whole process. */
+const SHARE_OF_FREE = 1 / 8
+/** Deliveries that wait in memory for an endpoint that answers quickly, and for one that does not. */
+const WAITING_MAX_FAST = 256
+const WAITING_MAX_SLOW = 16
+/** 256 deliveries ÷ 16 requests × 0.5 s = 8 s, well within the lease. */
+const FAST_MS = 500
+/** Of the backlog in memory: below it, more is leased before it runs out. */
+const HUNGRY_BELOW = 64
+/** A single message that an endpoint refuses is not an outage. */
+const OUTAGE_FAILURES = 5
+
+export class EndpointState<Item> {
+  readonly waiting: Item[] = []
+  inFlight = 0
+  /** The last poll found as much as there was room for. */
+  hasMore = false
+  #isFast = true
+  #failuresInRow = 0
+  #recoveredAtMs: number | null = null
+
+  /** Deliveries that this process may lease now. */
+  get room(): number {
+    return Math.max(0, (this.#isFast ? WAITING_MAX_FAST : WAITING_MAX_SLOW) - this.waiting.length)
+  }
+
+  get isHungry(): boolean {
+    return this.hasMore && this.#isFast && this.waiting.length < HUNGRY_BELOW
+  }
+
+  /** @param free requests that this process may still start, for all endpoints */
+  mayStart(free: number): boolean {
+    const share = Math.max(1, Math.min(ENDPOINT_IN_FLIGHT_MAX, Math.floor(free * SHARE_OF_FREE)))
+    return this.waiting.length > 0 && free > 0 && this.inFlight < share
+  }
+
+  note(isAccepted: boolean, tookMs: number): void {
+    this.#isFast = isAccepted && tookMs < FAST_MS
+    if (!isAccepted) this.#failuresInRow += 1
+    else {
+      if (this.#failuresInRow >= OUTAGE_FAILURES) this.#recoveredAtMs = performance.now()
+      this.#failuresInRow = 0
+    }
+  }
+
+  /** Milliseconds since the endpoint accepted a delivery after an outage. Null: there was none, or it is not over. */
+  recoveredAgoMs(nowMs: number): number | null {
+    if (this.#recoveredAtMs === null || this.#failuresInRow > 0) return null
+    return Math.floor(nowMs - this.#recoveredAtMs)
+  }
+}

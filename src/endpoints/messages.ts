@@ -1,0 +1,104 @@
+/** What endpoints receive, from what is stored at the moment of sending. */
+import { createHmac } from 'node:crypto'
+import { isObject } from '../http/body.ts'
+import { toJsonText } from '../intake/json-text.ts'
+import { signLine } from '../intake/line/signature.ts'
+import type { Secret } from '../secret.ts'
+import type { Message } from './post.ts'
+
+const SECRET_PREFIX = 'whsec_'
+
+export interface LineContent {
+  format: 'line'
+  destination: string | null
+  /** Each event as LINE sent it, JSON text. */
+  events: string[]
+  channelSecret: Secret | null
+  /** The endpoint may use reply tokens. */
+  replies: boolean
+  isRetry: boolean
+}
+
+export interface MembersContent {
+  format: 'members'
+  /** Identifies the message: the same in every attempt. */
+  id: string
+  type: string
+  /** JSON text. Null: the member no longer exists. */
+  data: string | null
+  /** Null: nothing is sent. */
+  secret: Secret | null
+  previousSecret: Secret | null
+}
+
+export type Content = LineContent | MembersContent
+
+export function writeMessage(content: Content, nowMs: number): Message | null {
+  switch (content.format) {
+    case 'line':
+      return writeLine(content)
+    case 'members':
+      return writeMembers(content, nowMs)
+  }
+}
+
+/** As LINE writes it. Null without a channel secret: no receiver could trust it. */
+function writeLine({ destination, events, channelSecret, replies, isRetry }: LineContent): Message | null {
+  if (events.length === 0 || channelSecret === null) return null
+  const written = replies && !isRetry ? events : events.map((event) => rewrite(event, replies, isRetry))
+  const body = `{"destination":${JSON.stringify(destination ?? '')},"events":[${written.join(',')}]}`
+  return {
+    headers: {
+      'content-type': 'application/json; charset=utf-8',
+      'user-agent': 'LineBotWebhook/2.0',
+      'x-line-signature': signLine(body, channelSecret),
+    },
+    body,
+  }
+}
+
+/** As LINE's module channels do: an endpoint that may not reply receives events in standby, without the token. */
+function rewrite(text: string, replies: boolean, isRetry: boolean): string {
+  const event = JSON.parse(text) as unknown
+  if (!isObject(event)) return text
+  if (!replies) {
+    event.mode = 'standby'
+    delete event.replyToken
+  }
+  if (isRetry) {
+    event.deliveryContext = {
+      ...(isObject(event.deliveryContext) ? event.deliveryContext : {}),
+      isRedelivery: true,
+    }
+  }
+  return toJsonText(event)
+}
+
+/** As Standard Webhooks says: https://github.com/standard-webhooks/standard-webhooks */
+function writeMembers(
+  { id, type, data, secret, previousSecret }: MembersContent,
+  nowMs: number,
+): Message | null {
+  if (data === null || secret === null) return null
+  const timestamp = String(Math.floor(nowMs / 1000))
+  const body = `{"type":"${type}","timestamp":"${new Date(nowMs).toISOString()}","data":${data}}`
+  const signatures = [secret, previousSecret]
+    .filter((key) => key !== null)
+    .map((key) => `v1,${signStandard(`${id}.${timestamp}.${body}`, key)}`)
+  return {
+    headers: {
+      'content-type': 'application/json; charset=utf-8',
+      'user-agent': 'oa-audience',
+      'webhook-id': id,
+      'webhook-timestamp': timestamp,
+      'webhook-signature': signatures.join(' '),
+    },
+    body,
+  }
+}
+
+function signStandard(text: string, secret: Secret): string {
+  const key = secret.reveal()
+  const bytes = Buffer.from(key.startsWith(SECRET_PREFIX) ? key.slice(SECRET_PREFIX.length) : key, 'base64')
+  return createHmac('sha256', bytes).update(text).digest('base64')
+}
