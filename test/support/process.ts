@@ -61,12 +61,16 @@ export function spawnService(env: Record<string, string>): Promise<ServiceProces
 }
 
 /** Runs a command of the command line and waits for its end. */
-export function runCommand(args: string[], env: Record<string, string> = {}, cwd?: string) {
+export function runCommand(
+  args: string[],
+  env: Record<string, string> = {},
+  options: { cwd?: string; input?: string } = {},
+) {
   const { status, stdout, stderr } = spawnSync(process.execPath, [MAIN, ...args], {
     env: environment(env),
     encoding: 'utf8',
     timeout: WAIT_LIMIT_MS,
-    ...(cwd === undefined ? {} : { cwd }),
+    ...options,
   })
   return { status, stdout, stderr }
 }
