@@ -4,18 +4,17 @@ import {
   chownSync,
   existsSync,
   lstatSync,
-  mkdirSync,
   mkdtempSync,
+  openSync,
   readdirSync,
   readFileSync,
   renameSync,
   rmSync,
-  symlinkSync,
 } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { FatalError } from '../../errors.ts'
 import type { Binaries } from './binaries.ts'
+import { makeDirectories } from './directories.ts'
 
 export const EMBEDDED_DATABASE = 'oa_audience'
 export const SUPERUSER = 'postgres'
@@ -26,6 +25,9 @@ export const isRoot = process.getuid?.() === 0
  * Unlike nobody's, no other program is likely to use it, so only root and the server can read the data.
  */
 const SERVER_UID = 55_432
+
+/** The socket's name in the data directory. */
+export const SOCKET = '.s.PGSQL.5432'
 
 /** sun_path is 108 bytes on Linux and 104 on macOS, including the terminating zero. */
 const SOCKET_PATH_MAX_BYTES = 100
@@ -88,25 +90,17 @@ export function pathThatNeedsNoParents(directory: string): string {
   return existsSync('/proc/self/cwd') ? '/proc/self/cwd' : directory
 }
 
-/** Like `mkdir -p`. Node's recursive mkdir does not terminate below /proc. */
-function makeDirectories(path: string): void {
-  if (existsSync(path)) return
-  makeDirectories(dirname(path))
-  try {
-    mkdirSync(path)
-  } catch (error) {
-    // Another process may have created it meanwhile.
-    if (!existsSync(path)) throw error
-  }
-}
-
-/** The path of a unix socket is limited, so a long directory gets a symbolic link in the temporary directory. */
+/**
+ * A directory for the socket's path whose length is limited. On Linux, this process reaches a long one through a descriptor that
+ * stays open. A symbolic link elsewhere could be deleted by a cleaner of temporary files. Throws a FatalError on macOS.
+ */
 export function shortPathTo(directory: string): string {
-  if (Buffer.byteLength(join(directory, '.s.PGSQL.5432')) <= SOCKET_PATH_MAX_BYTES) return directory
-  const link = join(mkdtempSync(join(tmpdir(), 'oa-audience-')), 'pg')
-  symlinkSync(directory, link)
-  process.once('exit', () => rmSync(join(link, '..'), { recursive: true, force: true }))
-  return link
+  if (Buffer.byteLength(join(directory, SOCKET)) <= SOCKET_PATH_MAX_BYTES) return directory
+  if (existsSync('/proc/self/fd')) return `/proc/self/fd/${openSync(directory, 'r')}`
+  const maximum = SOCKET_PATH_MAX_BYTES - Buffer.byteLength(join('postgres', SOCKET)) - 1
+  throw new FatalError(
+    `the path of DATA_DIR is too long for a unix socket. Set DATA_DIR to a path of at most ${maximum} bytes.`,
+  )
 }
 
 export function serverEnvironment(): Record<string, string> {
