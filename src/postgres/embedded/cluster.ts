@@ -34,11 +34,14 @@ const SOCKET_PATH_MAX_BYTES = 100
 
 /**
  * Creates DATA_DIR/postgres unless it exists: under a temporary name, then renamed, so that a kill leaves no partial
- * directory. Throws a FatalError if it cannot.
+ * directory. Throws a FatalError if it cannot, or if another major version of PostgreSQL created it.
  */
 export function makeCluster(dataDir: string, binaries: Binaries): string {
   const directory = join(dataDir, 'postgres')
-  if (existsSync(join(directory, 'PG_VERSION'))) return directory
+  if (existsSync(join(directory, 'PG_VERSION'))) {
+    requireMajor(directory, binaries.major)
+    return directory
+  }
   try {
     makeDirectories(dataDir)
     const made = mkdtempSync(join(dataDir, 'postgres.new-'))
@@ -58,6 +61,16 @@ export function makeCluster(dataDir: string, binaries: Binaries): string {
     }
   }
   return directory
+}
+
+/** PostgreSQL would only log that the files are incompatible. Throws a FatalError. */
+function requireMajor(directory: string, major: string): void {
+  const stored = readFileSync(join(directory, 'PG_VERSION'), 'utf8').trim()
+  if (stored === major) return
+  throw new FatalError(
+    `${directory} has the format of PostgreSQL ${stored}, but this version of oa-audience runs PostgreSQL ${major}. ` +
+      'Follow "Upgrade the embedded PostgreSQL" in docs/operations.md.',
+  )
 }
 
 function initdb(directory: string, binaries: Binaries): void {
