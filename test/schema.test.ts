@@ -19,6 +19,7 @@ const REFERENCE_TABLES = [
   'api_client',
   'api_key',
   'schema_migration',
+  'schema_compatibility',
   'schema_function',
 ]
 
