@@ -62,7 +62,7 @@ it('starts on a newer schema that supports it, and leaves the newer functions al
   expect(functions).toEqual([])
 })
 
-it('refuses a newer schema that does not support it', async () => {
+it('refuses a newer schema that does not support it with one line', async () => {
   const { database, env } = await setUp()
   await migrateFurther(database, { oldestSupported: newestKnown + 1 })
   for (const args of [['serve'], ['clients', 'list']]) {
