@@ -13,7 +13,7 @@ import pg from 'pg'
 import { FatalError } from '../../errors.ts'
 import { type Binaries, findBinaries } from './binaries.ts'
 import { EMBEDDED_DATABASE, isRoot, makeCluster, SOCKET, SUPERUSER, shortPathTo } from './cluster.ts'
-import { findServer, sendSignal } from './lock-file.ts'
+import { findServer, isServerOf, sendSignal } from './lock-file.ts'
 import { lastLogLine, startPostmaster } from './postmaster.ts'
 
 /** Advisory lock keys, arbitrary but fixed. The owning service holds the first, and every user shares the second. */
@@ -181,7 +181,8 @@ export class EmbeddedServer {
         }
         // Any other error comes from a running server that is starting, stopping or busy.
         const isDown = ['ENOENT', 'ECONNREFUSED'].includes((error as { code?: string }).code ?? '')
-        if (Date.now() > startedAt + SOCKET_GRACE_MS) this.#replaceWithoutSocket()
+        const orphan = Date.now() > startedAt + SOCKET_GRACE_MS ? findServer(this.#directory) : null
+        if (orphan !== null && isServerOf(this.#directory, orphan)) this.#replaceWithoutSocket()
         if (isDown && this.#child === null) this.#start()
         await sleep(RETRY_MS)
       }
