@@ -14,7 +14,7 @@ const SUMMARIZE = 'select brin_summarize_new_values($1::bigint::regclass)'
 
 /**
  * Reads what was stored since the last run, once. Without it, PostgreSQL summarizes new ranges only when it vacuums, which
- * may be after a fifth of the table is new. Not `autosummarize`: it cannot be set on the index of a partitioned table, and the
+ * may be after a fifth of the table is new. Not `autosummarize`: it cannot be added to the index of a partitioned table, and the
  * requests for it are dropped when more than 256 wait. Skips an index whose table a vacuum has locked.
  */
 export async function summarizeNewRanges(session: Queryable): Promise<void> {
