@@ -1,6 +1,6 @@
 /** A connection that stays checked out of the pool, for pipelines that follow each other closely. */
 import type pg from 'pg'
-import { endsConnection } from './faults.ts'
+import { endsConnection, NOT_PREPARED, sqlStateOf } from './faults.ts'
 import { sendPipeline } from './pipeline.ts'
 import type { BoundStatement, Row } from './statement.ts'
 
@@ -9,7 +9,10 @@ import type { BoundStatement, Row } from './statement.ts'
  * over, or a middlebox dropped the idle connection. Slower failures are the database's own.
  */
 const LOST_WITHIN_MS = 500
-/** If the server closes all connections, the pool may hand out one after the other that is about to be closed. */
+/**
+ * If the server closes all connections, the pool may hand out one after the other that is about to be closed. If statements
+ * fail before they are prepared, those behind them are prepared one attempt after the other.
+ */
 const ATTEMPTS_MAX = 10
 
 /**
@@ -38,7 +41,10 @@ export class PinnedConnection {
         return await this.#send(statements)
       } catch (error) {
         const isLate = performance.now() - startedAtMs > LOST_WITHIN_MS
-        if (!endsConnection(error) || isLate || attempt === ATTEMPTS_MAX) throw error
+        const isLost = endsConnection(error) && !isLate
+        // The pipeline in front of this one was to prepare the statement, and failed before it did.
+        const isUnprepared = sqlStateOf(error) === NOT_PREPARED
+        if (!(isLost || isUnprepared) || attempt === ATTEMPTS_MAX) throw error
       }
     }
   }
