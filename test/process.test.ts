@@ -202,7 +202,8 @@ describe('the metrics', () => {
       'oa_audience_queue_events 0',
       'oa_audience_profiles_due 0',
       'oa_audience_verifications_total{outcome="refused"} 1',
-      'oa_audience_database_sessions{state="waiting"} 0',
+      'oa_audience_database_sessions{share="clients",state="waiting"} 0',
+      'oa_audience_database_state{state="up"} 1',
     ]) {
       expect(metrics).toContain(line)
     }

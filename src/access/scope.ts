@@ -33,7 +33,10 @@ const selectActiveKey = {
 export async function findScope(database: Database, caller: Caller | null): Promise<Scope | null> {
   if (!caller?.apiKey) throw new AppError('caller_unknown')
   try {
-    const [row] = await database.lookup<ScopeRow>(selectActiveKey, [caller.apiClientId, caller.apiKey])
+    const [row] = await database.lookup<ScopeRow>('caller', selectActiveKey, [
+      caller.apiClientId,
+      caller.apiKey,
+    ])
     return row ? { keyId: row.id, accountId: row.channel_oa_id, organizationId: row.organization_id } : null
   } catch (error) {
     throw new AppError('internal', { cause: error })

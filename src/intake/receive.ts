@@ -37,7 +37,7 @@ const QUEUE_MAX_PAYLOAD = 64 * 1024 * 1024
 
 export class Intake {
   readonly #database: Database
-  /** All flushes share one connection. What is isolated goes through the pool. */
+  /** All flushes share one connection. Batches that are split use the other connections of intake. */
   readonly #connection: PinnedConnection
   readonly #queue: QueuedDelivery[] = []
   #queuedEvents = 0
@@ -96,7 +96,7 @@ export class Intake {
       const outcomes = await flushing.run({ events: events.length, deliveries }, () =>
         flushWithRetry(
           (statements) => this.#connection.pipelineIdempotent(statements),
-          this.#database,
+          this.#database.intake,
           events,
         ),
       )

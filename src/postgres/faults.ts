@@ -11,6 +11,13 @@ export const STATEMENT_TIMEOUT = '57014'
 /** SQLSTATE: the statement that a pipeline names is not prepared on this connection. */
 export const NOT_PREPARED = '26000'
 
+/** All connections for this work are in use: by this account (`account`), or by others (`share`). The database works. */
+export class DatabaseBusy extends AppError {
+  constructor(reason: 'account' | 'share') {
+    super(reason === 'account' ? 'account_busy' : 'busy', { retryAfterSeconds: 1 })
+  }
+}
+
 /** The database does not answer, or refuses for a temporary reason: full, starting, read-only, disconnected. */
 export class DatabaseUnavailable extends AppError {
   constructor(cause: unknown) {
