@@ -18,7 +18,9 @@ export function healthRoutes(app: FastifyInstance, { name, version, database, is
 
   app.get('/api/health', { schema: healthSchema }, async (request, reply) => {
     const state = await database.state()
-    if (state !== 'down' && !isClosing()) return { status: 'ok', database: state }
+    if (state !== 'down' && !isClosing()) {
+      return { status: state === 'read-only' ? 'degraded' : 'ok', database: state }
+    }
     const message = state === 'down' ? 'The database does not answer' : 'The service is shutting down'
     const error = errorEnvelope(new AppError('unavailable', { message }), request.id)
     return reply.code(503).send({ ...error, status: 'unavailable', database: state })
