@@ -95,6 +95,7 @@ async function openForCommand(
     await server?.use()
     const database = new PostgresDatabase(targetOf(choice, server), () => undefined)
     try {
+      await database.requireSessions()
       const applied = await migrate(database)
       database.markReady()
       return { database, applied }
@@ -113,6 +114,7 @@ async function becomeReady(
 ): Promise<void> {
   for (let attempt = 1; !stop.aborted; attempt += 1) {
     try {
+      await database.requireSessions()
       const applied = await migrate(database)
       for (const name of applied) info(`migrated: ${name}`)
       await database.session(prepare)

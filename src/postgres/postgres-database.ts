@@ -8,6 +8,7 @@ import type { Database, DatabaseState, LookupKind } from './database.ts'
 import type { Connection } from './embedded/server.ts'
 import { DatabaseUnavailable, toFault } from './faults.ts'
 import { PinnedConnection } from './pinned-connection.ts'
+import { requireSessions } from './pooler.ts'
 import { type Lease, Share, send, transactionsOn } from './share.ts'
 import type { BoundStatement, Queryable, Row, SendPipeline, Statement, Transactions } from './statement.ts'
 import type { Claimant } from './turns.ts'
@@ -120,6 +121,16 @@ export class PostgresDatabase implements Database {
 
   pin(): PinnedConnection {
     return this.#pin('intake')
+  }
+
+  /** Throws a FatalError if a connection pooler in between does not keep sessions. */
+  requireSessions(): Promise<void> {
+    return requireSessions(async () => {
+      const client = new pg.Client(this.#target)
+      client.on('error', () => undefined)
+      await connect(client, 'request')
+      return client
+    })
   }
 
   async session<T>(work: (session: Queryable) => Promise<T>): Promise<T> {
