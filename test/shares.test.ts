@@ -151,7 +151,7 @@ it('accepts deliveries of accounts that are not cached while another program loc
   await Promise.all(callers)
 })
 
-it('authenticates callers whose look-up is pipelined behind one that failed before it was prepared', async () => {
+it('authenticates callers whose lookup is pipelined behind one that failed before it was prepared', async () => {
   const { direct, service } = await setUp(0)
   const tenant = await addTenant(direct)
   const release = await holdTransaction(direct, 'lock table api_client in access exclusive mode')

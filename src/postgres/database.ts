@@ -8,7 +8,7 @@ import type { Claimant } from './turns.ts'
 /** `read-only`: it answers, but stores nothing. `down`: it does not answer in time. `none`: started without a database. */
 export type DatabaseState = 'up' | 'read-only' | 'down' | 'none'
 
-/** What a look-up finds. Each kind has a connection of its own, so that a lock on one table does not delay the others. */
+/** What a lookup finds. Each kind has a connection of its own, so that a lock on one table does not delay the others. */
 export type LookupKind = 'caller' | 'account'
 
 /** The statements of the database itself are the service's own work and commands: they share connections with clients. */
