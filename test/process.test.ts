@@ -187,10 +187,11 @@ describe('the metrics', () => {
       'oa_audience_events_total{source="line",outcome="duplicate"} 2',
       'oa_audience_events_total{source="line",outcome="unapplied"} 2',
       'oa_audience_flush_events_count 2',
-      'oa_audience_queue_events 0',
+      'oa_audience_queue_events{source="line"} 0',
       'oa_audience_profiles_due 0',
       'oa_audience_verifications_total{outcome="refused"} 1',
-      'oa_audience_database_sessions{state="waiting"} 0',
+      'oa_audience_database_sessions{share="clients",state="waiting"} 0',
+      'oa_audience_database_state{state="up"} 1',
     ]) {
       expect(metrics).toContain(line)
     }

@@ -82,7 +82,7 @@ async function listMembers(
   limit: number,
 ): Promise<{ lines: string; next: Position | null }> {
   const { statement, values } = selectPage(scope, filters, position, limit)
-  const [page] = await database.query<PageRow>(statement, values)
+  const [page] = await database.forTenant(scope).query<PageRow>(statement, values)
   const { lines = null, id = null, at_us: atUs, until_us: untilUs } = page ?? {}
   if (id === null) return { lines: lines ?? '', next: null }
   const next: Position =

@@ -110,6 +110,7 @@ async function openForCommand<P>(
     await server?.use()
     const database = new PostgresDatabase(targetOf(choice, server), () => undefined)
     try {
+      await database.requireSessions()
       const prepared = await prepare(database)
       database.markReady()
       return { database, prepared }
@@ -128,6 +129,7 @@ async function becomeReady(
 ): Promise<void> {
   for (let attempt = 1; !stop.aborted; attempt += 1) {
     try {
+      await database.requireSessions()
       const applied = await migrate(database)
       for (const name of applied) info(`migrated: ${name}`)
       await database.session(prepare)
