@@ -4,9 +4,9 @@ import { MARK_INTERVAL_MS, markChanges } from './audience/change-marks.ts'
 import { countDueProfiles } from './audience/due-profiles.ts'
 import { finishErasures } from './audience/pending-erasure.ts'
 import { ProfileFiller } from './audience/profiles.ts'
-import type { Config } from './config.ts'
 import type { LineApi } from './line-api/client.ts'
 import { MAINTENANCE_INTERVAL_MS, runMaintenance } from './maintenance/maintenance.ts'
+import type { Retention } from './maintenance/retention.ts'
 import { clockCompared } from './observability/facts.ts'
 import type { Metrics } from './observability/metrics.ts'
 import { CLOCK_SKEW_MAX_SECONDS, readClockSkew } from './postgres/clock.ts'
@@ -20,7 +20,7 @@ export class Background {
   #isStopped = false
 
   constructor(
-    config: Pick<Config, 'retentionDays' | 'deduplicationDays'>,
+    retention: Retention,
     { database, ready }: OpenDatabase,
     lineApi: LineApi,
     metrics: Metrics | null,
@@ -28,7 +28,7 @@ export class Background {
   ) {
     this.#profiles = new ProfileFiller(database, lineApi)
     const maintain = () => {
-      const maintenance = database.session((session) => runMaintenance(session, config))
+      const maintenance = database.session((session) => runMaintenance(session, retention))
       Promise.all([maintenance, finishErasures(database)]).catch((error: Error) => {
         // A shutdown interrupts maintenance. The next start runs it again.
         if (!this.#isStopped) log.warn({ fault: error.name }, 'maintenance failed; it runs again in an hour')

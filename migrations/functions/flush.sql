@@ -121,7 +121,7 @@ begin
       left join (select position, bool_or(is_erased) as some_erased,
                         array_agg(user_id) filter (where not is_erased) as user_ids
                    from other group by position) o using (position)
-     where e.is_new
+     where e.is_new and (e.is_proven or e.failure is not null)
   ), member as (
     -- In key order, one row lock after the other. An update by a join would lock rows in the order of its plan, and two
     -- flushes would deadlock.
@@ -149,6 +149,12 @@ begin
   changed_at := clock_timestamp();
 
   if false = any (proven) then
+    -- Nothing is kept of an event from before an erasure but its key. One that could not be applied is in `event`.
+    insert into tracking_event (channel_oa_id, kind, occurred_at, user_id, payload)
+    select account_ids[e.admission], e.kind, e.occurred_at, e.user_id, e.payload
+      from unnest(admissions, kinds, occurred_ats, user_ids, payloads)
+           with ordinality as e (admission, kind, occurred_at, user_id, payload, position)
+     where e.admission = any (admitted) and e.position <> all (ineffective) and not proven[e.admission];
     insert into tracked_activity as t (channel_oa_id, user_id, event_count, first_seen_at, last_seen_at)
     select account_ids[e.admission], e.user_id, count(*), min(e.occurred_at), max(e.occurred_at)
       from unnest(admissions, occurred_ats, user_ids) with ordinality as e (admission, occurred_at, user_id, position)
