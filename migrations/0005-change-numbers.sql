@@ -8,21 +8,22 @@
 -- brings numbers beyond that server's transaction ids. raise_change_offset then replaces this function.
 create or replace function change_offset() returns bigint language sql immutable parallel safe return 0::bigint;
 
--- The number of what the current transaction changes. Members get even numbers. Tombstones get the odd number that follows,
--- so no two rows of an account share (number, id), although one transaction may delete and insert the same id.
+-- The number of what the current transaction changes. The number before it is that of inserted members, and the number after
+-- it that of tombstones. So no two rows of an account share (number, id), although one transaction may delete and insert the
+-- same id, and a change of a member that the same transaction inserted moves its number.
 create or replace function next_change() returns bigint language sql stable
-  return 2 * txid_current() + change_offset();
+  return 3 * txid_current() + 1 + change_offset();
 
--- Every transaction whose number is below has ended, so its changes are visible or never will be.
+-- Every transaction whose numbers are below has ended, so its changes are visible or never will be.
 create or replace function change_horizon() returns bigint language sql stable
-  return 2 * txid_snapshot_xmin(txid_current_snapshot()) + change_offset();
+  return 3 * txid_snapshot_xmin(txid_current_snapshot()) + change_offset();
 
--- Every transaction that has a number has a lower one.
+-- Every transaction that has numbers has lower ones.
 create or replace function change_limit() returns bigint language sql stable
-  return 2 * txid_snapshot_xmax(txid_current_snapshot()) + change_offset();
+  return 3 * txid_snapshot_xmax(txid_current_snapshot()) + change_offset();
 
 -- The default is stable, so PostgreSQL computes it once and rewrites no row: all members of today share one number.
-alter table audience_member add column if not exists change bigint not null default next_change();
+alter table audience_member add column if not exists change bigint not null default next_change() - 1;
 alter table erased_member add column if not exists change bigint not null default next_change() + 1;
 
 -- Which changes had ended at which time: a feed that begins at a time begins at the newest mark before it. The background
@@ -36,7 +37,7 @@ create table if not exists change_mark (
 
 -- Other programs change members with plain updates, and instances of the previous version move `updated_at` alone. The
 -- triggers move `version`, `updated_at` and `change` for them. Updates that move `change` themselves, as ours do, are left
--- alone: their number is that of this transaction.
+-- alone. The condition of the trigger calls no SQL function: inlining one takes 50 µs in each statement.
 create or replace function record_member_edit() returns trigger language plpgsql security definer as $$
 begin
   insert into member_edit (channel_oa_id, member_id, fields, api_key_id)
@@ -58,16 +59,19 @@ end $$;
 
 create or replace function touch_member() returns trigger language plpgsql security definer as $$
 begin
-  update audience_member
-     set change = next_change(),
-         updated_at = case when new.updated_at = old.updated_at then greatest(clock_timestamp(), updated_at)
-                      else updated_at end
-   where channel_oa_id = new.channel_oa_id and id = new.id;
+  -- Equal, if this transaction has changed the member before.
+  if new.change <> next_change() then
+    update audience_member
+       set change = next_change(),
+           updated_at = case when new.updated_at = old.updated_at then greatest(clock_timestamp(), updated_at)
+                        else updated_at end
+     where channel_oa_id = new.channel_oa_id and id = new.id;
+  end if;
   return null;
 end $$;
 create or replace trigger audience_member_touched
   after update of display_name, picture_url, language, relationship, conversation_status, updated_at on audience_member
-  for each row when (new.change <> next_change()
+  for each row when (old.change = new.change
                      and (old.display_name, old.picture_url, old.language, old.relationship, old.conversation_status,
                           old.updated_at)
                          is distinct from
