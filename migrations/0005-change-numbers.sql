@@ -4,6 +4,22 @@
 --
 -- This file can be applied twice, so that it can be applied by hand before an upgrade (docs/operations.md).
 
+-- Ids are never used again: a client repeats a DELETE whose answer was lost, and must not erase somebody else. An id that
+-- another program loaded may be ahead of the sequence, so its deletion moves the sequence past it. Other sessions take ids
+-- between the two calls, and setval must not move the sequence back: hence 1,000 more. Ids above 2^62 are left alone, because
+-- no sequence counts that far.
+create or replace function skip_member_ids(highest bigint) returns void language plpgsql as $$
+declare
+  ids regclass := pg_get_serial_sequence('audience_member', 'id');
+begin
+  if highest > coalesce(pg_sequence_last_value(ids), 0) and highest < 4611686018427387904 then
+    perform setval(ids, highest + 1000);
+  end if;
+end $$;
+
+-- Ids that were deleted before. This reads all tombstones, so it comes before any lock on members.
+select skip_member_ids(max(id)) from erased_member where id < 4611686018427387904;
+
 -- The distance between change numbers and the transaction ids of this server. A dump that is restored on another server
 -- brings numbers beyond that server's transaction ids. raise_change_offset then replaces this function.
 create or replace function change_offset() returns bigint language sql immutable parallel safe return 0::bigint;
@@ -79,19 +95,6 @@ create or replace trigger audience_member_touched
                           new.updated_at))
   execute function touch_member();
 
--- Ids are never used again: a client repeats a DELETE whose answer was lost, and must not erase somebody else. An id that
--- another program loaded may be ahead of the sequence, so its deletion moves the sequence past it. Other sessions take ids
--- between the two calls, and setval must not move the sequence back: hence 1,000 more. Ids above 2^62 are left alone, because
--- no sequence counts that far.
-create or replace function skip_member_ids(highest bigint) returns void language plpgsql as $$
-declare
-  ids regclass := pg_get_serial_sequence('audience_member', 'id');
-begin
-  if highest > coalesce(pg_sequence_last_value(ids), 0) and highest < 4611686018427387904 then
-    perform setval(ids, highest + 1000);
-  end if;
-end $$;
-
 create or replace function record_deletions() returns trigger language plpgsql security definer as $$
 begin
   insert into erased_member (channel_oa_id, organization_id, id)
@@ -100,9 +103,6 @@ begin
   perform skip_member_ids(max(id)) from deleted where id < 4611686018427387904;
   return null;
 end $$;
--- Ids that were deleted before.
-select skip_member_ids(max(id)) from erased_member where id < 4611686018427387904;
-
 -- Replacing a function resets its settings: see the end of 0002.
 do $$
 declare

@@ -111,7 +111,7 @@ describe('a delta feed', () => {
 
   it('returns changes made after the clock of the database stepped back by an hour', async () => {
     const tenant = await tenantWithMembers(1)
-    await mark(`now() + interval '50 minutes'`)
+    await mark(`now() + interval '59 minutes'`)
     await setUpdatedAt(tenant, `now() + interval '60 minutes'`)
     await markAll(`now() + interval '61 minutes'`)
     const [newest] = await feed(tenant, LONG_AGO)
@@ -119,6 +119,13 @@ describe('a delta feed', () => {
     await markChanges(database)
     expect(userIdsOf(await feed(tenant, newest?.updatedAt ?? ''))).toContain('U2')
     await load(database, 'truncate change_mark')
+  })
+
+  it('returns everything since a time in the future that the clock never showed', async () => {
+    const tenant = await tenantWithMembers(2)
+    await markAll(`now() - interval '10 minutes'`)
+    expect(await feed(tenant, new Date(Date.now() - 60_000).toISOString())).toEqual([])
+    expect(await feed(tenant, '2099-01-01T00:00:00Z')).toHaveLength(2)
   })
 
   it('returns everything when a dump has brought change numbers of another server', async () => {
