@@ -156,18 +156,6 @@ it('applies each migration once when five instances start together', async () =>
   expect(applied.length).toBeGreaterThanOrEqual(2)
 })
 
-it('refuses a newer schema than its own with one line', async () => {
-  const { database, connection } = await createDatabase()
-  await database.query(
-    `insert into schema_migration (version, name, checksum) values (9999, 'from the future', '')`,
-  )
-  const { status, stderr } = await runCommandAsync(['serve'], { DATABASE_URL: urlOf(connection) })
-  expect(status).toBe(1)
-  expect(stderr).toMatch(
-    /^oa-audience: the database schema has version 9999, but this program knows versions up to .+\n$/,
-  )
-})
-
 describe('the metrics', () => {
   it('are served on a port of their own, with route patterns instead of paths', async () => {
     const port = await freePort()
