@@ -8,9 +8,8 @@ import type { Position } from './select-list.ts'
 /** 72 bits: enough that another walk's cursor does not match by accident. */
 const FINGERPRINT_BYTES = 9
 const NUMBER_BYTES = 8
-/** Microseconds before or after 1970: 1,970 years, within PostgreSQL's range. */
-const TIME_MAX_US = 62_167_219_200_000_000n
-
+/** Microseconds since 1970 until the end of the year 9999, within PostgreSQL's range. */
+const TIME_MAX_US = 253_402_300_799_999_999n
 /** What a cursor belongs to. A cursor of another tenant or another query is rejected. */
 export interface Walk {
   scope: Scope
@@ -18,8 +17,11 @@ export interface Walk {
 }
 
 export function encodeCursor(walk: Walk, position: Position): string {
-  const numbers =
-    position.kind === 'id' ? [position.id] : [position.id, position.atUs, position.untilUs ?? 0n]
+  const numbers = [position.id]
+  if (position.kind === 'change') {
+    const { untilChange, horizon, beganUs } = position.walk
+    numbers.push(position.change, untilChange, horizon, beganUs)
+  }
   const bytes = Buffer.alloc(FINGERPRINT_BYTES + NUMBER_BYTES * numbers.length)
   fingerprint(walk).copy(bytes)
   for (const [index, number] of numbers.entries()) {
@@ -31,15 +33,16 @@ export function encodeCursor(walk: Walk, position: Position): string {
 /** The position after which the page begins, or null for a text that is not a cursor of this walk. */
 export function decodeCursor(walk: Walk, cursor: string): Position | null {
   const bytes = Buffer.from(cursor, 'base64url')
-  const numbers = walk.filters.updatedSince === undefined ? 1 : 3
+  const numbers = walk.filters.updatedSince === undefined ? 1 : 5
   if (bytes.length !== FINGERPRINT_BYTES + NUMBER_BYTES * numbers) return null
   if (bytes.toString('base64url') !== cursor) return null
   if (!equalInConstantTime(bytes.subarray(0, FINGERPRINT_BYTES), fingerprint(walk))) return null
   const number = (index: number) => bytes.readBigInt64BE(FINGERPRINT_BYTES + NUMBER_BYTES * index)
   if (numbers === 1) return { kind: 'id', id: number(0) }
-  const [atUs, untilUs] = [number(1), number(2)]
-  if ([atUs, untilUs].some((us) => us < -TIME_MAX_US || us > TIME_MAX_US)) return null
-  return { kind: 'change', id: number(0), atUs, untilUs }
+  const beganUs = number(4)
+  if (beganUs < 0 || beganUs > TIME_MAX_US) return null
+  const feed = { untilChange: number(2), horizon: number(3), beganUs }
+  return { kind: 'change', id: number(0), change: number(1), walk: feed }
 }
 
 function fingerprint({ scope, filters }: Walk): Buffer {
@@ -47,6 +50,8 @@ function fingerprint({ scope, filters }: Walk): Buffer {
   const identity = [
     String(scope.accountId),
     String(scope.organizationId),
+    // Earlier versions put times where a feed's cursor now has change numbers. Their cursors must not match.
+    ...(filters.updatedSince === undefined ? [] : ['change numbers']),
     ...names.map((name) => [name, filters[name]]),
   ]
   return createHash('sha256').update(JSON.stringify(identity)).digest().subarray(0, FINGERPRINT_BYTES)

@@ -9,7 +9,7 @@ import { describeFault } from '../http/error-envelope.ts'
 import type { Database } from '../postgres/database.ts'
 import type { Filters } from './filters.ts'
 import { CSV_HEADER } from './member.ts'
-import { type Position, selectStream } from './select-list.ts'
+import { type Beginning, nextOf, type PageRow, selectPage, selectStream } from './select-list.ts'
 
 /** Members per read: about 0.5 MiB of text, or 16 MiB if all have the largest attributes. */
 const BATCH_MEMBERS = 1_000
@@ -56,17 +56,59 @@ export async function* memberLines(
   database: Database,
   scope: Scope,
   filters: Filters,
-  beginning: Position,
+  beginning: Beginning,
   { shape, header, lineEnd }: StreamFormat,
   signal: AbortSignal,
 ): AsyncGenerator<{ text: string; count: number }> {
-  const bound = selectStream(scope, filters, beginning, shape)
+  const matches = beginning.kind === 'id' ? matchingLines : changedLines
   let start = header
-  for await (const lines of database.stream(bound, 'line', BATCH_MEMBERS, signal)) {
-    yield { text: start + lines.join(lineEnd) + lineEnd, count: lines.length }
+  for await (const { lines, count } of matches(
+    database,
+    scope,
+    filters,
+    beginning,
+    { shape, lineEnd },
+    signal,
+  )) {
+    yield { text: start + lines + lineEnd, count }
     start = ''
   }
   if (start !== '') yield { text: start, count: 0 }
+}
+
+type Lines = AsyncGenerator<{ lines: string; count: number }>
+type LineFormat = Pick<StreamFormat, 'shape' | 'lineEnd'>
+
+async function* matchingLines(
+  database: Database,
+  scope: Scope,
+  filters: Filters,
+  beginning: Beginning,
+  { shape, lineEnd }: LineFormat,
+  signal: AbortSignal,
+): Lines {
+  const bound = selectStream(scope, filters, beginning, shape)
+  for await (const lines of database.stream(bound, 'line', BATCH_MEMBERS, signal)) {
+    yield { lines: lines.join(lineEnd), count: lines.length }
+  }
+}
+
+/** A delta feed needs no snapshot: it is read page by page, and ends where it stood when it began. */
+async function* changedLines(
+  database: Database,
+  scope: Scope,
+  filters: Filters,
+  beginning: Beginning,
+  { shape }: LineFormat,
+  signal: AbortSignal,
+): Lines {
+  let position: Beginning | null = beginning
+  while (position !== null && !signal.aborted) {
+    const { statement, values } = selectPage(scope, filters, position, BATCH_MEMBERS, shape)
+    const [page] = await database.query<PageRow>(statement, values)
+    if (page?.lines) yield { lines: page.lines, count: page.members ?? 0 }
+    position = page ? nextOf(page) : null
+  }
 }
 
 /** Answers with streams, up to STREAMS_MAX concurrently. */
@@ -86,7 +128,7 @@ export class Streamer {
     reply: FastifyReply,
     scope: Scope,
     filters: Filters,
-    beginning: Position,
+    beginning: Beginning,
     format: StreamFormat,
   ): Promise<FastifyReply> {
     if (reply.request.raw.httpVersion === '1.0') {

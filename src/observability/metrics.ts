@@ -6,6 +6,7 @@ import { FatalError } from '../errors.ts'
 import { UNKNOWN_ROUTE } from '../http/answers.ts'
 import {
   accountVerified,
+  clockCompared,
   databaseBusy,
   deliveriesDequeued,
   deliveryQueued,
@@ -44,6 +45,7 @@ export class Metrics {
     this.#measureFlushes()
     this.#countPlatformOutcomes()
     this.#countBusy()
+    this.#watchClock()
   }
 
   close(): void {
@@ -151,6 +153,15 @@ export class Metrics {
     busy.inc({ share: 'clients', reason: 'account' }, 0)
     for (const share of ['clients', 'intake']) busy.inc({ share, reason: 'share' }, 0)
     this.#unsubscribe.push(databaseBusy.subscribe((facts) => busy.inc(facts)))
+  }
+
+  #watchClock(): void {
+    const skew = new Gauge({
+      name: 'oa_audience_database_clock_skew_seconds',
+      help: "Seconds that the database's clock is ahead of this machine's, negative if it is behind; read every 10 s",
+      registers: this.#registers,
+    })
+    this.#unsubscribe.push(clockCompared.subscribe(({ skewSeconds }) => skew.set(skewSeconds)))
   }
 
   /** Counts every answer of the app by route pattern and status, including requests too broken for a route. */
