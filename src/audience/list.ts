@@ -8,7 +8,7 @@ import type { Database } from '../postgres/database.ts'
 import { checkFilters, type Filters, filterParameters, toFilters } from './filters.ts'
 import { decodeCursor, encodeCursor } from './page-cursor.ts'
 import { listSchema } from './route-schemas.ts'
-import { LATE_COMMIT_SECONDS, type PageRow, type Position, selectPage } from './select-list.ts'
+import { LATE_COMMIT_SECONDS, type Position, readPage } from './select-list.ts'
 import { Streamer, streamFormatOf } from './stream.ts'
 
 const LIMIT_DEFAULT = 50
@@ -38,7 +38,7 @@ export function listRoute(app: FastifyInstance, database: Database, guard: onReq
       return streamer.answer(reply, scope, filters, beginningOf(filters), format)
     }
     const { limit, position, filters } = readPageQuery(scope, request.query)
-    const { lines, next } = await listMembers(database, scope, filters, position, limit)
+    const { lines, next } = await readPage(database, scope, filters, position, limit, 'page')
     const nextCursor = next && encodeCursor({ scope, filters }, next)
     return reply
       .type('application/json; charset=utf-8')
@@ -69,25 +69,7 @@ function readPageQuery(
 
 /** A feed begins a little before the requested time: a change that was committed late may be repeated, never missed. */
 export function beginningOf({ updatedSince }: Filters): Position {
-  if (updatedSince === undefined) return { kind: 'id', id: INT64_MIN }
+  if (updatedSince === undefined) return { kind: 'id', id: INT64_MIN, isCommonName: false }
   const atUs = BigInt(Date.parse(updatedSince) - LATE_COMMIT_SECONDS * 1000) * 1000n
   return { kind: 'change', id: INT64_MIN, atUs, untilUs: null }
-}
-
-async function listMembers(
-  database: Database,
-  scope: Scope,
-  filters: Filters,
-  position: Position,
-  limit: number,
-): Promise<{ lines: string; next: Position | null }> {
-  const { statement, values } = selectPage(scope, filters, position, limit)
-  const [page] = await database.query<PageRow>(statement, values)
-  const { lines = null, id = null, at_us: atUs, until_us: untilUs } = page ?? {}
-  if (id === null) return { lines: lines ?? '', next: null }
-  const next: Position =
-    typeof atUs === 'bigint' && typeof untilUs === 'bigint'
-      ? { kind: 'change', id, atUs, untilUs }
-      : { kind: 'id', id }
-  return { lines: lines ?? '', next }
 }

@@ -18,8 +18,7 @@ export interface Walk {
 }
 
 export function encodeCursor(walk: Walk, position: Position): string {
-  const numbers =
-    position.kind === 'id' ? [position.id] : [position.id, position.atUs, position.untilUs ?? 0n]
+  const numbers = numbersOf(position)
   const bytes = Buffer.alloc(FINGERPRINT_BYTES + NUMBER_BYTES * numbers.length)
   fingerprint(walk).copy(bytes)
   for (const [index, number] of numbers.entries()) {
@@ -28,15 +27,21 @@ export function encodeCursor(walk: Walk, position: Position): string {
   return bytes.toString('base64url')
 }
 
+/** A walk by id has one number, and a second one if too many names match. */
+function numbersOf(position: Position): bigint[] {
+  if (position.kind === 'change') return [position.id, position.atUs, position.untilUs ?? 0n]
+  return position.isCommonName ? [position.id, 1n] : [position.id]
+}
+
 /** The position after which the page begins, or null for a text that is not a cursor of this walk. */
 export function decodeCursor(walk: Walk, cursor: string): Position | null {
   const bytes = Buffer.from(cursor, 'base64url')
-  const numbers = walk.filters.updatedSince === undefined ? 1 : 3
-  if (bytes.length !== FINGERPRINT_BYTES + NUMBER_BYTES * numbers) return null
+  const count = (bytes.length - FINGERPRINT_BYTES) / NUMBER_BYTES
+  if (!(walk.filters.updatedSince === undefined ? [1, 2] : [3]).includes(count)) return null
   if (bytes.toString('base64url') !== cursor) return null
   if (!equalInConstantTime(bytes.subarray(0, FINGERPRINT_BYTES), fingerprint(walk))) return null
   const number = (index: number) => bytes.readBigInt64BE(FINGERPRINT_BYTES + NUMBER_BYTES * index)
-  if (numbers === 1) return { kind: 'id', id: number(0) }
+  if (count < 3) return { kind: 'id', id: number(0), isCommonName: count === 2 }
   const [atUs, untilUs] = [number(1), number(2)]
   if ([atUs, untilUs].some((us) => us < -TIME_MAX_US || us > TIME_MAX_US)) return null
   return { kind: 'change', id: number(0), atUs, untilUs }

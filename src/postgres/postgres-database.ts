@@ -1,9 +1,7 @@
 /** A Database on a PostgreSQL server, through pg. */
-import type { Socket } from 'node:net'
 import pg from 'pg'
-import Cursor from 'pg-cursor'
 import { databaseQuery } from '../observability/facts.ts'
-import { connectionSettings, type Purpose, STATEMENT_TIMEOUT_MS } from './connection-settings.ts'
+import { connectionSettings, STATEMENT_TIMEOUT_MS } from './connection-settings.ts'
 import type { Database } from './database.ts'
 import type { Connection } from './embedded/server.ts'
 import { DatabaseUnavailable, endsConnection, toFault } from './faults.ts'
@@ -16,6 +14,8 @@ import type { BoundStatement, Queryable, Row, Statement } from './statement.ts'
  * PostgreSQL's default of 100: 7 × (8 + 4 + 1) = 91.
  */
 const POOL_SIZE = 8
+/** Connections for streams per instance: one for each stream that may be open. They close after 10 s without use. */
+const STREAM_POOL_SIZE = 4
 /** How long a request waits for a connection. The platforms disconnect after 2 s. */
 const CONNECT_TIMEOUT_MS = 2_000
 /** Of silence: less than the minutes after which proxies and address translators drop a connection. */
@@ -37,6 +37,7 @@ export class PostgresDatabase implements Database {
   readonly kind = 'postgres'
   readonly #target: pg.ClientConfig
   readonly #pool: pg.Pool
+  readonly #streamPool: pg.Pool
   readonly #pinned: PinnedConnection[] = []
   readonly #lookups = this.pin()
   #isReady = false
@@ -54,19 +55,8 @@ export class PostgresDatabase implements Database {
       keepAlive: true,
       keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
     }
-    this.#pool = new pg.Pool({
-      ...this.#target,
-      max: POOL_SIZE,
-      pipeline: true,
-      query_timeout: QUERY_TIMEOUT_MS,
-    } as pg.PoolConfig)
-    // Without listeners, a connection that the server closes would end the process, whether idle or in use.
-    this.#pool.on('error', onConnectionLost)
-    this.#pool.on('connect', (client) => {
-      client.on('error', () => undefined)
-      // A connection that cannot be set up must not be used: its times would be wrong.
-      client.query(connectionSettings('request')).catch(() => client.end())
-    })
+    this.#pool = this.#openPool(POOL_SIZE, onConnectionLost)
+    this.#streamPool = this.#openPool(STREAM_POOL_SIZE, onConnectionLost)
   }
 
   requireConfigured(): void {}
@@ -82,6 +72,11 @@ export class PostgresDatabase implements Database {
 
   async query<R extends Row>(statement: Statement | string, values: unknown[] = []): Promise<R[]> {
     return this.#withClient((client) => send<R>(client, statement, values))
+  }
+
+  readonly streams: Queryable = {
+    query: (statement, values) =>
+      this.#withClient((client) => send(client, statement, values), this.#streamPool),
   }
 
   async lookup<R extends Row>(statement: Statement, values: unknown[]): Promise<R[]> {
@@ -116,63 +111,48 @@ export class PostgresDatabase implements Database {
     const client = new pg.Client(this.#target)
     client.on('error', () => undefined)
     try {
-      await connect(client, 'session')
+      await connect(client)
       return await work({ query: (statement, values) => send(client, statement, values) })
     } finally {
       await client.end().catch(() => undefined)
     }
   }
 
-  async *stream(
-    { statement: { text }, values }: BoundStatement,
-    column: string,
-    batchSize: number,
-    signal: AbortSignal,
-  ): AsyncGenerator<string[]> {
-    this.#requireReady()
-    const client = new pg.Client(this.#target)
-    client.on('error', () => undefined)
-    // Not a clean close: PostgreSQL would first finish the statement.
-    const cut = () => (client as unknown as { connection: { stream: Socket } }).connection.stream.destroy()
-    signal.addEventListener('abort', cut, { once: true })
-    try {
-      if (signal.aborted) return
-      await connect(client, 'stream')
-      const selected = `select ${column} from (${text}) found`
-      const cursor = client.query(new Cursor<[string]>(selected, values, { rowMode: 'array' }))
-      for (let next = cursor.read(batchSize); ; ) {
-        const rows = await next
-        if (rows.length === 0) return
-        next = cursor.read(batchSize)
-        next.catch(() => undefined)
-        yield rows.map(([value]) => value)
-      }
-    } catch (error) {
-      throw toFault(error)
-    } finally {
-      signal.removeEventListener('abort', cut)
-      cut()
-    }
-  }
-
   async close(): Promise<void> {
     for (const pinned of this.#pinned) pinned.release()
-    await this.#pool.end()
+    await Promise.all([this.#pool.end(), this.#streamPool.end()])
+  }
+
+  #openPool(max: number, onConnectionLost: (error: Error) => void): pg.Pool {
+    const pool = new pg.Pool({
+      ...this.#target,
+      max,
+      pipeline: true,
+      query_timeout: QUERY_TIMEOUT_MS,
+    } as pg.PoolConfig)
+    // Without listeners, a connection that the server closes would end the process, whether idle or in use.
+    pool.on('error', onConnectionLost)
+    pool.on('connect', (client) => {
+      client.on('error', () => undefined)
+      // A connection that cannot be set up must not be used: its times would be wrong.
+      client.query(connectionSettings('request')).catch(() => client.end())
+    })
+    return pool
   }
 
   #requireReady(): void {
     if (!this.#isReady) throw new DatabaseUnavailable(new Error('the schema is not ready yet'))
   }
 
-  async #connect(): Promise<pg.PoolClient> {
+  async #connect(pool = this.#pool): Promise<pg.PoolClient> {
     this.#requireReady()
-    return this.#pool.connect().catch((error) => {
+    return pool.connect().catch((error) => {
       throw new DatabaseUnavailable(error)
     })
   }
 
-  async #withClient<T>(work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
-    const client = await this.#connect()
+  async #withClient<T>(work: (client: pg.PoolClient) => Promise<T>, pool = this.#pool): Promise<T> {
+    const client = await this.#connect(pool)
     let isLost = false
     try {
       return await work(client)
@@ -185,11 +165,11 @@ export class PostgresDatabase implements Database {
   }
 }
 
-async function connect(client: pg.Client, purpose: Purpose): Promise<void> {
+async function connect(client: pg.Client): Promise<void> {
   await client.connect().catch((error) => {
     throw new DatabaseUnavailable(error)
   })
-  await send(client, connectionSettings(purpose))
+  await send(client, connectionSettings('session'))
 }
 
 async function send<R extends Row>(
