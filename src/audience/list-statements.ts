@@ -36,12 +36,9 @@ export const SCAN_MAX = 2_000
 /** The last candidate is returned, whether it matches or not. */
 const IS_LAST = `= ${SCAN_MAX} as is_last`
 
-/**
- * The account's organization is compared first. Without this, a key with another organization would read all members of the
- * account and find none.
- */
-const IN_SCOPE = `m.channel_oa_id = $1 and m.organization_id = $2
-           and (select organization_id from official_account where id = $1) = $2`
+/** A key may name another organization than the account's. Without this, it would read all members of the account and find none. */
+const ACCOUNT_IN_SCOPE = `(select organization_id from official_account where id = $1) = $2`
+const IN_SCOPE = `m.channel_oa_id = $1 and m.organization_id = $2 and ${ACCOUNT_IN_SCOPE}`
 
 const FILTERS = `($5::text is null or m.user_id = $5)
            and ($6::text is null or m.external_id = $6)
@@ -114,10 +111,10 @@ export const listByTag = list(
         select g.member_id as id, g.is_last, case when m.is_match then ${member} end as line
           from (select g.member_id, row_number() over (order by g.member_id) ${IS_LAST}
                   from audience_tag g
-                 where g.channel_oa_id = $1 and g.tag = ($8::text[])[1] and g.member_id > $3
+                 where g.channel_oa_id = $1 and g.tag = ($8::text[])[1] and g.member_id > $3 and ${ACCOUNT_IN_SCOPE}
                  order by g.member_id limit ${SCAN_MAX}) g
           left join lateral (select *, ${FILTERS} as is_match from audience_member m
-                              where ${IN_SCOPE} and m.id = g.member_id offset 0) m on true ${withTrackedActivity}
+                              where m.channel_oa_id = $1 and m.organization_id = $2 and m.id = g.member_id offset 0) m on true ${withTrackedActivity}
          where m.is_match or g.is_last
          order by g.member_id limit $4`,
 )
