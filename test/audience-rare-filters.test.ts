@@ -118,7 +118,7 @@ describe('a filter that few of many members match', () => {
   it('does not search the index of names again when it found too many', async () => {
     const searched: boolean[] = []
     for await (const { steps } of plannedPages('q=zo', 'page', LIMIT)) {
-      searched.push(steps.some(({ index }) => index === 'audience_member_name'))
+      searched.push(steps.some(({ index, rows }) => index === 'audience_member_name' && rows > 0))
     }
     expect(searched.indexOf(true)).toBe(0)
     expect(searched.lastIndexOf(true)).toBe(0)

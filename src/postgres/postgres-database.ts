@@ -16,6 +16,11 @@ import type { BoundStatement, Queryable, Row, Statement } from './statement.ts'
 const POOL_SIZE = 8
 /** Connections for streams per instance: one for each stream that may be open. They close after 10 s without use. */
 const STREAM_POOL_SIZE = 4
+/**
+ * A session keeps the plans that it made while a table was empty, when all indexes cost the same, until PostgreSQL analyzes the
+ * table. New sessions plan again, also where autovacuum is off or late.
+ */
+const CONNECTION_MAX_SECONDS = 300
 /** How long a request waits for a connection. The platforms disconnect after 2 s. */
 const CONNECT_TIMEOUT_MS = 2_000
 /** Of silence: less than the minutes after which proxies and address translators drop a connection. */
@@ -127,6 +132,7 @@ export class PostgresDatabase implements Database {
     const pool = new pg.Pool({
       ...this.#target,
       max,
+      maxLifetimeSeconds: CONNECTION_MAX_SECONDS,
       pipeline: true,
       query_timeout: QUERY_TIMEOUT_MS,
     } as pg.PoolConfig)

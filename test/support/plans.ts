@@ -26,6 +26,36 @@ export interface Step {
   rows: number
 }
 
+export interface Plan {
+  /** the statement's text */
+  text: string
+  steps: Step[]
+}
+
+/** Settings of auto_explain that report each plan as a notice, with the number of rows that each step read. */
+const EXPLAIN: Array<[name: string, value: string]> = [
+  ['auto_explain.log_analyze', 'on'],
+  ['auto_explain.log_timing', 'off'],
+  ['auto_explain.log_nested_statements', 'on'],
+  ['auto_explain.log_parameter_max_length', '0'],
+  ['auto_explain.log_format', 'json'],
+  ['auto_explain.log_level', 'notice'],
+  ['auto_explain.log_min_duration', '0'],
+]
+
+/** The option of a connection that makes its session report all plans. */
+export const EXPLAIN_OPTIONS = [['session_preload_libraries', 'auto_explain'], ...EXPLAIN]
+  .map(([name, value]) => `-c ${name}=${value}`)
+  .join(' ')
+
+/** The plan in a notice. Null: the notice is something else. */
+export function readPlan(notice: string): Plan | null {
+  const start = notice.indexOf('plan:\n')
+  if (start === -1) return null
+  const { 'Query Text': text, Plan: root } = JSON.parse(notice.slice(start + 'plan:\n'.length))
+  return { text, steps: flatten(root) }
+}
+
 export interface Planner {
   /** Executes a statement on a session like those of requests, rolls it back, and returns the steps of all its plans. */
   stepsOf: (bound: BoundStatement) => Promise<Step[]>
@@ -34,16 +64,15 @@ export interface Planner {
 
 export async function openPlanner(connection: Connection): Promise<Planner> {
   const client = new pg.Client(connection)
-  let plans: PlanNode[] = []
+  let plans: Plan[] = []
   client.on('notice', ({ message = '' }) => {
-    const start = message.indexOf('plan:\n')
-    if (start !== -1) plans.push(JSON.parse(message.slice(start + 'plan:\n'.length)).Plan)
+    const plan = readPlan(message)
+    if (plan !== null) plans.push(plan)
   })
   await client.connect()
   await client.query(connectionSettings('request'))
-  await client.query(`load 'auto_explain'; set statement_timeout = 0;
-    set auto_explain.log_analyze = on; set auto_explain.log_timing = off; set auto_explain.log_nested_statements = on;
-    set auto_explain.log_format = json; set auto_explain.log_level = notice; set auto_explain.log_min_duration = 0`)
+  await client.query("load 'auto_explain'; set statement_timeout = 0")
+  for (const [name, value] of EXPLAIN) await client.query(`set ${name} = '${value}'`)
   const stepsOf = async ({ statement: { name, text }, values }: BoundStatement) => {
     await client.query('begin')
     plans = []
@@ -52,7 +81,7 @@ export async function openPlanner(connection: Connection): Promise<Planner> {
       // Ends the statement's portal, which logs its plan. A rollback would discard it.
       await client.query('savepoint executed')
       if (plans.length === 0) throw new Error(`no plan of ${name} was logged`)
-      return plans.flatMap(flatten)
+      return plans.flatMap(({ steps }) => steps)
     } finally {
       await client.query('rollback')
     }
@@ -60,15 +89,13 @@ export async function openPlanner(connection: Connection): Promise<Planner> {
   return { stepsOf, end: () => client.end() }
 }
 
-/** A node that was planned but not executed has no loops. */
 function flatten(node: PlanNode): Step[] {
-  const loops = node['Actual Loops']
   const removed = (node['Rows Removed by Filter'] ?? 0) + (node['Rows Removed by Index Recheck'] ?? 0)
   const step: Step = {
     node: node['Node Type'],
     relation: node['Relation Name'] ?? null,
     index: node['Index Name'] ?? null,
-    rows: Math.round((node['Actual Rows'] + removed) * loops),
+    rows: Math.round((node['Actual Rows'] + removed) * node['Actual Loops']),
   }
-  return [...(loops > 0 ? [step] : []), ...(node.Plans ?? []).flatMap(flatten)]
+  return [step, ...(node.Plans ?? []).flatMap(flatten)]
 }
