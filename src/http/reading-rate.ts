@@ -4,8 +4,11 @@
 export const PIECE_BYTES = 64 * 1024
 /** Milliseconds that a client may take for a piece on average: 64 KiB ÷ 10 s = 6.4 KiB/s. */
 const PIECE_MAX_MS = 10_000
-/** Milliseconds that a client may be behind. A client that stops reading is cut off after this time. */
-const ARREARS_MAX_MS = 30_000
+/**
+ * Milliseconds that a client may be behind. A client that stops reading is cut off after this time. A socket takes bytes again
+ * only when a third of its buffer is free, so a slow client that reads steadily seems to stop for a while, too.
+ */
+const ARREARS_MAX_MS = 50_000
 
 /**
  * Measures how long a client takes for what it is sent. Only the time counts in which the service waits for the client, and a
