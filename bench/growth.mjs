@@ -28,7 +28,7 @@ export async function run({ smoke }) {
     await migrate(database)
     database.markReady()
     await database.session((session) =>
-      runMaintenance(session, { retentionDays: 90, deduplicationDays: 400 }),
+      runMaintenance(session, { retentionDays: 90, deduplicationDays: 400, trackingRetentionDays: 7 }),
     )
     const { id } = await addAccount(database, await addOrganization(database, 'bench'), { name: 'bench' })
     const { credentialsVersion } = await findAccount(database, id)

@@ -17,8 +17,8 @@ import { pgbench, startTarget, urlOf } from './targets.mjs'
 const CONNECTIONS = 64
 /** Enough people that few share a flush, few enough that most are members already. */
 const PEOPLE = 10_000
-/** The time that a network disk takes to sync. */
-const COMMIT_DELAY_MS = 1
+/** What the sync of a network disk, and of a slow one, takes longer than that of a local one. */
+const COMMIT_DELAYS_MS = [1, 5]
 const CHANNEL_SECRET = randomBytes(16).toString('hex')
 const BOT_USER_ID = randomUserId()
 
@@ -97,17 +97,38 @@ export async function run({ smoke }) {
     const lone = async () => (await repeat(1, smoke ? 50 : 600, 1))('p50Ms')
     const rows = (count) => commits({ server, directory, count, seconds: smoke ? 1 : 5 })
     const [loneMs, one, many] = [await lone(), rows(1), rows(64)]
+    const loneOver = (ms, commit) =>
+      `lone delivery p50 ${ms.toFixed(2)} ms / single-row commit   ${(ms / commit.latencyMs).toFixed(1)}`
     if (one !== null && many !== null) {
       const manyRows = many.perSecond * 64
       console.log(
         `pgbench: 1-row commits ${Math.round(one.perSecond)}/s (${one.latencyMs.toFixed(2)} ms), 64-row commits ${Math.round(manyRows)} rows/s`,
       )
       console.log(`  our events / 64-row rows   ${(eventsPerSecond / manyRows).toFixed(2)}`)
-      const loneOver = (ms, commit) =>
-        `p50 ${ms.toFixed(2)} ms / single-row commit   ${(ms / commit.latencyMs).toFixed(1)}`
-      console.log(`  lone delivery ${loneOver(loneMs, one)}`)
-      await slowCommits(server)
-      console.log(`  where each commit takes ${COMMIT_DELAY_MS} ms more: ${loneOver(await lone(), rows(1))}`)
+      console.log(`  ${loneOver(loneMs, one)}`)
+    }
+    for (const delayMs of COMMIT_DELAYS_MS) {
+      await delayCommits(server, delayMs)
+      const slow = { ours: [], express: [] }
+      for (let round = 0; round < rounds; round += 1) {
+        for (const [name, target, count] of [
+          ['ours', ours, smoke ? size : 4_000],
+          ['express', express, smoke ? size / 4 : 1_000],
+        ]) {
+          const requests = requestsFor(accountId, people, count, 1)
+          slow[name].push(await send({ port: target.port, connections: CONNECTIONS, requests }))
+        }
+      }
+      const of = (name, field) => median(slow[name].map((result) => result[field]))
+      console.log(`\nwhere each commit takes ${delayMs} ms more`)
+      console.log(
+        `  oa-audience ${Math.round(of('ours', 'perSecond'))}/s, p99 ${of('ours', 'p99Ms').toFixed(1)} ms; Express ${Math.round(of('express', 'perSecond'))}/s, p99 ${of('express', 'p99Ms').toFixed(1)} ms`,
+      )
+      console.log(`  ours / Express  ${(of('ours', 'perSecond') / of('express', 'perSecond')).toFixed(1)}`)
+      const commit = rows(1)
+      if (commit === null) continue
+      console.log(`  p99 / single-row commit  ${(of('ours', 'p99Ms') / commit.latencyMs).toFixed(1)}`)
+      console.log(`  ${loneOver(await lone(), commit)}`)
     }
     if (targets.some(({ results }) => results.some(({ failures }) => failures > 0)))
       throw new Error('some deliveries failed')
@@ -183,11 +204,14 @@ function commits({ server, directory, count, seconds }) {
   return pgbench({ server, directory, script, clients: 1, seconds })
 }
 
-/** Makes commits as slow as on a cloud disk; a local one syncs in 50 µs. */
-async function slowCommits(server) {
+/**
+ * Makes each commit wait before it syncs, as a slower disk would; a local one syncs in 50 µs. commit_delay is a little kinder than
+ * a slow disk: commits that arrive during the wait join the sync.
+ */
+async function delayCommits(server, ms) {
   const database = new PostgresDatabase(server.connection, () => undefined)
   await database.session(async (session) => {
-    await session.query(`alter system set commit_delay = ${COMMIT_DELAY_MS * 1000}`)
+    await session.query(`alter system set commit_delay = ${ms * 1000}`)
     await session.query('alter system set commit_siblings = 0')
     await session.query('select pg_reload_conf()')
   })

@@ -115,7 +115,8 @@ export interface paths {
      * Receive tracking events
      * @description Accepts the HTTP shape of Segment: one event, an array, or a `batch`. Any origin may call it.
      *     The tracking key of the account is `writeKey` in the body, the user name of Basic authentication, or `writeKey` in the query.
-     *     Limits: 500 events per request and 32 KiB per event.
+     *     Limits: 500 events per request and 32 KiB per event, and a budget of events and bytes per minute for each client address and
+     *     each tracking key (429).
      */
     post: operations['receiveTracking']
     delete?: never

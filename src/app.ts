@@ -27,7 +27,7 @@ import type { Database } from './postgres/database.ts'
 
 export type AppConfig = Pick<
   Config,
-  'logLevel' | 'trustProxy' | 'rateLimit' | 'redisUrl' | 'lineApiUrl' | 'publicUrl'
+  'logLevel' | 'trustProxy' | 'rateLimit' | 'redisUrl' | 'lineApiUrl' | 'publicUrl' | 'trackingBudgets'
 >
 
 export interface AppOptions {
@@ -58,7 +58,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   await collectRouteSchemas(app, { title: name, version }, componentSchemas)
 
   const refused = new RefusedDeliveries(database)
-  const intake = new Intake(database)
+  const { trackingBudgets } = config
   const guard = requireApiClient(database)
   app.addHook('onClose', async () => {
     stopLogging()
@@ -69,7 +69,8 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   healthRoutes(app, { name, version, database, isClosing }) // GET /api, GET /api/health
   // POST /api/line/:id, POST /api/Line/:id, POST /api/mbox/callback/:oaHash, POST /api/tracking
   for (const source of SOURCES) {
-    source.addRoutes(app, { source, database, intake, refused, spareSigned, now })
+    const intake = new Intake(database, source.name, source.share)
+    source.addRoutes(app, { source, database, intake, refused, spareSigned, trackingBudgets, now })
   }
 
   // Protected by the three headers.

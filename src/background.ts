@@ -3,9 +3,9 @@ import type { FastifyBaseLogger } from 'fastify'
 import { countDueProfiles } from './audience/due-profiles.ts'
 import { finishErasures } from './audience/pending-erasure.ts'
 import { ProfileFiller } from './audience/profiles.ts'
-import type { Config } from './config.ts'
 import type { LineApi } from './line-api/client.ts'
 import { MAINTENANCE_INTERVAL_MS, runMaintenance } from './maintenance/maintenance.ts'
+import type { Retention } from './maintenance/retention.ts'
 import type { Metrics } from './observability/metrics.ts'
 import type { OpenDatabase } from './postgres/open.ts'
 
@@ -15,7 +15,7 @@ export class Background {
   #isStopped = false
 
   constructor(
-    config: Pick<Config, 'retentionDays' | 'deduplicationDays'>,
+    retention: Retention,
     { database, ready }: OpenDatabase,
     lineApi: LineApi,
     metrics: Metrics | null,
@@ -23,7 +23,7 @@ export class Background {
   ) {
     this.#profiles = new ProfileFiller(database, lineApi)
     const maintain = () => {
-      const maintenance = database.session((session) => runMaintenance(session, config))
+      const maintenance = database.session((session) => runMaintenance(session, retention))
       Promise.all([maintenance, finishErasures(database)]).catch((error: Error) => {
         // A shutdown interrupts maintenance. The next start runs it again.
         if (!this.#isStopped) log.warn({ fault: error.name }, 'maintenance failed; it runs again in an hour')

@@ -12,6 +12,16 @@ export function integer(min: number, max: number): (text: string) => number {
   }
 }
 
+/** 0 for no limit, or at least what one request may hold: a smaller budget would refuse that request for ever. */
+export function budget(min: number): (text: string) => number {
+  const parse = integer(0, 999_999_999_999)
+  return (text) => {
+    const value = parse(text)
+    if (value !== 0 && value < min) throw new Error(`must be 0 or at least ${min}`)
+    return value
+  }
+}
+
 export function boolean(text: string): boolean {
   if (text === 'true' || text === '1') return true
   if (text === 'false' || text === '0') return false

@@ -1,19 +1,8 @@
 /** The only reader of environment variables: names, units, defaults and validation. */
 import { resolve } from 'node:path'
-import {
-  boolean,
-  httpUrl,
-  integer,
-  matching,
-  oneOf,
-  postgresUrl,
-  proxies,
-  redisUrl,
-} from './config-parsers.ts'
+import { type LOG_LEVELS, VARIABLES, type Variable } from './config-variables.ts'
 import { FatalError } from './errors.ts'
-import { Secret } from './secret.ts'
-
-const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
+import type { Secret } from './secret.ts'
 
 export type DatabaseChoice =
   | { kind: 'embedded'; dataDir: string }
@@ -42,149 +31,18 @@ export interface Config {
   retentionDays: number
   /** days */
   deduplicationDays: number
+  /** days */
+  trackingRetentionDays: number
+  trackingBudgets: { address: Budget; key: Budget }
 }
 
-interface Variable<T> {
-  name: string
-  /** the default as --help shows it */
-  shownDefault: string
-  help: string
-  /** the value when the variable is unset or empty */
-  fallback: T
-  /** throws an Error whose message continues "NAME …" and never quotes the value, which may be secret */
-  parse: (text: string) => T
+/** What one sender of tracking events may send. */
+export interface Budget {
+  /** 0: no limit */
+  eventsPerMinute: number
+  /** 0: no limit */
+  bytesPerMinute: number
 }
-
-const variable = <T>(definition: Variable<T>): Variable<T> => definition
-
-const VARIABLES = {
-  port: variable({
-    name: 'PORT',
-    shownDefault: '3000',
-    help: 'TCP port of the service; 0: any free port',
-    fallback: 3000,
-    parse: integer(0, 65_535),
-  }),
-  host: variable({
-    name: 'HOST',
-    shownDefault: '127.0.0.1',
-    help: 'IP address or host name to listen on; 0.0.0.0: every interface',
-    fallback: '127.0.0.1',
-    parse: matching(/^[A-Za-z0-9.:_-]+$/, 'must be an IP address or a host name, such as 0.0.0.0'),
-  }),
-  databaseUrl: variable<Secret | 'none' | null>({
-    name: 'DATABASE_URL',
-    shownDefault: 'unset',
-    help: 'postgres://… of the database; unset: an embedded PostgreSQL in DATA_DIR; none: no database',
-    fallback: null,
-    parse: (text) => (text === 'none' ? 'none' : new Secret(postgresUrl(text))),
-  }),
-  dataDir: variable({
-    name: 'DATA_DIR',
-    shownDefault: './data',
-    help: 'directory of the embedded PostgreSQL',
-    fallback: './data',
-    parse: matching(/^[^\0\n]+$/, 'must be the path of a directory'),
-  }),
-  publicUrl: variable<string | null>({
-    name: 'PUBLIC_URL',
-    shownDefault: 'unset',
-    help: 'base URL at which the platforms reach this service, such as https://audience.example.com',
-    fallback: null,
-    parse: httpUrl,
-  }),
-  redisUrl: variable<Secret | null>({
-    name: 'REDIS_URL',
-    shownDefault: 'unset',
-    help: 'redis://… of the server that shares the rate limit between instances',
-    fallback: null,
-    parse: (text) => new Secret(redisUrl(text)),
-  }),
-  rateLimitMax: variable({
-    name: 'RATE_LIMIT_MAX',
-    shownDefault: '6000',
-    help: 'requests per window and client address; 0: no limit',
-    fallback: 6000,
-    parse: integer(0, 1_000_000_000),
-  }),
-  rateLimitWindowMs: variable({
-    name: 'RATE_LIMIT_WINDOW_MS',
-    shownDefault: '60000',
-    help: 'length of the window in milliseconds; 0: no limit',
-    fallback: 60_000,
-    parse: integer(0, 86_400_000),
-  }),
-  rateLimitSpareSigned: variable({
-    name: 'RATE_LIMIT_SPARE_SIGNED',
-    shownDefault: 'false',
-    help: 'true: deliveries with a valid signature do not count',
-    fallback: false,
-    parse: boolean,
-  }),
-  trustProxy: variable<string[]>({
-    name: 'TRUST_PROXY',
-    shownDefault: 'unset',
-    help: 'proxies whose X-Forwarded-For is trusted: addresses, CIDR ranges, loopback, linklocal, uniquelocal',
-    fallback: [],
-    parse: proxies,
-  }),
-  lineApiUrl: variable({
-    name: 'LINE_API_URL',
-    shownDefault: 'https://api.line.me',
-    help: "base URL of the messaging platform's API",
-    fallback: 'https://api.line.me',
-    parse: httpUrl,
-  }),
-  logLevel: variable<Config['logLevel']>({
-    name: 'LOG_LEVEL',
-    shownDefault: 'info',
-    help: `lowest level that is logged: ${LOG_LEVELS.join(', ')}`,
-    fallback: 'info',
-    parse: oneOf(LOG_LEVELS),
-  }),
-  metricsPort: variable<number | null>({
-    name: 'METRICS_PORT',
-    shownDefault: 'unset',
-    help: 'TCP port of a separate listener on HOST for Prometheus metrics; 0: any free port',
-    fallback: null,
-    parse: integer(0, 65_535),
-  }),
-  tracing: variable({
-    name: 'OTEL_EXPORTER_OTLP_ENDPOINT',
-    shownDefault: 'unset',
-    help: 'base URL of the OpenTelemetry collector, such as http://127.0.0.1:4318; other OTEL_* also apply',
-    fallback: false,
-    parse: (text) => httpUrl(text) !== '',
-  }),
-  tracesEndpoint: variable({
-    name: 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT',
-    shownDefault: 'unset',
-    help: 'full URL for traces, such as http://127.0.0.1:4318/v1/traces',
-    fallback: false,
-    parse: (text) => httpUrl(text) !== '',
-  }),
-  tracingDisabled: variable({
-    name: 'OTEL_SDK_DISABLED',
-    shownDefault: 'false',
-    help: 'true: no traces are sent, even if an endpoint is set',
-    fallback: false,
-    parse: (text) => text.toLowerCase() === 'true',
-  }),
-  retentionDays: variable({
-    name: 'RETENTION_DAYS',
-    shownDefault: '90',
-    help: 'days that received events are kept, plus up to 7; 0: for ever',
-    fallback: 90,
-    parse: integer(0, 36_500),
-  }),
-  deduplicationDays: variable({
-    name: 'DEDUPLICATION_DAYS',
-    shownDefault: '400',
-    help: 'days that duplicates are recognised; longer than any sender retries',
-    fallback: 400,
-    parse: integer(30, 36_500),
-  }),
-} as const
 
 /**
  * Throws a FatalError with one line per invalid variable. The lines do not quote the values, because some are secret.
@@ -223,6 +81,17 @@ export function readConfig(env: Record<string, string | undefined> = process.env
       !read(VARIABLES.tracingDisabled),
     retentionDays: read(VARIABLES.retentionDays),
     deduplicationDays: read(VARIABLES.deduplicationDays),
+    trackingRetentionDays: read(VARIABLES.trackingRetentionDays),
+    trackingBudgets: {
+      address: {
+        eventsPerMinute: read(VARIABLES.trackingAddressEvents),
+        bytesPerMinute: read(VARIABLES.trackingAddressBytes),
+      },
+      key: {
+        eventsPerMinute: read(VARIABLES.trackingKeyEvents),
+        bytesPerMinute: read(VARIABLES.trackingKeyBytes),
+      },
+    },
   }
   if (faults.length > 0) throw new FatalError(faults.join('\n'))
   return config

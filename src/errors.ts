@@ -26,6 +26,7 @@ export const ERROR_MESSAGES = {
   unsupported_media_type: 'Send the body as content-type: application/json',
   rate_limited: 'Too many requests from this address; try again later',
   stream_open: 'Another stream of this api key is open; try again later',
+  tracking_budget_exceeded: 'Too many tracking events; try again later',
   unavailable: 'Not available right now; try again later',
   platform_unavailable: 'The messaging platform does not answer right now; try again later',
   internal: 'The request could not be completed',

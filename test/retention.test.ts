@@ -7,7 +7,7 @@ import { load, loadMembers } from './support/load.ts'
 import { holdTransaction } from './support/locks.ts'
 import { setUpTest } from './support/service.ts'
 
-const KEEP = { retentionDays: 90, deduplicationDays: 400 }
+const KEEP = { retentionDays: 90, deduplicationDays: 400, trackingRetentionDays: 7 }
 const DAY_MS = 86_400_000
 
 const maintain = (database: PostgresDatabase, days = KEEP) =>
@@ -99,6 +99,52 @@ describe('the partitions of events', () => {
     expect(await partitions(database)).not.toContain(partitionOf(mondayBefore(0)))
     const { json } = await service.deliver(tenant, [lineEvent('follow', randomUserId())])
     expect(json).toEqual({ accepted: 1, duplicates: 0 })
+    await database.close()
+  })
+})
+
+describe('tracking events', () => {
+  const partitionOfDay = (daysAgo: number) =>
+    `tracking_event_${new Date(Date.now() - daysAgo * DAY_MS).toISOString().slice(0, 10).replaceAll('-', '')}`
+
+  it('have daily partitions, which are dropped after a retention of their own', async () => {
+    const { database, service, tenant } = await setUpTest()
+    await maintain(database)
+    const event = { type: 'page', userId: 'U1', messageId: 'm-1' }
+    await service.track(tenant, [event])
+    const stored = await load(database, 'select tableoid::regclass::text as name from tracking_event')
+    expect(stored).toEqual([{ name: partitionOfDay(0) }])
+    for (const days of [9, 7]) {
+      const [day, next] = [days, days - 1].map((ago) =>
+        new Date(Date.now() - ago * DAY_MS).toISOString().slice(0, 10),
+      )
+      await load(
+        database,
+        `create table ${partitionOfDay(days)} partition of tracking_event for values from ('${day}+00') to ('${next}+00')`,
+      )
+    }
+    await maintain(database)
+    const rows = await load<{ name: string }>(
+      database,
+      `select inhrelid::regclass::text as name from pg_inherits where inhparent = 'tracking_event'::regclass`,
+    )
+    const names = rows.map(({ name }) => name)
+    expect(names).toHaveLength(17)
+    expect(names).toContain(partitionOfDay(7))
+    expect(names).not.toContain(partitionOfDay(9))
+    await database.close()
+  })
+
+  it('leave what they add to a member, and their keys, when they are deleted', async () => {
+    const { database, service, tenant } = await setUpTest()
+    await service.deliver(tenant, [lineEvent('follow', 'U1')])
+    const event = { type: 'page', userId: 'U1', messageId: 'm-1' }
+    await service.track(tenant, [event])
+    await setAge(database, 'tracking_event', 8)
+    await maintain(database)
+    expect(await load(database, 'select from tracking_event')).toHaveLength(0)
+    expect((await service.track(tenant, [event])).json).toMatchObject({ accepted: 0, duplicates: 1 })
+    expect(await service.member(tenant, 'U1')).toMatchObject({ eventCount: 2 })
     await database.close()
   })
 })

@@ -13,7 +13,14 @@ async function setUpDatabase() {
 }
 
 /** These hold an organization's configuration, which does not grow with its audience. */
-const REFERENCE_TABLES = ['organization', 'official_account', 'api_client', 'api_key', 'schema_migration']
+const REFERENCE_TABLES = [
+  'organization',
+  'official_account',
+  'api_client',
+  'api_key',
+  'schema_migration',
+  'schema_function',
+]
 
 describe('every table that grows', () => {
   it('has the account in its columns, unique keys and references, so it can be distributed by account', async () => {
@@ -127,6 +134,33 @@ describe('migrate', () => {
     const other = new PostgresDatabase({ ...connection, user: role }, () => undefined)
     onTestFinished(() => other.close())
     await expect(migrate(other)).rejects.toThrow('`grant create on schema public')
+  })
+})
+
+const functionFile = (sql: string) => ({ name: 'functions/answer.sql', sql, checksum: sql })
+const answer = (value: number) =>
+  functionFile(`create or replace function answer() returns int language sql return ${value}`)
+
+describe('a function file', () => {
+  const read = (database: PostgresDatabase) => database.query('select answer() as value')
+
+  it('is applied when it is new, and again only after it has changed', async () => {
+    const { database } = await setUpDatabase()
+    const applied = (value: number) => migrate(database, readMigrations(), [answer(value)])
+    expect(await applied(1)).toEqual(['functions/answer.sql'])
+    expect(await read(database)).toEqual([{ value: 1 }])
+    expect(await applied(1)).toEqual([])
+    expect(await applied(2)).toEqual(['functions/answer.sql'])
+    expect(await read(database)).toEqual([{ value: 2 }])
+  })
+
+  it('leaves all functions as they were when one file fails', async () => {
+    const { database } = await setUpDatabase()
+    const broken = { name: 'functions/broken.sql', sql: 'select 1/0', checksum: 'broken' }
+    await migrate(database, readMigrations(), [answer(1)])
+    await expect(migrate(database, readMigrations(), [answer(2), broken])).rejects.toThrow('division by zero')
+    expect(await read(database)).toEqual([{ value: 1 }])
+    expect(await migrate(database, readMigrations(), [answer(2)])).toEqual(['functions/answer.sql'])
   })
 })
 

@@ -201,10 +201,9 @@ describe("Segment's library for Node", () => {
     await analytics.closeAndFlush()
     expect(errors).toEqual([])
     expect(await service.member(tenant, userId)).toMatchObject({ eventCount: 3, relationship: 'following' })
-    const kinds = await database.query(
-      `select kind from event where source = 'tracking' and user_id = $1 order by kind`,
-      [userId],
-    )
+    const kinds = await database.query(`select kind from tracking_event where user_id = $1 order by kind`, [
+      userId,
+    ])
     expect(kinds).toEqual([{ kind: 'identify' }, { kind: 'track' }])
   })
 })
@@ -245,5 +244,66 @@ describe('a browser', () => {
   it.each(['/api', '/api/health', '/api/audience'])('may not read the answer of %s', async (path) => {
     const answer = await service.call('GET', path, { headers: { origin } })
     expect(answer.headers.get('access-control-allow-origin')).toBeNull()
+  })
+})
+
+describe('a budget of events and bytes per minute', () => {
+  const none = { eventsPerMinute: 0, bytesPerMinute: 0 }
+  const events = (count: number) => Array.from({ length: count }, () => page(randomUserId()))
+  const start = (address: Partial<typeof none>, key: Partial<typeof none> = {}) =>
+    startAppForTest(database, {
+      config: {
+        trackingBudgets: { address: { ...none, ...address }, key: { ...none, ...key } },
+        trustProxy: ['loopback'],
+      },
+    })
+  const track = (limited: typeof service, from: string, batch: unknown[], writeKey = tenant.trackingKey) =>
+    limited.call('POST', '/api/tracking', {
+      headers: { 'x-forwarded-for': from, origin: 'https://shop.example' },
+      body: JSON.stringify({ writeKey, batch }),
+    })
+
+  it('limits the events of an address, across all tracking keys', async () => {
+    const limited = await start({ eventsPerMinute: 500 })
+    const other = await addTenant(database)
+    expect((await track(limited, '192.0.2.1', events(300))).json.accepted).toBe(300)
+    const refused = await track(limited, '192.0.2.1', events(201), other.trackingKey)
+    expect(refused).toMatchObject({ status: 429, json: { error: 'Too Many Requests' } })
+    expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0)
+    expect(refused.headers.get('access-control-allow-origin')).toBe('https://shop.example')
+    expect((await track(limited, '192.0.2.1', events(200))).json.accepted).toBe(200)
+    expect((await track(limited, '192.0.2.2', events(200))).json.accepted).toBe(200)
+  })
+
+  it('limits the events of a tracking key, across all addresses', async () => {
+    const limited = await start({}, { eventsPerMinute: 500 })
+    const other = await addTenant(database)
+    expect((await track(limited, '192.0.2.1', events(500))).status).toBe(200)
+    expect((await track(limited, '192.0.2.2', events(1))).status).toBe(429)
+    expect((await track(limited, '192.0.2.2', events(1), other.trackingKey)).status).toBe(200)
+  })
+
+  it('limits the bytes of an address, rejected and unreadable requests included', async () => {
+    const limited = await start({ bytesPerMinute: 1024 * 1024 })
+    const junk = 'x'.repeat(1024 * 1024 - 1_000)
+    const post = (body: string) =>
+      limited.call('POST', '/api/tracking', { headers: { 'x-forwarded-for': '192.0.2.1' }, body })
+    expect((await post(junk)).status).toBe(400)
+    expect((await track(limited, '192.0.2.1', events(20))).status).toBe(429)
+    expect((await track(limited, '192.0.2.1', [])).status).not.toBe(429)
+  })
+
+  it('limits the bytes of a tracking key', async () => {
+    const limited = await start({}, { bytesPerMinute: 1024 * 1024 })
+    const large = events(36).map((event) => ({ ...event, properties: { text: 'x'.repeat(28_000) } }))
+    expect((await track(limited, '192.0.2.1', large)).status).toBe(200)
+    expect((await track(limited, '192.0.2.2', large)).status).toBe(429)
+  })
+
+  it('does not let unknown tracking keys use up anything but the budget of their address', async () => {
+    const limited = await start({ eventsPerMinute: 500 }, { eventsPerMinute: 500 })
+    expect((await track(limited, '192.0.2.1', events(500), 'unknown')).status).toBe(400)
+    expect((await track(limited, '192.0.2.1', events(1))).status).toBe(429)
+    expect((await track(limited, '192.0.2.2', events(500))).status).toBe(200)
   })
 })

@@ -1,4 +1,4 @@
-/** The lock of an account that keeps erasures and writers of events apart. Its functions are in migrations/0004-flush.sql. */
+/** The lock of an account that keeps erasures and writers of events apart. Its functions are in migrations/functions/flush.sql. */
 import type { Statement } from '../postgres/statement.ts'
 
 /** $1 bigint: the account. Waits for its flushes in progress, and makes others wait for this transaction. */

@@ -28,7 +28,7 @@ export async function finishErasure(database: Database, erasure: PendingErasure)
 /** Scrubs up to 20,000 events. True: none is left. An event that another erasure moves meanwhile is found but not scrubbed. */
 export async function scrub(target: Queryable, erasure: PendingErasure): Promise<boolean> {
   const values = [erasure.channel_oa_id, erasure.user_id, erasure.last_event_id, EVENTS_PER_STATEMENT]
-  for (const statement of [scrubOwnEvents, scrubOthersEvents]) {
+  for (const statement of [scrubOwnEvents, scrubOthersEvents, deleteTrackingEvents]) {
     const [counts] = await target.query<{ found: number; scrubbed: number }>(statement, values)
     const { found = 0, scrubbed = 0 } = counts ?? {}
     if (found === EVENTS_PER_STATEMENT || scrubbed < found) return false
@@ -36,7 +36,7 @@ export async function scrub(target: Queryable, erasure: PendingErasure): Promise
   return true
 }
 
-// Both statements: $1 bigint: account; $2 text: user id; $3 bigint: last event id; $4 int: limit.
+// All statements: $1 bigint: account; $2 text: user id; $3 bigint: last event id; $4 int: limit.
 //
 // Rows are updated by ctid. A ctid is only unique within one partition, so the owner is checked again. `+ 0` and `coalesce`
 // keep indexes out of that check: they would lead through all of the person's events and compare each with every ctid. The
@@ -70,6 +70,22 @@ const scrubOthersEvents: Statement = {
       returning 1
     )
     select (select count(*) from found)::int as found, (select count(*) from scrubbed)::int as scrubbed`,
+}
+
+/** A tracking event says nothing without the person, so its row goes. Its key remains in event_key. */
+const deleteTrackingEvents: Statement = {
+  name: 'delete-tracking-events',
+  text: `
+    with found as materialized (
+      select ctid as place from tracking_event
+       where channel_oa_id = $1 and user_id = $2 and id + 0 <= $3 limit $4 for update
+    ), deleted as (
+      delete from tracking_event
+       where ctid = any (array(select place from found))
+         and channel_oa_id + 0 = $1 and coalesce(user_id, '') = $2 and id + 0 <= $3
+      returning 1
+    )
+    select (select count(*) from found)::int as found, (select count(*) from deleted)::int as scrubbed`,
 }
 
 /** $1 bigint: account; $2 bigint: organization; $3 bigint: member; $4 text: user id; $5 bigint: last event id. */

@@ -1,4 +1,4 @@
-/** Commits a batch of events: one call of the SQL function flush_events (migrations/0004-flush.sql), one transaction. */
+/** Commits a batch of events: one call of the SQL function flush_events (migrations/functions/flush.sql), one transaction. */
 import type { AccountId } from '../accounts/account.ts'
 import { MEMBER_ID_TAKEN, skipTakenMemberIds } from '../audience/member-ids.ts'
 import {

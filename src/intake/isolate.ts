@@ -104,11 +104,10 @@ async function flushOrStoreUnapplied(database: Database, event: AdmittedEvent): 
 }
 
 function byAccount(deliveries: QueuedDelivery[]): QueuedDelivery[][] {
-  const accounts = new Map<AccountId | undefined, QueuedDelivery[]>()
+  const accounts = new Map<AccountId, QueuedDelivery[]>()
   for (const delivery of deliveries) {
-    const accountId = delivery.events[0]?.admission.accountId
-    const others = accounts.get(accountId)
-    if (others === undefined) accounts.set(accountId, [delivery])
+    const others = accounts.get(delivery.accountId)
+    if (others === undefined) accounts.set(delivery.accountId, [delivery])
     else others.push(delivery)
   }
   return [...accounts.values()]

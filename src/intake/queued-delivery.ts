@@ -1,7 +1,9 @@
 /** A delivery on its way through a flush. */
+import type { AccountId } from '../accounts/account.ts'
 import type { AdmittedEvent, Outcome } from './flush.ts'
 
 export interface QueuedDelivery {
+  accountId: AccountId
   events: AdmittedEvent[]
   /** People whom its events name, at least one each. */
   people: number

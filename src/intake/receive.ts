@@ -1,15 +1,16 @@
 /**
- * Where deliveries of all sources meet. Each waits for the flush that carries its events and is answered when that flush has
- * committed. Batches form by themselves: what arrives during one flush goes into the next, so a lone delivery does not wait
- * and many deliveries share a commit.
+ * Where the deliveries of a source wait for the flush that carries their events. Each is answered when that flush has committed.
+ * Batches form by themselves: what arrives during one flush goes into the next, so a lone delivery does not wait and many
+ * deliveries share a commit.
  */
 import { deliveriesDequeued, deliveryQueued, deliveryStored, flushing } from '../observability/facts.ts'
 import type { Database } from '../postgres/database.ts'
 import type { PinnedConnection } from '../postgres/pinned-connection.ts'
 import type { IntakeEvent } from './event.ts'
+import { FairQueue, type QueueLimits } from './fair-queue.ts'
 import { type Admission, flushWithRetry, type Outcome } from './flush.ts'
 import { flushIsolated } from './isolate.ts'
-import { type QueuedDelivery, settle } from './queued-delivery.ts'
+import { settle } from './queued-delivery.ts'
 
 export interface Receipt {
   accepted: number
@@ -22,31 +23,34 @@ export interface Receipt {
  */
 export type Reception = Receipt | 'stale' | 'overloaded'
 
-/** People whom the events of one flush name. Larger flushes gain nothing and hold row locks longer. */
-const FLUSH_MAX_PEOPLE = 256
-/** UTF-16 units of payload in one flush: what a tenth of a second writes. */
-const FLUSH_MAX_PAYLOAD = 4 * 1024 * 1024
-/** The second flush is pipelined behind the first: the database starts it the moment it has committed the first. */
-const FLUSHES_IN_FLIGHT_MAX = 2
-/** Smaller flushes waste more than waiting for the first one costs (measured with 8 to 48). */
-const SECOND_FLUSH_MIN_EVENTS = 32
-/** A few seconds of work at full speed. Beyond it, senders are asked to retry. */
-const QUEUE_MAX_EVENTS = 20_000
-/** UTF-16 units of payload: bounds memory when events are large. */
-const QUEUE_MAX_PAYLOAD = 64 * 1024 * 1024
+/**
+ * Smaller flushes waste more than waiting for the one in flight costs. Measured with 8 to 48, for syncs of 50 µs, 1 ms and 5 ms.
+ */
+const CONCURRENT_FLUSH_MIN_EVENTS = 32
 
+/** What one source may take of an instance, so that no source's load delays another's deliveries. */
+export interface SourceShare extends QueueLimits {
+  /**
+   * Flushes in flight, each on a connection of its own. PostgreSQL commits concurrent flushes with one sync, which counts where a
+   * sync takes milliseconds: at 5 ms, two connections store a quarter more than one.
+   */
+  flushConnections: number
+}
+
+/** Receives the deliveries of one source. */
 export class Intake {
   readonly #database: Database
-  /** All flushes share one connection. What is isolated goes through the pool. */
-  readonly #connection: PinnedConnection
-  readonly #queue: QueuedDelivery[] = []
-  #queuedEvents = 0
-  #queuedPayload = 0
+  readonly #source: string
+  readonly #queue: FairQueue
+  /** A connection is not idle while the batch that it could not flush is being isolated, so few batches are. */
+  readonly #idle: PinnedConnection[]
   #flushesInFlight = 0
 
-  constructor(database: Database) {
+  constructor(database: Database, source: string, { flushConnections, ...limits }: SourceShare) {
     this.#database = database
-    this.#connection = database.pin()
+    this.#source = source
+    this.#queue = new FairQueue(limits)
+    this.#idle = Array.from({ length: flushConnections }, () => database.pin())
   }
 
   /**
@@ -55,79 +59,52 @@ export class Intake {
    */
   async receive(admission: Admission, events: IntakeEvent[]): Promise<Reception> {
     if (events.length === 0) return { accepted: 0, duplicates: 0 }
-    const payloadLength = events.reduce((sum, { payload }) => sum + (payload?.length ?? 0), 0)
-    if (
-      this.#queuedEvents + events.length > QUEUE_MAX_EVENTS ||
-      this.#queuedPayload + payloadLength > QUEUE_MAX_PAYLOAD
-    ) {
-      return 'overloaded'
+    const delivery = {
+      accountId: admission.accountId,
+      events: events.map((event) => ({ admission, event })),
+      people: events.reduce((sum, { otherUserIds }) => sum + 1 + otherUserIds.length, 0),
+      payloadLength: events.reduce((sum, { payload }) => sum + (payload?.length ?? 0), 0),
     }
-    const admitted = events.map((event) => ({ admission, event }))
-    const people = events.reduce((sum, { otherUserIds }) => sum + 1 + otherUserIds.length, 0)
-    const outcomes = await new Promise<Outcome[]>((resolve, reject) =>
-      this.#enqueue({ events: admitted, people, payloadLength, resolve, reject }),
-    )
+    const outcomes = await new Promise<Outcome[] | 'overloaded'>((resolve, reject) => {
+      const queued = { ...delivery, resolve, reject }
+      if (!this.#queue.push(queued)) return resolve('overloaded')
+      deliveryQueued.publish({ delivery: queued, source: this.#source, queuedEvents: this.#queue.events })
+      this.#flushQueued()
+    })
+    if (outcomes === 'overloaded') return 'overloaded'
     if (outcomes.includes('stale')) return 'stale'
     const duplicates = outcomes.filter((outcome) => outcome === 'duplicate').length
     const unapplied = outcomes.filter((outcome) => outcome === 'unapplied').length
     const accepted = outcomes.length - duplicates
-    deliveryStored.publish({ source: admission.source.name, events, accepted, duplicates, unapplied })
+    deliveryStored.publish({ source: this.#source, events, accepted, duplicates, unapplied })
     return { accepted, duplicates }
   }
 
-  #enqueue(delivery: QueuedDelivery): void {
-    this.#queue.push(delivery)
-    this.#queuedEvents += delivery.events.length
-    this.#queuedPayload += delivery.payloadLength
-    deliveryQueued.publish({ delivery, queuedEvents: this.#queuedEvents })
-    this.#flushQueued()
-  }
-
   #flushQueued(): void {
-    if (this.#queuedEvents === 0 || this.#flushesInFlight === FLUSHES_IN_FLIGHT_MAX) return
-    if (this.#flushesInFlight === 0 || this.#queuedEvents >= SECOND_FLUSH_MIN_EVENTS) void this.#flushNext()
+    if (this.#queue.events < (this.#flushesInFlight > 0 ? CONCURRENT_FLUSH_MIN_EVENTS : 1)) return
+    const connection = this.#idle.pop()
+    if (connection !== undefined) void this.#flushNext(connection)
   }
 
-  async #flushNext(): Promise<void> {
-    const deliveries = this.#dequeue()
-    this.#flushesInFlight += 1
+  async #flushNext(connection: PinnedConnection): Promise<void> {
+    const deliveries = this.#queue.take()
+    deliveriesDequeued.publish({ source: this.#source, queuedEvents: this.#queue.events })
     const events = deliveries.flatMap((delivery) => delivery.events)
+    this.#flushesInFlight += 1
     try {
       const outcomes = await flushing.run({ events: events.length, deliveries }, () =>
-        flushWithRetry(
-          (statements) => this.#connection.pipelineIdempotent(statements),
-          this.#database,
-          events,
-        ),
+        flushWithRetry((statements) => connection.pipelineIdempotent(statements), this.#database, events),
       )
       this.#flushesInFlight -= 1
+      this.#idle.push(connection)
       // The next flush is sent before this one is answered, so that the database never waits for us.
       this.#flushQueued()
       settle(deliveries, outcomes)
     } catch (error) {
-      await flushIsolated(this.#database, deliveries, error)
       this.#flushesInFlight -= 1
+      await flushIsolated(this.#database, deliveries, error)
+      this.#idle.push(connection)
       this.#flushQueued()
     }
-  }
-
-  /** Takes the oldest deliveries, at least one, up to the limits of a flush. */
-  #dequeue(): QueuedDelivery[] {
-    let people = 0
-    let payload = 0
-    let count = 0
-    for (const delivery of this.#queue) {
-      people += delivery.people
-      payload += delivery.payloadLength
-      if (count > 0 && (people > FLUSH_MAX_PEOPLE || payload > FLUSH_MAX_PAYLOAD)) break
-      count += 1
-    }
-    const taken = this.#queue.splice(0, count)
-    for (const { events, payloadLength } of taken) {
-      this.#queuedEvents -= events.length
-      this.#queuedPayload -= payloadLength
-    }
-    deliveriesDequeued.publish({ queuedEvents: this.#queuedEvents })
-    return taken
   }
 }

@@ -1,10 +1,11 @@
 /** What each source of events brings: one folder, and one line in sources.ts. */
 import type { FastifyInstance } from 'fastify'
 import type { Account } from '../accounts/account.ts'
+import type { Config } from '../config.ts'
 import type { SpareSigned } from '../http/rate-limit.ts'
 import type { Database } from '../postgres/database.ts'
 import type { IntakeEvent, Source } from './event.ts'
-import type { Intake } from './receive.ts'
+import type { Intake, SourceShare } from './receive.ts'
 import type { RefusedDeliveries } from './refused-deliveries.ts'
 
 export interface SourceParts {
@@ -15,11 +16,14 @@ export interface SourceParts {
   refused: RefusedDeliveries
   /** Call it for a request whose signature proves its sender: the request need not count against its address. */
   spareSigned: SpareSigned
+  trackingBudgets: Config['trackingBudgets']
   now: () => number
 }
 
 /** A source with its code: where its deliveries arrive, and how its events are read. */
 export interface SourceModule extends Source {
+  /** What it may take of an instance, whatever its senders do. */
+  share: SourceShare
   /** Adds the public routes that its deliveries arrive on. */
   addRoutes: (app: FastifyInstance, parts: SourceParts) => void
   /** Whether an event whose content was erased cannot be attributed to the account any more. Default: it can. */

@@ -1,6 +1,6 @@
 /** Keeps storage bounded: partitions ahead of time, and nothing beyond its retention. */
 import type { Queryable } from '../postgres/statement.ts'
-import { createPartitions } from './partitions.ts'
+import { createPartitions, EVENTS, TRACKING_EVENTS } from './partitions.ts'
 import { deleteExpired, type Retention } from './retention.ts'
 
 export const MAINTENANCE_INTERVAL_MS = 60 * 60 * 1000
@@ -17,14 +17,19 @@ const LOCK_TIMEOUT_MS = 200
 /** Runs maintenance, unless another instance is running it. */
 export async function runMaintenance(session: Queryable, retention: Retention): Promise<void> {
   await unlessRunning(session, async () => {
-    await createPartitions(session)
+    await createAllPartitions(session)
     await deleteExpired(session, retention)
   })
 }
 
 /** What a service needs before its first event. Without a partition, events go to the default one. */
 export async function makePartitions(session: Queryable): Promise<void> {
-  await unlessRunning(session, () => createPartitions(session))
+  await unlessRunning(session, () => createAllPartitions(session))
+}
+
+async function createAllPartitions(session: Queryable): Promise<void> {
+  await createPartitions(session, EVENTS)
+  await createPartitions(session, TRACKING_EVENTS)
 }
 
 async function unlessRunning(session: Queryable, work: () => Promise<void>): Promise<void> {

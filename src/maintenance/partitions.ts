@@ -1,46 +1,63 @@
-/** The weekly partitions of stored events: created before a week begins, dropped when retention ends. */
+/** The partitions of stored events: created before their time begins, dropped when retention ends. */
 import { LOCK_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
 import type { Queryable } from '../postgres/statement.ts'
 
-/** Weeks that have a partition before they begin: a service may be down that long and still find one. */
-const WEEKS_AHEAD = 5
+/** A table in partitions of whole days, in UTC. A partition's name is the table's, and its first day. */
+export interface PartitionedTable {
+  name: string
+  days: number
+  /** Partitions created ahead: a service may be down that long and still find one. */
+  ahead: number
+}
+
+/** ISO weeks: `event_20261116` holds the week that begins on that Monday. */
+export const EVENTS: PartitionedTable = { name: 'event', days: 7, ahead: 5 }
+export const TRACKING_EVENTS: PartitionedTable = { name: 'tracking_event', days: 1, ahead: 14 }
 
 const CHECK_VIOLATION = '23514'
 
-/** $1 int: weeks ahead. ISO weeks, Monday to Monday in UTC: `event_20261116` holds the week that begins on that day. */
+/** $1 text: table; $2 int: days of a partition, 7 or 1; $3 int: partitions ahead. */
 const SELECT_MISSING = `
-  select name, monday::text, (monday + interval '7 days')::text as next_monday
-    from (select to_char(monday, '"event_"YYYYMMDD') as name, monday
-            from generate_series(date_trunc('week', now() at time zone 'UTC'),
-                                 date_trunc('week', now() at time zone 'UTC') + $1 * interval '7 days',
-                                 interval '7 days') as monday) week
+  select name, first_day::text, (first_day + $2 * interval '1 day')::text as next_first_day
+    from (select $1 || to_char(first_day, '"_"YYYYMMDD') as name, first_day
+            from (select date_trunc(case when $2 = 7 then 'week' else 'day' end, now() at time zone 'UTC')
+                         + ahead * $2 * interval '1 day' as first_day
+                    from generate_series(0, $3::int) as ahead) day) partition
    where to_regclass(name) is null`
 
-/** $1 int: days of retention. Partitions whose last day is older. */
+/** $1 text: table; $2 int: days of a partition; $3 int: days of retention. Partitions whose last day is older. */
 const SELECT_EXPIRED = `
   select c.relname as name
     from pg_inherits i join pg_class c on c.oid = i.inhrelid
-   where i.inhparent = 'event'::regclass and c.relname ~ '^event_\\d{8}$'
-     and to_date(substr(c.relname, 7), 'YYYYMMDD') + 7 <= (now() at time zone 'UTC')::date - $1::int`
+   where i.inhparent = $1::regclass and c.relname ~ '_\\d{8}$'
+     and to_date(right(c.relname, 8), 'YYYYMMDD') + $2::int <= (now() at time zone 'UTC')::date - $3::int`
 
-/** Creates the partitions of this week and the next five. Skips those whose table another session has locked. */
-export async function createPartitions(session: Queryable): Promise<void> {
-  const missing = await session.query<{ name: string; monday: string; next_monday: string }>(SELECT_MISSING, [
-    WEEKS_AHEAD,
-  ])
-  for (const { name, monday, next_monday } of missing) {
+/** Creates the present partition and those ahead. Skips them if another session has locked the table. */
+export async function createPartitions(
+  session: Queryable,
+  { name: table, days, ahead }: PartitionedTable,
+): Promise<void> {
+  const missing = await session.query<{ name: string; first_day: string; next_first_day: string }>(
+    SELECT_MISSING,
+    [table, days, ahead],
+  )
+  for (const { name, first_day, next_first_day } of missing) {
     const create = session.query(
-      `create table ${name} partition of event for values from ('${monday}+00') to ('${next_monday}+00')`,
+      `create table ${name} partition of ${table} for values from ('${first_day}+00') to ('${next_first_day}+00')`,
     )
     await unlessLocked(create).catch((error) => {
-      // The default partition already holds events of that week, so it keeps receiving them.
+      // The default partition already holds events of that time, so it keeps receiving them.
       if (sqlStateOf(error) !== CHECK_VIOLATION) throw error
     })
   }
 }
 
-export async function dropExpiredPartitions(session: Queryable, retentionDays: number): Promise<void> {
-  const expired = await session.query<{ name: string }>(SELECT_EXPIRED, [retentionDays])
+export async function dropExpiredPartitions(
+  session: Queryable,
+  { name: table, days }: PartitionedTable,
+  retentionDays: number,
+): Promise<void> {
+  const expired = await session.query<{ name: string }>(SELECT_EXPIRED, [table, days, retentionDays])
   for (const { name } of expired) await unlessLocked(session.query(`drop table ${name}`))
 }
 

@@ -1,7 +1,7 @@
 /** Deletes what has been stored long enough. Each statement deletes few rows, so that no other session waits for it. */
 import type { Config } from '../config.ts'
 import type { Queryable, Statement } from '../postgres/statement.ts'
-import { dropExpiredPartitions, unlessLocked } from './partitions.ts'
+import { dropExpiredPartitions, EVENTS, TRACKING_EVENTS, unlessLocked } from './partitions.ts'
 
 /** Rows deleted in one statement. */
 const ROWS_PER_STATEMENT = 10_000
@@ -9,21 +9,23 @@ const ROWS_PER_STATEMENT = 10_000
 /** `oa-audience doctor` looks back a week. */
 const REFUSALS_KEPT_DAYS = 30
 
-export type Retention = Pick<Config, 'retentionDays' | 'deduplicationDays'>
+export type Retention = Pick<Config, 'retentionDays' | 'deduplicationDays' | 'trackingRetentionDays'>
 
 /**
- * Deletes events and edits beyond RETENTION_DAYS (0 keeps them), and beyond DEDUPLICATION_DAYS event keys, ids of unsent
- * messages, tombstones, and tracked activity of people who are not members.
+ * Deletes events and edits beyond RETENTION_DAYS (0 keeps them), tracking events beyond TRACKING_RETENTION_DAYS, and beyond
+ * DEDUPLICATION_DAYS event keys, ids of unsent messages, tombstones, and tracked activity of people who are not members.
  */
 export async function deleteExpired(
   session: Queryable,
-  { retentionDays, deduplicationDays }: Retention,
+  { retentionDays, deduplicationDays, trackingRetentionDays }: Retention,
 ): Promise<void> {
   if (retentionDays > 0) {
-    await dropExpiredPartitions(session, retentionDays)
+    await dropExpiredPartitions(session, EVENTS, retentionDays)
     await deleteInBatches(session, deleteUnpartitionedEvents, retentionDays)
     await deleteInBatches(session, deleteEdits, retentionDays)
   }
+  await dropExpiredPartitions(session, TRACKING_EVENTS, trackingRetentionDays)
+  await deleteInBatches(session, deleteUnpartitionedTrackingEvents, trackingRetentionDays)
   await deleteInBatches(session, deleteEventKeys, deduplicationDays)
   // A message may arrive after its unsend, as late as any event.
   await deleteInBatches(session, deleteUnsentMessages, deduplicationDays)
@@ -49,6 +51,18 @@ const deleteUnpartitionedEvents: Statement = {
     with deleted as (
       delete from event_default
        where ctid = any (array(select ctid from event_default
+                                where received_at < now() - $1 * interval '1 day' limit $2))
+         and received_at < now() - $1 * interval '1 day'
+      returning 1)
+    select count(*)::int from deleted`,
+}
+
+const deleteUnpartitionedTrackingEvents: Statement = {
+  name: 'delete-unpartitioned-tracking-events',
+  text: `
+    with deleted as (
+      delete from tracking_event_default
+       where ctid = any (array(select ctid from tracking_event_default
                                 where received_at < now() - $1 * interval '1 day' limit $2))
          and received_at < now() - $1 * interval '1 day'
       returning 1)

@@ -51,10 +51,12 @@ export const platformCall = operation<{ method: string; path: string }>('platfor
 export const flushing = operation<{ events: number; deliveries: object[] }>('flush')
 
 /** A delivery waits for a flush. `delivery` only identifies it. */
-export const deliveryQueued = occurrence<{ delivery: object; queuedEvents: number }>('delivery-queued')
+export const deliveryQueued = occurrence<{ delivery: object; source: string; queuedEvents: number }>(
+  'delivery-queued',
+)
 
 /** Deliveries left the queue for a flush. */
-export const deliveriesDequeued = occurrence<{ queuedEvents: number }>('deliveries-dequeued')
+export const deliveriesDequeued = occurrence<{ source: string; queuedEvents: number }>('deliveries-dequeued')
 
 /** The events of one delivery are on disk. `unapplied` of those accepted have no effect. */
 export const deliveryStored = occurrence<{

@@ -36,7 +36,7 @@ interface AccountState extends Row {
 const selectAccountStates = `
   with delivered as (
     select channel_oa_id, source, max(received_at) as last_at
-      from event
+      from stored_event
      where received_at > now() - $1::int * interval '1 day'
      group by channel_oa_id, source
   ), accepted as (

@@ -27,7 +27,7 @@ const selectEvents = `
   select id, channel_oa_id as "accountId", source, kind,
          to_char(occurred_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "occurredAt",
          to_char(received_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "receivedAt", failure
-    from event
+    from stored_event
    where ($1::bigint is null or channel_oa_id = $1) and ($2::boolean or failure is not null)
    order by id desc
    limit $3`
@@ -52,7 +52,7 @@ const selectEvent = `
   select id, channel_oa_id as "accountId", source, kind,
          to_char(occurred_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "occurredAt",
          to_char(received_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "receivedAt", failure, payload
-    from event
+    from stored_event
    where id = $1`
 
 /** Null if the event does not exist. */

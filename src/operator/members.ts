@@ -64,9 +64,9 @@ const selectTimeline = `
                    else 'seen'
               end as effect,
               id as event_id
-         from event
+         from stored_event
         where channel_oa_id = $1 and (user_id = $2 or other_user_ids @> array[$2])
-        order by occurred_at desc, key desc
+        order by occurred_at desc, id desc
         limit $4)
       union all
       (select e.edited_at, null, 'client', 'edit',

@@ -5,6 +5,7 @@ import { FatalError } from '../errors.ts'
 import { PACKAGE_ROOT } from '../package.ts'
 import type { Database } from './database.ts'
 import { sqlStateOf } from './faults.ts'
+import { readFunctions, replaceFunctions } from './functions.ts'
 import type { Queryable } from './statement.ts'
 
 /** Any fixed number: the advisory lock that serializes instances that start at the same time. */
@@ -40,10 +41,14 @@ export function readMigrations(directory = new URL('migrations/', PACKAGE_ROOT))
 }
 
 /**
- * Applies what is missing and returns the names of what it applied. Throws a FatalError if the server is too old, the
+ * Applies the missing migrations, then the changed functions, and returns the names of what it applied. Throws a FatalError if the server is too old, the
  * database cannot store every text, the schema is newer than this program, or an applied migration was edited.
  */
-export async function migrate(database: Database, migrations = readMigrations()): Promise<string[]> {
+export async function migrate(
+  database: Database,
+  migrations = readMigrations(),
+  functions = readFunctions(),
+): Promise<string[]> {
   return database.session(async (session) => {
     await requireUsableServer(session)
     await session.query('select pg_advisory_lock($1)', [MIGRATION_LOCK])
@@ -52,7 +57,8 @@ export async function migrate(database: Database, migrations = readMigrations())
     requireKnownSchema(migrations, applied)
     const missing = migrations.filter(({ version }) => !applied.has(version))
     for (const migration of missing) await apply(session, migration)
-    return missing.map(({ name }) => name)
+    const replaced = isNewerThan(migrations, applied) ? [] : await replaceFunctions(session, functions)
+    return [...missing.map(({ name }) => name), ...replaced]
   })
 }
 
@@ -104,10 +110,17 @@ async function readApplied(session: Queryable): Promise<Map<number, string>> {
   }
 }
 
+/** Such a schema has newer functions, too, which an older program must leave alone. */
+function isNewerThan(migrations: Migration[], applied: Map<number, string>): boolean {
+  return newestOf(applied) > (migrations.at(-1)?.version ?? 0)
+}
+
+const newestOf = (applied: Map<number, string>) => Math.max(0, ...applied.keys())
+
 function requireKnownSchema(migrations: Migration[], applied: Map<number, string>): void {
-  const newest = Math.max(0, ...applied.keys())
+  const newest = newestOf(applied)
   const newestKnown = migrations.at(-1)?.version ?? 0
-  if (newest > newestKnown) {
+  if (isNewerThan(migrations, applied)) {
     throw new FatalError(
       `the database schema has version ${newest}, but this program knows versions up to ${newestKnown}. ` +
         'Install the newer oa-audience again.',

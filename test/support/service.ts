@@ -109,10 +109,12 @@ export class Service {
   }
 }
 
+const NO_BUDGET = { eventsPerMinute: 0, bytesPerMinute: 0 }
 const DEFAULTS: AppOptions['config'] = {
   logLevel: 'silent',
   trustProxy: [],
   rateLimit: { max: 0, windowMs: 60_000, spareSigned: false },
+  trackingBudgets: { address: NO_BUDGET, key: NO_BUDGET },
   redisUrl: null,
   lineApiUrl: 'http://127.0.0.1:9',
   publicUrl: null,

@@ -23,6 +23,8 @@ const LEAVES = [
   'errors.ts',
   'config.ts',
   'config-parsers.ts',
+  'config-variables.ts',
+  'config-variables.ts',
   'secret.ts',
   'package.ts',
   'observability/facts.ts',

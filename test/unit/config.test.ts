@@ -18,7 +18,9 @@ const NAMES = [
   ...['RATE_LIMIT_MAX', 'RATE_LIMIT_WINDOW_MS', 'RATE_LIMIT_SPARE_SIGNED', 'TRUST_PROXY'],
   ...['LINE_API_URL', 'LOG_LEVEL', 'METRICS_PORT'],
   ...['OTEL_EXPORTER_OTLP_ENDPOINT', 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'OTEL_SDK_DISABLED'],
-  ...['RETENTION_DAYS', 'DEDUPLICATION_DAYS'],
+  ...['RETENTION_DAYS', 'DEDUPLICATION_DAYS', 'TRACKING_RETENTION_DAYS'],
+  ...['TRACKING_ADDRESS_EVENTS_PER_MINUTE', 'TRACKING_ADDRESS_BYTES_PER_MINUTE'],
+  ...['TRACKING_KEY_EVENTS_PER_MINUTE', 'TRACKING_KEY_BYTES_PER_MINUTE'],
 ]
 
 describe('the configuration', () => {
@@ -36,6 +38,11 @@ describe('the configuration', () => {
       host: '127.0.0.1',
       database: { kind: 'embedded', dataDir: expect.stringMatching(/\/data$/) },
       rateLimit: { max: 6000, windowMs: 60_000, spareSigned: false },
+      trackingRetentionDays: 7,
+      trackingBudgets: {
+        address: { eventsPerMinute: 6_000, bytesPerMinute: 4_194_304 },
+        key: { eventsPerMinute: 30_000, bytesPerMinute: 16_777_216 },
+      },
       lineApiUrl: 'https://api.line.me',
       trustProxy: [],
       metricsPort: null,

@@ -6,6 +6,7 @@ import { addLineRoutes } from './routes.ts'
 export const lineSource: SourceModule = {
   name: LINE,
   isProven: true,
+  share: { flushConnections: 2, maxEvents: 20_000, maxPayload: 64 * 1024 * 1024 },
   addRoutes: addLineRoutes,
   reparse: (content, occurredAtMs) => readLineEvent(content, occurredAtMs),
 }

@@ -1,5 +1,6 @@
 /** Reads events in the shape of Segment's HTTP API, so that its client libraries work unchanged. */
 import { randomUUID } from 'node:crypto'
+import { setImmediate } from 'node:timers/promises'
 import { AppError } from '../../errors.ts'
 import { isObject, parseJson } from '../../http/body.ts'
 import { type IntakeEvent, InvalidEvent, NO_EFFECT } from '../event.ts'
@@ -14,6 +15,8 @@ const KINDS = new Set(['track', 'page', 'screen', 'identify', 'group', 'alias'])
 const TRACKING_EVENT_MAX_BYTES = 32 * 1024
 /** Events per request. Those beyond it are rejected by index. */
 const TRACKING_REQUEST_MAX_EVENTS = 500
+/** Events read before other requests get their turn: about 0.5 ms, 2 ms until the code is compiled. */
+const TRACKING_EVENTS_PER_TURN = 50
 /** Items per request. Each rejection is reported, and a small request must not cause a large answer. */
 const TRACKING_REQUEST_MAX_ITEMS = 5_000
 
@@ -67,14 +70,15 @@ function eventsOf(parsed: unknown): unknown[] | null {
  * Splits a request into events to store and rejected ones, by index.
  * @param admittedBy the tracking key that named the account
  */
-export function readTrackingEvents(
+export async function readTrackingEvents(
   { events, sentAtMs }: TrackingRequest,
   admittedBy: string,
   receivedAtMs: number,
-): { accepted: IntakeEvent[]; rejected: Rejection[] } {
+): Promise<{ accepted: IntakeEvent[]; rejected: Rejection[] }> {
   const accepted: IntakeEvent[] = []
   const rejected: Rejection[] = []
   for (const [index, event] of events.entries()) {
+    if (index % TRACKING_EVENTS_PER_TURN === TRACKING_EVENTS_PER_TURN - 1) await setImmediate()
     try {
       if (index >= TRACKING_REQUEST_MAX_EVENTS) {
         throw new InvalidEvent(`more than ${TRACKING_REQUEST_MAX_EVENTS} events in one request`)

@@ -9,7 +9,8 @@ export const trackingSchema: FastifySchema = {
   summary: 'Receive tracking events',
   description: `Accepts the HTTP shape of Segment: one event, an array, or a \`batch\`. Any origin may call it.
 The tracking key of the account is \`writeKey\` in the body, the user name of Basic authentication, or \`writeKey\` in the query.
-Limits: 500 events per request and 32 KiB per event.`,
+Limits: 500 events per request and 32 KiB per event, and a budget of events and bytes per minute for each client address and
+each tracking key (429).`,
   tags: [TAGS.intake],
   querystring: Type.Object({
     writeKey: Type.Optional(Type.String({ description: 'Tracking key, if the body does not contain it.' })),

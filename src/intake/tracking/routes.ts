@@ -3,9 +3,11 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { findAccountByTrackingKey } from '../../accounts/account.ts'
 import { AppError } from '../../errors.ts'
 import { bodyBytes } from '../../http/body.ts'
+import { createClientKey } from '../../http/rate-limit-counter.ts'
 import { isStorableText } from '../../postgres/storable.ts'
 import { AdmittingAccounts } from '../admit.ts'
 import type { SourceParts } from '../source.ts'
+import { Budgets } from './budget.ts'
 import { parseTrackingRequest, readTrackingEvents } from './payload.ts'
 import { trackingSchema } from './route-schema.ts'
 
@@ -17,26 +19,57 @@ const HEADER_NAMES = /^[A-Za-z0-9-]+(, ?[A-Za-z0-9-]+){0,20}$/
 type TrackingCall = FastifyRequest<{ Querystring: Record<string, unknown> }>
 
 export function addTrackingRoutes(app: FastifyInstance, parts: SourceParts): void {
-  const accounts = new AdmittingAccounts<string>(parts.source, (key) =>
-    findAccountByTrackingKey(parts.database, key),
-  )
+  const { address, key } = parts.trackingBudgets
+  const tracking: TrackingParts = {
+    ...parts,
+    accounts: new AdmittingAccounts<string>(parts.source, (name) =>
+      findAccountByTrackingKey(parts.database, name),
+    ),
+    addresses: new Budgets(address, 'address'),
+    keys: new Budgets(key, 'tracking key'),
+    addressOf: createClientKey(),
+  }
   app.options('/api/tracking', { onSend: allowOrigin }, answerPreflight)
-  app.post('/api/tracking', { schema: trackingSchema, onSend: allowOrigin }, (request: TrackingCall) =>
-    receiveTracking(parts, accounts, request),
+  app.post(
+    '/api/tracking',
+    {
+      schema: trackingSchema,
+      onSend: allowOrigin,
+      onRequest: async (request) => refuseBeforeBody(tracking, request),
+    },
+    (request: TrackingCall) => receiveTracking(tracking, request),
   )
 }
 
+interface TrackingParts extends SourceParts {
+  accounts: AdmittingAccounts<string>
+  addresses: Budgets
+  keys: Budgets
+  addressOf: (request: FastifyRequest) => string
+}
+
+/** An address that has used up its budget costs neither the reading nor the parsing of its bodies. */
+function refuseBeforeBody({ addresses, addressOf }: TrackingParts, request: FastifyRequest): void {
+  addresses.check(addressOf(request), 1, Number(request.headers['content-length'] ?? 0) || 0)
+}
+
 async function receiveTracking(
-  { database, intake, now }: SourceParts,
-  accounts: AdmittingAccounts<string>,
+  { database, intake, now, accounts, addresses, keys, addressOf }: TrackingParts,
   request: TrackingCall,
 ) {
   database.requireConfigured()
-  const tracking = parseTrackingRequest(bodyBytes(request))
+  const body = bodyBytes(request)
+  addresses.take(addressOf(request), 0, body.length)
+  const tracking = parseTrackingRequest(body)
+  addresses.take(addressOf(request), tracking.events.length, 0)
   const key = tracking.writeKey ?? keyOutsideBody(request)
   if (key === null || !isStorableText(key)) throw new AppError('unknown_tracking_key')
-  const { accepted, rejected } = readTrackingEvents(tracking, key, now())
+  const { accepted, rejected } = await readTrackingEvents(tracking, key, now())
+  let isCharged = false
   for await (const { admission, isCached } of accounts.candidates(key)) {
+    // After the key was found, because unknown keys would displace the budgets of others from memory.
+    if (!isCharged) keys.take(key, tracking.events.length, body.length)
+    isCharged = true
     // Nothing is stored for an empty request, so no flush would compare a cached account.
     if (accepted.length === 0 && isCached) continue
     const reception = await intake.receive(admission, accepted)

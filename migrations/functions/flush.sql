@@ -1,0 +1,238 @@
+-- How a batch of events reaches events and members, in one transaction: the locks, and flush_events.
+
+-- A repeatable file: the service applies it again whenever it changes, see CONTRIBUTING.md. A change here is a change of the
+-- running flush. The same functions in 0004-flush.sql are the first version, which this file replaces.
+
+-- Keeps erasures and flushes of an account apart. An erasure takes the account's lock exclusively before it looks for
+-- what to erase. A flush takes the locks of its accounts shared. So a flush either commits first, and the erasure finds
+-- what it stored, or starts after the erasure and sees it.
+--
+-- Every transaction takes its locks in one order: accounts, event keys, members, tracked activity, each in key order.
+-- Two accounts with the same remainder share a lock and only wait for each other without need.
+create or replace function lock_out_flushes(account_id bigint) returns void language sql
+  return pg_advisory_xact_lock(7301, (account_id % 2147483647)::int);
+
+-- Accounts for which the caller itself erases content (an unsend) are in `exclusive`, too.
+create or replace function lock_out_erasures(account_ids bigint[], exclusive bigint[]) returns void language plpgsql as $$
+begin
+  perform case when account_id = any (exclusive)
+          then pg_advisory_xact_lock(7301, (account_id % 2147483647)::int)
+          else pg_advisory_xact_lock_shared(7301, (account_id % 2147483647)::int) end
+     from (select distinct account_id from unnest(account_ids) as account_id order by account_id) sorted;
+end $$;
+
+-- Whether a state is newer than the stored one. A state that no event produced has no time or no key: an event is newer.
+create or replace function is_newer(at timestamptz, key uuid, stored_at timestamptz, stored_key uuid) returns boolean
+  language sql immutable parallel safe
+  return ((at, key) > (stored_at, stored_key)) is not false;
+
+-- Stores the events that are new and applies them to members. The caller's transaction is the flush.
+--
+-- Admissions are numbered from 1; event n consists of the nth element of each array from `admissions` to `failures`.
+-- An array is null if no event of the batch needs it, and then costs nothing.
+--
+-- An event's effect on a member is commutative and idempotent: the count adds distinct events, first and last seen are
+-- a minimum and a maximum, relationship and conversation are the newest by (time, key). So neither order, nor
+-- repetition, nor the instance that flushes matters.
+create or replace function flush_events(
+  -- What admitted the deliveries: the account with its credentials_version, the source, and whether the source's senders
+  -- can be trusted to name people. Anybody can send tracking events, so they make no member.
+  account_ids bigint[], credentials_versions bigint[], sources text[], proven boolean[],
+  -- The events, without duplicates among themselves. `admissions` are positions in account_ids.
+  admissions int[], kinds text[], keys uuid[], occurred_ats timestamptz[], user_ids text[],
+  group_ids text[], message_ids text[], payloads text[], failures text[],
+  -- People who joined or left, beside an event's source: the event's position, and the person.
+  other_events int[], other_people text[],
+  -- Effects, one element per event. null: this event has none of the kind.
+  relationships text[],
+  conversation_ids text[], conversation_statuses text[], conversation_ats timestamptz[],
+  unsent_messages text[],
+  suspensions boolean[],
+  -- Positions of the admissions that still hold, and of the events that were stored before.
+  out admitted int[], out duplicates int[]
+) language plpgsql as $$
+declare
+  -- Events without effect: duplicates, those of erased people, and those that cannot be applied.
+  ineffective int[];
+  changed_at timestamptz;
+  erasing bigint[] := '{}';
+begin
+  -- An unsend erases content, so it locks other flushes out of its accounts.
+  if unsent_messages is not null then
+    erasing := array(select account_ids[u.admission] from unnest(admissions, unsent_messages) as u (admission, message_id)
+                      where u.message_id is not null);
+  end if;
+  perform lock_out_erasures(account_ids, erasing);
+
+  with admission as materialized (
+    -- Most accounts have erased nobody and unsent nothing: their events need no further look-up.
+    select d.position, d.source, d.is_proven, a.id as account_id, a.organization_id, a.person_key,
+           exists (select from erased_person x where x.channel_oa_id = a.id) as has_erased,
+           exists (select from unsent_message u where u.channel_oa_id = a.id) as has_unsent
+      from unnest(account_ids, credentials_versions, sources, proven)
+           with ordinality as d (account_id, version, source, is_proven, position)
+      join official_account a on a.id = d.account_id and a.credentials_version = d.version
+  ), incoming as materialized (
+    -- Subqueries instead of joins: the planner expects a few rows and would join in nested loops.
+    select a.account_id, a.organization_id, a.person_key, a.has_erased, a.source, a.is_proven, e.*,
+           not exists (select from event_key k where k.channel_oa_id = a.account_id and k.key = e.key) as is_new,
+           a.has_erased and coalesce(e.occurred_at <= (
+             select x.erased_at from erased_person x
+              where x.channel_oa_id = a.account_id and x.person_hash = person_hash(a.person_key, e.user_id)), false)
+             as is_erased,
+           a.has_unsent and e.message_id is not null and exists (
+             select from unsent_message u where u.channel_oa_id = a.account_id and u.message_id = e.message_id)
+             as is_unsent
+      from unnest(admissions, kinds, keys, occurred_ats, user_ids, group_ids, message_ids, payloads, failures)
+           with ordinality as e (admission, kind, key, occurred_at, user_id, group_id, message_id, payload, failure,
+                                 position)
+      join admission a on a.position = e.admission
+  ), other as materialized (
+    select e.position, e.account_id, e.organization_id, e.occurred_at, e.failure, p.user_id,
+           e.has_erased and coalesce(e.occurred_at <= (
+             select x.erased_at from erased_person x
+              where x.channel_oa_id = e.account_id and x.person_hash = person_hash(e.person_key, p.user_id)), false)
+             as is_erased
+      from unnest(other_events, other_people) as p (event, user_id)
+      join incoming e on e.position = p.event and e.is_new
+  ), new_key as (
+    -- A plain insert, not `on conflict do nothing`: if another flush inserts the same key first, this one fails on the
+    -- primary key, is rolled back as a whole, and is flushed again.
+    insert into event_key (channel_oa_id, key)
+    select account_id, key from incoming where is_new order by account_id, key
+  ), new_event as (
+    -- An event from before an erasure, or a message that was unsent, keeps its kind and time but none of its content.
+    insert into event (channel_oa_id, source, kind, key, occurred_at, user_id, other_user_ids, group_id, message_id,
+                       payload, failure)
+    select e.account_id, e.source, e.kind, e.key, e.occurred_at,
+           case when not e.is_erased then e.user_id end, o.user_ids, case when not e.is_erased then e.group_id end,
+           case when not e.is_erased then e.message_id end,
+           case when not e.is_erased and not e.is_unsent and o.some_erased is not true then e.payload end, e.failure
+      from incoming e
+      left join (select position, bool_or(is_erased) as some_erased,
+                        array_agg(user_id) filter (where not is_erased) as user_ids
+                   from other group by position) o using (position)
+     where e.is_new and (e.is_proven or e.failure is not null)
+  ), member as (
+    -- In key order, one row lock after the other. An update by a join would lock rows in the order of its plan, and two
+    -- flushes would deadlock.
+    insert into audience_member as m (channel_oa_id, organization_id, user_id, event_count, first_seen_at, last_seen_at)
+    select account_id, organization_id, user_id, count(*), min(occurred_at), max(occurred_at)
+      from (select account_id, organization_id, user_id, occurred_at from incoming
+             where is_new and user_id is not null and not is_erased and failure is null and is_proven
+             union all
+            select account_id, organization_id, user_id, occurred_at from other
+             where not is_erased and failure is null) person
+     group by account_id, organization_id, user_id order by account_id, user_id
+        on conflict on constraint audience_member_user do update set
+           event_count = m.event_count + excluded.event_count,
+           first_seen_at = least(m.first_seen_at, excluded.first_seen_at),
+           last_seen_at = greatest(m.last_seen_at, excluded.last_seen_at)
+  )
+  select (select array_agg(position) from admission),
+         (select array_agg(position) from incoming where not is_new),
+         (select array_agg(position) from incoming where not is_new or is_erased or failure is not null)
+    into admitted, duplicates, ineffective;
+  ineffective := coalesce(ineffective, '{}');
+  changed_at := clock_timestamp();
+
+  if false = any (proven) then
+    -- Nothing is kept of an event from before an erasure but its key. One that could not be applied is in `event`.
+    insert into tracking_event (channel_oa_id, kind, occurred_at, user_id, payload)
+    select account_ids[e.admission], e.kind, e.occurred_at, e.user_id, e.payload
+      from unnest(admissions, kinds, occurred_ats, user_ids, payloads)
+           with ordinality as e (admission, kind, occurred_at, user_id, payload, position)
+     where e.admission = any (admitted) and e.position <> all (ineffective) and not proven[e.admission];
+    insert into tracked_activity as t (channel_oa_id, user_id, event_count, first_seen_at, last_seen_at)
+    select account_ids[e.admission], e.user_id, count(*), min(e.occurred_at), max(e.occurred_at)
+      from unnest(admissions, occurred_ats, user_ids) with ordinality as e (admission, occurred_at, user_id, position)
+     where e.admission = any (admitted) and e.position <> all (ineffective)
+       and not proven[e.admission] and e.user_id is not null
+     group by account_ids[e.admission], e.user_id order by account_ids[e.admission], e.user_id
+        on conflict (channel_oa_id, user_id) do update set
+           event_count = t.event_count + excluded.event_count,
+           first_seen_at = least(t.first_seen_at, excluded.first_seen_at),
+           last_seen_at = greatest(t.last_seen_at, excluded.last_seen_at),
+           received_at = now();
+  end if;
+
+  -- Two more upserts, although the members exist by now and are locked: an upsert finds its row by the unique index,
+  -- whatever the statistics say, while an update with a join may plan another index and read the whole account.
+  if relationships is not null then
+    insert into audience_member as m (channel_oa_id, organization_id, user_id, relationship, relationship_at,
+                                      relationship_key, followed_at, blocked_at)
+    select distinct on (account_id, user_id) account_id, organization_id, user_id, relationship, occurred_at, key,
+           max(occurred_at) filter (where relationship = 'following') over person,
+           max(occurred_at) filter (where relationship = 'blocked') over person
+      from (select a.id as account_id, a.organization_id, e.*
+              from unnest(admissions, keys, occurred_ats, user_ids, relationships)
+                   with ordinality as e (admission, key, occurred_at, user_id, relationship, position)
+              join official_account a on a.id = account_ids[e.admission]
+             where e.relationship is not null and e.user_id is not null
+               and e.admission = any (admitted) and e.position <> all (ineffective)) e
+    window person as (partition by account_id, user_id)
+     order by account_id, user_id, occurred_at desc, key desc
+        on conflict on constraint audience_member_user do update set
+           followed_at = greatest(m.followed_at, excluded.followed_at),
+           blocked_at = greatest(m.blocked_at, excluded.blocked_at),
+           relationship = case when is_newer(excluded.relationship_at, excluded.relationship_key, m.relationship_at,
+                                             m.relationship_key) then excluded.relationship else m.relationship end,
+           relationship_at = greatest(m.relationship_at, excluded.relationship_at),
+           relationship_key = case when is_newer(excluded.relationship_at, excluded.relationship_key, m.relationship_at,
+                                                 m.relationship_key)
+                              then excluded.relationship_key else m.relationship_key end,
+           -- A person who follows again may have another name by now.
+           profile_due_at = case when excluded.followed_at > coalesce(m.followed_at, '-infinity')
+                            then now() else m.profile_due_at end,
+           updated_at = greatest(changed_at, m.updated_at)
+     where is_newer(excluded.relationship_at, excluded.relationship_key, m.relationship_at, m.relationship_key)
+        or excluded.followed_at > coalesce(m.followed_at, '-infinity')
+        or excluded.blocked_at > coalesce(m.blocked_at, '-infinity');
+  end if;
+
+  if conversation_ids is not null then
+    insert into audience_member as m (channel_oa_id, organization_id, user_id, conversation_id, conversation_status,
+                                      conversation_at, conversation_key)
+    select distinct on (account_id, user_id) account_id, organization_id, user_id, conversation_id, status, at, key
+      from (select a.id as account_id, a.organization_id, e.*
+              from unnest(admissions, keys, user_ids, conversation_ids, conversation_statuses, conversation_ats)
+                   with ordinality as e (admission, key, user_id, conversation_id, status, at, position)
+              join official_account a on a.id = account_ids[e.admission]
+             where e.conversation_id is not null and e.user_id is not null
+               and e.admission = any (admitted) and e.position <> all (ineffective)) e
+     order by account_id, user_id, at desc, key desc
+        on conflict on constraint audience_member_user do update set
+           conversation_id = excluded.conversation_id, conversation_status = excluded.conversation_status,
+           conversation_at = excluded.conversation_at, conversation_key = excluded.conversation_key,
+           updated_at = greatest(changed_at, m.updated_at)
+     where is_newer(excluded.conversation_at, excluded.conversation_key, m.conversation_at, m.conversation_key);
+  end if;
+
+  if unsent_messages is not null then
+    insert into unsent_message (channel_oa_id, message_id)
+    select distinct account_ids[u.admission], u.message_id
+      from unnest(admissions, unsent_messages) with ordinality as u (admission, message_id, position)
+     where u.message_id is not null and u.admission = any (admitted)
+       and u.position <> all (coalesce(duplicates, '{}'))
+     order by 1, 2
+        on conflict do nothing;
+    update event e
+       set payload = null
+      from unnest(admissions, unsent_messages) with ordinality as u (admission, message_id, position)
+     where e.channel_oa_id = account_ids[u.admission] and e.message_id = u.message_id and e.payload is not null
+       and u.admission = any (admitted) and u.position <> all (coalesce(duplicates, '{}'));
+  end if;
+
+  if suspensions is not null then
+    update official_account a
+       set suspended = s.suspended, suspension_at = s.occurred_at, suspension_key = s.key
+      from (select distinct on (account_id) *
+              from (select account_ids[e.admission] as account_id, e.*
+                      from unnest(admissions, keys, occurred_ats, suspensions)
+                           with ordinality as e (admission, key, occurred_at, suspended, position)
+                     where e.suspended is not null
+                       and e.admission = any (admitted) and e.position <> all (coalesce(duplicates, '{}'))) e
+             order by account_id, occurred_at desc, key desc) s
+     where a.id = s.account_id and is_newer(s.occurred_at, s.key, a.suspension_at, a.suspension_key);
+  end if;
+end $$;

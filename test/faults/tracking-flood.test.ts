@@ -1,0 +1,122 @@
+/** Anybody can send tracking events: a flood of them neither delays LINE's deliveries nor fills the disk. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { expect, it } from 'vitest'
+import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
+import { addTenant, createTestDatabase, type Tenant, urlOf } from '../support/database.ts'
+import { becomesWell, spawnService } from '../support/process.ts'
+import { signedDelivery } from '../support/service.ts'
+
+/** LINE's deliveries measured, one every 20 ms: few enough that they queue behind each other only if something else holds them up. */
+const DELIVERIES = 250
+const DELIVERY_INTERVAL_MS = 20
+/** Requests per second of 500 events: half of what the rate limit lets one address send. */
+const FLOOD_PER_SECOND = 49
+/** The account's budget in an hour: 60 minutes × 6,000 events. */
+const EVENTS_PER_HOUR = 360_000
+const GIB = 1024 ** 3
+
+async function measureDeliveries(url: string, tenant: Tenant): Promise<number> {
+  const latenciesMs = await Promise.all(
+    Array.from({ length: DELIVERIES }, async (_, no) => {
+      const { path, init } = signedDelivery(tenant, [lineEvent('message', randomUserId())])
+      await sleep(no * DELIVERY_INTERVAL_MS)
+      const startedAtMs = performance.now()
+      const answer = await fetch(url + path, init)
+      expect(answer.status).toBe(200)
+      await answer.arrayBuffer()
+      return performance.now() - startedAtMs
+    }),
+  )
+  latenciesMs.sort((a, b) => a - b)
+  return latenciesMs[Math.floor(DELIVERIES * 0.95)] as number
+}
+
+const trackingBody = (trackingKey: string) =>
+  JSON.stringify({
+    writeKey: trackingKey,
+    batch: Array.from({ length: 500 }, () => ({
+      type: 'page',
+      userId: randomUserId(),
+      messageId: randomUserId(),
+    })),
+  })
+
+/** Sends until it is stopped. Returns the statuses of the answers. */
+function flood(url: string, tenant: Tenant): { stop: () => Promise<Map<number, number>> } {
+  const statuses = new Map<number, number>()
+  const answers: Array<Promise<void>> = []
+  const timer = setInterval(() => {
+    const sent = fetch(`${url}/api/tracking`, {
+      method: 'POST',
+      body: trackingBody(tenant.trackingKey),
+    }).then(async (answer) => {
+      await answer.arrayBuffer()
+      statuses.set(answer.status, (statuses.get(answer.status) ?? 0) + 1)
+    })
+    answers.push(sent)
+  }, 1_000 / FLOOD_PER_SECOND)
+  return {
+    stop: async () => {
+      clearInterval(timer)
+      await Promise.all(answers)
+      return statuses
+    },
+  }
+}
+
+async function measureFlood(env: Record<string, string>) {
+  const { database, connection } = await createTestDatabase()
+  const [tenant, victim] = [await addTenant(database), await addTenant(database)]
+  const service = await spawnService({ DATABASE_URL: urlOf(connection), ...env })
+  await becomesWell(service.url)
+  await measureDeliveries(service.url, victim)
+  const idleMs = await measureDeliveries(service.url, victim)
+  const flooding = flood(service.url, tenant)
+  const floodedMs = await measureDeliveries(service.url, victim)
+  const statuses = await flooding.stop()
+  console.log(`p95 ${idleMs.toFixed(1)} ms idle, ${floodedMs.toFixed(1)} ms flooded; answers`, statuses)
+  expect(statuses.get(200)).toBeGreaterThan(0)
+  await database.close()
+  return { idleMs, floodedMs, statuses }
+}
+
+it("delays LINE's deliveries of another account by at most their own time and 50 ms", async () => {
+  const { idleMs, floodedMs, statuses } = await measureFlood({})
+  expect(statuses.get(429)).toBeGreaterThan(0)
+  expect(floodedMs).toBeLessThan(2 * idleMs + 50)
+})
+
+it('without budgets: leaves deliveries far below the 2 s after which LINE disconnects', async () => {
+  const { floodedMs } = await measureFlood({
+    TRACKING_ADDRESS_EVENTS_PER_MINUTE: '0',
+    TRACKING_ADDRESS_BYTES_PER_MINUTE: '0',
+    TRACKING_KEY_EVENTS_PER_MINUTE: '0',
+    TRACKING_KEY_BYTES_PER_MINUTE: '0',
+  })
+  expect(floodedMs).toBeLessThan(1_000)
+})
+
+it('costs less than 1 GiB of disk an hour for each address', async () => {
+  const { database, connection } = await createTestDatabase()
+  const tenant = await addTenant(database)
+  const service = await spawnService({ DATABASE_URL: urlOf(connection) })
+  await becomesWell(service.url)
+  const sizeOf = async () => {
+    const [row] = await database.query<{ bytes: bigint }>(
+      'select pg_database_size(current_database()) as bytes',
+    )
+    return Number(row?.bytes)
+  }
+  const before = await sizeOf()
+  let events = 0
+  for (let answer = await fetchOnce(); answer.status === 200; answer = await fetchOnce()) events += 500
+  async function fetchOnce() {
+    return fetch(`${service.url}/api/tracking`, { method: 'POST', body: trackingBody(tenant.trackingKey) })
+  }
+  const bytesPerEvent = ((await sizeOf()) - before) / events
+  console.log(`${events} events of an address in a minute, ${Math.round(bytesPerEvent)} bytes each`)
+  expect(events).toBe(6_000)
+  // Payloads add at most the budget of bytes, 4 MiB a minute.
+  expect(bytesPerEvent * EVENTS_PER_HOUR + 60 * 4 * 1024 ** 2).toBeLessThan(GIB)
+  await database.close()
+})

@@ -1,0 +1,94 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import type { AccountId } from '../../src/accounts/account.ts'
+import { FairQueue } from '../../src/intake/fair-queue.ts'
+import type { QueuedDelivery } from '../../src/intake/queued-delivery.ts'
+
+const LIMITS = { maxEvents: 100, maxPayload: 1_000_000 }
+
+interface NumberedDelivery extends QueuedDelivery {
+  no: number
+}
+
+function delivery(accountId: number, events = 1, { no = 0, people = events, payloadLength = 0 } = {}) {
+  return {
+    accountId: BigInt(accountId) as AccountId,
+    events: Array.from({ length: events }),
+    people,
+    payloadLength,
+    no,
+  } as NumberedDelivery
+}
+
+const accountsOf = (deliveries: QueuedDelivery[]) => deliveries.map(({ accountId }) => Number(accountId))
+
+describe('a flush', () => {
+  it('takes one delivery of each account in turn', () => {
+    const queue = new FairQueue(LIMITS)
+    for (const accountId of [1, 1, 1, 2, 3, 3]) queue.push(delivery(accountId))
+    expect(accountsOf(queue.take())).toEqual([1, 2, 3, 1, 3, 1])
+    expect(queue.events).toBe(0)
+  })
+
+  it('leaves the turn with the account whose delivery does not fit', () => {
+    const queue = new FairQueue({ ...LIMITS, maxEvents: 10_000 })
+    for (const accountId of [1, 2]) queue.push(delivery(accountId, 200))
+    queue.push(delivery(3))
+    expect(accountsOf(queue.take())).toEqual([1])
+    expect(accountsOf(queue.take())).toEqual([2, 3])
+  })
+
+  it('takes a delivery that alone exceeds the limits of a flush', () => {
+    const queue = new FairQueue({ ...LIMITS, maxEvents: 10_000 })
+    queue.push(delivery(1, 5_000))
+    queue.push(delivery(2))
+    expect(queue.take()).toHaveLength(1)
+    expect(queue.take()).toHaveLength(1)
+  })
+})
+
+describe('a full queue', () => {
+  it('refuses an account that holds half of it, and accepts others', () => {
+    const queue = new FairQueue(LIMITS)
+    const pushed = Array.from({ length: 100 }, () => queue.push(delivery(1)))
+    expect(pushed.filter(Boolean)).toHaveLength(50)
+    expect(queue.push(delivery(2, 25))).toBe(true)
+    expect(queue.push(delivery(1))).toBe(false)
+    expect(queue.push(delivery(3))).toBe(true)
+  })
+
+  it('counts payload as it counts events', () => {
+    const queue = new FairQueue({ maxEvents: 100, maxPayload: 10 })
+    expect(queue.push(delivery(1, 1, { payloadLength: 5 }))).toBe(true)
+    expect(queue.push(delivery(1, 1, { payloadLength: 1 }))).toBe(false)
+    expect(queue.push(delivery(2, 1, { payloadLength: 5 }))).toBe(true)
+  })
+})
+
+it('hands out every accepted delivery once, in the order of its account, and never exceeds its limits', () => {
+  const step = fc.oneof(
+    fc.record({ accountId: fc.integer({ min: 1, max: 5 }), events: fc.integer({ min: 1, max: 60 }) }),
+    fc.constant('take' as const),
+  )
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 200 }), (steps) => {
+      const queue = new FairQueue(LIMITS)
+      const accepted: NumberedDelivery[] = []
+      const taken: NumberedDelivery[] = []
+      for (const [no, action] of steps.entries()) {
+        if (action === 'take') taken.push(...(queue.take() as NumberedDelivery[]))
+        else {
+          const next = delivery(action.accountId, action.events, { no })
+          if (queue.push(next)) accepted.push(next)
+        }
+        expect(queue.events).toBeLessThanOrEqual(LIMITS.maxEvents)
+      }
+      while (queue.events > 0) taken.push(...(queue.take() as NumberedDelivery[]))
+      for (const account of [1, 2, 3, 4, 5]) {
+        const ofAccount = (all: NumberedDelivery[]) =>
+          all.filter(({ accountId }) => Number(accountId) === account).map(({ no }) => no)
+        expect(ofAccount(taken)).toEqual(ofAccount(accepted))
+      }
+    }),
+  )
+})
