@@ -11,7 +11,7 @@ import { addTenant, createTestDatabase, type Tenant } from './support/database.t
 import { load, loadMembers } from './support/load.ts'
 import { openPlanner, type Step } from './support/plans.ts'
 import { startApp } from './support/service.ts'
-import { listPage, pagesOf } from './support/walk.ts'
+import { listPage, pagesOf, walk } from './support/walk.ts'
 
 const { database, connection } = await createTestDatabase()
 const service = await startApp(database)
@@ -108,6 +108,16 @@ describe('a filter that few of many members match', () => {
     expect(seen).toEqual(matches)
     expect(pages).toBeLessThanOrEqual(MEMBERS / SCAN_MAX + matches.length / LIMIT + 2)
   })
+
+  it.each(cases.filter(({ matches }) => matches.length < 10))(
+    '$query loses no match when the matches before the last candidate just fill the page',
+    async ({ query, matches }) => {
+      const before = matches.filter((userId) => Number(userId.slice(1)) <= SCAN_MAX).length
+      for (const limit of [1, before, before + 1].filter((size) => size > 0)) {
+        expect((await walk(service, large, query, limit)).map(({ userId }) => userId)).toEqual(matches)
+      }
+    },
+  )
 
   it('may have an empty page that has a nextCursor', async () => {
     const { json } = await listPage(service, large, 'q=z')

@@ -113,8 +113,10 @@ export const listByTag = list(
                   from audience_tag g
                  where g.channel_oa_id = $1 and g.tag = ($8::text[])[1] and g.member_id > $3 and ${ACCOUNT_IN_SCOPE}
                  order by g.member_id limit ${SCAN_MAX}) g
-          left join lateral (select *, ${FILTERS} as is_match from audience_member m
-                              where m.channel_oa_id = $1 and m.organization_id = $2 and m.id = g.member_id offset 0) m on true ${withTrackedActivity}
+          left join lateral (
+            select *, ${FILTERS} as is_match from audience_member m
+             where m.channel_oa_id = $1 and m.organization_id = $2 and m.id = g.member_id offset 0) m on true
+          ${withTrackedActivity}
          where m.is_match or g.is_last
          order by g.member_id limit $4`,
 )
@@ -140,7 +142,7 @@ export const listByDisplayName = list(
         ), named as materialized (
           select m.id, ${FILTERS} as is_match
             from audience_member m
-           where (select count(*) < $4 and bool_or(is_last) from near)
+           where (select count(*) filter (where is_match) < $4 and bool_or(is_last) from near)
              and m.display_name is not null
              and name_ngrams(m.channel_oa_id, m.display_name) @> part_ngrams($1, $9)
              and m.channel_oa_id + 0 = $1 and m.organization_id = $2
