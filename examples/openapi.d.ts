@@ -694,7 +694,7 @@ export interface operations {
         'x-chatwoot-signature'?: string
         /** @description Unix time in seconds. */
         'x-chatwoot-timestamp'?: string
-        /** @description Id that identifies a redelivery. */
+        /** @description Id that identifies a redelivery. If the callback is signed, its body does. */
         'x-chatwoot-delivery'?: string
       }
       path: {

@@ -76,7 +76,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   // Protected by the three headers.
   listRoute(app, database, guard) //   GET    /api/audience
   updateRoute(app, database, guard) // PUT    /api/audience/:id
-  eraseRoute(app, database, guard) //  DELETE /api/audience/:id
+  eraseRoute(app, database, guard, now) // DELETE /api/audience/:id
   verifyRoute(
     app,
     { database, lineApi, publicUrl: config.publicUrl, webhookPaths: deliveryPaths, now, channelName: LINE },

@@ -1,17 +1,22 @@
-/** What runs beside requests once the database is ready: profiles, maintenance, pending erasures. */
+/** What runs beside requests once the database is ready: profiles, maintenance, pending erasures, change marks. */
 import type { FastifyBaseLogger } from 'fastify'
+import { MARK_INTERVAL_MS, markChanges } from './audience/change-marks.ts'
 import { countDueProfiles } from './audience/due-profiles.ts'
 import { finishErasures } from './audience/pending-erasure.ts'
 import { ProfileFiller } from './audience/profiles.ts'
 import type { LineApi } from './line-api/client.ts'
 import { MAINTENANCE_INTERVAL_MS, runMaintenance } from './maintenance/maintenance.ts'
 import type { Retention } from './maintenance/retention.ts'
+import { clockCompared } from './observability/facts.ts'
 import type { Metrics } from './observability/metrics.ts'
+import { CLOCK_SKEW_MAX_SECONDS, readClockSkew } from './postgres/clock.ts'
+import type { Database } from './postgres/database.ts'
 import type { OpenDatabase } from './postgres/open.ts'
 
 export class Background {
   readonly #profiles: ProfileFiller
-  #timer: NodeJS.Timeout | undefined
+  #timers: NodeJS.Timeout[] = []
+  #isClockWrong = false
   #isStopped = false
 
   constructor(
@@ -32,7 +37,12 @@ export class Background {
     const start = () => {
       if (this.#isStopped) return
       maintain()
-      this.#timer = setInterval(maintain, MAINTENANCE_INTERVAL_MS)
+      const mark = () => {
+        // While the database is down there is no change to mark.
+        this.#markChanges(database, log).catch(() => undefined)
+      }
+      mark()
+      this.#timers = [setInterval(maintain, MAINTENANCE_INTERVAL_MS), setInterval(mark, MARK_INTERVAL_MS)]
       this.#profiles.start()
       metrics?.watchProfileBacklog(() => countDueProfiles(database))
     }
@@ -42,7 +52,17 @@ export class Background {
 
   async stop(): Promise<void> {
     this.#isStopped = true
-    clearInterval(this.#timer)
+    for (const timer of this.#timers) clearInterval(timer)
     await this.#profiles.stop()
+  }
+
+  async #markChanges(database: Database, log: FastifyBaseLogger): Promise<void> {
+    await markChanges(database)
+    const skewSeconds = await readClockSkew(database)
+    clockCompared.publish({ skewSeconds })
+    const isWrong = Math.abs(skewSeconds) > CLOCK_SKEW_MAX_SECONDS
+    if (isWrong && !this.#isClockWrong)
+      log.warn({ skewSeconds }, "the database's clock differs from this machine's; run NTP on both")
+    this.#isClockWrong = isWrong
   }
 }

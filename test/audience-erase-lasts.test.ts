@@ -57,6 +57,37 @@ describe('an erased person', () => {
     expect(kept).not.toContain('late secret words')
   })
 
+  it('does not come back with a tracking event from before the erasure whose sentAt equals its timestamp', async () => {
+    const { id, userId } = await newFollower(tenant)
+    await erase(tenant, id)
+    const timestamp = new Date(Date.now() - 10_000).toISOString()
+    await service.track(tenant, [
+      { type: 'page', userId, timestamp, sentAt: timestamp, properties: { note: 'words in transit' } },
+      { type: 'page', userId, sentAt: timestamp },
+      { type: 'page', userId, timestamp: -1e15, sentAt: -1e15 },
+    ])
+    const kept = await readEverything(database)
+    expect(kept).not.toContain(userId)
+    expect(kept).not.toContain('words in transit')
+  })
+
+  it.each([
+    ['ahead of', -3_600_000],
+    ['behind', 3_600_000],
+  ])(
+    'is compared with events by the clock of the service when the database is %s it',
+    async (_, offsetMs) => {
+      const now = () => Date.now() + offsetMs
+      const at = await startAppForTest(database, { now })
+      const { id, userId } = await newFollower(tenant, at)
+      await erase(tenant, id, at)
+      await at.deliver(tenant, [textMessage(userId, 'late', { timestamp: now() - 30_000 })])
+      expect(await at.member(tenant, userId)).toBeUndefined()
+      await at.deliver(tenant, [lineEvent('follow', userId, { timestamp: now() + 1000 })])
+      expect(await at.member(tenant, userId)).toMatchObject({ relationship: 'following', eventCount: 1 })
+    },
+  )
+
   it('becomes a new member with a newer event', async () => {
     const { id, userId } = await newFollower(tenant)
     await erase(tenant, id)
@@ -112,6 +143,52 @@ describe('an erased person', () => {
     expect((await delivered).json).toEqual({ accepted: 1, duplicates: 0 })
     expect((await erased).status).toBe(204)
     expect(await readEverything(database)).not.toContain(userId)
+  })
+})
+
+const conversation = (userId: string) => ({
+  ...{ id: 7, channel: 'Channel::Line', contact_inbox: { source_id: userId } },
+  updated_at: Date.now() / 1000 + 60,
+})
+
+const incoming = (userId: string) => ({
+  ...{ event: 'message_created', message_type: 'incoming', content: 'hello again', id: 1 },
+  created_at: new Date(Date.now() + 60_000).toISOString(),
+  conversation: { ...conversation(userId), status: 'open' },
+})
+
+const byOthers: Array<[string, (userId: string) => Record<string, unknown>]> = [
+  ...['conversation_status_changed', 'conversation_updated', 'conversation_created', 'somethingNew'].map(
+    (event): [string, (userId: string) => Record<string, unknown>] => [
+      event,
+      (userId) => ({ ...conversation(userId), event, status: 'resolved' }),
+    ],
+  ),
+  ['an outgoing message', (userId) => ({ ...incoming(userId), message_type: 'outgoing', id: 2 })],
+  ['a message of a template', (userId) => ({ ...incoming(userId), message_type: 'template', id: 3 })],
+  ['message_updated', (userId) => ({ ...incoming(userId), event: 'message_updated' })],
+]
+
+describe('an event of the support chat that is not the act of the person', () => {
+  it.each(byOthers)('makes a member of a stranger, but not of an erased person: %s', async (_, webhookOf) => {
+    const { id, userId } = await newFollower(tenant)
+    const stranger = randomUserId()
+    await erase(tenant, id)
+    for (const each of [userId, stranger])
+      expect((await service.chat(tenant, webhookOf(each))).status).toBe(200)
+    expect(await service.member(tenant, userId)).toBeUndefined()
+    expect(await service.member(tenant, stranger)).toMatchObject({ eventCount: 1 })
+    expect(await readEverything(database)).not.toContain(userId)
+  })
+
+  it('updates the conversation of an erased person who came back, and does not count', async () => {
+    const { id, userId } = await newFollower(tenant)
+    await erase(tenant, id)
+    await service.chat(tenant, incoming(userId))
+    const state = { event: 'conversation_status_changed', status: 'resolved' }
+    await service.chat(tenant, { ...conversation(userId), ...state, updated_at: Date.now() / 1000 + 90 })
+    const back = await service.member(tenant, userId)
+    expect(back).toMatchObject({ eventCount: 1, conversation: { id: '7', status: 'resolved' } })
   })
 })
 

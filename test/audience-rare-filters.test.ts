@@ -4,7 +4,7 @@ import { afterAll, describe, expect, it } from 'vitest'
 import { toFilters } from '../src/audience/filters.ts'
 import { beginningOf } from '../src/audience/list.ts'
 import { SCAN_MAX } from '../src/audience/list-statements.ts'
-import { type Page, readPage } from '../src/audience/select-list.ts'
+import { type Beginning, type Page, readPage } from '../src/audience/select-list.ts'
 import type { Row, Statement } from '../src/postgres/statement.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
@@ -72,7 +72,7 @@ async function* plannedPages(query: string, form: 'page' | 'csv', limit: number)
     ...parameters,
     ...(tag ? { tag: new URLSearchParams(query).getAll('tag') } : {}),
   })
-  for (let position: Page['next'] = beginningOf(filters); position !== null; ) {
+  for (let position: Beginning | null = beginningOf(filters); position !== null; ) {
     const database = planned()
     const page: Page = await readPage(database, scope, filters, position, limit, form)
     yield { page, steps: database.steps }

@@ -6,6 +6,7 @@ import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
+import { load } from './support/load.ts'
 import { runCommandAsync } from './support/process.ts'
 import { type Service, setUpTest, startApp } from './support/service.ts'
 
@@ -45,6 +46,14 @@ describe('doctor', () => {
     expect(status).toBe(1)
     for (const check of ['database', 'Redis', 'platform'])
       expect(JSON.parse(stdout)).toContainEqual(expect.objectContaining({ check, severity: 'error' }))
+  })
+
+  it('warns when the clock of the database stepped back', async () => {
+    await load(database, `insert into change_mark values (now() + interval '1 hour', 1)`)
+    const { stdout } = await runCommandAsync(['doctor', '--json'], env)
+    await load(database, 'truncate change_mark')
+    const message = expect.stringMatching(/clock stepped back by 3\d\d\d s/)
+    expect(JSON.parse(stdout)).toContainEqual({ check: 'database', severity: 'warning', message })
   })
 
   it('names the account of each finding', async () => {

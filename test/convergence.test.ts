@@ -46,8 +46,13 @@ const step = fc.record({
 })
 type Step = typeof step extends fc.Arbitrary<infer T> ? T : never
 
-/** @param index makes the events of one history distinct @param from the time of the earliest event */
-function toDelivery(each: Step, index: number, from: number): Delivery {
+/**
+ * @param index makes the events of one history distinct
+ * @param from the time of the earliest event
+ * @param erased the person who is erased: their chat events are their own acts, and their tracking events are in transit from
+ * the moment they happen until they are received
+ */
+function toDelivery(each: Step, index: number, from: number, erased: string | null = null): Delivery {
   const at = from + each.offset
   const id = `${index}-${each.salt}-${at}`
   const userId = PEOPLE[each.person] as string
@@ -60,11 +65,15 @@ function toDelivery(each: Step, index: number, from: number): Delivery {
       channel: 'Channel::Line',
       updated_at: at / 1000,
     }
-    return (to, tenant) => to.chat(tenant, webhook, { 'x-chatwoot-delivery': id })
+    const message = { event: 'message_created', message_type: 'incoming', id: index, conversation: webhook }
+    const ownAct = { ...message, created_at: new Date(at).toISOString() }
+    return (to, tenant) =>
+      to.chat(tenant, userId === erased ? ownAct : webhook, { 'x-chatwoot-delivery': id })
   }
   if (each.kind === 'page') {
     const timestamp = new Date(Math.min(at, Date.now())).toISOString()
-    return (to, tenant) => to.track(tenant, [{ type: 'page', userId, messageId: id, timestamp }])
+    const sentAt = userId === erased ? { sentAt: timestamp } : {}
+    return (to, tenant) => to.track(tenant, [{ type: 'page', userId, messageId: id, timestamp, ...sentAt }])
   }
   const webhookEventId = `${ulid(at).slice(0, 10)}${String(index).padStart(6, '0')}${String(each.salt).padStart(10, '0')}`
   const event = lineEvent(each.kind, null, { ...fieldsOf(each), timestamp: at, webhookEventId })
@@ -142,25 +151,28 @@ describe('the members of an audience', () => {
 
   it('are those of the newer events alone after an erasure at any point of the history (property)', async () => {
     const person = PEOPLE[0] as string
-    const first = toDelivery(
-      { kind: 'message', person: 0, other: 0, offset: 0, status: 'open', salt: 0 },
-      99,
-      PAST,
-    )
+    const ofPerson = (kind: Step['kind'], index: number, from: number) =>
+      toDelivery({ kind, person: 0, other: 0, offset: 0, status: 'open', salt: 0 }, index, from, person)
+    const first = ofPerson('message', 99, PAST)
+    const inTransit = ofPerson('page', 98, PAST)
     await fc.assert(
       fc.asyncProperty(history, history, chances, async (before, after, chance) => {
-        const old = before.map((each, i) => toDelivery(each, i, PAST))
+        const old = before.map((each, i) => toDelivery(each, i, PAST, person))
         // Later than the erasure. Tracking events stay out, because their times cannot lie in the future.
         const young = after
           .filter(({ kind }) => kind !== 'page')
-          .map((each, i) => toDelivery(each, 100 + i, Date.now() + 60_000))
+          .map((each, i) => toDelivery(each, 100 + i, Date.now() + 60_000, person))
+        if (chance.below(2) === 0) young.push(ofPerson('message', 199, Date.now() + 60_000))
         const shuffled = shuffle([...old, ...sample(old, 2, chance)], chance)
         const cut = chance.below(shuffled.length + 1)
-        const late = shuffle([...shuffled.slice(cut), first, ...young, ...sample(young, 2, chance)], chance)
+        const late = shuffle(
+          [...shuffled.slice(cut), first, inTransit, ...young, ...sample(young, 2, chance)],
+          chance,
+        )
         const [plain, mixed] = await addTwoTenants()
 
         const inOrder = async () => {
-          await sendAll(plain, [first, ...old], 1)
+          await sendAll(plain, [first, inTransit, ...old], 1)
           await erase(plain, person)
           await sendAll(plain, young, 1)
         }

@@ -209,6 +209,17 @@ describe('the metrics', () => {
   })
 })
 
+it('marks the changes that have ended, for delta feeds, and compares the clocks', async () => {
+  const { connection, database } = await createDatabase()
+  const port = await freePort()
+  const service = await spawnService({ DATABASE_URL: urlOf(connection), METRICS_PORT: String(port) })
+  await becomesWell(service.url)
+  const marks = () => database.query('select from change_mark where change <= change_limit()')
+  await eventually(marks, ({ length }) => length === 1)
+  const metrics = () => fetch(`http://127.0.0.1:${port}/metrics`).then((response) => response.text())
+  await eventually(metrics, (text) => /oa_audience_database_clock_skew_seconds -?[0-4](\.|\n)/.test(text))
+})
+
 it('finishes an erasure at its start that another instance left pending', async () => {
   const { database, connection } = await createDatabase()
   const { accountId, organizationId } = await addTenant(database)

@@ -1,5 +1,6 @@
 /** Guarantees of the schema to other programs and to the database's administrator. */
 import { describe, expect, it, onTestFinished } from 'vitest'
+import { readClockSkew } from '../src/postgres/clock.ts'
 import { migrate, readMigrations } from '../src/postgres/migrate.ts'
 import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import type { Queryable } from '../src/postgres/statement.ts'
@@ -12,14 +13,10 @@ async function setUpDatabase() {
   return created
 }
 
-/** These hold an organization's configuration, which does not grow with its audience. */
+/** These hold an organization's configuration, or the state of the database itself. They do not grow with an audience. */
 const REFERENCE_TABLES = [
-  'organization',
-  'official_account',
-  'api_client',
-  'api_key',
-  'schema_migration',
-  'schema_function',
+  ...['organization', 'official_account', 'api_client', 'api_key'],
+  ...['schema_migration', 'schema_function', 'change_mark'],
 ]
 
 describe('every table that grows', () => {
@@ -203,9 +200,46 @@ describe('a migration', () => {
     expect(applied.flat()).toEqual(['9000-next.sql'])
   })
 
+  it('that operations.md applies by hand can be applied twice', async () => {
+    const { database } = await setUpDatabase()
+    const byHand = readMigrations().find(({ name }) => name === '0005-change-numbers.sql')
+    await load(database, byHand?.sql ?? '')
+  })
+
   it('is refused on a database of a development version', async () => {
     const { database } = await setUpDatabase()
     await load(database, 'alter table schema_migration drop column checksum')
     await expect(migrate(database)).rejects.toThrow(/development version before 0.1.0/)
+  })
+})
+
+describe('the clock of the database', () => {
+  const clockAt = (offsetMs: number) => () => Date.now() + offsetMs
+
+  it('is reported as ahead of or behind this machine, apart from the time of the query', async () => {
+    const { database } = await setUpDatabase()
+    expect(await readClockSkew(database)).toBeCloseTo(0, 0)
+    expect(await readClockSkew(database, clockAt(-60_000))).toBeCloseTo(60, 0)
+    expect(await readClockSkew(database, clockAt(60_000))).toBeCloseTo(-60, 0)
+  })
+})
+
+describe('an instance of the previous version', () => {
+  it('flushes events during an upgrade, and the delta feed reports its changes', async () => {
+    const { database } = await setUpDatabase()
+    const { accountId } = await addTenant(database)
+    const flushAsBefore = `
+      select f.admitted, f.duplicates
+        from official_account a
+       cross join flush_events(array[a.id], array[a.credentials_version], '{line}', '{t}', '{1}', '{follow}', array[$2::uuid],
+                               array[now()], '{U1}', null, '{null}'::text[], '{"{}"}'::text[], null, null, null,
+                               '{following}', null, null, null, null, null) f
+       where a.id = $1`
+    const flush = () => database.query(flushAsBefore, [accountId, '00000000-0000-0000-0000-000000000001'])
+    expect(await flush()).toEqual([{ admitted: [1], duplicates: null }])
+    expect(await flush()).toEqual([{ admitted: [1], duplicates: [1] }])
+    expect(await database.query('select relationship from audience_member')).toEqual([
+      { relationship: 'following' },
+    ])
   })
 })

@@ -41,6 +41,10 @@ create or replace function flush_events(
   -- The events, without duplicates among themselves. `admissions` are positions in account_ids.
   admissions int[], kinds text[], keys uuid[], occurred_ats timestamptz[], user_ids text[],
   group_ids text[], message_ids text[], payloads text[], failures text[],
+  -- When the sender says that the event happened, if that is earlier than occurred_ats. An erasure compares this time.
+  claimed_ats timestamptz[],
+  -- false: the event is not the person's own act, as when an agent closes a conversation. null: it is.
+  own_acts boolean[],
   -- People who joined or left, beside an event's source: the event's position, and the person.
   other_events int[], other_people text[],
   -- Effects, one element per event. null: this event has none of the kind.
@@ -76,8 +80,13 @@ begin
     -- Subqueries instead of joins: the planner expects a few rows and would join in nested loops.
     select a.account_id, a.organization_id, a.person_key, a.has_erased, a.source, a.is_proven, e.*,
            not exists (select from event_key k where k.channel_oa_id = a.account_id and k.key = e.key) as is_new,
-           a.has_erased and coalesce(e.occurred_at <= (
-             select x.erased_at from erased_person x
+           -- What others do makes no member of an erased person, and updates one who came back without counting.
+           a.has_erased and coalesce((
+             select coalesce(claimed_ats[e.position], e.occurred_at) <= x.erased_at
+                    or own_acts[e.position] is false
+                       and not exists (select from audience_member m
+                                        where m.channel_oa_id = a.account_id and m.user_id = e.user_id)
+               from erased_person x
               where x.channel_oa_id = a.account_id and x.person_hash = person_hash(a.person_key, e.user_id)), false)
              as is_erased,
            a.has_unsent and e.message_id is not null and exists (
@@ -120,6 +129,9 @@ begin
     select account_id, organization_id, user_id, count(*), min(occurred_at), max(occurred_at)
       from (select account_id, organization_id, user_id, occurred_at from incoming
              where is_new and user_id is not null and not is_erased and failure is null and is_proven
+               and (own_acts is null or own_acts[position] is not false or not has_erased or not exists (
+                     select from erased_person x
+                      where x.channel_oa_id = account_id and x.person_hash = person_hash(person_key, user_id)))
              union all
             select account_id, organization_id, user_id, occurred_at from other
              where not is_erased and failure is null) person
@@ -184,7 +196,7 @@ begin
            -- A person who follows again may have another name by now.
            profile_due_at = case when excluded.followed_at > coalesce(m.followed_at, '-infinity')
                             then now() else m.profile_due_at end,
-           updated_at = greatest(changed_at, m.updated_at)
+           updated_at = greatest(changed_at, m.updated_at), change = next_change()
      where is_newer(excluded.relationship_at, excluded.relationship_key, m.relationship_at, m.relationship_key)
         or excluded.followed_at > coalesce(m.followed_at, '-infinity')
         or excluded.blocked_at > coalesce(m.blocked_at, '-infinity');
@@ -204,7 +216,7 @@ begin
         on conflict on constraint audience_member_user do update set
            conversation_id = excluded.conversation_id, conversation_status = excluded.conversation_status,
            conversation_at = excluded.conversation_at, conversation_key = excluded.conversation_key,
-           updated_at = greatest(changed_at, m.updated_at)
+           updated_at = greatest(changed_at, m.updated_at), change = next_change()
      where is_newer(excluded.conversation_at, excluded.conversation_key, m.conversation_at, m.conversation_key);
   end if;
 
@@ -236,3 +248,19 @@ begin
      where a.id = s.account_id and is_newer(s.occurred_at, s.key, a.suspension_at, a.suspension_key);
   end if;
 end $$;
+
+-- For instances of the previous version, which know neither claimed_ats nor own_acts. The next release drops it.
+create or replace function flush_events(
+  account_ids bigint[], credentials_versions bigint[], sources text[], proven boolean[],
+  admissions int[], kinds text[], keys uuid[], occurred_ats timestamptz[], user_ids text[],
+  group_ids text[], message_ids text[], payloads text[], failures text[],
+  other_events int[], other_people text[], relationships text[],
+  conversation_ids text[], conversation_statuses text[], conversation_ats timestamptz[],
+  unsent_messages text[], suspensions boolean[],
+  out admitted int[], out duplicates int[]
+) language sql as $$
+  select * from flush_events(account_ids, credentials_versions, sources, proven, admissions, kinds, keys, occurred_ats,
+                             user_ids, group_ids, message_ids, payloads, failures, null, null, other_events, other_people,
+                             relationships, conversation_ids, conversation_statuses, conversation_ats, unsent_messages,
+                             suspensions)
+$$;

@@ -69,6 +69,9 @@ export async function countDueProfiles(database: Queryable): Promise<number> {
   return row?.count ?? 0
 }
 
+const IS_PROFILE_CHANGED = `(display_name, picture_url, language)
+                                  is distinct from ($3::text, $4::text, coalesce($5::text, language))`
+
 /**
  * $1 bigint: account; $2 bigint: member; $3 text: name; $4 text: picture; $5 text: language. A profile without a language is
  * a group's, or of a person who shares none: the stored language stays. The next request is due in 30 to 31 days, unless a new
@@ -82,9 +85,8 @@ const storeFound: Statement = {
            profile_checked_at = now(),
            profile_due_at = case when profile_due_at <= clock_timestamp() then profile_due_at
                             else now() + interval '30 days' + random() * interval '1 day' end,
-           updated_at = case when (display_name, picture_url, language)
-                                  is distinct from ($3::text, $4::text, coalesce($5::text, language))
-                        then greatest(clock_timestamp(), updated_at) else updated_at end
+           updated_at = case when ${IS_PROFILE_CHANGED} then greatest(clock_timestamp(), updated_at) else updated_at end,
+           change = case when ${IS_PROFILE_CHANGED} then next_change() else change end
      where channel_oa_id = $1 and id = $2`,
 }
 

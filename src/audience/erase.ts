@@ -17,7 +17,12 @@ import {
 } from './pending-erasure.ts'
 import { eraseSchema } from './route-schemas.ts'
 
-export function eraseRoute(app: FastifyInstance, database: Database, guard: onRequestAsyncHookHandler): void {
+export function eraseRoute(
+  app: FastifyInstance,
+  database: Database,
+  guard: onRequestAsyncHookHandler,
+  now: () => number,
+): void {
   app.delete<{ Params: { id: string } }>(
     '/api/audience/:id',
     { schema: eraseSchema, onRequest: guard },
@@ -25,7 +30,7 @@ export function eraseRoute(app: FastifyInstance, database: Database, guard: onRe
       const scope = await findScope(database, request.caller)
       if (scope === null) throw new AppError('erase_without_scope')
       const id = parsePathId(request.params.id)
-      const isErased = id !== null && (await eraseOrFail(database, scope, id, readIfMatch(request)))
+      const isErased = id !== null && (await eraseOrFail(database, scope, id, now, readIfMatch(request)))
       if (!isErased) throw new AppError('erase_unknown_member')
       return reply.code(204).send()
     },
@@ -36,11 +41,12 @@ async function eraseOrFail(
   database: Database,
   scope: Scope,
   id: bigint,
+  now: () => number,
   allowedVersions: bigint[] | null,
 ): Promise<boolean> {
   try {
     const erasure = await database.transaction((transaction) =>
-      eraseMember(transaction, scope, id, allowedVersions),
+      eraseMember(transaction, scope, id, now, allowedVersions),
     )
     if (erasure === 'unknown') return false
     if (erasure !== 'complete') await finishErasure(database, erasure)
@@ -63,6 +69,7 @@ export async function eraseMember(
   transaction: Queryable,
   scope: Scope,
   id: bigint,
+  now: () => number,
   allowedVersions: bigint[] | null = null,
 ): Promise<PendingErasure | 'complete' | 'unknown'> {
   const { accountId, organizationId } = scope
@@ -73,7 +80,7 @@ export async function eraseMember(
   )
   if (member === undefined) return findUnfinished(transaction, scope, id, allowedVersions)
   const { user_id, last_event_id } = member
-  await transaction.query(rememberErasure, [accountId, member.person_hash])
+  await transaction.query(rememberErasure, [accountId, member.person_hash, Math.floor(now())])
   await transaction.query(deleteTrackedActivity, [accountId, user_id])
   const erasure = { channel_oa_id: accountId, member_id: id, user_id, last_event_id }
   if (await scrub(transaction, erasure)) return 'complete'
@@ -111,15 +118,16 @@ const deleteMember: Statement = {
 }
 
 /**
- * $1 bigint: account; $2 bytea: hash of the person. In milliseconds, the unit of the platforms' times: an event of that very
- * millisecond counts as older than the erasure.
+ * $1 bigint: account; $2 bytea: hash of the person; $3 bigint: now by this machine's clock, milliseconds since 1970, the unit of
+ * the platforms' times. An event of that very millisecond counts as older than the erasure. Not the database's clock, which
+ * may step when another server takes over: events without a time get one from this machine's, and both are compared.
  */
 const rememberErasure: Statement = {
   name: 'remember-erasure',
   text: `
     insert into erased_person as e (channel_oa_id, person_hash, erased_at)
-    values ($1, $2, date_trunc('milliseconds', clock_timestamp()))
-        on conflict (channel_oa_id, person_hash) do update set erased_at = excluded.erased_at`,
+    values ($1, $2, timestamptz 'epoch' + $3::bigint * interval '1 millisecond')
+        on conflict (channel_oa_id, person_hash) do update set erased_at = greatest(e.erased_at, excluded.erased_at)`,
 }
 
 /** $1 bigint: account; $2 text: user id. */

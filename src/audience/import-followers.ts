@@ -140,7 +140,8 @@ const addFollowers: Statement = {
              relationship = 'following', relationship_at = $3, relationship_key = $4,
              profile_due_at = case when m.relationship = 'following' then m.profile_due_at else now() end,
              updated_at = case when m.relationship = 'following' then m.updated_at
-                          else greatest(clock_timestamp(), m.updated_at) end
+                          else greatest(clock_timestamp(), m.updated_at) end,
+             change = case when m.relationship = 'following' then m.change else next_change() end
        where (m.relationship_at < $3) is not false
       returning m.xmax = 0 as is_new
     )

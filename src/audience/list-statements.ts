@@ -1,22 +1,21 @@
 /**
- * The statements that list members, one per driving index, each as a page of JSON, of NDJSON and of CSV. They all take the
- * same parameters:
+ * The statements that list members, one per driving index, each as a page of JSON, of NDJSON and of CSV. The delta feed is in
+ * feed-statement.ts. They all take the same parameters:
  *
- *   $1 bigint  account          $5 text    userId          $10 bigint  delta feed: after this change,
- *   $2 bigint  organization     $6 text    externalId                  microseconds since 1970
- *   $3 bigint  after this id    $7 text    relationship    $11 bigint  and up to this one; null: now
+ *   $1 bigint  account          $5 text    userId
+ *   $2 bigint  organization     $6 text    externalId
+ *   $3 bigint  after this id    $7 text    relationship
  *   $4 int     limit            $8 text[]  tags
  *                               $9 text    part of the display name
  *
  * A filter that is null matches everything. `q` in any case; no character has a special meaning.
  */
 import type { Statement } from '../postgres/statement.ts'
-import { erasedCsv, erasedJson, memberCsv, memberJson, withTrackedActivity } from './member.ts'
+import { memberCsv, memberJson, withTrackedActivity } from './member.ts'
 
 /** What a row becomes: one line of text, made by PostgreSQL. */
 interface Lines {
   member: string
-  erased: string
 }
 
 /** One list, in the three forms in which clients read it. */
@@ -40,7 +39,7 @@ const IS_LAST = `= ${SCAN_MAX} as is_last`
 const ACCOUNT_IN_SCOPE = `(select organization_id from official_account where id = $1) = $2`
 const IN_SCOPE = `m.channel_oa_id = $1 and m.organization_id = $2 and ${ACCOUNT_IN_SCOPE}`
 
-const FILTERS = `($5::text is null or m.user_id = $5)
+export const FILTERS = `($5::text is null or m.user_id = $5)
            and ($6::text is null or m.external_id = $6)
            and ($7::text is null or m.relationship = $7)
            and ($8::text[] is null or m.tags @> $8)
@@ -163,47 +162,13 @@ export const listByDisplayName = list(
          order by page.id`,
 )
 
-const FEED_START = `timestamptz 'epoch' + $10::bigint * interval '1 microsecond'`
-const FEED_END = `coalesce(timestamptz 'epoch' + $11::bigint * interval '1 microsecond', statement_timestamp())`
-const microseconds = (time: string) => `(extract(epoch from ${time}) * 1000000)::bigint`
-
-/** The delta feed: members and tombstones by time of change. Driven by audience_member_updated and erased_member_deleted. */
-export const listByChange = list(
-  'by-change',
-  ({ member, erased }) => `
-        select c.id, ${microseconds('c.at')} as at_us, ${microseconds(FEED_END)} as until_us,
-               case when c.is_erased then ${erased} else ${member} end as line
-          from (
-            (select m.updated_at as at, m.id, false as is_erased from audience_member m
-              where m.channel_oa_id = $1 and m.organization_id = $2
-                and (m.updated_at, m.id) > (${FEED_START}, $3) and m.updated_at <= ${FEED_END}
-                and ${FILTERS}
-              order by m.updated_at, m.id limit $4)
-             union all
-            (select e.deleted_at, e.id, true from erased_member e
-              where e.channel_oa_id = $1 and e.organization_id = $2
-                and (e.deleted_at, e.id) > (${FEED_START}, $3) and e.deleted_at <= ${FEED_END}
-              order by e.deleted_at, e.id limit $4)
-             order by at, id limit $4
-          ) c
-          left join lateral (select * from audience_member
-                              where channel_oa_id = $1 and id = c.id and not c.is_erased offset 0) m on true
-          ${withTrackedActivity}
-         order by c.at, c.id`,
-  { page: pageByChange, stream: pageByChange },
-)
-
-function list(
-  name: string,
-  rows: (lines: Lines) => string,
-  wrap = { page: pageById, stream: streamById },
-): List {
-  const json = rows({ member: memberJson, erased: erasedJson })
-  const csv = rows({ member: memberCsv, erased: erasedCsv })
+function list(name: string, rows: (lines: Lines) => string): List {
+  const json = rows({ member: memberJson })
+  const csv = rows({ member: memberCsv })
   return {
-    page: { name: `audience-${name}-page`, text: wrap.page(json, `','`) },
-    ndjson: { name: `audience-${name}-ndjson`, text: wrap.stream(json, `E'\\n'`) },
-    csv: { name: `audience-${name}-csv`, text: wrap.stream(csv, `E'\\r\\n'`) },
+    page: { name: `audience-${name}-page`, text: pageById(json, `','`) },
+    ndjson: { name: `audience-${name}-ndjson`, text: streamById(json, `E'\\n'`) },
+    csv: { name: `audience-${name}-csv`, text: streamById(csv, `E'\\r\\n'`) },
   }
 }
 
@@ -227,15 +192,4 @@ function streamById(rows: string, separator: string): string {
     select string_agg(line, ${separator} order by id) as lines, count(line)::int as members,
            case when count(*) = $4 or bool_or(is_last) then max(id) end as id
       from (${rows}) found`
-}
-
-function pageByChange(rows: string, separator: string): string {
-  return `
-    select string_agg(line, ${separator} order by position) filter (where position < $4) as lines,
-           (count(line) filter (where position < $4))::int as members,
-           max(id) filter (where position = $4 - 1 and has_more) as id,
-           max(at_us) filter (where position = $4 - 1 and has_more) as at_us,
-           max(until_us) filter (where position = $4 - 1 and has_more) as until_us
-      from (select *, row_number() over (order by at_us, id) as position, count(*) over () = $4 as has_more
-              from (${rows}) found) numbered`
 }

@@ -8,7 +8,7 @@ import type { Database } from '../postgres/database.ts'
 import { checkFilters, type Filters, filterParameters, toFilters } from './filters.ts'
 import { decodeCursor, encodeCursor } from './page-cursor.ts'
 import { listSchema } from './route-schemas.ts'
-import { LATE_COMMIT_SECONDS, type Position, readPage } from './select-list.ts'
+import { type Beginning, readPage } from './select-list.ts'
 import { Streamer, streamFormatOf } from './stream.ts'
 
 const LIMIT_DEFAULT = 50
@@ -56,7 +56,7 @@ function refusePaging(query: unknown): void {
 function readPageQuery(
   scope: Scope,
   query: unknown,
-): { limit: number; position: Position; filters: Filters } {
+): { limit: number; position: Beginning; filters: Filters } {
   const { limit, cursor, ...parameters } = checkPageQuery(query)
   const filters = toFilters(parameters)
   const size = limit === undefined ? LIMIT_DEFAULT : Number(/^\d{1,3}$/.test(limit) ? limit : Number.NaN)
@@ -67,9 +67,7 @@ function readPageQuery(
   return { limit: size, position, filters }
 }
 
-/** A feed begins a little before the requested time: a change that was committed late may be repeated, never missed. */
-export function beginningOf({ updatedSince }: Filters): Position {
+export function beginningOf({ updatedSince }: Filters): Beginning {
   if (updatedSince === undefined) return { kind: 'id', id: INT64_MIN, isCommonName: false }
-  const atUs = BigInt(Date.parse(updatedSince) - LATE_COMMIT_SECONDS * 1000) * 1000n
-  return { kind: 'change', id: INT64_MIN, atUs, untilUs: null }
+  return { kind: 'time', ms: Date.parse(updatedSince) }
 }

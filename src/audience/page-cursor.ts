@@ -8,9 +8,8 @@ import type { Position } from './select-list.ts'
 /** 72 bits: enough that another walk's cursor does not match by accident. */
 const FINGERPRINT_BYTES = 9
 const NUMBER_BYTES = 8
-/** Microseconds before or after 1970: 1,970 years, within PostgreSQL's range. */
-const TIME_MAX_US = 62_167_219_200_000_000n
-
+/** Microseconds since 1970 until the end of the year 9999, within PostgreSQL's range. */
+const TIME_MAX_US = 253_402_300_799_999_999n
 /** What a cursor belongs to. A cursor of another tenant or another query is rejected. */
 export interface Walk {
   scope: Scope
@@ -29,22 +28,24 @@ export function encodeCursor(walk: Walk, position: Position): string {
 
 /** A walk by id has one number, and a second one if too many names match. */
 function numbersOf(position: Position): bigint[] {
-  if (position.kind === 'change') return [position.id, position.atUs, position.untilUs ?? 0n]
-  return position.isCommonName ? [position.id, 1n] : [position.id]
+  if (position.kind === 'id') return position.isCommonName ? [position.id, 1n] : [position.id]
+  const { untilChange, horizon, beganUs } = position.walk
+  return [position.id, position.change, untilChange, horizon, beganUs]
 }
 
 /** The position after which the page begins, or null for a text that is not a cursor of this walk. */
 export function decodeCursor(walk: Walk, cursor: string): Position | null {
   const bytes = Buffer.from(cursor, 'base64url')
   const count = (bytes.length - FINGERPRINT_BYTES) / NUMBER_BYTES
-  if (!(walk.filters.updatedSince === undefined ? [1, 2] : [3]).includes(count)) return null
+  if (!(walk.filters.updatedSince === undefined ? [1, 2] : [5]).includes(count)) return null
   if (bytes.toString('base64url') !== cursor) return null
   if (!equalInConstantTime(bytes.subarray(0, FINGERPRINT_BYTES), fingerprint(walk))) return null
   const number = (index: number) => bytes.readBigInt64BE(FINGERPRINT_BYTES + NUMBER_BYTES * index)
-  if (count < 3) return { kind: 'id', id: number(0), isCommonName: count === 2 }
-  const [atUs, untilUs] = [number(1), number(2)]
-  if ([atUs, untilUs].some((us) => us < -TIME_MAX_US || us > TIME_MAX_US)) return null
-  return { kind: 'change', id: number(0), atUs, untilUs }
+  if (count < 5) return { kind: 'id', id: number(0), isCommonName: count === 2 }
+  const beganUs = number(4)
+  if (beganUs < 0 || beganUs > TIME_MAX_US) return null
+  const feed = { untilChange: number(2), horizon: number(3), beganUs }
+  return { kind: 'change', id: number(0), change: number(1), walk: feed }
 }
 
 function fingerprint({ scope, filters }: Walk): Buffer {
@@ -52,6 +53,8 @@ function fingerprint({ scope, filters }: Walk): Buffer {
   const identity = [
     String(scope.accountId),
     String(scope.organizationId),
+    // Earlier versions put times where a feed's cursor now has change numbers. Their cursors must not match.
+    ...(filters.updatedSince === undefined ? [] : ['change numbers']),
     ...names.map((name) => [name, filters[name]]),
   ]
   return createHash('sha256').update(JSON.stringify(identity)).digest().subarray(0, FINGERPRINT_BYTES)

@@ -1,11 +1,12 @@
 /** Chooses the statement that lists the requested members, binds its parameters, and reads a page with it. */
 import type { Scope } from '../access/scope.ts'
+import { INT64_MAX } from '../http/path-id.ts'
 import type { Queryable, Row } from '../postgres/statement.ts'
+import { listByChange } from './feed-statement.ts'
 import type { Filters } from './filters.ts'
 import {
   type List,
   listAll,
-  listByChange,
   listByDisplayName,
   listByExternalId,
   listById,
@@ -14,12 +15,21 @@ import {
   listByUserId,
 } from './list-statements.ts'
 
-/** Where a page begins: after this one. */
+/** Where a page of a walk begins: after this one. */
 export type Position =
   /** In a walk over all members, by id. `isCommonName`: too many names contain `q`, so their index does not help. */
   | { kind: 'id'; id: bigint; isCommonName: boolean }
-  /** In a delta feed, by time of change and id, up to where the feed stood when the walk began (null: now). */
-  | { kind: 'change'; atUs: bigint; id: bigint; untilUs: bigint | null }
+  /** In a delta feed, by change number and id, with what the first page found out: see feed-statement.ts. */
+  | { kind: 'change'; change: bigint; id: bigint; walk: FeedWalk }
+
+export interface FeedWalk {
+  untilChange: bigint
+  horizon: bigint
+  beganUs: bigint
+}
+
+/** Where the first page begins. In a delta feed, it finds the change number of a time. */
+export type Beginning = Position | { kind: 'time'; ms: number }
 
 /** A page as one row. */
 interface PageRow extends Row {
@@ -28,19 +38,15 @@ interface PageRow extends Row {
   members: number
   /** Position after which the next page begins. Null: the walk is over. */
   id: bigint | null
-  /** Microseconds since 1970, in a delta feed only. */
-  at_us?: bigint | null
-  until_us?: bigint | null
+  /** In a delta feed only. */
+  change?: bigint | null
+  until_change?: bigint | null
+  horizon?: bigint | null
+  began_us?: bigint | null
 }
 
 /** Characters. A shorter part is in most names and in no index. */
 const INDEXED_PART_MIN_LENGTH = 2
-
-/**
- * Transactions that write members last no longer: their statements are limited to 5 s and few. A feed begins that much
- * earlier than its client asks, so that a change that was committed late is not missed.
- */
-export const LATE_COMMIT_SECONDS = 60
 
 /** Members as text. A page may be empty although another one follows. */
 export interface Page {
@@ -55,7 +61,7 @@ export async function readPage(
   database: Queryable,
   scope: Scope,
   filters: Filters,
-  position: Position,
+  position: Beginning,
   limit: number,
   form: keyof List,
 ): Promise<Page> {
@@ -68,18 +74,20 @@ export async function readPage(
   }
 }
 
-function nextOf(list: List, before: Position, limit: number, row: PageRow): Position | null {
-  const { id, members, at_us: atUs, until_us: untilUs } = row
+function nextOf(list: List, before: Beginning, limit: number, row: PageRow): Position | null {
+  const { id, members, change, until_change, horizon, began_us } = row
   if (id === null) return null
-  if (typeof atUs === 'bigint' && typeof untilUs === 'bigint') return { kind: 'change', id, atUs, untilUs }
+  if (change != null && until_change != null && horizon != null && began_us != null) {
+    return { kind: 'change', id, change, walk: { untilChange: until_change, horizon, beganUs: began_us } }
+  }
   // The list by name ends early only if its index finds too many.
   const isFoundCommon = list === listByDisplayName && members < limit
   return { kind: 'id', id, isCommonName: isFoundCommon || (before.kind === 'id' && before.isCommonName) }
 }
 
 /** The list whose index leaves the fewest members to look at. */
-function listFor({ userId, externalId, relationship, tag, q }: Filters, position: Position): List {
-  if (position.kind === 'change') return listByChange
+function listFor({ userId, externalId, relationship, tag, q }: Filters, position: Beginning): List {
+  if (position.kind !== 'id') return listByChange
   if (userId !== undefined) return listByUserId
   if (externalId !== undefined) return listByExternalId
   const isPartIndexed = q !== undefined && [...q].length >= INDEXED_PART_MIN_LENGTH
@@ -89,10 +97,20 @@ function listFor({ userId, externalId, relationship, tag, q }: Filters, position
   return q === undefined ? listAll : listById
 }
 
-function valuesOf(list: List, scope: Scope, filters: Filters, position: Position, limit: number): unknown[] {
-  const walk = [scope.accountId, scope.organizationId, position.id, limit]
-  if (list === listAll) return walk
+function valuesOf(list: List, scope: Scope, filters: Filters, position: Beginning, limit: number): unknown[] {
   const { userId = null, externalId = null, relationship = null, tag = null, q = null } = filters
-  const change = position.kind === 'change' ? [position.atUs, position.untilUs] : []
-  return [...walk, userId, externalId, relationship, tag, q, ...change]
+  const conditions = [userId, externalId, relationship, tag, q]
+  const of = [scope.accountId, scope.organizationId]
+  switch (position.kind) {
+    case 'id':
+      return list === listAll ? [...of, position.id, limit] : [...of, position.id, limit, ...conditions]
+    case 'change': {
+      const { untilChange, horizon, beganUs } = position.walk
+      const walk = [position.change, untilChange, horizon, beganUs, null]
+      return [...of, position.id, limit, ...conditions, ...walk]
+    }
+    case 'time':
+      // The greatest id: the feed begins behind the number before the first one.
+      return [...of, INT64_MAX, limit, ...conditions, null, null, null, null, position.ms]
+  }
 }

@@ -10,7 +10,7 @@ import { PIECE_BYTES, ReadingRate } from '../http/reading-rate.ts'
 import type { Database } from '../postgres/database.ts'
 import type { Filters } from './filters.ts'
 import { CSV_HEADER } from './member.ts'
-import { type Page, type Position, readPage } from './select-list.ts'
+import { type Beginning, type Page, readPage } from './select-list.ts'
 
 /** Members per page: about 0.5 MiB of text, or 16 MiB if all have the largest attributes. A stream holds two pages. */
 const PAGE_MEMBERS = 1_000
@@ -57,10 +57,10 @@ export async function* memberLines(
   database: Database,
   scope: Scope,
   filters: Filters,
-  beginning: Position,
+  beginning: Beginning,
   { shape, header, lineEnd }: StreamFormat,
 ): AsyncGenerator<{ text: string; count: number }> {
-  const read = (position: Position) =>
+  const read = (position: Beginning) =>
     readPage(database.streams, scope, filters, position, PAGE_MEMBERS, shape)
   let ahead: Promise<Page> | null = read(beginning)
   let start = header
@@ -96,7 +96,7 @@ export class Streamer {
     reply: FastifyReply,
     scope: Scope,
     filters: Filters,
-    beginning: Position,
+    beginning: Beginning,
     format: StreamFormat,
   ): Promise<FastifyReply> {
     refuseHttp10(reply)

@@ -102,6 +102,10 @@ function readUpdate(request: FastifyRequest): MemberUpdate {
   return checkUpdate(parseUtf8Json(bytes))
 }
 
+const IS_CHANGED = `($5::boolean and m.external_id is distinct from $6::text
+                             or $7::boolean and m.tags is distinct from coalesce($8::text[], '{}')
+                             or $9::boolean and m.attributes is distinct from coalesce($10::jsonb, '{}'))`
+
 /**
  * $1 bigint: account; $2 bigint: organization; $3 bigint: member; $4 bigint[]: allowed versions, null for any;
  * $5 boolean: change externalId to $6 text; $7 boolean: change tags to $8 text[]; $9 boolean: change attributes to $10 jsonb.
@@ -117,14 +121,9 @@ const applyUpdate: Statement = {
          set external_id = case when $5::boolean then $6::text else m.external_id end,
              tags = case when $7::boolean then coalesce($8::text[], '{}') else m.tags end,
              attributes = case when $9::boolean then coalesce($10::jsonb, '{}') else m.attributes end,
-             version = m.version + case when ($5::boolean and m.external_id is distinct from $6::text)
-                                          or ($7::boolean and m.tags is distinct from coalesce($8::text[], '{}'))
-                                          or ($9::boolean and m.attributes is distinct from coalesce($10::jsonb, '{}'))
-                                        then 1 else 0 end,
-             updated_at = case when ($5::boolean and m.external_id is distinct from $6::text)
-                                 or ($7::boolean and m.tags is distinct from coalesce($8::text[], '{}'))
-                                 or ($9::boolean and m.attributes is distinct from coalesce($10::jsonb, '{}'))
-                               then greatest(clock_timestamp(), m.updated_at) else m.updated_at end
+             version = case when ${IS_CHANGED} then m.version + 1 else m.version end,
+             updated_at = case when ${IS_CHANGED} then greatest(clock_timestamp(), m.updated_at) else m.updated_at end,
+             change = case when ${IS_CHANGED} then next_change() else m.change end
        where m.channel_oa_id = $1 and m.organization_id = $2 and m.id = $3
          and ($4::bigint[] is null or m.version = any ($4))
       returning m.*

@@ -1,5 +1,5 @@
 export const INT64_MIN = -9_223_372_036_854_775_808n
-const INT64_MAX = 9_223_372_036_854_775_807n
+export const INT64_MAX = 9_223_372_036_854_775_807n
 
 /**
  * Reads an int64 id from a path, in the form that this service writes: decimal digits without a plus or leading zeros.

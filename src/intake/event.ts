@@ -29,6 +29,10 @@ export interface IntakeEvent {
   /** Deduplication key, 16 bytes: see event-key.ts. */
   key: Buffer
   occurredAtMs: number
+  /** When it happened by the sender's clock, if occurredAtMs was corrected. An erasure compares the earlier of both. */
+  claimedAtMs: number | null
+  /** The person did it. Otherwise it only concerns them, as when an agent closes their conversation. */
+  isOwnAct: boolean
   /** The person whom the event names as its source. */
   userId: string | null
   /** People who joined or left, without repetition. */

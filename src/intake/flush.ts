@@ -10,6 +10,7 @@ import {
   uuidArray,
 } from '../postgres/binary-array.ts'
 import { sqlStateOf, violatedConstraint } from '../postgres/faults.ts'
+import { SparseColumn, sparse } from '../postgres/sparse-column.ts'
 import type { BoundStatement, Queryable, SendPipeline, Statement } from '../postgres/statement.ts'
 import type { IntakeEvent, Source } from './event.ts'
 
@@ -112,7 +113,8 @@ export async function flush(
 const flushEvents: Statement = {
   name: 'flush-events',
   text: `select admitted, duplicates
-           from flush_events($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)`,
+           from flush_events($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
+                             $23)`,
 }
 
 /** $1 text, $2 text: milliseconds; null keeps the connection's own. For this transaction alone. */
@@ -167,17 +169,26 @@ function eventColumns(events: IntakeEvent[]): Array<Buffer | null> {
     uuidArray(events.map(({ key }) => key)),
     timestamptzArray(events.map(({ occurredAtMs }) => occurredAtMs)),
     textArray(events.map(({ userId }) => userId)),
-    sparseTextArray(events.map(({ groupId }) => groupId)),
+    sparse(
+      events.map(({ groupId }) => groupId),
+      textArray,
+    ),
     textArray(events.map(({ messageId }) => messageId)),
     textArray(events.map(({ payload }) => payload)),
-    sparseTextArray(events.map(({ failure }) => failure)),
+    sparse(
+      events.map(({ failure }) => failure),
+      textArray,
+    ),
+    sparse(events.map(earlierClaim), timestamptzArray),
+    sparse(
+      events.map(({ isOwnAct }) => (isOwnAct ? null : false)),
+      booleanArray,
+    ),
   ]
 }
 
-/** Null if no event has a value: the function then reads nothing. */
-function sparseTextArray(values: Array<string | null>): Buffer | null {
-  return values.every((value) => value === null) ? null : textArray(values)
-}
+const earlierClaim = ({ claimedAtMs, occurredAtMs }: IntakeEvent) =>
+  claimedAtMs !== null && claimedAtMs < occurredAtMs ? claimedAtMs : null
 
 /** People who joined or left, beside the source: the event's position and the person. */
 function otherColumns(events: IntakeEvent[]): Array<Buffer | null> {
@@ -226,23 +237,4 @@ function effectColumns(events: IntakeEvent[]): Array<Buffer | null> {
     unsentMessages.encode(textArray),
     suspensions.encode(booleanArray),
   ]
-}
-
-/** A column in which most batches have no value at all. */
-class SparseColumn<Value> {
-  readonly #length: number
-  #values: Array<Value | null> | null = null
-
-  constructor(length: number) {
-    this.#length = length
-  }
-
-  set(index: number, value: Value): void {
-    this.#values ??= new Array(this.#length).fill(null)
-    this.#values[index] = value
-  }
-
-  encode(toArray: (values: Array<Value | null>) => Buffer): Buffer | null {
-    return this.#values === null ? null : toArray(this.#values)
-  }
 }

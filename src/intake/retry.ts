@@ -76,6 +76,8 @@ function remainsOf(stored: StoredEvent): Omit<IntakeEvent, 'key'> | null {
   if (userId === null && otherUserIds.length === 0) return null
   return {
     ...{ kind, occurredAtMs: stored.occurred_at_ms, userId, otherUserIds },
+    // Without its content, nobody can say whose act it was.
+    ...{ claimedAtMs: null, isOwnAct: false },
     ...{ groupId, messageId, effect: NO_EFFECT, payload: null, failure: null },
   }
 }

@@ -9,11 +9,15 @@ const ROWS_PER_STATEMENT = 10_000
 /** `oa-audience doctor` looks back a week. */
 const REFUSALS_KEPT_DAYS = 30
 
+/** A delta feed of an older time begins at the beginning. A mark every ten seconds makes 260,000 rows in this time. */
+const MARKS_KEPT_DAYS = 30
+
 export type Retention = Pick<Config, 'retentionDays' | 'deduplicationDays' | 'trackingRetentionDays'>
 
 /**
  * Deletes events and edits beyond RETENTION_DAYS (0 keeps them), tracking events beyond TRACKING_RETENTION_DAYS, and beyond
  * DEDUPLICATION_DAYS event keys, ids of unsent messages, tombstones, and tracked activity of people who are not members.
+ * Change marks are kept for 30 days.
  */
 export async function deleteExpired(
   session: Queryable,
@@ -31,6 +35,7 @@ export async function deleteExpired(
   await deleteInBatches(session, deleteUnsentMessages, deduplicationDays)
   await deleteInBatches(session, deleteTrackedActivity, deduplicationDays)
   await deleteInBatches(session, deleteTombstones, deduplicationDays)
+  await deleteInBatches(session, deleteMarks, MARKS_KEPT_DAYS)
   await unlessLocked(session.query(deleteRefusals, [REFUSALS_KEPT_DAYS]))
 }
 
@@ -128,6 +133,18 @@ const deleteTombstones: Statement = {
        where ctid = any (array(select ctid from erased_member
                                 where deleted_at < now() - $1 * interval '1 day' limit $2))
          and deleted_at < now() - $1 * interval '1 day'
+      returning 1)
+    select count(*)::int from deleted`,
+}
+
+const deleteMarks: Statement = {
+  name: 'delete-change-marks',
+  text: `
+    with deleted as (
+      delete from change_mark
+       where ctid = any (array(select ctid from change_mark
+                                where marked_at < now() - $1 * interval '1 day' limit $2))
+         and marked_at < now() - $1 * interval '1 day'
       returning 1)
     select count(*)::int from deleted`,
 }

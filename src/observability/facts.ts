@@ -82,3 +82,6 @@ export const profilesBackedOff = occurrence<{ accountId: bigint; fault: string }
 export type VerificationOutcome = 'verified' | 'refused' | 'unavailable'
 
 export const accountVerified = occurrence<{ outcome: VerificationOutcome }>('account-verified')
+
+/** The database's clock is ahead of this machine's by so much; negative: behind. */
+export const clockCompared = occurrence<{ skewSeconds: number }>('clock-compared')

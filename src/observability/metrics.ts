@@ -6,6 +6,7 @@ import { FatalError } from '../errors.ts'
 import { UNKNOWN_ROUTE } from '../http/answers.ts'
 import {
   accountVerified,
+  clockCompared,
   deliveriesDequeued,
   deliveryQueued,
   deliveryStored,
@@ -35,6 +36,7 @@ export class Metrics {
     this.#countEvents(sources)
     this.#measureFlushes()
     this.#countPlatformOutcomes()
+    this.#watchClock()
   }
 
   close(): void {
@@ -130,6 +132,15 @@ export class Metrics {
       accountVerified.subscribe((facts) => verifications.inc(facts)),
       profileRequested.subscribe((facts) => profiles.inc(facts)),
     )
+  }
+
+  #watchClock(): void {
+    const skew = new Gauge({
+      name: 'oa_audience_database_clock_skew_seconds',
+      help: "Seconds that the database's clock is ahead of this machine's, negative if it is behind; read every 10 s",
+      registers: this.#registers,
+    })
+    this.#unsubscribe.push(clockCompared.subscribe(({ skewSeconds }) => skew.set(skewSeconds)))
   }
 
   /** Counts every answer of the app by route pattern and status, including requests too broken for a route. */

@@ -3,13 +3,14 @@ import { Redis } from 'ioredis'
 import type { Config } from '../config.ts'
 import { FatalError } from '../errors.ts'
 import { redisRefusal } from '../http/rate-limit-redis.ts'
+import { CLOCK_SKEW_MAX_SECONDS, readClockSkew } from '../postgres/clock.ts'
 import { withDatabase } from '../postgres/open.ts'
 import type { Queryable } from '../postgres/statement.ts'
 import { examineAccounts, type Severity } from './account-health.ts'
 
 const RESPONSE_TIMEOUT_MS = 3_000
 /** Chat signatures are valid for five minutes. A clock that is off by one minute is drifting towards that. */
-const CLOCK_SKEW_MAX_SECONDS = 60
+const PLATFORM_SKEW_MAX_SECONDS = 60
 
 export type Finding = { check: string; severity: Severity; message: string }
 
@@ -63,17 +64,24 @@ function migrationsText(applied: string[]): string {
   return applied.length === 0 ? 'the schema is up to date' : `applied now: ${applied.join(', ')}`
 }
 
+/** Marks of the delta feed that are ahead of the clock say that it stepped back. */
 const selectServer = `
   select current_setting('server_version') as version, current_setting('fsync') as fsync,
-         extract(epoch from now())::float8 as now`
+         (select coalesce(extract(epoch from max(marked_at) - clock_timestamp()), 0)::float8 from change_mark) as ahead`
 
 async function examineServer(database: Queryable): Promise<Finding> {
-  const [server] = await database.query<{ version: string; fsync: string; now: number }>(selectServer)
+  const [server] = await database.query<{ version: string; fsync: string; ahead: number }>(selectServer)
   const check = 'database'
-  const skewSeconds = Math.abs((server?.now ?? 0) - Date.now() / 1000)
-  if (skewSeconds > CLOCK_SKEW_MAX_SECONDS) {
-    const message = `the server's clock differs from this machine's by ${Math.round(skewSeconds)} s; run NTP on both`
+  const skewSeconds = await readClockSkew(database)
+  if (Math.abs(skewSeconds) > CLOCK_SKEW_MAX_SECONDS) {
+    const direction = skewSeconds > 0 ? 'ahead of' : 'behind'
+    const message = `the server's clock is ${Math.round(Math.abs(skewSeconds))} s ${direction} this machine's; run NTP on both`
     return { check, severity: 'error', message }
+  }
+  const aheadSeconds = Math.round(server?.ahead ?? 0)
+  if (aheadSeconds > CLOCK_SKEW_MAX_SECONDS) {
+    const message = `the server's clock stepped back by ${aheadSeconds} s; until it has caught up, delta feeds repeat more changes`
+    return { check, severity: 'warning', message }
   }
   if (server?.fsync === 'off') {
     const message = 'fsync is off, so a power failure loses acknowledged events; set fsync = on'
@@ -127,7 +135,7 @@ async function examinePlatform(url: string): Promise<Finding[]> {
 function compareClock(dateMs: number): Finding[] {
   if (Number.isNaN(dateMs)) return []
   const skewSeconds = Math.round(Math.abs(dateMs - Date.now()) / 1000)
-  if (skewSeconds <= CLOCK_SKEW_MAX_SECONDS) {
+  if (skewSeconds <= PLATFORM_SKEW_MAX_SECONDS) {
     return [{ check: 'clock', severity: 'ok', message: "agrees with the platform's clock" }]
   }
   const message = `differs from the platform's clock by ${skewSeconds} s; run NTP`

@@ -57,7 +57,9 @@ export async function migrate(
     requireKnownSchema(migrations, applied)
     const missing = migrations.filter(({ version }) => !applied.has(version))
     for (const migration of missing) await apply(session, migration)
-    const replaced = isNewerThan(migrations, applied) ? [] : await replaceFunctions(session, functions)
+    if (isNewerThan(migrations, applied)) return missing.map(({ name }) => name)
+    const replaced = await replaceFunctions(session, functions)
+    await session.query('select raise_change_offset()')
     return [...missing.map(({ name }) => name), ...replaced]
   })
 }

@@ -1,6 +1,7 @@
 /** All that clients, senders and operators do with the members and events of one tenant. */
 import { findAccount } from '../../src/accounts/account.ts'
 import { importFollowers } from '../../src/audience/import-followers.ts'
+import { skipTakenMemberIds } from '../../src/audience/member-ids.ts'
 import { finishErasures, rememberPending } from '../../src/audience/pending-erasure.ts'
 import { ProfileFiller } from '../../src/audience/profiles.ts'
 import { retryEvent } from '../../src/intake/retry.ts'
@@ -99,6 +100,7 @@ export async function useEverything(users: Users): Promise<string[]> {
   await new ProfileFiller(database, new LineApi(platform.url)).pass()
   await database.query(rememberPending, [tenant.accountId, tenant.organizationId, 99n, 'U9', 0n])
   await finishErasures(database)
+  await skipTakenMemberIds(database, [tenant.accountId])
   answers.push(await service.call('DELETE', `/api/audience/${await idOf('U1')}`, { headers }))
   answers.push(
     await service.call('DELETE', '/api/audience/1', { headers: { ...headers, 'if-match': '"1"' } }),

@@ -1,4 +1,5 @@
 /** Reads Chatwoot's webhooks; MBOX is built on Chatwoot. */
+import { createHash } from 'node:crypto'
 import { AppError } from '../../errors.ts'
 import { isObject, parseJson } from '../../http/body.ts'
 import { isStorableText } from '../../postgres/storable.ts'
@@ -16,12 +17,12 @@ const WORD_MAX_LENGTH = 128
 /**
  * Reads one webhook or an array of them. Throws `bad_request` if the body is neither. Skips typing events, which say nothing
  * about an audience, private notes, which are written for colleagues, and webhooks of other inboxes.
- * @param deliveryId the header x-chatwoot-delivery, the same in every retry
+ * @param delivery what identifies the delivery
  * @param inboxId the account's only inbox; null: every inbox is the account's
  */
 export function parseChatCallback(
   body: Buffer,
-  deliveryId: string | undefined,
+  delivery: DeliveryIdentity,
   receivedAtMs: number,
   inboxId: string | null = null,
 ): IntakeEvent[] {
@@ -37,8 +38,28 @@ export function parseChatCallback(
   }
   return webhooks.flatMap((webhook, index) => {
     if (belongsToOtherInbox(webhook, inboxId) || (isObject(webhook) && isSkipped(webhook))) return []
-    return [readWebhook(webhook, deliveryId && `${deliveryId}/${index}`, receivedAtMs)]
+    return [readWebhook(webhook, deliveryKey(body, index, delivery), receivedAtMs)]
   })
+}
+
+export interface DeliveryIdentity {
+  /** The header x-chatwoot-delivery, the same in every retry. */
+  id: string | undefined
+  /** A signature over the body was checked. */
+  isSigned: boolean
+}
+
+/**
+ * The key of the webhook at a place in the body. Chatwoot signs each retry again, with another timestamp, but the body stays.
+ * The signature does not cover the id, so a captured body could be repeated under other ids, or without one. Null: the
+ * webhook's fields have to identify it.
+ */
+function deliveryKey(body: Buffer, index: number, { id, isSigned }: DeliveryIdentity): Buffer | null {
+  if (isSigned) {
+    const digest = createHash('sha256').update(body).digest('base64')
+    return hashKey('mbox', 'signed', digest, String(index))
+  }
+  return id ? hashKey('mbox', 'delivery', `${id}/${index}`) : null
 }
 
 function isSkipped(webhook: Fields): boolean {
@@ -83,21 +104,22 @@ function withoutMessages({ messages: _, ...kept }: Fields): Fields {
   return kept
 }
 
-/** Reads one webhook, whatever it is. An event that cannot be applied has its `failure` set. */
-export function readWebhook(
-  webhook: unknown,
-  deliveryId: string | undefined,
-  receivedAtMs: number,
-): IntakeEvent {
+/**
+ * Reads one webhook, whatever it is. An event that cannot be applied has its `failure` set.
+ * @param knownKey null: the webhook's fields identify it
+ */
+export function readWebhook(webhook: unknown, knownKey: Buffer | null, receivedAtMs: number): IntakeEvent {
   const fields = isObject(webhook) ? webhook : {}
   const kept = {
     kind: readKind(fields.event),
     payload: toJsonText(withoutListedMessages(webhook)),
+    claimedAtMs: null,
+    isOwnAct: isOwnAct(fields),
     otherUserIds: [],
     groupId: null,
     messageId: channelMessageId(fields),
   }
-  const key = deliveryId ? hashKey('mbox', 'delivery', deliveryId) : contentKey(webhook, fields, kept.kind)
+  const key = knownKey ?? contentKey(webhook, fields, kept.kind)
   // The person is read first and kept whatever else is wrong, so that an erasure finds the event.
   let userId: string | null = null
   try {
@@ -124,6 +146,16 @@ export function readWebhook(
       failure: error.message,
     }
   }
+}
+
+/**
+ * Only what a person writes, or a visitor's opening of the chat, is their own act. A conversation or a contact may be changed by
+ * an agent or a rule as well, and a new message of the person has a webhook of its own. A message has a word as its type in the
+ * webhooks of messages and a number elsewhere.
+ */
+function isOwnAct({ event, message_type: type }: Fields): boolean {
+  if (event === 'message_created') return type === 'incoming' || type === 0
+  return event === 'webwidget_triggered'
 }
 
 /**

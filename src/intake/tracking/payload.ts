@@ -114,7 +114,8 @@ function readTrackingEvent(
   return {
     kind: KINDS.has(event.type) ? event.type : 'unknown',
     key: hashKey('tracking', 'message', messageId),
-    occurredAtMs: occurredAt(event, sentAtMs ?? parseTime(event.sentAt), receivedAtMs),
+    ...timesOf(event, sentAtMs ?? parseTime(event.sentAt), receivedAtMs),
+    isOwnAct: true,
     userId,
     otherUserIds: [],
     groupId: null,
@@ -141,15 +142,30 @@ function isFilled(value: unknown): boolean {
 
 /**
  * The clock of a client may be wrong, but the differences between its times are right: the event is as old on receipt as it
- * was when the client sent it. Events in the future are moved to the time of receipt.
+ * was when the client sent it. Events in the future are moved to the time of receipt. The time in transit counts as a wrong
+ * clock, so the corrected time may be after an erasure that the event was before. The claimed time is kept beside it.
  */
-function occurredAt(event: Record<string, unknown>, sentAtMs: number | null, receivedAtMs: number): number {
+function timesOf(
+  event: Record<string, unknown>,
+  sentAtMs: number | null,
+  receivedAtMs: number,
+): Pick<IntakeEvent, 'occurredAtMs' | 'claimedAtMs'> {
   const claimed = event.timestamp ?? event.originalTimestamp
-  if (claimed === undefined || claimed === null) return receivedAtMs
+  if (claimed === undefined || claimed === null) {
+    return { occurredAtMs: receivedAtMs, claimedAtMs: storableClaim(sentAtMs) }
+  }
   const claimedMs = parseTime(claimed)
   if (claimedMs === null) throw new InvalidEvent('timestamp is not a time')
   const corrected = sentAtMs === null ? claimedMs : receivedAtMs - (sentAtMs - claimedMs)
-  return readTimeMs(Math.min(corrected, receivedAtMs))
+  return {
+    occurredAtMs: readTimeMs(Math.min(corrected, receivedAtMs)),
+    claimedAtMs: storableClaim(claimedMs),
+  }
+}
+
+/** A clock that shows a time before 1970 is only known to be wrong. Every erasure is later. */
+function storableClaim(ms: number | null): number | null {
+  return ms === null ? null : Math.max(0, Math.trunc(ms))
 }
 
 /** ISO 8601, or milliseconds since 1970, or seconds. */
