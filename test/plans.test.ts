@@ -4,7 +4,7 @@ import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { load } from './support/load.ts'
-import { plansBySize, shapesOf } from './support/plan-states.ts'
+import { compareShapes, plansBySize } from './support/plan-states.ts'
 import { startApp } from './support/service.ts'
 
 describe('the plans of deliveries and lists', () => {
@@ -37,8 +37,10 @@ describe('the plans of deliveries and lists', () => {
 describe('the plans of all statements', () => {
   it('are the same without statistics and with them, also on sessions that planned when tables were empty', async () => {
     const { unanalyzed, analyzed, replanned } = await plansBySize({ membersOfTenant: 500, members: 10_000 })
-    expect(Object.keys(shapesOf(analyzed)).length).toBeGreaterThan(60)
-    expect(shapesOf(unanalyzed)).toEqual(shapesOf(analyzed))
-    expect(shapesOf(replanned)).toEqual(shapesOf(analyzed))
+    for (const plans of [unanalyzed, replanned]) {
+      const { statements, different } = compareShapes(plans, analyzed)
+      expect(statements).toBeGreaterThan(60)
+      expect(different).toEqual([])
+    }
   })
 })

@@ -141,13 +141,23 @@ function shapeOf({ steps }: Plan): string {
 }
 
 /** The shapes of each statement's plans. */
-export function shapesOf(plans: Plan[]): Record<string, string> {
+function shapesOf(plans: Plan[]): Map<string, string> {
   const shapes = new Map<string, Set<string>>()
-  for (const plan of plans) {
+  for (const plan of plans.filter((each) => !isCount(each))) {
     const text = plan.text.trim().replaceAll(/\s+/g, ' ')
-    if (!isCount(plan)) shapes.set(text, (shapes.get(text) ?? new Set()).add(shapeOf(plan)))
+    shapes.set(text, (shapes.get(text) ?? new Set()).add(shapeOf(plan)))
   }
-  return Object.fromEntries([...shapes].map(([text, found]) => [text, [...found].sort().join(' or ')]).sort())
+  return new Map([...shapes].map(([text, found]) => [text, [...found].sort().join(' or ')]))
+}
+
+/** Compares the statements that both have executed: some inside functions depend on the rows that they find. */
+export function compareShapes(plans: Plan[], others: Plan[]) {
+  const [shapes, otherShapes] = [shapesOf(plans), shapesOf(others)]
+  const common = [...shapes.keys()].filter((text) => otherShapes.has(text))
+  const different = common
+    .map((text) => ({ text, shape: shapes.get(text), other: otherShapes.get(text) }))
+    .filter(({ shape, other }) => shape !== other)
+  return { statements: common.length, different }
 }
 
 /** Counting all members of an account may use any index, and reads all of it: for the command line alone. */
