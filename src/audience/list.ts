@@ -38,7 +38,7 @@ export function listRoute(app: FastifyInstance, database: Database, guard: onReq
       return streamer.answer(reply, scope, filters, beginningOf(filters), format)
     }
     const { limit, position, filters } = readPageQuery(scope, request.query)
-    const { lines, next } = await readPage(database, scope, filters, position, limit, 'page')
+    const { lines, next } = await readPage(database.forTenant(scope), scope, filters, position, limit, 'page')
     const nextCursor = next && encodeCursor({ scope, filters }, next)
     return reply
       .type('application/json; charset=utf-8')

@@ -29,6 +29,8 @@ export const ERROR_STATUS: Record<ErrorCode, number> = {
   rate_limited: 429,
   stream_open: 429,
   tracking_budget_exceeded: 429,
+  account_busy: 429,
+  busy: 503,
   unavailable: 503,
   platform_unavailable: 503,
   internal: 500,

@@ -93,7 +93,11 @@ export class Intake {
     this.#flushesInFlight += 1
     try {
       const outcomes = await flushing.run({ events: events.length, deliveries }, () =>
-        flushWithRetry((statements) => connection.pipelineIdempotent(statements), this.#database, events),
+        flushWithRetry(
+          (statements) => connection.pipelineIdempotent(statements),
+          this.#database.intake,
+          events,
+        ),
       )
       this.#flushesInFlight -= 1
       this.#idle.push(connection)

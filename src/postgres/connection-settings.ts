@@ -12,7 +12,7 @@ const LOCK_TIMEOUT_MS = 600
  * `request`: limits, and plans that do not depend on values. `session`: neither.
  * The settings are statements, because PgBouncer refuses such parameters in the start-up message.
  */
-type Purpose = 'request' | 'session'
+export type Purpose = 'request' | 'session'
 
 export function connectionSettings(purpose: Purpose): string {
   switch (purpose) {

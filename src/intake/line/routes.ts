@@ -69,5 +69,6 @@ async function flagIfForeign(
   if (destination === account.foreignDestination || destination.length > USER_ID_MAX_LENGTH) return
   if (!isStorableText(destination)) return
   // The events are committed: a failure here must not make the sender repeat them.
-  await flagForeignDestination(database, account.id, destination).catch(() => undefined)
+  const tenant = { accountId: account.id, organizationId: account.organizationId }
+  await flagForeignDestination(database.forTenant(tenant), account.id, destination).catch(() => undefined)
 }

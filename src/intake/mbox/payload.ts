@@ -4,10 +4,10 @@ import { AppError } from '../../errors.ts'
 import { isObject, parseJson } from '../../http/body.ts'
 import { isStorableText } from '../../postgres/storable.ts'
 import { DELIVERY_MAX_EVENTS, type Effect, type IntakeEvent, InvalidEvent, NO_EFFECT } from '../event.ts'
-import { readKind, readOptionalId, readTimeMs, readUserId } from '../event-fields.ts'
+import { readKind, readOptionalId, readUserId } from '../event-fields.ts'
 import { hashKey } from '../event-key.ts'
-import { epochMs, parseTimeText } from '../event-time.ts'
 import { toJsonText } from '../json-text.ts'
+import { stateTime, timeOf } from './times.ts'
 
 type Fields = Record<string, unknown>
 
@@ -210,39 +210,6 @@ function conversationEffect(conversation: Fields | null, occurredAtMs: number, r
   if (conversation === null || id === null) return NO_EFFECT
   const atMs = stateTime(conversation, receivedAtMs) ?? occurredAtMs
   return { type: 'conversation', id, status: readWord(conversation.status), atMs }
-}
-
-/** `created_at` is the time of the event only for the events that report a creation. */
-function timeOf(webhook: Fields, kind: string, receivedAtMs: number): number {
-  const createdAtMs = readTime(webhook.created_at)
-  if (kind.endsWith('_created') && createdAtMs !== null) return createdAtMs
-  return readTime(webhook.updated_at) ?? readTime(webhook.timestamp) ?? createdAtMs ?? receivedAtMs
-}
-
-/**
- * When the conversation reached its state. Before 2025 (Chatwoot PR #10873) it had no `updated_at`, only the second of its
- * last activity, `timestamp`. Updates that share a second are ordered by their arrival within it. That is not used as the
- * time of the event, because an event in flight while its person is erased happened before the erasure.
- */
-function stateTime(conversation: Fields, receivedAtMs: number): number | null {
-  const updatedAtMs = readTime(conversation.updated_at)
-  const activeAtMs = readTime(conversation.timestamp)
-  if (updatedAtMs !== null || activeAtMs === null) return updatedAtMs
-  return Math.max(activeAtMs, Math.min(receivedAtMs, activeAtMs + 999))
-}
-
-/**
- * A time as Chatwoot writes it: ISO 8601, `YYYY-MM-DD HH:MM:SS UTC`, or seconds since 1970, whole or with a fraction, as a
- * number or text. Null: there is none. Throws InvalidEvent for any other form.
- */
-export function readTime(value: unknown): number | null {
-  if (value === undefined || value === null || value === '') return null
-  const isNumber = typeof value === 'number' || (typeof value === 'string' && /^\d+(\.\d+)?$/.test(value))
-  if (isNumber) return readTimeMs(epochMs(Number(value)))
-  if (typeof value !== 'string') throw new InvalidEvent('the time has an unknown form')
-  return readTimeMs(
-    parseTimeText(value.replace(/^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d+)?) UTC$/, '$1T$2Z')),
-  )
 }
 
 /** An id or status, as text: a number or a short text. */
