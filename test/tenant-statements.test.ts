@@ -20,6 +20,7 @@ const TABLES = [
   'member_edit',
   'pending_erasure',
   'tracked_activity',
+  'tracking_event',
   'unsent_message',
 ]
 
