@@ -60,7 +60,8 @@ create table endpoint_delivery (
   attempts int not null default 0,
   first_attempt_at timestamptz,
   last_attempt_at timestamptz,
-  -- When to try next. The attempt in progress has until leased_until, then another instance may try.
+  -- When to try next. The attempt in progress has until leased_until, then another instance may try. Not indexed, so that a
+  -- lease is a heap-only update.
   due_at timestamptz not null default now(),
   leased_until timestamptz not null default '-infinity',
   -- Retries have ended. Kept until somebody retries it, or the retention of events ends.

@@ -260,10 +260,9 @@ begin
   if forwards and deliveries is not null then
     -- An active endpoint's rows are leased to the caller, which sends them from memory. 30 s: see src/endpoints/sender.ts.
     with queued as (
-      insert into endpoint_delivery as d (channel_oa_id, endpoint_id, destination, event_keys, attempts, due_at, leased_until)
+      insert into endpoint_delivery as d (channel_oa_id, endpoint_id, destination, event_keys, attempts, leased_until)
       select p.channel_oa_id, p.id, max(e.destination), array_agg(e.key order by e.position),
              case when p.status = 'active' then 1 else 0 end,
-             case when p.status = 'active' then now() + interval '30 seconds' else now() end,
              case when p.status = 'active' then now() + interval '30 seconds' else '-infinity' end
         from unnest(admissions, kinds, keys, deliveries, destinations)
              with ordinality as e (admission, kind, key, delivery, destination, position)
