@@ -6,6 +6,9 @@ import { signLine } from '../intake/line/signature.ts'
 import type { Secret } from '../secret.ts'
 import type { Message } from './post.ts'
 
+/** What the format `members` can send. */
+export const MEMBER_EVENTS = ['member.created', 'member.updated', 'member.erased', 'account.verified']
+
 const SECRET_PREFIX = 'whsec_'
 
 export interface LineContent {
