@@ -10,6 +10,7 @@ import {
   deliveriesDequeued,
   deliveryQueued,
   deliveryStored,
+  endpointAnswered,
   flushing,
   profileRequested,
 } from './facts.ts'
@@ -19,12 +20,26 @@ const EVENTS_BUCKETS = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 /** Events arrive within a second, or hours late when they are redelivered. */
 const LAG_BUCKETS = [0.5, 1, 2, 5, 10, 60, 600, 3600, 86_400]
 
+/** Endpoints receive within milliseconds, or after an outage of hours. */
+const DELIVERY_BUCKETS = [0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 60, 600, 3600, 21_600, 86_400]
+
 const BACKLOG_INTERVAL_MS = 60_000
+const ENDPOINTS_INTERVAL_MS = 15_000
 
 const EVENT_OUTCOMES = ['accepted', 'duplicate', 'unapplied']
 const PROFILE_OUTCOMES = ['found', 'unknown', 'fault']
+const ENDPOINT_OUTCOMES = ['accepted', 'rejected', 'no_response'] as const
 
-/** What can be seen of a running service. No label holds an address, an id or a person. */
+/** What is still to be sent to one endpoint. */
+export interface EndpointBacklog {
+  id: bigint
+  pending: number
+  failed: number
+  /** null: nothing is pending */
+  oldestPendingSeconds: number | null
+}
+
+/** What can be seen of a running service. No label holds an address or a person. Endpoints are named by their ids. */
 export class Metrics {
   readonly registry = new Registry()
   readonly #registers = [this.registry]
@@ -36,6 +51,7 @@ export class Metrics {
     this.#countEvents(sources)
     this.#measureFlushes()
     this.#countPlatformOutcomes()
+    this.#countEndpointAttempts()
     this.#watchClock()
   }
 
@@ -134,6 +150,28 @@ export class Metrics {
     )
   }
 
+  #countEndpointAttempts(): void {
+    const attempts = new Counter({
+      name: 'oa_audience_endpoint_attempts_total',
+      help: 'Attempts to send a delivery to an endpoint by outcome: accepted, rejected (not 2xx), or no_response',
+      labelNames: ['outcome'] as const,
+      registers: this.#registers,
+    })
+    const seconds = new Histogram({
+      name: 'oa_audience_endpoint_delivery_seconds',
+      help: 'Time from the commit of a delivery until its endpoint accepted it',
+      buckets: DELIVERY_BUCKETS,
+      registers: this.#registers,
+    })
+    for (const outcome of ENDPOINT_OUTCOMES) attempts.inc({ outcome }, 0)
+    this.#unsubscribe.push(
+      endpointAnswered.subscribe(({ outcome, sinceCommitMs }) => {
+        attempts.inc({ outcome })
+        if (outcome === 'accepted') seconds.observe(sinceCommitMs / 1000)
+      }),
+    )
+  }
+
   #watchClock(): void {
     const skew = new Gauge({
       name: 'oa_audience_database_clock_skew_seconds',
@@ -186,14 +224,47 @@ export class Metrics {
       help: 'Members whose profile is due, at most 10,000 per account',
       registers: this.#registers,
     })
-    const update = () =>
+    this.#repeat(BACKLOG_INTERVAL_MS, () =>
       count().then(
         (members) => due.set(members),
         // No figure is better than an outdated one.
         () => due.remove(),
-      )
+      ),
+    )
+  }
+
+  /** Reads the backlog of each endpoint every 15 s: counting a large one may take longer than a scrape waits. */
+  watchEndpoints(read: () => Promise<EndpointBacklog[]>): void {
+    const gauge = (name: string, help: string) =>
+      new Gauge({ name, help, labelNames: ['endpoint'] as const, registers: this.#registers })
+    const pending = gauge(
+      'oa_audience_endpoint_pending',
+      'Deliveries that wait for the endpoint, at most 10,000',
+    )
+    const failed = gauge(
+      'oa_audience_endpoint_failed',
+      'Deliveries whose retries have ended without success, at most 10,000',
+    )
+    const oldest = gauge(
+      'oa_audience_endpoint_oldest_pending_seconds',
+      'Age of the oldest delivery that waits for the endpoint; 0: none',
+    )
+    this.#repeat(ENDPOINTS_INTERVAL_MS, async () => {
+      const endpoints = await read().catch(() => [])
+      // Removed endpoints have no figures, and no figure is better than an outdated one.
+      for (const each of [pending, failed, oldest]) each.reset()
+      for (const { id, ...backlog } of endpoints) {
+        const labels = { endpoint: String(id) }
+        pending.set(labels, backlog.pending)
+        failed.set(labels, backlog.failed)
+        oldest.set(labels, backlog.oldestPendingSeconds ?? 0)
+      }
+    })
+  }
+
+  #repeat(intervalMs: number, update: () => Promise<void>): void {
     void update()
-    const timer = setInterval(update, BACKLOG_INTERVAL_MS).unref()
+    const timer = setInterval(update, intervalMs).unref()
     this.#unsubscribe.push(() => clearInterval(timer))
   }
 }
