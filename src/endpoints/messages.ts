@@ -100,7 +100,8 @@ function writeMembers(
   }
 }
 
-function signStandard(text: string, secret: Secret): string {
+/** Base64 of HMAC-SHA256 over `id.timestamp.body`. */
+export function signStandard(text: string, secret: Secret): string {
   const key = secret.reveal()
   const bytes = Buffer.from(key.startsWith(SECRET_PREFIX) ? key.slice(SECRET_PREFIX.length) : key, 'base64')
   return createHmac('sha256', bytes).update(text).digest('base64')
