@@ -4,6 +4,7 @@ const benches = {
   intake: () => import('./intake.mjs'),
   growth: () => import('./growth.mjs'),
   audience: () => import('./audience.mjs'),
+  endpoints: () => import('./endpoints.mjs'),
 }
 
 if (!(name in benches)) {

@@ -1,89 +1,158 @@
 /** CONTRACT: outgoing webhooks of the format `line`. */
-import { createServer, type IncomingHttpHeaders } from 'node:http'
-import type { AddressInfo } from 'node:net'
-import { expect, it, onTestFinished } from 'vitest'
-import { Sender } from '../src/endpoints/sender.ts'
+import { describe, expect, it } from 'vitest'
 import { signLine } from '../src/intake/line/signature.ts'
 import { Secret } from '../src/secret.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
+import { type Received, startReceiver, startSending } from './support/endpoints.ts'
 import { eventually } from './support/process.ts'
-import { setUpTest, startApp } from './support/service.ts'
 
-interface Received {
-  headers: IncomingHttpHeaders
-  body: string
-}
+const bodies = (received: Array<{ body: string }>) => received.map(({ body }) => JSON.parse(body))
 
-async function startReceiver(answer: () => number = () => 200) {
-  const received: Received[] = []
-  const server = createServer((request, response) => {
-    let body = ''
-    request.on('data', (chunk) => {
-      body += chunk
+describe('an endpoint with replies', () => {
+  it('receives a delivery as LINE sent it, signed with the channel secret', async () => {
+    const { service, tenant, addEndpoint, becomesQuiet, database } = await startSending()
+    const { url, received } = await startReceiver()
+    await addEndpoint(url, { replies: true })
+    const events = [textMessage(randomUserId(), 'hello'), lineEvent('follow', randomUserId())]
+    expect((await service.deliver(tenant, events)).status).toBe(200)
+    await becomesQuiet()
+    expect(bodies(received)).toEqual([{ destination: tenant.botUserId, events }])
+    const { headers, body } = received[0] as Received
+    expect(headers).toMatchObject({
+      'content-type': 'application/json; charset=utf-8',
+      'user-agent': 'LineBotWebhook/2.0',
+      'x-line-signature': signLine(body, new Secret(tenant.channelSecret)),
     })
-    request.on('end', () => {
-      received.push({ headers: request.headers, body })
-      response.writeHead(answer()).end('ok')
-    })
-  }).listen(0, '127.0.0.1')
-  await new Promise((resolve) => server.once('listening', resolve))
-  onTestFinished(() => void server.close())
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/webhook`, received }
-}
-
-it('forwards a delivery as LINE sent it, signed with the channel secret', async () => {
-  const { database, tenant } = await setUpTest()
-  const sender = new Sender(database, () => false)
-  const service = await startApp(database, { handOver: sender.handOver })
-  sender.start()
-  const { url, received } = await startReceiver()
-  await database.query(
-    `insert into endpoint (channel_oa_id, url, replies, allow_private_network) values ($1, $2, true, true)`,
-    [tenant.accountId, url],
-  )
-  const event = textMessage(randomUserId(), 'hello')
-  expect((await service.deliver(tenant, [event])).status).toBe(200)
-  await eventually(
-    async () => received,
-    (all) => all.length === 1,
-  )
-  const [{ headers, body }] = received as [Received]
-  expect(JSON.parse(body)).toEqual({ destination: tenant.botUserId, events: [event] })
-  expect(headers['x-line-signature']).toBe(signLine(body, new Secret(tenant.channelSecret)))
-  await eventually(
-    () => database.query('select from endpoint_delivery'),
-    (rows) => rows.length === 0,
-  )
-  await sender.stop()
-  await database.close()
+    expect(await database.query('select from endpoint_delivery')).toEqual([])
+  })
 })
 
-it('retries until the endpoint accepts, and marks retries', async () => {
-  const { database, tenant } = await setUpTest()
-  const sender = new Sender(database, () => false)
-  const service = await startApp(database, { handOver: sender.handOver })
-  sender.start()
-  let status = 500
-  const { url, received } = await startReceiver(() => status)
-  await database.query(
-    `insert into endpoint (channel_oa_id, url, allow_private_network) values ($1, $2, true)`,
-    [tenant.accountId, url],
-  )
+describe('an endpoint without replies', () => {
+  it('receives events in standby and without reply tokens', async () => {
+    const { service, tenant, addEndpoint, becomesQuiet } = await startSending()
+    const { url, received } = await startReceiver()
+    await addEndpoint(url)
+    const event = textMessage(randomUserId(), 'hello')
+    await service.deliver(tenant, [{ ...event, replyToken: 'token' }])
+    await becomesQuiet()
+    const [sent] = bodies(received)
+    expect(sent.destination).toBe(tenant.botUserId)
+    expect(sent.events).toEqual([{ ...event, mode: 'standby' }])
+  })
+
+  it('receives the event types that it asked for, and only new events', async () => {
+    const { service, tenant, addEndpoint, becomesQuiet } = await startSending()
+    const { url, received } = await startReceiver()
+    await service.deliver(tenant, [lineEvent('follow', 'Ubefore')])
+    await addEndpoint(url, { events: ['follow'] })
+    const [old, followed, message] = [
+      lineEvent('follow', 'Uold'),
+      lineEvent('follow', 'Unew'),
+      textMessage('Unew', 'hello'),
+    ]
+    await service.deliver(tenant, [old])
+    await becomesQuiet()
+    await service.deliver(tenant, [old, followed, message])
+    await service.deliver(tenant, [message])
+    await becomesQuiet()
+    const users = bodies(received).map(({ events }) =>
+      events.map((event: { source: { userId: string } }) => event.source.userId),
+    )
+    expect(users).toEqual([['Uold'], ['Unew']])
+  })
+})
+
+it('retries what was refused, marks retries, and keeps the answer', async () => {
+  const { database, service, tenant, addEndpoint, makeDue, becomesQuiet } = await startSending()
+  const receiver = await startReceiver()
+  await addEndpoint(receiver.url)
+  receiver.answer = { status: 500, body: `${'x'.repeat(2_000)}` }
   await service.deliver(tenant, [lineEvent('follow', randomUserId())])
+  await becomesQuiet()
+  const [row] = await database.query(
+    `select status, length(answer) as length, attempts, due_at - last_attempt_at between interval '5 s' and interval '8 s' as is_later
+       from endpoint_delivery`,
+  )
+  expect(row).toEqual({ status: 500, length: 1_000, attempts: 1, is_later: true })
+  receiver.answer = { status: 204 }
+  await makeDue()
+  await becomesQuiet()
+  expect(await database.query('select from endpoint_delivery')).toEqual([])
+  const [first, second] = bodies(receiver.received).map(({ events }) => events[0])
+  expect(first).toMatchObject({ deliveryContext: { isRedelivery: false } })
+  expect(second).toMatchObject({ deliveryContext: { isRedelivery: true } })
+})
+
+it('honours Retry-After on 429 and 503', async () => {
+  const { database, service, tenant, addEndpoint, becomesQuiet } = await startSending()
+  const receiver = await startReceiver()
+  await addEndpoint(receiver.url)
+  receiver.answer = { status: 503, headers: { 'retry-after': '3600' } }
+  await service.deliver(tenant, [lineEvent('follow', randomUserId())])
+  await becomesQuiet()
+  expect(
+    await database.query(`select from endpoint_delivery where due_at > now() + interval '59 minutes'`),
+  ).toHaveLength(1)
+})
+
+it('follows no redirect', async () => {
+  const { database, service, tenant, addEndpoint, becomesQuiet } = await startSending()
+  const [receiver, elsewhere] = [await startReceiver(), await startReceiver()]
+  await addEndpoint(receiver.url)
+  receiver.answer = { status: 307, headers: { location: elsewhere.url } }
+  await service.deliver(tenant, [lineEvent('follow', randomUserId())])
+  await becomesQuiet()
+  expect(await database.query('select status from endpoint_delivery')).toEqual([{ status: 307 }])
+  expect(elsewhere.received).toEqual([])
+})
+
+it('pauses an endpoint that answers 410, and keeps its backlog until it is resumed', async () => {
+  const { database, service, tenant, addEndpoint, makeDue, becomesQuiet } = await startSending()
+  const receiver = await startReceiver()
+  const id = await addEndpoint(receiver.url)
+  receiver.answer = { status: 410 }
+  await service.deliver(tenant, [lineEvent('follow', 'U1')])
   await eventually(
-    () => database.query('select status from endpoint_delivery where status = 500'),
+    () => database.query(`select from endpoint where status = 'paused'`),
     (rows) => rows.length === 1,
   )
-  status = 200
-  await database.query('update endpoint_delivery set due_at = now()')
+  await service.deliver(tenant, [lineEvent('follow', 'U2')])
+  expect(receiver.received).toHaveLength(1)
+  receiver.answer = { status: 200 }
+  await database.query(`update endpoint set status = 'active' where id = $1`, [id])
   await eventually(
-    () => database.query('select from endpoint_delivery'),
-    (rows) => rows.length === 0,
+    async () => {
+      await makeDue()
+      return receiver.received
+    },
+    (received) => received.length === 3,
   )
-  const [first, second] = received.map(({ body }) => JSON.parse(body).events[0])
-  expect(first).toMatchObject({ mode: 'standby', deliveryContext: { isRedelivery: false } })
-  expect(first).not.toHaveProperty('replyToken')
-  expect(second).toMatchObject({ mode: 'standby', deliveryContext: { isRedelivery: true } })
-  await sender.stop()
-  await database.close()
+  await becomesQuiet()
+  expect(await database.query('select from endpoint_delivery')).toEqual([])
+})
+
+it('refuses an address that is not public, whatever name leads to it', async () => {
+  const { database, service, tenant, addEndpoint, becomesQuiet } = await startSending()
+  const { url, received } = await startReceiver()
+  const https = url.replace('http:', 'https:')
+  await addEndpoint(https, { allow_private_network: false })
+  await addEndpoint(https.replace('127.0.0.1', 'localhost'), { allow_private_network: false })
+  await service.deliver(tenant, [lineEvent('follow', randomUserId())])
+  await becomesQuiet()
+  const answers = await database.query('select status, answer from endpoint_delivery order by id')
+  expect(answers).toEqual([
+    { status: null, answer: 'the address 127.0.0.1 is not public' },
+    { status: null, answer: 'localhost resolves to an address that is not public' },
+  ])
+  expect(received).toEqual([])
+})
+
+it('sends a destination that is not the bot user id, as LINE sent it', async () => {
+  const { database, service, tenant, addEndpoint, becomesQuiet } = await startSending()
+  const { url, received } = await startReceiver()
+  await addEndpoint(url)
+  await database.query('update official_account set bot_user_id = null where id = $1', [tenant.accountId])
+  await service.deliver(tenant, [lineEvent('follow', randomUserId())])
+  await becomesQuiet()
+  expect(bodies(received)[0]).toMatchObject({ destination: tenant.botUserId })
 })

@@ -21,7 +21,10 @@ const takeChanges: Statement = {
         join lateral (
           select * from (
             (select m.change, m.id,
-                    case when m.created_change > p.change_position then 'member.created' else 'member.updated' end as type
+                    -- A member that changed after it was created is an update for an endpoint that wants only these.
+                    case when (m.created_change, m.id) > (p.change_position, p.change_member)
+                          and (m.change = m.created_change or p.events is null or 'member.created' = any (p.events))
+                         then 'member.created' else 'member.updated' end as type
                from audience_member m
               where m.channel_oa_id = p.channel_oa_id and (m.change, m.id) > (p.change_position, p.change_member)
                 and m.change < change_horizon()

@@ -35,7 +35,7 @@ export class EndpointState<Item> {
   /** @param free requests that this process may still start, for all endpoints */
   mayStart(free: number): boolean {
     const share = Math.max(1, Math.min(ENDPOINT_IN_FLIGHT_MAX, Math.floor(free * SHARE_OF_FREE)))
-    return this.waiting.length > 0 && free > 0 && this.inFlight < share
+    return free > 0 && this.inFlight < share
   }
 
   note(isAccepted: boolean, tookMs: number): void {

@@ -42,6 +42,7 @@ export class Sender {
   readonly #settlements: Settlements
   readonly #isOwnUrl: (url: URL) => boolean
   #inFlight = 0
+  readonly #inFlightOf = new Map<bigint, number>()
   #timer: NodeJS.Timeout | undefined
   #polling: Promise<void> | null = null
   #isStopped = true
@@ -127,16 +128,31 @@ export class Sender {
     for (let hasStarted = true; hasStarted; ) {
       hasStarted = false
       for (const state of this.#endpoints.values()) {
-        if (!state.mayStart(IN_FLIGHT_MAX - this.#inFlight)) continue
-        void this.#attempt(state, state.waiting.shift() as Item)
+        const [next] = state.waiting
+        if (next === undefined || !this.#mayStart(state, next)) continue
+        state.waiting.shift()
+        void this.#attempt(state, next)
         hasStarted = true
       }
     }
   }
 
+  /** An account with many endpoints may have as many requests in flight as are free for all others. */
+  #mayStart(state: EndpointState<Item>, { accountId }: Item): boolean {
+    const free = IN_FLIGHT_MAX - this.#inFlight
+    return state.mayStart(free) && (this.#inFlightOf.get(accountId) ?? 0) < free
+  }
+
+  #countInFlight(state: EndpointState<Item>, { accountId }: Item, change: 1 | -1): void {
+    this.#inFlight += change
+    state.inFlight += change
+    const ofAccount = (this.#inFlightOf.get(accountId) ?? 0) + change
+    if (ofAccount === 0) this.#inFlightOf.delete(accountId)
+    else this.#inFlightOf.set(accountId, ofAccount)
+  }
+
   async #attempt(state: EndpointState<Item>, item: Item): Promise<void> {
-    this.#inFlight += 1
-    state.inFlight += 1
+    this.#countInFlight(state, item, 1)
     const startedAtMs = performance.now()
     try {
       if (startedAtMs - item.leasedAtMs > LATEST_START_MS) this.#settlements.release(item)
@@ -144,8 +160,7 @@ export class Sender {
     } catch {
       // The database is down. The lease ends by itself.
     } finally {
-      this.#inFlight -= 1
-      state.inFlight -= 1
+      this.#countInFlight(state, item, -1)
       this.#startNext()
       if (state.isHungry) this.#poll()
     }

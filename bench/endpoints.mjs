@@ -1,0 +1,121 @@
+/** What outgoing webhooks cost intake, and how fast they leave. */
+import { randomBytes } from 'node:crypto'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { createServer } from 'node:http'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { addAccount, addOrganization } from '../dist/src/accounts/provisioning.js'
+import { signLine } from '../dist/src/intake/line/signature.js'
+import { EmbeddedServer } from '../dist/src/postgres/embedded/server.js'
+import { migrate } from '../dist/src/postgres/migrate.js'
+import { PostgresDatabase } from '../dist/src/postgres/postgres-database.js'
+import { Secret } from '../dist/src/secret.js'
+import { lineBody, randomUserId, textMessage } from '../dist/tools/simulator/events.js'
+import { median, send } from './load.mjs'
+import { startTarget, urlOf } from './targets.mjs'
+
+const CONNECTIONS = 64
+const PEOPLE = 10_000
+const CHANNEL_SECRET = randomBytes(16).toString('hex')
+const BOT_USER_ID = randomUserId()
+
+export async function run({ smoke }) {
+  const rounds = smoke ? 1 : 5
+  const size = smoke ? 300 : 8_000
+  const directory = mkdtempSync(join(tmpdir(), 'oa-audience-bench-'))
+  const server = new EmbeddedServer(directory)
+  await server.own(() => undefined)
+  const database = new PostgresDatabase(server.connection, () => undefined)
+  let received = 0
+  // In a process of its own it would only add a third process to two cores.
+  const receiver = createServer((request, response) => {
+    request.resume().on('end', () => {
+      received += 1
+      response.end('ok')
+    })
+  }).listen(0, '127.0.0.1')
+  let target = null
+  try {
+    await migrate(database)
+    database.markReady()
+    const organizationId = await addOrganization(database, 'bench')
+    const columns = { name: 'bench', channel_secret: CHANNEL_SECRET, bot_user_id: BOT_USER_ID }
+    const [plain, forwarding] = [
+      await addAccount(database, organizationId, columns),
+      await addAccount(database, organizationId, columns),
+    ]
+    const url = `http://127.0.0.1:${receiver.address().port}/`
+    await database.query(
+      'insert into endpoint (channel_oa_id, url, replies, allow_private_network) values ($1, $2, true, true)',
+      [forwarding.id, url],
+    )
+    const people = Array.from({ length: PEOPLE }, randomUserId)
+    const main = fileURLToPath(new URL('../dist/src/cli/main.js', import.meta.url))
+    target = await startTarget([main, 'serve'], { DATABASE_URL: urlOf(server), RATE_LIMIT_MAX: '1000000000' })
+    const { port } = target
+    const load = (account, count) =>
+      send({ port, connections: CONNECTIONS, requests: requestsFor(account.id, people, count) })
+    for (const account of [plain, forwarding]) await load(account, smoke ? 64 : 4_000)
+
+    const results = { plain: [], forwarding: [] }
+    const forwardedPerSecond = []
+    for (let round = 0; round < rounds; round += 1) {
+      results.plain.push(await load(plain, size))
+      await drained(database)
+      const before = received
+      const startedAt = performance.now()
+      results.forwarding.push(await load(forwarding, size))
+      await drained(database)
+      forwardedPerSecond.push(((received - before) * 1000) / (performance.now() - startedAt))
+    }
+    const rate = (name) => median(results[name].map(({ perSecond }) => perSecond))
+    console.log(`${CONNECTIONS} connections, 1 event a delivery, ${rounds} rounds of ${size}`)
+    console.log(`  without endpoint   ${Math.round(rate('plain'))}/s`)
+    console.log(
+      `  with one endpoint  ${Math.round(rate('forwarding'))}/s accepted, ${Math.round(median(forwardedPerSecond))}/s forwarded`,
+    )
+    console.log(`  with / without     ${(rate('forwarding') / rate('plain')).toFixed(2)}`)
+
+    await database.query(`update endpoint set status = 'paused'`)
+    const backlog = smoke ? 300 : 20_000
+    await load(forwarding, backlog)
+    await database.query(`update endpoint set status = 'active'`)
+    const startedAt = performance.now()
+    await drained(database)
+    console.log(
+      `  backlog of ${backlog}: ${Math.round((backlog * 1000) / (performance.now() - startedAt))}/s`,
+    )
+  } finally {
+    target?.child.kill('SIGKILL')
+    receiver.close()
+    await database.close()
+    await server.stop()
+    rmSync(directory, { recursive: true, force: true })
+  }
+}
+
+async function drained(database) {
+  for (;;) {
+    const [{ count }] = await database.query('select count(*)::int as count from endpoint_delivery')
+    if (count === 0) return
+    await sleep(20)
+  }
+}
+
+function requestsFor(accountId, people, count) {
+  return Array.from({ length: count }, () => {
+    const body = lineBody(BOT_USER_ID, [
+      textMessage(people[Math.floor(Math.random() * PEOPLE)], 'Good morning, is the shop open today?'),
+    ])
+    const head = [
+      `POST /api/line/${accountId} HTTP/1.1`,
+      'host: 127.0.0.1',
+      'content-type: application/json; charset=utf-8',
+      `x-line-signature: ${signLine(body, new Secret(CHANNEL_SECRET))}`,
+      `content-length: ${Buffer.byteLength(body)}`,
+    ]
+    return Buffer.from(`${head.join('\r\n')}\r\n\r\n${body}`)
+  })
+}

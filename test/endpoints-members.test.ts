@@ -1,0 +1,128 @@
+/** CONTRACT: outgoing webhooks of the format `members`, as Standard Webhooks. */
+import { createHmac } from 'node:crypto'
+import { expect, it } from 'vitest'
+import { lineEvent } from '../tools/simulator/events.ts'
+import type { Tenant } from './support/database.ts'
+import { type Received, startReceiver, startSending } from './support/endpoints.ts'
+import { loadMembers } from './support/load.ts'
+import { eventually } from './support/process.ts'
+import type { Service } from './support/service.ts'
+
+const FORMAT = { format: 'members' }
+const messages = (received: Received[]) => received.map(({ body }) => JSON.parse(body))
+const typesOf = (received: Received[]) => messages(received).map(({ type }) => type)
+const edit = (service: Service, tenant: Tenant, id: string | undefined, fields: unknown) =>
+  service.call('PUT', `/api/audience/${id}`, {
+    headers: { ...tenant.headers, 'content-type': 'application/json' },
+    body: JSON.stringify(fields),
+  })
+const untilReceived = (received: Received[], count: number) =>
+  eventually(
+    async () => received,
+    (all) => all.length === count,
+  )
+
+it('reports members that are created, updated and erased, as the audience shows them', async () => {
+  const { database, service, tenant, addEndpoint } = await startSending()
+  const { url, received } = await startReceiver()
+  await service.deliver(tenant, [lineEvent('follow', 'Ubefore')])
+  await addEndpoint(url, FORMAT)
+  await service.deliver(tenant, [lineEvent('follow', 'Uann')])
+  await untilReceived(received, 1)
+  const member = await service.member(tenant, 'Uann')
+  expect(messages(received)[0]).toEqual({
+    type: 'member.created',
+    timestamp: expect.stringMatching(/^\d{4}-\d\d-\d\dT[\d:.]{12}Z$/),
+    data: member,
+  })
+
+  const path = `/api/audience/${member?.id}`
+  await edit(service, tenant, member?.id, { tags: ['vip'] })
+  await untilReceived(received, 2)
+  expect(messages(received)[1]).toMatchObject({
+    type: 'member.updated',
+    data: { id: member?.id, tags: ['vip'] },
+  })
+
+  await service.call('DELETE', path, { headers: tenant.headers })
+  await untilReceived(received, 3)
+  expect(messages(received)[2]).toMatchObject({
+    type: 'member.erased',
+    data: { id: member?.id, deletedAt: expect.stringMatching(/Z$/) },
+  })
+  expect(Object.keys(messages(received)[2].data)).toEqual(['id', 'deletedAt'])
+  await eventually(
+    () => database.query('select from endpoint_delivery'),
+    (rows) => rows.length === 0,
+  )
+})
+
+it('signs with the secret, and with the previous one while it is set', async () => {
+  const { service, tenant, addEndpoint } = await startSending()
+  const { url, received } = await startReceiver()
+  const secrets = ['new', 'previous'].map((name) => `whsec_${Buffer.from(name.repeat(8)).toString('base64')}`)
+  await addEndpoint(url, { ...FORMAT, secret: secrets[0], previous_secret: secrets[1] })
+  await service.deliver(tenant, [lineEvent('follow', 'Uann')])
+  await untilReceived(received, 1)
+  const { headers, body } = received[0] as Received
+  const signed = `${headers['webhook-id']}.${headers['webhook-timestamp']}.${body}`
+  const signatures = secrets.map(
+    (secret) =>
+      `v1,${createHmac('sha256', Buffer.from(secret.slice('whsec_'.length), 'base64'))
+        .update(signed)
+        .digest('base64')}`,
+  )
+  expect(headers['webhook-signature']).toBe(signatures.join(' '))
+  expect(Math.abs(Number(headers['webhook-timestamp']) - Date.now() / 1000)).toBeLessThan(60)
+})
+
+it('sends a member that changed often while the endpoint was down once, in its present state', async () => {
+  const { service, tenant, addEndpoint, makeDue, becomesQuiet } = await startSending()
+  const receiver = await startReceiver()
+  receiver.answer = { status: 500 }
+  await addEndpoint(receiver.url, FORMAT)
+  await service.deliver(tenant, [lineEvent('follow', 'Uann')])
+  await untilReceived(receiver.received, 1)
+  const id = (await service.member(tenant, 'Uann'))?.id
+  for (let change = 1; change <= 10; change += 1) {
+    await edit(service, tenant, id, { tags: [`t${change}`] })
+  }
+  await becomesQuiet()
+  receiver.answer = { status: 200 }
+  receiver.received.length = 0
+  await makeDue()
+  await untilReceived(receiver.received, 1)
+  expect(messages(receiver.received)[0]).toMatchObject({ type: 'member.created', data: { tags: ['t10'] } })
+})
+
+it('reports changes of other programs, in as many steps as it takes, each member once', async () => {
+  const { database, tenant, addEndpoint } = await startSending()
+  const { url, received } = await startReceiver()
+  await addEndpoint(url, FORMAT)
+  await loadMembers(database, tenant, 1_200)
+  await untilReceived(received, 1_200)
+  expect(new Set(messages(received).map(({ data }) => data.userId)).size).toBe(1_200)
+  expect(new Set(typesOf(received))).toEqual(new Set(['member.created']))
+})
+
+it('reports the types that the endpoint asked for, and no mere activity', async () => {
+  const { service, tenant, addEndpoint, becomesQuiet } = await startSending()
+  const { url, received } = await startReceiver()
+  await addEndpoint(url, { ...FORMAT, events: ['member.updated', 'member.erased'] })
+  await service.deliver(tenant, [lineEvent('follow', 'Uann')])
+  await service.deliver(tenant, [lineEvent('message', 'Uann')])
+  await becomesQuiet()
+  await service.deliver(tenant, [lineEvent('unfollow', 'Uann')])
+  await untilReceived(received, 1)
+  expect(messages(received)[0]).toMatchObject({ type: 'member.updated', data: { relationship: 'blocked' } })
+})
+
+it('keeps the changes of a paused endpoint', async () => {
+  const { database, service, tenant, addEndpoint } = await startSending()
+  const { url, received } = await startReceiver()
+  const id = await addEndpoint(url, { ...FORMAT, status: 'paused' })
+  await service.deliver(tenant, [lineEvent('follow', 'Uann')])
+  await database.query(`update endpoint set status = 'active' where id = $1`, [id])
+  await untilReceived(received, 1)
+  expect(typesOf(received)).toEqual(['member.created'])
+})

@@ -1,0 +1,93 @@
+/** A receiver of outgoing webhooks, and a service that sends to it. */
+import { createServer, type IncomingHttpHeaders } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { onTestFinished } from 'vitest'
+import { Sender } from '../../src/endpoints/sender.ts'
+import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
+import type { Tenant } from './database.ts'
+import { eventually } from './process.ts'
+import { type Service, setUpTest, startApp } from './service.ts'
+
+export interface Received {
+  path: string
+  headers: IncomingHttpHeaders
+  body: string
+}
+
+export interface Receiver {
+  url: string
+  received: Received[]
+  /** The answer to the next requests: a status, or null for none. */
+  answer: { status: number | null; headers?: Record<string, string>; body?: string }
+}
+
+export async function startReceiver(): Promise<Receiver> {
+  const receiver: Receiver = { url: '', received: [], answer: { status: 200 } }
+  const server = createServer((request, response) => {
+    let body = ''
+    request.on('data', (chunk) => {
+      body += chunk
+    })
+    request.on('end', () => {
+      receiver.received.push({ path: request.url ?? '', headers: request.headers, body })
+      const { status, headers = {}, body: text = 'ok' } = receiver.answer
+      if (status !== null) response.writeHead(status, headers).end(text)
+    })
+  }).listen(0, '127.0.0.1')
+  await new Promise((resolve) => server.once('listening', resolve))
+  onTestFinished(() => {
+    server.close()
+    server.closeAllConnections()
+  })
+  receiver.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/webhook`
+  return receiver
+}
+
+export interface Sending {
+  database: PostgresDatabase
+  service: Service
+  tenant: Tenant
+  /** Adds an endpoint of the tenant. Returns its id. */
+  addEndpoint: (url: string, columns?: Record<string, unknown>) => Promise<bigint>
+  /** Makes everything due that has not been accepted. */
+  makeDue: () => Promise<unknown>
+  /** Waits until no delivery is being sent or waits to be sent at once. */
+  becomesQuiet: () => Promise<unknown>
+}
+
+/** A service with a sender, as an instance has them. */
+export async function startSending(): Promise<Sending> {
+  const { database, tenant } = await setUpTest()
+  const sender = new Sender(database, () => false)
+  const service = await startApp(database, { handOver: sender.handOver })
+  sender.start()
+  onTestFinished(async () => {
+    await sender.stop()
+    await database.close()
+  })
+  return {
+    database,
+    service,
+    tenant,
+    addEndpoint: async (url, columns = {}) => {
+      const all: Record<string, unknown> = {
+        channel_oa_id: tenant.accountId,
+        url,
+        allow_private_network: true,
+        ...columns,
+      }
+      const names = Object.keys(all)
+      const [row] = await database.query<{ id: bigint }>(
+        `insert into endpoint (${names}) values (${names.map((_, index) => `$${index + 1}`)}) returning id`,
+        Object.values(all),
+      )
+      return row?.id as bigint
+    },
+    makeDue: () => database.query(`update endpoint_delivery set due_at = now() where leased_until <= now()`),
+    becomesQuiet: () =>
+      eventually(
+        () => database.query('select from endpoint_delivery where leased_until > now() or due_at <= now()'),
+        (rows) => rows.length === 0,
+      ),
+  }
+}

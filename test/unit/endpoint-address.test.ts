@@ -1,0 +1,65 @@
+import { expect, it } from 'vitest'
+import { isPublicAddress, lookupPublic, readEndpointUrl } from '../../src/endpoints/address.ts'
+
+it.each([
+  ['a plain host name', 'https://example.com/webhook'],
+  ['a port', 'https://example.com:8443/webhook'],
+  ['a public IPv4 address', 'https://8.8.8.8/'],
+  ['a public IPv6 address', 'https://[2606:4700:4700::1111]/'],
+])('accepts a URL with %s', (_what, url) => {
+  expect(readEndpointUrl(url, false)).toBeInstanceOf(URL)
+})
+
+it.each([
+  ['http', 'http://example.com/'],
+  ['another scheme', 'ftp://example.com/'],
+  ['a file', 'file:///etc/passwd'],
+  ['no URL', 'example.com'],
+  ['credentials', 'https://user:password@example.com/'],
+  ['a user name', 'https://user@example.com/'],
+  ['loopback', 'https://127.0.0.1/'],
+  ['another loopback address', 'https://127.8.9.10/'],
+  ['loopback in decimal', 'https://2130706433/'],
+  ['loopback in hexadecimal', 'https://0x7f.0.0.1/'],
+  ['loopback in octal', 'https://0177.0.0.1/'],
+  ['loopback in short', 'https://127.1/'],
+  ['loopback in full-width digits', 'https://１２７.０.０.１/'],
+  ['IPv6 loopback', 'https://[::1]/'],
+  ['the unspecified address', 'https://0.0.0.0/'],
+  ['the unspecified IPv6 address', 'https://[::]/'],
+  ['an IPv4-mapped address', 'https://[::ffff:127.0.0.1]/'],
+  ['an IPv4-mapped address in hexadecimal', 'https://[::ffff:7f00:1]/'],
+  ['an IPv4-compatible address', 'https://[::127.0.0.1]/'],
+  ['a NAT64 address', 'https://[64:ff9b::7f00:1]/'],
+  ['a 6to4 address', 'https://[2002:7f00:1::]/'],
+  ['a Teredo address', 'https://[2001:0:7f00:1::]/'],
+  ['a private network', 'https://10.1.2.3/'],
+  ['another private network', 'https://172.31.255.255/'],
+  ['a third private network', 'https://192.168.0.1/'],
+  ['carrier-grade NAT', 'https://100.64.0.1/'],
+  ['link-local, where clouds keep credentials', 'https://169.254.169.254/latest/meta-data/'],
+  ['IPv6 link-local', 'https://[fe80::1]/'],
+  ['unique local', 'https://[fd00::1]/'],
+  ['multicast', 'https://224.0.0.1/'],
+  ['broadcast', 'https://255.255.255.255/'],
+])('refuses a URL with %s', (_what, url) => {
+  expect(() => readEndpointUrl(url, false)).toThrow(expect.objectContaining({ name: 'RefusedUrl' }))
+})
+
+it('accepts private addresses and http if the endpoint allows its network, but neither credentials nor other schemes', () => {
+  expect(readEndpointUrl('http://10.1.2.3:8080/hook', true).port).toBe('8080')
+  expect(() => readEndpointUrl('http://user@10.1.2.3/', true)).toThrow()
+  expect(() => readEndpointUrl('ftp://10.1.2.3/', true)).toThrow()
+})
+
+it('refuses a name that resolves to an address that is not public', async () => {
+  const error = await new Promise((resolve) => lookupPublic('localhost', {}, (fault) => resolve(fault)))
+  expect(error).toMatchObject({ name: 'RefusedUrl' })
+})
+
+it('calls only unicast addresses of the public Internet public', () => {
+  expect(['1.1.1.1', '172.32.0.1', '2a00:1450::1'].every(isPublicAddress)).toBe(true)
+  expect(
+    ['', 'localhost', '192.0.2.1', '198.18.0.1', '2001:db8::1', 'ff02::1', '3fff::1'].some(isPublicAddress),
+  ).toBe(false)
+})
