@@ -7,22 +7,12 @@ import { checker } from '../src/http/validate.ts'
 import { randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { eventOf, KINDS } from '../tools/simulator/kinds.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
-import { addTenant, createTestDatabase } from './support/database.ts'
+import { startSending } from './support/endpoints.ts'
 import { eventually } from './support/process.ts'
-import {
-  addEndpointAt,
-  serveForTest,
-  startChatwoot,
-  startLineBot,
-  startWithSender,
-} from './support/receivers.ts'
+import { serveForTest, startChatwoot, startLineBot } from './support/receivers.ts'
 import { startAppForTest } from './support/service.ts'
 
-async function setUp() {
-  const { database } = await createTestDatabase()
-  const service = await startWithSender(database)
-  return { database, service, tenant: await addTenant(database) }
-}
+const SECRET = `whsec_${Buffer.alloc(32, 1).toString('base64')}`
 
 const length = <T>(list: T[], wanted: number) =>
   eventually(
@@ -31,13 +21,13 @@ const length = <T>(list: T[], wanted: number) =>
   )
 
 it("LINE's SDK verifies and parses every kind of event, with and without reply tokens", async () => {
-  const { database, service, tenant } = await setUp()
+  const { service, tenant, addEndpoint } = await startSending()
   const [replier, observer] = [
     await startLineBot(tenant.channelSecret),
     await startLineBot(tenant.channelSecret),
   ]
-  await addEndpointAt(database, tenant, replier.url, { replies: true })
-  await addEndpointAt(database, tenant, observer.url)
+  await addEndpoint(replier.url, { replies: true })
+  await addEndpoint(observer.url)
   const events = Object.keys(KINDS)
     .filter((kind) => kind !== 'unsend')
     .map((kind) => eventOf(kind, randomUserId()))
@@ -52,13 +42,12 @@ it("LINE's SDK verifies and parses every kind of event, with and without reply t
   }))
   expect(observer.events).toEqual(standby)
   expect([...replier.refusals, ...observer.refusals]).toEqual([])
-  await database.close()
 })
 
 it("LINE's SDK refuses what is signed with another channel secret, and accepts the retry once the secrets agree", async () => {
-  const { database, service, tenant } = await setUp()
+  const { database, service, tenant, addEndpoint } = await startSending()
   const bot = await startLineBot('the new secret')
-  await addEndpointAt(database, tenant, bot.url)
+  await addEndpoint(bot.url)
   await service.deliver(tenant, [textMessage(randomUserId(), 'hello')])
   await length(bot.refusals, 1)
   await eventually(
@@ -69,13 +58,12 @@ it("LINE's SDK refuses what is signed with another channel secret, and accepts t
   await database.query('update endpoint_delivery set due_at = now()')
   await length(bot.events, 1)
   expect(bot.events).toMatchObject([{ message: { text: 'hello' }, deliveryContext: { isRedelivery: true } }])
-  await database.close()
 })
 
 it("Chatwoot's LINE inbox receives the messages of people, without reply tokens and in standby", async () => {
-  const { database, service, tenant } = await setUp()
+  const { service, tenant, addEndpoint } = await startSending()
   const chatwoot = await startChatwoot('2000000001', tenant.channelSecret)
-  await addEndpointAt(database, tenant, chatwoot.url)
+  await addEndpoint(chatwoot.url)
   const message = textMessage(randomUserId(), 'ขอเมนูหน่อย')
   const sticker = eventOf('message', randomUserId())
   await service.deliver(tenant, [
@@ -91,7 +79,6 @@ it("Chatwoot's LINE inbox receives the messages of people, without reply tokens 
     content: 'ขอเมนูหน่อย',
   })
   expect(chatwoot.droppedBodies()).toBe(0)
-  await database.close()
 })
 
 /** A B2B client as the documentation of Standard Webhooks writes it. */
@@ -116,14 +103,15 @@ async function startCrm() {
 const isMember = checker(MemberSchema)
 
 it('standardwebhooks verifies what the format members sends: created, updated, erased, verified', async () => {
-  const { database } = await createTestDatabase()
+  const { database, service, tenant, addEndpoint } = await startSending()
   const platform = await simulatePlatform()
-  const service = await startWithSender(database)
   const verifier = await startAppForTest(database, { config: { lineApiUrl: platform.url } })
-  const tenant = await addTenant(database, { channelAccessToken: platform.account.channelAccessToken })
+  await database.query('update official_account set channel_access_token = $1', [
+    platform.account.channelAccessToken,
+  ])
   const crm = await startCrm()
-  const endpoint = await addEndpointAt(database, tenant, crm.url, { format: 'members' })
-  crm.secret = endpoint.secret
+  await addEndpoint(crm.url, { format: 'members', secret: SECRET })
+  crm.secret = SECRET
   const user = randomUserId()
   await service.deliver(tenant, [textMessage(user, 'hello')])
   await length(crm.messages, 1)
@@ -148,23 +136,17 @@ it('standardwebhooks verifies what the format members sends: created, updated, e
   expect(crm.failures).toEqual([])
   expect(new Set(crm.messages.map(({ id }) => id)).size).toBe(4)
   await platform.close()
-  await database.close()
 })
 
 it('receivers with the previous secret and with the new one verify messages while a secret is rotated', async () => {
-  const { database, service, tenant } = await setUp()
+  const { service, tenant, addEndpoint } = await startSending()
   const [before, after] = [await startCrm(), await startCrm()]
-  for (const crm of [before, after]) {
-    const { id, secret } = await addEndpointAt(database, tenant, crm.url, { format: 'members' })
-    const fresh = `whsec_${Buffer.alloc(32, 7).toString('base64')}`
-    crm.secret = crm === before ? secret : fresh
-    await database.query('update endpoint set previous_secret = secret, secret = $2 where id = $1', [
-      id,
-      fresh,
-    ])
-  }
+  const fresh = `whsec_${Buffer.alloc(32, 7).toString('base64')}`
+  Object.assign(before, { secret: SECRET })
+  Object.assign(after, { secret: fresh })
+  for (const { url } of [before, after])
+    await addEndpoint(url, { format: 'members', secret: fresh, previous_secret: SECRET })
   await service.deliver(tenant, [textMessage(randomUserId(), 'hello')])
   await Promise.all([length(before.messages, 1), length(after.messages, 1)])
   expect([...before.failures, ...after.failures]).toEqual([])
-  await database.close()
 })

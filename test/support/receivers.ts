@@ -6,10 +6,6 @@ import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { middleware } from '@line/bot-sdk'
 import { onTestFinished } from 'vitest'
-import { Sender } from '../../src/endpoints/sender.ts'
-import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
-import type { Tenant } from './database.ts'
-import { type Service, startAppForTest } from './service.ts'
 
 /** Express has no types of its own. */
 const express = createRequire(import.meta.url)('express')
@@ -26,32 +22,6 @@ export async function serveForTest(listener: RequestListener): Promise<string> {
     server.closeAllConnections()
   })
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
-}
-
-/** The service with a sender, both until the test ends. */
-export async function startWithSender(database: PostgresDatabase): Promise<Service> {
-  const sender = new Sender(database, () => false)
-  const service = await startAppForTest(database, { handOver: sender.handOver })
-  sender.start()
-  onTestFinished(() => sender.stop())
-  return service
-}
-
-/** @returns the secret, null for the format `line` */
-export async function addEndpointAt(
-  database: PostgresDatabase,
-  { accountId }: Tenant,
-  url: string,
-  columns: { format?: 'line' | 'members'; replies?: boolean; events?: string[] } = {},
-): Promise<{ id: bigint; secret: string }> {
-  const { format = 'line', replies = false, events = null } = columns
-  const [endpoint] = await database.query<{ id: bigint; secret: string }>(
-    `insert into endpoint (channel_oa_id, url, format, replies, events, allow_private_network)
-     values ($1, $2, $3, $4, $5, true) returning id, secret`,
-    [accountId, url, format, replies, events],
-  )
-  if (endpoint === undefined) throw new Error('no endpoint')
-  return endpoint
 }
 
 /** A bot as LINE's documentation writes it: the middleware of the SDK, unmodified, on Express. */
