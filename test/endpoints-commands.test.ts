@@ -378,8 +378,8 @@ it('exports the backlog of each endpoint and the outcome of attempts as metrics'
     (exported) => exported.includes('oa_audience_endpoint_pending{'),
   )
   for (const line of [
-    `oa_audience_endpoint_pending{endpoint="${endpoint?.id}"} 2`,
-    `oa_audience_endpoint_failed{endpoint="${endpoint?.id}"} 1`,
+    `oa_audience_endpoint_pending{endpoint="${endpoint?.id}",status="active"} 2`,
+    `oa_audience_endpoint_failed{endpoint="${endpoint?.id}",status="active"} 1`,
     'oa_audience_endpoint_attempts_total{outcome="accepted"} 1',
     'oa_audience_endpoint_attempts_total{outcome="rejected"} 0',
     'oa_audience_endpoint_attempts_total{outcome="no_response"} 1',
@@ -387,7 +387,7 @@ it('exports the backlog of each endpoint and the outcome of attempts as metrics'
     'oa_audience_endpoint_delivery_seconds_count 1',
   ])
     expect(text).toContain(line)
-  expect(text).toMatch(/oa_audience_endpoint_oldest_pending_seconds\{endpoint="\d+"\} 36\d\d/)
+  expect(text).toMatch(/oa_audience_endpoint_oldest_pending_seconds\{endpoint="\d+",status="active"\} 36\d\d/)
   metrics.close()
   await own.close()
 })

@@ -33,6 +33,8 @@ const ENDPOINT_OUTCOMES = ['accepted', 'rejected', 'no_response'] as const
 /** What is still to be sent to one endpoint. */
 export interface EndpointBacklog {
   id: bigint
+  /** active, or anything else: paused */
+  status: string
   pending: number
   failed: number
   /** null: nothing is pending */
@@ -236,7 +238,7 @@ export class Metrics {
   /** Reads the backlog of each endpoint every 15 s: counting a large one may take longer than a scrape waits. */
   watchEndpoints(read: () => Promise<EndpointBacklog[]>): void {
     const gauge = (name: string, help: string) =>
-      new Gauge({ name, help, labelNames: ['endpoint'] as const, registers: this.#registers })
+      new Gauge({ name, help, labelNames: ['endpoint', 'status'] as const, registers: this.#registers })
     const pending = gauge(
       'oa_audience_endpoint_pending',
       'Deliveries that wait for the endpoint, at most 10,000',
@@ -253,8 +255,8 @@ export class Metrics {
       const endpoints = await read().catch(() => [])
       // Removed endpoints have no figures, and no figure is better than an outdated one.
       for (const each of [pending, failed, oldest]) each.reset()
-      for (const { id, ...backlog } of endpoints) {
-        const labels = { endpoint: String(id) }
+      for (const { id, status, ...backlog } of endpoints) {
+        const labels = { endpoint: String(id), status: status === 'active' ? 'active' : 'paused' }
         pending.set(labels, backlog.pending)
         failed.set(labels, backlog.failed)
         oldest.set(labels, backlog.oldestPendingSeconds ?? 0)
