@@ -199,7 +199,7 @@ describe('the metrics', () => {
       'oa_audience_events_total{source="line",outcome="duplicate"} 2',
       'oa_audience_events_total{source="line",outcome="unapplied"} 2',
       'oa_audience_flush_events_count 2',
-      'oa_audience_queue_events 0',
+      'oa_audience_queue_events{source="line"} 0',
       'oa_audience_profiles_due 0',
       'oa_audience_verifications_total{outcome="refused"} 1',
       'oa_audience_database_sessions{state="waiting"} 0',

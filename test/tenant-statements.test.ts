@@ -6,6 +6,7 @@ import { findAccount } from '../src/accounts/account.ts'
 import { importFollowers } from '../src/audience/import-followers.ts'
 import { finishErasures, rememberPending } from '../src/audience/pending-erasure.ts'
 import { ProfileFiller } from '../src/audience/profiles.ts'
+import { Sender } from '../src/endpoints/sender.ts'
 import { retryEvent } from '../src/intake/retry.ts'
 import { LineApi } from '../src/line-api/client.ts'
 import { databaseQuery } from '../src/observability/facts.ts'
@@ -16,6 +17,7 @@ import { lineEvent, textMessage } from '../tools/simulator/events.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { addTenant, type Tenant } from './support/database.ts'
 import { load } from './support/load.ts'
+import { eventually } from './support/process.ts'
 import { setUpFile } from './support/service.ts'
 
 /** Tables whose rows belong to one account. */
@@ -133,7 +135,7 @@ async function useEverything(): Promise<string[]> {
     contact_inbox: { source_id: 'U1' },
     channel: 'Channel::Line',
   })
-  const printed = await useCommands()
+  const printed = [...(await useCommands()), ...(await useEndpoints())]
   await load(
     database,
     `update audience_member set profile_due_at = now() where channel_oa_id = $1 and user_id in ('U1', 'U2')`,
@@ -147,6 +149,30 @@ async function useEverything(): Promise<string[]> {
     await service.call('DELETE', '/api/audience/1', { headers: { ...headers, 'if-match': '"1"' } }),
   )
   return [...printed, ...answers.map(({ text }) => text)]
+}
+
+/** What endpoints of both formats receive. */
+async function useEndpoints(): Promise<string[]> {
+  platform.receiver.channelSecret = tenant.channelSecret
+  for (const format of ['line', 'members']) {
+    await database.query(
+      `insert into endpoint (channel_oa_id, url, format, allow_private_network) values ($1, $2, $3, true)`,
+      [tenant.accountId, `${platform.url}/receive`, format],
+    )
+  }
+  const sender = new Sender(database, () => false)
+  sender.start()
+  await service.deliver(tenant, [lineEvent('follow', 'U5')])
+  // Without a handover, the lease of the flush ends after 30 s.
+  await database.query(`update endpoint_delivery set leased_until = '-infinity', due_at = now()`)
+  const bodies = () => platform.receipts.map(({ body }) => JSON.stringify(body))
+  await eventually(
+    async () => bodies().join(),
+    (all) => all.includes('"destination"') && all.includes('member.created'),
+  )
+  await sender.stop()
+  await database.query('delete from endpoint')
+  return bodies()
 }
 
 /** What the command line does with an account. */
