@@ -45,7 +45,7 @@ export function endpointsCommand(program: Command): void {
 interface AddOptions {
   account: bigint
   url: string
-  name: string
+  name?: string
   format: EndpointFormat
   events?: string[]
   replies?: boolean
@@ -55,10 +55,10 @@ interface AddOptions {
 
 function addCommand(group: Command): void {
   withJson(group.command('add'))
-    .description('add an endpoint and print its id and its secret, which is not shown again')
+    .description('add an endpoint and print its id and, for members, its secret, which is not shown again')
     .requiredOption('--account <id>', 'id of the account, as `accounts list` shows it', parseId)
     .requiredOption('--url <url>', 'https:// address that receives the webhooks')
-    .option('--name <text>', 'display name', '')
+    .option('--name <text>', 'display name')
     .addOption(
       new Option(
         '--format <format>',
@@ -68,12 +68,13 @@ function addCommand(group: Command): void {
         .default('line'),
     )
     .option('--events <list>', 'event types, separated by commas (default: all)', parseList)
-    .option('--replies', 'receive reply tokens; one endpoint of an account can')
+    .option('--replies', 'receive reply tokens; only one endpoint of an account may have them')
     .option('--allow-private-network', 'allow http, and addresses that are not public')
     .action(async ({ account, json, events, replies, allowPrivateNetwork, ...given }: AddOptions) => {
       const { publicUrl, host, port } = readConfig()
       const endpoint = {
         ...given,
+        name: given.name ?? '',
         accountId: account,
         events: events ?? null,
         replies: replies === true,
