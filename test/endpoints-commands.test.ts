@@ -174,14 +174,16 @@ describe('endpoints add', () => {
 describe('an endpoint', () => {
   it('keeps its backlog while it is paused, and is due as soon as it is resumed', async () => {
     const { id } = await add(tenant)
-    await addDeliveries(id, 2, { due_at: `now() + interval '1 hour'`, attempts: '1' })
+    const tried = { attempts: '1', first_attempt_at: `now() - interval '30 hours'` }
+    await addDeliveries(id, 2, { ...tried, due_at: `now() + interval '1 hour'` })
+    await addDeliveries(id, 5_000, { ...tried, due_at: `now() - interval '1 hour'` })
     expect(await json('pause', id)).toEqual({ id, status: 'paused' })
     expect(await json('resume', id)).toEqual({ id, status: 'active' })
     const due = await database.query(
-      `select from endpoint_delivery where endpoint_id = $1 and due_at <= now()`,
+      `select from endpoint_delivery where endpoint_id = $1 and due_at <= now() and first_attempt_at is null`,
       [id],
     )
-    expect(due).toHaveLength(2)
+    expect(due).toHaveLength(5_002)
   })
 
   it('takes its deliveries along when it is removed', async () => {

@@ -10,8 +10,8 @@ import { MEMBER_EVENTS } from './messages.ts'
 
 const SECRET_BYTES = 32
 
-/** Deliveries per statement, so that senders never wait long for their rows. */
-const RETRIED_PER_STATEMENT = 5_000
+/** Deliveries changed in one statement, so that senders never wait long for their rows. */
+const ROWS_PER_STATEMENT = 5_000
 
 export type EndpointFormat = 'line' | 'members'
 
@@ -109,18 +109,39 @@ export async function pauseEndpoint(database: Queryable, id: bigint): Promise<bo
 }
 
 /** $1 endpoint id bigint */
-const resumeById = `update endpoint set status = 'active' where id = $1 returning id`
+const resumeById = `
+  update endpoint set status = 'active' where id = $1
+  returning to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as "resumedAt"`
 
-/** $1 endpoint id bigint. What waits for its next attempt is due now. */
+/**
+ * What failed before the pause is due now, and 24 hours of retries begin again. In the order of ids, so that each batch begins
+ * where the last one ended.
+ *
+ * $1 endpoint id bigint, $2 when it was resumed timestamptz, $3 the last id of the batch before bigint,
+ * $4 maximum number of rows int
+ */
 const hurryDeliveries = `
-  update endpoint_delivery set due_at = now()
-   where endpoint_id = $1 and failed_at is null and due_at > now() and leased_until <= now()`
+  with tried as (
+    select channel_oa_id, id from endpoint_delivery
+     where channel_oa_id = (select channel_oa_id from endpoint where id = $1) and id > $3
+       and endpoint_id = $1 and failed_at is null and first_attempt_at < $2 and leased_until <= now()
+     order by id limit $4 for update skip locked
+  ), hurried as (
+    update endpoint_delivery d set first_attempt_at = null, due_at = least(due_at, now())
+      from tried where d.channel_oa_id = tried.channel_oa_id and d.id = tried.id
+  )
+  select max(id) as "lastId" from tried`
 
 /** Its backlog is due immediately. Returns false if the endpoint does not exist. */
 export async function resumeEndpoint(database: Queryable, id: bigint): Promise<boolean> {
-  const resumed = await database.query(resumeById, [id])
-  if (resumed.length > 0) await database.query(hurryDeliveries, [id])
-  return resumed.length > 0
+  const [resumed] = await database.query<{ resumedAt: string }>(resumeById, [id])
+  if (resumed === undefined) return false
+  for (let lastId: bigint | null = 0n; lastId !== null; ) {
+    const values: unknown[] = [id, resumed.resumedAt, lastId, ROWS_PER_STATEMENT]
+    const [batch] = await database.query<{ lastId: bigint | null }>(hurryDeliveries, values)
+    lastId = batch?.lastId ?? null
+  }
+  return true
 }
 
 /** $1 endpoint id bigint. A trigger deletes its deliveries. */
@@ -190,9 +211,9 @@ const retryFailed = `
 export async function retryFailedDeliveries(database: Queryable, id: bigint): Promise<number> {
   let retried = 0
   for (;;) {
-    const [row] = await database.query<{ count: number }>(retryFailed, [id, RETRIED_PER_STATEMENT])
+    const [row] = await database.query<{ count: number }>(retryFailed, [id, ROWS_PER_STATEMENT])
     const count = row?.count ?? 0
     retried += count
-    if (count < RETRIED_PER_STATEMENT) return retried
+    if (count < ROWS_PER_STATEMENT) return retried
   }
 }
