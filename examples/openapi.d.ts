@@ -398,17 +398,17 @@ export interface operations {
     }
     requestBody?: never
     responses: {
-      /** @description The service can do its work. */
+      /** @description The service can do its work, or a part of it (`degraded`). */
       200: {
         headers: {
           [name: string]: unknown
         }
         content: {
           'application/json': {
-            /** @constant */
-            status: 'ok'
+            /** @description `degraded`: clients can read, but nothing can be stored. */
+            status: 'ok' | 'degraded'
             /** @description `none`: the service was started without a database. */
-            database: 'up' | 'none'
+            database: 'up' | 'read-only' | 'none'
           }
         }
       }
@@ -694,7 +694,7 @@ export interface operations {
         'x-chatwoot-signature'?: string
         /** @description Unix time in seconds. */
         'x-chatwoot-timestamp'?: string
-        /** @description Id that identifies a redelivery. */
+        /** @description Id that identifies a redelivery. If the callback is signed, its body does. */
         'x-chatwoot-delivery'?: string
       }
       path: {

@@ -93,5 +93,5 @@ end $$;
 alter table event add column is_forwarded boolean not null default false;
 create index event_forwarded on event (channel_oa_id, key) where is_forwarded;
 
--- The number of the change that created the member, which tells member.created from member.updated. Members of today share one.
-alter table audience_member add column created_change bigint not null default next_change();
+-- The number with which the member was inserted, which tells member.created from member.updated. Members of today share one.
+alter table audience_member add column created_change bigint not null default next_change() - 1;

@@ -26,6 +26,8 @@ export const ERROR_MESSAGES = {
   unsupported_media_type: 'Send the body as content-type: application/json',
   rate_limited: 'Too many requests from this address; try again later',
   tracking_budget_exceeded: 'Too many tracking events; try again later',
+  account_busy: 'Too many concurrent requests for this account; try again later',
+  busy: 'Too many concurrent requests; try again later',
   unavailable: 'Not available right now; try again later',
   platform_unavailable: 'The messaging platform does not answer right now; try again later',
   internal: 'The request could not be completed',

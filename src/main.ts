@@ -56,7 +56,7 @@ export async function startService(config: Config, log?: DestinationStream): Pro
     config.database.kind === 'none' ? null : await openForService(config.database, notices, makePartitions)
   const database = opened?.database ?? new NoDatabase()
   const metrics = config.metricsPort === null ? null : new Metrics(SOURCES.map((source) => source.name))
-  if (opened !== null) metrics?.watchPool(() => opened.database.poolState())
+  if (opened !== null) metrics?.watchDatabase(opened.database)
   const exporter = config.tracing
     ? await startExporter({ name: serviceName, version: serviceVersion }, () =>
         notices.warn('traces cannot be exported: check OTEL_EXPORTER_OTLP_ENDPOINT'),

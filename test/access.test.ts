@@ -9,7 +9,8 @@ import { createServer as createHttpServer } from '../src/http/server.ts'
 import { deliveryPaths } from '../src/intake/line/channel.ts'
 import { LineApi } from '../src/line-api/client.ts'
 import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
-import { addCredentials, addTenant } from './support/database.ts'
+import { lineEvent } from '../tools/simulator/events.ts'
+import { addCredentials, addTenant, type Tenant } from './support/database.ts'
 import { setUpFile, startAppForTest } from './support/service.ts'
 
 const { database, service, tenant } = await setUpFile()
@@ -199,6 +200,39 @@ describe('a key whose account does not exist or belongs to another organization'
     }
   })
 })
+
+/** Other programs insert rows with ids of their own choice: any int64 is one. */
+it.each([0n, -1n, -(2n ** 63n), 2n ** 63n - 1n])(
+  'serves a client, a key, an account and an organization with the id %i',
+  async (id) => {
+    const headers = { 'x-client-id': `client ${id}`, 'x-client-secret': 'secret', 'x-api-key': `key ${id}` }
+    await database.query('insert into organization (id, name) values ($1, $2)', [id, 'any'])
+    await database.query(
+      'insert into official_account (id, organization_id, name, channel_secret) values ($1, $1, $2, $3)',
+      [id, 'any', tenant.channelSecret],
+    )
+    await database.query(
+      `insert into api_client (id, client_id, client_secret, status) values ($1, $2, 'secret', 'active')`,
+      [id, headers['x-client-id']],
+    )
+    await database.query(
+      `insert into api_key (id, api_client_id, key, status, channel_oa_id, organization_id)
+       values ($1, $1, $2, 'active', $1, $1)`,
+      [id, headers['x-api-key']],
+    )
+    const any = { ...tenant, accountId: id, organizationId: id, clientRowId: id, keyId: id }
+    const delivered = await service.deliver({ ...any, headers } as Tenant, [lineEvent('follow', 'U1')])
+    expect(delivered.status).toBe(200)
+    const page = await service.call('GET', '/api/audience', { headers })
+    expect(page.json.data).toHaveLength(1)
+    const path = `/api/audience/${page.json.data[0].id}`
+    const init = { headers: { ...headers, 'content-type': 'application/json' }, body: '{"tags":["new"]}' }
+    expect((await service.call('PUT', path, init)).json.tags).toEqual(['new'])
+    const verification = await service.call('POST', '/api/line-oa/verify', { headers })
+    expect(verification.json).toMatchObject({ verified: false })
+    expect((await service.call('DELETE', path, { headers })).status).toBe(204)
+  },
+)
 
 it('accepts credentials in UTF-8', async () => {
   const { headers, clientRowId } = await addCredentials(database, tenant.accountId, tenant.organizationId)

@@ -111,7 +111,7 @@ describe('a delta feed', () => {
 
   it('returns changes made after the clock of the database stepped back by an hour', async () => {
     const tenant = await tenantWithMembers(1)
-    await mark(`now() + interval '50 minutes'`)
+    await mark(`now() + interval '59 minutes'`)
     await setUpdatedAt(tenant, `now() + interval '60 minutes'`)
     await markAll(`now() + interval '61 minutes'`)
     const [newest] = await feed(tenant, LONG_AGO)
@@ -121,14 +121,21 @@ describe('a delta feed', () => {
     await load(database, 'truncate change_mark')
   })
 
+  it('returns everything since a time in the future that the clock never showed', async () => {
+    const tenant = await tenantWithMembers(2)
+    await markAll(`now() - interval '10 minutes'`)
+    expect(await feed(tenant, new Date(Date.now() - 60_000).toISOString())).toEqual([])
+    expect(await feed(tenant, '2099-01-01T00:00:00Z')).toHaveLength(2)
+  })
+
   it('returns everything when a dump has brought change numbers of another server', async () => {
     const { database: restored, service: there, tenant } = await setUpTest()
     onTestFinished(() => restored.close())
     await loadMembers(restored, tenant, 3)
     await load(restored, `delete from audience_member where user_id = 'U3'`)
-    await load(restored, `insert into change_mark values (now() - interval '1 hour', 1000000000000)`)
+    await load(restored, `insert into change_mark values (now() - interval '1 hour', 900000000000)`)
     for (const table of ['audience_member', 'erased_member'])
-      await load(restored, `update ${table} set change = change + 1000000000000`)
+      await load(restored, `update ${table} set change = change + 900000000000`)
     await migrate(restored)
     const all = await walk(there, tenant, `updatedSince=${LONG_AGO}`, 1)
     expect(userIdsOf(all)).toEqual(['U1', 'U2', undefined])

@@ -41,6 +41,36 @@ describe('DELETE /api/audience/:id', () => {
     expect(again.json).toMatchObject({ statusCode: 404, message: expect.stringMatching(/^Step 2: /) })
   })
 
+  it('erases nobody else when it is repeated, because an id that was loaded by hand is never used again', async () => {
+    const { id } = await newFollower()
+    // A flush takes more ids than it uses, so one loaded id could be passed by chance.
+    const loaded = [1n, 2n, 3n, 4n].map((ahead) => String(BigInt(id) + ahead))
+    await load(
+      database,
+      `insert into audience_member (id, channel_oa_id, organization_id, user_id)
+       select id, $2, $3, 'Uloaded' || id from unnest($1::bigint[]) id`,
+      [loaded, tenant.accountId, tenant.organizationId],
+    )
+    for (const each of loaded) expect((await erase(tenant, each)).status).toBe(204)
+    for (let i = 0; i < 4; i += 1) expect(loaded).not.toContain((await newFollower()).id)
+    for (const each of loaded) expect((await erase(tenant, each)).status).toBe(404)
+  })
+
+  it.each(['9223372036854775807', '4611686018427387904', '-9223372036854775807'])(
+    'leaves the ids of new members alone after the id %s',
+    async (id) => {
+      const owner = await addTenant(database)
+      const before = await newFollower(owner)
+      await load(
+        database,
+        'insert into audience_member (id, channel_oa_id, organization_id, user_id) values ($1, $2, $3, $4)',
+        [id, owner.accountId, owner.organizationId, randomUserId()],
+      )
+      expect((await erase(owner, id)).status).toBe(204)
+      expect(BigInt((await newFollower(owner)).id) - BigInt(before.id)).toBeLessThan(10n)
+    },
+  )
+
   it('answers 412 and erases nothing when If-Match names another version', async () => {
     const { id, userId } = await newFollower()
     expect((await erase(tenant, id, { 'if-match': '"2"' })).json).toMatchObject({

@@ -1,13 +1,22 @@
 /** `oa-audience audience export` and `import`: whole audiences as files. */
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { parse } from 'csv-parse/sync'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
-import { loadMembers } from './support/load.ts'
+import { load, loadMembers } from './support/load.ts'
 import { runCommandAsync, temporaryDirectory } from './support/process.ts'
-import { type Service, startApp } from './support/service.ts'
+import { type Service, setUpTest, startApp } from './support/service.ts'
 
 let database: PostgresDatabase
 let env: Record<string, string>
@@ -55,6 +64,49 @@ describe('audience export', () => {
     const { stdout } = await runAudience('export', tenant, '--q', 'name 77')
     const lines = stdout.trimEnd().split('\n')
     expect(lines.map((line) => JSON.parse(line).userId)).toEqual(['U77'])
+  })
+
+  it('lets only its user read the file, also when a readable file has the name already', async () => {
+    const tenant = await tenantWithMembers(1)
+    const directory = temporaryDirectory()
+    const [created, replaced] = [join(directory, 'created.ndjson'), join(directory, 'replaced.ndjson')]
+    writeFileSync(replaced, 'an earlier export')
+    chmodSync(replaced, 0o644)
+    for (const file of [created, replaced]) {
+      expect(await runAudience('export', tenant, '--output', file)).toMatchObject({ status: 0 })
+      expect(statSync(file).mode & 0o777).toBe(0o600)
+      expect(readFileSync(file, 'utf8')).toContain('"userId":"U1"')
+    }
+    expect(readdirSync(directory).toSorted()).toEqual(['created.ndjson', 'replaced.ndjson'])
+  })
+
+  it('writes through a symbolic link and into a device', async () => {
+    const tenant = await tenantWithMembers(1)
+    const directory = temporaryDirectory()
+    const [file, link] = [join(directory, 'audience.ndjson'), join(directory, 'link')]
+    writeFileSync(file, 'an earlier export')
+    symlinkSync(file, link)
+    for (const output of [link, '/dev/null'])
+      expect(await runAudience('export', tenant, '--output', output)).toMatchObject({ status: 0 })
+    expect(readlinkSync(link)).toBe(file)
+    expect(readFileSync(file, 'utf8')).toContain('"userId":"U1"')
+    expect(statSync('/dev/null').isCharacterDevice()).toBe(true)
+  })
+
+  it('keeps the earlier file when it cannot finish', async () => {
+    const directory = temporaryDirectory()
+    const file = join(directory, 'audience.ndjson')
+    writeFileSync(file, 'an earlier export')
+    const other = await setUpTest()
+    await load(other.database, 'drop table tracked_activity cascade')
+    const failed = await runCommandAsync(
+      ['audience', 'export', '--account', String(other.tenant.accountId), '--output', file],
+      { DATABASE_URL: urlOf(other.connection) },
+    )
+    expect(failed.status).toBe(1)
+    expect(readFileSync(file, 'utf8')).toBe('an earlier export')
+    expect(readdirSync(directory)).toEqual(['audience.ndjson'])
+    await other.database.close()
   })
 
   it.each([

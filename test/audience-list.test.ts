@@ -77,6 +77,14 @@ describe('GET /api/audience', () => {
     })
   })
 
+  it('returns the member with the smallest id, and none can have an id before it', async () => {
+    const smallest = await tenantWithMembers(1, { id: `'-9223372036854775807'::bigint` })
+    expect((await list(smallest)).json.data).toMatchObject([{ id: '-9223372036854775807' }])
+    await expect(tenantWithMembers(1, { id: `'-9223372036854775808'::bigint` })).rejects.toThrow(
+      'audience_member_id',
+    )
+  })
+
   it('returns tags as a list and attributes as an object, whatever another program wrote', async () => {
     const tenant = await addTenant(database)
     await load(

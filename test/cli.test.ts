@@ -107,6 +107,65 @@ it('changes only the given fields of an account and clears those given as empty'
   })
 })
 
+describe('a secret given as -', () => {
+  const update = (idText: string, options: string[], input: string) =>
+    runCommand(['accounts', 'update', idText, ...options], env, { input })
+
+  it('is read from standard input, one line each in the order of the options', async () => {
+    const { id, idText } = await addSecretAccount()
+    const options = [
+      '--chat-secret',
+      '-',
+      '--name',
+      'Bar',
+      '--channel-secret',
+      '-',
+      '--channel-access-token=-',
+    ]
+    const { status } = update(idText, options, 'new chat secret\r\nnew-channel-secret\nnew-token')
+    expect(status).toBe(0)
+    const [updated] = await database.query('select * from official_account where id = $1', [id])
+    expect(updated).toMatchObject({
+      name: 'Bar',
+      chat_secret: 'new chat secret',
+      channel_secret: 'new-channel-secret',
+      channel_access_token: 'new-token',
+    })
+  })
+
+  it('is read by accounts add, and for the oaHash, which is checked like an argument', async () => {
+    const { organizationId } = await addSecretAccount()
+    const add = (input: string) =>
+      runCommand(
+        [
+          'accounts',
+          'add',
+          '--organization',
+          String(organizationId),
+          '--name',
+          '-',
+          '--oa-hash',
+          '-',
+          '--json',
+        ],
+        env,
+        { input },
+      )
+    expect(JSON.parse(add('unguessable\n').stdout).oaHash).toBe('unguessable')
+    expect(add('a/b\n').stderr).toMatch(/^oa-audience: --oa-hash has characters .+\n$/)
+  })
+
+  it.each([
+    ['is missing', ''],
+    ['is empty', '\nthe next line\n'],
+  ])('is refused with one line when its line %s', async (_, input) => {
+    const { idText } = await addSecretAccount()
+    const { status, stderr } = update(idText, ['--channel-secret', '-'], input)
+    expect(status).toBe(1)
+    expect(stderr).toMatch(/^oa-audience: standard input has no line for --channel-secret\. .+\n$/)
+  })
+})
+
 it('lists accounts with the outcome of their last verification', async () => {
   const { id, idText, organizationId } = await addSecretAccount()
   await database.query(`update official_account set verification = '{"verified": true}' where id = $1`, [id])

@@ -1,6 +1,8 @@
 /** CONTRACT: POST /api/mbox/callback/:oaHash, the support chat's webhook. */
 import { createHmac } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
+import { signChat } from '../src/intake/mbox/signature.ts'
+import { Secret } from '../src/secret.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { addTenant } from './support/database.ts'
 import { setUpFile, startAppForTest } from './support/service.ts'
@@ -193,6 +195,20 @@ describe('a repeated callback', () => {
     const headers = { 'x-chatwoot-delivery': crypto.randomUUID() }
     expect((await service.chat(tenant, webhook, headers)).json).toEqual(ACCEPTED)
     expect((await service.chat(tenant, webhook, headers)).json).toEqual(DUPLICATE)
+  })
+
+  it('is recognized by its signed body, whatever unsigned delivery id a captured copy has', async () => {
+    const signed = await addTenant(database, { chatSecret: 'chat-secret' })
+    const webhook = messageCreated(randomUserId())
+    const headers = { 'x-chatwoot-delivery': crypto.randomUUID() }
+    expect((await service.chat(signed, webhook, headers)).json).toEqual(ACCEPTED)
+    const another = { 'x-chatwoot-delivery': crypto.randomUUID() }
+    for (const replayed of [another, {}])
+      expect((await service.chat(signed, webhook, replayed)).json).toEqual(DUPLICATE)
+    const timestamp = String(Math.floor(Date.now() / 1000) - 30)
+    const signature = signChat(JSON.stringify(webhook), timestamp, new Secret('chat-secret'))
+    const retried = { 'x-chatwoot-timestamp': timestamp, 'x-chatwoot-signature': signature }
+    expect((await service.chat(signed, webhook, { ...headers, ...retried })).json).toEqual(DUPLICATE)
   })
 
   it('without a delivery id is recognized by event, id and updated_at', async () => {

@@ -156,18 +156,6 @@ it('applies each migration once when five instances start together', async () =>
   expect(applied.length).toBeGreaterThanOrEqual(2)
 })
 
-it('refuses a newer schema than its own with one line', async () => {
-  const { database, connection } = await createDatabase()
-  await database.query(
-    `insert into schema_migration (version, name, checksum) values (9999, 'from the future', '')`,
-  )
-  const { status, stderr } = await runCommandAsync(['serve'], { DATABASE_URL: urlOf(connection) })
-  expect(status).toBe(1)
-  expect(stderr).toMatch(
-    /^oa-audience: the database schema has version 9999, but this program knows versions up to .+\n$/,
-  )
-})
-
 describe('the metrics', () => {
   it('are served on a port of their own, with route patterns instead of paths', async () => {
     const port = await freePort()
@@ -202,11 +190,23 @@ describe('the metrics', () => {
       'oa_audience_queue_events{source="line"} 0',
       'oa_audience_profiles_due 0',
       'oa_audience_verifications_total{outcome="refused"} 1',
-      'oa_audience_database_sessions{state="waiting"} 0',
+      'oa_audience_database_sessions{share="clients",state="waiting"} 0',
+      'oa_audience_database_state{state="up"} 1',
     ]) {
       expect(metrics).toContain(line)
     }
   })
+})
+
+it('marks the changes that have ended, for delta feeds, and compares the clocks', async () => {
+  const { connection, database } = await createDatabase()
+  const port = await freePort()
+  const service = await spawnService({ DATABASE_URL: urlOf(connection), METRICS_PORT: String(port) })
+  await becomesWell(service.url)
+  const marks = () => database.query('select from change_mark where change <= change_limit()')
+  await eventually(marks, ({ length }) => length === 1)
+  const metrics = () => fetch(`http://127.0.0.1:${port}/metrics`).then((response) => response.text())
+  await eventually(metrics, (text) => /oa_audience_database_clock_skew_seconds -?[0-4](\.|\n)/.test(text))
 })
 
 it('finishes an erasure at its start that another instance left pending', async () => {

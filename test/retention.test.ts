@@ -189,6 +189,32 @@ describe('maintenance', () => {
     await database.close()
   })
 
+  it('does not read the keys and edits since its last run again', async () => {
+    const { database, tenant } = await setUpTest()
+    await loadMembers(database, tenant, 1, { id: '1' })
+    await load(
+      database,
+      `alter table event_key set (autovacuum_enabled = off);
+       alter table member_edit set (autovacuum_enabled = off);
+       insert into event_key (channel_oa_id, key)
+       select ${tenant.accountId}, gen_random_uuid() from generate_series(1, 200000);
+       insert into member_edit (channel_oa_id, member_id, fields)
+       select ${tenant.accountId}, 1, '{tags}' from generate_series(1, 200000);
+       analyze event_key; analyze member_edit`,
+    )
+    await maintain(database)
+    await load(database, `select pg_stat_reset()`)
+    await maintain(database)
+    const read = await load<{ table: string; rows: number }>(
+      database,
+      `select relname as table, (seq_tup_read + idx_tup_fetch)::int as rows from pg_stat_user_tables
+        where relname in ('event_key', 'member_edit') order by relname`,
+    )
+    expect(read.map(({ table }) => table)).toEqual(['event_key', 'member_edit'])
+    for (const { table, rows } of read) expect(rows, table).toBeLessThan(20_000)
+    await database.close()
+  })
+
   it('deletes old tracked activity of people who never became members', async () => {
     const { database, service, tenant } = await setUpTest()
     const [member, gone, active] = [randomUserId(), randomUserId(), randomUserId()]

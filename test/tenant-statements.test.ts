@@ -4,6 +4,7 @@ import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { findAccount } from '../src/accounts/account.ts'
 import { importFollowers } from '../src/audience/import-followers.ts'
+import { skipTakenMemberIds } from '../src/audience/member-ids.ts'
 import { finishErasures, rememberPending } from '../src/audience/pending-erasure.ts'
 import { ProfileFiller } from '../src/audience/profiles.ts'
 import { Sender } from '../src/endpoints/sender.ts'
@@ -144,6 +145,7 @@ async function useEverything(): Promise<string[]> {
   await new ProfileFiller(database, new LineApi(platform.url)).pass()
   await database.query(rememberPending, [tenant.accountId, tenant.organizationId, 99n, 'U9', 0n])
   await finishErasures(database)
+  await skipTakenMemberIds(database, [tenant.accountId])
   answers.push(await service.call('DELETE', `/api/audience/${await idOf('U1')}`, { headers }))
   answers.push(
     await service.call('DELETE', '/api/audience/1', { headers: { ...headers, 'if-match': '"1"' } }),

@@ -98,7 +98,7 @@ async function storedAccount(id: bigint): Promise<SimulatedAccount> {
   const account = await onDatabase((database) => requireAccount(database, id))
   if (account.channelSecret === null)
     throw new FatalError(
-      `account ${id} has no channel secret to sign deliveries with. Run "oa-audience accounts update ${id} --channel-secret SECRET".`,
+      `account ${id} has no channel secret to sign deliveries with. Run "oa-audience accounts update ${id} --channel-secret -".`,
     )
   const random = randomAccount('Simulated account')
   return {

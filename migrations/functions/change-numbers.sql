@@ -17,9 +17,9 @@ begin
   if newest is null or newest < change_limit() then
     return false;
   end if;
-  -- An even distance, so that members keep even numbers.
+  -- A multiple of three, so that inserted, changed and deleted members keep their kinds of numbers.
   execute format('create or replace function change_offset() returns bigint language sql immutable parallel safe
                   return %s::bigint',
-                 newest + 2 - newest % 2 - 2 * txid_snapshot_xmin(txid_current_snapshot()));
+                 newest + 3 - newest % 3 - 3 * txid_snapshot_xmin(txid_current_snapshot()));
   return true;
 end $$;

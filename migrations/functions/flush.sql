@@ -89,23 +89,19 @@ begin
            not exists (select from event_key k where k.channel_oa_id = a.account_id and k.key = e.key) as is_new,
            -- What others do makes no member of an erased person, and updates one who came back without counting.
            a.has_erased and coalesce((
-             select coalesce(e.claimed_at, e.occurred_at) <= x.erased_at
-                    or e.own_act is false and not exists (select from audience_member m
-                                                           where m.channel_oa_id = a.account_id and m.user_id = e.user_id)
+             select coalesce(claimed_ats[e.position], e.occurred_at) <= x.erased_at
+                    or own_acts[e.position] is false
+                       and not exists (select from audience_member m
+                                        where m.channel_oa_id = a.account_id and m.user_id = e.user_id)
                from erased_person x
               where x.channel_oa_id = a.account_id and x.person_hash = person_hash(a.person_key, e.user_id)), false)
              as is_erased,
-           e.own_act is not false or not a.has_erased or not exists (
-             select from erased_person x
-              where x.channel_oa_id = a.account_id and x.person_hash = person_hash(a.person_key, e.user_id))
-             as is_counted,
            a.has_unsent and e.message_id is not null and exists (
              select from unsent_message u where u.channel_oa_id = a.account_id and u.message_id = e.message_id)
              as is_unsent
-      from unnest(admissions, kinds, keys, occurred_ats, user_ids, group_ids, message_ids, payloads, failures, claimed_ats,
-                  own_acts)
+      from unnest(admissions, kinds, keys, occurred_ats, user_ids, group_ids, message_ids, payloads, failures)
            with ordinality as e (admission, kind, key, occurred_at, user_id, group_id, message_id, payload, failure,
-                                 claimed_at, own_act, position)
+                                 position)
       join admission a on a.position = e.admission
   ), other as materialized (
     select e.position, e.account_id, e.organization_id, e.occurred_at, e.failure, p.user_id,
@@ -140,7 +136,10 @@ begin
     insert into audience_member as m (channel_oa_id, organization_id, user_id, event_count, first_seen_at, last_seen_at)
     select account_id, organization_id, user_id, count(*), min(occurred_at), max(occurred_at)
       from (select account_id, organization_id, user_id, occurred_at from incoming
-             where is_new and user_id is not null and not is_erased and is_counted and failure is null and is_proven
+             where is_new and user_id is not null and not is_erased and failure is null and is_proven
+               and (own_acts is null or own_acts[position] is not false or not has_erased or not exists (
+                     select from erased_person x
+                      where x.channel_oa_id = account_id and x.person_hash = person_hash(person_key, user_id)))
              union all
             select account_id, organization_id, user_id, occurred_at from other
              where not is_erased and failure is null) person

@@ -48,7 +48,10 @@ export function requireApiClient(database: Database): onRequestAsyncHookHandler 
 
 async function findClient(database: Database, clientId: string, clientSecret: string) {
   try {
-    const [client] = await database.lookup<{ id: bigint }>(selectActiveClient, [clientId, clientSecret])
+    const [client] = await database.lookup<{ id: bigint }>('caller', selectActiveClient, [
+      clientId,
+      clientSecret,
+    ])
     return client
   } catch (error) {
     throw new AppError('internal', { cause: error })

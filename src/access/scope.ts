@@ -31,9 +31,12 @@ const selectActiveKey = {
  * checks anything else of the request. Throws `caller_unknown` without the guard, and `internal` if the query fails.
  */
 export async function findScope(database: Database, caller: Caller | null): Promise<Scope | null> {
-  if (!caller?.apiClientId || !caller.apiKey) throw new AppError('caller_unknown')
+  if (!caller?.apiKey) throw new AppError('caller_unknown')
   try {
-    const [row] = await database.lookup<ScopeRow>(selectActiveKey, [caller.apiClientId, caller.apiKey])
+    const [row] = await database.lookup<ScopeRow>('caller', selectActiveKey, [
+      caller.apiClientId,
+      caller.apiKey,
+    ])
     return row ? { keyId: row.id, accountId: row.channel_oa_id, organizationId: row.organization_id } : null
   } catch (error) {
     throw new AppError('internal', { cause: error })

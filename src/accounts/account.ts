@@ -1,6 +1,9 @@
 /** Official accounts: the queries by which a delivery or a scope finds its account. */
+import type { Database } from '../postgres/database.ts'
 import type { Queryable, Row, Statement } from '../postgres/statement.ts'
 import { Secret, secretOrNull } from '../secret.ts'
+
+type Lookups = Pick<Database, 'lookup'>
 
 export type AccountId = bigint
 export type OrganizationId = bigint
@@ -98,21 +101,21 @@ const updateForeignDestination = `
      and bot_user_id <> $2
      and (foreign_destination = $2 and foreign_destination_at > now() - interval '1 hour') is not true`
 
-export function findAccount(database: Queryable, id: AccountId): Promise<Account | null> {
+export function findAccount(database: Lookups, id: AccountId): Promise<Account | null> {
   return findOne(database, selectById, [id])
 }
 
-export function findAccountByOaHash(database: Queryable, oaHash: string): Promise<Account | null> {
+export function findAccountByOaHash(database: Lookups, oaHash: string): Promise<Account | null> {
   return findOne(database, selectByOaHash, [oaHash])
 }
 
-export function findAccountByTrackingKey(database: Queryable, trackingKey: string): Promise<Account | null> {
+export function findAccountByTrackingKey(database: Lookups, trackingKey: string): Promise<Account | null> {
   return findOne(database, selectByTrackingKey, [trackingKey])
 }
 
 /** The account of a scope, or null if it does not exist or belongs to another organization. */
 export function findAccountInOrganization(
-  database: Queryable,
+  database: Lookups,
   id: AccountId,
   organizationId: OrganizationId,
 ): Promise<Account | null> {
@@ -128,12 +131,8 @@ export async function flagForeignDestination(
   await database.query(updateForeignDestination, [id, destination])
 }
 
-async function findOne(
-  database: Queryable,
-  statement: Statement,
-  values: unknown[],
-): Promise<Account | null> {
-  const [row] = await database.query<AccountRow>(statement, values)
+async function findOne(database: Lookups, statement: Statement, values: unknown[]): Promise<Account | null> {
+  const [row] = await database.lookup<AccountRow>('account', statement, values)
   if (row === undefined) return null
   return {
     id: row.id,

@@ -34,7 +34,8 @@ export function verifyRoute(
     const body = bodyBytes(request)
     const claims = body.length === 0 ? {} : checkClaims(parseUtf8Json(body))
     try {
-      const verification = await verifyAccount(verifier, account, claims)
+      const stored = { ...verifier, database: database.forTenant(scope) }
+      const verification = await verifyAccount(stored, account, claims)
       accountVerified.publish({ outcome: verification.verified ? 'verified' : 'refused' })
       return verification
     } catch (error) {

@@ -5,6 +5,7 @@ import { AppError } from '../errors.ts'
 import { readIfMatch } from '../http/if-match.ts'
 import { parsePathId } from '../http/path-id.ts'
 import type { Database } from '../postgres/database.ts'
+import { DatabaseBusy } from '../postgres/faults.ts'
 import type { Queryable, Statement } from '../postgres/statement.ts'
 import { lockOutFlushes } from './erasure-lock.ts'
 import { selectVersion } from './member.ts'
@@ -44,15 +45,17 @@ async function eraseOrFail(
   now: () => number,
   allowedVersions: bigint[] | null,
 ): Promise<boolean> {
+  const tenant = database.forTenant(scope)
   try {
-    const erasure = await database.transaction((transaction) =>
+    const erasure = await tenant.transaction((transaction) =>
       eraseMember(transaction, scope, id, now, allowedVersions),
     )
     if (erasure === 'unknown') return false
-    if (erasure !== 'complete') await finishErasure(database, erasure)
+    if (erasure !== 'complete') await finishErasure(tenant, erasure)
     return true
   } catch (error) {
-    if (error instanceof AppError && error.code === 'erase_stale') throw error
+    if (error instanceof DatabaseBusy || (error instanceof AppError && error.code === 'erase_stale'))
+      throw error
     throw new AppError('erase_failed', { cause: error })
   }
 }

@@ -27,11 +27,16 @@ export const SCAN_MAX = 2_000
  * A mark may be 10 s older than the next one, and a late one 20 s more. Within such a gap the database's clock may step back
  * without a trace in the marks, so a feed begins at a mark that is older than the requested time by a whole gap.
  */
-const MARK_GAP = `interval '30 seconds'`
+const SINCE = `timestamptz 'epoch' + $14::bigint * interval '1 millisecond' - interval '30 seconds'`
 
+/**
+ * A time in the future has a mark near it only if the clock stepped back. Otherwise a client or another program invented it,
+ * and nothing says what the client has read: the feed begins at the beginning.
+ */
 const FEED_START = `coalesce($10::bigint,
-                (select change - 1 from change_mark
-                  where marked_at <= timestamptz 'epoch' + $14::bigint * interval '1 millisecond' - ${MARK_GAP}
+                (select case when ${SINCE} < greatest(clock_timestamp(), marked_at + interval '1 minute') then change - 1 end
+                   from change_mark
+                  where marked_at <= ${SINCE}
                   order by marked_at desc limit 1),
                 -1)`
 

@@ -80,6 +80,6 @@ async function listMembers(
   limit: number,
 ): Promise<{ lines: string; next: Position | null }> {
   const { statement, values } = selectPage(scope, filters, position, limit)
-  const [page] = await database.query<PageRow>(statement, values)
+  const [page] = await database.forTenant(scope).query<PageRow>(statement, values)
   return { lines: page?.lines ?? '', next: page ? nextOf(page) : null }
 }

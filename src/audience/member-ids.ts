@@ -10,14 +10,9 @@ export async function skipTakenMemberIds(database: Queryable, accountIds: Accoun
   await database.query(skipTaken, [accountIds])
 }
 
-/**
- * $1 bigint[]: accounts. Ids are unique per account, so ids of other accounts do not matter. Ids above 2^62 are left alone: no
- * program counts that far.
- */
+/** $1 bigint[]: accounts. Ids are unique per account, so ids of other accounts do not matter. */
 const skipTaken: Statement = {
   name: 'skip-taken-member-ids',
   text: `
-    select setval(pg_get_serial_sequence('audience_member', 'id'),
-                  greatest(max(id), nextval(pg_get_serial_sequence('audience_member', 'id'))))
-      from audience_member where channel_oa_id = any ($1) and id < 4611686018427387904`,
+    select skip_member_ids(max(id)) from audience_member where channel_oa_id = any ($1) and id < 4611686018427387904`,
 }

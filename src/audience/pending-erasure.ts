@@ -1,5 +1,4 @@
 /** Scrubs the stored events of an erased person, a bounded number per statement, and finishes what was interrupted. */
-import type { Database } from '../postgres/database.ts'
 import type { Queryable, Row, Statement } from '../postgres/statement.ts'
 
 /** Events scrubbed in one statement: about a tenth of a second, during which flushes of the account wait. */
@@ -14,13 +13,13 @@ export interface PendingErasure extends Row {
 }
 
 /** Finishes the erasures whose process ended before they were complete. */
-export async function finishErasures(database: Database): Promise<void> {
+export async function finishErasures(database: Queryable): Promise<void> {
   for (const erasure of await database.query<PendingErasure>(selectAllPending)) {
     await finishErasure(database, erasure)
   }
 }
 
-export async function finishErasure(database: Database, erasure: PendingErasure): Promise<void> {
+export async function finishErasure(database: Queryable, erasure: PendingErasure): Promise<void> {
   while (!(await scrub(database, erasure)));
   await database.query(forgetPending, [erasure.channel_oa_id, erasure.member_id])
 }

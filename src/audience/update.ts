@@ -147,6 +147,7 @@ export async function updateMember(
   update: MemberUpdate,
   allowedVersions: bigint[] | null,
 ): Promise<{ version: bigint; json: string }> {
+  const tenant = database.forTenant(scope)
   const { externalId, tags, attributes } = update
   const values = [
     ...[scope.accountId, scope.organizationId, id, allowedVersions && int8Array(allowedVersions)],
@@ -155,7 +156,7 @@ export async function updateMember(
     ...[String(attributes !== undefined), attributes ? JSON.stringify(attributes) : null],
   ]
   try {
-    const [, [member]] = (await database.pipeline([
+    const [, [member]] = (await tenant.pipeline([
       { statement: nameEditor, values: [String(scope.keyId ?? '')] },
       { statement: applyUpdate, values },
     ])) as [Row[], Array<{ version: bigint; json: string }>]
@@ -164,6 +165,6 @@ export async function updateMember(
     if (violatedConstraint(error) === 'audience_member_external_id') throw new AppError('external_id_taken')
     throw error
   }
-  const [found] = await database.query(selectVersion, [scope.accountId, scope.organizationId, id])
+  const [found] = await tenant.query(selectVersion, [scope.accountId, scope.organizationId, id])
   throw new AppError(found === undefined ? 'unknown_member' : 'stale_version')
 }

@@ -6,6 +6,7 @@ import { findAccountDetails, listAccounts } from '../operator/accounts.ts'
 import { importFollowersCommand } from './import-followers.ts'
 import { onDatabase, parseId, unknownAccount, withJson } from './input.ts'
 import { printMany, printOne } from './output.ts'
+import { readSecrets } from './secret-input.ts'
 import { verifyCommand } from './verify.ts'
 
 /** Option → column. */
@@ -24,6 +25,19 @@ const COLUMNS = {
 
 type Field = keyof typeof COLUMNS
 type Fields = { [field in Field]?: string }
+
+/** The options whose value `-` is read from standard input. The tracking key is public. */
+const SECRET_FLAGS = {
+  channelSecret: '--channel-secret',
+  channelAccessToken: '--channel-access-token',
+  chatSecret: '--chat-secret',
+  oaHash: '--oa-hash',
+} as const satisfies { [field in Field]?: string }
+
+const SECRETS_HELP = `
+A secret given as - is read from standard input, so that it does not appear in the list of processes.
+Several secrets are read one line each, in the order of the options:
+  printf '%s\\n' "$SECRET" "$TOKEN" | oa-audience accounts update 1 --channel-secret - --channel-access-token -`
 
 const REQUIRED_FIELDS: Field[] = ['name', 'oaHash', 'trackingKey']
 
@@ -55,18 +69,9 @@ function withFields(command: Command): Command {
     .option(
       '--oa-hash <hash>',
       "identifies the account in the support chat's callback address (default: random)",
-      parseHash,
     )
     .option('--tracking-key <key>', 'identifies the account in tracking events (default: random)')
-}
-
-/** The hash is part of a URL. `columnsOf` refuses an empty one. */
-function parseHash(text: string): string {
-  if (!/^[\w.~-]*$/.test(text))
-    throw new FatalError(
-      '--oa-hash has characters that a URL would change. Use letters, digits and - _ . ~ only.',
-    )
-  return text
+    .addHelpText('after', SECRETS_HELP)
 }
 
 function addCommand(group: Command): void {
@@ -80,7 +85,7 @@ function addCommand(group: Command): void {
         json,
         ...fields
       }: Fields & { organization: bigint; name: string; json?: boolean }) => {
-        const columns = { ...columnsOf(fields), name: fields.name }
+        const columns = { ...columnsOf(await readSecrets(fields, SECRET_FLAGS)), name: fields.name }
         const { id, oaHash, trackingKey } = await onDatabase((database) =>
           addAccount(database, organization, columns),
         )
@@ -95,7 +100,7 @@ function updateCommand(group: Command): void {
     .argument('<id>', 'id of the account', parseId)
     .option('--name <name>', 'display name')
     .action(async (id: bigint, { json, ...fields }: Fields & { json?: boolean }) => {
-      const changes = columnsOf(fields)
+      const changes = columnsOf(await readSecrets(fields, SECRET_FLAGS))
       const changed = Object.keys(changes)
       if (changed.length === 0)
         throw new FatalError('no field to change is given. See --help for the options.')
@@ -131,5 +136,10 @@ function columnsOf(fields: Fields): Partial<AccountColumns> {
     if (fields[field]?.trim() === '' && REQUIRED_FIELDS.includes(field))
       throw new FatalError(`the ${field} must not be empty`)
   }
+  // The hash is part of a URL.
+  if (!/^[\w.~-]*$/.test(fields.oaHash ?? ''))
+    throw new FatalError(
+      '--oa-hash has characters that a URL would change. Use letters, digits and - _ . ~ only.',
+    )
   return Object.fromEntries(given.map((field) => [COLUMNS[field], fields[field] || null]))
 }

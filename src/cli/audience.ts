@@ -18,7 +18,10 @@ function exportCommand(group: Command): void {
     .description('write all matching members from one snapshot to standard output or a file')
     .requiredOption('--account <id>', 'id of the account', parseId)
     .addOption(new Option('--format <format>', 'file format').choices(Object.keys(FORMATS)).default('ndjson'))
-    .option('--output <file>', 'write to this file instead of standard output')
+    .option(
+      '--output <file>',
+      'write to this file, which only its owner can read, instead of standard output',
+    )
     .option('--user-id <id>', 'only the member with this user id')
     .option('--external-id <id>', 'only the member with this externalId')
     .option('--relationship <state>', 'only members in this state: following, blocked or unknown')

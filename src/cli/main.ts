@@ -5,7 +5,7 @@ import { describeVariables, readConfig } from '../config.ts'
 import { FatalError } from '../errors.ts'
 import { serviceName, serviceVersion } from '../package.ts'
 import { sqlStateOf, violatedConstraint } from '../postgres/faults.ts'
-import { withDatabase } from '../postgres/open.ts'
+import { migrateDatabase } from '../postgres/open.ts'
 import { withJson } from './input.ts'
 import { printMany } from './output.ts'
 
@@ -37,9 +37,11 @@ withJson(program.command('serve'))
   .action(async () => (await import('../main.ts')).serve(readConfig()))
 
 withJson(program.command('migrate'))
-  .description('bring the database schema up to date, as serve does when it starts')
+  .description(
+    'bring the database schema up to date, as serve does when it starts; no other command changes it',
+  )
   .action(async ({ json }: { json?: boolean }) => {
-    const applied = await withDatabase(readConfig().database, async (_, names) => names)
+    const applied = await migrateDatabase(readConfig().database)
     if (json)
       printMany(
         applied.map((name) => ({ name })),

@@ -21,9 +21,10 @@ const takeChanges: Statement = {
         join lateral (
           select * from (
             (select m.change, m.id,
-                    -- A member that changed after it was created is an update for an endpoint that wants only these.
+                    -- A member that changed after the transaction that created it is an update for an endpoint that
+                    -- wants only these. A change in that transaction has the next number.
                     case when (m.created_change, m.id) > (p.change_position, p.change_member)
-                          and (m.change = m.created_change or p.events is null or 'member.created' = any (p.events))
+                          and (m.change <= m.created_change + 1 or p.events is null or 'member.created' = any (p.events))
                          then 'member.created' else 'member.updated' end as type
                from audience_member m
               where m.channel_oa_id = p.channel_oa_id and (m.change, m.id) > (p.change_position, p.change_member)

@@ -28,6 +28,8 @@ export const ERROR_STATUS: Record<ErrorCode, number> = {
   unsupported_media_type: 415,
   rate_limited: 429,
   tracking_budget_exceeded: 429,
+  account_busy: 429,
+  busy: 503,
   unavailable: 503,
   platform_unavailable: 503,
   internal: 500,

@@ -23,11 +23,13 @@ export const healthSchema: FastifySchema = {
   tags: [TAGS.service],
   response: {
     200: {
-      description: 'The service can do its work.',
+      description: 'The service can do its work, or a part of it (`degraded`).',
       ...jsonBody(
         Type.Object({
-          status: Type.Literal('ok'),
-          database: Type.Union([Type.Literal('up'), Type.Literal('none')], {
+          status: Type.Union([Type.Literal('ok'), Type.Literal('degraded')], {
+            description: '`degraded`: clients can read, but nothing can be stored.',
+          }),
+          database: Type.Union([Type.Literal('up'), Type.Literal('read-only'), Type.Literal('none')], {
             description: '`none`: the service was started without a database.',
           }),
         }),

@@ -86,12 +86,11 @@ export async function flushWithRetry(
 
 /**
  * Another transaction did the same at the same moment: 40001 serialization failure, 40P01 deadlock, or a key that both
- * inserted. Or 26000: the flush before this one on the connection failed before it prepared the statement.
+ * inserted.
  */
 export function isConflict(error: unknown): boolean {
   return (
-    violatedConstraint(error) === 'event_key_pkey' ||
-    ['40001', '40P01', '26000'].includes(sqlStateOf(error) ?? '')
+    violatedConstraint(error) === 'event_key_pkey' || ['40001', '40P01'].includes(sqlStateOf(error) ?? '')
   )
 }
 

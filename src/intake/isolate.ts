@@ -6,20 +6,26 @@
 import type { AccountId } from '../accounts/account.ts'
 import { eventUnapplied } from '../observability/facts.ts'
 import type { Database } from '../postgres/database.ts'
-import { DatabaseUnavailable, LOCK_TIMEOUT, STATEMENT_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
+import {
+  DatabaseBusy,
+  DatabaseUnavailable,
+  LOCK_TIMEOUT,
+  STATEMENT_TIMEOUT,
+  sqlStateOf,
+} from '../postgres/faults.ts'
 import { NO_EFFECT } from './event.ts'
 import { type AdmittedEvent, type FlushOptions, flushWithRetry, isConflict, type Outcome } from './flush.ts'
 import { type QueuedDelivery, settle } from './queued-delivery.ts'
 
-/** Parts flushed concurrently: half of the connections stay free for everything else. */
-const CONCURRENCY = 4
+/** Parts flushed concurrently: the connections of intake that flushes leave free. */
+const CONCURRENCY = 2
 /** For the deliveries of one account together. The batch has taken longer already, and all other accounts wait. */
 const ACCOUNT_STATEMENT_TIMEOUT_MS = 1_000
 /**
  * For one delivery, after its account's deliveries met rows that another transaction has locked. The batch has already
- * waited once, so each delivery waits only 20 ms now: 256 deliveries × 20 ms ÷ 4 workers = 1.3 s at worst.
+ * waited once, so each delivery waits only 10 ms now: 256 deliveries × 10 ms ÷ 2 workers = 1.3 s at worst.
  */
-const DELIVERY_LOCK_TIMEOUT_MS = 20
+const DELIVERY_LOCK_TIMEOUT_MS = 10
 
 type HandOver = NonNullable<FlushOptions['handOver']>
 
@@ -67,7 +73,7 @@ async function flushParts(
     for (let part = waiting.shift(); part !== undefined; part = waiting.shift()) {
       try {
         const events = part.flatMap((delivery) => delivery.events)
-        settle(part, await flushWithRetry(database.pipeline, database, events, limits))
+        settle(part, await flushWithRetry(database.intake.pipeline, database.intake, events, limits))
       } catch (error) {
         refused.push({ part, error })
         // Each of the others would only wait for the same failure.
@@ -99,7 +105,7 @@ async function flushOrStoreUnapplied(
   handOver: HandOver,
 ): Promise<Outcome> {
   const flushOne = async (one: AdmittedEvent) => {
-    const [outcome] = await flushWithRetry(database.pipeline, database, [one], { handOver })
+    const [outcome] = await flushWithRetry(database.intake.pipeline, database.intake, [one], { handOver })
     return outcome as Outcome
   }
   try {
@@ -121,8 +127,9 @@ function byAccount(deliveries: QueuedDelivery[]): QueuedDelivery[][] {
   return [...accounts.values()]
 }
 
-/** The database itself is unavailable, so splitting the batch cannot help. */
+/** The database itself is unavailable, or has no connection free, so splitting the batch cannot help. */
 function isDatabaseDown(error: unknown): boolean {
+  if (error instanceof DatabaseBusy) return true
   const isAboutRows = [LOCK_TIMEOUT, STATEMENT_TIMEOUT].includes(sqlStateOf(error) ?? '')
   return error instanceof DatabaseUnavailable && !isConflict(error) && !isAboutRows
 }

@@ -112,9 +112,12 @@ export class Intake {
     this.#flushesInFlight += 1
     try {
       const outcomes = await flushing.run({ events: events.length, deliveries }, () =>
-        flushWithRetry((statements) => connection.pipelineIdempotent(statements), this.#database, events, {
-          handOver: this.#handOver,
-        }),
+        flushWithRetry(
+          (statements) => connection.pipelineIdempotent(statements),
+          this.#database.intake,
+          events,
+          { handOver: this.#handOver },
+        ),
       )
       this.#flushesInFlight -= 1
       this.#idle.push(connection)

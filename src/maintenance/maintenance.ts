@@ -2,6 +2,7 @@
 import type { Queryable } from '../postgres/statement.ts'
 import { createPartitions, EVENTS, TRACKING_EVENTS } from './partitions.ts'
 import { deleteExpired, type Retention } from './retention.ts'
+import { summarizeNewRanges } from './summaries.ts'
 
 export const MAINTENANCE_INTERVAL_MS = 60 * 60 * 1000
 
@@ -18,6 +19,7 @@ const LOCK_TIMEOUT_MS = 200
 export async function runMaintenance(session: Queryable, retention: Retention): Promise<void> {
   await unlessRunning(session, async () => {
     await createAllPartitions(session)
+    await summarizeNewRanges(session)
     await deleteExpired(session, retention)
   })
 }

@@ -47,6 +47,9 @@ export const databaseQuery = operation<{ statements: string[] }>('database-query
 /** A call of LINE's API, `path` without ids and parameters. */
 export const platformCall = operation<{ method: string; path: string }>('platform-call')
 
+/** A request waited too long for a connection: `account` because of its own account's statements, `share` because of others. */
+export const databaseBusy = occurrence<{ share: string; reason: 'account' | 'share' }>('database-busy')
+
 /** A batch of events on its way to the database; `deliveries` are those that deliveryQueued named. */
 export const flushing = operation<{ events: number; deliveries: object[] }>('flush')
 

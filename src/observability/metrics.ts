@@ -7,6 +7,7 @@ import { UNKNOWN_ROUTE } from '../http/answers.ts'
 import {
   accountVerified,
   clockCompared,
+  databaseBusy,
   deliveriesDequeued,
   deliveryQueued,
   deliveryStored,
@@ -29,6 +30,13 @@ const ENDPOINTS_INTERVAL_MS = 15_000
 const EVENT_OUTCOMES = ['accepted', 'duplicate', 'unapplied']
 const PROFILE_OUTCOMES = ['found', 'unknown', 'fault']
 const ENDPOINT_OUTCOMES = ['accepted', 'rejected', 'no_response'] as const
+
+const DATABASE_STATES = ['up', 'read-only', 'down']
+
+interface WatchedDatabase {
+  connectionStates(): Array<{ share: string; total: number; idle: number; waiting: number }>
+  state(): Promise<string>
+}
 
 /** What is still to be sent to one endpoint. */
 export interface EndpointBacklog {
@@ -54,6 +62,7 @@ export class Metrics {
     this.#measureFlushes()
     this.#countPlatformOutcomes()
     this.#countEndpointAttempts()
+    this.#countBusy()
     this.#watchClock()
   }
 
@@ -174,6 +183,18 @@ export class Metrics {
     )
   }
 
+  #countBusy(): void {
+    const busy = new Counter({
+      name: 'oa_audience_database_busy_total',
+      help: 'Requests refused after waiting for a connection: because of their own account (429), or of the whole share (503)',
+      labelNames: ['share', 'reason'] as const,
+      registers: this.#registers,
+    })
+    busy.inc({ share: 'clients', reason: 'account' }, 0)
+    for (const share of ['clients', 'intake']) busy.inc({ share, reason: 'share' }, 0)
+    this.#unsubscribe.push(databaseBusy.subscribe((facts) => busy.inc(facts)))
+  }
+
   #watchClock(): void {
     const skew = new Gauge({
       name: 'oa_audience_database_clock_skew_seconds',
@@ -206,15 +227,26 @@ export class Metrics {
     })
   }
 
-  /** Reads the connection pool whenever the metrics are scraped. */
-  watchPool(state: () => { total: number; idle: number; waiting: number }): void {
+  /** Reads the state of the connections and of the database whenever the metrics are scraped. */
+  watchDatabase(database: WatchedDatabase): void {
     new Gauge({
       name: 'oa_audience_database_sessions',
-      help: 'Connections of the pool (total, idle), and requests that wait for one',
-      labelNames: ['state'] as const,
+      help: 'Connections of each share (total, idle), and requests that wait for one',
+      labelNames: ['share', 'state'] as const,
       registers: this.#registers,
       collect() {
-        for (const [name, count] of Object.entries(state())) this.set({ state: name }, count)
+        for (const { share, ...counts } of database.connectionStates())
+          for (const [state, count] of Object.entries(counts)) this.set({ share, state }, count)
+      },
+    })
+    new Gauge({
+      name: 'oa_audience_database_state',
+      help: 'The state of the database is 1, all others are 0: up, read-only (no delivery can be stored), or down',
+      labelNames: ['state'] as const,
+      registers: this.#registers,
+      async collect() {
+        const current = await database.state()
+        for (const state of DATABASE_STATES) this.set({ state }, state === current ? 1 : 0)
       },
     })
   }

@@ -2,22 +2,30 @@
 
 import { AppError } from '../errors.ts'
 import { PinnedConnection } from './pinned-connection.ts'
-import type { BoundStatement, Queryable, Row, SendPipeline, Statement } from './statement.ts'
+import type { BoundStatement, Queryable, Row, Statement, Transactions } from './statement.ts'
+import type { Claimant } from './turns.ts'
 
-export interface Database extends Queryable {
+/** `read-only`: it answers, but stores nothing. `down`: it does not answer in time. `none`: started without a database. */
+export type DatabaseState = 'up' | 'read-only' | 'down' | 'none'
+
+/** What a lookup finds. Each kind has a connection of its own, so that a lock on one table does not delay the others. */
+export type LookupKind = 'caller' | 'account'
+
+/** The statements of the database itself are the service's own work and commands: they share connections with clients. */
+export interface Database extends Transactions {
   readonly kind: 'postgres' | 'none'
   /** Throws `unavailable` if the service was started without a database. */
   requireConfigured(): void
-  /** Sends one statement on any free connection. */
-  query<R extends Row>(statement: Statement | string, values?: unknown[]): Promise<R[]>
-  /** Sends one read behind others on a connection that all requests share: for queries that take microseconds. */
-  lookup<R extends Row>(statement: Statement, values: unknown[]): Promise<R[]>
-  /** Commits what `work` did, or rolls all of it back and throws. */
-  transaction<T>(work: (transaction: Queryable) => Promise<T>): Promise<T>
-  /** Sends a transaction of several statements in one round trip. */
-  pipeline: SendPipeline
-  /** A connection for pipelines that follow each other closely. */
+  /** Never throws. No load delays it. */
+  state(): Promise<DatabaseState>
+  /** For a client's reads and writes of an account. Throws DatabaseBusy if it waits too long for a connection. */
+  forTenant(tenant: Claimant): Transactions
+  /** For batches of deliveries. */
+  readonly intake: Transactions
+  /** A connection for pipelines of deliveries that follow each other closely. It counts among those for batches. */
   pin(): PinnedConnection
+  /** Sends one read behind others on a connection that all requests share: for queries that take microseconds. */
+  lookup<R extends Row>(kind: LookupKind, statement: Statement, values: unknown[]): Promise<R[]>
   /** Runs `work` on a connection of its own, without time limits: migrations and other work that is not a request. */
   session<T>(work: (session: Queryable) => Promise<T>): Promise<T>
   /**
@@ -44,6 +52,15 @@ export class NoDatabase implements Database {
   readonly transaction = refuse
   readonly pipeline = refuse
   readonly session = refuse
+  readonly intake: Transactions = this
+
+  async state(): Promise<DatabaseState> {
+    return 'none'
+  }
+
+  forTenant(): Transactions {
+    return this
+  }
 
   pin(): PinnedConnection {
     return new PinnedConnection(refuse)

@@ -8,6 +8,16 @@ export const LOCK_TIMEOUT = '55P03'
 /** SQLSTATE: a statement took too long or was cancelled. */
 export const STATEMENT_TIMEOUT = '57014'
 
+/** SQLSTATE: the statement that a pipeline names is not prepared on this connection. */
+export const NOT_PREPARED = '26000'
+
+/** All connections for this work are in use: by this account (`account`), or by others (`share`). The database works. */
+export class DatabaseBusy extends AppError {
+  constructor(reason: 'account' | 'share') {
+    super(reason === 'account' ? 'account_busy' : 'busy', { retryAfterSeconds: 1 })
+  }
+}
+
 /** The database does not answer, or refuses for a temporary reason: full, starting, read-only, disconnected. */
 export class DatabaseUnavailable extends AppError {
   constructor(cause: unknown) {
@@ -38,7 +48,7 @@ function isFatal({ severity }: pg.DatabaseError): boolean {
 
 /**
  * Classes of SQLSTATE that say nothing about the statement: 08 connection, 25006 read-only,
- * 40 serialization and deadlock, 53 resources (disk full, too many connections), 55P03 lock timeout,
+ * 26000 not prepared, 40 serialization and deadlock, 53 resources (disk full, too many connections), 55P03 lock timeout,
  * 57 operator intervention (shutdown, cancel, starting up), 58 system, XX internal. Errors without a SQLSTATE
  * come from the socket.
  */
@@ -51,6 +61,7 @@ function isTemporary(error: unknown): boolean {
     isFatal(error) ||
     /^(08|40|53|57|58|XX)/.test(code) ||
     code === READ_ONLY ||
+    code === NOT_PREPARED ||
     code === LOCK_TIMEOUT
   )
 }

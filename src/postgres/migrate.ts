@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
 import { FatalError } from '../errors.ts'
 import { PACKAGE_ROOT } from '../package.ts'
+import { requireNoneMissing, requireSupport } from './compatibility.ts'
 import type { Database } from './database.ts'
 import { sqlStateOf } from './faults.ts'
 import { readFunctions, replaceFunctions } from './functions.ts'
@@ -19,6 +20,7 @@ const OLDEST_POSTGRESQL = 140_000
 
 const INSUFFICIENT_PRIVILEGE = '42501'
 const UNDEFINED_COLUMN = '42703'
+const UNDEFINED_TABLE = '42P01'
 
 export interface Migration {
   version: number
@@ -41,8 +43,9 @@ export function readMigrations(directory = new URL('migrations/', PACKAGE_ROOT))
 }
 
 /**
- * Applies the missing migrations, then the changed functions, and returns the names of what it applied. Throws a FatalError if the server is too old, the
- * database cannot store every text, the schema is newer than this program, or an applied migration was edited.
+ * Applies the missing migrations, then the changed functions, and returns the names of what it applied. Throws a FatalError if
+ * the server is too old, the database cannot store every text, the schema is newer and does not support this program, or an
+ * applied migration was edited.
  */
 export async function migrate(
   database: Database,
@@ -54,13 +57,27 @@ export async function migrate(
     await session.query('select pg_advisory_lock($1)', [MIGRATION_LOCK])
     await createMigrationTable(session)
     const applied = await readApplied(session)
-    requireKnownSchema(migrations, applied)
+    await requireKnownSchema(session, migrations, applied)
     const missing = migrations.filter(({ version }) => !applied.has(version))
     for (const migration of missing) await apply(session, migration)
     if (isNewerThan(migrations, applied)) return missing.map(({ name }) => name)
     const replaced = await replaceFunctions(session, functions)
     await session.query('select raise_change_offset()')
     return [...missing.map(({ name }) => name), ...replaced]
+  })
+}
+
+/** For a command: throws a FatalError unless it can run on the schema as it is. Changes nothing. */
+export async function requireMigrated(database: Database, migrations = readMigrations()): Promise<void> {
+  await database.session(async (session) => {
+    await requireUsableServer(session)
+    const applied = await readApplied(session)
+    await requireKnownSchema(session, migrations, applied)
+    const missing = migrations.filter(({ version }) => !applied.has(version))
+    requireNoneMissing(
+      missing.map(({ version }) => version),
+      applied.size === 0,
+    )
   })
 }
 
@@ -97,7 +114,7 @@ async function createMigrationTable(session: Queryable): Promise<void> {
   }
 }
 
-/** The checksums of applied migrations, by version. */
+/** The checksums of applied migrations, by version. None on a database without a schema. */
 async function readApplied(session: Queryable): Promise<Map<number, string>> {
   try {
     const rows = await session.query<{ version: number; checksum: string }>(
@@ -105,6 +122,7 @@ async function readApplied(session: Queryable): Promise<Map<number, string>> {
     )
     return new Map(rows.map(({ version, checksum }) => [version, checksum]))
   } catch (error) {
+    if (sqlStateOf(error) === UNDEFINED_TABLE) return new Map()
     if (sqlStateOf(error) !== UNDEFINED_COLUMN) throw error
     throw new FatalError(
       'a development version before 0.1.0 created this database, and its schema cannot be upgraded. Use a new database.',
@@ -119,14 +137,13 @@ function isNewerThan(migrations: Migration[], applied: Map<number, string>): boo
 
 const newestOf = (applied: Map<number, string>) => Math.max(0, ...applied.keys())
 
-function requireKnownSchema(migrations: Migration[], applied: Map<number, string>): void {
-  const newest = newestOf(applied)
-  const newestKnown = migrations.at(-1)?.version ?? 0
+async function requireKnownSchema(
+  session: Queryable,
+  migrations: Migration[],
+  applied: Map<number, string>,
+): Promise<void> {
   if (isNewerThan(migrations, applied)) {
-    throw new FatalError(
-      `the database schema has version ${newest}, but this program knows versions up to ${newestKnown}. ` +
-        'Install the newer oa-audience again.',
-    )
+    await requireSupport(session, newestOf(applied), migrations.at(-1)?.version ?? 0)
   }
   for (const { version, name, checksum } of migrations) {
     if (applied.has(version) && applied.get(version) !== checksum) {

@@ -4,7 +4,7 @@ import type { DatabaseChoice } from '../config.ts'
 import { FatalError } from '../errors.ts'
 import { EmbeddedServer } from './embedded/server.ts'
 import { DatabaseUnavailable } from './faults.ts'
-import { migrate } from './migrate.ts'
+import { migrate, requireMigrated } from './migrate.ts'
 import { PostgresDatabase } from './postgres-database.ts'
 import type { Queryable } from './statement.ts'
 
@@ -55,10 +55,24 @@ function targetOf(choice: Exclude<DatabaseChoice, { kind: 'none' }>, server: Emb
   return choice.kind === 'url' ? choice.url.reveal() : (server as EmbeddedServer).connection
 }
 
-/** For a command: opens the database, with the schema up to date, for the time of `work`. */
-export async function withDatabase<T>(
+/** For a command: opens the database for the time of `work`. Throws a FatalError if the schema is not up to date. */
+export function withDatabase<T>(
   choice: DatabaseChoice,
-  work: (database: PostgresDatabase, applied: string[]) => Promise<T>,
+  work: (database: PostgresDatabase) => Promise<T>,
+): Promise<T> {
+  return withOpened(choice, requireMigrated, work)
+}
+
+/** For `migrate`, and for tools on a database of their own. Returns the names of what was applied. */
+export function migrateDatabase(choice: DatabaseChoice): Promise<string[]> {
+  return withOpened(choice, migrate, async (_, applied) => applied)
+}
+
+/** @param prepare checks or changes the schema before any other query is let through */
+async function withOpened<P, T>(
+  choice: DatabaseChoice,
+  prepare: (database: PostgresDatabase) => Promise<P>,
+  work: (database: PostgresDatabase, prepared: P) => Promise<T>,
 ): Promise<T> {
   if (choice.kind === 'none') throw new FatalError('DATABASE_URL is none: this command needs a database')
   const server = choice.kind === 'embedded' ? new EmbeddedServer(choice.dataDir) : null
@@ -69,9 +83,9 @@ export async function withDatabase<T>(
     process.once('SIGINT', interrupt).once('SIGTERM', interrupt)
   }
   try {
-    const { database, applied } = await openForCommand(choice, server)
+    const { database, prepared } = await openForCommand(choice, server, prepare)
     try {
-      return await work(database, applied)
+      return await work(database, prepared)
     } finally {
       await database.close()
     }
@@ -87,17 +101,19 @@ export async function withDatabase<T>(
 /** Another command that was the server's last user may be stopping it just now: then it is started again. */
 const OPEN_ATTEMPTS = 5
 
-async function openForCommand(
+async function openForCommand<P>(
   choice: Exclude<DatabaseChoice, { kind: 'none' }>,
   server: EmbeddedServer | null,
-): Promise<{ database: PostgresDatabase; applied: string[] }> {
+  prepare: (database: PostgresDatabase) => Promise<P>,
+): Promise<{ database: PostgresDatabase; prepared: P }> {
   for (let attempt = 1; ; attempt += 1) {
     await server?.use()
     const database = new PostgresDatabase(targetOf(choice, server), () => undefined)
     try {
-      const applied = await migrate(database)
+      await database.requireSessions()
+      const prepared = await prepare(database)
       database.markReady()
-      return { database, applied }
+      return { database, prepared }
     } catch (error) {
       await database.close()
       if (!(error instanceof DatabaseUnavailable) || server === null || attempt === OPEN_ATTEMPTS) throw error
@@ -113,6 +129,7 @@ async function becomeReady(
 ): Promise<void> {
   for (let attempt = 1; !stop.aborted; attempt += 1) {
     try {
+      await database.requireSessions()
       const applied = await migrate(database)
       for (const name of applied) info(`migrated: ${name}`)
       await database.session(prepare)

@@ -1,7 +1,7 @@
-/** A connection that stays checked out of the pool, for pipelines that follow each other closely. */
-import type pg from 'pg'
-import { endsConnection } from './faults.ts'
+/** A connection that stays leased, for pipelines that follow each other closely. */
+import { endsConnection, NOT_PREPARED, sqlStateOf } from './faults.ts'
 import { sendPipeline } from './pipeline.ts'
+import type { Lease } from './share.ts'
 import type { BoundStatement, Row } from './statement.ts'
 
 /**
@@ -9,7 +9,10 @@ import type { BoundStatement, Row } from './statement.ts'
  * over, or a middlebox dropped the idle connection. Slower failures are the database's own.
  */
 const LOST_WITHIN_MS = 500
-/** If the server closes all connections, the pool may hand out one after the other that is about to be closed. */
+/**
+ * If the server closes all connections, the pool may hand out one after the other that is about to be closed. If statements
+ * fail before they are prepared, those behind them are prepared one attempt after the other.
+ */
 const ATTEMPTS_MAX = 10
 
 /**
@@ -17,12 +20,12 @@ const ATTEMPTS_MAX = 10
  * sends at once, behind the pipelines that are already in flight.
  */
 export class PinnedConnection {
-  readonly #connect: () => Promise<pg.PoolClient>
-  #connection: Promise<pg.PoolClient> | null = null
+  readonly #connect: () => Promise<Lease>
+  #connection: Promise<Lease> | null = null
   #inFlight = 0
   #isReleased = false
 
-  constructor(connect: () => Promise<pg.PoolClient>) {
+  constructor(connect: () => Promise<Lease>) {
     this.#connect = connect
   }
 
@@ -38,7 +41,10 @@ export class PinnedConnection {
         return await this.#send(statements)
       } catch (error) {
         const isLate = performance.now() - startedAtMs > LOST_WITHIN_MS
-        if (!endsConnection(error) || isLate || attempt === ATTEMPTS_MAX) throw error
+        const isLost = endsConnection(error) && !isLate
+        // The pipeline in front of this one was to prepare the statement, and failed before it did.
+        const isUnprepared = sqlStateOf(error) === NOT_PREPARED
+        if (!(isLost || isUnprepared) || attempt === ATTEMPTS_MAX) throw error
       }
     }
   }
@@ -48,18 +54,18 @@ export class PinnedConnection {
     this.#isReleased = true
     const connection = this.#connection
     if (this.#inFlight > 0) return
-    connection?.then((client) => this.#drop(connection, client)).catch(() => undefined)
+    connection?.then((lease) => this.#drop(connection, lease)).catch(() => undefined)
   }
 
   async #send(statements: BoundStatement[]): Promise<Row[][]> {
     this.#connection ??= this.#open()
     const connection = this.#connection
-    const client = await connection
+    const lease = await connection
     this.#inFlight += 1
     try {
-      return await sendPipeline(client, statements)
+      return await sendPipeline(lease.client, statements)
     } catch (error) {
-      if (endsConnection(error)) this.#drop(connection, client)
+      if (endsConnection(error)) this.#drop(connection, lease)
       throw error
     } finally {
       this.#inFlight -= 1
@@ -67,11 +73,11 @@ export class PinnedConnection {
     }
   }
 
-  #open(): Promise<pg.PoolClient> {
+  #open(): Promise<Lease> {
     const connection = this.#connect()
     connection.then(
       // A connection that dies while idle must not be what the next pipeline meets.
-      (client) => client.once('end', () => this.#drop(connection, client)),
+      (lease) => lease.client.once('end', () => this.#drop(connection, lease)),
       () => {
         this.#connection = null
       },
@@ -80,9 +86,9 @@ export class PinnedConnection {
   }
 
   /** Closes a connection instead of returning it: the pool opens new ones. */
-  #drop(connection: Promise<pg.PoolClient>, client: pg.PoolClient): void {
+  #drop(connection: Promise<Lease>, lease: Lease): void {
     if (this.#connection !== connection) return
     this.#connection = null
-    client.release(true)
+    lease.release(true)
   }
 }

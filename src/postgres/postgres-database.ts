@@ -1,27 +1,37 @@
 /** A Database on a PostgreSQL server, through pg. */
 import type { Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import Cursor from 'pg-cursor'
-import { databaseQuery } from '../observability/facts.ts'
-import { connectionSettings, type Purpose, STATEMENT_TIMEOUT_MS } from './connection-settings.ts'
-import type { Database } from './database.ts'
+import { connectionSettings, type Purpose } from './connection-settings.ts'
+import type { Database, DatabaseState, LookupKind } from './database.ts'
 import type { Connection } from './embedded/server.ts'
-import { DatabaseUnavailable, endsConnection, toFault } from './faults.ts'
+import { DatabaseUnavailable, toFault } from './faults.ts'
 import { PinnedConnection } from './pinned-connection.ts'
-import { sendPipeline } from './pipeline.ts'
-import type { BoundStatement, Queryable, Row, Statement } from './statement.ts'
+import { requireSessions } from './pooler.ts'
+import { type Lease, Share, send, transactionsOn } from './share.ts'
+import type { BoundStatement, Queryable, Row, SendPipeline, Statement, Transactions } from './statement.ts'
+import type { Claimant } from './turns.ts'
 
 /**
- * Connections per instance: enough to keep two cores busy. With four streams and one maintenance session, seven instances fit
- * PostgreSQL's default of 100: 7 × (8 + 4 + 1) = 91.
+ * Connections per instance, by the work that uses them. No kind of work can take the connections of another.
+ *
+ * - `health`: one probe at a time, which all callers of the health check share.
+ * - `lookups`: one for callers and one for accounts, each pipelined.
+ * - `intake`: for batches that are split.
+ * - `clients`: reads and writes of clients and the service's own work. One organization leaves at least one to all others.
+ *
+ * Beside them are four pinned connections for flushes and up to four for streams, so an instance has
+ * 1 + 2 + 2 + 5 + 4 + 4 = 18. One instance at a time runs maintenance. So five instances fit PostgreSQL's default of 100, of
+ * which superusers keep 3: 5 × 18 + 1 = 91.
  */
-const POOL_SIZE = 8
-/** How long a request waits for a connection. The platforms disconnect after 2 s. */
+const CONNECTIONS = { health: 1, lookups: 2, intake: 2, clients: 5 }
+/** How long a connection may take to open. The platforms disconnect after 2 s. */
 const CONNECT_TIMEOUT_MS = 2_000
+/** Health probes wait 1 to 2 s, so a slower database counts as down. */
+const STATE_TIMEOUT_MS = 1_500
 /** Of silence: less than the minutes after which proxies and address translators drop a connection. */
 const KEEP_ALIVE_MS = 30_000
-/** If the server cannot even cancel the statement (network gone), the connection is given up. */
-const QUERY_TIMEOUT_MS = STATEMENT_TIMEOUT_MS + 1_000
 
 // int8 becomes bigint: ids exceed 2^53. timestamptz stays text: nothing computes with it, and parsing it to a Date costs a
 // list 40 % of its throughput.
@@ -36,9 +46,14 @@ const types = {
 export class PostgresDatabase implements Database {
   readonly kind = 'postgres'
   readonly #target: pg.ClientConfig
-  readonly #pool: pg.Pool
+  readonly #shares: Record<keyof typeof CONNECTIONS, Share>
+  readonly #createShare: (name: string, connections: number, isDivided?: boolean) => Share
+  readonly #pinnedShares: Share[] = []
   readonly #pinned: PinnedConnection[] = []
-  readonly #lookups = this.pin()
+  readonly #lookups: Record<LookupKind, PinnedConnection>
+  readonly #ownWork: Transactions
+  readonly intake: Transactions
+  #probe: Promise<'up' | 'read-only'> | null = null
   #isReady = false
 
   /**
@@ -54,25 +69,29 @@ export class PostgresDatabase implements Database {
       keepAlive: true,
       keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
     }
-    this.#pool = new pg.Pool({
-      ...this.#target,
-      max: POOL_SIZE,
-      pipeline: true,
-      query_timeout: QUERY_TIMEOUT_MS,
-    } as pg.PoolConfig)
-    // Without listeners, a connection that the server closes would end the process, whether idle or in use.
-    this.#pool.on('error', onConnectionLost)
-    this.#pool.on('connect', (client) => {
-      client.on('error', () => undefined)
-      // A connection that cannot be set up must not be used: its times would be wrong.
-      client.query(connectionSettings('request')).catch(() => client.end())
-    })
+    this.#createShare = (name, connections, isDivided = false) =>
+      new Share(this.#target, { name, connections, isDivided }, onConnectionLost)
+    this.#shares = {
+      health: this.#createShare('health', CONNECTIONS.health),
+      lookups: this.#createShare('lookups', CONNECTIONS.lookups),
+      intake: this.#createShare('intake', CONNECTIONS.intake),
+      clients: this.#createShare('clients', CONNECTIONS.clients, true),
+    }
+    this.#lookups = { caller: this.#pinOn(this.#shares.lookups), account: this.#pinOn(this.#shares.lookups) }
+    this.#ownWork = transactionsOn(() => this.#lease(this.#shares.clients))
+    this.intake = transactionsOn(() => this.#lease(this.#shares.intake))
   }
 
   requireConfigured(): void {}
 
-  poolState(): { total: number; idle: number; waiting: number } {
-    return { total: this.#pool.totalCount, idle: this.#pool.idleCount, waiting: this.#pool.waitingCount }
+  /** The connections of each share that are open and idle, and the requests that wait for one. */
+  connectionStates(): Array<{ share: string; total: number; idle: number; waiting: number }> {
+    const pinned = this.#pinnedShares.map((share) => share.state())
+    const sum = (field: 'total' | 'idle' | 'waiting') => pinned.reduce((all, state) => all + state[field], 0)
+    return [
+      ...Object.entries(this.#shares).map(([name, share]) => ({ share: name, ...share.state() })),
+      { share: 'pinned', total: sum('total'), idle: sum('idle'), waiting: sum('waiting') },
+    ]
   }
 
   /** Lets queries through: from now on the schema is the one that they are written for. */
@@ -80,36 +99,48 @@ export class PostgresDatabase implements Database {
     this.#isReady = true
   }
 
-  async query<R extends Row>(statement: Statement | string, values: unknown[] = []): Promise<R[]> {
-    return this.#withClient((client) => send<R>(client, statement, values))
+  async state(): Promise<DatabaseState> {
+    // All callers share one probe, so that they never wait for each other.
+    this.#probe ??= this.#probeState().finally(() => {
+      this.#probe = null
+    })
+    const late = sleep(STATE_TIMEOUT_MS, 'down' as const, { ref: false })
+    return Promise.race([this.#probe, late]).catch(() => 'down' as const)
   }
 
-  async lookup<R extends Row>(statement: Statement, values: unknown[]): Promise<R[]> {
-    const [rows] = await this.#lookups.pipelineIdempotent([{ statement, values }])
+  async lookup<R extends Row>(kind: LookupKind, statement: Statement, values: unknown[]): Promise<R[]> {
+    const [rows] = await this.#lookups[kind].pipelineIdempotent([{ statement, values }])
     return rows as R[]
   }
 
-  async transaction<T>(work: (transaction: Queryable) => Promise<T>): Promise<T> {
-    return this.#withClient(async (client) => {
-      await send(client, 'begin')
-      try {
-        const result = await work({ query: (statement, values) => send(client, statement, values) })
-        await send(client, 'commit')
-        return result
-      } catch (error) {
-        await send(client, 'rollback').catch(() => undefined)
-        throw error
-      }
-    })
+  forTenant(tenant: Claimant): Transactions {
+    return transactionsOn(() => this.#lease(this.#shares.clients, tenant))
   }
 
-  readonly pipeline = (statements: BoundStatement[]): Promise<Row[][]> =>
-    this.#withClient((client) => sendPipeline(client, statements))
+  query<R extends Row>(statement: Statement | string, values?: unknown[]): Promise<R[]> {
+    return this.#ownWork.query<R>(statement, values)
+  }
+
+  transaction<T>(work: (transaction: Queryable) => Promise<T>): Promise<T> {
+    return this.#ownWork.transaction(work)
+  }
+
+  readonly pipeline: SendPipeline = (statements) => this.#ownWork.pipeline(statements)
 
   pin(): PinnedConnection {
-    const pinned = new PinnedConnection(() => this.#connect())
-    this.#pinned.push(pinned)
-    return pinned
+    const share = this.#createShare('pinned', 1)
+    this.#pinnedShares.push(share)
+    return this.#pinOn(share)
+  }
+
+  /** Throws a FatalError if a connection pooler in between does not keep sessions. */
+  requireSessions(): Promise<void> {
+    return requireSessions(async () => {
+      const client = new pg.Client(this.#target)
+      client.on('error', () => undefined)
+      await connect(client, 'request')
+      return client
+    })
   }
 
   async session<T>(work: (session: Queryable) => Promise<T>): Promise<T> {
@@ -157,32 +188,43 @@ export class PostgresDatabase implements Database {
 
   async close(): Promise<void> {
     for (const pinned of this.#pinned) pinned.release()
-    await this.#pool.end()
+    const shares = [...Object.values(this.#shares), ...this.#pinnedShares]
+    await Promise.all(shares.map((share) => share.close()))
   }
 
   #requireReady(): void {
     if (!this.#isReady) throw new DatabaseUnavailable(new Error('the schema is not ready yet'))
   }
 
-  async #connect(): Promise<pg.PoolClient> {
+  async #lease(share: Share, claimant?: Claimant): Promise<Lease> {
     this.#requireReady()
-    return this.#pool.connect().catch((error) => {
-      throw new DatabaseUnavailable(error)
-    })
+    return share.lease(claimant)
   }
 
-  async #withClient<T>(work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
-    const client = await this.#connect()
-    let isLost = false
+  #pinOn(share: Share): PinnedConnection {
+    const pinned = new PinnedConnection(() => this.#lease(share))
+    this.#pinned.push(pinned)
+    return pinned
+  }
+
+  async #probeState(): Promise<'up' | 'read-only'> {
+    const { client, release } = await this.#lease(this.#shares.health)
+    // A connection keeps to its server after another one has taken over, so it is only kept if it can write.
+    let canWrite = false
     try {
-      return await work(client)
-    } catch (error) {
-      isLost = endsConnection(error)
-      throw error
+      const [row] = await send<{ can_write: boolean }>(client, selectCanWrite)
+      canWrite = row?.can_write === true
+      return canWrite ? 'up' : 'read-only'
     } finally {
-      client.release(isLost)
+      release(!canWrite)
     }
   }
+}
+
+/** Read-only are replicas, and servers and databases that an administrator has set so. */
+const selectCanWrite: Statement = {
+  name: 'can-write',
+  text: `select current_setting('transaction_read_only') = 'off' as can_write`,
 }
 
 async function connect(client: pg.Client, purpose: Purpose): Promise<void> {
@@ -190,19 +232,4 @@ async function connect(client: pg.Client, purpose: Purpose): Promise<void> {
     throw new DatabaseUnavailable(error)
   })
   await send(client, connectionSettings(purpose))
-}
-
-async function send<R extends Row>(
-  client: pg.ClientBase,
-  statement: Statement | string,
-  values: unknown[] = [],
-): Promise<R[]> {
-  const query = typeof statement === 'string' ? { text: statement, values } : { ...statement, values }
-  const name = typeof statement === 'string' ? 'statement' : statement.name
-  try {
-    const { rows } = await databaseQuery.run({ statements: [name] }, () => client.query<R>(query))
-    return rows
-  } catch (error) {
-    throw toFault(error)
-  }
 }

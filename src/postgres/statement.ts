@@ -20,3 +20,13 @@ export interface Queryable {
 
 /** Sends statements as one transaction in one round trip and resolves with the rows of each. */
 export type SendPipeline = (statements: BoundStatement[]) => Promise<Row[][]>
+
+/** Where a request, a flush or a task sends its statements: to the connections of its own share. */
+export interface Transactions extends Queryable {
+  /** Sends one statement. */
+  query<R extends Row>(statement: Statement | string, values?: unknown[]): Promise<R[]>
+  /** Commits what `work` did, or rolls all of it back and throws. */
+  transaction<T>(work: (transaction: Queryable) => Promise<T>): Promise<T>
+  /** Sends a transaction of several statements in one round trip. */
+  pipeline: SendPipeline
+}

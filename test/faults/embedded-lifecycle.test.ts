@@ -168,6 +168,16 @@ describe('a command', () => {
     expect(runCommand(['migrate'], { DATA_DIR: dataDir }).stdout).toBe('nothing to do\n')
   })
 
+  it('fails with one line that names the document if another major version created the data', () => {
+    const dataDir = createDataDirectory()
+    writeFileSync(join(dataDir, 'postgres/PG_VERSION'), '17\n')
+    const { status, stderr } = runCommand(['migrate'], { DATA_DIR: dataDir })
+    expect(status).toBe(1)
+    expect(stderr).toMatch(
+      /^oa-audience: .+ has the format of PostgreSQL 17, but .+ docs\/operations\.md\.\n$/,
+    )
+  })
+
   it('fails with one line if DATA_DIR is a file', () => {
     const { status, stderr } = runCommand(['migrate'], { DATA_DIR: fileURLToPath(import.meta.url) })
     expect(status).toBe(1)

@@ -33,9 +33,9 @@ function environment(env: Record<string, string>): NodeJS.ProcessEnv {
   return { PATH: process.env.PATH, HOME: process.env.HOME, PORT: '0', LOG_LEVEL: 'info', ...env }
 }
 
-/** Starts `oa-audience serve`. Resolves when the service logs its address, and rejects with its output if it exits first. */
-export function spawnService(env: Record<string, string>): Promise<ServiceProcess> {
-  const child = spawn(process.execPath, [MAIN, 'serve'], {
+/** Starts `oa-audience serve`, by default of this checkout. Resolves when the service logs its address, and rejects with its output if it exits first. */
+export function spawnService(env: Record<string, string>, main = MAIN): Promise<ServiceProcess> {
+  const child = spawn(process.execPath, [main, 'serve'], {
     env: environment(env),
     stdio: ['ignore', 'pipe', 'pipe'],
   })
@@ -61,12 +61,16 @@ export function spawnService(env: Record<string, string>): Promise<ServiceProces
 }
 
 /** Runs a command of the command line and waits for its end. */
-export function runCommand(args: string[], env: Record<string, string> = {}, cwd?: string) {
+export function runCommand(
+  args: string[],
+  env: Record<string, string> = {},
+  options: { cwd?: string; input?: string } = {},
+) {
   const { status, stdout, stderr } = spawnSync(process.execPath, [MAIN, ...args], {
     env: environment(env),
     encoding: 'utf8',
     timeout: WAIT_LIMIT_MS,
-    ...(cwd === undefined ? {} : { cwd }),
+    ...options,
   })
   return { status, stdout, stderr }
 }

@@ -11,7 +11,7 @@ import { printMany, printOne } from '../../src/cli/output.ts'
 import { Progress } from '../../src/cli/progress.ts'
 import { type DatabaseChoice, readConfig } from '../../src/config.ts'
 import { FatalError } from '../../src/errors.ts'
-import { withDatabase } from '../../src/postgres/open.ts'
+import { migrateDatabase, withDatabase } from '../../src/postgres/open.ts'
 import {
   addProveAccount,
   type Discrepancies,
@@ -66,6 +66,7 @@ export function proveCommand(program: Command): void {
 
 /** Removes its account in any case, because an external database may hold real data. */
 async function prove(choice: UsableDatabase, kills: number): Promise<Outcome> {
+  if (choice.kind === 'embedded') await migrateDatabase(choice)
   const account = await withDatabase(choice, addProveAccount)
   const interrupted = new AbortController()
   const interrupt = () => interrupted.abort()

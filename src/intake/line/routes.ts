@@ -70,7 +70,8 @@ async function flagIfForeign(
   if (destination === null || account.botUserId === null || destination === account.botUserId) return
   if (destination === account.foreignDestination || !isStorableId(destination)) return
   // The events are committed: a failure here must not make the sender repeat them.
-  await flagForeignDestination(database, account.id, destination).catch(() => undefined)
+  const tenant = { accountId: account.id, organizationId: account.organizationId }
+  await flagForeignDestination(database.forTenant(tenant), account.id, destination).catch(() => undefined)
 }
 
 function isStorableId(destination: string | null): destination is string {

@@ -1,12 +1,13 @@
 /** Reads Chatwoot's webhooks; MBOX is built on Chatwoot. */
+import { createHash } from 'node:crypto'
 import { AppError } from '../../errors.ts'
 import { isObject, parseJson } from '../../http/body.ts'
 import { isStorableText } from '../../postgres/storable.ts'
 import { DELIVERY_MAX_EVENTS, type Effect, type IntakeEvent, InvalidEvent, NO_EFFECT } from '../event.ts'
-import { readKind, readOptionalId, readTimeMs, readUserId } from '../event-fields.ts'
+import { readKind, readOptionalId, readUserId } from '../event-fields.ts'
 import { hashKey } from '../event-key.ts'
-import { epochMs, parseTimeText } from '../event-time.ts'
 import { toJsonText } from '../json-text.ts'
+import { stateTime, timeOf } from './times.ts'
 
 type Fields = Record<string, unknown>
 
@@ -16,12 +17,12 @@ const WORD_MAX_LENGTH = 128
 /**
  * Reads one webhook or an array of them. Throws `bad_request` if the body is neither. Skips typing events, which say nothing
  * about an audience, private notes, which are written for colleagues, and webhooks of other inboxes.
- * @param deliveryId the header x-chatwoot-delivery, the same in every retry
+ * @param delivery what identifies the delivery
  * @param inboxId the account's only inbox; null: every inbox is the account's
  */
 export function parseChatCallback(
   body: Buffer,
-  deliveryId: string | undefined,
+  delivery: DeliveryIdentity,
   receivedAtMs: number,
   inboxId: string | null = null,
 ): IntakeEvent[] {
@@ -37,8 +38,28 @@ export function parseChatCallback(
   }
   return webhooks.flatMap((webhook, index) => {
     if (belongsToOtherInbox(webhook, inboxId) || (isObject(webhook) && isSkipped(webhook))) return []
-    return [readWebhook(webhook, deliveryId && `${deliveryId}/${index}`, receivedAtMs)]
+    return [readWebhook(webhook, deliveryKey(body, index, delivery), receivedAtMs)]
   })
+}
+
+export interface DeliveryIdentity {
+  /** The header x-chatwoot-delivery, the same in every retry. */
+  id: string | undefined
+  /** A signature over the body was checked. */
+  isSigned: boolean
+}
+
+/**
+ * The key of the webhook at a place in the body. Chatwoot signs each retry again, with another timestamp, but the body stays.
+ * The signature does not cover the id, so a captured body could be repeated under other ids, or without one. Null: the
+ * webhook's fields have to identify it.
+ */
+function deliveryKey(body: Buffer, index: number, { id, isSigned }: DeliveryIdentity): Buffer | null {
+  if (isSigned) {
+    const digest = createHash('sha256').update(body).digest('base64')
+    return hashKey('mbox', 'signed', digest, String(index))
+  }
+  return id ? hashKey('mbox', 'delivery', `${id}/${index}`) : null
 }
 
 function isSkipped(webhook: Fields): boolean {
@@ -83,12 +104,11 @@ function withoutMessages({ messages: _, ...kept }: Fields): Fields {
   return kept
 }
 
-/** Reads one webhook, whatever it is. An event that cannot be applied has its `failure` set. */
-export function readWebhook(
-  webhook: unknown,
-  deliveryId: string | undefined,
-  receivedAtMs: number,
-): IntakeEvent {
+/**
+ * Reads one webhook, whatever it is. An event that cannot be applied has its `failure` set.
+ * @param knownKey null: the webhook's fields identify it
+ */
+export function readWebhook(webhook: unknown, knownKey: Buffer | null, receivedAtMs: number): IntakeEvent {
   const fields = isObject(webhook) ? webhook : {}
   const kept = {
     kind: readKind(fields.event),
@@ -99,7 +119,7 @@ export function readWebhook(
     groupId: null,
     messageId: channelMessageId(fields),
   }
-  const key = deliveryId ? hashKey('mbox', 'delivery', deliveryId) : contentKey(webhook, fields, kept.kind)
+  const key = knownKey ?? contentKey(webhook, fields, kept.kind)
   // The person is read first and kept whatever else is wrong, so that an erasure finds the event.
   let userId: string | null = null
   try {
@@ -190,39 +210,6 @@ function conversationEffect(conversation: Fields | null, occurredAtMs: number, r
   if (conversation === null || id === null) return NO_EFFECT
   const atMs = stateTime(conversation, receivedAtMs) ?? occurredAtMs
   return { type: 'conversation', id, status: readWord(conversation.status), atMs }
-}
-
-/** `created_at` is the time of the event only for the events that report a creation. */
-function timeOf(webhook: Fields, kind: string, receivedAtMs: number): number {
-  const createdAtMs = readTime(webhook.created_at)
-  if (kind.endsWith('_created') && createdAtMs !== null) return createdAtMs
-  return readTime(webhook.updated_at) ?? readTime(webhook.timestamp) ?? createdAtMs ?? receivedAtMs
-}
-
-/**
- * When the conversation reached its state. Before 2025 (Chatwoot PR #10873) it had no `updated_at`, only the second of its
- * last activity, `timestamp`. Updates that share a second are ordered by their arrival within it. That is not used as the
- * time of the event, because an event in flight while its person is erased happened before the erasure.
- */
-function stateTime(conversation: Fields, receivedAtMs: number): number | null {
-  const updatedAtMs = readTime(conversation.updated_at)
-  const activeAtMs = readTime(conversation.timestamp)
-  if (updatedAtMs !== null || activeAtMs === null) return updatedAtMs
-  return Math.max(activeAtMs, Math.min(receivedAtMs, activeAtMs + 999))
-}
-
-/**
- * A time as Chatwoot writes it: ISO 8601, `YYYY-MM-DD HH:MM:SS UTC`, or seconds since 1970, whole or with a fraction, as a
- * number or text. Null: there is none. Throws InvalidEvent for any other form.
- */
-export function readTime(value: unknown): number | null {
-  if (value === undefined || value === null || value === '') return null
-  const isNumber = typeof value === 'number' || (typeof value === 'string' && /^\d+(\.\d+)?$/.test(value))
-  if (isNumber) return readTimeMs(epochMs(Number(value)))
-  if (typeof value !== 'string') throw new InvalidEvent('the time has an unknown form')
-  return readTimeMs(
-    parseTimeText(value.replace(/^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d+)?) UTC$/, '$1T$2Z')),
-  )
 }
 
 /** An id or status, as text: a number or a short text. */

@@ -16,7 +16,11 @@ headers. The timestamp may differ from the time of the service by 5 minutes.`,
       Type.String({ description: '`sha256=` and hex HMAC-SHA256(chat secret, "{timestamp}.{raw body}").' }),
     ),
     'x-chatwoot-timestamp': Type.Optional(Type.String({ description: 'Unix time in seconds.' })),
-    'x-chatwoot-delivery': Type.Optional(Type.String({ description: 'Id that identifies a redelivery.' })),
+    'x-chatwoot-delivery': Type.Optional(
+      Type.String({
+        description: 'Id that identifies a redelivery. If the callback is signed, its body does.',
+      }),
+    ),
   }),
   body: jsonBody({
     description: 'One webhook, or an array of webhooks.',

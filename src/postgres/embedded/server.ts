@@ -6,14 +6,14 @@
  * free, the service was killed (kill -9), and the next service adopts the server. If it is held, the owner is running.
  */
 import type { ChildProcess } from 'node:child_process'
-import { rmSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { FatalError } from '../../errors.ts'
 import { type Binaries, findBinaries } from './binaries.ts'
-import { EMBEDDED_DATABASE, isRoot, makeCluster, SUPERUSER, shortPathTo } from './cluster.ts'
-import { findServer, sendSignal } from './lock-file.ts'
+import { EMBEDDED_DATABASE, isRoot, makeCluster, SOCKET, SUPERUSER, shortPathTo } from './cluster.ts'
+import { findServer, isServerOf, sendSignal } from './lock-file.ts'
 import { lastLogLine, startPostmaster } from './postmaster.ts'
 
 /** Advisory lock keys, arbitrary but fixed. The owning service holds the first, and every user shares the second. */
@@ -25,6 +25,10 @@ const START_TIMEOUT_MS = 30_000
 const RETRY_MS = 100
 /** A fast shutdown ends every session and writes a checkpoint, normally in less than 1 s. */
 const STOP_TIMEOUT_MS = 7_000
+/** How often the owner looks for the files without which new sessions fail: 2 calls of `stat` cost some microseconds. */
+const FILE_CHECK_INTERVAL_MS = 1_000
+/** A starting server has a lock file before it has a socket, normally for some milliseconds. */
+const SOCKET_GRACE_MS = 5_000
 /** How long stop() waits for a restart in progress, so that it can stop the new server. */
 const RESTART_WAIT_MAX_MS = 1_000
 
@@ -38,8 +42,9 @@ export interface Connection {
 
 export class EmbeddedServer {
   readonly #directory: string
-  readonly #binaries: Binaries
+  readonly #dataDir: string
   readonly #socketDirectory: string
+  #binaries: Binaries
   /** the connection that holds the advisory locks; null before use and while the server is down */
   #client: pg.Client | null = null
   #child: ChildProcess | null = null
@@ -50,7 +55,8 @@ export class EmbeddedServer {
 
   /** Creates DATA_DIR/postgres with initdb on first use. Throws a FatalError if it cannot. */
   constructor(dataDir: string) {
-    this.#binaries = findBinaries(isRoot)
+    this.#dataDir = dataDir
+    this.#binaries = findBinaries(dataDir, isRoot)
     this.#directory = makeCluster(dataDir, this.#binaries)
     this.#socketDirectory = shortPathTo(this.#directory)
   }
@@ -71,7 +77,9 @@ export class EmbeddedServer {
     if (rows[0]?.locked !== true) throw await refuseOwned(client)
     this.#client = client
     this.#isOwner = true
+    const check = setInterval(() => this.#replaceDeletedFiles(), FILE_CHECK_INTERVAL_MS).unref()
     client.once('end', () => {
+      clearInterval(check)
       this.#client = null
       if (this.#stopped) return
       onLost(new Error('the embedded PostgreSQL stopped'))
@@ -113,9 +121,6 @@ export class EmbeddedServer {
     // The locks stay held until the server is signalled, so that no other service adopts it in between.
     if (isOurs && pid !== null) await this.#shutDown(pid)
     await this.#client?.end().catch(() => undefined)
-    if (this.#socketDirectory !== this.#directory) {
-      rmSync(join(this.#socketDirectory, '..'), { recursive: true, force: true })
-    }
   }
 
   async #shutDown(pid: number): Promise<void> {
@@ -147,19 +152,37 @@ export class EmbeddedServer {
     }
   }
 
+  #replaceDeletedFiles(): void {
+    this.#replaceWithoutSocket()
+    if (existsSync(this.#binaries.library)) return
+    try {
+      this.#binaries = findBinaries(this.#dataDir, isRoot)
+    } catch {
+      // The package itself is missing, because npm is replacing it, or the disk is full. The next check tries again.
+    }
+  }
+
+  /** Shuts down a server whose socket somebody has deleted. PostgreSQL creates a socket only when it starts. */
+  #replaceWithoutSocket(): void {
+    const pid = existsSync(join(this.#directory, SOCKET)) ? null : findServer(this.#directory)
+    if (pid !== null) sendSignal(pid, 'SIGINT')
+  }
+
   /** Connects, and starts the server if it does not run. Retries until START_TIMEOUT_MS. */
   async #connectOrStart(): Promise<pg.Client> {
-    const deadline = Date.now() + START_TIMEOUT_MS
+    const startedAt = Date.now()
     for (;;) {
       try {
         return await this.#connect()
       } catch (error) {
-        if (this.#stopped || Date.now() > deadline) {
+        if (this.#stopped || Date.now() > startedAt + START_TIMEOUT_MS) {
           const reason = lastLogLine(this.#directory) ?? (error as Error).message
           throw new FatalError(`the embedded PostgreSQL in ${this.#directory} did not start: ${reason}`)
         }
         // Any other error comes from a running server that is starting, stopping or busy.
         const isDown = ['ENOENT', 'ECONNREFUSED'].includes((error as { code?: string }).code ?? '')
+        const orphan = Date.now() > startedAt + SOCKET_GRACE_MS ? findServer(this.#directory) : null
+        if (orphan !== null && isServerOf(this.#directory, orphan)) this.#replaceWithoutSocket()
         if (isDown && this.#child === null) this.#start()
         await sleep(RETRY_MS)
       }
@@ -185,6 +208,8 @@ export class EmbeddedServer {
   }
 
   #start(): void {
+    // The copy of an earlier start may have been deleted.
+    this.#binaries = findBinaries(this.#dataDir, isRoot)
     const child = startPostmaster(this.#binaries, this.#directory)
     const clear = () => {
       this.#child = null

@@ -1,0 +1,124 @@
+/** Connections that one kind of work uses and no other kind can take. */
+import pg from 'pg'
+import { databaseQuery } from '../observability/facts.ts'
+import { connectionSettings, STATEMENT_TIMEOUT_MS } from './connection-settings.ts'
+import { DatabaseUnavailable, endsConnection, toFault } from './faults.ts'
+import { sendPipeline } from './pipeline.ts'
+import type { Queryable, Row, Statement, Transactions } from './statement.ts'
+import { type Claimant, Turns } from './turns.ts'
+
+/** If the server cannot even cancel the statement (network gone), the connection is given up. */
+const QUERY_TIMEOUT_MS = STATEMENT_TIMEOUT_MS + 1_000
+
+/** A connection for the time of one turn. */
+export interface Lease {
+  client: pg.PoolClient
+  /** @param isLost closes the connection instead of keeping it for the next turn */
+  release: (isLost: boolean) => void
+}
+
+/** The service itself, and commands. */
+export const OWN_WORK: Claimant = { accountId: null, organizationId: null }
+
+export class Share {
+  readonly #pool: pg.Pool
+  readonly #turns: Turns
+
+  /** @param onConnectionLost called when the server closes an idle connection */
+  constructor(
+    target: pg.PoolConfig,
+    { name, connections, isDivided = false }: { name: string; connections: number; isDivided?: boolean },
+    onConnectionLost: (error: Error) => void,
+  ) {
+    this.#turns = new Turns(name, connections, isDivided)
+    this.#pool = new pg.Pool({
+      ...target,
+      max: connections,
+      pipeline: true,
+      query_timeout: QUERY_TIMEOUT_MS,
+    } as pg.PoolConfig)
+    // Without listeners, a connection that the server closes would end the process, whether idle or in use.
+    this.#pool.on('error', onConnectionLost)
+    this.#pool.on('connect', (client) => {
+      client.on('error', () => undefined)
+      // A connection that cannot be set up must not be used: its times would be wrong.
+      client.query(connectionSettings('request')).catch(() => client.end())
+    })
+  }
+
+  /** Waits for a turn, not for the pool: each turn has a connection. Throws DatabaseBusy or DatabaseUnavailable. */
+  async lease(claimant: Claimant = OWN_WORK): Promise<Lease> {
+    const endTurn = await this.#turns.take(claimant)
+    try {
+      const client = await this.#pool.connect()
+      const release = (isLost: boolean) => {
+        client.release(isLost)
+        endTurn()
+      }
+      return { client, release }
+    } catch (error) {
+      endTurn()
+      throw new DatabaseUnavailable(error)
+    }
+  }
+
+  state(): { total: number; idle: number; waiting: number } {
+    return { total: this.#pool.totalCount, idle: this.#pool.idleCount, waiting: this.#turns.waitingCount }
+  }
+
+  close(): Promise<void> {
+    return this.#pool.end()
+  }
+}
+
+/** Statements that each lease a connection for as long as they take. */
+export function transactionsOn(lease: () => Promise<Lease>): Transactions {
+  return {
+    query: (statement, values) => withLease(lease, ({ client }) => send(client, statement, values)),
+    pipeline: (statements) => withLease(lease, ({ client }) => sendPipeline(client, statements)),
+    transaction: (work) => withLease(lease, ({ client }) => runTransaction(client, work)),
+  }
+}
+
+async function withLease<T>(lease: () => Promise<Lease>, work: (leased: Lease) => Promise<T>): Promise<T> {
+  const leased = await lease()
+  let isLost = false
+  try {
+    return await work(leased)
+  } catch (error) {
+    isLost = endsConnection(error)
+    throw error
+  } finally {
+    leased.release(isLost)
+  }
+}
+
+async function runTransaction<T>(
+  client: pg.PoolClient,
+  work: (transaction: Queryable) => Promise<T>,
+): Promise<T> {
+  await send(client, 'begin')
+  try {
+    const result = await work({ query: (statement, values) => send(client, statement, values) })
+    await send(client, 'commit')
+    return result
+  } catch (error) {
+    await send(client, 'rollback').catch(() => undefined)
+    throw error
+  }
+}
+
+export async function send<R extends Row>(
+  client: pg.ClientBase,
+  statement: Statement | string,
+  values: unknown[] = [],
+): Promise<R[]> {
+  const query = typeof statement === 'string' ? { text: statement, values } : { ...statement, values }
+  const name = typeof statement === 'string' ? 'statement' : statement.name
+  try {
+    const { rows } = await databaseQuery.run({ statements: [name] }, () => client.query<R>(query))
+    return rows
+  } catch (error) {
+    throw toFault(error)
+  }
+}

@@ -1,0 +1,17 @@
+/** Pipelines that share a connection. */
+import { expect, it } from 'vitest'
+import { createTestDatabase } from './support/database.ts'
+
+it('runs a pipeline behind one that failed before it prepared their common statement', async () => {
+  const { database } = await createTestDatabase()
+  const pinned = database.pin()
+  const common = { statement: { name: 'common', text: 'select $1::int as number' }, values: [1] }
+  const faulty = { statement: { name: 'faulty', text: 'select * from missing' }, values: [] }
+  const [failed, ...others] = await Promise.allSettled([
+    pinned.pipelineIdempotent([faulty, common]),
+    ...Array.from({ length: 5 }, () => pinned.pipelineIdempotent([common])),
+  ])
+  expect(failed).toMatchObject({ status: 'rejected', reason: { code: '42P01' } })
+  for (const other of others) expect(other).toMatchObject({ status: 'fulfilled', value: [[{ number: 1 }]] })
+  await database.close()
+})
