@@ -4,6 +4,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander'
 import { between, onDatabase, parseId, requireAccount, withJson } from '../src/cli/input.ts'
 import { printJson, styled } from '../src/cli/output.ts'
 import { Progress } from '../src/cli/progress.ts'
+import { readSecrets } from '../src/cli/secret-input.ts'
 import { FatalError } from '../src/errors.ts'
 import { addPeople } from './simulator/deliveries.ts'
 import { MISBEHAVIOURS, misbehaviourOf } from './simulator/misbehaviour.ts'
@@ -45,7 +46,7 @@ export function simulateCommand(program: Command): void {
     )
     .option(
       '--endpoint-secret <secret>',
-      'secret of an endpoint of the format members that sends to /receive',
+      'secret of an endpoint of the format members that sends to /receive; - reads it from standard input',
     )
     .option('--rate <n>', 'deliveries per second', between(1, 100_000), 10)
     .option('--count <n>', 'stop after this number of deliveries', between(1, 1_000_000_000))
@@ -60,7 +61,8 @@ export function simulateCommand(program: Command): void {
     .action(simulate)
 }
 
-async function simulate(options: SimulateOptions): Promise<void> {
+async function simulate(given: SimulateOptions): Promise<void> {
+  const options = await readSecrets({ ...given }, { endpointSecret: '--endpoint-secret' })
   const { deliverTo, count, json } = options
   if (count !== undefined && deliverTo === undefined)
     throw new FatalError('--count needs --deliver-to, the address that receives the deliveries')

@@ -4,6 +4,7 @@ import type { FastifyInstance } from 'fastify'
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import { FatalError } from '../errors.ts'
 import { UNKNOWN_ROUTE } from '../http/answers.ts'
+import { countEndpointAttempts, type EndpointBacklog, endpointBacklogGauges } from './endpoint-metrics.ts'
 import {
   accountVerified,
   clockCompared,
@@ -11,7 +12,6 @@ import {
   deliveriesDequeued,
   deliveryQueued,
   deliveryStored,
-  endpointAnswered,
   flushing,
   profileRequested,
 } from './facts.ts'
@@ -21,32 +21,17 @@ const EVENTS_BUCKETS = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 /** Events arrive within a second, or hours late when they are redelivered. */
 const LAG_BUCKETS = [0.5, 1, 2, 5, 10, 60, 600, 3600, 86_400]
 
-/** Endpoints receive within milliseconds, or after an outage of hours. */
-const DELIVERY_BUCKETS = [0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 60, 600, 3600, 21_600, 86_400]
-
 const BACKLOG_INTERVAL_MS = 60_000
+/** Counting a large backlog may take longer than a scrape waits. */
 const ENDPOINTS_INTERVAL_MS = 15_000
 
 const EVENT_OUTCOMES = ['accepted', 'duplicate', 'unapplied']
 const PROFILE_OUTCOMES = ['found', 'unknown', 'fault']
-const ENDPOINT_OUTCOMES = ['accepted', 'rejected', 'no_response'] as const
-
 const DATABASE_STATES = ['up', 'read-only', 'down']
 
 interface WatchedDatabase {
   connectionStates(): Array<{ share: string; total: number; idle: number; waiting: number }>
   state(): Promise<string>
-}
-
-/** What is still to be sent to one endpoint. */
-export interface EndpointBacklog {
-  id: bigint
-  /** active, or anything else: paused */
-  status: string
-  pending: number
-  failed: number
-  /** null: nothing is pending */
-  oldestPendingSeconds: number | null
 }
 
 /** What can be seen of a running service. No label holds an address or a person. Endpoints are named by their ids. */
@@ -61,7 +46,7 @@ export class Metrics {
     this.#countEvents(sources)
     this.#measureFlushes()
     this.#countPlatformOutcomes()
-    this.#countEndpointAttempts()
+    this.#unsubscribe.push(countEndpointAttempts(this.registry))
     this.#countBusy()
     this.#watchClock()
   }
@@ -161,28 +146,6 @@ export class Metrics {
     )
   }
 
-  #countEndpointAttempts(): void {
-    const attempts = new Counter({
-      name: 'oa_audience_endpoint_attempts_total',
-      help: 'Attempts to send a delivery to an endpoint by outcome: accepted, rejected (not 2xx), or no_response',
-      labelNames: ['outcome'] as const,
-      registers: this.#registers,
-    })
-    const seconds = new Histogram({
-      name: 'oa_audience_endpoint_delivery_seconds',
-      help: 'Time from the commit of a delivery until its endpoint accepted it',
-      buckets: DELIVERY_BUCKETS,
-      registers: this.#registers,
-    })
-    for (const outcome of ENDPOINT_OUTCOMES) attempts.inc({ outcome }, 0)
-    this.#unsubscribe.push(
-      endpointAnswered.subscribe(({ outcome, sinceCommitMs }) => {
-        attempts.inc({ outcome })
-        if (outcome === 'accepted') seconds.observe(sinceCommitMs / 1000)
-      }),
-    )
-  }
-
   #countBusy(): void {
     const busy = new Counter({
       name: 'oa_audience_database_busy_total',
@@ -267,33 +230,11 @@ export class Metrics {
     )
   }
 
-  /** Reads the backlog of each endpoint every 15 s: counting a large one may take longer than a scrape waits. */
+  /** Reads the backlog of each endpoint every 15 s. */
   watchEndpoints(read: () => Promise<EndpointBacklog[]>): void {
-    const gauge = (name: string, help: string) =>
-      new Gauge({ name, help, labelNames: ['endpoint', 'status'] as const, registers: this.#registers })
-    const pending = gauge(
-      'oa_audience_endpoint_pending',
-      'Deliveries that wait for the endpoint, at most 10,000',
-    )
-    const failed = gauge(
-      'oa_audience_endpoint_failed',
-      'Deliveries whose retries have ended without success, at most 10,000',
-    )
-    const oldest = gauge(
-      'oa_audience_endpoint_oldest_pending_seconds',
-      'Age of the oldest delivery that waits for the endpoint; 0: none',
-    )
-    this.#repeat(ENDPOINTS_INTERVAL_MS, async () => {
-      const endpoints = await read().catch(() => [])
-      // Removed endpoints have no figures, and no figure is better than an outdated one.
-      for (const each of [pending, failed, oldest]) each.reset()
-      for (const { id, status, ...backlog } of endpoints) {
-        const labels = { endpoint: String(id), status: status === 'active' ? 'active' : 'paused' }
-        pending.set(labels, backlog.pending)
-        failed.set(labels, backlog.failed)
-        oldest.set(labels, backlog.oldestPendingSeconds ?? 0)
-      }
-    })
+    const show = endpointBacklogGauges(this.registry)
+    // No figure is better than an outdated one.
+    this.#repeat(ENDPOINTS_INTERVAL_MS, () => read().then(show, () => show([])))
   }
 
   #repeat(intervalMs: number, update: () => Promise<void>): void {
