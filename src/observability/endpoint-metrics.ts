@@ -35,7 +35,8 @@ export function countEndpointAttempts(registry: Registry): () => void {
   for (const outcome of OUTCOMES) attempts.inc({ outcome }, 0)
   return endpointAnswered.subscribe(({ outcome, sinceCommitMs }) => {
     attempts.inc({ outcome })
-    if (outcome === 'accepted') seconds.observe(sinceCommitMs / 1000)
+    // The clock of the database may step back.
+    if (outcome === 'accepted') seconds.observe(Math.max(0, sinceCommitMs) / 1000)
   })
 }
 
