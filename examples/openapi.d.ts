@@ -135,9 +135,9 @@ export interface paths {
     /**
      * List members
      * @description Returns one page of members, oldest first. All filters must match. To read the next page, repeat the request with
-     *     the same filters and `cursor` set to the `nextCursor` of this page.
+     *     the same filters and `cursor` set to the `nextCursor` of this page. A page may be empty and still have a `nextCursor`.
      *
-     *     With `Accept: application/x-ndjson` or `text/csv`, the response streams every match. Streams accept neither `limit` nor
+     *     With `Accept: application/x-ndjson` or `text/csv`, the response streams every match, read page by page. Streams accept neither `limit` nor
      *     `cursor`, and they need HTTP/1.1.
      */
     get: operations['listAudience']
@@ -916,7 +916,7 @@ export interface operations {
         tag?: string[]
         /** @description Returns members whose display name contains this text, ignoring case. */
         q?: string
-        /** @description Returns members that changed since this time, oldest change first, and a tombstone for each erased member. A member may be returned again. A page may be empty and still have a `nextCursor`. */
+        /** @description Returns members that changed since this time, oldest change first, and a tombstone for each erased member. A member may be returned again. */
         updatedSince?: string
         /** @description Maximum number of members per page. */
         limit?: number
@@ -958,7 +958,7 @@ export interface operations {
           'application/json': components['schemas']['Error']
         }
       }
-      /** @description The client address has sent too many requests. Wait for the time in Retry-After. */
+      /** @description Too many requests, or another stream of the API key is open. */
       429: {
         headers: {
           /** @description Number of seconds to wait before the next attempt. */

@@ -25,6 +25,7 @@ export const ERROR_MESSAGES = {
   unsupported_encoding: 'Compressed bodies are not accepted; send the body as it is',
   unsupported_media_type: 'Send the body as content-type: application/json',
   rate_limited: 'Too many requests from this address; try again later',
+  stream_open: 'Another stream of this api key is open; try again later',
   tracking_budget_exceeded: 'Too many tracking events; try again later',
   account_busy: 'Too many concurrent requests for this account; try again later',
   busy: 'Too many concurrent requests; try again later',

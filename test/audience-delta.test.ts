@@ -2,9 +2,10 @@
 import fc from 'fast-check'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { markChanges } from '../src/audience/change-marks.ts'
-import { SCAN_MAX } from '../src/audience/feed-statement.ts'
-import { selectPage } from '../src/audience/select-list.ts'
+import { SCAN_MAX } from '../src/audience/list-statements.ts'
+import { readPage } from '../src/audience/select-list.ts'
 import { migrate } from '../src/postgres/migrate.ts'
+import type { Statement } from '../src/postgres/statement.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { addTenant, type Tenant } from './support/database.ts'
 import { load, loadMembers } from './support/load.ts'
@@ -180,10 +181,19 @@ describe('a delta feed', () => {
     expect(JSON.parse(ndjson.text)).toEqual(pages[2]?.[0])
 
     const scope = { ...tenant, keyId: null }
-    const { statement, values } = selectPage(scope, { tag: ['rare'] }, { kind: 'time', ms: 0 }, 5)
-    const explained = { name: 'explained', text: `explain (analyze, format json) ${statement.text}` }
-    const [row] = await database.query<{ 'QUERY PLAN': Array<{ Plan: PlanNode }> }>(explained, values)
-    const nodes = nodesOf(row?.['QUERY PLAN'][0]?.Plan as PlanNode)
+    let nodes: PlanNode[] = []
+    const explaining = {
+      query: async <R>(statement: Statement | string, values: unknown[] = []): Promise<R[]> => {
+        const explained = {
+          name: 'explained',
+          text: `explain (analyze, format json) ${(statement as Statement).text}`,
+        }
+        const [row] = await database.query<{ 'QUERY PLAN': Array<{ Plan: PlanNode }> }>(explained, values)
+        nodes = nodesOf(row?.['QUERY PLAN'][0]?.Plan as PlanNode)
+        return []
+      },
+    }
+    await readPage(explaining, scope, { tag: ['rare'] }, { kind: 'time', ms: 0 }, 5, 'page')
     const rowsOf = (is: (node: PlanNode) => boolean) => nodes.filter(is).map((node) => node['Actual Rows'])
     expect(rowsOf((node) => node['Index Name'] === 'audience_member_change')).toEqual([SCAN_MAX])
     expect(Math.max(...rowsOf((node) => /Sort/.test(node['Node Type'])))).toBeLessThanOrEqual(6)

@@ -93,7 +93,7 @@ describe('the filters of GET /api/audience', () => {
   })
 
   it('find a rare name behind thousands of others, in the order of ids', async () => {
-    // Farther apart than the 4,000 members that are searched in their order.
+    // Farther apart than the 2,000 members that a page reads in their order.
     const tenant = await tenantWithMembers(15_000, {
       display_name: `case when i % 5000 = 0 then 'สมหญิง ' else 'Ann ' end || i`,
     })

@@ -4,6 +4,7 @@ import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { load } from './support/load.ts'
+import { compareShapes, plansBySize } from './support/plan-states.ts'
 import { startApp } from './support/service.ts'
 
 describe('the plans of deliveries and lists', () => {
@@ -30,5 +31,16 @@ describe('the plans of deliveries and lists', () => {
     )
     await later.close()
     expect(scanned).toEqual([])
+  })
+})
+
+describe('the plans of all statements', () => {
+  it('are the same without statistics and with them, also on sessions that planned when tables were empty', async () => {
+    const { unanalyzed, analyzed, replanned } = await plansBySize({ membersOfTenant: 500, members: 10_000 })
+    for (const plans of [unanalyzed, replanned]) {
+      const { statements, different } = compareShapes(plans, analyzed)
+      expect(statements).toBeGreaterThan(60)
+      expect(different).toEqual([])
+    }
   })
 })

@@ -14,14 +14,8 @@
  *
  * A page is one row: its lines, their number, and the position of the last candidate that was examined (null: the walk is over).
  */
-import { FILTERS, type List } from './list-statements.ts'
+import { FILTERS, type List, SCAN_MAX } from './list-statements.ts'
 import { erasedCsv, erasedJson, memberCsv, memberJson, withTrackedActivity } from './member.ts'
-
-/**
- * Candidates that one page examines at most, so that a rare filter cannot exceed the time limit of a statement. From a cold disk
- * a candidate costs two random reads of at most 0.5 ms: 2,000 × 2 × 0.5 ms = 2 s of the 5 s that a statement may take.
- */
-export const SCAN_MAX = 2_000
 
 /**
  * A mark may be 10 s older than the next one, and a late one 20 s more. Within such a gap the database's clock may step back

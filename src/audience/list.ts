@@ -8,7 +8,7 @@ import type { Database } from '../postgres/database.ts'
 import { checkFilters, type Filters, filterParameters, toFilters } from './filters.ts'
 import { decodeCursor, encodeCursor } from './page-cursor.ts'
 import { listSchema } from './route-schemas.ts'
-import { type Beginning, nextOf, type PageRow, type Position, selectPage } from './select-list.ts'
+import { type Beginning, readPage } from './select-list.ts'
 import { Streamer, streamFormatOf } from './stream.ts'
 
 const LIMIT_DEFAULT = 50
@@ -38,7 +38,7 @@ export function listRoute(app: FastifyInstance, database: Database, guard: onReq
       return streamer.answer(reply, scope, filters, beginningOf(filters), format)
     }
     const { limit, position, filters } = readPageQuery(scope, request.query)
-    const { lines, next } = await listMembers(database, scope, filters, position, limit)
+    const { lines, next } = await readPage(database.forTenant(scope), scope, filters, position, limit, 'page')
     const nextCursor = next && encodeCursor({ scope, filters }, next)
     return reply
       .type('application/json; charset=utf-8')
@@ -68,18 +68,6 @@ function readPageQuery(
 }
 
 export function beginningOf({ updatedSince }: Filters): Beginning {
-  if (updatedSince === undefined) return { kind: 'id', id: INT64_MIN }
+  if (updatedSince === undefined) return { kind: 'id', id: INT64_MIN, isCommonName: false }
   return { kind: 'time', ms: Date.parse(updatedSince) }
-}
-
-async function listMembers(
-  database: Database,
-  scope: Scope,
-  filters: Filters,
-  position: Beginning,
-  limit: number,
-): Promise<{ lines: string; next: Position | null }> {
-  const { statement, values } = selectPage(scope, filters, position, limit)
-  const [page] = await database.forTenant(scope).query<PageRow>(statement, values)
-  return { lines: page?.lines ?? '', next: page ? nextOf(page) : null }
 }

@@ -10,9 +10,16 @@ export async function skipTakenMemberIds(database: Queryable, accountIds: Accoun
   await database.query(skipTaken, [accountIds])
 }
 
-/** $1 bigint[]: accounts. Ids are unique per account, so ids of other accounts do not matter. */
+/**
+ * $1 bigint[]: accounts. Ids are unique per account, so ids of other accounts do not matter. One row of each account is read:
+ * without statistics, max() over all of them would read every member.
+ */
 const skipTaken: Statement = {
   name: 'skip-taken-member-ids',
   text: `
-    select skip_member_ids(max(id)) from audience_member where channel_oa_id = any ($1) and id < 4611686018427387904`,
+    select skip_member_ids(max(last.id))
+      from unnest($1::bigint[]) as account (id)
+     cross join lateral (select m.id from audience_member m
+                          where m.channel_oa_id = account.id and m.id < 4611686018427387904
+                          order by m.id desc limit 1) last`,
 }

@@ -17,11 +17,7 @@ export interface Walk {
 }
 
 export function encodeCursor(walk: Walk, position: Position): string {
-  const numbers = [position.id]
-  if (position.kind === 'change') {
-    const { untilChange, horizon, beganUs } = position.walk
-    numbers.push(position.change, untilChange, horizon, beganUs)
-  }
+  const numbers = numbersOf(position)
   const bytes = Buffer.alloc(FINGERPRINT_BYTES + NUMBER_BYTES * numbers.length)
   fingerprint(walk).copy(bytes)
   for (const [index, number] of numbers.entries()) {
@@ -30,15 +26,22 @@ export function encodeCursor(walk: Walk, position: Position): string {
   return bytes.toString('base64url')
 }
 
+/** A walk by id has one number, and a second one if too many names match. */
+function numbersOf(position: Position): bigint[] {
+  if (position.kind === 'id') return position.isCommonName ? [position.id, 1n] : [position.id]
+  const { untilChange, horizon, beganUs } = position.walk
+  return [position.id, position.change, untilChange, horizon, beganUs]
+}
+
 /** The position after which the page begins, or null for a text that is not a cursor of this walk. */
 export function decodeCursor(walk: Walk, cursor: string): Position | null {
   const bytes = Buffer.from(cursor, 'base64url')
-  const numbers = walk.filters.updatedSince === undefined ? 1 : 5
-  if (bytes.length !== FINGERPRINT_BYTES + NUMBER_BYTES * numbers) return null
+  const count = (bytes.length - FINGERPRINT_BYTES) / NUMBER_BYTES
+  if (!(walk.filters.updatedSince === undefined ? [1, 2] : [5]).includes(count)) return null
   if (bytes.toString('base64url') !== cursor) return null
   if (!equalInConstantTime(bytes.subarray(0, FINGERPRINT_BYTES), fingerprint(walk))) return null
   const number = (index: number) => bytes.readBigInt64BE(FINGERPRINT_BYTES + NUMBER_BYTES * index)
-  if (numbers === 1) return { kind: 'id', id: number(0) }
+  if (count < 5) return { kind: 'id', id: number(0), isCommonName: count === 2 }
   const beganUs = number(4)
   if (beganUs < 0 || beganUs > TIME_MAX_US) return null
   const feed = { untilChange: number(2), horizon: number(3), beganUs }

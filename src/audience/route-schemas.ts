@@ -25,9 +25,9 @@ export function listSchema(limit: { default: number; maximum: number }): Fastify
     operationId: 'listAudience',
     summary: 'List members',
     description: `Returns one page of members, oldest first. All filters must match. To read the next page, repeat the request with
-the same filters and \`cursor\` set to the \`nextCursor\` of this page.
+the same filters and \`cursor\` set to the \`nextCursor\` of this page. A page may be empty and still have a \`nextCursor\`.
 
-With \`Accept: application/x-ndjson\` or \`text/csv\`, the response streams every match. Streams accept neither \`limit\` nor
+With \`Accept: application/x-ndjson\` or \`text/csv\`, the response streams every match, read page by page. Streams accept neither \`limit\` nor
 \`cursor\`, and they need HTTP/1.1.`,
     querystring: listParameters(limit),
     response: {
@@ -43,6 +43,7 @@ With \`Accept: application/x-ndjson\` or \`text/csv\`, the response streams ever
       ...failures({
         ...CLIENT_FAILURES,
         400: 'A query parameter is invalid or unknown. `details` names it.',
+        429: 'Too many requests, or another stream of the API key is open.',
         503: 'The database is unavailable, or too many streams are open.',
       }),
     },
@@ -68,7 +69,7 @@ function listParameters(limit: { default: number; maximum: number }) {
         format: 'date-time',
         description:
           'Returns members that changed since this time, oldest change first, and a tombstone for each erased member. ' +
-          'A member may be returned again. A page may be empty and still have a `nextCursor`.',
+          'A member may be returned again.',
       },
       limit: { type: 'integer', minimum: 1, ...limit, description: 'Maximum number of members per page.' },
       cursor: { type: 'string', description: 'The `nextCursor` of the previous page.' },

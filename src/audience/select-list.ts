@@ -1,7 +1,7 @@
-/** Chooses the statement that lists what a client asks for, and binds its parameters. */
+/** Chooses the statement that lists the requested members, binds its parameters, and reads a page with it. */
 import type { Scope } from '../access/scope.ts'
 import { INT64_MAX } from '../http/path-id.ts'
-import type { BoundStatement, Row } from '../postgres/statement.ts'
+import type { Queryable, Row } from '../postgres/statement.ts'
 import { listByChange } from './feed-statement.ts'
 import type { Filters } from './filters.ts'
 import {
@@ -17,8 +17,8 @@ import {
 
 /** Where a page of a walk begins: after this one. */
 export type Position =
-  /** In a walk over all members, by id. */
-  | { kind: 'id'; id: bigint }
+  /** In a walk over all members, by id. `isCommonName`: too many names contain `q`, so their index does not help. */
+  | { kind: 'id'; id: bigint; isCommonName: boolean }
   /** In a delta feed, by change number and id, with what the first page found out: see feed-statement.ts. */
   | { kind: 'change'; change: bigint; id: bigint; walk: FeedWalk }
 
@@ -32,11 +32,10 @@ export interface FeedWalk {
 export type Beginning = Position | { kind: 'time'; ms: number }
 
 /** A page as one row. */
-export interface PageRow extends Row {
-  /** JSON of the members, separated by commas. Null: there are none. */
+interface PageRow extends Row {
+  /** The members as text, with the separator of the form. Null: there are none. */
   lines: string | null
-  /** In a delta feed only. */
-  members?: number
+  members: number
   /** Position after which the next page begins. Null: the walk is over. */
   id: bigint | null
   /** In a delta feed only. */
@@ -49,34 +48,41 @@ export interface PageRow extends Row {
 /** Characters. A shorter part is in most names and in no index. */
 const INDEXED_PART_MIN_LENGTH = 2
 
-/** Up to `limit` members as one PageRow. */
-export function selectPage(
+/** Members as text. A page may be empty although another one follows. */
+export interface Page {
+  lines: string
+  members: number
+  /** Where the next page begins. Null: the walk is over. */
+  next: Position | null
+}
+
+/** Reads up to `limit` members after a position, in one of the forms of a list. */
+export async function readPage(
+  database: Queryable,
   scope: Scope,
   filters: Filters,
   position: Beginning,
   limit: number,
-  form: keyof List = 'page',
-): BoundStatement {
+  form: keyof List,
+): Promise<Page> {
   const list = listFor(filters, position)
-  return { statement: list[form], values: valuesOf(list, scope, filters, position, limit + 1) }
+  const [row] = await database.query<PageRow>(list[form], valuesOf(list, scope, filters, position, limit + 1))
+  return {
+    lines: row?.lines ?? '',
+    members: row?.members ?? 0,
+    next: row ? nextOf(list, position, limit, row) : null,
+  }
 }
 
-/** Where the next page begins. Null: the walk is over. */
-export function nextOf({ id, change, until_change, horizon, began_us }: PageRow): Position | null {
+function nextOf(list: List, before: Beginning, limit: number, row: PageRow): Position | null {
+  const { id, members, change, until_change, horizon, began_us } = row
   if (id === null) return null
-  if (change == null || until_change == null || horizon == null || began_us == null) return { kind: 'id', id }
-  return { kind: 'change', id, change, walk: { untilChange: until_change, horizon, beganUs: began_us } }
-}
-
-/** Every match, a row with its `line` each. Not for a delta feed, which is read page by page. */
-export function selectStream(
-  scope: Scope,
-  filters: Filters,
-  position: Beginning,
-  format: 'ndjson' | 'csv',
-): BoundStatement {
-  const list = listFor(filters, position)
-  return { statement: list[format], values: valuesOf(list, scope, filters, position, null) }
+  if (change != null && until_change != null && horizon != null && began_us != null) {
+    return { kind: 'change', id, change, walk: { untilChange: until_change, horizon, beganUs: began_us } }
+  }
+  // The list by name ends early only if its index finds too many.
+  const isFoundCommon = list === listByDisplayName && members < limit
+  return { kind: 'id', id, isCommonName: isFoundCommon || (before.kind === 'id' && before.isCommonName) }
 }
 
 /** The list whose index leaves the fewest members to look at. */
@@ -84,19 +90,14 @@ function listFor({ userId, externalId, relationship, tag, q }: Filters, position
   if (position.kind !== 'id') return listByChange
   if (userId !== undefined) return listByUserId
   if (externalId !== undefined) return listByExternalId
-  if (q !== undefined && [...q].length >= INDEXED_PART_MIN_LENGTH) return listByDisplayName
+  const isPartIndexed = q !== undefined && [...q].length >= INDEXED_PART_MIN_LENGTH
+  if (isPartIndexed && !position.isCommonName) return listByDisplayName
   if (tag !== undefined) return listByTag
   if (relationship !== undefined) return listByRelationship
   return q === undefined ? listAll : listById
 }
 
-function valuesOf(
-  list: List,
-  scope: Scope,
-  filters: Filters,
-  position: Beginning,
-  limit: number | null,
-): unknown[] {
+function valuesOf(list: List, scope: Scope, filters: Filters, position: Beginning, limit: number): unknown[] {
   const { userId = null, externalId = null, relationship = null, tag = null, q = null } = filters
   const conditions = [userId, externalId, relationship, tag, q]
   const of = [scope.accountId, scope.organizationId]

@@ -1,4 +1,4 @@
-/** GET /api/audience as a stream: every match, from one snapshot, as fast as the client reads. */
+/** GET /api/audience as a stream: every match, page after page, as fast as the client reads. */
 import { finished, Readable } from 'node:stream'
 import type { FastifyReply } from 'fastify'
 import Negotiator from 'negotiator'
@@ -6,20 +6,18 @@ import type { Scope } from '../access/scope.ts'
 import { AppError } from '../errors.ts'
 import { recordAbort } from '../http/answers.ts'
 import { describeFault } from '../http/error-envelope.ts'
+import { PIECE_BYTES, ReadingRate } from '../http/reading-rate.ts'
 import type { Database } from '../postgres/database.ts'
 import type { Filters } from './filters.ts'
 import { CSV_HEADER } from './member.ts'
-import { type Beginning, nextOf, type PageRow, selectPage, selectStream } from './select-list.ts'
+import { type Beginning, type Page, readPage } from './select-list.ts'
 
-/** Members per read: about 0.5 MiB of text, or 16 MiB if all have the largest attributes. */
-const BATCH_MEMBERS = 1_000
-/** Bytes that a client must read within STALL_MAX_MS. */
-const PIECE_BYTES = 64 * 1024
+/** Members per page: about 0.5 MiB of text, or 16 MiB if all have the largest attributes. A stream holds two pages. */
+const PAGE_MEMBERS = 1_000
 /** Concurrent streams per instance. Each has a database connection of its own, beside the pool. */
 const STREAMS_MAX = 4
+/** An export of a million members takes about ten seconds. */
 const RETRY_AFTER_SECONDS = 10
-/** A client that reads less than a piece in this time is disconnected: its snapshot keeps VACUUM from freeing rows. */
-const STALL_MAX_MS = 60_000
 
 export interface StreamFormat {
   mediaType: string
@@ -51,70 +49,40 @@ export function streamFormatOf(accept: string | undefined): StreamFormat | null 
   return FORMATS.get(best ?? '') ?? null
 }
 
-/** Every match as text, one batch of lines at a time. Aborting the signal ends the query immediately. */
+/**
+ * Every match as text, page by page. The next page is read while this one is used. Each page is a statement of its own, so a
+ * slow reader holds no snapshot. Returning early waits for the statement in flight.
+ */
 export async function* memberLines(
   database: Database,
   scope: Scope,
   filters: Filters,
   beginning: Beginning,
   { shape, header, lineEnd }: StreamFormat,
-  signal: AbortSignal,
 ): AsyncGenerator<{ text: string; count: number }> {
-  const matches = beginning.kind === 'id' ? matchingLines : changedLines
+  const read = (position: Beginning) =>
+    readPage(database.streams, scope, filters, position, PAGE_MEMBERS, shape)
+  let ahead: Promise<Page> | null = read(beginning)
   let start = header
-  for await (const { lines, count } of matches(
-    database,
-    scope,
-    filters,
-    beginning,
-    { shape, lineEnd },
-    signal,
-  )) {
-    yield { text: start + lines + lineEnd, count }
-    start = ''
-  }
-  if (start !== '') yield { text: start, count: 0 }
-}
-
-type Lines = AsyncGenerator<{ lines: string; count: number }>
-type LineFormat = Pick<StreamFormat, 'shape' | 'lineEnd'>
-
-async function* matchingLines(
-  database: Database,
-  scope: Scope,
-  filters: Filters,
-  beginning: Beginning,
-  { shape, lineEnd }: LineFormat,
-  signal: AbortSignal,
-): Lines {
-  const bound = selectStream(scope, filters, beginning, shape)
-  for await (const lines of database.stream(bound, 'line', BATCH_MEMBERS, signal)) {
-    yield { lines: lines.join(lineEnd), count: lines.length }
+  try {
+    while (ahead !== null) {
+      const { lines, members, next }: Page = await ahead
+      ahead = next && read(next)
+      // A fault of the next page is thrown when it is awaited, unless the reader has stopped by then.
+      ahead?.catch(() => undefined)
+      yield { text: start + lines + (members > 0 ? lineEnd : ''), count: members }
+      start = ''
+    }
+  } finally {
+    await ahead?.catch(() => undefined)
   }
 }
 
-/** A delta feed needs no snapshot: it is read page by page, and ends where it stood when it began. */
-async function* changedLines(
-  database: Database,
-  scope: Scope,
-  filters: Filters,
-  beginning: Beginning,
-  { shape }: LineFormat,
-  signal: AbortSignal,
-): Lines {
-  let position: Beginning | null = beginning
-  while (position !== null && !signal.aborted) {
-    const { statement, values } = selectPage(scope, filters, position, BATCH_MEMBERS, shape)
-    const [page] = await database.query<PageRow>(statement, values)
-    if (page?.lines) yield { lines: page.lines, count: page.members ?? 0 }
-    position = page ? nextOf(page) : null
-  }
-}
-
-/** Answers with streams, up to STREAMS_MAX concurrently. */
+/** Answers with streams: one for each API key, and up to STREAMS_MAX in all. */
 export class Streamer {
   readonly #database: Database
-  #streams = 0
+  /** API keys with an open stream. */
+  readonly #open = new Set<Scope['keyId']>()
 
   constructor(database: Database) {
     this.#database = database
@@ -131,54 +99,74 @@ export class Streamer {
     beginning: Beginning,
     format: StreamFormat,
   ): Promise<FastifyReply> {
-    if (reply.request.raw.httpVersion === '1.0') {
-      throw new AppError('bad_request', {
-        message:
-          'A stream needs HTTP/1.1, because in 1.0 an interruption looks like the end (nginx: proxy_http_version 1.1)',
-      })
-    }
-    if (this.#streams >= STREAMS_MAX) {
+    refuseHttp10(reply)
+    this.#take(scope.keyId)
+    const lines = memberLines(this.#database, scope, filters, beginning, format)
+    const rate = new ReadingRate(() => {
+      recordAbort(reply.raw, 408)
+      reply.raw.destroy()
+    })
+    // Runs once however the response ends, also for a client that disconnected before it began.
+    finished(reply.raw, () => {
+      rate.end()
+      // The place is free when the statement in flight has ended. A stream that failed has none.
+      const free = () => void this.#open.delete(scope.keyId)
+      lines.return(undefined).then(free, free)
+    })
+    const first = await lines.next()
+    return reply
+      .type(`${format.mediaType}; charset=utf-8`)
+      .send(Readable.from(pieces(reply, first, lines, rate), { objectMode: false, highWaterMark: 1 }))
+  }
+
+  #take(keyId: Scope['keyId']): void {
+    if (this.#open.has(keyId)) throw new AppError('stream_open', { retryAfterSeconds: RETRY_AFTER_SECONDS })
+    if (this.#open.size >= STREAMS_MAX) {
       throw new AppError('unavailable', {
         message: `More than ${STREAMS_MAX} concurrent streams; try again later`,
         retryAfterSeconds: RETRY_AFTER_SECONDS,
       })
     }
-    this.#streams += 1
-    const over = new AbortController()
-    // Runs once however the response ends, also for a client that disconnected before it began.
-    finished(reply.raw, () => {
-      this.#streams -= 1
-      over.abort()
-    })
-    const lines = memberLines(this.#database, scope, filters, beginning, format, over.signal)
-    const first = await lines.next()
-    const pieces = async function* () {
-      const stalled = setTimeout(() => {
-        recordAbort(reply.raw, 408)
-        reply.raw.destroy()
-      }, STALL_MAX_MS)
-      try {
-        for (let next = first; !next.done; next = await lines.next()) {
-          const bytes = Buffer.from(next.value.text)
-          for (let start = 0; start < bytes.length; start += PIECE_BYTES) {
-            stalled.refresh()
-            yield bytes.subarray(start, start + PIECE_BYTES)
-          }
-        }
-      } catch (error) {
-        if (!over.signal.aborted) {
-          recordAbort(reply.raw, 500)
-          const fault = describeFault(error as Error, false)
-          reply.log.warn({ requestId: reply.request.id, ...fault }, 'a stream was cut off')
-        }
-        // Not the database's message, which may quote data.
-        throw new Error('the stream was cut off')
-      } finally {
-        clearTimeout(stalled)
+    this.#open.add(keyId)
+  }
+}
+
+function refuseHttp10({ request }: FastifyReply): void {
+  if (request.raw.httpVersion !== '1.0') return
+  throw new AppError('bad_request', {
+    message:
+      'A stream needs HTTP/1.1, because in 1.0 an interruption looks like the end (nginx: proxy_http_version 1.1)',
+  })
+}
+
+type Lines = ReturnType<typeof memberLines>
+
+/** The bytes of a stream, no faster than the client reads them. */
+async function* pieces(
+  reply: FastifyReply,
+  first: Awaited<ReturnType<Lines['next']>>,
+  lines: Lines,
+  rate: ReadingRate,
+): AsyncGenerator<Buffer> {
+  try {
+    for (let next = first; !next.done && !reply.raw.destroyed; next = await lines.next()) {
+      const bytes = Buffer.from(next.value.text)
+      for (let start = 0; start < bytes.length; start += PIECE_BYTES) {
+        const piece = bytes.subarray(start, start + PIECE_BYTES)
+        rate.wait()
+        yield piece
+        rate.took(piece.length)
       }
     }
-    return reply
-      .type(`${format.mediaType}; charset=utf-8`)
-      .send(Readable.from(pieces(), { objectMode: false, highWaterMark: 1 }))
+    // The last pieces may still wait for the client.
+    rate.wait()
+  } catch (error) {
+    if (!reply.raw.destroyed) {
+      recordAbort(reply.raw, 500)
+      const fault = describeFault(error as Error, false)
+      reply.log.warn({ requestId: reply.request.id, ...fault }, 'a stream was cut off')
+    }
+    // Not the database's message, which may quote data.
+    throw new Error('the stream was cut off')
   }
 }

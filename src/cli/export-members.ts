@@ -34,8 +34,7 @@ export async function exportMembers(
   { format, output, ...filterOptions }: ExportOptions,
 ): Promise<number> {
   const filters = readFilters(filterOptions)
-  const failed = new AbortController()
-  const lines = memberLines(database, scope, filters, beginningOf(filters), FORMATS[format], failed.signal)
+  const lines = memberLines(database, scope, filters, beginningOf(filters), FORMATS[format])
   // A progress bar would overwrite lines that go to the same terminal.
   const isShared = output === undefined && process.stdout.isTTY
   const progress = isShared ? null : new Progress('members', await countMatching(database, scope, filters))
@@ -55,7 +54,6 @@ export async function exportMembers(
     if ((error as { code?: string }).code === 'EPIPE') return count
     throw error
   } finally {
-    failed.abort()
     progress?.end()
   }
 }

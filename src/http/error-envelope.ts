@@ -27,6 +27,7 @@ export const ERROR_STATUS: Record<ErrorCode, number> = {
   unsupported_encoding: 415,
   unsupported_media_type: 415,
   rate_limited: 429,
+  stream_open: 429,
   tracking_budget_exceeded: 429,
   account_busy: 429,
   busy: 503,

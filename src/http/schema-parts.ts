@@ -43,7 +43,7 @@ export const success = (name: string, description: string, headers?: Record<stri
 export function failures(descriptions: Record<number, string>): Record<number, unknown> {
   const headersOf: Record<string, object> = { 429: RATE_LIMIT_HEADERS, 503: RETRY_AFTER }
   return Object.fromEntries(
-    Object.entries({ ...descriptions, 429: TOO_MANY_REQUESTS }).map(([status, description]) => {
+    Object.entries({ 429: TOO_MANY_REQUESTS, ...descriptions }).map(([status, description]) => {
       const headers = headersOf[status]
       return [status, { description, ...(headers && { headers }), ...jsonBody(reference('Error')) }]
     }),

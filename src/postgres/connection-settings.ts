@@ -9,21 +9,28 @@ export const STATEMENT_TIMEOUT_MS = 5_000
 const LOCK_TIMEOUT_MS = 600
 
 /**
- * `request`: limits, and plans that do not depend on values. `stream`: such plans, no limits. `session`: neither.
+ * `request`: limits, and plans that do not depend on values. `session`: neither.
  * The settings are statements, because PgBouncer refuses such parameters in the start-up message.
  */
-export type Purpose = 'request' | 'stream' | 'session'
+export type Purpose = 'request' | 'session'
 
 export function connectionSettings(purpose: Purpose): string {
   switch (purpose) {
     case 'request':
       return `${COMMON}; ${GENERIC_PLANS}; ${REQUEST_LIMITS}`
-    case 'stream':
-      return `${COMMON}; ${GENERIC_PLANS}; ${NO_LIMITS}`
     case 'session':
       return `${COMMON}; ${NO_LIMITS}`
   }
 }
+
+/**
+ * Ends a statement within a second after its client has closed the connection, such as a process that was killed. Servers on
+ * some platforms refuse the setting. They finish the statement first.
+ */
+const CONNECTION_CHECK = `do $$ begin
+    perform set_config('client_connection_check_interval', '1s', false);
+  exception when others then null;
+  end $$`
 
 /**
  * Erasures and flushes rely on each statement seeing what was committed before it, and answers rely on commits being on
@@ -33,7 +40,8 @@ const COMMON = `set standard_conforming_strings = on; set timezone = 'UTC';
   set default_transaction_isolation = 'read committed';
   select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off';
   select set_config('search_path', concat_ws(', ', nullif(current_setting('search_path'), ''), 'pg_temp'), false)
-   where current_setting('search_path') !~ 'pg_temp'`
+   where current_setting('search_path') !~ 'pg_temp';
+  ${CONNECTION_CHECK}`
 
 /**
  * One plan serves all values of a statement: planning costs more than running it. Such a plan may be made while a table is

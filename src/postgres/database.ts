@@ -2,7 +2,7 @@
 
 import { AppError } from '../errors.ts'
 import { PinnedConnection } from './pinned-connection.ts'
-import type { BoundStatement, Queryable, Row, Statement, Transactions } from './statement.ts'
+import type { Queryable, Row, Statement, Transactions } from './statement.ts'
 import type { Claimant } from './turns.ts'
 
 /** `read-only`: it answers, but stores nothing. `down`: it does not answer in time. `none`: started without a database. */
@@ -28,16 +28,8 @@ export interface Database extends Transactions {
   lookup<R extends Row>(kind: LookupKind, statement: Statement, values: unknown[]): Promise<R[]>
   /** Runs `work` on a connection of its own, without time limits: migrations and other work that is not a request. */
   session<T>(work: (session: Queryable) => Promise<T>): Promise<T>
-  /**
-   * Reads the text column `column` in batches, from one snapshot, on a connection of its own. It ends when the reading is
-   * finished, given up or failed, or when the signal aborts. One batch is read ahead.
-   */
-  stream(
-    bound: BoundStatement,
-    column: string,
-    batchSize: number,
-    signal: AbortSignal,
-  ): AsyncGenerator<string[]>
+  /** Connections for the statements of streams, apart from those of requests. */
+  readonly streams: Queryable
 }
 
 /** Says how long a caller may wait before it tries again: somebody has to configure a database first. */
@@ -52,6 +44,7 @@ export class NoDatabase implements Database {
   readonly transaction = refuse
   readonly pipeline = refuse
   readonly session = refuse
+  readonly streams: Queryable = this
   readonly intake: Transactions = this
 
   async state(): Promise<DatabaseState> {
@@ -64,11 +57,6 @@ export class NoDatabase implements Database {
 
   pin(): PinnedConnection {
     return new PinnedConnection(refuse)
-  }
-
-  // biome-ignore lint/correctness/useYield: it never has anything to yield
-  async *stream(): AsyncGenerator<string[]> {
-    await refuse()
   }
 }
 

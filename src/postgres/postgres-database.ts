@@ -1,16 +1,14 @@
 /** A Database on a PostgreSQL server, through pg. */
-import type { Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
-import Cursor from 'pg-cursor'
 import { connectionSettings, type Purpose } from './connection-settings.ts'
 import type { Database, DatabaseState, LookupKind } from './database.ts'
 import type { Connection } from './embedded/server.ts'
-import { DatabaseUnavailable, toFault } from './faults.ts'
+import { DatabaseUnavailable } from './faults.ts'
 import { PinnedConnection } from './pinned-connection.ts'
 import { requireSessions } from './pooler.ts'
 import { type Lease, Share, send, transactionsOn } from './share.ts'
-import type { BoundStatement, Queryable, Row, SendPipeline, Statement, Transactions } from './statement.ts'
+import type { Queryable, Row, SendPipeline, Statement, Transactions } from './statement.ts'
 import type { Claimant } from './turns.ts'
 
 /**
@@ -20,12 +18,13 @@ import type { Claimant } from './turns.ts'
  * - `lookups`: one for callers and one for accounts, each pipelined.
  * - `intake`: for batches that are split.
  * - `clients`: reads and writes of clients and the service's own work. One organization leaves at least one to all others.
+ * - `streams`: one for each stream that may be open. They close after 10 s without use.
  *
- * Beside them are four pinned connections for flushes, one for endpoints, and up to four for streams, so an instance has
- * 1 + 2 + 2 + 5 + 4 + 1 + 4 = 19. One instance at a time runs maintenance. So five instances fit PostgreSQL's default of 100,
- * of which superusers keep 3: 5 × 19 + 1 = 96.
+ * Beside them are four pinned connections for flushes and one for endpoints, so an instance has 1 + 2 + 2 + 5 + 4 + 4 + 1 = 19.
+ * One instance at a time runs maintenance. So five instances fit PostgreSQL's default of 100, of which superusers keep 3:
+ * 5 × 19 + 1 = 96.
  */
-const CONNECTIONS = { health: 1, lookups: 2, intake: 2, clients: 5 }
+const CONNECTIONS = { health: 1, lookups: 2, intake: 2, clients: 5, streams: 4 }
 /** How long a connection may take to open. The platforms disconnect after 2 s. */
 const CONNECT_TIMEOUT_MS = 2_000
 /** Health probes wait 1 to 2 s, so a slower database counts as down. */
@@ -53,6 +52,7 @@ export class PostgresDatabase implements Database {
   readonly #lookups: Record<LookupKind, PinnedConnection>
   readonly #ownWork: Transactions
   readonly intake: Transactions
+  readonly streams: Queryable
   #probe: Promise<'up' | 'read-only'> | null = null
   #isReady = false
 
@@ -76,10 +76,12 @@ export class PostgresDatabase implements Database {
       lookups: this.#createShare('lookups', CONNECTIONS.lookups),
       intake: this.#createShare('intake', CONNECTIONS.intake),
       clients: this.#createShare('clients', CONNECTIONS.clients, true),
+      streams: this.#createShare('streams', CONNECTIONS.streams),
     }
     this.#lookups = { caller: this.#pinOn(this.#shares.lookups), account: this.#pinOn(this.#shares.lookups) }
     this.#ownWork = transactionsOn(() => this.#lease(this.#shares.clients))
     this.intake = transactionsOn(() => this.#lease(this.#shares.intake))
+    this.streams = transactionsOn(() => this.#lease(this.#shares.streams))
   }
 
   requireConfigured(): void {}
@@ -151,38 +153,6 @@ export class PostgresDatabase implements Database {
       return await work({ query: (statement, values) => send(client, statement, values) })
     } finally {
       await client.end().catch(() => undefined)
-    }
-  }
-
-  async *stream(
-    { statement: { text }, values }: BoundStatement,
-    column: string,
-    batchSize: number,
-    signal: AbortSignal,
-  ): AsyncGenerator<string[]> {
-    this.#requireReady()
-    const client = new pg.Client(this.#target)
-    client.on('error', () => undefined)
-    // Not a clean close: PostgreSQL would first finish the statement.
-    const cut = () => (client as unknown as { connection: { stream: Socket } }).connection.stream.destroy()
-    signal.addEventListener('abort', cut, { once: true })
-    try {
-      if (signal.aborted) return
-      await connect(client, 'stream')
-      const selected = `select ${column} from (${text}) found`
-      const cursor = client.query(new Cursor<[string]>(selected, values, { rowMode: 'array' }))
-      for (let next = cursor.read(batchSize); ; ) {
-        const rows = await next
-        if (rows.length === 0) return
-        next = cursor.read(batchSize)
-        next.catch(() => undefined)
-        yield rows.map(([value]) => value)
-      }
-    } catch (error) {
-      throw toFault(error)
-    } finally {
-      signal.removeEventListener('abort', cut)
-      cut()
     }
   }
 

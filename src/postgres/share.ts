@@ -10,6 +10,12 @@ import { type Claimant, Turns } from './turns.ts'
 /** If the server cannot even cancel the statement (network gone), the connection is given up. */
 const QUERY_TIMEOUT_MS = STATEMENT_TIMEOUT_MS + 1_000
 
+/**
+ * A session keeps the plans that it made while a table was empty, when all indexes cost the same, until PostgreSQL analyzes the
+ * table. New sessions plan again, also where autovacuum is off or late.
+ */
+const CONNECTION_MAX_SECONDS = 300
+
 /** A connection for the time of one turn. */
 export interface Lease {
   client: pg.PoolClient
@@ -34,6 +40,7 @@ export class Share {
     this.#pool = new pg.Pool({
       ...target,
       max: connections,
+      maxLifetimeSeconds: CONNECTION_MAX_SECONDS,
       pipeline: true,
       query_timeout: QUERY_TIMEOUT_MS,
     } as pg.PoolConfig)

@@ -1,4 +1,5 @@
 /** Requests of chosen accounts that PostgreSQL does not finish until the test releases them. */
+import { SCAN_MAX } from '../../src/audience/list-statements.ts'
 import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import type { Tenant } from './database.ts'
 import { holdTransaction } from './locks.ts'
@@ -14,6 +15,14 @@ export async function makeStuck(database: PostgresDatabase, tenants: Tenant[]): 
       perform pg_sleep(0.01);
     end loop;`
   await database.session(async (session) => {
+    // Searches use the index of names only if the first candidates do not fill the page.
+    for (const { accountId, organizationId } of tenants) {
+      await session.query(
+        `insert into audience_member (channel_oa_id, organization_id, user_id)
+         select $1, $2, 'M' || i from generate_series(1, ${SCAN_MAX}) i`,
+        [accountId, organizationId],
+      )
+    }
     await session.query(
       `create or replace function part_ngrams(account bigint, part text) returns bigint[] language plpgsql immutable as
          $$ begin if account in (${accounts}) then ${spin} end if; return name_ngrams(account, part); end $$`,

@@ -1,4 +1,4 @@
-/** A proxy in front of PostgreSQL that records the statements of its clients, as PostgreSQL's wire protocol carries them. */
+/** A proxy in front of PostgreSQL that records statements of clients and notices of the server, as its wire protocol carries them. */
 import { type AddressInfo, createServer, connect as open, type Socket } from 'node:net'
 import type { Connection } from '../../src/postgres/embedded/server.ts'
 
@@ -9,6 +9,8 @@ export interface WireLog {
   statements: string[]
   /** messages after which a client waits for the server: Sync, or a simple query */
   roundTrips: number
+  /** the server's notices */
+  notices: string[]
   close: () => void
 }
 
@@ -18,7 +20,8 @@ export async function startWireLog({ host, port, user, database }: Connection): 
   const proxy = createServer((client) => {
     const server = open(`${host}/.s.PGSQL.${port}`)
     for (const socket of [client, server]) sockets.add(socket.on('error', () => undefined))
-    client.on('data', recordInto(log))
+    client.on('data', recordRequests(log))
+    server.on('data', recordNotices(log))
     client.pipe(server).pipe(client)
   })
   await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve))
@@ -27,29 +30,50 @@ export async function startWireLog({ host, port, user, database }: Connection): 
     proxy.close()
   }
   const address = { host: '127.0.0.1', port: (proxy.address() as AddressInfo).port }
-  const log: WireLog = { connection: { ...address, user, database }, statements: [], roundTrips: 0, close }
+  const log: WireLog = {
+    connection: { ...address, user, database },
+    statements: [],
+    roundTrips: 0,
+    notices: [],
+    close,
+  }
   return log
 }
 
-/** Reads the messages of one client. Each has a type, a length that includes itself, and zero-terminated texts. */
-function recordInto(log: WireLog): (chunk: Buffer) => void {
+/** Messages have a type and a length that includes itself. A client's first message, which starts the session, has no type. */
+function readMessages(
+  isTyped: boolean,
+  onMessage: (type: string, body: Buffer) => void,
+): (chunk: Buffer) => void {
   let rest = Buffer.alloc(0)
-  let isStarted = false
-  let unnamed = ''
+  let typeBytes = isTyped ? 1 : 0
   return (chunk) => {
     rest = Buffer.concat([rest, chunk])
-    // The first message, which starts the session, has no type.
-    for (let typeBytes = isStarted ? 1 : 0; rest.length >= typeBytes + 4; typeBytes = 1) {
+    for (; rest.length >= typeBytes + 4; typeBytes = 1) {
       const end = typeBytes + rest.readUInt32BE(typeBytes)
       if (rest.length < end) return
-      const type = isStarted ? String.fromCharCode(rest[0] as number) : ''
-      const [first = '', second = ''] = rest.toString('utf8', typeBytes + 4, end).split('\0')
-      isStarted = true
+      onMessage(rest.toString('latin1', 0, typeBytes), rest.subarray(typeBytes + 4, end))
       rest = rest.subarray(end)
-      if (type === 'P' && first === '') unnamed = second // Parse: name, text
-      if (type === 'B') log.statements.push(second || unnamed) // Bind: portal, name
-      if (type === 'Q') log.statements.push(first)
-      if (type === 'Q' || type === 'S') log.roundTrips += 1
     }
   }
+}
+
+function recordRequests(log: WireLog): (chunk: Buffer) => void {
+  let unnamed = ''
+  return readMessages(false, (type, body) => {
+    const [first = '', second = ''] = body.toString('utf8').split('\0')
+    if (type === 'P' && first === '') unnamed = second // Parse: name, text
+    if (type === 'B') log.statements.push(second || unnamed) // Bind: portal, name
+    if (type === 'Q') log.statements.push(first)
+    if (type === 'Q' || type === 'S') log.roundTrips += 1
+  })
+}
+
+/** NoticeResponse: fields, each a letter and a text. */
+function recordNotices(log: WireLog): (chunk: Buffer) => void {
+  return readMessages(true, (type, body) => {
+    if (type !== 'N') return
+    const fields = body.toString('utf8').split('\0')
+    log.notices.push(fields.find((field) => field.startsWith('M'))?.slice(1) ?? '')
+  })
 }

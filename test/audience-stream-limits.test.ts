@@ -1,0 +1,170 @@
+/** Streams of GET /api/audience beside writes, slow readers, lost connections and other streams. */
+import { once } from 'node:events'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { describe, expect, it } from 'vitest'
+import { lineEvent } from '../tools/simulator/events.ts'
+import { addCredentials } from './support/database.ts'
+import { load } from './support/load.ts'
+import { holdTransaction } from './support/locks.ts'
+import { eventually } from './support/process.ts'
+import { setUpFile, startObserved } from './support/service.ts'
+import { addLargeTenant, busySessions, LARGE, openStream, readToEnd, sendHead } from './support/stream.ts'
+
+const { database, service, tenant } = await setUpFile()
+const large = await addLargeTenant(database)
+const quiet = () =>
+  eventually(
+    () => busySessions(database),
+    (sessions) => sessions === 0,
+  )
+
+const exportCsv = (headers: Record<string, string>) =>
+  service.call('GET', '/api/audience?userId=U1', { headers: { ...headers, accept: 'text/csv' } })
+
+describe('a stream', () => {
+  it('returns members that exist throughout exactly once, each as it is when its page is read', async () => {
+    const owner = await addLargeTenant(database)
+    const members = await service.members(owner)
+    const change = (id: string) =>
+      service.call('PUT', `/api/audience/${id}`, {
+        headers: { ...owner.headers, 'content-type': 'application/json' },
+        body: '{"tags":["changed"]}',
+      })
+    const response = await openStream(service, owner)
+    const [first, last, erased] = [members[0]?.id, members.at(-1)?.id, members.at(-2)?.id] as string[]
+    for (const id of [first, last]) expect((await change(id as string)).status).toBe(200)
+    await service.call('DELETE', `/api/audience/${erased}`, { headers: owner.headers })
+    await service.deliver(owner, [lineEvent('follow', 'Unew')])
+    const seen = await readToEnd(response)
+    const expected = members.filter(({ id }) => id !== erased).map(({ userId }) => userId)
+    expect(seen.map(({ userId }) => userId)).toEqual([...expected, 'Unew'])
+    const tagsOf = (id: string | undefined) => seen.find((member) => member.id === id)?.tags
+    expect([tagsOf(first), tagsOf(last)]).toEqual([[], ['changed']])
+  })
+
+  it('holds no snapshot and runs no statement while its client does not read', async () => {
+    const accepted = once(service.app.server, 'connection') as Promise<[Socket]>
+    const client = sendHead(service, large)
+    const [connection] = await accepted
+    await once(client, 'readable')
+    // The service has stalled when it writes nothing for 100 ms. If a slow machine only looks stalled, the test still passes.
+    for (let written = -1; written !== connection.bytesWritten; await sleep(100)) {
+      written = connection.bytesWritten
+    }
+    await quiet()
+    expect(connection.bytesWritten).toBeLessThan((LARGE * 8_000) / 2)
+    client.destroy()
+  })
+
+  it('continues when its connection was lost between two pages', async () => {
+    const response = await openStream(
+      service,
+      await addCredentials(database, large.accountId, large.organizationId),
+    )
+    await quiet()
+    await load(
+      database,
+      `select pg_terminate_backend(pid, 60000) from pg_stat_activity
+        where datname = current_database() and backend_type = 'client backend' and pid <> pg_backend_pid()`,
+    )
+    expect(await readToEnd(response)).toHaveLength(LARGE)
+  })
+
+  it('is cut off and logged when a page fails, so that it cannot look complete', async () => {
+    const { seen, noted } = await startObserved(database)
+    const response = await openStream(seen, large)
+    const release = await holdTransaction(database, 'lock table audience_member in access exclusive mode')
+    const fault = new Promise((resolve) => response.once('error', resolve).once('end', resolve))
+    response.resume()
+    expect(await fault).toMatchObject({ code: 'ECONNRESET' })
+    await release()
+    expect(response.complete).toBe(false)
+    const lines = await eventually(
+      async () => noted(),
+      (sofar) => sofar.some(({ msg }) => msg === 'request'),
+    )
+    expect(lines).toContainEqual(expect.objectContaining({ msg: 'a stream was cut off', level: 40 }))
+    expect(lines).toContainEqual(expect.objectContaining({ msg: 'request', status: 500 }))
+  })
+})
+
+describe('the number of streams', () => {
+  it('is one for each API key: 429 with Retry-After for a second one, while other keys are served', async () => {
+    const other = await addCredentials(database, large.accountId, large.organizationId)
+    const open = await openStream(service, large)
+    const second = await exportCsv(large.headers)
+    expect(second.status).toBe(429)
+    expect(second.headers.get('retry-after')).toBe('10')
+    expect((await exportCsv(other.headers)).status).toBe(200)
+    open.destroy()
+    await eventually(
+      async () => (await exportCsv(large.headers)).status,
+      (status) => status === 200,
+    )
+  })
+
+  it('is four in all: 503 with Retry-After for the fifth, and its key is not blamed', async () => {
+    const keys = await Promise.all(
+      Array.from({ length: 4 }, () => addCredentials(database, large.accountId, large.organizationId)),
+    )
+    const open = await Promise.all(keys.map((key) => openStream(service, key)))
+    const fifth = await exportCsv(large.headers)
+    expect(fifth.status).toBe(503)
+    expect(fifth.headers.get('retry-after')).toBe('10')
+    for (const response of open) response.destroy()
+    await eventually(
+      async () => (await exportCsv(large.headers)).status,
+      (status) => status === 200,
+    )
+  })
+
+  it('falls when a client disconnects before the first byte', async () => {
+    const release = await holdTransaction(database, 'lock table api_key in access exclusive mode')
+    const responses: ServerResponse[] = []
+    const collect = (_: IncomingMessage, response: ServerResponse) => responses.push(response)
+    service.app.server.on('request', collect)
+    const clients = Array.from({ length: 6 }, () => sendHead(service, tenant))
+    await eventually(
+      async () => responses.length,
+      (requests) => requests === 6,
+    )
+    for (const client of clients) client.destroy()
+    await eventually(async () => responses.every(({ destroyed }) => destroyed), Boolean)
+    service.app.server.off('request', collect)
+    await release()
+    await eventually(
+      async () => (await exportCsv(tenant.headers)).status,
+      (status) => status === 200,
+    )
+    await quiet()
+  })
+
+  it('falls when clients disconnect in the middle, and their statements end', async () => {
+    const keys = [
+      large,
+      ...(await Promise.all(
+        Array.from({ length: 3 }, () => addCredentials(database, large.accountId, large.organizationId)),
+      )),
+    ]
+    for (let round = 0; round < 5; round += 1) {
+      const open = await Promise.all(
+        keys.map((key) =>
+          eventually(
+            () => openStream(service, key),
+            (response) => response.statusCode === 200,
+          ),
+        ),
+      )
+      for (const response of open) response.destroy()
+    }
+    await quiet()
+    for (const { headers } of keys) {
+      await eventually(
+        async () => (await exportCsv(headers)).status,
+        (status) => status === 200,
+      )
+    }
+  })
+})

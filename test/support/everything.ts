@@ -1,0 +1,159 @@
+/** All that clients, senders and operators do with the members and events of one tenant. */
+import { findAccount } from '../../src/accounts/account.ts'
+import { importFollowers } from '../../src/audience/import-followers.ts'
+import { skipTakenMemberIds } from '../../src/audience/member-ids.ts'
+import { finishErasures, rememberPending } from '../../src/audience/pending-erasure.ts'
+import { ProfileFiller } from '../../src/audience/profiles.ts'
+import { Sender } from '../../src/endpoints/sender.ts'
+import { retryEvent } from '../../src/intake/retry.ts'
+import { LineApi } from '../../src/line-api/client.ts'
+import { importMember } from '../../src/operator/import-member.ts'
+import { countMembers, findMember, memberTimeline } from '../../src/operator/members.ts'
+import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
+import { addPeople } from '../../tools/simulator/deliveries.ts'
+import { lineEvent, textMessage } from '../../tools/simulator/events.ts'
+import type { SimulatedPlatform } from '../../tools/simulator/platform.ts'
+import type { Tenant } from './database.ts'
+import { load } from './load.ts'
+import { eventually } from './process.ts'
+import type { Service } from './service.ts'
+
+export interface Users {
+  service: Service
+  database: PostgresDatabase
+  /** writes rows as other programs do */
+  direct: PostgresDatabase
+  platform: SimulatedPlatform
+  /** with the credentials of the platform's account, and the members that addMembers adds */
+  tenant: Tenant
+}
+
+export const LISTS = [
+  '',
+  'userId=U1',
+  'externalId=E1',
+  'relationship=following',
+  'tag=vip',
+  'q=Ann',
+  'q=A',
+  'updatedSince=2020-01-01T00:00:00Z',
+]
+export const FORMATS = ['application/json', 'application/x-ndjson', 'text/csv']
+
+/** Four members with the same ids, tags and names at both tenants. */
+export async function addMembers(
+  { service, direct }: Pick<Users, 'service' | 'direct'>,
+  to: Tenant,
+): Promise<void> {
+  const people = ['U1', 'U2', 'U3', 'U4']
+  await service.deliver(
+    to,
+    people.map((userId) => lineEvent('follow', userId)),
+  )
+  await service.deliver(to, [
+    lineEvent('memberJoined', 'U1', {
+      source: { type: 'group', groupId: 'C1', userId: 'U1' },
+      joined: { members: [{ type: 'user', userId: 'U2' }] },
+    }),
+    { ...textMessage('U1', 'hello'), message: { type: 'text', id: 'M1', text: 'hello' } },
+    lineEvent('message', 'U1', { timestamp: 'never' }),
+  ])
+  await service.track(to, [{ type: 'track', userId: 'U1', messageId: 'T1' }])
+  await load(
+    direct,
+    `update audience_member set external_id = 'E' || substr(user_id, 2), tags = '{vip}',
+                               display_name = 'Ann', profile_due_at = null
+      where channel_oa_id = $1 and user_id = any ($2)`,
+    [to.accountId, people],
+  )
+}
+
+/** Executes every statement of the service over members and events. Returns what a client or an operator sees. */
+export async function useEverything(users: Users): Promise<string[]> {
+  const { service, database, direct, platform, tenant } = users
+  const { headers } = tenant
+  const answers = []
+  for (const query of LISTS) {
+    for (const accept of FORMATS)
+      answers.push(await service.call('GET', `/api/audience?${query}`, { headers: { ...headers, accept } }))
+  }
+  const idOf = async (userId: string) => (await service.member(tenant, userId))?.id
+  const update = { headers: { ...headers, 'content-type': 'application/json' }, body: '{"tags":["changed"]}' }
+  answers.push(await service.call('PUT', `/api/audience/${await idOf('U2')}`, update))
+  const stale = { ...update, headers: { ...update.headers, 'if-match': '"99"' } }
+  answers.push(await service.call('PUT', `/api/audience/${await idOf('U2')}`, stale))
+  await service.deliver(tenant, [
+    lineEvent('unsend', 'U1', { unsend: { messageId: 'M1' } }),
+    lineEvent('unfollow', 'U3'),
+  ])
+  await service.chat(tenant, {
+    event: 'conversation_updated',
+    id: 1,
+    status: 'open',
+    contact_inbox: { source_id: 'U1' },
+    channel: 'Channel::Line',
+  })
+  const printed = [...(await useCommands(users)), ...(await useEndpoints(users))]
+  await load(
+    direct,
+    `update audience_member set profile_due_at = now() where channel_oa_id = $1 and user_id in ('U1', 'U2')`,
+    [tenant.accountId],
+  )
+  await new ProfileFiller(database, new LineApi(platform.url)).pass()
+  await database.query(rememberPending, [tenant.accountId, tenant.organizationId, 99n, 'U9', 0n])
+  await finishErasures(database)
+  await skipTakenMemberIds(database, [tenant.accountId])
+  answers.push(await service.call('DELETE', `/api/audience/${await idOf('U1')}`, { headers }))
+  answers.push(
+    await service.call('DELETE', '/api/audience/1', { headers: { ...headers, 'if-match': '"1"' } }),
+  )
+  return [...printed, ...answers.map(({ text }) => text)]
+}
+
+/** What endpoints of both formats receive. */
+async function useEndpoints({ service, database, direct, platform, tenant }: Users): Promise<string[]> {
+  platform.receiver.channelSecret = tenant.channelSecret
+  await load(
+    direct,
+    `insert into endpoint (channel_oa_id, url, format, allow_private_network)
+     select $1, $2, format, true from unnest(array['line', 'members']) format`,
+    [tenant.accountId, `${platform.url}/receive`],
+  )
+  const sender = new Sender(database, () => false)
+  sender.start()
+  await service.deliver(tenant, [lineEvent('follow', 'U5')])
+  // Without a handover, the lease of the flush ends after 30 s.
+  await load(direct, `update endpoint_delivery set leased_until = '-infinity', due_at = now()`)
+  const bodies = () => platform.receipts.map(({ body }) => JSON.stringify(body))
+  await eventually(
+    async () => bodies().join(),
+    (all) => all.includes('"destination"') && all.includes('member.created'),
+  )
+  await sender.stop()
+  await load(direct, 'delete from endpoint')
+  return bodies()
+}
+
+/** What the command line does with an account. */
+async function useCommands({ database, direct, platform, tenant }: Users): Promise<string[]> {
+  const [event] = await load<{ id: bigint }>(
+    direct,
+    `update event set failure = 'for once' where channel_oa_id = $1 and user_id = 'U4' returning id`,
+    [tenant.accountId],
+  )
+  await retryEvent(database, event?.id ?? 0n)
+  const account = await findAccount(database, tenant.accountId)
+  addPeople(platform, 2)
+  if (account === null) throw new Error('no account')
+  for await (const _ of importFollowers(database, new LineApi(platform.url), account));
+  const scope = { keyId: null, accountId: tenant.accountId, organizationId: tenant.organizationId }
+  await importMember(database, scope, { userId: 'U2', tags: ['imported'] })
+  const member = await findMember(database, tenant.accountId, 'U2', null)
+  if (member === null) throw new Error('no member')
+  const timeline = await memberTimeline(database, tenant.accountId, member, 100)
+  return [
+    JSON.stringify(member),
+    `${await countMembers(database, tenant.accountId)} members`,
+    `${timeline.length} entries`,
+  ]
+}

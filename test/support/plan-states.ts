@@ -1,0 +1,175 @@
+/** Everything that the service does with one account, on tables of a certain size and with or without statistics. */
+import { SCAN_MAX } from '../../src/audience/list-statements.ts'
+import { makePartitions } from '../../src/maintenance/maintenance.ts'
+import type { Connection } from '../../src/postgres/embedded/server.ts'
+import { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
+import { type SimulatedPlatform, simulatePlatform } from '../../tools/simulator/platform.ts'
+import { addTenant, createTestDatabase, type Tenant } from './database.ts'
+import { addMembers, useEverything } from './everything.ts'
+import { load } from './load.ts'
+import { EXPLAIN_OPTIONS, type Plan, readPlan } from './plans.ts'
+import { startApp } from './service.ts'
+import { startWireLog } from './wire-log.ts'
+
+/** A database without autovacuum, so that only the test collects statistics. */
+async function createUnanalyzedDatabase() {
+  const { database, connection } = await createTestDatabase()
+  await database.session(makePartitions)
+  await load(
+    database,
+    `do $$ declare name text; begin
+       for name in select oid::regclass from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace loop
+         execute format('alter table %s set (autovacuum_enabled = false)', name);
+       end loop; end $$`,
+  )
+  return { database, connection }
+}
+
+/** An account with that many members, each with an event, its key and tracked activity. */
+async function addGrownTenant(
+  database: PostgresDatabase,
+  count: number,
+  platform?: SimulatedPlatform,
+): Promise<Tenant> {
+  const tenant = await addTenant(
+    database,
+    platform && { channelAccessToken: platform.account.channelAccessToken },
+  )
+  const { accountId, organizationId } = tenant
+  await load(
+    database,
+    `insert into audience_member (channel_oa_id, organization_id, user_id, display_name, relationship, tags, external_id,
+                                  profile_due_at)
+     select $1, $2, 'M' || i, 'Bo ' || i % 100, case when i % 2 = 0 then 'following' else 'blocked' end,
+            case when i % 3 = 0 then '{new}' else '{}' end::text[], 'C' || i, null
+       from generate_series(1, $3::int) i`,
+    [accountId, organizationId, count],
+  )
+  await load(
+    database,
+    `with added as (
+       insert into event (channel_oa_id, source, kind, key, occurred_at, user_id, message_id, payload)
+       select $1, 'line', 'message', gen_random_uuid(), now(), user_id, 'M' || id, '{}'
+         from audience_member where channel_oa_id = $1 returning key, user_id, occurred_at
+     ), keys as (
+       insert into event_key (channel_oa_id, key) select $1, key from added
+     )
+     insert into tracked_activity (channel_oa_id, user_id, event_count, first_seen_at, last_seen_at)
+     select $1, user_id, 1, occurred_at, occurred_at from added`,
+    [accountId],
+  )
+  return tenant
+}
+
+interface ExplainedService {
+  /** Uses everything. Returns the plans of all statements of the service, in the order of their execution. */
+  plansOfEverything: (tenant: Tenant) => Promise<Plan[]>
+  end: () => Promise<void>
+}
+
+/** Starts the service on new sessions, which keep their plans. */
+async function startExplained(
+  connection: Connection,
+  platform: SimulatedPlatform,
+): Promise<ExplainedService> {
+  const log = await startWireLog(connection)
+  const target = { ...log.connection, options: EXPLAIN_OPTIONS }
+  const database = new PostgresDatabase(target, () => undefined)
+  const direct = new PostgresDatabase(connection, () => undefined)
+  for (const each of [database, direct]) each.markReady()
+  const service = await startApp(database)
+  return {
+    plansOfEverything: async (tenant) => {
+      await addMembers({ service, direct }, tenant)
+      log.notices = []
+      await useEverything({ service, database, direct, platform, tenant })
+      return log.notices.map(readPlan).filter((plan) => plan !== null)
+    },
+    end: async () => {
+      await service.app.close()
+      await Promise.all([database.close(), direct.close()])
+      log.close()
+    },
+  }
+}
+
+/**
+ * The plans of everything with this number of members, first without statistics, then with them, then on sessions that used
+ * everything before when the tables were empty.
+ */
+export async function plansBySize({
+  membersOfTenant,
+  members,
+}: {
+  membersOfTenant: number
+  members: number
+}) {
+  const { database, connection } = await createUnanalyzedDatabase()
+  const platform = await simulatePlatform()
+  const early = await startExplained(connection, platform)
+  await early.plansOfEverything(await addGrownTenant(database, 0, platform))
+  const tenants = []
+  for (let i = 0; i < 3; i += 1) tenants.push(await addGrownTenant(database, membersOfTenant, platform))
+  const [first, second, third] = tenants as [Tenant, Tenant, Tenant]
+  await addGrownTenant(database, members - 3 * membersOfTenant)
+
+  const before = await startExplained(connection, platform)
+  const unanalyzed = await before.plansOfEverything(first)
+  await load(database, 'analyze')
+  const after = await startExplained(connection, platform)
+  const analyzed = await after.plansOfEverything(second)
+  const replanned = await early.plansOfEverything(third)
+  await Promise.all([early.end(), before.end(), after.end(), platform.close()])
+  await database.close()
+  return { unanalyzed, analyzed, replanned }
+}
+
+/**
+ * Tables with few rows: their plans do not matter. PostgreSQL scans `endpoint` as a whole while it has some dozens of rows, and
+ * plans again when autovacuum has found more.
+ */
+const SMALL_TABLES =
+  /^(Seq Scan on endpoint$|endpoint_(?!delivery)|api_client|api_key|official_account|organization|refused_delivery)/
+
+/**
+ * How a plan reads the tables that grow: the indexes, and tables that it reads without one. A partition and its indexes stand
+ * for all partitions.
+ */
+function shapeOf({ steps }: Plan): string {
+  const reads = steps
+    .filter(({ node }) => node.endsWith('Scan') && node !== 'Bitmap Heap Scan')
+    .map(({ node, relation, index }) => index ?? (relation === null ? '' : `${node} on ${relation}`))
+    .filter((read) => read !== '' && !SMALL_TABLES.test(read))
+    .map((read) => read.replace(/event_(\d+|default)/, 'event'))
+  return [...new Set(reads)].sort().join(', ')
+}
+
+/** The shapes of each statement's plans. */
+function shapesOf(plans: Plan[]): Map<string, string> {
+  const shapes = new Map<string, Set<string>>()
+  for (const plan of plans.filter((each) => !isCount(each))) {
+    const text = plan.text.trim().replaceAll(/\s+/g, ' ')
+    shapes.set(text, (shapes.get(text) ?? new Set()).add(shapeOf(plan)))
+  }
+  return new Map([...shapes].map(([text, found]) => [text, [...found].sort().join(' or ')]))
+}
+
+/** Compares the statements that both have executed: some inside functions depend on the rows that they find. */
+export function compareShapes(plans: Plan[], others: Plan[]) {
+  const [shapes, otherShapes] = [shapesOf(plans), shapesOf(others)]
+  const common = [...shapes.keys()].filter((text) => otherShapes.has(text))
+  const different = common
+    .map((text) => ({ text, shape: shapes.get(text), other: otherShapes.get(text) }))
+    .filter(({ shape, other }) => shape !== other)
+  return { statements: common.length, different }
+}
+
+/** Counting all members of an account may use any index, and reads all of it: for the command line alone. */
+const isCount = ({ text }: Plan) => text.trimStart().startsWith('select count(*) from audience_member')
+
+/** Steps that read or sort more rows than one statement may. */
+export const largeSteps = (plans: Plan[]) =>
+  plans
+    .filter((plan) => !isCount(plan))
+    .flatMap(({ text, steps }) => steps.map((step) => ({ ...step, text: text.slice(0, 500) })))
+    .filter(({ rows }) => rows > SCAN_MAX + 1)
