@@ -50,7 +50,7 @@ create table endpoint_delivery (
   -- line: the delivery's `destination`, where it is not the account's bot user id; and the keys of its events.
   destination text,
   event_keys uuid[],
-  -- members: the type, and the member with the number of its newest change. Null member: the account.
+  -- members: the type, and the member with the number of its newest change. Null member: a verification of the account.
   type text,
   member_id bigint,
   change bigint,
@@ -74,7 +74,11 @@ create table endpoint_delivery (
 create index endpoint_delivery_due on endpoint_delivery (endpoint_id, due_at) where failed_at is null;
 create index endpoint_delivery_failed on endpoint_delivery (endpoint_id, id) where failed_at is not null;
 -- Changes of a member that are still to be sent are one row.
-create unique index endpoint_delivery_member on endpoint_delivery (endpoint_id, member_id) where member_id is not null;
+create unique index endpoint_delivery_member on endpoint_delivery (channel_oa_id, endpoint_id, member_id)
+  where member_id is not null;
+-- The same for verifications of the account.
+create unique index endpoint_delivery_verification on endpoint_delivery (channel_oa_id, endpoint_id)
+  where type = 'account.verified';
 
 create function delete_endpoint_deliveries() returns trigger language plpgsql security definer as $$
 begin

@@ -11,6 +11,7 @@ import { MAINTENANCE_INTERVAL_MS, runMaintenance } from './maintenance/maintenan
 import type { Retention } from './maintenance/retention.ts'
 import { clockCompared } from './observability/facts.ts'
 import type { Metrics } from './observability/metrics.ts'
+import { listEndpoints } from './operator/endpoints.ts'
 import { CLOCK_SKEW_MAX_SECONDS, readClockSkew } from './postgres/clock.ts'
 import type { Database } from './postgres/database.ts'
 import type { OpenDatabase } from './postgres/open.ts'
@@ -51,6 +52,7 @@ export class Background {
       this.#profiles.start()
       this.#sender.start()
       metrics?.watchProfileBacklog(() => countDueProfiles(database))
+      metrics?.watchEndpoints(() => listEndpoints(database, null))
     }
     // If the database never becomes ready, the process ends with that error.
     ready.then(start, () => undefined)

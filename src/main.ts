@@ -7,6 +7,7 @@ import pino, { type DestinationStream } from 'pino'
 import { createApp } from './app.ts'
 import { Background } from './background.ts'
 import type { Config } from './config.ts'
+import { isOwnUrl, ownAddresses } from './endpoints/address.ts'
 import { Sender } from './endpoints/sender.ts'
 import { FatalError } from './errors.ts'
 import { SOURCES } from './intake/sources.ts'
@@ -63,7 +64,7 @@ export async function startService(config: Config, log?: DestinationStream): Pro
     : null
   const tracing = exporter && new Tracing(exporter.tracer)
   const lineApi = new LineApi(config.lineApiUrl)
-  const sender = opened && new Sender(opened.database, (url) => isOwnUrl(url, config, app))
+  const sender = opened && new Sender(opened.database, (url) => isOwn(url, config, app))
   const app: FastifyInstance = await createApp({
     ...{ config, database, lineApi, log, metrics, tracing },
     isClosing: () => isClosing,
@@ -169,9 +170,9 @@ export async function serve(config: Config): Promise<void> {
 }
 
 /** An endpoint with such a URL would send deliveries to this service again. */
-function isOwnUrl(url: URL, config: Config, app: FastifyInstance): boolean {
-  const own = [config.publicUrl, urlOf(app, config)].filter((base) => base !== null)
-  return own.some((base) => url.href.toLowerCase().startsWith(`${base.toLowerCase()}/`))
+function isOwn(url: URL, { publicUrl, host }: Config, app: FastifyInstance): boolean {
+  const { port } = app.server.address() as AddressInfo
+  return isOwnUrl(url, ownAddresses(publicUrl, host, port))
 }
 
 function urlOf(app: FastifyInstance, { host }: Config): string {

@@ -22,6 +22,8 @@ it('exits with 0 after the steps, also on the data of an earlier run', () => {
     ])
     expect(stdout).toContain('{"accepted":0,"duplicates":1}')
     expect(stdout).toContain('"verified": true')
+    expect(stdout).toContain('/receive/chat-tool  line  signature valid  message, follow, memberJoined')
+    expect(stdout).toMatch(/\/receive\/crm {2}members {2}signature valid {2}member\.erased \d+/)
     expect(stdout).not.toContain('\u001b')
     expect(readdirSync(dataDir)).toEqual(['demo'])
   }
@@ -32,7 +34,13 @@ it('prints its steps as JSON lines with --json', () => {
   expect(status).toBe(0)
   const lines = stdout.trim().split('\n')
   const steps = lines.map((line) => JSON.parse(line))
+  const [chatTool, crm] = steps.splice(12)
   expect(steps.map(({ step }) => step)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12])
+  expect(chatTool.received).toHaveLength(2)
+  for (const { isVerified } of [...chatTool.received, ...crm.received]) expect(isVerified).toBe(true)
+  expect(crm.received.map((receipt: { body: { type: string } }) => receipt.body.type)).toEqual(
+    expect.arrayContaining(['member.created', 'account.verified', 'member.erased']),
+  )
   expect(steps[0]).toMatchObject({
     status: 200,
     curl: expect.stringMatching(/^curl /),

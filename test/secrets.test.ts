@@ -10,6 +10,8 @@ import { signedDelivery } from './support/service.ts'
 
 const USER_ID = 'Uperson-of-secrets-test'
 const TEXT = 'the text that nobody else may read'
+const ENDPOINT_SECRET = `whsec_${Buffer.from('the secret of an endpoint: 32 b.').toString('base64')}`
+const ENDPOINT_PATH = '/receive/unguessable-path-of-a-tool'
 
 interface Stage {
   database: PostgresDatabase
@@ -38,6 +40,11 @@ async function setUp(level: string): Promise<Stage> {
     channelAccessToken,
     chatSecret: 'chat-secret-of-test',
   })
+  await database.query(
+    `insert into endpoint (channel_oa_id, url, format, secret, allow_private_network)
+     select $1, $2, format, $3, true from unnest(array['line', 'members']) format`,
+    [tenant.accountId, platform.url + ENDPOINT_PATH, ENDPOINT_SECRET],
+  )
   const metricsPort = await freePort()
   const service = await spawnService({
     DATABASE_URL: urlOf(connection),
@@ -132,6 +139,8 @@ function secretsOf({ tenant, platform }: Stage): Record<string, string> {
     trackingKey: tenant.trackingKey,
     text: TEXT,
     encodedText: encodeURIComponent(TEXT),
+    endpointSecret: ENDPOINT_SECRET,
+    endpointPath: ENDPOINT_PATH,
   }
 }
 
@@ -139,6 +148,10 @@ describe.each(['trace', 'info'])('at level %s', (level) => {
   it('good, bad and failing requests publish no secret', async () => {
     const stage = await setUp(level)
     await sendDeliveries(stage)
+    await eventually(
+      async () => stage.platform.receipts.map(({ format }) => format),
+      (formats) => formats.includes('line') && formats.includes('members'),
+    )
     await breakDatabase(stage, await callProtectedRoutes(stage))
     const published = await stage.published()
     expect(published).toContain('"route":"/api/mbox/callback/:oaHash"')

@@ -1,10 +1,14 @@
 /** `oa-audience simulate`: for load tests, which LINE forbids against its own platform. */
 import { once } from 'node:events'
 import { connect } from 'node:net'
-import { expect, it, onTestFinished, vi } from 'vitest'
+import { Webhook } from 'standardwebhooks'
+import { describe, expect, it, onTestFinished, vi } from 'vitest'
+import { signLine } from '../src/intake/line/signature.ts'
+import { Secret } from '../src/secret.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
+import { describeReceipt } from '../tools/simulator/receiver.ts'
 import { urlOf } from './support/database.ts'
-import { runCommandAsync } from './support/process.ts'
+import { eventually, runCommandAsync, startCommand } from './support/process.ts'
 import { setUpTest } from './support/service.ts'
 
 // A command takes half a second to start, and ten on a busy machine.
@@ -69,4 +73,88 @@ it.each([
   const { status, stderr } = await runCommandAsync(['simulate', '--port', '0', ...args])
   expect(status).toBe(1)
   expect(stderr).toContain(complaint)
+})
+
+describe('the receiver of outgoing webhooks', () => {
+  const secret = `whsec_${Buffer.alloc(32, 1).toString('base64')}`
+  const body = JSON.stringify({ destination: 'U1', events: [{ type: 'follow', mode: 'standby' }] })
+  const post = (address: string, headers: Record<string, string>, content = body) =>
+    fetch(address, { method: 'POST', headers, body: content })
+
+  function standardHeaders(timestampMs: number, content: string) {
+    const at = new Date(timestampMs)
+    return {
+      'webhook-id': 'msg_1',
+      'webhook-timestamp': String(Math.floor(timestampMs / 1000)),
+      'webhook-signature': new Webhook(secret).sign('msg_1', at, content),
+    }
+  }
+
+  it('verifies signatures of LINE and of Standard Webhooks, and refuses wrong ones', async () => {
+    const { url, account, receipts, receiver } = await startPlatform()
+    const signature = signLine(body, new Secret(account.channelSecret))
+    expect((await post(`${url}/receive`, { 'x-line-signature': signature })).status).toBe(200)
+    expect((await post(`${url}/receive`, { 'x-line-signature': signature }, `${body} `)).status).toBe(403)
+    const member = '{"type":"member.erased","data":{"id":"7"}}'
+    expect((await post(`${url}/receive/crm`, standardHeaders(Date.now(), member), member)).status).toBe(200)
+    receiver.endpointSecret = secret
+    expect((await post(`${url}/receive/crm`, standardHeaders(Date.now(), member), member)).status).toBe(200)
+    const replayed = standardHeaders(Date.now() - 600_000, member)
+    expect((await post(`${url}/receive/crm`, replayed, member)).status).toBe(403)
+    expect((await post(`${url}/receive`, {})).status).toBe(403)
+    expect(receipts.map(describeReceipt)).toEqual([
+      '/receive  line  signature valid  follow (standby)',
+      '/receive  line  signature WRONG  follow (standby)',
+      '/receive/crm  members  signature not checked  member.erased 7',
+      '/receive/crm  members  signature valid  member.erased 7',
+      '/receive/crm  members  signature WRONG  member.erased 7',
+      '/receive  unknown  signature WRONG  follow (standby)',
+    ])
+  })
+
+  it.each([
+    ['gone', 410],
+    ['error', 500],
+    ['limit', 429],
+    ['constructor', 200],
+    ['any-name', 200],
+  ])('answers at /receive/%s with %i', async (name, status) => {
+    const { url, account } = await startPlatform()
+    const signature = signLine(body, new Secret(account.channelSecret))
+    expect((await post(`${url}/receive/${name}`, { 'x-line-signature': signature })).status).toBe(status)
+  })
+
+  it('answers at /receive/slow after some seconds', async () => {
+    const { url, account } = await startPlatform()
+    const signature = signLine(body, new Secret(account.channelSecret))
+    const startedAtMs = performance.now()
+    expect((await post(`${url}/receive/slow`, { 'x-line-signature': signature })).status).toBe(200)
+    expect(performance.now() - startedAtMs).toBeGreaterThan(1_900)
+  })
+
+  it('prints what it received, as JSON with --json', async () => {
+    const { database, connection, service, tenant } = await setUpTest()
+    const child = startCommand(['simulate', '--port', '0', '--account', String(tenant.accountId), '--json'], {
+      DATABASE_URL: urlOf(connection),
+    })
+    const [first = ''] = await eventually(
+      async () => child.lines(),
+      (lines) => lines.length === 1,
+    )
+    const signature = signLine(body, new Secret(tenant.channelSecret))
+    await post(`${JSON.parse(first).url}/receive/bot`, { 'x-line-signature': signature })
+    const [, second = ''] = await eventually(
+      async () => child.lines(),
+      (lines) => lines.length === 2,
+    )
+    expect(JSON.parse(second)).toEqual({
+      path: '/receive/bot',
+      format: 'line',
+      isVerified: true,
+      body: JSON.parse(body),
+    })
+    await child.stop()
+    await service.app.close()
+    await database.close()
+  })
 })

@@ -4,10 +4,12 @@ import { type Command, InvalidArgumentError, Option } from 'commander'
 import { between, onDatabase, parseId, requireAccount, withJson } from '../src/cli/input.ts'
 import { printJson, styled } from '../src/cli/output.ts'
 import { Progress } from '../src/cli/progress.ts'
+import { readSecrets } from '../src/cli/secret-input.ts'
 import { FatalError } from '../src/errors.ts'
 import { addPeople } from './simulator/deliveries.ts'
 import { MISBEHAVIOURS, misbehaviourOf } from './simulator/misbehaviour.ts'
 import { type SimulatedPlatform, simulatePlatform } from './simulator/platform.ts'
+import { describeReceipt, RECEIVER_PATH } from './simulator/receiver.ts'
 import { sendDeliveries, type Tally } from './simulator/sender.ts'
 import { randomAccount, type SimulatedAccount } from './simulator/state.ts'
 
@@ -17,6 +19,7 @@ interface SimulateOptions {
   people: number
   unverified?: boolean
   misbehave?: string
+  endpointSecret?: string
   deliverTo?: string
   rate: number
   count?: number
@@ -28,7 +31,9 @@ interface SimulateOptions {
 
 export function simulateCommand(program: Command): void {
   withJson(program.command('simulate'))
-    .description("simulate LINE's platform on loopback: its API and, with --deliver-to, signed deliveries")
+    .description(
+      "simulate LINE's platform on loopback: its API, a receiver of outgoing webhooks and, with --deliver-to, signed deliveries",
+    )
     .option('--port <port>', 'TCP port of the API; 0 takes a free one', between(0, 65_535), 4100)
     .option('--account <id>', 'use the credentials of this account (default: print random ones)', parseId)
     .option('--people <count>', 'number of followers', between(1, 1_000_000), 1000)
@@ -38,6 +43,10 @@ export function simulateCommand(program: Command): void {
       '--deliver-to <address>',
       'send signed deliveries to this address, such as http://127.0.0.1:3000/api/line/1',
       parseAddress,
+    )
+    .option(
+      '--endpoint-secret <secret>',
+      'secret of an endpoint of the format members that sends to /receive; - reads it from standard input',
     )
     .option('--rate <n>', 'deliveries per second', between(1, 100_000), 10)
     .option('--count <n>', 'stop after this number of deliveries', between(1, 1_000_000_000))
@@ -52,7 +61,8 @@ export function simulateCommand(program: Command): void {
     .action(simulate)
 }
 
-async function simulate(options: SimulateOptions): Promise<void> {
+async function simulate(given: SimulateOptions): Promise<void> {
+  const options = await readSecrets({ ...given }, { endpointSecret: '--endpoint-secret' })
   const { deliverTo, count, json } = options
   if (count !== undefined && deliverTo === undefined)
     throw new FatalError('--count needs --deliver-to, the address that receives the deliveries')
@@ -70,7 +80,7 @@ async function simulate(options: SimulateOptions): Promise<void> {
 }
 
 async function startPlatform(options: SimulateOptions): Promise<SimulatedPlatform> {
-  const { account: id, port, people, deliverTo, misbehave = '', unverified } = options
+  const { account: id, port, people, deliverTo, misbehave = '', unverified, endpointSecret, json } = options
   const account = id === undefined ? randomAccount('Simulated account') : await storedAccount(id)
   const platform = await simulatePlatform(account, port).catch((error: Error & { code?: string }) => {
     throw new FatalError(`port ${port} cannot be used (${error.code}). Choose another one with --port.`)
@@ -78,6 +88,9 @@ async function startPlatform(options: SimulateOptions): Promise<SimulatedPlatfor
   platform.settings.isVerified = unverified !== true
   platform.settings.webhook = deliverTo === undefined ? null : { endpoint: deliverTo, active: true }
   platform.misbehave(misbehaviourOf(misbehave))
+  platform.receiver.endpointSecret = endpointSecret ?? null
+  platform.receiver.onReceipt = (receipt) =>
+    json ? printJson(receipt) : console.log(`received  ${describeReceipt(receipt)}`)
   addPeople(platform, people)
   return platform
 }
@@ -118,6 +131,12 @@ function introduce({ url, account }: SimulatedPlatform, options: SimulateOptions
   }
   console.log('Make the API send faulty responses. An empty body restores the documented ones:')
   command(`curl -X PUT ${url}/simulate/misbehaviour -d limit`)
+  console.log(
+    'Receive outgoing webhooks, which are verified. Also /receive/slow, error, limit, gone, silent:',
+  )
+  command(
+    `npx oa-audience endpoints add --account ${options.account ?? 'ID'} --url ${url}${RECEIVER_PATH} --allow-private-network`,
+  )
   console.log('Press Ctrl-C to stop.')
 }
 

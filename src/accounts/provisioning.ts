@@ -3,9 +3,8 @@
  * directly. A column that refuses its value surfaces as the database's constraint violation.
  */
 import { randomBytes } from 'node:crypto'
-import { violatedConstraint } from '../postgres/faults.ts'
-import type { Queryable, Row } from '../postgres/statement.ts'
-import { skipTakenIds } from '../postgres/taken-ids.ts'
+import type { Queryable } from '../postgres/statement.ts'
+import { insertWithFreeId } from '../postgres/taken-ids.ts'
 import type { AccountId, OrganizationId } from './account.ts'
 
 /** The columns of `official_account` that an operator sets, by their names in the table. */
@@ -75,7 +74,7 @@ const revokeKeyById = `
   update api_key set status = 'revoked' where id = $1 returning id`
 
 export async function addOrganization(database: Queryable, name: string): Promise<OrganizationId> {
-  const [added] = await insert<{ id: bigint }>(database, 'organization', insertOrganization, [name])
+  const [added] = await insertWithFreeId<{ id: bigint }>(database, 'organization', insertOrganization, [name])
   return inserted(added).id
 }
 
@@ -92,7 +91,7 @@ export async function addAccount(
   organizationId: OrganizationId,
   columns: Pick<AccountColumns, 'name'> & Partial<AccountColumns>,
 ): Promise<AddedAccount> {
-  const [added] = await insert<{ id: bigint; oa_hash: string; tracking_key: string }>(
+  const [added] = await insertWithFreeId<{ id: bigint; oa_hash: string; tracking_key: string }>(
     database,
     'official_account',
     insertAccount,
@@ -121,7 +120,7 @@ export interface AddedClient {
 /** Adds an API client with random credentials. */
 export async function addClient(database: Queryable, name: string | null): Promise<AddedClient> {
   const credentials = { clientId: randomCredential('client'), clientSecret: randomCredential('secret') }
-  const [added] = await insert<{ id: bigint }>(database, 'api_client', insertClient, [
+  const [added] = await insertWithFreeId<{ id: bigint }>(database, 'api_client', insertClient, [
     credentials.clientId,
     credentials.clientSecret,
     name,
@@ -147,7 +146,11 @@ export async function addKey(
   accountId: AccountId,
 ): Promise<AddedKey | null> {
   const key = randomCredential('key')
-  const [added] = await insert<{ id: bigint }>(database, 'api_key', insertKey, [clientRowId, key, accountId])
+  const [added] = await insertWithFreeId<{ id: bigint }>(database, 'api_key', insertKey, [
+    clientRowId,
+    key,
+    accountId,
+  ])
   return added === undefined ? null : { id: added.id, key }
 }
 
@@ -160,25 +163,6 @@ export async function revokeKey(database: Queryable, id: bigint): Promise<boolea
 /** 192 random bits in characters that need no quoting in URLs, shells and JSON. */
 function randomCredential(prefix: string): string {
   return `${prefix}_${randomBytes(24).toString('base64url')}`
-}
-
-/**
- * Other programs may have inserted rows with explicit ids, which the table's sequence does not know. If the next id is taken,
- * the sequence moves past them and the insert is retried. Inside a transaction the first failure would abort it.
- */
-async function insert<R extends Row>(
-  database: Queryable,
-  table: 'organization' | 'official_account' | 'api_client' | 'api_key',
-  statement: string,
-  values: unknown[],
-): Promise<R[]> {
-  try {
-    return await database.query<R>(statement, values)
-  } catch (error) {
-    if (violatedConstraint(error) !== `${table}_pkey`) throw error
-    await skipTakenIds(database, table)
-    return database.query<R>(statement, values)
-  }
 }
 
 function inserted<R>(row: R | undefined): R {

@@ -35,8 +35,24 @@ export interface Verifier {
 
 type Outcome = Omit<Verification, 'verified' | 'checkedAt'>
 
-/** $1 id bigint, $2 verification jsonb, $3 verified_at timestamptz */
-const storeVerification = 'update official_account set verification = $2, verified_at = $3 where id = $1'
+/**
+ * Endpoints that follow the account receive the outcome. Verifications that are not sent yet are one delivery, whose change
+ * number grows with each of them.
+ *
+ * $1 id bigint, $2 verification jsonb, $3 verified_at timestamptz
+ */
+const storeVerification = `
+  with stored as (
+    update official_account set verification = $2, verified_at = $3 where id = $1 returning id
+  )
+  insert into endpoint_delivery as d (channel_oa_id, endpoint_id, type, change)
+  select p.channel_oa_id, p.id, 'account.verified', next_change()
+    from stored join endpoint p on p.channel_oa_id = stored.id
+   where p.format = 'members' and (p.events is null or 'account.verified' = any (p.events))
+   order by p.id
+      on conflict (channel_oa_id, endpoint_id) where type = 'account.verified' do update
+         set change = excluded.change, failed_at = null,
+             due_at = case when d.failed_at is null then d.due_at else now() end`
 
 /**
  * A refusal by the platform is an outcome. If the platform is unreachable, slow or rate limiting, this throws

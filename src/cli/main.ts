@@ -18,6 +18,7 @@ const GROUPS: Record<string, () => Promise<(program: Command) => void>> = {
   members: async () => (await import('./members.ts')).membersCommand,
   clients: async () => (await import('./clients.ts')).clientsCommand,
   keys: async () => (await import('./keys.ts')).keysCommand,
+  endpoints: async () => (await import('./endpoints.ts')).endpointsCommand,
   events: async () => (await import('./events.ts')).eventsCommand,
   doctor: async () => (await import('./doctor.ts')).doctorCommand,
   simulate: async () => (await import('../../tools/simulate.ts')).simulateCommand,

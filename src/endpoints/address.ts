@@ -82,3 +82,34 @@ export const lookupPublic: LookupFunction = (hostname, options, callback) => {
     else callback(null, first.address, first.family)
   })
 }
+
+/** The addresses at which this service's own API is reached, as far as it knows them. */
+export function ownAddresses(publicUrl: string | null, host: string, port: number): URL[] {
+  const local = [host, '127.0.0.1', 'localhost', '::1'].map((name) =>
+    name.includes(':') ? `[${name}]` : name,
+  )
+  const texts = [publicUrl, ...local.map((name) => `http://${name}:${port}`)]
+  return texts.filter((text) => text !== null && URL.canParse(text)).map((text) => new URL(text as string))
+}
+
+/** Whether a URL is one of this service's API: what is sent there comes back as a new delivery. */
+export function isOwnUrl(url: URL, own: URL[]): boolean {
+  const path = decoded(url.pathname).toLowerCase()
+  return own.some(
+    (base) =>
+      hostOf(url) === hostOf(base) &&
+      path.startsWith(`${base.pathname.replace(/\/$/, '')}/api/`.toLowerCase()),
+  )
+}
+
+/** The host, with the port unless it is the protocol's own. A name may end with a dot. */
+const hostOf = (url: URL): string => url.host.replace(/\.(?=:\d+$|$)/, '')
+
+/** Routes match decoded paths. */
+function decoded(path: string): string {
+  try {
+    return decodeURIComponent(path)
+  } catch {
+    return path
+  }
+}

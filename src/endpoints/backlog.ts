@@ -52,6 +52,8 @@ export interface ContentRow extends Row {
   channel_secret: string | null
   destination: string | null
   attempts: number
+  /** since the delivery was committed */
+  age_ms: number
   type: string | null
   change: bigint | null
   /** null for erased and unsent content */
@@ -65,6 +67,7 @@ export const loadContents: Statement = {
   text: `
     select d.id, d.endpoint_id, p.status, p.url, p.allow_private_network, p.format, p.replies, p.secret, p.previous_secret,
            a.channel_secret, coalesce(d.destination, a.bot_user_id) as destination, d.attempts, d.type, d.change,
+           (extract(epoch from clock_timestamp() - d.created_at) * 1000)::float8 as age_ms,
            (select array_agg(e.payload order by k.position)
               from unnest(d.event_keys) with ordinality as k (key, position)
               join lateral (select payload from event e
@@ -106,7 +109,7 @@ export const completeDeliveries: Statement = {
       returning d.channel_oa_id, d.id
     )
     update endpoint_delivery d
-       set attempts = 0, first_attempt_at = null, due_at = now(), leased_until = '-infinity'
+       set attempts = 0, first_attempt_at = null, created_at = now(), due_at = now(), leased_until = '-infinity'
       from sent s
      where d.channel_oa_id = s.channel_oa_id and d.id = s.id and d.change is distinct from s.change`,
 }

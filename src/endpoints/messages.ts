@@ -6,6 +6,9 @@ import { signLine } from '../intake/line/signature.ts'
 import type { Secret } from '../secret.ts'
 import type { Message } from './post.ts'
 
+/** What the format `members` can send. */
+export const MEMBER_EVENTS = ['member.created', 'member.updated', 'member.erased', 'account.verified']
+
 const SECRET_PREFIX = 'whsec_'
 
 export interface LineContent {
@@ -97,7 +100,8 @@ function writeMembers(
   }
 }
 
-function signStandard(text: string, secret: Secret): string {
+/** Base64 of HMAC-SHA256 over `id.timestamp.body`. */
+export function signStandard(text: string, secret: Secret): string {
   const key = secret.reveal()
   const bytes = Buffer.from(key.startsWith(SECRET_PREFIX) ? key.slice(SECRET_PREFIX.length) : key, 'base64')
   return createHmac('sha256', bytes).update(text).digest('base64')

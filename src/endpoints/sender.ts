@@ -196,7 +196,8 @@ export class Sender {
     const tookMs = performance.now() - startedAtMs
     const isAccepted = answer.status !== null && answer.status >= 200 && answer.status < 300
     state.note(isAccepted, tookMs)
-    endpointAnswered.publish({ endpointId: item.endpointId, status: answer.status, isAccepted, tookMs })
+    const outcome = isAccepted ? 'accepted' : answer.status === null ? 'no_response' : 'rejected'
+    endpointAnswered.publish({ outcome, sinceCommitMs: (sent?.age_ms ?? 0) + tookMs })
     this.#settlements.note(item.endpointId, answer)
     if (isAccepted) this.#settlements.complete(item, sent?.change ?? null)
     else this.#settlements.postpone(item, answer, sent?.attempts ?? 1, tookMs)

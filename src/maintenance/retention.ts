@@ -15,7 +15,7 @@ const MARKS_KEPT_DAYS = 30
 export type Retention = Pick<Config, 'retentionDays' | 'deduplicationDays' | 'trackingRetentionDays'>
 
 /**
- * Deletes events and edits beyond RETENTION_DAYS (0 keeps them), tracking events beyond TRACKING_RETENTION_DAYS, and beyond
+ * Deletes events, edits and failed deliveries to endpoints beyond RETENTION_DAYS (0 keeps them), tracking events beyond TRACKING_RETENTION_DAYS, and beyond
  * DEDUPLICATION_DAYS event keys, ids of unsent messages, tombstones, and tracked activity of people who are not members.
  * Change marks are kept for 30 days.
  */
@@ -27,7 +27,9 @@ export async function deleteExpired(
     await dropExpiredPartitions(session, EVENTS, retentionDays)
     await deleteInBatches(session, deleteUnpartitionedEvents, retentionDays)
     await deleteInBatches(session, deleteEdits, retentionDays)
+    await deleteInBatches(session, deleteFailedDeliveries, retentionDays)
   }
+  await deleteInBatches(session, deleteOrphanedDeliveries, 0)
   await dropExpiredPartitions(session, TRACKING_EVENTS, trackingRetentionDays)
   await deleteInBatches(session, deleteUnpartitionedTrackingEvents, trackingRetentionDays)
   await deleteInBatches(session, deleteEventKeys, deduplicationDays)
@@ -82,6 +84,33 @@ const deleteEdits: Statement = {
        where ctid = any (array(select ctid from member_edit
                                 where edited_at < now() - $1 * interval '1 day' limit $2))
          and edited_at < now() - $1 * interval '1 day'
+      returning 1)
+    select count(*)::int from deleted`,
+}
+
+/** Counted from when the delivery was received, like its events. */
+const deleteFailedDeliveries: Statement = {
+  name: 'delete-failed-deliveries',
+  text: `
+    with deleted as (
+      delete from endpoint_delivery
+       where ctid = any (array(select d.ctid from endpoint p
+                                 join endpoint_delivery d on d.endpoint_id = p.id
+                                where d.failed_at is not null and d.created_at < now() - $1 * interval '1 day' limit $2))
+         and failed_at is not null and created_at < now() - $1 * interval '1 day'
+      returning 1)
+    select count(*)::int from deleted`,
+}
+
+/** Written by a flush that began before the endpoint was removed. */
+const deleteOrphanedDeliveries: Statement = {
+  name: 'delete-deliveries-of-removed-endpoints',
+  text: `
+    with deleted as (
+      delete from endpoint_delivery
+       where ctid = any (array(select d.ctid from endpoint_delivery d
+                                where d.created_at < now() - $1 * interval '1 day'
+                                  and not exists (select from endpoint p where p.id = d.endpoint_id) limit $2))
       returning 1)
     select count(*)::int from deleted`,
 }

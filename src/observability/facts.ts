@@ -89,10 +89,9 @@ export const accountVerified = occurrence<{ outcome: VerificationOutcome }>('acc
 /** The database's clock is ahead of this machine's by so much; negative: behind. */
 export const clockCompared = occurrence<{ skewSeconds: number }>('clock-compared')
 
-/** An endpoint answered a delivery, or did not. `status` null: there was no response. */
-export const endpointAnswered = occurrence<{
-  endpointId: bigint
-  status: number | null
-  isAccepted: boolean
-  tookMs: number
-}>('endpoint-answered')
+export type EndpointOutcome = 'accepted' | 'rejected' | 'no_response'
+
+/** An attempt to send a delivery to an endpoint ended, so long after the delivery was committed. */
+export const endpointAnswered = occurrence<{ outcome: EndpointOutcome; sinceCommitMs: number }>(
+  'endpoint-answered',
+)

@@ -4,6 +4,7 @@ import type { FastifyInstance } from 'fastify'
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import { FatalError } from '../errors.ts'
 import { UNKNOWN_ROUTE } from '../http/answers.ts'
+import { countEndpointAttempts, type EndpointBacklog, endpointBacklogGauges } from './endpoint-metrics.ts'
 import {
   accountVerified,
   clockCompared,
@@ -21,10 +22,11 @@ const EVENTS_BUCKETS = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 const LAG_BUCKETS = [0.5, 1, 2, 5, 10, 60, 600, 3600, 86_400]
 
 const BACKLOG_INTERVAL_MS = 60_000
+/** Counting a large backlog may take longer than a scrape waits. */
+const ENDPOINTS_INTERVAL_MS = 15_000
 
 const EVENT_OUTCOMES = ['accepted', 'duplicate', 'unapplied']
 const PROFILE_OUTCOMES = ['found', 'unknown', 'fault']
-
 const DATABASE_STATES = ['up', 'read-only', 'down']
 
 interface WatchedDatabase {
@@ -32,7 +34,7 @@ interface WatchedDatabase {
   state(): Promise<string>
 }
 
-/** What can be seen of a running service. No label holds an address, an id or a person. */
+/** What can be seen of a running service. No label holds an address or a person. Endpoints are named by their ids. */
 export class Metrics {
   readonly registry = new Registry()
   readonly #registers = [this.registry]
@@ -44,6 +46,7 @@ export class Metrics {
     this.#countEvents(sources)
     this.#measureFlushes()
     this.#countPlatformOutcomes()
+    this.#unsubscribe.push(countEndpointAttempts(this.registry))
     this.#countBusy()
     this.#watchClock()
   }
@@ -218,14 +221,25 @@ export class Metrics {
       help: 'Members whose profile is due, at most 10,000 per account',
       registers: this.#registers,
     })
-    const update = () =>
+    this.#repeat(BACKLOG_INTERVAL_MS, () =>
       count().then(
         (members) => due.set(members),
         // No figure is better than an outdated one.
         () => due.remove(),
-      )
+      ),
+    )
+  }
+
+  /** Reads the backlog of each endpoint every 15 s. */
+  watchEndpoints(read: () => Promise<EndpointBacklog[]>): void {
+    const show = endpointBacklogGauges(this.registry)
+    // No figure is better than an outdated one.
+    this.#repeat(ENDPOINTS_INTERVAL_MS, () => read().then(show, () => show([])))
+  }
+
+  #repeat(intervalMs: number, update: () => Promise<void>): void {
     void update()
-    const timer = setInterval(update, BACKLOG_INTERVAL_MS).unref()
+    const timer = setInterval(update, intervalMs).unref()
     this.#unsubscribe.push(() => clearInterval(timer))
   }
 }

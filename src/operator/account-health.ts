@@ -2,6 +2,7 @@
 import type { AccountId } from '../accounts/account.ts'
 import type { Database } from '../postgres/database.ts'
 import type { Row } from '../postgres/statement.ts'
+import { age } from './age.ts'
 
 /** Period that is examined. An account without deliveries for this long needs attention. */
 const PERIOD_DAYS = 7
@@ -134,10 +135,4 @@ function only(messages: Array<string | false>): string[] {
   return messages.filter((message) => message !== false)
 }
 
-function ago(seconds: number): string {
-  if (seconds < 120) return `${seconds} s ago`
-  if (seconds < 7200) return `${Math.round(seconds / 60)} min ago`
-  return seconds < 172_800
-    ? `${Math.round(seconds / 3600)} h ago`
-    : `${Math.round(seconds / 86_400)} days ago`
-}
+const ago = (seconds: number): string => `${age(seconds)} ago`

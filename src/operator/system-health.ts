@@ -1,4 +1,4 @@
-/** Examines an installation: configuration, database, accounts, Redis, the platform and the clocks. */
+/** Examines an installation: configuration, database, accounts, endpoints, Redis, the platform and the clocks. */
 import { Redis } from 'ioredis'
 import type { Config } from '../config.ts'
 import { FatalError } from '../errors.ts'
@@ -7,6 +7,7 @@ import { CLOCK_SKEW_MAX_SECONDS, readClockSkew } from '../postgres/clock.ts'
 import { withDatabase } from '../postgres/open.ts'
 import type { Queryable } from '../postgres/statement.ts'
 import { examineAccounts, type Severity } from './account-health.ts'
+import { examineEndpoints } from './endpoint-health.ts'
 
 const RESPONSE_TIMEOUT_MS = 3_000
 /** Chat signatures are valid for five minutes. A clock that is off by one minute is drifting towards that. */
@@ -50,6 +51,11 @@ async function examineDatabase({ database: choice }: Config): Promise<Finding[]>
       { check: 'migrations', severity: 'ok', message: 'the schema is up to date' },
       ...(await examineAccounts(database)).map(({ accountId, severity, message }) => ({
         check: `account ${accountId}`,
+        severity,
+        message,
+      })),
+      ...(await database.session(examineEndpoints)).map(({ endpointId, severity, message }) => ({
+        check: `endpoint ${endpointId}`,
         severity,
         message,
       })),

@@ -22,7 +22,7 @@ export interface Database extends Transactions {
   forTenant(tenant: Claimant): Transactions
   /** For batches of deliveries. */
   readonly intake: Transactions
-  /** A connection for pipelines of deliveries that follow each other closely. It counts among those for batches. */
+  /** A connection for pipelines of deliveries, in or out, that follow each other closely. Nobody else uses it. */
   pin(): PinnedConnection
   /** Sends one read behind others on a connection that all requests share: for queries that take microseconds. */
   lookup<R extends Row>(kind: LookupKind, statement: Statement, values: unknown[]): Promise<R[]>

@@ -20,8 +20,9 @@ import type { Claimant } from './turns.ts'
  * - `clients`: reads and writes of clients and the service's own work. One organization leaves at least one to all others.
  * - `streams`: one for each stream that may be open. They close after 10 s without use.
  *
- * Beside them are four pinned connections for flushes, so an instance has 1 + 2 + 2 + 5 + 4 + 4 = 18. One instance at a time runs maintenance. So five instances fit PostgreSQL's default of 100, of
- * which superusers keep 3: 5 × 18 + 1 = 91.
+ * Beside them are four pinned connections for flushes and one for endpoints, so an instance has 1 + 2 + 2 + 5 + 4 + 4 + 1 = 19.
+ * One instance at a time runs maintenance. So five instances fit PostgreSQL's default of 100, of which superusers keep 3:
+ * 5 × 19 + 1 = 96.
  */
 const CONNECTIONS = { health: 1, lookups: 2, intake: 2, clients: 5, streams: 4 }
 /** How long a connection may take to open. The platforms disconnect after 2 s. */

@@ -4,6 +4,7 @@ import { importFollowers } from '../../src/audience/import-followers.ts'
 import { skipTakenMemberIds } from '../../src/audience/member-ids.ts'
 import { finishErasures, rememberPending } from '../../src/audience/pending-erasure.ts'
 import { ProfileFiller } from '../../src/audience/profiles.ts'
+import { Sender } from '../../src/endpoints/sender.ts'
 import { retryEvent } from '../../src/intake/retry.ts'
 import { LineApi } from '../../src/line-api/client.ts'
 import { importMember } from '../../src/operator/import-member.ts'
@@ -14,6 +15,7 @@ import { lineEvent, textMessage } from '../../tools/simulator/events.ts'
 import type { SimulatedPlatform } from '../../tools/simulator/platform.ts'
 import type { Tenant } from './database.ts'
 import { load } from './load.ts'
+import { eventually } from './process.ts'
 import type { Service } from './service.ts'
 
 export interface Users {
@@ -91,7 +93,7 @@ export async function useEverything(users: Users): Promise<string[]> {
     contact_inbox: { source_id: 'U1' },
     channel: 'Channel::Line',
   })
-  const printed = await useCommands(users)
+  const printed = [...(await useCommands(users)), ...(await useEndpoints(users))]
   await load(
     direct,
     `update audience_member set profile_due_at = now() where channel_oa_id = $1 and user_id in ('U1', 'U2')`,
@@ -106,6 +108,30 @@ export async function useEverything(users: Users): Promise<string[]> {
     await service.call('DELETE', '/api/audience/1', { headers: { ...headers, 'if-match': '"1"' } }),
   )
   return [...printed, ...answers.map(({ text }) => text)]
+}
+
+/** What endpoints of both formats receive. */
+async function useEndpoints({ service, database, direct, platform, tenant }: Users): Promise<string[]> {
+  platform.receiver.channelSecret = tenant.channelSecret
+  await load(
+    direct,
+    `insert into endpoint (channel_oa_id, url, format, allow_private_network)
+     select $1, $2, format, true from unnest(array['line', 'members']) format`,
+    [tenant.accountId, `${platform.url}/receive`],
+  )
+  const sender = new Sender(database, () => false)
+  sender.start()
+  await service.deliver(tenant, [lineEvent('follow', 'U5')])
+  // Without a handover, the lease of the flush ends after 30 s.
+  await load(direct, `update endpoint_delivery set leased_until = '-infinity', due_at = now()`)
+  const bodies = () => platform.receipts.map(({ body }) => JSON.stringify(body))
+  await eventually(
+    async () => bodies().join(),
+    (all) => all.includes('"destination"') && all.includes('member.created'),
+  )
+  await sender.stop()
+  await load(direct, 'delete from endpoint')
+  return bodies()
 }
 
 /** What the command line does with an account. */

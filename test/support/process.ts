@@ -110,6 +110,25 @@ export function runCommandAsync(
   return new Promise((resolve) => child.once('close', (status) => resolve({ status, ...output })))
 }
 
+/** Starts a command that runs until it is stopped. `lines` are those of its standard output so far. */
+export function startCommand(args: string[], env: Record<string, string> = {}) {
+  const child = spawn(process.execPath, [MAIN, ...args], {
+    env: environment(env),
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  let output = ''
+  child.stdout.on('data', (chunk: Buffer) => {
+    output += chunk.toString()
+  })
+  const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()))
+  const stop = () => {
+    child.kill('SIGTERM')
+    return exited
+  }
+  onTestFinished(stop)
+  return { lines: () => output.split('\n').slice(0, -1), stop }
+}
+
 /** Resolves when the service at that address reports that it is healthy. */
 export async function becomesWell(url: string, limitMs?: number): Promise<void> {
   await eventually(

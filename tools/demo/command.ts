@@ -5,6 +5,7 @@ import { addAccount, addClient, addKey, addOrganization } from '../../src/accoun
 import { withJson } from '../../src/cli/input.ts'
 import { styled } from '../../src/cli/output.ts'
 import { type Config, readConfig } from '../../src/config.ts'
+import { addEndpoint } from '../../src/endpoints/manage.ts'
 import type { RunningService } from '../../src/main.ts'
 import type { Database } from '../../src/postgres/database.ts'
 import { type SimulatedPlatform, simulatePlatform } from '../simulator/platform.ts'
@@ -80,6 +81,7 @@ async function present(
   asJson: boolean,
 ): Promise<void> {
   const account = await addDemoAccount(database as Database, platform.account)
+  await addDemoEndpoints(database as Database, account.id, platform)
   const { displayName } = platform.account
   if (!asJson)
     console.log(
@@ -107,6 +109,25 @@ async function addDemoAccount(database: Database, simulated: SimulatedAccount): 
     'x-api-key': added.key,
   }
   return { ...account, credentials }
+}
+
+/** A tool of each kind, which the simulated platform plays on loopback. */
+async function addDemoEndpoints(
+  database: Database,
+  accountId: bigint,
+  { url, receiver }: SimulatedPlatform,
+): Promise<void> {
+  const common = { accountId, events: null, allowPrivateNetwork: true }
+  const chatTool = {
+    name: 'Chat tool',
+    url: `${url}/receive/chat-tool`,
+    format: 'line' as const,
+    replies: true,
+  }
+  const crm = { name: 'CRM', url: `${url}/receive/crm`, format: 'members' as const, replies: false }
+  await addEndpoint(database, { ...common, ...chatTool }, [])
+  const added = await addEndpoint(database, { ...common, ...crm }, [])
+  receiver.endpointSecret = added?.secret ?? null
 }
 
 function waitForSignal(interrupt: () => void): Promise<void> {

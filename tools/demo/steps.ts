@@ -1,11 +1,13 @@
 /** The steps of the demo, in order: events come in, a client works with the audience, a person is erased. */
 import { randomUUID } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { styled } from '../../src/cli/output.ts'
 import { signLine } from '../../src/intake/line/signature.ts'
 import { Secret } from '../../src/secret.ts'
 import { addPeople } from '../simulator/deliveries.ts'
 import { lineBody, lineEvent, randomUserId, textMessage } from '../simulator/events.ts'
 import type { SimulatedPlatform } from '../simulator/platform.ts'
+import { describeReceipt } from '../simulator/receiver.ts'
 import { type Call, curlLine, send } from './curl.ts'
 
 export interface DemoAccount {
@@ -40,6 +42,7 @@ export async function runSteps(demo: Demo): Promise<void> {
   await verifyAccount(demo, show)
   await erasePerson(demo, show, memberIdIn(audience, ben), ben)
   await show('Without credentials, nobody can read anything', { method: 'GET', path: '/api/audience' })
+  await showReceipts(demo)
 }
 
 async function receiveDeliveries(demo: Demo, show: Show, ann: string, ben: string): Promise<void> {
@@ -112,6 +115,33 @@ async function erasePerson(demo: Demo, show: Show, memberId: string, userId: str
     delivery(demo, [textMessage(userId, 'sent before the erasure', { timestamp: Date.now() - 60_000 })]),
   )
   await show('The person is gone', clientCall(demo, 'GET', `/api/audience?userId=${userId}`))
+}
+
+/** For the last change of the steps: it is sent within 2 s on an idle machine. */
+const RECEIVED_WITHIN_MS = 30_000
+const POLL_MS = 50
+/** Earlier changes of a member may be sent as one. */
+const LAST_MESSAGES = ['member.created', 'account.verified', 'member.erased']
+
+/** What the two endpoints received meanwhile. */
+async function showReceipts({ platform: { receipts }, asJson }: Demo): Promise<void> {
+  const deadlineMs = performance.now() + RECEIVED_WITHIN_MS
+  const isReceived = (type: string) => receipts.some(({ body }) => body.type === type)
+  const isComplete = () =>
+    LAST_MESSAGES.every(isReceived) && receipts.some(({ body }) => body.events?.length === 3)
+  while (!isComplete() && performance.now() < deadlineMs) await sleep(POLL_MS)
+  const titles = {
+    line: "A chat tool behind this service received LINE's deliveries, signed as LINE signs them",
+    members: 'A CRM received what changed in the audience, signed by Standard Webhooks',
+  }
+  for (const [format, title] of Object.entries(titles)) {
+    const received = receipts.filter((receipt) => receipt.format === format)
+    if (asJson) console.log(JSON.stringify({ title, received }))
+    else {
+      console.log(`\n${styled(['bold', 'cyan'], title)}`)
+      for (const receipt of received) console.log(`  ${describeReceipt(receipt)}`)
+    }
+  }
 }
 
 function memberIdIn(audience: string, userId: string): string {

@@ -7,10 +7,14 @@ import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { answer } from './line-api.ts'
 import { MISBEHAVIOURS, type Misbehaviour, misbehaviourOf } from './misbehaviour.ts'
+import { RECEIVER_PATH, type Receipt, type ReceiverSettings, receive } from './receiver.ts'
 import { initialState, type PlatformState, randomAccount } from './state.ts'
 
 export interface SimulatedPlatform extends Omit<PlatformState, 'tokens' | 'testsAtMs'> {
   url: string
+  /** what arrived below /receive, where the platform plays a tool that receives outgoing webhooks */
+  receipts: Receipt[]
+  receiver: ReceiverSettings
   /** the last requests, such as `GET /v2/bot/info` */
   calls: string[]
   /** Replaces the responses to all requests that match `only`, by default all. Null restores the documented ones. */
@@ -28,10 +32,20 @@ export async function simulatePlatform(
   const calls: string[] = []
   const fault: ActiveFault = { respond: null, only: /./ }
   const state = initialState(account)
+  const receipts: Receipt[] = []
+  const receiver: ReceiverSettings = {
+    channelSecret: account.channelSecret,
+    endpointSecret: null,
+    onReceipt: () => undefined,
+  }
   const server = createServer((request, response) => {
     const call = `${request.method} ${request.url}`
     if (call === 'PUT /simulate/misbehaviour') {
       setMisbehaviour(fault, request, response)
+      return
+    }
+    if (request.url?.startsWith(RECEIVER_PATH)) {
+      receive(receipts, receiver, request, response).catch(() => response.destroy())
       return
     }
     calls.push(call)
@@ -47,6 +61,8 @@ export async function simulatePlatform(
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     account,
+    receipts,
+    receiver,
     calls,
     people,
     groups,

@@ -1,0 +1,68 @@
+/** Metrics of outgoing webhooks. */
+import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
+import { endpointAnswered } from './facts.ts'
+
+/** Endpoints receive within milliseconds, or after an outage of hours. */
+const DELIVERY_BUCKETS = [0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 60, 600, 3600, 21_600, 86_400]
+
+const OUTCOMES = ['accepted', 'rejected', 'no_response'] as const
+
+/** What is still to be sent to one endpoint. */
+export interface EndpointBacklog {
+  id: bigint
+  /** active, or anything else: paused */
+  status: string
+  pending: number
+  failed: number
+  /** null: nothing is pending */
+  oldestPendingSeconds: number | null
+}
+
+/** @returns ends the counting */
+export function countEndpointAttempts(registry: Registry): () => void {
+  const attempts = new Counter({
+    name: 'oa_audience_endpoint_attempts_total',
+    help: 'Attempts to send a delivery to an endpoint by outcome: accepted, rejected (not 2xx), or no_response',
+    labelNames: ['outcome'] as const,
+    registers: [registry],
+  })
+  const seconds = new Histogram({
+    name: 'oa_audience_endpoint_delivery_seconds',
+    help: 'Time from the commit of a delivery until its endpoint accepted it',
+    buckets: DELIVERY_BUCKETS,
+    registers: [registry],
+  })
+  for (const outcome of OUTCOMES) attempts.inc({ outcome }, 0)
+  return endpointAnswered.subscribe(({ outcome, sinceCommitMs }) => {
+    attempts.inc({ outcome })
+    // The clock of the database may step back.
+    if (outcome === 'accepted') seconds.observe(Math.max(0, sinceCommitMs) / 1000)
+  })
+}
+
+/** @returns shows the backlogs of all endpoints. Those of endpoints that are not named disappear. */
+export function endpointBacklogGauges(registry: Registry): (endpoints: EndpointBacklog[]) => void {
+  const gauge = (name: string, help: string) =>
+    new Gauge({ name, help, labelNames: ['endpoint', 'status'] as const, registers: [registry] })
+  const pending = gauge(
+    'oa_audience_endpoint_pending',
+    'Deliveries that wait for the endpoint, at most 10,000',
+  )
+  const failed = gauge(
+    'oa_audience_endpoint_failed',
+    'Deliveries whose retries have ended without success, at most 10,000',
+  )
+  const oldest = gauge(
+    'oa_audience_endpoint_oldest_pending_seconds',
+    'Age of the oldest delivery that waits for the endpoint; 0: none',
+  )
+  return (endpoints) => {
+    for (const each of [pending, failed, oldest]) each.reset()
+    for (const { id, status, ...backlog } of endpoints) {
+      const labels = { endpoint: String(id), status: status === 'active' ? 'active' : 'paused' }
+      pending.set(labels, backlog.pending)
+      failed.set(labels, backlog.failed)
+      oldest.set(labels, backlog.oldestPendingSeconds ?? 0)
+    }
+  }
+}

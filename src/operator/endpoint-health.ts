@@ -1,0 +1,55 @@
+/** Examines endpoints: whether they accept what is sent to them, and what waits for them. */
+import type { Queryable } from '../postgres/statement.ts'
+import type { Severity } from './account-health.ts'
+import { age } from './age.ts'
+import { answerLine, countText, type EndpointSummary, isAccepted, listEndpoints } from './endpoints.ts'
+
+/** An endpoint that accepts deliveries, but more slowly than they arrive. */
+const SLOW_SECONDS = 600
+
+export type EndpointFinding = { endpointId: bigint; severity: Severity; message: string }
+
+/** At least one finding per endpoint. */
+export async function examineEndpoints(database: Queryable): Promise<EndpointFinding[]> {
+  const endpoints = await listEndpoints(database, null)
+  return endpoints.flatMap((endpoint) => {
+    const problems = [stateOf(endpoint), failuresOf(endpoint)].filter((finding) => finding !== null)
+    const ok = { severity: 'ok' as const, message: `${nameOf(endpoint)}: nothing waits` }
+    return (problems.length === 0 ? [ok] : problems).map((finding) => ({
+      endpointId: endpoint.id,
+      ...finding,
+    }))
+  })
+}
+
+type Problem = Omit<EndpointFinding, 'endpointId'>
+
+function stateOf(endpoint: EndpointSummary): Problem | null {
+  const { id, status, pending, lastAnswer, oldestPendingSeconds } = endpoint
+  if (pending === 0 && status === 'active') return null
+  const backlog = `deliveries waiting: ${countText(pending)}, the oldest for ${age(oldestPendingSeconds ?? 0)}`
+  const answer = lastAnswer && answerLine(lastAnswer.status, lastAnswer.text)
+  if (status !== 'active') {
+    if (pending === 0) return { severity: 'ok', message: `${nameOf(endpoint)}: ${status}, nothing waits` }
+    const reason = lastAnswer?.status === 410 ? ` after the answer "${answer}"` : ''
+    const message = `${nameOf(endpoint)}: ${status}${reason}; ${backlog}; run oa-audience endpoints resume ${id}, or remove it`
+    return { severity: 'warning', message }
+  }
+  if (lastAnswer !== null && !isAccepted(lastAnswer)) {
+    const message = `${nameOf(endpoint)}: fails with "${answer}"; ${backlog}; fix the receiver, or run oa-audience endpoints pause ${id}`
+    return { severity: 'error', message }
+  }
+  if ((oldestPendingSeconds ?? 0) < SLOW_SECONDS) return null
+  const message = `${nameOf(endpoint)}: ${backlog}; the receiver is slower than its deliveries arrive, or no instance runs`
+  return { severity: 'warning', message }
+}
+
+function failuresOf(endpoint: EndpointSummary): Problem | null {
+  const { id, failed } = endpoint
+  if (failed === 0) return null
+  const message = `${nameOf(endpoint)}: deliveries that failed for 24 hours: ${countText(failed)}; when the receiver works, run oa-audience endpoints retry ${id}`
+  return { severity: 'warning', message }
+}
+
+const nameOf = ({ name, accountId }: EndpointSummary): string =>
+  `${name === '' ? 'no name' : name} (account ${accountId})`

@@ -1,0 +1,422 @@
+/** CONTRACT: `oa-audience endpoints`, and what `doctor`, metrics and maintenance make of endpoints. */
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { verifyAccount } from '../src/accounts/verify.ts'
+import { requireAccount } from '../src/cli/input.ts'
+import { ownAddresses } from '../src/endpoints/address.ts'
+import { addEndpoint, type NewEndpoint } from '../src/endpoints/manage.ts'
+import { LineApi } from '../src/line-api/client.ts'
+import { runMaintenance } from '../src/maintenance/maintenance.ts'
+import { endpointAnswered } from '../src/observability/facts.ts'
+import { Metrics } from '../src/observability/metrics.ts'
+import { examineEndpoints } from '../src/operator/endpoint-health.ts'
+import { listDeliveries, listEndpoints } from '../src/operator/endpoints.ts'
+import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
+import { simulatePlatform } from '../tools/simulator/platform.ts'
+import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
+import { eventually, runCommandAsync } from './support/process.ts'
+
+// A command takes half a second to start, and ten on a busy machine.
+vi.setConfig({ testTimeout: 120_000 })
+
+const URL_OF_TOOL = 'https://chat.example.com/webhooks/line/2000000001'
+const SECRET = /^whsec_[A-Za-z0-9+/]{43}=$/
+
+let database: PostgresDatabase
+let env: Record<string, string>
+let tenant: Tenant
+
+beforeAll(async () => {
+  const created = await createTestDatabase()
+  database = created.database
+  env = { DATABASE_URL: urlOf(created.connection), PUBLIC_URL: 'https://oa.example.com/audience' }
+  tenant = await addTenant(database)
+})
+afterAll(() => database.close())
+
+const run = (...args: string[]) => runCommandAsync(['endpoints', ...args], env)
+
+async function json(...args: string[]) {
+  const { stdout, stderr, status } = await run(...args, '--json')
+  expect(stderr).toBe('')
+  expect(status).toBe(0)
+  return JSON.parse(stdout)
+}
+
+const OWN = ownAddresses('https://oa.example.com/audience', '127.0.0.1', 3000)
+
+/** As the command does, without half a second for a process. */
+async function add(to: Tenant, fields: Partial<NewEndpoint> = {}) {
+  const defaults = {
+    name: '',
+    format: 'line' as const,
+    events: null,
+    replies: false,
+    allowPrivateNetwork: false,
+  }
+  const endpoint = { accountId: to.accountId, url: URL_OF_TOOL, ...defaults, ...fields }
+  const added = await addEndpoint(database, endpoint, OWN)
+  return { id: String(added?.id), secret: added?.secret }
+}
+
+/** Stores deliveries as a flush does. */
+async function addDeliveries(endpointId: string, count: number, columns: Record<string, string> = {}) {
+  const names = ['channel_oa_id', 'endpoint_id', 'event_keys', ...Object.keys(columns)]
+  const values = ['p.channel_oa_id', 'p.id', 'array[gen_random_uuid()]', ...Object.values(columns)]
+  await database.query(
+    `insert into endpoint_delivery (${names}) select ${values} from endpoint p, generate_series(1, $2::int) where p.id = $1`,
+    [endpointId, count],
+  )
+}
+
+const addAnswer = (endpointId: string, status: number | null, answer: string) =>
+  database.query(
+    `insert into endpoint_answer values ($1, now(), $2, $3)
+     on conflict (endpoint_id) do update set status = excluded.status, answer = excluded.answer`,
+    [endpointId, status, answer],
+  )
+
+describe('endpoints add', () => {
+  it('prints the id, and a secret for the format members alone', async () => {
+    const own = await addTenant(database)
+    const account = String(own.accountId)
+    const given = ['--account', account, '--url', URL_OF_TOOL]
+    expect(await json('add', ...given)).toEqual({ id: expect.stringMatching(/^\d+$/), secret: null })
+    const members = await json(
+      'add',
+      ...given,
+      '--format',
+      'members',
+      '--events',
+      'member.created, member.erased',
+    )
+    expect(members).toEqual({ id: expect.stringMatching(/^\d+$/), secret: expect.stringMatching(SECRET) })
+    const [line, second] = await json('list', '--account', account)
+    expect(line).toEqual({
+      id: expect.any(String),
+      accountId: account,
+      name: '',
+      url: URL_OF_TOOL,
+      format: 'line',
+      events: null,
+      replies: false,
+      status: 'active',
+      allowPrivateNetwork: false,
+      isRotating: false,
+      createdAt: expect.stringMatching(/^\d{4}-.*Z$/),
+      pending: 0,
+      failed: 0,
+      oldestPendingSeconds: null,
+      lastAnswer: null,
+    })
+    expect(second).toMatchObject({ format: 'members', events: ['member.created', 'member.erased'] })
+    expect(JSON.stringify([line, second])).not.toContain('whsec_')
+  })
+
+  it.each([
+    ['its own address', ['--url', 'https://oa.example.com/audience/api/line/1'], /is this service itself/],
+    ['another format', ['--url', URL_OF_TOOL, '--format', 'xml'], /Allowed choices are line, members/],
+    [
+      'an account that does not exist',
+      ['--url', URL_OF_TOOL, '--account', '404'],
+      /account 404 does not exist/,
+    ],
+  ])('refuses %s with the reason in one line', async (_, args, complaint) => {
+    const result = await run('add', '--account', String(tenant.accountId), ...args)
+    expect(result).toMatchObject({ status: 1, stdout: '', stderr: expect.stringMatching(complaint) })
+    expect(result.stderr.trim().split('\n')).toHaveLength(1)
+  })
+
+  it.each<[string, Partial<NewEndpoint>, RegExp]>([
+    [
+      'a second endpoint with reply tokens',
+      { replies: true },
+      /endpoint \d+ \(Bot\) receives the reply tokens/,
+    ],
+    ['reply tokens for members', { format: 'members', replies: true }, /only endpoints of the format line/],
+    ['an unknown event', { format: 'members', events: ['member.gone'] }, /no event member\.gone/],
+    ['an empty list of events', { events: [] }, /the list of events is empty/],
+    ['http', { url: 'http://chat.example.com/' }, /must begin with https.*allow the private network/],
+    ['a private address', { url: 'https://10.0.0.7/' }, /the address 10\.0\.0\.7 is not public/],
+    ['credentials', { url: 'https://user:word@chat.example.com/' }, /must not contain credentials/],
+    ['what is not a URL', { url: 'nonsense' }, /cannot be read/],
+    [
+      'its own URL in another spelling',
+      { url: 'https://OA.example.com.:443/Audience/%61pi/Line/1' },
+      /itself/,
+    ],
+    ['its own port', { url: 'http://localhost:3000/api/line/1', allowPrivateNetwork: true }, /itself/],
+  ])('refuses %s', async (_, fields, complaint) => {
+    const own = await addTenant(database)
+    await add(own, { name: 'Bot', replies: true })
+    await expect(add(own, fields)).rejects.toThrow(complaint)
+  })
+
+  it.each<[string, Partial<NewEndpoint>]>([
+    ['another tool on the host of this service', { url: 'https://oa.example.com/chat' }],
+    [
+      'http and a private address with allow_private_network',
+      { url: 'http://127.0.0.1:3001/webhooks/line/1', allowPrivateNetwork: true },
+    ],
+  ])('accepts %s', async (_, fields) => {
+    expect((await add(tenant, fields)).secret).toBeNull()
+  })
+
+  it('skips ids that another program has taken', async () => {
+    const [newest] = await database.query<{ id: bigint }>('select max(id) as id from endpoint')
+    await database.query(
+      `insert into endpoint (id, channel_oa_id, url) select $1 + i, $2, 'https://a.example' from generate_series(1, 3) i`,
+      [newest?.id, tenant.accountId],
+    )
+    expect(Number((await add(tenant)).id)).toBe(Number(newest?.id) + 4)
+  })
+})
+
+describe('an endpoint', () => {
+  it('keeps its backlog while it is paused, and is due as soon as it is resumed', async () => {
+    const { id } = await add(tenant)
+    const tried = { attempts: '1', first_attempt_at: `now() - interval '30 hours'` }
+    await addDeliveries(id, 2, { ...tried, due_at: `now() + interval '1 hour'` })
+    await addDeliveries(id, 5_000, { ...tried, due_at: `now() - interval '1 hour'` })
+    expect(await json('pause', id)).toEqual({ id, status: 'paused' })
+    expect(await json('resume', id)).toEqual({ id, status: 'active' })
+    const due = await database.query(
+      `select from endpoint_delivery where endpoint_id = $1 and due_at <= now() and first_attempt_at is null`,
+      [id],
+    )
+    expect(due).toHaveLength(5_002)
+  })
+
+  it('takes its deliveries along when it is removed', async () => {
+    const { id } = await add(tenant)
+    await addDeliveries(id, 3)
+    expect(await json('remove', id)).toEqual({ id, status: 'removed' })
+    expect(await database.query('select from endpoint_delivery where endpoint_id = $1', [id])).toEqual([])
+  })
+
+  it('keeps the previous secret until its rotation is finished', async () => {
+    const first = await add(tenant, { format: 'members' })
+    const { id } = first
+    const second = await json('rotate', id)
+    expect(second).toEqual({ id, secret: expect.stringMatching(SECRET) })
+    const secrets = () => database.query('select secret, previous_secret from endpoint where id = $1', [id])
+    expect(await secrets()).toEqual([{ secret: second.secret, previous_secret: first.secret }])
+    expect(await run('rotate', id)).toMatchObject({
+      status: 1,
+      stderr: expect.stringContaining(`rotate ${id} --finish`),
+    })
+    expect(await json('rotate', id, '--finish')).toEqual({ id, status: 'finished' })
+    expect(await secrets()).toEqual([{ secret: second.secret, previous_secret: null }])
+  })
+
+  it('of the format line has no secret to rotate', async () => {
+    const { id } = await add(tenant)
+    const result = await run('rotate', id)
+    expect(result).toMatchObject({ status: 1, stderr: expect.stringContaining('channel secret') })
+  })
+
+  it.each(['pause', 'rotate', 'deliveries'])('that does not exist is reported by %s', async (command) => {
+    expect(await run(command, '404404')).toEqual({
+      status: 1,
+      stdout: '',
+      stderr:
+        'oa-audience: endpoint 404404 does not exist. Run "oa-audience endpoints list" to see all endpoints.\n',
+    })
+  })
+})
+
+describe('deliveries', () => {
+  it('are listed with their status and last answer, failed ones first, and failed ones can be retried', async () => {
+    const { id } = await add(tenant)
+    const tried = { attempts: '9', status: '500', answer: `E'first\\nsecond'`, first_attempt_at: 'now()' }
+    await addDeliveries(id, 1, { ...tried, leased_until: `now() + interval '1 minute'` })
+    await addDeliveries(id, 1, { ...tried, failed_at: 'now()', created_at: `now() - interval '1 day'` })
+    const deliveries = await json('deliveries', id)
+    expect(deliveries).toEqual([
+      {
+        id: expect.any(String),
+        status: 'failed',
+        type: null,
+        memberId: null,
+        events: 1,
+        attempts: 9,
+        createdAt: expect.any(String),
+        dueAt: null,
+        failedAt: expect.stringMatching(/Z$/),
+        lastStatus: 500,
+        lastAnswer: 'first\nsecond',
+      },
+      expect.objectContaining({ status: 'sending', dueAt: expect.stringMatching(/Z$/), failedAt: null }),
+    ])
+    const of = (status: 'pending' | 'failed' | null, limit = 10) =>
+      listDeliveries(database, BigInt(id), status, limit)
+    expect(await of('failed')).toMatchObject([{ status: 'failed' }])
+    expect(await of('pending')).toMatchObject([{ status: 'sending' }])
+    expect(await of(null, 1)).toMatchObject([{ status: 'failed' }])
+    expect((await run('deliveries', id, '--status', 'failed')).stdout).toMatch(/500 first second\n$/)
+    expect(await json('retry', id)).toEqual({ id, retried: 1 })
+    expect(await json('retry', id)).toEqual({ id, retried: 0 })
+    const rows = await database.query(
+      `select attempts, first_attempt_at from endpoint_delivery where endpoint_id = $1 and leased_until <= now()`,
+      [id],
+    )
+    expect(rows).toEqual([{ attempts: 1, first_attempt_at: null }])
+  })
+
+  it('are counted per endpoint up to 10,000', async () => {
+    const own = await addTenant(database)
+    const { id } = await add(own)
+    await addDeliveries(id, 1, {
+      created_at: `now() - interval '3 hours'`,
+      due_at: `now() + interval '1 hour'`,
+    })
+    await addDeliveries(id, 10_001)
+    await addDeliveries(id, 2, { failed_at: 'now()' })
+    await addAnswer(id, null, 'no response: ECONNREFUSED')
+    const [endpoint] = await json('list', '--account', String(own.accountId))
+    expect(endpoint).toMatchObject({
+      pending: 10_000,
+      failed: 2,
+      lastAnswer: { at: expect.any(String), status: null, text: 'no response: ECONNREFUSED' },
+    })
+    expect(Math.round(endpoint.oldestPendingSeconds / 60)).toBe(180)
+    const { stdout } = await run('list', '--account', String(own.accountId))
+    expect(stdout).toMatch(/ 10000\+ +2 +3 h .*no response: ECONNREFUSED/)
+  })
+
+  it('that failed are deleted after the retention, and those of removed endpoints always', async () => {
+    const { id } = await add(tenant)
+    await addDeliveries(id, 1, { failed_at: 'now()', created_at: `now() - interval '91 days'` })
+    await addDeliveries(id, 1, { failed_at: 'now()', created_at: `now() - interval '89 days'` })
+    await addDeliveries(id, 1, { created_at: `now() - interval '91 days'` })
+    await database.query(
+      `insert into endpoint_delivery (channel_oa_id, endpoint_id) values ($1, 999999999)`,
+      [tenant.accountId],
+    )
+    const left = async (retentionDays: number) => {
+      const retention = { retentionDays, deduplicationDays: 400, trackingRetentionDays: 7 }
+      await database.session((session) => runMaintenance(session, retention))
+      const rows = await database.query(
+        `select failed_at is not null as failed from endpoint_delivery where endpoint_id in ($1, 999999999) order by id`,
+        [id],
+      )
+      return rows.map(({ failed }) => failed)
+    }
+    expect(await left(0)).toEqual([true, true, false])
+    expect(await left(90)).toEqual([true, false])
+  })
+})
+
+describe('the examination of an endpoint', () => {
+  async function findingOf(id: string) {
+    const findings = await examineEndpoints(database)
+    return findings.filter(({ endpointId }) => String(endpointId) === id)
+  }
+
+  it('finds nothing wrong with an endpoint that accepts', async () => {
+    const { id } = await add(tenant, { name: 'Chat' })
+    await addDeliveries(id, 1)
+    await addAnswer(id, 200, 'ok')
+    expect(await findingOf(id)).toMatchObject([{ severity: 'ok', message: expect.stringContaining('Chat') }])
+  })
+
+  it('names the last answer of an endpoint that fails, in one line', async () => {
+    const { id } = await add(tenant)
+    await addDeliveries(id, 2, { created_at: `now() - interval '1 hour'` })
+    await addAnswer(id, 502, '<html>\n  Bad gateway')
+    const [finding] = await findingOf(id)
+    expect(finding).toMatchObject({ severity: 'error' })
+    expect(finding?.message).toMatch(
+      /fails with "502 <html> Bad gateway"; deliveries waiting: 2, the oldest for 60 min/,
+    )
+  })
+
+  it('warns of a paused endpoint with a backlog and says who paused it', async () => {
+    const { id } = await add(tenant)
+    await addDeliveries(id, 1)
+    await addAnswer(id, 410, 'Gone')
+    await json('pause', id)
+    const message = expect.stringMatching(/paused after the answer "410 Gone"; deliveries waiting: 1,/)
+    expect(await findingOf(id)).toMatchObject([{ severity: 'warning', message }])
+  })
+
+  it('warns of an endpoint that falls behind, and of failed deliveries', async () => {
+    const { id } = await add(tenant)
+    await addDeliveries(id, 1, { created_at: `now() - interval '20 minutes'` })
+    await addDeliveries(id, 3, { failed_at: 'now()' })
+    await addAnswer(id, 200, 'ok')
+    expect(await findingOf(id)).toMatchObject([
+      { severity: 'warning', message: expect.stringContaining('slower than its deliveries arrive') },
+      { severity: 'warning', message: expect.stringContaining(`run oa-audience endpoints retry ${id}`) },
+    ])
+  })
+
+  it('is a part of doctor', async () => {
+    const { id } = await add(tenant)
+    const { stdout } = await runCommandAsync(['doctor', '--json'], env)
+    expect(JSON.parse(stdout)).toContainEqual(
+      expect.objectContaining({ check: `endpoint ${id}`, severity: 'ok' }),
+    )
+  })
+})
+
+it('exports the backlog of each endpoint and the outcome of attempts as metrics', async () => {
+  const { database: own } = await createTestDatabase()
+  const owner = await addTenant(own)
+  const [endpoint] = await own.query<{ id: bigint }>(
+    `insert into endpoint (channel_oa_id, url) values ($1, $2) returning id`,
+    [owner.accountId, URL_OF_TOOL],
+  )
+  await own.query(
+    `insert into endpoint_delivery (channel_oa_id, endpoint_id, created_at, failed_at)
+     select $1, $2, now() - interval '1 hour', failed_at from unnest(array[null, null, now()]) failed_at`,
+    [owner.accountId, endpoint?.id],
+  )
+  const metrics = new Metrics(['line'])
+  metrics.watchEndpoints(() => listEndpoints(own, null))
+  endpointAnswered.publish({ outcome: 'accepted', sinceCommitMs: 70 })
+  endpointAnswered.publish({ outcome: 'no_response', sinceCommitMs: 10_000 })
+  const text = await eventually(
+    () => metrics.registry.metrics(),
+    (exported) => exported.includes('oa_audience_endpoint_pending{'),
+  )
+  for (const line of [
+    `oa_audience_endpoint_pending{endpoint="${endpoint?.id}",status="active"} 2`,
+    `oa_audience_endpoint_failed{endpoint="${endpoint?.id}",status="active"} 1`,
+    'oa_audience_endpoint_attempts_total{outcome="accepted"} 1',
+    'oa_audience_endpoint_attempts_total{outcome="rejected"} 0',
+    'oa_audience_endpoint_attempts_total{outcome="no_response"} 1',
+    'oa_audience_endpoint_delivery_seconds_bucket{le="0.1"} 1',
+    'oa_audience_endpoint_delivery_seconds_count 1',
+  ])
+    expect(text).toContain(line)
+  expect(text).toMatch(/oa_audience_endpoint_oldest_pending_seconds\{endpoint="\d+",status="active"\} 36\d\d/)
+  metrics.close()
+  await own.close()
+})
+
+describe('a verification', () => {
+  it('is queued once for each endpoint that wants it, with a new change number each time', async () => {
+    const platform = await simulatePlatform()
+    const own = await addTenant(database, { channelAccessToken: platform.account.channelAccessToken })
+    await add(own)
+    await add(own, { format: 'members', events: ['member.created'] })
+    const all = await add(own, { format: 'members' })
+    const some = await add(own, { format: 'members', events: ['account.verified'] })
+    const verifier = {
+      ...{ database, lineApi: new LineApi(platform.url), publicUrl: null },
+      ...{ webhookPaths: () => [], now: Date.now },
+    }
+    const verify = async () => {
+      await verifyAccount(verifier, await requireAccount(database, own.accountId), {})
+      return database.query<{ endpoint_id: bigint; change: bigint }>(
+        `select endpoint_id, change from endpoint_delivery where type = 'account.verified' order by endpoint_id`,
+      )
+    }
+    const first = await verify()
+    expect(first.map(({ endpoint_id }) => String(endpoint_id))).toEqual([all.id, some.id])
+    const second = await verify()
+    expect(second).toHaveLength(2)
+    expect(second[0]?.change).toBeGreaterThan(first[0]?.change as bigint)
+    await platform.close()
+  })
+})

@@ -1,0 +1,152 @@
+/** CONTRACT: existing tools work unchanged behind this service. */
+import { text } from 'node:stream/consumers'
+import { Webhook } from 'standardwebhooks'
+import { expect, it } from 'vitest'
+import { MemberSchema } from '../src/audience/member.ts'
+import { checker } from '../src/http/validate.ts'
+import { randomUserId, textMessage } from '../tools/simulator/events.ts'
+import { eventOf, KINDS } from '../tools/simulator/kinds.ts'
+import { simulatePlatform } from '../tools/simulator/platform.ts'
+import { startSending } from './support/endpoints.ts'
+import { eventually } from './support/process.ts'
+import { serveForTest, startChatwoot, startLineBot } from './support/receivers.ts'
+import { startAppForTest } from './support/service.ts'
+
+const SECRET = `whsec_${Buffer.alloc(32, 1).toString('base64')}`
+
+const length = <T>(list: T[], wanted: number) =>
+  eventually(
+    async () => list,
+    ({ length: found }) => found >= wanted,
+  )
+
+it("LINE's SDK verifies and parses every kind of event, with and without reply tokens", async () => {
+  const { service, tenant, addEndpoint } = await startSending()
+  const [replier, observer] = [
+    await startLineBot(tenant.channelSecret),
+    await startLineBot(tenant.channelSecret),
+  ]
+  await addEndpoint(replier.url, { replies: true })
+  await addEndpoint(observer.url)
+  const events = Object.keys(KINDS)
+    .filter((kind) => kind !== 'unsend')
+    .map((kind) => eventOf(kind, randomUserId()))
+  const text = 'สวัสดีค่ะ ☕ 𠮷\u2028"\\'
+  const delivery = [...events, textMessage(randomUserId(), text, { replyToken: 'a'.repeat(32) })]
+  expect((await service.deliver(tenant, delivery)).status).toBe(200)
+  await Promise.all([length(replier.events, delivery.length), length(observer.events, delivery.length)])
+  expect(replier.events).toEqual(delivery)
+  const standby = delivery.map(({ replyToken: _, ...event }: Record<string, unknown>) => ({
+    ...event,
+    mode: 'standby',
+  }))
+  expect(observer.events).toEqual(standby)
+  expect([...replier.refusals, ...observer.refusals]).toEqual([])
+})
+
+it("LINE's SDK refuses what is signed with another channel secret, and accepts the retry once the secrets agree", async () => {
+  const { database, service, tenant, addEndpoint } = await startSending()
+  const bot = await startLineBot('the new secret')
+  await addEndpoint(bot.url)
+  await service.deliver(tenant, [textMessage(randomUserId(), 'hello')])
+  await length(bot.refusals, 1)
+  await eventually(
+    () => database.query('select from endpoint_delivery where status = 401'),
+    (rows) => rows.length === 1,
+  )
+  await database.query(`update official_account set channel_secret = 'the new secret'`)
+  await database.query('update endpoint_delivery set due_at = now()')
+  await length(bot.events, 1)
+  expect(bot.events).toMatchObject([{ message: { text: 'hello' }, deliveryContext: { isRedelivery: true } }])
+})
+
+it("Chatwoot's LINE inbox receives the messages of people, without reply tokens and in standby", async () => {
+  const { service, tenant, addEndpoint } = await startSending()
+  const chatwoot = await startChatwoot('2000000001', tenant.channelSecret)
+  await addEndpoint(chatwoot.url)
+  const message = textMessage(randomUserId(), 'ขอเมนูหน่อย')
+  const sticker = eventOf('message', randomUserId())
+  await service.deliver(tenant, [
+    message,
+    eventOf('follow', randomUserId()),
+    eventOf('message', randomUserId(), 'group'),
+  ])
+  await service.deliver(tenant, [sticker])
+  await length(chatwoot.messages, 2)
+  expect(chatwoot.messages[0]).toEqual({
+    sourceId: message.message.id,
+    contact: expect.stringMatching(/^U/),
+    content: 'ขอเมนูหน่อย',
+  })
+  expect(chatwoot.droppedBodies()).toBe(0)
+})
+
+/** A B2B client as the documentation of Standard Webhooks writes it. */
+async function startCrm() {
+  const messages: Array<{ id: string; type: string; data: Record<string, unknown> }> = []
+  const crm = { secret: '', messages, failures: [] as Error[], url: '' }
+  crm.url = await serveForTest(async (request, response) => {
+    const body = await text(request)
+    try {
+      const headers = request.headers as Record<string, string>
+      const message = new Webhook(crm.secret).verify(body, headers) as (typeof messages)[number]
+      messages.push({ ...message, id: headers['webhook-id'] as string })
+      response.writeHead(204).end()
+    } catch (error) {
+      crm.failures.push(error as Error)
+      response.writeHead(400).end()
+    }
+  })
+  return crm
+}
+
+const isMember = checker(MemberSchema)
+
+it('standardwebhooks verifies what the format members sends: created, updated, erased, verified', async () => {
+  const { database, service, tenant, addEndpoint } = await startSending()
+  const platform = await simulatePlatform()
+  const verifier = await startAppForTest(database, { config: { lineApiUrl: platform.url } })
+  await database.query('update official_account set channel_access_token = $1', [
+    platform.account.channelAccessToken,
+  ])
+  const crm = await startCrm()
+  await addEndpoint(crm.url, { format: 'members', secret: SECRET })
+  crm.secret = SECRET
+  const user = randomUserId()
+  await service.deliver(tenant, [textMessage(user, 'hello')])
+  await length(crm.messages, 1)
+  const [created] = crm.messages
+  expect(created).toMatchObject({ type: 'member.created', data: { userId: user } })
+  expect(isMember(created?.data)).toEqual((await service.member(tenant, user)) ?? null)
+  await service.call('PUT', `/api/audience/${created?.data.id}`, {
+    headers: { ...tenant.headers, 'content-type': 'application/json' },
+    body: '{"tags":["ลูกค้า"]}',
+  })
+  await length(crm.messages, 2)
+  expect(crm.messages[1]).toMatchObject({ type: 'member.updated', data: { tags: ['ลูกค้า'], version: 2 } })
+  const verification = await verifier.call('POST', '/api/line-oa/verify', { headers: tenant.headers })
+  await length(crm.messages, 3)
+  expect(crm.messages[2]).toMatchObject({ type: 'account.verified', data: verification.json })
+  await service.call('DELETE', `/api/audience/${created?.data.id}`, { headers: tenant.headers })
+  await length(crm.messages, 4)
+  expect(crm.messages[3]).toMatchObject({
+    type: 'member.erased',
+    data: { id: created?.data.id, deletedAt: expect.stringMatching(/Z$/) },
+  })
+  expect(crm.failures).toEqual([])
+  expect(new Set(crm.messages.map(({ id }) => id)).size).toBe(4)
+  await platform.close()
+})
+
+it('receivers with the previous secret and with the new one verify messages while a secret is rotated', async () => {
+  const { service, tenant, addEndpoint } = await startSending()
+  const [before, after] = [await startCrm(), await startCrm()]
+  const fresh = `whsec_${Buffer.alloc(32, 7).toString('base64')}`
+  Object.assign(before, { secret: SECRET })
+  Object.assign(after, { secret: fresh })
+  for (const { url } of [before, after])
+    await addEndpoint(url, { format: 'members', secret: fresh, previous_secret: SECRET })
+  await service.deliver(tenant, [textMessage(randomUserId(), 'hello')])
+  await Promise.all([length(before.messages, 1), length(after.messages, 1)])
+  expect([...before.failures, ...after.failures]).toEqual([])
+})
