@@ -48,6 +48,12 @@ export interface IntakeEvent {
   failure: string | null
 }
 
+/** One object per delivery: events with the same object are forwarded together. */
+export interface ForwardedDelivery {
+  /** Null: the account's bot user id. */
+  destination: string | null
+}
+
 /** Events in one delivery of a trusted sender. LINE sends a few; this only bounds the cost of one request. */
 export const DELIVERY_MAX_EVENTS = 5_000
 /** Characters. LINE's longest event kind has 17. */

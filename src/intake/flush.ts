@@ -1,18 +1,11 @@
 /** Commits a batch of events: one call of the SQL function flush_events (migrations/functions/flush.sql), one transaction. */
 import type { AccountId } from '../accounts/account.ts'
 import { MEMBER_ID_TAKEN, skipTakenMemberIds } from '../audience/member-ids.ts'
-import {
-  booleanArray,
-  int4Array,
-  int8Array,
-  textArray,
-  timestamptzArray,
-  uuidArray,
-} from '../postgres/binary-array.ts'
+import { booleanArray, int4Array, int8Array, textArray } from '../postgres/binary-array.ts'
 import { sqlStateOf, violatedConstraint } from '../postgres/faults.ts'
-import { SparseColumn, sparse } from '../postgres/sparse-column.ts'
 import type { BoundStatement, Queryable, SendPipeline, Statement } from '../postgres/statement.ts'
-import type { IntakeEvent, Source } from './event.ts'
+import type { ForwardedDelivery, IntakeEvent, Source } from './event.ts'
+import { effectColumns, eventColumns, forwardColumns, otherColumns } from './flush-columns.ts'
 
 /**
  * `unapplied`: stored without effect, because of the event's `failure`. `stale`: the account has gone, or its credentials
@@ -32,12 +25,6 @@ export interface AdmittedEvent {
   event: IntakeEvent
   /** The delivery that carries the event, if endpoints receive it. Null: the event is not forwarded. */
   forwarded: ForwardedDelivery | null
-}
-
-/** One object per delivery: events with the same object are forwarded together. */
-export interface ForwardedDelivery {
-  /** Null: the account's bot user id. */
-  destination: string | null
 }
 
 export interface FlushOptions {
@@ -195,93 +182,4 @@ function withoutRepetitions(
     return place
   })
   return { unique, indexes }
-}
-
-function eventColumns(events: IntakeEvent[]): Array<Buffer | null> {
-  return [
-    textArray(events.map(({ kind }) => kind)),
-    uuidArray(events.map(({ key }) => key)),
-    timestamptzArray(events.map(({ occurredAtMs }) => occurredAtMs)),
-    textArray(events.map(({ userId }) => userId)),
-    sparse(
-      events.map(({ groupId }) => groupId),
-      textArray,
-    ),
-    textArray(events.map(({ messageId }) => messageId)),
-    textArray(events.map(({ payload }) => payload)),
-    sparse(
-      events.map(({ failure }) => failure),
-      textArray,
-    ),
-    sparse(events.map(earlierClaim), timestamptzArray),
-    sparse(
-      events.map(({ isOwnAct }) => (isOwnAct ? null : false)),
-      booleanArray,
-    ),
-  ]
-}
-
-const earlierClaim = ({ claimedAtMs, occurredAtMs }: IntakeEvent) =>
-  claimedAtMs !== null && claimedAtMs < occurredAtMs ? claimedAtMs : null
-
-/** People who joined or left, beside the source: the event's position and the person. */
-function otherColumns(events: IntakeEvent[]): Array<Buffer | null> {
-  const others = events.flatMap(({ userId, otherUserIds }, index) =>
-    otherUserIds.filter((other) => other !== userId).map((other) => ({ position: index + 1, other })),
-  )
-  if (others.length === 0) return [null, null]
-  return [int4Array(others.map(({ position }) => position)), textArray(others.map(({ other }) => other))]
-}
-
-/** The number of each forwarded event's delivery, and the delivery's destination. */
-function forwardColumns(forwarded: Array<ForwardedDelivery | null>): Array<Buffer | null> {
-  const numbers = new Map<ForwardedDelivery, number>()
-  const deliveries = forwarded.map((delivery) => {
-    if (delivery === null) return null
-    const number = numbers.get(delivery) ?? numbers.size + 1
-    numbers.set(delivery, number)
-    return number
-  })
-  const destinations = forwarded.map((delivery) => delivery?.destination ?? null)
-  return [sparse(deliveries, int4Array), sparse(destinations, textArray)]
-}
-
-/** The one place that decides what each effect sends. A column that no event needs is null. */
-function effectColumns(events: IntakeEvent[]): Array<Buffer | null> {
-  const relationships = new SparseColumn<string>(events.length)
-  const conversationIds = new SparseColumn<string>(events.length)
-  const conversationStatuses = new SparseColumn<string>(events.length)
-  const conversationTimes = new SparseColumn<number>(events.length)
-  const unsentMessages = new SparseColumn<string>(events.length)
-  const suspensions = new SparseColumn<boolean>(events.length)
-  for (const [index, { effect }] of events.entries()) {
-    switch (effect.type) {
-      case 'none':
-        break
-      case 'relationship':
-        relationships.set(index, effect.relationship)
-        break
-      case 'conversation':
-        conversationIds.set(index, effect.id)
-        if (effect.status !== null) conversationStatuses.set(index, effect.status)
-        conversationTimes.set(index, effect.atMs)
-        break
-      case 'unsend':
-        unsentMessages.set(index, effect.messageId)
-        break
-      case 'suspension':
-        suspensions.set(index, effect.suspended)
-        break
-      default:
-        throw new Error(`unhandled effect ${(effect satisfies never as { type: string }).type}`)
-    }
-  }
-  return [
-    relationships.encode(textArray),
-    conversationIds.encode(textArray),
-    conversationStatuses.encode(textArray),
-    conversationTimes.encode(timestamptzArray),
-    unsentMessages.encode(textArray),
-    suspensions.encode(booleanArray),
-  ]
 }

@@ -6,15 +6,9 @@
 import { deliveriesDequeued, deliveryQueued, deliveryStored, flushing } from '../observability/facts.ts'
 import type { Database } from '../postgres/database.ts'
 import type { PinnedConnection } from '../postgres/pinned-connection.ts'
-import type { IntakeEvent } from './event.ts'
+import type { ForwardedDelivery, IntakeEvent } from './event.ts'
 import { FairQueue, type QueueLimits } from './fair-queue.ts'
-import {
-  type Admission,
-  type ForwardedDelivery,
-  flushWithRetry,
-  type LeasedDelivery,
-  type Outcome,
-} from './flush.ts'
+import { type Admission, flushWithRetry, type LeasedDelivery, type Outcome } from './flush.ts'
 import { flushIsolated } from './isolate.ts'
 import { settle } from './queued-delivery.ts'
 
