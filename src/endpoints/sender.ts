@@ -102,7 +102,8 @@ export class Sender {
   }
 
   async #claim(): Promise<void> {
-    await takeMemberChanges(this.#connection)
+    // A failure to follow one feed must not hold up what is due already.
+    await takeMemberChanges(this.#connection).catch(() => undefined)
     const states = [...this.#endpoints]
     const now = performance.now()
     const values = [
