@@ -60,9 +60,9 @@ create table endpoint_delivery (
   attempts int not null default 0,
   first_attempt_at timestamptz,
   last_attempt_at timestamptz,
-  -- When to try next. The attempt in progress has until leased_until, then another instance may try. Not indexed, so that a
-  -- lease is a heap-only update.
+  -- When to try next.
   due_at timestamptz not null default now(),
+  -- The attempt in progress has until then. No index covers it, so that a lease is a heap-only update.
   leased_until timestamptz not null default '-infinity',
   -- Retries have ended. Kept until somebody retries it, or the retention of events ends.
   failed_at timestamptz,

@@ -134,7 +134,11 @@ export const postponeDeliveries: Statement = {
      where d.channel_oa_id = s.channel_oa_id and d.id = s.id`,
 }
 
-/** Returns leased deliveries that were not tried. `due_at` stays, because moving it would write the index: $1 bigint[]: accounts; $2 bigint[]: deliveries. */
+/**
+ * Returns leased deliveries that were not tried. `due_at` stays, because moving it would write the index.
+ *
+ * $1 bigint[]: accounts; $2 bigint[]: deliveries.
+ */
 export const releaseDeliveries: Statement = {
   name: 'release-deliveries',
   text: `

@@ -13,6 +13,8 @@ const FAST_MS = 500
 const HUNGRY_BELOW = 64
 /** A single message that an endpoint refuses is not an outage. */
 const OUTAGE_FAILURES = 5
+/** During an outage, new deliveries are still tried, but take less of the process. */
+const OUTAGE_IN_FLIGHT_MAX = 4
 
 export class EndpointState<Item> {
   readonly waiting: Item[] = []
@@ -34,7 +36,9 @@ export class EndpointState<Item> {
 
   /** @param free requests that this process may still start, for all endpoints */
   mayStart(free: number): boolean {
-    const share = Math.max(1, Math.min(ENDPOINT_IN_FLIGHT_MAX, Math.floor(free * SHARE_OF_FREE)))
+    const isDown = this.#failuresInRow >= OUTAGE_FAILURES
+    const most = isDown ? OUTAGE_IN_FLIGHT_MAX : ENDPOINT_IN_FLIGHT_MAX
+    const share = Math.max(1, Math.min(most, Math.floor(free * SHARE_OF_FREE)))
     return free > 0 && this.inFlight < share
   }
 
