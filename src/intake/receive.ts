@@ -10,7 +10,7 @@ import type { ForwardedDelivery, IntakeEvent } from './event.ts'
 import { FairQueue, type QueueLimits } from './fair-queue.ts'
 import { type Admission, flushWithRetry, type LeasedDelivery, type Outcome } from './flush.ts'
 import { flushIsolated } from './isolate.ts'
-import { settle } from './queued-delivery.ts'
+import { type QueuedDelivery, settle } from './queued-delivery.ts'
 
 export interface Receipt {
   accepted: number
@@ -72,16 +72,17 @@ export class Intake {
     forwarded: ForwardedDelivery | null = null,
   ): Promise<Reception> {
     if (events.length === 0) return { accepted: 0, duplicates: 0 }
-    const delivery = {
-      accountId: admission.accountId,
-      events: events.map((event) => ({ admission, event, forwarded })),
-      people: events.reduce((sum, { otherUserIds }) => sum + 1 + otherUserIds.length, 0),
-      payloadLength: events.reduce((sum, { payload }) => sum + (payload?.length ?? 0), 0),
-    }
     const outcomes = await new Promise<Outcome[] | 'overloaded'>((resolve, reject) => {
-      const queued = { ...delivery, resolve, reject }
-      if (!this.#queue.push(queued)) return resolve('overloaded')
-      deliveryQueued.publish({ delivery: queued, source: this.#source, queuedEvents: this.#queue.events })
+      const delivery: QueuedDelivery = {
+        accountId: admission.accountId,
+        events: events.map((event) => ({ admission, event, forwarded })),
+        people: events.reduce((sum, { otherUserIds }) => sum + 1 + otherUserIds.length, 0),
+        payloadLength: events.reduce((sum, { payload }) => sum + (payload?.length ?? 0), 0),
+        resolve,
+        reject,
+      }
+      if (!this.#queue.push(delivery)) return resolve('overloaded')
+      deliveryQueued.publish({ delivery, source: this.#source, queuedEvents: this.#queue.events })
       this.#flushQueued()
     })
     if (outcomes === 'overloaded') return 'overloaded'
