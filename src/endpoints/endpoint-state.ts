@@ -5,12 +5,12 @@ const ENDPOINT_IN_FLIGHT_MAX = 16
 /** An endpoint may start a request while it has fewer in flight than this part of what is free in the whole process. */
 const SHARE_OF_FREE = 1 / 8
 /** Deliveries that wait in memory for an endpoint that answers quickly, and for one that does not. */
-const WAITING_MAX_FAST = 256
+const WAITING_MAX_FAST = 1_024
 const WAITING_MAX_SLOW = 16
-/** 256 deliveries ÷ 16 requests × 0.5 s = 8 s, well within the lease. */
-const FAST_MS = 500
+/** 1,024 deliveries ÷ 16 requests × 0.2 s = 13 s, within the 18 s in which a leased delivery must begin. */
+const FAST_MS = 200
 /** Of the backlog in memory: below it, more is leased before it runs out. */
-const HUNGRY_BELOW = 64
+const HUNGRY_BELOW = 512
 /** A single message that an endpoint refuses is not an outage. */
 const OUTAGE_FAILURES = 5
 /** During an outage, new deliveries are still tried, but take less of the process. */

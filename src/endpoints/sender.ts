@@ -31,8 +31,16 @@ const FIRST_CLAIM = 16
 /** A shutdown waits this long for requests in flight; later ones are sent again. */
 const STOP_MAX_MS = 4_000
 
+/** Deliveries of an endpoint whose contents are read before their turn, as many as it may have in flight. */
+const READ_AHEAD = 16
+/** A content that was read earlier is read again, so that an erasure or an unsend meanwhile counts. */
+const CONTENT_MAX_AGE_MS = 20
+
 interface Item extends LeasedDelivery {
   leasedAtMs: number
+  /** The content read ahead, and when. */
+  content: Promise<ContentRow | undefined> | null
+  readAtMs: number
 }
 
 export class Sender {
@@ -76,14 +84,14 @@ export class Sender {
   /** Sends what a flush of this process has just committed and leased. */
   readonly handOver = (deliveries: LeasedDelivery[]): void => {
     const leasedAtMs = performance.now()
-    for (const delivery of deliveries) this.#enqueue({ ...delivery, leasedAtMs })
+    for (const delivery of deliveries) this.#enqueue(delivery, leasedAtMs)
     this.#startNext()
   }
 
-  #enqueue(item: Item): void {
-    const state = this.#stateOf(item.endpointId)
-    if (this.#isStopped || state.room === 0) this.#settlements.release(item)
-    else state.waiting.push(item)
+  #enqueue(delivery: LeasedDelivery, leasedAtMs: number): void {
+    const state = this.#stateOf(delivery.endpointId)
+    if (this.#isStopped || state.room === 0) this.#settlements.release(delivery)
+    else state.waiting.push({ ...delivery, leasedAtMs, content: null, readAtMs: 0 })
   }
 
   #stateOf(endpointId: bigint): EndpointState<Item> {
@@ -118,7 +126,7 @@ export class Sender {
     for (const state of this.#endpoints.values()) state.hasMore = false
     for (const { id, channel_oa_id, endpoint_id } of rows as ClaimedRow[]) {
       const state = this.#stateOf(endpoint_id)
-      this.#enqueue({ id, accountId: channel_oa_id, endpointId: endpoint_id, leasedAtMs })
+      this.#enqueue({ id, accountId: channel_oa_id, endpointId: endpoint_id }, leasedAtMs)
       state.hasMore = state.room === 0
     }
     this.#startNext()
@@ -133,9 +141,26 @@ export class Sender {
         if (next === undefined || !this.#mayStart(state, next)) continue
         state.waiting.shift()
         void this.#attempt(state, next)
+        this.#readAhead(state)
         hasStarted = true
       }
     }
+  }
+
+  #readAhead(state: EndpointState<Item>): void {
+    const now = performance.now()
+    for (const item of state.waiting.slice(0, READ_AHEAD)) {
+      if (item.content !== null) continue
+      item.content = this.#contents.load(item)
+      item.readAtMs = now
+      // Its attempt reads it again, and meets the failure then.
+      item.content.catch(() => undefined)
+    }
+  }
+
+  #contentOf(item: Item): Promise<ContentRow | undefined> {
+    const isFresh = performance.now() - item.readAtMs <= CONTENT_MAX_AGE_MS
+    return item.content !== null && isFresh ? item.content : this.#contents.load(item)
   }
 
   /** An account with many endpoints may have as many requests in flight as are free for all others. */
@@ -168,7 +193,7 @@ export class Sender {
   }
 
   async #send(state: EndpointState<Item>, item: Item, startedAtMs: number): Promise<void> {
-    let row = await this.#contents.load(item)
+    let row = await this.#contentOf(item)
     if (row === undefined) return
     if (row.status !== 'active') return this.#settlements.release(item)
     const { url } = row
