@@ -59,10 +59,15 @@ export async function run({ smoke }) {
       send({ port, connections: CONNECTIONS, requests: requestsFor(account.id, people, count) })
     for (const account of [plain, forwarding]) await load(account, smoke ? 64 : 4_000)
 
-    const results = { plain: [], forwarding: [] }
+    const results = { plain: [], paused: [], forwarding: [] }
     const forwardedPerSecond = []
+    const setStatus = (status) => database.query('update endpoint set status = $1', [status])
     for (let round = 0; round < rounds; round += 1) {
       results.plain.push(await load(plain, size))
+      await setStatus('paused')
+      results.paused.push(await load(forwarding, size))
+      await database.query('delete from endpoint_delivery')
+      await setStatus('active')
       const before = received
       const startedAt = performance.now()
       results.forwarding.push(await load(forwarding, size))
@@ -75,13 +80,14 @@ export async function run({ smoke }) {
     console.log(
       `  with one endpoint  ${Math.round(rate('forwarding'))}/s accepted, ${Math.round(median(forwardedPerSecond))}/s forwarded`,
     )
+    console.log(`  stored for a paused endpoint / without   ${(rate('paused') / rate('plain')).toFixed(2)}`)
     console.log(`  with / without     ${(rate('forwarding') / rate('plain')).toFixed(2)}`)
 
-    await database.query(`update endpoint set status = 'paused'`)
+    await setStatus('paused')
     const backlog = smoke ? 300 : 20_000
     const sent = received + backlog
     await load(forwarding, backlog)
-    await database.query(`update endpoint set status = 'active'`)
+    await setStatus('active')
     const startedAt = performance.now()
     await until(() => received >= sent)
     console.log(

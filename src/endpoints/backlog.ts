@@ -56,8 +56,8 @@ export interface ContentRow extends Row {
   age_ms: number
   type: string | null
   change: bigint | null
-  /** null for erased and unsent content */
-  events: Array<string | null> | null
+  /** JSON texts, separated by commas, without erased and unsent content */
+  events: string | null
   data: string | null
 }
 
@@ -68,7 +68,7 @@ export const loadContents: Statement = {
     select d.id, d.endpoint_id, p.status, p.url, p.allow_private_network, p.format, p.replies, p.secret, p.previous_secret,
            a.channel_secret, coalesce(d.destination, a.bot_user_id) as destination, d.attempts, d.type, d.change,
            (extract(epoch from clock_timestamp() - d.created_at) * 1000)::float8 as age_ms,
-           (select array_agg(e.payload order by k.position)
+           (select string_agg(e.payload, ',' order by k.position)
               from unnest(d.event_keys) with ordinality as k (key, position)
               join lateral (select payload from event e
                              where e.channel_oa_id = d.channel_oa_id and e.key = k.key and e.is_forwarded

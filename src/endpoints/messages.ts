@@ -14,8 +14,8 @@ const SECRET_PREFIX = 'whsec_'
 export interface LineContent {
   format: 'line'
   destination: string | null
-  /** Each event as LINE sent it, JSON text. */
-  events: string[]
+  /** The events as LINE sent them: JSON texts, separated by commas. */
+  events: string | null
   channelSecret: Secret | null
   /** The endpoint may use reply tokens. */
   replies: boolean
@@ -47,9 +47,9 @@ export function writeMessage(content: Content, nowMs: number): Message | null {
 
 /** As LINE writes it. Null without a channel secret: no receiver could trust it. */
 function writeLine({ destination, events, channelSecret, replies, isRetry }: LineContent): Message | null {
-  if (events.length === 0 || channelSecret === null) return null
-  const written = replies && !isRetry ? events : events.map((event) => rewrite(event, replies, isRetry))
-  const body = `{"destination":${JSON.stringify(destination ?? '')},"events":[${written.join(',')}]}`
+  if (events === null || channelSecret === null) return null
+  const written = replies && !isRetry ? `[${events}]` : rewrite(`[${events}]`, replies, isRetry)
+  const body = `{"destination":${JSON.stringify(destination ?? '')},"events":${written}}`
   return {
     headers: {
       'content-type': 'application/json; charset=utf-8',
@@ -62,19 +62,19 @@ function writeLine({ destination, events, channelSecret, replies, isRetry }: Lin
 
 /** As LINE's module channels do: an endpoint that may not reply receives events in standby, without the token. */
 function rewrite(text: string, replies: boolean, isRetry: boolean): string {
-  const event = JSON.parse(text) as unknown
-  if (!isObject(event)) return text
-  if (!replies) {
-    event.mode = 'standby'
-    delete event.replyToken
-  }
-  if (isRetry) {
-    event.deliveryContext = {
-      ...(isObject(event.deliveryContext) ? event.deliveryContext : {}),
-      isRedelivery: true,
+  const events = JSON.parse(text) as unknown[]
+  for (const event of events) {
+    if (!isObject(event)) continue
+    if (!replies) {
+      event.mode = 'standby'
+      delete event.replyToken
+    }
+    if (isRetry) {
+      const context = isObject(event.deliveryContext) ? event.deliveryContext : {}
+      event.deliveryContext = { ...context, isRedelivery: true }
     }
   }
-  return toJsonText(event)
+  return toJsonText(events)
 }
 
 /** As Standard Webhooks says: https://github.com/standard-webhooks/standard-webhooks */

@@ -41,71 +41,84 @@ export interface Answer {
   retryAfterMs: number | null
 }
 
-/**
- * Sends what `write` returns. It is called when the connection stands, so that the message contains what is stored at that
- * moment. Null: there is nothing to send any more. Never rejects because of the endpoint.
- */
+/** Null: there is nothing to send any more. */
 export type WriteMessage = (isNewConnection: boolean) => Promise<Message | null>
 
+/**
+ * Sends what `write` returns. It is called when the connection stands, so that the message contains what is stored at that
+ * moment. Returns null if there was nothing to send. Never rejects because of the endpoint.
+ */
 export async function post(target: Target, write: WriteMessage): Promise<Answer | null> {
-  const signal = AbortSignal.timeout(REQUEST_TIMEOUT_MS)
+  const deadlineMs = performance.now() + REQUEST_TIMEOUT_MS
   try {
-    return await send(target, write, signal)
+    return await send(target, write, deadlineMs)
   } catch (error) {
     // The server closed an idle connection at the moment at which it was used again.
-    if (error instanceof StaleConnection) {
-      return send(target, write, signal).catch((again) => failure(again, signal))
-    }
-    return failure(error, signal)
+    if (error instanceof StaleConnection) return send(target, write, deadlineMs).catch(failure)
+    return failure(error)
   }
 }
 
 class StaleConnection extends Error {}
+class TimedOut extends Error {}
 
 /** A fault of our own, such as the database's, is not the endpoint's. */
-export class NotWritten extends Error {
-  override readonly name = 'NotWritten'
-}
+class NotWritten extends Error {}
 
-function failure(error: unknown, signal: AbortSignal): Answer {
+function failure(error: unknown): Answer {
   if (error instanceof NotWritten) throw error.cause
   const { code, message, cause } = error as Error & { code?: string }
   const refused = [error, cause].find((fault) => fault instanceof RefusedUrl)
-  const text = signal.aborted
-    ? `no response within ${REQUEST_TIMEOUT_MS / 1000} s`
-    : refused
-      ? (refused as RefusedUrl).message
-      : `no response: ${code ?? message}`
+  const text =
+    error instanceof TimedOut
+      ? `no response within ${REQUEST_TIMEOUT_MS / 1000} s`
+      : refused
+        ? (refused as RefusedUrl).message
+        : `no response: ${code ?? message}`
   return { status: null, text, retryAfterMs: null }
 }
 
 function send(
   { url, allowPrivateNetwork }: Target,
   write: WriteMessage,
-  signal: AbortSignal,
+  deadlineMs: number,
 ): Promise<Answer | null> {
   return new Promise((resolve, reject) => {
     const isHttp = url.protocol === 'http:'
     const agent = allowPrivateNetwork ? privateAgents[isHttp ? 'http:' : 'https:'] : publicAgent
-    const request = (isHttp ? httpRequest : httpsRequest)(url, { method: 'POST', agent, signal })
+    const request = (isHttp ? httpRequest : httpsRequest)(url, { method: 'POST', agent })
+    // Not an AbortSignal, which takes 8 µs of the 170 µs that a request takes.
+    const timer = setTimeout(() => {
+      reject(new TimedOut())
+      request.destroy()
+    }, deadlineMs - performance.now())
+    const end = (settle: () => void) => {
+      clearTimeout(timer)
+      settle()
+    }
     request.on('error', (error: Error & { code?: string }) => {
       const isStale = request.reusedSocket && ['ECONNRESET', 'EPIPE'].includes(error.code ?? '')
-      reject(isStale ? new StaleConnection() : error)
+      end(() => reject(isStale ? new StaleConnection() : error))
     })
-    request.on('response', (response) => readAnswer(response).then(resolve, reject))
+    request.on('response', (response) => {
+      readAnswer(response).then(
+        (answer) => end(() => resolve(answer)),
+        (error) => end(() => reject(error)),
+      )
+    })
     whenConnected(request, (isNewConnection) => {
       write(isNewConnection).then(
         (message) => {
           if (message === null) {
             request.destroy()
-            return resolve(null)
+            return end(() => resolve(null))
           }
           for (const [name, value] of Object.entries(message.headers)) request.setHeader(name, value)
           request.end(message.body)
         },
         (error) => {
           request.destroy()
-          reject(new NotWritten('the message could not be built', { cause: error }))
+          end(() => reject(new NotWritten('the message could not be built', { cause: error })))
         },
       )
     })

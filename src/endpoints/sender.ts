@@ -8,15 +8,15 @@ import { endpointAnswered } from '../observability/facts.ts'
 import { int4Array, int8Array } from '../postgres/binary-array.ts'
 import type { Database } from '../postgres/database.ts'
 import type { PinnedConnection } from '../postgres/pinned-connection.ts'
-import { secretOrNull } from '../secret.ts'
-import { RefusedUrl, readEndpointUrl } from './address.ts'
-import { type ClaimedRow, type ContentRow, claimDue, loadContents, pauseEndpoint } from './backlog.ts'
-import { Batcher } from './batcher.ts'
+import { RefusedUrl } from './address.ts'
+import { type ClaimedRow, type ContentRow, claimDue, pauseEndpoint } from './backlog.ts'
 import { takeMemberChanges } from './changes.ts'
+import { Contents, contentOf, type ReadDelivery } from './contents.ts'
 import { EndpointState } from './endpoint-state.ts'
-import { type Content, writeMessage } from './messages.ts'
-import { type Answer, post, type Target } from './post.ts'
+import { writeMessage } from './messages.ts'
+import { type Answer, post } from './post.ts'
 import { Settlements } from './settlements.ts'
+import { Targets } from './targets.ts'
 
 /** Also in flush_events. Longer than a request (10 s) with the wait before it. */
 const LEASE_MS = 30_000
@@ -31,24 +31,16 @@ const FIRST_CLAIM = 16
 /** A shutdown waits this long for requests in flight; later ones are sent again. */
 const STOP_MAX_MS = 4_000
 
-/** Deliveries of an endpoint whose contents are read before their turn, as many as it may have in flight. */
-const READ_AHEAD = 16
-/** A content that was read earlier is read again, so that an erasure or an unsend meanwhile counts. */
-const CONTENT_MAX_AGE_MS = 20
-
-interface Item extends LeasedDelivery {
+interface Item extends ReadDelivery {
   leasedAtMs: number
-  /** The content read ahead, and when. */
-  content: Promise<ContentRow | undefined> | null
-  readAtMs: number
 }
 
 export class Sender {
   readonly #connection: PinnedConnection
   readonly #endpoints = new Map<bigint, EndpointState<Item>>()
-  readonly #contents: Batcher<Item, ContentRow>
+  readonly #contents: Contents
   readonly #settlements: Settlements
-  readonly #isOwnUrl: (url: URL) => boolean
+  readonly #targets: Targets
   #inFlight = 0
   readonly #inFlightOf = new Map<bigint, number>()
   #timer: NodeJS.Timeout | undefined
@@ -59,8 +51,8 @@ export class Sender {
   constructor(database: Database, isOwnUrl: (url: URL) => boolean) {
     this.#connection = database.pin()
     this.#settlements = new Settlements(this.#connection)
-    this.#contents = new Batcher((items) => this.#load(items))
-    this.#isOwnUrl = isOwnUrl
+    this.#contents = new Contents(this.#connection)
+    this.#targets = new Targets(isOwnUrl)
   }
 
   start(): void {
@@ -141,26 +133,10 @@ export class Sender {
         if (next === undefined || !this.#mayStart(state, next)) continue
         state.waiting.shift()
         void this.#attempt(state, next)
-        this.#readAhead(state)
+        this.#contents.readAhead(state.waiting)
         hasStarted = true
       }
     }
-  }
-
-  #readAhead(state: EndpointState<Item>): void {
-    const now = performance.now()
-    for (const item of state.waiting.slice(0, READ_AHEAD)) {
-      if (item.content !== null) continue
-      item.content = this.#contents.load(item)
-      item.readAtMs = now
-      // Its attempt reads it again, and meets the failure then.
-      item.content.catch(() => undefined)
-    }
-  }
-
-  #contentOf(item: Item): Promise<ContentRow | undefined> {
-    const isFresh = performance.now() - item.readAtMs <= CONTENT_MAX_AGE_MS
-    return item.content !== null && isFresh ? item.content : this.#contents.load(item)
   }
 
   /** An account with many endpoints may have as many requests in flight as are free for all others. */
@@ -193,17 +169,17 @@ export class Sender {
   }
 
   async #send(state: EndpointState<Item>, item: Item, startedAtMs: number): Promise<void> {
-    let row = await this.#contentOf(item)
+    let row = await this.#contents.read(item)
     if (row === undefined) return
     if (row.status !== 'active') return this.#settlements.release(item)
     const { url } = row
-    const target = this.#targetOf(row)
+    const target = this.#targets.of(row)
     const answer =
       target instanceof RefusedUrl
         ? { status: null, text: target.message, retryAfterMs: null }
         : await post(target, async (isNewConnection) => {
             // Something may have been erased while the connection was opened.
-            if (isNewConnection) row = await this.#contents.load(item)
+            if (isNewConnection) row = await this.#contents.readAgain(item)
             const isReady = row !== undefined && row.status === 'active' && row.url === url
             return isReady ? writeMessage(contentOf(row as ContentRow), Date.now()) : null
           })
@@ -232,48 +208,5 @@ export class Sender {
         .pipelineIdempotent([{ statement: pauseEndpoint, values: [item.endpointId] }])
         .catch(() => undefined)
     }
-  }
-
-  #targetOf(row: ContentRow): Target | RefusedUrl {
-    const { url, allow_private_network: allowPrivateNetwork } = row
-    if (!(row.format === 'line' ? row.channel_secret : row.secret)) {
-      return new RefusedUrl(`there is no ${row.format === 'line' ? 'channel secret' : 'secret'} to sign with`)
-    }
-    try {
-      const target = { url: readEndpointUrl(url, allowPrivateNetwork), allowPrivateNetwork }
-      if (this.#isOwnUrl(target.url)) return new RefusedUrl("the URL is this service's own: a loop")
-      return target
-    } catch (error) {
-      if (error instanceof RefusedUrl) return error
-      throw error
-    }
-  }
-
-  async #load(items: Item[]): Promise<Array<ContentRow | undefined>> {
-    const values = [int8Array(items.map(({ accountId }) => accountId)), int8Array(items.map(({ id }) => id))]
-    const [rows] = await this.#connection.pipelineIdempotent([{ statement: loadContents, values }])
-    const byId = new Map((rows as ContentRow[]).map((row) => [row.id, row]))
-    return items.map(({ id }) => byId.get(id))
-  }
-}
-
-function contentOf(row: ContentRow): Content {
-  if (row.format === 'line') {
-    return {
-      format: 'line',
-      destination: row.destination,
-      events: (row.events ?? []).filter((event) => event !== null),
-      channelSecret: secretOrNull(row.channel_secret),
-      replies: row.replies,
-      isRetry: row.attempts > 1,
-    }
-  }
-  return {
-    format: 'members',
-    id: `msg_${row.id}_${row.change ?? 0}`,
-    type: row.type ?? '',
-    data: row.data,
-    secret: secretOrNull(row.secret),
-    previousSecret: secretOrNull(row.previous_secret),
   }
 }
