@@ -5,6 +5,7 @@ import { DELIVERY_MAX_EVENTS, type Effect, type IntakeEvent, InvalidEvent, NO_EF
 import { readKind, readOptionalId, readTimeMs, readUserId } from '../event-fields.ts'
 import { hashKey, ulidKey } from '../event-key.ts'
 import { toJsonText } from '../json-text.ts'
+import { storedPayload, withoutCredentials } from '../stored-payload.ts'
 import { LINE } from './channel.ts'
 
 type Fields = Record<string, unknown>
@@ -50,7 +51,10 @@ function readSingleEvent(delivery: string, receivedAtMs: number): LineDelivery |
   // Several events, or characters beyond ASCII, which LINE escapes in twice the space that they need.
   if (payload.includes('},{') || payload.includes('\\u')) return null
   try {
-    return { destination, events: [readLineEvent(JSON.parse(payload), receivedAtMs, payload)] }
+    return {
+      destination,
+      events: [readLineEvent(JSON.parse(payload), receivedAtMs, withoutCredentials(payload))],
+    }
   } catch (error) {
     if (error instanceof SyntaxError) return null
     throw error
@@ -61,7 +65,7 @@ function readSingleEvent(delivery: string, receivedAtMs: number): LineDelivery |
 export function readLineEvent(
   event: unknown,
   receivedAtMs: number,
-  payload: string = toJsonText(event),
+  payload: string = storedPayload(event),
 ): IntakeEvent {
   if (!isObject(event)) {
     return invalidEvent({}, contentKey(event), payload, receivedAtMs, 'the event is not an object')

@@ -7,6 +7,7 @@ import { DELIVERY_MAX_EVENTS, type Effect, type IntakeEvent, InvalidEvent, NO_EF
 import { readKind, readOptionalId, readUserId } from '../event-fields.ts'
 import { hashKey } from '../event-key.ts'
 import { toJsonText } from '../json-text.ts'
+import { storedPayload } from '../stored-payload.ts'
 import { stateTime, timeOf } from './times.ts'
 
 type Fields = Record<string, unknown>
@@ -112,7 +113,7 @@ export function readWebhook(webhook: unknown, knownKey: Buffer | null, receivedA
   const fields = isObject(webhook) ? webhook : {}
   const kept = {
     kind: readKind(fields.event),
-    payload: toJsonText(withoutListedMessages(webhook)),
+    payload: storedPayload(withoutListedMessages(webhook)),
     claimedAtMs: null,
     isOwnAct: isOwnAct(fields),
     otherUserIds: [],

@@ -7,7 +7,7 @@ import { type IntakeEvent, InvalidEvent, NO_EFFECT } from '../event.ts'
 import { readTimeMs, readUserId } from '../event-fields.ts'
 import { hashKey } from '../event-key.ts'
 import { epochMs, parseTimeText } from '../event-time.ts'
-import { toJsonText } from '../json-text.ts'
+import { storedPayload } from '../stored-payload.ts'
 
 /** Segment's calls. Any other type may be personal text, and an event's kind outlives an erasure. */
 const KINDS = new Set(['track', 'page', 'screen', 'identify', 'group', 'alias'])
@@ -103,7 +103,7 @@ function readTrackingEvent(
   const { writeKey, ...content } = event
   if (isFilled(writeKey) && writeKey !== admittedBy)
     throw new InvalidEvent('writeKey belongs to another account')
-  const payload = toJsonText(content, refuseDeep)
+  const payload = storedPayload(content, refuseDeep)
   if (Buffer.byteLength(payload) > TRACKING_EVENT_MAX_BYTES) {
     throw new InvalidEvent(`the event is larger than ${TRACKING_EVENT_MAX_BYTES} bytes`)
   }
