@@ -1,5 +1,6 @@
 /** CONTRACT: POST /api/tracking, Segment's HTTP shape. */
 import { describe, expect, it } from 'vitest'
+import { timeReplaced } from '../src/observability/facts.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { addTenant } from './support/database.ts'
 import { setUpFile, startAppForTest } from './support/service.ts'
@@ -155,13 +156,12 @@ describe('a rejected event', () => {
       { type: 'track', anonymousId: 'a-1', event: 'Clicked' },
       page('U'.repeat(129)),
       page('\u0000'),
-      page('U1', { timestamp: 'yesterday' }),
       page('U1', { properties: { text: 'x'.repeat(33_000) } }),
       { type: 'page', userId: 7 },
     ])
     expect(answer.status).toBe(200)
     expect(answer.json).toMatchObject({ success: true, accepted: 2, duplicates: 0 })
-    expect(indexesOf(answer.json.rejected)).toEqual([1, 2, 3, 5, 6, 7, 8, 9])
+    expect(indexesOf(answer.json.rejected)).toEqual([1, 2, 3, 5, 6, 7, 8])
     for (const { message } of answer.json.rejected) expect(message).toMatch(/\w/)
   })
 
@@ -245,6 +245,24 @@ describe('a browser', () => {
     const answer = await service.call('GET', path, { headers: { origin } })
     expect(answer.headers.get('access-control-allow-origin')).toBeNull()
   })
+})
+
+describe('a time that cannot be read', () => {
+  it.each(['yesterday', '2015-2-02T00:30:08.276Z', '', {}, '1969-12-31T23:59:59Z'])(
+    'is replaced by the time of receipt: %j',
+    async (timestamp) => {
+      const counted: string[] = []
+      const stop = timeReplaced.subscribe(({ source }) => counted.push(source))
+      const userId = randomUserId()
+      await follow(userId)
+      const before = Date.now()
+      expect((await service.track(tenant, [page(userId, { timestamp })])).json).toMatchObject({ accepted: 1 })
+      stop()
+      const lastSeenAt = Date.parse((await service.member(tenant, userId))?.lastSeenAt ?? '')
+      expect(lastSeenAt).toBeGreaterThanOrEqual(before)
+      expect(counted).toEqual(['tracking'])
+    },
+  )
 })
 
 describe('a budget of events and bytes per minute', () => {

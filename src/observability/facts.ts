@@ -73,6 +73,9 @@ export const deliveryStored = occurrence<{
 /** The database refused to apply an event, which was stored without effect. */
 export const eventUnapplied = occurrence<{ error: Error }>('event-unapplied')
 
+/** The time of an event could not be read, so the time of receipt counts. */
+export const timeReplaced = occurrence<{ source: string }>('time-replaced')
+
 export type ProfileOutcome = 'found' | 'unknown' | 'fault'
 
 /** One member's profile is requested from the platform. */

@@ -4,16 +4,16 @@ import type { FastifyInstance } from 'fastify'
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import { FatalError } from '../errors.ts'
 import { UNKNOWN_ROUTE } from '../http/answers.ts'
+import { countDatabaseFacts, databaseGauges, type WatchedDatabase } from './database-metrics.ts'
 import { countEndpointAttempts, type EndpointBacklog, endpointBacklogGauges } from './endpoint-metrics.ts'
 import {
   accountVerified,
-  clockCompared,
-  databaseBusy,
   deliveriesDequeued,
   deliveryQueued,
   deliveryStored,
   flushing,
   profileRequested,
+  timeReplaced,
 } from './facts.ts'
 
 const SECONDS_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5]
@@ -27,13 +27,6 @@ const ENDPOINTS_INTERVAL_MS = 15_000
 
 const EVENT_OUTCOMES = ['accepted', 'duplicate', 'unapplied']
 const PROFILE_OUTCOMES = ['found', 'unknown', 'fault']
-const DATABASE_STATES = ['up', 'read-only', 'down']
-
-interface WatchedDatabase {
-  connectionStates(): Array<{ share: string; total: number; idle: number; waiting: number }>
-  state(): Promise<string>
-}
-
 /** What can be seen of a running service. No label holds an address or a person. Endpoints are named by their ids. */
 export class Metrics {
   readonly registry = new Registry()
@@ -47,8 +40,7 @@ export class Metrics {
     this.#measureFlushes()
     this.#countPlatformOutcomes()
     this.#unsubscribe.push(countEndpointAttempts(this.registry))
-    this.#countBusy()
-    this.#watchClock()
+    this.#unsubscribe.push(countDatabaseFacts(this.registry))
   }
 
   close(): void {
@@ -69,9 +61,16 @@ export class Metrics {
       buckets: LAG_BUCKETS,
       registers: this.#registers,
     })
+    const replaced = new Counter({
+      name: 'oa_audience_replaced_times_total',
+      help: 'Events whose time could not be read, so that the time of receipt counts',
+      labelNames: ['source'] as const,
+      registers: this.#registers,
+    })
     // Prometheus sees no increase in a series that first appears with 1: an alert would miss the first event.
     for (const source of sources) for (const outcome of EVENT_OUTCOMES) events.inc({ source, outcome }, 0)
     this.#unsubscribe.push(
+      timeReplaced.subscribe((facts) => replaced.inc(facts)),
       deliveryStored.subscribe(({ source, events: stored, accepted, duplicates, unapplied }) => {
         if (accepted > 0) events.inc({ source, outcome: 'accepted' }, accepted)
         if (duplicates > 0) events.inc({ source, outcome: 'duplicate' }, duplicates)
@@ -146,27 +145,6 @@ export class Metrics {
     )
   }
 
-  #countBusy(): void {
-    const busy = new Counter({
-      name: 'oa_audience_database_busy_total',
-      help: 'Requests refused after waiting for a connection: because of their own account (429), or of the whole share (503)',
-      labelNames: ['share', 'reason'] as const,
-      registers: this.#registers,
-    })
-    busy.inc({ share: 'clients', reason: 'account' }, 0)
-    for (const share of ['clients', 'intake']) busy.inc({ share, reason: 'share' }, 0)
-    this.#unsubscribe.push(databaseBusy.subscribe((facts) => busy.inc(facts)))
-  }
-
-  #watchClock(): void {
-    const skew = new Gauge({
-      name: 'oa_audience_database_clock_skew_seconds',
-      help: "Seconds that the database's clock is ahead of this machine's, negative if it is behind; read every 10 s",
-      registers: this.#registers,
-    })
-    this.#unsubscribe.push(clockCompared.subscribe(({ skewSeconds }) => skew.set(skewSeconds)))
-  }
-
   /** Counts every answer of the app by route pattern and status, including requests too broken for a route. */
   measureRequests(app: FastifyInstance): void {
     const requests = new Counter({
@@ -190,28 +168,8 @@ export class Metrics {
     })
   }
 
-  /** Reads the state of the connections and of the database whenever the metrics are scraped. */
   watchDatabase(database: WatchedDatabase): void {
-    new Gauge({
-      name: 'oa_audience_database_sessions',
-      help: 'Connections of each share (total, idle), and requests that wait for one',
-      labelNames: ['share', 'state'] as const,
-      registers: this.#registers,
-      collect() {
-        for (const { share, ...counts } of database.connectionStates())
-          for (const [state, count] of Object.entries(counts)) this.set({ share, state }, count)
-      },
-    })
-    new Gauge({
-      name: 'oa_audience_database_state',
-      help: 'The state of the database is 1, all others are 0: up, read-only (no delivery can be stored), or down',
-      labelNames: ['state'] as const,
-      registers: this.#registers,
-      async collect() {
-        const current = await database.state()
-        for (const state of DATABASE_STATES) this.set({ state }, state === current ? 1 : 0)
-      },
-    })
+    databaseGauges(this.registry, database)
   }
 
   /** Counts members whose profile is due, once a minute: counting may take seconds, longer than a scrape waits. */

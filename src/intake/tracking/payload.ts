@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { setImmediate } from 'node:timers/promises'
 import { AppError } from '../../errors.ts'
 import { isObject, parseJson } from '../../http/body.ts'
+import { timeReplaced } from '../../observability/facts.ts'
 import { type IntakeEvent, InvalidEvent, NO_EFFECT } from '../event.ts'
 import { readTimeMs, readUserId } from '../event-fields.ts'
 import { hashKey } from '../event-key.ts'
@@ -143,7 +144,8 @@ function isFilled(value: unknown): boolean {
 /**
  * The clock of a client may be wrong, but the differences between its times are right: the event is as old on receipt as it
  * was when the client sent it. Events in the future are moved to the time of receipt. The time in transit counts as a wrong
- * clock, so the corrected time may be after an erasure that the event was before. The claimed time is kept beside it.
+ * clock, so the corrected time may be after an erasure that the event was before. The claimed time is kept beside it. A time
+ * that cannot be read, or that is before 1970, is replaced by the time of receipt: Segment's own examples contain one.
  */
 function timesOf(
   event: Record<string, unknown>,
@@ -151,12 +153,15 @@ function timesOf(
   receivedAtMs: number,
 ): Pick<IntakeEvent, 'occurredAtMs' | 'claimedAtMs'> {
   const claimed = event.timestamp ?? event.originalTimestamp
-  if (claimed === undefined || claimed === null) {
-    return { occurredAtMs: receivedAtMs, claimedAtMs: storableClaim(sentAtMs) }
-  }
+  const unknown = { occurredAtMs: receivedAtMs, claimedAtMs: storableClaim(sentAtMs) }
+  if (claimed === undefined || claimed === null) return unknown
   const claimedMs = parseTime(claimed)
-  if (claimedMs === null) throw new InvalidEvent('timestamp is not a time')
-  const corrected = sentAtMs === null ? claimedMs : receivedAtMs - (sentAtMs - claimedMs)
+  const corrected =
+    claimedMs === null || sentAtMs === null ? claimedMs : receivedAtMs - (sentAtMs - claimedMs)
+  if (corrected === null || corrected < 0) {
+    timeReplaced.publish({ source: 'tracking' })
+    return unknown
+  }
   return {
     occurredAtMs: readTimeMs(Math.min(corrected, receivedAtMs)),
     claimedAtMs: storableClaim(claimedMs),

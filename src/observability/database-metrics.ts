@@ -1,0 +1,58 @@
+/** Metrics of the database: its state, its clock, and the connections to it. */
+import { Counter, Gauge, type Registry } from 'prom-client'
+import { clockCompared, databaseBusy } from './facts.ts'
+
+const DATABASE_STATES = ['up', 'read-only', 'down']
+
+export interface WatchedDatabase {
+  connectionStates(): Array<{ share: string; total: number; idle: number; waiting: number }>
+  state(): Promise<string>
+}
+
+/** @returns ends the counting */
+export function countDatabaseFacts(registry: Registry): () => void {
+  const busy = new Counter({
+    name: 'oa_audience_database_busy_total',
+    help: 'Requests refused after waiting for a connection: because of their own account (429), or of the whole share (503)',
+    labelNames: ['share', 'reason'] as const,
+    registers: [registry],
+  })
+  busy.inc({ share: 'clients', reason: 'account' }, 0)
+  for (const share of ['clients', 'intake']) busy.inc({ share, reason: 'share' }, 0)
+  const skew = new Gauge({
+    name: 'oa_audience_database_clock_skew_seconds',
+    help: "Seconds that the database's clock is ahead of this machine's, negative if it is behind; read every 10 s",
+    registers: [registry],
+  })
+  const ends = [
+    databaseBusy.subscribe((facts) => busy.inc(facts)),
+    clockCompared.subscribe(({ skewSeconds }) => skew.set(skewSeconds)),
+  ]
+  return () => {
+    for (const end of ends) end()
+  }
+}
+
+/** Reads the state of the connections and of the database whenever the metrics are scraped. */
+export function databaseGauges(registry: Registry, database: WatchedDatabase): void {
+  new Gauge({
+    name: 'oa_audience_database_sessions',
+    help: 'Connections of each share (total, idle), and requests that wait for one',
+    labelNames: ['share', 'state'] as const,
+    registers: [registry],
+    collect() {
+      for (const { share, ...counts } of database.connectionStates())
+        for (const [state, count] of Object.entries(counts)) this.set({ share, state }, count)
+    },
+  })
+  new Gauge({
+    name: 'oa_audience_database_state',
+    help: 'The state of the database is 1, all others are 0: up, read-only (no delivery can be stored), or down',
+    labelNames: ['state'] as const,
+    registers: [registry],
+    async collect() {
+      const current = await database.state()
+      for (const state of DATABASE_STATES) this.set({ state }, state === current ? 1 : 0)
+    },
+  })
+}
