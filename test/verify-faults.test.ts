@@ -56,6 +56,36 @@ describe('an unavailable platform', () => {
     expect(callsTo('GET /v2/bot/info')).toHaveLength(3)
   })
 
+  it('that limits the rate without Retry-After is called once more, after a second', async () => {
+    const tenant = await addVerifiable()
+    const calledAtMs: number[] = []
+    platform.misbehave((_, response) => {
+      calledAtMs.push(performance.now())
+      response.writeHead(429).end('{}')
+    })
+    expect((await verify(tenant)).status).toBe(503)
+    const [first = 0, second = 0] = calledAtMs
+    expect(calledAtMs).toHaveLength(2)
+    expect(second - first).toBeGreaterThanOrEqual(990)
+  })
+
+  it('receives a JSON object when the webhook is tested', async () => {
+    const tenant = await addVerifiable()
+    const bodies: string[] = []
+    platform.misbehave((request, response) => {
+      let body = `${request.headers['content-type']} `
+      request.on('data', (chunk) => {
+        body += chunk
+      })
+      request.on('end', () => {
+        bodies.push(body)
+        response.writeHead(500).end('{}')
+      })
+    }, /webhook\/test/)
+    await verify(tenant, { testWebhook: true })
+    expect(bodies).toEqual(['application/json {}'])
+  })
+
   it('is not called again to test the webhook, because tests are limited', async () => {
     const tenant = await addVerifiable()
     platform.misbehave((_, response) => response.writeHead(500).end('{}'), /webhook\/test/)

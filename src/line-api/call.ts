@@ -13,6 +13,9 @@ export interface CallTimeouts {
 export const CALL_TIMEOUTS: CallTimeouts = { attemptMs: 3_000, callMs: 6_000 }
 
 const ATTEMPTS = 3
+/** LINE limits by a token bucket: a call that is repeated immediately only meets the limit again. */
+const RATE_LIMITED_ATTEMPTS = 2
+const RATE_LIMITED_PAUSE_MS = 1_000
 /** Backoff with full jitter: a random pause up to this, doubled after each attempt. */
 const PAUSE_MAX_MS = 200
 /** A longer Retry-After ends the call, and the caller decides when to retry. */
@@ -61,6 +64,8 @@ export interface Call {
   path: string
   token?: Secret
   form?: URLSearchParams
+  /** sent as application/json */
+  json?: unknown
   /** sent values that are removed from the answer */
   secrets: Secret[]
   /** idempotent, so a failed attempt may be repeated */
@@ -84,9 +89,9 @@ async function callWithRetry({ baseUrl, timeouts }: Platform, call: Call): Promi
   const deadlineMs = Date.now() + timeouts.callMs
   for (let attempt = 1; ; attempt += 1) {
     const timeoutMs = Math.min(timeouts.attemptMs, deadlineMs - Date.now())
-    const { result, pauseMs } = await attemptCall(baseUrl, call, timeoutMs)
+    const { result, pauseMs, attempts = ATTEMPTS } = await attemptCall(baseUrl, call, timeoutMs)
     const mayHelp = !result.ok && result.fault.type === 'unavailable'
-    if (!mayHelp || !call.isRepeatable || attempt === ATTEMPTS) return result
+    if (!mayHelp || !call.isRepeatable || attempt >= attempts) return result
     const pause = pauseMs ?? Math.random() * PAUSE_MAX_MS * 2 ** (attempt - 1)
     if (pause > RETRY_AFTER_MAX_WAIT_MS || Date.now() + pause >= deadlineMs) return result
     await sleep(pause, undefined, { signal: call.signal }).catch(() => undefined)
@@ -96,9 +101,9 @@ async function callWithRetry({ baseUrl, timeouts }: Platform, call: Call): Promi
 
 async function attemptCall(
   baseUrl: string,
-  { method, path, token, form, secrets, signal }: Call,
+  { method, path, token, form, json, secrets, signal }: Call,
   timeoutMs: number,
-): Promise<{ result: PlatformResult<unknown>; pauseMs?: number }> {
+): Promise<{ result: PlatformResult<unknown>; pauseMs?: number; attempts?: number }> {
   // AbortSignal.any leaks memory into a long-lived source signal with every call.
   const controller = new AbortController()
   const abort = () => controller.abort()
@@ -108,7 +113,11 @@ async function attemptCall(
   try {
     const response = await fetch(baseUrl + path, {
       method,
-      headers: token ? { authorization: `Bearer ${token.reveal()}` } : {},
+      headers: {
+        ...(token ? { authorization: `Bearer ${token.reveal()}` } : {}),
+        ...(json === undefined ? {} : { 'content-type': 'application/json' }),
+      },
+      ...(json === undefined ? {} : { body: JSON.stringify(json) }),
       ...(form ? { body: form } : {}),
       signal: controller.signal,
       redirect: 'error',
@@ -121,7 +130,10 @@ async function attemptCall(
         type: 'unavailable',
         retryAfterSeconds: requested ?? RETRY_AFTER_DEFAULT_SECONDS,
       } as const
-      return { result: { ok: false, fault }, ...(requested === null ? {} : { pauseMs: requested * 1000 }) }
+      const result = { ok: false, fault } as const
+      if (requested !== null) return { result, pauseMs: requested * 1000 }
+      if (response.status !== 429) return { result }
+      return { result, pauseMs: RATE_LIMITED_PAUSE_MS, attempts: RATE_LIMITED_ATTEMPTS }
     }
     // The platform never answers these calls with such a status. A proxy in between does.
     if (response.status < 400 || [407, 451].includes(response.status)) return { result: UNAVAILABLE }

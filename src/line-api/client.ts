@@ -138,10 +138,8 @@ export class LineApi {
   /** Makes LINE send an empty delivery to the webhook URL. LINE allows 60 tests per hour, so this is never retried. */
   async testWebhook(account: Credentials, signal?: AbortSignal): Promise<PlatformResult<WebhookTest>> {
     const path = '/v2/bot/channel/webhook/test'
-    return read(
-      await this.#call(account, this.#webhookCalls, { method: 'POST', path, isRepeatable: false, signal }),
-      readTest,
-    )
+    const call = { method: 'POST', path, json: {}, isRepeatable: false, signal } as const
+    return read(await this.#call(account, this.#webhookCalls, call), readTest)
   }
 
   /** Makes the next call issue a new token, so that it checks the current channel id and secret. */
