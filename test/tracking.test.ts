@@ -1,4 +1,5 @@
 /** CONTRACT: POST /api/tracking, Segment's HTTP shape. */
+import { brotliCompressSync, gzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
 import { timeReplaced } from '../src/observability/facts.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
@@ -180,6 +181,37 @@ describe('a rejected event', () => {
     const answer = await service.track(tenant, Array(502).fill(page('U1')))
     expect(answer.json).toMatchObject({ accepted: 500 })
     expect(indexesOf(answer.json.rejected)).toEqual([500, 501])
+  })
+})
+
+describe('a compressed body', () => {
+  const send = (body: Buffer, encoding: string) =>
+    service.call('POST', '/api/tracking', { headers: { 'content-encoding': encoding }, body })
+  const batch = (count: number) =>
+    Buffer.from(
+      JSON.stringify({
+        writeKey: tenant.trackingKey,
+        batch: Array.from({ length: count }, () => page('U1')),
+      }),
+    )
+
+  it('is read if it is gzip', async () => {
+    expect((await send(gzipSync(batch(200)), 'gzip')).json).toMatchObject({ accepted: 200, rejected: [] })
+    expect((await send(gzipSync(batch(1)), 'GZIP')).json).toMatchObject({ accepted: 1 })
+  })
+
+  it('is 413 if its content is larger than a body may be, or grows more than text does', async () => {
+    const large = Buffer.concat([batch(1), Buffer.alloc(1024 * 1024, ' ')])
+    expect((await send(gzipSync(large), 'gzip')).status).toBe(413)
+    const growing = Buffer.concat([batch(1), Buffer.alloc(200_000, ' ')])
+    expect((await send(gzipSync(growing), 'gzip')).status).toBe(413)
+  })
+
+  it('is 400 if it is not valid gzip, and 415 in any other encoding', async () => {
+    expect((await send(batch(1), 'gzip')).status).toBe(400)
+    expect((await send(gzipSync(batch(1)).subarray(0, 50), 'gzip')).status).toBe(400)
+    expect((await send(brotliCompressSync(batch(1)), 'br')).status).toBe(415)
+    expect((await send(gzipSync(batch(1)), 'gzip, gzip')).status).toBe(415)
   })
 })
 

@@ -2,7 +2,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { findAccountByTrackingKey } from '../../accounts/account.ts'
 import { AppError } from '../../errors.ts'
-import { bodyBytes } from '../../http/body.ts'
+import { decodedBytes } from '../../http/body.ts'
 import { createClientKey } from '../../http/rate-limit-counter.ts'
 import { isStorableText } from '../../postgres/storable.ts'
 import { AdmittingAccounts } from '../admit.ts'
@@ -58,7 +58,7 @@ async function receiveTracking(
   request: TrackingCall,
 ) {
   database.requireConfigured()
-  const body = bodyBytes(request)
+  const body = await decodedBytes(request)
   addresses.take(addressOf(request), 0, body.length)
   const tracking = parseTrackingRequest(body)
   addresses.take(addressOf(request), tracking.events.length, 0)
