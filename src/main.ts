@@ -54,6 +54,8 @@ export async function startService(config: Config, log?: DestinationStream): Pro
   const notices = new Notices()
   const opened =
     config.database.kind === 'none' ? null : await openForService(config.database, notices, makePartitions)
+  // A database that can never be used may be refused before anybody waits for it.
+  opened?.ready.catch(() => undefined)
   const database = opened?.database ?? new NoDatabase()
   const metrics = config.metricsPort === null ? null : new Metrics(SOURCES.map((source) => source.name))
   if (opened !== null) metrics?.watchDatabase(opened.database)

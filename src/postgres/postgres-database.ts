@@ -4,7 +4,7 @@ import pg from 'pg'
 import { connectionSettings, type Purpose } from './connection-settings.ts'
 import type { Database, DatabaseState, LookupKind } from './database.ts'
 import type { Connection } from './embedded/server.ts'
-import { DatabaseUnavailable } from './faults.ts'
+import { DatabaseUnavailable, endsConnection } from './faults.ts'
 import { PinnedConnection } from './pinned-connection.ts'
 import { requireSessions } from './pooler.ts'
 import { type Lease, Share, send, transactionsOn } from './share.ts'
@@ -81,7 +81,8 @@ export class PostgresDatabase implements Database {
     this.#lookups = { caller: this.#pinOn(this.#shares.lookups), account: this.#pinOn(this.#shares.lookups) }
     this.#ownWork = transactionsOn(() => this.#lease(this.#shares.clients))
     this.intake = transactionsOn(() => this.#lease(this.#shares.intake))
-    this.streams = transactionsOn(() => this.#lease(this.#shares.streams))
+    const streams = transactionsOn(() => this.#lease(this.#shares.streams))
+    this.streams = { query: (statement, values) => readAgainIfLost(() => streams.query(statement, values)) }
   }
 
   requireConfigured(): void {}
@@ -187,6 +188,17 @@ export class PostgresDatabase implements Database {
       return canWrite ? 'up' : 'read-only'
     } finally {
       release(!canWrite)
+    }
+  }
+}
+
+/** A page of a stream meets a connection that died while the client read, or each of those that were idle. */
+async function readAgainIfLost<T>(read: () => Promise<T>): Promise<T> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await read()
+    } catch (error) {
+      if (!endsConnection(error) || attempt > CONNECTIONS.streams) throw error
     }
   }
 }
