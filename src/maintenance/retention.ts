@@ -15,9 +15,9 @@ const MARKS_KEPT_DAYS = 30
 export type Retention = Pick<Config, 'retentionDays' | 'deduplicationDays' | 'trackingRetentionDays'>
 
 /**
- * Deletes events, edits and failed deliveries to endpoints beyond RETENTION_DAYS (0 keeps them), tracking events beyond TRACKING_RETENTION_DAYS, and beyond
- * DEDUPLICATION_DAYS event keys, ids of unsent messages, tombstones, and tracked activity of people who are not members.
- * Change marks are kept for 30 days.
+ * Deletes events, edits and failed deliveries to endpoints beyond RETENTION_DAYS (0 keeps them), tracking events beyond
+ * TRACKING_RETENTION_DAYS, and beyond DEDUPLICATION_DAYS event keys, ids of unsent messages, tombstones, and tracked activity of
+ * people who are not members. Change marks are kept for 30 days.
  */
 export async function deleteExpired(
   session: Queryable,
@@ -52,41 +52,30 @@ async function deleteInBatches(session: Queryable, statement: Statement, days: n
 // the others; tracked_activity has none, because its rows change, and is read as a whole. The time is checked again when the
 // row is deleted: it may have moved since it was found.
 
-const deleteUnpartitionedEvents: Statement = {
-  name: 'delete-unpartitioned-events',
-  text: `
+/** The rows of a table whose time is too old. */
+function deleteOlder(name: string, table: string, time: string): Statement {
+  return {
+    name,
+    text: `
     with deleted as (
-      delete from event_default
-       where ctid = any (array(select ctid from event_default
-                                where received_at < now() - $1 * interval '1 day' limit $2))
-         and received_at < now() - $1 * interval '1 day'
+      delete from ${table}
+       where ctid = any (array(select ctid from ${table}
+                                where ${time} < now() - $1 * interval '1 day' limit $2))
+         and ${time} < now() - $1 * interval '1 day'
       returning 1)
     select count(*)::int from deleted`,
+  }
 }
 
-const deleteUnpartitionedTrackingEvents: Statement = {
-  name: 'delete-unpartitioned-tracking-events',
-  text: `
-    with deleted as (
-      delete from tracking_event_default
-       where ctid = any (array(select ctid from tracking_event_default
-                                where received_at < now() - $1 * interval '1 day' limit $2))
-         and received_at < now() - $1 * interval '1 day'
-      returning 1)
-    select count(*)::int from deleted`,
-}
+const deleteUnpartitionedEvents = deleteOlder('delete-unpartitioned-events', 'event_default', 'received_at')
 
-const deleteEdits: Statement = {
-  name: 'delete-edits',
-  text: `
-    with deleted as (
-      delete from member_edit
-       where ctid = any (array(select ctid from member_edit
-                                where edited_at < now() - $1 * interval '1 day' limit $2))
-         and edited_at < now() - $1 * interval '1 day'
-      returning 1)
-    select count(*)::int from deleted`,
-}
+const deleteUnpartitionedTrackingEvents = deleteOlder(
+  'delete-unpartitioned-tracking-events',
+  'tracking_event_default',
+  'received_at',
+)
+
+const deleteEdits = deleteOlder('delete-edits', 'member_edit', 'edited_at')
 
 /** Counted from when the delivery was received, like its events. */
 const deleteFailedDeliveries: Statement = {
@@ -115,29 +104,9 @@ const deleteOrphanedDeliveries: Statement = {
     select count(*)::int from deleted`,
 }
 
-const deleteEventKeys: Statement = {
-  name: 'delete-event-keys',
-  text: `
-    with deleted as (
-      delete from event_key
-       where ctid = any (array(select ctid from event_key
-                                where received_at < now() - $1 * interval '1 day' limit $2))
-         and received_at < now() - $1 * interval '1 day'
-      returning 1)
-    select count(*)::int from deleted`,
-}
+const deleteEventKeys = deleteOlder('delete-event-keys', 'event_key', 'received_at')
 
-const deleteUnsentMessages: Statement = {
-  name: 'delete-unsent-messages',
-  text: `
-    with deleted as (
-      delete from unsent_message
-       where ctid = any (array(select ctid from unsent_message
-                                where unsent_at < now() - $1 * interval '1 day' limit $2))
-         and unsent_at < now() - $1 * interval '1 day'
-      returning 1)
-    select count(*)::int from deleted`,
-}
+const deleteUnsentMessages = deleteOlder('delete-unsent-messages', 'unsent_message', 'unsent_at')
 
 const deleteTrackedActivity: Statement = {
   name: 'delete-tracked-activity-of-strangers',
@@ -154,29 +123,9 @@ const deleteTrackedActivity: Statement = {
     select count(*)::int from deleted`,
 }
 
-const deleteTombstones: Statement = {
-  name: 'delete-tombstones',
-  text: `
-    with deleted as (
-      delete from erased_member
-       where ctid = any (array(select ctid from erased_member
-                                where deleted_at < now() - $1 * interval '1 day' limit $2))
-         and deleted_at < now() - $1 * interval '1 day'
-      returning 1)
-    select count(*)::int from deleted`,
-}
+const deleteTombstones = deleteOlder('delete-tombstones', 'erased_member', 'deleted_at')
 
-const deleteMarks: Statement = {
-  name: 'delete-change-marks',
-  text: `
-    with deleted as (
-      delete from change_mark
-       where ctid = any (array(select ctid from change_mark
-                                where marked_at < now() - $1 * interval '1 day' limit $2))
-         and marked_at < now() - $1 * interval '1 day'
-      returning 1)
-    select count(*)::int from deleted`,
-}
+const deleteMarks = deleteOlder('delete-change-marks', 'change_mark', 'marked_at')
 
 /** $1 int: days. */
 const deleteRefusals: Statement = {
