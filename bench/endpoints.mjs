@@ -1,5 +1,4 @@
 /** What outgoing webhooks cost intake, and how fast they leave. */
-import { randomBytes } from 'node:crypto'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { tmpdir } from 'node:os'
@@ -7,19 +6,14 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { addAccount, addOrganization } from '../dist/src/accounts/provisioning.js'
-import { signLine } from '../dist/src/intake/line/signature.js'
 import { EmbeddedServer } from '../dist/src/postgres/embedded/server.js'
 import { migrate } from '../dist/src/postgres/migrate.js'
 import { PostgresDatabase } from '../dist/src/postgres/postgres-database.js'
-import { Secret } from '../dist/src/secret.js'
-import { lineBody, randomUserId, textMessage } from '../dist/tools/simulator/events.js'
+import { BOT_USER_ID, CHANNEL_SECRET, requestsFor } from './deliveries.mjs'
 import { median, send } from './load.mjs'
 import { startTarget, urlOf } from './targets.mjs'
 
 const CONNECTIONS = 64
-const PEOPLE = 10_000
-const CHANNEL_SECRET = randomBytes(16).toString('hex')
-const BOT_USER_ID = randomUserId()
 
 export async function run({ smoke }) {
   const rounds = smoke ? 1 : 5
@@ -51,12 +45,11 @@ export async function run({ smoke }) {
       'insert into endpoint (channel_oa_id, url, replies, allow_private_network) values ($1, $2, true, true)',
       [forwarding.id, url],
     )
-    const people = Array.from({ length: PEOPLE }, randomUserId)
     const main = fileURLToPath(new URL('../dist/src/cli/main.js', import.meta.url))
     target = await startTarget([main, 'serve'], { DATABASE_URL: urlOf(server), RATE_LIMIT_MAX: '1000000000' })
     const { port } = target
     const load = (account, count) =>
-      send({ port, connections: CONNECTIONS, requests: requestsFor(account.id, people, count) })
+      send({ port, connections: CONNECTIONS, requests: requestsFor(account.id, count) })
     for (const account of [plain, forwarding]) await load(account, smoke ? 64 : 4_000)
 
     const results = { plain: [], paused: [], forwarding: [] }
@@ -105,20 +98,4 @@ export async function run({ smoke }) {
 /** Not by asking the database, which would be measured, too. */
 async function until(isDone) {
   while (!isDone()) await sleep(5)
-}
-
-function requestsFor(accountId, people, count) {
-  return Array.from({ length: count }, () => {
-    const body = lineBody(BOT_USER_ID, [
-      textMessage(people[Math.floor(Math.random() * PEOPLE)], 'Good morning, is the shop open today?'),
-    ])
-    const head = [
-      `POST /api/line/${accountId} HTTP/1.1`,
-      'host: 127.0.0.1',
-      'content-type: application/json; charset=utf-8',
-      `x-line-signature: ${signLine(body, new Secret(CHANNEL_SECRET))}`,
-      `content-length: ${Buffer.byteLength(body)}`,
-    ]
-    return Buffer.from(`${head.join('\r\n')}\r\n\r\n${body}`)
-  })
 }

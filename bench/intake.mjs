@@ -1,26 +1,19 @@
 /** Deliveries per second: this service compared with a bare server, with Express, and with the disk. */
-import { randomBytes } from 'node:crypto'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { addAccount, addOrganization } from '../dist/src/accounts/provisioning.js'
-import { signLine } from '../dist/src/intake/line/signature.js'
 import { EmbeddedServer } from '../dist/src/postgres/embedded/server.js'
 import { migrate } from '../dist/src/postgres/migrate.js'
 import { PostgresDatabase } from '../dist/src/postgres/postgres-database.js'
-import { Secret } from '../dist/src/secret.js'
-import { lineBody, randomUserId, textMessage } from '../dist/tools/simulator/events.js'
+import { BOT_USER_ID, CHANNEL_SECRET, requestsFor } from './deliveries.mjs'
 import { median, send } from './load.mjs'
 import { pgbench, startTarget, urlOf } from './targets.mjs'
 
 const CONNECTIONS = 64
-/** Enough people that few share a flush, few enough that most are members already. */
-const PEOPLE = 10_000
 /** What the sync of a network disk, and of a slow one, takes longer than that of a local one. */
 const COMMIT_DELAYS_MS = [1, 5]
-const CHANNEL_SECRET = randomBytes(16).toString('hex')
-const BOT_USER_ID = randomUserId()
 
 const here = (path) => fileURLToPath(new URL(path, import.meta.url))
 
@@ -34,7 +27,6 @@ export async function run({ smoke }) {
   try {
     const accountId = await prepare(server)
     const databaseUrl = urlOf(server)
-    const people = Array.from({ length: PEOPLE }, randomUserId)
     const start = async (name, script, args = []) => {
       const env = { DATABASE_URL: databaseUrl, CHANNEL_SECRET, RATE_LIMIT_MAX: '1000000000' }
       const target = { name, ...(await startTarget([script, ...args], env)), results: [] }
@@ -42,7 +34,7 @@ export async function run({ smoke }) {
       await send({
         port: target.port,
         connections: CONNECTIONS,
-        requests: requestsFor(accountId, people, smoke ? 64 : 4000, 1),
+        requests: requestsFor(accountId, smoke ? 64 : 4000, 1),
       })
       return target
     }
@@ -55,7 +47,7 @@ export async function run({ smoke }) {
         send({
           port: ours.port,
           connections: CONNECTIONS,
-          requests: requestsFor(accountId, people, count, 25),
+          requests: requestsFor(accountId, count, 25),
         }),
       smoke,
     )
@@ -70,7 +62,7 @@ export async function run({ smoke }) {
           await send({
             port: target.port,
             connections: CONNECTIONS,
-            requests: requestsFor(accountId, people, count, 1),
+            requests: requestsFor(accountId, count, 1),
           }),
         )
       }
@@ -84,7 +76,7 @@ export async function run({ smoke }) {
     const repeat = async (connections, count, eventsEach) => {
       const results = []
       for (let round = 0; round < rounds; round += 1) {
-        const requests = requestsFor(accountId, people, count, eventsEach)
+        const requests = requestsFor(accountId, count, eventsEach)
         results.push(await send({ port: ours.port, connections, requests }))
       }
       return (field) => median(results.map((result) => result[field]))
@@ -115,7 +107,7 @@ export async function run({ smoke }) {
           ['ours', ours, smoke ? size : 4_000],
           ['express', express, smoke ? size / 4 : 1_000],
         ]) {
-          const requests = requestsFor(accountId, people, count, 1)
+          const requests = requestsFor(accountId, count, 1)
           slow[name].push(await send({ port: target.port, connections: CONNECTIONS, requests }))
         }
       }
@@ -169,24 +161,6 @@ async function wearIn(server, load, smoke) {
   const database = new PostgresDatabase(server.connection, () => undefined)
   await database.session((session) => session.query('checkpoint'))
   await database.close()
-}
-
-function requestsFor(accountId, people, count, eventsEach) {
-  return Array.from({ length: count }, () => {
-    const events = Array.from({ length: eventsEach }, () =>
-      textMessage(people[Math.floor(Math.random() * PEOPLE)], 'Good morning, is the shop open today?'),
-    )
-    const body = lineBody(BOT_USER_ID, events)
-    const head = [
-      `POST /api/line/${accountId} HTTP/1.1`,
-      'host: 127.0.0.1',
-      'user-agent: LineBotWebhook/2.0',
-      'content-type: application/json; charset=utf-8',
-      `x-line-signature: ${signLine(body, new Secret(CHANNEL_SECRET))}`,
-      `content-length: ${Buffer.byteLength(body)}`,
-    ]
-    return Buffer.from(`${head.join('\r\n')}\r\n\r\n${body}`)
-  })
 }
 
 function report(targets) {
