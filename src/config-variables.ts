@@ -10,11 +10,8 @@ import {
   proxies,
   redisUrl,
 } from './config-parsers.ts'
+import { BODY_MAX_BYTES, TRACKING_REQUEST_MAX_EVENTS } from './limits.ts'
 import { Secret } from './secret.ts'
-
-/** Largest request. A budget below it could never be met. */
-const TRACKING_REQUEST_MAX_EVENTS = 500
-const BODY_MAX_BYTES = 1024 * 1024
 
 export const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
 

@@ -7,9 +7,7 @@ import { promisify } from 'node:util'
 import zlib from 'node:zlib'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { AppError } from '../errors.ts'
-
-/** LINE escapes every non-ASCII character (6 bytes each), so a batch of long texts is large. */
-export const BODY_MAX_BYTES = 1024 * 1024
+import { BODY_MAX_BYTES } from '../limits.ts'
 
 /** Batches of alike events shrink to a fiftieth. */
 const GZIP_RATIO_MAX = 200
@@ -40,29 +38,34 @@ export function readBodiesAsBytes(app: FastifyInstance): void {
 
 /** The bytes of the body, empty without one. Throws `unsupported_encoding` for a compressed body. */
 export function bodyBytes(request: FastifyRequest): Buffer {
-  const encoding = request.headers['content-encoding']?.toLowerCase() ?? ''
-  const transfer = request.headers['transfer-encoding']?.toLowerCase() ?? ''
-  if (!['', 'identity'].includes(encoding) || !['', 'chunked'].includes(transfer)) {
-    throw new AppError('unsupported_encoding')
-  }
-  return Buffer.isBuffer(request.body) ? request.body : EMPTY
+  return bytesIn(request, ['', 'identity'])
 }
 
 const gunzip = promisify(zlib.gunzip)
 
 /**
- * The same, and the content of a body that is compressed with gzip. Throws `body_too_large` if the content is larger than a
- * body may be, or GZIP_RATIO_MAX times the body, and `bad_request` if it cannot be read.
+ * The same, but reads a body that is compressed with gzip. Throws `body_too_large` if the content is larger than a body may be,
+ * or GZIP_RATIO_MAX times the body, and `bad_request` if it cannot be read.
  */
 export async function decodedBytes(request: FastifyRequest): Promise<Buffer> {
-  const body = Buffer.isBuffer(request.body) ? request.body : EMPTY
-  if (request.headers['content-encoding']?.toLowerCase() !== 'gzip') return bodyBytes(request)
+  const body = bytesIn(request, ['', 'identity', 'gzip'])
+  if (encodingOf(request) !== 'gzip') return body
   try {
     return await gunzip(body, { maxOutputLength: Math.min(BODY_MAX_BYTES, body.length * GZIP_RATIO_MAX) })
   } catch (error) {
     if ((error as { code?: string }).code === 'ERR_BUFFER_TOO_LARGE') throw new AppError('body_too_large')
     throw new AppError('bad_request', { message: 'The body is not valid gzip' })
   }
+}
+
+const encodingOf = ({ headers }: FastifyRequest) => headers['content-encoding']?.toLowerCase() ?? ''
+
+function bytesIn(request: FastifyRequest, encodings: string[]): Buffer {
+  const transfer = request.headers['transfer-encoding']?.toLowerCase() ?? ''
+  if (!encodings.includes(encodingOf(request)) || !['', 'chunked'].includes(transfer)) {
+    throw new AppError('unsupported_encoding')
+  }
+  return Buffer.isBuffer(request.body) ? request.body : EMPTY
 }
 
 /** Throws `bad_request` for a body that is not valid JSON. */

@@ -24,7 +24,7 @@ const LEAVES = [
   'config.ts',
   'config-parsers.ts',
   'config-variables.ts',
-  'config-variables.ts',
+  'limits.ts',
   'secret.ts',
   'package.ts',
   'observability/facts.ts',

@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { setImmediate } from 'node:timers/promises'
 import { AppError } from '../../errors.ts'
 import { isObject, parseJson } from '../../http/body.ts'
+import { TRACKING_REQUEST_MAX_EVENTS } from '../../limits.ts'
 import { timeReplaced } from '../../observability/facts.ts'
 import { type IntakeEvent, InvalidEvent, NO_EFFECT } from '../event.ts'
 import { readTimeMs, readUserId } from '../event-fields.ts'
@@ -14,8 +15,6 @@ import { storedPayload } from '../stored-payload.ts'
 const KINDS = new Set(['track', 'page', 'screen', 'identify', 'group', 'alias'])
 /** Bytes of JSON per event: Segment's limit. */
 const TRACKING_EVENT_MAX_BYTES = 32 * 1024
-/** Events per request. Those beyond it are rejected by index. */
-const TRACKING_REQUEST_MAX_EVENTS = 500
 /** Events read before other requests get their turn: about 0.5 ms, 2 ms until the code is compiled. */
 const TRACKING_EVENTS_PER_TURN = 50
 /** Items per request. Each rejection is reported, and a small request must not cause a large answer. */
