@@ -1,5 +1,7 @@
-/** What runs beside requests once the database is ready: profiles, maintenance, pending erasures, change marks,
- * and what is sent to endpoints. */
+/**
+ * What runs beside requests once the database is ready: profiles, maintenance, pending erasures, change marks, and what is sent
+ * to endpoints.
+ */
 import type { FastifyBaseLogger } from 'fastify'
 import { MARK_INTERVAL_MS, markChanges } from './audience/change-marks.ts'
 import { countDueProfiles } from './audience/due-profiles.ts'

@@ -6,7 +6,7 @@ import { violatedConstraint } from '../postgres/faults.ts'
 import type { Queryable } from '../postgres/statement.ts'
 import { insertWithFreeId } from '../postgres/taken-ids.ts'
 import { isOwnUrl, RefusedUrl, readEndpointUrl } from './address.ts'
-import { MEMBER_EVENTS } from './messages.ts'
+import { MEMBER_EVENTS, SECRET_PREFIX } from './messages.ts'
 
 const SECRET_BYTES = 32
 
@@ -98,7 +98,7 @@ function checkEvents({ format, events, replies }: NewEndpoint): void {
 }
 
 /** In the form of Standard Webhooks. */
-const newSecret = () => `whsec_${randomBytes(SECRET_BYTES).toString('base64')}`
+const newSecret = () => `${SECRET_PREFIX}${randomBytes(SECRET_BYTES).toString('base64')}`
 
 /** $1 endpoint id bigint */
 const pauseById = `update endpoint set status = 'paused' where id = $1 returning id`

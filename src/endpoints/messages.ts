@@ -9,7 +9,8 @@ import type { Message } from './post.ts'
 /** What the format `members` can send. */
 export const MEMBER_EVENTS = ['member.created', 'member.updated', 'member.erased', 'account.verified']
 
-const SECRET_PREFIX = 'whsec_'
+/** Of a secret of Standard Webhooks. */
+export const SECRET_PREFIX = 'whsec_'
 
 export interface LineContent {
   format: 'line'

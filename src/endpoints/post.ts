@@ -41,6 +41,10 @@ export interface Answer {
   retryAfterMs: number | null
 }
 
+/** Any 2xx. */
+export const isAccepted = ({ status }: Pick<Answer, 'status'>): boolean =>
+  status !== null && status >= 200 && status < 300
+
 /** Null: there is nothing to send any more. */
 export type WriteMessage = (isNewConnection: boolean) => Promise<Message | null>
 

@@ -3,6 +3,7 @@
  * which sends it within milliseconds, or later by a process that polls for rows that are due. A process that dies holds its
  * leases for LEASE_MS at most.
  */
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { LeasedDelivery } from '../intake/flush.ts'
 import { endpointAnswered } from '../observability/facts.ts'
 import { int4Array, int8Array } from '../postgres/binary-array.ts'
@@ -14,7 +15,7 @@ import { takeMemberChanges } from './changes.ts'
 import { Contents, contentOf, type ReadDelivery } from './contents.ts'
 import { EndpointState } from './endpoint-state.ts'
 import { writeMessage } from './messages.ts'
-import { type Answer, post } from './post.ts'
+import { type Answer, isAccepted, post } from './post.ts'
 import { Settlements } from './settlements.ts'
 import { Targets } from './targets.ts'
 
@@ -69,7 +70,7 @@ export class Sender {
       for (const item of state.waiting.splice(0)) this.#settlements.release(item)
     }
     const deadlineMs = performance.now() + STOP_MAX_MS
-    while (this.#inFlight > 0 && performance.now() < deadlineMs) await new Promise((r) => setTimeout(r, 20))
+    while (this.#inFlight > 0 && performance.now() < deadlineMs) await sleep(20)
     await this.#settlements.settle()
   }
 
@@ -196,12 +197,12 @@ export class Sender {
     startedAtMs: number,
   ): void {
     const tookMs = performance.now() - startedAtMs
-    const isAccepted = answer.status !== null && answer.status >= 200 && answer.status < 300
-    state.note(isAccepted, tookMs)
-    const outcome = isAccepted ? 'accepted' : answer.status === null ? 'no_response' : 'rejected'
+    const wasAccepted = isAccepted(answer)
+    state.note(wasAccepted, tookMs)
+    const outcome = wasAccepted ? 'accepted' : answer.status === null ? 'no_response' : 'rejected'
     endpointAnswered.publish({ outcome, sinceCommitMs: (sent?.age_ms ?? 0) + tookMs })
     this.#settlements.note(item.endpointId, answer)
-    if (isAccepted) this.#settlements.complete(item, sent?.change ?? null)
+    if (wasAccepted) this.#settlements.complete(item, sent?.change ?? null)
     else this.#settlements.postpone(item, answer, sent?.attempts ?? 1, tookMs)
     if (answer.status === 410) {
       void this.#connection

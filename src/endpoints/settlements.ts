@@ -34,12 +34,20 @@ export function retryDelayMs(attempts: number, answer: Answer, random = Math.ran
   return Math.ceil(Math.max(jittered, asked))
 }
 
+/** What ended since the last settlement. */
+interface Ended {
+  completed: Array<{ delivery: LeasedDelivery; change: bigint | null }>
+  postponed: Postponed[]
+  released: LeasedDelivery[]
+  /** The newest of each endpoint. */
+  answers: Map<bigint, Answer>
+}
+
+const nothing = (): Ended => ({ completed: [], postponed: [], released: [], answers: new Map() })
+
 export class Settlements {
   readonly #connection: PinnedConnection
-  #completed: Array<{ delivery: LeasedDelivery; change: bigint | null }> = []
-  #postponed: Postponed[] = []
-  #released: LeasedDelivery[] = []
-  #answers = new Map<bigint, Answer>()
+  #ended = nothing()
   #timer: NodeJS.Timeout | null = null
 
   constructor(connection: PinnedConnection) {
@@ -48,41 +56,41 @@ export class Settlements {
 
   /** @param change the number of the change that was sent, for a member */
   complete(delivery: LeasedDelivery, change: bigint | null): void {
-    this.#completed.push({ delivery, change })
+    this.#ended.completed.push({ delivery, change })
     this.#settleSoon(SETTLE_MS)
   }
 
   postpone(delivery: LeasedDelivery, answer: Answer, attempts: number, tookMs: number): void {
-    this.#postponed.push({ delivery, answer, delayMs: retryDelayMs(attempts, answer), tookMs })
+    this.#ended.postponed.push({ delivery, answer, delayMs: retryDelayMs(attempts, answer), tookMs })
     this.#settleSoon(SETTLE_MS)
   }
 
   /** Returns a delivery that was leased and not tried. */
   release(delivery: LeasedDelivery): void {
-    this.#released.push(delivery)
+    this.#ended.released.push(delivery)
     this.#settleSoon(SETTLE_MS)
   }
 
   note(endpointId: bigint, answer: Answer): void {
-    this.#answers.set(endpointId, answer)
+    this.#ended.answers.set(endpointId, answer)
   }
 
   async settle(): Promise<void> {
-    const statements = this.#statements()
-    const taken = [this.#completed, this.#postponed, this.#released, this.#answers] as const
-    this.#completed = []
-    this.#postponed = []
-    this.#released = []
-    this.#answers = new Map()
+    const ended = this.#ended
+    const statements = statementsFor(ended)
     if (statements.length === 0) return
+    this.#ended = nothing()
     try {
       await this.#connection.pipelineIdempotent(statements)
     } catch {
       // The database is down. What is not settled when the leases end is sent again.
-      this.#completed.unshift(...taken[0])
-      this.#postponed.unshift(...taken[1])
-      this.#released.unshift(...taken[2])
-      this.#answers = new Map([...taken[3], ...this.#answers])
+      const { completed, postponed, released, answers } = this.#ended
+      this.#ended = {
+        completed: [...ended.completed, ...completed],
+        postponed: [...ended.postponed, ...postponed],
+        released: [...ended.released, ...released],
+        answers: new Map([...ended.answers, ...answers]),
+      }
       this.#settleSoon(RETRY_MS)
     }
   }
@@ -93,42 +101,36 @@ export class Settlements {
       void this.settle()
     }, ms)
   }
+}
 
-  #statements(): BoundStatement[] {
-    const [completed, postponed, released, answers] = [
-      this.#completed,
-      this.#postponed,
-      this.#released,
-      [...this.#answers],
-    ]
-    const statements: BoundStatement[] = []
-    if (completed.length > 0) {
-      const changes = int8Array(completed.map(({ change }) => change))
-      const values = [...keysOf(completed.map(({ delivery }) => delivery)), changes]
-      statements.push({ statement: completeDeliveries, values })
-    }
-    if (postponed.length > 0) {
-      const values = [
-        ...keysOf(postponed.map(({ delivery }) => delivery)),
-        int4Array(postponed.map(({ answer }) => answer.status)),
-        textArray(postponed.map(({ answer }) => toStorableText(answer.text))),
-        int4Array(postponed.map(({ delayMs }) => delayMs)),
-        int4Array(postponed.map(({ tookMs }) => Math.ceil(tookMs))),
-        RETRY_HOURS,
-      ]
-      statements.push({ statement: postponeDeliveries, values })
-    }
-    if (released.length > 0) statements.push({ statement: releaseDeliveries, values: keysOf(released) })
-    if (answers.length > 0) {
-      const values = [
-        int8Array(answers.map(([id]) => id)),
-        int4Array(answers.map(([, { status }]) => status)),
-        textArray(answers.map(([, { text }]) => toStorableText(text))),
-      ]
-      statements.push({ statement: noteAnswers, values })
-    }
-    return statements
+function statementsFor({ completed, postponed, released, answers }: Ended): BoundStatement[] {
+  const statements: BoundStatement[] = []
+  if (completed.length > 0) {
+    const changes = int8Array(completed.map(({ change }) => change))
+    const values = [...keysOf(completed.map(({ delivery }) => delivery)), changes]
+    statements.push({ statement: completeDeliveries, values })
   }
+  if (postponed.length > 0) {
+    const values = [
+      ...keysOf(postponed.map(({ delivery }) => delivery)),
+      int4Array(postponed.map(({ answer }) => answer.status)),
+      textArray(postponed.map(({ answer }) => toStorableText(answer.text))),
+      int4Array(postponed.map(({ delayMs }) => delayMs)),
+      int4Array(postponed.map(({ tookMs }) => Math.ceil(tookMs))),
+      RETRY_HOURS,
+    ]
+    statements.push({ statement: postponeDeliveries, values })
+  }
+  if (released.length > 0) statements.push({ statement: releaseDeliveries, values: keysOf(released) })
+  if (answers.size > 0) {
+    const values = [
+      int8Array([...answers.keys()]),
+      int4Array([...answers.values()].map(({ status }) => status)),
+      textArray([...answers.values()].map(({ text }) => toStorableText(text))),
+    ]
+    statements.push({ statement: noteAnswers, values })
+  }
+  return statements
 }
 
 const keysOf = (deliveries: LeasedDelivery[]) => [

@@ -86,10 +86,6 @@ export async function listEndpoints(
   }))
 }
 
-/** Whether the receiver accepted what it received last. */
-export const isAccepted = ({ status }: LastAnswer): boolean =>
-  status !== null && status >= 200 && status < 300
-
 /** An answer in one line: `500 upstream timed out`, or why there was none. */
 export function answerLine(status: number | null, text: string): string {
   const line = text.replace(/\s+/g, ' ').trim()
