@@ -31,9 +31,9 @@ create or replace function is_newer(at timestamptz, key uuid, stored_at timestam
 -- Admissions are numbered from 1; event n consists of the nth element of each array from `admissions` to `failures`.
 -- An array is null if no event of the batch needs it, and then costs nothing.
 --
--- An event's effect on a member is commutative and idempotent: the count adds distinct events, first and last seen are
--- a minimum and a maximum, relationship and conversation are the newest by (time, key). So neither order, nor
--- repetition, nor the instance that flushes matters.
+-- An event's effect on a member is commutative and idempotent: the count adds distinct acts of the person, first and last
+-- seen are a minimum and a maximum of their times, relationship and conversation are the newest by (time, key). So neither
+-- order, nor repetition, nor the instance that flushes matters.
 create or replace function flush_events(
   -- What admitted the deliveries: the account with its credentials_version, the source, and whether the source's senders
   -- can be trusted to name people. Anybody can send tracking events, so they make no member.
@@ -43,7 +43,8 @@ create or replace function flush_events(
   group_ids text[], message_ids text[], payloads text[], failures text[],
   -- When the sender says that the event happened, if that is earlier than occurred_ats. An erasure compares this time.
   claimed_ats timestamptz[],
-  -- false: the event is not the person's own act, as when an agent closes a conversation. null: it is.
+  -- false: the event is not the person's own act, as when an agent closes a conversation. It makes a member but does not
+  -- count. null: it is.
   own_acts boolean[],
   -- People who joined or left, beside an event's source: the event's position, and the person.
   other_events int[], other_people text[],
@@ -87,7 +88,7 @@ begin
     -- Subqueries instead of joins: the planner expects a few rows and would join in nested loops.
     select a.account_id, a.organization_id, a.person_key, a.has_erased, a.source, a.is_proven, a.forwards, e.*,
            not exists (select from event_key k where k.channel_oa_id = a.account_id and k.key = e.key) as is_new,
-           -- What others do makes no member of an erased person, and updates one who came back without counting.
+           -- What others do makes no member of an erased person, and updates one who came back.
            a.has_erased and coalesce((
              select coalesce(claimed_ats[e.position], e.occurred_at) <= x.erased_at
                     or own_acts[e.position] is false
@@ -134,12 +135,10 @@ begin
     -- In key order, one row lock after the other. An update by a join would lock rows in the order of its plan, and two
     -- flushes would deadlock.
     insert into audience_member as m (channel_oa_id, organization_id, user_id, event_count, first_seen_at, last_seen_at)
-    select account_id, organization_id, user_id, count(*), min(occurred_at), max(occurred_at)
-      from (select account_id, organization_id, user_id, occurred_at from incoming
+    select account_id, organization_id, user_id, count(acted_at), min(acted_at), max(acted_at)
+      from (select account_id, organization_id, user_id,
+                   case when own_acts[position] is not false then occurred_at end as acted_at from incoming
              where is_new and user_id is not null and not is_erased and failure is null and is_proven
-               and (own_acts is null or own_acts[position] is not false or not has_erased or not exists (
-                     select from erased_person x
-                      where x.channel_oa_id = account_id and x.person_hash = person_hash(person_key, user_id)))
              union all
             select account_id, organization_id, user_id, occurred_at from other
              where not is_erased and failure is null) person
@@ -148,6 +147,7 @@ begin
            event_count = m.event_count + excluded.event_count,
            first_seen_at = least(m.first_seen_at, excluded.first_seen_at),
            last_seen_at = greatest(m.last_seen_at, excluded.last_seen_at)
+     where excluded.event_count > 0
   )
   select (select array_agg(position) from admission),
          (select array_agg(position) from incoming where not is_new),

@@ -28,6 +28,8 @@ export interface SourceModule extends Source {
   addRoutes: (app: FastifyInstance, parts: SourceParts) => void
   /** Whether an event whose content was erased cannot be attributed to the account any more. Default: it can. */
   needsContent?: (account: Pick<Account, 'chatInboxId'>) => boolean
+  /** Whether an event of this kind counts for the person whom it names although its content was erased. */
+  isOwnActWithoutContent: (kind: string) => boolean
   /**
    * Reads the stored content of an event again, as this version of the program understands it. Throws InvalidEvent.
    * @param occurredAtMs when it happened, or was received if it does not say: the event keeps its place among others

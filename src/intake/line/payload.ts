@@ -76,7 +76,7 @@ export function readLineEvent(
       key: lineKey(event),
       occurredAtMs: readTimeMs(event.timestamp),
       claimedAtMs: null,
-      isOwnAct: true,
+      isOwnAct: isOwnAct(event),
       userId: sourceUserId(event),
       otherUserIds: readMembers(event),
       groupId: groupIdOf(event),
@@ -111,7 +111,7 @@ function invalidEvent(
     key,
     occurredAtMs: attempt(() => readTimeMs(event.timestamp), receivedAtMs),
     claimedAtMs: null,
-    isOwnAct: true,
+    isOwnAct: isOwnAct(event),
     userId: attempt(() => sourceUserId(event), null),
     otherUserIds: readMembers(event, (id) => attempt(() => readUserId(id), null)),
     groupId: groupIdOf(event),
@@ -139,6 +139,18 @@ function lineKey(event: Fields): Buffer {
 }
 
 const contentKey = (content: unknown) => hashKey(LINE, 'content', toJsonText(content))
+
+/** LINE names the user who acted as the source, except here: LINE itself, a module channel or an agent acts. */
+const KINDS_OF_OTHERS = new Set<unknown>([
+  ...['activated', 'deactivated', 'delivery'],
+  ...['module', 'botSuspended', 'botResumed'],
+])
+
+/** The table "Acts of a person" in docs/api.md has the reasons. */
+export function isOwnAct({ type, membership }: Fields): boolean {
+  const isRenewal = type === 'membership' && isObject(membership) && membership.type === 'renewed'
+  return !isRenewal && !KINDS_OF_OTHERS.has(type)
+}
 
 function lineEffect(event: Fields): Effect {
   switch (event.type) {
