@@ -154,6 +154,18 @@ describe('the examination of an account', () => {
     expect(await findingsOf(tenant)).toEqual([finding('ok', 'deliveries arrive')])
   })
 
+  it('no longer reports that deliveries name another bot when another account of the organization has it', async () => {
+    const tenant = await addTenant(database, usable)
+    await onService((service) => service.deliver({ ...tenant, botUserId: 'Uattached' }, follow))
+    expect(await findingsOf(tenant)).toEqual([finding('error', 'deliveries name another bot')])
+    await addTenant(database, {
+      ...usable,
+      organizationId: tenant.organizationId,
+      botUserId: 'Uattached',
+    })
+    expect(await findingsOf(tenant)).toEqual([finding('ok', 'deliveries arrive')])
+  })
+
   it('reports an error if no valid delivery followed one with an invalid signature', async () => {
     const tenant = await addTenant(database, usable)
     await onService((service) => service.deliver(tenant, follow))

@@ -26,6 +26,16 @@ create or replace function is_newer(at timestamptz, key uuid, stored_at timestam
   language sql immutable parallel safe
   return ((at, key) > (stored_at, stored_key)) is not false;
 
+-- The account whose events a delivery carries if it arrives at the webhook of one account and names the bot of another: the
+-- only account of the same organization with this bot user id. All accounts of a module channel share its webhook and its
+-- secret. If no account or several have the id, it is the account in the path.
+create or replace function account_of_destination(path_account_id bigint, destination text) returns bigint
+  language sql stable as $$
+  select coalesce((select case when count(*) = 1 then min(named.id) end
+                     from official_account addressed join official_account named using (organization_id)
+                    where addressed.id = path_account_id and named.bot_user_id = destination), path_account_id)
+$$;
+
 -- Stores the events that are new and applies them to members. The caller's transaction is the flush.
 --
 -- Admissions are numbered from 1; event n consists of the nth element of each array from `admissions` to `failures`.
@@ -56,6 +66,9 @@ create or replace function flush_events(
   -- What is forwarded to endpoints: the number of the event's delivery in this batch, and the delivery's destination where it
   -- is not the account's bot user id. null: the event is not forwarded.
   deliveries int[], destinations text[],
+  -- Elements for admissions of deliveries that name another bot than that of the account in their path: that account, whose
+  -- credentials_version is then compared, and the bot user id. account_ids has the account that the events belong to.
+  path_account_ids bigint[], foreign_bots text[],
   -- Positions of the admissions that still hold, and of the events that were stored before.
   out admitted int[], out duplicates int[],
   -- Rows of endpoint_delivery that the caller has leased, with their accounts and endpoints.
@@ -81,9 +94,13 @@ begin
            exists (select from erased_person x where x.channel_oa_id = a.id) as has_erased,
            exists (select from unsent_message u where u.channel_oa_id = a.id) as has_unsent,
            exists (select from endpoint p where p.channel_oa_id = a.id and p.format = 'line') as forwards
-      from unnest(account_ids, credentials_versions, sources, proven)
-           with ordinality as d (account_id, version, source, is_proven, position)
-      join official_account a on a.id = d.account_id and a.credentials_version = d.version
+      from unnest(account_ids, credentials_versions, sources, proven, path_account_ids, foreign_bots)
+           with ordinality as d (account_id, version, source, is_proven, path_account_id, foreign_bot, position)
+      join official_account a on a.id = d.account_id
+       and case when d.foreign_bot is null then a.credentials_version = d.version
+           else a.id = account_of_destination(d.path_account_id, d.foreign_bot)
+                and exists (select from official_account p
+                             where p.id = d.path_account_id and p.credentials_version = d.version) end
   ), incoming as materialized (
     -- Subqueries instead of joins: the planner expects a few rows and would join in nested loops.
     select a.account_id, a.organization_id, a.person_key, a.has_erased, a.source, a.is_proven, a.forwards, e.*,
@@ -279,7 +296,25 @@ begin
   end if;
 end $$;
 
--- For instances of the previous version, which know neither claimed_ats nor own_acts. The next release drops it.
+-- For instances of the previous version, which do not know path_account_ids. The next release drops it.
+create or replace function flush_events(
+  account_ids bigint[], credentials_versions bigint[], sources text[], proven boolean[],
+  admissions int[], kinds text[], keys uuid[], occurred_ats timestamptz[], user_ids text[],
+  group_ids text[], message_ids text[], payloads text[], failures text[], claimed_ats timestamptz[], own_acts boolean[],
+  other_events int[], other_people text[], relationships text[],
+  conversation_ids text[], conversation_statuses text[], conversation_ats timestamptz[],
+  unsent_messages text[], suspensions boolean[], deliveries int[], destinations text[],
+  out admitted int[], out duplicates int[],
+  out leased_ids bigint[], out leased_accounts bigint[], out leased_endpoints bigint[]
+) language sql as $$
+  select *
+    from flush_events(account_ids, credentials_versions, sources, proven, admissions, kinds, keys, occurred_ats, user_ids,
+                      group_ids, message_ids, payloads, failures, claimed_ats, own_acts, other_events, other_people,
+                      relationships, conversation_ids, conversation_statuses, conversation_ats, unsent_messages, suspensions,
+                      deliveries, destinations, null, null)
+$$;
+
+-- For older instances, which know neither claimed_ats nor own_acts. The next release drops it.
 create or replace function flush_events(
   account_ids bigint[], credentials_versions bigint[], sources text[], proven boolean[],
   admissions int[], kinds text[], keys uuid[], occurred_ats timestamptz[], user_ids text[],
@@ -292,5 +327,6 @@ create or replace function flush_events(
   select admitted, duplicates
     from flush_events(account_ids, credentials_versions, sources, proven, admissions, kinds, keys, occurred_ats, user_ids,
                       group_ids, message_ids, payloads, failures, null, null, other_events, other_people, relationships,
-                      conversation_ids, conversation_statuses, conversation_ats, unsent_messages, suspensions, null, null)
+                      conversation_ids, conversation_statuses, conversation_ats, unsent_messages, suspensions, null, null,
+                      null, null)
 $$;

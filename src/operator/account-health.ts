@@ -60,6 +60,8 @@ const selectAccountStates = `
          coalesce(a.suspended, false) as is_suspended,
          (select extract(epoch from now() - a.foreign_destination_at)::int
            where a.foreign_destination <> a.bot_user_id
+             -- Another account with this bot may have been added since. It receives them now.
+             and account_of_destination(a.id, a.foreign_destination) = a.id
              and a.foreign_destination_at > now() - $1::int * interval '1 day') as foreign_destination_age,
          (select count(*)::int from event e
            where e.channel_oa_id = a.id and e.failure is not null) as unapplied_count,
@@ -105,7 +107,7 @@ function errorsOf(account: AccountState): string[] {
       `no channel secret is stored, so every delivery is refused (403); run oa-audience accounts update ${id} --channel-secret SECRET`,
     account.is_suspended && 'the platform has suspended the account; ask LINE for the reason',
     foreignAge !== null &&
-      `deliveries name another bot, last noted ${ago(foreignAge)}; to compare the bot user id, ${verify}`,
+      `deliveries name another bot, last noted ${ago(foreignAge)}; to compare the bot user id, ${verify}; for a module channel, add the other account`,
     broken.includes('line') &&
       `${rejections(account)}; LINE has sent no valid one since; to compare the channel secret, ${verify} --test-webhook`,
     broken.includes('mbox') &&

@@ -1,6 +1,8 @@
 /** Reads LINE's webhook events. Every kind is kept, known today or not. */
+import { USER_ID_MAX_LENGTH } from '../../audience/member.ts'
 import { AppError } from '../../errors.ts'
 import { isObject, parseJson } from '../../http/body.ts'
+import { isStorableText } from '../../postgres/storable.ts'
 import { DELIVERY_MAX_EVENTS, type Effect, type IntakeEvent, InvalidEvent, NO_EFFECT } from '../event.ts'
 import { readKind, readOptionalId, readTimeMs, readUserId } from '../event-fields.ts'
 import { hashKey, ulidKey } from '../event-key.ts'
@@ -11,7 +13,7 @@ import { LINE } from './channel.ts'
 type Fields = Record<string, unknown>
 
 export interface LineDelivery {
-  /** The bot user id that LINE delivers to. */
+  /** The bot user id that LINE delivers to. Null: the delivery names none. */
   destination: string | null
   events: IntakeEvent[]
 }
@@ -32,9 +34,8 @@ export function parseLineDelivery(body: Buffer, receivedAtMs: number): LineDeliv
   if (delivery.events.length > DELIVERY_MAX_EVENTS) {
     throw new AppError('bad_request', { message: `More than ${DELIVERY_MAX_EVENTS} events in one delivery` })
   }
-  const destination = delivery.destination
   return {
-    destination: typeof destination === 'string' ? destination : null,
+    destination: readDestination(delivery.destination),
     events: delivery.events.map((event) => readLineEvent(event, receivedAtMs)),
   }
 }
@@ -52,13 +53,19 @@ function readSingleEvent(delivery: string, receivedAtMs: number): LineDelivery |
   if (payload.includes('},{') || payload.includes('\\u')) return null
   try {
     return {
-      destination,
+      destination: readDestination(destination),
       events: [readLineEvent(JSON.parse(payload), receivedAtMs, withoutCredentials(payload))],
     }
   } catch (error) {
     if (error instanceof SyntaxError) return null
     throw error
   }
+}
+
+/** Null for anything that cannot be a user id. */
+function readDestination(value: unknown): string | null {
+  if (typeof value !== 'string' || value === '' || value.length > USER_ID_MAX_LENGTH) return null
+  return isStorableText(value) ? value : null
 }
 
 /** Reads one element of `events`, whatever it is. An event that cannot be applied has its `failure` set. */

@@ -1,2 +1,0 @@
--- flush_events counts only what a person did (migrations/functions/flush.sql, decision 30). Members keep the counts that they
--- have. An instance of the previous version that restarts after this migration leaves the new function in place.
