@@ -1,6 +1,6 @@
 /** Verifies with the platform that an official account is set up correctly, and stores the outcome. */
 import { AppError } from '../errors.ts'
-import type { PlatformResult } from '../line-api/call.ts'
+import { CallBudget, type PlatformResult } from '../line-api/call.ts'
 import type { LineApi, WebhookEndpoint } from '../line-api/client.ts'
 import type { Queryable } from '../postgres/statement.ts'
 import type { Account } from './account.ts'
@@ -82,9 +82,9 @@ export async function verifyAccount(
 
 async function callPlatform(verifier: Verifier, account: Account, claims: Claims): Promise<Outcome> {
   const { lineApi } = verifier
-  const signal = AbortSignal.timeout(VERIFICATION_TIMEOUT_MS)
+  const budget = new CallBudget(AbortSignal.timeout(VERIFICATION_TIMEOUT_MS))
   lineApi.forgetToken(account)
-  const info = requireAvailable(await lineApi.botInfo(account, signal))
+  const info = requireAvailable(await lineApi.botInfo(account, budget))
   if (!info.ok) {
     return { account: null, accountType: 'unknown', webhook: null, checks: [tokenRefused(info.fault)] }
   }
@@ -93,10 +93,10 @@ async function callPlatform(verifier: Verifier, account: Account, claims: Claims
   // All other answers would describe another account.
   if (!identity.ok) return { account: info.value, accountType: 'unknown', webhook: null, checks }
   const [followers, endpoint] = await Promise.all([
-    lineApi.followers(account, 1, undefined, signal).then(requireAvailable),
-    lineApi.webhookEndpoint(account, signal).then(requireAvailable),
+    lineApi.followers(account, 1, undefined, budget).then(requireAvailable),
+    lineApi.webhookEndpoint(account, budget).then(requireAvailable),
   ])
-  const webhook = await checkWebhook(verifier, account, claims, endpoint, signal)
+  const webhook = await checkWebhook(verifier, account, claims, endpoint, budget)
   return {
     account: info.value,
     accountType: accountTypeOf(followers),
@@ -110,10 +110,10 @@ async function checkWebhook(
   account: Account,
   { testWebhook }: Claims,
   answer: Answer<WebhookEndpoint>,
-  signal: AbortSignal,
+  budget: CallBudget,
 ): Promise<{ webhook: Webhook | null; checks: Check[] }> {
   if (!answer.ok && statusOf(answer.fault) !== 404) {
-    return { webhook: null, checks: [endpointUnreadable(statusOf(answer.fault))] }
+    return { webhook: null, checks: [endpointUnreadable(answer.fault)] }
   }
   const expected = verifier.webhookPaths(String(account.id)).map((path) => (verifier.publicUrl ?? '') + path)
   const endpoint = answer.ok ? answer.value.endpoint : null
@@ -126,10 +126,10 @@ async function checkWebhook(
   if (testWebhook !== true) return { webhook, checks }
   if (endpoint === null) return { webhook, checks: [...checks, testImpossible()] }
   await takeWebhookTest(verifier.database, account.id)
-  const test = requireAvailable(await verifier.lineApi.testWebhook(account, signal))
+  const test = requireAvailable(await verifier.lineApi.testWebhook(account, budget))
   return test.ok
     ? { webhook: { ...webhook, test: test.value }, checks: [...checks, testCheck(test.value)] }
-    : { webhook, checks: [...checks, testRefused(statusOf(test.fault))] }
+    : { webhook, checks: [...checks, testRefused(test.fault)] }
 }
 
 type Answer<T> = { ok: true; value: T } | { ok: false; fault: Refusal }

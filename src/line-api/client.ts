@@ -6,6 +6,7 @@ import type { Secret } from '../secret.ts'
 import {
   CALL_TIMEOUTS,
   type Call,
+  type CallBudget,
   callPlatform,
   type Platform,
   type PlatformResult,
@@ -91,8 +92,8 @@ export class LineApi {
   }
 
   /** The account that the stored credentials belong to. */
-  async botInfo(account: Credentials, signal?: AbortSignal): Promise<PlatformResult<BotInfo>> {
-    return read(await this.#get(account, this.#reads, '/v2/bot/info', signal), readBotInfo)
+  async botInfo(account: Credentials, budget?: CallBudget): Promise<PlatformResult<BotInfo>> {
+    return read(await this.#get(account, this.#reads, '/v2/bot/info', budget), readBotInfo)
   }
 
   /**
@@ -103,13 +104,13 @@ export class LineApi {
     account: Credentials,
     userId: string,
     groupId: string | null,
-    signal?: AbortSignal,
+    budget?: CallBudget,
   ): Promise<PlatformResult<Profile>> {
     // Anything that is not an id of LINE's would only change the path.
     if (![userId, groupId ?? userId].every((id) => /^[A-Za-z0-9-]+$/.test(id))) return refused(404)
     const chat = `${groupId?.startsWith('R') ? 'room' : 'group'}/${groupId}`
     const path = groupId === null ? `/v2/bot/profile/${userId}` : `/v2/bot/${chat}/member/${userId}`
-    return read(await this.#get(account, this.#reads, path, signal), readProfile)
+    return read(await this.#get(account, this.#reads, path, budget), readProfile)
   }
 
   /** Refused with 403 for an account that is neither verified nor premium. `start` is the `next` of the last page. */
@@ -117,28 +118,25 @@ export class LineApi {
     account: Credentials,
     limit: number,
     start?: string,
-    signal?: AbortSignal,
+    budget?: CallBudget,
   ): Promise<PlatformResult<FollowersPage>> {
     const query = new URLSearchParams({ limit: String(limit), ...(start === undefined ? {} : { start }) })
     return read(
-      await this.#get(account, this.#reads, `/v2/bot/followers/ids?${query}`, signal),
+      await this.#get(account, this.#reads, `/v2/bot/followers/ids?${query}`, budget),
       readFollowers,
     )
   }
 
   /** Refused with 404 if no webhook URL is set. */
-  async webhookEndpoint(
-    account: Credentials,
-    signal?: AbortSignal,
-  ): Promise<PlatformResult<WebhookEndpoint>> {
-    const answer = await this.#get(account, this.#webhookCalls, '/v2/bot/channel/webhook/endpoint', signal)
+  async webhookEndpoint(account: Credentials, budget?: CallBudget): Promise<PlatformResult<WebhookEndpoint>> {
+    const answer = await this.#get(account, this.#webhookCalls, '/v2/bot/channel/webhook/endpoint', budget)
     return read(answer, readEndpoint)
   }
 
   /** Makes LINE send an empty delivery to the webhook URL. LINE allows 60 tests per hour, so this is never retried. */
-  async testWebhook(account: Credentials, signal?: AbortSignal): Promise<PlatformResult<WebhookTest>> {
+  async testWebhook(account: Credentials, budget?: CallBudget): Promise<PlatformResult<WebhookTest>> {
     const path = '/v2/bot/channel/webhook/test'
-    const call = { method: 'POST', path, json: {}, isRepeatable: false, signal } as const
+    const call = { method: 'POST', path, json: {}, isRepeatable: false, budget } as const
     return read(await this.#call(account, this.#webhookCalls, call), readTest)
   }
 
@@ -151,9 +149,9 @@ export class LineApi {
     account: Credentials,
     limiter: RateLimiter,
     path: string,
-    signal?: AbortSignal,
+    budget?: CallBudget,
   ): Promise<PlatformResult<unknown>> {
-    return this.#call(account, limiter, { method: 'GET', path, isRepeatable: true, signal })
+    return this.#call(account, limiter, { method: 'GET', path, isRepeatable: true, budget })
   }
 
   async #call(
@@ -161,7 +159,7 @@ export class LineApi {
     limiter: RateLimiter,
     call: Omit<Call, 'token' | 'secrets'>,
   ): Promise<PlatformResult<unknown>> {
-    const token = await this.#token(account, call.signal)
+    const token = await this.#token(account, call.budget)
     if (!token.ok) return token
     if (!(await limiter.acquire(account.id))) return UNAVAILABLE
     const secrets = [token.value, ...(account.channelSecret ? [account.channelSecret] : [])]
@@ -171,7 +169,7 @@ export class LineApi {
     return answer
   }
 
-  async #token(account: Credentials, signal?: AbortSignal): Promise<PlatformResult<Secret>> {
+  async #token(account: Credentials, budget?: CallBudget): Promise<PlatformResult<Secret>> {
     const { id, channelId, channelSecret, channelAccessToken } = account
     if (channelAccessToken) {
       return isSendable(channelAccessToken.reveal())
@@ -179,7 +177,7 @@ export class LineApi {
         : { ok: false, fault: { type: 'malformed_token' } }
     }
     if (!channelId || !channelSecret) return { ok: false, fault: { type: 'no_credentials' } }
-    return this.#tokens.get({ id, channelId, channelSecret }, signal)
+    return this.#tokens.get({ id, channelId, channelSecret }, budget)
   }
 }
 
