@@ -28,7 +28,7 @@ export function addLineRoutes(app: FastifyInstance, parts: SourceParts): void {
 }
 
 async function receiveDelivery(
-  { source, database, intake, refused, spareSigned, now }: SourceParts,
+  { source, database, intake, counts, spareSigned, now }: SourceParts,
   accounts: AdmittingAccounts<bigint>,
   request: DeliveryRequest,
   reply: FastifyReply,
@@ -42,7 +42,7 @@ async function receiveDelivery(
   for await (const { account, admission, isCached } of accounts.candidates(id)) {
     if (!hasValidLineSignature(body, signature, account.channelSecret)) {
       if (isCached) continue
-      refused.count(id, source.name)
+      counts.addRefused(id, source.name)
       throw new AppError('bad_signature')
     }
     if (!isSpared) spareSigned(request, reply)
