@@ -9,16 +9,15 @@ import type { Queryable, Statement } from '../postgres/statement.ts'
 const selectUncountedDays: Statement = {
   name: 'select-uncounted-days',
   text: `
-    select day::date::text as day
+    select ended.day::date::text as day
       from generate_series((now() at time zone 'UTC' + interval '9 hours')::date - 2,
-                           (now() at time zone 'UTC' + interval '9 hours')::date - 1, interval '1 day') as day
+                           (now() at time zone 'UTC' + interval '9 hours')::date - 1, interval '1 day') as ended (day)
      where exists (
        select from official_account a
-         left join account_day d on d.channel_oa_id = a.id and d.day = day::date
-        where a.created_at < day - interval '9 hours'
+         left join account_day d on d.channel_oa_id = a.id and d.day = ended.day::date
+        where a.created_at < ended.day - interval '9 hours'
           and (d.events_counted_at is null
-               or d.events_counted_at < day + interval '39 hours'
-                  and now() > day + interval '39 hours'))`,
+               or d.events_counted_at < ended.day + interval '39 hours' and now() > ended.day + interval '39 hours'))`,
 }
 
 /**

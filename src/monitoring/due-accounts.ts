@@ -3,6 +3,16 @@ import type { AccountId } from '../accounts/account.ts'
 import type { FollowerStatistics, MessageQuota } from '../line-api/statistics.ts'
 import type { Queryable, Statement } from '../postgres/statement.ts'
 
+/** Accounts that are new are due. */
+const addMissing: Statement = {
+  name: 'add-account-checks',
+  text: `
+    insert into account_check (channel_oa_id)
+    select a.id from official_account a
+     where not exists (select from account_check c where c.channel_oa_id = a.id)
+        on conflict do nothing`,
+}
+
 /**
  * Takes accounts that are due and have credentials, for an hour: if this instance dies, others check them then. Rows that another
  * instance takes are skipped.
@@ -12,12 +22,7 @@ import type { Queryable, Statement } from '../postgres/statement.ts'
 const takeDue: Statement = {
   name: 'take-due-accounts',
   text: `
-    with added as (
-      insert into account_check (channel_oa_id)
-      select a.id from official_account a
-       where not exists (select from account_check c where c.channel_oa_id = a.id)
-          on conflict do nothing
-    ), due as (
+    with due as (
       select c.channel_oa_id
         from account_check c join official_account a on a.id = c.channel_oa_id
        where c.due_at <= now()
@@ -31,6 +36,7 @@ const takeDue: Statement = {
 }
 
 export async function takeDueAccounts(database: Queryable, max: number): Promise<AccountId[]> {
+  await database.query(addMissing)
   const rows = await database.query<{ id: AccountId }>(takeDue, [max])
   return rows.map(({ id }) => id)
 }
@@ -39,11 +45,11 @@ export async function takeDueAccounts(database: Queryable, max: number): Promise
 const selectMissingDays: Statement = {
   name: 'select-missing-days',
   text: `
-    select to_char(day, 'YYYYMMDD') as day
+    select to_char(ended.day, 'YYYYMMDD') as day
       from generate_series((now() at time zone 'UTC' + interval '9 hours')::date - 3,
-                           (now() at time zone 'UTC' + interval '9 hours')::date - 1, interval '1 day') as day
+                           (now() at time zone 'UTC' + interval '9 hours')::date - 1, interval '1 day') as ended (day)
      where not exists (select from account_day d
-                        where d.channel_oa_id = $1 and d.day = day::date and d.line_followers is not null)`,
+                        where d.channel_oa_id = $1 and d.day = ended.day::date and d.line_followers is not null)`,
 }
 
 export async function findMissingDays(database: Queryable, id: AccountId): Promise<string[]> {
@@ -90,11 +96,11 @@ const storeCheck: Statement = {
   name: 'store-account-check',
   text: `
     update account_check
-       set checked_at = now(), fault = $2,
-           token_expires_at = case when $3 then now() + $4::float8 * interval '1 second' else token_expires_at end,
-           quota_limit = case when $5 then $6 else quota_limit end,
-           quota_used = case when $5 then $7 else quota_used end,
-           due_at = case when $2 is null then due_at else now() + $8 * interval '1 minute' end
+       set checked_at = now(), fault = $2::text,
+           token_expires_at = case when $3::boolean then now() + $4::float8 * interval '1 second' else token_expires_at end,
+           quota_limit = case when $5::boolean then $6::bigint else quota_limit end,
+           quota_used = case when $5::boolean then $7::bigint else quota_used end,
+           due_at = case when $2::text is null then due_at else now() + $8 * interval '1 minute' end
      where channel_oa_id = $1`,
 }
 
