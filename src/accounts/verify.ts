@@ -39,16 +39,19 @@ type Outcome = Omit<Verification, 'verified' | 'checkedAt'>
  * Endpoints that follow the account receive the outcome. Verifications that are not sent yet are one delivery, whose change
  * number grows with each of them.
  *
- * $1 id bigint, $2 verification jsonb, $3 verified_at timestamptz
+ * $1 id bigint, $2 verification jsonb, $3 verified_at timestamptz, $4 boolean: endpoints receive it even if the outcome is the one
+ * that was stored before
  */
 const storeVerification = `
-  with stored as (
+  with before as (
+    select verification->'verified' as verified from official_account where id = $1
+  ), stored as (
     update official_account set verification = $2, verified_at = $3 where id = $1 returning id
   )
   insert into endpoint_delivery as d (channel_oa_id, endpoint_id, type, change)
   select p.channel_oa_id, p.id, 'account.verified', next_change()
-    from stored join endpoint p on p.channel_oa_id = stored.id
-   where p.format = 'members' and (p.events is null or 'account.verified' = any (p.events))
+    from stored join endpoint p on p.channel_oa_id = stored.id cross join before
+   where ($4 or before.verified is distinct from $2::jsonb->'verified') and p.format = 'members' and (p.events is null or 'account.verified' = any (p.events))
    order by p.id
       on conflict (channel_oa_id, endpoint_id) where type = 'account.verified' do update
          set change = excluded.change, failed_at = null,
@@ -57,11 +60,13 @@ const storeVerification = `
 /**
  * A refusal by the platform is an outcome. If the platform is unreachable, slow or rate limiting, this throws
  * `platform_unavailable` and stores nothing.
+ * @param isRequested somebody asked for it; otherwise endpoints are notified only of another outcome
  */
 export async function verifyAccount(
   verifier: Verifier,
   account: Account,
   claims: Claims,
+  isRequested = true,
 ): Promise<Verification> {
   const { account: info, accountType, webhook, checks } = await callPlatform(verifier, account, claims)
   const verification: Verification = {
@@ -76,6 +81,7 @@ export async function verifyAccount(
     account.id,
     JSON.stringify(verification),
     verification.checkedAt,
+    isRequested,
   ])
   return verification
 }

@@ -4,16 +4,16 @@ import type { Account } from '../accounts/account.ts'
 import type { Config } from '../config.ts'
 import type { SpareSigned } from '../http/rate-limit.ts'
 import type { Database } from '../postgres/database.ts'
+import type { DeliveryCounts } from './delivery-counts.ts'
 import type { IntakeEvent, Source } from './event.ts'
 import type { Intake, SourceShare } from './receive.ts'
-import type { RefusedDeliveries } from './refused-deliveries.ts'
 
 export interface SourceParts {
   source: Source
   database: Database
   intake: Intake
-  /** Counts deliveries with a wrong signature, for the operator. */
-  refused: RefusedDeliveries
+  /** Counts deliveries with a wrong signature, for operators. The intake counts the others. */
+  counts: DeliveryCounts
   /** Call it for a request whose signature proves its sender: the request need not count against its address. */
   spareSigned: SpareSigned
   trackingBudgets: Config['trackingBudgets']

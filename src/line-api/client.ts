@@ -14,6 +14,14 @@ import {
   UNAVAILABLE,
 } from './call.ts'
 import { RateLimiter } from './rate-limiter.ts'
+import {
+  type FollowerStatistics,
+  type MessageQuota,
+  readExpiry,
+  readFollowerStatistics,
+  readQuotaLimit,
+  readQuotaUsed,
+} from './statistics.ts'
 import { isSendable, StatelessTokens } from './tokens.ts'
 
 /**
@@ -138,6 +146,43 @@ export class LineApi {
     const path = '/v2/bot/channel/webhook/test'
     const call = { method: 'POST', path, json: {}, isRepeatable: false, budget } as const
     return read(await this.#call(account, this.#webhookCalls, call), readTest)
+  }
+
+  /**
+   * LINE's totals at the end of a day, counted about a day later. Null: not counted yet. LINE allows 60 calls per hour.
+   * @param day `20261122`; LINE's days begin at 15:00 UTC
+   */
+  async followerStatistics(
+    account: Credentials,
+    day: string,
+    budget?: CallBudget,
+  ): Promise<PlatformResult<FollowerStatistics | null>> {
+    const path = `/v2/bot/insight/followers?date=${day}`
+    const answer = read(await this.#get(account, this.#reads, path, budget), readFollowerStatistics)
+    return answer.ok ? { ok: true, value: answer.value.statistics } : answer
+  }
+
+  /** Messages of the present month, allowed and sent. */
+  async messageQuota(account: Credentials, budget?: CallBudget): Promise<PlatformResult<MessageQuota>> {
+    const path = '/v2/bot/message/quota'
+    const limit = read(await this.#get(account, this.#reads, path, budget), readQuotaLimit)
+    if (!limit.ok) return limit
+    const used = read(await this.#get(account, this.#reads, `${path}/consumption`, budget), readQuotaUsed)
+    return used.ok ? { ok: true, value: { ...limit.value, ...used.value } } : used
+  }
+
+  /** Seconds until the stored access token expires. Null: it does not, or none is stored. */
+  async tokenLifetime(account: Credentials, budget?: CallBudget): Promise<PlatformResult<number | null>> {
+    const token = account.channelAccessToken
+    if (token === null) return { ok: true, value: null }
+    // Tokens of version 2.1 are JWTs and have a route of their own.
+    const form = new URLSearchParams({ access_token: token.reveal() })
+    const route = token.reveal().startsWith('eyJ')
+      ? ({ method: 'GET', path: `/oauth2/v2.1/verify?${form}` } as const)
+      : ({ method: 'POST', path: '/v2/oauth/verify', form } as const)
+    const call = { ...route, secrets: [token], isRepeatable: true, budget }
+    const answer = read(await callPlatform(this.#platform, call), readExpiry)
+    return answer.ok ? { ok: true, value: answer.value.seconds } : answer
   }
 
   /** Makes the next call issue a new token, so that it checks the current channel id and secret. */

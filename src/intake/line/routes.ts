@@ -34,7 +34,7 @@ interface LineParts extends SourceParts {
 }
 
 async function receiveDelivery(
-  { source, database, intake, refused, spareSigned, now, accounts, recipients }: LineParts,
+  { source, database, intake, counts, spareSigned, now, accounts, recipients }: LineParts,
   request: DeliveryRequest,
   reply: FastifyReply,
 ): Promise<Receipt> {
@@ -48,7 +48,7 @@ async function receiveDelivery(
     const { account, isCached } = candidate
     if (!hasValidLineSignature(body, signature, account.channelSecret)) {
       if (isCached) continue
-      refused.count(id, source.name)
+      counts.addRefused(id, source.name)
       throw new AppError('bad_signature')
     }
     if (!isSpared) spareSigned(request, reply)
