@@ -66,8 +66,8 @@ create or replace function flush_events(
   -- What is forwarded to endpoints: the number of the event's delivery in this batch, and the delivery's destination where it
   -- is not the account's bot user id. null: the event is not forwarded.
   deliveries int[], destinations text[],
-  -- Elements for admissions of deliveries that name another bot than that of the account in their path: that account, whose
-  -- credentials_version is then compared, and the bot user id. account_ids has the account that the events belong to.
+  -- One element per admission, null unless the delivery names another bot than that of the account in its path: the account in
+  -- the path, which credentials_versions is then about, and the bot user id. account_ids has the account that receives the events.
   path_account_ids bigint[], foreign_bots text[],
   -- Positions of the admissions that still hold, and of the events that were stored before.
   out admitted int[], out duplicates int[],
@@ -88,10 +88,10 @@ begin
   end if;
   perform lock_out_erasures(account_ids, erasing);
 
-  -- Such a delivery is admitted by two accounts: the one in its path has the credentials, and the other one still has the bot.
-  -- Then it counts as admitted by the current version of the other one, otherwise as stale. The next statement compares that
-  -- version, which changes with the bot and the organization. A condition there instead would triple the time of every flush:
-  -- the planner would expect more accounts.
+  -- A delivery that names another bot needs two accounts: the one in its path must have the credentials, and the receiving one
+  -- the bot. If both hold, the receiving account's version replaces the given one, otherwise null does, and the delivery is
+  -- stale. The next statement compares that version, which changes with the bot and the organization. A condition there would
+  -- triple the time of every flush, because the planner would expect more accounts.
   if foreign_bots is not null then
     credentials_versions := array(
       select case when d.foreign_bot is null then d.version else (

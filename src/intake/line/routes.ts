@@ -68,7 +68,7 @@ async function receiveDelivery(
   throw new AppError('unknown_account')
 }
 
-/** No other account has this bot. The signature is the authority, so the events count, but an operator should look at the set-up. */
+/** No other account has this bot. The signature is valid, so the events count, but an operator should check the set-up. */
 async function flagIfForeign(
   database: Database,
   account: Account,
