@@ -50,6 +50,7 @@ export async function addTenant(
     channelId?: string
     channelSecret?: string
     basicId?: string
+    loginChannelId?: string
   } = {},
 ): Promise<Tenant> {
   const { channelSecret = randomBytes(16).toString('hex'), botUserId = randomUserId() } = columns
@@ -62,6 +63,7 @@ export async function addTenant(
     bot_user_id: botUserId,
     basic_id: columns.basicId ?? null,
     chat_secret: columns.chatSecret ?? null,
+    login_channel_id: columns.loginChannelId ?? null,
   })
   return {
     organizationId,
