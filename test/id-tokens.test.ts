@@ -4,6 +4,7 @@ import { afterAll, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { retryEvent } from '../src/intake/retry.ts'
 import { IdTokens } from '../src/line-api/id-tokens.ts'
 import { FETCH_PAUSES, LoginKeys } from '../src/line-api/login-keys.ts'
+import { idTokenJudged } from '../src/observability/facts.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { MISBEHAVIOURS, type Misbehaviour } from '../tools/simulator/misbehaviour.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
@@ -161,6 +162,27 @@ describe('an event with a valid ID token', () => {
     expect(await service.member(tenant, userId)).toMatchObject({ eventCount: 1 })
   })
 
+  it('is not forwarded to an endpoint of the format line', async () => {
+    await database.query(
+      `insert into endpoint (channel_oa_id, url, format) values ($1, 'https://tool.example/', 'line')`,
+      [tenant.accountId],
+    )
+    await track([page(await tokenOf(randomUserId()))])
+    expect(await database.query('select from endpoint_delivery')).toEqual([])
+    await follow(randomUserId())
+    expect(await database.query('select from endpoint_delivery')).toHaveLength(1)
+  })
+
+  it('may come from a page of any origin, with its token in the header', async () => {
+    const headers = {
+      origin: 'https://liff.example',
+      'access-control-request-method': 'POST',
+      'access-control-request-headers': 'content-type, x-line-id-token',
+    }
+    const preflight = await service.call('OPTIONS', '/api/tracking', { headers })
+    expect(preflight.headers.get('access-control-allow-headers')).toContain('x-line-id-token')
+  })
+
   it('loses its content and its person in an erasure', async () => {
     const userId = randomUserId()
     await track([page(await tokenOf(userId), { properties: { secret_of: 'a person' } })])
@@ -237,6 +259,15 @@ describe('an event with a wrong ID token', async () => {
     expect(answer).toMatchObject({ status: 200, json: { accepted: others.length } })
     for (const other of others) expect(await service.member(tenant, other)).toMatchObject({ eventCount: 1 })
     expect(await service.member(tenant, victim)).toBeUndefined()
+  })
+
+  it('is counted by the outcome of its token', async () => {
+    const outcomes: string[] = []
+    const stop = idTokenJudged.subscribe(({ outcome }) => outcomes.push(outcome))
+    const token = await tokenOf(randomUserId())
+    await track([page(token), page(token), page('...')])
+    stop()
+    expect(outcomes.toSorted()).toEqual(['invalid', 'valid'])
   })
 
   it('is rejected for any token if the account has no login channel', async () => {
