@@ -65,7 +65,9 @@ export class LoginKeys {
 
   async #fetchWhenDue(): Promise<LoginKeySet | null> {
     await this.#current
-    await sleep(Math.max(0, this.#startedAtMs + this.#pauses.intervalMs - performance.now()))
+    const pauseMs = Math.max(0, this.#startedAtMs + this.#pauses.intervalMs - performance.now())
+    // A process that ends does not wait for it.
+    await sleep(pauseMs, undefined, { ref: false })
     this.#next = null
     this.#startedAtMs = performance.now()
     this.#current = this.#fetch()
