@@ -365,6 +365,38 @@ describe("LINE's keys", () => {
     expect(fetches()).toBe(1)
   })
 
+  it('are waited for by a limited number of tokens, of which one login channel has half', async () => {
+    const { alone, to, send } = await startAlone({ intervalMs: 3_600_000, failureMs: 500 })
+    await send(randomUserId())
+    const token = forge({ alg: 'ES256', kid: 'unknown' }, claims('U1'))
+    const body = JSON.stringify({
+      writeKey: tenant.trackingKey,
+      batch: Array.from({ length: 500 }, (_, index) => page(`${token}${String(index).padStart(4, '0')}`)),
+    })
+    const flood = new AbortController()
+    const refused: Response[] = []
+    const waiting = Array.from({ length: 10 }, () =>
+      fetch(`${to.url}/api/tracking`, { method: 'POST', body, signal: flood.signal }).then((answer) =>
+        refused.push(answer),
+      ),
+    )
+    await eventually(
+      async () => refused.map(({ status }) => status),
+      (statuses) => statuses.length === 5,
+    )
+    for (const { status, headers } of refused)
+      expect([status, headers.get('retry-after')]).toEqual([503, '1'])
+    const other = await addTenant(database, { loginChannelId: '2000000009' })
+    const loginChannelId = '2000000009'
+    const event = page(await alone.login.idToken({ userId: 'U1', loginChannelId }))
+    const answer = await to.call('POST', '/api/tracking', {
+      body: JSON.stringify({ writeKey: other.trackingKey, batch: [event] }),
+    })
+    expect(answer).toMatchObject(accepted(1))
+    flood.abort()
+    await Promise.allSettled(waiting)
+  })
+
   it('answer 503 with Retry-After to a token that needs them while LINE is down, and to nothing else', async () => {
     const { alone, to, send } = await startAlone()
     alone.misbehave(MISBEHAVIOURS.error as Misbehaviour, /certs/)

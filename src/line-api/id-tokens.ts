@@ -3,9 +3,11 @@
  * `liff.getIDToken()`. Only ES256 is accepted: HS256 tokens of web logins are signed with a secret that this service does not store.
  */
 import { createHash } from 'node:crypto'
+import { setImmediate } from 'node:timers/promises'
 import { decodeJwt, errors, jwtVerify } from 'jose'
 import { LRUCache } from 'lru-cache'
 import { FETCH_PAUSES, type LoginKeySet, LoginKeys } from './login-keys.ts'
+import { WaitingTokens } from './waiting-tokens.ts'
 
 const ISSUER = 'https://access.line.me'
 const ALGORITHMS = ['ES256']
@@ -18,6 +20,8 @@ const LEEWAY_SECONDS = 60
  * it the least recently used token is dropped.
  */
 const VERIFIED_MAX = 10_000
+/** Tokens of a request that are read before other requests get their turn: about 0.5 ms. */
+const TOKENS_PER_TURN = 20
 /** Then a token is verified again, with the keys of that time. */
 const VERIFIED_TTL_MS = 10 * 60_000
 
@@ -31,39 +35,54 @@ export type TokenVerdict =
       isAboutChannel: boolean
     }
 
+/**
+ * By token. `unavailable`: a token needs LINE's keys, and LINE does not answer. `overloaded`: too many tokens of the login channel
+ * wait.
+ */
+export type Verdicts = ReadonlyMap<string, TokenVerdict> | 'unavailable' | 'overloaded'
+
 export class IdTokens {
+  readonly #waiting = new WaitingTokens()
   readonly #keys: LoginKeys
   readonly #now: () => number
   /** User ids by a hash of login channel and token, so that no token stays in memory for longer than its request. */
   readonly #verified = new LRUCache<string, string>({ max: VERIFIED_MAX, ttl: VERIFIED_TTL_MS })
+
+  #lastJudged: Promise<unknown> = Promise.resolve()
 
   constructor(baseUrl: string, now: () => number, pauses = FETCH_PAUSES) {
     this.#keys = new LoginKeys(baseUrl, pauses)
     this.#now = now
   }
 
-  /** Judges tokens of one request. They wait for LINE's keys together. Null: LINE's keys are needed, and LINE does not answer. */
-  async verify(tokens: Iterable<string>, loginChannelId: string): Promise<Map<string, TokenVerdict> | null> {
-    const verdicts = new Map<string, TokenVerdict>()
-    let waiting = [...tokens]
-    for (const keysOf of [() => this.#keys.get(), () => this.#keys.getNewer()]) {
-      waiting = this.#judgeWithoutKeys(waiting, loginChannelId, verdicts)
-      if (waiting.length === 0) return verdicts
-      const keys = await keysOf()
-      if (keys === null) return null
-      waiting = await this.#judge(waiting, loginChannelId, keys, verdicts)
+  /** Judges the tokens of one request. */
+  async verify(tokens: ReadonlySet<string>, loginChannelId: string): Promise<Verdicts> {
+    if (!this.#waiting.enter(loginChannelId, tokens.size)) return 'overloaded'
+    try {
+      return await this.#judgeAll(tokens, loginChannelId)
+    } finally {
+      this.#waiting.leave(loginChannelId, tokens.size)
     }
-    for (const token of waiting) verdicts.set(token, invalid('names a key that LINE does not publish'))
-    return verdicts
   }
 
-  /** Returns the tokens that only a key can judge. */
-  #judgeWithoutKeys(tokens: string[], loginChannelId: string, verdicts: Map<string, TokenVerdict>): string[] {
-    return tokens.filter((token) => {
-      const verdict = this.#obviousFault(token) ?? this.#cachedVerdict(token, loginChannelId)
-      if (verdict !== null) verdicts.set(token, verdict)
-      return verdict === null
-    })
+  async #judgeAll(tokens: Iterable<string>, loginChannelId: string): Promise<Verdicts> {
+    const verdicts = new Map<string, TokenVerdict>()
+    const unknown: string[] = []
+    for await (const token of paced(tokens)) {
+      const known = this.#obviousFault(token) ?? this.#cachedVerdict(token, loginChannelId)
+      const keys = known === null ? await this.#keys.get() : null
+      const verdict = known ?? (keys && (await this.#judge(token, loginChannelId, keys)))
+      if (verdict === null) return 'unavailable'
+      if (verdict === UNKNOWN_KEY) unknown.push(token)
+      else verdicts.set(token, verdict)
+    }
+    if (unknown.length === 0) return verdicts
+    const newer = await this.#keys.getNewer()
+    if (newer === null) return 'unavailable'
+    for await (const token of paced(unknown)) {
+      verdicts.set(token, await this.#judge(token, loginChannelId, newer))
+    }
+    return verdicts
   }
 
   /** Events that were queued offline often carry an expired token, whose key LINE may have withdrawn. */
@@ -82,33 +101,42 @@ export class IdTokens {
     return userId === undefined ? null : { isValid: true, userId }
   }
 
-  /** Returns the tokens that name none of the keys. One after the other, so that a request takes one thread of the pool. */
-  async #judge(
-    tokens: string[],
-    loginChannelId: string,
-    keys: LoginKeySet,
-    verdicts: Map<string, TokenVerdict>,
-  ): Promise<string[]> {
-    const unknown: string[] = []
-    for (const token of tokens) {
-      try {
-        const { payload } = await jwtVerify(token, keys, {
-          algorithms: ALGORITHMS,
-          issuer: ISSUER,
-          audience: loginChannelId,
-          requiredClaims: ['exp', 'sub'],
-          clockTolerance: LEEWAY_SECONDS,
-          currentDate: new Date(this.#now()),
-        })
-        const { sub: userId = '' } = payload
-        this.#verified.set(cacheKey(token, loginChannelId), userId)
-        verdicts.set(token, { isValid: true, userId })
-      } catch (error) {
-        if (error instanceof errors.JWKSNoMatchingKey) unknown.push(token)
-        else verdicts.set(token, verdictOf(error))
-      }
+  /**
+   * One verification at a time in this process, so that a flood of forged tokens takes a part of one core. A request waits with one
+   * token only, so requests take turns.
+   */
+  #judge(token: string, loginChannelId: string, keys: LoginKeySet): Promise<TokenVerdict> {
+    const judged = this.#lastJudged.then(() => this.#judgeNow(token, loginChannelId, keys))
+    this.#lastJudged = judged.catch(() => undefined)
+    return judged
+  }
+
+  async #judgeNow(token: string, loginChannelId: string, keys: LoginKeySet): Promise<TokenVerdict> {
+    try {
+      const { payload } = await jwtVerify(token, keys, {
+        algorithms: ALGORITHMS,
+        issuer: ISSUER,
+        audience: loginChannelId,
+        requiredClaims: ['exp', 'sub'],
+        clockTolerance: LEEWAY_SECONDS,
+        currentDate: new Date(this.#now()),
+      })
+      const { sub: userId = '' } = payload
+      this.#verified.set(cacheKey(token, loginChannelId), userId)
+      return { isValid: true, userId }
+    } catch (error) {
+      return verdictOf(error)
     }
-    return unknown
+  }
+}
+
+/** Lets other requests have their turn between tokens. */
+async function* paced(tokens: Iterable<string>): AsyncGenerator<string> {
+  let count = 0
+  for (const token of tokens) {
+    count += 1
+    if (count % TOKENS_PER_TURN === 0) await setImmediate()
+    yield token
   }
 }
 
@@ -123,10 +151,12 @@ const invalid = (fault: string, isAboutChannel = false): TokenVerdict => ({
 
 const EXPIRED = invalid('has expired')
 const MALFORMED = invalid('is malformed')
+const UNKNOWN_KEY = invalid('names a key that LINE does not publish')
 
 /** Throws an error that is not about the token. */
 function verdictOf(error: unknown): TokenVerdict {
   if (error instanceof errors.JWTExpired) return EXPIRED
+  if (error instanceof errors.JWKSNoMatchingKey) return UNKNOWN_KEY
   if (error instanceof errors.JWSSignatureVerificationFailed) return invalid('has a wrong signature')
   if (error instanceof errors.JOSEAlgNotAllowed) return invalid('is not signed with ES256')
   if (error instanceof errors.JWTClaimValidationFailed) {

@@ -43,7 +43,10 @@ export function createProver(
   }
 }
 
-/** Throws `platform_unavailable` if a token needs a key that LINE does not deliver now. To reject the event would lose it. */
+/**
+ * Throws `platform_unavailable` if a token needs a key that LINE does not deliver now, and `unavailable` if too many tokens wait. To
+ * reject the event would lose it.
+ */
 async function prove(
   idTokens: IdTokens,
   events: unknown[],
@@ -59,7 +62,8 @@ async function prove(
     loginChannelId === null
       ? new Map([...tokens].map((token) => [token, NO_CHANNEL]))
       : await idTokens.verify(tokens, loginChannelId)
-  if (verdicts === null) {
+  if (verdicts === 'overloaded') throw new AppError('unavailable', { retryAfterSeconds: 1 })
+  if (verdicts === 'unavailable') {
     idTokenJudged.publish({ outcome: 'unavailable' })
     throw new AppError('platform_unavailable', { retryAfterSeconds: RETRY_AFTER_SECONDS })
   }
@@ -71,7 +75,7 @@ async function prove(
   }
 }
 
-function proofOf(token: unknown, verdicts: Map<string, TokenVerdict>): Proof | null {
+function proofOf(token: unknown, verdicts: ReadonlyMap<string, TokenVerdict>): Proof | null {
   if (token === null) return null
   const verdict = typeof token === 'string' ? verdicts.get(token) : undefined
   if (verdict === undefined) throw new InvalidEvent('the ID token is not a text')
