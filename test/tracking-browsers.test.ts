@@ -156,4 +156,24 @@ describe.runIf(canRunChromium('client libraries for browsers are'))('a page of a
       ]),
     )
   })
+
+  it('may be the example, which connects orders to the person who signed in', async () => {
+    const tenant = await addTenant(database)
+    const userId = randomUserId()
+    const { host } = new URL(service.url)
+    const page = await visit(browser, `${shop.url}/example/?host=${host}&key=${tenant.trackingKey}`)
+    await page.fill('[name=userId]', userId)
+    await page.click('text=Sign in')
+    await page.waitForSelector(`text=Signed in as ${userId}`)
+    await page.click('text=Order a latte')
+    await page.waitForSelector('text=Latte ordered')
+    // The batch is sent when the person leaves.
+    await page.goto(`${shop.url}/left.html`)
+    const events = await trackedEvents(database, tenant, 3)
+    expect(events.map(({ kind, userId, payload }) => [kind, userId, payload.event])).toEqual([
+      ['page', null, undefined],
+      ['identify', userId, undefined],
+      ['track', userId, 'Coffee Ordered'],
+    ])
+  })
 })

@@ -1,16 +1,18 @@
 /** A web server of another origin than the service, with pages that use the browser libraries. */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { fileURLToPath } from 'node:url'
 import { build, type InlineConfig, type Rolldown } from 'vite'
 import { SHOP_HOST } from './chromium.ts'
 
+const EXAMPLE = fileURLToPath(new URL('../../examples/tracking', import.meta.url))
 const LIBRARIES = {
   'segment.js': '@segment/analytics-next',
   'rudderstack.js': '@rudderstack/analytics-js/bundled',
   'jitsu.js': '@jitsu/js',
 }
 
-/** The libraries by path, bundled as they are published. */
+/** Files by path. The libraries are bundled as they are published; the example is built as its users build it. */
 async function buildFiles(): Promise<Map<string, string>> {
   const libraries = await bundle({
     build: {
@@ -21,7 +23,8 @@ async function buildFiles(): Promise<Map<string, string>> {
       },
     },
   })
-  return new Map(prefixed('/', libraries))
+  const example = await bundle({ root: EXAMPLE, base: '/example/' })
+  return new Map([...prefixed('/', libraries), ...prefixed('/example/', example)])
 }
 
 const prefixed = (prefix: string, files: Array<[string, string]>) =>
