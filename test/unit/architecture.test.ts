@@ -43,6 +43,7 @@ const ALLOWED: Record<string, string[]> = {
   endpoints: ['accounts', 'audience', 'http', 'intake', 'intake/line', 'postgres'],
   maintenance: ['postgres'],
   observability: ['http'],
+  console: ['accounts', 'audience', 'endpoints', 'http', 'observability', 'operator', 'postgres'],
   operator: ['access', 'accounts', 'audience', 'endpoints', 'http', 'intake', 'postgres'],
   'intake/line': ['accounts', 'audience', 'http', 'intake', 'postgres'],
   'intake/mbox': ['accounts', 'http', 'intake', 'postgres'],
