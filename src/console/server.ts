@@ -47,10 +47,6 @@ export async function createConsole(parts: ConsoleParts): Promise<FastifyInstanc
   await app.register(
     async (api) => {
       api.addHook('onRequest', requireSession)
-      api.get('/session', async ({ sessionEndsAtMs }) => ({
-        endsAt: new Date(sessionEndsAtMs).toISOString(),
-        publicUrl: parts.config.publicUrl,
-      }))
       accountRoutes(api, parts) //  fleet, accounts, verification
       audienceRoutes(api, parts) // members, their timeline, erasure
       eventRoutes(api, parts) //    events that could not be applied

@@ -35,7 +35,7 @@ const checkSignIn = checker(
 )
 
 /**
- * Adds POST /sign-in and POST /sign-out. No session is stored: the cookie holds the time at which it ends, signed with a key
+ * Adds POST /sign-in, POST /sign-out and GET /api/session. No session is stored: the cookie holds the time at which it ends, signed with a key
  * that is derived from the token. So instances share sessions, and another token ends all of them.
  * @returns a hook that lets only requests with a session through
  */
@@ -64,6 +64,12 @@ export async function addSessions(
   app.post('/sign-out', async (request, reply) => {
     reply.clearCookie(COOKIE, attributesFor(request))
     return reply.code(204).send()
+  })
+
+  // For everybody: the page asks what to show, and an error would be noise in the browser's console.
+  app.get('/api/session', async (request) => {
+    const endsAtMs = sessionEndOf(request)
+    return { endsAt: endsAtMs > now() ? new Date(endsAtMs).toISOString() : null }
   })
 
   return (request, _reply, done) => {
