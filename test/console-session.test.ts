@@ -22,7 +22,7 @@ describe('sign-in', () => {
   })
 
   it('marks the cookie Secure behind a proxy with https', async () => {
-    const config = { logLevel: 'silent', trustProxy: ['loopback'], publicUrl: null } as const
+    const config = { logLevel: 'silent' as const, trustProxy: ['loopback'], publicUrl: null }
     const proxied = await startConsoleForTest(database, { config })
     const answer = await new Operator(proxied.url).signIn(CONSOLE_TOKEN, { 'x-forwarded-proto': 'https' })
     expect(answer.headers.get('set-cookie')).toContain('; Secure')
@@ -41,7 +41,7 @@ describe('sign-in', () => {
   )
 
   it('refuses an address after 10 wrong tokens, and accepts the right token from another one', async () => {
-    const config = { logLevel: 'silent', trustProxy: ['loopback'], publicUrl: null } as const
+    const config = { logLevel: 'silent' as const, trustProxy: ['loopback'], publicUrl: null }
     const attacked = await startConsoleForTest(database, { config })
     const operator = new Operator(attacked.url)
     const from = (address: string) => ({ 'x-forwarded-for': address })

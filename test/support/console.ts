@@ -25,7 +25,7 @@ export async function startConsole(
   { console: database }: Pick<Database, 'console'>,
   { token = CONSOLE_TOKEN, lineApiUrl = 'http://127.0.0.1:9', ...parts }: ConsoleOptions = {},
 ): Promise<RunningConsole> {
-  const config = { logLevel: 'silent', trustProxy: [], publicUrl: null } as const
+  const config = { logLevel: 'silent' as const, trustProxy: [], publicUrl: null }
   const now = parts.now ?? Date.now
   const verifier = { lineApi: new LineApi(lineApiUrl), publicUrl: null, webhookPaths: deliveryPaths, now }
   const log = { write: () => undefined }
