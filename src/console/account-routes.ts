@@ -10,7 +10,7 @@ import { findAccountDetails, findVerification, searchAccounts } from '../operato
 import type { Transactions } from '../postgres/statement.ts'
 import { findFleetAccount, listAccountDays, listDeliveryHours, listFleet } from './fleet-adapter.ts'
 import { found, requireId, ShortText } from './input.ts'
-import type { ConsoleParts } from './server.ts'
+import type { ConsoleParts } from './parts.ts'
 
 /** Accounts that the search box offers. */
 const MATCHES_MAX = 20

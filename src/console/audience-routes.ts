@@ -9,7 +9,7 @@ import { checker, refuseInput } from '../http/validate.ts'
 import { findAccountDetails } from '../operator/accounts.ts'
 import { findMember, memberTimeline, searchMembers, type TimelinePosition } from '../operator/members.ts'
 import { found, PAGE_SIZE, requireId } from './input.ts'
-import type { ConsoleParts } from './server.ts'
+import type { ConsoleParts } from './parts.ts'
 
 const { updatedSince: _, ...searchParameters } = filterParameters
 const checkSearch = checker(

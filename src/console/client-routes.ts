@@ -8,7 +8,7 @@ import { INT64_MIN } from '../http/path-id.ts'
 import { checker } from '../http/validate.ts'
 import { findClient, listClientDetails, listKeyDetails } from '../operator/clients.ts'
 import { found, Id, idOrNull, PAGE_SIZE, requireId, ShortText } from './input.ts'
-import type { ConsoleParts } from './server.ts'
+import type { ConsoleParts } from './parts.ts'
 
 const checkPage = checker(Type.Object({ after: Type.Optional(Id) }, { additionalProperties: false }))
 const checkClient = checker(Type.Object({ name: Type.Optional(ShortText) }, { additionalProperties: false }))

@@ -6,7 +6,7 @@ import { bodyBytes, parseUtf8Json } from '../http/body.ts'
 import { checker } from '../http/validate.ts'
 import { findEndpoint, listEndpoints, pageDeliveries, previewDelivery } from '../operator/endpoints.ts'
 import { found, Id, idOrNull, PAGE_SIZE, requireId } from './input.ts'
-import type { ConsoleParts } from './server.ts'
+import type { ConsoleParts } from './parts.ts'
 
 const checkList = checker(
   Type.Object({ account: Type.Optional(Id), after: Type.Optional(Id) }, { additionalProperties: false }),

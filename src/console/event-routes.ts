@@ -12,7 +12,7 @@ import {
   retryNextEvents,
 } from '../operator/events.ts'
 import { found, Id, idOrNull, PAGE_SIZE, requireId } from './input.ts'
-import type { ConsoleParts } from './server.ts'
+import type { ConsoleParts } from './parts.ts'
 
 /** Events retried per request: each is a transaction of about 5 ms, so a request takes a quarter of a second. */
 const RETRY_BATCH = 50

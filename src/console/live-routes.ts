@@ -7,7 +7,7 @@ import { checker } from '../http/validate.ts'
 import type { TailEvent } from '../operator/event-tail.ts'
 import { Id, ShortText } from './input.ts'
 import { LiveTail, type TailFrame } from './live-tail.ts'
-import type { ConsoleParts } from './server.ts'
+import type { ConsoleParts } from './parts.ts'
 
 /** Pages that watch, per instance. */
 const WATCHERS_MAX = 20

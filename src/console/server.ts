@@ -1,14 +1,9 @@
 /** The console's own HTTP server: pages, sessions and the JSON that the pages show. Its port serves nothing of the API. */
 import type { FastifyInstance } from 'fastify'
-import type { DestinationStream } from 'pino'
-import type { Verifier } from '../accounts/verify.ts'
-import type { Config } from '../config.ts'
 import { FatalError } from '../errors.ts'
 import { createServer, requireWellFormed } from '../http/server.ts'
 import { logRequests } from '../observability/request-log.ts'
 import { PACKAGE_ROOT } from '../package.ts'
-import type { Transactions } from '../postgres/statement.ts'
-import type { Secret } from '../secret.ts'
 import { accountRoutes } from './account-routes.ts'
 import { audienceRoutes } from './audience-routes.ts'
 import { clientRoutes } from './client-routes.ts'
@@ -17,20 +12,8 @@ import { eventRoutes } from './event-routes.ts'
 import { liveRoutes } from './live-routes.ts'
 import { requireSameOrigin } from './origin.ts'
 import { addPages, setSecurityHeaders } from './pages.ts'
+import type { ConsoleParts } from './parts.ts'
 import { addSessions } from './session.ts'
-
-export interface ConsoleParts {
-  config: Pick<Config, 'logLevel' | 'trustProxy' | 'publicUrl'>
-  token: Secret
-  /** the console's own connection */
-  database: Transactions
-  /** asks LINE about an account */
-  verifier: Omit<Verifier, 'database'>
-  log: DestinationStream
-  now: () => number
-  /** what Vite built; default: dist/console of the package */
-  pages?: URL
-}
 
 /** The console as an HTTP server that does not listen yet. */
 export async function createConsole(parts: ConsoleParts): Promise<FastifyInstance> {
