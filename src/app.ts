@@ -13,10 +13,10 @@ import { healthRoutes } from './http/health.ts'
 import { collectRouteSchemas } from './http/openapi.ts'
 import { limitRate } from './http/rate-limit.ts'
 import { answerUnknownRoutes, createServer, requireWellFormed } from './http/server.ts'
+import { DeliveryCounts } from './intake/delivery-counts.ts'
 import type { LeasedDelivery } from './intake/flush.ts'
 import { deliveryPaths, LINE } from './intake/line/channel.ts'
 import { Intake } from './intake/receive.ts'
-import { RefusedDeliveries } from './intake/refused-deliveries.ts'
 import { SOURCES } from './intake/sources.ts'
 import { LineApi } from './line-api/client.ts'
 import { logFacts } from './observability/log.ts'
@@ -60,20 +60,20 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   requireWellFormed(app)
   await collectRouteSchemas(app, { title: name, version }, componentSchemas)
 
-  const refused = new RefusedDeliveries(database)
+  const counts = new DeliveryCounts(database)
   const { trackingBudgets } = config
   const guard = requireApiClient(database)
   app.addHook('onClose', async () => {
     stopLogging()
-    await refused.close()
+    await counts.close()
   })
 
   // Public.
   healthRoutes(app, { name, version, database, isClosing }) // GET /api, GET /api/health
   // POST /api/line/:id, POST /api/Line/:id, POST /api/mbox/callback/:oaHash, POST /api/tracking
   for (const source of SOURCES) {
-    const intake = new Intake(database, source.name, source.share, handOver)
-    source.addRoutes(app, { source, database, intake, refused, spareSigned, trackingBudgets, now })
+    const intake = new Intake(database, source, counts, handOver)
+    source.addRoutes(app, { source, database, intake, counts, spareSigned, trackingBudgets, now })
   }
 
   // Protected by the three headers.

@@ -78,7 +78,12 @@ export async function startService(config: Config, log?: DestinationStream): Pro
     ...(sender === null ? {} : { handOver: sender.handOver }),
   })
   notices.sendTo(app.log)
-  const background = opened && new Background(config, opened, lineApi, sender as Sender, metrics, app.log)
+  const verifier = { lineApi, publicUrl: config.publicUrl, webhookPaths: deliveryPaths, now: Date.now }
+  const background =
+    opened &&
+    new Background({
+      ...{ retention: config, opened, verifier, sender: sender as Sender, metrics, log: app.log },
+    })
   let metricsServer: Server | null = null
   const consoleApp =
     config.console && (await openConsole(config, config.console.token, database, lineApi, log))

@@ -34,10 +34,16 @@ const LINE_KINDS = [
   'memberJoined',
   'memberLeft',
   'somethingNew',
+  // Not an act of its person.
+  'activated',
 ] as const
 
+/** A change of a conversation by an agent, a message of the person, and an answer to it. Each carries the conversation. */
+const CHAT_KINDS = ['chat', 'incoming', 'outgoing'] as const
+const isChat = (kind: string) => (CHAT_KINDS as readonly string[]).includes(kind)
+
 const step = fc.record({
-  kind: fc.constantFrom(...LINE_KINDS, 'chat', 'page'),
+  kind: fc.constantFrom(...LINE_KINDS, ...CHAT_KINDS, 'page'),
   person: fc.nat({ max: PEOPLE.length - 1 }),
   other: fc.nat({ max: PEOPLE.length - 1 }),
   offset: fc.integer({ min: 0, max: 5 }),
@@ -56,7 +62,7 @@ function toDelivery(each: Step, index: number, from: number, erased: string | nu
   const at = from + each.offset
   const id = `${index}-${each.salt}-${at}`
   const userId = PEOPLE[each.person] as string
-  if (each.kind === 'chat') {
+  if (isChat(each.kind)) {
     const webhook = {
       event: 'conversation_updated',
       id: index,
@@ -65,10 +71,11 @@ function toDelivery(each: Step, index: number, from: number, erased: string | nu
       channel: 'Channel::Line',
       updated_at: at / 1000,
     }
-    const message = { event: 'message_created', message_type: 'incoming', id: index, conversation: webhook }
-    const ownAct = { ...message, created_at: new Date(at).toISOString() }
-    return (to, tenant) =>
-      to.chat(tenant, userId === erased ? ownAct : webhook, { 'x-chatwoot-delivery': id })
+    const type = userId === erased || each.kind === 'incoming' ? 'incoming' : 'outgoing'
+    const message = { event: 'message_created', message_type: type, id: index, conversation: webhook }
+    const isState = each.kind === 'chat' && userId !== erased
+    const sent = isState ? webhook : { ...message, created_at: new Date(at).toISOString() }
+    return (to, tenant) => to.chat(tenant, sent, { 'x-chatwoot-delivery': id })
   }
   if (each.kind === 'page') {
     const timestamp = new Date(Math.min(at, Date.now())).toISOString()

@@ -26,6 +26,7 @@ interface SimulateOptions {
   maxEvents: number
   repeats: number
   shuffle: number
+  hide: number
   json?: boolean
 }
 
@@ -58,6 +59,7 @@ export function simulateCommand(program: Command): void {
       between(1, 10_000),
       20,
     )
+    .option('--hide <share>', 'share of deliveries that are not sent, 0 to 1', parseShare, 0)
     .action(simulate)
 }
 
@@ -143,12 +145,19 @@ function introduce({ url, account }: SimulatedPlatform, options: SimulateOptions
 async function deliver(
   platform: SimulatedPlatform,
   address: string,
-  { rate, count, maxEvents, repeats, shuffle, json }: SimulateOptions,
+  { rate, count, maxEvents, repeats, shuffle, hide, json }: SimulateOptions,
   signal: AbortSignal,
 ): Promise<Tally> {
   const progress = json ? null : new Progress('deliveries', count ?? null)
   const show = (tally: Tally) => progress?.show(tally.deliveries, ` ${answersText(tally)}`)
-  const options = { rate, count: count ?? Number.POSITIVE_INFINITY, maxEvents, repeats, shuffle }
+  const options = {
+    rate,
+    count: count ?? Number.POSITIVE_INFINITY,
+    maxEvents,
+    repeats,
+    shuffle,
+    hidden: hide,
+  }
   try {
     return await sendDeliveries(platform, address, options, show, signal)
   } finally {
@@ -161,8 +170,9 @@ function report(tally: Tally, asJson: boolean): void {
     printJson(tally)
     return
   }
-  const { deliveries, repeatedDeliveries, events, answers } = tally
+  const { deliveries, repeatedDeliveries, hiddenDeliveries, events, answers } = tally
   console.log(`${deliveries} deliveries, ${repeatedDeliveries} of them repeated; ${events} distinct events`)
+  if (hiddenDeliveries > 0) console.log(`${hiddenDeliveries} of them were not sent`)
   console.log(`responses by status: ${answersText(tally)}`)
   if ('429' in answers) {
     console.log(

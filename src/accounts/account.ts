@@ -21,7 +21,7 @@ export interface Account {
   chatInboxId: string | null
   oaHash: Secret
   trackingKey: string
-  /** changes whenever a value that admits deliveries changes */
+  /** changes whenever a value changes that admits deliveries or decides whose they are */
   credentialsVersion: bigint
   /** a `destination` other than botUserId that a delivery of the last hour named */
   foreignDestination: string | null

@@ -31,7 +31,7 @@ export interface IntakeEvent {
   occurredAtMs: number
   /** When it happened by the sender's clock, if occurredAtMs was corrected. An erasure compares the earlier of both. */
   claimedAtMs: number | null
-  /** The person did it. Otherwise it only concerns them, as when an agent closes their conversation. */
+  /** The person did it, so it counts. Otherwise it only concerns them, as when an agent closes their conversation. */
   isOwnAct: boolean
   /** The person whom the event names as its source. */
   userId: string | null

@@ -71,12 +71,12 @@ function sourceNamed(name: string): SourceModule {
 function remainsOf(stored: StoredEvent): Omit<IntakeEvent, 'key'> | null {
   const { kind, user_id: userId, group_id: groupId, message_id: messageId } = stored
   const otherUserIds = stored.other_user_ids ?? []
-  if (sourceNamed(stored.source).needsContent?.({ chatInboxId: stored.chat_inbox_id })) return null
+  const source = sourceNamed(stored.source)
+  if (source.needsContent?.({ chatInboxId: stored.chat_inbox_id })) return null
   if (userId === null && otherUserIds.length === 0) return null
   return {
     ...{ kind, occurredAtMs: stored.occurred_at_ms, userId, otherUserIds },
-    // Without its content, nobody can say whose act it was.
-    ...{ claimedAtMs: null, isOwnAct: false },
+    ...{ claimedAtMs: null, isOwnAct: source.isOwnActWithoutContent(kind) },
     ...{ groupId, messageId, effect: NO_EFFECT, payload: null, failure: null },
   }
 }

@@ -83,7 +83,12 @@ export const profileRequest = operation<object>('profile-request')
 export const profileRequested = occurrence<{ outcome: ProfileOutcome }>('profile-requested')
 
 /** Profiles of an account are not requested for a while, because of a fault. */
-export const profilesBackedOff = occurrence<{ accountId: bigint; fault: string }>('profiles-backed-off')
+export const profilesBackedOff = occurrence<{
+  accountId: bigint
+  fault: string
+  /** of the platform's refusal */
+  status: number | undefined
+}>('profiles-backed-off')
 
 export type VerificationOutcome = 'verified' | 'refused' | 'unavailable'
 

@@ -4,6 +4,7 @@ import type { FastifyInstance } from 'fastify'
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import { FatalError } from '../errors.ts'
 import { UNKNOWN_ROUTE } from '../http/answers.ts'
+import { type AccountProblems, accountProblemGauge } from './account-metrics.ts'
 import { countDatabaseFacts, databaseGauges, type WatchedDatabase } from './database-metrics.ts'
 import { countEndpointAttempts, type EndpointBacklog, endpointBacklogGauges } from './endpoint-metrics.ts'
 import {
@@ -193,6 +194,13 @@ export class Metrics {
     const show = endpointBacklogGauges(this.registry)
     // No figure is better than an outdated one.
     this.#repeat(ENDPOINTS_INTERVAL_MS, () => read().then(show, () => show([])))
+  }
+
+  /** Judges every account once a minute. An account without a problem has no series. */
+  watchAccounts(read: () => Promise<AccountProblems[]>): void {
+    const show = accountProblemGauge(this.registry)
+    // No figure is better than an outdated one.
+    this.#repeat(BACKLOG_INTERVAL_MS, () => read().then(show, () => show([])))
   }
 
   #repeat(intervalMs: number, update: () => Promise<void>): void {

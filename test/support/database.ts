@@ -40,10 +40,11 @@ export interface Tenant {
   headers: { 'x-client-id': string; 'x-client-secret': string; 'x-api-key': string }
 }
 
-/** Adds an organization with one account, one client and one key. */
+/** Adds an account with one client and one key, in an organization of its own unless one is given. */
 export async function addTenant(
   database: PostgresDatabase,
   columns: {
+    organizationId?: bigint
     channelAccessToken?: string
     chatSecret?: string
     botUserId?: string
@@ -53,7 +54,7 @@ export async function addTenant(
   } = {},
 ): Promise<Tenant> {
   const { channelSecret = randomBytes(16).toString('hex'), botUserId = randomUserId() } = columns
-  const organizationId = await addOrganization(database, 'test')
+  const organizationId = columns.organizationId ?? (await addOrganization(database, 'test'))
   const account = await addAccount(database, organizationId, {
     name: 'test',
     channel_id: columns.channelId ?? null,

@@ -42,6 +42,7 @@ const ALLOWED: Record<string, string[]> = {
   intake: ['accounts', 'audience', 'http', 'intake/line', 'intake/mbox', 'intake/tracking', 'postgres'],
   endpoints: ['accounts', 'audience', 'http', 'intake', 'intake/line', 'postgres'],
   maintenance: ['postgres'],
+  monitoring: ['accounts', 'line-api', 'postgres'],
   observability: ['http'],
   console: ['accounts', 'audience', 'endpoints', 'http', 'observability', 'operator', 'postgres'],
   operator: ['access', 'accounts', 'audience', 'endpoints', 'http', 'intake', 'postgres'],

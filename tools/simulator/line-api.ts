@@ -6,6 +6,7 @@ import { signLine } from '../../src/intake/line/signature.ts'
 import { Secret } from '../../src/secret.ts'
 import { lineBody } from './events.ts'
 import type { PlatformState, SimulatedAccount } from './state.ts'
+import { followerStatistics, messageQuota, tokenLifetime } from './statistics.ts'
 
 const FOLLOWERS_PAGE_DEFAULT = 300
 const FOLLOWERS_PAGE_MAX = 1_000
@@ -27,6 +28,10 @@ const UNAUTHORIZED: Reply = {
     message: 'Authentication failed. Confirm that the access token in the authorization header is valid.',
   },
 }
+const INVALID_DATE: Reply = {
+  status: 400,
+  body: { message: "The value for the 'date' parameter is invalid" },
+}
 const NO_WEBHOOK: Reply = { status: 404, body: { message: 'Webhook endpoint not found' } }
 
 /** Rejects if the client disconnects before its request is complete. */
@@ -35,6 +40,11 @@ export async function answer(state: PlatformState, request: IncomingMessage): Pr
   const { pathname, searchParams } = new URL(request.url ?? '', 'http://localhost')
   const call = `${request.method} ${pathname}`
   if (call === 'POST /oauth2/v3/token') return issueToken(state, await text(request))
+  if (call === 'POST /v2/oauth/verify') {
+    const form = new URLSearchParams(await text(request))
+    return tokenInfo(state, form.get('access_token'))
+  }
+  if (call === 'GET /oauth2/v2.1/verify') return tokenInfo(state, searchParams.get('access_token'))
   const token = request.headers.authorization?.replace(/^Bearer /, '') ?? ''
   if (!state.tokens.has(token)) return UNAUTHORIZED
   switch (call) {
@@ -46,6 +56,14 @@ export async function answer(state: PlatformState, request: IncomingMessage): Pr
       return state.settings.webhook === null ? NO_WEBHOOK : { status: 200, body: state.settings.webhook }
     case 'POST /v2/bot/channel/webhook/test':
       return testWebhook(state)
+    case 'GET /v2/bot/insight/followers': {
+      const body = followerStatistics(state, searchParams.get('date'))
+      return body === null ? INVALID_DATE : { status: 200, body }
+    }
+    case 'GET /v2/bot/message/quota':
+      return { status: 200, body: messageQuota(state) }
+    case 'GET /v2/bot/message/quota/consumption':
+      return { status: 200, body: { totalUsage: state.settings.quota.used } }
     default:
       return findProfile(state, call)
   }
@@ -59,6 +77,12 @@ function findProfile(state: PlatformState, call: string): Reply {
     /^GET \/v2\/bot\/(?:group|room)\/([^/]+)\/member\/([^/]+)$/.exec(call) ?? []
   if (memberId === undefined) return NOT_FOUND
   return profile(state, memberId, state.groups.get(groupId)?.has(memberId) === true)
+}
+
+function tokenInfo(state: PlatformState, token: string | null): Reply {
+  const body = tokenLifetime(state, token)
+  if (body !== null) return { status: 200, body }
+  return { status: 400, body: { error: 'invalid_request', error_description: 'access token expired' } }
 }
 
 function issueToken({ account, tokens }: PlatformState, form: string): Reply {

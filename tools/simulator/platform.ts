@@ -57,7 +57,7 @@ export async function simulatePlatform(
     server.once('error', reject)
     server.listen(port, '127.0.0.1', resolve)
   })
-  const { people, groups, settings } = state
+  const { people, groups, settings, statistics } = state
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     account,
@@ -67,6 +67,7 @@ export async function simulatePlatform(
     people,
     groups,
     settings,
+    statistics,
     misbehave: (how, only = /./) => {
       fault.respond = how
       fault.only = only

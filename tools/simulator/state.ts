@@ -1,6 +1,7 @@
 /** What the simulated platform knows: one official account and the people around it. */
 import { randomBytes } from 'node:crypto'
 import { randomUserId } from './events.ts'
+import type { DayStatistics } from './statistics.ts'
 
 export interface SimulatedAccount {
   channelId: string
@@ -30,7 +31,12 @@ export interface PlatformState {
     isVerified: boolean
     /** the webhook as set in the LINE Developers Console; null: none is set */
     webhook: { endpoint: string; active: boolean } | null
+    /** messages of the month; null: the plan has no limit */
+    quota: { limit: number | null; used: number }
+    tokenLifetimeSeconds: number
   }
+  /** the platform's day, as 20261122 → its figures at the end of that day */
+  statistics: Map<string, DayStatistics>
   /** valid access tokens */
   tokens: Set<string>
   /** times of webhook tests, which are limited per hour */
@@ -54,7 +60,12 @@ export function initialState(account: SimulatedAccount): PlatformState {
     account,
     people: new Map(),
     groups: new Map(),
-    settings: { isVerified: true, webhook: null },
+    settings: {
+      ...{ isVerified: true, webhook: null },
+      quota: { limit: 1_000, used: 0 },
+      tokenLifetimeSeconds: 30 * 86_400,
+    },
+    statistics: new Map(),
     tokens: new Set([account.channelAccessToken]),
     testsAtMs: [],
   }
