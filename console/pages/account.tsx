@@ -1,8 +1,8 @@
 /** One account: what is wrong and how to fix it, its set-up, its figures, endpoints and keys. */
 import { useMemo } from 'preact/hooks'
 import type { Verification } from '../../src/accounts/verification.ts'
-import type { AccountDay, DeliveryHour, FleetAccount } from '../../src/console/fleet-adapter.ts'
 import type { AccountDetails } from '../../src/operator/accounts.ts'
+import type { AccountDay, DeliveryHour, FleetAccount } from '../../src/operator/fleet.ts'
 import { type Json, post } from '../api.ts'
 import { type Query, useAction, useQuery } from '../hooks.ts'
 import { AccountEndpoints, AccountKeys } from '../parts/account-lists.tsx'

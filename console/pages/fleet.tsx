@@ -1,6 +1,7 @@
 /** All accounts in one dense table, the worst first. */
 import { useMemo, useState } from 'preact/hooks'
-import type { AccountWord, FleetAccount } from '../../src/console/fleet-adapter.ts'
+import type { AccountWord } from '../../src/operator/account-status.ts'
+import type { FleetAccount } from '../../src/operator/fleet.ts'
 import type { Json } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import { Page } from '../parts/page.tsx'

@@ -1,5 +1,5 @@
 /** The state of an account: a word, a colour and a shape of its own. */
-import type { AccountWord } from '../../src/console/fleet-adapter.ts'
+import type { AccountWord, Problem } from '../../src/operator/account-status.ts'
 import { useLocalized } from '../texts.ts'
 
 const SHAPES: Record<AccountWord, string> = {
@@ -21,15 +21,17 @@ export function Word({ word }: { word: AccountWord }) {
   )
 }
 
-/** A short label and a fix. English has the service's own sentences; the others have a text for each reason. */
-export function useReason(): (problem: { reason: string; message: string; fix: string }) => {
+export interface Explained {
   label: string
   message: string
   fix: string
-} {
+}
+
+/** English has the service's own sentences. The other languages have a label and a fix for each reason. */
+export function useReason(): (problem: Problem) => Explained {
   const { t, language } = useLocalized()
   return ({ reason, message, fix }) => {
-    const [label, ownFix] = t.reasons[reason] ?? [message, fix]
+    const [label, ownFix] = t.reasons[reason]
     return { label, message, fix: language === 'en' ? fix : ownFix }
   }
 }

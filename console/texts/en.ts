@@ -1,4 +1,6 @@
 /** English, and the shape of all tables of texts. */
+import type { Reason } from '../../src/operator/account-status.ts'
+
 export const en = {
   product: 'oa-audience console',
   skip: 'Skip to the content',
@@ -94,7 +96,7 @@ export const en = {
     ],
     unusually_quiet: ['Unusually quiet', 'Verify the account.'],
     silent_for_days: ['Silent for days', 'Verify the account.'],
-  } as Record<string, [label: string, fix: string]>,
+  } as Record<Reason, [label: string, fix: string]>,
   fleet: {
     title: 'Fleet',
     lead: (accounts: string) => `${accounts} accounts, the worst first`,
