@@ -19,6 +19,7 @@ import { deliveryPaths, LINE } from './intake/line/channel.ts'
 import { Intake } from './intake/receive.ts'
 import { SOURCES } from './intake/sources.ts'
 import { LineApi } from './line-api/client.ts'
+import { IdTokens } from './line-api/id-tokens.ts'
 import { logFacts } from './observability/log.ts'
 import type { Metrics } from './observability/metrics.ts'
 import { logRequests } from './observability/request-log.ts'
@@ -36,6 +37,7 @@ export interface AppOptions {
   database: Database
   /** Shared with everything else that calls the platform, so that all keep to one rate. */
   lineApi?: LineApi
+  idTokens?: IdTokens
   /** Receives log lines; standard output by default. */
   log?: DestinationStream | undefined
   now?: () => number
@@ -50,6 +52,7 @@ export interface AppOptions {
 export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   const { config, database, now = Date.now, isClosing = () => false, handOver = () => undefined } = options
   const { lineApi = new LineApi(config.lineApiUrl), log = pino.destination(1) } = options
+  const { idTokens = new IdTokens(config.lineApiUrl, now) } = options
   const app = createServer(config, log)
   logRequests(app, log)
   options.metrics?.measureRequests(app)
@@ -70,10 +73,11 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
 
   // Public.
   healthRoutes(app, { name, version, database, isClosing }) // GET /api, GET /api/health
-  // POST /api/line/:id, POST /api/Line/:id, POST /api/mbox/callback/:oaHash, POST /api/tracking
+  // POST /api/line/:id, POST /api/Line/:id, POST /api/mbox/callback/:oaHash, POST /api/tracking. Client libraries append a path:
+  // POST /api/tracking/:call, /v1/:call, /api/s/:call, /api/s/s2s/:call and /beacon/v1/batch below it; OPTIONS of all of them
   for (const source of SOURCES) {
     const intake = new Intake(database, source, counts, handOver)
-    source.addRoutes(app, { source, database, intake, counts, spareSigned, trackingBudgets, now })
+    source.addRoutes(app, { source, database, intake, counts, spareSigned, trackingBudgets, idTokens, now })
   }
 
   // Protected by the three headers.

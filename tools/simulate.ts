@@ -109,6 +109,7 @@ async function storedAccount(id: bigint): Promise<SimulatedAccount> {
     displayName: random.displayName,
     channelSecret: account.channelSecret.reveal(),
     channelId: account.channelId ?? random.channelId,
+    loginChannelId: account.loginChannelId ?? random.loginChannelId,
     channelAccessToken: account.channelAccessToken?.reveal() ?? random.channelAccessToken,
     botUserId: account.botUserId ?? random.botUserId,
     basicId: account.basicId ?? random.basicId,
@@ -126,6 +127,7 @@ function introduce({ url, account }: SimulatedPlatform, options: SimulateOptions
         'npx oa-audience accounts add --organization 1 --name Simulated',
         `--channel-id ${account.channelId} --channel-secret ${account.channelSecret}`,
         `--bot-user-id ${account.botUserId} --basic-id ${account.basicId}`,
+        `--login-channel-id ${account.loginChannelId}`,
       ].join(' '),
     )
     console.log('Then send deliveries to it, with the id that was printed:')
@@ -133,6 +135,11 @@ function introduce({ url, account }: SimulatedPlatform, options: SimulateOptions
   }
   console.log('Make the API send faulty responses. An empty body restores the documented ones:')
   command(`curl -X PUT ${url}/simulate/misbehaviour -d limit`)
+  console.log(
+    'Get an ID token that proves a person to the tracking route, and sign further ones with a new key:',
+  )
+  command(`curl ${url}/simulate/id-token -d userId=U4af4980629f0d2d3a1a2a3a4a5a6a7a8`)
+  command(`curl -X PUT ${url}/simulate/login-keys`)
   console.log(
     'Receive outgoing webhooks, which are verified. Also /receive/slow, error, limit, gone, silent:',
   )

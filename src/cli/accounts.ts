@@ -21,6 +21,7 @@ const COLUMNS = {
   chatInboxId: 'chat_inbox_id',
   oaHash: 'oa_hash',
   trackingKey: 'tracking_key',
+  loginChannelId: 'login_channel_id',
 } as const satisfies Record<string, keyof AccountColumns>
 
 type Field = keyof typeof COLUMNS
@@ -71,6 +72,7 @@ function withFields(command: Command): Command {
       "identifies the account in the support chat's callback address (default: random)",
     )
     .option('--tracking-key <key>', 'identifies the account in tracking events (default: random)')
+    .option('--login-channel-id <id>', 'LINE Login channel whose ID tokens prove people in tracking events')
     .addHelpText('after', SECRETS_HELP)
 }
 

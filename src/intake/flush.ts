@@ -92,14 +92,14 @@ export async function flush(
   batch: AdmittedEvent[],
   { before = [], handOver, ...limits }: FlushOptions = {},
 ): Promise<Outcome[]> {
-  const { admissions, positions } = numberAdmissions(batch)
+  const { admissions, proven, positions } = numberAdmissions(batch)
   const { unique, indexes } = withoutRepetitions(batch)
   const events = unique.map((index) => (batch[index] as AdmittedEvent).event)
   const values = [
     int8Array(admissions.map(({ accountId }) => accountId)),
     int8Array(admissions.map(({ credentialsVersion }) => credentialsVersion)),
     textArray(admissions.map(({ source }) => source.name)),
-    booleanArray(admissions.map(({ source }) => source.isProven)),
+    booleanArray(proven),
     int4Array(unique.map((index) => positions[index] as number)),
     ...eventColumns(events),
     ...otherColumns(events),
@@ -166,24 +166,36 @@ function limitStatements({ lockTimeoutMs, statementTimeoutMs }: FlushOptions): B
   return [{ statement: setLimits, values: [lockTimeoutMs ?? null, statementTimeoutMs ?? null] }]
 }
 
-/** The distinct admissions of a batch, and for each event the position of its own, from 1. A batch has few. */
-function numberAdmissions(batch: AdmittedEvent[]): { admissions: Admission[]; positions: number[] } {
+interface NumberedAdmissions {
+  admissions: Admission[]
+  /** Whether the events of each admission are proven: by their source, or by themselves. */
+  proven: boolean[]
+  /** For each event of the batch the position of its admission, from 1. */
+  positions: number[]
+}
+
+/** The distinct admissions of a batch. A batch has few. */
+function numberAdmissions(batch: AdmittedEvent[]): NumberedAdmissions {
   const admissions: Admission[] = []
+  const proven: boolean[] = []
   const byIdentity = new Map<string, number>()
   // Most deliveries of an account share one object: see AdmittingAccounts.
-  const byObject = new Map<Admission, number>()
-  const positions = batch.map(({ admission }) => {
-    const seen = byObject.get(admission)
-    if (seen !== undefined) return seen
+  const byObject = { proven: new Map<Admission, number>(), unproven: new Map<Admission, number>() }
+  const positions = batch.map(({ admission, event }) => {
     const { accountId, source, credentialsVersion, foreign } = admission
+    const isProven = event.isProven ?? source.isProven
+    const seen = byObject[isProven ? 'proven' : 'unproven']
+    const known = seen.get(admission)
+    if (known !== undefined) return known
     const path = foreign === undefined ? '' : `${foreign.pathAccountId} ${foreign.botUserId}`
-    const identity = `${accountId} ${source.name} ${credentialsVersion} ${path}`
+    const identity = `${accountId} ${source.name} ${credentialsVersion} ${isProven} ${path}`
     const position = byIdentity.get(identity) ?? admissions.push(admission)
+    proven[position - 1] = isProven
     byIdentity.set(identity, position)
-    byObject.set(admission, position)
+    seen.set(admission, position)
     return position
   })
-  return { admissions, positions }
+  return { admissions, proven, positions }
 }
 
 /**

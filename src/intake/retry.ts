@@ -39,7 +39,7 @@ async function storeAgain(
   event: Omit<IntakeEvent, 'key'>,
 ): Promise<string> {
   const { channel_oa_id: accountId, credentials_version: credentialsVersion } = stored
-  const key = Buffer.from(stored.key.replaceAll('-', ''), 'hex')
+  const key = keyOf(stored)
   const admission = { accountId, credentialsVersion, source: sourceNamed(stored.source) }
   const batch = [{ admission, event: { ...event, key }, forwarded: null }]
   const before = [
@@ -54,8 +54,13 @@ async function storeAgain(
 }
 
 /** The stored content, read by the source that it came from. Throws InvalidEvent. */
-function reparse({ source, payload, occurred_at_ms: atMs, chat_inbox_id: chatInboxId }: StoredEvent) {
-  return sourceNamed(source).reparse(JSON.parse(payload ?? 'null'), atMs, { chatInboxId })
+function reparse(stored: StoredEvent): IntakeEvent {
+  const { source, payload, occurred_at_ms: atMs, chat_inbox_id: chatInboxId } = stored
+  return sourceNamed(source).reparse(JSON.parse(payload ?? 'null'), atMs, { chatInboxId }, keyOf(stored))
+}
+
+function keyOf({ key }: StoredEvent): Buffer {
+  return Buffer.from(key.replaceAll('-', ''), 'hex')
 }
 
 function sourceNamed(name: string): SourceModule {

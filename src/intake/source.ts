@@ -3,6 +3,7 @@ import type { FastifyInstance } from 'fastify'
 import type { Account } from '../accounts/account.ts'
 import type { Config } from '../config.ts'
 import type { SpareSigned } from '../http/rate-limit.ts'
+import type { IdTokens } from '../line-api/id-tokens.ts'
 import type { Database } from '../postgres/database.ts'
 import type { DeliveryCounts } from './delivery-counts.ts'
 import type { IntakeEvent, Source } from './event.ts'
@@ -17,6 +18,8 @@ export interface SourceParts {
   /** Call it for a request whose signature proves its sender: the request need not count against its address. */
   spareSigned: SpareSigned
   trackingBudgets: Config['trackingBudgets']
+  /** Verifies the tokens by which pages prove their visitors. */
+  idTokens: IdTokens
   now: () => number
 }
 
@@ -33,6 +36,12 @@ export interface SourceModule extends Source {
   /**
    * Reads the stored content of an event again, as this version of the program understands it. Throws InvalidEvent.
    * @param occurredAtMs when it happened, or was received if it does not say: the event keeps its place among others
+   * @param key the deduplication key under which it was stored
    */
-  reparse: (content: unknown, occurredAtMs: number, account: Pick<Account, 'chatInboxId'>) => IntakeEvent
+  reparse: (
+    content: unknown,
+    occurredAtMs: number,
+    account: Pick<Account, 'chatInboxId'>,
+    key: Buffer,
+  ) => IntakeEvent
 }

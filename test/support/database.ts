@@ -51,6 +51,7 @@ export async function addTenant(
     channelId?: string
     channelSecret?: string
     basicId?: string
+    loginChannelId?: string
   } = {},
 ): Promise<Tenant> {
   const { channelSecret = randomBytes(16).toString('hex'), botUserId = randomUserId() } = columns
@@ -63,6 +64,7 @@ export async function addTenant(
     bot_user_id: botUserId,
     basic_id: columns.basicId ?? null,
     chat_secret: columns.chatSecret ?? null,
+    login_channel_id: columns.loginChannelId ?? null,
   })
   return {
     organizationId,

@@ -39,6 +39,7 @@ export async function answer(state: PlatformState, request: IncomingMessage): Pr
   if (!URL.canParse(request.url ?? '', 'http://localhost')) return NOT_FOUND
   const { pathname, searchParams } = new URL(request.url ?? '', 'http://localhost')
   const call = `${request.method} ${pathname}`
+  if (call === 'GET /oauth2/v2.1/certs') return { status: 200, body: state.login.certs() }
   if (call === 'POST /oauth2/v3/token') return issueToken(state, await text(request))
   if (call === 'POST /v2/oauth/verify') {
     const form = new URLSearchParams(await text(request))

@@ -1,12 +1,15 @@
 /** What the simulated platform knows: one official account and the people around it. */
 import { randomBytes } from 'node:crypto'
 import { randomUserId } from './events.ts'
+import { SimulatedLogin } from './login.ts'
 import type { DayStatistics } from './statistics.ts'
 
 export interface SimulatedAccount {
   channelId: string
   channelSecret: string
   channelAccessToken: string
+  /** the channel of LINE Login whose ID tokens prove people */
+  loginChannelId: string
   botUserId: string
   basicId: string
   displayName: string
@@ -22,6 +25,7 @@ export interface SimulatedPerson {
 
 export interface PlatformState {
   account: SimulatedAccount
+  login: SimulatedLogin
   /** user id → person, in the order of the list of followers */
   people: Map<string, SimulatedPerson>
   /** group or room id → user ids of its members */
@@ -46,7 +50,8 @@ export interface PlatformState {
 /** A fictitious official account with random credentials in the documented formats. */
 export function randomAccount(displayName: string): SimulatedAccount {
   return {
-    channelId: String(2_000_000_000 + (randomBytes(4).readUInt32BE() % 1_000_000)),
+    channelId: randomChannelId(),
+    loginChannelId: randomChannelId(),
     channelSecret: randomBytes(16).toString('hex'),
     channelAccessToken: randomBytes(96).toString('base64'),
     botUserId: randomUserId(),
@@ -55,9 +60,14 @@ export function randomAccount(displayName: string): SimulatedAccount {
   }
 }
 
+function randomChannelId(): string {
+  return String(2_000_000_000 + (randomBytes(4).readUInt32BE() % 1_000_000))
+}
+
 export function initialState(account: SimulatedAccount): PlatformState {
   return {
     account,
+    login: new SimulatedLogin(),
     people: new Map(),
     groups: new Map(),
     settings: {

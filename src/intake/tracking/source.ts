@@ -9,5 +9,5 @@ export const trackingSource: SourceModule = {
   share: { flushConnections: 1, maxEvents: 5_000, maxPayload: 16 * 1024 * 1024 },
   addRoutes: addTrackingRoutes,
   isOwnActWithoutContent: () => true,
-  reparse: readStoredTrackingEvent,
+  reparse: (content, occurredAtMs, _account, key) => readStoredTrackingEvent(content, occurredAtMs, key),
 }
