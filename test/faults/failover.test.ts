@@ -1,0 +1,143 @@
+/** Failover without loss: a primary and two standbys, of which one must have each commit, and two instances of the service. */
+import { randomInt } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { expect, it, onTestFinished } from 'vitest'
+import { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
+import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
+import { findDebianPostgres, ReplicatedPostgres } from '../../tools/simulator/replicated-postgres.ts'
+import { addTenant, type Tenant } from '../support/database.ts'
+import { FailoverLoad } from '../support/failover-load.ts'
+import {
+  becomesWell,
+  eventually,
+  type ServiceProcess,
+  spawnService,
+  temporaryDirectory,
+} from '../support/process.ts'
+import { signedDelivery } from '../support/service.ts'
+
+const tools = findDebianPostgres()
+if (tools === null) {
+  console.warn(
+    '\n!!! no PostgreSQL of Debian is installed: FAILOVER IS NOT TESTED. Install the package postgresql.\n',
+  )
+}
+
+const SYNCHRONOUS = `synchronous_standby_names = 'ANY 1 (*)'`
+const FAILOVERS = 6
+/** Between two failovers. */
+const LOAD_MIN_MS = 500
+const LOAD_MAX_MS = 3_000
+const RECOVERY_LIMIT_MS = 5_000
+/** Of one attempt to deliver. */
+const ATTEMPT_TIMEOUT_MS = 1_000
+
+const ENV = {
+  RATE_LIMIT_MAX: '0',
+  TRACKING_ADDRESS_EVENTS_PER_MINUTE: '0',
+  TRACKING_ADDRESS_BYTES_PER_MINUTE: '0',
+  TRACKING_KEY_EVENTS_PER_MINUTE: '0',
+  TRACKING_KEY_BYTES_PER_MINUTE: '0',
+}
+
+async function startCluster(standbys: number, settings: string): Promise<ReplicatedPostgres> {
+  const options = { standbys, settings }
+  const cluster = await ReplicatedPostgres.start(tools ?? '', temporaryDirectory(), options)
+  onTestFinished(() => cluster.stop())
+  return cluster
+}
+
+async function startServices(url: string, count: number): Promise<ServiceProcess[]> {
+  const services = await Promise.all(
+    Array.from({ length: count }, () => spawnService({ ...ENV, DATABASE_URL: url })),
+  )
+  await Promise.all(services.map((service) => becomesWell(service.url)))
+  return services
+}
+
+function openDatabase(url: string): PostgresDatabase {
+  const database = new PostgresDatabase(url, () => undefined)
+  database.markReady()
+  onTestFinished(() => database.close())
+  return database
+}
+
+/** Milliseconds since that moment until the instance has stored a delivery. */
+async function timeToRecover({ url }: ServiceProcess, tenant: Tenant, startedAtMs: number): Promise<number> {
+  for (;;) {
+    const { path, init } = signedDelivery(tenant, [lineEvent('message', randomUserId())])
+    const signal = AbortSignal.timeout(ATTEMPT_TIMEOUT_MS)
+    const status = await fetch(url + path, { ...init, signal }).then(
+      (answer) => answer.status,
+      () => 0,
+    )
+    if (status === 200) return performance.now() - startedAtMs
+    expect([0, 503]).toContain(status)
+    await sleep(20)
+  }
+}
+
+it.runIf(tools !== null)('loses nothing acknowledged when the primary dies or hangs under load', async () => {
+  const cluster = await startCluster(2, SYNCHRONOUS)
+  const services = await startServices(cluster.url, 2)
+  const database = openDatabase(cluster.url)
+  const tenant = await addTenant(database)
+  const load = new FailoverLoad(
+    services.map(({ url }) => url),
+    tenant,
+    database,
+  )
+  load.start()
+  const recoveries: number[] = []
+  for (let no = 0; no < FAILOVERS; no += 1) {
+    await sleep(randomInt(LOAD_MIN_MS, LOAD_MAX_MS))
+    const hangs = no % 3 === 2
+    if (hangs) cluster.primary.freeze()
+    else await cluster.primary.kill()
+    const startedAtMs = performance.now()
+    const former = await cluster.failOver()
+    const measured = services.map((service) => timeToRecover(service, tenant, startedAtMs))
+    recoveries.push(...(await Promise.all(measured)))
+    if (hangs) {
+      // The machine wakes up and still believes that it is the primary.
+      former.thaw()
+      await sleep(randomInt(LOAD_MIN_MS, LOAD_MAX_MS))
+    }
+    await cluster.rebuild(former)
+  }
+  await load.finish()
+  console.info({ recoveriesMs: recoveries.map(Math.round), ...load.acknowledged, statuses: load.statuses })
+  expect(await load.compare()).toEqual({
+    missing: 0,
+    twice: 0,
+    lostUpdates: 0,
+    erasedAndBack: 0,
+    revokedAndLetIn: 0,
+  })
+  expect(Math.max(...recoveries)).toBeLessThan(RECOVERY_LIMIT_MS)
+  // More than one per person and failover, so the books are about something.
+  expect(Math.min(...Object.values(load.acknowledged))).toBeGreaterThan(FAILOVERS)
+})
+
+it.runIf(tools !== null)('answers no delivery with 200 that is on the primary alone', async () => {
+  const cluster = await startCluster(1, SYNCHRONOUS)
+  const [service] = (await startServices(cluster.url, 1)) as [ServiceProcess]
+  const tenant = await addTenant(openDatabase(cluster.url))
+  const [standby] = cluster.standbys
+  standby?.freeze()
+  const { path, init } = signedDelivery(tenant, [lineEvent('message', randomUserId())])
+  const deliver = async () => (await fetch(service.url + path, init)).status
+  const first = deliver()
+  const waiting = `from pg_stat_activity where wait_event = 'SyncRep'`
+  await eventually(
+    () => cluster.primary.ask(`select count(*) ${waiting}`),
+    (count) => count === '1',
+  )
+  // An administrator wonders about the statement. PostgreSQL then commits it without the standby, and says that it has.
+  await cluster.primary.ask(`select pg_cancel_backend(pid) ${waiting}`)
+  expect(await first).toBe(503)
+  // The event is a duplicate of one that exists on one machine.
+  expect(await deliver()).toBe(503)
+  standby?.thaw()
+  await eventually(deliver, (status) => status === 200)
+})
