@@ -27,6 +27,7 @@ export class Connector {
   readonly #settings: pg.ClientConfig
   /** Null: one server, which is used whatever it is. */
   readonly #primary: Primary | null
+  readonly #hosts: number
 
   /** @param target a postgres:// address or the embedded server; nothing connects before the first query */
   constructor(target: string | Connection) {
@@ -38,6 +39,7 @@ export class Connector {
       keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
     }
     const address = typeof target === 'string' ? parseDatabaseUrl(target) : null
+    this.#hosts = address?.servers.length ?? 1
     this.#primary = address?.mustWrite ? new Primary(address.servers, common) : null
     this.#settings = {
       ...common,
@@ -48,6 +50,10 @@ export class Connector {
   /** Whether `locate` must resolve before a connection can be opened. */
   get mustLocate(): boolean {
     return this.#primary !== null && this.#primary.current === null
+  }
+
+  get hasSeveralHosts(): boolean {
+    return this.#hosts > 1
   }
 
   /** Resolves when the server to connect to is known. Throws DatabaseUnavailable. */
@@ -93,7 +99,8 @@ function clientOf(primary: Primary): new (settings: pg.ClientConfig) => pg.Clien
   return class extends pg.Client {
     constructor(settings: pg.ClientConfig) {
       const server = primary.current
-      if (server === null) throw new DatabaseUnavailable(new Error('no server accepts writes'))
+      if (server === null)
+        throw new DatabaseUnavailable(new Error('no server of DATABASE_URL accepts writes'))
       super({ ...settings, connectionString: server.url })
       primary.track(this, server)
     }

@@ -6,6 +6,7 @@ import type { Connection } from './embedded/server.ts'
 import { DatabaseUnavailable, endsConnection } from './faults.ts'
 import { PinnedConnection } from './pinned-connection.ts'
 import { requireSessions } from './pooler.ts'
+import { type Replication, type ReplicationState, readReplication } from './replication.ts'
 import { type Lease, Share, send, transactionsOn } from './share.ts'
 import type { Queryable, Row, SendPipeline, Statement, Transactions } from './statement.ts'
 import type { Claimant } from './turns.ts'
@@ -42,6 +43,7 @@ export class PostgresDatabase implements Database {
   readonly console: Transactions
   #probe: Promise<'up' | 'read-only'> | null = null
   #isReady = false
+  #replication: Replication | null = null
 
   /**
    * @param target a postgres:// address or the embedded server; nothing connects before the first query
@@ -91,6 +93,16 @@ export class PostgresDatabase implements Database {
     })
     const late = sleep(STATE_TIMEOUT_MS, 'down' as const, { ref: false })
     return Promise.race([this.#probe, late]).catch(() => 'down' as const)
+  }
+
+  get replication(): ReplicationState | null {
+    return this.#replication?.state ?? null
+  }
+
+  /** Null if no standby is expected. */
+  async checkReplication(): Promise<Replication | null> {
+    this.#replication = await readReplication(this, this.#connector.hasSeveralHosts)
+    return this.#replication
   }
 
   async lookup<R extends Row>(kind: LookupKind, statement: Statement, values: unknown[]): Promise<R[]> {

@@ -115,7 +115,7 @@ export class Primary {
     return (
       faults.find((fault) => fault instanceof pg.DatabaseError) ??
       faults[0] ??
-      new Error('no server accepts writes')
+      new Error('no server of DATABASE_URL accepts writes')
     )
   }
 }

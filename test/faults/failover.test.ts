@@ -10,6 +10,7 @@ import { FailoverLoad } from '../support/failover-load.ts'
 import {
   becomesWell,
   eventually,
+  runCommandAsync,
   type ServiceProcess,
   spawnService,
   temporaryDirectory,
@@ -21,6 +22,12 @@ if (tools === null) {
   console.warn(
     '\n!!! no PostgreSQL of Debian is installed: FAILOVER IS NOT TESTED. Install the package postgresql.\n',
   )
+}
+
+/** The field is read every ten seconds. */
+async function readHealth({ url }: ServiceProcess): Promise<string | undefined> {
+  const health = (await (await fetch(`${url}/api/health`)).json()) as { replication?: string }
+  return health.replication
 }
 
 const SYNCHRONOUS = `synchronous_standby_names = 'ANY 1 (*)'`
@@ -140,4 +147,51 @@ it.runIf(tools !== null)('answers no delivery with 200 that is on the primary al
   expect(await deliver()).toBe(503)
   standby?.thaw()
   await eventually(deliver, (status) => status === 200)
+})
+
+it.runIf(tools !== null)('says whether a second disk has what was acknowledged', async () => {
+  const cluster = await startCluster(1, '')
+  const { primary, url } = cluster
+  const [service] = (await startServices(url, 1)) as [ServiceProcess]
+  const doctor = async (address = url) => {
+    const { stdout } = await runCommandAsync(['doctor', '--json'], { DATABASE_URL: address })
+    const findings: Array<{ check: string; severity: string; message: string }> = JSON.parse(stdout)
+    return findings.find(({ check }) => check === 'replication')
+  }
+  const becomes = (state: string) =>
+    eventually(
+      () => readHealth(service),
+      (found) => found === state,
+    )
+
+  await becomes('asynchronous')
+  expect(await doctor()).toMatchObject({
+    severity: 'warning',
+    message: expect.stringMatching('exists on one disk'),
+  })
+
+  await primary.ask(`alter system set synchronous_standby_names = '*'`)
+  await primary.ask('select pg_reload_conf()')
+  await becomes('synchronous')
+  expect(await doctor()).toMatchObject({ severity: 'ok' })
+
+  const user = `create role app login; grant all on all tables in schema public to app`
+  await primary.ask(user)
+  const asApp = url.replace('postgres@', 'app@')
+  expect(await doctor(asApp)).toMatchObject({
+    severity: 'warning',
+    message: expect.stringMatching('pg_monitor'),
+  })
+  await primary.ask('grant pg_monitor to app')
+  expect(await doctor(asApp)).toMatchObject({ severity: 'ok' })
+
+  await cluster.standbys[0]?.kill()
+  await becomes('missing')
+  expect(await doctor()).toMatchObject({
+    severity: 'error',
+    message: expect.stringMatching('nothing is stored'),
+  })
+  const health = await fetch(`${service.url}/api/health`)
+  expect(health.status).toBe(200)
+  expect(await health.json()).toMatchObject({ status: 'ok', database: 'up' })
 })
