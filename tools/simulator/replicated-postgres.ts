@@ -95,8 +95,17 @@ export class PostgresServer {
     await this.#run('pg_ctl', ['promote', '-w', '-D', this.#directory])
   }
 
-  async follow(primary: PostgresServer): Promise<void> {
-    const address = `host=127.0.0.1 port=${primary.port} user=postgres`
+  follow(primary: PostgresServer): Promise<void> {
+    return this.#receiveFrom(`host=127.0.0.1 port=${primary.port} user=postgres`)
+  }
+
+  /** Resolves when the standby receives nothing more. */
+  async detach(): Promise<void> {
+    await this.#receiveFrom('')
+    while ((await this.ask('select count(*) from pg_stat_wal_receiver')) !== '0') await sleep(POLL_MS)
+  }
+
+  async #receiveFrom(address: string): Promise<void> {
     await this.ask(`alter system set primary_conninfo = '${address}'`)
     await this.ask('select pg_reload_conf()')
   }
@@ -199,10 +208,12 @@ export class ReplicatedPostgres {
 
   /**
    * Promotes the standby that has received the most, and lets the others follow it. With `ANY 1`, an acknowledged commit is on
-   * one of them at least, so no other may be promoted. The former primary is left as it is.
+   * one of them at least, so no other may be promoted. The former primary is left as it is: it may still run, so all standbys
+   * leave it first. Otherwise it could acknowledge a commit that only the other standby receives.
    */
   async failOver(): Promise<PostgresServer> {
     const former = this.#primary
+    await Promise.all(this.standbys.map((standby) => standby.detach()))
     const received = async (server: PostgresServer) => ({
       server,
       position: Number(await server.ask(`select pg_wal_lsn_diff(pg_last_wal_receive_lsn(), '0/0')`)),
