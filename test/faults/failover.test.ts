@@ -1,5 +1,8 @@
 /** Failover without loss: a primary and two standbys, of which one must have each commit, and two instances of the service. */
 import { randomInt } from 'node:crypto'
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, it, onTestFinished } from 'vitest'
 import { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
@@ -222,4 +225,25 @@ it.runIf(tools !== null)('says whether a second disk has what was acknowledged',
   const health = await fetch(`${service.url}/api/health`)
   expect(health.status).toBe(200)
   expect(await health.json()).toMatchObject({ status: 'ok', database: 'up' })
+})
+
+it.runIf(tools !== null)('is proved by prove, with a command that fails over', async () => {
+  const cluster = await startCluster(2, SYNCHRONOUS)
+  const operator = createServer(async (_, response) => {
+    await cluster.primary.kill()
+    await cluster.rebuild(await cluster.failOver())
+    response.end()
+  }).listen(0, '127.0.0.1')
+  await once(operator, 'listening')
+  onTestFinished(() => void operator.close())
+  const { port } = operator.address() as AddressInfo
+  const env = { DATABASE_URL: cluster.url }
+  await runCommandAsync(['migrate'], env)
+  const failOver = `"${process.execPath}" -e "fetch('http://127.0.0.1:${port}/').catch(() => process.exit(1))"`
+  const args = ['prove', '--kills', '2', '--failover-command', failOver, '--json']
+  const { status, stdout, stderr } = await runCommandAsync(args, env)
+  expect(status, stderr).toBe(0)
+  const outcome = JSON.parse(stdout)
+  expect(outcome).toMatchObject({ failover: 2, missing: 0, twice: 0, unknown: 0 })
+  expect(outcome.slowestRecoveryMs).toBeLessThan(RECOVERY_LIMIT_MS)
 })

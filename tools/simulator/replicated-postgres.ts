@@ -176,12 +176,13 @@ export class ReplicatedPostgres {
     this.#settings = settings
   }
 
-  /** @param directory must be empty; other users must be able to enter it */
+  /** @param directory every user must be able to enter its parents */
   static async start(
     tools: string,
     directory: string,
     { standbys, settings }: { standbys: number; settings: string },
   ): Promise<ReplicatedPostgres> {
+    mkdirSync(directory, { recursive: true })
     chmodSync(directory, 0o755)
     const servers: PostgresServer[] = []
     for (let no = 0; no <= standbys; no += 1) {
