@@ -24,7 +24,8 @@ import type { Claimant } from './turns.ts'
  *
  * Beside them are four pinned connections for flushes and one for endpoints, so an instance without a console has
  * 1 + 2 + 2 + 5 + 4 + 4 + 1 = 19. One instance at a time runs maintenance. So five instances, one of which serves the console,
- * fit PostgreSQL's default of 100, of which superusers keep 3: 5 × 19 + 1 + 1 = 97.
+ * fit PostgreSQL's default of 100, of which superusers keep 3: 5 × 19 + 1 + 1 = 97. If DATABASE_URL names several hosts, each
+ * instance has one connection more to each of them.
  */
 const CONNECTIONS = { health: 1, lookups: 2, intake: 2, clients: 5, streams: 4, console: 1 }
 /** Health probes wait 1 to 2 s, so a slower database counts as down. */
