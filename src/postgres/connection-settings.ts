@@ -36,9 +36,10 @@ const CONNECTION_CHECK = `do $$ begin
  * Erasures and flushes rely on each statement seeing what was committed before it, and answers rely on commits being on
  * disk. Times are written in the session's zone. Temporary tables must not shadow ours.
  */
-const COMMON = `set standard_conforming_strings = on; set timezone = 'UTC'; set client_min_messages = warning;
+const COMMON = `set standard_conforming_strings = on; set timezone = 'UTC';
   set default_transaction_isolation = 'read committed';
   select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off';
+  select set_config('client_min_messages', 'warning', false) where current_setting('client_min_messages') = 'error';
   select set_config('search_path', concat_ws(', ', nullif(current_setting('search_path'), ''), 'pg_temp'), false)
    where current_setting('search_path') !~ 'pg_temp';
   ${CONNECTION_CHECK}`
