@@ -7,6 +7,8 @@ import { signedDelivery } from './service.ts'
 
 /** Longer than any statement and the time until the service gives it up. */
 const RESPONSE_TIMEOUT_MS = 8_000
+/** Reached only if a member is lost. */
+const FIND_LIMIT_MS = 20_000
 /** Leaves the processor to the service. */
 const PAUSE_MS = 5
 
@@ -65,6 +67,8 @@ export class FailoverLoad {
       ...[1, 2].map(() => repeat(() => this.#erase())),
       repeat(() => this.#revoke()),
     ]
+    // `finish` reports what failed.
+    for (const work of this.#work) work.catch(() => undefined)
   }
 
   /** Resolves when everything that was begun is acknowledged. */
@@ -138,17 +142,15 @@ export class FailoverLoad {
     }
   }
 
+  /** An instance that has not noticed a takeover yet reads a former primary that still runs, so an empty list is asked again. */
   async #find(userId: string): Promise<string> {
-    for (;;) {
-      const { body } = await this.#until(
-        `/api/audience?userId=${userId}`,
-        { headers: this.#tenant.headers },
-        [200],
-      )
+    const { headers } = this.#tenant
+    for (const deadline = Date.now() + FIND_LIMIT_MS; Date.now() < deadline; await sleep(PAUSE_MS * 10)) {
+      const { body } = await this.#until(`/api/audience?userId=${userId}`, { headers }, [200])
       const [member] = JSON.parse(body).data
       if (member !== undefined) return member.id
-      throw new Error('an acknowledged member is missing')
     }
+    throw new Error('an acknowledged member is missing')
   }
 
   #count(userId: string): void {
