@@ -230,7 +230,6 @@ describe('an error that the user can fix is one line and exit code 1', () => {
   it.each([
     [['keys', 'revoke', '999'], 'key 999 does not exist'],
     [['keys', 'add', '--client', '999', '--account', '999'], 'account 999 does not exist'],
-    [['accounts', 'add', '--organization', '999', '--name', 'x'], 'check that every given id exists'],
     [['accounts', 'update', '1'], 'no field to change is given'],
     [['accounts', 'update', '1', '--name', ''], 'the name must not be empty'],
     [['accounts', 'update', '1', '--oa-hash', 'a/b'], 'Use letters, digits and - _ . ~ only'],
@@ -242,12 +241,6 @@ describe('an error that the user can fix is one line and exit code 1', () => {
     [['events', 'retry', '999'], 'no failed event has the id 999'],
   ] as const)('%j', (args, message) => {
     expectError(args, message, env)
-  })
-
-  it('for a value that is already taken', async () => {
-    const { organizationId, oaHash } = await addTenant(database)
-    const options = ['--organization', String(organizationId), '--name', 'x', '--oa-hash', oaHash]
-    expectError(['accounts', 'add', ...options], 'another row already has this value', env)
   })
 
   it.each([
