@@ -70,6 +70,29 @@ it('revokes a key and a client from their next request on', async () => {
   expect((await list()).status).toBe(401)
 })
 
+describe.each([
+  ['PUBLIC_URL', { PUBLIC_URL: 'https://oa.example.com/base/' }, 'https://oa.example.com/base'],
+  ['HOST and PORT', { HOST: '0.0.0.0', PORT: '3111' }, 'http://127.0.0.1:3111'],
+  ['an IPv6 HOST', { HOST: '::1', PORT: '3111' }, 'http://[::1]:3111'],
+])('with %s, the addresses for LINE and the support chat', (_, variables, base) => {
+  it('are printed by accounts add and accounts show', async () => {
+    const { organizationId } = await addSecretAccount()
+    const withEnv = { ...env, ...variables }
+    const options = ['--organization', String(organizationId), '--name', 'Café']
+    const added = runCommand(['accounts', 'add', ...options], withEnv).stdout
+    const [, id] = /^id +(\d+)$/m.exec(added) ?? []
+    const [, oaHash] = /^oaHash +(\w+)$/m.exec(added) ?? []
+    const addresses = {
+      webhookUrl: `${base}/api/line/${id}`,
+      callbackUrl: `${base}/api/mbox/callback/${oaHash}`,
+    }
+    for (const [name, url] of Object.entries(addresses))
+      expect(added).toMatch(new RegExp(`^${name} +${url.replaceAll(/[[\].]/g, '\\$&')}$`, 'm'))
+    const shown = runCommand(['accounts', 'show', id as string, '--json'], withEnv).stdout
+    expect(JSON.parse(shown)).toMatchObject(addresses)
+  })
+})
+
 it('sets every field that an option of accounts add names', async () => {
   const { organizationId } = await addSecretAccount()
   const options = {
