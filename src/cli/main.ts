@@ -12,6 +12,7 @@ import { printMany } from './output.ts'
 /** The command groups, in the order of --help. */
 const GROUPS: Record<string, () => Promise<(program: Command) => void>> = {
   demo: async () => (await import('../../tools/demo/command.ts')).demoCommand,
+  setup: async () => (await import('./setup.ts')).setupCommand,
   organizations: async () => (await import('./organizations.ts')).organizationsCommand,
   accounts: async () => (await import('./accounts.ts')).accountsCommand,
   audience: async () => (await import('./audience.ts')).audienceCommand,
