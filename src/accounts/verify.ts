@@ -126,7 +126,7 @@ async function checkWebhook(
   if (testWebhook !== true) return { webhook, checks }
   if (endpoint === null) return { webhook, checks: [...checks, testImpossible()] }
   await takeWebhookTest(verifier.database, account.id)
-  const test = requireAvailable(await verifier.lineApi.testWebhook(account, signal))
+  const test = requireAvailable(await verifier.lineApi.testWebhook(account, endpoint, signal))
   return test.ok
     ? { webhook: { ...webhook, test: test.value }, checks: [...checks, testCheck(test.value)] }
     : { webhook, checks: [...checks, testRefused(statusOf(test.fault))] }

@@ -1,6 +1,7 @@
-/** What the simulated platform knows: one official account and the people around it. */
+/** What the simulated platform knows of an official account and the people around it. */
 import { randomBytes } from 'node:crypto'
 import { randomUserId } from './events.ts'
+import type { Misbehaviour } from './misbehaviour.ts'
 
 export interface SimulatedAccount {
   channelId: string
@@ -30,6 +31,12 @@ export interface PlatformState {
     isVerified: boolean
     /** the webhook as set in the LINE Developers Console; null: none is set */
     webhook: { endpoint: string; active: boolean } | null
+    /** milliseconds until a webhook URL that the API sets takes effect; LINE needs up to 60,000 */
+    propagationMs: number
+    /** origin that receives test deliveries instead of the one of the webhook URL, which may not exist; null: that one */
+    testOrigin: string | null
+    /** faulty responses to the calls of this account alone; null: the documented ones */
+    misbehaviour: Misbehaviour | null
   }
   /** valid access tokens */
   tokens: Set<string>
@@ -54,7 +61,7 @@ export function initialState(account: SimulatedAccount): PlatformState {
     account,
     people: new Map(),
     groups: new Map(),
-    settings: { isVerified: true, webhook: null },
+    settings: { isVerified: true, webhook: null, propagationMs: 0, testOrigin: null, misbehaviour: null },
     tokens: new Set([account.channelAccessToken]),
     testsAtMs: [],
   }
