@@ -6,6 +6,7 @@ import { FatalError } from '../errors.ts'
 import { findAccountDetails, listAccounts } from '../operator/accounts.ts'
 import { columnsOf, type Fields, SECRET_FLAGS, withFields } from './account-fields.ts'
 import { addressesOf } from './addresses.ts'
+import { applyCommand } from './apply-accounts.ts'
 import { importFollowersCommand } from './import-followers.ts'
 import { onDatabase, parseId, unknownAccount, withJson } from './input.ts'
 import { printMany, printOne } from './output.ts'
@@ -16,6 +17,7 @@ export function accountsCommand(program: Command): void {
   const group = program.command('accounts').description('manage official accounts')
   addCommand(group)
   updateCommand(group)
+  applyCommand(group)
   listCommand(group)
   showCommand(group)
   verifyCommand(group)

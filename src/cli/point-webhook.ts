@@ -1,0 +1,127 @@
+/** Points LINE's webhook of an account at this service. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type Account, type AccountId, findAccount } from '../accounts/account.ts'
+import type { Plan } from '../accounts/apply.ts'
+import { identityCheck, isSameAddress, tokenRefused } from '../accounts/checks.ts'
+import { AppError, FatalError } from '../errors.ts'
+import { deliveryPaths } from '../intake/line/channel.ts'
+import type { PlatformFault } from '../line-api/call.ts'
+import type { LineApi } from '../line-api/client.ts'
+import type { Database } from '../postgres/database.ts'
+import { secretOrNull } from '../secret.ts'
+
+/** LINE applies a new webhook URL within a minute. */
+const PROPAGATION_MAX_MS = 75_000
+const PROPAGATION_POLL_MS = 2_000
+
+export interface Onboarding {
+  database: Database
+  lineApi: LineApi
+  publicUrl: string | null
+  /** false: the webhook URL is neither set nor tested */
+  setsWebhook: boolean
+}
+
+export interface WebhookStep {
+  state: 'set' | 'unchanged' | 'skipped' | 'failed'
+  /** null: unknown */
+  isActive: boolean | null
+  problem: string | null
+}
+
+export const NO_WEBHOOK: WebhookStep = { state: 'skipped', isActive: null, problem: null }
+
+/** A refusal is a problem of the account. If LINE is unavailable, this throws `platform_unavailable`. */
+export async function pointWebhookHere(onboarding: Onboarding, account: Account): Promise<WebhookStep> {
+  try {
+    const current = await onboarding.lineApi.webhookEndpoint(account)
+    if (!current.ok && !isNotSet(current.fault)) throw toError(current.fault)
+    if (current.ok && isWebhookOf(current.value.endpoint, onboarding.publicUrl, account.id)) {
+      return { state: 'unchanged', isActive: current.value.active, problem: null }
+    }
+    if (current.ok) refuseForeignAccount(current.value.endpoint, onboarding.publicUrl, account.id)
+    await setWebhook(onboarding, account)
+    return { state: 'set', isActive: null, problem: null }
+  } catch (error) {
+    if (!(error instanceof FatalError)) throw error
+    return { state: 'failed', isActive: null, problem: error.message }
+  }
+}
+
+async function setWebhook({ lineApi, publicUrl }: Onboarding, account: Account): Promise<void> {
+  await requireIdentity(lineApi, account)
+  const endpoint = webhookUrl(publicUrl, account.id)
+  const set = await lineApi.setWebhookEndpoint(account, endpoint)
+  if (!set.ok && set.fault.type === 'refused' && set.fault.status === 400)
+    throw new FatalError(`LINE does not accept the webhook URL ${endpoint} (status 400): check PUBLIC_URL`)
+  if (!set.ok) throw toError(set.fault)
+  await waitUntilApplied(lineApi, account, publicUrl)
+}
+
+const isNotSet = (fault: PlatformFault) => fault.type === 'refused' && fault.status === 404
+
+/** A token in the wrong line of a file would take over the webhook of another account. */
+function refuseForeignAccount(endpoint: string, publicUrl: string | null, id: AccountId): void {
+  const other = /\/(-?\d+)$/.exec(endpoint)?.[1]
+  if (other === undefined || !isWebhookOf(endpoint, publicUrl, BigInt(other))) return
+  throw new FatalError(
+    `LINE's webhook URL is that of account ${other}, so the credentials of account ${id} may belong to it: compare them. To move the webhook on purpose, clear it in the LINE Developers Console first`,
+  )
+}
+
+async function requireIdentity(lineApi: LineApi, account: Account): Promise<void> {
+  const info = await lineApi.botInfo(account)
+  if (!info.ok) throw toError(info.fault)
+  const check = identityCheck(account, {}, info.value)
+  if (!check.ok) throw new FatalError(check.message)
+}
+
+async function waitUntilApplied(lineApi: LineApi, account: Account, publicUrl: string | null): Promise<void> {
+  for (const deadlineMs = performance.now() + PROPAGATION_MAX_MS; ; await sleep(PROPAGATION_POLL_MS)) {
+    const current = await lineApi.webhookEndpoint(account)
+    if (current.ok && isWebhookOf(current.value.endpoint, publicUrl, account.id)) return
+    if (performance.now() > deadlineMs) {
+      throw new FatalError(
+        `LINE has not applied the new webhook URL within ${PROPAGATION_MAX_MS / 1000} s: run the command again`,
+      )
+    }
+  }
+}
+
+/** What a run would do with the webhook URL. Changes nothing. */
+export async function previewWebhook(
+  { database, lineApi, publicUrl, setsWebhook }: Onboarding,
+  { storedId, changes }: Plan,
+): Promise<'set' | 'unchanged' | 'skipped' | 'unknown'> {
+  if (!setsWebhook) return 'skipped'
+  // Its id, which is part of the URL, does not exist yet.
+  if (storedId === null) return 'set'
+  const stored = await findAccount(database, storedId)
+  if (stored === null) return 'unknown'
+  const { channel_secret: secret = null, channel_access_token: token = null } = changes
+  const account: Account = {
+    ...stored,
+    channelSecret: secretOrNull(secret) ?? stored.channelSecret,
+    channelAccessToken: secretOrNull(token) ?? stored.channelAccessToken,
+  }
+  const current = await lineApi.webhookEndpoint(account)
+  if (current.ok) return isWebhookOf(current.value.endpoint, publicUrl, storedId) ? 'unchanged' : 'set'
+  return isNotSet(current.fault) ? 'set' : 'unknown'
+}
+
+/** The webhook URL that LINE should have. */
+export function webhookUrl(publicUrl: string | null, id: AccountId): string {
+  const [path = ''] = deliveryPaths(String(id))
+  return (publicUrl ?? '') + path
+}
+
+/** Whether a webhook URL is one of this service's for the account. Null publicUrl: only paths are compared. */
+export function isWebhookOf(endpoint: string, publicUrl: string | null, id: AccountId): boolean {
+  return deliveryPaths(String(id)).some((path) => isSameAddress(endpoint, (publicUrl ?? '') + path))
+}
+
+function toError(fault: PlatformFault): FatalError | AppError {
+  return fault.type === 'unavailable'
+    ? new AppError('platform_unavailable', { retryAfterSeconds: fault.retryAfterSeconds })
+    : new FatalError(tokenRefused(fault).message)
+}
