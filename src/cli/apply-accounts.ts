@@ -103,15 +103,15 @@ async function storeAll(database: Database, wanted: WantedAccount[]): Promise<Ap
 
 /** Column names of changes, never their values. */
 function rowOf({ storedId, organizationId, name, channelId, changes }: Plan) {
-  const changed = Object.keys(changes)
-  const row = storedId === null ? 'added' : changed.length > 0 ? 'updated' : 'unchanged'
+  const columns = Object.keys(changes)
+  const change = storedId === null ? 'added' : columns.length > 0 ? 'updated' : 'unchanged'
   return {
     account: storedId,
     organization: organizationId,
     name,
     channelId,
-    row,
-    changed: row === 'updated' ? changed.join(', ') : null,
+    change,
+    columns: change === 'updated' ? columns.join(', ') : null,
   } satisfies Printable
 }
 
