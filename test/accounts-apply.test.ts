@@ -20,6 +20,8 @@ import { type Service, startApp } from './support/service.ts'
 vi.setConfig({ testTimeout: 120_000 })
 
 const PUBLIC_URL = 'https://oa.example.com'
+/** where the webhooks of the fleet point before */
+const OTHER_TOOL = 'https://chat.example.com/webhooks/line/1'
 const PUT = 'PUT /v2/bot/channel/webhook/endpoint'
 const TEST = 'POST /v2/bot/channel/webhook/test'
 
@@ -46,7 +48,7 @@ beforeEach(async () => {
   ]
   for (const { settings } of fleet) {
     settings.testOrigin = service.url
-    settings.webhook = { endpoint: 'https://chat.example.com/webhooks/line/1', active: true }
+    settings.webhook = { endpoint: OTHER_TOOL, active: true }
   }
   for (const account of fleet) addPeople(account, 3)
   organizationId = await addOrganization(database, `Agency ${Math.random()}`)
@@ -106,6 +108,7 @@ describe('a fleet', () => {
         change: 'added',
         columns: null,
         webhook: 'set',
+        replacedUrl: OTHER_TOOL,
         webhookTest: 'ok',
         verified: true,
         followers: 'imported',
@@ -239,7 +242,7 @@ describe('an account with a problem', () => {
   it('(LINE limits its rate) delays no other, and the next run finishes it', async () => {
     const [{ settings }] = fleet as [SimulatedPlatform]
     settings.misbehaviour = MISBEHAVIOURS.limit as Misbehaviour
-    await expectProblem(csv(), /platform does not answer/, { webhook: 'skipped', verified: null })
+    await expectProblem(csv(), /platform does not answer/, { webhook: 'failed', verified: null })
     settings.misbehaviour = null
     platform.calls.length = 0
     const { rows, status } = await apply(csv(), ['--json'])
@@ -333,8 +336,8 @@ describe('--dry-run', () => {
     expect(status).toBe(0)
     expect(rows).toMatchObject([
       { change: 'unchanged', columns: null, webhook: 'unchanged' },
-      { change: 'updated', columns: 'name', webhook: 'set' },
-      { account: null, change: 'added', webhook: 'set' },
+      { change: 'updated', columns: 'name', webhook: 'set', replacedUrl: null },
+      { account: null, change: 'added', webhook: 'set', replacedUrl: OTHER_TOOL },
     ])
     expect(await stored()).toEqual(before)
     expect(platform.calls.filter((call) => !call.startsWith('GET '))).toEqual([])

@@ -17,7 +17,7 @@ import { readFleet } from './fleet-file.ts'
 import { onDatabase, withJson } from './input.ts'
 import { type Outcome, onboard } from './onboard.ts'
 import { type Printable, printMany } from './output.ts'
-import { type Onboarding, previewWebhook, webhookUrl } from './point-webhook.ts'
+import { type Onboarding, previewWebhook, type WebhookPreview, webhookUrl } from './point-webhook.ts'
 import { Progress } from './progress.ts'
 import { printRemainingSteps } from './remaining-steps.ts'
 
@@ -86,7 +86,7 @@ async function preview(onboarding: Onboarding, wanted: WantedAccount[], asJson: 
   const plans = await planAccounts(onboarding.database, wanted)
   const webhooks = await inParallel('accounts', plans, (plan) => previewWebhook(onboarding, plan))
   printMany(
-    plans.map((plan, i) => ({ ...rowOf(plan), webhook: webhooks[i] as string })),
+    plans.map((plan, i) => ({ ...rowOf(plan), ...(webhooks[i] as WebhookPreview) })),
     asJson,
   )
   if (!asJson) console.log('\nThis was a dry run: nothing was changed.')

@@ -16,6 +16,7 @@ import {
 
 export type Outcome = {
   webhook: WebhookStep['state']
+  replacedUrl: string | null
   /** null: LINE did not test the webhook in this run */
   webhookTest: 'ok' | 'failed' | null
   verified: boolean | null
@@ -29,6 +30,7 @@ export type Outcome = {
 
 const NOTHING_DONE: Outcome = {
   webhook: 'skipped',
+  replacedUrl: null,
   webhookTest: null,
   verified: null,
   followers: 'skipped',
@@ -54,8 +56,10 @@ async function runSteps(onboarding: Onboarding, id: AccountId, outcome: Outcome)
   const { database, setsWebhook } = onboarding
   const account = await findAccount(database, id)
   if (account === null) throw new FatalError(`account ${id} was removed meanwhile`)
+  outcome.webhook = setsWebhook ? 'failed' : 'skipped'
   const webhook = setsWebhook ? await pointWebhookHere(onboarding, account) : NO_WEBHOOK
   outcome.webhook = webhook.state
+  outcome.replacedUrl = webhook.replacedUrl
   const earlier = await findVerification(database, id)
   const isDone =
     earlier !== null &&

@@ -5,8 +5,8 @@ import type { Plan } from '../accounts/apply.ts'
 import { identityCheck, isSameAddress, tokenRefused } from '../accounts/checks.ts'
 import { AppError, FatalError } from '../errors.ts'
 import { deliveryPaths } from '../intake/line/channel.ts'
-import type { PlatformFault } from '../line-api/call.ts'
-import type { LineApi } from '../line-api/client.ts'
+import type { PlatformFault, PlatformResult } from '../line-api/call.ts'
+import type { LineApi, WebhookEndpoint } from '../line-api/client.ts'
 import type { Database } from '../postgres/database.ts'
 import { secretOrNull } from '../secret.ts'
 
@@ -24,12 +24,19 @@ export interface Onboarding {
 
 export interface WebhookStep {
   state: 'set' | 'unchanged' | 'skipped' | 'failed'
+  /** the URL of another tool that was replaced, so that the operator can undo it; null: none */
+  replacedUrl: string | null
   /** null: unknown */
   isActive: boolean | null
   problem: string | null
 }
 
-export const NO_WEBHOOK: WebhookStep = { state: 'skipped', isActive: null, problem: null }
+export const NO_WEBHOOK: WebhookStep = {
+  state: 'skipped',
+  replacedUrl: null,
+  isActive: null,
+  problem: null,
+}
 
 /** A refusal is a problem of the account. If LINE is unavailable, this throws `platform_unavailable`. */
 export async function pointWebhookHere(onboarding: Onboarding, account: Account): Promise<WebhookStep> {
@@ -37,14 +44,14 @@ export async function pointWebhookHere(onboarding: Onboarding, account: Account)
     const current = await onboarding.lineApi.webhookEndpoint(account)
     if (!current.ok && !isNotSet(current.fault)) throw toError(current.fault)
     if (current.ok && isWebhookOf(current.value.endpoint, onboarding.publicUrl, account.id)) {
-      return { state: 'unchanged', isActive: current.value.active, problem: null }
+      return { ...NO_WEBHOOK, state: 'unchanged', isActive: current.value.active }
     }
     if (current.ok) refuseForeignAccount(current.value.endpoint, onboarding.publicUrl, account.id)
     await setWebhook(onboarding, account)
-    return { state: 'set', isActive: null, problem: null }
+    return { ...NO_WEBHOOK, state: 'set', replacedUrl: replacedUrlOf(current) }
   } catch (error) {
     if (!(error instanceof FatalError)) throw error
-    return { state: 'failed', isActive: null, problem: error.message }
+    return { ...NO_WEBHOOK, state: 'failed', problem: error.message }
   }
 }
 
@@ -56,6 +63,10 @@ async function setWebhook({ lineApi, publicUrl }: Onboarding, account: Account):
     throw new FatalError(`LINE does not accept the webhook URL ${endpoint} (status 400): check PUBLIC_URL`)
   if (!set.ok) throw toError(set.fault)
   await waitUntilApplied(lineApi, account, publicUrl)
+}
+
+function replacedUrlOf(current: PlatformResult<WebhookEndpoint>): string | null {
+  return current.ok && current.value.endpoint !== '' ? current.value.endpoint : null
 }
 
 const isNotSet = (fault: PlatformFault) => fault.type === 'refused' && fault.status === 404
@@ -88,25 +99,30 @@ async function waitUntilApplied(lineApi: LineApi, account: Account, publicUrl: s
   }
 }
 
+export type WebhookPreview = {
+  webhook: 'set' | 'unchanged' | 'skipped' | 'unknown'
+  replacedUrl: string | null
+}
+
 /** What a run would do with the webhook URL. Changes nothing. */
 export async function previewWebhook(
   { database, lineApi, publicUrl, setsWebhook }: Onboarding,
-  { storedId, changes }: Plan,
-): Promise<'set' | 'unchanged' | 'skipped' | 'unknown'> {
-  if (!setsWebhook) return 'skipped'
-  // Its id, which is part of the URL, does not exist yet.
-  if (storedId === null) return 'set'
-  const stored = await findAccount(database, storedId)
-  if (stored === null) return 'unknown'
+  { storedId, channelId, changes }: Plan,
+): Promise<WebhookPreview> {
+  if (!setsWebhook) return { webhook: 'skipped', replacedUrl: null }
+  const stored = storedId === null ? null : await findAccount(database, storedId)
   const { channel_secret: secret = null, channel_access_token: token = null } = changes
-  const account: Account = {
-    ...stored,
-    channelSecret: secretOrNull(secret) ?? stored.channelSecret,
-    channelAccessToken: secretOrNull(token) ?? stored.channelAccessToken,
-  }
-  const current = await lineApi.webhookEndpoint(account)
-  if (current.ok) return isWebhookOf(current.value.endpoint, publicUrl, storedId) ? 'unchanged' : 'set'
-  return isNotSet(current.fault) ? 'set' : 'unknown'
+  const current = await lineApi.webhookEndpoint({
+    // LineApi keeps tokens and limits by id, and an account that is to be added has none. Channel ids are unique on LINE.
+    id: storedId ?? -BigInt(channelId),
+    channelId,
+    channelSecret: secretOrNull(secret) ?? stored?.channelSecret ?? null,
+    channelAccessToken: secretOrNull(token) ?? stored?.channelAccessToken ?? null,
+  })
+  if (!current.ok) return { webhook: isNotSet(current.fault) ? 'set' : 'unknown', replacedUrl: null }
+  return storedId !== null && isWebhookOf(current.value.endpoint, publicUrl, storedId)
+    ? { webhook: 'unchanged', replacedUrl: null }
+    : { webhook: 'set', replacedUrl: replacedUrlOf(current) }
 }
 
 /** The webhook URL that LINE should have. */
