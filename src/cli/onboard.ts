@@ -73,7 +73,7 @@ async function runSteps(onboarding: Onboarding, id: AccountId, outcome: Outcome)
   outcome.webhookActive = verification.webhook?.active ?? null
   if (!isDone) outcome.webhookTest = testResultOf(verification)
   outcome.problem = webhook.problem ?? problemOf(verification, setsWebhook)
-  // The credentials may be those of another account, whose followers are none of this one.
+  // The credentials may belong to another account, whose followers must not become members of this one.
   if (outcome.problem === null) await addFollowers(onboarding, account, verification, outcome)
 }
 
