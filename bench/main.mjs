@@ -5,6 +5,7 @@ const benches = {
   growth: () => import('./growth.mjs'),
   audience: () => import('./audience.mjs'),
   endpoints: () => import('./endpoints.mjs'),
+  fleet: () => import('./fleet.mjs'),
 }
 
 if (!(name in benches)) {

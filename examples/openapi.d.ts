@@ -117,6 +117,9 @@ export interface paths {
      *     The tracking key of the account is `writeKey` in the body, the user name of Basic authentication, or `writeKey` in the query.
      *     Limits: 500 events per request and 32 KiB per event, and a budget of events and bytes per minute for each client address and
      *     each tracking key (429).
+     *
+     *     An ID token of LINE, in `context.idToken` of an event or in the header `X-Line-Id-Token`, proves the event's person, who then
+     *     becomes a member. A wrong token rejects its event.
      */
     post: operations['receiveTracking']
     delete?: never
@@ -811,7 +814,10 @@ export interface operations {
         /** @description Tracking key, if the body does not contain it. */
         writeKey?: string
       }
-      header?: never
+      header?: {
+        /** @description ID token of LINE for all events that contain none. */
+        'x-line-id-token'?: string
+      }
       path?: never
       cookie?: never
     }

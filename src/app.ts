@@ -13,12 +13,13 @@ import { healthRoutes } from './http/health.ts'
 import { collectRouteSchemas } from './http/openapi.ts'
 import { limitRate } from './http/rate-limit.ts'
 import { answerUnknownRoutes, createServer, requireWellFormed } from './http/server.ts'
+import { DeliveryCounts } from './intake/delivery-counts.ts'
 import type { LeasedDelivery } from './intake/flush.ts'
 import { deliveryPaths, LINE } from './intake/line/channel.ts'
 import { Intake } from './intake/receive.ts'
-import { RefusedDeliveries } from './intake/refused-deliveries.ts'
 import { SOURCES } from './intake/sources.ts'
 import { LineApi } from './line-api/client.ts'
+import { IdTokens } from './line-api/id-tokens.ts'
 import { logFacts } from './observability/log.ts'
 import type { Metrics } from './observability/metrics.ts'
 import { logRequests } from './observability/request-log.ts'
@@ -36,6 +37,7 @@ export interface AppOptions {
   database: Database
   /** Shared with everything else that calls the platform, so that all keep to one rate. */
   lineApi?: LineApi
+  idTokens?: IdTokens
   /** Receives log lines; standard output by default. */
   log?: DestinationStream | undefined
   now?: () => number
@@ -50,6 +52,7 @@ export interface AppOptions {
 export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   const { config, database, now = Date.now, isClosing = () => false, handOver = () => undefined } = options
   const { lineApi = new LineApi(config.lineApiUrl), log = pino.destination(1) } = options
+  const { idTokens = new IdTokens(config.lineApiUrl, now) } = options
   const app = createServer(config, log)
   logRequests(app, log)
   options.metrics?.measureRequests(app)
@@ -60,20 +63,20 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   requireWellFormed(app)
   await collectRouteSchemas(app, { title: name, version }, componentSchemas)
 
-  const refused = new RefusedDeliveries(database)
+  const counts = new DeliveryCounts(database)
   const { trackingBudgets } = config
   const guard = requireApiClient(database)
   app.addHook('onClose', async () => {
     stopLogging()
-    await refused.close()
+    await counts.close()
   })
 
   // Public.
   healthRoutes(app, { name, version, database, isClosing }) // GET /api, GET /api/health
   // POST /api/line/:id, POST /api/Line/:id, POST /api/mbox/callback/:oaHash, POST /api/tracking
   for (const source of SOURCES) {
-    const intake = new Intake(database, source.name, source.share, handOver)
-    source.addRoutes(app, { source, database, intake, refused, spareSigned, trackingBudgets, now })
+    const intake = new Intake(database, source, counts, handOver)
+    source.addRoutes(app, { source, database, intake, counts, spareSigned, trackingBudgets, idTokens, now })
   }
 
   // Protected by the three headers.

@@ -1,39 +1,46 @@
 /**
- * What runs beside requests once the database is ready: profiles, maintenance, pending erasures, change marks, and what is sent
- * to endpoints.
+ * What runs beside requests once the database is ready: profiles, checks of accounts, maintenance, pending erasures, change marks,
+ * and what is sent to endpoints.
  */
 import type { FastifyBaseLogger } from 'fastify'
+import type { Verifier } from './accounts/verify.ts'
 import { MARK_INTERVAL_MS, markChanges } from './audience/change-marks.ts'
 import { countDueProfiles } from './audience/due-profiles.ts'
 import { finishErasures } from './audience/pending-erasure.ts'
 import { ProfileFiller } from './audience/profiles.ts'
 import type { Sender } from './endpoints/sender.ts'
-import type { LineApi } from './line-api/client.ts'
 import { MAINTENANCE_INTERVAL_MS, runMaintenance } from './maintenance/maintenance.ts'
 import type { Retention } from './maintenance/retention.ts'
+import { AccountMonitor } from './monitoring/account-monitor.ts'
 import { clockCompared } from './observability/facts.ts'
 import type { Metrics } from './observability/metrics.ts'
 import { listEndpoints } from './operator/endpoints.ts'
+import { listFleet } from './operator/fleet.ts'
 import { CLOCK_SKEW_MAX_SECONDS, readClockSkew } from './postgres/clock.ts'
 import type { Database } from './postgres/database.ts'
 import type { OpenDatabase } from './postgres/open.ts'
 
+export interface BackgroundParts {
+  retention: Retention
+  opened: OpenDatabase
+  verifier: Omit<Verifier, 'database'>
+  sender: Sender
+  metrics: Metrics | null
+  log: FastifyBaseLogger
+}
+
 export class Background {
   readonly #profiles: ProfileFiller
+  readonly #monitor: AccountMonitor
   readonly #sender: Sender
   #timers: NodeJS.Timeout[] = []
   #isClockWrong = false
   #isStopped = false
 
-  constructor(
-    retention: Retention,
-    { database, ready }: OpenDatabase,
-    lineApi: LineApi,
-    sender: Sender,
-    metrics: Metrics | null,
-    log: FastifyBaseLogger,
-  ) {
-    this.#profiles = new ProfileFiller(database, lineApi)
+  constructor({ retention, opened, verifier, sender, metrics, log }: BackgroundParts) {
+    const { database, ready } = opened
+    this.#profiles = new ProfileFiller(database, verifier.lineApi)
+    this.#monitor = new AccountMonitor(database, verifier)
     this.#sender = sender
     const maintain = () => {
       const maintenance = database.session((session) => runMaintenance(session, retention))
@@ -52,9 +59,11 @@ export class Background {
       mark()
       this.#timers = [setInterval(maintain, MAINTENANCE_INTERVAL_MS), setInterval(mark, MARK_INTERVAL_MS)]
       this.#profiles.start()
+      this.#monitor.start()
       this.#sender.start()
       metrics?.watchProfileBacklog(() => countDueProfiles(database))
       metrics?.watchEndpoints(() => listEndpoints(database, null))
+      metrics?.watchAccounts(() => listFleet(database, Date.now()))
     }
     // If the database never becomes ready, the process ends with that error.
     ready.then(start, () => undefined)
@@ -63,7 +72,7 @@ export class Background {
   async stop(): Promise<void> {
     this.#isStopped = true
     for (const timer of this.#timers) clearInterval(timer)
-    await Promise.all([this.#profiles.stop(), this.#sender.stop()])
+    await Promise.all([this.#profiles.stop(), this.#monitor.stop(), this.#sender.stop()])
   }
 
   async #markChanges(database: Database, log: FastifyBaseLogger): Promise<void> {

@@ -10,6 +10,7 @@ import type { Config } from './config.ts'
 import { isOwnUrl, ownAddresses } from './endpoints/address.ts'
 import { Sender } from './endpoints/sender.ts'
 import { FatalError } from './errors.ts'
+import { deliveryPaths } from './intake/line/channel.ts'
 import { SOURCES } from './intake/sources.ts'
 import { LineApi } from './line-api/client.ts'
 import { makePartitions } from './maintenance/maintenance.ts'
@@ -73,7 +74,12 @@ export async function startService(config: Config, log?: DestinationStream): Pro
     ...(sender === null ? {} : { handOver: sender.handOver }),
   })
   notices.sendTo(app.log)
-  const background = opened && new Background(config, opened, lineApi, sender as Sender, metrics, app.log)
+  const verifier = { lineApi, publicUrl: config.publicUrl, webhookPaths: deliveryPaths, now: Date.now }
+  const background =
+    opened &&
+    new Background({
+      ...{ retention: config, opened, verifier, sender: sender as Sender, metrics, log: app.log },
+    })
   let metricsServer: Server | null = null
 
   const close = async (drainMs: number) => {

@@ -3,9 +3,13 @@ import { spawn } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { findAccount } from '../src/accounts/account.ts'
 import { applyAccounts } from '../src/accounts/apply.ts'
 import { addOrganization } from '../src/accounts/provisioning.ts'
+import { verifyAccount } from '../src/accounts/verify.ts'
 import { readFleet } from '../src/cli/fleet-file.ts'
+import { deliveryPaths } from '../src/intake/line/channel.ts'
+import { LineApi } from '../src/line-api/client.ts'
 import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { addPeople } from '../tools/simulator/deliveries.ts'
 import { MISBEHAVIOURS, type Misbehaviour } from '../tools/simulator/misbehaviour.ts'
@@ -94,6 +98,14 @@ const stored = () =>
     [organizationId],
   )
 
+/** As the running service does every hour. */
+async function verifyUnasked(id: bigint) {
+  const verifier = { database, publicUrl: PUBLIC_URL, webhookPaths: deliveryPaths, now: Date.now }
+  const account = await findAccount(database, id)
+  if (account === null) throw new Error('no account')
+  await verifyAccount({ ...verifier, lineApi: new LineApi(platform.url) }, account, {}, false)
+}
+
 describe('a fleet', () => {
   it('is added, pointed here, tested, verified and imported; a second run changes nothing', async () => {
     const first = await apply(csv(), ['--json'])
@@ -125,6 +137,8 @@ describe('a fleet', () => {
     expect(callsTo(PUT)).toHaveLength(3)
     expect(callsTo(TEST)).toHaveLength(3)
 
+    await verifyUnasked(accounts[0]?.id as bigint)
+    const beforeSecond = await stored()
     platform.calls.length = 0
     const second = await apply(csv(), ['--json'])
     expect(second.status).toBe(0)
@@ -138,7 +152,7 @@ describe('a fleet', () => {
       expect(row).toMatchObject({ followers: 'imported earlier', problem: null })
     }
     expect(new Set(platform.calls)).toEqual(new Set(['GET /v2/bot/channel/webhook/endpoint']))
-    expect(await stored()).toEqual(accounts)
+    expect(await stored()).toEqual(beforeSecond)
   })
 
   it('gets only what differs: an empty cell keeps the stored value', async () => {
@@ -272,14 +286,27 @@ describe('an account with a problem', () => {
     await expectProblem(csv(lines), /channel secret differs/, { webhook: 'set', webhookTest: 'failed' })
   })
 
-  it('(its token is that of another account) leaves the webhook of that account alone', async () => {
+  it('(its token is that of another channel) leaves the webhook of that channel alone', async () => {
     const [first, second] = fleet as [SimulatedPlatform, SimulatedPlatform]
-    await apply(csv([lineOf(second.account)]))
-    const webhook = second.settings.webhook
+    const before = second.settings.webhook
     const wrong = { ...first.account, channelAccessToken: second.account.channelAccessToken }
-    const lines = [lineOf(wrong), lineOf(second.account)]
-    await expectProblem(csv(lines), /webhook URL is that of account \d+/, { followers: 'skipped' })
-    expect(second.settings.webhook).toEqual(webhook)
+    await expectProblem(csv([lineOf(wrong)]), /token belongs to channel \d+, not to channel/, {
+      webhook: 'failed',
+      followers: 'skipped',
+    })
+    expect(second.settings.webhook).toEqual(before)
+  })
+
+  it('(its channel is that of an account of another organization) leaves the webhook of that account alone', async () => {
+    const [{ account, settings }] = fleet as [SimulatedPlatform]
+    await apply(csv())
+    const webhook = settings.webhook
+    organizationId = await addOrganization(database, 'Other agency')
+    await expectProblem(
+      csv([lineOf(account)]),
+      /webhook URL is that of account \d+, which has the same channel/,
+    )
+    expect(settings.webhook).toEqual(webhook)
   })
 
   it('(its bot user id differs from that of its token) keeps its webhook', async () => {

@@ -177,7 +177,7 @@ describe('an event of the support chat that is not the act of the person', () =>
     for (const each of [userId, stranger])
       expect((await service.chat(tenant, webhookOf(each))).status).toBe(200)
     expect(await service.member(tenant, userId)).toBeUndefined()
-    expect(await service.member(tenant, stranger)).toMatchObject({ eventCount: 1 })
+    expect(await service.member(tenant, stranger)).toMatchObject({ eventCount: 0 })
     expect(await readEverything(database)).not.toContain(userId)
   })
 

@@ -1,14 +1,13 @@
 /** What operators ask first: `doctor` and `members show`. */
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import { type AccountFinding, examineAccounts } from '../src/operator/account-health.ts'
 import type { Connection } from '../src/postgres/embedded/server.ts'
-import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
+import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
-import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
+import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
 import { load } from './support/load.ts'
 import { runCommandAsync } from './support/process.ts'
-import { type Service, setUpTest, startApp } from './support/service.ts'
+import { setUpTest } from './support/service.ts'
 
 // A command takes half a second to start, and ten on a busy machine.
 vi.setConfig({ testTimeout: 120_000 })
@@ -62,149 +61,6 @@ describe('doctor', () => {
     expect(JSON.parse(stdout)).toContainEqual(
       expect.objectContaining({ check: `account ${tenant.accountId}`, severity: 'warning' }),
     )
-  })
-})
-
-describe('the examination of an account', () => {
-  const usable = { channelId: '2000000001' }
-  const follow = [lineEvent('follow', 'U1')]
-  const withWrongSecret = (tenant: Tenant): Tenant => ({ ...tenant, channelSecret: 'another secret' })
-
-  /** Runs `work` against a service and closes it, which writes the counts of rejected deliveries. */
-  async function onService(work: (service: Service) => Promise<unknown>): Promise<void> {
-    const own = new PostgresDatabase(connection, () => undefined)
-    own.markReady()
-    const service = await startApp(own)
-    try {
-      await work(service)
-    } finally {
-      await service.app.close()
-      await own.close()
-    }
-  }
-
-  async function findingsOf({ accountId }: Tenant): Promise<AccountFinding[]> {
-    const findings = await examineAccounts(database)
-    return findings.filter((finding) => finding.accountId === accountId)
-  }
-
-  /** Moves what was received and rejected so far into the past. */
-  async function ageDeliveries({ accountId }: Tenant): Promise<void> {
-    for (const statement of [
-      `update event set received_at = received_at - interval '1 minute' where channel_oa_id = $1`,
-      `update refused_delivery set last_at = last_at - interval '1 minute' where channel_oa_id = $1`,
-    ])
-      await database.query(statement, [accountId])
-  }
-
-  const finding = (severity: string, message: string) =>
-    expect.objectContaining({ severity, message: expect.stringContaining(message) })
-
-  it('is ok if deliveries arrive', async () => {
-    const tenant = await addTenant(database, usable)
-    await onService((service) => service.deliver(tenant, follow))
-    expect(await findingsOf(tenant)).toEqual([finding('ok', 'deliveries arrive')])
-  })
-
-  it('warns if nothing was delivered', async () => {
-    const tenant = await addTenant(database, usable)
-    expect(await findingsOf(tenant)).toEqual([finding('warning', 'nothing was delivered for 7 days')])
-  })
-
-  it('warns if the platform cannot be called for lack of credentials', async () => {
-    const tenant = await addTenant(database)
-    await onService((service) => service.deliver(tenant, follow))
-    expect(await findingsOf(tenant)).toEqual([finding('warning', 'no access token and no channel id')])
-  })
-
-  it('warns if an event could not be applied', async () => {
-    const tenant = await addTenant(database, usable)
-    await onService((service) =>
-      service.deliver(tenant, [{ ...lineEvent('follow', 'U1'), timestamp: 'never' }]),
-    )
-    expect(await findingsOf(tenant)).toEqual([finding('warning', '1 events could not be applied')])
-  })
-
-  it('reports all problems of an account, errors first', async () => {
-    const tenant = await addTenant(database)
-    await database.query('update official_account set channel_secret = null where id = $1', [
-      tenant.accountId,
-    ])
-    expect(await findingsOf(tenant)).toEqual([
-      finding('error', 'no channel secret'),
-      finding('warning', 'nothing was delivered'),
-      finding('warning', 'no access token'),
-    ])
-  })
-
-  it('reports an error if the platform has suspended the account', async () => {
-    const tenant = await addTenant(database, usable)
-    await onService((service) => service.deliver(tenant, [lineEvent('botSuspended', null)]))
-    expect(await findingsOf(tenant)).toEqual([finding('error', 'suspended')])
-  })
-
-  it('reports an error if deliveries of the last 7 days name another bot', async () => {
-    const tenant = await addTenant(database, usable)
-    await onService((service) => service.deliver({ ...tenant, botUserId: 'Uanother' }, follow))
-    expect(await findingsOf(tenant)).toEqual([finding('error', 'deliveries name another bot')])
-    await database.query(
-      `update official_account set foreign_destination_at = now() - interval '8 days' where id = $1`,
-      [tenant.accountId],
-    )
-    expect(await findingsOf(tenant)).toEqual([finding('ok', 'deliveries arrive')])
-  })
-
-  it('reports an error if no valid delivery followed one with an invalid signature', async () => {
-    const tenant = await addTenant(database, usable)
-    await onService((service) => service.deliver(tenant, follow))
-    await ageDeliveries(tenant)
-    await onService(async (service) => {
-      for (let i = 0; i < 5; i += 1) await service.deliver(withWrongSecret(tenant), follow)
-    })
-    expect(await findingsOf(tenant)).toEqual([
-      finding('error', 'invalid signature in 7 days: 5, the last one'),
-    ])
-  })
-
-  it('only warns if a valid delivery followed one with an invalid signature', async () => {
-    const tenant = await addTenant(database, usable)
-    await onService((service) => service.deliver(withWrongSecret(tenant), follow))
-    await ageDeliveries(tenant)
-    await onService((service) => service.deliver(tenant, follow))
-    expect(await findingsOf(tenant)).toEqual([
-      finding('warning', 'invalid signature in 7 days: 1, the last one'),
-    ])
-  })
-
-  it('takes a successful webhook test as a valid delivery', async () => {
-    const tenant = await addTenant(database, usable)
-    await onService((service) => service.deliver(withWrongSecret(tenant), follow))
-    await ageDeliveries(tenant)
-    const verification = '{"checks": [{"name": "webhook_test", "ok": true}]}'
-    await database.query('update official_account set verified_at = now(), verification = $2 where id = $1', [
-      tenant.accountId,
-      verification,
-    ])
-    expect((await findingsOf(tenant)).map(({ severity }) => severity)).not.toContain('error')
-  })
-
-  it('does not take a tracking event as proof of a valid channel secret', async () => {
-    const tenant = await addTenant(database, usable)
-    await onService((service) => service.deliver(withWrongSecret(tenant), follow))
-    await ageDeliveries(tenant)
-    await onService((service) => service.track(tenant, [{ type: 'page', userId: 'U1', messageId: 'm1' }]))
-    expect(await findingsOf(tenant)).toEqual([finding('error', 'LINE has sent no valid one since')])
-  })
-
-  it('reports an error if callbacks of the support chat have an invalid signature', async () => {
-    const tenant = await addTenant(database, { ...usable, chatSecret: 'secret' })
-    await onService(async (service) => {
-      await service.deliver(tenant, follow)
-      await service.chat({ ...tenant, chatSecret: 'another secret' }, { event: 'x' })
-    })
-    expect(await findingsOf(tenant)).toEqual([
-      finding('error', 'the support chat has sent no valid one since'),
-    ])
   })
 })
 

@@ -106,6 +106,7 @@ it('sets every field that an option of accounts add names', async () => {
     chat_inbox_id: '3',
     oa_hash: 'hash-of-full',
     tracking_key: 'key-of-full',
+    login_channel_id: '2000000002',
   }
   const given = Object.entries(options).flatMap(([name, value]) => [`--${name.replaceAll('_', '-')}`, value])
   const { id } = json('accounts', 'add', '--organization', String(organizationId), ...given)

@@ -6,20 +6,26 @@ import fc from 'fast-check'
 import { afterAll, describe, expect, it } from 'vitest'
 import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { lineEvent, ulid } from '../tools/simulator/events.ts'
+import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
 import { type Service, startApp } from './support/service.ts'
 
 const { database, connection } = await createTestDatabase()
 const second = new PostgresDatabase(connection, () => undefined)
 second.markReady()
-const service = await startApp(database)
-const instances = [service, await startApp(second)]
+const platform = await simulatePlatform()
+const config = { lineApiUrl: platform.url }
+const service = await startApp(database, { config })
+const instances = [service, await startApp(second, { config })]
 afterAll(async () => {
   await Promise.all(instances.map(({ app }) => app.close()))
-  await Promise.all([database.close(), second.close()])
+  await Promise.all([database.close(), second.close(), platform.close()])
 })
 
 const PEOPLE = ['a', 'b', 'c'].map((letter) => `U${letter.repeat(32)}`)
+const { loginChannelId } = platform.account
+const ID_TOKENS = new Map<string, string>()
+for (const userId of PEOPLE) ID_TOKENS.set(userId, await platform.login.idToken({ userId, loginChannelId }))
 const PAST = Date.now() - 3_600_000
 
 /** Sends one event of a source to a tenant. It can be sent again, and then is a duplicate. */
@@ -34,10 +40,16 @@ const LINE_KINDS = [
   'memberJoined',
   'memberLeft',
   'somethingNew',
+  // Not an act of its person.
+  'activated',
 ] as const
 
+/** A change of a conversation by an agent, a message of the person, and an answer to it. Each carries the conversation. */
+const CHAT_KINDS = ['chat', 'incoming', 'outgoing'] as const
+const isChat = (kind: string) => (CHAT_KINDS as readonly string[]).includes(kind)
+
 const step = fc.record({
-  kind: fc.constantFrom(...LINE_KINDS, 'chat', 'page'),
+  kind: fc.constantFrom(...LINE_KINDS, ...CHAT_KINDS, 'page', 'provenPage'),
   person: fc.nat({ max: PEOPLE.length - 1 }),
   other: fc.nat({ max: PEOPLE.length - 1 }),
   offset: fc.integer({ min: 0, max: 5 }),
@@ -56,7 +68,7 @@ function toDelivery(each: Step, index: number, from: number, erased: string | nu
   const at = from + each.offset
   const id = `${index}-${each.salt}-${at}`
   const userId = PEOPLE[each.person] as string
-  if (each.kind === 'chat') {
+  if (isChat(each.kind)) {
     const webhook = {
       event: 'conversation_updated',
       id: index,
@@ -65,15 +77,18 @@ function toDelivery(each: Step, index: number, from: number, erased: string | nu
       channel: 'Channel::Line',
       updated_at: at / 1000,
     }
-    const message = { event: 'message_created', message_type: 'incoming', id: index, conversation: webhook }
-    const ownAct = { ...message, created_at: new Date(at).toISOString() }
-    return (to, tenant) =>
-      to.chat(tenant, userId === erased ? ownAct : webhook, { 'x-chatwoot-delivery': id })
+    const type = userId === erased || each.kind === 'incoming' ? 'incoming' : 'outgoing'
+    const message = { event: 'message_created', message_type: type, id: index, conversation: webhook }
+    const isState = each.kind === 'chat' && userId !== erased
+    const sent = isState ? webhook : { ...message, created_at: new Date(at).toISOString() }
+    return (to, tenant) => to.chat(tenant, sent, { 'x-chatwoot-delivery': id })
   }
-  if (each.kind === 'page') {
+  if (each.kind === 'page' || each.kind === 'provenPage') {
     const timestamp = new Date(Math.min(at, Date.now())).toISOString()
     const sentAt = userId === erased ? { sentAt: timestamp } : {}
-    return (to, tenant) => to.track(tenant, [{ type: 'page', userId, messageId: id, timestamp, ...sentAt }])
+    const context = each.kind === 'page' ? {} : { idToken: ID_TOKENS.get(userId) }
+    const event = { type: 'page', userId, messageId: id, timestamp, context, ...sentAt }
+    return (to, tenant) => to.track(tenant, [event])
   }
   const webhookEventId = `${ulid(at).slice(0, 10)}${String(index).padStart(6, '0')}${String(each.salt).padStart(10, '0')}`
   const event = lineEvent(each.kind, null, { ...fieldsOf(each), timestamp: at, webhookEventId })
@@ -131,7 +146,7 @@ function shuffle<T>(items: T[], chance: Chance): T[] {
 const sample = <T>(items: T[], n: number, chance: Chance) => items.filter(() => chance.below(n) === 0)
 
 async function addTwoTenants(): Promise<[Tenant, Tenant]> {
-  return [await addTenant(database), await addTenant(database)]
+  return [await addTenant(database, { loginChannelId }), await addTenant(database, { loginChannelId })]
 }
 
 describe('the members of an audience', () => {
@@ -160,7 +175,7 @@ describe('the members of an audience', () => {
         const old = before.map((each, i) => toDelivery(each, i, PAST, person))
         // Later than the erasure. Tracking events stay out, because their times cannot lie in the future.
         const young = after
-          .filter(({ kind }) => kind !== 'page')
+          .filter(({ kind }) => !['page', 'provenPage'].includes(kind))
           .map((each, i) => toDelivery(each, 100 + i, Date.now() + 60_000, person))
         if (chance.below(2) === 0) young.push(ofPerson('message', 199, Date.now() + 60_000))
         const shuffled = shuffle([...old, ...sample(old, 2, chance)], chance)

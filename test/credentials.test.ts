@@ -1,9 +1,11 @@
 /** CONTRACT: no credential that a body carries is stored, from any source. */
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished } from 'vitest'
 import { isCredentialName, storedPayload } from '../src/intake/stored-payload.ts'
 import { readMigrations } from '../src/postgres/migrate.ts'
 import { lineEvent, textMessage } from '../tools/simulator/events.ts'
+import { simulatePlatform } from '../tools/simulator/platform.ts'
 import * as chatwoot from './support/chatwoot.ts'
+import { addTenant, createTestDatabase } from './support/database.ts'
 import { readEverything } from './support/load.ts'
 import { setUpTest, startAppForTest } from './support/service.ts'
 
@@ -58,16 +60,33 @@ const TRACKING = ['track', 'identify', 'page', 'screen', 'group', 'alias'].map((
   context: { device: {}, page: {} },
 }))
 
+/** Tracking events with a marker in each object, and with an ID token of LINE where pages send one. */
+const trackingWithMarkers = (idToken: string | null) =>
+  TRACKING.map(({ context, ...event }) => {
+    const marked = withMarkers({ ...event, context }) as { context: object }
+    return { ...marked, context: { ...marked.context, idToken } }
+  })
+
 it('stores, logs and answers none of the credentials in any known payload, and keeps all else', async () => {
-  const { database, tenant } = await setUpTest()
+  const { database } = await createTestDatabase()
+  const platform = await simulatePlatform()
+  onTestFinished(() => platform.close())
+  const { loginChannelId } = platform.account
+  const tenant = await addTenant(database, { loginChannelId })
   const lines: string[] = []
   const service = await startAppForTest(database, {
-    config: { logLevel: 'trace' },
+    config: { logLevel: 'trace', lineApiUrl: platform.url },
     log: { write: (line) => void lines.push(line) },
   })
   const answers: string[] = []
   for (const webhook of CHAT) answers.push((await service.chat(tenant, withMarkers(webhook))).text)
-  answers.push((await service.track(tenant, TRACKING.map(withMarkers))).text)
+  answers.push((await service.track(tenant, trackingWithMarkers(null))).text)
+  const idToken = await platform.login.idToken({ userId: 'Uann', loginChannelId })
+  answers.push((await service.track(tenant, trackingWithMarkers(idToken))).text)
+  const headers = { 'x-line-id-token': idToken }
+  const body = JSON.stringify({ writeKey: tenant.trackingKey, batch: trackingWithMarkers(null) })
+  answers.push((await service.call('POST', '/api/tracking', { headers, body })).text)
+  const refused = (await service.track(tenant, trackingWithMarkers(MARKER))).text
   const kinds = [
     textMessage('Uann', 'hello'),
     ...['follow', 'unfollow', 'postback', 'memberJoined', 'accountLink', 'unknown'].map((kind) =>
@@ -78,8 +97,9 @@ it('stores, logs and answers none of the credentials in any known payload, and k
   expect(answers.filter((text) => !/"accepted":[1-9]/.test(text))).toEqual([])
   const everything = await readEverything(database)
   expect(everything).toContain('2000000001')
-  for (const [place, text] of Object.entries({ everything, log: lines.join(), answers: answers.join() })) {
-    expect(text.includes(MARKER), place).toBe(false)
+  const places = { everything, log: lines.join(), answers: answers.join(), refused }
+  for (const [place, text] of Object.entries(places)) {
+    for (const credential of [MARKER, idToken]) expect(text.includes(credential), place).toBe(false)
   }
   await database.close()
 })

@@ -126,10 +126,13 @@ it('starts again if the platform no longer accepts the continuation token', asyn
 })
 
 it('gives up if the platform never accepts a continuation token', async () => {
-  platform.misbehave((_, response) => response.writeHead(400).end('{}'), /start=/)
+  platform.misbehave(
+    (_, response) => response.writeHead(400).end('{"message":"Invalid start param"}'),
+    /start=/,
+  )
   const { status, stderr } = await commandLine()
   expect(status).toBe(1)
-  expect(stderr).toContain('refuses the list of followers (status 400)')
+  expect(stderr).toContain('refuses the list of followers (status 400): Invalid start param')
 })
 
 it('reports that the account may not list its followers', async () => {
@@ -174,6 +177,24 @@ it('accounts verify exits with 1 if a check fails', async () => {
   const id = await verifiableAccount({ path: '/', active: false })
   const { stdout, status } = await runCommandAsync(['accounts', 'verify', id], env)
   expect(stdout).toMatch(/webhook_active +NO/)
+  expect(status).toBe(1)
+})
+
+it.each([
+  [401, 'refuses the channel access token (status 401). Issue a new one'],
+  [410, 'refuses the list of followers (status 410): This API was removed'],
+])('reports what the platform says with status %i', async (refusal, message) => {
+  platform.misbehave((_, response) => response.writeHead(refusal).end('{"message":"This API was removed"}'))
+  const { status, stderr } = await commandLine()
+  expect(status).toBe(1)
+  expect(stderr).toContain(message)
+})
+
+it('accounts verify prints what the platform says about a refusal', async () => {
+  const id = await verifiableAccount({ path: '/', active: true })
+  platform.misbehave((_, response) => response.writeHead(410).end('{"message":"This API was removed"}'))
+  const { stdout, status } = await runCommandAsync(['accounts', 'verify', id], env)
+  expect(stdout).toContain('does not describe the account (status 410): This API was removed')
   expect(status).toBe(1)
 })
 

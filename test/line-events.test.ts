@@ -159,6 +159,23 @@ describe('an invalid event', () => {
     expect(failures).toHaveLength(11)
   })
 
+  it.each([
+    ['', 'the user id is empty'],
+    [7, 'the user id is not a string'],
+  ])('whose user id is %j has the reason that %s', async (userId, failure) => {
+    const account = await addTenant(database)
+    const source = { type: 'user', userId }
+    const members = [{ type: 'user', userId }]
+    await service.deliver(account, [
+      lineEvent('message', null, { source }),
+      lineEvent('memberJoined', null, { joined: { members } }),
+    ])
+    const stored = await database.query('select failure from event where channel_oa_id = $1', [
+      account.accountId,
+    ])
+    expect(stored).toEqual([{ failure }, { failure }])
+  })
+
   it('with the key __proto__ does not change the prototype of objects', async () => {
     const body = JSON.stringify({ events: [lineEvent('message', randomUserId())] })
     const hostile = body.replace('"type"', '"__proto__":{"polluted":true},"type"')

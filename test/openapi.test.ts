@@ -132,7 +132,7 @@ describe('the example of a request body', () => {
     const tracked = await service.call('POST', '/api/tracking', { body: tracking })
     expect(tracked.json).toMatchObject({ accepted: 1 })
     const [member] = await service.members(tenant)
-    expect(member).toMatchObject({ eventCount: 3, conversation: { id: '31', status: 'resolved' } })
+    expect(member).toMatchObject({ eventCount: 2, conversation: { id: '31', status: 'resolved' } })
   })
 
   it('is accepted by the update of a member', async () => {

@@ -62,6 +62,17 @@ describe('the cost of a request', () => {
     })
   })
 
+  it('is one lookup more for the first delivery to another account of a module channel', async () => {
+    const { organizationId } = tenant
+    const { botUserId } = await addTenant(direct, { organizationId })
+    const deliverByModule = () => service.deliver({ ...tenant, botUserId }, [lineEvent('message', 'U1')])
+    expect(await costOf(deliverByModule)).toEqual({
+      statements: [named('account-of-destination'), named('flush-events')],
+      roundTrips: 2,
+    })
+    expect(await costOf(deliverByModule)).toEqual({ statements: [named('flush-events')], roundTrips: 1 })
+  })
+
   it('is one round trip for a delivery', async () => {
     expect(await costOf(deliver)).toEqual({
       statements: [named('flush-events')],

@@ -17,6 +17,8 @@ interface Stage {
   database: PostgresDatabase
   platform: SimulatedPlatform
   tenant: Tenant
+  /** of LINE Login, which proves a person to the tracking route */
+  idToken: string
   call: (
     method: string,
     path: string,
@@ -34,10 +36,12 @@ async function setUp(level: string): Promise<Stage> {
     await platform.close()
     await database.close()
   })
-  const { channelId, channelAccessToken } = platform.account
+  const { channelId, channelAccessToken, loginChannelId } = platform.account
+  const idToken = await platform.login.idToken({ userId: USER_ID, loginChannelId })
   const tenant = await addTenant(database, {
     channelId,
     channelAccessToken,
+    loginChannelId,
     chatSecret: 'chat-secret-of-test',
   })
   await database.query(
@@ -72,10 +76,10 @@ async function setUp(level: string): Promise<Stage> {
     )
     return [log, metrics, ...refusals].join('\n')
   }
-  return { database, platform, tenant, call, published }
+  return { database, platform, tenant, idToken, call, published }
 }
 
-async function sendDeliveries({ tenant, call }: Stage): Promise<void> {
+async function sendDeliveries({ tenant, idToken, call }: Stage): Promise<void> {
   const { path, init } = signedDelivery(tenant, [
     textMessage(USER_ID, TEXT),
     { ...textMessage(USER_ID, TEXT), timestamp: 'never' },
@@ -91,6 +95,11 @@ async function sendDeliveries({ tenant, call }: Stage): Promise<void> {
   const page = { type: 'page', userId: USER_ID, properties: { said: TEXT } }
   await call('POST', '/api/tracking', {}, { writeKey: tenant.trackingKey, ...page })
   await call('POST', '/api/tracking', {}, { writeKey: `${tenant.trackingKey}x`, ...page })
+  const proven = { writeKey: tenant.trackingKey, ...page }
+  await call('POST', '/api/tracking', {}, { ...proven, context: { idToken } })
+  await call('POST', '/api/tracking', { 'x-line-id-token': idToken }, proven)
+  await call('POST', '/api/tracking', { 'x-line-id-token': `${idToken}x` }, proven)
+  await call('POST', '/api/tracking', { 'x-line-id-token': idToken }, { ...proven, writeKey: 'unknown' })
 }
 
 async function callProtectedRoutes({ tenant: { headers }, platform, call }: Stage): Promise<string> {
@@ -127,7 +136,7 @@ async function breakDatabase({ database, tenant, call }: Stage, id: string): Pro
   await call('DELETE', `/api/audience/${id}`, tenant.headers)
 }
 
-function secretsOf({ tenant, platform }: Stage): Record<string, string> {
+function secretsOf({ tenant, platform, idToken }: Stage): Record<string, string> {
   return {
     channelSecret: tenant.channelSecret,
     channelAccessToken: platform.account.channelAccessToken,
@@ -137,6 +146,7 @@ function secretsOf({ tenant, platform }: Stage): Record<string, string> {
     apiKey: tenant.headers['x-api-key'],
     oaHash: tenant.oaHash,
     trackingKey: tenant.trackingKey,
+    idToken,
     text: TEXT,
     encodedText: encodeURIComponent(TEXT),
     endpointSecret: ENDPOINT_SECRET,

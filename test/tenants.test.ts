@@ -2,8 +2,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { lineEvent } from '../tools/simulator/events.ts'
-import { addCredentials, addTenant, type Tenant } from './support/database.ts'
-import { load } from './support/load.ts'
+import { addTenant, type Tenant } from './support/database.ts'
 import { setUpFile } from './support/service.ts'
 
 const { database, service } = await setUpFile()
@@ -18,24 +17,6 @@ describe('the database', () => {
     await expect(crossed).rejects.toThrow(/audience_member_account/)
   })
 })
-
-/** A second account of the tenant's organization. */
-async function addSister(tenant: Tenant): Promise<Tenant> {
-  const [account] = await load<{ id: bigint; oa_hash: string; tracking_key: string }>(
-    database,
-    `insert into official_account (organization_id, name, channel_secret) values ($1, 'sister', $2)
-     returning id, oa_hash, tracking_key`,
-    [tenant.organizationId, tenant.channelSecret],
-  )
-  if (!account) throw new Error('no account')
-  return {
-    ...tenant,
-    accountId: account.id,
-    oaHash: account.oa_hash,
-    trackingKey: account.tracking_key,
-    ...(await addCredentials(database, account.id, tenant.organizationId)),
-  }
-}
 
 /** Adds two members who are only the tenant's and one who is a member of all tenants. Their fields carry the tenant's mark. */
 async function addMarkedMembers(tenant: Tenant, mark: string) {
@@ -55,7 +36,11 @@ async function addMarkedMembers(tenant: Tenant, mark: string) {
 
 const first = await addTenant(database)
 /** Three accounts of two organizations. */
-const tenants = [first, await addSister(first), await addTenant(database)]
+const tenants = [
+  first,
+  await addTenant(database, { organizationId: first.organizationId }),
+  await addTenant(database),
+]
 const members = await Promise.all(tenants.map((tenant, no) => addMarkedMembers(tenant, `mark${no}`)))
 const cursors = await Promise.all(
   tenants.map(

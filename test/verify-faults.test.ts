@@ -3,7 +3,7 @@ import fc from 'fast-check'
 import { afterAll, describe, expect, it } from 'vitest'
 import { LineApi } from '../src/line-api/client.ts'
 import { MISBEHAVIOURS, type Misbehaviour } from '../tools/simulator/misbehaviour.ts'
-import type { Tenant } from './support/database.ts'
+import { addTenant, type Tenant } from './support/database.ts'
 import { startApp } from './support/service.ts'
 import { setUpVerification } from './support/verification.ts'
 
@@ -14,7 +14,7 @@ const impatient = await startApp(database, {
 })
 afterAll(() => impatient.app.close())
 
-const callsTo = (call: string) => platform.calls.filter((made) => made === call)
+const callsTo = (call: string) => platform.calls.filter((made) => made.split('?')[0] === call)
 
 describe('an unavailable platform', () => {
   const byProxy = [304, 407, 451].map((status): [string, Misbehaviour] => [
@@ -69,6 +69,26 @@ describe('an unavailable platform', () => {
     expect(second - first).toBeGreaterThanOrEqual(990)
   })
 
+  it('that limits the rate of several calls is called again for one of them only', async () => {
+    const tenant = await addVerifiable()
+    const limit: Misbehaviour = (_, response) => response.writeHead(429).end('{}')
+    platform.misbehave((...call) => {
+      platform.misbehave(limit, /followers|webhook/)
+      limit(...call)
+    }, /info/)
+    expect((await verify(tenant)).status).toBe(503)
+    expect(callsTo('GET /v2/bot/info')).toHaveLength(2)
+    expect(callsTo('GET /v2/bot/followers/ids')).toHaveLength(1)
+    expect(callsTo('GET /v2/bot/channel/webhook/endpoint')).toHaveLength(1)
+  })
+
+  it('that asks for a second of patience is called once more', async () => {
+    const tenant = await addVerifiable()
+    platform.misbehave((_, response) => response.writeHead(429, { 'retry-after': '1' }).end('{}'))
+    expect((await verify(tenant)).status).toBe(503)
+    expect(callsTo('GET /v2/bot/info')).toHaveLength(2)
+  })
+
   it('is asked in JSON to test the webhook URL that it returned', async () => {
     const tenant = await addVerifiable()
     const bodies: string[] = []
@@ -96,6 +116,79 @@ describe('an unavailable platform', () => {
   })
 })
 
+describe('a refusal of the platform', () => {
+  const REASON = 'The request body has 1 error(s)'
+  const refuse = (status: number, body: unknown, only?: RegExp) =>
+    platform.misbehave((_, response) => {
+      response.writeHead(status).end(typeof body === 'string' ? body : JSON.stringify(body))
+    }, only)
+  const failureOf = async (tenant: Tenant, body?: unknown): Promise<string> => {
+    const { status, json } = await verify(tenant, body)
+    expect(status).toBe(200)
+    expect(json.verified).toBe(false)
+    return json.checks.find(({ ok }: { ok: boolean }) => !ok).message
+  }
+
+  it('of the token (401) advises to issue a new one, whichever call meets it', async () => {
+    const advice = /^The platform refuses the channel access token \(status 401\): issue a new one/
+    for (const call of [/info/, /webhook\/endpoint/, /webhook\/test/]) {
+      refuse(401, { message: REASON }, call)
+      expect(await failureOf(await addVerifiable(), { testWebhook: true })).toMatch(advice)
+    }
+  })
+
+  it.each([400, 403, 404, 409, 410, 418, 422, 499])('with status %i says what LINE said', async (status) => {
+    refuse(status, { message: REASON })
+    expect(await failureOf(await addVerifiable())).toBe(
+      `The platform does not describe the account (status ${status}): ${REASON}`,
+    )
+  })
+
+  it('of the webhook URL or of its test says what LINE said', async () => {
+    const calls: Array<[RegExp, string]> = [
+      [/webhook\/endpoint/, 'does not return the webhook URL'],
+      [/webhook\/test/, 'does not test the webhook'],
+    ]
+    for (const [call, consequence] of calls) {
+      refuse(403, { message: REASON }, call)
+      expect(await failureOf(await addVerifiable(), { testWebhook: true })).toBe(
+        `The platform ${consequence} (status 403): ${REASON}`,
+      )
+    }
+  })
+
+  it('of a token for channel id and secret says what LINE said, unless they are wrong', async () => {
+    const { channelId, channelSecret, botUserId } = platform.account
+    const tenant = await addTenant(database, { channelId, channelSecret, botUserId })
+    const body = { error: 'invalid_request', error_description: REASON }
+    refuse(403, body, /token/)
+    expect(await failureOf(tenant)).toBe(`The platform issues no access token (status 403): ${REASON}`)
+    refuse(400, body, /token/)
+    expect(await failureOf(tenant)).toMatch(/refuses the channel id and secret \(status 400\): compare them/)
+  })
+
+  it.each([['not JSON'], ['{}'], ['null'], ['[]'], ['{"message":7}'], ['{"message":" \\n "}'], ['']])(
+    'that says nothing (%j) is reported with its status alone',
+    async (body) => {
+      refuse(403, body)
+      expect(await failureOf(await addVerifiable())).toBe(
+        'The platform does not describe the account (status 403)',
+      )
+    },
+  )
+
+  it('is quoted in one line of at most 300 characters, without secrets and control characters', async () => {
+    const { channelAccessToken, channelSecret } = platform.account
+    const said = `\u001b[31mtoken\r\n${channelAccessToken}\u2028secret ${channelSecret}\u202e\0 end`
+    refuse(403, { message: said })
+    expect(await failureOf(await addVerifiable())).toMatch(
+      / \(status 403\): \[31mtoken \[secret\] secret \[secret\] end$/,
+    )
+    refuse(403, { message: 'x'.repeat(100_000) })
+    expect(await failureOf(await addVerifiable())).toMatch(/: x{300}$/)
+  })
+})
+
 describe('any answer of the platform', () => {
   const { channelAccessToken, channelSecret, botUserId, basicId } = platform.account
   const word = fc.oneof(
@@ -103,11 +196,13 @@ describe('any answer of the platform', () => {
     fc.string({ unit: 'binary', maxLength: 40 }),
   )
   const value = fc.oneof(word, fc.boolean(), fc.double(), fc.constant(null), fc.array(word, { maxLength: 3 }))
-  const names = 'userId basicId displayName premiumId userIds next endpoint active reason'.split(' ')
+  const names = 'userId basicId displayName premiumId userIds next endpoint active reason message'.split(' ')
   const plausible = fc.record({
     userId: fc.constant(botUserId),
     basicId: word,
     displayName: word,
+    message: word,
+    error_description: word,
     endpoint: word,
     active: fc.boolean(),
   })

@@ -26,6 +26,7 @@ interface SimulateOptions {
   maxEvents: number
   repeats: number
   shuffle: number
+  hide: number
   json?: boolean
 }
 
@@ -58,6 +59,7 @@ export function simulateCommand(program: Command): void {
       between(1, 10_000),
       20,
     )
+    .option('--hide <share>', 'share of deliveries that are not sent, 0 to 1', parseShare, 0)
     .action(simulate)
 }
 
@@ -107,6 +109,7 @@ async function storedAccount(id: bigint): Promise<SimulatedAccount> {
     displayName: random.displayName,
     channelSecret: account.channelSecret.reveal(),
     channelId: account.channelId ?? random.channelId,
+    loginChannelId: account.loginChannelId ?? random.loginChannelId,
     channelAccessToken: account.channelAccessToken?.reveal() ?? random.channelAccessToken,
     botUserId: account.botUserId ?? random.botUserId,
     basicId: account.basicId ?? random.basicId,
@@ -124,6 +127,7 @@ function introduce({ url, account }: SimulatedPlatform, options: SimulateOptions
         'npx oa-audience accounts add --organization 1 --name Simulated',
         `--channel-id ${account.channelId} --channel-secret ${account.channelSecret}`,
         `--bot-user-id ${account.botUserId} --basic-id ${account.basicId}`,
+        `--login-channel-id ${account.loginChannelId}`,
       ].join(' '),
     )
     console.log('Then send deliveries to it, with the id that was printed:')
@@ -131,6 +135,11 @@ function introduce({ url, account }: SimulatedPlatform, options: SimulateOptions
   }
   console.log('Make the API send faulty responses. An empty body restores the documented ones:')
   command(`curl -X PUT ${url}/simulate/misbehaviour -d limit`)
+  console.log(
+    'Get an ID token that proves a person to the tracking route, and sign further ones with a new key:',
+  )
+  command(`curl ${url}/simulate/id-token -d userId=U4af4980629f0d2d3a1a2a3a4a5a6a7a8`)
+  command(`curl -X PUT ${url}/simulate/login-keys`)
   console.log(
     'Receive outgoing webhooks, which are verified. Also /receive/slow, error, limit, gone, silent:',
   )
@@ -143,12 +152,19 @@ function introduce({ url, account }: SimulatedPlatform, options: SimulateOptions
 async function deliver(
   platform: SimulatedPlatform,
   address: string,
-  { rate, count, maxEvents, repeats, shuffle, json }: SimulateOptions,
+  { rate, count, maxEvents, repeats, shuffle, hide, json }: SimulateOptions,
   signal: AbortSignal,
 ): Promise<Tally> {
   const progress = json ? null : new Progress('deliveries', count ?? null)
   const show = (tally: Tally) => progress?.show(tally.deliveries, ` ${answersText(tally)}`)
-  const options = { rate, count: count ?? Number.POSITIVE_INFINITY, maxEvents, repeats, shuffle }
+  const options = {
+    rate,
+    count: count ?? Number.POSITIVE_INFINITY,
+    maxEvents,
+    repeats,
+    shuffle,
+    hidden: hide,
+  }
   try {
     return await sendDeliveries(platform, address, options, show, signal)
   } finally {
@@ -161,8 +177,9 @@ function report(tally: Tally, asJson: boolean): void {
     printJson(tally)
     return
   }
-  const { deliveries, repeatedDeliveries, events, answers } = tally
+  const { deliveries, repeatedDeliveries, hiddenDeliveries, events, answers } = tally
   console.log(`${deliveries} deliveries, ${repeatedDeliveries} of them repeated; ${events} distinct events`)
+  if (hiddenDeliveries > 0) console.log(`${hiddenDeliveries} of them were not sent`)
   console.log(`responses by status: ${answersText(tally)}`)
   if ('429' in answers) {
     console.log(

@@ -26,14 +26,24 @@ create or replace function is_newer(at timestamptz, key uuid, stored_at timestam
   language sql immutable parallel safe
   return ((at, key) > (stored_at, stored_key)) is not false;
 
+-- The account whose events a delivery carries if it arrives at the webhook of one account and names the bot of another: the
+-- only account of the same organization with this bot user id. All accounts of a module channel share its webhook and its
+-- secret. If no account or several have the id, it is the account in the path.
+create or replace function account_of_destination(path_account_id bigint, destination text) returns bigint
+  language sql stable as $$
+  select coalesce((select case when count(*) = 1 then min(named.id) end
+                     from official_account addressed join official_account named using (organization_id)
+                    where addressed.id = path_account_id and named.bot_user_id = destination), path_account_id)
+$$;
+
 -- Stores the events that are new and applies them to members. The caller's transaction is the flush.
 --
 -- Admissions are numbered from 1; event n consists of the nth element of each array from `admissions` to `failures`.
 -- An array is null if no event of the batch needs it, and then costs nothing.
 --
--- An event's effect on a member is commutative and idempotent: the count adds distinct events, first and last seen are
--- a minimum and a maximum, relationship and conversation are the newest by (time, key). So neither order, nor
--- repetition, nor the instance that flushes matters.
+-- An event's effect on a member is commutative and idempotent: the count adds distinct acts of the person, first and last
+-- seen are a minimum and a maximum of their times, relationship and conversation are the newest by (time, key). So neither
+-- order, nor repetition, nor the instance that flushes matters.
 create or replace function flush_events(
   -- What admitted the deliveries: the account with its credentials_version, the source, and whether the source's senders
   -- can be trusted to name people. Anybody can send tracking events, so they make no member.
@@ -43,7 +53,8 @@ create or replace function flush_events(
   group_ids text[], message_ids text[], payloads text[], failures text[],
   -- When the sender says that the event happened, if that is earlier than occurred_ats. An erasure compares this time.
   claimed_ats timestamptz[],
-  -- false: the event is not the person's own act, as when an agent closes a conversation. null: it is.
+  -- false: the event is not the person's own act, as when an agent closes a conversation. It makes a member but does not
+  -- count. null: it is.
   own_acts boolean[],
   -- People who joined or left, beside an event's source: the event's position, and the person.
   other_events int[], other_people text[],
@@ -55,6 +66,9 @@ create or replace function flush_events(
   -- What is forwarded to endpoints: the number of the event's delivery in this batch, and the delivery's destination where it
   -- is not the account's bot user id. null: the event is not forwarded.
   deliveries int[], destinations text[],
+  -- One element per admission, null unless the delivery names another bot than that of the account in its path: the account in
+  -- the path, which credentials_versions is then about, and the bot user id. account_ids has the account that receives the events.
+  path_account_ids bigint[], foreign_bots text[],
   -- Positions of the admissions that still hold, and of the events that were stored before.
   out admitted int[], out duplicates int[],
   -- Rows of endpoint_delivery that the caller has leased, with their accounts and endpoints.
@@ -74,6 +88,22 @@ begin
   end if;
   perform lock_out_erasures(account_ids, erasing);
 
+  -- A delivery that names another bot needs two accounts: the one in its path must have the credentials, and the receiving one
+  -- the bot. If both hold, the receiving account's version replaces the given one, otherwise null does, and the delivery is
+  -- stale. The next statement compares that version, which changes with the bot and the organization. A condition there would
+  -- triple the time of every flush, because the planner would expect more accounts.
+  if foreign_bots is not null then
+    credentials_versions := array(
+      select case when d.foreign_bot is null then d.version else (
+               select a.credentials_version
+                 from official_account p
+                 join official_account a on a.id = account_of_destination(p.id, d.foreign_bot) and a.id = d.account_id
+                where p.id = d.path_account_id and p.credentials_version = d.version) end
+        from unnest(account_ids, credentials_versions, path_account_ids, foreign_bots)
+             with ordinality as d (account_id, version, path_account_id, foreign_bot, position)
+       order by d.position);
+  end if;
+
   with admission as materialized (
     -- Most accounts have erased nobody and unsent nothing: their events need no further look-up.
     select d.position, d.source, d.is_proven, a.id as account_id, a.organization_id, a.person_key,
@@ -87,7 +117,7 @@ begin
     -- Subqueries instead of joins: the planner expects a few rows and would join in nested loops.
     select a.account_id, a.organization_id, a.person_key, a.has_erased, a.source, a.is_proven, a.forwards, e.*,
            not exists (select from event_key k where k.channel_oa_id = a.account_id and k.key = e.key) as is_new,
-           -- What others do makes no member of an erased person, and updates one who came back without counting.
+           -- What others do makes no member of an erased person, and updates one who came back.
            a.has_erased and coalesce((
              select coalesce(claimed_ats[e.position], e.occurred_at) <= x.erased_at
                     or own_acts[e.position] is false
@@ -134,12 +164,10 @@ begin
     -- In key order, one row lock after the other. An update by a join would lock rows in the order of its plan, and two
     -- flushes would deadlock.
     insert into audience_member as m (channel_oa_id, organization_id, user_id, event_count, first_seen_at, last_seen_at)
-    select account_id, organization_id, user_id, count(*), min(occurred_at), max(occurred_at)
-      from (select account_id, organization_id, user_id, occurred_at from incoming
+    select account_id, organization_id, user_id, count(acted_at), min(acted_at), max(acted_at)
+      from (select account_id, organization_id, user_id,
+                   case when own_acts[position] is not false then occurred_at end as acted_at from incoming
              where is_new and user_id is not null and not is_erased and failure is null and is_proven
-               and (own_acts is null or own_acts[position] is not false or not has_erased or not exists (
-                     select from erased_person x
-                      where x.channel_oa_id = account_id and x.person_hash = person_hash(person_key, user_id)))
              union all
             select account_id, organization_id, user_id, occurred_at from other
              where not is_erased and failure is null) person
@@ -148,6 +176,7 @@ begin
            event_count = m.event_count + excluded.event_count,
            first_seen_at = least(m.first_seen_at, excluded.first_seen_at),
            last_seen_at = greatest(m.last_seen_at, excluded.last_seen_at)
+     where excluded.event_count > 0
   )
   select (select array_agg(position) from admission),
          (select array_agg(position) from incoming where not is_new),
@@ -279,7 +308,25 @@ begin
   end if;
 end $$;
 
--- For instances of the previous version, which know neither claimed_ats nor own_acts. The next release drops it.
+-- For instances of the previous version, which do not know path_account_ids. The next release drops it.
+create or replace function flush_events(
+  account_ids bigint[], credentials_versions bigint[], sources text[], proven boolean[],
+  admissions int[], kinds text[], keys uuid[], occurred_ats timestamptz[], user_ids text[],
+  group_ids text[], message_ids text[], payloads text[], failures text[], claimed_ats timestamptz[], own_acts boolean[],
+  other_events int[], other_people text[], relationships text[],
+  conversation_ids text[], conversation_statuses text[], conversation_ats timestamptz[],
+  unsent_messages text[], suspensions boolean[], deliveries int[], destinations text[],
+  out admitted int[], out duplicates int[],
+  out leased_ids bigint[], out leased_accounts bigint[], out leased_endpoints bigint[]
+) language sql as $$
+  select *
+    from flush_events(account_ids, credentials_versions, sources, proven, admissions, kinds, keys, occurred_ats, user_ids,
+                      group_ids, message_ids, payloads, failures, claimed_ats, own_acts, other_events, other_people,
+                      relationships, conversation_ids, conversation_statuses, conversation_ats, unsent_messages, suspensions,
+                      deliveries, destinations, null, null)
+$$;
+
+-- For older instances, which know neither claimed_ats nor own_acts. The next release drops it.
 create or replace function flush_events(
   account_ids bigint[], credentials_versions bigint[], sources text[], proven boolean[],
   admissions int[], kinds text[], keys uuid[], occurred_ats timestamptz[], user_ids text[],
@@ -292,5 +339,6 @@ create or replace function flush_events(
   select admitted, duplicates
     from flush_events(account_ids, credentials_versions, sources, proven, admissions, kinds, keys, occurred_ats, user_ids,
                       group_ids, message_ids, payloads, failures, null, null, other_events, other_people, relationships,
-                      conversation_ids, conversation_statuses, conversation_ats, unsent_messages, suspensions, null, null)
+                      conversation_ids, conversation_statuses, conversation_ats, unsent_messages, suspensions, null, null,
+                      null, null)
 $$;

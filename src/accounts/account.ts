@@ -21,7 +21,9 @@ export interface Account {
   chatInboxId: string | null
   oaHash: Secret
   trackingKey: string
-  /** changes whenever a value that admits deliveries changes */
+  /** the LINE Login channel whose ID tokens prove people in tracking events */
+  loginChannelId: string | null
+  /** changes whenever a value changes that admits deliveries or decides whose they are */
   credentialsVersion: bigint
   /** a `destination` other than botUserId that a delivery of the last hour named */
   foreignDestination: string | null
@@ -39,18 +41,20 @@ interface AccountRow extends Row {
   chat_inbox_id: string | null
   oa_hash: string
   tracking_key: string
+  login_channel_id: string | null
   credentials_version: bigint
   foreign_destination: string | null
 }
 
-// A blank chat_inbox_id counts as null: other programs write this column, and a blank filter would drop every webhook.
+// A blank chat_inbox_id or login_channel_id counts as null. Other programs write these columns. A blank filter would drop every
+// webhook.
 
 /** $1 id bigint */
 const selectById = {
   name: 'account-by-id',
   text: `select id, organization_id, channel_id, channel_secret, channel_access_token, bot_user_id, basic_id,
                 chat_secret, nullif(btrim(chat_inbox_id), '') as chat_inbox_id, oa_hash, tracking_key,
-                credentials_version,
+                nullif(btrim(login_channel_id), '') as login_channel_id, credentials_version,
                 case when foreign_destination_at > now() - interval '1 hour' then foreign_destination end
                   as foreign_destination
            from official_account
@@ -62,7 +66,7 @@ const selectByOaHash = {
   name: 'account-by-oa-hash',
   text: `select id, organization_id, channel_id, channel_secret, channel_access_token, bot_user_id, basic_id,
                 chat_secret, nullif(btrim(chat_inbox_id), '') as chat_inbox_id, oa_hash, tracking_key,
-                credentials_version,
+                nullif(btrim(login_channel_id), '') as login_channel_id, credentials_version,
                 case when foreign_destination_at > now() - interval '1 hour' then foreign_destination end
                   as foreign_destination
            from official_account
@@ -74,7 +78,7 @@ const selectByTrackingKey = {
   name: 'account-by-tracking-key',
   text: `select id, organization_id, channel_id, channel_secret, channel_access_token, bot_user_id, basic_id,
                 chat_secret, nullif(btrim(chat_inbox_id), '') as chat_inbox_id, oa_hash, tracking_key,
-                credentials_version,
+                nullif(btrim(login_channel_id), '') as login_channel_id, credentials_version,
                 case when foreign_destination_at > now() - interval '1 hour' then foreign_destination end
                   as foreign_destination
            from official_account
@@ -86,7 +90,7 @@ const selectInOrganization = {
   name: 'account-in-organization',
   text: `select id, organization_id, channel_id, channel_secret, channel_access_token, bot_user_id, basic_id,
                 chat_secret, nullif(btrim(chat_inbox_id), '') as chat_inbox_id, oa_hash, tracking_key,
-                credentials_version,
+                nullif(btrim(login_channel_id), '') as login_channel_id, credentials_version,
                 case when foreign_destination_at > now() - interval '1 hour' then foreign_destination end
                   as foreign_destination
            from official_account
@@ -146,6 +150,7 @@ async function findOne(database: Lookups, statement: Statement, values: unknown[
     chatInboxId: row.chat_inbox_id,
     oaHash: new Secret(row.oa_hash),
     trackingKey: row.tracking_key,
+    loginChannelId: row.login_channel_id,
     credentialsVersion: row.credentials_version,
     foreignDestination: row.foreign_destination,
   }

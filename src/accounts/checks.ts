@@ -1,5 +1,5 @@
 /** The checks of a verification, as pure functions of the platform's answers. */
-import type { PlatformFault } from '../line-api/call.ts'
+import { type PlatformFault, statusAndReason } from '../line-api/call.ts'
 import type { BotInfo, WebhookTest } from '../line-api/client.ts'
 import type { Account } from './account.ts'
 import type { Check, Claims, Webhook } from './verification.ts'
@@ -10,19 +10,24 @@ export type Refusal = Exclude<PlatformFault, { type: 'unavailable' }>
 export const ACCESS_TOKEN_ACCEPTED = passed('access_token', 'The platform accepts the access token')
 
 export function tokenRefused(refusal: Refusal): Check {
-  return failed('access_token', tokenAdvice(refusal))
+  return failed('access_token', refusalText(refusal, 'The platform does not describe the account'))
 }
 
-function tokenAdvice(refusal: Refusal): string {
+/** @param consequence begins the sentence about a refusal that has nothing to do with credentials */
+function refusalText(refusal: Refusal, consequence: string): string {
   switch (refusal.type) {
     case 'no_credentials':
       return 'The account has neither an access token nor channel id and secret: store one of them'
     case 'malformed_token':
       return 'The stored channel access token contains characters that are not allowed in a token: store it again'
     case 'refused_credentials':
-      return `The platform refuses the channel id and secret (status ${refusal.status}): compare them with the LINE Developers Console`
+      return [400, 401].includes(refusal.status)
+        ? `The platform refuses the channel id and secret (status ${refusal.status}): compare them with the LINE Developers Console`
+        : `The platform issues no access token ${statusAndReason(refusal)}`
     case 'refused':
-      return `The platform refuses the channel access token (status ${refusal.status}): issue a new one and store it`
+      return refusal.status === 401
+        ? 'The platform refuses the channel access token (status 401): issue a new one and store it'
+        : `${consequence} ${statusAndReason(refusal)}`
   }
 }
 
@@ -58,8 +63,8 @@ export function isSameAddress(endpoint: string, expected: string): boolean {
   return origin === ours.origin && pathname === ours.pathname
 }
 
-export function endpointUnreadable(status: number | null): Check {
-  return failed('webhook_endpoint', `The platform does not return the webhook URL (status ${status})`)
+export function endpointUnreadable(refusal: Refusal): Check {
+  return failed('webhook_endpoint', refusalText(refusal, 'The platform does not return the webhook URL'))
 }
 
 /** @param expected the URL to recommend, or its path without PUBLIC_URL */
@@ -104,8 +109,8 @@ export function testImpossible(): Check {
   return failed('webhook_test', 'There is no webhook URL to test: set it first')
 }
 
-export function testRefused(status: number | null): Check {
-  return failed('webhook_test', `The platform does not test the webhook (status ${status})`)
+export function testRefused(refusal: Refusal): Check {
+  return failed('webhook_test', refusalText(refusal, 'The platform does not test the webhook'))
 }
 
 function passed(name: Check['name'], message: string): Check {

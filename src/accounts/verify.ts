@@ -1,6 +1,6 @@
 /** Verifies with the platform that an official account is set up correctly, and stores the outcome. */
 import { AppError } from '../errors.ts'
-import type { PlatformResult } from '../line-api/call.ts'
+import { CallBudget, type PlatformResult } from '../line-api/call.ts'
 import type { LineApi, WebhookEndpoint } from '../line-api/client.ts'
 import type { Queryable } from '../postgres/statement.ts'
 import type { Account } from './account.ts'
@@ -39,16 +39,28 @@ type Outcome = Omit<Verification, 'verified' | 'checkedAt'>
  * Endpoints that follow the account receive the outcome. Verifications that are not sent yet are one delivery, whose change
  * number grows with each of them.
  *
- * $1 id bigint, $2 verification jsonb, $3 verified_at timestamptz
+ * $1 id bigint, $2 verification jsonb, $3 verified_at timestamptz, $4 boolean: endpoints receive it even if the outcome is the one
+ * that was stored before
  */
 const storeVerification = `
-  with stored as (
-    update official_account set verification = $2, verified_at = $3 where id = $1 returning id
+  with before as (
+    select verification->'verified' as verified from official_account where id = $1
+  ), stored as (
+    -- An outcome that nobody requested keeps the last test of the same URL, so that the test is not repeated.
+    update official_account
+       set verification = case
+             when not $4 and verification->'webhook' ? 'test'
+              and verification->'webhook'->'endpoint' = $2::jsonb->'webhook'->'endpoint'
+             then jsonb_set($2, '{webhook,test}', verification->'webhook'->'test')
+             else $2 end,
+           verified_at = $3
+     where id = $1
+    returning id
   )
   insert into endpoint_delivery as d (channel_oa_id, endpoint_id, type, change)
   select p.channel_oa_id, p.id, 'account.verified', next_change()
-    from stored join endpoint p on p.channel_oa_id = stored.id
-   where p.format = 'members' and (p.events is null or 'account.verified' = any (p.events))
+    from stored join endpoint p on p.channel_oa_id = stored.id cross join before
+   where ($4 or before.verified is distinct from $2::jsonb->'verified') and p.format = 'members' and (p.events is null or 'account.verified' = any (p.events))
    order by p.id
       on conflict (channel_oa_id, endpoint_id) where type = 'account.verified' do update
          set change = excluded.change, failed_at = null,
@@ -57,11 +69,13 @@ const storeVerification = `
 /**
  * A refusal by the platform is an outcome. If the platform is unreachable, slow or rate limiting, this throws
  * `platform_unavailable` and stores nothing.
+ * @param isRequested somebody asked for it; otherwise endpoints are notified only of another outcome
  */
 export async function verifyAccount(
   verifier: Verifier,
   account: Account,
   claims: Claims,
+  isRequested = true,
 ): Promise<Verification> {
   const { account: info, accountType, webhook, checks } = await callPlatform(verifier, account, claims)
   const verification: Verification = {
@@ -76,15 +90,16 @@ export async function verifyAccount(
     account.id,
     JSON.stringify(verification),
     verification.checkedAt,
+    isRequested,
   ])
   return verification
 }
 
 async function callPlatform(verifier: Verifier, account: Account, claims: Claims): Promise<Outcome> {
   const { lineApi } = verifier
-  const signal = AbortSignal.timeout(VERIFICATION_TIMEOUT_MS)
+  const budget = new CallBudget(AbortSignal.timeout(VERIFICATION_TIMEOUT_MS))
   lineApi.forgetToken(account)
-  const info = requireAvailable(await lineApi.botInfo(account, signal))
+  const info = requireAvailable(await lineApi.botInfo(account, budget))
   if (!info.ok) {
     return { account: null, accountType: 'unknown', webhook: null, checks: [tokenRefused(info.fault)] }
   }
@@ -93,10 +108,10 @@ async function callPlatform(verifier: Verifier, account: Account, claims: Claims
   // All other answers would describe another account.
   if (!identity.ok) return { account: info.value, accountType: 'unknown', webhook: null, checks }
   const [followers, endpoint] = await Promise.all([
-    lineApi.followers(account, 1, undefined, signal).then(requireAvailable),
-    lineApi.webhookEndpoint(account, signal).then(requireAvailable),
+    lineApi.followers(account, 1, undefined, budget).then(requireAvailable),
+    lineApi.webhookEndpoint(account, budget).then(requireAvailable),
   ])
-  const webhook = await checkWebhook(verifier, account, claims, endpoint, signal)
+  const webhook = await checkWebhook(verifier, account, claims, endpoint, budget)
   return {
     account: info.value,
     accountType: accountTypeOf(followers),
@@ -110,10 +125,10 @@ async function checkWebhook(
   account: Account,
   { testWebhook }: Claims,
   answer: Answer<WebhookEndpoint>,
-  signal: AbortSignal,
+  budget: CallBudget,
 ): Promise<{ webhook: Webhook | null; checks: Check[] }> {
   if (!answer.ok && statusOf(answer.fault) !== 404) {
-    return { webhook: null, checks: [endpointUnreadable(statusOf(answer.fault))] }
+    return { webhook: null, checks: [endpointUnreadable(answer.fault)] }
   }
   const expected = verifier.webhookPaths(String(account.id)).map((path) => (verifier.publicUrl ?? '') + path)
   const endpoint = answer.ok ? answer.value.endpoint : null
@@ -126,10 +141,10 @@ async function checkWebhook(
   if (testWebhook !== true) return { webhook, checks }
   if (endpoint === null) return { webhook, checks: [...checks, testImpossible()] }
   await takeWebhookTest(verifier.database, account.id)
-  const test = requireAvailable(await verifier.lineApi.testWebhook(account, endpoint, signal))
+  const test = requireAvailable(await verifier.lineApi.testWebhook(account, endpoint, budget))
   return test.ok
     ? { webhook: { ...webhook, test: test.value }, checks: [...checks, testCheck(test.value)] }
-    : { webhook, checks: [...checks, testRefused(statusOf(test.fault))] }
+    : { webhook, checks: [...checks, testRefused(test.fault)] }
 }
 
 type Answer<T> = { ok: true; value: T } | { ok: false; fault: Refusal }

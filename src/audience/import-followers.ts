@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Account, AccountId } from '../accounts/account.ts'
 import { FatalError } from '../errors.ts'
-import type { PlatformResult } from '../line-api/call.ts'
+import { type PlatformResult, type Reply, statusAndReason } from '../line-api/call.ts'
 import { FOLLOWERS_PAGE_SIZE, type FollowersPage, type LineApi } from '../line-api/client.ts'
 import type { Database } from '../postgres/database.ts'
 import { violatedConstraint } from '../postgres/faults.ts'
@@ -109,17 +109,26 @@ function followersOf(page: Page): FollowersPage {
     case 'malformed_token':
       throw new FatalError('the stored channel access token has characters that no token has')
     case 'refused_credentials':
-      throw new FatalError(`the platform refuses the channel id and secret (status ${fault.status})`)
+      throw new FatalError(
+        `the platform issues no access token for the channel id and secret ${statusAndReason(fault)}`,
+      )
     case 'unavailable':
       throw new FatalError(
         'the platform is unavailable. Run the command again later: it continues where it stopped.',
       )
     case 'refused':
-      throw new FatalError(
-        fault.status === 403
-          ? 'the platform lets only verified and premium accounts list their followers, and this is neither (status 403)'
-          : `the platform refuses the list of followers (status ${fault.status})`,
-      )
+      throw new FatalError(refusalText(fault))
+  }
+}
+
+function refusalText(reply: Reply): string {
+  switch (reply.status) {
+    case 401:
+      return 'the platform refuses the channel access token (status 401). Issue a new one and store it.'
+    case 403:
+      return 'the platform lets only verified and premium accounts list their followers, and this is neither (status 403)'
+    default:
+      return `the platform refuses the list of followers ${statusAndReason(reply)}`
   }
 }
 

@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Account, type AccountId, findAccount } from '../accounts/account.ts'
-import type { PlatformFault } from '../line-api/call.ts'
+import { CallBudget, type PlatformFault } from '../line-api/call.ts'
 import type { LineApi } from '../line-api/client.ts'
 import { profileRequest, profileRequested, profilesBackedOff } from '../observability/facts.ts'
 import type { Database } from '../postgres/database.ts'
@@ -82,11 +82,12 @@ export class ProfileFiller {
     if (signal.aborted || this.#isBackingOff(member.channel_oa_id)) return
     const account = await accountOf(member.channel_oa_id)
     if (account === null) return
-    let result = await this.#lineApi.profile(account, member.user_id, null, signal)
+    const budget = new CallBudget(signal)
+    let result = await this.#lineApi.profile(account, member.user_id, null, budget)
     if (!result.ok && isUnknown(result.fault)) {
       // A person who is not a friend still has a profile in the groups where the account met them.
       const groupId = await findGroup(this.#database, member)
-      if (groupId !== null) result = await this.#lineApi.profile(account, member.user_id, groupId, signal)
+      if (groupId !== null) result = await this.#lineApi.profile(account, member.user_id, groupId, budget)
     }
     if (result.ok) {
       await storeProfile(this.#database, member, result.value)
@@ -111,7 +112,8 @@ export class ProfileFiller {
     const requested = fault.type === 'unavailable' ? fault.retryAfterSeconds * 1000 : BACKOFF_MIN_MS
     const lengthMs = Math.max(Math.min(doubled, BACKOFF_MAX_MS), requested)
     this.#backoffs.set(accountId, { untilMs: Date.now() + lengthMs, lengthMs })
-    profilesBackedOff.publish({ accountId, fault: fault.type })
+    const status = 'status' in fault ? fault.status : undefined
+    profilesBackedOff.publish({ accountId, fault: fault.type, status })
   }
 }
 

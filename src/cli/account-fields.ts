@@ -15,6 +15,7 @@ export const COLUMNS = {
   chatInboxId: 'chat_inbox_id',
   oaHash: 'oa_hash',
   trackingKey: 'tracking_key',
+  loginChannelId: 'login_channel_id',
 } as const satisfies { [column in keyof AccountColumns as Camel<column>]: column }
 
 type Camel<name extends string> = name extends `${infer head}_${infer tail}`
@@ -59,6 +60,7 @@ export function withFields(command: Command): Command {
       "identifies the account in the support chat's callback address (default: random)",
     )
     .option('--tracking-key <key>', 'identifies the account in tracking events (default: random)')
+    .option('--login-channel-id <id>', 'LINE Login channel whose ID tokens prove people in tracking events')
     .addHelpText('after', SECRETS_HELP)
 }
 

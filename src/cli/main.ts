@@ -21,6 +21,7 @@ const GROUPS: Record<string, () => Promise<(program: Command) => void>> = {
   keys: async () => (await import('./keys.ts')).keysCommand,
   endpoints: async () => (await import('./endpoints.ts')).endpointsCommand,
   events: async () => (await import('./events.ts')).eventsCommand,
+  fleet: async () => (await import('./fleet.ts')).fleetCommand,
   doctor: async () => (await import('./doctor.ts')).doctorCommand,
   simulate: async () => (await import('../../tools/simulate.ts')).simulateCommand,
   prove: async () => (await import('../../tools/prove/command.ts')).proveCommand,

@@ -46,7 +46,8 @@ export async function pointWebhookHere(onboarding: Onboarding, account: Account)
     if (current.ok && isWebhookOf(current.value.endpoint, onboarding.publicUrl, account.id)) {
       return { ...NO_WEBHOOK, state: 'unchanged', isActive: current.value.active }
     }
-    if (current.ok) refuseForeignAccount(current.value.endpoint, onboarding.publicUrl, account.id)
+    await requireIdentity(onboarding.lineApi, account)
+    if (current.ok) refuseOtherAccount(current.value.endpoint, onboarding.publicUrl)
     await setWebhook(onboarding, account)
     return { ...NO_WEBHOOK, state: 'set', replacedUrl: replacedUrlOf(current) }
   } catch (error) {
@@ -56,7 +57,6 @@ export async function pointWebhookHere(onboarding: Onboarding, account: Account)
 }
 
 async function setWebhook({ lineApi, publicUrl }: Onboarding, account: Account): Promise<void> {
-  await requireIdentity(lineApi, account)
   const endpoint = webhookUrl(publicUrl, account.id)
   const set = await lineApi.setWebhookEndpoint(account, endpoint)
   if (!set.ok && set.fault.type === 'refused' && set.fault.status === 400)
@@ -71,20 +71,32 @@ function replacedUrlOf(current: PlatformResult<WebhookEndpoint>): string | null 
 
 const isNotSet = (fault: PlatformFault) => fault.type === 'refused' && fault.status === 404
 
-/** A token in the wrong line of a file would take over the webhook of another account. */
-function refuseForeignAccount(endpoint: string, publicUrl: string | null, id: AccountId): void {
-  const other = /\/(-?\d+)$/.exec(endpoint)?.[1]
-  if (other === undefined || !isWebhookOf(endpoint, publicUrl, BigInt(other))) return
-  throw new FatalError(
-    `LINE's webhook URL is that of account ${other}, so the credentials of account ${id} may belong to it: compare them. To move the webhook on purpose, clear it in the LINE Developers Console first`,
-  )
-}
-
+/**
+ * Throws if the access token was issued for another channel: it would take over the webhook of that channel. A token that is issued
+ * from channel id and secret cannot be wrong.
+ */
 async function requireIdentity(lineApi: LineApi, account: Account): Promise<void> {
   const info = await lineApi.botInfo(account)
   if (!info.ok) throw toError(info.fault)
   const check = identityCheck(account, {}, info.value)
   if (!check.ok) throw new FatalError(check.message)
+  const token = await lineApi.tokenInfo(account)
+  if (!token.ok && token.fault.type === 'unavailable') throw toError(token.fault)
+  const channelId = token.ok ? (token.value?.channelId ?? null) : null
+  if (channelId !== null && channelId !== account.channelId) {
+    throw new FatalError(
+      `The access token belongs to channel ${channelId}, not to channel ${account.channelId}: store the token of this channel`,
+    )
+  }
+}
+
+/** Two accounts with the same channel would take the webhook from each other in turns. */
+function refuseOtherAccount(endpoint: string, publicUrl: string | null): void {
+  const other = /\/(-?\d+)$/.exec(endpoint)?.[1]
+  if (other === undefined || !isWebhookOf(endpoint, publicUrl, BigInt(other))) return
+  throw new FatalError(
+    `LINE's webhook URL is that of account ${other}, which has the same channel. To move it on purpose, clear it in the LINE Developers Console first`,
+  )
 }
 
 async function waitUntilApplied(lineApi: LineApi, account: Account, publicUrl: string | null): Promise<void> {

@@ -5,7 +5,7 @@
  * - the flush compares the account's credentials_version in the transaction that stores the events;
  * - a delivery that is refused by a cached account is judged again by the stored one.
  *
- * So a changed secret or hash, or a removed account, counts on the next delivery.
+ * So a changed secret, hash or bot user id, or a removed account, counts on the next delivery.
  */
 import { LRUCache } from 'lru-cache'
 import type { Account } from '../accounts/account.ts'
@@ -15,7 +15,7 @@ import type { Admission } from './flush.ts'
 
 /** Accounts that one process caches for each source. */
 const CACHE_MAX_ACCOUNTS = 10_000
-/** Values that admit nothing, such as the bot user id that destinations are compared with, take effect after this. */
+/** Values that admit nothing, such as the last foreign destination, take effect after this. */
 const CACHE_TTL_MS = 30_000
 /** Reads of an account that changes again and again while a delivery is being stored. */
 const READS_MAX = 5

@@ -31,7 +31,9 @@ export interface IntakeEvent {
   occurredAtMs: number
   /** When it happened by the sender's clock, if occurredAtMs was corrected. An erasure compares the earlier of both. */
   claimedAtMs: number | null
-  /** The person did it. Otherwise it only concerns them, as when an agent closes their conversation. */
+  /** Overrides the source's: the event itself proves its person, although anybody can send events of this source. */
+  isProven?: boolean
+  /** The person did it, so it counts. Otherwise it only concerns them, as when an agent closes their conversation. */
   isOwnAct: boolean
   /** The person whom the event names as its source. */
   userId: string | null

@@ -3,6 +3,7 @@ import type { AccountId } from '../accounts/account.ts'
 import { MEMBER_ID_TAKEN, skipTakenMemberIds } from '../audience/member-ids.ts'
 import { booleanArray, int4Array, int8Array, textArray } from '../postgres/binary-array.ts'
 import { sqlStateOf, violatedConstraint } from '../postgres/faults.ts'
+import { sparse } from '../postgres/sparse-column.ts'
 import type { BoundStatement, Queryable, SendPipeline, Statement } from '../postgres/statement.ts'
 import type { ForwardedDelivery, IntakeEvent, Source } from './event.ts'
 import { effectColumns, eventColumns, forwardColumns, otherColumns } from './flush-columns.ts'
@@ -15,9 +16,13 @@ export type Outcome = 'accepted' | 'unapplied' | 'duplicate' | 'stale'
 
 /** What admitted a delivery. The flush compares it with the account in the transaction that stores the events. */
 export interface Admission {
+  /** The account that the events belong to. */
   accountId: AccountId
+  /** Of the account in the path of the delivery. */
   credentialsVersion: bigint
   source: Source
+  /** The delivery names another bot than that of the account in its path. The flush decides again whose events it carries. */
+  foreign?: { pathAccountId: AccountId; botUserId: string }
 }
 
 export interface AdmittedEvent {
@@ -87,29 +92,40 @@ export async function flush(
   batch: AdmittedEvent[],
   { before = [], handOver, ...limits }: FlushOptions = {},
 ): Promise<Outcome[]> {
-  const { admissions, positions } = numberAdmissions(batch)
-  const { unique, indexes } = withoutRepetitions(batch, positions)
+  const { admissions, proven, positions } = numberAdmissions(batch)
+  const { unique, indexes } = withoutRepetitions(batch)
   const events = unique.map((index) => (batch[index] as AdmittedEvent).event)
   const values = [
     int8Array(admissions.map(({ accountId }) => accountId)),
     int8Array(admissions.map(({ credentialsVersion }) => credentialsVersion)),
     textArray(admissions.map(({ source }) => source.name)),
-    booleanArray(admissions.map(({ source }) => source.isProven)),
+    booleanArray(proven),
     int4Array(unique.map((index) => positions[index] as number)),
     ...eventColumns(events),
     ...otherColumns(events),
     ...effectColumns(events),
     ...forwardColumns(unique.map((index) => (batch[index] as AdmittedEvent).forwarded)),
+    sparse(
+      admissions.map(({ foreign }) => foreign?.pathAccountId ?? null),
+      int8Array,
+    ),
+    sparse(
+      admissions.map(({ foreign }) => foreign?.botUserId ?? null),
+      textArray,
+    ),
   ]
   const rows = await send([...limitStatements(limits), ...before, { statement: flushEvents, values }])
   const [result] = rows.at(-1) as unknown as FlushResult[]
   if (result?.leased_ids) handOver?.(leasedDeliveries(result))
   const admitted = new Set(result?.admitted)
   const duplicates = new Set(result?.duplicates)
+  const isAdmitted = (index: number) => admitted.has(positions[index] as number)
   return batch.map(({ event }, index) => {
-    const first = indexes[index] as number
-    if (!admitted.has(positions[index] as number)) return 'stale'
-    if (duplicates.has(first + 1) || unique[first] !== index) return 'duplicate'
+    const place = indexes[index] as number
+    const first = unique[place] as number
+    // A copy that another admission brought is only stored if that admission holds.
+    if (!isAdmitted(index) || !isAdmitted(first)) return 'stale'
+    if (duplicates.has(place + 1) || first !== index) return 'duplicate'
     return event.failure === null ? 'accepted' : 'unapplied'
   })
 }
@@ -119,7 +135,7 @@ const flushEvents: Statement = {
   name: 'flush-events',
   text: `select admitted, duplicates, leased_ids, leased_accounts, leased_endpoints
            from flush_events($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
-                             $23, $24, $25)`,
+                             $23, $24, $25, $26, $27)`,
 }
 
 interface FlushResult {
@@ -150,33 +166,47 @@ function limitStatements({ lockTimeoutMs, statementTimeoutMs }: FlushOptions): B
   return [{ statement: setLimits, values: [lockTimeoutMs ?? null, statementTimeoutMs ?? null] }]
 }
 
-/** The distinct admissions of a batch, and for each event the position of its own, from 1. A batch has few. */
-function numberAdmissions(batch: AdmittedEvent[]): { admissions: Admission[]; positions: number[] } {
-  const admissions: Admission[] = []
-  const byIdentity = new Map<string, number>()
-  // Most deliveries of an account share one object: see AdmittingAccounts.
-  const byObject = new Map<Admission, number>()
-  const positions = batch.map(({ admission }) => {
-    const seen = byObject.get(admission)
-    if (seen !== undefined) return seen
-    const identity = `${admission.accountId} ${admission.source.name} ${admission.credentialsVersion}`
-    const position = byIdentity.get(identity) ?? admissions.push(admission)
-    byIdentity.set(identity, position)
-    byObject.set(admission, position)
-    return position
-  })
-  return { admissions, positions }
+interface NumberedAdmissions {
+  admissions: Admission[]
+  /** Whether the events of each admission are proven: by their source, or by themselves. */
+  proven: boolean[]
+  /** For each event of the batch the position of its admission, from 1. */
+  positions: number[]
 }
 
-/** `unique` are the indexes of events to store; `indexes` is for each event of the batch its place among those. */
-function withoutRepetitions(
-  batch: AdmittedEvent[],
-  positions: number[],
-): { unique: number[]; indexes: number[] } {
+/** The distinct admissions of a batch. A batch has few. */
+function numberAdmissions(batch: AdmittedEvent[]): NumberedAdmissions {
+  const admissions: Admission[] = []
+  const proven: boolean[] = []
+  const byIdentity = new Map<string, number>()
+  // Most deliveries of an account share one object: see AdmittingAccounts.
+  const byObject = { proven: new Map<Admission, number>(), unproven: new Map<Admission, number>() }
+  const positions = batch.map(({ admission, event }) => {
+    const { accountId, source, credentialsVersion, foreign } = admission
+    const isProven = event.isProven ?? source.isProven
+    const seen = byObject[isProven ? 'proven' : 'unproven']
+    const known = seen.get(admission)
+    if (known !== undefined) return known
+    const path = foreign === undefined ? '' : `${foreign.pathAccountId} ${foreign.botUserId}`
+    const identity = `${accountId} ${source.name} ${credentialsVersion} ${isProven} ${path}`
+    const position = byIdentity.get(identity) ?? admissions.push(admission)
+    proven[position - 1] = isProven
+    byIdentity.set(identity, position)
+    seen.set(admission, position)
+    return position
+  })
+  return { admissions, proven, positions }
+}
+
+/**
+ * `unique` are the indexes of events to store; `indexes` is for each event of the batch its place among those. An account's
+ * event may be in the batch under two admissions: by its own webhook and by that of its module channel.
+ */
+function withoutRepetitions(batch: AdmittedEvent[]): { unique: number[]; indexes: number[] } {
   const unique: number[] = []
   const placeOf = new Map<string, number>()
-  const indexes = batch.map(({ event }, index) => {
-    const identity = `${positions[index]} ${event.key.toString('latin1')}`
+  const indexes = batch.map(({ admission, event }, index) => {
+    const identity = `${admission.accountId} ${event.key.toString('latin1')}`
     const place = placeOf.get(identity) ?? unique.push(index) - 1
     placeOf.set(identity, place)
     return place

@@ -6,7 +6,8 @@
 import { deliveriesDequeued, deliveryQueued, deliveryStored, flushing } from '../observability/facts.ts'
 import type { Database } from '../postgres/database.ts'
 import type { PinnedConnection } from '../postgres/pinned-connection.ts'
-import type { ForwardedDelivery, IntakeEvent } from './event.ts'
+import type { DeliveryCounts } from './delivery-counts.ts'
+import type { ForwardedDelivery, IntakeEvent, Source } from './event.ts'
 import { FairQueue, type QueueLimits } from './fair-queue.ts'
 import { type Admission, flushWithRetry, type LeasedDelivery, type Outcome } from './flush.ts'
 import { flushIsolated } from './isolate.ts'
@@ -42,6 +43,7 @@ export class Intake {
   readonly #database: Database
   readonly #source: string
   readonly #queue: FairQueue
+  readonly #counts: DeliveryCounts
   readonly #handOver: (deliveries: LeasedDelivery[]) => void
   /** A connection is not idle while the batch that it could not flush is being isolated, so few batches are. */
   readonly #idle: PinnedConnection[]
@@ -50,13 +52,14 @@ export class Intake {
   /** @param handOver receives what was committed for endpoints */
   constructor(
     database: Database,
-    source: string,
-    { flushConnections, ...limits }: SourceShare,
+    { name, share: { flushConnections, ...limits } }: Source & { share: SourceShare },
+    counts: DeliveryCounts,
     handOver: (deliveries: LeasedDelivery[]) => void,
   ) {
     this.#handOver = handOver
     this.#database = database
-    this.#source = source
+    this.#source = name
+    this.#counts = counts
     this.#queue = new FairQueue(limits)
     this.#idle = Array.from({ length: flushConnections }, () => database.pin())
   }
@@ -71,8 +74,33 @@ export class Intake {
     events: IntakeEvent[],
     forwarded: ForwardedDelivery | null = null,
   ): Promise<Reception> {
-    if (events.length === 0) return { accepted: 0, duplicates: 0 }
-    const outcomes = await new Promise<Outcome[] | 'overloaded'>((resolve, reject) => {
+    if (events.length === 0) {
+      this.#counts.addStored(admission.accountId, this.#source, { accepted: 0, duplicates: 0, unapplied: 0 })
+      return { accepted: 0, duplicates: 0 }
+    }
+    const outcomes = await this.#queueUp(admission, events, forwarded).catch((error) => {
+      this.#counts.addFailed(admission.accountId, this.#source)
+      throw error
+    })
+    if (outcomes === 'overloaded') {
+      this.#counts.addFailed(admission.accountId, this.#source)
+      return 'overloaded'
+    }
+    if (outcomes.includes('stale')) return 'stale'
+    const duplicates = outcomes.filter((outcome) => outcome === 'duplicate').length
+    const unapplied = outcomes.filter((outcome) => outcome === 'unapplied').length
+    const accepted = outcomes.length - duplicates
+    this.#counts.addStored(admission.accountId, this.#source, { accepted, duplicates, unapplied })
+    deliveryStored.publish({ source: this.#source, events, accepted, duplicates, unapplied })
+    return { accepted, duplicates }
+  }
+
+  #queueUp(
+    admission: Admission,
+    events: IntakeEvent[],
+    forwarded: ForwardedDelivery | null,
+  ): Promise<Outcome[] | 'overloaded'> {
+    return new Promise<Outcome[] | 'overloaded'>((resolve, reject) => {
       const delivery: QueuedDelivery = {
         accountId: admission.accountId,
         events: events.map((event) => ({ admission, event, forwarded })),
@@ -85,13 +113,6 @@ export class Intake {
       deliveryQueued.publish({ delivery, source: this.#source, queuedEvents: this.#queue.events })
       this.#flushQueued()
     })
-    if (outcomes === 'overloaded') return 'overloaded'
-    if (outcomes.includes('stale')) return 'stale'
-    const duplicates = outcomes.filter((outcome) => outcome === 'duplicate').length
-    const unapplied = outcomes.filter((outcome) => outcome === 'unapplied').length
-    const accepted = outcomes.length - duplicates
-    deliveryStored.publish({ source: this.#source, events, accepted, duplicates, unapplied })
-    return { accepted, duplicates }
   }
 
   #flushQueued(): void {

@@ -40,7 +40,7 @@ async function storeAgain(
   event: Omit<IntakeEvent, 'key'>,
 ): Promise<string> {
   const { channel_oa_id: accountId, credentials_version: credentialsVersion } = stored
-  const key = Buffer.from(stored.key.replaceAll('-', ''), 'hex')
+  const key = keyOf(stored)
   const admission = { accountId, credentialsVersion, source: sourceNamed(stored.source) }
   const batch = [{ admission, event: { ...event, key }, forwarded: null }]
   const before = [
@@ -55,8 +55,13 @@ async function storeAgain(
 }
 
 /** The stored content, read by the source that it came from. Throws InvalidEvent. */
-function reparse({ source, payload, occurred_at_ms: atMs, chat_inbox_id: chatInboxId }: StoredEvent) {
-  return sourceNamed(source).reparse(JSON.parse(payload ?? 'null'), atMs, { chatInboxId })
+function reparse(stored: StoredEvent): IntakeEvent {
+  const { source, payload, occurred_at_ms: atMs, chat_inbox_id: chatInboxId } = stored
+  return sourceNamed(source).reparse(JSON.parse(payload ?? 'null'), atMs, { chatInboxId }, keyOf(stored))
+}
+
+function keyOf({ key }: StoredEvent): Buffer {
+  return Buffer.from(key.replaceAll('-', ''), 'hex')
 }
 
 function sourceNamed(name: string): SourceModule {
@@ -72,12 +77,12 @@ function sourceNamed(name: string): SourceModule {
 function remainsOf(stored: StoredEvent): Omit<IntakeEvent, 'key'> | null {
   const { kind, user_id: userId, group_id: groupId, message_id: messageId } = stored
   const otherUserIds = stored.other_user_ids ?? []
-  if (sourceNamed(stored.source).needsContent?.({ chatInboxId: stored.chat_inbox_id })) return null
+  const source = sourceNamed(stored.source)
+  if (source.needsContent?.({ chatInboxId: stored.chat_inbox_id })) return null
   if (userId === null && otherUserIds.length === 0) return null
   return {
     ...{ kind, occurredAtMs: stored.occurred_at_ms, userId, otherUserIds },
-    // Without its content, nobody can say whose act it was.
-    ...{ claimedAtMs: null, isOwnAct: false },
+    ...{ claimedAtMs: null, isOwnAct: source.isOwnActWithoutContent(kind) },
     ...{ groupId, messageId, effect: NO_EFFECT, payload: null, failure: null },
   }
 }

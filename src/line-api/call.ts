@@ -1,5 +1,6 @@
 /** One call of the messaging platform's API: time and size limits, retries where safe, faults as a closed union. */
 import { setTimeout as sleep } from 'node:timers/promises'
+import { isObject } from '../http/body.ts'
 import { platformCall } from '../observability/facts.ts'
 import type { Secret } from '../secret.ts'
 
@@ -14,8 +15,9 @@ export const CALL_TIMEOUTS: CallTimeouts = { attemptMs: 3_000, callMs: 6_000 }
 
 const ATTEMPTS = 3
 /** LINE limits by a token bucket: a call that is repeated immediately only meets the limit again. */
-const RATE_LIMITED_ATTEMPTS = 2
 const RATE_LIMITED_PAUSE_MS = 1_000
+/** For all calls that share a budget. Each further one would take another second of the caller's time. */
+const RATE_LIMITED_RETRIES = 1
 /** Backoff with full jitter: a random pause up to this, doubled after each attempt. */
 const PAUSE_MAX_MS = 200
 /** A longer Retry-After ends the call, and the caller decides when to retry. */
@@ -24,29 +26,43 @@ const RETRY_AFTER_MAX_WAIT_MS = 1_000
 const ANSWER_MAX_BYTES = 128 * 1024
 /** Characters. A shorter text is not a secret and may be part of a name. */
 const SECRET_MIN_LENGTH = 8
+/** Characters of the platform's reason that are kept. LINE's have about 100. */
+const REASON_MAX_LENGTH = 300
 /** For faults without a Retry-After header. */
 const RETRY_AFTER_DEFAULT_SECONDS = 5
 /** Longer times of the platform are cut to this. */
 const RETRY_AFTER_MAX_SECONDS = 3_600
+
+/** The answer to a request that the platform rejects. */
+export interface Reply {
+  status: number
+  /** what the platform says, one line without secrets; null: nothing that can be read */
+  reason: string | null
+}
 
 export type PlatformFault =
   /** the account stores neither an access token nor channel id and secret */
   | { type: 'no_credentials' }
   /** an HTTP header cannot carry the stored token, for example because it contains a line break */
   | { type: 'malformed_token' }
-  /** the platform rejects the channel id and secret */
-  | { type: 'refused_credentials'; status: number }
+  /** the platform issues no token for the channel id and secret: 400 or 401, they are wrong */
+  | ({ type: 'refused_credentials' } & Reply)
   /** the platform rejects the request: 401 bad token, 403 not allowed, 404 not found */
-  | { type: 'refused'; status: number }
+  | ({ type: 'refused' } & Reply)
   /** the platform is unreachable, slow or rate limiting, or its answer is not valid */
   | { type: 'unavailable'; retryAfterSeconds: number }
 
 export type PlatformResult<T> = { ok: true; value: T } | { ok: false; fault: PlatformFault }
 
-export const refused = (status: number): { ok: false; fault: PlatformFault } => ({
-  ok: false,
-  fault: { type: 'refused', status },
-})
+export const refused = (
+  status: number,
+  reason: string | null = null,
+): { ok: false; fault: PlatformFault } => ({ ok: false, fault: { type: 'refused', status, reason } })
+
+/** The end of a sentence about a refusal: `(status 403): Not available for your account`. */
+export function statusAndReason({ status, reason }: Reply): string {
+  return reason === null ? `(status ${status})` : `(status ${status}): ${reason}`
+}
 
 export const UNAVAILABLE = {
   ok: false,
@@ -57,6 +73,23 @@ export const UNAVAILABLE = {
 export interface Platform {
   baseUrl: string
   timeouts: CallTimeouts
+}
+
+/** What the calls that one caller waits for may take together: a time limit, and retries after a rate limit. */
+export class CallBudget {
+  readonly signal: AbortSignal | undefined
+  #rateLimitedRetries = RATE_LIMITED_RETRIES
+
+  /** @param signal aborts the calls before their own time limits */
+  constructor(signal?: AbortSignal) {
+    this.signal = signal
+  }
+
+  /** Whether a call that met the rate limit may be repeated. */
+  takeRateLimitedRetry(): boolean {
+    this.#rateLimitedRetries -= 1
+    return this.#rateLimitedRetries >= 0
+  }
 }
 
 export interface Call {
@@ -70,8 +103,8 @@ export interface Call {
   secrets: Secret[]
   /** idempotent, so a failed attempt may be repeated */
   isRepeatable: boolean
-  /** aborts the call before its own time limits */
-  signal?: AbortSignal | undefined
+  /** default: one of its own */
+  budget?: CallBudget | undefined
 }
 
 /** Calls the platform, with retries where they are safe. Never throws. The value is unchecked JSON. */
@@ -87,23 +120,33 @@ function pathPattern(path: string): string {
 
 async function callWithRetry({ baseUrl, timeouts }: Platform, call: Call): Promise<PlatformResult<unknown>> {
   const deadlineMs = Date.now() + timeouts.callMs
+  const { budget = new CallBudget() } = call
   for (let attempt = 1; ; attempt += 1) {
     const timeoutMs = Math.min(timeouts.attemptMs, deadlineMs - Date.now())
-    const { result, pauseMs, attempts = ATTEMPTS } = await attemptCall(baseUrl, call, timeoutMs)
+    const { result, pauseMs, isRateLimited } = await attemptCall(baseUrl, call, budget.signal, timeoutMs)
     const mayHelp = !result.ok && result.fault.type === 'unavailable'
-    if (!mayHelp || !call.isRepeatable || attempt >= attempts) return result
+    if (!mayHelp || !call.isRepeatable || attempt >= ATTEMPTS) return result
     const pause = pauseMs ?? Math.random() * PAUSE_MAX_MS * 2 ** (attempt - 1)
     if (pause > RETRY_AFTER_MAX_WAIT_MS || Date.now() + pause >= deadlineMs) return result
-    await sleep(pause, undefined, { signal: call.signal }).catch(() => undefined)
-    if (call.signal?.aborted) return result
+    if (isRateLimited && !budget.takeRateLimitedRetry()) return result
+    await sleep(pause, undefined, { signal: budget.signal }).catch(() => undefined)
+    if (budget.signal?.aborted) return result
   }
+}
+
+interface Attempt {
+  result: PlatformResult<unknown>
+  /** the time to wait before the next attempt, if the answer implies one */
+  pauseMs?: number | undefined
+  isRateLimited?: boolean
 }
 
 async function attemptCall(
   baseUrl: string,
-  { method, path, token, form, json, secrets, signal }: Call,
+  { method, path, token, form, json, secrets }: Call,
+  signal: AbortSignal | undefined,
   timeoutMs: number,
-): Promise<{ result: PlatformResult<unknown>; pauseMs?: number; attempts?: number }> {
+): Promise<Attempt> {
   // AbortSignal.any leaks memory into a long-lived source signal with every call.
   const controller = new AbortController()
   const abort = () => controller.abort()
@@ -124,20 +167,7 @@ async function attemptCall(
     })
     const text = await Promise.race([readLimited(response), whenAborted(controller.signal)])
     if (response.ok) return { result: { ok: true, value: parse(text, secrets) } }
-    if (response.status >= 500 || response.status === 429 || response.status === 408) {
-      const requested = readRetryAfter(response)
-      const fault = {
-        type: 'unavailable',
-        retryAfterSeconds: requested ?? RETRY_AFTER_DEFAULT_SECONDS,
-      } as const
-      const result = { ok: false, fault } as const
-      if (requested !== null) return { result, pauseMs: requested * 1000 }
-      if (response.status !== 429) return { result }
-      return { result, pauseMs: RATE_LIMITED_PAUSE_MS, attempts: RATE_LIMITED_ATTEMPTS }
-    }
-    // The platform never answers these calls with such a status. A proxy in between does.
-    if (response.status < 400 || [407, 451].includes(response.status)) return { result: UNAVAILABLE }
-    return { result: refused(response.status) }
+    return refusedAttempt(response, text, secrets)
   } catch {
     // Network error, timeout, oversized answer or invalid JSON. The error's message may quote a secret, so it is dropped.
     return { result: UNAVAILABLE }
@@ -145,6 +175,37 @@ async function attemptCall(
     clearTimeout(timer)
     signal?.removeEventListener('abort', abort)
   }
+}
+
+function refusedAttempt(response: Response, text: string, secrets: Secret[]): Attempt {
+  const { status } = response
+  if (status >= 500 || status === 429 || status === 408) {
+    const requested = readRetryAfter(response)
+    const retryAfterSeconds = requested ?? RETRY_AFTER_DEFAULT_SECONDS
+    const isRateLimited = status === 429
+    return {
+      result: { ok: false, fault: { type: 'unavailable', retryAfterSeconds } },
+      pauseMs: requested === null ? (isRateLimited ? RATE_LIMITED_PAUSE_MS : undefined) : requested * 1000,
+      isRateLimited,
+    }
+  }
+  // The platform never answers these calls with such a status. A proxy in between does.
+  if (status < 400 || [407, 451].includes(status)) return { result: UNAVAILABLE }
+  return { result: refused(status, readReason(text, secrets)) }
+}
+
+/** LINE's `message`, or what its OAuth endpoints have instead. Line breaks and control characters become spaces. */
+function readReason(text: string, secrets: Secret[]): string | null {
+  let answer: unknown
+  try {
+    answer = parse(text, secrets)
+  } catch {
+    return null
+  }
+  const said = isObject(answer) ? (answer.message ?? answer.error_description) : null
+  if (typeof said !== 'string') return null
+  const line = said.replace(/[\p{C}\p{Z}]+/gu, ' ').trim()
+  return line.slice(0, REASON_MAX_LENGTH).toWellFormed() || null
 }
 
 /** In Node 20, reading a body with a false `content-encoding: gzip` can hang and ignore the abort signal. */

@@ -6,6 +6,7 @@ import type { Secret } from '../secret.ts'
 import {
   CALL_TIMEOUTS,
   type Call,
+  type CallBudget,
   callPlatform,
   type Platform,
   type PlatformResult,
@@ -13,6 +14,15 @@ import {
   UNAVAILABLE,
 } from './call.ts'
 import { RateLimiter } from './rate-limiter.ts'
+import {
+  type FollowerStatistics,
+  type MessageQuota,
+  readFollowerStatistics,
+  readQuotaLimit,
+  readQuotaUsed,
+  readTokenInfo,
+  type TokenInfo,
+} from './statistics.ts'
 import { isSendable, StatelessTokens } from './tokens.ts'
 
 /**
@@ -91,8 +101,8 @@ export class LineApi {
   }
 
   /** The account that the stored credentials belong to. */
-  async botInfo(account: Credentials, signal?: AbortSignal): Promise<PlatformResult<BotInfo>> {
-    return read(await this.#get(account, this.#reads, '/v2/bot/info', signal), readBotInfo)
+  async botInfo(account: Credentials, budget?: CallBudget): Promise<PlatformResult<BotInfo>> {
+    return read(await this.#get(account, this.#reads, '/v2/bot/info', budget), readBotInfo)
   }
 
   /**
@@ -103,13 +113,13 @@ export class LineApi {
     account: Credentials,
     userId: string,
     groupId: string | null,
-    signal?: AbortSignal,
+    budget?: CallBudget,
   ): Promise<PlatformResult<Profile>> {
     // Anything that is not an id of LINE's would only change the path.
     if (![userId, groupId ?? userId].every((id) => /^[A-Za-z0-9-]+$/.test(id))) return refused(404)
     const chat = `${groupId?.startsWith('R') ? 'room' : 'group'}/${groupId}`
     const path = groupId === null ? `/v2/bot/profile/${userId}` : `/v2/bot/${chat}/member/${userId}`
-    return read(await this.#get(account, this.#reads, path, signal), readProfile)
+    return read(await this.#get(account, this.#reads, path, budget), readProfile)
   }
 
   /** Refused with 403 for an account that is neither verified nor premium. `start` is the `next` of the last page. */
@@ -117,21 +127,18 @@ export class LineApi {
     account: Credentials,
     limit: number,
     start?: string,
-    signal?: AbortSignal,
+    budget?: CallBudget,
   ): Promise<PlatformResult<FollowersPage>> {
     const query = new URLSearchParams({ limit: String(limit), ...(start === undefined ? {} : { start }) })
     return read(
-      await this.#get(account, this.#reads, `/v2/bot/followers/ids?${query}`, signal),
+      await this.#get(account, this.#reads, `/v2/bot/followers/ids?${query}`, budget),
       readFollowers,
     )
   }
 
   /** Refused with 404 if no webhook URL is set. */
-  async webhookEndpoint(
-    account: Credentials,
-    signal?: AbortSignal,
-  ): Promise<PlatformResult<WebhookEndpoint>> {
-    const answer = await this.#get(account, this.#webhookCalls, '/v2/bot/channel/webhook/endpoint', signal)
+  async webhookEndpoint(account: Credentials, budget?: CallBudget): Promise<PlatformResult<WebhookEndpoint>> {
+    const answer = await this.#get(account, this.#webhookCalls, '/v2/bot/channel/webhook/endpoint', budget)
     return read(answer, readEndpoint)
   }
 
@@ -142,10 +149,10 @@ export class LineApi {
   async setWebhookEndpoint(
     account: Credentials,
     endpoint: string,
-    signal?: AbortSignal,
+    budget?: CallBudget,
   ): Promise<PlatformResult<null>> {
     const path = '/v2/bot/channel/webhook/endpoint'
-    const call = { method: 'PUT', path, json: { endpoint }, isRepeatable: true, signal } as const
+    const call = { method: 'PUT', path, json: { endpoint }, isRepeatable: true, budget } as const
     const answer = await this.#call(account, this.#webhookCalls, call)
     return answer.ok ? { ok: true, value: null } : answer
   }
@@ -157,11 +164,47 @@ export class LineApi {
   async testWebhook(
     account: Credentials,
     endpoint: string,
-    signal?: AbortSignal,
+    budget?: CallBudget,
   ): Promise<PlatformResult<WebhookTest>> {
     const path = '/v2/bot/channel/webhook/test'
-    const call = { method: 'POST', path, json: { endpoint }, isRepeatable: false, signal } as const
+    const call = { method: 'POST', path, json: { endpoint }, isRepeatable: false, budget } as const
     return read(await this.#call(account, this.#webhookCalls, call), readTest)
+  }
+
+  /**
+   * LINE's totals at the end of a day, counted about a day later. Null: not counted yet. LINE allows 60 calls per hour.
+   * @param day `20261122`; LINE's days begin at 15:00 UTC
+   */
+  async followerStatistics(
+    account: Credentials,
+    day: string,
+    budget?: CallBudget,
+  ): Promise<PlatformResult<FollowerStatistics | null>> {
+    const path = `/v2/bot/insight/followers?date=${day}`
+    const answer = read(await this.#get(account, this.#reads, path, budget), readFollowerStatistics)
+    return answer.ok ? { ok: true, value: answer.value.statistics } : answer
+  }
+
+  /** Messages of the present month, allowed and sent. */
+  async messageQuota(account: Credentials, budget?: CallBudget): Promise<PlatformResult<MessageQuota>> {
+    const path = '/v2/bot/message/quota'
+    const limit = read(await this.#get(account, this.#reads, path, budget), readQuotaLimit)
+    if (!limit.ok) return limit
+    const used = read(await this.#get(account, this.#reads, `${path}/consumption`, budget), readQuotaUsed)
+    return used.ok ? { ok: true, value: { ...limit.value, ...used.value } } : used
+  }
+
+  /** What LINE says about the stored access token. Null: none is stored. Refused with 400 for a token that is not valid. */
+  async tokenInfo(account: Credentials, budget?: CallBudget): Promise<PlatformResult<TokenInfo | null>> {
+    const token = account.channelAccessToken
+    if (token === null) return { ok: true, value: null }
+    // Tokens of version 2.1 are JWTs and have a route of their own.
+    const form = new URLSearchParams({ access_token: token.reveal() })
+    const route = token.reveal().startsWith('eyJ')
+      ? ({ method: 'GET', path: `/oauth2/v2.1/verify?${form}` } as const)
+      : ({ method: 'POST', path: '/v2/oauth/verify', form } as const)
+    const call = { ...route, secrets: [token], isRepeatable: true, budget }
+    return read(await callPlatform(this.#platform, call), readTokenInfo)
   }
 
   /** Makes the next call issue a new token, so that it checks the current channel id and secret. */
@@ -173,9 +216,9 @@ export class LineApi {
     account: Credentials,
     limiter: RateLimiter,
     path: string,
-    signal?: AbortSignal,
+    budget?: CallBudget,
   ): Promise<PlatformResult<unknown>> {
-    return this.#call(account, limiter, { method: 'GET', path, isRepeatable: true, signal })
+    return this.#call(account, limiter, { method: 'GET', path, isRepeatable: true, budget })
   }
 
   async #call(
@@ -183,7 +226,7 @@ export class LineApi {
     limiter: RateLimiter,
     call: Omit<Call, 'token' | 'secrets'>,
   ): Promise<PlatformResult<unknown>> {
-    const token = await this.#token(account, call.signal)
+    const token = await this.#token(account, call.budget)
     if (!token.ok) return token
     if (!(await limiter.acquire(account.id))) return UNAVAILABLE
     const secrets = [token.value, ...(account.channelSecret ? [account.channelSecret] : [])]
@@ -193,7 +236,7 @@ export class LineApi {
     return answer
   }
 
-  async #token(account: Credentials, signal?: AbortSignal): Promise<PlatformResult<Secret>> {
+  async #token(account: Credentials, budget?: CallBudget): Promise<PlatformResult<Secret>> {
     const { id, channelId, channelSecret, channelAccessToken } = account
     if (channelAccessToken) {
       return isSendable(channelAccessToken.reveal())
@@ -201,7 +244,7 @@ export class LineApi {
         : { ok: false, fault: { type: 'malformed_token' } }
     }
     if (!channelId || !channelSecret) return { ok: false, fault: { type: 'no_credentials' } }
-    return this.#tokens.get({ id, channelId, channelSecret }, signal)
+    return this.#tokens.get({ id, channelId, channelSecret }, budget)
   }
 }
 

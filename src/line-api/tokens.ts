@@ -2,7 +2,7 @@
 import { LRUCache } from 'lru-cache'
 import { isObject } from '../http/body.ts'
 import { Secret } from '../secret.ts'
-import { callPlatform, type Platform, type PlatformResult, UNAVAILABLE } from './call.ts'
+import { type CallBudget, callPlatform, type Platform, type PlatformResult, UNAVAILABLE } from './call.ts'
 
 /** A token is valid for 15 minutes. One that is about to expire is not used for a new call. */
 const EXPIRY_MARGIN_MS = 60_000
@@ -31,7 +31,7 @@ export class StatelessTokens {
   }
 
   /** The token of an account's channel. Concurrent callers share one request. A failure is not cached. */
-  async get(channel: Channel, signal?: AbortSignal): Promise<PlatformResult<Secret>> {
+  async get(channel: Channel, budget?: CallBudget): Promise<PlatformResult<Secret>> {
     const cached = this.#issued.get(channel.id)
     if (cached !== undefined && isSameChannel(cached.channel, channel) && cached.expiresAtMs > Date.now())
       return cached.token
@@ -40,7 +40,7 @@ export class StatelessTokens {
       token: Promise.resolve(UNAVAILABLE),
       expiresAtMs: Number.POSITIVE_INFINITY,
     }
-    issued.token = this.#issue(channel, signal).then((result) => {
+    issued.token = this.#issue(channel, budget).then((result) => {
       if (result.ok) issued.expiresAtMs = Date.now() + result.value.lifetimeMs - EXPIRY_MARGIN_MS
       else if (this.#issued.get(channel.id) === issued) this.#issued.delete(channel.id)
       return result.ok ? { ok: true, value: result.value.token } : result
@@ -56,7 +56,7 @@ export class StatelessTokens {
   /** POST /oauth2/v3/token. The platform does not limit the number of these tokens, and none can be revoked. */
   async #issue(
     { channelId, channelSecret }: Channel,
-    signal?: AbortSignal,
+    budget?: CallBudget,
   ): Promise<PlatformResult<{ token: Secret; lifetimeMs: number }>> {
     const form = new URLSearchParams({
       grant_type: 'client_credentials',
@@ -69,11 +69,11 @@ export class StatelessTokens {
       form,
       secrets: [channelSecret],
       isRepeatable: true,
-      signal,
+      budget,
     })
     if (!answer.ok) {
       if (answer.fault.type !== 'refused') return answer
-      return { ok: false, fault: { type: 'refused_credentials', status: answer.fault.status } }
+      return { ok: false, fault: { ...answer.fault, type: 'refused_credentials' } }
     }
     if (!isObject(answer.value)) return UNAVAILABLE
     const { access_token: token, expires_in: seconds } = answer.value

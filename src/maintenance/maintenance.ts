@@ -1,5 +1,6 @@
 /** Keeps storage bounded: partitions ahead of time, and nothing beyond its retention. */
 import type { Queryable } from '../postgres/statement.ts'
+import { countFollows } from './follow-counts.ts'
 import { createPartitions, EVENTS, TRACKING_EVENTS } from './partitions.ts'
 import { deleteExpired, type Retention } from './retention.ts'
 import { summarizeNewRanges } from './summaries.ts'
@@ -20,6 +21,7 @@ export async function runMaintenance(session: Queryable, retention: Retention): 
   await unlessRunning(session, async () => {
     await createAllPartitions(session)
     await summarizeNewRanges(session)
+    await countFollows(session)
     await deleteExpired(session, retention)
   })
 }

@@ -6,7 +6,11 @@ import { dropExpiredPartitions, EVENTS, TRACKING_EVENTS, unlessLocked } from './
 /** Rows deleted in one statement. */
 const ROWS_PER_STATEMENT = 10_000
 
-/** `oa-audience doctor` looks back a week. */
+/** The rhythm of an account is compared over four weeks. */
+const HOURS_KEPT_DAYS = 35
+/** A year of followers, to compare with the same day of the year before. */
+const DAYS_KEPT_DAYS = 400
+/** Only earlier versions of the service write them. */
 const REFUSALS_KEPT_DAYS = 30
 
 /** A delta feed of an older time begins at the beginning. A mark every ten seconds makes 260,000 rows in this time. */
@@ -17,7 +21,8 @@ export type Retention = Pick<Config, 'retentionDays' | 'deduplicationDays' | 'tr
 /**
  * Deletes events, edits and failed deliveries to endpoints beyond RETENTION_DAYS (0 keeps them), tracking events beyond
  * TRACKING_RETENTION_DAYS, and beyond DEDUPLICATION_DAYS event keys, ids of unsent messages, tombstones, and tracked activity of
- * people who are not members. Change marks are kept for 30 days.
+ * people who are not members. Change marks are kept for 30 days, counts of
+ * deliveries for 35, and the daily figures of accounts for 400.
  */
 export async function deleteExpired(
   session: Queryable,
@@ -38,6 +43,8 @@ export async function deleteExpired(
   await deleteInBatches(session, deleteTrackedActivity, deduplicationDays)
   await deleteInBatches(session, deleteTombstones, deduplicationDays)
   await deleteInBatches(session, deleteMarks, MARKS_KEPT_DAYS)
+  await deleteInBatches(session, deleteDeliveryHours, HOURS_KEPT_DAYS)
+  await deleteInBatches(session, deleteAccountDays, DAYS_KEPT_DAYS)
   await unlessLocked(session.query(deleteRefusals, [REFUSALS_KEPT_DAYS]))
 }
 
@@ -126,6 +133,10 @@ const deleteTrackedActivity: Statement = {
 const deleteTombstones = deleteOlder('delete-tombstones', 'erased_member', 'deleted_at')
 
 const deleteMarks = deleteOlder('delete-change-marks', 'change_mark', 'marked_at')
+
+const deleteDeliveryHours = deleteOlder('delete-delivery-hours', 'delivery_hour', 'hour')
+
+const deleteAccountDays = deleteOlder('delete-account-days', 'account_day', 'day')
 
 /** $1 int: days. */
 const deleteRefusals: Statement = {

@@ -76,6 +76,11 @@ export const eventUnapplied = occurrence<{ error: Error }>('event-unapplied')
 /** The time of an event could not be read, so the time of receipt counts. */
 export const timeReplaced = occurrence<{ source: string }>('time-replaced')
 
+export type IdTokenOutcome = 'valid' | 'invalid' | 'unavailable'
+
+/** An ID token of a tracking request was judged. `unavailable`: LINE does not deliver its keys, so the request is refused. */
+export const idTokenJudged = occurrence<{ outcome: IdTokenOutcome }>('id-token-judged')
+
 export type ProfileOutcome = 'found' | 'unknown' | 'fault'
 
 /** One member's profile is requested from the platform. */
@@ -83,7 +88,12 @@ export const profileRequest = operation<object>('profile-request')
 export const profileRequested = occurrence<{ outcome: ProfileOutcome }>('profile-requested')
 
 /** Profiles of an account are not requested for a while, because of a fault. */
-export const profilesBackedOff = occurrence<{ accountId: bigint; fault: string }>('profiles-backed-off')
+export const profilesBackedOff = occurrence<{
+  accountId: bigint
+  fault: string
+  /** of the platform's refusal */
+  status: number | undefined
+}>('profiles-backed-off')
 
 export type VerificationOutcome = 'verified' | 'refused' | 'unavailable'
 

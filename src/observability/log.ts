@@ -9,8 +9,9 @@ export function logFacts(log: FastifyBaseLogger): () => void {
       // Not the error's message: the database's words quote the event.
       log.error({ fault: error.name }, 'an event was stored without effect'),
     ),
-    profilesBackedOff.subscribe(({ accountId, fault }) =>
-      log.warn({ accountId: String(accountId), fault }, 'requests for profiles back off'),
+    profilesBackedOff.subscribe(({ accountId, fault, status }) =>
+      // Not the platform's reason: it may name a person.
+      log.warn({ accountId: String(accountId), fault, status }, 'requests for profiles back off'),
     ),
   ]
   return () => {

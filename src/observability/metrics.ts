@@ -4,6 +4,7 @@ import type { FastifyInstance } from 'fastify'
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import { FatalError } from '../errors.ts'
 import { UNKNOWN_ROUTE } from '../http/answers.ts'
+import { type AccountProblems, accountProblemGauge } from './account-metrics.ts'
 import { countDatabaseFacts, databaseGauges, type WatchedDatabase } from './database-metrics.ts'
 import { countEndpointAttempts, type EndpointBacklog, endpointBacklogGauges } from './endpoint-metrics.ts'
 import {
@@ -12,6 +13,7 @@ import {
   deliveryQueued,
   deliveryStored,
   flushing,
+  idTokenJudged,
   profileRequested,
   timeReplaced,
 } from './facts.ts'
@@ -27,6 +29,7 @@ const ENDPOINTS_INTERVAL_MS = 15_000
 
 const EVENT_OUTCOMES = ['accepted', 'duplicate', 'unapplied']
 const PROFILE_OUTCOMES = ['found', 'unknown', 'fault']
+const ID_TOKEN_OUTCOMES = ['valid', 'invalid', 'unavailable']
 /** What can be seen of a running service. No label holds an address or a person. Endpoints are named by their ids. */
 export class Metrics {
   readonly registry = new Registry()
@@ -138,8 +141,16 @@ export class Metrics {
       labelNames: ['outcome'] as const,
       registers: this.#registers,
     })
+    const idTokens = new Counter({
+      name: 'oa_audience_id_tokens_total',
+      help: 'ID tokens of tracking requests by outcome: valid, invalid, or unavailable (LINE did not deliver its keys)',
+      labelNames: ['outcome'] as const,
+      registers: this.#registers,
+    })
     for (const outcome of PROFILE_OUTCOMES) profiles.inc({ outcome }, 0)
+    for (const outcome of ID_TOKEN_OUTCOMES) idTokens.inc({ outcome }, 0)
     this.#unsubscribe.push(
+      idTokenJudged.subscribe((facts) => idTokens.inc(facts)),
       accountVerified.subscribe((facts) => verifications.inc(facts)),
       profileRequested.subscribe((facts) => profiles.inc(facts)),
     )
@@ -193,6 +204,13 @@ export class Metrics {
     const show = endpointBacklogGauges(this.registry)
     // No figure is better than an outdated one.
     this.#repeat(ENDPOINTS_INTERVAL_MS, () => read().then(show, () => show([])))
+  }
+
+  /** Judges every account once a minute. An account without a problem has no series. */
+  watchAccounts(read: () => Promise<AccountProblems[]>): void {
+    const show = accountProblemGauge(this.registry)
+    // No figure is better than an outdated one.
+    this.#repeat(BACKLOG_INTERVAL_MS, () => read().then(show, () => show([])))
   }
 
   #repeat(intervalMs: number, update: () => Promise<void>): void {

@@ -41,6 +41,7 @@ export type AccountDetails = {
   chatInboxId: string | null
   oaHash: string
   trackingKey: string
+  loginChannelId: string | null
   hasChannelSecret: boolean
   hasChannelAccessToken: boolean
   hasChatSecret: boolean
@@ -50,6 +51,7 @@ export type AccountDetails = {
 const selectAccountDetails = `
   select id, organization_id as "organizationId", name, channel_id as "channelId", bot_user_id as "botUserId",
          basic_id as "basicId", chat_inbox_id as "chatInboxId", oa_hash as "oaHash", tracking_key as "trackingKey",
+         login_channel_id as "loginChannelId",
          channel_secret is not null as "hasChannelSecret",
          channel_access_token is not null as "hasChannelAccessToken", chat_secret is not null as "hasChatSecret"
     from official_account

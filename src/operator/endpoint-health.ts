@@ -1,12 +1,13 @@
 /** Examines endpoints: whether they accept what is sent to them, and what waits for them. */
 import { isAccepted } from '../endpoints/post.ts'
 import type { Queryable } from '../postgres/statement.ts'
-import type { Severity } from './account-health.ts'
 import { age } from './age.ts'
 import { answerLine, countText, type EndpointSummary, listEndpoints } from './endpoints.ts'
 
 /** An endpoint that accepts deliveries, but more slowly than they arrive. */
 const SLOW_SECONDS = 600
+
+export type Severity = 'ok' | 'warning' | 'error'
 
 export type EndpointFinding = { endpointId: bigint; severity: Severity; message: string }
 

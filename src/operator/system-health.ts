@@ -6,8 +6,9 @@ import { redisRefusal } from '../http/rate-limit-redis.ts'
 import { CLOCK_SKEW_MAX_SECONDS, readClockSkew } from '../postgres/clock.ts'
 import { withDatabase } from '../postgres/open.ts'
 import type { Queryable } from '../postgres/statement.ts'
-import { examineAccounts, type Severity } from './account-health.ts'
-import { examineEndpoints } from './endpoint-health.ts'
+import { age } from './age.ts'
+import { examineEndpoints, type Severity } from './endpoint-health.ts'
+import { type FleetAccount, listFleet } from './fleet.ts'
 
 const RESPONSE_TIMEOUT_MS = 3_000
 /** Chat signatures are valid for five minutes. A clock that is off by one minute is drifting towards that. */
@@ -49,11 +50,7 @@ async function examineDatabase({ database: choice }: Config): Promise<Finding[]>
     return await withDatabase(choice, async (database) => [
       await examineServer(database),
       { check: 'migrations', severity: 'ok', message: 'the schema is up to date' },
-      ...(await examineAccounts(database)).map(({ accountId, severity, message }) => ({
-        check: `account ${accountId}`,
-        severity,
-        message,
-      })),
+      ...(await listFleet(database, Date.now())).flatMap(examineAccount),
       ...(await database.session(examineEndpoints)).map(({ endpointId, severity, message }) => ({
         check: `endpoint ${endpointId}`,
         severity,
@@ -64,6 +61,19 @@ async function examineDatabase({ database: choice }: Config): Promise<Finding[]>
     if (!(error instanceof FatalError)) throw error
     return [{ check, severity: 'error', message: error.message }]
   }
+}
+
+function examineAccount({ id, problems, lastDeliveryAt }: FleetAccount): Finding[] {
+  const check = `account ${id}`
+  if (problems.length === 0) {
+    const seconds = (Date.now() - Date.parse(lastDeliveryAt ?? '')) / 1000
+    return [{ check, severity: 'ok', message: `LINE delivers; the last delivery was ${age(seconds)} ago` }]
+  }
+  return problems.map(({ word, message, fix }) => ({
+    check,
+    severity: word === 'broken' ? 'error' : 'warning',
+    message: `${message} ${fix}`,
+  }))
 }
 
 /** Marks of the delta feed that are ahead of the clock say that it stepped back. */

@@ -40,20 +40,22 @@ export interface Tenant {
   headers: { 'x-client-id': string; 'x-client-secret': string; 'x-api-key': string }
 }
 
-/** Adds an organization with one account, one client and one key. */
+/** Adds an account with one client and one key, in an organization of its own unless one is given. */
 export async function addTenant(
   database: PostgresDatabase,
   columns: {
+    organizationId?: bigint
     channelAccessToken?: string
     chatSecret?: string
     botUserId?: string
     channelId?: string
     channelSecret?: string
     basicId?: string
+    loginChannelId?: string
   } = {},
 ): Promise<Tenant> {
   const { channelSecret = randomBytes(16).toString('hex'), botUserId = randomUserId() } = columns
-  const organizationId = await addOrganization(database, 'test')
+  const organizationId = columns.organizationId ?? (await addOrganization(database, 'test'))
   const account = await addAccount(database, organizationId, {
     name: 'test',
     channel_id: columns.channelId ?? null,
@@ -62,6 +64,7 @@ export async function addTenant(
     bot_user_id: botUserId,
     basic_id: columns.basicId ?? null,
     chat_secret: columns.chatSecret ?? null,
+    login_channel_id: columns.loginChannelId ?? null,
   })
   return {
     organizationId,

@@ -39,14 +39,24 @@ const ALLOWED: Record<string, string[]> = {
   'line-api': ['http'],
   accounts: ['access', 'http', 'line-api', 'postgres'],
   audience: ['access', 'accounts', 'http', 'line-api', 'postgres'],
-  intake: ['accounts', 'audience', 'http', 'intake/line', 'intake/mbox', 'intake/tracking', 'postgres'],
+  intake: [
+    'accounts',
+    'audience',
+    'http',
+    'intake/line',
+    'intake/mbox',
+    'intake/tracking',
+    'line-api',
+    'postgres',
+  ],
   endpoints: ['accounts', 'audience', 'http', 'intake', 'intake/line', 'postgres'],
   maintenance: ['postgres'],
+  monitoring: ['accounts', 'line-api', 'postgres'],
   observability: ['http'],
   operator: ['access', 'accounts', 'audience', 'endpoints', 'http', 'intake', 'postgres'],
   'intake/line': ['accounts', 'audience', 'http', 'intake', 'postgres'],
   'intake/mbox': ['accounts', 'http', 'intake', 'postgres'],
-  'intake/tracking': ['accounts', 'http', 'intake', 'postgres'],
+  'intake/tracking': ['accounts', 'http', 'intake', 'line-api', 'postgres'],
 }
 
 describe('imports', () => {

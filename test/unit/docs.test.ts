@@ -40,6 +40,7 @@ it('alerts and dashboard use only metrics that the service exports', async () =>
   metrics.watchDatabase({ connectionStates: () => [], state: async () => 'up' })
   metrics.watchProfileBacklog(async () => 0)
   metrics.watchEndpoints(async () => [])
+  metrics.watchAccounts(async () => [])
   const names = (await metrics.registry.getMetricsAsArray()).map(({ name }) => name)
   for (const file of ['deploy/alerts.yaml', 'deploy/grafana-dashboard.json']) {
     for (const [metric] of read(file).matchAll(/oa_audience_[a-z_]+/g)) {

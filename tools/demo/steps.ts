@@ -31,9 +31,9 @@ const JSON_TYPE = { 'content-type': 'application/json' }
 
 export async function runSteps(demo: Demo): Promise<void> {
   const show = presenter(demo)
-  const [ann = '', ben = ''] = addPeople(demo.platform, 2)
+  const [ann = '', ben = '', cat = ''] = addPeople(demo.platform, 3)
   await receiveDeliveries(demo, show, ann, ben)
-  await receiveOtherSources(demo, show, ann)
+  await receiveOtherSources(demo, show, ann, cat)
   const audience = await show(
     'A B2B client lists the audience of its scope',
     clientCall(demo, 'GET', '/api/audience?limit=10'),
@@ -59,7 +59,12 @@ async function receiveDeliveries(demo: Demo, show: Show, ann: string, ben: strin
   )
 }
 
-async function receiveOtherSources({ account }: Demo, show: Show, ann: string): Promise<void> {
+async function receiveOtherSources(
+  { account, platform }: Demo,
+  show: Show,
+  ann: string,
+  cat: string,
+): Promise<void> {
   await show('The support chat reports that a conversation was resolved', {
     method: 'POST',
     path: `/api/mbox/callback/${account.oaHash}`,
@@ -73,19 +78,29 @@ async function receiveOtherSources({ account }: Demo, show: Show, ann: string): 
       updated_at: Date.now() / 1000,
     }),
   })
-  await show('A web page reports that the person viewed the menu', {
-    method: 'POST',
-    path: '/api/tracking',
-    headers: JSON_TYPE,
-    body: JSON.stringify({
-      writeKey: account.trackingKey,
-      messageId: randomUUID(),
-      type: 'page',
-      userId: ann,
-      timestamp: new Date().toISOString(),
-      properties: { path: '/menu' },
-    }),
+  const idToken = await platform.login.idToken({
+    userId: cat,
+    loginChannelId: platform.account.loginChannelId,
   })
+  const view = () => ({
+    type: 'page',
+    messageId: randomUUID(),
+    timestamp: new Date().toISOString(),
+    properties: { path: '/menu' },
+  })
+  const batch = [
+    { ...view(), userId: ann },
+    { ...view(), context: { idToken } },
+  ]
+  await show(
+    'Web pages report two views: one names the person, one inside LINE proves the person by an ID token',
+    {
+      method: 'POST',
+      path: '/api/tracking',
+      headers: JSON_TYPE,
+      body: JSON.stringify({ writeKey: account.trackingKey, batch }),
+    },
+  )
 }
 
 async function updateMember(demo: Demo, show: Show, memberId: string): Promise<void> {

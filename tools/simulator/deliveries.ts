@@ -93,7 +93,10 @@ function eventAbout(
   if (dice < MESSAGE_PERCENT + FOLLOW_PERCENT) {
     const person = people.get(userId) as SimulatedPerson
     person.isFriend = !person.isFriend
-    return eventOf(person.isFriend ? 'follow' : 'unfollow', userId)
+    // Everybody was a friend at first, so a follow is a return.
+    return person.isFriend
+      ? { ...eventOf('follow', userId), follow: { isUnblocked: true } }
+      : eventOf('unfollow', userId)
   }
   const kind = pick(Object.keys(KINDS).filter((name) => name !== 'follow' && name !== 'unfollow'))
   const event = eventOf(kind, userId)

@@ -6,6 +6,7 @@ import { signLine } from '../../src/intake/line/signature.ts'
 import { Secret } from '../../src/secret.ts'
 import { lineBody } from './events.ts'
 import type { PlatformState, SimulatedAccount } from './state.ts'
+import { followerStatistics, messageQuota, tokenLifetime } from './statistics.ts'
 
 const FOLLOWERS_PAGE_DEFAULT = 300
 const FOLLOWERS_PAGE_MAX = 1_000
@@ -29,6 +30,10 @@ const UNAUTHORIZED: Reply = {
     message: 'Authentication failed. Confirm that the access token in the authorization header is valid.',
   },
 }
+const INVALID_DATE: Reply = {
+  status: 400,
+  body: { message: "The value for the 'date' parameter is invalid" },
+}
 const NO_WEBHOOK: Reply = { status: 404, body: { message: 'Webhook endpoint not found' } }
 
 /** Whose access token the request has. */
@@ -42,7 +47,14 @@ export async function answer(states: PlatformState[], request: IncomingMessage):
   if (!URL.canParse(request.url ?? '', 'http://localhost')) return NOT_FOUND
   const { pathname, searchParams } = new URL(request.url ?? '', 'http://localhost')
   const call = `${request.method} ${pathname}`
+  // Every account has the same keys of LINE Login.
+  if (call === 'GET /oauth2/v2.1/certs') return { status: 200, body: states[0]?.login.certs() }
   if (call === 'POST /oauth2/v3/token') return issueToken(states, await text(request))
+  if (call === 'POST /v2/oauth/verify') {
+    const form = new URLSearchParams(await text(request))
+    return tokenInfo(states, form.get('access_token'))
+  }
+  if (call === 'GET /oauth2/v2.1/verify') return tokenInfo(states, searchParams.get('access_token'))
   const state = callerOf(states, request)
   if (state === null) return UNAUTHORIZED
   switch (call) {
@@ -56,6 +68,14 @@ export async function answer(states: PlatformState[], request: IncomingMessage):
       return setWebhook(state, await text(request))
     case 'POST /v2/bot/channel/webhook/test':
       return testWebhook(state, await text(request))
+    case 'GET /v2/bot/insight/followers': {
+      const body = followerStatistics(state, searchParams.get('date'))
+      return body === null ? INVALID_DATE : { status: 200, body }
+    }
+    case 'GET /v2/bot/message/quota':
+      return { status: 200, body: messageQuota(state) }
+    case 'GET /v2/bot/message/quota/consumption':
+      return { status: 200, body: { totalUsage: state.settings.quota.used } }
     default:
       return findProfile(state, call)
   }
@@ -69,6 +89,12 @@ function findProfile(state: PlatformState, call: string): Reply {
     /^GET \/v2\/bot\/(?:group|room)\/([^/]+)\/member\/([^/]+)$/.exec(call) ?? []
   if (memberId === undefined) return NOT_FOUND
   return profile(state, memberId, state.groups.get(groupId)?.has(memberId) === true)
+}
+
+function tokenInfo(states: PlatformState[], token: string | null): Reply {
+  const body = states.map((state) => tokenLifetime(state, token)).find((found) => found !== null)
+  if (body !== undefined) return { status: 200, body }
+  return { status: 400, body: { error: 'invalid_request', error_description: 'access token expired' } }
 }
 
 function issueToken(states: PlatformState[], form: string): Reply {

@@ -50,6 +50,15 @@ export async function simulatePlatform(
       setMisbehaviour(fault, request, response)
       return
     }
+    if (call === 'POST /simulate/id-token') {
+      issueIdToken(state, request, response)
+      return
+    }
+    if (call === 'PUT /simulate/login-keys') {
+      state.login.rotateKeys()
+      response.writeHead(200).end('ID tokens are signed with a new key\n')
+      return
+    }
     if (request.url?.startsWith(RECEIVER_PATH)) {
       receive(receipts, receiver, request, response).catch(() => response.destroy())
       return
@@ -63,7 +72,7 @@ export async function simulatePlatform(
     server.once('error', reject)
     server.listen(port, '127.0.0.1', resolve)
   })
-  const { people, groups, settings } = state
+  const { people, groups, settings, statistics, login } = state
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     account,
@@ -73,8 +82,10 @@ export async function simulatePlatform(
     people,
     groups,
     settings,
+    statistics,
+    login,
     addAccount: (added) => {
-      const addedState = initialState(added)
+      const addedState = { ...initialState(added), login: state.login }
       states.push(addedState)
       return addedState
     },
@@ -108,6 +119,23 @@ function respond(states: PlatformState[], request: IncomingMessage, response: Se
     // The client disconnected before its request was complete.
     () => response.destroy(),
   )
+}
+
+/** The body is a form with `userId` and, for another channel than the account's, `loginChannelId`. The response is a token. */
+function issueIdToken(
+  { account, login }: PlatformState,
+  request: IncomingMessage,
+  response: ServerResponse,
+): void {
+  text(request)
+    .then(async (body) => {
+      const form = new URLSearchParams(body)
+      const userId = form.get('userId')
+      const loginChannelId = form.get('loginChannelId') ?? account.loginChannelId
+      if (userId === null) response.writeHead(400).end('userId is missing: send userId=U4af…\n')
+      else response.writeHead(200).end(await login.idToken({ userId, loginChannelId }))
+    })
+    .catch(() => response.destroy())
 }
 
 /** The body names a misbehaviour. An empty body restores the documented responses. */

@@ -14,6 +14,8 @@ export interface SendOptions extends TrafficOptions {
   rate: number
   /** number of deliveries; Infinity: until the signal */
   count: number
+  /** share of deliveries that the platform fails to make, 0 to 1 */
+  hidden: number
 }
 
 export interface Tally {
@@ -21,6 +23,8 @@ export interface Tally {
   /** distinct events in them */
   events: number
   repeatedDeliveries: number
+  /** deliveries that were not made */
+  hiddenDeliveries: number
   /** responses by status; `none` if there was no response */
   answers: Record<string, number>
 }
@@ -29,11 +33,14 @@ export interface Tally {
 export async function sendDeliveries(
   platform: SimulatedPlatform,
   address: string,
-  { rate, count, ...traffic }: SendOptions,
+  { rate, count, hidden, ...traffic }: SendOptions,
   onProgress: (tally: Tally) => void,
   signal: AbortSignal,
 ): Promise<Tally> {
-  const tally: Tally = { deliveries: 0, events: 0, repeatedDeliveries: 0, answers: {} }
+  const tally: Tally = {
+    ...{ deliveries: 0, events: 0, repeatedDeliveries: 0, hiddenDeliveries: 0 },
+    answers: {},
+  }
   const source = deliveries(platform, traffic)
   const inFlight = new Set<Promise<void>>()
   const startedAtMs = performance.now()
@@ -41,6 +48,11 @@ export async function sendDeliveries(
     const due = Math.min(count, Math.ceil(((performance.now() - startedAtMs) / 1000) * rate))
     while (tally.deliveries < due && inFlight.size < IN_FLIGHT_MAX && !signal.aborted) {
       const delivery = source.next().value
+      if (Math.random() < hidden) {
+        tally.hiddenDeliveries += 1
+        tally.deliveries += 1
+        continue
+      }
       countDelivery(tally, delivery)
       const sending: Promise<void> = send(address, delivery).then((status) => {
         tally.answers[status] = (tally.answers[status] ?? 0) + 1

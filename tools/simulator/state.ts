@@ -1,12 +1,16 @@
 /** What the simulated platform knows of an official account and the people around it. */
 import { randomBytes } from 'node:crypto'
 import { randomUserId } from './events.ts'
+import { SimulatedLogin } from './login.ts'
 import type { Misbehaviour } from './misbehaviour.ts'
+import type { DayStatistics } from './statistics.ts'
 
 export interface SimulatedAccount {
   channelId: string
   channelSecret: string
   channelAccessToken: string
+  /** the channel of LINE Login whose ID tokens prove people */
+  loginChannelId: string
   botUserId: string
   basicId: string
   displayName: string
@@ -22,6 +26,7 @@ export interface SimulatedPerson {
 
 export interface PlatformState {
   account: SimulatedAccount
+  login: SimulatedLogin
   /** user id → person, in the order of the list of followers */
   people: Map<string, SimulatedPerson>
   /** group or room id → user ids of its members */
@@ -37,7 +42,12 @@ export interface PlatformState {
     testOrigin: string | null
     /** faulty responses to the calls of this account alone; null: the documented ones */
     misbehaviour: Misbehaviour | null
+    /** messages of the month; null: the plan has no limit */
+    quota: { limit: number | null; used: number }
+    tokenLifetimeSeconds: number
   }
+  /** the platform's day, as 20261122 → its figures at the end of that day */
+  statistics: Map<string, DayStatistics>
   /** valid access tokens */
   tokens: Set<string>
   /** times of webhook tests, which are limited per hour */
@@ -47,7 +57,8 @@ export interface PlatformState {
 /** A fictitious official account with random credentials in the documented formats. */
 export function randomAccount(displayName: string): SimulatedAccount {
   return {
-    channelId: String(2_000_000_000 + (randomBytes(4).readUInt32BE() % 1_000_000)),
+    channelId: randomChannelId(),
+    loginChannelId: randomChannelId(),
     channelSecret: randomBytes(16).toString('hex'),
     channelAccessToken: randomBytes(96).toString('base64'),
     botUserId: randomUserId(),
@@ -56,12 +67,22 @@ export function randomAccount(displayName: string): SimulatedAccount {
   }
 }
 
+function randomChannelId(): string {
+  return String(2_000_000_000 + (randomBytes(4).readUInt32BE() % 1_000_000))
+}
+
 export function initialState(account: SimulatedAccount): PlatformState {
   return {
     account,
+    login: new SimulatedLogin(),
     people: new Map(),
     groups: new Map(),
-    settings: { isVerified: true, webhook: null, propagationMs: 0, testOrigin: null, misbehaviour: null },
+    settings: {
+      ...{ isVerified: true, webhook: null, propagationMs: 0, testOrigin: null, misbehaviour: null },
+      quota: { limit: 1_000, used: 0 },
+      tokenLifetimeSeconds: 30 * 86_400,
+    },
+    statistics: new Map(),
     tokens: new Set([account.channelAccessToken]),
     testsAtMs: [],
   }

@@ -1,6 +1,8 @@
 /** Reads LINE's webhook events. Every kind is kept, known today or not. */
+import { USER_ID_MAX_LENGTH } from '../../audience/member.ts'
 import { AppError } from '../../errors.ts'
 import { isObject, parseJson } from '../../http/body.ts'
+import { isStorableText } from '../../postgres/storable.ts'
 import { DELIVERY_MAX_EVENTS, type Effect, type IntakeEvent, InvalidEvent, NO_EFFECT } from '../event.ts'
 import { readKind, readOptionalId, readTimeMs, readUserId } from '../event-fields.ts'
 import { hashKey, ulidKey } from '../event-key.ts'
@@ -11,7 +13,7 @@ import { LINE } from './channel.ts'
 type Fields = Record<string, unknown>
 
 export interface LineDelivery {
-  /** The bot user id that LINE delivers to. */
+  /** The bot user id that LINE delivers to. Null: the delivery names none. */
   destination: string | null
   events: IntakeEvent[]
 }
@@ -32,9 +34,8 @@ export function parseLineDelivery(body: Buffer, receivedAtMs: number): LineDeliv
   if (delivery.events.length > DELIVERY_MAX_EVENTS) {
     throw new AppError('bad_request', { message: `More than ${DELIVERY_MAX_EVENTS} events in one delivery` })
   }
-  const destination = delivery.destination
   return {
-    destination: typeof destination === 'string' ? destination : null,
+    destination: readDestination(delivery.destination),
     events: delivery.events.map((event) => readLineEvent(event, receivedAtMs)),
   }
 }
@@ -52,13 +53,19 @@ function readSingleEvent(delivery: string, receivedAtMs: number): LineDelivery |
   if (payload.includes('},{') || payload.includes('\\u')) return null
   try {
     return {
-      destination,
+      destination: readDestination(destination),
       events: [readLineEvent(JSON.parse(payload), receivedAtMs, withoutCredentials(payload))],
     }
   } catch (error) {
     if (error instanceof SyntaxError) return null
     throw error
   }
+}
+
+/** Null for anything that cannot be a user id. */
+function readDestination(value: unknown): string | null {
+  if (typeof value !== 'string' || value === '' || value.length > USER_ID_MAX_LENGTH) return null
+  return isStorableText(value) ? value : null
 }
 
 /** Reads one element of `events`, whatever it is. An event that cannot be applied has its `failure` set. */
@@ -76,7 +83,7 @@ export function readLineEvent(
       key: lineKey(event),
       occurredAtMs: readTimeMs(event.timestamp),
       claimedAtMs: null,
-      isOwnAct: true,
+      isOwnAct: isOwnAct(event),
       userId: sourceUserId(event),
       otherUserIds: readMembers(event),
       groupId: groupIdOf(event),
@@ -111,7 +118,7 @@ function invalidEvent(
     key,
     occurredAtMs: attempt(() => readTimeMs(event.timestamp), receivedAtMs),
     claimedAtMs: null,
-    isOwnAct: true,
+    isOwnAct: isOwnAct(event),
     userId: attempt(() => sourceUserId(event), null),
     otherUserIds: readMembers(event, (id) => attempt(() => readUserId(id), null)),
     groupId: groupIdOf(event),
@@ -139,6 +146,18 @@ function lineKey(event: Fields): Buffer {
 }
 
 const contentKey = (content: unknown) => hashKey(LINE, 'content', toJsonText(content))
+
+/** LINE names the user who acted as the source, except here: LINE itself, a module channel or an agent acts. */
+const KINDS_OF_OTHERS = new Set<unknown>([
+  ...['activated', 'deactivated', 'delivery'],
+  ...['module', 'botSuspended', 'botResumed'],
+])
+
+/** The table "Acts of a person" in docs/api.md has the reasons. */
+export function isOwnAct({ type, membership }: Fields): boolean {
+  const isRenewal = type === 'membership' && isObject(membership) && membership.type === 'renewed'
+  return !isRenewal && !KINDS_OF_OTHERS.has(type)
+}
 
 function lineEffect(event: Fields): Effect {
   switch (event.type) {

@@ -1,35 +1,40 @@
 /** POST /api/line/:id and /api/Line/:id: LINE's webhook. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { type Account, findAccount, flagForeignDestination } from '../../accounts/account.ts'
-import { USER_ID_MAX_LENGTH } from '../../audience/member.ts'
 import { AppError } from '../../errors.ts'
 import { bodyBytes } from '../../http/body.ts'
 import { parsePathId } from '../../http/path-id.ts'
 import type { Database } from '../../postgres/database.ts'
-import { isStorableText } from '../../postgres/storable.ts'
 import { AdmittingAccounts } from '../admit.ts'
 import type { Receipt } from '../receive.ts'
 import type { SourceParts } from '../source.ts'
 import { deliveryPaths } from './channel.ts'
 import { parseLineDelivery } from './payload.ts'
+import { namesAnotherBot, Recipients } from './recipients.ts'
 import { lineDeliverySchema } from './route-schema.ts'
 import { hasValidLineSignature } from './signature.ts'
 
 type DeliveryRequest = FastifyRequest<{ Params: { id: string } }>
 
 export function addLineRoutes(app: FastifyInstance, parts: SourceParts): void {
-  const accounts = new AdmittingAccounts<bigint>(parts.source, (id) => findAccount(parts.database, id))
+  const line: LineParts = {
+    ...parts,
+    accounts: new AdmittingAccounts<bigint>(parts.source, (id) => findAccount(parts.database, id)),
+    recipients: new Recipients(parts.database),
+  }
   for (const path of deliveryPaths(':id')) {
     const options = { schema: lineDeliverySchema(path) }
-    app.post(path, options, (request: DeliveryRequest, reply) =>
-      receiveDelivery(parts, accounts, request, reply),
-    )
+    app.post(path, options, (request: DeliveryRequest, reply) => receiveDelivery(line, request, reply))
   }
 }
 
+interface LineParts extends SourceParts {
+  accounts: AdmittingAccounts<bigint>
+  recipients: Recipients
+}
+
 async function receiveDelivery(
-  { source, database, intake, refused, spareSigned, now }: SourceParts,
-  accounts: AdmittingAccounts<bigint>,
+  { source, database, intake, counts, spareSigned, now, accounts, recipients }: LineParts,
   request: DeliveryRequest,
   reply: FastifyReply,
 ): Promise<Receipt> {
@@ -39,10 +44,11 @@ async function receiveDelivery(
   const body = bodyBytes(request)
   const signature = request.headers['x-line-signature']
   let isSpared = false
-  for await (const { account, admission, isCached } of accounts.candidates(id)) {
+  for await (const candidate of accounts.candidates(id)) {
+    const { account, isCached } = candidate
     if (!hasValidLineSignature(body, signature, account.channelSecret)) {
       if (isCached) continue
-      refused.count(id, source.name)
+      counts.addRefused(id, source.name)
       throw new AppError('bad_signature')
     }
     if (!isSpared) spareSigned(request, reply)
@@ -50,30 +56,26 @@ async function receiveDelivery(
     const { destination, events } = parseLineDelivery(body, now())
     // Nothing is stored for an empty delivery, so no flush would compare a cached account.
     if (events.length === 0 && isCached) continue
-    const isOwn = destination === account.botUserId
-    const forwarded = { destination: isOwn || !isStorableId(destination) ? null : destination }
+    const admission = await recipients.admit(candidate, destination)
+    const isOwn = destination === account.botUserId || admission.accountId !== account.id
+    const forwarded = { destination: isOwn ? null : destination }
     const reception = await intake.receive(admission, events, forwarded)
     if (reception === 'stale') continue
     if (reception === 'overloaded') throw new AppError('unavailable', { retryAfterSeconds: 1 })
-    await flagIfForeign(database, account, destination)
+    if (!isOwn) await flagIfForeign(database, account, destination)
     return reception
   }
   throw new AppError('unknown_account')
 }
 
-/** The signature is the authority, so the events count, but an operator should look at the set-up. */
+/** No other account has this bot. The signature is valid, so the events count, but an operator should check the set-up. */
 async function flagIfForeign(
   database: Database,
   account: Account,
   destination: string | null,
 ): Promise<void> {
-  if (destination === null || account.botUserId === null || destination === account.botUserId) return
-  if (destination === account.foreignDestination || !isStorableId(destination)) return
+  if (!namesAnotherBot(account, destination) || destination === account.foreignDestination) return
   // The events are committed: a failure here must not make the sender repeat them.
   const tenant = { accountId: account.id, organizationId: account.organizationId }
   await flagForeignDestination(database.forTenant(tenant), account.id, destination).catch(() => undefined)
-}
-
-function isStorableId(destination: string | null): destination is string {
-  return destination !== null && destination.length <= USER_ID_MAX_LENGTH && isStorableText(destination)
 }

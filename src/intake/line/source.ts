@@ -1,6 +1,6 @@
 import type { SourceModule } from '../source.ts'
 import { LINE } from './channel.ts'
-import { readLineEvent } from './payload.ts'
+import { isOwnAct, readLineEvent } from './payload.ts'
 import { addLineRoutes } from './routes.ts'
 
 export const lineSource: SourceModule = {
@@ -8,5 +8,6 @@ export const lineSource: SourceModule = {
   isProven: true,
   share: { flushConnections: 2, maxEvents: 20_000, maxPayload: 64 * 1024 * 1024 },
   addRoutes: addLineRoutes,
+  isOwnActWithoutContent: (kind) => isOwnAct({ type: kind }),
   reparse: (content, occurredAtMs) => readLineEvent(content, occurredAtMs),
 }

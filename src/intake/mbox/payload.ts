@@ -152,7 +152,7 @@ export function readWebhook(webhook: unknown, knownKey: Buffer | null, receivedA
 /**
  * Only what a person writes, or a visitor's opening of the chat, is their own act. A conversation or a contact may be changed by
  * an agent or a rule as well, and a new message of the person has a webhook of its own. A message has a word as its type in the
- * webhooks of messages and a number elsewhere.
+ * webhooks of messages and a number elsewhere. The table "Acts of a person" in docs/api.md has the reasons.
  */
 function isOwnAct({ event, message_type: type }: Fields): boolean {
   if (event === 'message_created') return type === 'incoming' || type === 0

@@ -28,7 +28,7 @@ export function addMboxRoutes(app: FastifyInstance, parts: SourceParts): void {
 }
 
 async function receiveCallback(
-  { source, database, intake, refused, spareSigned, now }: SourceParts,
+  { source, database, intake, counts, spareSigned, now }: SourceParts,
   accounts: AdmittingAccounts<string>,
   request: CallbackRequest,
   reply: FastifyReply,
@@ -48,7 +48,7 @@ async function receiveCallback(
     if (account.chatSecret !== null) {
       if (!hasValidChatSignature(body, signature, account.chatSecret, now())) {
         if (isCached) continue
-        refused.count(account.id, source.name)
+        counts.addRefused(account.id, source.name)
         throw new AppError('bad_signature')
       }
       if (!isSpared) spareSigned(request, reply)

@@ -10,6 +10,8 @@ export const mboxSource: SourceModule = {
   addRoutes: addMboxRoutes,
   // The inbox that the event belongs to is part of its content.
   needsContent: ({ chatInboxId }) => chatInboxId !== null,
+  // The type of a message is part of its content.
+  isOwnActWithoutContent: () => false,
   reparse: (content, occurredAtMs, { chatInboxId }) => {
     if (belongsToOtherInbox(content, chatInboxId)) {
       throw new InvalidEvent("the event belongs to another inbox than the account's")

@@ -10,6 +10,7 @@ import { readTimeMs, readUserId } from '../event-fields.ts'
 import { hashKey } from '../event-key.ts'
 import { epochMs, parseTimeText } from '../event-time.ts'
 import { storedPayload } from '../stored-payload.ts'
+import type { Proof, Proofs } from './id-token.ts'
 
 /** Segment's calls. Any other type may be personal text, and an event's kind outlives an erasure. */
 const KINDS = new Set(['track', 'page', 'screen', 'identify', 'group', 'alias'])
@@ -69,11 +70,13 @@ function eventsOf(parsed: unknown): unknown[] | null {
 /**
  * Splits a request into events to store and rejected ones, by index.
  * @param admittedBy the tracking key that named the account
+ * @param proofs the people whom ID tokens prove
  */
 export async function readTrackingEvents(
   { events, sentAtMs }: TrackingRequest,
   admittedBy: string,
   receivedAtMs: number,
+  proofs: Proofs,
 ): Promise<{ accepted: IntakeEvent[]; rejected: Rejection[] }> {
   const accepted: IntakeEvent[] = []
   const rejected: Rejection[] = []
@@ -83,7 +86,7 @@ export async function readTrackingEvents(
       if (index >= TRACKING_REQUEST_MAX_EVENTS) {
         throw new InvalidEvent(`more than ${TRACKING_REQUEST_MAX_EVENTS} events in one request`)
       }
-      accepted.push(readTrackingEvent(event, admittedBy, sentAtMs, receivedAtMs))
+      accepted.push(readTrackingEvent(event, admittedBy, sentAtMs, receivedAtMs, proofs.of(event)))
     } catch (error) {
       if (!(error instanceof InvalidEvent)) throw error
       rejected.push({ index, message: error.message })
@@ -97,23 +100,26 @@ function readTrackingEvent(
   admittedBy: string,
   sentAtMs: number | null,
   receivedAtMs: number,
+  proof: Proof | null,
 ): IntakeEvent {
   if (!isObject(event)) throw new InvalidEvent('the event is not an object')
   if (typeof event.type !== 'string' || event.type === '') throw new InvalidEvent('type is missing')
   const { writeKey, ...content } = event
   if (isFilled(writeKey) && writeKey !== admittedBy)
     throw new InvalidEvent('writeKey belongs to another account')
-  const payload = storedPayload(content, refuseDeep)
+  const messageId = isFilled(event.messageId) ? String(event.messageId) : randomUUID()
+  const payload =
+    proof === null ? storedPayload(content, refuseDeep) : provenPayload(content, messageId, proof)
   if (Buffer.byteLength(payload) > TRACKING_EVENT_MAX_BYTES) {
     throw new InvalidEvent(`the event is larger than ${TRACKING_EVENT_MAX_BYTES} bytes`)
   }
-  const userId = readUserId(event.userId === '' ? null : event.userId)
+  const userId = readUserId(proof?.userId ?? (event.userId === '' ? null : event.userId))
   if (userId === null && !isFilled(event.anonymousId))
     throw new InvalidEvent('userId or anonymousId is required')
-  const messageId = isFilled(event.messageId) ? String(event.messageId) : randomUUID()
   return {
     kind: KINDS.has(event.type) ? event.type : 'unknown',
-    key: hashKey('tracking', 'message', messageId),
+    key: proof === null ? hashKey('tracking', 'message', messageId) : provenKey(proof.userId, messageId),
+    isProven: proof !== null,
     ...timesOf(event, sentAtMs ?? parseTime(event.sentAt), receivedAtMs),
     isOwnAct: true,
     userId,
@@ -131,9 +137,34 @@ function refuseDeep(): never {
   throw new InvalidEvent('the event is nested too deeply')
 }
 
-/** Reads a stored event again, with the time that was determined when it was accepted. Throws InvalidEvent. */
-export function readStoredTrackingEvent(event: unknown, occurredAtMs: number): IntakeEvent {
-  return { ...readTrackingEvent(event, '', null, occurredAtMs), occurredAtMs }
+/**
+ * Proven events have keys of their own. Otherwise anybody who guesses a messageId could send it first, and the proven event would
+ * be a duplicate. The user id is part of the key, because another person could do the same with a token of their own.
+ */
+function provenKey(userId: string, messageId: string): Buffer {
+  return hashKey('tracking', 'proven', userId, messageId)
+}
+
+/** With the proven person instead of the claimed one. The address of a LIFF page contains the token until `liff.init()` ends. */
+function provenPayload(
+  content: Record<string, unknown>,
+  messageId: string,
+  { userId, token }: Proof,
+): string {
+  const payload = storedPayload({ ...content, userId, messageId }, refuseDeep)
+  return token === null ? payload : payload.replaceAll(token, '[token]')
+}
+
+/**
+ * Reads a stored event again, with the time that was determined when it was accepted. Its token was not stored: its key says whether
+ * it was proven. Throws InvalidEvent.
+ */
+export function readStoredTrackingEvent(event: unknown, occurredAtMs: number, key: Buffer): IntakeEvent {
+  const { userId, messageId } = isObject(event) ? event : {}
+  const isProven =
+    typeof userId === 'string' && typeof messageId === 'string' && provenKey(userId, messageId).equals(key)
+  const proof = isProven ? { userId, token: null } : null
+  return { ...readTrackingEvent(event, '', null, occurredAtMs, proof), occurredAtMs }
 }
 
 function isFilled(value: unknown): boolean {

@@ -10,8 +10,16 @@ export const trackingSchema: FastifySchema = {
   description: `Accepts the HTTP shape of Segment: one event, an array, or a \`batch\`. Any origin may call it.
 The tracking key of the account is \`writeKey\` in the body, the user name of Basic authentication, or \`writeKey\` in the query.
 Limits: 500 events per request and 32 KiB per event, and a budget of events and bytes per minute for each client address and
-each tracking key (429).`,
+each tracking key (429).
+
+An ID token of LINE, in \`context.idToken\` of an event or in the header \`X-Line-Id-Token\`, proves the event's person, who then
+becomes a member. A wrong token rejects its event.`,
   tags: [TAGS.intake],
+  headers: Type.Object({
+    'x-line-id-token': Type.Optional(
+      Type.String({ description: 'ID token of LINE for all events that contain none.' }),
+    ),
+  }),
   querystring: Type.Object({
     writeKey: Type.Optional(Type.String({ description: 'Tracking key, if the body does not contain it.' })),
   }),

@@ -8,6 +8,7 @@ import { isStorableText } from '../../postgres/storable.ts'
 import { AdmittingAccounts } from '../admit.ts'
 import type { SourceParts } from '../source.ts'
 import { Budgets } from './budget.ts'
+import { createProver } from './id-token.ts'
 import { parseTrackingRequest, readTrackingEvents } from './payload.ts'
 import { trackingSchema } from './route-schema.ts'
 
@@ -54,7 +55,7 @@ function refuseBeforeBody({ addresses, addressOf }: TrackingParts, request: Fast
 }
 
 async function receiveTracking(
-  { database, intake, now, accounts, addresses, keys, addressOf }: TrackingParts,
+  { database, intake, now, accounts, addresses, keys, addressOf, idTokens }: TrackingParts,
   request: TrackingCall,
 ) {
   database.requireConfigured()
@@ -64,12 +65,15 @@ async function receiveTracking(
   addresses.take(addressOf(request), tracking.events.length, 0)
   const key = tracking.writeKey ?? keyOutsideBody(request)
   if (key === null || !isStorableText(key)) throw new AppError('unknown_tracking_key')
-  const { accepted, rejected } = await readTrackingEvents(tracking, key, now())
+  const prove = createProver(idTokens, tracking.events, idTokenOf(request))
   let isCharged = false
-  for await (const { admission, isCached } of accounts.candidates(key)) {
+  for await (const { account, admission, isCached } of accounts.candidates(key)) {
     // After the key was found, because unknown keys would displace the budgets of others from memory.
     if (!isCharged) keys.take(key, tracking.events.length, body.length)
     isCharged = true
+    const proofs = await prove(account.loginChannelId)
+    if (proofs.dependOnAccount && isCached) continue
+    const { accepted, rejected } = await readTrackingEvents(tracking, key, now(), proofs)
     // Nothing is stored for an empty request, so no flush would compare a cached account.
     if (accepted.length === 0 && isCached) continue
     const reception = await intake.receive(admission, accepted)
@@ -78,6 +82,11 @@ async function receiveTracking(
     return { success: true, ...reception, rejected }
   }
   throw new AppError('unknown_tracking_key')
+}
+
+/** The ID token of LINE for all events that have none of their own. */
+function idTokenOf({ headers }: TrackingCall): string | null {
+  return String(headers['x-line-id-token'] ?? '') || null
 }
 
 async function answerPreflight(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {

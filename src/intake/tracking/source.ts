@@ -8,5 +8,6 @@ export const trackingSource: SourceModule = {
   // Anybody can send tracking events: a quarter of the others' memory, and one connection.
   share: { flushConnections: 1, maxEvents: 5_000, maxPayload: 16 * 1024 * 1024 },
   addRoutes: addTrackingRoutes,
-  reparse: readStoredTrackingEvent,
+  isOwnActWithoutContent: () => true,
+  reparse: (content, occurredAtMs, _account, key) => readStoredTrackingEvent(content, occurredAtMs, key),
 }

@@ -1,0 +1,29 @@
+/** `oa-audience fleet`: all accounts, the worst first. */
+import type { Command } from 'commander'
+import { listFleet } from '../operator/fleet.ts'
+import { onDatabase, withJson } from './input.ts'
+import { printJson, printMany, styled } from './output.ts'
+
+export function fleetCommand(program: Command): void {
+  withJson(program.command('fleet'))
+    .description(
+      'list all official accounts, the worst first, with what to do; exits with 1 if one is broken',
+    )
+    .action(async ({ json }: { json?: boolean }) => {
+      const fleet = await onDatabase((database) => listFleet(database, Date.now()))
+      if (json) printJson(fleet)
+      else {
+        printMany(
+          fleet.map(({ id, name, word, lastDeliveryAt, deliveries24h, following, problems }) => ({
+            ...{ id, name, state: word, lastDeliveryAt, deliveries24h, following },
+            problem: problems[0]?.message ?? null,
+          })),
+          false,
+        )
+        for (const { id, name, problems } of fleet)
+          for (const { message, fix } of problems)
+            console.log(`\n${styled('bold', `${id} ${name}`)}: ${message}\n  ${fix}`)
+      }
+      if (fleet.some(({ word }) => word === 'broken')) process.exitCode = 1
+    })
+}

@@ -1,0 +1,149 @@
+/**
+ * Deliveries per account and source, for operators. They are counted in memory and written together: neither a sender without
+ * the secret nor an accepted delivery may cost a disk write for this.
+ */
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { AccountId } from '../accounts/account.ts'
+import { int8Array, textArray, timestamptzArray } from '../postgres/binary-array.ts'
+import type { Queryable, Statement } from '../postgres/statement.ts'
+
+const WRITE_INTERVAL_MS = 10_000
+const LAST_WRITE_MAX_MS = 500
+
+/**
+ * Adds counts to the hour of each account's newest delivery.
+ *
+ * $1 bigint[] accounts, $2 text[] sources, $3 bigint[] deliveries, $4 bigint[] accepted events, $5 bigint[] duplicates,
+ * $6 bigint[] unapplied events, $7 bigint[] refused deliveries, $8 bigint[] failed deliveries, $9 timestamptz[] last delivery,
+ * $10 timestamptz[] last refused delivery, $11 timestamptz[] the newer of both or of a failure: parallel arrays.
+ */
+const addCounts: Statement = {
+  name: 'add-delivery-counts',
+  text: `
+    insert into delivery_hour as h (channel_oa_id, hour, source, deliveries, accepted, duplicates, unapplied, refused, failed,
+                                    last_at, last_refused_at)
+    select id, date_trunc('hour', at), source, deliveries, accepted, duplicates, unapplied, refused, failed,
+           last_at, last_refused_at
+      from unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[],
+                  $9::timestamptz[], $10::timestamptz[], $11::timestamptz[])
+           as c (id, source, deliveries, accepted, duplicates, unapplied, refused, failed, last_at, last_refused_at, at)
+     order by id, source
+        on conflict (channel_oa_id, hour, source) do update set
+           deliveries = h.deliveries + excluded.deliveries, accepted = h.accepted + excluded.accepted,
+           duplicates = h.duplicates + excluded.duplicates, unapplied = h.unapplied + excluded.unapplied,
+           refused = h.refused + excluded.refused, failed = h.failed + excluded.failed,
+           last_at = greatest(h.last_at, excluded.last_at),
+           last_refused_at = greatest(h.last_refused_at, excluded.last_refused_at)`,
+}
+
+interface Counts {
+  deliveries: number
+  accepted: number
+  duplicates: number
+  unapplied: number
+  refused: number
+  failed: number
+  /** milliseconds since 1970; null: none */
+  lastAtMs: number | null
+  lastRefusedAtMs: number | null
+  /** of any of them */
+  atMs: number
+}
+
+type Outcomes = Pick<Counts, 'accepted' | 'duplicates' | 'unapplied'>
+
+export class DeliveryCounts {
+  readonly #database: Queryable
+  readonly #timer: NodeJS.Timeout
+  /** By source and account, so its size is bounded by the number of accounts. */
+  #counts = new Map<string, Map<AccountId, Counts>>()
+
+  constructor(database: Queryable) {
+    this.#database = database
+    this.#timer = setInterval(() => void this.write(), WRITE_INTERVAL_MS).unref()
+  }
+
+  /** A delivery was answered with 2xx. */
+  addStored(accountId: AccountId, source: string, { accepted, duplicates, unapplied }: Outcomes): void {
+    const counts = this.#of(accountId, source)
+    counts.deliveries += 1
+    counts.accepted += accepted
+    counts.duplicates += duplicates
+    counts.unapplied += unapplied
+    counts.atMs = Date.now()
+    counts.lastAtMs = counts.atMs
+  }
+
+  /** A delivery was answered with 403, because its signature does not match. */
+  addRefused(accountId: AccountId, source: string): void {
+    const counts = this.#of(accountId, source)
+    counts.refused += 1
+    counts.atMs = Date.now()
+    counts.lastRefusedAtMs = counts.atMs
+  }
+
+  /** A delivery was answered with 503. */
+  addFailed(accountId: AccountId, source: string): void {
+    const counts = this.#of(accountId, source)
+    counts.failed += 1
+    counts.atMs = Date.now()
+  }
+
+  #of(accountId: AccountId, source: string): Counts {
+    const accounts = this.#counts.get(source) ?? new Map<AccountId, Counts>()
+    const counts = accounts.get(accountId) ?? nothing()
+    this.#counts.set(source, accounts.set(accountId, counts))
+    return counts
+  }
+
+  /** Never throws: counts that the database refuses are written the next time. */
+  async write(): Promise<void> {
+    const written = this.#counts
+    this.#counts = new Map()
+    const rows = [...written].flatMap(([source, accounts]) =>
+      [...accounts].map(([accountId, counts]) => ({ accountId, source, ...counts })),
+    )
+    if (rows.length === 0) return
+    const numbers = (field: keyof Outcomes | 'deliveries' | 'refused' | 'failed') =>
+      int8Array(rows.map((row) => BigInt(row[field])))
+    try {
+      await this.#database.query(addCounts, [
+        int8Array(rows.map(({ accountId }) => accountId)),
+        textArray(rows.map(({ source }) => source)),
+        ...[numbers('deliveries'), numbers('accepted'), numbers('duplicates'), numbers('unapplied')],
+        ...[numbers('refused'), numbers('failed')],
+        timestamptzArray(rows.map(({ lastAtMs }) => lastAtMs)),
+        timestamptzArray(rows.map(({ lastRefusedAtMs }) => lastRefusedAtMs)),
+        timestamptzArray(rows.map(({ atMs }) => atMs)),
+      ])
+    } catch {
+      for (const [source, accounts] of written)
+        for (const [accountId, counts] of accounts) merge(this.#of(accountId, source), counts)
+    }
+  }
+
+  /** Does not wait for an unreachable database: the process has little time to end. */
+  async close(): Promise<void> {
+    clearInterval(this.#timer)
+    await Promise.race([this.write(), sleep(LAST_WRITE_MAX_MS, undefined, { ref: false })])
+  }
+}
+
+function nothing(): Counts {
+  return {
+    ...{ deliveries: 0, accepted: 0, duplicates: 0, unapplied: 0, refused: 0, failed: 0 },
+    ...{ lastAtMs: null, lastRefusedAtMs: null, atMs: 0 },
+  }
+}
+
+function merge(into: Counts, counts: Counts): void {
+  into.deliveries += counts.deliveries
+  into.accepted += counts.accepted
+  into.duplicates += counts.duplicates
+  into.unapplied += counts.unapplied
+  into.refused += counts.refused
+  into.failed += counts.failed
+  into.lastAtMs ??= counts.lastAtMs
+  into.lastRefusedAtMs ??= counts.lastRefusedAtMs
+  into.atMs ||= counts.atMs
+}

@@ -1,0 +1,169 @@
+/**
+ * Verifies ID tokens of LINE Login, which prove whose page sent a request (OpenID Connect). A page inside LINE gets one from
+ * `liff.getIDToken()`. Only ES256 is accepted: HS256 tokens of web logins are signed with a secret that this service does not store.
+ */
+import { createHash } from 'node:crypto'
+import { setImmediate } from 'node:timers/promises'
+import { decodeJwt, errors, jwtVerify } from 'jose'
+import { LRUCache } from 'lru-cache'
+import { FETCH_PAUSES, type LoginKeySet, LoginKeys } from './login-keys.ts'
+import { WaitingTokens } from './waiting-tokens.ts'
+
+const ISSUER = 'https://access.line.me'
+const ALGORITHMS = ['ES256']
+/** Characters. LINE's tokens have about 1,000. */
+const TOKEN_MAX_LENGTH = 4_096
+/** For clocks that differ. */
+const LEEWAY_SECONDS = 60
+/**
+ * Verified tokens that are cached, about 3 MiB. A page sends its token with each request, and a verification takes 170 µs. Beyond
+ * it the least recently used token is dropped.
+ */
+const VERIFIED_MAX = 10_000
+/** Tokens of a request that are read before other requests get their turn: about 0.5 ms. */
+const TOKENS_PER_TURN = 20
+/** Then a token is verified again, with the keys of that time. */
+const VERIFIED_TTL_MS = 10 * 60_000
+
+export type TokenVerdict =
+  | { isValid: true; userId: string }
+  | {
+      isValid: false
+      /** completes the sentence "the ID token …" */
+      fault: string
+      /** another login channel of the account could make it valid */
+      isAboutChannel: boolean
+    }
+
+/**
+ * By token. `unavailable`: a token needs LINE's keys, and LINE does not answer. `overloaded`: too many tokens of the login channel
+ * wait.
+ */
+export type Verdicts = ReadonlyMap<string, TokenVerdict> | 'unavailable' | 'overloaded'
+
+export class IdTokens {
+  readonly #waiting = new WaitingTokens()
+  readonly #keys: LoginKeys
+  readonly #now: () => number
+  /** User ids by a hash of login channel and token, so that no token stays in memory for longer than its request. */
+  readonly #verified = new LRUCache<string, string>({ max: VERIFIED_MAX, ttl: VERIFIED_TTL_MS })
+
+  #lastJudged: Promise<unknown> = Promise.resolve()
+
+  constructor(baseUrl: string, now: () => number, pauses = FETCH_PAUSES) {
+    this.#keys = new LoginKeys(baseUrl, pauses)
+    this.#now = now
+  }
+
+  /** Judges the tokens of one request. */
+  async verify(tokens: ReadonlySet<string>, loginChannelId: string): Promise<Verdicts> {
+    if (!this.#waiting.enter(loginChannelId, tokens.size)) return 'overloaded'
+    try {
+      return await this.#judgeAll(tokens, loginChannelId)
+    } finally {
+      this.#waiting.leave(loginChannelId, tokens.size)
+    }
+  }
+
+  async #judgeAll(tokens: Iterable<string>, loginChannelId: string): Promise<Verdicts> {
+    const verdicts = new Map<string, TokenVerdict>()
+    const unknown: string[] = []
+    for await (const token of paced(tokens)) {
+      const known = this.#obviousFault(token) ?? this.#cachedVerdict(token, loginChannelId)
+      const keys = known === null ? await this.#keys.get() : null
+      const verdict = known ?? (keys && (await this.#judge(token, loginChannelId, keys)))
+      if (verdict === null) return 'unavailable'
+      if (verdict === UNKNOWN_KEY) unknown.push(token)
+      else verdicts.set(token, verdict)
+    }
+    if (unknown.length === 0) return verdicts
+    const newer = await this.#keys.getNewer()
+    if (newer === null) return 'unavailable'
+    for await (const token of paced(unknown)) {
+      verdicts.set(token, await this.#judge(token, loginChannelId, newer))
+    }
+    return verdicts
+  }
+
+  /** Events that were queued offline often carry an expired token, whose key LINE may have withdrawn. */
+  #obviousFault(token: string): TokenVerdict | null {
+    if (token.length > TOKEN_MAX_LENGTH) return invalid(`is longer than ${TOKEN_MAX_LENGTH} characters`)
+    try {
+      const { exp = Number.POSITIVE_INFINITY } = decodeJwt(token)
+      return (exp + LEEWAY_SECONDS) * 1000 <= this.#now() ? EXPIRED : null
+    } catch {
+      return MALFORMED
+    }
+  }
+
+  #cachedVerdict(token: string, loginChannelId: string): TokenVerdict | null {
+    const userId = this.#verified.get(cacheKey(token, loginChannelId))
+    return userId === undefined ? null : { isValid: true, userId }
+  }
+
+  /**
+   * One verification at a time in this process, so that a flood of forged tokens takes a part of one core. A request waits with one
+   * token only, so requests take turns.
+   */
+  #judge(token: string, loginChannelId: string, keys: LoginKeySet): Promise<TokenVerdict> {
+    const judged = this.#lastJudged.then(() => this.#judgeNow(token, loginChannelId, keys))
+    this.#lastJudged = judged.catch(() => undefined)
+    return judged
+  }
+
+  async #judgeNow(token: string, loginChannelId: string, keys: LoginKeySet): Promise<TokenVerdict> {
+    try {
+      const { payload } = await jwtVerify(token, keys, {
+        algorithms: ALGORITHMS,
+        issuer: ISSUER,
+        audience: loginChannelId,
+        requiredClaims: ['exp', 'sub'],
+        clockTolerance: LEEWAY_SECONDS,
+        currentDate: new Date(this.#now()),
+      })
+      const { sub: userId = '' } = payload
+      this.#verified.set(cacheKey(token, loginChannelId), userId)
+      return { isValid: true, userId }
+    } catch (error) {
+      return verdictOf(error)
+    }
+  }
+}
+
+/** Lets other requests have their turn between tokens. */
+async function* paced(tokens: Iterable<string>): AsyncGenerator<string> {
+  let count = 0
+  for (const token of tokens) {
+    count += 1
+    if (count % TOKENS_PER_TURN === 0) await setImmediate()
+    yield token
+  }
+}
+
+const cacheKey = (token: string, loginChannelId: string) =>
+  createHash('sha256').update(loginChannelId).update('\0').update(token).digest('base64')
+
+const invalid = (fault: string, isAboutChannel = false): TokenVerdict => ({
+  isValid: false,
+  fault,
+  isAboutChannel,
+})
+
+const EXPIRED = invalid('has expired')
+const MALFORMED = invalid('is malformed')
+const UNKNOWN_KEY = invalid('names a key that LINE does not publish')
+
+/** Throws an error that is not about the token. */
+function verdictOf(error: unknown): TokenVerdict {
+  if (error instanceof errors.JWTExpired) return EXPIRED
+  if (error instanceof errors.JWKSNoMatchingKey) return UNKNOWN_KEY
+  if (error instanceof errors.JWSSignatureVerificationFailed) return invalid('has a wrong signature')
+  if (error instanceof errors.JOSEAlgNotAllowed) return invalid('is not signed with ES256')
+  if (error instanceof errors.JWTClaimValidationFailed) {
+    if (error.claim === 'iss') return invalid('was not issued by LINE')
+    if (error.claim === 'aud') return invalid("is for another login channel than the account's", true)
+    return invalid(`has no valid claim ${error.claim}`)
+  }
+  if (error instanceof errors.JOSEError) return MALFORMED
+  throw error
+}

@@ -1,0 +1,342 @@
+/** What operators see of all accounts: one word for each, its problems, and how to fix them. */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { findFleetAccount, listFleet } from '../src/operator/fleet.ts'
+import type { Connection } from '../src/postgres/embedded/server.ts'
+import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
+import { lineEvent } from '../tools/simulator/events.ts'
+import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
+import { runCommandAsync } from './support/process.ts'
+import { type Service, startApp } from './support/service.ts'
+
+let database: PostgresDatabase
+let connection: Connection
+
+beforeAll(async () => {
+  ;({ database, connection } = await createTestDatabase())
+})
+afterAll(() => database.close())
+
+const usable = { channelId: '2000000001' }
+const follow = [lineEvent('follow', 'U1')]
+const withWrongSecret = (tenant: Tenant): Tenant => ({ ...tenant, channelSecret: 'another secret' })
+
+/** Runs `work` against a service and closes it, which writes the counts of deliveries. */
+async function onService(work: (service: Service) => Promise<unknown>): Promise<void> {
+  const own = new PostgresDatabase(connection, () => undefined)
+  own.markReady()
+  const service = await startApp(own)
+  try {
+    await work(service)
+  } finally {
+    await service.app.close()
+    await own.close()
+  }
+}
+
+async function statusOf({ accountId }: Tenant) {
+  const account = await findFleetAccount(database, accountId, Date.now())
+  if (account === null) throw new Error('the account is not in the fleet')
+  return { word: account.word, reasons: account.problems.map(({ reason }) => reason), account }
+}
+
+const set = (tenant: Tenant, columns: string) =>
+  database.query(`update official_account set ${columns} where id = $1`, [tenant.accountId])
+
+/** Deliveries of LINE in the given hours before the present one. */
+const deliveredIn = (tenant: Tenant, hoursAgo: number[]) =>
+  database.query(
+    `insert into delivery_hour (channel_oa_id, hour, source, deliveries, accepted, last_at)
+     select $1, date_trunc('hour', now()) - h * interval '1 hour', 'line', 1, 1,
+            date_trunc('hour', now()) - h * interval '1 hour'
+       from unnest($2::int[]) as h`,
+    [tenant.accountId, hoursAgo],
+  )
+
+/** Moves what was delivered so far into the past. */
+const ageDeliveries = ({ accountId }: Tenant) =>
+  database.query(
+    `update delivery_hour set last_refused_at = last_refused_at - interval '1 minute', last_at = last_at - interval '1 minute'
+      where channel_oa_id = $1`,
+    [accountId],
+  )
+
+describe('the word for an account', () => {
+  it('is ok if deliveries arrive', async () => {
+    const tenant = await addTenant(database, usable)
+    await onService((service) => service.deliver(tenant, follow))
+    const { word, reasons, account } = await statusOf(tenant)
+    expect({ word, reasons }).toEqual({ word: 'ok', reasons: [] })
+    expect(account).toMatchObject({ deliveries24h: 1, events24h: 1, refused: 0, unapplied: 0 })
+    expect(account.hours.at(-1)).toBe(1)
+  })
+
+  it('takes a delivery without events as a delivery', async () => {
+    const tenant = await addTenant(database, usable)
+    await onService((service) => service.deliver(tenant, []))
+    expect(await statusOf(tenant)).toMatchObject({ word: 'ok', account: { deliveries24h: 1, events24h: 0 } })
+  })
+
+  it('is quiet if LINE has never delivered', async () => {
+    const tenant = await addTenant(database, usable)
+    expect(await statusOf(tenant)).toMatchObject({ word: 'quiet', reasons: ['never_delivered'] })
+  })
+
+  it('is degraded if the platform cannot be called for lack of credentials', async () => {
+    const tenant = await addTenant(database)
+    await onService((service) => service.deliver(tenant, follow))
+    expect(await statusOf(tenant)).toMatchObject({ word: 'degraded', reasons: ['not_verifiable'] })
+  })
+
+  it('is degraded if an event could not be applied', async () => {
+    const tenant = await addTenant(database, usable)
+    await onService((service) =>
+      service.deliver(tenant, [{ ...lineEvent('follow', 'U1'), timestamp: 'never' }]),
+    )
+    expect(await statusOf(tenant)).toMatchObject({ word: 'degraded', reasons: ['events_unapplied'] })
+  })
+
+  it('lists all problems of an account, the worst first', async () => {
+    const tenant = await addTenant(database)
+    await set(tenant, 'channel_secret = null')
+    expect(await statusOf(tenant)).toMatchObject({
+      word: 'broken',
+      reasons: ['no_channel_secret', 'not_verifiable'],
+    })
+  })
+
+  it('is broken if the platform has suspended the account', async () => {
+    const tenant = await addTenant(database, usable)
+    await onService((service) => service.deliver(tenant, [lineEvent('botSuspended', null)]))
+    expect(await statusOf(tenant)).toMatchObject({ word: 'broken', reasons: ['suspended'] })
+  })
+
+  it('is broken for 7 days after a delivery that names another bot', async () => {
+    const tenant = await addTenant(database, usable)
+    await onService((service) => service.deliver({ ...tenant, botUserId: 'Uanother' }, follow))
+    expect(await statusOf(tenant)).toMatchObject({ word: 'broken', reasons: ['foreign_destination'] })
+    await set(tenant, `foreign_destination_at = now() - interval '8 days'`)
+    expect(await statusOf(tenant)).toMatchObject({ word: 'ok' })
+  })
+
+  it('is ok again when another account of the organization has that bot', async () => {
+    const tenant = await addTenant(database, usable)
+    const attached = { ...usable, organizationId: tenant.organizationId, botUserId: 'Uattached' }
+    await onService((service) => service.deliver({ ...tenant, botUserId: attached.botUserId }, follow))
+    expect(await statusOf(tenant)).toMatchObject({ word: 'broken', reasons: ['foreign_destination'] })
+    await addTenant(database, attached)
+    expect(await statusOf(tenant)).toMatchObject({ word: 'ok' })
+  })
+
+  it('is explained with what LINE said when it refused the last verification', async () => {
+    const tenant = await addTenant(database, usable)
+    const message = 'The platform does not describe the account (status 403): Not available'
+    const checks = [{ name: 'access_token', ok: false, message }]
+    await set(tenant, `verified_at = now(), verification = '${JSON.stringify({ verified: false, checks })}'`)
+    const { account } = await statusOf(tenant)
+    expect(account.problems).toContainEqual(
+      expect.objectContaining({ reason: 'token_refused', message: `${message}.` }),
+    )
+  })
+
+  it.each([
+    ['access_token', 'token_refused'],
+    ['identity', 'other_account'],
+    ['webhook_endpoint', 'webhook_elsewhere'],
+    ['webhook_active', 'webhook_inactive'],
+    ['webhook_test', 'webhook_test_failed'],
+  ])('is broken if the check %s of the last verification failed', async (name, reason) => {
+    const tenant = await addTenant(database, usable)
+    await onService((service) => service.deliver(tenant, follow))
+    const checks = [
+      { name: 'identity', ok: true },
+      { name, ok: false },
+    ]
+    await set(tenant, `verified_at = now(), verification = '${JSON.stringify({ verified: false, checks })}'`)
+    expect(await statusOf(tenant)).toMatchObject({ word: 'broken', reasons: [reason] })
+  })
+
+  it('is broken if only deliveries with a wrong signature arrive', async () => {
+    const tenant = await addTenant(database, usable)
+    await onService(async (service) => {
+      for (let i = 0; i < 5; i += 1) await service.deliver(withWrongSecret(tenant), follow)
+    })
+    const { reasons, account } = await statusOf(tenant)
+    expect(reasons[0]).toBe('line_signature_refused')
+    expect(account.problems[0]?.message).toContain('wrong signature in 7 days: 5, the last one')
+  })
+
+  it('is degraded if a wrong signature follows valid deliveries, because anybody can send one', async () => {
+    const tenant = await addTenant(database, usable)
+    await onService((service) => service.deliver(tenant, follow))
+    await ageDeliveries(tenant)
+    await onService((service) => service.deliver(withWrongSecret(tenant), follow))
+    expect(await statusOf(tenant)).toMatchObject({ word: 'degraded', reasons: ['line_signature_doubtful'] })
+  })
+
+  it('is ok if a valid delivery followed one with a wrong signature', async () => {
+    const tenant = await addTenant(database, usable)
+    await onService((service) => service.deliver(withWrongSecret(tenant), follow))
+    await ageDeliveries(tenant)
+    await onService((service) => service.deliver(tenant, follow))
+    expect(await statusOf(tenant)).toMatchObject({ word: 'ok', account: { refused: 1 } })
+  })
+
+  it('does not take a tracking event as proof of a valid channel secret', async () => {
+    const tenant = await addTenant(database, usable)
+    await onService((service) => service.deliver(withWrongSecret(tenant), follow))
+    await ageDeliveries(tenant)
+    await onService((service) => service.track(tenant, [{ type: 'page', userId: 'U1', messageId: 'm1' }]))
+    expect((await statusOf(tenant)).reasons).toContain('line_signature_refused')
+  })
+
+  it('is degraded if callbacks of the support chat have a wrong signature', async () => {
+    const tenant = await addTenant(database, { ...usable, chatSecret: 'secret' })
+    await onService(async (service) => {
+      await service.deliver(tenant, follow)
+      await service.chat({ ...tenant, chatSecret: 'another secret' }, { event: 'x' })
+    })
+    expect(await statusOf(tenant)).toMatchObject({ word: 'degraded', reasons: ['chat_signature_refused'] })
+  })
+
+  it('is degraded if the access token expires within 7 days, or if all messages are used up', async () => {
+    const tenant = await addTenant(database, usable)
+    await onService((service) => service.deliver(tenant, follow))
+    await database.query(
+      `insert into account_check (channel_oa_id, token_expires_at, quota_limit, quota_used)
+       values ($1, now() + interval '3 days', 200, 200)`,
+      [tenant.accountId],
+    )
+    expect(await statusOf(tenant)).toMatchObject({
+      word: 'degraded',
+      reasons: ['token_expires', 'quota_used_up'],
+    })
+  })
+})
+
+describe('a silence', () => {
+  const WEEK = 168
+  /** the same hours of the last four weeks */
+  const weekly = (hours: number[]) => [1, 2, 3, 4].flatMap((week) => hours.map((hour) => week * WEEK + hour))
+
+  it('is unusual if it covers four hours that were busy in each of the last four weeks', async () => {
+    const tenant = await addTenant(database, usable)
+    await deliveredIn(tenant, [5, ...weekly([5, 4, 3, 2, 1])])
+    const { word, reasons, account } = await statusOf(tenant)
+    expect({ word, reasons }).toEqual({ word: 'quiet', reasons: ['unusually_quiet'] })
+    expect(account.silenceChance).toBeCloseTo(1 / 6 ** 4)
+  })
+
+  it('is usual if the account is silent at that time of each week', async () => {
+    const tenant = await addTenant(database, usable)
+    await deliveredIn(tenant, [20, ...weekly([20, 21, 22])])
+    expect(await statusOf(tenant)).toMatchObject({ word: 'ok', account: { silenceChance: null } })
+  })
+
+  it('is judged by its own hours of the week, not by those around them', async () => {
+    const tenant = await addTenant(database, usable)
+    await deliveredIn(tenant, [5, ...weekly([5, 4, 0, -1, -2, -3])])
+    expect((await statusOf(tenant)).account.silenceChance).toBeCloseTo(1 / 6)
+  })
+
+  it('is not judged in the first week of an account', async () => {
+    const tenant = await addTenant(database, usable)
+    await deliveredIn(
+      tenant,
+      Array.from({ length: 100 }, (_, index) => index + 6),
+    )
+    expect(await statusOf(tenant)).toMatchObject({ word: 'ok', account: { silenceChance: null } })
+  })
+
+  it('of more than 7 days is named even without a rhythm', async () => {
+    const tenant = await addTenant(database, usable)
+    await deliveredIn(tenant, [8 * 24])
+    expect(await statusOf(tenant)).toMatchObject({ word: 'quiet', reasons: ['silent_for_days'] })
+  })
+})
+
+describe('a comparison with the statistics of LINE', () => {
+  type Day = { followers: number; blocks: number; first: number; returns: number; unfollows: number }
+  const addDays = (tenant: Tenant, before: Pick<Day, 'followers' | 'blocks'>, day: Day) =>
+    database.query(
+      `insert into account_day (channel_oa_id, day, line_followers, line_blocks, first_follows, returns, unfollows)
+       select $1::bigint, (now() at time zone 'UTC')::date - 3, $2::int, $3::int, null::int, null::int, null::int
+        union all
+       select $1, (now() at time zone 'UTC')::date - 2, $4::int, $5::int, $6::int, $7::int, $8::int`,
+      [
+        tenant.accountId,
+        before.followers,
+        before.blocks,
+        day.followers,
+        day.blocks,
+        day.first,
+        day.returns,
+        day.unfollows,
+      ],
+    )
+
+  async function compare(day: Day) {
+    const tenant = await addTenant(database, usable)
+    await onService((service) => service.deliver(tenant, follow))
+    await addDays(tenant, { followers: 5000, blocks: 400 }, day)
+    return statusOf(tenant)
+  }
+
+  it('finds nothing if the changes agree, whatever the totals are', async () => {
+    const same = { followers: 5060, blocks: 405, first: 60, returns: 15, unfollows: 20 }
+    expect(await compare(same)).toMatchObject({ word: 'ok', account: { missing: null } })
+  })
+
+  it('tolerates 10 people', async () => {
+    const close = { followers: 5060, blocks: 400, first: 50, returns: 0, unfollows: 0 }
+    expect(await compare(close)).toMatchObject({ word: 'ok' })
+  })
+
+  it('finds follows that were not delivered', async () => {
+    const without = { followers: 5060, blocks: 400, first: 40, returns: 0, unfollows: 0 }
+    expect(await compare(without)).toMatchObject({
+      word: 'degraded',
+      reasons: ['deliveries_missing'],
+      account: { missing: 20 },
+    })
+  })
+
+  it('finds blocks that were not delivered', async () => {
+    const without = { followers: 5000, blocks: 430, first: 0, returns: 0, unfollows: 5 }
+    expect(await compare(without)).toMatchObject({
+      reasons: ['deliveries_missing'],
+      account: { missing: 25 },
+    })
+  })
+
+  it('does not mistake a return that LINE marks as a first follow for a missing delivery', async () => {
+    const marked = { followers: 5000, blocks: 370, first: 30, returns: 0, unfollows: 0 }
+    expect(await compare(marked)).toMatchObject({ word: 'ok' })
+  })
+})
+
+describe('oa-audience fleet', () => {
+  it('lists the worst account first, says what to do, and exits with 1 if one is broken', async () => {
+    const { database: own, connection: target } = await createTestDatabase()
+    const fine = await addTenant(own, usable)
+    const env = { DATABASE_URL: urlOf(target) }
+    expect(await runCommandAsync(['fleet'], env)).toMatchObject({ status: 0 })
+    const broken = await addTenant(own, usable)
+    await own.query('update official_account set suspended = true where id = $1', [broken.accountId])
+    const { status, stdout } = await runCommandAsync(['fleet', '--json'], env)
+    expect(status).toBe(1)
+    expect(JSON.parse(stdout)).toMatchObject([
+      { id: String(broken.accountId), word: 'broken', problems: [{ reason: 'suspended' }, {}] },
+      { id: String(fine.accountId), word: 'quiet' },
+    ])
+    const text = (await runCommandAsync(['fleet'], env)).stdout
+    expect(text.split('\n')[1]).toMatch(
+      new RegExp(`^${broken.accountId} .*broken.*LINE has suspended the account`),
+    )
+    expect(text).toContain('Ask LINE for the reason')
+    await own.close()
+  })
+
+  it('judges every account in one statement', async () => {
+    expect((await listFleet(database, Date.now())).length).toBeGreaterThan(20)
+  })
+})

@@ -1,0 +1,245 @@
+/** Several official accounts behind one module channel: one webhook URL and one channel secret, told apart by `destination`. */
+import { describe, expect, it } from 'vitest'
+import { flush } from '../src/intake/flush.ts'
+import { readLineEvent } from '../src/intake/line/payload.ts'
+import { signLine } from '../src/intake/line/signature.ts'
+import { lineSource } from '../src/intake/line/source.ts'
+import { Secret } from '../src/secret.ts'
+import { lineBody, lineEvent, randomUserId } from '../tools/simulator/events.ts'
+import { addTenant, type Tenant } from './support/database.ts'
+import { type Received, startReceiver, startSending } from './support/endpoints.ts'
+import { load } from './support/load.ts'
+import { setUpFile } from './support/service.ts'
+
+const { database, service } = await setUpFile()
+
+/** The account whose webhook and secret the module channel uses, and another account of its organization. */
+async function addModuleChannel(): Promise<{ path: Tenant; attached: Tenant }> {
+  const path = await addTenant(database)
+  return { path, attached: await addTenant(database, { organizationId: path.organizationId }) }
+}
+
+/** Sends an event of a new person to the webhook of one account, for the bot of another. Returns the person. */
+async function follow(path: Tenant, botUserId: string): Promise<string> {
+  const userId = randomUserId()
+  const answer = await service.deliver({ ...path, botUserId }, [lineEvent('follow', userId)])
+  expect(answer.json).toEqual({ accepted: 1, duplicates: 0 })
+  return userId
+}
+
+/** Which of the accounts have the person as a member. */
+async function accountsOf(userId: string): Promise<bigint[]> {
+  const rows = await load<{ id: bigint }>(
+    database,
+    'select channel_oa_id as id from audience_member where user_id = $1 order by 1',
+    [userId],
+  )
+  return rows.map(({ id }) => id)
+}
+
+async function flagOf({ accountId }: Tenant): Promise<string | null | undefined> {
+  const [row] = await load<{ flag: string | null }>(
+    database,
+    'select foreign_destination as flag from official_account where id = $1',
+    [accountId],
+  )
+  return row?.flag
+}
+
+const change = ({ accountId }: Tenant, assignment: string, value: unknown) =>
+  load(database, `update official_account set ${assignment} = $2 where id = $1`, [accountId, value])
+
+describe('a delivery whose destination is the bot of another account', () => {
+  it('of the same organization belongs to that account, and flags none', async () => {
+    const { path, attached } = await addModuleChannel()
+    for (const _ of ['looked up', 'cached']) {
+      expect(await accountsOf(await follow(path, attached.botUserId))).toEqual([attached.accountId])
+    }
+    expect(await accountsOf(await follow(path, path.botUserId))).toEqual([path.accountId])
+    expect([await flagOf(path), await flagOf(attached)]).toEqual([null, null])
+  })
+
+  it('of another organization stays with the account in the path, and flags it', async () => {
+    const path = await addTenant(database)
+    const stranger = await addTenant(database)
+    for (const _ of ['looked up', 'cached']) {
+      expect(await accountsOf(await follow(path, stranger.botUserId))).toEqual([path.accountId])
+    }
+    expect([await flagOf(path), await flagOf(stranger)]).toEqual([stranger.botUserId, null])
+  })
+
+  it('stays with the account in the path and flags it if two accounts of the organization have the bot', async () => {
+    const { path, attached } = await addModuleChannel()
+    await addTenant(database, { organizationId: path.organizationId, botUserId: attached.botUserId })
+    expect(await accountsOf(await follow(path, attached.botUserId))).toEqual([path.accountId])
+    expect(await flagOf(path)).toBe(attached.botUserId)
+  })
+
+  it.each([null, ''])('stays with the account in the path if its own bot is %j', async (botUserId) => {
+    const { path, attached } = await addModuleChannel()
+    await change(path, 'bot_user_id', botUserId)
+    expect(await accountsOf(await follow(path, attached.botUserId))).toEqual([path.accountId])
+    expect(await flagOf(path)).toBeNull()
+  })
+
+  it('is refused if it has the secret of the other account instead of the path’s', async () => {
+    const { path, attached } = await addModuleChannel()
+    const forged = { ...path, channelSecret: attached.channelSecret, botUserId: attached.botUserId }
+    expect((await service.deliver(forged, [lineEvent('follow', 'U1')])).status).toBe(403)
+  })
+
+  it('and which carries no events flags nobody', async () => {
+    const { path, attached } = await addModuleChannel()
+    const answer = await service.deliver({ ...path, botUserId: attached.botUserId }, [])
+    expect(answer.json).toEqual({ accepted: 0, duplicates: 0 })
+    expect(await flagOf(path)).toBeNull()
+  })
+})
+
+describe('a destination that names nobody', () => {
+  it.each([[''], ['x'.repeat(129)], ['\0'], [7], [{}]])('(%j) flags nobody', async (destination) => {
+    const path = await addTenant(database)
+    const userId = randomUserId()
+    const body = JSON.stringify({ destination, events: [lineEvent('follow', userId)] })
+    expect((await service.deliverRaw(path, body)).status).toBe(200)
+    expect(await accountsOf(userId)).toEqual([path.accountId])
+    expect(await flagOf(path)).toBeNull()
+  })
+})
+
+describe('an event', () => {
+  it('counts once if it arrives by the webhook of its account as well', async () => {
+    const { path, attached } = await addModuleChannel()
+    const event = lineEvent('follow', randomUserId())
+    await service.deliver({ ...path, botUserId: attached.botUserId }, [event])
+    expect((await service.deliver(attached, [event])).json).toEqual({ accepted: 0, duplicates: 1 })
+  })
+
+  it('counts once if many copies arrive by both webhooks at the same time', async () => {
+    const { path, attached } = await addModuleChannel()
+    const events = Array.from({ length: 10 }, () => lineEvent('message', 'Uboth'))
+    const answers = await Promise.all(
+      events.flatMap((event) => [
+        service.deliver({ ...path, botUserId: attached.botUserId }, [event]),
+        service.deliver(attached, [event]),
+      ]),
+    )
+    expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200))
+    expect(answers.reduce((sum, { json }) => sum + json.accepted, 0)).toBe(10)
+    expect(await service.member(attached, 'Uboth')).toMatchObject({ eventCount: 10 })
+    expect(await service.members(path)).toEqual([])
+  })
+})
+
+describe('a flush with copies of an event that arrived by both webhooks', () => {
+  async function flushBoth(pathVersion: (stored: bigint) => bigint) {
+    const { path, attached } = await addModuleChannel()
+    const versions = await load<{ id: bigint; version: bigint }>(
+      database,
+      'select id, credentials_version as version from official_account where id in ($1, $2)',
+      [path.accountId, attached.accountId],
+    )
+    const versionOf = (id: bigint) => versions.find((row) => row.id === id)?.version as bigint
+    const admission = { accountId: attached.accountId, source: lineSource }
+    const foreign = { pathAccountId: path.accountId, botUserId: attached.botUserId }
+    const event = readLineEvent(lineEvent('follow', randomUserId()), Date.now())
+    const byPath = { ...admission, credentialsVersion: pathVersion(versionOf(path.accountId)), foreign }
+    const byOwn = { ...admission, credentialsVersion: versionOf(attached.accountId) }
+    const batch = [byPath, byOwn].map((each) => ({ admission: each, event, forwarded: null }))
+    return { outcomes: await flush(database.pipeline, batch), members: await service.members(attached) }
+  }
+
+  it('stores the event once, at the first attempt', async () => {
+    const { outcomes, members } = await flushBoth((stored) => stored)
+    expect(outcomes).toEqual(['accepted', 'duplicate'])
+    expect(members).toMatchObject([{ eventCount: 1 }])
+  })
+
+  it('confirms neither copy if the first one is stale, because only the first would be stored', async () => {
+    const { outcomes, members } = await flushBoth((stored) => stored + 1n)
+    expect(outcomes).toEqual(['stale', 'stale'])
+    expect(members).toEqual([])
+  })
+})
+
+describe('a cached account does not decide alone', () => {
+  /** Both accounts, after a delivery that cached them. */
+  async function addCached() {
+    const accounts = await addModuleChannel()
+    await follow(accounts.path, accounts.attached.botUserId)
+    return accounts
+  }
+
+  it('when the other account gets another bot', async () => {
+    const { path, attached } = await addCached()
+    await change(attached, 'bot_user_id', 'Uchanged')
+    expect(await accountsOf(await follow(path, attached.botUserId))).toEqual([path.accountId])
+    expect(await accountsOf(await follow(path, 'Uchanged'))).toEqual([attached.accountId])
+  })
+
+  it('when the other account moves to another organization', async () => {
+    const path = await addTenant(database)
+    const attached = await addTenant(database, { organizationId: path.organizationId })
+    const { organizationId } = await addTenant(database)
+    const tracked = lineEvent('botResumed', null)
+    await service.deliver({ ...path, botUserId: attached.botUserId }, [tracked])
+    await change(attached, 'organization_id', organizationId)
+    expect(await accountsOf(await follow(path, attached.botUserId))).toEqual([path.accountId])
+  })
+
+  it('when a third account of the organization gets the same bot', async () => {
+    const { path, attached } = await addCached()
+    await addTenant(database, { organizationId: path.organizationId, botUserId: attached.botUserId })
+    expect(await accountsOf(await follow(path, attached.botUserId))).toEqual([path.accountId])
+  })
+
+  it('when an account with the bot is added', async () => {
+    const path = await addTenant(database)
+    const botUserId = randomUserId()
+    expect(await accountsOf(await follow(path, botUserId))).toEqual([path.accountId])
+    const added = await addTenant(database, { organizationId: path.organizationId, botUserId })
+    expect(await accountsOf(await follow(path, botUserId))).toEqual([added.accountId])
+  })
+
+  it('when the account in the path gets the bot of the other one', async () => {
+    const { path, attached } = await addCached()
+    await change(attached, 'bot_user_id', path.botUserId)
+    await change(path, 'bot_user_id', attached.botUserId)
+    expect(await accountsOf(await follow(path, attached.botUserId))).toEqual([path.accountId])
+    expect(await accountsOf(await follow(path, path.botUserId))).toEqual([attached.accountId])
+  })
+
+  it('when the account in the path gets its first bot', async () => {
+    const { path, attached } = await addModuleChannel()
+    await change(path, 'bot_user_id', null)
+    expect(await accountsOf(await follow(path, attached.botUserId))).toEqual([path.accountId])
+    await change(path, 'bot_user_id', path.botUserId)
+    expect(await accountsOf(await follow(path, attached.botUserId))).toEqual([attached.accountId])
+  })
+
+  it('when the account in the path gets another secret', async () => {
+    const { path, attached } = await addCached()
+    await change(path, 'channel_secret', 'another')
+    const body = lineBody(attached.botUserId, [lineEvent('follow', 'Urevoked')])
+    expect((await service.deliverRaw(path, body)).status).toBe(403)
+    expect(await accountsOf('Urevoked')).toEqual([])
+    const renewed = { ...path, channelSecret: 'another' }
+    expect(await accountsOf(await follow(renewed, attached.botUserId))).toEqual([attached.accountId])
+  })
+})
+
+it('endpoints of the account that the destination names receive the delivery, signed with its secret', async () => {
+  const sending = await startSending()
+  const { tenant: path, addEndpoint, becomesQuiet } = sending
+  const attached = await addTenant(sending.database, { organizationId: path.organizationId })
+  const [ofPath, ofAttached] = [await startReceiver(), await startReceiver()]
+  await addEndpoint(ofPath.url)
+  await addEndpoint(ofAttached.url, { channel_oa_id: attached.accountId })
+  const event = lineEvent('follow', randomUserId())
+  await sending.service.deliver({ ...path, botUserId: attached.botUserId }, [event])
+  await becomesQuiet()
+  expect(ofPath.received).toEqual([])
+  const [{ body, headers }] = ofAttached.received as [Received]
+  expect(JSON.parse(body)).toMatchObject({ destination: attached.botUserId, events: [{ type: 'follow' }] })
+  expect(headers['x-line-signature']).toBe(signLine(body, new Secret(attached.channelSecret)))
+})

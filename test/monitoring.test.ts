@@ -1,0 +1,184 @@
+/** What the service finds out about accounts by itself. */
+import { expect, it, onTestFinished } from 'vitest'
+import { deliveryPaths } from '../src/intake/line/channel.ts'
+import { LineApi } from '../src/line-api/client.ts'
+import { runMaintenance } from '../src/maintenance/maintenance.ts'
+import { AccountMonitor } from '../src/monitoring/account-monitor.ts'
+import { countNextAudience } from '../src/monitoring/audience-counts.ts'
+import { findFleetAccount, listAccountDays } from '../src/operator/fleet.ts'
+import { lineEvent } from '../tools/simulator/events.ts'
+import { simulatePlatform } from '../tools/simulator/platform.ts'
+import { randomAccount } from '../tools/simulator/state.ts'
+import { platformDay } from '../tools/simulator/statistics.ts'
+import { addTenant } from './support/database.ts'
+import { load, loadMembers } from './support/load.ts'
+import { setUpTest } from './support/service.ts'
+
+const DAY_MS = 86_400_000
+const RETENTION = { retentionDays: 90, deduplicationDays: 400, trackingRetentionDays: 7 }
+
+async function setUp() {
+  const account = randomAccount('Corner Coffee')
+  const platform = await simulatePlatform(account)
+  const { database, service } = await setUpTest()
+  await load(database, 'truncate official_account cascade')
+  onTestFinished(async () => {
+    await Promise.all([platform.close(), database.close()])
+  })
+  const { channelId, channelSecret, channelAccessToken, botUserId } = account
+  const tenant = await addTenant(database, { channelId, channelSecret, channelAccessToken, botUserId })
+  const publicUrl = 'https://hooks.example.com'
+  platform.settings.webhook = { endpoint: `${publicUrl}/api/line/${tenant.accountId}`, active: true }
+  await load(
+    database,
+    `update official_account set created_at = now() - interval '30 days';
+     insert into delivery_hour (channel_oa_id, hour, source, deliveries, last_at)
+     values (${tenant.accountId}, date_trunc('hour', now()), 'line', 1, now())`,
+  )
+  const lineApi = new LineApi(platform.url)
+  const monitor = new AccountMonitor(database, {
+    lineApi,
+    publicUrl,
+    webhookPaths: deliveryPaths,
+    now: Date.now,
+  })
+  const state = async () => {
+    const found = await findFleetAccount(database, tenant.accountId, Date.now())
+    return { ...found, reasons: found?.problems.map(({ reason }) => reason) }
+  }
+  const makeDue = () => load(database, 'update account_check set due_at = now()')
+  return { platform, database, service, tenant, monitor, state, makeDue }
+}
+
+it('verifies an account and reads its figures, once an hour', async () => {
+  const { platform, monitor, state } = await setUp()
+  platform.settings.quota = { limit: 200, used: 17 }
+  expect(await monitor.checkDue()).toBe(1)
+  expect(await state()).toMatchObject({
+    verified: true,
+    failedChecks: [],
+    quotaLimit: 200,
+    quotaUsed: 17,
+    fault: null,
+  })
+  const { tokenExpiresAt } = await state()
+  expect(Date.parse(tokenExpiresAt ?? '')).toBeGreaterThan(Date.now() + 29 * DAY_MS)
+  const calls = platform.calls.length
+  expect(await monitor.checkDue()).toBe(0)
+  expect(platform.calls).toHaveLength(calls)
+})
+
+it('finds a webhook that was switched off, a URL of another program, and a token that was revoked', async () => {
+  const { platform, database, monitor, state, makeDue } = await setUp()
+  const webhook = platform.settings.webhook as { endpoint: string; active: boolean }
+  webhook.active = false
+  await monitor.checkDue()
+  expect((await state()).reasons).toContain('webhook_inactive')
+  Object.assign(webhook, { active: true, endpoint: 'https://chat.example.com/line' })
+  await makeDue()
+  await monitor.checkDue()
+  expect((await state()).reasons).toContain('webhook_elsewhere')
+  await load(database, `update official_account set channel_access_token = 'revoked-token'`)
+  await makeDue()
+  await monitor.checkDue()
+  expect((await state()).reasons).toContain('token_refused')
+})
+
+it('notifies endpoints only of another outcome', async () => {
+  const { platform, database, tenant, monitor, makeDue } = await setUp()
+  await load(
+    database,
+    `insert into endpoint (channel_oa_id, url, format) values (${tenant.accountId}, 'https://crm.example.com', 'members')`,
+  )
+  const takeNotices = () =>
+    load(database, `delete from endpoint_delivery where type = 'account.verified' returning type`)
+  for (const expected of [1, 0]) {
+    await monitor.checkDue()
+    expect(await takeNotices()).toHaveLength(expected)
+    await makeDue()
+  }
+  platform.settings.webhook = null
+  await monitor.checkDue()
+  expect(await takeNotices()).toHaveLength(1)
+})
+
+it('keeps the last outcome and checks again within minutes while LINE is unreachable', async () => {
+  const { platform, database, monitor, state, makeDue } = await setUp()
+  await monitor.checkDue()
+  platform.misbehave((_, response) => void response.writeHead(500).end())
+  await makeDue()
+  await monitor.checkDue()
+  expect(await state()).toMatchObject({ verified: true, fault: expect.stringContaining('unreachable') })
+  const [due] = await load(
+    database,
+    `select due_at < now() + interval '11 minutes' as is_soon from account_check`,
+  )
+  expect(due).toEqual({ is_soon: true })
+})
+
+it('is one of two instances that check an account', async () => {
+  const { platform, database, monitor } = await setUp()
+  const other = new AccountMonitor(database, {
+    lineApi: new LineApi(platform.url),
+    ...{ publicUrl: null, webhookPaths: deliveryPaths, now: Date.now },
+  })
+  const checked = await Promise.all([monitor.checkDue(), other.checkDue()])
+  expect(checked.reduce((sum, count) => sum + count, 0)).toBe(1)
+})
+
+it('counts members by relationship, again only after they have changed', async () => {
+  const { database, service, tenant, monitor, state } = await setUp()
+  await loadMembers(database, tenant, 30)
+  await service.deliver(tenant, [lineEvent('follow', 'U1'), lineEvent('unfollow', 'U2')])
+  await monitor.checkDue()
+  expect(await countNextAudience(database)).toBe(1)
+  expect(await state()).toMatchObject({ members: 30, following: 1, blocked: 1 })
+  expect((await state()).days?.at(-1)).toBe(1)
+  await load(database, `update account_check set counted_at = now() - interval '11 minutes'`)
+  expect(await countNextAudience(database)).toBe(0)
+  await service.deliver(tenant, [lineEvent('follow', 'U3')])
+  expect(await countNextAudience(database)).toBe(1)
+  expect(await state()).toMatchObject({ members: 30, following: 2 })
+})
+
+it('finds deliveries that LINE did not make, by comparing the follows of a day with its statistics', async () => {
+  const { platform, database, service, tenant, monitor, state, makeDue } = await setUp()
+  const yesterday = Date.now() - DAY_MS
+  const follows = Array.from({ length: 100 }, (_, index) =>
+    lineEvent('follow', `U${index}`, { timestamp: yesterday, follow: { isUnblocked: index % 10 === 0 } }),
+  )
+  const unfollow = lineEvent('unfollow', 'U1', { timestamp: yesterday + 1 })
+  for (const daysBefore of [1, 2])
+    platform.statistics.set(platformDay(yesterday - daysBefore * DAY_MS), { followers: 5_000, blocks: 700 })
+  platform.statistics.set(platformDay(yesterday), { followers: 5_090, blocks: 691 })
+  const hidden = follows.splice(20, 30)
+  await service.deliver(tenant, [...follows, unfollow])
+  await database.session((session) => runMaintenance(session, RETENTION))
+  await monitor.checkDue()
+  expect(await state()).toMatchObject({ word: 'degraded', reasons: ['deliveries_missing'], missing: 30 })
+  const days = await listAccountDays(database, tenant.accountId, 7)
+  expect(days.find(({ day }) => day.replaceAll('-', '') === platformDay(yesterday))).toMatchObject({
+    ...{ firstFollows: 63, returns: 7, unfollows: 1 },
+    ...{ lineFollowers: 5_090, lineBlocks: 691 },
+  })
+
+  await service.deliver(tenant, hidden)
+  await load(database, `update account_day set events_counted_at = null`)
+  await database.session((session) => runMaintenance(session, RETENTION))
+  await makeDue()
+  expect(await state()).toMatchObject({ word: 'ok', missing: null })
+})
+
+it('counts a day again when late deliveries had a day to arrive', async () => {
+  const { database } = await setUp()
+  const maintain = () => database.session((session) => runMaintenance(session, RETENTION))
+  const counted = () => load(database, 'select day::text, events_counted_at from account_day order by day')
+  await maintain()
+  const first = await counted()
+  expect(first).toHaveLength(2)
+  await maintain()
+  expect(await counted()).toEqual(first)
+  await load(database, `update account_day set events_counted_at = events_counted_at - interval '2 days'`)
+  await maintain()
+  expect(await counted()).not.toEqual(first)
+})
