@@ -114,7 +114,8 @@ export interface paths {
     /**
      * Receive tracking events
      * @description Accepts the HTTP shape of Segment: one event, an array, or a `batch`. Any origin may call it.
-     *     The tracking key of the account is `writeKey` in the body, the user name of Basic authentication, or `writeKey` in the query.
+     *     The tracking key of the account is `writeKey` in the body, the user name of Basic authentication, the header `X-Write-Key`,
+     *     or `writeKey` in the query. An event without a `type` has the type that its fields imply.
      *     Limits: 500 events per request and 32 KiB per event, and a budget of events and bytes per minute for each client address and
      *     each tracking key (429).
      *
@@ -122,6 +123,27 @@ export interface paths {
      *     becomes a member. A wrong token rejects its event.
      */
     post: operations['receiveTracking']
+    delete?: never
+    options?: never
+    head?: never
+    patch?: never
+    trace?: never
+  }
+  '/api/tracking/v1/{call}': {
+    parameters: {
+      query?: never
+      header?: never
+      path?: never
+      cookie?: never
+    }
+    get?: never
+    put?: never
+    /**
+     * Receive tracking events of one type, or a batch
+     * @description The same as `POST /api/tracking`, on the paths of Segment's HTTP API. The path determines the type of a single event.
+     *     The same calls exist without `/v1`, and below `/api/tracking/api/s/` for Jitsu's library.
+     */
+    post: operations['receiveTrackingCall']
     delete?: never
     options?: never
     head?: never
@@ -819,6 +841,125 @@ export interface operations {
         'x-line-id-token'?: string
       }
       path?: never
+      cookie?: never
+    }
+    requestBody: {
+      content: {
+        /**
+         * @example {
+         *       "writeKey": "{trackingKey}",
+         *       "batch": [
+         *         {
+         *           "type": "page",
+         *           "userId": "U4af4980629f0d2d3a1a2a3a4a5a6a7a8",
+         *           "messageId": "page-1",
+         *           "properties": {
+         *             "path": "/menu"
+         *           }
+         *         }
+         *       ]
+         *     }
+         */
+        'application/json': unknown
+        'text/plain': string
+      }
+    }
+    responses: {
+      /** @description Accepted events are committed to disk. `rejected` lists the others. */
+      200: {
+        headers: {
+          [name: string]: unknown
+        }
+        content: {
+          'application/json': components['schemas']['TrackingReceipt']
+        }
+      }
+      /** @description The tracking key is unknown or missing, or no event could be read. */
+      400: {
+        headers: {
+          [name: string]: unknown
+        }
+        content: {
+          'application/json': components['schemas']['Error']
+        }
+      }
+      /** @description The body is larger than 1 MiB. */
+      413: {
+        headers: {
+          [name: string]: unknown
+        }
+        content: {
+          'application/json': components['schemas']['Error']
+        }
+      }
+      /** @description The body is compressed. */
+      415: {
+        headers: {
+          [name: string]: unknown
+        }
+        content: {
+          'application/json': components['schemas']['Error']
+        }
+      }
+      /** @description The client address has sent too many requests. Wait for the time in Retry-After. */
+      429: {
+        headers: {
+          /** @description Number of seconds to wait before the next attempt. */
+          'Retry-After'?: number
+          /** @description Number of requests that a client address may send in one window. */
+          'RateLimit-Limit'?: number
+          /** @description Number of requests left in the current window. */
+          'RateLimit-Remaining'?: number
+          /** @description Number of seconds until the current window ends. */
+          'RateLimit-Reset'?: number
+          [name: string]: unknown
+        }
+        content: {
+          'application/json': components['schemas']['Error']
+        }
+      }
+      /** @description No event was stored. Send the request again. */
+      503: {
+        headers: {
+          /** @description Number of seconds to wait before the next attempt. */
+          'Retry-After'?: number
+          [name: string]: unknown
+        }
+        content: {
+          'application/json': components['schemas']['Error']
+        }
+      }
+    }
+  }
+  receiveTrackingCall: {
+    parameters: {
+      query?: {
+        /** @description Tracking key, if the body does not contain it. */
+        writeKey?: string
+      }
+      header?: {
+        /** @description ID token of LINE for all events that contain none. */
+        'x-line-id-token'?: string
+      }
+      path: {
+        /** @description The type of the event or its first letter, or a batch. */
+        call:
+          | 'track'
+          | 'identify'
+          | 'page'
+          | 'screen'
+          | 'group'
+          | 'alias'
+          | 'batch'
+          | 'import'
+          | 't'
+          | 'i'
+          | 'p'
+          | 's'
+          | 'g'
+          | 'a'
+          | 'b'
+      }
       cookie?: never
     }
     requestBody: {

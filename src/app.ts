@@ -73,7 +73,8 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
 
   // Public.
   healthRoutes(app, { name, version, database, isClosing }) // GET /api, GET /api/health
-  // POST /api/line/:id, POST /api/Line/:id, POST /api/mbox/callback/:oaHash, POST /api/tracking
+  // POST /api/line/:id, POST /api/Line/:id, POST /api/mbox/callback/:oaHash, POST /api/tracking. Client libraries append a path:
+  // POST /api/tracking/:call, /v1/:call, /api/s/:call, /api/s/s2s/:call and /beacon/v1/batch below it; OPTIONS of all of them
   for (const source of SOURCES) {
     const intake = new Intake(database, source, counts, handOver)
     source.addRoutes(app, { source, database, intake, counts, spareSigned, trackingBudgets, idTokens, now })

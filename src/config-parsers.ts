@@ -43,6 +43,10 @@ export function matching(pattern: RegExp, requirement: string): (text: string) =
   }
 }
 
+export function atLeast(length: number): (text: string) => string {
+  return matching(new RegExp(`^.{${length},}$`, 's'), `must have at least ${length} characters`)
+}
+
 /** Query options are rejected, because ioredis would only fail on an invalid one when it connects. */
 export function redisUrl(text: string): string {
   const isAddress = /^rediss?:\/\/[^/?#\s]+(\/\d{0,5})?$/.test(text) && URL.canParse(text)

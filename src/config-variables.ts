@@ -1,5 +1,6 @@
 /** The environment variables: names, defaults, help texts and parsers. config.ts reads them. */
 import {
+  atLeast,
   boolean,
   budget,
   httpUrl,
@@ -12,6 +13,9 @@ import {
 } from './config-parsers.ts'
 import { BODY_MAX_BYTES, TRACKING_REQUEST_MAX_EVENTS } from './limits.ts'
 import { Secret } from './secret.ts'
+
+/** Characters. 24 random letters and digits have 142 bits, which nobody guesses. */
+const CONSOLE_TOKEN_MIN_LENGTH = 24
 
 export const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
 
@@ -119,6 +123,20 @@ export const VARIABLES = {
     help: 'TCP port of a separate listener on HOST for Prometheus metrics; 0: any free port',
     fallback: null,
     parse: integer(0, 65_535),
+  }),
+  consolePort: variable<number | null>({
+    name: 'CONSOLE_PORT',
+    shownDefault: 'unset',
+    help: 'TCP port of a separate listener on HOST for the web console; 0: any free port',
+    fallback: null,
+    parse: integer(0, 65_535),
+  }),
+  consoleToken: variable<Secret | null>({
+    name: 'CONSOLE_TOKEN',
+    shownDefault: 'unset',
+    help: `what operators sign in to the console with, at least ${CONSOLE_TOKEN_MIN_LENGTH} characters`,
+    fallback: null,
+    parse: (text) => new Secret(atLeast(CONSOLE_TOKEN_MIN_LENGTH)(text)),
   }),
   tracing: variable({
     name: 'OTEL_EXPORTER_OTLP_ENDPOINT',

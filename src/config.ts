@@ -25,6 +25,8 @@ export interface Config {
   lineApiUrl: string
   logLevel: (typeof LOG_LEVELS)[number]
   metricsPort: number | null
+  /** null: no console */
+  console: { port: number; token: Secret } | null
   /** sends traces to the collector that OTEL_* names */
   tracing: boolean
   /** days; 0: stored events are never deleted */
@@ -76,6 +78,7 @@ export function readConfig(env: Record<string, string | undefined> = process.env
     lineApiUrl: read(VARIABLES.lineApiUrl),
     logLevel: read(VARIABLES.logLevel),
     metricsPort: read(VARIABLES.metricsPort),
+    console: readConsole(read(VARIABLES.consolePort), read(VARIABLES.consoleToken), faults),
     tracing:
       [read(VARIABLES.tracing), read(VARIABLES.tracesEndpoint)].includes(true) &&
       !read(VARIABLES.tracingDisabled),
@@ -100,6 +103,19 @@ export function readConfig(env: Record<string, string | undefined> = process.env
 function chooseDatabase(url: Secret | 'none' | null, dataDir: string): DatabaseChoice {
   if (url === 'none') return { kind: 'none' }
   return url === null ? { kind: 'embedded', dataDir } : { kind: 'url', url }
+}
+
+/** A console that everybody could sign in to must not start. */
+function readConsole(port: number | null, token: Secret | null, faults: string[]): Config['console'] {
+  if (port === null) return null
+  if (token !== null) return { port, token }
+  const { name } = VARIABLES.consoleToken
+  if (!faults.some((fault) => fault.startsWith(name))) {
+    faults.push(
+      `${name} is not set, and CONSOLE_PORT needs it: set it to a random text of 24 or more characters`,
+    )
+  }
+  return null
 }
 
 /** The environment for a child process that must not inherit this service's configuration. */

@@ -7,6 +7,7 @@ import pino, { type DestinationStream } from 'pino'
 import { createApp } from './app.ts'
 import { Background } from './background.ts'
 import type { Config } from './config.ts'
+import { createConsole, listenForConsole } from './console/server.ts'
 import { isOwnUrl, ownAddresses } from './endpoints/address.ts'
 import { Sender } from './endpoints/sender.ts'
 import { FatalError } from './errors.ts'
@@ -19,6 +20,7 @@ import { startExporter, Tracing } from './observability/tracing.ts'
 import { serviceName, serviceVersion } from './package.ts'
 import { type Database, NoDatabase } from './postgres/database.ts'
 import { openForService } from './postgres/open.ts'
+import type { Secret } from './secret.ts'
 
 /** After SIGTERM the service still answers, its health check with 503, so that load balancers route elsewhere first. */
 const DRAIN_MS = 1_000
@@ -38,6 +40,8 @@ const LOG_BUFFER = { minLength: 16 * 1024 - 1, periodicFlush: 100, maxLength: 16
 
 export interface RunningService {
   url: string
+  /** null: no console */
+  consoleUrl: string | null
   app: FastifyInstance
   database: Database
   /** Resolves when the database is ready; rejects with a FatalError if it never can be. */
@@ -81,12 +85,14 @@ export async function startService(config: Config, log?: DestinationStream): Pro
       ...{ retention: config, opened, verifier, sender: sender as Sender, metrics, log: app.log },
     })
   let metricsServer: Server | null = null
+  const consoleApp =
+    config.console && (await openConsole(config, config.console.token, database, lineApi, log))
 
   const close = async (drainMs: number) => {
     isClosing = true
     const stopped = background?.stop()
     await sleep(drainMs)
-    await Promise.all([closeServer(app), stopped])
+    await Promise.all([closeServer(app), consoleApp && closeServer(consoleApp), stopped])
     metricsServer?.close()
     metrics?.close()
     tracing?.close()
@@ -106,13 +112,29 @@ export async function startService(config: Config, log?: DestinationStream): Pro
       const { port } = metricsServer.address() as AddressInfo
       app.log.info(`metrics on HOST ${config.host}, port ${port}`)
     }
+    if (config.console !== null && consoleApp) {
+      await listenForConsole(consoleApp, config.host, config.console.port)
+    }
   } catch (error) {
     await closeOnce()
     if (error instanceof FatalError) throw error
     throw explainListen(error as Error & { code?: string }, config)
   }
   const ready = opened?.ready ?? Promise.resolve()
-  return { url: urlOf(app, config), app, database, ready, close: closeOnce }
+  const consoleUrl = consoleApp && urlOf(consoleApp, config)
+  return { url: urlOf(app, config), consoleUrl, app, database, ready, close: closeOnce }
+}
+
+function openConsole(
+  config: Config,
+  token: Secret,
+  { console: database }: Database,
+  lineApi: LineApi,
+  log: DestinationStream = pino.destination(1),
+): Promise<FastifyInstance> {
+  const { publicUrl } = config
+  const verifier = { lineApi, publicUrl, webhookPaths: deliveryPaths, now: Date.now }
+  return createConsole({ config, token, database, verifier, log, now: Date.now })
 }
 
 /** The database is opened before the app exists, and already has things to log. */

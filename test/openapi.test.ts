@@ -51,6 +51,7 @@ describe('the OpenAPI document', () => {
       'POST /api/line/{id}',
       'POST /api/mbox/callback/{oaHash}',
       'POST /api/tracking',
+      'POST /api/tracking/v1/{call}',
       'PUT /api/audience/{id}',
     ])
   })

@@ -6,7 +6,7 @@ import { readIfMatch } from '../http/if-match.ts'
 import { parsePathId } from '../http/path-id.ts'
 import type { Database } from '../postgres/database.ts'
 import { DatabaseBusy } from '../postgres/faults.ts'
-import type { Queryable, Statement } from '../postgres/statement.ts'
+import type { Queryable, Statement, Transactions } from '../postgres/statement.ts'
 import { lockOutFlushes } from './erasure-lock.ts'
 import { selectVersion } from './member.ts'
 import {
@@ -31,21 +31,22 @@ export function eraseRoute(
       const scope = await findScope(database, request.caller)
       if (scope === null) throw new AppError('erase_without_scope')
       const id = parsePathId(request.params.id)
-      const isErased = id !== null && (await eraseOrFail(database, scope, id, now, readIfMatch(request)))
+      const tenant = database.forTenant(scope)
+      const isErased = id !== null && (await erasePerson(tenant, scope, id, now, readIfMatch(request)))
       if (!isErased) throw new AppError('erase_unknown_member')
       return reply.code(204).send()
     },
   )
 }
 
-async function eraseOrFail(
-  database: Database,
+/** Erases a person completely. Returns false if the scope has no such member. Throws `erase_stale` and `erase_failed`. */
+export async function erasePerson(
+  tenant: Transactions,
   scope: Scope,
   id: bigint,
   now: () => number,
   allowedVersions: bigint[] | null,
 ): Promise<boolean> {
-  const tenant = database.forTenant(scope)
   try {
     const erasure = await tenant.transaction((transaction) =>
       eraseMember(transaction, scope, id, now, allowedVersions),

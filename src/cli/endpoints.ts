@@ -103,7 +103,7 @@ function listCommand(group: Command): void {
         if (account !== undefined) await requireAccount(database, account)
         return database.session((session) => listEndpoints(session, account ?? null))
       })
-      if (json) printJson(endpoints)
+      if (json) printJson(endpoints.map(({ accountName: _, ...endpoint }) => endpoint))
       else printMany(endpoints.map(endpointRow), false)
     })
 }

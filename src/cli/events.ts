@@ -6,6 +6,7 @@ import {
   findEvent,
   findFailedEventIds,
   listEvents,
+  listUnappliedEvents,
   type RetryOutcome,
   retryEvents,
 } from '../operator/events.ts'
@@ -34,7 +35,13 @@ export function eventsCommand(program: Command): void {
     .action(async ({ account, all, limit, json }: ListOptions) => {
       const events = await onDatabase(async (database) => {
         if (account !== undefined) await requireAccount(database, account)
-        return listEvents(database, { accountId: account ?? null, includeApplied: all === true, limit })
+        if (all === true) return listEvents(database, account ?? null, limit)
+        const unapplied = await listUnappliedEvents(
+          database,
+          { accountId: account ?? null, failure: null },
+          { limit },
+        )
+        return unapplied.map(({ accountName: _, ...event }) => event)
       })
       printMany(events, json === true)
     })

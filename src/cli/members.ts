@@ -43,5 +43,5 @@ export function membersCommand(program: Command): void {
 async function show(database: Database, account: bigint, user: string, limit: number) {
   const member = await findMember(database, account, user, parsePathId(user))
   if (member === null) throw new FatalError(`account ${account} has no member ${user}`)
-  return { member, timeline: await memberTimeline(database, account, member, limit) }
+  return { member, timeline: (await memberTimeline(database, account, member, limit)).entries }
 }

@@ -132,16 +132,35 @@ const hurryDeliveries = `
   )
   select max(id) as "lastId" from tried`
 
+/** Where the work on a resumed endpoint continues. */
+export interface Resumption {
+  resumedAt: string
+  lastId: bigint
+}
+
 /** Its backlog is due immediately. Returns false if the endpoint does not exist. */
 export async function resumeEndpoint(database: Queryable, id: bigint): Promise<boolean> {
-  const [resumed] = await database.query<{ resumedAt: string }>(resumeById, [id])
-  if (resumed === undefined) return false
-  for (let lastId: bigint | null = 0n; lastId !== null; ) {
-    const values: unknown[] = [id, resumed.resumedAt, lastId, ROWS_PER_STATEMENT]
-    const [batch] = await database.query<{ lastId: bigint | null }>(hurryDeliveries, values)
-    lastId = batch?.lastId ?? null
-  }
+  let rest = await beginResumption(database, id)
+  if (rest === null) return false
+  while (rest !== null) rest = await continueResumption(database, id, rest)
   return true
+}
+
+/** Deliveries are sent from now on. Returns null if the endpoint does not exist. */
+export async function beginResumption(database: Queryable, id: bigint): Promise<Resumption | null> {
+  const [resumed] = await database.query<{ resumedAt: string }>(resumeById, [id])
+  return resumed === undefined ? null : { resumedAt: resumed.resumedAt, lastId: 0n }
+}
+
+/** Makes one batch of what failed before the pause due. Returns null when nothing is left. */
+export async function continueResumption(
+  database: Queryable,
+  id: bigint,
+  { resumedAt, lastId }: Resumption,
+): Promise<Resumption | null> {
+  const values: unknown[] = [id, resumedAt, lastId, ROWS_PER_STATEMENT]
+  const [batch] = await database.query<{ lastId: bigint | null }>(hurryDeliveries, values)
+  return batch?.lastId == null ? null : { resumedAt, lastId: batch.lastId }
 }
 
 /** $1 endpoint id bigint. A trigger deletes its deliveries. */
@@ -211,9 +230,18 @@ const retryFailed = `
 export async function retryFailedDeliveries(database: Queryable, id: bigint): Promise<number> {
   let retried = 0
   for (;;) {
-    const [row] = await database.query<{ count: number }>(retryFailed, [id, ROWS_PER_STATEMENT])
-    const count = row?.count ?? 0
-    retried += count
-    if (count < ROWS_PER_STATEMENT) return retried
+    const batch = await retryFailedBatch(database, id)
+    retried += batch.retried
+    if (batch.isLast) return retried
   }
+}
+
+/** Makes the next failed deliveries of an endpoint due. */
+export async function retryFailedBatch(
+  database: Queryable,
+  id: bigint,
+): Promise<{ retried: number; isLast: boolean }> {
+  const [row] = await database.query<{ count: number }>(retryFailed, [id, ROWS_PER_STATEMENT])
+  const retried = row?.count ?? 0
+  return { retried, isLast: retried < ROWS_PER_STATEMENT }
 }

@@ -1,8 +1,7 @@
 /** Applies stored events that could not be applied: `oa-audience events retry`. */
 import { lockOutErasures } from '../audience/erasure-lock.ts'
-import type { Database } from '../postgres/database.ts'
 import { DatabaseUnavailable, LOCK_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
-import type { Row, Statement } from '../postgres/statement.ts'
+import type { Row, Statement, Transactions } from '../postgres/statement.ts'
 import { type IntakeEvent, InvalidEvent, NO_EFFECT } from './event.ts'
 import { flushWithRetry } from './flush.ts'
 import type { SourceModule } from './source.ts'
@@ -15,7 +14,7 @@ export const APPLIED = 'applied'
  * the transaction that stores it again, so it counts only if it did not count before, and an erasure that happened meanwhile
  * holds for it like for any event. Returns APPLIED or the reason why not. Throws DatabaseUnavailable.
  */
-export async function retryEvent(database: Database, id: bigint): Promise<string> {
+export async function retryEvent(database: Transactions, id: bigint): Promise<string> {
   const [stored] = await database.query<StoredEvent>(selectUnapplied, [id])
   if (stored === undefined) return 'there is no unapplied event with this id'
   try {
@@ -34,7 +33,7 @@ export async function retryEvent(database: Database, id: bigint): Promise<string
 }
 
 async function storeAgain(
-  database: Database,
+  database: Transactions,
   id: bigint,
   stored: StoredEvent,
   event: Omit<IntakeEvent, 'key'>,

@@ -1,5 +1,6 @@
 /** Organizations and official accounts, as operators see them: never with a secret. */
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
+import type { Verification } from '../accounts/verification.ts'
 import type { Queryable } from '../postgres/statement.ts'
 
 export type OrganizationSummary = { id: OrganizationId; name: string }
@@ -29,6 +30,26 @@ const selectAccounts = `
 
 export function listAccounts(database: Queryable): Promise<AccountSummary[]> {
   return database.query(selectAccounts)
+}
+
+export type AccountMatch = {
+  id: AccountId
+  name: string
+  basicId: string | null
+  organizationName: string
+}
+
+/** $1 part of the name, id or basic id text, in any case; $2 maximum number of rows int */
+const selectMatches = `
+  select a.id, a.name, a.basic_id as "basicId", o.name as "organizationName"
+    from official_account a join organization o on o.id = a.organization_id
+   where $1 = '' or strpos(lower(a.name), lower($1)) > 0 or strpos(lower(a.basic_id), lower($1)) > 0 or a.id::text = $1
+   order by a.id::text = $1 desc, strpos(lower(a.name), lower($1)) = 1 desc, a.name, a.id
+   limit $2`
+
+/** Finds accounts by a part of their name or basic id, or by their id. */
+export function searchAccounts(database: Queryable, text: string, limit: number): Promise<AccountMatch[]> {
+  return database.query(selectMatches, [text, limit])
 }
 
 export type AccountDetails = {
@@ -61,4 +82,14 @@ const selectAccountDetails = `
 export async function findAccountDetails(database: Queryable, id: AccountId): Promise<AccountDetails | null> {
   const [account] = await database.query<AccountDetails>(selectAccountDetails, [id])
   return account ?? null
+}
+
+/** $1 account id bigint */
+const selectVerification = `
+  select verification from official_account where id = $1`
+
+/** The outcome of the last verification. Null if there was none. */
+export async function findVerification(database: Queryable, id: AccountId): Promise<Verification | null> {
+  const [row] = await database.query<{ verification: Verification | null }>(selectVerification, [id])
+  return row?.verification ?? null
 }

@@ -1,6 +1,10 @@
 /** Endpoints and what is still to be sent to them, as operators see them: never with a secret or the content of a delivery. */
 import type { AccountId } from '../accounts/account.ts'
+import { type ContentRow, loadContents } from '../endpoints/backlog.ts'
+import { contentOf } from '../endpoints/contents.ts'
 import type { EndpointFormat } from '../endpoints/manage.ts'
+import { writeMessage } from '../endpoints/messages.ts'
+import { INT64_MIN } from '../http/path-id.ts'
 import type { Queryable } from '../postgres/statement.ts'
 
 /** Deliveries counted per endpoint and state. Above this the exact number says nothing more, and counting takes long. */
@@ -11,6 +15,7 @@ const ANSWER_LINE_MAX = 120
 export interface EndpointSummary {
   id: bigint
   accountId: AccountId
+  accountName: string
   name: string
   url: string
   format: EndpointFormat
@@ -42,10 +47,11 @@ export interface LastAnswer {
  * The oldest pending delivery is found among the first $2 that are due and the first $2 of the account. It is exact unless the
  * endpoint has more pending ones, and as many older deliveries of the account's other endpoints are stored.
  *
- * $1 account id bigint, null: all accounts; $2 rows counted int
+ * $1 account id bigint, null: all accounts; $2 rows counted int; $3 endpoint id bigint, null: all; $4 after this id bigint;
+ * $5 maximum number of rows int, null: all
  */
 const selectEndpoints = `
-  select p.id, p.channel_oa_id as "accountId", p.name, p.url, p.format, p.events, p.replies, p.status,
+  select p.id, p.channel_oa_id as "accountId", a.name as "accountName", p.name, p.url, p.format, p.events, p.replies, p.status,
          p.allow_private_network as "allowPrivateNetwork", p.previous_secret is not null as "isRotating",
          to_char(p.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt",
          pending.count as pending, failed.count as failed,
@@ -57,6 +63,7 @@ const selectEndpoints = `
          to_char(x.answered_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "answeredAt",
          x.status as "answerStatus", x.answer
     from endpoint p
+    join official_account a on a.id = p.channel_oa_id
     left join endpoint_answer x on x.endpoint_id = p.id
    cross join lateral (
      select count(*)::int as count, min(created_at) as first_at
@@ -65,8 +72,9 @@ const selectEndpoints = `
    cross join lateral (
      select count(*)::int as count
        from (select from endpoint_delivery where endpoint_id = p.id and failed_at is not null limit $2) d) failed
-   where $1::bigint is null or p.channel_oa_id = $1
-   order by p.id`
+   where ($1::bigint is null or p.channel_oa_id = $1) and ($3::bigint is null or p.id = $3) and p.id > $4
+   order by p.id
+   limit $5`
 
 type EndpointRow = Omit<EndpointSummary, 'lastAnswer'> & {
   answeredAt: string | null
@@ -75,11 +83,22 @@ type EndpointRow = Omit<EndpointSummary, 'lastAnswer'> & {
 }
 
 /** @param accountId null: all accounts */
-export async function listEndpoints(
+export function listEndpoints(
   database: Queryable,
   accountId: AccountId | null,
+  { afterId = INT64_MIN, limit = null }: { afterId?: bigint; limit?: number | null } = {},
 ): Promise<EndpointSummary[]> {
-  const rows = await database.query<EndpointRow>(selectEndpoints, [accountId, COUNTED_MAX])
+  return queryEndpoints(database, [accountId, COUNTED_MAX, null, afterId, limit])
+}
+
+/** Null if the endpoint does not exist. */
+export async function findEndpoint(database: Queryable, id: bigint): Promise<EndpointSummary | null> {
+  const [endpoint] = await queryEndpoints(database, [null, COUNTED_MAX, id, INT64_MIN, 1])
+  return endpoint ?? null
+}
+
+async function queryEndpoints(database: Queryable, values: unknown[]): Promise<EndpointSummary[]> {
+  const rows = await database.query<EndpointRow>(selectEndpoints, values)
   return rows.map(({ answeredAt, answerStatus, answer, ...endpoint }) => ({
     ...endpoint,
     lastAnswer: answeredAt === null ? null : { at: answeredAt, status: answerStatus, text: answer ?? '' },
@@ -116,35 +135,105 @@ export type DeliverySummary = {
   lastAnswer: string | null
 }
 
-/**
- * Failed ones first, then those that are due next. Each half reads an index of its own.
- *
- * $1 endpoint id bigint; $2 boolean: failed deliveries; $3 boolean: pending deliveries; $4 maximum number of rows int
- */
-const selectDeliveries = `
-  select id, case when failed_at is not null then 'failed' when leased_until > now() then 'sending' else 'pending' end as status,
+/** Where a page of deliveries begins: after this one. */
+export interface DeliveryPosition {
+  /** of pending deliveries, microseconds since 1970 */
+  dueUs: bigint
+  id: bigint
+}
+
+const DELIVERY_COLUMNS = `id, case when failed_at is not null then 'failed' when leased_until > now() then 'sending' else 'pending' end as status,
          type, member_id as "memberId", cardinality(event_keys) as events, attempts,
          to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt",
          case when failed_at is null
               then to_char(due_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') end as "dueAt",
          to_char(failed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "failedAt",
-         d.answer_status as "lastStatus", answer as "lastAnswer"
-    from ((select 1 as half, d.status as answer_status, d.* from endpoint_delivery d
-            where $2 and endpoint_id = $1 and failed_at is not null order by id limit $4)
-          union all
-          (select 2, d.status, d.* from endpoint_delivery d
-            where $3 and endpoint_id = $1 and failed_at is null order by due_at limit $4)) d
-   order by half, case half when 1 then id end, due_at limit $4`
+         status as "lastStatus", answer as "lastAnswer", (extract(epoch from due_at) * 1000000)::bigint as "dueUs"`
 
-/** @param status null: pending and failed ones */
-export function listDeliveries(
+/** $1 endpoint id bigint; $2 after this id bigint; $3 maximum number of rows int */
+const selectFailedDeliveries = `
+  select ${DELIVERY_COLUMNS}
+    from endpoint_delivery
+   where endpoint_id = $1 and failed_at is not null and id > $2
+   order by id limit $3`
+
+/** $1 endpoint id bigint; $2 and $3 after this time, in microseconds, and id bigint; $4 maximum number of rows int */
+const selectPendingDeliveries = `
+  select ${DELIVERY_COLUMNS}
+    from endpoint_delivery
+   where endpoint_id = $1 and failed_at is null
+     and due_at >= timestamptz 'epoch' + $2 * interval '1 microsecond'
+     and (due_at, id) > (timestamptz 'epoch' + $2 * interval '1 microsecond', $3)
+   order by due_at, id limit $4`
+
+export interface DeliveryPage {
+  deliveries: DeliverySummary[]
+  /** null: there are no more */
+  next: DeliveryPosition | null
+}
+
+/** Failed deliveries in the order of their ids, pending ones in the order in which they are due. */
+export async function pageDeliveries(
+  database: Queryable,
+  endpointId: bigint,
+  status: 'pending' | 'failed',
+  after: DeliveryPosition | null,
+  limit: number,
+): Promise<DeliveryPage> {
+  const { dueUs = 0n, id = INT64_MIN } = after ?? {}
+  // One delivery more than the page says whether another page follows.
+  const rows =
+    status === 'failed'
+      ? await database.query<DeliveryRow>(selectFailedDeliveries, [endpointId, id, limit + 1])
+      : await database.query<DeliveryRow>(selectPendingDeliveries, [endpointId, dueUs, id, limit + 1])
+  const page = rows.slice(0, limit)
+  const last = page.at(-1)
+  return {
+    deliveries: page.map(({ dueUs: _, ...delivery }) => delivery),
+    next: last === undefined || rows.length <= limit ? null : { dueUs: last.dueUs, id: last.id },
+  }
+}
+
+type DeliveryRow = DeliverySummary & { dueUs: bigint }
+
+/** Failed ones first. @param status null: pending and failed ones */
+export async function listDeliveries(
   database: Queryable,
   endpointId: bigint,
   status: 'pending' | 'failed' | null,
   limit: number,
 ): Promise<DeliverySummary[]> {
-  const values = [endpointId, status !== 'pending', status !== 'failed', limit]
-  return database.query<DeliverySummary>(selectDeliveries, values)
+  const read = (half: 'pending' | 'failed') =>
+    status === null || status === half ? pageDeliveries(database, endpointId, half, null, limit) : null
+  const halves = [await read('failed'), await read('pending')]
+  return halves.flatMap((half) => half?.deliveries ?? []).slice(0, limit)
+}
+
+export interface DeliveryRequest {
+  url: string
+  /** with signatures masked: each is valid for this body */
+  headers: Record<string, string>
+  /** null: nothing would be sent, because the content was erased or a secret is missing */
+  body: string | null
+}
+
+const SIGNATURE_HEADERS = ['x-line-signature', 'webhook-signature']
+
+/** The request as it would be sent now. Null if the delivery does not exist. */
+export async function previewDelivery(
+  database: Queryable,
+  { id: endpointId, accountId }: Pick<EndpointSummary, 'id' | 'accountId'>,
+  deliveryId: bigint,
+  nowMs: number,
+): Promise<DeliveryRequest | null> {
+  const [content] = await database.query<ContentRow>(loadContents, [[accountId], [deliveryId]])
+  if (content === undefined || content.endpoint_id !== endpointId) return null
+  const message = writeMessage(contentOf(content), nowMs)
+  const headers = Object.entries(message?.headers ?? {}).map(([name, value]) => [
+    name,
+    SIGNATURE_HEADERS.includes(name) ? '•••' : value,
+  ])
+  return { url: content.url, headers: Object.fromEntries(headers), body: message?.body.toString() ?? null }
 }
 
 /** $1 endpoint id bigint */

@@ -1,8 +1,9 @@
 /** Stored events: list them, show one, and retry those that could not be applied. */
 import type { AccountId } from '../accounts/account.ts'
+import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
 import { retryEvent } from '../intake/retry.ts'
 import type { Database } from '../postgres/database.ts'
-import type { Queryable } from '../postgres/statement.ts'
+import type { Queryable, Transactions } from '../postgres/statement.ts'
 
 export type EventSummary = {
   id: bigint
@@ -20,31 +21,84 @@ export type EventDetails = EventSummary & { payload: string | null }
 
 /**
  * $1 account id bigint, null: all accounts
- * $2 boolean, true: also events that were applied
- * $3 maximum number of rows int
+ * $2 maximum number of rows int
  */
 const selectEvents = `
   select id, channel_oa_id as "accountId", source, kind,
          to_char(occurred_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "occurredAt",
          to_char(received_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "receivedAt", failure
     from stored_event
-   where ($1::bigint is null or channel_oa_id = $1) and ($2::boolean or failure is not null)
+   where $1::bigint is null or channel_oa_id = $1
    order by id desc
-   limit $3`
+   limit $2`
 
-export interface EventFilter {
-  /** null: all accounts */
-  accountId: AccountId | null
-  includeApplied: boolean
-  limit: number
-}
-
-/** The newest events first. A scan of all events may exceed a request's time limit, so it runs in its own session. */
+/**
+ * The newest events first, applied or not. No index has this order, so it is a scan of all events in its own session, for
+ * commands only.
+ */
 export function listEvents(
   database: Database,
-  { accountId, includeApplied, limit }: EventFilter,
+  accountId: AccountId | null,
+  limit: number,
 ): Promise<EventSummary[]> {
-  return database.session((session) => session.query(selectEvents, [accountId, includeApplied, limit]))
+  return database.session((session) => session.query(selectEvents, [accountId, limit]))
+}
+
+export interface UnappliedFilter {
+  /** null: all accounts */
+  accountId: AccountId | null
+  /** null: any reason */
+  failure: string | null
+}
+
+/**
+ * Each account reads its own range of event_failure.
+ *
+ * $1 account id bigint, null: all accounts; $2 reason text, null: any; $3 before this id bigint; $4 maximum number of rows int
+ */
+const selectUnapplied = `
+  select e.id, a.id as "accountId", a.name as "accountName", e.source, e.kind,
+         to_char(e.occurred_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "occurredAt",
+         to_char(e.received_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "receivedAt", e.failure
+    from official_account a
+   cross join lateral (
+     select * from event
+      where channel_oa_id = a.id and failure is not null and id < $3 and ($2::text is null or failure = $2)
+      order by id desc limit $4) e
+   where $1::bigint is null or a.id = $1
+   order by e.id desc
+   limit $4`
+
+export type UnappliedEvent = EventSummary & { accountName: string }
+
+/** Events that could not be applied, the newest first. */
+export function listUnappliedEvents(
+  database: Queryable,
+  { accountId, failure }: UnappliedFilter,
+  { beforeId = INT64_MAX, limit }: { beforeId?: bigint; limit: number },
+): Promise<UnappliedEvent[]> {
+  return database.query(selectUnapplied, [accountId, failure, beforeId, limit])
+}
+
+/** Events counted by reason. */
+const COUNTED_MAX = 10_000
+
+/** $1 account id bigint, null: all accounts; $2 maximum number of events int */
+const selectReasons = `
+  select failure, count(*)::int as count
+    from (select failure from event
+           where failure is not null and ($1::bigint is null or channel_oa_id = $1) limit $2) e
+   group by failure
+   order by count(*) desc, failure`
+
+export type FailureReason = { failure: string; count: number }
+
+/** The reasons of up to COUNTED_MAX events, the most frequent first. */
+export function listFailureReasons(
+  database: Queryable,
+  accountId: AccountId | null,
+): Promise<FailureReason[]> {
+  return database.query(selectReasons, [accountId, COUNTED_MAX])
 }
 
 /** $1 event id bigint */
@@ -71,10 +125,50 @@ export async function findFailedEventIds(database: Queryable, ids: bigint[] | nu
   return failed.map(({ id }) => id)
 }
 
+/** In the order of event_failure. */
+export type RetryPosition = {
+  accountId: AccountId
+  id: bigint
+}
+
+/**
+ * $1 account id bigint, null: all accounts; $2 reason text, null: any; $3 and $4 after this account and id bigint;
+ * $5 maximum number of rows int
+ */
+const selectNextUnapplied = `
+  select channel_oa_id as "accountId", id
+    from event
+   where failure is not null and (channel_oa_id, id) > ($3, $4)
+     and ($1::bigint is null or channel_oa_id = $1) and ($2::text is null or failure = $2)
+   order by channel_oa_id, id
+   limit $5`
+
+export interface RetriedBatch {
+  outcomes: RetryOutcome[]
+  /** after which the next batch begins; null: all are done */
+  next: RetryPosition | null
+}
+
+/** Retries the next events of a filter. Those that fail again keep their places, so the position passes them. */
+export async function retryNextEvents(
+  database: Transactions,
+  { accountId, failure }: UnappliedFilter,
+  after: RetryPosition | null,
+  limit: number,
+): Promise<RetriedBatch> {
+  const from = [after?.accountId ?? INT64_MIN, after?.id ?? INT64_MIN]
+  const batch = await database.query<RetryPosition>(selectNextUnapplied, [accountId, failure, ...from, limit])
+  const outcomes = await retryEvents(
+    database,
+    batch.map(({ id }) => id),
+  )
+  return { outcomes, next: batch.length < limit ? null : (batch.at(-1) ?? null) }
+}
+
 export type RetryOutcome = { id: bigint; outcome: string }
 
 /** Retries the events in order of their ids. An outcome is `applied` or the reason why the event still waits. */
-export async function retryEvents(database: Database, ids: bigint[]): Promise<RetryOutcome[]> {
+export async function retryEvents(database: Transactions, ids: bigint[]): Promise<RetryOutcome[]> {
   const outcomes: RetryOutcome[] = []
   for (const id of ids) outcomes.push({ id, outcome: await retryEvent(database, id) })
   return outcomes

@@ -1,8 +1,14 @@
-/** One member with its timeline, and the size of an audience. */
+/** The members of an audience: search, one member with its timeline, and their number. */
 import type { AccountId } from '../accounts/account.ts'
+import type { Filters } from '../audience/filters.ts'
+import { beginningOf } from '../audience/list.ts'
 import { type Member, memberJson, withTrackedActivity } from '../audience/member.ts'
+import { decodeCursor, encodeCursor } from '../audience/page-cursor.ts'
+import { readPage } from '../audience/select-list.ts'
+import { refuseInput } from '../http/validate.ts'
 import type { Database } from '../postgres/database.ts'
 import type { Queryable } from '../postgres/statement.ts'
+import type { AccountDetails } from './accounts.ts'
 
 /**
  * A user id takes precedence over an equal member id.
@@ -41,18 +47,35 @@ export type TimelineEntry = {
   eventId: bigint | null
 }
 
+/** The entry after which a page of a timeline begins. Entries are ordered by time, then by part, then by id. */
+export type TimelinePosition = {
+  /** microseconds since 1970 */
+  atUs: bigint
+  part: number
+  id: bigint
+}
+
+export interface Timeline {
+  entries: TimelineEntry[]
+  /** null: there are no older entries */
+  next: TimelinePosition | null
+}
+
 /**
  * The newest follow or unfollow by its own time decides the relationship, so events are ordered by when they happened.
+ * event_user and event_other_users find the person's events, which are then sorted.
  *
  * $1 account id bigint
  * $2 user id text
  * $3 member id bigint
  * $4 maximum number of rows int
+ * $5 to $7 the position of the last entry of the page before: time in microseconds bigint, part int, id bigint; null: none
  */
 const selectTimeline = `
   select to_char(entry.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at,
          to_char(entry.received_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "receivedAt",
-         entry.source, entry.kind, entry.effect, entry.event_id as "eventId"
+         entry.source, entry.kind, entry.effect, entry.event_id as "eventId",
+         (extract(epoch from entry.at) * 1000000)::bigint as "atUs", entry.part, entry.id
     from (
       (select occurred_at as at, received_at, source, kind,
               case when failure is not null then 'not applied: ' || failure
@@ -63,34 +86,71 @@ const selectTimeline = `
                    when source = 'tracking' then 'activity'
                    else 'seen'
               end as effect,
-              id as event_id
+              id as event_id, 2 as part, id
          from stored_event
         where channel_oa_id = $1 and (user_id = $2 or other_user_ids @> array[$2])
+          and ($5::bigint is null
+               or (occurred_at, 2, id) < (timestamptz 'epoch' + $5 * interval '1 microsecond', $6::int, $7::bigint))
         order by occurred_at desc, id desc
         limit $4)
       union all
       (select e.edited_at, null, 'client', 'edit',
               array_to_string(e.fields, ', ') || ' by '
                 || coalesce('client ' || c.client_id, 'key ' || e.api_key_id, 'a command or another program'),
-              null
+              null, 1, e.id
          from member_edit e
          left join api_key k on k.id = e.api_key_id
          left join api_client c on c.id = k.api_client_id
         where e.channel_oa_id = $1 and e.member_id = $3
-        order by e.id desc
+          and ($5::bigint is null
+               or (e.edited_at, 1, e.id) < (timestamptz 'epoch' + $5 * interval '1 microsecond', $6::int, $7::bigint))
+        order by e.edited_at desc, e.id desc
         limit $4)
     ) as entry
-   order by entry.at desc
+   order by entry.at desc, entry.part desc, entry.id desc
    limit $4`
 
 /** The events and edits that made the member what it is, newest first. */
-export function memberTimeline(
+export async function memberTimeline(
   database: Queryable,
   accountId: AccountId,
   { id, userId }: Pick<Member, 'id' | 'userId'>,
   limit: number,
-): Promise<TimelineEntry[]> {
-  return database.query(selectTimeline, [accountId, userId, id, limit])
+  after: TimelinePosition | null = null,
+): Promise<Timeline> {
+  const position = after === null ? [null, null, null] : [after.atUs, after.part, after.id]
+  // One entry more than the page says whether another page follows.
+  const values = [accountId, userId, id, limit + 1, ...position]
+  const rows = await database.query<TimelineEntry & TimelinePosition>(selectTimeline, values)
+  const page = rows.slice(0, limit)
+  const last = page.at(-1)
+  return {
+    entries: page.map(({ atUs: _time, part: _part, id: _id, ...entry }) => entry),
+    next:
+      last === undefined || rows.length <= limit ? null : { atUs: last.atUs, part: last.part, id: last.id },
+  }
+}
+
+export interface MemberPage {
+  /** members as JSON texts, separated by commas */
+  lines: string
+  /** where the next page begins; null: the search is over */
+  nextCursor: string | null
+}
+
+/** The same pages as GET /api/audience. Throws `invalid_input` for a cursor of another search. */
+export async function searchMembers(
+  database: Queryable,
+  { id: accountId, organizationId }: Pick<AccountDetails, 'id' | 'organizationId'>,
+  filters: Filters,
+  cursor: string | null,
+  limit: number,
+): Promise<MemberPage> {
+  const scope = { keyId: null, accountId, organizationId }
+  const position = cursor === null ? beginningOf(filters) : decodeCursor({ scope, filters }, cursor)
+  if (position === null) refuseInput('cursor', 'does not belong to this search: begin again')
+  const { lines, next } = await readPage(database, scope, filters, position, limit, 'page')
+  return { lines, nextCursor: next && encodeCursor({ scope, filters }, next) }
 }
 
 /** $1 account id bigint */

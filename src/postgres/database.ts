@@ -30,6 +30,8 @@ export interface Database extends Transactions {
   session<T>(work: (session: Queryable) => Promise<T>): Promise<T>
   /** Connections for the statements of streams, apart from those of requests. */
   readonly streams: Queryable
+  /** A connection for the pages of the console, apart from requests of clients and deliveries. */
+  readonly console: Transactions
 }
 
 /** Says how long a caller may wait before it tries again: somebody has to configure a database first. */
@@ -46,6 +48,7 @@ export class NoDatabase implements Database {
   readonly session = refuse
   readonly streams: Queryable = this
   readonly intake: Transactions = this
+  readonly console: Transactions = this
 
   async state(): Promise<DatabaseState> {
     return 'none'

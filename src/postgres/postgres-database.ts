@@ -19,12 +19,14 @@ import type { Claimant } from './turns.ts'
  * - `intake`: for batches that are split.
  * - `clients`: reads and writes of clients and the service's own work. One organization leaves at least one to all others.
  * - `streams`: one for each stream that may be open. They close after 10 s without use.
+ * - `console`: one for all pages of the console, so that a search of an operator delays only other operators. It closes after
+ *   10 s without use.
  *
- * Beside them are four pinned connections for flushes and one for endpoints, so an instance has 1 + 2 + 2 + 5 + 4 + 4 + 1 = 19.
- * One instance at a time runs maintenance. So five instances fit PostgreSQL's default of 100, of which superusers keep 3:
- * 5 × 19 + 1 = 96.
+ * Beside them are four pinned connections for flushes and one for endpoints, so an instance without a console has
+ * 1 + 2 + 2 + 5 + 4 + 4 + 1 = 19. One instance at a time runs maintenance. So five instances, one of which serves the console,
+ * fit PostgreSQL's default of 100, of which superusers keep 3: 5 × 19 + 1 + 1 = 97.
  */
-const CONNECTIONS = { health: 1, lookups: 2, intake: 2, clients: 5, streams: 4 }
+const CONNECTIONS = { health: 1, lookups: 2, intake: 2, clients: 5, streams: 4, console: 1 }
 /** How long a connection may take to open. The platforms disconnect after 2 s. */
 const CONNECT_TIMEOUT_MS = 2_000
 /** Health probes wait 1 to 2 s, so a slower database counts as down. */
@@ -53,6 +55,7 @@ export class PostgresDatabase implements Database {
   readonly #ownWork: Transactions
   readonly intake: Transactions
   readonly streams: Queryable
+  readonly console: Transactions
   #probe: Promise<'up' | 'read-only'> | null = null
   #isReady = false
 
@@ -77,10 +80,12 @@ export class PostgresDatabase implements Database {
       intake: this.#createShare('intake', CONNECTIONS.intake),
       clients: this.#createShare('clients', CONNECTIONS.clients, true),
       streams: this.#createShare('streams', CONNECTIONS.streams),
+      console: this.#createShare('console', CONNECTIONS.console),
     }
     this.#lookups = { caller: this.#pinOn(this.#shares.lookups), account: this.#pinOn(this.#shares.lookups) }
     this.#ownWork = transactionsOn(() => this.#lease(this.#shares.clients))
     this.intake = transactionsOn(() => this.#lease(this.#shares.intake))
+    this.console = transactionsOn(() => this.#lease(this.#shares.console))
     const streams = transactionsOn(() => this.#lease(this.#shares.streams))
     this.streams = { query: (statement, values) => readAgainIfLost(() => streams.query(statement, values)) }
   }

@@ -57,6 +57,14 @@ describe.runIf(hasNginx)('nginx with deploy/nginx.conf', async () => {
     }
   })
 
+  it('keeps the path of a tracking call, and sends it to the other instance after a 503', async () => {
+    const body = JSON.stringify({ writeKey: tenant.trackingKey, anonymousId: 'a-1' })
+    for (let i = 0; i < 4; i += 1) {
+      const answer = await fetch(`${url}/api/tracking/v1/p`, { method: 'POST', body })
+      expect(await answer.json()).toMatchObject({ accepted: 1 })
+    }
+  })
+
   it('keeps a slow sender away from the service until its body is complete', async () => {
     const { path, init } = signedDelivery(tenant, [lineEvent('follow', randomUserId())])
     const body = String(init.body)

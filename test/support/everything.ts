@@ -150,7 +150,7 @@ async function useCommands({ database, direct, platform, tenant }: Users): Promi
   await importMember(database, scope, { userId: 'U2', tags: ['imported'] })
   const member = await findMember(database, tenant.accountId, 'U2', null)
   if (member === null) throw new Error('no member')
-  const timeline = await memberTimeline(database, tenant.accountId, member, 100)
+  const { entries: timeline } = await memberTimeline(database, tenant.accountId, member, 100)
   return [
     JSON.stringify(member),
     `${await countMembers(database, tenant.accountId)} members`,

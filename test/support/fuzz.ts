@@ -92,14 +92,17 @@ const trackingEvent = fc.oneof(
       timestamp: json,
       sentAt: json,
       properties: json,
+      event: json,
+      traits: json,
     },
-    { requiredKeys: ['type'] },
+    { requiredKeys: [] },
   ),
 )
 
 const path = fc.oneof(
   fc.constantFrom('/api', '/api/health', '/api/audience', '/api/audience/1', '/api/tracking'),
   fc.constantFrom('/api/line/1', '/api/mbox/callback/x', '/api/line-oa/verify'),
+  fc.constantFrom('/api/tracking/v1/track', '/api/tracking/b', '/api/tracking/m', '/api/tracking/x'),
   fc.webPath().map((each) => `/${each.replace(/^\/+/, '')}`),
 )
 
@@ -164,12 +167,21 @@ const chatRequest = ({ oaHash }: Tenant): fc.Arbitrary<RandomRequest> =>
   })
 
 const trackingRequest = ({ trackingKey }: Tenant): fc.Arbitrary<RandomRequest> =>
-  fc.tuple(fc.array(trackingEvent, { maxLength: 4 }), json).map(([batch, sentAt]) => ({
-    method: 'POST',
-    url: '/api/tracking',
-    headers: { 'content-type': 'text/plain' },
-    body: JSON.stringify({ writeKey: trackingKey, batch, sentAt }),
-  }))
+  fc
+    .tuple(
+      fc.constantFrom('', '/v1/identify', '/t', '/v1/batch', '/api/s/s2s/page'),
+      fc.oneof(
+        fc.array(trackingEvent, { maxLength: 4 }).map((batch) => ({ batch })),
+        trackingEvent,
+      ),
+      json,
+    )
+    .map(([call, events, sentAt]) => ({
+      method: 'POST',
+      url: `/api/tracking${call}`,
+      headers: { 'content-type': 'text/plain' },
+      body: JSON.stringify({ ...(events as object), writeKey: trackingKey, sentAt }),
+    }))
 
 const anyRequest = fc.oneof(
   fc.record({ method: fc.constantFrom('GET', 'HEAD'), url: path, headers }),

@@ -53,6 +53,7 @@ const ALLOWED: Record<string, string[]> = {
   maintenance: ['postgres'],
   monitoring: ['accounts', 'line-api', 'postgres'],
   observability: ['http'],
+  console: ['accounts', 'audience', 'endpoints', 'http', 'observability', 'operator', 'postgres'],
   operator: ['access', 'accounts', 'audience', 'endpoints', 'http', 'intake', 'postgres'],
   'intake/line': ['accounts', 'audience', 'http', 'intake', 'postgres'],
   'intake/mbox': ['accounts', 'http', 'intake', 'postgres'],

@@ -16,7 +16,7 @@ function faultsOf(env: Record<string, string>): string[] {
 const NAMES = [
   ...['PORT', 'HOST', 'DATABASE_URL', 'DATA_DIR', 'PUBLIC_URL', 'REDIS_URL'],
   ...['RATE_LIMIT_MAX', 'RATE_LIMIT_WINDOW_MS', 'RATE_LIMIT_SPARE_SIGNED', 'TRUST_PROXY'],
-  ...['LINE_API_URL', 'LOG_LEVEL', 'METRICS_PORT'],
+  ...['LINE_API_URL', 'LOG_LEVEL', 'METRICS_PORT', 'CONSOLE_PORT', 'CONSOLE_TOKEN'],
   ...['OTEL_EXPORTER_OTLP_ENDPOINT', 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'OTEL_SDK_DISABLED'],
   ...['RETENTION_DAYS', 'DEDUPLICATION_DAYS', 'TRACKING_RETENTION_DAYS'],
   ...['TRACKING_ADDRESS_EVENTS_PER_MINUTE', 'TRACKING_ADDRESS_BYTES_PER_MINUTE'],
@@ -46,6 +46,7 @@ describe('the configuration', () => {
       lineApiUrl: 'https://api.line.me',
       trustProxy: [],
       metricsPort: null,
+      console: null,
     })
   })
 
@@ -88,6 +89,16 @@ describe('the configuration', () => {
     expect(config.database.kind === 'url' && config.database.url.reveal()).toBe(
       'postgres://user:secret@db:5432/oa',
     )
+  })
+
+  it('refuses a console without a token that nobody can guess', () => {
+    const CONSOLE_TOKEN = 'a'.repeat(24)
+    const { console } = readConfig({ CONSOLE_PORT: '3001', CONSOLE_TOKEN })
+    expect([console?.port, console?.token.reveal()]).toEqual([3001, CONSOLE_TOKEN])
+    expect(readConfig({ CONSOLE_TOKEN }).console).toBeNull()
+    expect(faultsOf({ CONSOLE_PORT: '3001' })).toEqual([expect.stringMatching(/^CONSOLE_TOKEN is not set/)])
+    const short = faultsOf({ CONSOLE_PORT: '3001', CONSOLE_TOKEN: 'a'.repeat(23) })
+    expect(short).toEqual(['CONSOLE_TOKEN must have at least 24 characters'])
   })
 
   it('does not print the password of an address', () => {
@@ -146,6 +157,8 @@ describe('the configuration', () => {
     ['LINE_API_URL', 'http://127.0.0.1:4612#'],
     ['PUBLIC_URL', 'https://x.example/?'],
     ['METRICS_PORT', 'on'],
+    ['CONSOLE_PORT', '65536'],
+    ['CONSOLE_TOKEN', 'short'],
     ['OTEL_EXPORTER_OTLP_ENDPOINT', '127.0.0.1:4318'],
   ])('rejects %s=%s', (name, value) => {
     expect(faultsOf({ [name]: value })).toEqual([expect.stringMatching(new RegExp(`^${name} must `))])

@@ -1,4 +1,5 @@
 /** `oa-audience demo`: the main job from start to end, with its own database and a simulated platform. */
+import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
 import type { Command } from 'commander'
 import { addAccount, addClient, addKey, addOrganization } from '../../src/accounts/provisioning.ts'
@@ -8,9 +9,15 @@ import { type Config, readConfig } from '../../src/config.ts'
 import { addEndpoint } from '../../src/endpoints/manage.ts'
 import type { RunningService } from '../../src/main.ts'
 import type { Database } from '../../src/postgres/database.ts'
+import { Secret } from '../../src/secret.ts'
 import { type SimulatedPlatform, simulatePlatform } from '../simulator/platform.ts'
 import type { SimulatedAccount } from '../simulator/state.ts'
+import { addFleet } from './fleet.ts'
 import { type DemoAccount, runSteps } from './steps.ts'
+import { sendTraffic } from './traffic.ts'
+
+/** Of the token for the console, which is made for this run. */
+const TOKEN_BYTES = 24
 
 interface DemoOptions {
   once?: boolean
@@ -30,19 +37,14 @@ async function runDemo(config: Config, options: DemoOptions): Promise<void> {
   const interrupt = () => process.exit(130)
   process.once('SIGINT', interrupt).once('SIGTERM', interrupt)
   const platform = await simulatePlatform()
+  // Nobody opens a page of a service that ends by itself.
+  const token = options.once ? null : new Secret(randomBytes(TOKEN_BYTES).toString('base64url'))
   try {
-    const service = await startDemoService(config, platform)
+    const service = await startDemoService(config, platform, token)
     try {
       await service.ready
       await present(service, platform, options.json === true)
-      if (!options.once) {
-        if (!options.json) {
-          console.log(
-            `\nThe service stays up at ${service.url}: paste any of the lines above. Ctrl-C ends it.`,
-          )
-        }
-        await waitForSignal(interrupt)
-      }
+      if (token !== null) await stayUp(service, token, options.json === true, interrupt)
     } finally {
       await service.close()
     }
@@ -51,8 +53,32 @@ async function runDemo(config: Config, options: DemoOptions): Promise<void> {
   }
 }
 
+/** Shows the console with a fleet that lives, until Ctrl-C. */
+async function stayUp(
+  { url, consoleUrl, database }: RunningService,
+  token: Secret,
+  asJson: boolean,
+  interrupt: () => void,
+): Promise<void> {
+  const fleet = await addFleet(database as Database)
+  if (!asJson) {
+    console.log(`\n${styled(['bold', 'cyan'], 'The console shows a fleet of accounts')}`)
+    console.log(`  ${consoleUrl}   token: ${styled('bold', token.reveal())}`)
+    console.log(`\nThe service stays up at ${url}: paste any of the lines above. Ctrl-C ends it.`)
+  }
+  const stop = new AbortController()
+  const traffic = sendTraffic(url, fleet, stop.signal)
+  await waitForSignal(interrupt)
+  stop.abort()
+  await traffic
+}
+
 /** Listens on the configured port, or on a free one if the real service already uses it. */
-async function startDemoService(config: Config, platform: SimulatedPlatform): Promise<RunningService> {
+async function startDemoService(
+  config: Config,
+  platform: SimulatedPlatform,
+  token: Secret | null,
+): Promise<RunningService> {
   const demoConfig: Config = {
     ...config,
     database: { kind: 'embedded', dataDir: join(config.dataDir, 'demo') },
@@ -62,6 +88,7 @@ async function startDemoService(config: Config, platform: SimulatedPlatform): Pr
     logLevel: 'error',
     // The real service may already use that port.
     metricsPort: null,
+    console: token && { port: config.console?.port ?? 0, token },
   }
   // Imported here, because the service's modules take 0.2 s to load, and other commands do not need them.
   const { PortTaken, startService } = await import('../../src/main.ts')

@@ -10,6 +10,7 @@ import { readTimeMs, readUserId } from '../event-fields.ts'
 import { hashKey } from '../event-key.ts'
 import { epochMs, parseTimeText } from '../event-time.ts'
 import { storedPayload } from '../stored-payload.ts'
+import { typeOfEvent } from './calls.ts'
 import type { Proof, Proofs } from './id-token.ts'
 
 /** Segment's calls. Any other type may be personal text, and an event's kind outlives an erasure. */
@@ -32,11 +33,14 @@ export interface Rejection {
   message: string
 }
 
-/** Reads one event, an array of events, or `{batch, sentAt, writeKey}`. Throws `bad_request` for anything else. */
-export function parseTrackingRequest(body: Buffer): TrackingRequest {
+/**
+ * Reads one event, an array of events, or `{batch, sentAt, writeKey}`. Throws `bad_request` for anything else.
+ * @param type of a single event, if the path names it
+ */
+export function parseTrackingRequest(body: Buffer, type: string | null): TrackingRequest {
   const parsed = parseJson(body)
   const envelope = isObject(parsed) ? parsed : {}
-  const events = eventsOf(parsed)
+  const events = eventsOf(parsed, type)
   if (events === null) {
     throw new AppError('bad_request', {
       message: 'The body is neither an event, nor an array, nor {"batch": […]}',
@@ -55,15 +59,20 @@ export function parseTrackingRequest(body: Buffer): TrackingRequest {
 }
 
 function writeKeyOf(value: unknown): string | null {
-  return isObject(value) && typeof value.writeKey === 'string' && value.writeKey !== ''
+  return isObject(value) && typeof value.writeKey === 'string' && namesKey(value.writeKey)
     ? value.writeKey
     : null
 }
 
-function eventsOf(parsed: unknown): unknown[] | null {
+/** Jitsu's library masks the key in the body, as `***` or `key:***`, because the header X-Write-Key has it. */
+function namesKey(writeKey: unknown): boolean {
+  return isFilled(writeKey) && !String(writeKey).endsWith('***')
+}
+
+function eventsOf(parsed: unknown, type: string | null): unknown[] | null {
   if (Array.isArray(parsed)) return parsed
   if (!isObject(parsed)) return null
-  if (parsed.batch === undefined) return [parsed]
+  if (parsed.batch === undefined) return [type === null ? parsed : { ...parsed, type }]
   return Array.isArray(parsed.batch) ? parsed.batch : null
 }
 
@@ -103,13 +112,14 @@ function readTrackingEvent(
   proof: Proof | null,
 ): IntakeEvent {
   if (!isObject(event)) throw new InvalidEvent('the event is not an object')
-  if (typeof event.type !== 'string' || event.type === '') throw new InvalidEvent('type is missing')
+  const type = typeOfEvent(event)
+  if (type === null) throw new InvalidEvent('type is missing')
   const { writeKey, ...content } = event
-  if (isFilled(writeKey) && writeKey !== admittedBy)
+  if (namesKey(writeKey) && writeKey !== admittedBy)
     throw new InvalidEvent('writeKey belongs to another account')
   const messageId = isFilled(event.messageId) ? String(event.messageId) : randomUUID()
-  const payload =
-    proof === null ? storedPayload(content, refuseDeep) : provenPayload(content, messageId, proof)
+  const typed = { ...content, type }
+  const payload = proof === null ? storedPayload(typed, refuseDeep) : provenPayload(typed, messageId, proof)
   if (Buffer.byteLength(payload) > TRACKING_EVENT_MAX_BYTES) {
     throw new InvalidEvent(`the event is larger than ${TRACKING_EVENT_MAX_BYTES} bytes`)
   }
@@ -117,7 +127,7 @@ function readTrackingEvent(
   if (userId === null && !isFilled(event.anonymousId))
     throw new InvalidEvent('userId or anonymousId is required')
   return {
-    kind: KINDS.has(event.type) ? event.type : 'unknown',
+    kind: KINDS.has(type) ? type : 'unknown',
     key: proof === null ? hashKey('tracking', 'message', messageId) : provenKey(proof.userId, messageId),
     isProven: proof !== null,
     ...timesOf(event, sentAtMs ?? parseTime(event.sentAt), receivedAtMs),

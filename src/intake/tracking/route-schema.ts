@@ -1,14 +1,16 @@
-/** What the OpenAPI document says about POST /api/tracking. */
+/** What the OpenAPI document says about POST /api/tracking and the calls below it. */
 import type { FastifySchema } from 'fastify'
 import Type from 'typebox'
 import { failures, success, TAGS } from '../../http/schema-parts.ts'
 import { EXAMPLE_USER_ID, INTAKE_FAILURES } from '../schema-parts.ts'
+import { TRACKING_CALLS } from './calls.ts'
 
-export const trackingSchema: FastifySchema = {
+const trackingSchema: FastifySchema = {
   operationId: 'receiveTracking',
   summary: 'Receive tracking events',
   description: `Accepts the HTTP shape of Segment: one event, an array, or a \`batch\`. Any origin may call it.
-The tracking key of the account is \`writeKey\` in the body, the user name of Basic authentication, or \`writeKey\` in the query.
+The tracking key of the account is \`writeKey\` in the body, the user name of Basic authentication, the header \`X-Write-Key\`,
+or \`writeKey\` in the query. An event without a \`type\` has the type that its fields imply.
 Limits: 500 events per request and 32 KiB per event, and a budget of events and bytes per minute for each client address and
 each tracking key (429).
 
@@ -50,4 +52,23 @@ becomes a member. A wrong token rejects its event.`,
       400: 'The tracking key is unknown or missing, or no event could be read.',
     }),
   },
+}
+
+const callSchema: FastifySchema = {
+  ...trackingSchema,
+  operationId: 'receiveTrackingCall',
+  summary: 'Receive tracking events of one type, or a batch',
+  description: `The same as \`POST /api/tracking\`, on the paths of Segment's HTTP API. The path determines the type of a single event.
+The same calls exist without \`/v1\`, and below \`/api/tracking/api/s/\` for Jitsu's library.`,
+  params: Type.Object({
+    call: Type.Enum(TRACKING_CALLS, {
+      description: 'The type of the event or its first letter, or a batch.',
+    }),
+  }),
+}
+
+/** One entry for each operation of the document. The other paths are aliases, which only libraries use. */
+export const trackingSchemas: Partial<Record<string, FastifySchema>> = {
+  '/api/tracking': trackingSchema,
+  '/api/tracking/v1/:call': callSchema,
 }

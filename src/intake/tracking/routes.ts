@@ -1,4 +1,7 @@
-/** POST /api/tracking: activity that web pages, apps and servers report. The one route that is open to other origins. */
+/**
+ * POST /api/tracking: activity that web pages, apps and servers report. The one route that is open to other origins. It also
+ * answers on the paths that client libraries append.
+ */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { findAccountByTrackingKey } from '../../accounts/account.ts'
 import { AppError } from '../../errors.ts'
@@ -8,16 +11,21 @@ import { isStorableText } from '../../postgres/storable.ts'
 import { AdmittingAccounts } from '../admit.ts'
 import type { SourceParts } from '../source.ts'
 import { Budgets } from './budget.ts'
+import { METRICS_PATHS, TRACKING_PATHS, typeOfCall } from './calls.ts'
 import { createProver } from './id-token.ts'
-import { parseTrackingRequest, readTrackingEvents } from './payload.ts'
-import { trackingSchema } from './route-schema.ts'
+import { parseTrackingRequest, type Rejection, readTrackingEvents } from './payload.ts'
+import { trackingSchemas } from './route-schema.ts'
 
 /** How long browsers may cache the answer to a preflight request. */
 const PREFLIGHT_MAX_AGE_SECONDS = 86_400
 /** Client libraries send headers of their own, such as AnonymousId. */
 const HEADER_NAMES = /^[A-Za-z0-9-]+(, ?[A-Za-z0-9-]+){0,20}$/
 
-type TrackingCall = FastifyRequest<{ Querystring: Record<string, unknown> }>
+interface CallParameters {
+  Params: { call?: string }
+  Querystring: Record<string, unknown>
+}
+type TrackingCall = FastifyRequest<CallParameters>
 
 export function addTrackingRoutes(app: FastifyInstance, parts: SourceParts): void {
   const { address, key } = parts.trackingBudgets
@@ -30,16 +38,18 @@ export function addTrackingRoutes(app: FastifyInstance, parts: SourceParts): voi
     keys: new Budgets(key, 'tracking key'),
     addressOf: createClientKey(),
   }
-  app.options('/api/tracking', { onSend: allowOrigin }, answerPreflight)
-  app.post(
-    '/api/tracking',
-    {
-      schema: trackingSchema,
-      onSend: allowOrigin,
-      onRequest: async (request) => refuseBeforeBody(tracking, request),
-    },
-    (request: TrackingCall) => receiveTracking(tracking, request),
-  )
+  const add = (url: string, answer: (request: TrackingCall) => Promise<unknown>) => {
+    const schema = trackingSchemas[url]
+    const refuse = async (request: TrackingCall) => refuseBeforeBody(tracking, request)
+    app.options<CallParameters>(url, { onSend: allowOrigin, onRequest: requireKnownCall }, answerPreflight)
+    app.post<CallParameters>(
+      url,
+      { ...(schema && { schema }), onSend: allowOrigin, onRequest: [requireKnownCall, refuse] },
+      answer,
+    )
+  }
+  for (const url of TRACKING_PATHS) add(url, (request) => receiveTracking(tracking, request))
+  for (const url of METRICS_PATHS) add(url, (request) => discardMetrics(tracking, request))
 }
 
 interface TrackingParts extends SourceParts {
@@ -47,6 +57,10 @@ interface TrackingParts extends SourceParts {
   addresses: Budgets
   keys: Budgets
   addressOf: (request: FastifyRequest) => string
+}
+
+async function requireKnownCall(request: TrackingCall): Promise<void> {
+  typeOfCall(request.params.call)
 }
 
 /** An address that has used up its budget costs neither the reading nor the parsing of its bodies. */
@@ -61,7 +75,7 @@ async function receiveTracking(
   database.requireConfigured()
   const body = await decodedBytes(request)
   addresses.take(addressOf(request), 0, body.length)
-  const tracking = parseTrackingRequest(body)
+  const tracking = parseTrackingRequest(body, typeOfCall(request.params.call))
   addresses.take(addressOf(request), tracking.events.length, 0)
   const key = tracking.writeKey ?? keyOutsideBody(request)
   if (key === null || !isStorableText(key)) throw new AppError('unknown_tracking_key')
@@ -76,6 +90,7 @@ async function receiveTracking(
     const { accepted, rejected } = await readTrackingEvents(tracking, key, now(), proofs)
     // Nothing is stored for an empty request, so no flush would compare a cached account.
     if (accepted.length === 0 && isCached) continue
+    if (accepted.length === 0 && rejected.length > 0) throw unreadable(rejected)
     const reception = await intake.receive(admission, accepted)
     if (reception === 'stale') continue
     if (reception === 'overloaded') throw new AppError('unavailable', { retryAfterSeconds: 1 })
@@ -87,6 +102,19 @@ async function receiveTracking(
 /** The ID token of LINE for all events that have none of their own. */
 function idTokenOf({ headers }: TrackingCall): string | null {
   return String(headers['x-line-id-token'] ?? '') || null
+}
+
+/** The client library logs an error of 4xx. It would take 200 for success, and every event would be lost silently. */
+function unreadable(rejected: Rejection[]): AppError {
+  const details = rejected.map(({ index, message }) => ({ path: String(index), message }))
+  return new AppError('invalid_input', { message: 'None of the events could be read', details })
+}
+
+/** Segment's browser library sends these without a tracking key. They cost their address its budget, and nothing is stored. */
+async function discardMetrics({ addresses, addressOf }: TrackingParts, request: TrackingCall) {
+  const body = await decodedBytes(request)
+  addresses.take(addressOf(request), 1, body.length)
+  return { success: true, accepted: 0, duplicates: 0, rejected: [] }
 }
 
 async function answerPreflight(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
@@ -113,12 +141,17 @@ async function allowOrigin(request: FastifyRequest, reply: FastifyReply): Promis
   reply.header('access-control-allow-credentials', 'true')
 }
 
-/** The user name of Basic authentication, which Segment's libraries send, or a query parameter, for beacons. */
+/** The user name of Basic authentication, which most libraries send, Jitsu's header, or a query parameter, for beacons. */
 function keyOutsideBody(request: TrackingCall): string | null {
   const [scheme, credentials] = request.headers.authorization?.split(' ') ?? []
   if (scheme?.toLowerCase() === 'basic' && credentials) {
-    return Buffer.from(credentials, 'base64').toString('utf8').split(':')[0] ?? null
+    return keyOf(Buffer.from(credentials, 'base64').toString('utf8'))
   }
+  const header = request.headers['x-write-key']
+  if (typeof header === 'string' && header !== '') return keyOf(header)
   const key = request.query.writeKey ?? request.query.trackingKey ?? request.query.tracking_key
   return typeof key === 'string' ? key : null
 }
+
+/** Without the password, or the secret of Jitsu's `key:secret`. */
+const keyOf = (credentials: string) => credentials.split(':')[0] ?? null

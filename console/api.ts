@@ -1,0 +1,66 @@
+/** Requests to the service. Every answer is JSON; ids are strings. */
+
+/** What a value of the service becomes in JSON. */
+export type Json<T> = T extends bigint
+  ? string
+  : T extends Array<infer Item>
+    ? Array<Json<Item>>
+    : T extends object
+      ? { [Name in keyof T]: Json<T[Name]> }
+      : T
+
+export class ApiError extends Error {
+  readonly status: number
+  readonly requestId: string | null
+  readonly retryAfterSeconds: number | null
+
+  constructor(
+    message: string,
+    { status, requestId, retryAfter }: { status: number; requestId?: string; retryAfter: string | null },
+  ) {
+    super(message)
+    this.status = status
+    this.requestId = requestId ?? null
+    this.retryAfterSeconds = retryAfter === null ? null : Number(retryAfter)
+  }
+}
+
+/** Called when the session has ended. */
+let onSignedOut: () => void = () => undefined
+export function listenForSignOut(listener: () => void): void {
+  onSignedOut = listener
+}
+
+export const get = <T>(path: string, signal?: AbortSignal): Promise<T> =>
+  request<T>('GET', path, undefined, signal)
+export const post = <T>(path: string, body?: unknown): Promise<T> => request<T>('POST', path, body)
+
+async function request<T>(method: string, path: string, body: unknown, signal?: AbortSignal): Promise<T> {
+  const response = await fetch(path, {
+    method,
+    headers: { 'x-console': '1', ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
+    body: body === undefined ? null : JSON.stringify(body),
+    signal: signal ?? null,
+  }).catch((error: Error) => {
+    if (error.name === 'AbortError') throw error
+    // The service is down or the network is gone.
+    throw new ApiError('', { status: 0, retryAfter: null })
+  })
+  if (response.status === 204) return undefined as T
+  const answer = (await response.json().catch(() => ({}))) as { message?: string; requestId?: string }
+  if (response.ok) return answer as T
+  if (response.status === 401 && path.startsWith('/api/')) onSignedOut()
+  throw new ApiError(answer.message ?? '', {
+    status: response.status,
+    ...(answer.requestId === undefined ? {} : { requestId: answer.requestId }),
+    retryAfter: response.headers.get('retry-after'),
+  })
+}
+
+/** `?a=1&b=2` of the values that are set. */
+export function queryOf(values: Record<string, string | null | undefined>): string {
+  const query = new URLSearchParams()
+  for (const [name, value] of Object.entries(values)) if (value) query.set(name, value)
+  const text = query.toString()
+  return text === '' ? '' : `?${text}`
+}

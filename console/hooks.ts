@@ -1,0 +1,150 @@
+/** State that pages share: loaded data, pages of a list, and the clock. */
+import { useCallback, useEffect, useRef, useState } from 'preact/hooks'
+import { type ApiError, get } from './api.ts'
+
+export interface Query<T> {
+  data: T | undefined
+  error: ApiError | undefined
+  isLoading: boolean
+  reload: () => void
+}
+
+/** Answers that a page shows until its own arrive, such as after "back". */
+const cache = new Map<string, unknown>()
+const CACHE_MAX = 50
+
+export function forgetAnswers(): void {
+  cache.clear()
+}
+
+function remember(path: string, data: unknown): void {
+  cache.delete(path)
+  cache.set(path, data)
+  if (cache.size > CACHE_MAX) cache.delete(cache.keys().next().value as string)
+}
+
+/**
+ * Loads a path, and again whenever it changes or after `refreshMs` while the page is visible.
+ * @param path null: nothing is loaded
+ */
+export function useQuery<T>(path: string | null, refreshMs?: number): Query<T> {
+  const [state, setState] = useState<{ path: string | null; data?: T; error?: ApiError }>({ path: null })
+  const [round, setRound] = useState(0)
+  useEffect(() => {
+    if (path === null) return
+    const abort = new AbortController()
+    get<T>(path, abort.signal).then(
+      (data) => {
+        remember(path, data)
+        setState({ path, data })
+      },
+      (error: ApiError) => {
+        if (!abort.signal.aborted)
+          setState((before) => ({ ...(before.path === path ? before : {}), path, error }))
+      },
+    )
+    return () => abort.abort()
+  }, [path, round])
+  const reload = useCallback(() => setRound((count) => count + 1), [])
+  useInterval(refreshMs === undefined || path === null ? null : refreshMs, reload)
+  const isOwn = state.path === path
+  const data = isOwn && state.data !== undefined ? state.data : (cache.get(path ?? '') as T | undefined)
+  const error = isOwn ? state.error : undefined
+  return { data, error, isLoading: path !== null && data === undefined && error === undefined, reload }
+}
+
+export interface List<Item> {
+  items: Item[]
+  error: ApiError | undefined
+  isLoading: boolean
+  hasMore: boolean
+  more: () => void
+  reload: () => void
+}
+
+/**
+ * Loads a list page by page.
+ * @param load reads the page at a cursor, null for the first one; it changes whenever the filter does
+ */
+export function useList<Item>(
+  load: (cursor: string | null, signal: AbortSignal) => Promise<{ items: Item[]; next: string | null }>,
+): List<Item> {
+  const [state, setState] = useState<{
+    items: Item[]
+    next: string | null
+    error?: ApiError
+    isLoading: boolean
+  }>({
+    items: [],
+    next: null,
+    isLoading: true,
+  })
+  const [round, setRound] = useState(0)
+  const abort = useRef<AbortController>(new AbortController())
+  const read = (before: Item[], cursor: string | null) => {
+    abort.current.abort()
+    abort.current = new AbortController()
+    const { signal } = abort.current
+    setState({ items: before, next: cursor, isLoading: true })
+    load(cursor, signal).then(
+      ({ items, next }) => {
+        if (!signal.aborted) setState({ items: [...before, ...items], next, isLoading: false })
+      },
+      (error: ApiError) => {
+        if (!signal.aborted) setState({ items: before, next: cursor, error, isLoading: false })
+      },
+    )
+  }
+  useEffect(() => {
+    read([], null)
+    return () => abort.current.abort()
+  }, [load, round])
+  return {
+    items: state.items,
+    error: state.error,
+    isLoading: state.isLoading,
+    hasMore: state.next !== null,
+    more: () => read(state.items, state.next),
+    reload: () => setRound((count) => count + 1),
+  }
+}
+
+/** Calls while the page is visible. @param intervalMs null: never */
+export function useInterval(intervalMs: number | null, work: () => void): void {
+  const latest = useRef(work)
+  latest.current = work
+  useEffect(() => {
+    if (intervalMs === null) return
+    const timer = setInterval(() => {
+      if (document.visibilityState === 'visible') latest.current()
+    }, intervalMs)
+    return () => clearInterval(timer)
+  }, [intervalMs])
+}
+
+/** The value as it was when it last stayed the same for `ms`. */
+export function useSettled<T>(value: T, ms: number): T {
+  const [settled, setSettled] = useState(value)
+  useEffect(() => {
+    const timer = setTimeout(() => setSettled(value), ms)
+    return () => clearTimeout(timer)
+  }, [value, ms])
+  return settled
+}
+
+/** Work that a button starts: what it says while it runs, and how it ended. */
+export function useAction(): {
+  isRunning: boolean
+  error: ApiError | undefined
+  run: (work: () => Promise<void>) => void
+} {
+  const [state, setState] = useState<{ isRunning: boolean; error?: ApiError }>({ isRunning: false })
+  const run = (work: () => Promise<void>) => {
+    setState({ isRunning: true })
+    work().then(
+      () => setState({ isRunning: false }),
+      (error: ApiError) => setState({ isRunning: false, error }),
+    )
+  }
+  return { isRunning: state.isRunning, error: state.error, run }
+}

@@ -1,0 +1,155 @@
+/** All API clients, and adding one. */
+import { useCallback, useState } from 'preact/hooks'
+import type { AddedClient } from '../../src/accounts/provisioning.ts'
+import type { ClientDetails } from '../../src/operator/clients.ts'
+import { get, type Json, post, queryOf } from '../api.ts'
+import { useAction, useList } from '../hooks.ts'
+import { Dialog } from '../parts/dialog.tsx'
+import { Page } from '../parts/page.tsx'
+import { ActionFailure, Empty, Failure, Loading, More } from '../parts/states.tsx'
+import { Copyable, Time } from '../parts/values.tsx'
+import { Link } from '../router.tsx'
+import { useLocalized } from '../texts.ts'
+
+type Client = Json<ClientDetails>
+
+export function ClientsPage() {
+  const { t } = useLocalized()
+  const [isAdding, setAdding] = useState(false)
+  const load = useCallback(
+    (after: string | null, signal: AbortSignal) =>
+      get<{ clients: Client[]; next: string | null }>(`/api/clients${queryOf({ after })}`, signal).then(
+        ({ clients, next }) => ({ items: clients, next }),
+      ),
+    [],
+  )
+  const list = useList(load)
+  return (
+    <Page
+      title={t.clients.title}
+      lead={t.clients.lead}
+      actions={
+        <button type="button" class="primary" onClick={() => setAdding(true)}>
+          {t.clients.add}
+        </button>
+      }
+    >
+      {list.error && <Failure error={list.error} retry={list.reload} />}
+      {list.items.length === 0 && list.isLoading && <Loading />}
+      {list.items.length === 0 && !list.isLoading && !list.error && (
+        <Empty title={t.clients.empty}>{t.clients.emptyHelp}</Empty>
+      )}
+      {list.items.length > 0 && <ClientTable clients={list.items} />}
+      <More list={list} />
+      {isAdding && (
+        <AddClient
+          onClose={() => {
+            setAdding(false)
+            list.reload()
+          }}
+        />
+      )}
+    </Page>
+  )
+}
+
+function ClientTable({ clients }: { clients: Client[] }) {
+  const { t } = useLocalized()
+  return (
+    <div class="table-frame">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">{t.clients.client}</th>
+            <th scope="col">{t.common.status}</th>
+            <th scope="col" class="numeric">
+              {t.clients.activeKeys}
+            </th>
+            <th scope="col" class="numeric">
+              {t.common.created}
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {clients.map((client) => (
+            <tr key={client.id}>
+              <th scope="row" class="col-account">
+                <Link href={`/clients/${client.id}`}>{client.name ?? t.clients.noName}</Link>
+                <div class="sub mono">{client.clientId}</div>
+              </th>
+              <td>
+                <ClientStatus status={client.status} />
+              </td>
+              <td class="numeric">{client.activeKeys}</td>
+              <td class="numeric">
+                <Time at={client.createdAt} />
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  )
+}
+
+export function ClientStatus({ status }: { status: string }) {
+  const { t } = useLocalized()
+  return (
+    <span class={`tag ${status === 'active' ? 'good' : 'bad'}`}>{t.clients.states[status] ?? status}</span>
+  )
+}
+
+function AddClient({ onClose }: { onClose: () => void }) {
+  const { t } = useLocalized()
+  const { isRunning, error, run } = useAction()
+  const [name, setName] = useState('')
+  const [added, setAdded] = useState<Json<AddedClient> | null>(null)
+  if (added !== null) {
+    return (
+      <Dialog title={t.clients.added} onClose={onClose}>
+        <p class="notice warning">{t.clients.secretOnce}</p>
+        <h3>{t.clients.clientId}</h3>
+        <Copyable text={added.clientId} label={t.clients.clientId} />
+        <h3>{t.clients.clientSecret}</h3>
+        <Copyable text={added.clientSecret} label={t.clients.clientSecret} />
+        <footer class="actions">
+          <button type="button" class="primary" onClick={onClose}>
+            {t.common.close}
+          </button>
+        </footer>
+      </Dialog>
+    )
+  }
+  return (
+    <Dialog title={t.clients.add} onClose={onClose}>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault()
+          run(async () =>
+            setAdded(await post('/api/clients', name.trim() === '' ? {} : { name: name.trim() })),
+          )
+        }}
+      >
+        <label class="field">
+          <span>{t.clients.name}</span>
+          <input
+            type="text"
+            maxLength={200}
+            placeholder={t.clients.nameHint}
+            value={name}
+            onInput={(event) => setName(event.currentTarget.value)}
+          />
+        </label>
+        <ActionFailure error={error} />
+        <footer class="actions">
+          <button type="button" onClick={onClose}>
+            {t.common.cancel}
+          </button>
+          <button type="submit" class="primary" disabled={isRunning}>
+            {t.clients.addSubmit}
+          </button>
+        </footer>
+      </form>
+    </Dialog>
+  )
+}

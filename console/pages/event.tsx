@@ -1,0 +1,81 @@
+/** One stored event with its content as received. */
+import { useState } from 'preact/hooks'
+import type { EventDetails, RetryOutcome } from '../../src/operator/events.ts'
+import { type Json, post } from '../api.ts'
+import { useAction, useQuery } from '../hooks.ts'
+import { indented } from '../parts/json.ts'
+import { Facts, Page, Panel } from '../parts/page.tsx'
+import { ActionFailure, Failure, Loading } from '../parts/states.tsx'
+import { CopyButton } from '../parts/values.tsx'
+import { Link } from '../router.tsx'
+import { useLocalized } from '../texts.ts'
+import { APPLIED } from './events.tsx'
+
+export function EventPage({ id }: { id: string }) {
+  const { t, dateTime } = useLocalized()
+  const { data, error, reload } = useQuery<{ event: Json<EventDetails> }>(`/api/events/${id}`)
+  const action = useAction()
+  const [outcome, setOutcome] = useState<string | null>(null)
+  const trail = <Link href="/events">{t.nav.events}</Link>
+  const retry = () =>
+    action.run(async () => {
+      const retried = await post<Json<RetryOutcome>>(`/api/events/${id}/retry`)
+      setOutcome(retried.outcome)
+      // An event that is applied is stored again under another id.
+      if (retried.outcome !== APPLIED) reload()
+    })
+  const event = data?.event
+  return (
+    <Page
+      title={t.events.one(id)}
+      trail={trail}
+      actions={
+        event?.failure != null &&
+        outcome !== APPLIED && (
+          <button type="button" class="primary" disabled={action.isRunning} onClick={retry}>
+            {t.events.retryOne}
+          </button>
+        )
+      }
+    >
+      {outcome !== null && (
+        <div class={`notice ${outcome === APPLIED ? 'good' : 'bad'}`} role="status">
+          <p>{outcome === APPLIED ? t.events.applied : t.events.stillFails(outcome)}</p>
+        </div>
+      )}
+      <ActionFailure error={action.error} />
+      {event === undefined && (error ? <Failure error={error} retry={reload} /> : <Loading />)}
+      {event !== undefined && (
+        <>
+          <Panel title={t.events.event}>
+            <Facts
+              items={[
+                [
+                  t.common.account,
+                  <Link key="a" href={`/accounts/${event.accountId}`}>
+                    {event.accountId}
+                  </Link>,
+                ],
+                [t.events.source, event.source],
+                [t.events.kind, event.kind],
+                [t.events.occurred, dateTime(event.occurredAt)],
+                [t.events.received, dateTime(event.receivedAt)],
+                [t.events.reason, event.failure ?? t.events.wasApplied],
+              ]}
+            />
+          </Panel>
+          <Panel
+            title={t.events.payload}
+            actions={event.payload !== null && <CopyButton text={event.payload} label={t.events.payload} />}
+          >
+            {event.payload === null ? (
+              <p class="muted">{t.events.noPayload}</p>
+            ) : (
+              <pre class="payload">{indented(event.payload)}</pre>
+            )}
+          </Panel>
+        </>
+      )}
+    </Page>
+  )
+}

@@ -1,0 +1,202 @@
+/** Events that could not be applied, by account and reason, and their retry. */
+import { useCallback, useRef, useState } from 'preact/hooks'
+import type { FailureReason, RetriedBatch, RetryPosition, UnappliedEvent } from '../../src/operator/events.ts'
+import { get, type Json, post, queryOf } from '../api.ts'
+import { useAction, useList, useQuery } from '../hooks.ts'
+import { AccountChooser } from '../parts/chooser.tsx'
+import { Dialog } from '../parts/dialog.tsx'
+import { Page } from '../parts/page.tsx'
+import { ActionFailure, Empty, Failure, Loading, More } from '../parts/states.tsx'
+import { Time } from '../parts/values.tsx'
+import { Link, replaceQuery, usePlace } from '../router.tsx'
+import { useLocalized } from '../texts.ts'
+
+type Event = Json<UnappliedEvent>
+
+/** What the service answers for an event that it could apply. */
+export const APPLIED = 'applied'
+
+export function EventsPage() {
+  const { t } = useLocalized()
+  const { query } = usePlace()
+  const account = query.get('account')
+  const failure = query.get('reason')
+  const [isRetrying, setRetrying] = useState(false)
+  const filter = queryOf({ account, failure })
+  const load = useCallback(
+    (before: string | null, signal: AbortSignal) =>
+      get<{ events: Event[]; next: string | null }>(
+        `/api/events${queryOf({ account, failure, before })}`,
+        signal,
+      ).then(({ events, next }) => ({ items: events, next })),
+    [account, failure],
+  )
+  const list = useList(load)
+  return (
+    <Page
+      title={t.events.title}
+      lead={t.events.lead}
+      actions={
+        list.items.length > 0 && (
+          <button type="button" onClick={() => setRetrying(true)}>
+            {t.events.retryAll}
+          </button>
+        )
+      }
+    >
+      <Filters account={account} failure={failure} />
+      {list.error && <Failure error={list.error} retry={list.reload} />}
+      {list.items.length === 0 && list.isLoading && <Loading />}
+      {list.items.length === 0 && !list.isLoading && !list.error && (
+        <Empty title={filter === '' ? t.events.empty : t.events.noMatch}>
+          {filter === '' && t.events.emptyHelp}
+        </Empty>
+      )}
+      {list.items.length > 0 && <EventTable events={list.items} />}
+      <More list={list} />
+      {isRetrying && (
+        <RetryAll
+          account={account}
+          failure={failure}
+          onClose={() => {
+            setRetrying(false)
+            list.reload()
+          }}
+        />
+      )}
+    </Page>
+  )
+}
+
+function Filters({ account, failure }: { account: string | null; failure: string | null }) {
+  const { t, number } = useLocalized()
+  const { data } = useQuery<{ reasons: FailureReason[] }>(`/api/events/reasons${queryOf({ account })}`)
+  const chosen = useQuery<{ account: { name: string } }>(account === null ? null : `/api/accounts/${account}`)
+  const reasons = data?.reasons ?? []
+  const isListed = failure === null || reasons.some((reason) => reason.failure === failure)
+  return (
+    <div class="filters">
+      <AccountChooser
+        label={t.common.account}
+        allLabel={t.common.allAccounts}
+        value={account === null ? null : { id: account, name: chosen.data?.account.name ?? account }}
+        onChoose={(account) => replaceQuery({ account: account?.id ?? null, reason: null })}
+      />
+      <div class="field grow">
+        <label for="reason">{t.events.reason}</label>
+        <select
+          id="reason"
+          value={failure ?? ''}
+          onChange={(event) => replaceQuery({ reason: event.currentTarget.value })}
+        >
+          <option value="">{t.events.anyReason}</option>
+          {!isListed && <option value={failure}>{failure}</option>}
+          {reasons.map((reason) => (
+            <option key={reason.failure} value={reason.failure}>
+              {`${reason.failure} (${number(reason.count)})`}
+            </option>
+          ))}
+        </select>
+      </div>
+    </div>
+  )
+}
+
+function EventTable({ events }: { events: Event[] }) {
+  const { t } = useLocalized()
+  return (
+    <div class="table-frame">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">{t.events.event}</th>
+            <th scope="col" class="medium-only">
+              {t.common.account}
+            </th>
+            <th scope="col">{t.events.reason}</th>
+            <th scope="col" class="numeric">
+              {t.events.received}
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {events.map((event) => (
+            <tr key={event.id}>
+              <th scope="row" class="col-account">
+                <Link href={`/events/${event.id}`}>{event.kind}</Link>
+                <div class="sub">
+                  {event.source} · {event.id}
+                </div>
+              </th>
+              <td class="medium-only">
+                <Link href={`/accounts/${event.accountId}`}>{event.accountName}</Link>
+              </td>
+              <td class="reason">{event.failure}</td>
+              <td class="numeric">
+                <Time at={event.receivedAt} />
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  )
+}
+
+/** Sends batch after batch, so that no request takes long and the person can stop. */
+function RetryAll({
+  account,
+  failure,
+  onClose,
+}: {
+  account: string | null
+  failure: string | null
+  onClose: () => void
+}) {
+  const { t, number } = useLocalized()
+  const { isRunning, error, run } = useAction()
+  const [counts, setCounts] = useState({ applied: 0, failed: 0 })
+  const [isDone, setDone] = useState(false)
+  const isStopped = useRef(false)
+  const retry = () =>
+    run(async () => {
+      let after: Json<RetryPosition> | null = null
+      const sum = { applied: 0, failed: 0 }
+      const filter = { ...(account && { account }), ...(failure && { failure }) }
+      do {
+        const batch: Json<RetriedBatch> = await post('/api/events/retry', {
+          ...filter,
+          ...(after && { after }),
+        })
+        for (const { outcome } of batch.outcomes) sum[outcome === APPLIED ? 'applied' : 'failed'] += 1
+        setCounts({ ...sum })
+        after = batch.next
+      } while (after !== null && !isStopped.current)
+      setDone(true)
+    })
+  const close = () => {
+    isStopped.current = true
+    onClose()
+  }
+  const shown = [number(counts.applied), number(counts.failed)] as const
+  return (
+    <Dialog title={t.events.retryTitle} onClose={close}>
+      <p>{t.events.retryText}</p>
+      <p role="status">
+        {isDone ? t.events.retryDone(...shown) : isRunning ? t.events.retryProgress(...shown) : ''}
+      </p>
+      {isRunning && <progress aria-label={t.events.retryTitle} />}
+      <ActionFailure error={error} />
+      <footer class="actions">
+        <button type="button" onClick={close}>
+          {isRunning ? t.events.retryStop : t.common.close}
+        </button>
+        {!isDone && (
+          <button type="button" class="primary" disabled={isRunning} onClick={retry}>
+            {t.events.retryRun}
+          </button>
+        )}
+      </footer>
+    </Dialog>
+  )
+}

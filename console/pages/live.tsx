@@ -1,0 +1,171 @@
+/** What is being committed now, by server-sent events. */
+import { useEffect, useRef, useState } from 'preact/hooks'
+import type { TailEvent } from '../../src/operator/event-tail.ts'
+import { get, type Json, queryOf } from '../api.ts'
+import { useQuery } from '../hooks.ts'
+import { AccountChooser } from '../parts/chooser.tsx'
+import { Page } from '../parts/page.tsx'
+import { Empty } from '../parts/states.tsx'
+import { Link, replaceQuery, usePlace } from '../router.tsx'
+import { useLocalized } from '../texts.ts'
+
+type Event = Json<TailEvent>
+
+/** Rows kept in the page. */
+const ROWS_MAX = 300
+const SOURCES = ['line', 'mbox', 'tracking']
+const KINDS = [
+  'message',
+  'follow',
+  'unfollow',
+  'postback',
+  'join',
+  'leave',
+  'memberJoined',
+  'memberLeft',
+  'unsend',
+]
+
+export function LivePage() {
+  const { t } = useLocalized()
+  const { query } = usePlace()
+  const [isPaused, setPaused] = useState(false)
+  const filter = { account: query.get('account'), source: query.get('source'), kind: query.get('kind') }
+  const { events, skipped, isOpen } = useTail(`/api/live${queryOf(filter)}`, isPaused)
+  return (
+    <Page
+      title={t.live.title}
+      lead={t.live.lead}
+      actions={
+        <>
+          <span class={`pulse ${isPaused ? 'paused' : isOpen ? 'open' : ''}`} role="status">
+            {isPaused ? t.live.paused : isOpen ? t.live.watching : t.live.connecting}
+          </span>
+          <button type="button" aria-pressed={isPaused} onClick={() => setPaused(!isPaused)}>
+            {isPaused ? t.live.resume : t.live.pause}
+          </button>
+        </>
+      }
+    >
+      <Filters {...filter} />
+      {skipped > 0 && <Skipped count={skipped} />}
+      {events.length === 0 ? (
+        <Empty title={t.live.empty}>{t.live.emptyHelp}</Empty>
+      ) : (
+        <EventTable events={events} />
+      )}
+    </Page>
+  )
+}
+
+function Skipped({ count }: { count: number }) {
+  const { t, number } = useLocalized()
+  return <p class="muted">{t.live.skipped(number(count))}</p>
+}
+
+/** Reads the stream. The browser connects again after a failure; a session that has ended is noticed by a request. */
+function useTail(path: string, isPaused: boolean) {
+  const [state, setState] = useState<{ events: Event[]; skipped: number }>({ events: [], skipped: 0 })
+  const [isOpen, setOpen] = useState(false)
+  const current = useRef(path)
+  useEffect(() => {
+    if (current.current !== path) setState({ events: [], skipped: 0 })
+    current.current = path
+    if (isPaused) return
+    const stream = new EventSource(path)
+    stream.onopen = () => setOpen(true)
+    stream.onerror = () => {
+      setOpen(false)
+      get('/api/clients').catch(() => undefined)
+    }
+    stream.onmessage = ({ data }) => {
+      const frame = JSON.parse(data) as { events: Event[]; skipped: number }
+      setState((before) => ({
+        events: [...frame.events.toReversed(), ...before.events].slice(0, ROWS_MAX),
+        skipped: before.skipped + frame.skipped,
+      }))
+    }
+    return () => {
+      stream.close()
+      setOpen(false)
+    }
+  }, [path, isPaused])
+  return { ...state, isOpen }
+}
+
+function Filters({ account, source, kind }: Record<'account' | 'source' | 'kind', string | null>) {
+  const { t } = useLocalized()
+  const chosen = useQuery<{ account: { name: string } }>(account === null ? null : `/api/accounts/${account}`)
+  const choice = (name: 'source' | 'kind', value: string | null, options: string[], any: string) => (
+    <div class="field">
+      <label for={name}>{t.live[name]}</label>
+      <select
+        id={name}
+        value={value ?? ''}
+        onChange={(event) => replaceQuery({ [name]: event.currentTarget.value })}
+      >
+        <option value="">{any}</option>
+        {options.map((option) => (
+          <option key={option} value={option}>
+            {option}
+          </option>
+        ))}
+      </select>
+    </div>
+  )
+  return (
+    <div class="filters">
+      <AccountChooser
+        label={t.common.account}
+        allLabel={t.common.allAccounts}
+        value={account === null ? null : { id: account, name: chosen.data?.account.name ?? account }}
+        onChoose={(account) => replaceQuery({ account: account?.id ?? null })}
+      />
+      {choice('source', source, SOURCES, t.live.anySource)}
+      {choice('kind', kind, KINDS, t.live.anyKind)}
+    </div>
+  )
+}
+
+function EventTable({ events }: { events: Event[] }) {
+  const { t, clock } = useLocalized()
+  return (
+    <div class="table-frame">
+      <table class="live">
+        <thead>
+          <tr>
+            <th scope="col">{t.live.time}</th>
+            <th scope="col">{t.live.event}</th>
+            <th scope="col">{t.common.account}</th>
+            <th scope="col" class="medium-only">
+              {t.live.person}
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {events.map((event) => (
+            <tr key={event.id}>
+              <td class="clock">{clock(event.receivedAt)}</td>
+              <th scope="row">
+                <Link href={`/events/${event.id}`}>{event.kind}</Link> <span class="tag">{event.source}</span>{' '}
+                {event.failure !== null && <span class="tag bad long">{event.failure}</span>}
+              </th>
+              <td>
+                <Link href={`/accounts/${event.accountId}`}>{event.accountName}</Link>
+              </td>
+              <td class="medium-only mono">
+                {event.userId === null ? (
+                  <span class="muted">–</span>
+                ) : (
+                  <Link href={`/audience/${event.accountId}/${encodeURIComponent(event.userId)}`}>
+                    {event.userId}
+                  </Link>
+                )}
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  )
+}

@@ -1,0 +1,207 @@
+/** One person: profile, state, what clients set, and what happened. */
+import { useCallback, useState } from 'preact/hooks'
+import type { Member } from '../../src/audience/member.ts'
+import type { TimelineEntry } from '../../src/operator/members.ts'
+import { get, type Json, post, queryOf } from '../api.ts'
+import { useAction, useList, useQuery } from '../hooks.ts'
+import { Confirm } from '../parts/dialog.tsx'
+import { Facts, Page, Panel } from '../parts/page.tsx'
+import { ActionFailure, Empty, Failure, Loading, More } from '../parts/states.tsx'
+import { Avatar, CopyButton, Count, Time } from '../parts/values.tsx'
+import { Link } from '../router.tsx'
+import { useLocalized } from '../texts.ts'
+import { Relationship, Tags } from './audience.tsx'
+
+interface MemberProps {
+  account: string
+  user: string
+}
+
+export function MemberPage({ account, user }: MemberProps) {
+  const { t } = useLocalized()
+  const path = `/api/accounts/${account}/members/${encodeURIComponent(user)}`
+  const { data, error, reload } = useQuery<{ member: Member }>(path)
+  const [isErasing, setErasing] = useState(false)
+  const [isErased, setErased] = useState(false)
+  const trail = <Link href={`/audience/${account}`}>{t.nav.audience}</Link>
+  const member = data?.member
+  if (isErased) {
+    return (
+      <Page title={t.member.erased} trail={trail}>
+        <Empty title={t.member.erased}>
+          <Link href={`/audience/${account}`}>{t.member.backToAudience}</Link>
+        </Empty>
+      </Page>
+    )
+  }
+  if (member === undefined) {
+    return (
+      <Page title={user} trail={trail}>
+        {error ? <Failure error={error} retry={reload} /> : <Loading />}
+      </Page>
+    )
+  }
+  return (
+    <Page
+      title={member.displayName ?? t.audience.noName}
+      trail={trail}
+      lead={
+        <span class="person">
+          <Avatar name={member.displayName} id={member.userId} />
+          <code>{member.userId}</code>
+          <CopyButton text={member.userId} label={t.audience.userId} />
+        </span>
+      }
+      actions={
+        <button type="button" class="danger quiet-danger" onClick={() => setErasing(true)}>
+          {t.member.erase}
+        </button>
+      }
+    >
+      <div class="columns">
+        <Profile member={member} />
+        <ClientFields member={member} />
+      </div>
+      <Timeline path={path} />
+      {isErasing && (
+        <Erase
+          account={account}
+          member={member}
+          onClose={() => setErasing(false)}
+          onErased={() => setErased(true)}
+        />
+      )}
+    </Page>
+  )
+}
+
+function Profile({ member }: { member: Member }) {
+  const { t, relative } = useLocalized()
+  const { conversation } = member
+  return (
+    <Panel title={t.member.profile}>
+      <Facts
+        items={[
+          [t.member.relationship, <Relationship key="r" value={member.relationship} />],
+          [t.member.followedAt, <Time key="f" at={member.followedAt} />],
+          [t.member.blockedAt, <Time key="b" at={member.blockedAt} />],
+          [t.member.firstSeen, <Time key="s" at={member.firstSeenAt} />],
+          [t.member.lastSeen, <Time key="l" at={member.lastSeenAt} />],
+          [t.member.events, <Count key="e" value={member.eventCount} />],
+          [t.member.language, member.language],
+          [
+            t.member.conversation,
+            conversation &&
+              `${conversation.status ?? t.common.unknown} · ${relative(conversation.updatedAt)}`,
+          ],
+        ]}
+      />
+    </Panel>
+  )
+}
+
+function ClientFields({ member }: { member: Member }) {
+  const { t } = useLocalized()
+  return (
+    <Panel title={t.member.clientFields}>
+      <Facts
+        items={[
+          [t.member.externalId, member.externalId],
+          [t.audience.tags, <Tags key="t" tags={member.tags} max={Number.POSITIVE_INFINITY} />],
+          [t.member.version, String(member.version)],
+        ]}
+      />
+      <h3>{t.member.attributes}</h3>
+      <pre class="payload short">{JSON.stringify(member.attributes, null, 2)}</pre>
+    </Panel>
+  )
+}
+
+type Entry = Json<TimelineEntry>
+
+function Timeline({ path }: { path: string }) {
+  const { t, dateTime } = useLocalized()
+  const load = useCallback(
+    (cursor: string | null, signal: AbortSignal) =>
+      get<{ entries: Entry[]; nextCursor: string | null }>(
+        `${path}/timeline${queryOf({ cursor })}`,
+        signal,
+      ).then(({ entries, nextCursor }) => ({ items: entries, next: nextCursor })),
+    [path],
+  )
+  const list = useList(load)
+  return (
+    <Panel title={t.member.timeline}>
+      <p class="muted small-text">{t.member.timelineLead}</p>
+      {list.error && <Failure error={list.error} retry={list.reload} />}
+      {list.items.length === 0 && list.isLoading && <Loading />}
+      {list.items.length === 0 && !list.isLoading && !list.error && (
+        <p class="muted">{t.member.timelineEmpty}</p>
+      )}
+      {list.items.length > 0 && (
+        <ol class="timeline">
+          {list.items.map((entry, index) => (
+            <li key={`${entry.at}-${entry.eventId}-${index}`} class={`from-${entry.source}`}>
+              <time dateTime={entry.at}>{dateTime(entry.at)}</time>
+              <span class="what">
+                {entry.eventId === null ? (
+                  <b>{entry.kind}</b>
+                ) : (
+                  <Link href={`/events/${entry.eventId}`}>{entry.kind}</Link>
+                )}
+                <span class="tag">{entry.source}</span>
+                <span class="effect">{entry.effect}</span>
+              </span>
+            </li>
+          ))}
+        </ol>
+      )}
+      <More list={list} />
+    </Panel>
+  )
+}
+
+function Erase({
+  account,
+  member,
+  onClose,
+  onErased,
+}: {
+  account: string
+  member: Member
+  onClose: () => void
+  onErased: () => void
+}) {
+  const { t } = useLocalized()
+  const { isRunning, error, run } = useAction()
+  const [typed, setTyped] = useState('')
+  const expected = member.displayName?.trim() || member.userId
+  return (
+    <Confirm
+      title={t.member.eraseTitle}
+      text={t.member.eraseText}
+      submit={t.member.eraseSubmit}
+      isRunning={isRunning}
+      isAllowed={[expected, member.userId].includes(typed.trim())}
+      onClose={onClose}
+      onConfirm={() =>
+        run(async () => {
+          await post(`/api/accounts/${account}/members/${member.id}/erase`)
+          onErased()
+        })
+      }
+    >
+      <label class="field">
+        <span>{t.member.eraseConfirm(expected)}</span>
+        <input
+          type="text"
+          autocomplete="off"
+          spellcheck={false}
+          value={typed}
+          onInput={(event) => setTyped(event.currentTarget.value)}
+        />
+      </label>
+      <ActionFailure error={error} />
+    </Confirm>
+  )
+}

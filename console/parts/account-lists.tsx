@@ -1,0 +1,97 @@
+/** The endpoints and keys of one account, as its page shows them. */
+import { useCallback } from 'preact/hooks'
+import type { KeyDetails } from '../../src/operator/clients.ts'
+import type { EndpointSummary } from '../../src/operator/endpoints.ts'
+import { get, type Json, queryOf } from '../api.ts'
+import { useList } from '../hooks.ts'
+import { Link } from '../router.tsx'
+import { useLocalized } from '../texts.ts'
+import { EndpointTable } from './endpoint-table.tsx'
+import { Panel } from './page.tsx'
+import { Failure, More } from './states.tsx'
+import { Time } from './values.tsx'
+
+interface EndpointAnswer {
+  endpoints: Array<Json<EndpointSummary>>
+  next: string | null
+}
+
+export function AccountEndpoints({ id }: { id: string }) {
+  const { t } = useLocalized()
+  const load = useCallback(
+    (after: string | null, signal: AbortSignal) =>
+      get<EndpointAnswer>(`/api/endpoints${queryOf({ account: id, after })}`, signal).then(
+        ({ endpoints, next }) => ({
+          items: endpoints,
+          next,
+        }),
+      ),
+    [id],
+  )
+  const list = useList(load)
+  return (
+    <Panel title={t.account.endpoints}>
+      {list.error && <Failure error={list.error} retry={list.reload} />}
+      {list.items.length > 0 && <EndpointTable endpoints={list.items} withoutAccount />}
+      {list.items.length === 0 && !list.isLoading && !list.error && (
+        <p class="muted">{t.account.noEndpoints}</p>
+      )}
+      <More list={list} />
+    </Panel>
+  )
+}
+
+interface KeyAnswer {
+  keys: Array<Json<KeyDetails>>
+  next: string | null
+}
+
+export function AccountKeys({ id }: { id: string }) {
+  const { t } = useLocalized()
+  const load = useCallback(
+    (after: string | null, signal: AbortSignal) =>
+      get<KeyAnswer>(`/api/accounts/${id}/keys${queryOf({ after })}`, signal).then(({ keys, next }) => ({
+        items: keys,
+        next,
+      })),
+    [id],
+  )
+  const list = useList(load)
+  return (
+    <Panel title={t.account.keys}>
+      {list.error && <Failure error={list.error} retry={list.reload} />}
+      {list.items.length > 0 && (
+        <div class="table-frame">
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">{t.clients.key}</th>
+                <th scope="col">{t.clients.client}</th>
+                <th scope="col">{t.common.status}</th>
+                <th scope="col">{t.common.created}</th>
+              </tr>
+            </thead>
+            <tbody>
+              {list.items.map((key) => (
+                <tr key={key.id}>
+                  <th scope="row">{key.id}</th>
+                  <td>
+                    <Link href={`/clients/${key.clientRowId}`}>{key.clientName ?? key.clientId}</Link>
+                  </td>
+                  <td>
+                    {key.works ? t.clients.states.active : (t.clients.states[key.status] ?? key.status)}
+                  </td>
+                  <td>
+                    <Time at={key.createdAt} />
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+      {list.items.length === 0 && !list.isLoading && !list.error && <p class="muted">{t.account.noKeys}</p>}
+      <More list={list} />
+    </Panel>
+  )
+}

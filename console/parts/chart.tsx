@@ -1,0 +1,99 @@
+/** Charts over time, drawn by uPlot, which is loaded only where a chart is shown. The same numbers are in a table for everybody. */
+import { useEffect, useRef } from 'preact/hooks'
+import type uPlotClass from 'uplot'
+import { useLocalized } from '../texts.ts'
+
+export interface Series {
+  label: string
+  values: Array<number | null>
+  /** a custom property of the style sheet */
+  colour: string
+  kind: 'bars' | 'line'
+  isDashed?: boolean
+}
+
+const HEIGHT = 220
+
+export function Chart({
+  title,
+  times,
+  series,
+  hasDays = false,
+}: {
+  title: string
+  /** seconds since 1970 */
+  times: number[]
+  series: Series[]
+  hasDays?: boolean
+}) {
+  const { t, language, dateTime, number } = useLocalized()
+  const place = useRef<HTMLDivElement>(null)
+  useEffect(() => {
+    let chart: uPlotClass | null = null
+    let isGone = false
+    const draw = async () => {
+      const { createChart } = await import('./plot.ts')
+      chart?.destroy()
+      if (!isGone && place.current !== null)
+        chart = createChart(place.current, { times, series, height: HEIGHT, language, hasDays })
+    }
+    void draw()
+    // Colours are drawn into the picture.
+    const scheme = matchMedia('(prefers-color-scheme: dark)')
+    scheme.addEventListener('change', draw)
+    const observer = new ResizeObserver(([entry]) => {
+      if (entry) chart?.setSize({ width: Math.floor(entry.contentRect.width), height: HEIGHT })
+    })
+    if (place.current !== null) observer.observe(place.current)
+    return () => {
+      isGone = true
+      scheme.removeEventListener('change', draw)
+      observer.disconnect()
+      chart?.destroy()
+    }
+  }, [times, series, language])
+  const shown = times
+    .map((time, i) => ({ time, i }))
+    .filter(({ i }) => series.some(({ values }) => values[i]))
+  return (
+    <figure class="chart">
+      <figcaption class="legend">
+        {series.map(({ label, colour, isDashed }) => (
+          <span key={label} class={`key ${colour.slice(2)} ${isDashed ? 'dashed' : ''}`}>
+            {label}
+          </span>
+        ))}
+      </figcaption>
+      <div ref={place} class="plot" role="img" aria-label={title} />
+      <details>
+        <summary>{t.account.chartTable}</summary>
+        <div class="table-frame short">
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">{t.events.occurred}</th>
+                {series.map(({ label }) => (
+                  <th key={label} scope="col" class="numeric">
+                    {label}
+                  </th>
+                ))}
+              </tr>
+            </thead>
+            <tbody>
+              {shown.toReversed().map(({ time, i }) => (
+                <tr key={time}>
+                  <th scope="row">{dateTime(new Date(time * 1000).toISOString())}</th>
+                  {series.map(({ label, values }) => (
+                    <td key={label} class="numeric">
+                      {values[i] === null || values[i] === undefined ? '–' : number(values[i])}
+                    </td>
+                  ))}
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      </details>
+    </figure>
+  )
+}

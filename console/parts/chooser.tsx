@@ -1,0 +1,97 @@
+/** A search box that chooses an account: a combobox with a list of matches. */
+import { useId, useState } from 'preact/hooks'
+import type { AccountMatch } from '../../src/operator/accounts.ts'
+import { type Json, queryOf } from '../api.ts'
+import { useQuery, useSettled } from '../hooks.ts'
+import { useLocalized } from '../texts.ts'
+
+const TYPING_MS = 150
+
+interface ChooserProps {
+  label: string
+  /** the chosen account; null: none */
+  value: { id: string; name: string } | null
+  onChoose: (account: Json<AccountMatch> | null) => void
+  /** an entry that chooses nothing */
+  allLabel?: string
+}
+
+export function AccountChooser({ label, value, onChoose, allLabel }: ChooserProps) {
+  const { t } = useLocalized()
+  const [text, setText] = useState<string | null>(null)
+  const [active, setActive] = useState(0)
+  const id = useId()
+  const isOpen = text !== null
+  const q = useSettled(text ?? '', TYPING_MS)
+  const { data } = useQuery<{ accounts: Array<Json<AccountMatch>> }>(
+    isOpen ? `/api/accounts${queryOf({ q })}` : null,
+  )
+  const matches = data?.accounts ?? []
+  const options = allLabel !== undefined && q === '' ? [null, ...matches] : matches
+  const choose = (account: Json<AccountMatch> | null | undefined) => {
+    if (account !== undefined) onChoose(account)
+    setText(null)
+  }
+  const onKeyDown = (event: KeyboardEvent) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key]
+    if (step !== undefined) {
+      event.preventDefault()
+      if (isOpen) setActive((index) => Math.min(options.length - 1, Math.max(0, index + step)))
+      else setText('')
+    } else if (event.key === 'Enter' && isOpen) {
+      event.preventDefault()
+      choose(options[active])
+    } else if (event.key === 'Escape' && isOpen) {
+      event.preventDefault()
+      setText(null)
+    }
+  }
+  return (
+    <div class="field chooser">
+      <label for={id}>{label}</label>
+      <input
+        id={id}
+        type="text"
+        role="combobox"
+        autocomplete="off"
+        spellcheck={false}
+        placeholder={t.common.findAccount}
+        aria-expanded={isOpen}
+        aria-controls={`${id}-list`}
+        aria-autocomplete="list"
+        aria-activedescendant={isOpen && options.length > 0 ? `${id}-${active}` : undefined}
+        value={text ?? value?.name ?? allLabel ?? ''}
+        onFocus={(event) => event.currentTarget.select()}
+        onClick={() => setText((before) => before ?? '')}
+        onInput={(event) => {
+          setText(event.currentTarget.value)
+          setActive(0)
+        }}
+        onBlur={() => setText(null)}
+        onKeyDown={onKeyDown}
+      />
+      {isOpen && (
+        <div id={`${id}-list`} role="listbox" aria-label={label} class="options">
+          {options.map((account, index) => (
+            // biome-ignore lint/a11y/useFocusableInteractive: see above
+            <div
+              key={account?.id ?? ''}
+              id={`${id}-${index}`}
+              role="option"
+              aria-selected={index === active}
+              // Before the field loses the focus, which closes the list.
+              onMouseDown={(event) => {
+                event.preventDefault()
+                choose(account)
+              }}
+            >
+              <span>{account?.name ?? allLabel}</span>
+              {account && <span class="muted">{`${account.organizationName} · ${account.id}`}</span>}
+            </div>
+          ))}
+          {options.length === 0 && data !== undefined && <div class="muted">{t.common.noAccount}</div>}
+        </div>
+      )}
+    </div>
+  )
+}

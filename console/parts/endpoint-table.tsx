@@ -1,0 +1,99 @@
+/** Endpoints with their backlog and last answer. */
+import type { EndpointSummary } from '../../src/operator/endpoints.ts'
+import type { Json } from '../api.ts'
+import { Link } from '../router.tsx'
+import { useLocalized } from '../texts.ts'
+import { Count } from './values.tsx'
+
+type Endpoint = Json<EndpointSummary>
+
+/** Counts of the service stop there. */
+export const COUNTED_MAX = 10_000
+
+export function EndpointTable({
+  endpoints,
+  withoutAccount = false,
+}: {
+  endpoints: Endpoint[]
+  withoutAccount?: boolean
+}) {
+  const { t } = useLocalized()
+  return (
+    <div class="table-frame">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">{t.endpoints.endpoint}</th>
+            {!withoutAccount && <th scope="col">{t.common.account}</th>}
+            <th scope="col">{t.common.status}</th>
+            <th scope="col" class="numeric">
+              {t.endpoints.pending}
+            </th>
+            <th scope="col" class="numeric">
+              {t.endpoints.failed}
+            </th>
+            <th scope="col" class="medium-only">
+              {t.endpoints.lastAnswer}
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {endpoints.map((endpoint) => (
+            <tr key={endpoint.id}>
+              <th scope="row" class="col-account">
+                <Link href={`/endpoints/${endpoint.id}`}>{endpoint.name || t.endpoints.noName}</Link>
+                <div class="sub">
+                  {endpoint.format} · {endpoint.url}
+                </div>
+              </th>
+              {!withoutAccount && (
+                <td>
+                  <Link href={`/accounts/${endpoint.accountId}`}>{endpoint.accountName}</Link>
+                </td>
+              )}
+              <td>
+                <EndpointState endpoint={endpoint} />
+              </td>
+              <td class="numeric">
+                <Count value={endpoint.pending} max={COUNTED_MAX} />
+              </td>
+              <td class="numeric">
+                <span class={endpoint.failed > 0 ? 'bad-text' : ''}>
+                  <Count value={endpoint.failed} max={COUNTED_MAX} />
+                </span>
+              </td>
+              <td class="medium-only">
+                <LastAnswer endpoint={endpoint} />
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  )
+}
+
+export function EndpointState({ endpoint: { status, isRotating } }: { endpoint: Endpoint }) {
+  const { t } = useLocalized()
+  return (
+    <span>
+      <span class={`tag ${status === 'active' ? 'good' : 'warning'}`}>
+        {t.endpoints.states[status] ?? status}
+      </span>
+      {isRotating && <span class="tag"> {t.endpoints.rotating}</span>}
+    </span>
+  )
+}
+
+export function LastAnswer({ endpoint: { lastAnswer } }: { endpoint: Endpoint }) {
+  const { t, relative } = useLocalized()
+  if (lastAnswer === null) return <span class="muted">{t.endpoints.noAnswer}</span>
+  const isAccepted = lastAnswer.status !== null && lastAnswer.status >= 200 && lastAnswer.status < 300
+  return (
+    <span class="answer">
+      <span class={`tag ${isAccepted ? 'good' : 'bad'}`}>{lastAnswer.status ?? t.endpoints.noResponse}</span>{' '}
+      <span class="muted">{relative(lastAnswer.at)}</span>{' '}
+      <span class="clip">{isAccepted ? '' : lastAnswer.text}</span>
+    </span>
+  )
+}

@@ -1,0 +1,38 @@
+/** Line icons of 20 pixels, drawn in the colour of the text. */
+const PATHS = {
+  fleet: 'M3 5h14M3 10h14M3 15h9',
+  audience:
+    'M7 9a3 3 0 1 0 0-6 3 3 0 0 0 0 6Zm-5 8c0-3 2-5 5-5s5 2 5 5M13 3.5a3 3 0 0 1 0 5.5m2 3.5c2 .7 3 2.400 3 4.500',
+  events: 'M10 3 2.500 16.500h15L10 3Zm0 5v4m0 2.200v.3',
+  endpoints: 'M3 10h10m-4-4 4 4-4 4M16.500 4v12',
+  clients: 'M7 13.500a3.500 3.500 0 1 0 0-7 3.500 3.500 0 0 0 0 7Zm3.500-3.500H18m-2 0v3m-3-3v2.500',
+  live: 'M2 10h3.500L8 4l4 12 2.500-6H18',
+  copy: 'M7 7V4h9v9h-3M4 7h9v9H4z',
+  check: 'm4 10.500 4 4 8-9',
+  cross: 'm5 5 10 10M15 5 5 15',
+  dot: 'M10 10h.01',
+  out: 'M8 4H4v12h4m-1-6h10m-3-3 3 3-3 3',
+  up: 'm6 12 4-4 4 4',
+  down: 'm6 8 4 4 4-4',
+  search: 'M9 15A6 6 0 1 0 9 3a6 6 0 0 0 0 12Zm4.500-1.500L17 17',
+  empty: 'M3 7.500 5 3h10l2 4.500V16H3zM3 8h4l1 2.500h4L13 8h4',
+}
+
+export type IconName = keyof typeof PATHS
+
+export function Icon({ name }: { name: IconName }) {
+  return (
+    <svg class="icon" viewBox="0 0 20 20" aria-hidden="true" focusable="false">
+      <path d={PATHS[name]} />
+    </svg>
+  )
+}
+
+export function Mark() {
+  return (
+    <svg class="mark" viewBox="0 0 32 32" aria-hidden="true">
+      <rect width="32" height="32" rx="8" />
+      <path d="M7 20v-4m6 4V9m6 11v-8m6 8v-2" />
+    </svg>
+  )
+}

@@ -1,0 +1,79 @@
+/** The frame of a page: its title, which also names the browser's tab, and where the focus goes after a navigation. */
+import type { ComponentChildren } from 'preact'
+import { useEffect, useRef } from 'preact/hooks'
+import { useLocalized } from '../texts.ts'
+
+interface PageProps {
+  title: string
+  lead?: ComponentChildren
+  /** above the title: the pages that this one belongs to */
+  trail?: ComponentChildren
+  actions?: ComponentChildren
+  children: ComponentChildren
+}
+
+/** The first page that is shown leaves the focus where the browser puts it. */
+let isFirstPage = true
+
+export function Page({ title, lead, trail, actions, children }: PageProps) {
+  const { t } = useLocalized()
+  const heading = useRef<HTMLHeadingElement>(null)
+  useEffect(() => {
+    document.title = `${title} · ${t.product}`
+  }, [title, t])
+  useEffect(() => {
+    if (!isFirstPage) heading.current?.focus({ preventScroll: true })
+    isFirstPage = false
+  }, [])
+  return (
+    <>
+      <header class="page-header">
+        <div>
+          {trail && <nav class="trail">{trail}</nav>}
+          <h1 ref={heading} tabIndex={-1}>
+            {title}
+          </h1>
+          {lead && <p class="lead">{lead}</p>}
+        </div>
+        {actions && <div class="actions">{actions}</div>}
+      </header>
+      {children}
+    </>
+  )
+}
+
+export function Panel({
+  title,
+  actions,
+  children,
+  class: name = '',
+}: {
+  title: string
+  actions?: ComponentChildren
+  children: ComponentChildren
+  class?: string
+}) {
+  return (
+    <section class={`panel ${name}`} aria-label={title}>
+      <header>
+        <h2>{title}</h2>
+        {actions && <div class="actions">{actions}</div>}
+      </header>
+      {children}
+    </section>
+  )
+}
+
+/** Names and values in two columns. */
+export function Facts({ items }: { items: Array<[name: string, value: ComponentChildren]> }) {
+  return (
+    <dl class="facts">
+      {items.map(([name, value]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>{value ?? '–'}</dd>
+        </div>
+      ))}
+    </dl>
+  )
+}

@@ -1,0 +1,73 @@
+/** What a page shows while it loads, when it fails and when there is nothing. Each says what to do next. */
+import type { ComponentChildren } from 'preact'
+import type { ApiError } from '../api.ts'
+import { useLocalized } from '../texts.ts'
+import { Icon } from './icons.tsx'
+
+const SKELETON_ROWS = 6
+
+export function Loading() {
+  const { t } = useLocalized()
+  return (
+    <div class="loading" role="status">
+      <span class="visually-hidden">{t.common.loading}</span>
+      {Array.from({ length: SKELETON_ROWS }, (_, row) => (
+        <div key={row} class="skeleton" aria-hidden="true" />
+      ))}
+    </div>
+  )
+}
+
+export function Failure({ error, retry }: { error: ApiError; retry?: () => void }) {
+  const { t } = useLocalized()
+  return (
+    <div class="notice bad" role="alert">
+      <strong>{t.failure.title}</strong>
+      <p>{explain(error, t.failure)}</p>
+      {error.requestId && <p class="muted">{t.failure.requestId(error.requestId)}</p>}
+      {retry && (
+        <button type="button" onClick={retry}>
+          {t.common.retry}
+        </button>
+      )}
+    </div>
+  )
+}
+
+/** One line for an action that failed. */
+export function ActionFailure({ error }: { error: ApiError | undefined }) {
+  const { t } = useLocalized()
+  return error === undefined ? null : (
+    <p class="problem" role="alert">
+      {explain(error, t.failure)}
+    </p>
+  )
+}
+
+function explain({ status, message }: ApiError, t: { offline: string; gone: string; busy: string }): string {
+  if (status === 0) return t.offline
+  if (status === 404) return t.gone
+  return status === 503 || status === 429 ? message || t.busy : message || t.offline
+}
+
+export function Empty({ title, children }: { title: string; children?: ComponentChildren }) {
+  return (
+    <div class="empty">
+      <Icon name="empty" />
+      <strong>{title}</strong>
+      <div class="muted">{children}</div>
+    </div>
+  )
+}
+
+export function More({ list }: { list: { hasMore: boolean; isLoading: boolean; more: () => void } }) {
+  const { t } = useLocalized()
+  if (!list.hasMore) return null
+  return (
+    <div class="more">
+      <button type="button" onClick={list.more} disabled={list.isLoading}>
+        {list.isLoading ? t.common.loading : t.common.more}
+      </button>
+    </div>
+  )
+}

@@ -1,0 +1,86 @@
+/** Values as people read them. Names and ids of other people are always text, never markup. */
+import { useState } from 'preact/hooks'
+import { useLocalized } from '../texts.ts'
+import { Icon } from './icons.tsx'
+
+export function Time({ at }: { at: string | null }) {
+  const { t, relative, dateTime } = useLocalized()
+  if (at === null) return <span class="muted">{t.common.never}</span>
+  return (
+    <time dateTime={at} title={dateTime(at)}>
+      {relative(at)}
+    </time>
+  )
+}
+
+export function Count({ value, max }: { value: number | null; max?: number }) {
+  const { number } = useLocalized()
+  if (value === null) return <span class="muted">–</span>
+  return (
+    <span
+      class={value === 0 ? 'number zero' : 'number'}
+    >{`${number(value)}${value === max ? '+' : ''}`}</span>
+  )
+}
+
+export function Code({ text }: { text: string }) {
+  return <code class="code">{text}</code>
+}
+
+/** Rounds of the person's hue, so that people are told apart without loading their pictures from LINE. */
+const HUES = 12
+
+export function Avatar({ name, id }: { name: string | null; id: string }) {
+  const letters = [...(name ?? '').trim()].slice(0, 1).join('').toUpperCase()
+  let sum = 0
+  for (const character of id) sum = (sum * 31 + (character.codePointAt(0) ?? 0)) % 9973
+  return (
+    <span class={`avatar hue-${sum % HUES}`} aria-hidden="true">
+      {letters || '·'}
+    </span>
+  )
+}
+
+export function CopyButton({ text, label }: { text: string; label?: string }) {
+  const { t } = useLocalized()
+  const [isCopied, setCopied] = useState(false)
+  const copy = () => {
+    copyText(text).then(() => {
+      setCopied(true)
+      setTimeout(() => setCopied(false), 2_000)
+    })
+  }
+  return (
+    <button
+      type="button"
+      class="small"
+      onClick={copy}
+      aria-label={label ? `${t.common.copy}: ${label}` : undefined}
+    >
+      <Icon name={isCopied ? 'check' : 'copy'} />
+      <span aria-live="polite">{isCopied ? t.common.copied : t.common.copy}</span>
+    </button>
+  )
+}
+
+/** The clipboard needs https or the own machine. Elsewhere the text is selected in a field. */
+async function copyText(text: string): Promise<void> {
+  if (navigator.clipboard !== undefined) return navigator.clipboard.writeText(text)
+  const field = document.createElement('textarea')
+  field.value = text
+  field.className = 'visually-hidden'
+  document.body.append(field)
+  field.select()
+  document.execCommand('copy')
+  field.remove()
+}
+
+/** A text to copy, such as an address. */
+export function Copyable({ text, label }: { text: string; label: string }) {
+  return (
+    <div class="copyable">
+      <code>{text}</code>
+      <CopyButton text={text} label={label} />
+    </div>
+  )
+}

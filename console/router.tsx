@@ -1,0 +1,77 @@
+/** Addresses of pages. Links are ordinary links, so that they open in a new tab and can be copied. */
+import type { AnchorHTMLAttributes, TargetedMouseEvent } from 'preact'
+import { useEffect, useState } from 'preact/hooks'
+
+export interface Place {
+  path: string
+  query: URLSearchParams
+}
+
+const place = (): Place => ({ path: location.pathname, query: new URLSearchParams(location.search) })
+
+/** Both names of the event that says that the address has changed: the browser's own, and ours. */
+const CHANGED = ['popstate', 'navigated']
+
+export function usePlace(): Place {
+  const [current, setCurrent] = useState(place)
+  useEffect(() => {
+    const update = () => setCurrent(place())
+    for (const name of CHANGED) addEventListener(name, update)
+    return () => {
+      for (const name of CHANGED) removeEventListener(name, update)
+    }
+  }, [])
+  return current
+}
+
+export function navigate(href: string): void {
+  history.pushState(null, '', href)
+  dispatchEvent(new Event('navigated'))
+  scrollTo(0, 0)
+}
+
+/** Changes the query of the present page, such as a filter, without a step in the history. */
+export function replaceQuery(values: Record<string, string | null>): void {
+  const { path, query } = place()
+  for (const [name, value] of Object.entries(values)) {
+    if (value === null || value === '') query.delete(name)
+    else query.set(name, value)
+  }
+  const text = query.toString()
+  history.replaceState(null, '', text === '' ? path : `${path}?${text}`)
+  dispatchEvent(new Event('navigated'))
+}
+
+export function Link({ href, ...rest }: AnchorHTMLAttributes<HTMLAnchorElement> & { href: string }) {
+  const follow = (event: TargetedMouseEvent<HTMLAnchorElement>) => {
+    // The browser opens a new tab or window itself.
+    if (event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return
+    event.preventDefault()
+    navigate(href)
+  }
+  return <a {...rest} href={href} onClick={follow} />
+}
+
+/** Returns the parts of a path that a pattern such as `/accounts/:id` names, or null. */
+export function match(pattern: string, path: string): Record<string, string> | null {
+  const names = pattern.split('/')
+  const parts = path.split('/')
+  if (names.length !== parts.length) return null
+  const found: Record<string, string> = {}
+  for (const [index, name] of names.entries()) {
+    const part = parts[index] ?? ''
+    if (!name.startsWith(':')) {
+      if (name !== part) return null
+    } else if (part === '') return null
+    else found[name.slice(1)] = decode(part)
+  }
+  return found
+}
+
+function decode(part: string): string {
+  try {
+    return decodeURIComponent(part)
+  } catch {
+    return part
+  }
+}

@@ -1,0 +1,105 @@
+/** GET /api/live: server-sent events with what is being committed. */
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import Type, { type Static } from 'typebox'
+import { AppError } from '../errors.ts'
+import { describeFault } from '../http/error-envelope.ts'
+import { checker } from '../http/validate.ts'
+import type { TailEvent } from '../operator/event-tail.ts'
+import { Id, ShortText } from './input.ts'
+import { LiveTail, type TailFrame } from './live-tail.ts'
+import type { ConsoleParts } from './parts.ts'
+
+/** Pages that watch, per instance. */
+const WATCHERS_MAX = 20
+/** Bytes that wait for a slow reader. Frames beyond it are counted as skipped. */
+const BACKLOG_MAX_BYTES = 256 * 1024
+/** Less than the time after which proxies cut a silent answer, often 60 s. */
+const HEARTBEAT_MS = 15_000
+
+const filterSchema = Type.Object(
+  { account: Type.Optional(Id), source: Type.Optional(ShortText), kind: Type.Optional(ShortText) },
+  { additionalProperties: false },
+)
+const checkFilter = checker(filterSchema)
+type Filter = Static<typeof filterSchema>
+
+export function liveRoutes(api: FastifyInstance, { database, now }: ConsoleParts): void {
+  const tail = new LiveTail(database, (error) =>
+    api.log.warn(describeFault(error, false), 'the live tail cannot be read'),
+  )
+  const streams = new Set<Stream>()
+  api.addHook('preClose', async () => {
+    for (const stream of streams) stream.end()
+  })
+
+  api.get('/live', (request, reply) => {
+    const filter = checkFilter(request.query)
+    if (tail.watcherCount >= WATCHERS_MAX) throw new AppError('busy', { retryAfterSeconds: 10 })
+    const stream = new Stream(request, reply, filter, now())
+    streams.add(stream)
+    const unwatch = tail.watch((frame) => stream.send(frame))
+    stream.onEnd(() => {
+      unwatch()
+      streams.delete(stream)
+    })
+  })
+}
+
+class Stream {
+  readonly #response: FastifyReply['raw']
+  readonly #filter: Filter
+  readonly #timers: NodeJS.Timeout[]
+  #unsent = 0
+
+  constructor(request: FastifyRequest, reply: FastifyReply, filter: Filter, nowMs: number) {
+    this.#filter = filter
+    reply.hijack()
+    this.#response = reply.raw
+    this.#response.writeHead(200, {
+      ...reply.getHeaders(),
+      'content-type': 'text/event-stream; charset=utf-8',
+      // nginx would collect the answer.
+      'x-accel-buffering': 'no',
+    } as Record<string, string>)
+    this.#response.write(': watching\n\n')
+    this.#timers = [
+      setInterval(() => this.#response.write(': still here\n\n'), HEARTBEAT_MS),
+      setTimeout(() => this.end(), request.sessionEndsAtMs - nowMs),
+    ]
+    for (const timer of this.#timers) timer.unref()
+  }
+
+  send({ events, skipped }: TailFrame): void {
+    const matching = events.filter((event) => matches(event, this.#filter))
+    if (this.#response.writableLength > BACKLOG_MAX_BYTES) {
+      this.#unsent += matching.length + skipped
+      return
+    }
+    const missed = this.#unsent + skipped
+    if (matching.length === 0 && missed === 0) return
+    this.#unsent = 0
+    const frame = JSON.stringify({ events: matching, skipped: missed }, (_, value: unknown) =>
+      typeof value === 'bigint' ? String(value) : value,
+    )
+    this.#response.write(`data: ${frame}\n\n`)
+  }
+
+  end(): void {
+    this.#response.end()
+  }
+
+  onEnd(listener: () => void): void {
+    this.#response.once('close', () => {
+      for (const timer of this.#timers) clearTimeout(timer)
+      listener()
+    })
+  }
+}
+
+function matches(event: TailEvent, { account, source, kind }: Filter): boolean {
+  return (
+    (account === undefined || String(event.accountId) === account) &&
+    (source === undefined || event.source === source) &&
+    (kind === undefined || event.kind === kind)
+  )
+}

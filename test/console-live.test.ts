@@ -1,0 +1,152 @@
+/** CONTRACT: the live tail of the console. */
+import { request as sendRequest } from 'node:http'
+import { expect, it, onTestFinished } from 'vitest'
+import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
+import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
+import { type Operator, type RunningConsole, signedIn, startConsoleForTest } from './support/console.ts'
+import { addTenant, createTestDatabase } from './support/database.ts'
+import { eventually } from './support/process.ts'
+import { setUpFile } from './support/service.ts'
+
+const { database, service, tenant } = await setUpFile()
+
+interface Watch {
+  status: Promise<number>
+  /** the kinds of the events so far */
+  events: Array<{ id: string; kind: string; userId: string; accountName: string }>
+  skipped: () => number
+  isOver: () => boolean
+}
+
+function watch({ url, cookie }: Operator, query = ''): Watch {
+  const events: Watch['events'] = []
+  let skipped = 0
+  let isOver = false
+  let pending = ''
+  const status = new Promise<number>((resolve, reject) => {
+    const request = sendRequest(`${url}/api/live${query}`, { headers: { cookie } }, (response) => {
+      response.setEncoding('utf8')
+      response.on('data', (chunk: string) => {
+        pending += chunk
+        const blocks = pending.split('\n\n')
+        pending = blocks.pop() ?? ''
+        for (const block of blocks.filter((text) => text.startsWith('data: '))) {
+          const frame = JSON.parse(block.slice('data: '.length))
+          events.push(...frame.events)
+          skipped += frame.skipped
+        }
+      })
+      response.on('close', () => {
+        isOver = true
+      })
+      resolve(response.statusCode ?? 0)
+    })
+    request.on('error', reject).end()
+    onTestFinished(() => void request.destroy())
+  })
+  return { status, events, skipped: () => skipped, isOver: () => isOver }
+}
+
+/** Sends until the first event arrives: only events after the poller's first round are shown. */
+async function untilWatching({ events }: Watch): Promise<void> {
+  await eventually(
+    async () => {
+      await service.deliver(tenant, [lineEvent('beacon', randomUserId())])
+      return events.length
+    },
+    (count) => count > 0,
+  )
+}
+
+it('shows what is committed, once, to all who watch, by their filters', async () => {
+  const { url } = await startConsoleForTest(database)
+  const operator = await signedIn(url)
+  const all = watch(operator)
+  const follows = watch(operator, `?kind=follow&account=${tenant.accountId}&source=line`)
+  const others = watch(operator, '?account=1234567')
+  expect(await all.status).toBe(200)
+  await untilWatching(all)
+  const userId = randomUserId()
+  await service.deliver(tenant, [lineEvent('follow', userId), textMessage(userId, 'hello')])
+  await service.track(tenant, [{ type: 'page', userId, messageId: 'm-1' }])
+  await eventually(
+    async () => all.events.filter((event) => event.userId === userId),
+    (own) => own.length === 3,
+  )
+  expect(follows.events.map(({ kind }) => kind)).toEqual(['follow'])
+  expect(others.events).toEqual([])
+  const ids = all.events.map(({ id }) => id)
+  expect(new Set(ids).size).toBe(ids.length)
+  expect(all.events[0]?.accountName).toBe('test')
+})
+
+it('shows an event that committed after one with a greater id', async () => {
+  const { url } = await startConsoleForTest(database)
+  const tail = watch(await signedIn(url))
+  await untilWatching(tail)
+  const insert = `insert into event (channel_oa_id, source, kind, key, occurred_at, user_id)
+                  values ($1, 'line', 'follow', gen_random_uuid(), now(), $2)`
+  const [slow, fast] = [randomUserId(), randomUserId()]
+  await database.session(async (session) => {
+    await session.query('begin')
+    await session.query(insert, [tenant.accountId, slow])
+    await database.query(insert, [tenant.accountId, fast])
+    await eventually(async () => tail.events.some(({ userId }) => userId === fast), Boolean)
+    await session.query('commit')
+  })
+  await eventually(async () => tail.events.some(({ userId }) => userId === slow), Boolean)
+})
+
+it('says how many events were not shown', async () => {
+  const { url } = await startConsoleForTest(database)
+  const tail = watch(await signedIn(url))
+  await untilWatching(tail)
+  await database.query(
+    `insert into event (channel_oa_id, source, kind, key, occurred_at)
+     select $1, 'line', 'message', gen_random_uuid(), now() from generate_series(1, 1200)`,
+    [tenant.accountId],
+  )
+  await eventually(
+    async () => tail.skipped(),
+    (count) => count >= 600,
+  )
+  expect(tail.events.length).toBeLessThanOrEqual(600)
+})
+
+it('ends with the session, and with the console', async () => {
+  let now = Date.now()
+  const timed: RunningConsole = await startConsoleForTest(database, { now: () => now })
+  const operator = await signedIn(timed.url)
+  // 1 s before the end of the session.
+  now += 12 * 3_600_000 - 1_000
+  const ending = watch(operator)
+  expect(await ending.status).toBe(200)
+  await eventually(async () => ending.isOver(), Boolean)
+
+  const closing = await startConsoleForTest(database)
+  const open = watch(await signedIn(closing.url))
+  expect(await open.status).toBe(200)
+  await closing.app.close()
+  await eventually(async () => open.isOver(), Boolean)
+})
+
+it('refuses the 21st page that watches', async () => {
+  const { url } = await startConsoleForTest(database)
+  const operator = await signedIn(url)
+  const statuses = await Promise.all(Array.from({ length: 21 }, () => watch(operator).status))
+  expect(statuses.toSorted()).toEqual([...Array(20).fill(200), 503])
+})
+
+it('reads over one connection of its own, which opens when it is used', async () => {
+  const { connection } = await createTestDatabase()
+  const own = new PostgresDatabase(connection, () => undefined)
+  own.markReady()
+  onTestFinished(() => own.close())
+  await addTenant(own)
+  const openConnections = () => own.connectionStates().find(({ share }) => share === 'console')?.total
+  expect(openConnections()).toBe(0)
+  const { url } = await startConsoleForTest(own)
+  const operator = await signedIn(url)
+  await Promise.all(['fleet', 'clients', 'events', 'endpoints'].map((name) => operator.get(`/api/${name}`)))
+  expect(openConnections()).toBe(1)
+})

@@ -1,0 +1,244 @@
+/** CONTRACT: sign-in to the console, its cookie, its limits, and which requests it refuses. */
+import { request as sendRequest } from 'node:http'
+import { afterAll, describe, expect, it } from 'vitest'
+import { CONSOLE_TOKEN, Operator, signedIn, startConsole, startConsoleForTest } from './support/console.ts'
+import { createTestDatabase } from './support/database.ts'
+
+const { database } = await createTestDatabase()
+const { app, url } = await startConsole(database)
+afterAll(async () => {
+  await app.close()
+  await database.close()
+})
+
+const HOUR_MS = 3_600_000
+
+describe('sign-in', () => {
+  it('sets a cookie for 12 hours that scripts and other sites cannot use', async () => {
+    const answer = await new Operator(url).signIn()
+    expect(answer.status).toBe(200)
+    const attributes = answer.headers.get('set-cookie')?.split('; ').slice(1)
+    expect(attributes).toEqual(['Max-Age=43200', 'Path=/', 'HttpOnly', 'SameSite=Strict'])
+  })
+
+  it('marks the cookie Secure behind a proxy with https', async () => {
+    const config = { logLevel: 'silent' as const, trustProxy: ['loopback'], publicUrl: null }
+    const proxied = await startConsoleForTest(database, { config })
+    const answer = await new Operator(proxied.url).signIn(CONSOLE_TOKEN, { 'x-forwarded-proto': 'https' })
+    expect(answer.headers.get('set-cookie')).toContain('; Secure')
+    const untrusted = await new Operator(url).signIn(CONSOLE_TOKEN, { 'x-forwarded-proto': 'https' })
+    expect(untrusted.headers.get('set-cookie')).not.toContain('Secure')
+  })
+
+  it.each(['', 'wrong', CONSOLE_TOKEN.slice(1), `${CONSOLE_TOKEN}x`])(
+    'refuses the token "%s"',
+    async (token) => {
+      const { url: fresh } = await startConsoleForTest(database)
+      const answer = await new Operator(fresh).signIn(token)
+      expect(answer.status).toBe(401)
+      expect(answer.headers.get('set-cookie')).toBeNull()
+    },
+  )
+
+  it('refuses an address after 10 wrong tokens, and accepts the right token from another one', async () => {
+    const config = { logLevel: 'silent' as const, trustProxy: ['loopback'], publicUrl: null }
+    const attacked = await startConsoleForTest(database, { config })
+    const operator = new Operator(attacked.url)
+    const from = (address: string) => ({ 'x-forwarded-for': address })
+    const statuses = await Promise.all(
+      Array.from({ length: 20 }, async () => (await operator.signIn('wrong', from('192.0.2.1'))).status),
+    )
+    expect(statuses.toSorted()).toEqual([...Array(10).fill(401), ...Array(10).fill(429)])
+    const limited = await operator.signIn(CONSOLE_TOKEN, from('192.0.2.1'))
+    expect(limited.status).toBe(429)
+    expect(Number(limited.headers.get('retry-after'))).toBeGreaterThan(0)
+    expect((await operator.signIn(CONSOLE_TOKEN, from('192.0.2.2'))).status).toBe(200)
+  })
+
+  it('counts no right token', async () => {
+    const { url: fresh } = await startConsoleForTest(database)
+    for (let attempt = 0; attempt < 15; attempt += 1) {
+      expect((await new Operator(fresh).signIn()).status).toBe(200)
+    }
+  })
+})
+
+describe('a session', () => {
+  it('is required for all data', async () => {
+    for (const path of [
+      '/api/fleet',
+      '/api/accounts/1',
+      '/api/events',
+      '/api/clients',
+      '/api/live',
+      '/api/nothing',
+    ]) {
+      const { status, json } = await new Operator(url).get(path)
+      expect([path, status]).toEqual([path, path === '/api/nothing' ? 404 : 401])
+      expect(json.message).toBeDefined()
+    }
+  })
+
+  it('ends after 12 hours', async () => {
+    let now = Date.now()
+    const timed = await startConsoleForTest(database, { now: () => now })
+    const operator = await signedIn(timed.url)
+    now += 12 * HOUR_MS - 1
+    expect((await operator.get('/api/fleet')).status).toBe(200)
+    now += 1
+    expect((await operator.get('/api/fleet')).status).toBe(401)
+    expect((await operator.get('/api/session')).json).toEqual({ endsAt: null })
+  })
+
+  it('is shared by instances with the same token, and ends when the token changes', async () => {
+    const operator = await signedIn(url)
+    const same = await startConsoleForTest(database)
+    const changed = await startConsoleForTest(database, { token: 'another-token-of-the-tests' })
+    for (const [other, status] of [
+      [same.url, 200],
+      [changed.url, 401],
+    ] as const) {
+      const elsewhere = new Operator(other)
+      elsewhere.cookie = operator.cookie
+      expect((await elsewhere.get('/api/fleet')).status).toBe(status)
+    }
+  })
+
+  it('cannot be forged, prolonged or read from the cookie', async () => {
+    const operator = await signedIn(url)
+    const [name = '', value = ''] = operator.cookie.split('=')
+    const [endsAt = '', signature = ''] = decodeURIComponent(value).split('.')
+    const later = String(Number(endsAt) + HOUR_MS)
+    const forged = [
+      `${later}.${signature}`,
+      later,
+      `${later}.`,
+      `.${signature}`,
+      `${endsAt}.${signature}x`,
+      '',
+      '.',
+      '1e99.x',
+    ]
+    for (const text of forged) {
+      operator.cookie = `${name}=${encodeURIComponent(text)}`
+      expect([text, (await operator.get('/api/fleet')).status]).toEqual([text, 401])
+    }
+    expect(value).not.toContain(CONSOLE_TOKEN)
+  })
+
+  it('ends in the browser with a sign-out', async () => {
+    const operator = await signedIn(url)
+    const answer = await operator.post('/sign-out')
+    expect(answer.status).toBe(204)
+    expect(answer.headers.get('set-cookie')).toMatch(/=;.*(Max-Age=0|Expires=Thu, 01 Jan 1970)/)
+  })
+})
+
+describe('a request from another page', () => {
+  it.each([
+    ['without the header of the console', { 'x-console': '' }],
+    ['of another site', { 'sec-fetch-site': 'cross-site' }],
+    ['of another port of this host', { 'sec-fetch-site': 'same-site' }],
+    ['of another origin in an old browser', { origin: 'http://127.0.0.1:1' }],
+    ['of an opaque origin', { origin: 'null' }],
+    ['without an origin', { origin: '' }],
+  ])('%s changes nothing', async (_, headers) => {
+    const operator = await signedIn(url)
+    const answer = await operator.call(
+      'POST',
+      '/api/clients',
+      { name: 'x' },
+      { ...operator.headers, ...headers },
+    )
+    expect(answer.status).toBe(403)
+    expect((await operator.get('/api/clients')).json.clients).toEqual([])
+    const signIn = await operator.signIn(CONSOLE_TOKEN, headers)
+    expect(signIn.status).toBe(403)
+  })
+
+  it('reads no data with the cookie of the operator', async () => {
+    const operator = await signedIn(url)
+    for (const site of ['cross-site', 'same-site']) {
+      // fetch() would not send this header.
+      const status = await new Promise((resolve, reject) => {
+        sendRequest(
+          `${url}/api/fleet`,
+          { headers: { ...operator.headers, 'sec-fetch-site': site } },
+          (response) => resolve(response.statusCode),
+        )
+          .on('error', reject)
+          .end()
+      })
+      expect(status).toBe(403)
+    }
+    const { headers } = await operator.get('/api/fleet')
+    expect(headers.get('access-control-allow-origin')).toBeNull()
+  })
+})
+
+describe('every answer', () => {
+  it.each(['/', '/accounts/1', '/api/fleet', '/api/nothing', '/assets/nothing.js', '/%2e%2e/package.json'])(
+    '%s carries the security headers',
+    async (path) => {
+      const { headers } = await (await signedIn(url)).get(path)
+      const policy = headers.get('content-security-policy')
+      expect(policy).toContain(
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:",
+      )
+      expect(policy).not.toContain('unsafe')
+      expect(headers.get('x-content-type-options')).toBe('nosniff')
+      expect(headers.get('referrer-policy')).toBe('no-referrer')
+      expect(headers.get('cross-origin-opener-policy')).toBe('same-origin')
+      expect(headers.get('cross-origin-resource-policy')).toBe('same-origin')
+      expect(headers.get('cache-control')).toBe('no-store')
+    },
+  )
+
+  it('is not a file outside of the built assets', async () => {
+    const operator = await signedIn(url)
+    const attempts = [
+      '/assets/../index.html',
+      '/assets/..%2f..%2fpackage.json',
+      '/assets/%2e%2e/%2e%2e/package.json',
+    ]
+    for (const path of [...attempts, '/assets/..\\..\\package.json', '/assets//etc/passwd', '/assets/']) {
+      const text = await new Promise<string>((resolve, reject) => {
+        // fetch() would resolve the dots itself.
+        const { host } = new URL(url)
+        sendRequest(
+          { host: host.split(':')[0], port: host.split(':')[1], path, headers: operator.headers },
+          (response) => {
+            let body = ''
+            response.on('data', (chunk) => {
+              body += chunk
+            })
+            response.on('end', () => resolve(body))
+          },
+        )
+          .on('error', reject)
+          .end()
+      })
+      expect([path, text]).not.toEqual([path, expect.stringContaining('devDependencies')])
+      expect(text).not.toContain('root:')
+    }
+  })
+
+  it('of the console port is none of the API', async () => {
+    const operator = await signedIn(url)
+    for (const path of ['/api', '/api/health', '/api/audience', '/openapi.json', '/metrics']) {
+      const { status, text } = await operator.get(path)
+      expect([path, status === 404 || text.includes('<div id="app">')]).toEqual([path, true])
+    }
+    expect((await operator.post('/api/line/1')).status).toBe(404)
+  })
+})
+
+it('serves hashed assets that browsers keep, and the page that they do not', async () => {
+  const operator = new Operator(url)
+  const page = await operator.get('/audience/1/U1')
+  expect(page.headers.get('content-type')).toContain('text/html')
+  const [, script = ''] = /src="(\/assets\/[^"]+\.js)"/.exec(page.text) ?? []
+  const { status, headers } = await operator.get(script)
+  expect(status).toBe(200)
+  expect(headers.get('cache-control')).toBe('public, max-age=31536000, immutable')
+})

@@ -1,0 +1,358 @@
+/** CONTRACT: what the console shows and changes, over HTTP. */
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { addClient, addKey, updateAccount } from '../src/accounts/provisioning.ts'
+import { addEndpoint } from '../src/endpoints/manage.ts'
+import { Secret } from '../src/secret.ts'
+import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
+import { simulatePlatform } from '../tools/simulator/platform.ts'
+import { type Operator, signedIn, startConsole } from './support/console.ts'
+import { addTenant } from './support/database.ts'
+import { setUpFile } from './support/service.ts'
+
+const { database, service, tenant } = await setUpFile()
+const platform = await simulatePlatform()
+const { app, url } = await startConsole(database, { lineApiUrl: platform.url })
+let operator: Operator
+beforeAll(async () => {
+  operator = await signedIn(url)
+})
+afterAll(async () => {
+  await app.close()
+  await platform.close()
+})
+
+const accountPath = `/api/accounts/${tenant.accountId}`
+
+/** Stores an event that cannot be applied. */
+async function addUnapplied(
+  failure: string,
+  accountId = tenant.accountId,
+  payload: string | null = null,
+): Promise<string> {
+  const [added] = await database.query<{ id: bigint }>(
+    `insert into event (channel_oa_id, source, kind, key, occurred_at, failure, payload)
+     values ($1, 'line', 'message', $2, now(), $3, $4) returning id`,
+    [accountId, randomUUID(), failure, payload],
+  )
+  return String(added?.id)
+}
+
+describe('accounts', () => {
+  it('are listed and found by a part of their name or by their id', async () => {
+    const other = await addTenant(database)
+    await updateAccount(database, other.accountId, { name: 'Café ☕ "Ō"' })
+    const { json } = await operator.get('/api/fleet')
+    const ids = json.accounts.map(({ id }: { id: string }) => id)
+    expect(ids).toEqual(expect.arrayContaining([String(tenant.accountId), String(other.accountId)]))
+    for (const q of ['café', '☕', String(other.accountId)]) {
+      const found = await operator.get(`/api/accounts?q=${encodeURIComponent(q)}`)
+      expect(found.json.accounts[0]).toMatchObject({ id: String(other.accountId), name: 'Café ☕ "Ō"' })
+    }
+    expect((await operator.get('/api/accounts?q=%25')).json.accounts).toEqual([])
+  })
+
+  it('are shown with their webhook path, but without any secret', async () => {
+    const { json, text } = await operator.get(accountPath)
+    expect(json.webhookPath).toBe(`/api/line/${tenant.accountId}`)
+    expect(json.account).toMatchObject({ id: String(tenant.accountId), hasChannelSecret: true })
+    for (const secret of [tenant.channelSecret, tenant.oaHash, tenant.headers['x-api-key']]) {
+      expect(text).not.toContain(secret)
+    }
+  })
+
+  it('are verified with the platform', async () => {
+    const { account } = platform
+    await updateAccount(database, tenant.accountId, {
+      channel_access_token: account.channelAccessToken,
+      bot_user_id: account.botUserId,
+    })
+    platform.settings.webhook = { endpoint: `https://example.com/api/line/${tenant.accountId}`, active: true }
+    const { status, json } = await operator.post(`${accountPath}/verify`)
+    expect(status).toBe(200)
+    expect(json).toMatchObject({ verified: true, webhook: { matches: true } })
+    expect((await operator.get(accountPath)).json.verification).toMatchObject({ verified: true })
+    await updateAccount(database, tenant.accountId, { bot_user_id: tenant.botUserId })
+  })
+
+  it.each(['0', '9223372036854775808', 'x', '1e3', '-1'])('that do not exist are 404: %s', async (id) => {
+    for (const path of [
+      `/api/accounts/${id}`,
+      `/api/accounts/${id}/members`,
+      `/api/endpoints/${id}`,
+      `/api/clients/${id}`,
+    ]) {
+      expect([path, (await operator.get(path)).status]).toEqual([path, 404])
+    }
+    expect((await operator.post(`/api/accounts/${id}/verify`)).status).toBe(404)
+  })
+})
+
+describe('members', () => {
+  const people = Array.from({ length: 60 }, () => randomUserId())
+  const [ann = '', ben = ''] = people
+  const membersPath = `${accountPath}/members`
+
+  beforeAll(async () => {
+    await service.deliver(
+      tenant,
+      people.map((userId) => lineEvent('follow', userId)),
+    )
+    await database.query(
+      `update audience_member set display_name = $2, tags = $3, external_id = 'c-1' where user_id = $1`,
+      [ann, '<img src=x onerror=alert(1)> アン', ['vip', 'x"y']],
+    )
+  })
+
+  it('are listed in pages', async () => {
+    const first = (await operator.get(membersPath)).json
+    expect(first.data).toHaveLength(50)
+    const second = (await operator.get(`${membersPath}?cursor=${first.nextCursor}`)).json
+    expect(second.nextCursor).toBeNull()
+    const userIds = [...first.data, ...second.data].map(({ userId }: { userId: string }) => userId)
+    expect(userIds.toSorted()).toEqual(people.toSorted())
+  })
+
+  it.each([
+    ['a part of the name', { q: 'アン' }],
+    ['a name with markup', { q: '<img src=x' }],
+    ['the user id', { userId: ann }],
+    ['the external id', { externalId: 'c-1' }],
+    ['a tag', { tag: 'x"y' }],
+    ['a tag and the relationship', { tag: 'vip', relationship: 'following' }],
+  ])('are found by %s', async (_, filters) => {
+    const { json } = await operator.get(`${membersPath}?${new URLSearchParams(filters)}`)
+    expect(json.data.map(({ userId }: { userId: string }) => userId)).toEqual([ann])
+  })
+
+  it('of another account are not found', async () => {
+    const other = await addTenant(database)
+    expect((await operator.get(`/api/accounts/${other.accountId}/members`)).json.data).toEqual([])
+    expect((await operator.get(`/api/accounts/${other.accountId}/members/${ann}`)).status).toBe(404)
+    const [member] = (await operator.get(`${membersPath}?userId=${ann}`)).json.data
+    expect((await operator.post(`/api/accounts/${other.accountId}/members/${member.id}/erase`)).status).toBe(
+      404,
+    )
+  })
+
+  it('have a timeline whose pages name each event and edit once, the newest first', async () => {
+    const startMs = Date.now() - 1_000_000
+    // Many of them at the same millisecond.
+    const events = Array.from({ length: 120 }, (_, i) =>
+      textMessage(ann, `message ${i}`, { timestamp: startMs + Math.floor(i / 40) }),
+    )
+    await service.deliver(tenant, events)
+    const entries: Array<{ at: string; eventId: string | null; kind: string }> = []
+    for (let cursor: string | null = ''; cursor !== null; ) {
+      const path: string = `${membersPath}/${ann}/timeline${cursor === '' ? '' : `?cursor=${cursor}`}`
+      const { json } = await operator.get(path)
+      entries.push(...json.entries)
+      cursor = json.nextCursor
+    }
+    expect(entries.filter(({ kind }) => kind === 'message')).toHaveLength(120)
+    expect(entries.filter(({ kind }) => kind === 'edit')).toHaveLength(1)
+    const ids = entries.map(({ eventId }) => eventId)
+    expect(new Set(ids).size).toBe(ids.length)
+    expect(entries.map(({ at }) => at)).toEqual(
+      entries
+        .map(({ at }) => at)
+        .toSorted()
+        .reverse(),
+    )
+    expect((await operator.get(`${membersPath}/${ann}/timeline?cursor=x`)).status).toBe(400)
+  })
+
+  it('are erased like by DELETE', async () => {
+    const [member] = (await operator.get(`${membersPath}?userId=${ben}`)).json.data
+    expect((await operator.post(`${membersPath}/${member.id}/erase`)).status).toBe(204)
+    expect((await operator.get(`${membersPath}/${ben}`)).status).toBe(404)
+    expect((await operator.post(`${membersPath}/${member.id}/erase`)).status).toBe(404)
+    const stored = await database.query('select from stored_event where user_id = $1', [ben])
+    expect(stored).toEqual([])
+    await service.deliver(tenant, [textMessage(ben, 'late', { timestamp: Date.now() - 60_000 })])
+    expect((await operator.get(`${membersPath}/${ben}`)).status).toBe(404)
+  })
+})
+
+describe('events that could not be applied', () => {
+  it('are listed in pages by account and reason, retried one by one or all of a filter', async () => {
+    const other = await addTenant(database)
+    const userId = randomUserId()
+    const payload = JSON.stringify(lineEvent('follow', userId))
+    for (let i = 0; i < 70; i += 1) await addUnapplied('reason "a" <b>', other.accountId, '{}')
+    const curable = await addUnapplied('was broken once', other.accountId, payload)
+    await addUnapplied('reason "a" <b>')
+
+    const { json } = await operator.get(`/api/events?account=${other.accountId}`)
+    expect(json.events).toHaveLength(50)
+    expect(json.events[0]).toMatchObject({ id: curable, failure: 'was broken once', accountName: 'test' })
+    const second = await operator.get(`/api/events?account=${other.accountId}&before=${json.next}`)
+    expect(second.json.events).toHaveLength(21)
+    expect(second.json.next).toBeNull()
+    const failure = encodeURIComponent('reason "a" <b>')
+    const everywhere = await operator.get(`/api/events?failure=${failure}`)
+    expect(everywhere.json.events[0].accountId).toBe(String(tenant.accountId))
+    const reasons = await operator.get(`/api/events/reasons?account=${other.accountId}`)
+    expect(reasons.json.reasons).toEqual([
+      { failure: 'reason "a" <b>', count: 70 },
+      { failure: 'was broken once', count: 1 },
+    ])
+
+    const shown = await operator.get(`/api/events/${curable}`)
+    expect(shown.json.event).toMatchObject({ id: curable, payload })
+
+    const outcomes: string[] = []
+    for (let after: unknown = null, isFirst = true; isFirst || after !== null; isFirst = false) {
+      const body = { account: String(other.accountId), ...(after === null ? {} : { after }) }
+      const batch = (await operator.post('/api/events/retry', body)).json
+      outcomes.push(...batch.outcomes.map(({ outcome }: { outcome: string }) => outcome))
+      after = batch.next
+    }
+    expect(outcomes).toHaveLength(71)
+    expect(outcomes.filter((outcome) => outcome === 'applied')).toHaveLength(1)
+    expect(
+      (await operator.get(`/api/accounts/${other.accountId}/members/${userId}`)).json.member,
+    ).toMatchObject({
+      relationship: 'following',
+    })
+  })
+
+  it('are retried one by one', async () => {
+    const userId = randomUserId()
+    const id = await addUnapplied(
+      'was broken once',
+      tenant.accountId,
+      JSON.stringify(lineEvent('follow', userId)),
+    )
+    expect((await operator.post(`/api/events/${id}/retry`)).json).toEqual({ id, outcome: 'applied' })
+    expect((await operator.post(`/api/events/${id}/retry`)).status).toBe(404)
+  })
+})
+
+describe('endpoints', () => {
+  async function addEndpointWithFailures(failed: number) {
+    const own = await addTenant(database)
+    const endpoint = {
+      accountId: own.accountId,
+      name: 'Tool',
+      url: 'https://tool.example/hook',
+      format: 'line' as const,
+    }
+    const common = { events: null, replies: true, allowPrivateNetwork: false }
+    const added = await addEndpoint(database, { ...endpoint, ...common }, [])
+    await service.deliver(own, [textMessage(randomUserId(), 'hello')])
+    await database.query(
+      `insert into endpoint_delivery (channel_oa_id, endpoint_id, event_keys, attempts, failed_at, status, answer, created_at)
+       select $1, $2, (select array_agg(key) from event where channel_oa_id = $1), 9, now(), 500, 'no',
+              now() - interval '1 day'
+         from generate_series(1, $3::int)`,
+      [own.accountId, added?.id, failed],
+    )
+    return { own, id: String(added?.id) }
+  }
+
+  it('are listed with backlog and deliveries in pages, and each delivery with its request', async () => {
+    const { own, id } = await addEndpointWithFailures(60)
+    const { json } = await operator.get(`/api/endpoints?account=${own.accountId}`)
+    expect(json).toMatchObject({ endpoints: [{ id, pending: 1, failed: 60, status: 'active' }], next: null })
+    const first = (await operator.get(`/api/endpoints/${id}/deliveries?status=failed`)).json
+    expect(first.deliveries).toHaveLength(50)
+    expect(first.deliveries[0]).toMatchObject({ attempts: 9, lastStatus: 500, lastAnswer: 'no', events: 1 })
+    const second = (
+      await operator.get(`/api/endpoints/${id}/deliveries?status=failed&after=${first.next.id}`)
+    ).json
+    expect(second.deliveries).toHaveLength(10)
+    const pending = (await operator.get(`/api/endpoints/${id}/deliveries?status=pending`)).json
+    expect(pending.deliveries).toHaveLength(1)
+
+    const answer = await operator.get(`/api/endpoints/${id}/deliveries/${first.deliveries[0].id}`)
+    const { request } = answer.json
+    expect(request.url).toBe('https://tool.example/hook')
+    expect(JSON.parse(request.body)).toMatchObject({ events: [{ message: { text: 'hello' } }] })
+    expect(request.headers['x-line-signature']).toBe('•••')
+    expect(answer.text).not.toContain(new Secret(own.channelSecret).reveal())
+    expect((await operator.get(`/api/endpoints/0/deliveries/${first.deliveries[0].id}`)).status).toBe(404)
+  })
+
+  it('are paused, resumed and retried in batches', async () => {
+    const { id } = await addEndpointWithFailures(3)
+    expect((await operator.post(`/api/endpoints/${id}/pause`)).status).toBe(204)
+    expect((await operator.get(`/api/endpoints/${id}`)).json.endpoint.status).toBe('paused')
+    let { rest } = (await operator.post(`/api/endpoints/${id}/resume`)).json
+    while (rest !== null) rest = (await operator.post(`/api/endpoints/${id}/resume`, rest)).json.rest
+    expect((await operator.get(`/api/endpoints/${id}`)).json.endpoint.status).toBe('active')
+    expect((await operator.post(`/api/endpoints/${id}/retry`)).json).toEqual({ retried: 3, isLast: true })
+    expect((await operator.get(`/api/endpoints/${id}`)).json.endpoint.failed).toBe(0)
+    expect((await operator.post('/api/endpoints/0/pause')).status).toBe(404)
+  })
+})
+
+describe('clients', () => {
+  it('are added with a secret that is in no later answer, and are revoked', async () => {
+    const added = (await operator.post('/api/clients', { name: 'CRM' })).json
+    const key = (await operator.post(`/api/clients/${added.id}/keys`, { account: String(tenant.accountId) }))
+      .json
+    const headers = {
+      'x-client-id': added.clientId,
+      'x-client-secret': added.clientSecret,
+      'x-api-key': key.key,
+    }
+    const list = () => service.call('GET', '/api/audience', { headers })
+    expect((await list()).status).toBe(200)
+    const paths = [
+      '/api/clients',
+      `/api/clients/${added.id}`,
+      `/api/clients/${added.id}/keys`,
+      `${accountPath}/keys`,
+    ]
+    for (const path of paths) {
+      const { text, status } = await operator.get(path)
+      expect(status).toBe(200)
+      expect(text).not.toContain(added.clientSecret)
+      expect(text).not.toContain(key.key)
+    }
+    expect((await operator.get(`/api/clients/${added.id}/keys`)).json.keys).toMatchObject([
+      { id: key.id, accountName: 'test', works: true },
+    ])
+    expect((await operator.post(`/api/keys/${key.id}/revoke`)).status).toBe(204)
+    expect((await list()).json).toBeNull()
+    expect((await operator.post(`/api/clients/${added.id}/revoke`)).status).toBe(204)
+    expect((await list()).status).toBe(401)
+  })
+
+  it('are listed in pages', async () => {
+    for (let i = 0; i < 60; i += 1) await addClient(database, `client ${i}`)
+    const names: string[] = []
+    for (let after: string | null = null, isFirst = true; isFirst || after !== null; isFirst = false) {
+      const { json } = await operator.get(`/api/clients${after === null ? '' : `?after=${after}`}`)
+      names.push(...json.clients.map(({ name }: { name: string }) => name))
+      after = json.next
+    }
+    expect(names).toEqual(expect.arrayContaining(Array.from({ length: 60 }, (_, i) => `client ${i}`)))
+  })
+
+  it('and accounts that do not exist are 404', async () => {
+    const client = await addClient(database, null)
+    await addKey(database, client.id, tenant.accountId)
+    expect((await operator.post(`/api/clients/${client.id}/keys`, { account: '0' })).status).toBe(404)
+    expect((await operator.post('/api/clients/0/keys', { account: String(tenant.accountId) })).status).toBe(
+      404,
+    )
+    expect((await operator.post('/api/keys/0/revoke')).status).toBe(404)
+  })
+})
+
+it.each([
+  ['/api/events?account=x', undefined],
+  ['/api/events?unknown=1', undefined],
+  ['/api/clients?after=-1', undefined],
+  [`${accountPath}/members?relationship=friend`, undefined],
+  [`${accountPath}/members?cursor=AAAA`, undefined],
+  ['/api/clients', { name: 7 }],
+  ['/api/clients', { name: 'a\u0000b' }],
+  ['/api/events/retry', []],
+])('refuses invalid input: %s %j', async (path, body) => {
+  const { status, json } = await (body === undefined ? operator.get(path) : operator.post(path, body))
+  expect(status).toBe(400)
+  expect(json.requestId).toBeDefined()
+})

@@ -1,0 +1,105 @@
+/** The console on a TCP port of its own, and an operator who uses it as a browser does. */
+import type { AddressInfo } from 'node:net'
+import type { FastifyInstance } from 'fastify'
+import { onTestFinished } from 'vitest'
+import type { ConsoleParts } from '../../src/console/parts.ts'
+import { createConsole } from '../../src/console/server.ts'
+import { deliveryPaths } from '../../src/intake/line/channel.ts'
+import { LineApi } from '../../src/line-api/client.ts'
+import type { Database } from '../../src/postgres/database.ts'
+import { Secret } from '../../src/secret.ts'
+
+export const CONSOLE_TOKEN = 'a-token-of-the-tests-of-the-console'
+
+export interface RunningConsole {
+  app: FastifyInstance
+  url: string
+}
+
+export interface ConsoleOptions extends Partial<Omit<ConsoleParts, 'database' | 'token'>> {
+  token?: string
+  lineApiUrl?: string
+}
+
+/** The caller closes it. */
+export async function startConsole(
+  { console: database }: Pick<Database, 'console'>,
+  { token = CONSOLE_TOKEN, lineApiUrl = 'http://127.0.0.1:9', ...parts }: ConsoleOptions = {},
+): Promise<RunningConsole> {
+  const config = { logLevel: 'silent' as const, trustProxy: [], publicUrl: null }
+  const now = parts.now ?? Date.now
+  const verifier = { lineApi: new LineApi(lineApiUrl), publicUrl: null, webhookPaths: deliveryPaths, now }
+  const log = { write: () => undefined }
+  const app = await createConsole({
+    config,
+    verifier,
+    log,
+    now,
+    ...parts,
+    database,
+    token: new Secret(token),
+  })
+  await app.listen({ port: 0, host: '127.0.0.1' })
+  return { app, url: `http://127.0.0.1:${(app.server.address() as AddressInfo).port}` }
+}
+
+export async function startConsoleForTest(
+  ...parameters: Parameters<typeof startConsole>
+): Promise<RunningConsole> {
+  const started = await startConsole(...parameters)
+  onTestFinished(() => started.app.close())
+  return started
+}
+
+export interface ConsoleAnswer {
+  status: number
+  headers: Headers
+  text: string
+  // biome-ignore lint/suspicious/noExplicitAny: tests read any answer
+  json: any
+}
+
+export class Operator {
+  readonly url: string
+  cookie = ''
+
+  constructor(url: string) {
+    this.url = url
+  }
+
+  /** The headers that the console's own pages send. */
+  get headers(): Record<string, string> {
+    return { 'x-console': '1', origin: this.url, ...(this.cookie === '' ? {} : { cookie: this.cookie }) }
+  }
+
+  async call(method: string, path: string, body?: unknown, headers = this.headers): Promise<ConsoleAnswer> {
+    const sent = body === undefined ? null : JSON.stringify(body)
+    const response = await fetch(this.url + path, { method, headers, body: sent, redirect: 'manual' })
+    const text = await response.text()
+    const isJson =
+      response.headers.get('content-type')?.startsWith('application/json') === true && text !== ''
+    return {
+      status: response.status,
+      headers: response.headers,
+      text,
+      json: isJson ? JSON.parse(text) : undefined,
+    }
+  }
+
+  readonly get = (path: string) => this.call('GET', path)
+  readonly post = (path: string, body?: unknown) => this.call('POST', path, body)
+
+  async signIn(token = CONSOLE_TOKEN, headers: Record<string, string> = {}): Promise<ConsoleAnswer> {
+    const answer = await this.call('POST', '/sign-in', { token }, { ...this.headers, ...headers })
+    const cookie = answer.headers.get('set-cookie')
+    if (cookie !== null) this.cookie = cookie.split(';')[0] ?? ''
+    return answer
+  }
+}
+
+/** An operator who has signed in. */
+export async function signedIn(url: string): Promise<Operator> {
+  const operator = new Operator(url)
+  await operator.signIn()
+  return operator
+}

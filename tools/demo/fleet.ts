@@ -1,0 +1,184 @@
+/**
+ * A fleet for the console: fictitious accounts with a history of four weeks, one or more in each state. They are written into the
+ * demo's own database, because a history cannot be delivered afterwards.
+ */
+import { randomBytes } from 'node:crypto'
+import { addAccount, addOrganization } from '../../src/accounts/provisioning.ts'
+import type { Check } from '../../src/accounts/verification.ts'
+import { addEndpoint } from '../../src/endpoints/manage.ts'
+import type { Queryable } from '../../src/postgres/statement.ts'
+import { randomUserId } from '../simulator/events.ts'
+
+const ORGANIZATION = 'Demo fleet'
+
+interface FleetMember {
+  name: string
+  /** at noon */
+  deliveriesPerHour: number
+  people: number
+  /** hours since the last delivery */
+  silentHours?: number
+  failedCheck?: Check['name']
+  hasNoSecret?: boolean
+  unapplied?: number
+  refused?: number
+  tokenExpiresInDays?: number
+  quotaUsed?: number
+  failedDeliveries?: number
+}
+
+const FLEET: FleetMember[] = [
+  { name: 'Sakura Pharmacy さくら薬局', deliveriesPerHour: 60, people: 420, quotaUsed: 1_840 },
+  { name: 'ร้านกาแฟดอยช้าง', deliveriesPerHour: 110, people: 640, quotaUsed: 3_120 },
+  { name: 'Osaka Sushi', deliveriesPerHour: 35, people: 280, quotaUsed: 610 },
+  { name: 'Hotel Aurora', deliveriesPerHour: 40, people: 190, silentHours: 31 },
+  { name: 'Siam Dental', deliveriesPerHour: 25, people: 150, failedCheck: 'webhook_active', silentHours: 9 },
+  { name: 'Momo Books', deliveriesPerHour: 12, people: 90, failedCheck: 'access_token' },
+  { name: 'Lotus Spa', deliveriesPerHour: 8, people: 60, hasNoSecret: true, silentHours: 60, refused: 48 },
+  { name: 'Green Gym', deliveriesPerHour: 30, people: 210, unapplied: 7, failedDeliveries: 12 },
+  { name: 'Tokyo Ramen', deliveriesPerHour: 70, people: 330, tokenExpiresInDays: 3, quotaUsed: 5_000 },
+]
+
+/** An account that can receive further deliveries. */
+export interface FleetAccount {
+  id: bigint
+  channelSecret: string
+  botUserId: string
+}
+
+/** Adds the fleet once, and makes an earlier one as recent as now. Returns the accounts that are well. */
+export async function addFleet(database: Queryable): Promise<FleetAccount[]> {
+  await database.query(restEarlierChecks)
+  const [known] = await database.query(selectOrganization, [ORGANIZATION])
+  if (known === undefined) {
+    const organizationId = await addOrganization(database, ORGANIZATION)
+    for (const member of FLEET) await addMember(database, organizationId, member)
+  }
+  return database.query<FleetAccount & Record<string, unknown>>(selectHealthy, [ORGANIZATION])
+}
+
+/** The simulated platform of this run does not know accounts of earlier runs. */
+const restEarlierChecks = `update account_check set due_at = now() + interval '1 year', checked_at = now()`
+
+/** $1 name text */
+const selectOrganization = `select id from organization where name = $1 limit 1`
+
+/** $1 name of the organization text */
+const selectHealthy = `
+  select a.id, a.channel_secret as "channelSecret", a.bot_user_id as "botUserId"
+    from official_account a join organization o on o.id = a.organization_id
+   where o.name = $1 and a.channel_secret is not null and (a.verification->>'verified')::boolean
+     and exists (select from delivery_hour h where h.channel_oa_id = a.id and h.hour > now() - interval '8 hours')
+   order by a.id`
+
+async function addMember(database: Queryable, organizationId: bigint, member: FleetMember): Promise<void> {
+  const { id } = await addAccount(database, organizationId, {
+    name: member.name,
+    channel_id: String(2_000_000_000 + randomBytes(3).readUIntBE(0, 3)),
+    channel_secret: member.hasNoSecret ? null : randomBytes(16).toString('hex'),
+    bot_user_id: randomUserId(),
+    basic_id: `@${randomBytes(4).toString('hex')}`,
+  })
+  const quota = member.quotaUsed === undefined ? null : 5_000
+  const expiresInDays = member.tokenExpiresInDays ?? null
+  await database.query(insertPeople, [id, organizationId, member.people])
+  await database.query(insertHours, [id, member.deliveriesPerHour, member.silentHours ?? 0])
+  await database.query(insertDays, [id, Math.round(member.people * 0.84), Math.round(member.people * 0.1)])
+  await database.query(insertCheck, [id, expiresInDays, quota, member.quotaUsed ?? null])
+  await database.query(storeVerification, [id, verificationOf(member.failedCheck)])
+  if (member.refused) await database.query(insertRefused, [id, member.refused])
+  if (member.unapplied) await database.query(insertUnapplied, [id, member.unapplied])
+  if (member.failedDeliveries) await addFailingEndpoint(database, id, member.failedDeliveries)
+}
+
+const CHECKS: Array<Check['name']> = ['access_token', 'identity', 'webhook_endpoint', 'webhook_active']
+
+/** As a verification that stopped at the failed check. */
+function verificationOf(failed: Check['name'] | undefined): string {
+  const count = failed === undefined ? CHECKS.length : CHECKS.indexOf(failed) + 1
+  const checks = CHECKS.slice(0, count).map((name) => ({
+    name,
+    ok: name !== failed,
+    message: name === failed ? 'LINE refused it in this simulation.' : 'as expected',
+  }))
+  const verification = {
+    verified: failed === undefined,
+    account: null,
+    accountType: 'unknown',
+    webhook: null,
+    checks,
+  }
+  return JSON.stringify({ ...verification, checkedAt: new Date().toISOString() })
+}
+
+/** $1 account bigint; $2 organization bigint; $3 people int */
+const insertPeople = `
+  insert into audience_member (channel_oa_id, organization_id, user_id, display_name, language, relationship, followed_at,
+                               first_seen_at, last_seen_at, event_count, tags, profile_due_at)
+  select $1, $2, 'U' || md5(random()::text),
+         (array['Ann','สมชาย','Mali','健二','ゆい','Wei','Nok','พลอย','Hana','Ben','Suda','太郎'])[1 + i % 12] || ' ' || i,
+         (array['th','ja','en'])[1 + i % 3],
+         case when i % 10 = 0 then 'blocked' when i % 17 = 0 then 'unknown' else 'following' end,
+         now() - random() * interval '300 days', now() - interval '300 days', now() - random() * interval '20 days',
+         1 + floor(random() * 60), case when i % 6 = 0 then array['vip'] else '{}' end, null
+    from generate_series(1, $3::int) as i`
+
+/** Busiest at noon in Tokyo. $1 account bigint; $2 deliveries per hour at noon float8; $3 hours since the last delivery int */
+const insertHours = `
+  insert into delivery_hour (channel_oa_id, hour, source, deliveries, accepted, duplicates, last_at)
+  select $1, hour, 'line', deliveries, deliveries, deliveries / 40, least(hour + interval '50 minutes', now() - interval '20 seconds')
+    from (select hour, floor($2 * (1.05 - cos((extract(hour from hour) + 12) / 24 * 2 * pi() + pi() * 0.75)) / 2
+                              * (0.7 + random() * 0.6))::bigint + 1 as deliveries
+            from generate_series(date_trunc('hour', now()) - interval '28 days',
+                                 date_trunc('hour', now()) - $3::int * interval '1 hour', interval '1 hour') as hour) as busy`
+
+/** LINE's counts differ a little from ours. $1 account bigint; $2 people who follow int; $3 people who blocked int */
+const insertDays = `
+  insert into account_day (channel_oa_id, day, members, following, blocked, line_followers, line_blocks)
+  select $1, (now() at time zone 'UTC' + interval '9 hours')::date - age, $2 - age * 2 + $3 - age / 3,
+         $2 - age * 2 + age % 3, $3 - age / 3, $2 - age * 2 + $3 - age / 3 + 4, $3 - age / 3 + 1
+    from generate_series(0, 45) as age`
+
+/** $1 account bigint; $2 days until the token expires int or null; $3 quota bigint or null; $4 used messages bigint or null */
+const insertCheck = `
+  insert into account_check (channel_oa_id, due_at, checked_at, token_expires_at, quota_limit, quota_used)
+  values ($1, now() + interval '1 year', now(), now() + $2::int * interval '1 day', $3, $4)`
+
+/** $1 account bigint; $2 verification jsonb */
+const storeVerification = `
+  update official_account set verification = $2, verified_at = now() where id = $1`
+
+/** $1 account bigint; $2 deliveries int */
+const insertRefused = `
+  insert into delivery_hour (channel_oa_id, hour, source, refused, last_refused_at)
+  select $1, date_trunc('hour', now()) - hours * interval '1 hour', 'line', $2 / 12, now() - hours * interval '1 hour'
+    from generate_series(0, 11) as hours`
+
+/** $1 account bigint; $2 events int */
+const insertUnapplied = `
+  insert into event (channel_oa_id, source, kind, key, occurred_at, user_id, payload, failure)
+  select $1, 'line', 'message', gen_random_uuid(), now() - i * interval '9 minutes', 'U' || md5(i::text),
+         '{"type":"message","timestamp":"yesterday","source":{"type":"user"},"message":{"type":"text","text":"สวัสดี ☕"}}',
+         'the timestamp of the event cannot be read'
+    from generate_series(1, $2::int) as i`
+
+async function addFailingEndpoint(database: Queryable, accountId: bigint, failed: number): Promise<void> {
+  const endpoint = {
+    accountId,
+    name: 'Loyalty app',
+    url: 'https://loyalty.example/hooks',
+    format: 'line' as const,
+  }
+  const added = await addEndpoint(
+    database,
+    { ...endpoint, events: null, replies: false, allowPrivateNetwork: false },
+    [],
+  )
+  await database.query(insertFailedDeliveries, [accountId, added?.id, failed])
+}
+
+/** $1 account bigint; $2 endpoint bigint; $3 deliveries int */
+const insertFailedDeliveries = `
+  insert into endpoint_delivery (channel_oa_id, endpoint_id, event_keys, attempts, failed_at, status, answer, created_at)
+  select $1, $2, array[gen_random_uuid()], 14, now() - i * interval '20 minutes', 502, 'Bad Gateway', now() - interval '1 day'
+    from generate_series(1, $3::int) as i`
