@@ -54,12 +54,19 @@ platform.kill('SIGTERM')
 rmSync(data, { recursive: true, force: true })
 process.exitCode = hasFailed ? 1 : 0
 
-/** The simulated platform refuses the credentials of the documents, as LINE does. */
+/** It knows the account that the README sets up, and its webhook URL points at the service. */
 async function startPlatform() {
-  const args = ['dist/src/cli/main.js', 'simulate', '--port', '0', '--json']
-  const child = spawn(process.execPath, args, { cwd: ROOT, env, stdio: ['ignore', 'pipe', 'inherit'] })
-  const [line] = await once(child.stdout, 'data')
-  env.LINE_API_URL = JSON.parse(line).url
+  const script = `
+    import { simulatePlatform } from './dist/tools/simulator/platform.js'
+    import { randomAccount } from './dist/tools/simulator/state.js'
+    const credentials = { channelId: '2000000001', channelSecret: '8c570fa6dd201bb328f1c1eac23a96d8' }
+    const platform = await simulatePlatform({ ...randomAccount('Corner Coffee'), ...credentials })
+    platform.settings.webhook = { endpoint: 'http://127.0.0.1:3000/api/line/1', active: true }
+    console.log(platform.url)`
+  const args = ['--input-type=module', '--eval', script]
+  const child = spawn(process.execPath, args, { cwd: ROOT, stdio: ['ignore', 'pipe', 'inherit'] })
+  const [url] = await once(child.stdout, 'data')
+  env.LINE_API_URL = String(url).trim()
   return child
 }
 
