@@ -9,7 +9,7 @@ import { COUNTED_MAX, EndpointState, LastAnswer } from '../parts/endpoint-table.
 import { indented } from '../parts/json.ts'
 import { Facts, Page, Panel } from '../parts/page.tsx'
 import { ActionFailure, Failure, Loading, More } from '../parts/states.tsx'
-import { Count, Time } from '../parts/values.tsx'
+import { Count, Payload, Time } from '../parts/values.tsx'
 import { Link, replaceQuery, usePlace } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
 
@@ -266,18 +266,23 @@ function RequestDialog({
       {error && <Failure error={error} />}
       {request && request.body === null && <p class="muted">{t.endpoints.requestNone}</p>}
       {request && request.body !== null && (
-        <pre class="payload">
-          {`POST ${request.url}\n`}
-          {Object.entries(request.headers).map(([name, value]) => `${name}: ${value}\n`)}
-          {`\n${indented(request.body)}`}
-        </pre>
+        <Payload text={requestText(request)} label={t.endpoints.request} />
       )}
       <h3>{t.endpoints.answer}</h3>
       {delivery.lastAnswer === null ? (
         <p class="muted">{t.endpoints.noAnswer}</p>
       ) : (
-        <pre class="payload short">{`${delivery.lastStatus ?? t.endpoints.noResponse}\n${delivery.lastAnswer}`}</pre>
+        <Payload
+          text={`${delivery.lastStatus ?? t.endpoints.noResponse}\n${delivery.lastAnswer}`}
+          label={t.endpoints.answer}
+          isShort
+        />
       )}
     </Dialog>
   )
+}
+
+function requestText({ url, headers, body }: DeliveryRequest): string {
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`)
+  return [`POST ${url}`, ...lines, '', indented(body ?? '')].join('\n')
 }

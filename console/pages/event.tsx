@@ -6,7 +6,7 @@ import { useAction, useQuery } from '../hooks.ts'
 import { indented } from '../parts/json.ts'
 import { Facts, Page, Panel } from '../parts/page.tsx'
 import { ActionFailure, Failure, Loading } from '../parts/states.tsx'
-import { CopyButton } from '../parts/values.tsx'
+import { CopyButton, Payload } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
 import { APPLIED } from './events.tsx'
@@ -71,7 +71,7 @@ export function EventPage({ id }: { id: string }) {
             {event.payload === null ? (
               <p class="muted">{t.events.noPayload}</p>
             ) : (
-              <pre class="payload">{indented(event.payload)}</pre>
+              <Payload text={indented(event.payload)} label={t.events.payload} />
             )}
           </Panel>
         </>

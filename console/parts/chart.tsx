@@ -67,7 +67,8 @@ export function Chart({
       <div ref={place} class="plot" role="img" aria-label={title} />
       <details>
         <summary>{t.account.chartTable}</summary>
-        <div class="table-frame short">
+        {/* biome-ignore lint/a11y/noNoninteractiveTabindex: the keyboard could not scroll it otherwise */}
+        <div class="table-frame short" tabIndex={0} role="region" aria-label={title}>
           <table>
             <thead>
               <tr>

@@ -84,3 +84,21 @@ export function Copyable({ text, label }: { text: string; label: string }) {
     </div>
   )
 }
+
+/** Text as it was sent, which scrolls if it is long. The focus lets the keyboard scroll it. */
+export function Payload({
+  text,
+  label,
+  isShort = false,
+}: {
+  text: string
+  label: string
+  isShort?: boolean
+}) {
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: the keyboard could not scroll it otherwise
+    <pre class={`payload ${isShort ? 'short' : ''}`} tabIndex={0} role="region" aria-label={label}>
+      {text}
+    </pre>
+  )
+}
