@@ -265,18 +265,12 @@ function RequestDialog({
       <h3>{t.endpoints.request}</h3>
       {error && <Failure error={error} />}
       {request && request.body === null && <p class="muted">{t.endpoints.requestNone}</p>}
-      {request && request.body !== null && (
-        <Payload text={requestText(request)} label={t.endpoints.request} />
-      )}
+      {request && request.body !== null && <Payload text={requestText(request)} />}
       <h3>{t.endpoints.answer}</h3>
       {delivery.lastAnswer === null ? (
         <p class="muted">{t.endpoints.noAnswer}</p>
       ) : (
-        <Payload
-          text={`${delivery.lastStatus ?? t.endpoints.noResponse}\n${delivery.lastAnswer}`}
-          label={t.endpoints.answer}
-          isShort
-        />
+        <Payload text={`${delivery.lastStatus ?? t.endpoints.noResponse}\n${delivery.lastAnswer}`} isShort />
       )}
     </Dialog>
   )

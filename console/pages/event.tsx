@@ -71,7 +71,7 @@ export function EventPage({ id }: { id: string }) {
             {event.payload === null ? (
               <p class="muted">{t.events.noPayload}</p>
             ) : (
-              <Payload text={indented(event.payload)} label={t.events.payload} />
+              <Payload text={indented(event.payload)} />
             )}
           </Panel>
         </>

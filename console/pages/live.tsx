@@ -146,7 +146,7 @@ function EventTable({ events }: { events: Event[] }) {
           {events.map((event) => (
             <tr key={event.id}>
               <td class="clock">{clock(event.receivedAt)}</td>
-              <th scope="row">
+              <th scope="row" class="kind">
                 <Link href={`/events/${event.id}`}>{event.kind}</Link> <span class="tag">{event.source}</span>{' '}
                 {event.failure !== null && <span class="tag bad long">{event.failure}</span>}
               </th>

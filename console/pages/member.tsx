@@ -112,7 +112,7 @@ function ClientFields({ member }: { member: Member }) {
         ]}
       />
       <h3>{t.member.attributes}</h3>
-      <Payload text={JSON.stringify(member.attributes, null, 2)} label={t.member.attributes} isShort />
+      <Payload text={JSON.stringify(member.attributes, null, 2)} isShort />
     </Panel>
   )
 }

@@ -68,7 +68,7 @@ export function Chart({
       <details>
         <summary>{t.account.chartTable}</summary>
         {/* biome-ignore lint/a11y/noNoninteractiveTabindex: the keyboard could not scroll it otherwise */}
-        <div class="table-frame short" tabIndex={0} role="region" aria-label={title}>
+        <div class="table-frame short" tabIndex={0}>
           <table>
             <thead>
               <tr>
