@@ -274,7 +274,7 @@ describe('an event with a wrong ID token', async () => {
     const without = await addTenant(database, { loginChannelId: '  ' })
     const body = { writeKey: without.trackingKey, batch: [page(await tokenOf(victim))] }
     const { json } = await service.call('POST', '/api/tracking', { body: JSON.stringify(body) })
-    expect(json.rejected[0].message).toMatch(/the account has no login channel/)
+    expect(json.details[0].message).toMatch(/the account has no login channel/)
   })
 })
 
@@ -284,18 +284,18 @@ describe("the account's login channel", () => {
     const send = async (channelId: string) => {
       const event = page(await tokenOf(randomUserId(), Date.now(), channelId))
       const body = { writeKey: changing.trackingKey, batch: [event] }
-      return (await service.call('POST', '/api/tracking', { body: JSON.stringify(body) })).json.accepted
+      return (await service.call('POST', '/api/tracking', { body: JSON.stringify(body) })).status
     }
     const change = (channelId: string | null) =>
       database.query('update official_account set login_channel_id = $2 where id = $1', [
         changing.accountId,
         channelId,
       ])
-    expect([await send('1'), await send('2')]).toEqual([1, 0])
+    expect([await send('1'), await send('2')]).toEqual([200, 400])
     await change('2')
-    expect([await send('2'), await send('1')]).toEqual([1, 0])
+    expect([await send('2'), await send('1')]).toEqual([200, 400])
     await change(null)
-    expect(await send('2')).toBe(0)
+    expect(await send('2')).toBe(400)
   })
 })
 
@@ -405,7 +405,7 @@ describe("LINE's keys", () => {
     expect(refused.status).toBe(503)
     expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0)
     expect(await track([{ type: 'page', userId: 'U1' }], {}, to)).toMatchObject(accepted(1))
-    expect((await track([page('...'), page(await tokenOf(userId, 1))], {}, to)).status).toBe(200)
+    expect((await track([page('...'), page(await tokenOf(userId, 1))], {}, to)).status).toBe(400)
     alone.misbehave(null)
     const answer = await eventually(
       () => send(userId),

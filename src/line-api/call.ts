@@ -93,7 +93,7 @@ export class CallBudget {
 }
 
 export interface Call {
-  method: 'GET' | 'POST'
+  method: 'GET' | 'POST' | 'PUT'
   path: string
   token?: Secret
   form?: URLSearchParams
