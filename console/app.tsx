@@ -96,7 +96,7 @@ function Frame({ languages, onSignOut }: { languages: preact.JSX.Element; onSign
       <a class="skip" href="#content">
         {t.skip}
       </a>
-      <div class="side">
+      <header class="side">
         <div class="brand">
           <Mark />
           <span>oa-audience</span>
@@ -116,7 +116,7 @@ function Frame({ languages, onSignOut }: { languages: preact.JSX.Element; onSign
             <span>{t.signOut}</span>
           </button>
         </div>
-      </div>
+      </header>
       <main id="content" tabIndex={-1}>
         <CurrentPage place={place} />
       </main>

@@ -45,6 +45,8 @@ export interface Localized {
 }
 
 const UNITS: Array<[Intl.RelativeTimeFormatUnit, number]> = [
+  ['year', 365 * 86_400],
+  ['month', 30 * 86_400],
   ['day', 86_400],
   ['hour', 3_600],
   ['minute', 60],

@@ -136,7 +136,9 @@ function EventTable({ events }: { events: Event[] }) {
           <tr>
             <th scope="col">{t.live.time}</th>
             <th scope="col">{t.live.event}</th>
-            <th scope="col">{t.common.account}</th>
+            <th scope="col" class="medium-only">
+              {t.common.account}
+            </th>
             <th scope="col" class="medium-only">
               {t.live.person}
             </th>
@@ -146,11 +148,12 @@ function EventTable({ events }: { events: Event[] }) {
           {events.map((event) => (
             <tr key={event.id}>
               <td class="clock">{clock(event.receivedAt)}</td>
-              <th scope="row">
+              <th scope="row" class="kind">
                 <Link href={`/events/${event.id}`}>{event.kind}</Link> <span class="tag">{event.source}</span>{' '}
                 {event.failure !== null && <span class="tag bad long">{event.failure}</span>}
+                <div class="sub narrow-only">{event.accountName}</div>
               </th>
-              <td>
+              <td class="medium-only">
                 <Link href={`/accounts/${event.accountId}`}>{event.accountName}</Link>
               </td>
               <td class="medium-only mono">

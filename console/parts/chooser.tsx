@@ -71,27 +71,49 @@ export function AccountChooser({ label, value, onChoose, allLabel }: ChooserProp
         onKeyDown={onKeyDown}
       />
       {isOpen && (
-        <div id={`${id}-list`} role="listbox" aria-label={label} class="options">
-          {options.map((account, index) => (
-            // biome-ignore lint/a11y/useFocusableInteractive: see above
-            <div
-              key={account?.id ?? ''}
-              id={`${id}-${index}`}
-              role="option"
-              aria-selected={index === active}
-              // Before the field loses the focus, which closes the list.
-              onMouseDown={(event) => {
-                event.preventDefault()
-                choose(account)
-              }}
-            >
-              <span>{account?.name ?? allLabel}</span>
-              {account && <span class="muted">{`${account.organizationName} · ${account.id}`}</span>}
-            </div>
-          ))}
-          {options.length === 0 && data !== undefined && <div class="muted">{t.common.noAccount}</div>}
-        </div>
+        <Options
+          {...{ id, label, options, active, allLabel }}
+          isEmpty={options.length === 0 && data !== undefined}
+          onChoose={choose}
+        />
       )}
+    </div>
+  )
+}
+
+interface OptionsProps {
+  id: string
+  label: string
+  options: Array<Json<AccountMatch> | null>
+  active: number
+  allLabel: string | undefined
+  isEmpty: boolean
+  onChoose: (account: Json<AccountMatch> | null) => void
+}
+
+/** The field keeps the focus, and names the active option. */
+function Options({ id, label, options, active, allLabel, isEmpty, onChoose }: OptionsProps) {
+  const { t } = useLocalized()
+  return (
+    <div id={`${id}-list`} role="listbox" aria-label={label} class="options">
+      {options.map((account, index) => (
+        // biome-ignore lint/a11y/useFocusableInteractive: the combobox keeps the focus
+        <div
+          key={account?.id ?? ''}
+          id={`${id}-${index}`}
+          role="option"
+          aria-selected={index === active}
+          // Before the field loses the focus, which closes the list.
+          onMouseDown={(event) => {
+            event.preventDefault()
+            onChoose(account)
+          }}
+        >
+          <span>{account?.name ?? allLabel}</span>
+          {account && <span class="muted">{`${account.organizationName} · ${account.id}`}</span>}
+        </div>
+      ))}
+      {isEmpty && <div class="muted">{t.common.noAccount}</div>}
     </div>
   )
 }

@@ -39,37 +39,44 @@ export function EndpointTable({
         </thead>
         <tbody>
           {endpoints.map((endpoint) => (
-            <tr key={endpoint.id}>
-              <th scope="row" class="col-account">
-                <Link href={`/endpoints/${endpoint.id}`}>{endpoint.name || t.endpoints.noName}</Link>
-                <div class="sub">
-                  {endpoint.format} · {endpoint.url}
-                </div>
-              </th>
-              {!withoutAccount && (
-                <td>
-                  <Link href={`/accounts/${endpoint.accountId}`}>{endpoint.accountName}</Link>
-                </td>
-              )}
-              <td>
-                <EndpointState endpoint={endpoint} />
-              </td>
-              <td class="numeric">
-                <Count value={endpoint.pending} max={COUNTED_MAX} />
-              </td>
-              <td class="numeric">
-                <span class={endpoint.failed > 0 ? 'bad-text' : ''}>
-                  <Count value={endpoint.failed} max={COUNTED_MAX} />
-                </span>
-              </td>
-              <td class="medium-only">
-                <LastAnswer endpoint={endpoint} />
-              </td>
-            </tr>
+            <EndpointRow key={endpoint.id} endpoint={endpoint} withoutAccount={withoutAccount} />
           ))}
         </tbody>
       </table>
     </div>
+  )
+}
+
+function EndpointRow({ endpoint, withoutAccount }: { endpoint: Endpoint; withoutAccount: boolean }) {
+  const { t } = useLocalized()
+  return (
+    <tr>
+      <th scope="row" class="col-account">
+        <Link href={`/endpoints/${endpoint.id}`}>{endpoint.name || t.endpoints.noName}</Link>
+        <div class="sub">
+          {endpoint.format} · {endpoint.url}
+        </div>
+      </th>
+      {!withoutAccount && (
+        <td>
+          <Link href={`/accounts/${endpoint.accountId}`}>{endpoint.accountName}</Link>
+        </td>
+      )}
+      <td>
+        <EndpointState endpoint={endpoint} />
+      </td>
+      <td class="numeric">
+        <Count value={endpoint.pending} max={COUNTED_MAX} />
+      </td>
+      <td class="numeric">
+        <span class={endpoint.failed > 0 ? 'bad-text' : ''}>
+          <Count value={endpoint.failed} max={COUNTED_MAX} />
+        </span>
+      </td>
+      <td class="medium-only">
+        <LastAnswer endpoint={endpoint} />
+      </td>
+    </tr>
   )
 }
 

@@ -49,14 +49,17 @@ export class LiveTail {
   async #poll(): Promise<void> {
     this.#isPolling = true
     let seen: Seen | null = null
-    for (let poll = 0; this.#watchers.size > 0; poll += 1) {
+    let mustPrepare = true
+    for (let poll = 1; this.#watchers.size > 0; poll += 1) {
       try {
-        if (poll % PREPARE_POLLS === 0) await prepareTail(this.#database).catch(() => undefined)
+        if (mustPrepare) await prepareTail(this.#database).catch(() => undefined)
         seen ??= new Seen((await lastEventId(this.#database)) - BigInt(RECENT_MAX))
         const frame = seen.newOf(await readTail(this.#database, seen.readAfter, ROWS_PER_POLL))
+        mustPrepare = poll % PREPARE_POLLS === 0
         this.#recent = [...this.#recent, ...frame.events].slice(-RECENT_MAX)
         for (const watcher of this.#watchers) watcher(frame)
       } catch (error) {
+        mustPrepare = true
         this.#onError(error as Error)
       }
       await new Promise((resolve) => setTimeout(resolve, POLL_MS).unref())
