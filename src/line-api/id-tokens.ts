@@ -13,6 +13,8 @@ const ISSUER = 'https://access.line.me'
 const ALGORITHMS = ['ES256']
 /** Characters. LINE's tokens have about 1,000. */
 const TOKEN_MAX_LENGTH = 4_096
+/** Decoders of base64 skip white space. A token with some would be another text than the one that must not be stored. */
+const TOKEN = /^[\w.-]+$/
 /** For clocks that differ. */
 const LEEWAY_SECONDS = 60
 /**
@@ -88,6 +90,7 @@ export class IdTokens {
   /** Events that were queued offline often carry an expired token, whose key LINE may have withdrawn. */
   #obviousFault(token: string): TokenVerdict | null {
     if (token.length > TOKEN_MAX_LENGTH) return invalid(`is longer than ${TOKEN_MAX_LENGTH} characters`)
+    if (!TOKEN.test(token)) return MALFORMED
     try {
       const { exp = Number.POSITIVE_INFINITY } = decodeJwt(token)
       return (exp + LEEWAY_SECONDS) * 1000 <= this.#now() ? EXPIRED : null
@@ -121,7 +124,8 @@ export class IdTokens {
         clockTolerance: LEEWAY_SECONDS,
         currentDate: new Date(this.#now()),
       })
-      const { sub: userId = '' } = payload
+      const { sub: userId } = payload
+      if (typeof userId !== 'string') return invalid('has no valid claim sub')
       this.#verified.set(cacheKey(token, loginChannelId), userId)
       return { isValid: true, userId }
     } catch (error) {
