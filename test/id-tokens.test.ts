@@ -369,8 +369,9 @@ describe("LINE's keys", () => {
   })
 
   it('are waited for by a limited number of tokens, of which one login channel has half', async () => {
-    const { alone, to, send } = await startAlone({ intervalMs: 3_600_000, failureMs: 500 })
-    await send(randomUserId())
+    const { alone, to } = await startAlone({ intervalMs: 3_600_000, failureMs: 500 })
+    const verified = page(await alone.login.idToken({ userId: 'U1', loginChannelId: LOGIN_CHANNEL }))
+    expect(await track([verified], {}, to)).toMatchObject(accepted(1))
     const token = forge({ alg: 'ES256', kid: 'unknown' }, claims('U1'))
     const body = JSON.stringify({
       writeKey: tenant.trackingKey,
@@ -396,6 +397,8 @@ describe("LINE's keys", () => {
       body: JSON.stringify({ writeKey: other.trackingKey, batch: [event] }),
     })
     expect(answer).toMatchObject(accepted(1))
+    // A token that was verified before does not wait.
+    expect(await track([verified], {}, to)).toMatchObject(accepted(1))
     flood.abort()
     await Promise.allSettled(waiting)
   })

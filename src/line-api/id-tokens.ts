@@ -57,24 +57,34 @@ export class IdTokens {
     this.#now = now
   }
 
-  /** Judges the tokens of one request. */
+  /** Judges the tokens of one request. Only tokens that must be verified wait, so a flood of them delays no verified one. */
   async verify(tokens: ReadonlySet<string>, loginChannelId: string): Promise<Verdicts> {
-    if (!this.#waiting.enter(loginChannelId, tokens.size)) return 'overloaded'
+    const verdicts = new Map<string, TokenVerdict>()
+    const unverified: string[] = []
+    for await (const token of paced(tokens)) {
+      const verdict = this.#obviousFault(token) ?? this.#cachedVerdict(token, loginChannelId)
+      if (verdict === null) unverified.push(token)
+      else verdicts.set(token, verdict)
+    }
+    if (unverified.length === 0) return verdicts
+    if (!this.#waiting.enter(loginChannelId, unverified.length)) return 'overloaded'
     try {
-      return await this.#judgeAll(tokens, loginChannelId)
+      return await this.#verifyAll(unverified, loginChannelId, verdicts)
     } finally {
-      this.#waiting.leave(loginChannelId, tokens.size)
+      this.#waiting.leave(loginChannelId, unverified.length)
     }
   }
 
-  async #judgeAll(tokens: Iterable<string>, loginChannelId: string): Promise<Verdicts> {
-    const verdicts = new Map<string, TokenVerdict>()
+  async #verifyAll(
+    tokens: string[],
+    loginChannelId: string,
+    verdicts: Map<string, TokenVerdict>,
+  ): Promise<Verdicts> {
+    const keys = await this.#keys.get()
+    if (keys === null) return 'unavailable'
     const unknown: string[] = []
     for await (const token of paced(tokens)) {
-      const known = this.#obviousFault(token) ?? this.#cachedVerdict(token, loginChannelId)
-      const keys = known === null ? await this.#keys.get() : null
-      const verdict = known ?? (keys && (await this.#judge(token, loginChannelId, keys)))
-      if (verdict === null) return 'unavailable'
+      const verdict = await this.#judge(token, loginChannelId, keys)
       if (verdict === UNKNOWN_KEY) unknown.push(token)
       else verdicts.set(token, verdict)
     }
