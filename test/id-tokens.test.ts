@@ -205,6 +205,28 @@ describe('an event with a valid ID token', () => {
   })
 })
 
+it('an event without proof is stored without the tokens that LIFF appends to the address of its page', async () => {
+  const userId = randomUserId()
+  const address = (id: string) =>
+    `#access_token=${id}.a+/=&context_token=${id}&feature_token=${id}&id_token=${id}&client_id=7`
+  const encoded = encodeURIComponent(`https://liff.example/${address('SECRET2')}`)
+  const page = {
+    url: `https://liff.example/${address('SECRET1')}`,
+    referrer: `https://x.example/?to=${encoded}`,
+  }
+  await track([{ type: 'page', userId, context: { page }, properties: { hash: address('SECRET3') } }])
+  const [row] = await database.query<{ payload: string }>(
+    'select payload from tracking_event where user_id = $1',
+    [userId],
+  )
+  const replaced = address('[token]').replace('.a+/=', '')
+  expect(JSON.parse(row?.payload ?? '')).toMatchObject({
+    context: { page: { url: `https://liff.example/${replaced}` } },
+    properties: { hash: replaced },
+  })
+  expect(row?.payload).not.toContain('SECRET')
+})
+
 const victim = randomUserId()
 const [header = '', payload = '', signature = ''] = (await tokenOf(victim)).split('.')
 const es256 = { alg: 'ES256', kid: KID, typ: 'JWT' }
