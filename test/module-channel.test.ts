@@ -1,4 +1,4 @@
-/** Several official accounts behind one module channel: one webhook URL and one channel secret, told apart by `destination`. */
+/** Several official accounts behind one module channel: one webhook URL and one channel secret, separated by `destination`. */
 import { describe, expect, it } from 'vitest'
 import { flush } from '../src/intake/flush.ts'
 import { readLineEvent } from '../src/intake/line/payload.ts'
