@@ -75,6 +75,16 @@ describe('a delivery whose destination is the bot of another account', () => {
     expect(await flagOf(path)).toBe(attached.botUserId)
   })
 
+  it('flags the account once a minute if destinations of unknown bots alternate', async () => {
+    const path = await addTenant(database)
+    await follow(path, 'Ufirst')
+    await follow(path, 'Usecond')
+    expect(await flagOf(path)).toBe('Ufirst')
+    await change(path, 'foreign_destination_at', new Date(Date.now() - 61_000).toISOString())
+    await follow(path, 'Usecond')
+    expect(await flagOf(path)).toBe('Usecond')
+  })
+
   it.each([null, ''])('stays with the account in the path if its own bot is %j', async (botUserId) => {
     const { path, attached } = await addModuleChannel()
     await change(path, 'bot_user_id', botUserId)
