@@ -22,10 +22,10 @@ const LEEWAY_SECONDS = 60
  * it the least recently used token is dropped.
  */
 const VERIFIED_MAX = 10_000
-/** Tokens of a request that are read before other requests get their turn: about 0.5 ms. */
-const TOKENS_PER_TURN = 20
 /** Then a token is verified again, with the keys of that time. */
 const VERIFIED_TTL_MS = 10 * 60_000
+/** Tokens of a request that are read before other requests get their turn: about 0.5 ms. */
+const TOKENS_PER_TURN = 20
 
 export type TokenVerdict =
   | { isValid: true; userId: string }

@@ -1,6 +1,6 @@
 /** How many ID tokens wait for a verification or for LINE's keys. Their requests wait with them, so this bounds memory. */
 
-/** A second of verifications. */
+/** About a second of verifications: 5,000 × 170 µs = 0.85 s. */
 const WAITING_MAX = 5_000
 
 /** A login channel may have as many as are free: half of all if it is alone, and others always find room. */
