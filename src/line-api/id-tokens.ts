@@ -65,6 +65,8 @@ export class IdTokens {
       const verdict = this.#obviousFault(token) ?? this.#cachedVerdict(token, loginChannelId)
       if (verdict === null) unverified.push(token)
       else verdicts.set(token, verdict)
+      // Before the other tokens are read, which takes 3 ms for 500: a request of a flood must cost little.
+      if (!this.#waiting.hasRoom(loginChannelId, unverified.length)) return 'overloaded'
     }
     if (unverified.length === 0) return verdicts
     if (!this.#waiting.enter(loginChannelId, unverified.length)) return 'overloaded'
