@@ -89,7 +89,7 @@ describe('an unavailable platform', () => {
     expect(callsTo('GET /v2/bot/info')).toHaveLength(2)
   })
 
-  it('receives a JSON object when the webhook is tested', async () => {
+  it('is asked in JSON to test the webhook URL that it returned', async () => {
     const tenant = await addVerifiable()
     const bodies: string[] = []
     platform.misbehave((request, response) => {
@@ -103,7 +103,9 @@ describe('an unavailable platform', () => {
       })
     }, /webhook\/test/)
     await verify(tenant, { testWebhook: true })
-    expect(bodies).toEqual(['application/json {}'])
+    expect(bodies).toEqual([
+      `application/json ${JSON.stringify({ endpoint: platform.settings.webhook?.endpoint })}`,
+    ])
   })
 
   it('is not called again to test the webhook, because tests are limited', async () => {

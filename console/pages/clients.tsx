@@ -65,7 +65,7 @@ function ClientTable({ clients }: { clients: Client[] }) {
             <th scope="col" class="numeric">
               {t.clients.activeKeys}
             </th>
-            <th scope="col" class="numeric">
+            <th scope="col" class="numeric medium-only">
               {t.common.created}
             </th>
           </tr>
@@ -81,7 +81,7 @@ function ClientTable({ clients }: { clients: Client[] }) {
                 <ClientStatus status={client.status} />
               </td>
               <td class="numeric">{client.activeKeys}</td>
-              <td class="numeric">
+              <td class="numeric medium-only">
                 <Time at={client.createdAt} />
               </td>
             </tr>

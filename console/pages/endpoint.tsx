@@ -202,7 +202,7 @@ function DeliveryTable({
             <th scope="col" class="medium-only">
               {t.endpoints.lastAnswer}
             </th>
-            <th scope="col" class="numeric">
+            <th scope="col" class="numeric medium-only">
               {t.endpoints.next}
             </th>
             <th scope="col">
@@ -219,7 +219,7 @@ function DeliveryTable({
               <td class="medium-only clip">
                 {delivery.lastAnswer === null ? '–' : `${delivery.lastStatus ?? ''} ${delivery.lastAnswer}`}
               </td>
-              <td class="numeric">
+              <td class="numeric medium-only">
                 {delivery.status === 'sending' ? (
                   t.endpoints.sending
                 ) : delivery.dueAt === null ? (

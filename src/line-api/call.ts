@@ -75,7 +75,7 @@ export interface Platform {
 }
 
 export interface Call {
-  method: 'GET' | 'POST'
+  method: 'GET' | 'POST' | 'PUT'
   path: string
   token?: Secret
   form?: URLSearchParams

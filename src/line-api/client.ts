@@ -27,10 +27,11 @@ import { RateLimiter } from './rate-limiter.ts'
 import {
   type FollowerStatistics,
   type MessageQuota,
-  readExpiry,
   readFollowerStatistics,
   readQuotaLimit,
   readQuotaUsed,
+  readTokenInfo,
+  type TokenInfo,
 } from './statistics.ts'
 import { isSendable, StatelessTokens } from './tokens.ts'
 
@@ -107,10 +108,32 @@ export class LineApi {
     return read(answer, readEndpoint)
   }
 
-  /** Makes LINE send an empty delivery to the webhook URL. LINE allows 60 tests per hour, so this is never retried. */
-  async testWebhook(account: Credentials, budget?: CallBudget): Promise<PlatformResult<WebhookTest>> {
+  /**
+   * Sets the webhook URL: https, at most 500 characters. LINE applies it within a minute. Refused with 400 for a URL that LINE does
+   * not accept.
+   */
+  async setWebhookEndpoint(
+    account: Credentials,
+    endpoint: string,
+    budget?: CallBudget,
+  ): Promise<PlatformResult<null>> {
+    const path = '/v2/bot/channel/webhook/endpoint'
+    const call = { method: 'PUT', path, json: { endpoint }, isRepeatable: true, budget } as const
+    const answer = await this.#call(account, this.#webhookCalls, call)
+    return answer.ok ? { ok: true, value: null } : answer
+  }
+
+  /**
+   * Makes LINE send an empty delivery to this URL. Without a URL in the request, LINE may still test the previous one for a minute
+   * after a change. LINE allows 60 tests per hour, so this is never retried.
+   */
+  async testWebhook(
+    account: Credentials,
+    endpoint: string,
+    budget?: CallBudget,
+  ): Promise<PlatformResult<WebhookTest>> {
     const path = '/v2/bot/channel/webhook/test'
-    const call = { method: 'POST', path, json: {}, isRepeatable: false, budget } as const
+    const call = { method: 'POST', path, json: { endpoint }, isRepeatable: false, budget } as const
     return read(await this.#call(account, this.#webhookCalls, call), readTest)
   }
 
@@ -137,8 +160,8 @@ export class LineApi {
     return used.ok ? { ok: true, value: { ...limit.value, ...used.value } } : used
   }
 
-  /** Seconds until the stored access token expires. Null: it does not, or none is stored. */
-  async tokenLifetime(account: Credentials, budget?: CallBudget): Promise<PlatformResult<number | null>> {
+  /** What LINE says about the stored access token. Null: none is stored. Refused with 400 for a token that is not valid. */
+  async tokenInfo(account: Credentials, budget?: CallBudget): Promise<PlatformResult<TokenInfo | null>> {
     const token = account.channelAccessToken
     if (token === null) return { ok: true, value: null }
     // Tokens of version 2.1 are JWTs and have a route of their own.
@@ -147,8 +170,7 @@ export class LineApi {
       ? ({ method: 'GET', path: `/oauth2/v2.1/verify?${form}` } as const)
       : ({ method: 'POST', path: '/v2/oauth/verify', form } as const)
     const call = { ...route, secrets: [token], isRepeatable: true, budget }
-    const answer = read(await callPlatform(this.#platform, call), readExpiry)
-    return answer.ok ? { ok: true, value: answer.value.seconds } : answer
+    return read(await callPlatform(this.#platform, call), readTokenInfo)
   }
 
   /** Makes the next call issue a new token, so that it checks the current channel id and secret. */

@@ -87,8 +87,8 @@ export class AccountMonitor {
   async #readFigures(account: Account): Promise<CheckResult> {
     const { lineApi } = this.#verifier
     const budget = new CallBudget(this.#stopped.signal)
-    const [lifetime, quota] = await Promise.all([
-      lineApi.tokenLifetime(account, budget),
+    const [token, quota] = await Promise.all([
+      lineApi.tokenInfo(account, budget),
       lineApi.messageQuota(account, budget),
     ])
     for (const day of await findMissingDays(this.#database, account.id)) {
@@ -100,7 +100,7 @@ export class AccountMonitor {
     }
     return {
       fault: null,
-      ...(lifetime.ok ? { tokenLifetimeSeconds: lifetime.value } : {}),
+      ...(token.ok ? { tokenLifetimeSeconds: token.value?.expiresInSeconds ?? null } : {}),
       ...(quota.ok ? { quota: quota.value } : {}),
     }
   }

@@ -83,7 +83,9 @@ async function addMember(database: Queryable, organizationId: bigint, member: Fl
   const expiresInDays = member.tokenExpiresInDays ?? null
   await database.query(insertPeople, [id, organizationId, member.people])
   await database.query(insertHours, [id, member.deliveriesPerHour, member.silentHours ?? 0])
-  await database.query(insertDays, [id, Math.round(member.people * 0.84), Math.round(member.people * 0.1)])
+  const following = Math.round(member.people * 0.84)
+  const growth = member.failedCheck === undefined ? Math.round(member.people / 110) : -1
+  await database.query(insertDays, [id, following, Math.round(member.people * 0.1), growth])
   await database.query(insertCheck, [id, expiresInDays, quota, member.quotaUsed ?? null])
   await database.query(storeVerification, [id, verificationOf(member.failedCheck)])
   if (member.refused) await database.query(insertRefused, [id, member.refused])
@@ -132,11 +134,15 @@ const insertHours = `
             from generate_series(date_trunc('hour', now()) - interval '28 days',
                                  date_trunc('hour', now()) - $3::int * interval '1 hour', interval '1 hour') as hour) as busy`
 
-/** LINE's counts differ a little from ours. $1 account bigint; $2 people who follow int; $3 people who blocked int */
+/**
+ * LINE's counts differ a little from ours. The growth stays below the difference that counts as missing deliveries.
+ *
+ * $1 account bigint; $2 people who follow int; $3 people who blocked int; $4 growth per day int
+ */
 const insertDays = `
   insert into account_day (channel_oa_id, day, members, following, blocked, line_followers, line_blocks)
-  select $1, (now() at time zone 'UTC' + interval '9 hours')::date - age, $2 - age * 2 + $3 - age / 3,
-         $2 - age * 2 + age % 3, $3 - age / 3, $2 - age * 2 + $3 - age / 3 + 4, $3 - age / 3 + 1
+  select $1, (now() at time zone 'UTC' + interval '9 hours')::date - age, $2 - age * $4 + $3 - age / 3,
+         $2 - age * $4 + age % 3, $3 - age / 3, $2 - age * $4 + $3 - age / 3 + 4, $3 - age / 3 + 1
     from generate_series(0, 45) as age`
 
 /** $1 account bigint; $2 days until the token expires int or null; $3 quota bigint or null; $4 used messages bigint or null */

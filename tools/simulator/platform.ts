@@ -5,13 +5,18 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
-import { answer } from './line-api.ts'
+import { answer, callerOf } from './line-api.ts'
 import { MISBEHAVIOURS, type Misbehaviour, misbehaviourOf } from './misbehaviour.ts'
 import { RECEIVER_PATH, type Receipt, type ReceiverSettings, receive } from './receiver.ts'
-import { initialState, type PlatformState, randomAccount } from './state.ts'
+import { initialState, type PlatformState, randomAccount, type SimulatedAccount } from './state.ts'
 
-export interface SimulatedPlatform extends Omit<PlatformState, 'tokens' | 'testsAtMs'> {
+type VisibleState = Omit<PlatformState, 'tokens' | 'testsAtMs'>
+
+/** Its account is the first one. */
+export interface SimulatedPlatform extends VisibleState {
   url: string
+  /** Adds another official account to the platform. */
+  addAccount: (account: SimulatedAccount) => VisibleState
   /** what arrived below /receive, where the platform plays a tool that receives outgoing webhooks */
   receipts: Receipt[]
   receiver: ReceiverSettings
@@ -32,6 +37,7 @@ export async function simulatePlatform(
   const calls: string[] = []
   const fault: ActiveFault = { respond: null, only: /./ }
   const state = initialState(account)
+  const states = [state]
   const receipts: Receipt[] = []
   const receiver: ReceiverSettings = {
     channelSecret: account.channelSecret,
@@ -48,7 +54,7 @@ export async function simulatePlatform(
     calls.push(call)
     if (calls.length > CALLS_MAX) calls.shift()
     if (fault.respond !== null && fault.only.test(call)) fault.respond(request, response)
-    else respond(state, request, response)
+    else respond(states, request, response)
   })
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject)
@@ -66,6 +72,11 @@ export async function simulatePlatform(
     settings,
     statistics,
     login,
+    addAccount: (added) => {
+      const addedState = { ...initialState(added), login: state.login }
+      states.push(addedState)
+      return addedState
+    },
     misbehave: (how, only = /./) => {
       fault.respond = how
       fault.only = only
@@ -108,8 +119,13 @@ function control(
   }
 }
 
-function respond(state: PlatformState, request: IncomingMessage, response: ServerResponse): void {
-  answer(state, request).then(
+function respond(states: PlatformState[], request: IncomingMessage, response: ServerResponse): void {
+  const misbehaviour = callerOf(states, request)?.settings.misbehaviour ?? null
+  if (misbehaviour !== null) {
+    misbehaviour(request, response)
+    return
+  }
+  answer(states, request).then(
     ({ status, body }) =>
       response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body)),
     // The client disconnected before its request was complete.
