@@ -56,7 +56,7 @@ describe('an unavailable platform', () => {
     expect(callsTo('GET /v2/bot/info')).toHaveLength(3)
   })
 
-  it('that limits the rate without Retry-After is called once more, after a second', async () => {
+  it('that limits the rate without Retry-After is called again once, after a second', async () => {
     const tenant = await addVerifiable()
     const calledAtMs: number[] = []
     platform.misbehave((_, response) => {
@@ -82,7 +82,7 @@ describe('an unavailable platform', () => {
     expect(callsTo('GET /v2/bot/channel/webhook/endpoint')).toHaveLength(1)
   })
 
-  it('that asks for a second of patience is called once more', async () => {
+  it('that asks for a pause of one second is called again once', async () => {
     const tenant = await addVerifiable()
     platform.misbehave((_, response) => response.writeHead(429, { 'retry-after': '1' }).end('{}'))
     expect((await verify(tenant)).status).toBe(503)

@@ -1,7 +1,9 @@
 /** Verifies with the platform that an official account is set up correctly, and stores the outcome. */
 import { AppError } from '../errors.ts'
-import { CallBudget, type PlatformResult } from '../line-api/call.ts'
-import type { LineApi, WebhookEndpoint } from '../line-api/client.ts'
+import type { WebhookEndpoint } from '../line-api/answers.ts'
+import type { PlatformResult } from '../line-api/call.ts'
+import { CallBudget } from '../line-api/call-budget.ts'
+import type { LineApi } from '../line-api/client.ts'
 import type { Queryable } from '../postgres/statement.ts'
 import type { Account } from './account.ts'
 import {

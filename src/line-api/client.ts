@@ -1,18 +1,28 @@
 /** The LINE Messaging API calls that this service makes (developers.line.biz, "Messaging API reference"). */
-import Type, { type Static } from 'typebox'
 import { isObject } from '../http/body.ts'
-import { Nullable } from '../http/validate.ts'
 import type { Secret } from '../secret.ts'
+import {
+  type BotInfo,
+  type FollowersPage,
+  type Profile,
+  readBotInfo,
+  readEndpoint,
+  readFollowers,
+  readProfile,
+  readTest,
+  type WebhookEndpoint,
+  type WebhookTest,
+} from './answers.ts'
 import {
   CALL_TIMEOUTS,
   type Call,
-  type CallBudget,
   callPlatform,
   type Platform,
   type PlatformResult,
   refused,
   UNAVAILABLE,
 } from './call.ts'
+import type { CallBudget } from './call-budget.ts'
 import { RateLimiter } from './rate-limiter.ts'
 import {
   type FollowerStatistics,
@@ -43,50 +53,6 @@ export interface Credentials {
   channelSecret: Secret | null
   channelAccessToken: Secret | null
 }
-
-export const BotInfoSchema = Type.Object({
-  userId: Type.String(),
-  basicId: Type.String(),
-  premiumId: Nullable(Type.String()),
-  displayName: Type.String(),
-  pictureUrl: Nullable(Type.String()),
-  chatMode: Type.String(),
-  markAsReadMode: Type.String(),
-})
-
-export type BotInfo = Static<typeof BotInfoSchema>
-
-export interface Profile {
-  displayName: string
-  pictureUrl: string | null
-  /** a language tag such as `th`; null if the person has not set one */
-  language: string | null
-}
-
-export interface FollowersPage {
-  userIds: string[]
-  /** continues the list, for 24 hours; null on the last page */
-  next: string | null
-}
-
-export interface WebhookEndpoint {
-  endpoint: string
-  /** the switch "Use webhook" */
-  active: boolean
-}
-
-export const WebhookTestSchema = Type.Object({
-  success: Type.Boolean(),
-  statusCode: Nullable(
-    Type.Integer({ description: 'status that the webhook URL answered with; null or below 1: no answer' }),
-  ),
-  reason: Type.String({
-    description: 'OK, COULD_NOT_CONNECT, REQUEST_TIMEOUT, ERROR_STATUS_CODE, UNCLASSIFIED',
-  }),
-  detail: Type.String(),
-})
-
-export type WebhookTest = Static<typeof WebhookTestSchema>
 
 /** No method throws: a failure is a PlatformFault. */
 export class LineApi {
@@ -254,60 +220,4 @@ function read<T>(answer: PlatformResult<unknown>, reader: (fields: Fields) => T 
   if (!answer.ok) return answer
   const value = isObject(answer.value) ? reader(answer.value) : null
   return value === null ? UNAVAILABLE : { ok: true, value }
-}
-
-/** Characters; longer texts are cut. LINE's names have at most 20, its URLs a few hundred. */
-const TEXT_MAX_LENGTH = 2_000
-
-function text(fields: Fields, name: string): string | null {
-  const value = fields[name]
-  return typeof value === 'string' ? value.slice(0, TEXT_MAX_LENGTH).toWellFormed() : null
-}
-
-function readBotInfo(fields: Fields): BotInfo | null {
-  const userId = text(fields, 'userId')
-  const basicId = text(fields, 'basicId')
-  const displayName = text(fields, 'displayName')
-  if (userId === null || basicId === null || displayName === null) return null
-  return {
-    userId,
-    basicId,
-    premiumId: text(fields, 'premiumId'),
-    displayName,
-    pictureUrl: text(fields, 'pictureUrl'),
-    chatMode: text(fields, 'chatMode') ?? 'unknown',
-    markAsReadMode: text(fields, 'markAsReadMode') ?? 'unknown',
-  }
-}
-
-function readProfile(fields: Fields): Profile | null {
-  const displayName = text(fields, 'displayName')
-  if (displayName === null) return null
-  return { displayName, pictureUrl: text(fields, 'pictureUrl'), language: text(fields, 'language') }
-}
-
-function readFollowers(fields: Fields): FollowersPage | null {
-  const { userIds } = fields
-  if (!Array.isArray(userIds) || !userIds.every((id) => typeof id === 'string')) return null
-  const { next } = fields
-  if (next === undefined) return { userIds, next: null }
-  // A cut token would continue at another place.
-  return typeof next === 'string' && next !== '' && next.length <= TEXT_MAX_LENGTH ? { userIds, next } : null
-}
-
-function readEndpoint(fields: Fields): WebhookEndpoint | null {
-  const endpoint = text(fields, 'endpoint')
-  return endpoint !== null && typeof fields.active === 'boolean' ? { endpoint, active: fields.active } : null
-}
-
-function readTest(fields: Fields): WebhookTest | null {
-  const reason = text(fields, 'reason')
-  if (reason === null) return null
-  const { success, statusCode } = fields
-  return {
-    success: success === true,
-    statusCode: typeof statusCode === 'number' && Number.isSafeInteger(statusCode) ? statusCode : null,
-    reason,
-    detail: text(fields, 'detail') ?? '',
-  }
 }

@@ -46,19 +46,7 @@ export async function simulatePlatform(
   }
   const server = createServer((request, response) => {
     const call = `${request.method} ${request.url}`
-    if (call === 'PUT /simulate/misbehaviour') {
-      setMisbehaviour(fault, request, response)
-      return
-    }
-    if (call === 'POST /simulate/id-token') {
-      issueIdToken(state, request, response)
-      return
-    }
-    if (call === 'PUT /simulate/login-keys') {
-      state.login.rotateKeys()
-      response.writeHead(200).end('ID tokens are signed with a new key\n')
-      return
-    }
+    if (control(call, state, fault, request, response)) return
     if (request.url?.startsWith(RECEIVER_PATH)) {
       receive(receipts, receiver, request, response).catch(() => response.destroy())
       return
@@ -105,6 +93,30 @@ interface ActiveFault {
   /** null: requests are answered as documented */
   respond: Misbehaviour | null
   only: RegExp
+}
+
+/** Answers the calls that control the simulator itself. Returns false for any other call. */
+function control(
+  call: string,
+  state: PlatformState,
+  fault: ActiveFault,
+  request: IncomingMessage,
+  response: ServerResponse,
+): boolean {
+  switch (call) {
+    case 'PUT /simulate/misbehaviour':
+      setMisbehaviour(fault, request, response)
+      return true
+    case 'POST /simulate/id-token':
+      issueIdToken(state, request, response)
+      return true
+    case 'PUT /simulate/login-keys':
+      state.login.rotateKeys()
+      response.writeHead(200).end('ID tokens are signed with a new key\n')
+      return true
+    default:
+      return false
+  }
 }
 
 function respond(states: PlatformState[], request: IncomingMessage, response: ServerResponse): void {
