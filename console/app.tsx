@@ -39,9 +39,11 @@ export function App() {
     rememberLanguage(language)
   }, [language])
   useEffect(() => {
+    // A page sends several requests, and each of them is refused.
     listenForSignOut(() => {
       rememberSession(null)
-      setSession((before) => (before === 'open' ? 'ended' : 'none'))
+      forgetAnswers()
+      setSession((before) => (before === 'open' ? 'ended' : before))
     })
     if (session === 'open') return
     get<{ endsAt: string | null }>('/api/session').then(
