@@ -6,7 +6,7 @@ import { useQuery } from '../hooks.ts'
 import { AccountChooser } from '../parts/chooser.tsx'
 import { Page } from '../parts/page.tsx'
 import { Empty } from '../parts/states.tsx'
-import { Link, replaceQuery, usePlace } from '../router.tsx'
+import { accountOf, Link, replaceQuery, usePlace } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
 
 type Event = Json<TailEvent>
@@ -30,7 +30,7 @@ export function LivePage() {
   const { t } = useLocalized()
   const { query } = usePlace()
   const [isPaused, setPaused] = useState(false)
-  const filter = { account: query.get('account'), source: query.get('source'), kind: query.get('kind') }
+  const filter = { account: accountOf(query), source: query.get('source'), kind: query.get('kind') }
   const { events, skipped, isOpen } = useTail(`/api/live${queryOf(filter)}`, isPaused)
   return (
     <Page
