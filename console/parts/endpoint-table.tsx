@@ -2,7 +2,7 @@
 import type { EndpointSummary } from '../../src/operator/endpoints.ts'
 import type { Json } from '../api.ts'
 import { Link } from '../router.tsx'
-import { useLocalized } from '../texts.ts'
+import { stateIn, useLocalized } from '../texts.ts'
 import { Count } from './values.tsx'
 
 type Endpoint = Json<EndpointSummary>
@@ -85,7 +85,7 @@ export function EndpointState({ endpoint: { status, isRotating } }: { endpoint: 
   return (
     <span>
       <span class={`tag ${status === 'active' ? 'good' : 'warning'}`}>
-        {t.endpoints.states[status] ?? status}
+        {stateIn(t.endpoints.states, status)}
       </span>
       {isRotating && <span class="tag"> {t.endpoints.rotating}</span>}
     </span>
