@@ -27,7 +27,8 @@ export function MemberPage({ account, user }: MemberProps) {
   const member = data?.member
   if (isErased) {
     return (
-      <Page title={t.member.erased} trail={trail}>
+      // A page of its own, so that its title takes the focus of the dialog that is gone.
+      <Page key="erased" title={t.member.erased} trail={trail}>
         <Empty title={t.member.erased}>
           <Link href={`/audience/${account}`}>{t.member.backToAudience}</Link>
         </Empty>
