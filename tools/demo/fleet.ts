@@ -148,10 +148,17 @@ const insertDays = `
          $2 - age * $4 + age % 3, $3 - age / 3, $2 - age * $4 + $3 - age / 3 + 4, $3 - age / 3 + 1
     from generate_series(0, 45) as age`
 
-/** $1 account bigint; $2 days until the token expires int or null; $3 quota bigint or null; $4 used messages bigint or null */
+/**
+ * With the counts that the service makes within minutes, so that the fleet shows them immediately.
+ *
+ * $1 account bigint; $2 days until the token expires int or null; $3 quota bigint or null; $4 used messages bigint or null
+ */
 const insertCheck = `
-  insert into account_check (channel_oa_id, due_at, checked_at, token_expires_at, quota_limit, quota_used)
-  values ($1, now() + interval '1 year', now(), now() + $2::int * interval '1 day', $3, $4)`
+  insert into account_check (channel_oa_id, due_at, checked_at, token_expires_at, quota_limit, quota_used,
+                             members, following, blocked, profiles_due, counted_at)
+  select $1, now() + interval '1 year', now(), now() + $2::int * interval '1 day', $3, $4,
+         count(*), count(*) filter (where relationship = 'following'), count(*) filter (where relationship = 'blocked'), 0, now()
+    from audience_member where channel_oa_id = $1`
 
 /** $1 account bigint; $2 verification jsonb */
 const storeVerification = `
