@@ -63,17 +63,14 @@ describe.runIf(canRunChromium('hostile texts in the console are'))('the console'
   })
 
   it('shows states of other programs that are names of JavaScript', async () => {
-    for (const status of ['__proto__', 'constructor', 'toString']) {
-      await database.query('update endpoint set status = $1 where id = (select min(id) from endpoint)', [
-        status,
-      ])
-      await database.query('update api_client set status = $1 where id = (select min(id) from api_client)', [
-        status,
-      ])
-      const { page } = await open('/endpoints')
-      await page.locator('.tag', { hasText: status }).first().waitFor()
-      await goTo(page, '/clients')
-      await page.locator('.tag', { hasText: status }).first().waitFor()
+    const { page } = await open('/nothing')
+    for (const status of ['__proto__', 'constructor']) {
+      await database.query('update endpoint set status = $1', [status])
+      await database.query('update api_client set status = $1', [status])
+      for (const path of ['/endpoints', '/clients']) {
+        await goTo(page, path)
+        await page.locator('.tag', { hasText: status }).first().waitFor()
+      }
     }
   })
 
