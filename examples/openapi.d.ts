@@ -434,6 +434,8 @@ export interface operations {
             status: 'ok' | 'degraded'
             /** @description `none`: the service was started without a database. */
             database: 'up' | 'read-only' | 'none'
+            /** @description Whether a second disk has what was acknowledged: only if `synchronous`. Present if `DATABASE_URL` names several hosts or `synchronous_standby_names` is set; at most ten seconds old. */
+            replication?: 'synchronous' | 'asynchronous' | 'behind' | 'missing' | 'unknown'
           }
         }
       }

@@ -17,8 +17,8 @@ import type { Metrics } from './observability/metrics.ts'
 import { listEndpoints } from './operator/endpoints.ts'
 import { listFleet } from './operator/fleet.ts'
 import { CLOCK_SKEW_MAX_SECONDS, readClockSkew } from './postgres/clock.ts'
-import type { Database } from './postgres/database.ts'
 import type { OpenDatabase } from './postgres/open.ts'
+import type { PostgresDatabase } from './postgres/postgres-database.ts'
 
 export interface BackgroundParts {
   retention: Retention
@@ -55,6 +55,8 @@ export class Background {
       const mark = () => {
         // While the database is down there is no change to mark.
         this.#markChanges(database, log).catch(() => undefined)
+        // Apart from the mark, which is not written while commits wait for a standby that is missing.
+        this.#checkReplication(database, log).catch(() => undefined)
       }
       mark()
       this.#timers = [setInterval(maintain, MAINTENANCE_INTERVAL_MS), setInterval(mark, MARK_INTERVAL_MS)]
@@ -75,7 +77,7 @@ export class Background {
     await Promise.all([this.#profiles.stop(), this.#monitor.stop(), this.#sender.stop()])
   }
 
-  async #markChanges(database: Database, log: FastifyBaseLogger): Promise<void> {
+  async #markChanges(database: PostgresDatabase, log: FastifyBaseLogger): Promise<void> {
     await markChanges(database)
     const skewSeconds = await readClockSkew(database)
     clockCompared.publish({ skewSeconds })
@@ -83,5 +85,13 @@ export class Background {
     if (isWrong && !this.#isClockWrong)
       log.warn({ skewSeconds }, "the database's clock differs from this machine's; run NTP on both")
     this.#isClockWrong = isWrong
+  }
+
+  async #checkReplication(database: PostgresDatabase, log: FastifyBaseLogger): Promise<void> {
+    const before = database.replication
+    const { state } = (await database.checkReplication()) ?? {}
+    if (state === undefined || state === before) return
+    if (state === 'synchronous') log.info('commits wait for the disk of a standby')
+    else log.warn({ replication: state }, 'an acknowledged event may exist on one disk; run doctor')
   }
 }

@@ -2,7 +2,7 @@
  * Parsers of environment variables. Each throws an Error whose message says what the value must be and never quotes it.
  */
 import { isIP } from 'node:net'
-import { parse as parseConnectionString } from 'pg-connection-string'
+import { parseDatabaseUrl } from './database-url.ts'
 
 export function integer(min: number, max: number): (text: string) => number {
   return (text) => {
@@ -56,15 +56,7 @@ export function redisUrl(text: string): string {
 }
 
 export function postgresUrl(text: string): string {
-  const requirement = 'must be a postgres:// URL (postgres://user:password@host:5432/database) or none'
-  if (!/^postgres(ql)?:\/\/\S+$/.test(text)) throw new Error(requirement)
-  try {
-    // pg would only fail on an invalid port in the query when it connects.
-    const port = Number(parseConnectionString(text).port ?? 5432)
-    if (!(port >= 0 && port <= 65_535)) throw new Error(requirement)
-  } catch {
-    throw new Error(requirement)
-  }
+  parseDatabaseUrl(text)
   return text
 }
 

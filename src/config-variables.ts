@@ -50,7 +50,7 @@ export const VARIABLES = {
   databaseUrl: variable<Secret | 'none' | null>({
     name: 'DATABASE_URL',
     shownDefault: 'unset',
-    help: 'postgres://… of the database; unset: an embedded PostgreSQL in DATA_DIR; none: no database',
+    help: 'postgres://… of the database, or of its primary and standbys (h1,h2 with target_session_attrs=read-write); unset: an embedded PostgreSQL in DATA_DIR; none: no database',
     fallback: null,
     parse: (text) => (text === 'none' ? 'none' : new Secret(postgresUrl(text))),
   }),

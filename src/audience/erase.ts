@@ -7,6 +7,7 @@ import { parsePathId } from '../http/path-id.ts'
 import type { Database } from '../postgres/database.ts'
 import { DatabaseBusy } from '../postgres/faults.ts'
 import type { Queryable, Statement, Transactions } from '../postgres/statement.ts'
+import { waitForStandby } from '../postgres/unreplicated.ts'
 import { lockOutFlushes } from './erasure-lock.ts'
 import { selectVersion } from './member.ts'
 import {
@@ -104,7 +105,10 @@ async function findUnfinished(
     if (stale !== undefined) throw new AppError('erase_stale')
   }
   const [pending] = await transaction.query<PendingErasure>(selectPending, [accountId, organizationId, id])
-  return pending ?? 'unknown'
+  if (pending !== undefined) return pending
+  // A DELETE whose answer was lost may have erased the member, and its sender takes this 404 as an answer.
+  await transaction.query(waitForStandby)
+  return 'unknown'
 }
 
 /**

@@ -1,6 +1,7 @@
 /** What the OpenAPI document says about GET /api and GET /api/health. */
 import type { FastifySchema } from 'fastify'
 import Type from 'typebox'
+import { REPLICATION_STATES } from '../postgres/replication.ts'
 import { failures, jsonBody, reference, TAGS } from './schema-parts.ts'
 
 export const serviceSchema: FastifySchema = {
@@ -32,6 +33,15 @@ export const healthSchema: FastifySchema = {
           database: Type.Union([Type.Literal('up'), Type.Literal('read-only'), Type.Literal('none')], {
             description: '`none`: the service was started without a database.',
           }),
+          replication: Type.Optional(
+            Type.Union(
+              REPLICATION_STATES.map((state) => Type.Literal(state)),
+              {
+                description:
+                  'Whether a second disk has what was acknowledged: only if `synchronous`. Present if `DATABASE_URL` names several hosts or `synchronous_standby_names` is set; at most ten seconds old.',
+              },
+            ),
+          ),
         }),
       ),
     },

@@ -19,7 +19,9 @@ export function healthRoutes(app: FastifyInstance, { name, version, database, is
   app.get('/api/health', { schema: healthSchema }, async (request, reply) => {
     const state = await database.state()
     if (state !== 'down' && !isClosing()) {
-      return { status: state === 'read-only' ? 'degraded' : 'ok', database: state }
+      const { replication } = database
+      const status = state === 'read-only' ? 'degraded' : 'ok'
+      return { status, database: state, ...(replication === null ? {} : { replication }) }
     }
     const message = state === 'down' ? 'The database does not answer' : 'The service is shutting down'
     const error = errorEnvelope(new AppError('unavailable', { message }), request.id)

@@ -130,10 +130,15 @@ export async function flush(
   })
 }
 
-/** Parameters: those of the function, in its order. */
+/**
+ * Parameters: those of the function, in its order. A flush of duplicates alone writes nothing, so its commit would not wait for
+ * a synchronous standby, although the first copies may not have reached one. The message makes it wait.
+ */
 const flushEvents: Statement = {
   name: 'flush-events',
-  text: `select admitted, duplicates, leased_ids, leased_accounts, leased_endpoints
+  text: `select admitted, duplicates, leased_ids, leased_accounts, leased_endpoints,
+                case when pg_current_xact_id_if_assigned() is null and current_setting('synchronous_standby_names') <> ''
+                     then pg_logical_emit_message(true, 'oa-audience', '') end as waits_for_standby
            from flush_events($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
                              $23, $24, $25, $26, $27)`,
 }

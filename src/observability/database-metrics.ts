@@ -3,10 +3,12 @@ import { Counter, Gauge, type Registry } from 'prom-client'
 import { clockCompared, databaseBusy } from './facts.ts'
 
 const DATABASE_STATES = ['up', 'read-only', 'down']
+const REPLICATION_STATES = ['synchronous', 'asynchronous', 'behind', 'missing', 'unknown']
 
 export interface WatchedDatabase {
   connectionStates(): Array<{ share: string; total: number; idle: number; waiting: number }>
   state(): Promise<string>
+  readonly replication: string | null
 }
 
 /** @returns ends the counting */
@@ -53,6 +55,15 @@ export function databaseGauges(registry: Registry, database: WatchedDatabase): v
     async collect() {
       const current = await database.state()
       for (const state of DATABASE_STATES) this.set({ state }, state === current ? 1 : 0)
+    },
+  })
+  new Gauge({
+    name: 'oa_audience_database_replication',
+    help: 'The state of the standbys is 1, all others are 0: synchronous, asynchronous, behind, missing or unknown; all 0 if none is expected',
+    labelNames: ['state'] as const,
+    registers: [registry],
+    collect() {
+      for (const state of REPLICATION_STATES) this.set({ state }, state === database.replication ? 1 : 0)
     },
   })
 }

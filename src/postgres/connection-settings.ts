@@ -39,6 +39,7 @@ const CONNECTION_CHECK = `do $$ begin
 const COMMON = `set standard_conforming_strings = on; set timezone = 'UTC';
   set default_transaction_isolation = 'read committed';
   select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off';
+  select set_config('client_min_messages', 'warning', false) where current_setting('client_min_messages') = 'error';
   select set_config('search_path', concat_ws(', ', nullif(current_setting('search_path'), ''), 'pg_temp'), false)
    where current_setting('search_path') !~ 'pg_temp';
   ${CONNECTION_CHECK}`

@@ -2,6 +2,7 @@
 
 import { AppError } from '../errors.ts'
 import { PinnedConnection } from './pinned-connection.ts'
+import type { ReplicationState } from './replication.ts'
 import type { Queryable, Row, Statement, Transactions } from './statement.ts'
 import type { Claimant } from './turns.ts'
 
@@ -18,6 +19,8 @@ export interface Database extends Transactions {
   requireConfigured(): void
   /** Never throws. No load delays it. */
   state(): Promise<DatabaseState>
+  /** What the last check of the standbys found. Null: no standby is expected, or there was no check yet. */
+  readonly replication: ReplicationState | null
   /** For a client's reads and writes of an account. Throws DatabaseBusy if it waits too long for a connection. */
   forTenant(tenant: Claimant): Transactions
   /** For batches of deliveries. */
@@ -40,6 +43,7 @@ const RETRY_AFTER_SECONDS = 60
 /** For a service that was started with DATABASE_URL=none: every use fails, so nothing is acknowledged or let through. */
 export class NoDatabase implements Database {
   readonly kind = 'none'
+  readonly replication = null
   readonly requireConfigured = fail
   readonly query = refuse
   readonly lookup = refuse

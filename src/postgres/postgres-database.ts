@@ -1,12 +1,12 @@
 /** A Database on a PostgreSQL server, through pg. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import pg from 'pg'
-import { connectionSettings, type Purpose } from './connection-settings.ts'
+import { Connector } from './connector.ts'
 import type { Database, DatabaseState, LookupKind } from './database.ts'
 import type { Connection } from './embedded/server.ts'
 import { DatabaseUnavailable, endsConnection } from './faults.ts'
 import { PinnedConnection } from './pinned-connection.ts'
 import { requireSessions } from './pooler.ts'
+import { type Replication, type ReplicationState, readReplication } from './replication.ts'
 import { type Lease, Share, send, transactionsOn } from './share.ts'
 import type { Queryable, Row, SendPipeline, Statement, Transactions } from './statement.ts'
 import type { Claimant } from './turns.ts'
@@ -24,29 +24,15 @@ import type { Claimant } from './turns.ts'
  *
  * Beside them are four pinned connections for flushes and one for endpoints, so an instance without a console has
  * 1 + 2 + 2 + 5 + 4 + 4 + 1 = 19. One instance at a time runs maintenance. So five instances, one of which serves the console,
- * fit PostgreSQL's default of 100, of which superusers keep 3: 5 × 19 + 1 + 1 = 97.
+ * fit PostgreSQL's default of 100, of which superusers keep 3: 5 × 19 + 1 + 1 = 97. If DATABASE_URL names several hosts, each
+ * instance has one connection more to each of them.
  */
 const CONNECTIONS = { health: 1, lookups: 2, intake: 2, clients: 5, streams: 4, console: 1 }
-/** How long a connection may take to open. The platforms disconnect after 2 s. */
-const CONNECT_TIMEOUT_MS = 2_000
 /** Health probes wait 1 to 2 s, so a slower database counts as down. */
 const STATE_TIMEOUT_MS = 1_500
-/** Of silence: less than the minutes after which proxies and address translators drop a connection. */
-const KEEP_ALIVE_MS = 30_000
-
-// int8 becomes bigint: ids exceed 2^53. timestamptz stays text: nothing computes with it, and parsing it to a Date costs a
-// list 40 % of its throughput.
-const types = {
-  getTypeParser(oid: number, format?: 'text' | 'binary') {
-    if (oid === pg.types.builtins.INT8) return (text: string) => BigInt(text)
-    if (oid === pg.types.builtins.TIMESTAMPTZ) return (text: string) => text
-    return pg.types.getTypeParser(oid, format)
-  },
-} as pg.CustomTypesConfig
-
 export class PostgresDatabase implements Database {
   readonly kind = 'postgres'
-  readonly #target: pg.ClientConfig
+  readonly #connector: Connector
   readonly #shares: Record<keyof typeof CONNECTIONS, Share>
   readonly #createShare: (name: string, connections: number, isDivided?: boolean) => Share
   readonly #pinnedShares: Share[] = []
@@ -58,22 +44,16 @@ export class PostgresDatabase implements Database {
   readonly console: Transactions
   #probe: Promise<'up' | 'read-only'> | null = null
   #isReady = false
+  #replication: Replication | null = null
 
   /**
    * @param target a postgres:// address or the embedded server; nothing connects before the first query
    * @param onConnectionLost called when the server closes an idle connection
    */
   constructor(target: string | Connection, onConnectionLost: (error: Error) => void) {
-    this.#target = {
-      ...(typeof target === 'string' ? { connectionString: target } : target),
-      types,
-      application_name: `oa-audience, process ${process.pid}`,
-      connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
-      keepAlive: true,
-      keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
-    }
+    this.#connector = new Connector(target)
     this.#createShare = (name, connections, isDivided = false) =>
-      new Share(this.#target, { name, connections, isDivided }, onConnectionLost)
+      new Share(this.#connector.poolConfig(), { name, connections, isDivided }, onConnectionLost)
     this.#shares = {
       health: this.#createShare('health', CONNECTIONS.health),
       lookups: this.#createShare('lookups', CONNECTIONS.lookups),
@@ -116,6 +96,16 @@ export class PostgresDatabase implements Database {
     return Promise.race([this.#probe, late]).catch(() => 'down' as const)
   }
 
+  get replication(): ReplicationState | null {
+    return this.#replication?.state ?? null
+  }
+
+  /** Null if no standby is expected. */
+  async checkReplication(): Promise<Replication | null> {
+    this.#replication = await readReplication(this, this.#connector.hasSeveralHosts)
+    return this.#replication
+  }
+
   async lookup<R extends Row>(kind: LookupKind, statement: Statement, values: unknown[]): Promise<R[]> {
     const [rows] = await this.#lookups[kind].pipelineIdempotent([{ statement, values }])
     return rows as R[]
@@ -143,19 +133,12 @@ export class PostgresDatabase implements Database {
 
   /** Throws a FatalError if a connection pooler in between does not keep sessions. */
   requireSessions(): Promise<void> {
-    return requireSessions(async () => {
-      const client = new pg.Client(this.#target)
-      client.on('error', () => undefined)
-      await connect(client, 'request')
-      return client
-    })
+    return requireSessions(() => this.#connector.open('request'))
   }
 
   async session<T>(work: (session: Queryable) => Promise<T>): Promise<T> {
-    const client = new pg.Client(this.#target)
-    client.on('error', () => undefined)
+    const client = await this.#connector.open('session')
     try {
-      await connect(client, 'session')
       return await work({ query: (statement, values) => send(client, statement, values) })
     } finally {
       await client.end().catch(() => undefined)
@@ -166,6 +149,7 @@ export class PostgresDatabase implements Database {
     for (const pinned of this.#pinned) pinned.release()
     const shares = [...Object.values(this.#shares), ...this.#pinnedShares]
     await Promise.all(shares.map((share) => share.close()))
+    this.#connector.close()
   }
 
   #requireReady(): void {
@@ -174,6 +158,7 @@ export class PostgresDatabase implements Database {
 
   async #lease(share: Share, claimant?: Claimant): Promise<Lease> {
     this.#requireReady()
+    if (this.#connector.mustLocate) await this.#connector.locate()
     return share.lease(claimant)
   }
 
@@ -212,11 +197,4 @@ async function readAgainIfLost<T>(read: () => Promise<T>): Promise<T> {
 const selectCanWrite: Statement = {
   name: 'can-write',
   text: `select current_setting('transaction_read_only') = 'off' as can_write`,
-}
-
-async function connect(client: pg.Client, purpose: Purpose): Promise<void> {
-  await client.connect().catch((error) => {
-    throw new DatabaseUnavailable(error)
-  })
-  await send(client, connectionSettings(purpose))
 }

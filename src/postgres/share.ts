@@ -6,6 +6,7 @@ import { DatabaseUnavailable, endsConnection, toFault } from './faults.ts'
 import { sendPipeline } from './pipeline.ts'
 import type { Queryable, Row, Statement, Transactions } from './statement.ts'
 import { type Claimant, Turns } from './turns.ts'
+import { refuseUnreplicated } from './unreplicated.ts'
 
 /** If the server cannot even cancel the statement (network gone), the connection is given up. */
 const QUERY_TIMEOUT_MS = STATEMENT_TIMEOUT_MS + 1_000
@@ -48,6 +49,7 @@ export class Share {
     this.#pool.on('error', onConnectionLost)
     this.#pool.on('connect', (client) => {
       client.on('error', () => undefined)
+      refuseUnreplicated(client)
       // A connection that cannot be set up must not be used: its times would be wrong.
       client.query(connectionSettings('request')).catch(() => client.end())
     })

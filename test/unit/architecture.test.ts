@@ -24,6 +24,7 @@ const LEAVES = [
   'config.ts',
   'config-parsers.ts',
   'config-variables.ts',
+  'database-url.ts',
   'limits.ts',
   'secret.ts',
   'package.ts',

@@ -91,6 +91,30 @@ describe('the configuration', () => {
     )
   })
 
+  it.each([
+    ['postgres://u@db1,db2/oa', /several hosts and needs \?target_session_attrs=read-write/],
+    ['postgres://u@db1,db2/oa?target_session_attrs=any', /needs \?target_session_attrs=read-write/],
+    [
+      'postgres://u@db1,db2/oa?target_session_attrs=prefer-standby',
+      /needs \?target_session_attrs=read-write/,
+    ],
+    ['postgres://u@db1/oa?target_session_attrs=standby', /a target_session_attrs other than read-write/],
+    ['postgres://u@db1,,db2/oa?target_session_attrs=read-write', /an empty host/],
+    ['postgres:///oa?host=a,b,c&port=1,2&target_session_attrs=read-write', /more ports than hosts, or fewer/],
+    ['postgres://u@db1:1,db2:99999/oa?target_session_attrs=read-write', /must be a postgres:/],
+    [
+      'postgres://u@db1,db2/oa?target_session_attrs=read-write&load_balance_hosts=random',
+      /load_balance_hosts/,
+    ],
+    ['postgres://u@db1/oa?service=oa', /the parameter service, which is not supported/],
+    ['postgres://u@db1/oa?hostaddr=10.0.0.1', /the parameter hostaddr, which is not supported/],
+  ])('refuses DATABASE_URL=%s with one line', (DATABASE_URL, reason) => {
+    const faults = faultsOf({ DATABASE_URL })
+    expect(faults).toEqual([expect.stringMatching(/^DATABASE_URL .+$/)])
+    expect(faults[0]).toMatch(reason)
+    expect(faults[0]).not.toContain('u@')
+  })
+
   it('refuses a console without a token that nobody can guess', () => {
     const CONSOLE_TOKEN = 'a'.repeat(24)
     const { console } = readConfig({ CONSOLE_PORT: '3001', CONSOLE_TOKEN })

@@ -19,9 +19,9 @@ import {
   type ProveAccount,
   removeProveAccount,
 } from './account.ts'
-import { type Fault, faultsOfEmbedded, faultsOfExternal } from './faults.ts'
+import { type Fault, faultsOfEmbedded, faultsOfExternal, faultsOfFailover } from './faults.ts'
 import { Load } from './load.ts'
-import { freePort, openProxy, Service } from './service.ts'
+import { freePort, openProxies, Service } from './service.ts'
 
 /** Pause between two faults. */
 const PAUSE_MIN_MS = 300
@@ -40,6 +40,14 @@ interface Outcome extends Discrepancies {
   events: number
   /** deliveries sent again, because no 2xx came or to test deduplication */
   repeated: number
+  /** from the end of a failover until the next delivery was acknowledged, the longest */
+  slowestRecoveryMs: number
+}
+
+interface Options {
+  kills: number
+  failoverCommand?: string
+  json?: boolean
 }
 
 export function proveCommand(program: Command): void {
@@ -49,30 +57,40 @@ export function proveCommand(program: Command): void {
     )
     .addHelpText(
       'after',
-      '\nWith DATABASE_URL, a temporary account there is used, and connections are cut instead of killing PostgreSQL.',
+      '\nWith DATABASE_URL, a temporary account there is used, and connections are cut instead of killing PostgreSQL.\n' +
+        'With --failover-command, the command stops the primary and promotes a standby; each run counts as one fault.',
     )
     .option('--kills <count>', 'number of faults to inject', between(1, KILLS_MAX), 24)
-    .action(async ({ kills, json }: { kills: number; json?: boolean }) => {
+    .option(
+      '--failover-command <command>',
+      'fail over the database of DATABASE_URL by this shell command instead',
+    )
+    .action(async ({ kills, failoverCommand, json }: Options) => {
       const { database, dataDir } = readConfig()
       if (database.kind === 'none')
         throw new FatalError('DATABASE_URL is none, so nothing is stored. Unset it or name a database.')
       const choice: UsableDatabase =
         database.kind === 'embedded' ? { kind: 'embedded', dataDir: join(dataDir, 'prove') } : database
-      const outcome = await prove(choice, kills)
+      if (failoverCommand !== undefined && database.kind !== 'url')
+        throw new FatalError(
+          '--failover-command needs a DATABASE_URL that names the primary and its standbys.',
+        )
+      const outcome = await prove(choice, kills, failoverCommand)
       report(outcome, json === true)
       if (outcome.missing + outcome.twice + outcome.unknown > 0) process.exitCode = 1
     })
 }
 
 /** Removes its account in any case, because an external database may hold real data. */
-async function prove(choice: UsableDatabase, kills: number): Promise<Outcome> {
+async function prove(choice: UsableDatabase, kills: number, failoverCommand?: string): Promise<Outcome> {
   if (choice.kind === 'embedded') await migrateDatabase(choice)
   const account = await withDatabase(choice, addProveAccount)
   const interrupted = new AbortController()
   const interrupt = () => interrupted.abort()
   process.on('SIGINT', interrupt).on('SIGTERM', interrupt)
   try {
-    return await proveWith(account, choice, kills, interrupted.signal)
+    const { signal } = interrupted
+    return await proveWith(account, () => setUp(choice, failoverCommand), choice, kills, signal)
   } catch (error) {
     if (!interrupted.signal.aborted) throw error
     throw new FatalError('interrupted before the end, so nothing is proved')
@@ -84,13 +102,14 @@ async function prove(choice: UsableDatabase, kills: number): Promise<Outcome> {
 
 async function proveWith(
   account: ProveAccount,
+  prepare: () => Promise<SetUp>,
   choice: UsableDatabase,
   kills: number,
   signal: AbortSignal,
 ): Promise<Outcome> {
-  const { service, faults, close } = await setUp(choice)
+  const { service, faults, close } = await prepare()
   const load = new Load(`${service.url}/api/line/${account.id}`, account.channelSecret, account.botUserId)
-  let injected: Outcome['faults']
+  let injected: Injected
   try {
     await service.start()
     load.start()
@@ -102,7 +121,7 @@ async function proveWith(
   }
   const found = await withDatabase(choice, (database) => findDiscrepancies(database, account, load))
   return {
-    faults: injected,
+    ...injected,
     deliveries: load.acknowledged,
     events: load.eventIds.length,
     repeated: load.repeated,
@@ -118,36 +137,45 @@ interface SetUp {
 
 const SERVICE_ENV = { LOG_LEVEL: 'error', RATE_LIMIT_MAX: '0' }
 
-async function setUp(choice: UsableDatabase): Promise<SetUp> {
+async function setUp(choice: UsableDatabase, failoverCommand?: string): Promise<SetUp> {
   const port = await freePort()
   if (choice.kind === 'embedded') {
     const service = new Service(port, { ...SERVICE_ENV, DATA_DIR: choice.dataDir })
     return { service, faults: faultsOfEmbedded(service, choice.dataDir), close: () => service.stop() }
   }
-  const { proxy, url } = await openProxy(choice.url.reveal())
+  if (failoverCommand !== undefined) {
+    const service = new Service(port, { ...SERVICE_ENV, DATABASE_URL: choice.url.reveal() })
+    return { service, faults: faultsOfFailover(failoverCommand), close: () => service.stop() }
+  }
+  const { proxies, url } = await openProxies(choice.url.reveal())
   const service = new Service(port, { ...SERVICE_ENV, DATABASE_URL: url })
   const close = async () => {
     await service.stop()
-    proxy.close()
+    for (const proxy of proxies) proxy.close()
   }
-  return { service, faults: faultsOfExternal(service, proxy), close }
+  return { service, faults: faultsOfExternal(service, proxies), close }
 }
 
-/** Injects each kind of fault in turn. Returns how often each was injected. */
+type Injected = Pick<Outcome, 'faults' | 'slowestRecoveryMs'>
+
+/** Injects each kind of fault in turn. */
 async function injectFaults(
   faults: Fault[],
   kills: number,
   load: Load,
   signal: AbortSignal,
-): Promise<Outcome['faults']> {
-  const injected: Outcome['faults'] = {}
+): Promise<Injected> {
+  const injected: Injected = { faults: {}, slowestRecoveryMs: 0 }
   const progress = new Progress('faults', kills)
   try {
     for (let count = 1; count <= kills; count += 1) {
       await sleep(randomInt(PAUSE_MIN_MS, PAUSE_MAX_MS), undefined, { signal })
-      const { name, inject } = faults[(count - 1) % faults.length] as Fault
+      const { name, inject, waitsForRecovery } = faults[(count - 1) % faults.length] as Fault
       await inject()
-      injected[name] = (injected[name] ?? 0) + 1
+      injected.faults[name] = (injected.faults[name] ?? 0) + 1
+      if (waitsForRecovery) {
+        injected.slowestRecoveryMs = Math.max(injected.slowestRecoveryMs, await load.waitForNext())
+      }
       progress.show(count, `, ${load.acknowledged} deliveries acknowledged`)
     }
     return injected
@@ -169,6 +197,7 @@ function report({ faults, ...counts }: Outcome, asJson: boolean): void {
       'deliveries acknowledged': counts.deliveries,
       'distinct events in them': counts.events,
       'deliveries sent again': counts.repeated,
+      ...('failover' in faults ? { 'slowest recovery (ms)': counts.slowestRecoveryMs } : {}),
       'events acknowledged but missing': counts.missing,
       'events applied twice': counts.twice,
       'events stored but never acknowledged': counts.unknown,

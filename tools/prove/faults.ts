@@ -1,14 +1,19 @@
 /** The faults that `oa-audience prove` injects. */
+import { spawn } from 'node:child_process'
 import { randomInt } from 'node:crypto'
+import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { FatalError } from '../../src/errors.ts'
 import type { TcpProxy } from '../simulator/tcp-proxy.ts'
 import type { Service } from './service.ts'
 
 export interface Fault {
   name: string
   inject: () => Promise<void>
+  /** The next fault waits until a delivery is acknowledged. */
+  waitsForRecovery?: boolean
 }
 
 /** Time for PostgreSQL to restart after a kill, until its process can be killed again. */
@@ -38,16 +43,26 @@ export function faultsOfEmbedded(service: Service, dataDir: string): Fault[] {
 }
 
 /** For an external server, which must stay up: kill the service, or cut its connections to the database. */
-export function faultsOfExternal(service: Service, proxy: TcpProxy): Fault[] {
+export function faultsOfExternal(service: Service, proxies: TcpProxy[]): Fault[] {
   const cutNetwork = async () => {
-    proxy.shut()
+    for (const proxy of proxies) proxy.shut()
     await sleep(randomInt(CUT_MIN_MS, CUT_MAX_MS))
-    proxy.open()
+    for (const proxy of proxies) proxy.open()
   }
   return [
     { name: 'service killed', inject: () => restart(service) },
     { name: 'network cut', inject: cutNetwork },
   ]
+}
+
+/** For a replicated database: a command of the operator stops the primary and promotes a standby. */
+export function faultsOfFailover(command: string): Fault[] {
+  const failOver = async () => {
+    const child = spawn(command, { shell: true, stdio: ['inherit', 'ignore', 'inherit'] })
+    const [code] = await once(child, 'exit')
+    if (code !== 0) throw new FatalError(`the failover command ended with ${code}`)
+  }
+  return [{ name: 'failover', inject: failOver, waitsForRecovery: true }]
 }
 
 async function restart(service: Service): Promise<void> {

@@ -54,6 +54,18 @@ export class Load {
     }
   }
 
+  /** Resolves with the milliseconds until the next delivery is acknowledged. */
+  async waitForNext(): Promise<number> {
+    const [before, startedAtMs] = [this.acknowledged, performance.now()]
+    while (this.acknowledged === before) {
+      await sleep(RETRY_MS)
+      if (performance.now() - startedAtMs > RECOVERY_MS) {
+        throw new FatalError(`no delivery was acknowledged within ${RECOVERY_MS / 1000} s after the failover`)
+      }
+    }
+    return Math.round(performance.now() - startedAtMs)
+  }
+
   stop(): void {
     this.#isFinished = true
     this.#isStopped = true

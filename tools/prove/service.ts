@@ -1,10 +1,11 @@
-/** The service that `oa-audience prove` kills, and the proxy between the service and its database. */
+/** The service that `oa-audience prove` kills, and the proxies between the service and its database. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { type AddressInfo, createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { parse as parseConnectionString } from 'pg-connection-string'
 import { environmentOfPrograms } from '../../src/config.ts'
+import { parseDatabaseUrl } from '../../src/database-url.ts'
 import { FatalError } from '../../src/errors.ts'
 import { TcpProxy } from '../simulator/tcp-proxy.ts'
 
@@ -61,9 +62,27 @@ export class Service {
   }
 }
 
-/** Opens a proxy to the database and returns it with the database's address through the proxy. */
-export async function openProxy(address: string): Promise<{ proxy: TcpProxy; url: string }> {
-  const { host, port, user, password, database } = parseConnectionString(address)
+/** Opens a proxy to each server of the database and returns them with the database's address through the proxies. */
+export async function openProxies(address: string): Promise<{ proxies: TcpProxy[]; url: string }> {
+  const { servers, mustWrite } = parseDatabaseUrl(address)
+  const opened = await Promise.all(servers.map(({ url }) => openProxy(url)))
+  const { user, password, database } = parseConnectionString(servers[0]?.url ?? '')
+  const login = [user, password]
+    .filter(Boolean)
+    .map((part) => encodeURIComponent(part as string))
+    .join(':')
+  const parameters = new URLSearchParams(/\?(.*)$/.exec(address)?.[1])
+  for (const name of ['host', 'port']) parameters.delete(name)
+  if (mustWrite) parameters.set('target_session_attrs', 'read-write')
+  const hosts = opened.map(({ port }) => `127.0.0.1:${port}`).join(',')
+  return {
+    proxies: opened.map(({ proxy }) => proxy),
+    url: `postgres://${login}@${hosts}/${database ?? ''}?${parameters}`,
+  }
+}
+
+async function openProxy(url: string): Promise<{ proxy: TcpProxy; port: number }> {
+  const { host, port } = parseConnectionString(url)
   // The parser returns an empty port if the address has none.
   const targetPort = Number(port || 5432)
   const isSocket = host?.startsWith('/') === true
@@ -72,12 +91,7 @@ export async function openProxy(address: string): Promise<{ proxy: TcpProxy; url
   )
   const proxyPort = await proxy.listen()
   proxy.open()
-  const login = [user, password]
-    .filter(Boolean)
-    .map((part) => encodeURIComponent(part as string))
-    .join(':')
-  const query = address.includes('?') && !isSocket ? address.slice(address.indexOf('?')) : ''
-  return { proxy, url: `postgres://${login}@127.0.0.1:${proxyPort}/${database ?? ''}${query}` }
+  return { proxy, port: proxyPort }
 }
 
 /** A TCP port that was free a moment ago. */

@@ -1,0 +1,99 @@
+/** DATABASE_URL in libpq's form. It may name several servers, of which node-postgres understands one. */
+import { parse as parseConnectionString } from 'pg-connection-string'
+
+export interface DatabaseServer {
+  /** For messages: host and port, without credentials. */
+  name: string
+  /** A postgres:// URL that names this server alone. */
+  url: string
+}
+
+export interface DatabaseAddress {
+  /** In the order of the URL. */
+  servers: DatabaseServer[]
+  /** Only the server that accepts writes may be used. */
+  mustWrite: boolean
+}
+
+const FORM = 'must be a postgres:// URL (postgres://user:password@host:5432/database) or none'
+const SEVERAL =
+  'names several hosts and needs ?target_session_attrs=read-write, because only the server that accepts writes can be used'
+const DEFAULT_PORT = '5432'
+
+/** Parameters of libpq that choose a server in a way that is not supported here. */
+const UNSUPPORTED = ['service', 'servicefile', 'hostaddr']
+
+/** Throws an Error whose message continues "DATABASE_URL …" and never quotes the value, which may be secret. */
+export function parseDatabaseUrl(text: string): DatabaseAddress {
+  const [, scheme, user = '', authority = '', path = '', query = ''] =
+    /^(postgres(?:ql)?:\/\/)([^/?#]*@)?([^/?#]*)([^?#]*)\??(.*)$/.exec(text) ?? []
+  if (scheme === undefined || /\s/.test(text) || text === scheme) throw new Error(FORM)
+  const options = new Map(new URLSearchParams(query))
+  const hosts = readHosts(authority, options)
+  const mustWrite = readSessionAttributes(options, hosts.length)
+  if (!mustWrite) return { servers: [{ name: hosts[0]?.name ?? '', url: requireUsable(text) }], mustWrite }
+  const servers = hosts.map(({ name, host, port }) => {
+    if (host === '') throw new Error('names an empty host: remove the comma, or name each host')
+    const others = [...options].filter(
+      ([key]) => !['target_session_attrs', 'load_balance_hosts'].includes(key),
+    )
+    const parameters = new URLSearchParams([...others, ['host', host], ['port', port]])
+    return { name, url: requireUsable(`${scheme}${user}${path === '' ? '/' : path}?${parameters}`) }
+  })
+  return { servers, mustWrite }
+}
+
+interface Host {
+  name: string
+  host: string
+  port: string
+}
+
+/** `host` and `port` of the query replace those before the path, as in libpq. */
+function readHosts(authority: string, options: Map<string, string>): Host[] {
+  const named = authority.split(',').map((part) => /^(\[[^\]]*\]|[^:]*):?(.*)$/.exec(part) ?? [])
+  const hosts = options.get('host')?.split(',') ?? named.map(([, host = '']) => decode(host))
+  const ports = options.get('port')?.split(',') ?? named.map(([, , port = '']) => port)
+  if (ports.length !== 1 && ports.length !== hosts.length) {
+    throw new Error('names more ports than hosts, or fewer: give one port for all hosts, or one for each')
+  }
+  return hosts.map((host, index) => {
+    const port = (ports.length === 1 ? ports[0] : ports[index]) || DEFAULT_PORT
+    if (!/^\d{1,5}$/.test(port) || Number(port) > 65_535) throw new Error(FORM)
+    return { name: `${host}:${port}`, host, port }
+  })
+}
+
+/** Whether only a server that accepts writes may be used. */
+function readSessionAttributes(options: Map<string, string>, hosts: number): boolean {
+  for (const name of UNSUPPORTED) {
+    if (options.has(name))
+      throw new Error(`has the parameter ${name}, which is not supported: name the hosts`)
+  }
+  if ((options.get('load_balance_hosts') ?? 'disable') !== 'disable') {
+    throw new Error('has load_balance_hosts, which is not supported: one server accepts writes')
+  }
+  const wanted = options.get('target_session_attrs') ?? 'any'
+  if (wanted === 'read-write') return true
+  if (hosts > 1) throw new Error(SEVERAL)
+  if (wanted !== 'any') throw new Error('has a target_session_attrs other than read-write')
+  return false
+}
+
+function decode(host: string): string {
+  try {
+    return decodeURIComponent(host.replace(/^\[(.*)\]$/, '$1'))
+  } catch {
+    throw new Error(FORM)
+  }
+}
+
+/** pg would only fail on an invalid URL when it connects. */
+function requireUsable(url: string): string {
+  try {
+    parseConnectionString(url)
+  } catch {
+    throw new Error(FORM)
+  }
+  return url
+}

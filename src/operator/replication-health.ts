@@ -1,0 +1,39 @@
+/** What `doctor` says of the standbys of the database. */
+import type { Replication } from '../postgres/replication.ts'
+import type { Severity } from './endpoint-health.ts'
+
+const ONE_DISK = 'an acknowledged event exists on one disk'
+const MEBIBYTE = 1024 * 1024
+
+/** @param replication null: no standby is expected */
+export function examineReplication(replication: Replication | null): { severity: Severity; message: string } {
+  if (replication === null) return { severity: 'ok', message: `no standby is configured: ${ONE_DISK}` }
+  const { state, waits, standbys, behindBytes } = replication
+  switch (state) {
+    case 'synchronous':
+      return { severity: 'ok', message: `commits wait for the disk of a standby; connected: ${standbys}` }
+    case 'asynchronous':
+      return {
+        severity: 'warning',
+        message: `commits do not wait for the disk of a standby, so ${ONE_DISK}; set synchronous_standby_names and synchronous_commit = on`,
+      }
+    case 'behind':
+      return {
+        severity: 'warning',
+        message: `the standby lacks the last ${Math.round(behindBytes / MEBIBYTE)} MiB, and ${ONE_DISK}; check its disk and network`,
+      }
+    case 'missing':
+      return waits
+        ? {
+            severity: 'error',
+            message:
+              'commits wait for a standby and none is connected, so nothing is stored; start a standby',
+          }
+        : { severity: 'warning', message: `no standby is connected, so ${ONE_DISK}; start a standby` }
+    case 'unknown':
+      return {
+        severity: 'warning',
+        message: 'the database user may not see the standbys; run `grant pg_monitor to …` as a superuser',
+      }
+  }
+}

@@ -1,0 +1,67 @@
+/** DATABASE_URL names several hosts, of which the one that accepts writes is used. */
+import { expect, inject, it, onTestFinished } from 'vitest'
+import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
+import { freePort } from '../tools/prove/service.ts'
+import { TcpProxy } from '../tools/simulator/tcp-proxy.ts'
+import { createTestDatabase } from './support/database.ts'
+import { becomesWell, eventually, runCommandAsync, spawnService } from './support/process.ts'
+
+/** A host of its own in front of the test's server, and a way to cut it off. */
+async function addHost() {
+  const { host, port } = inject('postgres')
+  const proxy = new TcpProxy({ path: `${host}/.s.PGSQL.${port}` })
+  onTestFinished(() => proxy.close())
+  const address = `127.0.0.1:${await proxy.listen()}`
+  proxy.open()
+  return { proxy, address }
+}
+
+const urlOf = (hosts: string[], database: string) =>
+  `postgres://postgres@${hosts.join(',')}/${database}?target_session_attrs=read-write`
+
+it('uses a host that accepts writes, wherever it is in the list', async () => {
+  const { database: direct, connection } = await createTestDatabase()
+  const dead = `127.0.0.1:${await freePort()}`
+  const { address } = await addHost()
+  const service = await spawnService({ DATABASE_URL: urlOf([dead, address], connection.database) })
+  await becomesWell(service.url)
+  const env = { DATABASE_URL: urlOf([address, dead], connection.database) }
+  const { status, stderr } = await runCommandAsync(['organizations', 'add', '--name', 'one'], env)
+  expect(status, stderr).toBe(0)
+  expect(await direct.query('select name from organization')).toEqual([{ name: 'one' }])
+  await direct.close()
+})
+
+it('moves to another host when the first one refuses or drops its packets', async () => {
+  const { database: direct, connection } = await createTestDatabase()
+  const [first, second] = [await addHost(), await addHost()]
+  const database = new PostgresDatabase(
+    urlOf([first.address, second.address], connection.database),
+    () => undefined,
+  )
+  database.markReady()
+  const write = () => database.query(`insert into organization (name) values ('x')`).then(() => 'stored')
+  expect(await write()).toBe('stored')
+  first.proxy.silence()
+  await eventually(write, (answer) => answer === 'stored')
+  second.proxy.shut()
+  await expect(write()).rejects.toMatchObject({ code: 'unavailable', retryAfterSeconds: 2 })
+  second.proxy.open()
+  await eventually(write, (answer) => answer === 'stored')
+  await Promise.all([database.close(), direct.close()])
+})
+
+it('never uses a host that is read-only, and ends a command with one line', async () => {
+  const { database: direct, connection } = await createTestDatabase()
+  const { address } = await addHost()
+  await direct.session((session) =>
+    session.query(`alter database ${connection.database} set default_transaction_read_only = on`),
+  )
+  const env = { DATABASE_URL: urlOf([address, address], connection.database) }
+  const { status, stderr } = await runCommandAsync(['organizations', 'list'], env)
+  expect([status, stderr]).toEqual([
+    1,
+    'oa-audience: the database does not answer (no server of DATABASE_URL accepts writes)\n',
+  ])
+  await direct.close()
+})

@@ -1,0 +1,69 @@
+/** DATABASE_URL names one server, or several in libpq's form. */
+import { parse } from 'pg-connection-string'
+import { describe, expect, it } from 'vitest'
+import { parseDatabaseUrl } from '../../src/database-url.ts'
+
+const serversOf = (text: string) =>
+  parseDatabaseUrl(text).servers.map(({ name, url }) => {
+    const { host, port, user, password, database, ...others } = parse(url)
+    return { name, host, port, user, password, database, ...others }
+  })
+
+const common = { user: 'me', password: 'p@ss,word', database: 'oa' }
+const login = 'postgres://me:p%40ss%2Cword@'
+
+describe('a URL with several hosts', () => {
+  const db1 = { ...common, name: 'db1:5432', host: 'db1', port: '5432' }
+  const db2 = { ...common, name: 'db2:5433', host: 'db2', port: '5433' }
+
+  it.each([
+    `${login}db1,db2:5433/oa?target_session_attrs=read-write`,
+    `${login}db1:5432,db2:5433/oa?load_balance_hosts=disable&target_session_attrs=read-write`,
+    `${login}/oa?host=db1,db2&port=5432,5433&target_session_attrs=read-write`,
+    `${login}/oa?host=db1,db2&port=,5433&target_session_attrs=read-write`,
+    `${login}other/oa?target_session_attrs=read-write&host=db1,db2&port=5432,5433`,
+  ])('names each server in order: %s', (text) => {
+    expect(parseDatabaseUrl(text).mustWrite).toBe(true)
+    expect(serversOf(text)).toEqual([db1, db2])
+  })
+
+  it('may give one port for all hosts', () => {
+    const servers = serversOf('postgres:///oa?host=a,b&port=6000&target_session_attrs=read-write')
+    expect(servers.map(({ name }) => name)).toEqual(['a:6000', 'b:6000'])
+  })
+
+  it('may name IPv6 addresses and directories of sockets', () => {
+    const servers = serversOf('postgres://[::1]:5433,%2Frun%2Fpostgresql/oa?target_session_attrs=read-write')
+    expect(servers.map(({ host, port }) => [host, port])).toEqual([
+      ['::1', '5433'],
+      ['/run/postgresql', '5432'],
+    ])
+  })
+
+  it('keeps the other parameters for each server, so TLS verifies the host that is connected to', () => {
+    const text = `${login}db1,db2:5433/oa?sslmode=verify-full&target_session_attrs=read-write`
+    const tls = { sslmode: 'verify-full', ssl: {} }
+    expect(serversOf(text)).toEqual([
+      { ...db1, ...tls },
+      { ...db2, ...tls },
+    ])
+  })
+})
+
+describe('a URL with one host', () => {
+  it.each([
+    'postgres://me:secret@db:5432/oa',
+    'postgresql://me@/oa?host=%2Frun%2Fpostgresql&port=5432',
+    'postgres://db/oa?sslmode=no-verify&target_session_attrs=any',
+    'postgres:///oa',
+  ])('is used as it is: %s', (url) => {
+    const { servers, mustWrite } = parseDatabaseUrl(url)
+    expect(mustWrite).toBe(false)
+    expect(servers.map((server) => server.url)).toEqual([url])
+  })
+
+  it('may ask for a server that accepts writes', () => {
+    const { servers, mustWrite } = parseDatabaseUrl('postgres://db/oa?target_session_attrs=read-write')
+    expect([servers[0]?.name, mustWrite]).toEqual(['db:5432', true])
+  })
+})
