@@ -17,6 +17,7 @@ import { NotFoundPage } from './pages/not-found.tsx'
 import { SignInPage } from './pages/sign-in.tsx'
 import { Icon, type IconName, Mark } from './parts/icons.tsx'
 import { Link, match, type Place, usePlace } from './router.tsx'
+import { isSessionRemembered, rememberSession } from './session.ts'
 import {
   initialLanguage,
   LANGUAGE_NAMES,
@@ -32,21 +33,31 @@ type Session = 'unknown' | 'open' | 'none' | 'ended'
 export function App() {
   const [language, setLanguage] = useState<Language>(initialLanguage)
   const localized = useMemo(() => localize(language), [language])
-  const [session, setSession] = useState<Session>('unknown')
+  const [session, setSession] = useState<Session>(isSessionRemembered() ? 'open' : 'unknown')
   useEffect(() => {
     document.documentElement.lang = language
     rememberLanguage(language)
   }, [language])
   useEffect(() => {
-    listenForSignOut(() => setSession((before) => (before === 'open' ? 'ended' : 'none')))
+    // A page sends several requests, and each of them is refused.
+    listenForSignOut(() => {
+      rememberSession(null)
+      forgetAnswers()
+      setSession((before) => (before === 'open' ? 'ended' : before))
+    })
+    if (session === 'open') return
     get<{ endsAt: string | null }>('/api/session').then(
-      ({ endsAt }) => setSession(endsAt === null ? 'none' : 'open'),
+      ({ endsAt }) => {
+        rememberSession(endsAt)
+        setSession(endsAt === null ? 'none' : 'open')
+      },
       () => setSession('none'),
     )
   }, [])
   const signOut = () => {
     void post('/sign-out').finally(() => {
       forgetAnswers()
+      rememberSession(null)
       setSession('none')
     })
   }
@@ -87,7 +98,7 @@ function Frame({ languages, onSignOut }: { languages: preact.JSX.Element; onSign
       <a class="skip" href="#content">
         {t.skip}
       </a>
-      <div class="side">
+      <header class="side">
         <div class="brand">
           <Mark />
           <span>oa-audience</span>
@@ -107,7 +118,7 @@ function Frame({ languages, onSignOut }: { languages: preact.JSX.Element; onSign
             <span>{t.signOut}</span>
           </button>
         </div>
-      </div>
+      </header>
       <main id="content" tabIndex={-1}>
         <CurrentPage place={place} />
       </main>

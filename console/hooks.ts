@@ -81,22 +81,25 @@ export function useList<Item>(
   })
   const [round, setRound] = useState(0)
   const abort = useRef<AbortController>(new AbortController())
-  const read = (before: Item[], cursor: string | null) => {
+  const read = (before: Item[], cursor: string | null, shown = before) => {
     abort.current.abort()
     abort.current = new AbortController()
     const { signal } = abort.current
-    setState({ items: before, next: cursor, isLoading: true })
+    setState({ items: shown, next: cursor, isLoading: true })
     load(cursor, signal).then(
       ({ items, next }) => {
         if (!signal.aborted) setState({ items: [...before, ...items], next, isLoading: false })
       },
       (error: ApiError) => {
-        if (!signal.aborted) setState({ items: before, next: cursor, error, isLoading: false })
+        if (!signal.aborted) setState({ items: shown, next: cursor, error, isLoading: false })
       },
     )
   }
+  const loaded = useRef(load)
   useEffect(() => {
-    read([], null)
+    // A reload shows the old items until the new ones arrive, so that a button near them keeps the focus.
+    read([], null, loaded.current === load ? state.items : [])
+    loaded.current = load
     return () => abort.current.abort()
   }, [load, round])
   return {

@@ -52,7 +52,16 @@ export function Link({ href, ...rest }: AnchorHTMLAttributes<HTMLAnchorElement> 
   return <a {...rest} href={href} onClick={follow} />
 }
 
-/** Returns the parts of a path that a pattern such as `/accounts/:id` names, or null. */
+/** Everything but a user id. Parts of a path become parts of requests, so a link must not lead a request elsewhere. */
+const ID = /^\d{1,19}$/
+
+/** The account that a filter names, or null. */
+export function accountOf(query: URLSearchParams): string | null {
+  const id = query.get('account')
+  return id !== null && ID.test(id) ? id : null
+}
+
+/** Returns the parts of a path that a pattern such as `/accounts/:id` names, or null. All of them but `:user` are ids. */
 export function match(pattern: string, path: string): Record<string, string> | null {
   const names = pattern.split('/')
   const parts = path.split('/')
@@ -62,7 +71,7 @@ export function match(pattern: string, path: string): Record<string, string> | n
     const part = parts[index] ?? ''
     if (!name.startsWith(':')) {
       if (name !== part) return null
-    } else if (part === '') return null
+    } else if (name === ':user' ? part === '' : !ID.test(part)) return null
     else found[name.slice(1)] = decode(part)
   }
   return found

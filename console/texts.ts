@@ -45,6 +45,8 @@ export interface Localized {
 }
 
 const UNITS: Array<[Intl.RelativeTimeFormatUnit, number]> = [
+  ['year', 365 * 86_400],
+  ['month', 30 * 86_400],
   ['day', 86_400],
   ['hour', 3_600],
   ['minute', 60],
@@ -80,3 +82,7 @@ export function localize(language: Language): Localized {
 
 export const LocalizedContext = createContext<Localized>(localize('en'))
 export const useLocalized = (): Localized => useContext(LocalizedContext)
+
+/** The text for a state. Other programs write states of their own, which stand for themselves, also if one is "constructor". */
+export const stateIn = (texts: Record<string, string>, state: string): string =>
+  Object.hasOwn(texts, state) ? (texts[state] ?? state) : state

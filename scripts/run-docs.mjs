@@ -3,6 +3,7 @@
  * service with its own data. Exits with 1 if a command fails, or if its output lacks what the next sentence says.
  */
 import { spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -23,9 +24,17 @@ const START_TIMEOUT_MS = 60_000
 const data = mkdtempSync(join(tmpdir(), 'oa-audience-docs-'))
 // Not the rest of the environment: a DATABASE_URL in it could name a real database.
 const { PATH, HOME } = process.env
-const env = { PATH, HOME, DATA_DIR: join(data, 'data'), BACKUP: join(data, 'backup') }
+const env = {
+  PATH,
+  HOME,
+  DATA_DIR: join(data, 'data'),
+  BACKUP: join(data, 'backup'),
+  FLEET: join(data, 'fleet.csv'),
+}
 let service = null
 let hasFailed = false
+// The documents' accounts do not exist on LINE, and a machine without internet access must run the documents, too.
+const platform = await startPlatform()
 
 for (const file of FILES.filter((name) => name.endsWith('.md'))) {
   const text = readFileSync(join(ROOT, file), 'utf8')
@@ -41,8 +50,25 @@ for (const file of FILES.filter((name) => name.endsWith('.md'))) {
   if (hasFailed) break
 }
 await stop()
+platform.kill('SIGTERM')
 rmSync(data, { recursive: true, force: true })
 process.exitCode = hasFailed ? 1 : 0
+
+/** It knows the account that the README sets up, and its webhook URL points at the service. */
+async function startPlatform() {
+  const script = `
+    import { simulatePlatform } from './dist/tools/simulator/platform.js'
+    import { randomAccount } from './dist/tools/simulator/state.js'
+    const credentials = { channelId: '2000000001', channelSecret: '8c570fa6dd201bb328f1c1eac23a96d8' }
+    const platform = await simulatePlatform({ ...randomAccount('Corner Coffee'), ...credentials })
+    platform.settings.webhook = { endpoint: 'http://127.0.0.1:3000/api/line/1', active: true }
+    console.log(platform.url)`
+  const args = ['--input-type=module', '--eval', script]
+  const child = spawn(process.execPath, args, { cwd: ROOT, stdio: ['ignore', 'pipe', 'inherit'] })
+  const [url] = await once(child.stdout, 'data')
+  env.LINE_API_URL = String(url).trim()
+  return child
+}
 
 async function run(block, answer) {
   if (RUN_BY_CI.includes(block)) {
@@ -81,11 +107,11 @@ function runInShell(block, answer) {
     if (name !== undefined) env[name] = value
   }
   for (const [name, word] of [
-    ['CLIENT_ID', 'clientId'],
-    ['CLIENT_SECRET', 'clientSecret'],
-    ['API_KEY', 'key'],
+    ['CLIENT_ID', 'clientId|x-client-id:'],
+    ['CLIENT_SECRET', 'clientSecret|x-client-secret:'],
+    ['API_KEY', 'key|x-api-key:'],
   ]) {
-    env[name] = new RegExp(`^${word} +(\\S+)$`, 'm').exec(output)?.[1] ?? env[name]
+    env[name] = new RegExp(`^ *(?:${word}) +(\\S+)$`, 'm').exec(output)?.[1] ?? env[name]
   }
 }
 

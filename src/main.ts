@@ -19,8 +19,7 @@ import { Metrics, serveMetrics } from './observability/metrics.ts'
 import { startExporter, Tracing } from './observability/tracing.ts'
 import { serviceName, serviceVersion } from './package.ts'
 import { type Database, NoDatabase } from './postgres/database.ts'
-import { openForService } from './postgres/open.ts'
-import type { Secret } from './secret.ts'
+import { type OpenDatabase, openForService } from './postgres/open.ts'
 
 /** After SIGTERM the service still answers, its health check with 503, so that load balancers route elsewhere first. */
 const DRAIN_MS = 1_000
@@ -57,18 +56,11 @@ export interface RunningService {
 export async function startService(config: Config, log?: DestinationStream): Promise<RunningService> {
   let isClosing = false
   const notices = new Notices()
-  const opened =
-    config.database.kind === 'none' ? null : await openForService(config.database, notices, makePartitions)
-  // A database that can never be used may be refused before anybody waits for it.
-  opened?.ready.catch(() => undefined)
+  const opened = await openDatabase(config, notices)
   const database = opened?.database ?? new NoDatabase()
   const metrics = config.metricsPort === null ? null : new Metrics(SOURCES.map((source) => source.name))
   if (opened !== null) metrics?.watchDatabase(opened.database)
-  const exporter = config.tracing
-    ? await startExporter({ name: serviceName, version: serviceVersion }, () =>
-        notices.warn('traces cannot be exported: check OTEL_EXPORTER_OTLP_ENDPOINT'),
-      )
-    : null
+  const exporter = config.tracing ? await openExporter(notices) : null
   const tracing = exporter && new Tracing(exporter.tracer)
   const lineApi = new LineApi(config.lineApiUrl)
   const sender = opened && new Sender(opened.database, (url) => isOwn(url, config, app))
@@ -84,9 +76,13 @@ export async function startService(config: Config, log?: DestinationStream): Pro
     new Background({
       ...{ retention: config, opened, verifier, sender: sender as Sender, metrics, log: app.log },
     })
-  let metricsServer: Server | null = null
   const consoleApp =
-    config.console && (await openConsole(config, config.console.token, database, lineApi, log))
+    config.console &&
+    (await createConsole({
+      ...{ config, token: config.console.token, database: database.console, verifier, now: Date.now },
+      log: log ?? pino.destination(1),
+    }))
+  let metricsServer: Server | null = null
 
   const close = async (drainMs: number) => {
     isClosing = true
@@ -105,36 +101,52 @@ export async function startService(config: Config, log?: DestinationStream): Pro
     return closed
   }
   try {
-    const listenTextResolver = (address: string) => `listening on ${address}`
-    await app.listen({ port: config.port, host: config.host, listenTextResolver })
-    if (metrics !== null && config.metricsPort !== null) {
-      metricsServer = await serveMetrics(metrics, config.host, config.metricsPort)
-      const { port } = metricsServer.address() as AddressInfo
-      app.log.info(`metrics on HOST ${config.host}, port ${port}`)
-    }
+    await listen(app, config)
+    metricsServer = metrics && (await listenForMetrics(metrics, config, app.log))
     if (config.console !== null && consoleApp) {
       await listenForConsole(consoleApp, config.host, config.console.port)
     }
   } catch (error) {
     await closeOnce()
-    if (error instanceof FatalError) throw error
-    throw explainListen(error as Error & { code?: string }, config)
+    throw error
   }
   const ready = opened?.ready ?? Promise.resolve()
   const consoleUrl = consoleApp && urlOf(consoleApp, config)
   return { url: urlOf(app, config), consoleUrl, app, database, ready, close: closeOnce }
 }
 
-function openConsole(
-  config: Config,
-  token: Secret,
-  { console: database }: Database,
-  lineApi: LineApi,
-  log: DestinationStream = pino.destination(1),
-): Promise<FastifyInstance> {
-  const { publicUrl } = config
-  const verifier = { lineApi, publicUrl, webhookPaths: deliveryPaths, now: Date.now }
-  return createConsole({ config, token, database, verifier, log, now: Date.now })
+/** Null: started without a database. */
+async function openDatabase({ database }: Config, notices: Notices): Promise<OpenDatabase | null> {
+  if (database.kind === 'none') return null
+  const opened = await openForService(database, notices, makePartitions)
+  // A database that can never be used may be refused before anybody waits for it.
+  opened.ready.catch(() => undefined)
+  return opened
+}
+
+function openExporter(notices: Notices): ReturnType<typeof startExporter> {
+  return startExporter({ name: serviceName, version: serviceVersion }, () =>
+    notices.warn('traces cannot be exported: check OTEL_EXPORTER_OTLP_ENDPOINT'),
+  )
+}
+
+/** Throws a FatalError if the port cannot be used. */
+async function listen(app: FastifyInstance, config: Config): Promise<void> {
+  const { host, port } = config
+  const listenTextResolver = (address: string) => `listening on ${address}`
+  await app.listen({ port, host, listenTextResolver }).catch((error) => {
+    throw explainListen(error, config)
+  })
+}
+
+async function listenForMetrics(
+  metrics: Metrics,
+  { host, metricsPort }: Config,
+  log: FastifyInstance['log'],
+): Promise<Server> {
+  const server = await serveMetrics(metrics, host, metricsPort ?? 0)
+  log.info(`metrics on HOST ${host}, port ${(server.address() as AddressInfo).port}`)
+  return server
 }
 
 /** The database is opened before the app exists, and already has things to log. */

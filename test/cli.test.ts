@@ -70,6 +70,29 @@ it('revokes a key and a client from their next request on', async () => {
   expect((await list()).status).toBe(401)
 })
 
+describe.each([
+  ['PUBLIC_URL', { PUBLIC_URL: 'https://oa.example.com/base/' }, 'https://oa.example.com/base'],
+  ['HOST and PORT', { HOST: '0.0.0.0', PORT: '3111' }, 'http://127.0.0.1:3111'],
+  ['an IPv6 HOST', { HOST: '::1', PORT: '3111' }, 'http://[::1]:3111'],
+])('with %s, the addresses for LINE and the support chat', (_, variables, base) => {
+  it('are printed by accounts add and accounts show', async () => {
+    const { organizationId } = await addSecretAccount()
+    const withEnv = { ...env, ...variables }
+    const options = ['--organization', String(organizationId), '--name', 'Café']
+    const added = runCommand(['accounts', 'add', ...options], withEnv).stdout
+    const [, id] = /^id +(\d+)$/m.exec(added) ?? []
+    const [, oaHash] = /^oaHash +(\w+)$/m.exec(added) ?? []
+    const addresses = {
+      webhookUrl: `${base}/api/line/${id}`,
+      callbackUrl: `${base}/api/mbox/callback/${oaHash}`,
+    }
+    for (const [name, url] of Object.entries(addresses))
+      expect(added).toMatch(new RegExp(`^${name} +${url.replaceAll(/[[\].]/g, '\\$&')}$`, 'm'))
+    const shown = runCommand(['accounts', 'show', id as string, '--json'], withEnv).stdout
+    expect(JSON.parse(shown)).toMatchObject(addresses)
+  })
+})
+
 it('sets every field that an option of accounts add names', async () => {
   const { organizationId } = await addSecretAccount()
   const options = {
@@ -231,7 +254,6 @@ describe('an error that the user can fix is one line and exit code 1', () => {
   it.each([
     [['keys', 'revoke', '999'], 'key 999 does not exist'],
     [['keys', 'add', '--client', '999', '--account', '999'], 'account 999 does not exist'],
-    [['accounts', 'add', '--organization', '999', '--name', 'x'], 'check that every given id exists'],
     [['accounts', 'update', '1'], 'no field to change is given'],
     [['accounts', 'update', '1', '--name', ''], 'the name must not be empty'],
     [['accounts', 'update', '1', '--oa-hash', 'a/b'], 'Use letters, digits and - _ . ~ only'],
@@ -243,12 +265,6 @@ describe('an error that the user can fix is one line and exit code 1', () => {
     [['events', 'retry', '999'], 'no failed event has the id 999'],
   ] as const)('%j', (args, message) => {
     expectError(args, message, env)
-  })
-
-  it('for a value that is already taken', async () => {
-    const { organizationId, oaHash } = await addTenant(database)
-    const options = ['--organization', String(organizationId), '--name', 'x', '--oa-hash', oaHash]
-    expectError(['accounts', 'add', ...options], 'another row already has this value', env)
   })
 
   it.each([

@@ -47,7 +47,7 @@ function watch({ url, cookie }: Operator, query = ''): Watch {
   return { status, events, skipped: () => skipped, isOver: () => isOver }
 }
 
-/** Sends until the first event arrives: only events after the poller's first round are shown. */
+/** Sends until an event arrives. */
 async function untilWatching({ events }: Watch): Promise<void> {
   await eventually(
     async () => {

@@ -105,7 +105,8 @@ describe('members', () => {
   })
 
   it('are listed in pages', async () => {
-    const first = (await operator.get(membersPath)).json
+    const { json: first, headers } = await operator.get(membersPath)
+    expect(headers.get('content-encoding')).toBe('gzip')
     expect(first.data).toHaveLength(50)
     const second = (await operator.get(`${membersPath}?cursor=${first.nextCursor}`)).json
     expect(second.nextCursor).toBeNull()

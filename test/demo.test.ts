@@ -4,6 +4,7 @@ import { once } from 'node:events'
 import { readdirSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { expect, it, onTestFinished, vi } from 'vitest'
+import { Operator } from './support/console.ts'
 import { eventually, runCommand, temporaryDirectory } from './support/process.ts'
 
 /** The embedded server needs seconds to start, and a multiple of that on a busy machine. */
@@ -80,6 +81,19 @@ it('stays up and accepts its printed curl lines', async () => {
   expect(answers[0]).toBe('{"accepted":0,"duplicates":1}')
   expect(answers[2]).toBe('{"accepted":0,"duplicates":3}')
   expect(JSON.parse(answers[5] as string).data).toHaveLength(3)
+})
+
+it('shows a fleet in every state in its console', async () => {
+  const { output } = await startDemo()
+  const [, url = '', token = ''] = /^ {2}(http:\S+) +token: (\S+)$/m.exec(output) ?? []
+  const operator = new Operator(url)
+  expect((await operator.signIn(token)).status).toBe(200)
+  await eventually(
+    async () => (await operator.get('/api/fleet')).json.accounts,
+    (accounts: Array<{ word: string; name: string }>) =>
+      new Set(accounts.map(({ word }) => word)).size === 4 && accounts.length === 10,
+  )
+  expect((await operator.get('/api/events')).json.events.length).toBeGreaterThan(0)
 })
 
 it('exits with 0 after Ctrl-C, although npm forwards the signal a second time', async () => {

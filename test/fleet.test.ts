@@ -1,11 +1,14 @@
 /** What operators see of all accounts: one word for each, its problems, and how to fix them. */
+import { readFileSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { Metrics } from '../src/observability/metrics.ts'
+import { REASONS } from '../src/operator/account-status.ts'
 import { findFleetAccount, listFleet } from '../src/operator/fleet.ts'
 import type { Connection } from '../src/postgres/embedded/server.ts'
 import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
-import { runCommandAsync } from './support/process.ts'
+import { eventually, runCommandAsync } from './support/process.ts'
 import { type Service, startApp } from './support/service.ts'
 
 let database: PostgresDatabase
@@ -335,8 +338,36 @@ describe('oa-audience fleet', () => {
     expect(text).toContain('Ask LINE for the reason')
     await own.close()
   })
+})
 
-  it('judges every account in one statement', async () => {
-    expect((await listFleet(database, Date.now())).length).toBeGreaterThan(20)
-  })
+it('exports one series per account and problem as metrics', async () => {
+  const broken = await addTenant(database, usable)
+  await set(broken, 'suspended = true')
+  const fine = await addTenant(database, usable)
+  await onService((service) => service.deliver(fine, follow))
+  const metrics = new Metrics(['line'])
+  metrics.watchAccounts(() => listFleet(database, Date.now()))
+  const text = await eventually(
+    () => metrics.registry.metrics(),
+    (exported) => exported.includes('oa_audience_account_problem{'),
+  )
+  const seriesOf = ({ accountId }: Tenant) =>
+    text.split('\n').filter((line) => line.startsWith(`oa_audience_account_problem{account="${accountId}"`))
+  expect(seriesOf(broken)).toEqual([
+    `oa_audience_account_problem{account="${broken.accountId}",reason="suspended"} 3`,
+    `oa_audience_account_problem{account="${broken.accountId}",reason="never_delivered"} 1`,
+  ])
+  expect(seriesOf(fine)).toEqual([])
+  metrics.close()
+})
+
+it('documents every reason below its word', () => {
+  const operations = readFileSync(new URL('../docs/operations.md', import.meta.url), 'utf8')
+  for (const word of ['broken', 'degraded', 'quiet']) {
+    const [, , reasons = ''] =
+      new RegExp(`^\\| \`${word}\` \\|([^|]*)\\|([^|]*)\\|`, 'm').exec(operations) ?? []
+    const documented = [...reasons.matchAll(/`(\w+)`/g)].map(([, reason]) => reason)
+    const known = Object.entries(REASONS).filter(([, its]) => its === word)
+    expect(documented.sort(), word).toEqual(known.map(([reason]) => reason).sort())
+  }
 })

@@ -205,6 +205,28 @@ describe('an event with a valid ID token', () => {
   })
 })
 
+it('an event without proof is stored without the tokens that LIFF appends to the address of its page', async () => {
+  const userId = randomUserId()
+  const address = (id: string) =>
+    `#access_token=${id}.a+/=&context_token=${id}&feature_token=${id}&id_token=${id}&client_id=7`
+  const encoded = encodeURIComponent(`https://liff.example/${address('SECRET2')}`)
+  const page = {
+    url: `https://liff.example/${address('SECRET1')}`,
+    referrer: `https://x.example/?to=${encoded}`,
+  }
+  await track([{ type: 'page', userId, context: { page }, properties: { hash: address('SECRET3') } }])
+  const [row] = await database.query<{ payload: string }>(
+    'select payload from tracking_event where user_id = $1',
+    [userId],
+  )
+  const replaced = address('[token]').replace('.a+/=', '')
+  expect(JSON.parse(row?.payload ?? '')).toMatchObject({
+    context: { page: { url: `https://liff.example/${replaced}` } },
+    properties: { hash: replaced },
+  })
+  expect(row?.payload).not.toContain('SECRET')
+})
+
 const victim = randomUserId()
 const [header = '', payload = '', signature = ''] = (await tokenOf(victim)).split('.')
 const es256 = { alg: 'ES256', kid: KID, typ: 'JWT' }
@@ -228,6 +250,9 @@ const WRONG_TOKENS: Array<[string, unknown, RegExp]> = [
   ['without an expiry', await platform.login.sign(claims(victim, { exp: undefined })), /exp/],
   ['without a person', await platform.login.sign(claims('', { sub: undefined })), /sub/],
   ['with an empty person', await platform.login.sign(claims('')), /user id is empty/],
+  ['whose person is null', await platform.login.sign(claims('', { sub: null })), /sub/],
+  ['whose person is a number', await platform.login.sign(claims('', { sub: 7 })), /sub/],
+  ['followed by a line break', `${await tokenOf(victim)}\n`, /malformed/],
   ['that has expired', await tokenOf(victim, Date.now() - 2 * HOUR_MS), /expired/],
   ['that has expired, of an old key', forge({ ...es256, kid: 'old' }, claims(victim, { exp: 1 })), /expired/],
   ['without a signature', `${encode({ alg: 'none' })}.${payload}.`, /ES256/],
@@ -366,8 +391,9 @@ describe("LINE's keys", () => {
   })
 
   it('are waited for by a limited number of tokens, of which one login channel has half', async () => {
-    const { alone, to, send } = await startAlone({ intervalMs: 3_600_000, failureMs: 500 })
-    await send(randomUserId())
+    const { alone, to } = await startAlone({ intervalMs: 3_600_000, failureMs: 500 })
+    const verified = page(await alone.login.idToken({ userId: 'U1', loginChannelId: LOGIN_CHANNEL }))
+    expect(await track([verified], {}, to)).toMatchObject(accepted(1))
     const token = forge({ alg: 'ES256', kid: 'unknown' }, claims('U1'))
     const body = JSON.stringify({
       writeKey: tenant.trackingKey,
@@ -393,6 +419,8 @@ describe("LINE's keys", () => {
       body: JSON.stringify({ writeKey: other.trackingKey, batch: [event] }),
     })
     expect(answer).toMatchObject(accepted(1))
+    // A token that was verified before does not wait.
+    expect(await track([verified], {}, to)).toMatchObject(accepted(1))
     flood.abort()
     await Promise.allSettled(waiting)
   })

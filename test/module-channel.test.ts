@@ -1,4 +1,4 @@
-/** Several official accounts behind one module channel: one webhook URL and one channel secret, told apart by `destination`. */
+/** Several official accounts behind one module channel: one webhook URL and one channel secret, separated by `destination`. */
 import { describe, expect, it } from 'vitest'
 import { flush } from '../src/intake/flush.ts'
 import { readLineEvent } from '../src/intake/line/payload.ts'
@@ -73,6 +73,16 @@ describe('a delivery whose destination is the bot of another account', () => {
     await addTenant(database, { organizationId: path.organizationId, botUserId: attached.botUserId })
     expect(await accountsOf(await follow(path, attached.botUserId))).toEqual([path.accountId])
     expect(await flagOf(path)).toBe(attached.botUserId)
+  })
+
+  it('flags the account once a minute if destinations of unknown bots alternate', async () => {
+    const path = await addTenant(database)
+    await follow(path, 'Ufirst')
+    await follow(path, 'Usecond')
+    expect(await flagOf(path)).toBe('Ufirst')
+    await change(path, 'foreign_destination_at', new Date(Date.now() - 61_000).toISOString())
+    await follow(path, 'Usecond')
+    expect(await flagOf(path)).toBe('Usecond')
   })
 
   it.each([null, ''])('stays with the account in the path if its own bot is %j', async (botUserId) => {

@@ -24,8 +24,15 @@ const TABLES = [
   'unsent_message',
 ]
 
-/** Statements that serve all accounts on purpose: background work of the service itself. */
-const FOR_ALL_ACCOUNTS = ['take-due-profiles', 'count-due-profiles', 'select-all-pending-erasures']
+/** Statements that serve all accounts on purpose: background work of the service itself, and what operators see of all accounts. */
+const FOR_ALL_ACCOUNTS = [
+  'take-due-profiles',
+  'count-due-profiles',
+  'select-all-pending-erasures',
+  'take-uncounted-audience',
+  'select-fleet',
+  'last-event-id',
+]
 
 const { database, service } = await setUpFile()
 const platform = await simulatePlatform()
@@ -43,11 +50,11 @@ function namesInSources(): string[] {
   const root = fileURLToPath(new URL('../src', import.meta.url))
   const files = readdirSync(root, { recursive: true, encoding: 'utf8' })
   const sources = files.filter((name) => name.endsWith('.ts') && !name.startsWith('maintenance/'))
-  const statement = /name: '([a-z-]+)',\s*text:\s*[`']([^`']*)/g
+  const statement = /name: '([a-z-]+)',\s*text:\s*(?:`([^`]*)`|'([^']*)')/g
   const mentionsTable = new RegExp(`\\b(${TABLES.join('|')})\\b|flush_events`)
   return sources.flatMap((name) =>
-    [...readFileSync(`${root}/${name}`, 'utf8').matchAll(statement)].flatMap(([, found = '', text = '']) =>
-      mentionsTable.test(text) ? [found] : [],
+    [...readFileSync(`${root}/${name}`, 'utf8').matchAll(statement)].flatMap(
+      ([, found = '', block = '', line = '']) => (mentionsTable.test(block + line) ? [found] : []),
     ),
   )
 }

@@ -56,7 +56,7 @@ describe('an unavailable platform', () => {
     expect(callsTo('GET /v2/bot/info')).toHaveLength(3)
   })
 
-  it('that limits the rate without Retry-After is called once more, after a second', async () => {
+  it('that limits the rate without Retry-After is called again once, after a second', async () => {
     const tenant = await addVerifiable()
     const calledAtMs: number[] = []
     platform.misbehave((_, response) => {
@@ -82,14 +82,14 @@ describe('an unavailable platform', () => {
     expect(callsTo('GET /v2/bot/channel/webhook/endpoint')).toHaveLength(1)
   })
 
-  it('that asks for a second of patience is called once more', async () => {
+  it('that asks for a pause of one second is called again once', async () => {
     const tenant = await addVerifiable()
     platform.misbehave((_, response) => response.writeHead(429, { 'retry-after': '1' }).end('{}'))
     expect((await verify(tenant)).status).toBe(503)
     expect(callsTo('GET /v2/bot/info')).toHaveLength(2)
   })
 
-  it('receives a JSON object when the webhook is tested', async () => {
+  it('is asked in JSON to test the webhook URL that it returned', async () => {
     const tenant = await addVerifiable()
     const bodies: string[] = []
     platform.misbehave((request, response) => {
@@ -103,7 +103,9 @@ describe('an unavailable platform', () => {
       })
     }, /webhook\/test/)
     await verify(tenant, { testWebhook: true })
-    expect(bodies).toEqual(['application/json {}'])
+    expect(bodies).toEqual([
+      `application/json ${JSON.stringify({ endpoint: platform.settings.webhook?.endpoint })}`,
+    ])
   })
 
   it('is not called again to test the webhook, because tests are limited', async () => {

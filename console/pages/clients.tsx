@@ -9,7 +9,7 @@ import { Page } from '../parts/page.tsx'
 import { ActionFailure, Empty, Failure, Loading, More } from '../parts/states.tsx'
 import { Copyable, Time } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
-import { useLocalized } from '../texts.ts'
+import { stateIn, useLocalized } from '../texts.ts'
 
 type Client = Json<ClientDetails>
 
@@ -65,7 +65,7 @@ function ClientTable({ clients }: { clients: Client[] }) {
             <th scope="col" class="numeric">
               {t.clients.activeKeys}
             </th>
-            <th scope="col" class="numeric">
+            <th scope="col" class="numeric medium-only">
               {t.common.created}
             </th>
           </tr>
@@ -81,7 +81,7 @@ function ClientTable({ clients }: { clients: Client[] }) {
                 <ClientStatus status={client.status} />
               </td>
               <td class="numeric">{client.activeKeys}</td>
-              <td class="numeric">
+              <td class="numeric medium-only">
                 <Time at={client.createdAt} />
               </td>
             </tr>
@@ -95,7 +95,7 @@ function ClientTable({ clients }: { clients: Client[] }) {
 export function ClientStatus({ status }: { status: string }) {
   const { t } = useLocalized()
   return (
-    <span class={`tag ${status === 'active' ? 'good' : 'bad'}`}>{t.clients.states[status] ?? status}</span>
+    <span class={`tag ${status === 'active' ? 'good' : 'bad'}`}>{stateIn(t.clients.states, status)}</span>
   )
 }
 
@@ -113,7 +113,11 @@ function AddClient({ onClose }: { onClose: () => void }) {
         <h3>{t.clients.clientSecret}</h3>
         <Copyable text={added.clientSecret} label={t.clients.clientSecret} />
         <footer class="actions">
-          <button type="button" class="primary" onClick={onClose}>
+          {/* The list is in the order of ids, so a new client may be on a page that is not loaded. */}
+          <Link class="button primary" href={`/clients/${added.id}`}>
+            {t.clients.addKey}
+          </Link>
+          <button type="button" onClick={onClose}>
             {t.common.close}
           </button>
         </footer>

@@ -8,12 +8,12 @@ import { EndpointTable } from '../parts/endpoint-table.tsx'
 import { Page } from '../parts/page.tsx'
 import { Empty, Failure, Loading, More } from '../parts/states.tsx'
 import { Copyable } from '../parts/values.tsx'
-import { replaceQuery, usePlace } from '../router.tsx'
+import { accountOf, replaceQuery, usePlace } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
 
 export function EndpointsPage() {
   const { t } = useLocalized()
-  const account = usePlace().query.get('account')
+  const account = accountOf(usePlace().query)
   const chosen = useQuery<{ account: { name: string } }>(account === null ? null : `/api/accounts/${account}`)
   const load = useCallback(
     (after: string | null, signal: AbortSignal) =>

@@ -6,13 +6,13 @@ import { useAction, useQuery } from '../hooks.ts'
 import { indented } from '../parts/json.ts'
 import { Facts, Page, Panel } from '../parts/page.tsx'
 import { ActionFailure, Failure, Loading } from '../parts/states.tsx'
-import { CopyButton } from '../parts/values.tsx'
+import { CopyButton, Payload } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
 import { APPLIED } from './events.tsx'
 
 export function EventPage({ id }: { id: string }) {
-  const { t, dateTime } = useLocalized()
+  const { t } = useLocalized()
   const { data, error, reload } = useQuery<{ event: Json<EventDetails> }>(`/api/events/${id}`)
   const action = useAction()
   const [outcome, setOutcome] = useState<string | null>(null)
@@ -45,37 +45,42 @@ export function EventPage({ id }: { id: string }) {
       )}
       <ActionFailure error={action.error} />
       {event === undefined && (error ? <Failure error={error} retry={reload} /> : <Loading />)}
-      {event !== undefined && (
-        <>
-          <Panel title={t.events.event}>
-            <Facts
-              items={[
-                [
-                  t.common.account,
-                  <Link key="a" href={`/accounts/${event.accountId}`}>
-                    {event.accountId}
-                  </Link>,
-                ],
-                [t.events.source, event.source],
-                [t.events.kind, event.kind],
-                [t.events.occurred, dateTime(event.occurredAt)],
-                [t.events.received, dateTime(event.receivedAt)],
-                [t.events.reason, event.failure ?? t.events.wasApplied],
-              ]}
-            />
-          </Panel>
-          <Panel
-            title={t.events.payload}
-            actions={event.payload !== null && <CopyButton text={event.payload} label={t.events.payload} />}
-          >
-            {event.payload === null ? (
-              <p class="muted">{t.events.noPayload}</p>
-            ) : (
-              <pre class="payload">{indented(event.payload)}</pre>
-            )}
-          </Panel>
-        </>
-      )}
+      {event !== undefined && <Details event={event} />}
     </Page>
+  )
+}
+
+function Details({ event }: { event: Json<EventDetails> }) {
+  const { t, dateTime } = useLocalized()
+  return (
+    <>
+      <Panel title={t.events.event}>
+        <Facts
+          items={[
+            [
+              t.common.account,
+              <Link key="a" href={`/accounts/${event.accountId}`}>
+                {event.accountId}
+              </Link>,
+            ],
+            [t.events.source, event.source],
+            [t.events.kind, event.kind],
+            [t.events.occurred, dateTime(event.occurredAt)],
+            [t.events.received, dateTime(event.receivedAt)],
+            [t.events.reason, event.failure ?? t.events.wasApplied],
+          ]}
+        />
+      </Panel>
+      <Panel
+        title={t.events.payload}
+        actions={event.payload !== null && <CopyButton text={event.payload} label={t.events.payload} />}
+      >
+        {event.payload === null ? (
+          <p class="muted">{t.events.noPayload}</p>
+        ) : (
+          <Payload text={indented(event.payload)} />
+        )}
+      </Panel>
+    </>
   )
 }

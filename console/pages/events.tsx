@@ -8,7 +8,7 @@ import { Dialog } from '../parts/dialog.tsx'
 import { Page } from '../parts/page.tsx'
 import { ActionFailure, Empty, Failure, Loading, More } from '../parts/states.tsx'
 import { Time } from '../parts/values.tsx'
-import { Link, replaceQuery, usePlace } from '../router.tsx'
+import { accountOf, Link, replaceQuery, usePlace } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
 
 type Event = Json<UnappliedEvent>
@@ -19,7 +19,7 @@ export const APPLIED = 'applied'
 export function EventsPage() {
   const { t } = useLocalized()
   const { query } = usePlace()
-  const account = query.get('account')
+  const account = accountOf(query)
   const failure = query.get('reason')
   const [isRetrying, setRetrying] = useState(false)
   const filter = queryOf({ account, failure })

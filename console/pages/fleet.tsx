@@ -4,6 +4,7 @@ import type { AccountWord } from '../../src/operator/account-status.ts'
 import type { FleetAccount } from '../../src/operator/fleet.ts'
 import type { Json } from '../api.ts'
 import { useQuery } from '../hooks.ts'
+import { COUNTED_MAX } from '../parts/endpoint-table.tsx'
 import { Page } from '../parts/page.tsx'
 import { compareBy, type Order, SortHeader } from '../parts/sort.tsx'
 import { SparkBars, SparkLine } from '../parts/spark.tsx'
@@ -179,13 +180,11 @@ function Gap({ height }: { height: number }) {
 }
 
 function Row({ account, index }: { account: Account; index: number }) {
-  const { t, number, short, signed, percent } = useLocalized()
+  const { t } = useLocalized()
   const reasonOf = useReason()
-  const { id, name, basicId, organizationName, word, problems, hours, days, following, growth7d } = account
+  const { id, name, basicId, organizationName, word, problems } = account
   const [problem] = problems
   const label = problem && reasonOf(problem).label
-  const share = quotaShare(account)
-  const counted = days.filter((value) => value !== null)
   return (
     <tr aria-rowindex={index}>
       <td class="col-state">
@@ -202,19 +201,28 @@ function Row({ account, index }: { account: Account; index: number }) {
         {problem && (
           <span title={problem.message}>
             <span>{label}</span>
-            {problems.length > 1 && <span class="muted">{t.fleet.more(number(problems.length - 1))}</span>}
+            {problems.length > 1 && <span class="muted">{t.fleet.more(String(problems.length - 1))}</span>}
           </span>
         )}
       </td>
+      <TrafficCells account={account} />
+      <BacklogCells account={account} />
+    </tr>
+  )
+}
+
+function TrafficCells({ account }: { account: Account }) {
+  const { t, number, short, signed } = useLocalized()
+  const { deliveries24h, hours, days, following, growth7d } = account
+  const counted = days.filter((value) => value !== null)
+  const hoursLabel = t.fleet.sparkHours(number(deliveries24h), number(Math.max(0, ...hours)))
+  const daysLabel = t.fleet.sparkDays(number(counted[0] ?? 0), number(counted.at(-1) ?? 0))
+  return (
+    <>
       <td class="numeric">
         <span class="with-spark">
-          {hours.length > 0 && (
-            <SparkBars
-              values={hours}
-              label={t.fleet.sparkHours(number(account.deliveries24h), number(Math.max(...hours)))}
-            />
-          )}
-          <b>{short(account.deliveries24h)}</b>
+          {hours.length > 0 && <SparkBars values={hours} label={hoursLabel} />}
+          <b>{short(deliveries24h)}</b>
         </span>
       </td>
       <td class="numeric medium-only">
@@ -222,39 +230,36 @@ function Row({ account, index }: { account: Account; index: number }) {
       </td>
       <td class="numeric medium-only">
         <span class="with-spark">
-          {counted.length > 1 && (
-            <SparkLine
-              values={days}
-              label={t.fleet.sparkDays(number(counted[0] ?? 0), number(counted.at(-1) ?? 0))}
-            />
-          )}
+          {counted.length > 1 && <SparkLine values={days} label={daysLabel} />}
           <b>{following === null ? '–' : short(following)}</b>
         </span>
       </td>
       <td class="numeric medium-only">
-        {growth7d === null ? (
-          <span class="muted">–</span>
-        ) : (
-          <span class={trendOf(growth7d)}>{signed(growth7d)}</span>
-        )}
+        <span class={trendOf(growth7d ?? 0)}>{growth7d === null ? '–' : signed(growth7d)}</span>
+      </td>
+    </>
+  )
+}
+
+function BacklogCells({ account }: { account: Account }) {
+  const { number, percent } = useLocalized()
+  const { unapplied, endpointsPending, endpointsFailed } = account
+  const share = quotaShare(account)
+  return (
+    <>
+      <td class="numeric extra-only">
+        <Count value={unapplied} max={COUNTED_MAX} />
       </td>
       <td class="numeric extra-only">
-        <Count value={account.unapplied} max={10_000} />
+        <Count value={endpointsPending} max={COUNTED_MAX} />
+        {endpointsFailed > 0 && <span class="failed-count"> +{number(endpointsFailed)} ✕</span>}
       </td>
       <td class="numeric extra-only">
-        <Count value={account.endpointsPending} max={10_000} />
-        {account.endpointsFailed > 0 && (
-          <span class="failed-count"> +{number(account.endpointsFailed)} ✕</span>
-        )}
+        <span class={share === null ? 'muted' : share >= 1 ? 'bad-text' : ''}>
+          {share === null ? '–' : percent(share)}
+        </span>
       </td>
-      <td class="numeric extra-only">
-        {share === null ? (
-          <span class="muted">–</span>
-        ) : (
-          <span class={share >= 1 ? 'bad-text' : ''}>{percent(share)}</span>
-        )}
-      </td>
-    </tr>
+    </>
   )
 }
 

@@ -6,7 +6,7 @@ import { useQuery } from '../hooks.ts'
 import { AccountChooser } from '../parts/chooser.tsx'
 import { Page } from '../parts/page.tsx'
 import { Empty } from '../parts/states.tsx'
-import { Link, replaceQuery, usePlace } from '../router.tsx'
+import { accountOf, Link, replaceQuery, usePlace } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
 
 type Event = Json<TailEvent>
@@ -30,7 +30,7 @@ export function LivePage() {
   const { t } = useLocalized()
   const { query } = usePlace()
   const [isPaused, setPaused] = useState(false)
-  const filter = { account: query.get('account'), source: query.get('source'), kind: query.get('kind') }
+  const filter = { account: accountOf(query), source: query.get('source'), kind: query.get('kind') }
   const { events, skipped, isOpen } = useTail(`/api/live${queryOf(filter)}`, isPaused)
   return (
     <Page
@@ -136,7 +136,9 @@ function EventTable({ events }: { events: Event[] }) {
           <tr>
             <th scope="col">{t.live.time}</th>
             <th scope="col">{t.live.event}</th>
-            <th scope="col">{t.common.account}</th>
+            <th scope="col" class="medium-only">
+              {t.common.account}
+            </th>
             <th scope="col" class="medium-only">
               {t.live.person}
             </th>
@@ -146,11 +148,12 @@ function EventTable({ events }: { events: Event[] }) {
           {events.map((event) => (
             <tr key={event.id}>
               <td class="clock">{clock(event.receivedAt)}</td>
-              <th scope="row">
+              <th scope="row" class="kind">
                 <Link href={`/events/${event.id}`}>{event.kind}</Link> <span class="tag">{event.source}</span>{' '}
                 {event.failure !== null && <span class="tag bad long">{event.failure}</span>}
+                <div class="sub narrow-only">{event.accountName}</div>
               </th>
-              <td>
+              <td class="medium-only">
                 <Link href={`/accounts/${event.accountId}`}>{event.accountName}</Link>
               </td>
               <td class="medium-only mono">

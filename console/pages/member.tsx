@@ -7,7 +7,7 @@ import { useAction, useList, useQuery } from '../hooks.ts'
 import { Confirm } from '../parts/dialog.tsx'
 import { Facts, Page, Panel } from '../parts/page.tsx'
 import { ActionFailure, Empty, Failure, Loading, More } from '../parts/states.tsx'
-import { Avatar, CopyButton, Count, Time } from '../parts/values.tsx'
+import { Avatar, CopyButton, Count, Payload, Time } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
 import { Relationship, Tags } from './audience.tsx'
@@ -27,7 +27,8 @@ export function MemberPage({ account, user }: MemberProps) {
   const member = data?.member
   if (isErased) {
     return (
-      <Page title={t.member.erased} trail={trail}>
+      // A page of its own, so that its title takes the focus of the dialog that is gone.
+      <Page key="erased" title={t.member.erased} trail={trail}>
         <Empty title={t.member.erased}>
           <Link href={`/audience/${account}`}>{t.member.backToAudience}</Link>
         </Empty>
@@ -112,7 +113,7 @@ function ClientFields({ member }: { member: Member }) {
         ]}
       />
       <h3>{t.member.attributes}</h3>
-      <pre class="payload short">{JSON.stringify(member.attributes, null, 2)}</pre>
+      <Payload text={JSON.stringify(member.attributes, null, 2)} isShort />
     </Panel>
   )
 }

@@ -2,6 +2,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { type ApiError, post } from '../api.ts'
 import { Mark } from '../parts/icons.tsx'
+import { rememberSession } from '../session.ts'
 import { useLocalized } from '../texts.ts'
 
 export function SignInPage({
@@ -24,11 +25,18 @@ export function SignInPage({
   const submit = (event: SubmitEvent) => {
     event.preventDefault()
     setRunning(true)
-    post('/sign-in', { token: field.current?.value.trim() ?? '' }).then(onSignIn, (failure: ApiError) => {
-      setError(failure)
-      setRunning(false)
-      field.current?.select()
-    })
+    const token = field.current?.value.trim() ?? ''
+    post<{ endsAt: string }>('/sign-in', { token }).then(
+      ({ endsAt }) => {
+        rememberSession(endsAt)
+        onSignIn()
+      },
+      (failure: ApiError) => {
+        setError(failure)
+        setRunning(false)
+        field.current?.select()
+      },
+    )
   }
   return (
     <main class="sign-in">

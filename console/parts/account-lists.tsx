@@ -5,7 +5,7 @@ import type { EndpointSummary } from '../../src/operator/endpoints.ts'
 import { get, type Json, queryOf } from '../api.ts'
 import { useList } from '../hooks.ts'
 import { Link } from '../router.tsx'
-import { useLocalized } from '../texts.ts'
+import { stateIn, useLocalized } from '../texts.ts'
 import { EndpointTable } from './endpoint-table.tsx'
 import { Panel } from './page.tsx'
 import { Failure, More } from './states.tsx'
@@ -78,9 +78,7 @@ export function AccountKeys({ id }: { id: string }) {
                   <td>
                     <Link href={`/clients/${key.clientRowId}`}>{key.clientName ?? key.clientId}</Link>
                   </td>
-                  <td>
-                    {key.works ? t.clients.states.active : (t.clients.states[key.status] ?? key.status)}
-                  </td>
+                  <td>{key.works ? t.clients.states.active : stateIn(t.clients.states, key.status)}</td>
                   <td>
                     <Time at={key.createdAt} />
                   </td>

@@ -26,7 +26,7 @@ export function Chart({
   series: Series[]
   hasDays?: boolean
 }) {
-  const { t, language, dateTime, number } = useLocalized()
+  const { language } = useLocalized()
   const place = useRef<HTMLDivElement>(null)
   useEffect(() => {
     let chart: uPlotClass | null = null
@@ -52,9 +52,6 @@ export function Chart({
       chart?.destroy()
     }
   }, [times, series, language])
-  const shown = times
-    .map((time, i) => ({ time, i }))
-    .filter(({ i }) => series.some(({ values }) => values[i]))
   return (
     <figure class="chart">
       <figcaption class="legend">
@@ -65,35 +62,47 @@ export function Chart({
         ))}
       </figcaption>
       <div ref={place} class="plot" role="img" aria-label={title} />
-      <details>
-        <summary>{t.account.chartTable}</summary>
-        <div class="table-frame short">
-          <table>
-            <thead>
-              <tr>
-                <th scope="col">{t.events.occurred}</th>
-                {series.map(({ label }) => (
-                  <th key={label} scope="col" class="numeric">
-                    {label}
-                  </th>
+      <Numbers times={times} series={series} />
+    </figure>
+  )
+}
+
+/** The same numbers for people who do not see the chart. */
+function Numbers({ times, series }: { times: number[]; series: Series[] }) {
+  const { t, dateTime, number } = useLocalized()
+  const shown = times
+    .map((time, i) => ({ time, i }))
+    .filter(({ i }) => series.some(({ values }) => values[i]))
+  return (
+    <details>
+      <summary>{t.account.chartTable}</summary>
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: the keyboard could not scroll it otherwise */}
+      <div class="table-frame short" tabIndex={0}>
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">{t.events.occurred}</th>
+              {series.map(({ label }) => (
+                <th key={label} scope="col" class="numeric">
+                  {label}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {shown.toReversed().map(({ time, i }) => (
+              <tr key={time}>
+                <th scope="row">{dateTime(new Date(time * 1000).toISOString())}</th>
+                {series.map(({ label, values }) => (
+                  <td key={label} class="numeric">
+                    {values[i] === null || values[i] === undefined ? '–' : number(values[i])}
+                  </td>
                 ))}
               </tr>
-            </thead>
-            <tbody>
-              {shown.toReversed().map(({ time, i }) => (
-                <tr key={time}>
-                  <th scope="row">{dateTime(new Date(time * 1000).toISOString())}</th>
-                  {series.map(({ label, values }) => (
-                    <td key={label} class="numeric">
-                      {values[i] === null || values[i] === undefined ? '–' : number(values[i])}
-                    </td>
-                  ))}
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
-      </details>
-    </figure>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </details>
   )
 }

@@ -1,5 +1,5 @@
 /** A search box that chooses an account: a combobox with a list of matches. */
-import { useId, useState } from 'preact/hooks'
+import { useEffect, useId, useState } from 'preact/hooks'
 import type { AccountMatch } from '../../src/operator/accounts.ts'
 import { type Json, queryOf } from '../api.ts'
 import { useQuery, useSettled } from '../hooks.ts'
@@ -20,18 +20,25 @@ export function AccountChooser({ label, value, onChoose, allLabel }: ChooserProp
   const { t } = useLocalized()
   const [text, setText] = useState<string | null>(null)
   const [active, setActive] = useState(0)
+  const [isEntered, setEntered] = useState(false)
   const id = useId()
   const isOpen = text !== null
   const q = useSettled(text ?? '', TYPING_MS)
   const { data } = useQuery<{ accounts: Array<Json<AccountMatch>> }>(
     isOpen ? `/api/accounts${queryOf({ q })}` : null,
   )
+  // Until the list is the one of the text, its entries are not what the person means by Enter.
+  const isCurrent = q === text && data !== undefined
   const matches = data?.accounts ?? []
   const options = allLabel !== undefined && q === '' ? [null, ...matches] : matches
   const choose = (account: Json<AccountMatch> | null | undefined) => {
     if (account !== undefined) onChoose(account)
     setText(null)
+    setEntered(false)
   }
+  useEffect(() => {
+    if (isEntered && isCurrent) choose(options[active])
+  }, [isEntered, isCurrent])
   const onKeyDown = (event: KeyboardEvent) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key]
     if (step !== undefined) {
@@ -40,10 +47,10 @@ export function AccountChooser({ label, value, onChoose, allLabel }: ChooserProp
       else setText('')
     } else if (event.key === 'Enter' && isOpen) {
       event.preventDefault()
-      choose(options[active])
+      setEntered(true)
     } else if (event.key === 'Escape' && isOpen) {
       event.preventDefault()
-      setText(null)
+      choose(undefined)
     }
   }
   return (
@@ -66,32 +73,55 @@ export function AccountChooser({ label, value, onChoose, allLabel }: ChooserProp
         onInput={(event) => {
           setText(event.currentTarget.value)
           setActive(0)
+          setEntered(false)
         }}
-        onBlur={() => setText(null)}
+        onBlur={() => choose(undefined)}
         onKeyDown={onKeyDown}
       />
       {isOpen && (
-        <div id={`${id}-list`} role="listbox" aria-label={label} class="options">
-          {options.map((account, index) => (
-            // biome-ignore lint/a11y/useFocusableInteractive: see above
-            <div
-              key={account?.id ?? ''}
-              id={`${id}-${index}`}
-              role="option"
-              aria-selected={index === active}
-              // Before the field loses the focus, which closes the list.
-              onMouseDown={(event) => {
-                event.preventDefault()
-                choose(account)
-              }}
-            >
-              <span>{account?.name ?? allLabel}</span>
-              {account && <span class="muted">{`${account.organizationName} · ${account.id}`}</span>}
-            </div>
-          ))}
-          {options.length === 0 && data !== undefined && <div class="muted">{t.common.noAccount}</div>}
-        </div>
+        <Options
+          {...{ id, label, options, active, allLabel }}
+          isEmpty={options.length === 0 && data !== undefined}
+          onChoose={choose}
+        />
       )}
+    </div>
+  )
+}
+
+interface OptionsProps {
+  id: string
+  label: string
+  options: Array<Json<AccountMatch> | null>
+  active: number
+  allLabel: string | undefined
+  isEmpty: boolean
+  onChoose: (account: Json<AccountMatch> | null) => void
+}
+
+/** The field keeps the focus, and names the active option. */
+function Options({ id, label, options, active, allLabel, isEmpty, onChoose }: OptionsProps) {
+  const { t } = useLocalized()
+  return (
+    <div id={`${id}-list`} role="listbox" aria-label={label} class="options">
+      {options.map((account, index) => (
+        // biome-ignore lint/a11y/useFocusableInteractive: the combobox keeps the focus
+        <div
+          key={account?.id ?? ''}
+          id={`${id}-${index}`}
+          role="option"
+          aria-selected={index === active}
+          // Before the field loses the focus, which closes the list.
+          onMouseDown={(event) => {
+            event.preventDefault()
+            onChoose(account)
+          }}
+        >
+          <span>{account?.name ?? allLabel}</span>
+          {account && <span class="muted">{`${account.organizationName} · ${account.id}`}</span>}
+        </div>
+      ))}
+      {isEmpty && <div class="muted">{t.common.noAccount}</div>}
     </div>
   )
 }

@@ -2,7 +2,7 @@
 import type { EndpointSummary } from '../../src/operator/endpoints.ts'
 import type { Json } from '../api.ts'
 import { Link } from '../router.tsx'
-import { useLocalized } from '../texts.ts'
+import { stateIn, useLocalized } from '../texts.ts'
 import { Count } from './values.tsx'
 
 type Endpoint = Json<EndpointSummary>
@@ -39,37 +39,44 @@ export function EndpointTable({
         </thead>
         <tbody>
           {endpoints.map((endpoint) => (
-            <tr key={endpoint.id}>
-              <th scope="row" class="col-account">
-                <Link href={`/endpoints/${endpoint.id}`}>{endpoint.name || t.endpoints.noName}</Link>
-                <div class="sub">
-                  {endpoint.format} · {endpoint.url}
-                </div>
-              </th>
-              {!withoutAccount && (
-                <td>
-                  <Link href={`/accounts/${endpoint.accountId}`}>{endpoint.accountName}</Link>
-                </td>
-              )}
-              <td>
-                <EndpointState endpoint={endpoint} />
-              </td>
-              <td class="numeric">
-                <Count value={endpoint.pending} max={COUNTED_MAX} />
-              </td>
-              <td class="numeric">
-                <span class={endpoint.failed > 0 ? 'bad-text' : ''}>
-                  <Count value={endpoint.failed} max={COUNTED_MAX} />
-                </span>
-              </td>
-              <td class="medium-only">
-                <LastAnswer endpoint={endpoint} />
-              </td>
-            </tr>
+            <EndpointRow key={endpoint.id} endpoint={endpoint} withoutAccount={withoutAccount} />
           ))}
         </tbody>
       </table>
     </div>
+  )
+}
+
+function EndpointRow({ endpoint, withoutAccount }: { endpoint: Endpoint; withoutAccount: boolean }) {
+  const { t } = useLocalized()
+  return (
+    <tr>
+      <th scope="row" class="col-account">
+        <Link href={`/endpoints/${endpoint.id}`}>{endpoint.name || t.endpoints.noName}</Link>
+        <div class="sub">
+          {endpoint.format} · {endpoint.url}
+        </div>
+      </th>
+      {!withoutAccount && (
+        <td>
+          <Link href={`/accounts/${endpoint.accountId}`}>{endpoint.accountName}</Link>
+        </td>
+      )}
+      <td>
+        <EndpointState endpoint={endpoint} />
+      </td>
+      <td class="numeric">
+        <Count value={endpoint.pending} max={COUNTED_MAX} />
+      </td>
+      <td class="numeric">
+        <span class={endpoint.failed > 0 ? 'bad-text' : ''}>
+          <Count value={endpoint.failed} max={COUNTED_MAX} />
+        </span>
+      </td>
+      <td class="medium-only">
+        <LastAnswer endpoint={endpoint} />
+      </td>
+    </tr>
   )
 }
 
@@ -78,7 +85,7 @@ export function EndpointState({ endpoint: { status, isRotating } }: { endpoint: 
   return (
     <span>
       <span class={`tag ${status === 'active' ? 'good' : 'warning'}`}>
-        {t.endpoints.states[status] ?? status}
+        {stateIn(t.endpoints.states, status)}
       </span>
       {isRotating && <span class="tag"> {t.endpoints.rotating}</span>}
     </span>

@@ -29,7 +29,7 @@ export function Page({ title, lead, trail, actions, children }: PageProps) {
     <>
       <header class="page-header">
         <div>
-          {trail && <nav class="trail">{trail}</nav>}
+          {trail && <div class="trail">{trail}</div>}
           <h1 ref={heading} tabIndex={-1}>
             {title}
           </h1>

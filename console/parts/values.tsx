@@ -84,3 +84,13 @@ export function Copyable({ text, label }: { text: string; label: string }) {
     </div>
   )
 }
+
+/** Text as it was sent, which scrolls if it is long. The focus lets the keyboard scroll it. */
+export function Payload({ text, isShort = false }: { text: string; isShort?: boolean }) {
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: the keyboard could not scroll it otherwise
+    <pre class={`payload ${isShort ? 'short' : ''}`} tabIndex={0}>
+      {text}
+    </pre>
+  )
+}

@@ -20,7 +20,6 @@ export const en = {
     retry: 'Try again',
     more: 'Show more',
     all: 'All',
-    none: 'None',
     never: 'never',
     unknown: 'unknown',
     close: 'Close',
@@ -28,7 +27,6 @@ export const en = {
     copy: 'Copy',
     copied: 'Copied',
     filter: 'Filter',
-    clear: 'Clear',
     account: 'Account',
     allAccounts: 'All accounts',
     findAccount: 'Find an account by name or id',
@@ -38,7 +36,6 @@ export const en = {
     actions: 'Actions',
     yes: 'yes',
     no: 'no',
-    shown: (count: string) => `${count} shown`,
   },
   failure: {
     title: 'This could not be loaded',
@@ -117,7 +114,6 @@ export const en = {
     sparkHours: (total: string, peak: string) =>
       `${total} deliveries in 24 hours, at most ${peak} in an hour`,
     sparkDays: (first: string, last: string) => `Followers from ${first} to ${last} in 30 days`,
-    noSpark: 'Not counted yet',
     empty: 'There is no official account yet',
     emptyHelp: 'Add the first one on the command line. It appears here within seconds.',
     emptyCommand:
@@ -148,9 +144,6 @@ export const en = {
     verify: 'Verify now',
     verifyTest: 'Verify with a test delivery',
     verifying: 'Asking LINE…',
-    verified: 'Verified',
-    notVerified: 'Not verified',
-    verifiedAt: (time: string) => `Last verified ${time}`,
     checks: 'Checks of the last verification',
     deliveriesChart: 'Deliveries per hour, 7 days',
     followersChart: 'Followers and blocks per day',
@@ -238,10 +231,6 @@ export const en = {
     timeline: 'Timeline',
     timelineLead: 'Events and edits that led to this state, the newest first',
     timelineEmpty: 'No stored event names this person. Events are kept for RETENTION_DAYS.',
-    source: 'Source',
-    kind: 'Kind',
-    effect: 'Effect',
-    time: 'Time',
     erase: 'Erase this person…',
     eraseTitle: 'Erase this person',
     eraseText:
@@ -369,7 +358,7 @@ export const en = {
     time: 'Time',
     event: 'Event',
     skipped: (count: string) => `About ${count} more events were not shown.`,
-    empty: 'Nothing has arrived since you opened this page',
+    empty: 'Nothing has arrived in the last minute',
     emptyHelp:
       'Events appear here within a second after they are committed. Send a message to one of the accounts.',
   },

@@ -97,13 +97,17 @@ const selectInOrganization = {
           where id = $1 and organization_id = $2`,
 }
 
-/** $1 id bigint, $2 destination text. Writes at most once per hour for the same destination. */
+/**
+ * $1 id bigint, $2 destination text. Writes at most once per hour for the same destination, and once per minute for others: the
+ * deliveries of several bots behind one module channel alternate, and each would cost a commit.
+ */
 const updateForeignDestination = `
   update official_account
      set foreign_destination = $2, foreign_destination_at = now()
    where id = $1
      and bot_user_id <> $2
-     and (foreign_destination = $2 and foreign_destination_at > now() - interval '1 hour') is not true`
+     and (foreign_destination_at > now() - case when foreign_destination = $2 then interval '1 hour'
+                                                else interval '1 minute' end) is not true`
 
 export function findAccount(database: Lookups, id: AccountId): Promise<Account | null> {
   return findOne(database, selectById, [id])

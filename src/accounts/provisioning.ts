@@ -3,8 +3,8 @@
  * directly. A column that refuses its value surfaces as the database's constraint violation.
  */
 import { randomBytes } from 'node:crypto'
-import type { Queryable } from '../postgres/statement.ts'
-import { insertWithFreeId } from '../postgres/taken-ids.ts'
+import type { Queryable, Transactions } from '../postgres/statement.ts'
+import { insertWithFreeId, transactionWithFreeIds } from '../postgres/taken-ids.ts'
 import type { AccountId, OrganizationId } from './account.ts'
 
 /** The columns of `official_account` that an operator sets, by their names in the table. */
@@ -21,6 +21,8 @@ export interface AccountColumns {
   tracking_key: string
   login_channel_id: string | null
 }
+
+export type NewAccount = Pick<AccountColumns, 'name'> & Partial<AccountColumns>
 
 /** $1 name text */
 const insertOrganization = `
@@ -91,7 +93,7 @@ export interface AddedAccount {
 export async function addAccount(
   database: Queryable,
   organizationId: OrganizationId,
-  columns: Pick<AccountColumns, 'name'> & Partial<AccountColumns>,
+  columns: NewAccount,
 ): Promise<AddedAccount> {
   const [added] = await insertWithFreeId<{ id: bigint; oa_hash: string; tracking_key: string }>(
     database,
@@ -162,12 +164,34 @@ export async function revokeKey(database: Queryable, id: bigint): Promise<boolea
   return revoked.length > 0
 }
 
+export interface AddedFirstAccount {
+  organizationId: OrganizationId
+  account: AddedAccount
+  client: AddedClient
+  key: AddedKey
+}
+
+/** Adds an organization with one account, and a client with a key for it, in one transaction. */
+export function addFirstAccount(
+  database: Transactions,
+  organizationName: string,
+  columns: NewAccount,
+): Promise<AddedFirstAccount> {
+  return transactionWithFreeIds(database, async (transaction) => {
+    const organizationId = await addOrganization(transaction, organizationName)
+    const account = await addAccount(transaction, organizationId, columns)
+    const client = await addClient(transaction, null)
+    const key = inserted(await addKey(transaction, client.id, account.id))
+    return { organizationId, account, client, key }
+  })
+}
+
 /** 192 random bits in characters that need no quoting in URLs, shells and JSON. */
 function randomCredential(prefix: string): string {
   return `${prefix}_${randomBytes(24).toString('base64url')}`
 }
 
-function inserted<R>(row: R | undefined): R {
-  if (row === undefined) throw new Error('the insert returned no row')
+function inserted<R>(row: R | null | undefined): R {
+  if (row === null || row === undefined) throw new Error('the insert returned no row')
   return row
 }

@@ -1,7 +1,9 @@
 /** Verifies with the platform that an official account is set up correctly, and stores the outcome. */
 import { AppError } from '../errors.ts'
-import { CallBudget, type PlatformResult } from '../line-api/call.ts'
-import type { LineApi, WebhookEndpoint } from '../line-api/client.ts'
+import type { WebhookEndpoint } from '../line-api/answers.ts'
+import type { PlatformResult } from '../line-api/call.ts'
+import { CallBudget } from '../line-api/call-budget.ts'
+import type { LineApi } from '../line-api/client.ts'
 import type { Queryable } from '../postgres/statement.ts'
 import type { Account } from './account.ts'
 import {
@@ -46,7 +48,16 @@ const storeVerification = `
   with before as (
     select verification->'verified' as verified from official_account where id = $1
   ), stored as (
-    update official_account set verification = $2, verified_at = $3 where id = $1 returning id
+    -- An outcome that nobody requested keeps the last test of the same URL, so that the test is not repeated.
+    update official_account
+       set verification = case
+             when not $4 and verification->'webhook' ? 'test'
+              and verification->'webhook'->'endpoint' = $2::jsonb->'webhook'->'endpoint'
+             then jsonb_set($2, '{webhook,test}', verification->'webhook'->'test')
+             else $2 end,
+           verified_at = $3
+     where id = $1
+    returning id
   )
   insert into endpoint_delivery as d (channel_oa_id, endpoint_id, type, change)
   select p.channel_oa_id, p.id, 'account.verified', next_change()
@@ -132,7 +143,7 @@ async function checkWebhook(
   if (testWebhook !== true) return { webhook, checks }
   if (endpoint === null) return { webhook, checks: [...checks, testImpossible()] }
   await takeWebhookTest(verifier.database, account.id)
-  const test = requireAvailable(await verifier.lineApi.testWebhook(account, budget))
+  const test = requireAvailable(await verifier.lineApi.testWebhook(account, endpoint, budget))
   return test.ok
     ? { webhook: { ...webhook, test: test.value }, checks: [...checks, testCheck(test.value)] }
     : { webhook, checks: [...checks, testRefused(test.fault)] }

@@ -1,6 +1,6 @@
 /** Which profiles are due, and what becomes of them: the statements behind profiles.ts. */
 import type { AccountId } from '../accounts/account.ts'
-import type { Profile } from '../line-api/client.ts'
+import type { Profile } from '../line-api/answers.ts'
 import type { Queryable, Row, Statement } from '../postgres/statement.ts'
 
 /** Members per pass, and of one account, so that accounts take turns. */

@@ -2,8 +2,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Account, AccountId } from '../accounts/account.ts'
 import { FatalError } from '../errors.ts'
+import type { FollowersPage } from '../line-api/answers.ts'
 import { type PlatformResult, type Reply, statusAndReason } from '../line-api/call.ts'
-import { FOLLOWERS_PAGE_SIZE, type FollowersPage, type LineApi } from '../line-api/client.ts'
+import { FOLLOWERS_PAGE_SIZE, type LineApi } from '../line-api/client.ts'
 import type { Database } from '../postgres/database.ts'
 import { violatedConstraint } from '../postgres/faults.ts'
 import type { Queryable, Statement } from '../postgres/statement.ts'
@@ -30,9 +31,13 @@ export interface ImportProgress {
 interface ImportState extends ImportProgress {
   /** Continuation token. Null: at the start or the end of the list. */
   next: string | null
-  /** When the platform issued it. */
+  /** When the platform issued it. 0 at the end of the list, so that the next import starts again. */
   atMs: number
+  /** When the whole list had been imported. */
+  completedAt?: string
 }
+
+const selectState = 'select followers_import as state from official_account where id = $1'
 
 /**
  * Yields after each page. A page is committed together with the continuation token, so an interrupted import continues there.
@@ -70,12 +75,15 @@ export async function* importFollowers(
 const FROM_THE_START: ImportState = { next: null, atMs: 0, seen: 0, added: 0, skipped: 0 }
 
 async function readState(database: Queryable, id: AccountId): Promise<ImportState> {
-  const [row] = await database.query<{ state: ImportState | null }>(
-    'select followers_import as state from official_account where id = $1',
-    [id],
-  )
+  const [row] = await database.query<{ state: ImportState | null }>(selectState, [id])
   const state = row?.state ?? FROM_THE_START
   return state.atMs > Date.now() - CONTINUATION_MAX_AGE_MS ? state : FROM_THE_START
+}
+
+/** Whether the account's whole list of followers has been imported before. */
+export async function isImportCompleted(database: Queryable, id: AccountId): Promise<boolean> {
+  const [row] = await database.query<{ state: ImportState | null }>(selectState, [id])
+  return row?.state?.completedAt !== undefined
 }
 
 type Page = PlatformResult<FollowersPage>
@@ -199,9 +207,10 @@ async function addPage(
     added: before.added + (counts?.added ?? 0),
     skipped: before.skipped + (counts?.skipped ?? 0),
   }
+  const stored = next === null ? { ...state, atMs: 0, completedAt: new Date(atMs).toISOString() } : state
   await transaction.query('update official_account set followers_import = $2 where id = $1', [
     accountId,
-    next === null ? null : JSON.stringify(state),
+    JSON.stringify(stored),
   ])
   return state
 }

@@ -4,7 +4,8 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Account, type AccountId, findAccount } from '../accounts/account.ts'
-import { CallBudget, type PlatformFault } from '../line-api/call.ts'
+import type { PlatformFault } from '../line-api/call.ts'
+import { CallBudget } from '../line-api/call-budget.ts'
 import type { LineApi } from '../line-api/client.ts'
 import { profileRequest, profileRequested, profilesBackedOff } from '../observability/facts.ts'
 import type { Database } from '../postgres/database.ts'

@@ -4,14 +4,15 @@ import { Command, CommanderError } from 'commander'
 import { describeVariables, readConfig } from '../config.ts'
 import { FatalError } from '../errors.ts'
 import { serviceName, serviceVersion } from '../package.ts'
-import { sqlStateOf, violatedConstraint } from '../postgres/faults.ts'
 import { migrateDatabase } from '../postgres/open.ts'
+import { constraintSentence } from './constraint-sentences.ts'
 import { withJson } from './input.ts'
 import { printMany } from './output.ts'
 
 /** The command groups, in the order of --help. */
 const GROUPS: Record<string, () => Promise<(program: Command) => void>> = {
   demo: async () => (await import('../../tools/demo/command.ts')).demoCommand,
+  setup: async () => (await import('./setup.ts')).setupCommand,
   organizations: async () => (await import('./organizations.ts')).organizationsCommand,
   accounts: async () => (await import('./accounts.ts')).accountsCommand,
   audience: async () => (await import('./audience.ts')).audienceCommand,
@@ -78,11 +79,7 @@ try {
 /** One line per error that the user can fix. Any other error is a bug and keeps its stack. */
 function explain(error: unknown): string[] {
   if (error instanceof FatalError) return error.message.split('\n')
-  const constraint = violatedConstraint(error)
-  if (constraint !== null) {
-    const isDuplicate = sqlStateOf(error) === '23505'
-    const hint = isDuplicate ? 'another row already has this value' : 'check that every given id exists'
-    return [`the database rejected the change (${constraint}): ${hint}`]
-  }
+  const sentence = constraintSentence(error)
+  if (sentence !== null) return [sentence]
   return [error instanceof Error ? (error.stack ?? error.message) : String(error)]
 }

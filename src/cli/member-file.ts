@@ -1,10 +1,9 @@
 /** Reads the entries of a member file: CSV or NDJSON, in UTF-8. */
-import { createReadStream } from 'node:fs'
 import { PassThrough } from 'node:stream'
-import { pipeline } from 'node:stream/promises'
 import { parse as parseCsv } from 'csv-parse'
 import { fromCsvText } from '../audience/member.ts'
 import { FatalError } from '../errors.ts'
+import { readInto } from './utf8-file.ts'
 
 export interface FileEntry {
   /** number of the line in the file, from 1 */
@@ -44,23 +43,6 @@ async function* readNdjson(file: string): AsyncGenerator<FileEntry> {
   for await (const content of linesOf(text as AsyncIterable<string>)) {
     line += 1
     if (content.trim() !== '') yield { line, value: fromJson(content) }
-  }
-}
-
-/** The pipeline passes any error on to `output`, where the reading loop receives it. */
-function readInto(output: NodeJS.WritableStream, file: string): void {
-  const input = file === '-' ? process.stdin : createReadStream(file)
-  pipeline(input, decodeUtf8, output).catch(() => undefined)
-}
-
-/** Without `fatal`, text in another encoding would be imported with replacement characters. */
-async function* decodeUtf8(input: AsyncIterable<Buffer>): AsyncGenerator<string> {
-  const decoder = new TextDecoder('utf-8', { fatal: true })
-  try {
-    for await (const chunk of input) yield decoder.decode(chunk, { stream: true })
-    yield decoder.decode()
-  } catch (error) {
-    throw error instanceof TypeError ? new Error('it is not in UTF-8') : error
   }
 }
 

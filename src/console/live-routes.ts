@@ -61,9 +61,11 @@ class Stream {
       // nginx would collect the answer.
       'x-accel-buffering': 'no',
     } as Record<string, string>)
-    this.#response.write(': watching\n\n')
+    // Without a listener, a broken connection would end the process.
+    this.#response.on('error', () => undefined)
+    this.#write(': watching\n\n')
     this.#timers = [
-      setInterval(() => this.#response.write(': still here\n\n'), HEARTBEAT_MS),
+      setInterval(() => this.#write(': still here\n\n'), HEARTBEAT_MS),
       setTimeout(() => this.end(), request.sessionEndsAtMs - nowMs),
     ]
     for (const timer of this.#timers) timer.unref()
@@ -81,7 +83,12 @@ class Stream {
     const frame = JSON.stringify({ events: matching, skipped: missed }, (_, value: unknown) =>
       typeof value === 'bigint' ? String(value) : value,
     )
-    this.#response.write(`data: ${frame}\n\n`)
+    this.#write(`data: ${frame}\n\n`)
+  }
+
+  /** The poller may send a frame between the end of the answer and its close. */
+  #write(text: string): void {
+    if (!this.#response.writableEnded) this.#response.write(text)
   }
 
   end(): void {

@@ -10,6 +10,8 @@ const ROWS_PER_POLL = 500
  * again.
  */
 const OVERLAP_POLLS = 6
+/** The newest events, which a page shows before the next ones arrive. */
+const RECENT_MAX = 50
 /** Polls between two summaries of the index. */
 const PREPARE_POLLS = 10
 
@@ -24,6 +26,7 @@ export class LiveTail {
   readonly #database: Queryable
   readonly #onError: (error: Error) => void
   readonly #watchers = new Set<(frame: TailFrame) => void>()
+  #recent: TailEvent[] = []
   #isPolling = false
 
   constructor(database: Queryable, onError: (error: Error) => void) {
@@ -38,6 +41,7 @@ export class LiveTail {
   /** @returns ends the watch; the poller stops when nobody watches */
   watch(watcher: (frame: TailFrame) => void): () => void {
     this.#watchers.add(watcher)
+    if (this.#recent.length > 0) watcher({ events: this.#recent, skipped: 0 })
     if (!this.#isPolling) void this.#poll()
     return () => void this.#watchers.delete(watcher)
   }
@@ -45,18 +49,24 @@ export class LiveTail {
   async #poll(): Promise<void> {
     this.#isPolling = true
     let seen: Seen | null = null
-    for (let poll = 0; this.#watchers.size > 0; poll += 1) {
+    let mustPrepare = true
+    for (let poll = 1; this.#watchers.size > 0; poll += 1) {
       try {
-        if (poll % PREPARE_POLLS === 0) await prepareTail(this.#database).catch(() => undefined)
-        seen ??= new Seen(await lastEventId(this.#database))
+        if (mustPrepare) await prepareTail(this.#database).catch(() => undefined)
+        seen ??= new Seen((await lastEventId(this.#database)) - BigInt(RECENT_MAX))
         const frame = seen.newOf(await readTail(this.#database, seen.readAfter, ROWS_PER_POLL))
+        mustPrepare = poll % PREPARE_POLLS === 0
+        this.#recent = [...this.#recent, ...frame.events].slice(-RECENT_MAX)
         for (const watcher of this.#watchers) watcher(frame)
       } catch (error) {
+        mustPrepare = true
         this.#onError(error as Error)
       }
       await new Promise((resolve) => setTimeout(resolve, POLL_MS).unref())
     }
     this.#isPolling = false
+    // The next watch would show a gap.
+    this.#recent = []
   }
 }
 

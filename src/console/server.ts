@@ -7,6 +7,7 @@ import { PACKAGE_ROOT } from '../package.ts'
 import { accountRoutes } from './account-routes.ts'
 import { audienceRoutes } from './audience-routes.ts'
 import { clientRoutes } from './client-routes.ts'
+import { compressLargeAnswers } from './compression.ts'
 import { endpointRoutes } from './endpoint-routes.ts'
 import { eventRoutes } from './event-routes.ts'
 import { liveRoutes } from './live-routes.ts'
@@ -23,6 +24,7 @@ export async function createConsole(parts: ConsoleParts): Promise<FastifyInstanc
   app.setReplySerializer((payload) =>
     JSON.stringify(payload, (_, value: unknown) => (typeof value === 'bigint' ? String(value) : value)),
   )
+  compressLargeAnswers(app)
   setSecurityHeaders(app)
   requireWellFormed(app)
   requireSameOrigin(app)

@@ -2,6 +2,7 @@
 import { hkdfSync } from 'node:crypto'
 import cookie from '@fastify/cookie'
 import type { FastifyInstance, FastifyRequest, onRequestHookHandler } from 'fastify'
+import { LRUCache } from 'lru-cache'
 import Type from 'typebox'
 import { AppError } from '../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../http/body.ts'
@@ -20,6 +21,8 @@ const ADDRESS_WINDOW_MS = 15 * 60_000
 /** Wrong tokens of all addresses in a minute, which takes 100 addresses. Sign-ins then wait for the next minute. */
 const WRONG_IN_TOTAL = 1_000
 const TOTAL_WINDOW_MS = 60_000
+/** Addresses that have sent the right token. Guesses from many addresses must not lock their operators out. */
+const TRUSTED_ADDRESSES_MAX = 1_000
 /** The store of all addresses has one window. */
 const ALL_ADDRESSES = 'all'
 
@@ -51,7 +54,7 @@ export async function addSessions(
     const attempt = takeAttempt(request)
     const given = checkSignIn(parseUtf8Json(bodyBytes(request)))
     if (!token.equals(new Secret(given.token))) throw new AppError('wrong_console_token')
-    attempt.giveBack()
+    attempt.succeed()
     const endsAtMs = now() + SESSION_MS
     reply.setCookie(COOKIE, String(endsAtMs), {
       ...attributesFor(request),
@@ -95,7 +98,8 @@ function sessionEndOf(request: FastifyRequest): number {
 }
 
 /** Each attempt counts before its token is compared, so parallel attempts cannot exceed the limit. A right token gives it back. */
-function limitWrongTokens(): (request: FastifyRequest) => { giveBack: () => void } {
+function limitWrongTokens(): (request: FastifyRequest) => { succeed: () => void } {
+  const trusted = new LRUCache<string, true>({ max: TRUSTED_ADDRESSES_MAX })
   const addresses = new MemoryStore(ADDRESS_WINDOW_MS)
   const total = new MemoryStore(TOTAL_WINDOW_MS)
   const keyOf = createClientKey()
@@ -104,12 +108,13 @@ function limitWrongTokens(): (request: FastifyRequest) => { giveBack: () => void
     const own = addresses.count(key)
     if (own.requests > WRONG_PER_ADDRESS) throw limited(own.leftMs)
     const all = total.count(ALL_ADDRESSES)
-    if (all.requests > WRONG_IN_TOTAL) {
+    if (all.requests > WRONG_IN_TOTAL && !trusted.has(key)) {
       addresses.giveBack(key)
       throw limited(all.leftMs)
     }
     return {
-      giveBack: () => {
+      succeed: () => {
+        trusted.set(key, true)
         addresses.giveBack(key)
         total.giveBack(ALL_ADDRESSES)
       },

@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { isObject } from '../http/body.ts'
 import { platformCall } from '../observability/facts.ts'
 import type { Secret } from '../secret.ts'
+import { CallBudget } from './call-budget.ts'
 
 export interface CallTimeouts {
   attemptMs: number
@@ -16,8 +17,6 @@ export const CALL_TIMEOUTS: CallTimeouts = { attemptMs: 3_000, callMs: 6_000 }
 const ATTEMPTS = 3
 /** LINE limits by a token bucket: a call that is repeated immediately only meets the limit again. */
 const RATE_LIMITED_PAUSE_MS = 1_000
-/** For all calls that share a budget. Each further one would take another second of the caller's time. */
-const RATE_LIMITED_RETRIES = 1
 /** Backoff with full jitter: a random pause up to this, doubled after each attempt. */
 const PAUSE_MAX_MS = 200
 /** A longer Retry-After ends the call, and the caller decides when to retry. */
@@ -75,25 +74,8 @@ export interface Platform {
   timeouts: CallTimeouts
 }
 
-/** What the calls that one caller waits for may take together: a time limit, and retries after a rate limit. */
-export class CallBudget {
-  readonly signal: AbortSignal | undefined
-  #rateLimitedRetries = RATE_LIMITED_RETRIES
-
-  /** @param signal aborts the calls before their own time limits */
-  constructor(signal?: AbortSignal) {
-    this.signal = signal
-  }
-
-  /** Whether a call that met the rate limit may be repeated. */
-  takeRateLimitedRetry(): boolean {
-    this.#rateLimitedRetries -= 1
-    return this.#rateLimitedRetries >= 0
-  }
-}
-
 export interface Call {
-  method: 'GET' | 'POST'
+  method: 'GET' | 'POST' | 'PUT'
   path: string
   token?: Secret
   form?: URLSearchParams

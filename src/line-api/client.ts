@@ -1,26 +1,37 @@
 /** The LINE Messaging API calls that this service makes (developers.line.biz, "Messaging API reference"). */
-import Type, { type Static } from 'typebox'
 import { isObject } from '../http/body.ts'
-import { Nullable } from '../http/validate.ts'
 import type { Secret } from '../secret.ts'
+import {
+  type BotInfo,
+  type FollowersPage,
+  type Profile,
+  readBotInfo,
+  readEndpoint,
+  readFollowers,
+  readProfile,
+  readTest,
+  type WebhookEndpoint,
+  type WebhookTest,
+} from './answers.ts'
 import {
   CALL_TIMEOUTS,
   type Call,
-  type CallBudget,
   callPlatform,
   type Platform,
   type PlatformResult,
   refused,
   UNAVAILABLE,
 } from './call.ts'
+import type { CallBudget } from './call-budget.ts'
 import { RateLimiter } from './rate-limiter.ts'
 import {
   type FollowerStatistics,
   type MessageQuota,
-  readExpiry,
   readFollowerStatistics,
   readQuotaLimit,
   readQuotaUsed,
+  readTokenInfo,
+  type TokenInfo,
 } from './statistics.ts'
 import { isSendable, StatelessTokens } from './tokens.ts'
 
@@ -42,50 +53,6 @@ export interface Credentials {
   channelSecret: Secret | null
   channelAccessToken: Secret | null
 }
-
-export const BotInfoSchema = Type.Object({
-  userId: Type.String(),
-  basicId: Type.String(),
-  premiumId: Nullable(Type.String()),
-  displayName: Type.String(),
-  pictureUrl: Nullable(Type.String()),
-  chatMode: Type.String(),
-  markAsReadMode: Type.String(),
-})
-
-export type BotInfo = Static<typeof BotInfoSchema>
-
-export interface Profile {
-  displayName: string
-  pictureUrl: string | null
-  /** a language tag such as `th`; null if the person has not set one */
-  language: string | null
-}
-
-export interface FollowersPage {
-  userIds: string[]
-  /** continues the list, for 24 hours; null on the last page */
-  next: string | null
-}
-
-export interface WebhookEndpoint {
-  endpoint: string
-  /** the switch "Use webhook" */
-  active: boolean
-}
-
-export const WebhookTestSchema = Type.Object({
-  success: Type.Boolean(),
-  statusCode: Nullable(
-    Type.Integer({ description: 'status that the webhook URL answered with; null or below 1: no answer' }),
-  ),
-  reason: Type.String({
-    description: 'OK, COULD_NOT_CONNECT, REQUEST_TIMEOUT, ERROR_STATUS_CODE, UNCLASSIFIED',
-  }),
-  detail: Type.String(),
-})
-
-export type WebhookTest = Static<typeof WebhookTestSchema>
 
 /** No method throws: a failure is a PlatformFault. */
 export class LineApi {
@@ -141,10 +108,32 @@ export class LineApi {
     return read(answer, readEndpoint)
   }
 
-  /** Makes LINE send an empty delivery to the webhook URL. LINE allows 60 tests per hour, so this is never retried. */
-  async testWebhook(account: Credentials, budget?: CallBudget): Promise<PlatformResult<WebhookTest>> {
+  /**
+   * Sets the webhook URL: https, at most 500 characters. LINE applies it within a minute. Refused with 400 for a URL that LINE does
+   * not accept.
+   */
+  async setWebhookEndpoint(
+    account: Credentials,
+    endpoint: string,
+    budget?: CallBudget,
+  ): Promise<PlatformResult<null>> {
+    const path = '/v2/bot/channel/webhook/endpoint'
+    const call = { method: 'PUT', path, json: { endpoint }, isRepeatable: true, budget } as const
+    const answer = await this.#call(account, this.#webhookCalls, call)
+    return answer.ok ? { ok: true, value: null } : answer
+  }
+
+  /**
+   * Makes LINE send an empty delivery to this URL. Without a URL in the request, LINE may still test the previous one for a minute
+   * after a change. LINE allows 60 tests per hour, so this is never retried.
+   */
+  async testWebhook(
+    account: Credentials,
+    endpoint: string,
+    budget?: CallBudget,
+  ): Promise<PlatformResult<WebhookTest>> {
     const path = '/v2/bot/channel/webhook/test'
-    const call = { method: 'POST', path, json: {}, isRepeatable: false, budget } as const
+    const call = { method: 'POST', path, json: { endpoint }, isRepeatable: false, budget } as const
     return read(await this.#call(account, this.#webhookCalls, call), readTest)
   }
 
@@ -171,8 +160,8 @@ export class LineApi {
     return used.ok ? { ok: true, value: { ...limit.value, ...used.value } } : used
   }
 
-  /** Seconds until the stored access token expires. Null: it does not, or none is stored. */
-  async tokenLifetime(account: Credentials, budget?: CallBudget): Promise<PlatformResult<number | null>> {
+  /** What LINE says about the stored access token. Null: none is stored. Refused with 400 for a token that is not valid. */
+  async tokenInfo(account: Credentials, budget?: CallBudget): Promise<PlatformResult<TokenInfo | null>> {
     const token = account.channelAccessToken
     if (token === null) return { ok: true, value: null }
     // Tokens of version 2.1 are JWTs and have a route of their own.
@@ -181,8 +170,7 @@ export class LineApi {
       ? ({ method: 'GET', path: `/oauth2/v2.1/verify?${form}` } as const)
       : ({ method: 'POST', path: '/v2/oauth/verify', form } as const)
     const call = { ...route, secrets: [token], isRepeatable: true, budget }
-    const answer = read(await callPlatform(this.#platform, call), readExpiry)
-    return answer.ok ? { ok: true, value: answer.value.seconds } : answer
+    return read(await callPlatform(this.#platform, call), readTokenInfo)
   }
 
   /** Makes the next call issue a new token, so that it checks the current channel id and secret. */
@@ -232,60 +220,4 @@ function read<T>(answer: PlatformResult<unknown>, reader: (fields: Fields) => T 
   if (!answer.ok) return answer
   const value = isObject(answer.value) ? reader(answer.value) : null
   return value === null ? UNAVAILABLE : { ok: true, value }
-}
-
-/** Characters; longer texts are cut. LINE's names have at most 20, its URLs a few hundred. */
-const TEXT_MAX_LENGTH = 2_000
-
-function text(fields: Fields, name: string): string | null {
-  const value = fields[name]
-  return typeof value === 'string' ? value.slice(0, TEXT_MAX_LENGTH).toWellFormed() : null
-}
-
-function readBotInfo(fields: Fields): BotInfo | null {
-  const userId = text(fields, 'userId')
-  const basicId = text(fields, 'basicId')
-  const displayName = text(fields, 'displayName')
-  if (userId === null || basicId === null || displayName === null) return null
-  return {
-    userId,
-    basicId,
-    premiumId: text(fields, 'premiumId'),
-    displayName,
-    pictureUrl: text(fields, 'pictureUrl'),
-    chatMode: text(fields, 'chatMode') ?? 'unknown',
-    markAsReadMode: text(fields, 'markAsReadMode') ?? 'unknown',
-  }
-}
-
-function readProfile(fields: Fields): Profile | null {
-  const displayName = text(fields, 'displayName')
-  if (displayName === null) return null
-  return { displayName, pictureUrl: text(fields, 'pictureUrl'), language: text(fields, 'language') }
-}
-
-function readFollowers(fields: Fields): FollowersPage | null {
-  const { userIds } = fields
-  if (!Array.isArray(userIds) || !userIds.every((id) => typeof id === 'string')) return null
-  const { next } = fields
-  if (next === undefined) return { userIds, next: null }
-  // A cut token would continue at another place.
-  return typeof next === 'string' && next !== '' && next.length <= TEXT_MAX_LENGTH ? { userIds, next } : null
-}
-
-function readEndpoint(fields: Fields): WebhookEndpoint | null {
-  const endpoint = text(fields, 'endpoint')
-  return endpoint !== null && typeof fields.active === 'boolean' ? { endpoint, active: fields.active } : null
-}
-
-function readTest(fields: Fields): WebhookTest | null {
-  const reason = text(fields, 'reason')
-  if (reason === null) return null
-  const { success, statusCode } = fields
-  return {
-    success: success === true,
-    statusCode: typeof statusCode === 'number' && Number.isSafeInteger(statusCode) ? statusCode : null,
-    reason,
-    detail: text(fields, 'detail') ?? '',
-  }
 }

@@ -15,6 +15,13 @@ export interface MessageQuota {
   used: number
 }
 
+export interface TokenInfo {
+  /** null: LINE names no end */
+  expiresInSeconds: number | null
+  /** the channel that the token was issued for; null: LINE does not name it */
+  channelId: string | null
+}
+
 type Fields = Record<string, unknown>
 
 /** Null while LINE has not counted the day, and for days before the account existed. */
@@ -37,10 +44,13 @@ export function readQuotaUsed(fields: Fields): { used: number } | null {
   return used === null ? null : { used }
 }
 
-/** Seconds; null: LINE names no end. */
-export const readExpiry = (fields: Fields): { seconds: number | null } => ({
-  seconds: count(fields.expires_in),
-})
+export function readTokenInfo(fields: Fields): TokenInfo {
+  const { client_id: channelId } = fields
+  return {
+    expiresInSeconds: count(fields.expires_in),
+    channelId: typeof channelId === 'string' ? channelId : null,
+  }
+}
 
 function count(value: unknown): number | null {
   return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : null

@@ -2,7 +2,8 @@
 import { LRUCache } from 'lru-cache'
 import { isObject } from '../http/body.ts'
 import { Secret } from '../secret.ts'
-import { type CallBudget, callPlatform, type Platform, type PlatformResult, UNAVAILABLE } from './call.ts'
+import { callPlatform, type Platform, type PlatformResult, UNAVAILABLE } from './call.ts'
+import type { CallBudget } from './call-budget.ts'
 
 /** A token is valid for 15 minutes. One that is about to expire is not used for a new call. */
 const EXPIRY_MARGIN_MS = 60_000

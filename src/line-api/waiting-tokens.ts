@@ -1,6 +1,6 @@
 /** How many ID tokens wait for a verification or for LINE's keys. Their requests wait with them, so this bounds memory. */
 
-/** A second of verifications. */
+/** About a second of verifications: 5,000 × 170 µs = 0.85 s. */
 const WAITING_MAX = 5_000
 
 /** A login channel may have as many as are free: half of all if it is alone, and others always find room. */
@@ -8,16 +8,24 @@ export class WaitingTokens {
   readonly #byChannel = new Map<string, number>()
   #total = 0
 
-  /** Returns false, and counts nothing, if the channel would have more than its share. */
+  /** Whether the channel would still have no more than its share. */
+  hasRoom(loginChannelId: string, count: number): boolean {
+    return count === 0 || this.#waitingOf(loginChannelId) + count <= WAITING_MAX - this.#total
+  }
+
+  /** Returns false, and counts nothing, if there is no room. */
   enter(loginChannelId: string, count: number): boolean {
-    const waiting = this.#byChannel.get(loginChannelId) ?? 0
-    if (waiting + count > WAITING_MAX - this.#total) return false
-    this.#count(loginChannelId, waiting + count, count)
+    if (!this.hasRoom(loginChannelId, count)) return false
+    this.#count(loginChannelId, this.#waitingOf(loginChannelId) + count, count)
     return true
   }
 
   leave(loginChannelId: string, count: number): void {
-    this.#count(loginChannelId, (this.#byChannel.get(loginChannelId) ?? 0) - count, -count)
+    this.#count(loginChannelId, this.#waitingOf(loginChannelId) - count, -count)
+  }
+
+  #waitingOf(loginChannelId: string): number {
+    return this.#byChannel.get(loginChannelId) ?? 0
   }
 
   #count(loginChannelId: string, waiting: number, change: number): void {

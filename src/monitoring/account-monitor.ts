@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { type Account, type AccountId, findAccount } from '../accounts/account.ts'
 import { type Verifier, verifyAccount } from '../accounts/verify.ts'
 import { AppError } from '../errors.ts'
-import { CallBudget } from '../line-api/call.ts'
+import { CallBudget } from '../line-api/call-budget.ts'
 import { accountVerified } from '../observability/facts.ts'
 import type { Database } from '../postgres/database.ts'
 import { countNextAudience } from './audience-counts.ts'
@@ -87,8 +87,8 @@ export class AccountMonitor {
   async #readFigures(account: Account): Promise<CheckResult> {
     const { lineApi } = this.#verifier
     const budget = new CallBudget(this.#stopped.signal)
-    const [lifetime, quota] = await Promise.all([
-      lineApi.tokenLifetime(account, budget),
+    const [token, quota] = await Promise.all([
+      lineApi.tokenInfo(account, budget),
       lineApi.messageQuota(account, budget),
     ])
     for (const day of await findMissingDays(this.#database, account.id)) {
@@ -100,7 +100,7 @@ export class AccountMonitor {
     }
     return {
       fault: null,
-      ...(lifetime.ok ? { tokenLifetimeSeconds: lifetime.value } : {}),
+      ...(token.ok ? { tokenLifetimeSeconds: token.value?.expiresInSeconds ?? null } : {}),
       ...(quota.ok ? { quota: quota.value } : {}),
     }
   }

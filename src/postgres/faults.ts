@@ -11,6 +11,9 @@ export const STATEMENT_TIMEOUT = '57014'
 /** SQLSTATE: the statement that a pipeline names is not prepared on this connection. */
 export const NOT_PREPARED = '26000'
 
+/** SQLSTATE: a row that is referenced does not exist. */
+const FOREIGN_KEY_VIOLATION = '23503'
+
 /** All connections for this work are in use: by this account (`account`), or by others (`share`). The database works. */
 export class DatabaseBusy extends AppError {
   constructor(reason: 'account' | 'share') {
@@ -76,4 +79,14 @@ export function sqlStateOf(error: unknown): string | null {
 export function violatedConstraint(error: unknown): string | null {
   if (!(error instanceof pg.DatabaseError) || !error.code?.startsWith('23')) return null
   return error.constraint ?? null
+}
+
+/**
+ * The values of the foreign key that a statement violated, or an empty list. The detail of the error has them in the form
+ * `(column, …)=(value, …)` in every language. A unique value is not returned, because it may be a secret.
+ */
+export function violatedKey(error: unknown): string[] {
+  if (!(error instanceof pg.DatabaseError) || error.code !== FOREIGN_KEY_VIOLATION) return []
+  const [, values] = /\([^)]*\)=\(([^)]*)\)/.exec(error.detail ?? '') ?? []
+  return values?.split(', ') ?? []
 }

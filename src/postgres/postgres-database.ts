@@ -30,6 +30,7 @@ import type { Claimant } from './turns.ts'
 const CONNECTIONS = { health: 1, lookups: 2, intake: 2, clients: 5, streams: 4, console: 1 }
 /** Health probes wait 1 to 2 s, so a slower database counts as down. */
 const STATE_TIMEOUT_MS = 1_500
+
 export class PostgresDatabase implements Database {
   readonly kind = 'postgres'
   readonly #connector: Connector

@@ -1,6 +1,6 @@
 /** Other programs may load rows with ids of their own, so the next generated id may be taken. */
 import { violatedConstraint } from './faults.ts'
-import type { Queryable, Row } from './statement.ts'
+import type { Queryable, Row, Transactions } from './statement.ts'
 
 /** Moves a table's generated ids past the stored ones, never back. Ids above 2^62 are left alone: no program counts that far. */
 const SKIP_TAKEN = {
@@ -29,8 +29,8 @@ const SKIP_TAKEN = {
 export type ProvisionedTable = keyof typeof SKIP_TAKEN
 
 /**
- * Inserts a row with a generated id. If the id is taken, the sequence moves past the stored ids and the insert is retried. Inside
- * a transaction the first failure would abort it.
+ * Inserts a row with a generated id. If the id is taken, the sequence moves past the stored ids and the insert is retried. In a
+ * transaction, which the first failure aborts, this throws the violation for transactionWithFreeIds.
  */
 export async function insertWithFreeId<R extends Row>(
   database: Queryable,
@@ -41,8 +41,35 @@ export async function insertWithFreeId<R extends Row>(
   try {
     return await database.query<R>(statement, values)
   } catch (error) {
-    if (violatedConstraint(error) !== `${table}_pkey`) throw error
-    await database.query(SKIP_TAKEN[table])
+    if (tableOfTakenId(error) !== table) throw error
+    const isMoved = await database.query(SKIP_TAKEN[table]).then(
+      () => true,
+      () => false,
+    )
+    if (!isMoved) throw error
     return database.query<R>(statement, values)
   }
+}
+
+/** A transaction that inserts rows with generated ids. Each table may abort it once. */
+export async function transactionWithFreeIds<T>(
+  database: Transactions,
+  work: (transaction: Queryable) => Promise<T>,
+): Promise<T> {
+  const moved = new Set<ProvisionedTable>()
+  for (;;) {
+    try {
+      return await database.transaction(work)
+    } catch (error) {
+      const table = tableOfTakenId(error)
+      if (table === null || moved.has(table)) throw error
+      await database.query(SKIP_TAKEN[table])
+      moved.add(table)
+    }
+  }
+}
+
+function tableOfTakenId(error: unknown): ProvisionedTable | null {
+  const table = violatedConstraint(error)?.replace(/_pkey$/, '')
+  return table !== undefined && Object.hasOwn(SKIP_TAKEN, table) ? (table as ProvisionedTable) : null
 }

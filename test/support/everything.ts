@@ -7,6 +7,8 @@ import { ProfileFiller } from '../../src/audience/profiles.ts'
 import { Sender } from '../../src/endpoints/sender.ts'
 import { retryEvent } from '../../src/intake/retry.ts'
 import { LineApi } from '../../src/line-api/client.ts'
+import { countNextAudience } from '../../src/monitoring/audience-counts.ts'
+import { takeDueAccounts } from '../../src/monitoring/due-accounts.ts'
 import { importMember } from '../../src/operator/import-member.ts'
 import { countMembers, findMember, memberTimeline } from '../../src/operator/members.ts'
 import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
@@ -100,6 +102,8 @@ export async function useEverything(users: Users): Promise<string[]> {
     [tenant.accountId],
   )
   await new ProfileFiller(database, new LineApi(platform.url)).pass()
+  await takeDueAccounts(database, 1)
+  while ((await countNextAudience(database)) > 0);
   await database.query(rememberPending, [tenant.accountId, tenant.organizationId, 99n, 'U9', 0n])
   await finishErasures(database)
   await skipTakenMemberIds(database, [tenant.accountId])

@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url'
 import { inspect } from 'node:util'
 import { onTestFinished } from 'vitest'
 
-const MAIN = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url))
+export const MAIN = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url))
 
 /** Reached only by a failure: a machine with a third of the usual speed needs a few seconds. */
 const WAIT_LIMIT_MS = 60_000

@@ -128,7 +128,7 @@ async function addDemoAccount(database: Database, simulated: SimulatedAccount): 
     basic_id: simulated.basicId,
     login_channel_id: simulated.loginChannelId,
   })
-  const client = await addClient(database, null)
+  const client = await addClient(database, 'Demo CRM')
   const added = await addKey(database, client.id, account.id)
   if (added === null) throw new Error('the demo account was not added')
   const credentials = {

@@ -28,15 +28,15 @@ interface FleetMember {
 }
 
 const FLEET: FleetMember[] = [
-  { name: 'Sakura Pharmacy さくら薬局', deliveriesPerHour: 60, people: 420, quotaUsed: 1_840 },
-  { name: 'ร้านกาแฟดอยช้าง', deliveriesPerHour: 110, people: 640, quotaUsed: 3_120 },
-  { name: 'Osaka Sushi', deliveriesPerHour: 35, people: 280, quotaUsed: 610 },
-  { name: 'Hotel Aurora', deliveriesPerHour: 40, people: 190, silentHours: 31 },
-  { name: 'Siam Dental', deliveriesPerHour: 25, people: 150, failedCheck: 'webhook_active', silentHours: 9 },
-  { name: 'Momo Books', deliveriesPerHour: 12, people: 90, failedCheck: 'access_token' },
-  { name: 'Lotus Spa', deliveriesPerHour: 8, people: 60, hasNoSecret: true, silentHours: 60, refused: 48 },
-  { name: 'Green Gym', deliveriesPerHour: 30, people: 210, unapplied: 7, failedDeliveries: 12 },
-  { name: 'Tokyo Ramen', deliveriesPerHour: 70, people: 330, tokenExpiresInDays: 3, quotaUsed: 5_000 },
+  { name: 'Sakura Pharmacy さくら薬局', deliveriesPerHour: 300, people: 420, quotaUsed: 1_840 },
+  { name: 'ร้านกาแฟดอยช้าง', deliveriesPerHour: 550, people: 640, quotaUsed: 3_120 },
+  { name: 'Osaka Sushi', deliveriesPerHour: 175, people: 280, quotaUsed: 610 },
+  { name: 'Hotel Aurora', deliveriesPerHour: 200, people: 190, silentHours: 31 },
+  { name: 'Siam Dental', deliveriesPerHour: 125, people: 150, failedCheck: 'webhook_active', silentHours: 9 },
+  { name: 'Momo Books', deliveriesPerHour: 60, people: 90, failedCheck: 'access_token' },
+  { name: 'Lotus Spa', deliveriesPerHour: 40, people: 60, hasNoSecret: true, silentHours: 60, refused: 48 },
+  { name: 'Green Gym', deliveriesPerHour: 150, people: 210, unapplied: 7, failedDeliveries: 12 },
+  { name: 'Tokyo Ramen', deliveriesPerHour: 350, people: 330, tokenExpiresInDays: 3, quotaUsed: 5_000 },
 ]
 
 /** An account that can receive further deliveries. */
@@ -44,6 +44,8 @@ export interface FleetAccount {
   id: bigint
   channelSecret: string
   botUserId: string
+  /** members who write */
+  userIds: string[]
 }
 
 /** Adds the fleet once, and makes an earlier one as recent as now. Returns the accounts that are well. */
@@ -65,7 +67,8 @@ const selectOrganization = `select id from organization where name = $1 limit 1`
 
 /** $1 name of the organization text */
 const selectHealthy = `
-  select a.id, a.channel_secret as "channelSecret", a.bot_user_id as "botUserId"
+  select a.id, a.channel_secret as "channelSecret", a.bot_user_id as "botUserId",
+         array(select user_id from audience_member where channel_oa_id = a.id order by id limit 40) as "userIds"
     from official_account a join organization o on o.id = a.organization_id
    where o.name = $1 and a.channel_secret is not null and (a.verification->>'verified')::boolean
      and exists (select from delivery_hour h where h.channel_oa_id = a.id and h.hour > now() - interval '8 hours')
@@ -83,7 +86,9 @@ async function addMember(database: Queryable, organizationId: bigint, member: Fl
   const expiresInDays = member.tokenExpiresInDays ?? null
   await database.query(insertPeople, [id, organizationId, member.people])
   await database.query(insertHours, [id, member.deliveriesPerHour, member.silentHours ?? 0])
-  await database.query(insertDays, [id, Math.round(member.people * 0.84), Math.round(member.people * 0.1)])
+  const following = Math.round(member.people * 0.84)
+  const growth = member.failedCheck === undefined ? Math.round(member.people / 110) : -1
+  await database.query(insertDays, [id, following, Math.round(member.people * 0.1), growth])
   await database.query(insertCheck, [id, expiresInDays, quota, member.quotaUsed ?? null])
   await database.query(storeVerification, [id, verificationOf(member.failedCheck)])
   if (member.refused) await database.query(insertRefused, [id, member.refused])
@@ -132,17 +137,28 @@ const insertHours = `
             from generate_series(date_trunc('hour', now()) - interval '28 days',
                                  date_trunc('hour', now()) - $3::int * interval '1 hour', interval '1 hour') as hour) as busy`
 
-/** LINE's counts differ a little from ours. $1 account bigint; $2 people who follow int; $3 people who blocked int */
+/**
+ * LINE's counts differ a little from ours. The growth stays below the difference that counts as missing deliveries.
+ *
+ * $1 account bigint; $2 people who follow int; $3 people who blocked int; $4 growth per day int
+ */
 const insertDays = `
   insert into account_day (channel_oa_id, day, members, following, blocked, line_followers, line_blocks)
-  select $1, (now() at time zone 'UTC' + interval '9 hours')::date - age, $2 - age * 2 + $3 - age / 3,
-         $2 - age * 2 + age % 3, $3 - age / 3, $2 - age * 2 + $3 - age / 3 + 4, $3 - age / 3 + 1
+  select $1, (now() at time zone 'UTC' + interval '9 hours')::date - age, $2 - age * $4 + $3 - age / 3,
+         $2 - age * $4 + age % 3, $3 - age / 3, $2 - age * $4 + $3 - age / 3 + 4, $3 - age / 3 + 1
     from generate_series(0, 45) as age`
 
-/** $1 account bigint; $2 days until the token expires int or null; $3 quota bigint or null; $4 used messages bigint or null */
+/**
+ * With the counts that the service makes within minutes, so that the fleet shows them immediately.
+ *
+ * $1 account bigint; $2 days until the token expires int or null; $3 quota bigint or null; $4 used messages bigint or null
+ */
 const insertCheck = `
-  insert into account_check (channel_oa_id, due_at, checked_at, token_expires_at, quota_limit, quota_used)
-  values ($1, now() + interval '1 year', now(), now() + $2::int * interval '1 day', $3, $4)`
+  insert into account_check (channel_oa_id, due_at, checked_at, token_expires_at, quota_limit, quota_used,
+                             members, following, blocked, profiles_due, counted_at)
+  select $1, now() + interval '1 year', now(), now() + $2::int * interval '1 day', $3, $4,
+         count(*), count(*) filter (where relationship = 'following'), count(*) filter (where relationship = 'blocked'), 0, now()
+    from audience_member where channel_oa_id = $1`
 
 /** $1 account bigint; $2 verification jsonb */
 const storeVerification = `

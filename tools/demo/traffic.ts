@@ -1,24 +1,21 @@
-/** A few deliveries a second for the fleet, so that the live page of the console shows something. */
+/** A delivery every two seconds for the fleet, so that the live page of the console shows something. */
 import { randomInt } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { signLine } from '../../src/intake/line/signature.ts'
 import { Secret } from '../../src/secret.ts'
-import { lineBody, lineEvent, randomUserId, textMessage } from '../simulator/events.ts'
+import { lineBody, lineEvent, textMessage } from '../simulator/events.ts'
 import type { FleetAccount } from './fleet.ts'
 
 /** Between two deliveries. */
-const PAUSE_MS = 700
-/** People per account who write. */
-const PEOPLE = 40
+const PAUSE_MS = 2_000
 const GREETINGS = ['hello', 'สวัสดีค่ะ', 'こんにちは', '予約したいです', 'ขอบคุณครับ', 'see you tomorrow']
 
 /** Sends until the signal. A delivery that is not answered is not sent again. */
 export async function sendTraffic(url: string, accounts: FleetAccount[], signal: AbortSignal): Promise<void> {
   if (accounts.length === 0) return
-  const people = new Map(accounts.map(({ id }) => [id, Array.from({ length: PEOPLE }, randomUserId)]))
   while (!signal.aborted) {
     const account = accounts[randomInt(accounts.length)] as FleetAccount
-    const userId = people.get(account.id)?.[randomInt(PEOPLE)] as string
+    const userId = account.userIds[randomInt(account.userIds.length)] as string
     await deliver(url, account, eventAbout(userId), signal).catch(() => undefined)
     await sleep(PAUSE_MS, undefined, { signal }).catch(() => undefined)
   }

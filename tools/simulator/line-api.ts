@@ -15,6 +15,8 @@ const TESTS_PER_HOUR = 60
 /** LINE waits this long for the response of a webhook. */
 const WEBHOOK_TIMEOUT_MS = 2_000
 
+const ENDPOINT_MAX_LENGTH = 500
+
 interface Reply {
   status: number
   body: unknown
@@ -34,20 +36,27 @@ const INVALID_DATE: Reply = {
 }
 const NO_WEBHOOK: Reply = { status: 404, body: { message: 'Webhook endpoint not found' } }
 
+/** Whose access token the request has. */
+export function callerOf(states: PlatformState[], request: IncomingMessage): PlatformState | null {
+  const token = request.headers.authorization?.replace(/^Bearer /, '') ?? ''
+  return states.find(({ tokens }) => tokens.has(token)) ?? null
+}
+
 /** Rejects if the client disconnects before its request is complete. */
-export async function answer(state: PlatformState, request: IncomingMessage): Promise<Reply> {
+export async function answer(states: PlatformState[], request: IncomingMessage): Promise<Reply> {
   if (!URL.canParse(request.url ?? '', 'http://localhost')) return NOT_FOUND
   const { pathname, searchParams } = new URL(request.url ?? '', 'http://localhost')
   const call = `${request.method} ${pathname}`
-  if (call === 'GET /oauth2/v2.1/certs') return { status: 200, body: state.login.certs() }
-  if (call === 'POST /oauth2/v3/token') return issueToken(state, await text(request))
+  // Every account has the same keys of LINE Login.
+  if (call === 'GET /oauth2/v2.1/certs') return { status: 200, body: states[0]?.login.certs() }
+  if (call === 'POST /oauth2/v3/token') return issueToken(states, await text(request))
   if (call === 'POST /v2/oauth/verify') {
     const form = new URLSearchParams(await text(request))
-    return tokenInfo(state, form.get('access_token'))
+    return tokenInfo(states, form.get('access_token'))
   }
-  if (call === 'GET /oauth2/v2.1/verify') return tokenInfo(state, searchParams.get('access_token'))
-  const token = request.headers.authorization?.replace(/^Bearer /, '') ?? ''
-  if (!state.tokens.has(token)) return UNAUTHORIZED
+  if (call === 'GET /oauth2/v2.1/verify') return tokenInfo(states, searchParams.get('access_token'))
+  const state = callerOf(states, request)
+  if (state === null) return UNAUTHORIZED
   switch (call) {
     case 'GET /v2/bot/info':
       return { status: 200, body: botInfo(state.account) }
@@ -55,8 +64,10 @@ export async function answer(state: PlatformState, request: IncomingMessage): Pr
       return followerIds(state, searchParams)
     case 'GET /v2/bot/channel/webhook/endpoint':
       return state.settings.webhook === null ? NO_WEBHOOK : { status: 200, body: state.settings.webhook }
+    case 'PUT /v2/bot/channel/webhook/endpoint':
+      return setWebhook(state, await text(request))
     case 'POST /v2/bot/channel/webhook/test':
-      return testWebhook(state)
+      return testWebhook(state, await text(request))
     case 'GET /v2/bot/insight/followers': {
       const body = followerStatistics(state, searchParams.get('date'))
       return body === null ? INVALID_DATE : { status: 200, body }
@@ -80,24 +91,26 @@ function findProfile(state: PlatformState, call: string): Reply {
   return profile(state, memberId, state.groups.get(groupId)?.has(memberId) === true)
 }
 
-function tokenInfo(state: PlatformState, token: string | null): Reply {
-  const body = tokenLifetime(state, token)
-  if (body !== null) return { status: 200, body }
+function tokenInfo(states: PlatformState[], token: string | null): Reply {
+  const body = states.map((state) => tokenLifetime(state, token)).find((found) => found !== null)
+  if (body !== undefined) return { status: 200, body }
   return { status: 400, body: { error: 'invalid_request', error_description: 'access token expired' } }
 }
 
-function issueToken({ account, tokens }: PlatformState, form: string): Reply {
+function issueToken(states: PlatformState[], form: string): Reply {
   const fields = new URLSearchParams(form)
-  const isValid =
-    fields.get('client_id') === account.channelId && fields.get('client_secret') === account.channelSecret
-  if (!isValid) {
+  const issuer = states.find(
+    ({ account }) =>
+      fields.get('client_id') === account.channelId && fields.get('client_secret') === account.channelSecret,
+  )
+  if (issuer === undefined) {
     return {
       status: 400,
       body: { error: 'invalid_request', error_description: "Invalid 'client_credentials'." },
     }
   }
   const token = randomBytes(48).toString('base64')
-  tokens.add(token)
+  issuer.tokens.add(token)
   return { status: 200, body: { token_type: 'Bearer', access_token: token, expires_in: 900 } }
 }
 
@@ -135,13 +148,48 @@ function followerIds({ people, settings }: PlatformState, query: URLSearchParams
   return { status: 200, body: { userIds: page, ...(next && { next }) } }
 }
 
-async function testWebhook({ account, settings, testsAtMs }: PlatformState): Promise<Reply> {
-  if (settings.webhook === null) return NO_WEBHOOK
+function setWebhook({ settings }: PlatformState, body: string): Reply {
+  const endpoint = endpointIn(body)
+  if (endpoint === null || !isAcceptedUrl(endpoint)) {
+    return { status: 400, body: { message: 'Invalid webhook endpoint URL' } }
+  }
+  const apply = () => {
+    // A new URL does not switch "Use webhook" on.
+    settings.webhook = { endpoint, active: settings.webhook?.active === true }
+  }
+  if (settings.propagationMs === 0) apply()
+  else setTimeout(apply, settings.propagationMs).unref()
+  return { status: 200, body: {} }
+}
+
+function isAcceptedUrl(endpoint: string): boolean {
+  return (
+    endpoint.length <= ENDPOINT_MAX_LENGTH &&
+    URL.canParse(endpoint) &&
+    new URL(endpoint).protocol === 'https:'
+  )
+}
+
+/** Null if the body names none. */
+function endpointIn(body: string): string | null {
+  try {
+    const { endpoint } = JSON.parse(body) as { endpoint?: unknown }
+    return typeof endpoint === 'string' ? endpoint : null
+  } catch {
+    return null
+  }
+}
+
+async function testWebhook({ account, settings, testsAtMs }: PlatformState, body: string): Promise<Reply> {
+  const endpoint = endpointIn(body) ?? settings.webhook?.endpoint
+  if (endpoint === undefined) return NO_WEBHOOK
   if (testsAtMs.filter((atMs) => atMs > Date.now() - HOUR_MS).length >= TESTS_PER_HOUR) {
     return { status: 429, body: { message: 'You have reached your hourly limit' } }
   }
   testsAtMs.push(Date.now())
-  const outcome = await sendTestDelivery(account, settings.webhook.endpoint)
+  const { testOrigin } = settings
+  const target = testOrigin === null ? endpoint : testOrigin + new URL(endpoint).pathname
+  const outcome = await sendTestDelivery(account, target)
   return { status: 200, body: { ...outcome, timestamp: new Date().toISOString() } }
 }
 

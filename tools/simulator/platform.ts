@@ -5,13 +5,18 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
-import { answer } from './line-api.ts'
+import { answer, callerOf } from './line-api.ts'
 import { MISBEHAVIOURS, type Misbehaviour, misbehaviourOf } from './misbehaviour.ts'
 import { RECEIVER_PATH, type Receipt, type ReceiverSettings, receive } from './receiver.ts'
-import { initialState, type PlatformState, randomAccount } from './state.ts'
+import { initialState, type PlatformState, randomAccount, type SimulatedAccount } from './state.ts'
 
-export interface SimulatedPlatform extends Omit<PlatformState, 'tokens' | 'testsAtMs'> {
+type VisibleState = Omit<PlatformState, 'tokens' | 'testsAtMs'>
+
+/** Its account is the first one. */
+export interface SimulatedPlatform extends VisibleState {
   url: string
+  /** Adds another official account to the platform. */
+  addAccount: (account: SimulatedAccount) => VisibleState
   /** what arrived below /receive, where the platform plays a tool that receives outgoing webhooks */
   receipts: Receipt[]
   receiver: ReceiverSettings
@@ -32,6 +37,7 @@ export async function simulatePlatform(
   const calls: string[] = []
   const fault: ActiveFault = { respond: null, only: /./ }
   const state = initialState(account)
+  const states = [state]
   const receipts: Receipt[] = []
   const receiver: ReceiverSettings = {
     channelSecret: account.channelSecret,
@@ -40,19 +46,7 @@ export async function simulatePlatform(
   }
   const server = createServer((request, response) => {
     const call = `${request.method} ${request.url}`
-    if (call === 'PUT /simulate/misbehaviour') {
-      setMisbehaviour(fault, request, response)
-      return
-    }
-    if (call === 'POST /simulate/id-token') {
-      issueIdToken(state, request, response)
-      return
-    }
-    if (call === 'PUT /simulate/login-keys') {
-      state.login.rotateKeys()
-      response.writeHead(200).end('ID tokens are signed with a new key\n')
-      return
-    }
+    if (control(call, state, fault, request, response)) return
     if (request.url?.startsWith(RECEIVER_PATH)) {
       receive(receipts, receiver, request, response).catch(() => response.destroy())
       return
@@ -60,7 +54,7 @@ export async function simulatePlatform(
     calls.push(call)
     if (calls.length > CALLS_MAX) calls.shift()
     if (fault.respond !== null && fault.only.test(call)) fault.respond(request, response)
-    else respond(state, request, response)
+    else respond(states, request, response)
   })
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject)
@@ -78,6 +72,11 @@ export async function simulatePlatform(
     settings,
     statistics,
     login,
+    addAccount: (added) => {
+      const addedState = { ...initialState(added), login: state.login }
+      states.push(addedState)
+      return addedState
+    },
     misbehave: (how, only = /./) => {
       fault.respond = how
       fault.only = only
@@ -96,8 +95,37 @@ interface ActiveFault {
   only: RegExp
 }
 
-function respond(state: PlatformState, request: IncomingMessage, response: ServerResponse): void {
-  answer(state, request).then(
+/** Answers the calls that control the simulator itself. Returns false for any other call. */
+function control(
+  call: string,
+  state: PlatformState,
+  fault: ActiveFault,
+  request: IncomingMessage,
+  response: ServerResponse,
+): boolean {
+  switch (call) {
+    case 'PUT /simulate/misbehaviour':
+      setMisbehaviour(fault, request, response)
+      return true
+    case 'POST /simulate/id-token':
+      issueIdToken(state, request, response)
+      return true
+    case 'PUT /simulate/login-keys':
+      state.login.rotateKeys()
+      response.writeHead(200).end('ID tokens are signed with a new key\n')
+      return true
+    default:
+      return false
+  }
+}
+
+function respond(states: PlatformState[], request: IncomingMessage, response: ServerResponse): void {
+  const misbehaviour = callerOf(states, request)?.settings.misbehaviour ?? null
+  if (misbehaviour !== null) {
+    misbehaviour(request, response)
+    return
+  }
+  answer(states, request).then(
     ({ status, body }) =>
       response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body)),
     // The client disconnected before its request was complete.

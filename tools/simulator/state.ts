@@ -1,7 +1,8 @@
-/** What the simulated platform knows: one official account and the people around it. */
+/** What the simulated platform knows of an official account and the people around it. */
 import { randomBytes } from 'node:crypto'
 import { randomUserId } from './events.ts'
 import { SimulatedLogin } from './login.ts'
+import type { Misbehaviour } from './misbehaviour.ts'
 import type { DayStatistics } from './statistics.ts'
 
 export interface SimulatedAccount {
@@ -35,6 +36,12 @@ export interface PlatformState {
     isVerified: boolean
     /** the webhook as set in the LINE Developers Console; null: none is set */
     webhook: { endpoint: string; active: boolean } | null
+    /** milliseconds until a webhook URL that the API sets takes effect; LINE needs up to 60,000 */
+    propagationMs: number
+    /** origin that receives test deliveries instead of the one of the webhook URL, which may not exist; null: that one */
+    testOrigin: string | null
+    /** faulty responses to the calls of this account alone; null: the documented ones */
+    misbehaviour: Misbehaviour | null
     /** messages of the month; null: the plan has no limit */
     quota: { limit: number | null; used: number }
     tokenLifetimeSeconds: number
@@ -71,7 +78,7 @@ export function initialState(account: SimulatedAccount): PlatformState {
     people: new Map(),
     groups: new Map(),
     settings: {
-      ...{ isVerified: true, webhook: null },
+      ...{ isVerified: true, webhook: null, propagationMs: 0, testOrigin: null, misbehaviour: null },
       quota: { limit: 1_000, used: 0 },
       tokenLifetimeSeconds: 30 * 86_400,
     },

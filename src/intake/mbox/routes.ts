@@ -8,6 +8,7 @@ import { isStorableText } from '../../postgres/storable.ts'
 import { AdmittingAccounts } from '../admit.ts'
 import type { Receipt } from '../receive.ts'
 import type { SourceParts } from '../source.ts'
+import { callbackPath } from './path.ts'
 import { parseChatCallback } from './payload.ts'
 import { chatCallbackSchema } from './route-schema.ts'
 import { hasValidChatSignature } from './signature.ts'
@@ -21,7 +22,7 @@ export function addMboxRoutes(app: FastifyInstance, parts: SourceParts): void {
     (oaHash) => createHash('sha256').update(oaHash).digest('base64'),
   )
   const options = { schema: chatCallbackSchema }
-  app.post('/api/mbox/callback/:oaHash', options, (request: CallbackRequest, reply) =>
+  app.post(callbackPath(':oaHash'), options, (request: CallbackRequest, reply) =>
     receiveCallback(parts, accounts, request, reply),
   )
 }

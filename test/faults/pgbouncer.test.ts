@@ -1,11 +1,11 @@
 /** PgBouncer between the service and PostgreSQL: it must keep sessions. */
 import { afterAll, describe, expect, it, onTestFinished } from 'vitest'
-import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
-import { lineEvent } from '../tools/simulator/events.ts'
-import { addTenant, createTestDatabase } from './support/database.ts'
-import { isPgBouncerInstalled, type PgBouncerSettings, startPgBouncer } from './support/pgbouncer.ts'
-import { becomesWell, runCommandAsync, spawnService } from './support/process.ts'
-import { signedDelivery } from './support/service.ts'
+import { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
+import { lineEvent } from '../../tools/simulator/events.ts'
+import { addTenant, createTestDatabase } from '../support/database.ts'
+import { isPgBouncerInstalled, type PgBouncerSettings, startPgBouncer } from '../support/pgbouncer.ts'
+import { becomesWell, runCommandAsync, spawnService } from '../support/process.ts'
+import { signedDelivery } from '../support/service.ts'
 
 if (!isPgBouncerInstalled) {
   console.warn('PGBOUNCER IS NOT INSTALLED: its tests are skipped. Install the package pgbouncer.')

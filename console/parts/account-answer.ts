@@ -1,0 +1,13 @@
+/** What the service says about one account. */
+import type { Verification } from '../../src/accounts/verification.ts'
+import type { AccountDetails } from '../../src/operator/accounts.ts'
+import type { FleetAccount } from '../../src/operator/fleet.ts'
+import type { Json } from '../api.ts'
+
+export interface AccountAnswer {
+  account: Omit<Json<AccountDetails>, 'oaHash'>
+  verification: Verification | null
+  facts: Json<FleetAccount>
+  webhookPath: string
+  publicUrl: string | null
+}

@@ -1,0 +1,84 @@
+/** The set-up of an account: its webhook URL, the steps as they come true, and its verification. */
+import { post } from '../api.ts'
+import { type Query, useAction } from '../hooks.ts'
+import { useLocalized } from '../texts.ts'
+import type { AccountAnswer } from './account-answer.ts'
+import { Icon } from './icons.tsx'
+import { Panel } from './page.tsx'
+import { ActionFailure } from './states.tsx'
+import { Copyable } from './values.tsx'
+
+export function SetUp({ query: { data, reload } }: { query: Query<AccountAnswer> }) {
+  const { t, relative } = useLocalized()
+  const { isRunning, error, run } = useAction()
+  if (data === undefined) return null
+  const { account, facts, verification, publicUrl, webhookPath } = data
+  const verify = (testWebhook: boolean) =>
+    run(async () => {
+      await post(`/api/accounts/${account.id}/verify`, { testWebhook })
+      reload()
+    })
+  return (
+    <Panel
+      title={t.account.setup}
+      actions={
+        <>
+          <button type="button" class="primary" disabled={isRunning} onClick={() => verify(false)}>
+            {isRunning ? t.account.verifying : t.account.verify}
+          </button>
+          <button type="button" disabled={isRunning} onClick={() => verify(true)}>
+            {t.account.verifyTest}
+          </button>
+        </>
+      }
+    >
+      <h3>{t.account.webhookUrl}</h3>
+      <Copyable text={`${publicUrl ?? ''}${webhookPath}`} label={t.account.webhookUrl} />
+      <p class="muted small-text">{publicUrl === null ? t.account.noPublicUrl : t.account.webhookHint}</p>
+      <Steps account={account} facts={facts} verification={verification} />
+      <ActionFailure error={error} />
+      {verification !== null && (
+        <details>
+          <summary>
+            {t.account.checks} · {relative(verification.checkedAt)}
+          </summary>
+          <ul class="checks">
+            {verification.checks.map(({ name, ok, message }) => (
+              <li key={name} class={ok ? 'is-done' : 'is-open'}>
+                <Icon name={ok ? 'check' : 'cross'} />
+                <span>
+                  <b>{name}</b> {message}
+                </span>
+              </li>
+            ))}
+          </ul>
+        </details>
+      )}
+    </Panel>
+  )
+}
+
+function Steps({ account, facts, verification }: Pick<AccountAnswer, 'account' | 'facts' | 'verification'>) {
+  const { t } = useLocalized()
+  const isOk = (name: string) => verification?.checks.find((check) => check.name === name)?.ok === true
+  const { steps } = t.account
+  const items: Array<[text: string, isDone: boolean]> = [
+    [steps.secret, account.hasChannelSecret],
+    [steps.token, account.hasChannelAccessToken || (account.channelId !== null && account.hasChannelSecret)],
+    [steps.token_ok, isOk('access_token')],
+    [steps.endpoint, isOk('webhook_endpoint')],
+    [steps.active, isOk('webhook_active')],
+    [steps.delivered, facts.lastDeliveryAt !== null],
+  ]
+  return (
+    <ol class="checks">
+      {items.map(([text, isDone]) => (
+        <li key={text} class={isDone ? 'is-done' : 'is-open'}>
+          <Icon name={isDone ? 'check' : 'dot'} />
+          <span>{text}</span>
+          <span class="visually-hidden">{isDone ? t.account.done : t.account.open}</span>
+        </li>
+      ))}
+    </ol>
+  )
+}

@@ -1,0 +1,171 @@
+/** What an endpoint has not accepted, each delivery with its request and the last answer. */
+import { useCallback, useState } from 'preact/hooks'
+import type { DeliveryPage, DeliveryRequest, EndpointSummary } from '../../src/operator/endpoints.ts'
+import { get, type Json, queryOf } from '../api.ts'
+import { useList, useQuery } from '../hooks.ts'
+import { replaceQuery, usePlace } from '../router.tsx'
+import { useLocalized } from '../texts.ts'
+import { Dialog } from './dialog.tsx'
+import { indented } from './json.ts'
+import { Panel } from './page.tsx'
+import { Failure, Loading, More } from './states.tsx'
+import { Payload, Time } from './values.tsx'
+
+type Endpoint = Json<EndpointSummary>
+type Delivery = Json<DeliveryPage>['deliveries'][number]
+
+const STATUSES = ['failed', 'pending'] as const
+
+export function Deliveries({ endpoint: { id, failed } }: { endpoint: Endpoint }) {
+  const { t } = useLocalized()
+  const asked = usePlace().query.get('deliveries')
+  const status = STATUSES.find((name) => name === asked) ?? (failed > 0 ? 'failed' : 'pending')
+  const [open, setOpen] = useState<Delivery | null>(null)
+  const load = useCallback(
+    (cursor: string | null, signal: AbortSignal) => {
+      const [dueUs = null, after = null] = cursor?.split('.') ?? []
+      return get<Json<DeliveryPage>>(
+        `/api/endpoints/${id}/deliveries${queryOf({ status, dueUs, after })}`,
+        signal,
+      ).then(({ deliveries, next }) => ({ items: deliveries, next: next && `${next.dueUs}.${next.id}` }))
+    },
+    [id, status],
+  )
+  const list = useList(load)
+  return (
+    <Panel
+      title={t.endpoints.deliveries}
+      actions={
+        <fieldset class="chips">
+          <legend class="visually-hidden">{t.common.filter}</legend>
+          {STATUSES.map((name) => (
+            <button
+              key={name}
+              type="button"
+              aria-pressed={status === name}
+              onClick={() => replaceQuery({ deliveries: name })}
+            >
+              {t.endpoints[name]}
+            </button>
+          ))}
+        </fieldset>
+      }
+    >
+      {list.error && <Failure error={list.error} retry={list.reload} />}
+      {list.items.length === 0 && list.isLoading && <Loading />}
+      {list.items.length === 0 && !list.isLoading && !list.error && (
+        <p class="muted">{status === 'failed' ? t.endpoints.noFailed : t.endpoints.noPending}</p>
+      )}
+      {list.items.length > 0 && <DeliveryTable deliveries={list.items} onOpen={setOpen} />}
+      <More list={list} />
+      {open && <RequestDialog endpointId={id} delivery={open} onClose={() => setOpen(null)} />}
+    </Panel>
+  )
+}
+
+function DeliveryTable({
+  deliveries,
+  onOpen,
+}: {
+  deliveries: Delivery[]
+  onOpen: (delivery: Delivery) => void
+}) {
+  const { t } = useLocalized()
+  return (
+    <div class="table-frame">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">{t.endpoints.delivery}</th>
+            <th scope="col">{t.endpoints.content}</th>
+            <th scope="col" class="numeric">
+              {t.endpoints.attempts}
+            </th>
+            <th scope="col" class="medium-only">
+              {t.endpoints.lastAnswer}
+            </th>
+            <th scope="col" class="numeric medium-only">
+              {t.endpoints.next}
+            </th>
+            <th scope="col">
+              <span class="visually-hidden">{t.common.actions}</span>
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {deliveries.map((delivery) => (
+            <DeliveryRow key={delivery.id} delivery={delivery} onOpen={onOpen} />
+          ))}
+        </tbody>
+      </table>
+    </div>
+  )
+}
+
+function DeliveryRow({ delivery, onOpen }: { delivery: Delivery; onOpen: (delivery: Delivery) => void }) {
+  const { t, number } = useLocalized()
+  return (
+    <tr>
+      <th scope="row">{delivery.id}</th>
+      <td>{delivery.type ?? t.endpoints.eventsOf(number(delivery.events ?? 0))}</td>
+      <td class="numeric">{delivery.attempts}</td>
+      <td class="medium-only clip">
+        {delivery.lastAnswer === null ? '–' : `${delivery.lastStatus ?? ''} ${delivery.lastAnswer}`}
+      </td>
+      <td class="numeric medium-only">
+        {delivery.status === 'sending' ? (
+          t.endpoints.sending
+        ) : delivery.dueAt === null ? (
+          '–'
+        ) : (
+          <Time at={delivery.dueAt} />
+        )}
+      </td>
+      <td class="numeric">
+        <button
+          type="button"
+          class="small"
+          aria-label={`${t.endpoints.showRequest}, ${delivery.id}`}
+          onClick={() => onOpen(delivery)}
+        >
+          {t.endpoints.showRequest}
+        </button>
+      </td>
+    </tr>
+  )
+}
+
+function RequestDialog({
+  endpointId,
+  delivery,
+  onClose,
+}: {
+  endpointId: string
+  delivery: Delivery
+  onClose: () => void
+}) {
+  const { t } = useLocalized()
+  const { data, error } = useQuery<{ request: DeliveryRequest }>(
+    `/api/endpoints/${endpointId}/deliveries/${delivery.id}`,
+  )
+  const request = data?.request
+  return (
+    <Dialog title={t.endpoints.requestTitle(delivery.id)} onClose={onClose} isWide>
+      <h3>{t.endpoints.request}</h3>
+      {error && <Failure error={error} />}
+      {request && request.body === null && <p class="muted">{t.endpoints.requestNone}</p>}
+      {request && request.body !== null && <Payload text={requestText(request)} />}
+      <h3>{t.endpoints.answer}</h3>
+      {delivery.lastAnswer === null ? (
+        <p class="muted">{t.endpoints.noAnswer}</p>
+      ) : (
+        <Payload text={`${delivery.lastStatus ?? t.endpoints.noResponse}\n${delivery.lastAnswer}`} isShort />
+      )}
+    </Dialog>
+  )
+}
+
+function requestText({ url, headers, body }: DeliveryRequest): string {
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`)
+  return [`POST ${url}`, ...lines, '', indented(body ?? '')].join('\n')
+}

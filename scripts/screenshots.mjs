@@ -1,0 +1,117 @@
+/**
+ * Takes the pictures of README and docs/console.md from the demo: `npm run screenshots [directory]`, by default docs/images.
+ * It needs Chromium, and fonts for Japanese and Thai (fonts-noto-cjk, fonts-thai-tlwg).
+ */
+import { spawn } from 'node:child_process'
+import { existsSync, mkdirSync, mkdtempSync, rmSync, statSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
+import { chromium } from 'playwright-core'
+
+const ROOT = new URL('..', import.meta.url).pathname
+const DESKTOP = { width: 1440, height: 900 }
+const PHONE = { width: 375, height: 812 }
+/** The README loads all of them at once. */
+const PICTURE_MAX_BYTES = 250_000
+const START_TIMEOUT_MS = 120_000
+/** An account of the fleet that has something to fix. */
+const ACCOUNT = 'Tokyo Ramen'
+
+const directory = resolve(process.argv[2] ?? join(ROOT, 'docs/images'))
+const executablePath = [process.env.CHROME_PATH ?? '', '/usr/bin/chromium', '/usr/bin/google-chrome'].find(
+  (path) => path !== '' && existsSync(path),
+)
+if (executablePath === undefined) {
+  console.error('Chromium is not installed: apt-get install chromium, or set CHROME_PATH')
+  process.exit(1)
+}
+
+mkdirSync(directory, { recursive: true })
+const data = mkdtempSync(join(tmpdir(), 'oa-audience-screenshots-'))
+const demo = await startDemo()
+const browser = await chromium.launch({ executablePath })
+try {
+  await takePictures()
+} finally {
+  await browser.close()
+  demo.process.kill('SIGINT')
+  await demo.exited
+  rmSync(data, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 })
+}
+
+/** Starts the demo with its own data, and reads the address and the token that it prints. */
+async function startDemo() {
+  const { PATH, HOME } = process.env
+  const child = spawn(process.execPath, [join(ROOT, 'dist/src/cli/main.js'), 'demo'], {
+    env: { PATH, HOME, DATA_DIR: data, PORT: '0', NO_COLOR: '1' },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  const exited = new Promise((done) => child.once('exit', done))
+  let output = ''
+  const started = new Promise((done, fail) => {
+    child.stdout.on('data', (chunk) => {
+      output += chunk
+      const [, url, token] = /(http:\/\/\S+)\s+token: (\S+)/.exec(output) ?? []
+      if (token !== undefined) done({ url: new URL(url).origin, token })
+    })
+    exited.then((code) => fail(new Error(`the demo exited with ${code}:\n${output}`)))
+    setTimeout(() => fail(new Error(`the demo printed no token:\n${output}`)), START_TIMEOUT_MS).unref()
+  })
+  try {
+    return { ...(await started), process: child, exited }
+  } catch (error) {
+    child.kill('SIGKILL')
+    throw error
+  }
+}
+
+async function takePictures() {
+  const light = await signIn({ viewport: DESKTOP, colorScheme: 'light' })
+  await light.getByRole('link', { name: ACCOUNT }).waitFor()
+  await take(light, 'fleet')
+  await light.getByRole('link', { name: ACCOUNT }).click()
+  await light.locator('.plot canvas').nth(1).waitFor()
+  await take(light, 'account')
+  // The demo's own account has members with a history of every kind.
+  await light.goto(`${demo.url}/audience/1`)
+  await light.locator('tbody tr a').first().click()
+  await light.locator('.timeline li').first().waitFor()
+  await take(light, 'member')
+  await light.goto(`${demo.url}/live`)
+  await light.locator('table.live tbody tr').nth(11).waitFor({ timeout: START_TIMEOUT_MS })
+  await take(light, 'live')
+
+  const dark = await signIn({ viewport: DESKTOP, colorScheme: 'dark' })
+  await dark.getByRole('link', { name: ACCOUNT }).waitFor()
+  await take(dark, 'fleet-dark')
+  const phone = await signIn({ viewport: PHONE, colorScheme: 'light', hasTouch: true })
+  await phone.getByRole('link', { name: ACCOUNT }).waitFor()
+  await take(phone, 'fleet-phone')
+}
+
+async function signIn(options) {
+  const context = await browser.newContext({
+    locale: 'en-US',
+    timezoneId: 'Asia/Tokyo',
+    deviceScaleFactor: 1,
+    ...options,
+  })
+  const page = await context.newPage()
+  await page.goto(demo.url)
+  await page.getByLabel('Token').fill(demo.token)
+  await page.keyboard.press('Enter')
+  await page.locator('main h1').waitFor()
+  return page
+}
+
+async function take(page, name) {
+  const path = join(directory, `${name}.png`)
+  await page.locator('.loading').first().waitFor({ state: 'detached' })
+  await page.mouse.move(0, 0)
+  // Neither a focus ring nor a blinking caret.
+  await page.evaluate(() => document.activeElement?.blur())
+  await page.screenshot({ path, animations: 'disabled', scale: 'css' })
+  const { size } = statSync(path)
+  console.log(`${path}  ${Math.round(size / 1000)} KB`)
+  if (size > PICTURE_MAX_BYTES) throw new Error(`${name}.png is larger than ${PICTURE_MAX_BYTES} bytes`)
+}

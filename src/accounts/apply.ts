@@ -1,0 +1,202 @@
+/** Makes the stored accounts equal to a list of wanted ones, which are identified by organization and channel id. */
+import { FatalError } from '../errors.ts'
+import { violatedConstraint } from '../postgres/faults.ts'
+import type { Queryable, Transactions } from '../postgres/statement.ts'
+import { transactionWithFreeIds } from '../postgres/taken-ids.ts'
+import type { AccountId, OrganizationId } from './account.ts'
+import { type AccountColumns, addAccount, type NewAccount, updateAccount } from './provisioning.ts'
+
+/** Faults that are reported together. Further faults are only counted. */
+export const FAULTS_MAX = 20
+
+/** Any fixed number: the advisory lock that serializes two runs. Otherwise both would add the same account. */
+const APPLY_LOCK = 730_201
+
+/** The columns that a verification depends on. */
+const VERIFIED_COLUMNS = ['channel_secret', 'channel_access_token', 'bot_user_id', 'basic_id']
+
+export interface WantedAccount {
+  /** number of its line in the file, from 1 */
+  line: number
+  /** id or name of the organization */
+  organization: string
+  channelId: string
+  /** the columns to set, with `channel_id`; all others keep their values */
+  columns: Partial<AccountColumns>
+}
+
+export interface Plan {
+  line: number
+  organizationId: OrganizationId
+  channelId: string
+  name: string
+  /** null: the account is to be added */
+  storedId: AccountId | null
+  /** the columns whose values differ from the stored ones */
+  changes: Partial<AccountColumns>
+}
+
+export type AppliedAccount = Plan & { id: AccountId }
+
+/** A constraint refused the row of a line. `cause` is the database's error. */
+export class RefusedLine extends Error {
+  override readonly name = 'RefusedLine'
+  readonly line: number
+
+  constructor(line: number, cause: unknown) {
+    super(`line ${line} is refused`, { cause })
+    this.line = line
+  }
+}
+
+/** $1 ids bigint[], $2 names text[] */
+const selectOrganizations = `
+  select id, name from organization where id = any ($1::bigint[]) or name = any ($2::text[]) order by id`
+
+/**
+ * Secrets are compared here, so that none becomes a parameter, which PostgreSQL may log.
+ *
+ * $1 organization ids bigint[], $2 channel ids text[]
+ */
+const selectStored = `
+  select id, organization_id as "organizationId", channel_id as "channelId",
+         to_jsonb(account) - 'person_key' as columns
+    from official_account account
+   where organization_id = any ($1::bigint[]) and channel_id = any ($2::text[])
+   order by id`
+
+/** $1 account id bigint. The stored outcome is that of the previous credentials. */
+const forgetVerification = `
+  update official_account set verification = null, verified_at = null where id = $1`
+
+/** What would change. Throws a FatalError with all faults if a row cannot be applied. */
+export async function planAccounts(database: Queryable, wanted: WantedAccount[]): Promise<Plan[]> {
+  const faults: string[] = []
+  const organizations = await findOrganizations(database, wanted, faults)
+  const placed = wanted.flatMap((row) => {
+    const organizationId = organizations.get(row.organization)
+    return organizationId === undefined ? [] : [{ ...row, organizationId }]
+  })
+  const stored = await findStored(database, placed)
+  const lines = new Map<string, number>()
+  const plans = placed.map((row): Plan => {
+    const key = keyOf(row)
+    const first = lines.get(key)
+    if (first !== undefined) faults.push(`line ${row.line}: the account is already in line ${first}.`)
+    else lines.set(key, row.line)
+    const matches = stored.get(key) ?? []
+    if (matches.length > 1) {
+      const ids = matches.map(({ id }) => id).join(', ')
+      faults.push(
+        `line ${row.line}: accounts ${ids} have this channel_id. Change or clear it in all but one.`,
+      )
+    }
+    return planOf(row, matches[0], faults)
+  })
+  throwFaults(faults)
+  return plans
+}
+
+/** Adds and updates all accounts in one transaction. */
+export async function applyAccounts(
+  database: Transactions,
+  wanted: WantedAccount[],
+): Promise<AppliedAccount[]> {
+  let line = 0
+  try {
+    return await transactionWithFreeIds(database, async (transaction) => {
+      await transaction.query('select pg_advisory_xact_lock($1)', [APPLY_LOCK])
+      const applied: AppliedAccount[] = []
+      for (const plan of await planAccounts(transaction, wanted)) {
+        line = plan.line
+        applied.push({ ...plan, id: await store(transaction, plan) })
+      }
+      return applied
+    })
+  } catch (error) {
+    throw violatedConstraint(error) === null ? error : new RefusedLine(line, error)
+  }
+}
+
+/** Throws a FatalError with one line per fault. */
+export function throwFaults(faults: string[]): void {
+  if (faults.length === 0) return
+  const more = faults.length - FAULTS_MAX
+  const shown = faults.slice(0, FAULTS_MAX)
+  if (more > 0) shown.push(`${more} more faults are not shown.`)
+  throw new FatalError([...shown, 'Nothing was changed.'].join('\n'))
+}
+
+const keyOf = ({ organizationId, channelId }: { organizationId: OrganizationId; channelId: string }) =>
+  `${organizationId} ${channelId}`
+
+/** By the text in the file. An id goes before a name that looks like one. */
+async function findOrganizations(
+  database: Queryable,
+  wanted: WantedAccount[],
+  faults: string[],
+): Promise<Map<string, OrganizationId>> {
+  const texts = [...new Set(wanted.map(({ organization }) => organization))]
+  const ids = texts.filter((text) => /^[1-9]\d{0,17}$/.test(text))
+  const rows = await database.query<{ id: bigint; name: string }>(selectOrganizations, [ids, texts])
+  const found = new Map<string, OrganizationId>()
+  for (const text of texts) {
+    const named = rows.filter(({ name }) => name === text)
+    const match = rows.find(({ id }) => String(id) === text) ?? named[0]
+    const isAmbiguous = named.length > 1 && match === named[0]
+    if (match !== undefined && !isAmbiguous) {
+      found.set(text, match.id)
+      continue
+    }
+    const { line } = wanted.find(({ organization }) => organization === text) as WantedAccount
+    faults.push(
+      isAmbiguous
+        ? `line ${line}, column organization: ${named.length} organizations have this name. Write the id instead.`
+        : `line ${line}, column organization: organization ${text} does not exist. Run "oa-audience organizations list" to see all organizations.`,
+    )
+  }
+  return found
+}
+
+type StoredAccount = {
+  id: AccountId
+  organizationId: OrganizationId
+  channelId: string
+  columns: Record<string, unknown>
+}
+type PlacedAccount = WantedAccount & { organizationId: OrganizationId }
+
+async function findStored(
+  database: Queryable,
+  placed: PlacedAccount[],
+): Promise<Map<string, StoredAccount[]>> {
+  const found = new Map<string, StoredAccount[]>()
+  const organizationIds = [...new Set(placed.map(({ organizationId }) => organizationId))]
+  const channelIds = placed.map(({ channelId }) => channelId)
+  for (const row of await database.query<StoredAccount>(selectStored, [organizationIds, channelIds])) {
+    found.set(keyOf(row), [...(found.get(keyOf(row)) ?? []), row])
+  }
+  return found
+}
+
+function planOf(
+  { line, organizationId, channelId, columns }: PlacedAccount,
+  stored: StoredAccount | undefined,
+  faults: string[],
+): Plan {
+  const name = columns.name ?? (stored?.columns.name as string | undefined) ?? ''
+  if (name === '') faults.push(`line ${line}, column name: a new account needs a name.`)
+  const given = Object.entries(columns) as Array<[keyof AccountColumns, string]>
+  const changes = Object.fromEntries(given.filter(([column, value]) => stored?.columns[column] !== value))
+  return { line, organizationId, channelId, name, storedId: stored?.id ?? null, changes }
+}
+
+async function store(transaction: Queryable, plan: Plan): Promise<AccountId> {
+  const { storedId, organizationId, changes } = plan
+  if (storedId === null) return (await addAccount(transaction, organizationId, changes as NewAccount)).id
+  const changed = Object.keys(changes)
+  if (changed.length > 0) await updateAccount(transaction, storedId, changes)
+  if (changed.some((column) => VERIFIED_COLUMNS.includes(column)))
+    await transaction.query(forgetVerification, [storedId])
+  return storedId
+}

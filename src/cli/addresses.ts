@@ -1,0 +1,27 @@
+/** The addresses of this service that an operator enters on other platforms. */
+import type { Config } from '../config.ts'
+import { deliveryPaths } from '../intake/line/channel.ts'
+import { callbackPath } from '../intake/mbox/path.ts'
+
+export interface Addresses {
+  /** for the LINE Developers Console */
+  webhookUrl: string
+  /** for the support chat */
+  callbackUrl: string
+}
+
+export type AddressConfig = Pick<Config, 'publicUrl' | 'host' | 'port'>
+
+/** The address of this service for other platforms; without PUBLIC_URL the one on which it listens. */
+export function baseUrl({ publicUrl, host, port }: AddressConfig): string {
+  if (publicUrl !== null) return publicUrl
+  // A service that listens on every interface is reached on the loopback interface.
+  const name = host === '0.0.0.0' || host === '::' ? '127.0.0.1' : host
+  return `http://${name.includes(':') ? `[${name}]` : name}:${port}`
+}
+
+export function addressesOf(config: AddressConfig, id: bigint, oaHash: string): Addresses {
+  const base = baseUrl(config)
+  const [webhookPath = ''] = deliveryPaths(String(id))
+  return { webhookUrl: base + webhookPath, callbackUrl: base + callbackPath(oaHash) }
+}

@@ -1,0 +1,137 @@
+/** `oa-audience accounts apply`: a fleet of accounts from a file into service. */
+import type { Command } from 'commander'
+import {
+  type AppliedAccount,
+  applyAccounts,
+  type Plan,
+  planAccounts,
+  RefusedLine,
+  type WantedAccount,
+} from '../accounts/apply.ts'
+import { readConfig } from '../config.ts'
+import { FatalError } from '../errors.ts'
+import { LineApi } from '../line-api/client.ts'
+import type { Database } from '../postgres/database.ts'
+import { constraintSentence } from './constraint-sentences.ts'
+import { readFleet } from './fleet-file.ts'
+import { onDatabase, withJson } from './input.ts'
+import { type Outcome, onboard } from './onboard.ts'
+import { type Printable, printMany } from './output.ts'
+import { type Onboarding, previewWebhook, type WebhookPreview, webhookUrl } from './point-webhook.ts'
+import { Progress } from './progress.ts'
+import { printRemainingSteps } from './remaining-steps.ts'
+
+/**
+ * Accounts that are worked on at the same time. A command has 5 database connections, so none waits for one. LINE's limits are per
+ * channel. If each of 200 accounts waits a minute until LINE applies its URL: 200 ÷ 5 × 1 min = 40 min.
+ */
+const ACCOUNTS_AT_ONCE = 5
+/** Characters of a webhook URL that LINE accepts. */
+const URL_MAX_LENGTH = 500
+
+interface Options {
+  dryRun?: boolean
+  webhook: boolean
+  json?: boolean
+}
+
+const HELP = `
+The first line of the file names the columns: organization (id or name) and channel_id identify an account; name,
+channel_secret, channel_access_token and all other options of "accounts add" may follow. An empty cell keeps the stored value.
+A second run continues an interrupted one and repeats nothing. Exits with 1 if an account has a problem.`
+
+export function applyCommand(group: Command): void {
+  withJson(group.command('apply'))
+    .description(
+      'add or update the accounts of a CSV file, set and test their webhook URLs, verify them and import followers',
+    )
+    .argument('<file>', 'CSV file in UTF-8; - reads standard input')
+    .option('--dry-run', 'show what would change, and change nothing')
+    .option('--no-webhook', 'neither set nor test the webhook URLs')
+    .addHelpText('after', HELP)
+    .action(async (file: string, { dryRun, webhook, json }: Options) => {
+      const { publicUrl, lineApiUrl } = readConfig()
+      if (webhook) requirePublicUrl(publicUrl)
+      const wanted = await readFleet(file)
+      await onDatabase((database) => {
+        const onboarding = { database, lineApi: new LineApi(lineApiUrl), publicUrl, setsWebhook: webhook }
+        return dryRun ? preview(onboarding, wanted, json === true) : apply(onboarding, wanted, json === true)
+      })
+    })
+}
+
+function requirePublicUrl(publicUrl: string | null): void {
+  const fix = 'Set PUBLIC_URL to the address at which LINE reaches this service, or add --no-webhook.'
+  if (publicUrl === null) throw new FatalError(`PUBLIC_URL is not set, so no webhook URL can be set. ${fix}`)
+  if (!/^https:/i.test(publicUrl))
+    throw new FatalError(`PUBLIC_URL must begin with https://, which LINE requires. ${fix}`)
+  if (webhookUrl(publicUrl, 2n ** 63n - 1n).length > URL_MAX_LENGTH)
+    throw new FatalError(`PUBLIC_URL is too long: LINE accepts ${URL_MAX_LENGTH} characters. ${fix}`)
+}
+
+async function apply(onboarding: Onboarding, wanted: WantedAccount[], asJson: boolean): Promise<void> {
+  const accounts = await storeAll(onboarding.database, wanted)
+  const outcomes = await inParallel('accounts', accounts, ({ id }) => onboard(onboarding, id))
+  const rows = accounts.map((account, i) => ({
+    ...rowOf(account),
+    account: account.id,
+    ...(outcomes[i] as Outcome),
+  }))
+  printMany(rows, asJson)
+  if (!asJson) printRemainingSteps(rows, onboarding.setsWebhook)
+  if (rows.some(({ problem }) => problem !== null)) process.exitCode = 1
+}
+
+async function preview(onboarding: Onboarding, wanted: WantedAccount[], asJson: boolean): Promise<void> {
+  const plans = await planAccounts(onboarding.database, wanted)
+  const webhooks = await inParallel('accounts', plans, (plan) => previewWebhook(onboarding, plan))
+  printMany(
+    plans.map((plan, i) => ({ ...rowOf(plan), ...(webhooks[i] as WebhookPreview) })),
+    asJson,
+  )
+  if (!asJson) console.log('\nThis was a dry run: nothing was changed.')
+}
+
+async function storeAll(database: Database, wanted: WantedAccount[]): Promise<AppliedAccount[]> {
+  try {
+    return await applyAccounts(database, wanted)
+  } catch (error) {
+    if (!(error instanceof RefusedLine)) throw error
+    throw new FatalError(`line ${error.line}: ${constraintSentence(error.cause)}\nNothing was changed.`)
+  }
+}
+
+/** Column names of changes, never their values. */
+function rowOf({ storedId, organizationId, name, channelId, changes }: Plan) {
+  const columns = Object.keys(changes)
+  const change = storedId === null ? 'added' : columns.length > 0 ? 'updated' : 'unchanged'
+  return {
+    account: storedId,
+    organization: organizationId,
+    name,
+    channelId,
+    change,
+    columns: change === 'updated' ? columns.join(', ') : null,
+  } satisfies Printable
+}
+
+/** The results are in the order of the items. */
+async function inParallel<T, R>(unit: string, items: T[], work: (item: T) => Promise<R>): Promise<R[]> {
+  const results: R[] = []
+  const progress = new Progress(unit, items.length)
+  const remaining = items.entries()
+  let done = 0
+  const worker = async () => {
+    for (const [i, item] of remaining) {
+      results[i] = await work(item)
+      done += 1
+      progress.show(done)
+    }
+  }
+  try {
+    await Promise.all(Array.from({ length: ACCOUNTS_AT_ONCE }, worker))
+    return results
+  } finally {
+    progress.end()
+  }
+}

@@ -1,0 +1,123 @@
+/** Reads a CSV file of official accounts. A fault never quotes a cell, because it may be a secret. */
+import { parse as parseCsv } from 'csv-parse'
+import type { WantedAccount } from '../accounts/apply.ts'
+import { throwFaults } from '../accounts/apply.ts'
+import type { AccountColumns } from '../accounts/provisioning.ts'
+import { fromCsvText } from '../audience/member.ts'
+import { FatalError } from '../errors.ts'
+import { isSendable } from '../line-api/tokens.ts'
+import { isStorableText } from '../postgres/storable.ts'
+import { COLUMNS, isUrlSegment } from './account-fields.ts'
+import { readInto } from './utf8-file.ts'
+
+/** All accounts of a file are held in memory and added in one transaction: 10,000 take about 10 s. */
+const ACCOUNTS_MAX = 10_000
+/** Bytes of one line. The longest value is an access token of some hundred characters. */
+const LINE_MAX_BYTES = 65_536
+
+const ORGANIZATION = 'organization'
+const REQUIRED_COLUMNS = [ORGANIZATION, COLUMNS.channelId]
+const KNOWN_COLUMNS: string[] = [ORGANIZATION, ...Object.values(COLUMNS)]
+
+type Column = keyof AccountColumns
+type Check = { isValid: (text: string) => boolean; rule: string }
+
+/** Values that would only fail later, on the platform or in a URL. */
+const CHECKS: Partial<Record<Column, Check>> = {
+  channel_id: {
+    isValid: (text) => /^\d{1,20}$/.test(text),
+    rule: 'must be decimal digits. A spreadsheet may have rounded it: format the column as text.',
+  },
+  channel_access_token: { isValid: isSendable, rule: 'has a character that no access token has.' },
+  oa_hash: { isValid: isUrlSegment, rule: 'may have letters, digits and - _ . ~ only.' },
+}
+
+interface Line {
+  /** from 1 */
+  number: number
+  cells: string[]
+}
+
+/** @param file `-` is standard input. Throws a FatalError with all faults of the file. */
+export async function readFleet(file: string): Promise<WantedAccount[]> {
+  const [header, ...lines] = await readLines(file)
+  if (header === undefined) throw new FatalError(`${file} is empty. Its first line must name the columns.`)
+  const columns = header.cells.map((cell) => cell.toLowerCase().replaceAll('-', '_'))
+  const faults = headerFaults(columns)
+  throwFaults(faults)
+  if (lines.length === 0) throw new FatalError(`${file} has no account below its header.`)
+  const accounts = lines.map((line) => readAccount(line, columns, faults))
+  throwFaults(faults)
+  return accounts
+}
+
+async function readLines(file: string): Promise<Line[]> {
+  const parsed = parseCsv({
+    bom: true,
+    info: true,
+    trim: true,
+    relax_column_count: true,
+    skip_empty_lines: true,
+    max_record_size: LINE_MAX_BYTES,
+  })
+  const lines: Line[] = []
+  try {
+    readInto(parsed, file)
+    for await (const { record, info } of parsed as AsyncIterable<{
+      record: string[]
+      info: { lines: number }
+    }>) {
+      if (record.every((cell) => cell === '')) continue
+      lines.push({ number: info.lines, cells: record.map((cell) => fromCsvText(cell.trim())) })
+      if (lines.length > ACCOUNTS_MAX + 1)
+        throw new FatalError(`${file} has more than ${ACCOUNTS_MAX} accounts. Split it.`)
+    }
+    return lines
+  } catch (error) {
+    throw error instanceof FatalError ? error : unreadable(file, error as CsvFault)
+  }
+}
+
+type CsvFault = { code?: string; message: string; lines?: number }
+
+/** The parser's own messages quote cells. */
+function unreadable(file: string, { code, message, lines }: CsvFault): FatalError {
+  if (code === 'CSV_MAX_RECORD_SIZE')
+    return new FatalError(`${file}, line ${lines}: the line is longer than ${LINE_MAX_BYTES} bytes.`)
+  if (code?.startsWith('CSV_'))
+    return new FatalError(`${file}, line ${lines}: a quoted cell is not closed, or text follows it.`)
+  return new FatalError(`${file} cannot be read (${code ?? message}).`)
+}
+
+function headerFaults(columns: string[]): string[] {
+  const faults: string[] = []
+  for (const [i, column] of columns.entries()) {
+    const place = `line 1, column ${i + 1}`
+    if (!KNOWN_COLUMNS.includes(column))
+      faults.push(`${place}: the name is unknown. Known names: ${KNOWN_COLUMNS.join(', ')}.`)
+    else if (columns.indexOf(column) < i) faults.push(`${place}: ${column} is named twice.`)
+  }
+  for (const column of REQUIRED_COLUMNS)
+    if (!columns.includes(column)) faults.push(`line 1: the column ${column} is missing.`)
+  return faults
+}
+
+function readAccount({ number, cells }: Line, columns: string[], faults: string[]): WantedAccount {
+  if (cells.length !== columns.length) {
+    faults.push(`line ${number}: it has ${cells.length} cells, but the header has ${columns.length}.`)
+  }
+  // An empty cell keeps the stored value.
+  const given = columns.flatMap((column, i) => (cells[i] ? [[column, cells[i]] as const] : []))
+  const values = new Map<string, string>(given)
+  for (const column of REQUIRED_COLUMNS)
+    if (!values.has(column)) faults.push(`line ${number}, column ${column}: it must not be empty.`)
+  for (const [column, value] of values) {
+    const check = CHECKS[column as Column]
+    if (!isStorableText(value))
+      faults.push(`line ${number}, column ${column}: it has a character that no text has.`)
+    else if (check !== undefined && !check.isValid(value))
+      faults.push(`line ${number}, column ${column}: it ${check.rule}`)
+  }
+  const { [ORGANIZATION]: organization = '', ...columnValues } = Object.fromEntries(values)
+  return { line: number, organization, channelId: columnValues.channel_id ?? '', columns: columnValues }
+}

@@ -1,0 +1,137 @@
+/** Brings one stored account into service on the platform: webhook URL, test, verification, followers. */
+import { type Account, type AccountId, findAccount } from '../accounts/account.ts'
+import type { Verification } from '../accounts/verification.ts'
+import { verifyAccount } from '../accounts/verify.ts'
+import { importFollowers, isImportCompleted } from '../audience/import-followers.ts'
+import { AppError, FatalError } from '../errors.ts'
+import { deliveryPaths } from '../intake/line/channel.ts'
+import type { Database } from '../postgres/database.ts'
+import {
+  isWebhookOf,
+  NO_WEBHOOK,
+  type Onboarding,
+  pointWebhookHere,
+  type WebhookStep,
+} from './point-webhook.ts'
+
+export type Outcome = {
+  webhook: WebhookStep['state']
+  replacedUrl: string | null
+  /** null: LINE did not test the webhook in this run */
+  webhookTest: 'ok' | 'failed' | null
+  verified: boolean | null
+  followers: 'imported' | 'imported earlier' | 'not allowed' | 'skipped' | 'failed'
+  followersAdded: number | null
+  /** the switch "Use webhook"; null: unknown */
+  webhookActive: boolean | null
+  /** what the operator has to fix; null: nothing that this program can see */
+  problem: string | null
+}
+
+const NOTHING_DONE: Outcome = {
+  webhook: 'skipped',
+  replacedUrl: null,
+  webhookTest: null,
+  verified: null,
+  followers: 'skipped',
+  followersAdded: null,
+  webhookActive: null,
+  problem: null,
+}
+
+/** Never throws for a fault of the account, of the platform or of the database. Repeats nothing that an earlier run has done. */
+export async function onboard(onboarding: Onboarding, id: AccountId): Promise<Outcome> {
+  const outcome = { ...NOTHING_DONE }
+  try {
+    await runSteps(onboarding, id, outcome)
+  } catch (error) {
+    if (!(error instanceof AppError || error instanceof FatalError)) throw error
+    outcome.problem = error.message
+  }
+  return outcome
+}
+
+/** Each step notes what it has done, so that a later failure does not hide it. */
+async function runSteps(onboarding: Onboarding, id: AccountId, outcome: Outcome): Promise<void> {
+  const { database, setsWebhook } = onboarding
+  const account = await findAccount(database, id)
+  if (account === null) throw new FatalError(`account ${id} was removed meanwhile`)
+  outcome.webhook = setsWebhook ? 'failed' : 'skipped'
+  const webhook = setsWebhook ? await pointWebhookHere(onboarding, account) : NO_WEBHOOK
+  outcome.webhook = webhook.state
+  outcome.replacedUrl = webhook.replacedUrl
+  const earlier = await findVerification(database, id)
+  const isDone =
+    earlier !== null &&
+    webhook.state !== 'set' &&
+    webhook.problem === null &&
+    webhook.isActive !== false &&
+    isComplete(earlier, onboarding, account)
+  const testsWebhook = setsWebhook && webhook.problem === null
+  const verification = isDone ? earlier : await verify(onboarding, account, testsWebhook)
+  outcome.verified = verification.verified
+  outcome.webhookActive = verification.webhook?.active ?? null
+  if (!isDone) outcome.webhookTest = testResultOf(verification)
+  outcome.problem = webhook.problem ?? problemOf(verification, setsWebhook)
+  // The credentials may belong to another account, whose followers must not become members of this one.
+  if (outcome.problem === null) await addFollowers(onboarding, account, verification, outcome)
+}
+
+/** $1 account id bigint */
+const selectVerification = `
+  select verification from official_account where id = $1`
+
+async function findVerification(database: Database, id: AccountId): Promise<Verification | null> {
+  const [row] = await database.query<{ verification: Verification | null }>(selectVerification, [id])
+  return row?.verification ?? null
+}
+
+/** Whether a stored verification shows that nothing is left to do. */
+function isComplete(
+  { verified, webhook }: Verification,
+  { setsWebhook, publicUrl }: Onboarding,
+  account: Account,
+): boolean {
+  if (!verified || webhook === null || webhook.endpoint === null) return false
+  return (
+    !setsWebhook || (webhook.test?.success === true && isWebhookOf(webhook.endpoint, publicUrl, account.id))
+  )
+}
+
+function verify(
+  { database, lineApi, publicUrl }: Onboarding,
+  account: Account,
+  testWebhook: boolean,
+): Promise<Verification> {
+  const verifier = { database, lineApi, publicUrl, webhookPaths: deliveryPaths, now: Date.now }
+  return verifyAccount(verifier, account, { testWebhook })
+}
+
+function testResultOf({ checks }: Verification): 'ok' | 'failed' | null {
+  const check = checks.find(({ name }) => name === 'webhook_test')
+  if (check === undefined) return null
+  return check.ok ? 'ok' : 'failed'
+}
+
+/** The first check that failed. The switch "Use webhook" is not one: only the console changes it, and the report lists it. */
+function problemOf({ checks }: Verification, setsWebhook: boolean): string | null {
+  const ignored = setsWebhook ? ['webhook_active'] : ['webhook_active', 'webhook_endpoint']
+  return checks.find(({ name, ok }) => !ok && !ignored.includes(name))?.message ?? null
+}
+
+async function addFollowers(
+  { database, lineApi }: Onboarding,
+  account: Account,
+  { accountType }: Verification,
+  outcome: Outcome,
+): Promise<void> {
+  if (await isImportCompleted(database, account.id)) {
+    outcome.followers = 'imported earlier'
+    return
+  }
+  if (accountType === 'unverified') outcome.followers = 'not allowed'
+  if (accountType !== 'verified_or_premium') return
+  outcome.followers = 'failed'
+  for await (const { added } of importFollowers(database, lineApi, account)) outcome.followersAdded = added
+  outcome.followers = 'imported'
+}

@@ -1,0 +1,156 @@
+/** Points LINE's webhook of an account at this service. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type Account, type AccountId, findAccount } from '../accounts/account.ts'
+import type { Plan } from '../accounts/apply.ts'
+import { identityCheck, isSameAddress, tokenRefused } from '../accounts/checks.ts'
+import { AppError, FatalError } from '../errors.ts'
+import { deliveryPaths } from '../intake/line/channel.ts'
+import type { WebhookEndpoint } from '../line-api/answers.ts'
+import type { PlatformFault, PlatformResult } from '../line-api/call.ts'
+import type { LineApi } from '../line-api/client.ts'
+import type { Database } from '../postgres/database.ts'
+import { secretOrNull } from '../secret.ts'
+
+/** LINE applies a new webhook URL within a minute. */
+const PROPAGATION_MAX_MS = 75_000
+const PROPAGATION_POLL_MS = 2_000
+
+export interface Onboarding {
+  database: Database
+  lineApi: LineApi
+  publicUrl: string | null
+  /** false: the webhook URL is neither set nor tested */
+  setsWebhook: boolean
+}
+
+export interface WebhookStep {
+  state: 'set' | 'unchanged' | 'skipped' | 'failed'
+  /** the URL of another tool that was replaced, so that the operator can undo it; null: none */
+  replacedUrl: string | null
+  /** null: unknown */
+  isActive: boolean | null
+  problem: string | null
+}
+
+export const NO_WEBHOOK: WebhookStep = {
+  state: 'skipped',
+  replacedUrl: null,
+  isActive: null,
+  problem: null,
+}
+
+/** A refusal is a problem of the account. If LINE is unavailable, this throws `platform_unavailable`. */
+export async function pointWebhookHere(onboarding: Onboarding, account: Account): Promise<WebhookStep> {
+  try {
+    const current = await onboarding.lineApi.webhookEndpoint(account)
+    if (!current.ok && !isNotSet(current.fault)) throw toError(current.fault)
+    if (current.ok && isWebhookOf(current.value.endpoint, onboarding.publicUrl, account.id)) {
+      return { ...NO_WEBHOOK, state: 'unchanged', isActive: current.value.active }
+    }
+    await requireIdentity(onboarding.lineApi, account)
+    if (current.ok) refuseOtherAccount(current.value.endpoint, onboarding.publicUrl)
+    await setWebhook(onboarding, account)
+    return { ...NO_WEBHOOK, state: 'set', replacedUrl: replacedUrlOf(current) }
+  } catch (error) {
+    if (!(error instanceof FatalError)) throw error
+    return { ...NO_WEBHOOK, state: 'failed', problem: error.message }
+  }
+}
+
+async function setWebhook({ lineApi, publicUrl }: Onboarding, account: Account): Promise<void> {
+  const endpoint = webhookUrl(publicUrl, account.id)
+  const set = await lineApi.setWebhookEndpoint(account, endpoint)
+  if (!set.ok && set.fault.type === 'refused' && set.fault.status === 400)
+    throw new FatalError(`LINE does not accept the webhook URL ${endpoint} (status 400): check PUBLIC_URL`)
+  if (!set.ok) throw toError(set.fault)
+  await waitUntilApplied(lineApi, account, publicUrl)
+}
+
+function replacedUrlOf(current: PlatformResult<WebhookEndpoint>): string | null {
+  return current.ok && current.value.endpoint !== '' ? current.value.endpoint : null
+}
+
+const isNotSet = (fault: PlatformFault) => fault.type === 'refused' && fault.status === 404
+
+/**
+ * Throws if the access token was issued for another channel: it would take over the webhook of that channel. A token that is issued
+ * from channel id and secret cannot be wrong.
+ */
+async function requireIdentity(lineApi: LineApi, account: Account): Promise<void> {
+  const info = await lineApi.botInfo(account)
+  if (!info.ok) throw toError(info.fault)
+  const check = identityCheck(account, {}, info.value)
+  if (!check.ok) throw new FatalError(check.message)
+  const token = await lineApi.tokenInfo(account)
+  if (!token.ok && token.fault.type === 'unavailable') throw toError(token.fault)
+  const channelId = token.ok ? (token.value?.channelId ?? null) : null
+  if (channelId !== null && channelId !== account.channelId) {
+    throw new FatalError(
+      `The access token belongs to channel ${channelId}, not to channel ${account.channelId}: store the token of this channel`,
+    )
+  }
+}
+
+/** Two accounts with the same channel would take the webhook from each other in turns. */
+function refuseOtherAccount(endpoint: string, publicUrl: string | null): void {
+  const other = /\/(-?\d+)$/.exec(endpoint)?.[1]
+  if (other === undefined || !isWebhookOf(endpoint, publicUrl, BigInt(other))) return
+  throw new FatalError(
+    `LINE's webhook URL is that of account ${other}, which has the same channel. To move it on purpose, clear it in the LINE Developers Console first`,
+  )
+}
+
+async function waitUntilApplied(lineApi: LineApi, account: Account, publicUrl: string | null): Promise<void> {
+  for (const deadlineMs = performance.now() + PROPAGATION_MAX_MS; ; await sleep(PROPAGATION_POLL_MS)) {
+    const current = await lineApi.webhookEndpoint(account)
+    if (current.ok && isWebhookOf(current.value.endpoint, publicUrl, account.id)) return
+    if (performance.now() > deadlineMs) {
+      throw new FatalError(
+        `LINE has not applied the new webhook URL within ${PROPAGATION_MAX_MS / 1000} s: run the command again`,
+      )
+    }
+  }
+}
+
+export type WebhookPreview = {
+  webhook: 'set' | 'unchanged' | 'skipped' | 'unknown'
+  replacedUrl: string | null
+}
+
+/** What a run would do with the webhook URL. Changes nothing. */
+export async function previewWebhook(
+  { database, lineApi, publicUrl, setsWebhook }: Onboarding,
+  { storedId, channelId, changes }: Plan,
+): Promise<WebhookPreview> {
+  if (!setsWebhook) return { webhook: 'skipped', replacedUrl: null }
+  const stored = storedId === null ? null : await findAccount(database, storedId)
+  const { channel_secret: secret = null, channel_access_token: token = null } = changes
+  const current = await lineApi.webhookEndpoint({
+    // LineApi keeps tokens and limits by id, and an account that is to be added has none. Channel ids are unique on LINE.
+    id: storedId ?? -BigInt(channelId),
+    channelId,
+    channelSecret: secretOrNull(secret) ?? stored?.channelSecret ?? null,
+    channelAccessToken: secretOrNull(token) ?? stored?.channelAccessToken ?? null,
+  })
+  if (!current.ok) return { webhook: isNotSet(current.fault) ? 'set' : 'unknown', replacedUrl: null }
+  return storedId !== null && isWebhookOf(current.value.endpoint, publicUrl, storedId)
+    ? { webhook: 'unchanged', replacedUrl: null }
+    : { webhook: 'set', replacedUrl: replacedUrlOf(current) }
+}
+
+/** The webhook URL that LINE should have. */
+export function webhookUrl(publicUrl: string | null, id: AccountId): string {
+  const [path = ''] = deliveryPaths(String(id))
+  return (publicUrl ?? '') + path
+}
+
+/** Whether a webhook URL is one of this service's for the account. Null publicUrl: only paths are compared. */
+export function isWebhookOf(endpoint: string, publicUrl: string | null, id: AccountId): boolean {
+  return deliveryPaths(String(id)).some((path) => isSameAddress(endpoint, (publicUrl ?? '') + path))
+}
+
+function toError(fault: PlatformFault): FatalError | AppError {
+  return fault.type === 'unavailable'
+    ? new AppError('platform_unavailable', { retryAfterSeconds: fault.retryAfterSeconds })
+    : new FatalError(tokenRefused(fault).message)
+}

@@ -1,0 +1,87 @@
+/** A command that the database refuses names the row that does not exist or the value that is taken, not a constraint. */
+import { afterAll, beforeAll, expect, it, vi } from 'vitest'
+import { CONSTRAINT_SENTENCES } from '../src/cli/constraint-sentences.ts'
+import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
+import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
+import { load } from './support/load.ts'
+import { runCommand } from './support/process.ts'
+
+// A command takes half a second to start, and ten on a busy machine.
+vi.setConfig({ testTimeout: 120_000 })
+
+let database: PostgresDatabase
+let env: { DATABASE_URL: string }
+let tenant: Tenant
+
+beforeAll(async () => {
+  const created = await createTestDatabase()
+  database = created.database
+  env = { DATABASE_URL: urlOf(created.connection) }
+  tenant = await addTenant(database)
+})
+afterAll(() => database.close())
+
+/** The tables that commands and other programs write. */
+const TABLES = ['organization', 'official_account', 'api_client', 'api_key', 'audience_member', 'endpoint']
+
+const refusal = (args: string[]) => {
+  const { status, stdout, stderr } = runCommand(args, env)
+  expect(status).toBe(1)
+  expect(stdout).toBe('')
+  expect(stderr).toMatch(/^oa-audience: [^\n]+\n$/)
+  for (const name of Object.keys(CONSTRAINT_SENTENCES)) expect(stderr).not.toContain(name)
+  return stderr
+}
+
+it.each([
+  [['accounts', 'add', '--organization', '99', '--name', 'x'], 'organization 99 does not exist'],
+  [['keys', 'add', '--client', '1', '--account', '99'], 'account 99 does not exist'],
+  [['keys', 'add', '--client', '99', '--account', '1'], 'client 99 does not exist'],
+  [
+    ['endpoints', 'add', '--account', '99', '--url', 'https://crm.example.com/x'],
+    'account 99 does not exist',
+  ],
+])('%j names the row that does not exist', (args, message) => {
+  expect(refusal(args)).toContain(`${message}. Run "oa-audience`)
+})
+
+it.each([
+  ['--oa-hash', () => tenant.oaHash, 'another account already has this oa_hash'],
+  ['--tracking-key', () => tenant.trackingKey, 'another account already has this tracking key'],
+])('a taken %s is named without its value, by add and by update', async (option, taken, message) => {
+  const other = await addTenant(database)
+  const add = ['accounts', 'add', '--organization', String(tenant.organizationId), '--name', 'x']
+  for (const args of [add, ['accounts', 'update', String(other.accountId)]]) {
+    const line = refusal([...args, option, taken()])
+    expect(line).toContain(message)
+    expect(line).not.toContain(taken())
+  }
+})
+
+it('has a sentence for every foreign key, unique index and check of the tables that commands write', async () => {
+  const rows = await load<{ name: string }>(
+    database,
+    `select f.conname as name
+       from pg_constraint f join pg_class c on c.oid = f.conrelid
+      where f.contype in ('f', 'c') and c.relnamespace = 'public'::regnamespace and c.relname = any ($1)
+     union
+     select i.relname
+       from pg_index x join pg_class i on i.oid = x.indexrelid join pg_class c on c.oid = x.indrelid
+      where x.indisunique and c.relnamespace = 'public'::regnamespace and c.relname = any ($1)
+      order by 1`,
+    [TABLES],
+  )
+  expect(rows.map(({ name }) => name)).toEqual(Object.keys(CONSTRAINT_SENTENCES).sort())
+})
+
+it('has sentences that name the given id, and no constraint', () => {
+  for (const [name, sentence] of Object.entries(CONSTRAINT_SENTENCES)) {
+    for (const text of [sentence([]), sentence(['71', '72'])]) {
+      expect(text).toMatch(/^[a-z].*\.$/)
+      expect(text).not.toContain(name)
+      expect(text).not.toContain('undefined')
+    }
+    const isReference = name.endsWith('_fkey') || name === 'audience_member_account'
+    expect(sentence(['71', '72']).includes('71'), name).toBe(isReference)
+  }
+})

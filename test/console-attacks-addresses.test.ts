@@ -1,0 +1,159 @@
+/** CONTRACT: guessed tokens, hostile addresses and hostile bodies on the console port. */
+import { once } from 'node:events'
+import { connect } from 'node:net'
+import { afterAll, describe, expect, it } from 'vitest'
+import { CONSOLE_TOKEN, Operator, signedIn, startConsole, startConsoleForTest } from './support/console.ts'
+import { createTestDatabase } from './support/database.ts'
+import { startApp } from './support/service.ts'
+
+const { database } = await createTestDatabase()
+const { app, url } = await startConsole(database)
+const service = await startApp(database)
+afterAll(async () => {
+  await app.close()
+  await service.app.close()
+  await database.close()
+})
+
+const proxied = { logLevel: 'silent' as const, trustProxy: ['loopback'], publicUrl: null }
+
+/** Sends the bytes of a request as they are, and reads the answer to its end. */
+async function sendRaw(port: number, head: string): Promise<string> {
+  const socket = connect(port, '127.0.0.1')
+  socket.end(`${head}\r\nconnection: close\r\n\r\n`)
+  let answer = ''
+  socket.setEncoding('latin1').on('data', (chunk) => {
+    answer += chunk
+  })
+  await once(socket, 'close')
+  return answer
+}
+
+const portOf = (address: string) => Number(new URL(address).port)
+
+describe('guessing the token', () => {
+  const guess = (base: string, headers: Record<string, string>, token = 'wrong') =>
+    new Operator(base).signIn(token, headers).then(({ status }) => status)
+
+  it('gains nothing from X-Forwarded-For unless TRUST_PROXY names the sender', async () => {
+    const { url: direct } = await startConsoleForTest(database)
+    const statuses: number[] = []
+    for (let i = 0; i < 15; i += 1)
+      statuses.push(
+        await guess(direct, {
+          'x-forwarded-for': `192.0.2.${i}`,
+          'x-real-ip': `192.0.2.${i}`,
+          forwarded: `for=192.0.2.${i}`,
+        }),
+      )
+    expect(statuses).toEqual([...Array(10).fill(401), ...Array(5).fill(429)])
+  })
+
+  it('from many addresses does not lock out an operator who signed in before', async () => {
+    const attacked = await startConsoleForTest(database, { config: proxied })
+    const home = { 'x-forwarded-for': '198.51.100.1' }
+    expect(await guess(attacked.url, home, CONSOLE_TOKEN)).toBe(200)
+    const statuses: number[] = []
+    for (let address = 0; address < 101; address += 1) {
+      const from = { 'x-forwarded-for': `203.0.113.${address}` }
+      statuses.push(...(await Promise.all(Array.from({ length: 10 }, () => guess(attacked.url, from)))))
+    }
+    expect(statuses.filter((status) => status === 401)).toHaveLength(1_000)
+    expect(await guess(attacked.url, { 'x-forwarded-for': '192.0.2.1' }, CONSOLE_TOKEN)).toBe(429)
+    expect(await guess(attacked.url, home, CONSOLE_TOKEN)).toBe(200)
+  })
+})
+
+describe('an address', () => {
+  const secrets = /devDependencies|root:|sourceMappingURL|CREATE TABLE|Index of/i
+  const targets = [
+    '/..%2f..%2fpackage.json',
+    '/%2e%2e/%2e%2e/etc/passwd',
+    '/assets/..%2findex.html%00.js',
+    '/assets/%2e%2e%2f%2e%2e%2fpackage.json',
+    '/assets/....//....//package.json',
+    '/assets/%252e%252e%252fpackage.json',
+    '/assets/..%5c..%5cpackage.json',
+    '/assets/.',
+    '/assets/%00',
+    '//etc/passwd',
+    '//evil.example/%2e%2e',
+    '/.env',
+    '/.git/config',
+    '/package.json',
+    '/index.html',
+    '/assets/index.js.map',
+    '/assets',
+    '/console/main.tsx',
+    '/dist/src/cli/main.js',
+    'http://127.0.0.1/etc/passwd',
+    'http://evil.example/api/fleet',
+    '/api/../api/fleet',
+    '/%61pi/fleet',
+    '/api%2ffleet',
+    '/API/fleet',
+    '//api/fleet',
+    '/api/fleet/',
+    '/api/fleet%20',
+    '/api/fleet;x=1',
+    '/x/../api/fleet',
+    '*',
+  ]
+  it.each(targets)('%s is neither a file nor data without a sign-in', async (target) => {
+    const answer = await sendRaw(portOf(url), `GET ${target} HTTP/1.1\r\nhost: 127.0.0.1`)
+    const [, status = ''] = /^HTTP\/1\.1 (\d+)/.exec(answer) ?? []
+    expect(['200', '400', '401', '404']).toContain(status)
+    expect(answer).not.toMatch(secrets)
+    expect(answer).not.toContain('"accounts"')
+    // A redirect to `//evil.example` would leave the console.
+    expect(answer).not.toMatch(/^location:/im)
+    if (status === '200') expect(answer).toContain('<div id="app">')
+  })
+
+  it.each(['TRACE', 'CONNECT', 'PATCH', 'DELETE', 'PROPFIND'])('has no method %s', async (method) => {
+    const { cookie } = await signedIn(url)
+    const answer = await sendRaw(
+      portOf(url),
+      `${method} /api/clients HTTP/1.1\r\nhost: 127.0.0.1\r\ncookie: ${cookie}\r\nx-secret: 1`,
+    )
+    expect(answer).not.toMatch(/^HTTP\/1\.1 2/)
+    expect(answer).not.toContain('x-secret')
+  })
+
+  it('of the API port is none of the console', async () => {
+    for (const path of [
+      '/',
+      '/assets/',
+      '/api/fleet',
+      '/api/session',
+      '/api/clients',
+      '/audience',
+      '/sign-in',
+    ]) {
+      const answer = await fetch(service.url + path)
+      const text = await answer.text()
+      expect([path, answer.status]).toEqual([path, 404])
+      expect(text).not.toContain('id="app"')
+      expect(answer.headers.get('set-cookie')).toBeNull()
+    }
+    expect((await new Operator(service.url).signIn()).status).toBe(404)
+  })
+})
+
+describe('a sign-in', () => {
+  it.each([
+    ['a body of 10 MB', 'x'.repeat(10_000_000)],
+    ['deeply nested JSON', '['.repeat(100_000)],
+    ['a token of another type', '{"token":{"length":24}}'],
+    ['a second token', '{"token":"a","token2":"b"}'],
+    ['a prototype', `{"__proto__":{"token":"${CONSOLE_TOKEN}"}}`],
+    ['nothing', ''],
+  ])('with %s is refused', async (_, body) => {
+    const fresh = await startConsoleForTest(database)
+    const headers = { 'x-console': '1', origin: fresh.url, 'content-type': 'application/json' }
+    const answer = await fetch(`${fresh.url}/sign-in`, { method: 'POST', headers, body })
+    expect([400, 401, 413]).toContain(answer.status)
+    expect(answer.headers.get('set-cookie')).toBeNull()
+    await answer.text()
+  })
+})

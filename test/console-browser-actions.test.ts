@@ -1,0 +1,247 @@
+/** CONTRACT: what operators do in the console, with the mouse and the keyboard, and what it changes. */
+import type { Browser, Page } from 'playwright-core'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { updateAccount } from '../src/accounts/provisioning.ts'
+import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
+import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
+import { type SimulatedPlatform, simulatePlatform } from '../tools/simulator/platform.ts'
+import { canRunChromium, launchChromium } from './support/chromium.ts'
+import { startConsole } from './support/console.ts'
+import { isReady, visitConsole } from './support/console-browser.ts'
+import { createTestDatabase } from './support/database.ts'
+import { addCurableEvent, type Fleet, loadFleet } from './support/fleet.ts'
+import { type Service, startApp } from './support/service.ts'
+
+describe.runIf(canRunChromium('the actions of the console are'))('an operator', () => {
+  let browser: Browser
+  let database: PostgresDatabase
+  let service: Service
+  let platform: SimulatedPlatform
+  let fleet: Fleet
+  let url: string
+  let accountPath: string
+  beforeAll(async () => {
+    ;({ database } = await createTestDatabase())
+    fleet = await loadFleet(database, { accounts: 5, members: 120 })
+    service = await startApp(database)
+    platform = await simulatePlatform()
+    const started = await startConsole(database, { lineApiUrl: platform.url })
+    url = started.url
+    accountPath = `/accounts/${fleet.tenant.accountId}`
+    browser = await launchChromium()
+    return async () => {
+      await browser.close()
+      await Promise.all([started.app.close(), service.app.close(), platform.close()])
+      await database.close()
+    }
+  })
+
+  const button = (page: Page, name: string | RegExp) => page.getByRole('button', { name })
+
+  it('verifies an account, and sees the steps that are done', async () => {
+    const { account } = platform
+    await updateAccount(database, fleet.tenant.accountId, {
+      channel_access_token: account.channelAccessToken,
+      bot_user_id: account.botUserId,
+    })
+    platform.settings.webhook = {
+      endpoint: `https://example.com/api/line/${fleet.tenant.accountId}`,
+      active: true,
+    }
+    const page = await visitConsole(browser, url, { path: accountPath })
+    const step = page.locator('.checks li.is-done', { hasText: 'LINE accepts the credentials' })
+    expect(await step.count()).toBe(0)
+    await button(page, 'Verify now').click()
+    await step.waitFor()
+    await page.getByText('Checks of the last verification').click()
+    await page.getByText('webhook_endpoint').waitFor()
+    await updateAccount(database, fleet.tenant.accountId, { bot_user_id: fleet.tenant.botUserId })
+  })
+
+  it('searches a member by each field, and returns to the result with the back button', async () => {
+    const page = await visitConsole(browser, url, { path: `/audience/${fleet.tenant.accountId}` })
+    const rows = page.locator('tbody tr')
+    const findsOne = async (field: string, text: string) => {
+      await page.getByLabel('Search by').selectOption({ label: field })
+      await page.getByLabel('Search members').fill(text)
+      await rows.nth(1).waitFor({ state: 'detached' })
+      await page.getByRole('rowheader', { name: 'U77' }).waitFor()
+    }
+    await findsOne('External id', 'crm-77')
+    await findsOne('User id', 'U77')
+    await findsOne('Name', '健二 77')
+    await page.getByRole('link', { name: '健二 77' }).click()
+    await page.getByRole('heading', { name: '健二 77' }).waitFor()
+    await page.goBack()
+    await page.getByRole('rowheader', { name: 'U77' }).waitFor()
+    expect(await page.getByLabel('Search members').inputValue()).toBe('健二 77')
+    await page.getByLabel('Search by').selectOption({ label: 'Tag' })
+    await page.getByLabel('Search members').fill('vip')
+    await page.getByLabel('Relationship').selectOption('following')
+    await page.getByText('U3', { exact: true }).waitFor()
+    expect(await rows.filter({ hasNotText: 'vip' }).count()).toBe(0)
+    await page.getByLabel('Search members').fill('nobody')
+    await page.getByText('No member matches').waitFor()
+  })
+
+  it('reads all pages of an audience and of a timeline', async () => {
+    const page = await visitConsole(browser, url, { path: `/audience/${fleet.tenant.accountId}` })
+    const rows = page.locator('tbody tr')
+    for (const count of [100, 120]) {
+      await button(page, 'Show more').click()
+      await rows.nth(count - 1).waitFor()
+    }
+    expect(await button(page, 'Show more').count()).toBe(0)
+    await page.getByRole('link', { name: 'สมชาย 1', exact: true }).click()
+    await button(page, 'Show more').click()
+    await page.locator('.timeline li').nth(60).waitFor()
+    expect(await page.locator('.timeline li').count()).toBe(61)
+  })
+
+  it('erases a person only after typing the name', async () => {
+    const page = await visitConsole(browser, url, { path: `/audience/${fleet.tenant.accountId}/U20` })
+    await button(page, 'Erase this person…').click()
+    const dialog = page.getByRole('dialog')
+    const submit = dialog.getByRole('button', { name: 'Erase for ever' })
+    expect(await submit.isDisabled()).toBe(true)
+    const field = dialog.getByLabel(/Type .* to confirm/)
+    await field.fill('Ann')
+    await page.keyboard.press('Enter')
+    expect(await submit.isDisabled()).toBe(true)
+    await page.keyboard.press('Escape')
+    await dialog.waitFor({ state: 'detached' })
+    await button(page, 'Erase this person…').click()
+    await field.fill('Ann 20')
+    await page.keyboard.press('Enter')
+    await page.getByRole('heading', { name: 'The person was erased.' }).waitFor()
+    const members = await database.query(`select from audience_member where user_id = 'U20'`)
+    expect(members).toEqual([])
+    await page.locator('h1:focus').waitFor()
+    await page.getByRole('link', { name: 'Back to the audience' }).click()
+    await isReady(page)
+    expect(await page.getByText('U20', { exact: true }).count()).toBe(0)
+  })
+
+  it('retries one event', async () => {
+    const page = await visitConsole(browser, url, { path: '/events' })
+    await page.getByLabel('Reason').selectOption('an earlier version could not read it')
+    await page.getByRole('link', { name: 'follow' }).click()
+    await button(page, 'Retry this event').click()
+    await page.getByText('The event was applied.').waitFor()
+    await page.goBack()
+    await page.getByText('No event matches the filter').waitFor()
+  })
+
+  it('retries all events of a filter, and reads how each ended', async () => {
+    await addCurableEvent(database, fleet.tenant, 'a fault of yesterday')
+    await addCurableEvent(database, fleet.tenant, 'a fault of yesterday')
+    const page = await visitConsole(browser, url, { path: '/events' })
+    await page.getByLabel('Reason').selectOption('a fault of yesterday')
+    await page.locator('tbody tr').nth(2).waitFor({ state: 'detached' })
+    await button(page, 'Retry all of this filter').click()
+    await page.getByRole('dialog').getByRole('button', { name: 'Retry' }).click()
+    await page.getByText('Done: 2 applied, 0 failed again.').waitFor()
+    await page.getByRole('dialog').getByRole('button', { name: 'Close' }).last().click()
+    await page.getByText('No event matches the filter').waitFor()
+    await page.getByLabel('Reason').selectOption('')
+    await button(page, 'Retry all of this filter').click()
+    await page.getByRole('dialog').getByRole('button', { name: 'Retry' }).click()
+    await page.getByText('Done: 0 applied, 120 failed again.').waitFor()
+  })
+
+  it('pauses, resumes and retries an endpoint, and reads a delivery without its signature', async () => {
+    const page = await visitConsole(browser, url, { path: `/endpoints/${fleet.endpointId}` })
+    await button(page, 'Pause').click()
+    await page.getByText('The endpoint is paused.').waitFor()
+    await button(page, 'Resume').click()
+    await page.getByText('The endpoint receives again.').waitFor()
+    await button(page, /Request and answer/)
+      .first()
+      .click()
+    const dialog = page.getByRole('dialog')
+    await dialog.getByText('POST https://tool.example/webhook').waitFor()
+    expect(await dialog.innerText()).toContain('x-line-signature: •••')
+    await page.keyboard.press('Escape')
+    await button(page, 'Retry all failed').click()
+    await page.getByText('60 deliveries are due again.').waitFor()
+  })
+
+  it('adds a client whose secret is shown once, gives it a key, and revokes both', async () => {
+    const page = await visitConsole(browser, url, { path: '/clients' })
+    await button(page, 'Add a client').click()
+    await page.getByLabel('Name').fill('New CRM')
+    await page.keyboard.press('Enter')
+    await page.getByText('It is not shown again.').waitFor()
+    const [clientId = '', secret = ''] = await page.getByRole('dialog').locator('code').allInnerTexts()
+    expect(secret).not.toBe('')
+    await page.getByRole('dialog').getByRole('link', { name: 'Add a key' }).click()
+    await page.getByRole('heading', { name: 'New CRM' }).waitFor()
+    await button(page, 'Add a key').click()
+    const chooser = page.getByRole('combobox', { name: 'Account' })
+    await chooser.fill(String(fleet.tenant.accountId))
+    await page.keyboard.press('Enter')
+    await page.getByRole('dialog').getByRole('button', { name: 'Add' }).click()
+    const key = await page.getByRole('dialog').locator('code').innerText()
+    const headers = { 'x-client-id': clientId, 'x-client-secret': secret, 'x-api-key': key }
+    const list = () => service.call('GET', '/api/audience?limit=1', { headers })
+    expect((await list()).status).toBe(200)
+
+    const holdsNone = async () => {
+      await isReady(page)
+      const shown =
+        (await page.content()) +
+        (await page.evaluate('JSON.stringify({ ...localStorage, ...sessionStorage, ...history.state })'))
+      expect([secret, key].filter((text) => shown.includes(text))).toEqual([])
+    }
+    await page.reload()
+    await holdsNone()
+    await page.goBack()
+    await holdsNone()
+    await page.goForward()
+    await holdsNone()
+
+    await button(page, /Revoke key/).click()
+    await page.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click()
+    await page.getByRole('cell', { name: 'revoked' }).waitFor()
+    expect((await list()).json).toBeNull()
+    await button(page, 'Revoke this client').click()
+    await page.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click()
+    await page.getByRole('dialog').waitFor({ state: 'detached' })
+    await button(page, 'Revoke this client').waitFor({ state: 'detached' })
+    expect((await list()).status).toBe(401)
+  })
+
+  it('never chooses an account of an earlier search', async () => {
+    const page = await visitConsole(browser, url, { path: '/audience' })
+    const chooser = page.getByRole('combobox', { name: 'Account' })
+    await chooser.click()
+    await page.getByRole('option', { name: /Corner/ }).waitFor()
+    await chooser.pressSequentially('Hotel')
+    // The list still shows all accounts.
+    await page.keyboard.press('Enter')
+    await page.getByRole('heading', { name: /Hotel/ }).waitFor()
+  })
+
+  it('watches what is committed, filters it and pauses it', async () => {
+    const page = await visitConsole(browser, url, { path: '/live' })
+    await page.getByText('Watching').waitFor()
+    const rows = page.locator('table.live tbody tr')
+    // The tail begins with what is stored after its first poll.
+    const sendUntil = async (kind: string, isShown: () => Promise<boolean>) => {
+      while (!(await isShown())) {
+        await service.deliver(fleet.tenant, [lineEvent(kind, randomUserId())])
+        await page.waitForTimeout(50)
+      }
+    }
+    await sendUntil('follow', async () => (await rows.filter({ hasText: 'follow' }).count()) > 0)
+    await page.getByLabel('Kind').selectOption('postback')
+    await rows.filter({ hasText: 'follow' }).first().waitFor({ state: 'detached' })
+    await service.deliver(fleet.tenant, [lineEvent('follow', randomUserId())])
+    await sendUntil('postback', async () => (await rows.filter({ hasText: 'postback' }).count()) > 0)
+    expect(await rows.filter({ hasNotText: 'postback' }).count()).toBe(0)
+    await button(page, 'Pause').click()
+    await page.getByText('Paused').waitFor()
+    await button(page, 'Continue').click()
+    await page.getByText('Watching').waitFor()
+  })
+})

@@ -1,0 +1,198 @@
+/** CONTRACT: signing in to the console, its languages, and its use with the keyboard alone. */
+import type { Browser, Page } from 'playwright-core'
+import { afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { canRunChromium, launchChromium } from './support/chromium.ts'
+import { CONSOLE_TOKEN, Operator, startConsole, startConsoleForTest } from './support/console.ts'
+import { isReady, visitConsole } from './support/console-browser.ts'
+import { createTestDatabase } from './support/database.ts'
+import { loadFleet } from './support/fleet.ts'
+
+const HOUR_MS = 3_600_000
+/** What Chromium writes about an answer that the page expects. */
+const REFUSED = /status of 401/
+/** A first load at 3G speed takes 3 s with so much. */
+const SCRIPT_MAX_BYTES = 100_000
+
+const signIn = async (page: Page, token: string) => {
+  await page.getByLabel('Token').fill(token)
+  await page.getByRole('button', { name: 'Sign in' }).click()
+}
+
+const focusedText = (page: Page) =>
+  page.evaluate(
+    `(document.activeElement.getAttribute('aria-label') ?? document.activeElement.textContent).trim()`,
+  )
+
+describe.runIf(canRunChromium('signing in to the console and its keyboard are'))('in a browser', () => {
+  let browser: Browser
+  let url: string
+  let database: Awaited<ReturnType<typeof createTestDatabase>>['database']
+  let nowMs = Date.now()
+  afterEach(() => {
+    nowMs = Date.now()
+  })
+  beforeAll(async () => {
+    ;({ database } = await createTestDatabase())
+    await loadFleet(database, { accounts: 3, members: 3 })
+    const started = await startConsole(database, { now: () => nowMs })
+    url = started.url
+    browser = await launchChromium()
+    return async () => {
+      await browser.close()
+      await started.app.close()
+      await database.close()
+    }
+  })
+
+  it('the page of the address appears once the token is right', async () => {
+    const page = await visitConsole(browser, url, { path: '/clients', isSignedOut: true, expected: REFUSED })
+    await signIn(page, 'wrong')
+    await page.getByText('This is not the CONSOLE_TOKEN').waitFor()
+    await page.locator('#token:focus').waitFor()
+    await signIn(page, CONSOLE_TOKEN)
+    await page.getByRole('heading', { name: 'Clients' }).waitFor()
+    expect(new URL(page.url()).pathname).toBe('/clients')
+    const [cookie] = await page.context().cookies()
+    expect(cookie).toMatchObject({ httpOnly: true, sameSite: 'Strict', path: '/' })
+    expect(await page.evaluate('document.cookie + JSON.stringify({ ...localStorage })')).not.toContain(
+      CONSOLE_TOKEN,
+    )
+  })
+
+  it('a person who types wrong tokens learns how long to wait', async () => {
+    const own = await startConsoleForTest(database)
+    const guesses = Array.from({ length: 10 }, (_, i) => new Operator(own.url).signIn(`wrong ${i}`))
+    expect((await Promise.all(guesses)).map(({ status }) => status)).toEqual(Array(10).fill(401))
+    const page = await visitConsole(browser, own.url, { isSignedOut: true, expected: /status of 429/ })
+    await signIn(page, CONSOLE_TOKEN)
+    await page.getByText(/Too many wrong tokens\. Try again in \d+ s\./).waitFor()
+    expect(await page.getByRole('button', { name: 'Sign in' }).isDisabled()).toBe(true)
+  })
+
+  it('a session that ends leads back to the same page after another sign-in', async () => {
+    const page = await visitConsole(browser, url, { expected: REFUSED })
+    nowMs += 12 * HOUR_MS + 1
+    await page.getByRole('link', { name: 'Events' }).click()
+    await page.getByText('Your session has ended').waitFor()
+    expect(await page.getByText('source.userId').count()).toBe(0)
+    await signIn(page, CONSOLE_TOKEN)
+    await page.getByRole('cell', { name: 'source.userId is not a text' }).first().waitFor()
+    expect(new URL(page.url()).pathname).toBe('/events')
+  })
+
+  it('nothing is shown after a sign-out, not even by the back button', async () => {
+    const page = await visitConsole(browser, url)
+    await page.getByRole('link', { name: 'Events' }).click()
+    await page.getByRole('cell', { name: 'source.userId is not a text' }).first().waitFor()
+    await page.getByRole('button', { name: 'Sign out' }).click()
+    await page.getByLabel('Token').waitFor()
+    expect(await page.context().cookies()).toEqual([])
+    await page.goBack()
+    await page.getByLabel('Token').waitFor()
+    expect(await page.getByText('Corner Coffee').count()).toBe(0)
+    await page.reload()
+    await page.getByLabel('Token').waitFor()
+  })
+
+  it('the language follows the browser until the person chooses another', async () => {
+    const page = await visitConsole(browser, url, { locale: 'ja-JP' })
+    const speaks = (tag: string) => page.locator(`html[lang=${tag}]`).waitFor({ state: 'attached' })
+    await speaks('ja')
+    await page.locator('select.languages').selectOption('th')
+    await speaks('th')
+    await page.reload()
+    await speaks('th')
+    await isReady(page)
+  })
+
+  it('the first load needs less than 100 KB of compressed script', async () => {
+    const page = await visitConsole(browser, url)
+    const scripts = (await page.evaluate(
+      `performance.getEntriesByType('resource').map(({ name, transferSize, initiatorType }) => ({ name, transferSize, initiatorType }))`,
+    )) as Array<{ name: string; transferSize: number; initiatorType: string }>
+    const bytes = scripts
+      .filter(({ name }) => /\.js(\?|$)/.test(name))
+      .reduce((sum, { transferSize }) => sum + transferSize, 0)
+    expect(bytes).toBeGreaterThan(10_000)
+    expect(bytes).toBeLessThan(SCRIPT_MAX_BYTES)
+  })
+
+  it('the keyboard reaches everything in order, with a visible focus, and skips to the content', async () => {
+    const page = await visitConsole(browser, url)
+    await page.keyboard.press('Tab')
+    expect(await focusedText(page)).toBe('Skip to the content')
+    await page.keyboard.press('Enter')
+    await page.keyboard.press('Tab')
+    expect(await focusedText(page)).toBe('Search accounts')
+    await page.reload()
+    await isReady(page)
+    const order: unknown[] = []
+    for (let stop = 0; stop < 12; stop += 1) {
+      await page.keyboard.press('Tab')
+      order.push(await focusedText(page))
+      const outline = await page.evaluate(
+        `(({ outlineStyle, outlineWidth, boxShadow }) => outlineStyle !== 'none' && outlineWidth !== '0px' || boxShadow !== 'none')(getComputedStyle(document.activeElement))`,
+      )
+      const isSkipLink = order.at(-1) === 'Skip to the content'
+      expect([order.at(-1), outline || isSkipLink]).toEqual([order.at(-1), true])
+    }
+    expect(order.slice(0, 7)).toEqual([
+      'Skip to the content',
+      'Fleet',
+      'Audience',
+      'Events',
+      'Endpoints',
+      'Clients',
+      'Live',
+    ])
+    expect(order[9]).toBe('Search accounts')
+  })
+
+  it('a navigation moves the focus to the title of the new page', async () => {
+    const page = await visitConsole(browser, url)
+    await page.getByRole('link', { name: 'Events' }).focus()
+    await page.keyboard.press('Enter')
+    const isFocused = (name: string) =>
+      page.locator('h1:focus', { hasText: name }).waitFor({ state: 'attached' })
+    await isFocused('Events')
+    expect(await page.title()).toContain('Events')
+    await page.goBack()
+    await isFocused('Fleet')
+    await page.goForward()
+    await isFocused('Events')
+  })
+
+  it('sorts the fleet and filters it by the keyboard alone', async () => {
+    const page = await visitConsole(browser, url)
+    const header = page.getByRole('columnheader', { name: 'Account' })
+    await header.getByRole('button').focus()
+    await page.keyboard.press('Space')
+    await page.locator('th[aria-sort=descending]', { hasText: 'Account' }).waitFor()
+    await page.keyboard.press('Enter')
+    await page.locator('th[aria-sort=ascending]', { hasText: 'Account' }).waitFor()
+    await page.getByLabel('Search accounts').focus()
+    await page.keyboard.type('ร้านกาแฟ')
+    await page.locator('table.fleet tbody tr').nth(1).waitFor({ state: 'detached' })
+    expect(new URL(page.url()).searchParams.get('q')).toBe('ร้านกาแฟ')
+  })
+
+  it('a dialog holds the focus, closes with Escape and gives the focus back', async () => {
+    const page = await visitConsole(browser, url, { path: '/clients' })
+    const opener = page.getByRole('button', { name: 'Add a client' })
+    await opener.focus()
+    await page.keyboard.press('Enter')
+    const dialog = page.getByRole('dialog', { name: 'Add a client' })
+    await dialog.waitFor()
+    for (let stop = 0; stop < 8; stop += 1) {
+      await page.keyboard.press('Tab')
+      // Between the last and the first field the focus is in the browser's own bar.
+      expect(await page.evaluate(`document.activeElement.closest('dialog, body').tagName`)).toBeDefined()
+      expect(
+        await page.evaluate(`document.activeElement.closest('nav, main > *:not(dialog) button') === null`),
+      ).toBe(true)
+    }
+    await page.keyboard.press('Escape')
+    await dialog.waitFor({ state: 'detached' })
+    expect(await focusedText(page)).toBe('Add a client')
+  })
+})

@@ -1,0 +1,458 @@
+/** `oa-audience accounts apply`: a fleet of accounts from a CSV file into service, on the simulated platform. */
+import { spawn } from 'node:child_process'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { findAccount } from '../../src/accounts/account.ts'
+import { applyAccounts } from '../../src/accounts/apply.ts'
+import { addOrganization } from '../../src/accounts/provisioning.ts'
+import { verifyAccount } from '../../src/accounts/verify.ts'
+import { readFleet } from '../../src/cli/fleet-file.ts'
+import { deliveryPaths } from '../../src/intake/line/channel.ts'
+import { LineApi } from '../../src/line-api/client.ts'
+import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
+import { addPeople } from '../../tools/simulator/deliveries.ts'
+import { MISBEHAVIOURS, type Misbehaviour } from '../../tools/simulator/misbehaviour.ts'
+import { type SimulatedPlatform, simulatePlatform } from '../../tools/simulator/platform.ts'
+import { randomAccount, type SimulatedAccount } from '../../tools/simulator/state.ts'
+import { createTestDatabase, urlOf } from '../support/database.ts'
+import { load } from '../support/load.ts'
+import { eventually, MAIN, runCommandAsync, temporaryDirectory } from '../support/process.ts'
+import { type Service, startApp } from '../support/service.ts'
+
+// A command takes half a second to start, and ten on a busy machine.
+vi.setConfig({ testTimeout: 120_000 })
+
+const PUBLIC_URL = 'https://oa.example.com'
+/** where the webhooks of the fleet point before */
+const OTHER_TOOL = 'https://chat.example.com/webhooks/line/1'
+const PUT = 'PUT /v2/bot/channel/webhook/endpoint'
+const TEST = 'POST /v2/bot/channel/webhook/test'
+
+let database: PostgresDatabase
+let service: Service
+let platform: SimulatedPlatform
+let fleet: Array<ReturnType<SimulatedPlatform['addAccount']>>
+let env: Record<string, string>
+let organizationId: bigint
+
+beforeAll(async () => {
+  const created = await createTestDatabase()
+  database = created.database
+  service = await startApp(database)
+  env = { DATABASE_URL: urlOf(created.connection), PUBLIC_URL }
+})
+beforeEach(async () => {
+  platform = await simulatePlatform()
+  env.LINE_API_URL = platform.url
+  fleet = [
+    platform,
+    platform.addAccount(randomAccount('Second')),
+    platform.addAccount(randomAccount('Third')),
+  ]
+  for (const { settings } of fleet) {
+    settings.testOrigin = service.url
+    settings.webhook = { endpoint: OTHER_TOOL, active: true }
+  }
+  for (const account of fleet) addPeople(account, 3)
+  organizationId = await addOrganization(database, `Agency ${Math.random()}`)
+})
+afterEach(() => platform.close())
+afterAll(async () => {
+  await service.app.close()
+  await database.close()
+})
+
+const HEADER = 'organization,name,channel_id,channel_secret,channel_access_token'
+
+const lineOf = ({ channelId, channelSecret, channelAccessToken, displayName }: SimulatedAccount) =>
+  [organizationId, displayName, channelId, channelSecret, channelAccessToken].join(',')
+
+const csv = (lines = fleet.map(({ account }) => lineOf(account))) => [HEADER, ...lines, ''].join('\n')
+
+function fileOf(content: string): string {
+  const file = join(temporaryDirectory(), 'fleet.csv')
+  writeFileSync(file, content)
+  return file
+}
+
+async function apply(content: string, options: string[] = [], variables = {}) {
+  const result = await runCommandAsync(['accounts', 'apply', fileOf(content), ...options], {
+    ...env,
+    ...variables,
+  })
+  for (const { account } of fleet) {
+    for (const secret of [account.channelSecret, account.channelAccessToken])
+      expect(result.stdout + result.stderr).not.toContain(secret)
+  }
+  return { ...result, rows: options.includes('--json') && result.stdout ? JSON.parse(result.stdout) : [] }
+}
+
+const callsTo = (call: string) => platform.calls.filter((made) => made === call)
+
+/** With the transaction that wrote each row: an update without a change is one, too. */
+const stored = () =>
+  load<Record<string, unknown>>(
+    database,
+    'select *, xmin::text from official_account where organization_id = $1 order by id',
+    [organizationId],
+  )
+
+/** As the running service does every hour. */
+async function verifyUnasked(id: bigint) {
+  const verifier = { database, publicUrl: PUBLIC_URL, webhookPaths: deliveryPaths, now: Date.now }
+  const account = await findAccount(database, id)
+  if (account === null) throw new Error('no account')
+  await verifyAccount({ ...verifier, lineApi: new LineApi(platform.url) }, account, {}, false)
+}
+
+describe('a fleet', () => {
+  it('is added, pointed here, tested, verified and imported; a second run changes nothing', async () => {
+    const first = await apply(csv(), ['--json'])
+    expect(first.status).toBe(0)
+    const accounts = await stored()
+    expect(first.rows).toEqual(
+      fleet.map(({ account }, i) => ({
+        account: String(accounts[i]?.id),
+        organization: String(organizationId),
+        name: account.displayName,
+        channelId: account.channelId,
+        change: 'added',
+        columns: null,
+        webhook: 'set',
+        replacedUrl: OTHER_TOOL,
+        webhookTest: 'ok',
+        verified: true,
+        followers: 'imported',
+        followersAdded: 3,
+        webhookActive: true,
+        problem: null,
+      })),
+    )
+    for (const [i, { settings }] of fleet.entries())
+      expect(settings.webhook).toEqual({
+        endpoint: `${PUBLIC_URL}/api/line/${accounts[i]?.id}`,
+        active: true,
+      })
+    expect(callsTo(PUT)).toHaveLength(3)
+    expect(callsTo(TEST)).toHaveLength(3)
+
+    await verifyUnasked(accounts[0]?.id as bigint)
+    const beforeSecond = await stored()
+    platform.calls.length = 0
+    const second = await apply(csv(), ['--json'])
+    expect(second.status).toBe(0)
+    for (const row of second.rows) {
+      expect(row).toMatchObject({
+        change: 'unchanged',
+        webhook: 'unchanged',
+        verified: true,
+        webhookTest: null,
+      })
+      expect(row).toMatchObject({ followers: 'imported earlier', problem: null })
+    }
+    expect(new Set(platform.calls)).toEqual(new Set(['GET /v2/bot/channel/webhook/endpoint']))
+    expect(await stored()).toEqual(beforeSecond)
+  })
+
+  it('gets only what differs: an empty cell keeps the stored value', async () => {
+    const content = csv()
+    await apply(content)
+    const before = await stored()
+    platform.calls.length = 0
+    const [{ account }] = fleet as [SimulatedPlatform]
+    const lines = [
+      'channel-id,Organization,name,basic_id,channel_secret',
+      `${account.channelId},${organizationId},Renamed,${account.basicId},`,
+      `${fleet[1]?.account.channelId},${organizationId},,,`,
+    ]
+    const { rows } = await apply(lines.join('\r\n'), ['--json'])
+    expect(rows).toMatchObject([
+      { change: 'updated', columns: 'name, basic_id', name: 'Renamed', webhook: 'unchanged', verified: true },
+      { change: 'unchanged', name: 'Second', webhook: 'unchanged' },
+    ])
+    const [first, ...others] = await stored()
+    expect(first).toMatchObject({ name: 'Renamed', basic_id: account.basicId })
+    expect(first?.channel_secret).toBe(before[0]?.channel_secret)
+    expect(first?.credentials_version).toEqual(before[0]?.credentials_version)
+    expect(others).toEqual(before.slice(1))
+    // The identity is checked with the new basic id. The other account is complete.
+    expect(callsTo('GET /v2/bot/info')).toHaveLength(1)
+    expect(callsTo(PUT)).toHaveLength(0)
+  })
+
+  it('is found by the name of its organization, from standard input with a BOM', async () => {
+    const [organization] = await load<{ name: string }>(
+      database,
+      'select name from organization where id = $1',
+      [organizationId],
+    )
+    const content = `\ufeff${csv().replaceAll(/^\d+,/gm, `"${organization?.name}",`)}`
+    const child = spawn(process.execPath, [MAIN, 'accounts', 'apply', '-', '--dry-run', '--json'], {
+      env: { ...process.env, ...env },
+      stdio: ['pipe', 'pipe', 'ignore'],
+    })
+    child.stdin.end(content)
+    let output = ''
+    child.stdout.on('data', (chunk: Buffer) => {
+      output += chunk.toString()
+    })
+    await new Promise((resolve) => child.once('close', resolve))
+    expect(JSON.parse(output)).toMatchObject([{ change: 'added' }, { change: 'added' }, { change: 'added' }])
+  })
+
+  it('is added once by several runs at the same time', async () => {
+    const wanted = await readFleet(fileOf(csv()))
+    const runs = await Promise.all(Array.from({ length: 4 }, () => applyAccounts(database, wanted)))
+    expect(await stored()).toHaveLength(3)
+    const isAdded = runs.map((accounts) => accounts.map(({ storedId }) => storedId === null))
+    expect(isAdded.filter((added) => added.every(Boolean))).toHaveLength(1)
+    expect(isAdded.filter((added) => !added.some(Boolean))).toHaveLength(3)
+  })
+})
+
+describe('what the report says', () => {
+  it('lists what only the console can do, and notices that it was done or undone since', async () => {
+    const [{ settings }] = fleet as [SimulatedPlatform]
+    settings.webhook = null
+    const { status, stdout } = await apply(csv())
+    expect(status).toBe(0)
+    const [first] = await stored()
+    expect(stdout).toContain(`"Use webhook": switch it on for 1 of 3 accounts: ${first?.id}\n`)
+    expect(stdout).toContain('"Webhook redelivery"')
+    const switchTo = (active: boolean) => {
+      settings.webhook = { endpoint: `${PUBLIC_URL}/api/line/${first?.id}`, active }
+    }
+    switchTo(true)
+    expect((await apply(csv())).stdout).not.toContain('"Use webhook"')
+    switchTo(false)
+    const { rows } = await apply(csv(), ['--json'])
+    expect(rows[0]).toMatchObject({
+      webhook: 'unchanged',
+      verified: false,
+      webhookActive: false,
+      problem: null,
+    })
+  })
+
+  it('says that an unverified account may not list its followers, which is not a problem', async () => {
+    for (const { settings } of fleet) settings.isVerified = false
+    const { rows, status } = await apply(csv(), ['--json'])
+    expect(status).toBe(0)
+    expect(rows[0]).toMatchObject({ verified: true, followers: 'not allowed', problem: null })
+  })
+})
+
+describe('an account with a problem', () => {
+  /** The first account has the problem. All others must be in service. */
+  const expectProblem = async (content: string, problem: RegExp, row: object = {}) => {
+    const { rows, status } = await apply(content, ['--json'])
+    expect(status).toBe(1)
+    expect(rows[0]).toMatchObject({ ...row, problem: expect.stringMatching(problem) })
+    for (const other of rows.slice(1)) expect(other).toMatchObject({ verified: true, problem: null })
+    return rows
+  }
+
+  it('(LINE limits its rate) delays no other, and the next run finishes it', async () => {
+    const [{ settings }] = fleet as [SimulatedPlatform]
+    settings.misbehaviour = MISBEHAVIOURS.limit as Misbehaviour
+    await expectProblem(csv(), /platform does not answer/, { webhook: 'failed', verified: null })
+    settings.misbehaviour = null
+    platform.calls.length = 0
+    const { rows, status } = await apply(csv(), ['--json'])
+    expect(status).toBe(0)
+    expect(rows[0]).toMatchObject({
+      change: 'unchanged',
+      webhook: 'set',
+      verified: true,
+      followers: 'imported',
+    })
+    expect(callsTo(PUT)).toHaveLength(1)
+  })
+
+  it('(LINE refuses its token) says so, and does not store it as verified', async () => {
+    const lines = fleet.map(({ account }) => lineOf(account))
+    lines[0] = (lines[0] as string).replace(/[^,]+$/, 'another-token')
+    await expectProblem(csv(lines), /refuses the channel access token/, {
+      webhook: 'failed',
+      verified: false,
+    })
+    expect((await stored())[0]).toMatchObject({ verification: { verified: false } })
+  })
+
+  it('(its secret is not the one of the channel) fails the test of the webhook', async () => {
+    const lines = fleet.map(({ account }) => lineOf(account))
+    lines[0] = lineOf({ ...(fleet[0] as SimulatedPlatform).account, channelSecret: 'another' })
+    await expectProblem(csv(lines), /channel secret differs/, { webhook: 'set', webhookTest: 'failed' })
+  })
+
+  it('(its token is that of another channel) leaves the webhook of that channel alone', async () => {
+    const [first, second] = fleet as [SimulatedPlatform, SimulatedPlatform]
+    const before = second.settings.webhook
+    const wrong = { ...first.account, channelAccessToken: second.account.channelAccessToken }
+    await expectProblem(csv([lineOf(wrong)]), /token belongs to channel \d+, not to channel/, {
+      webhook: 'failed',
+      followers: 'skipped',
+    })
+    expect(second.settings.webhook).toEqual(before)
+  })
+
+  it('(its channel is that of an account of another organization) leaves the webhook of that account alone', async () => {
+    const [{ account, settings }] = fleet as [SimulatedPlatform]
+    await apply(csv())
+    const webhook = settings.webhook
+    organizationId = await addOrganization(database, 'Other agency')
+    await expectProblem(
+      csv([lineOf(account)]),
+      /webhook URL is that of account \d+, which has the same channel/,
+    )
+    expect(settings.webhook).toEqual(webhook)
+  })
+
+  it('(its bot user id differs from that of its token) keeps its webhook', async () => {
+    const [{ account, settings }] = fleet as [SimulatedPlatform]
+    const before = settings.webhook
+    const content = `${HEADER},bot_user_id\n${lineOf(account)},Uanother\n`
+    await expectProblem(content, /another bot user id/, { webhook: 'failed' })
+    expect(settings.webhook).toEqual(before)
+  })
+
+  it('(its 60 tests of this hour are used up) is reported', async () => {
+    await apply(csv(), ['--no-webhook'])
+    await database.query(
+      `update official_account set webhook_test_hour = now(), webhook_test_count = 60 where channel_id = $1`,
+      [(fleet[0] as SimulatedPlatform).account.channelId],
+    )
+    await expectProblem(csv(), /60 times an hour/, { webhook: 'set' })
+  })
+})
+
+it('waits until LINE applies a new webhook URL', async () => {
+  for (const { settings } of fleet) settings.propagationMs = 500
+  const { rows, status } = await apply(csv(), ['--json'])
+  expect(status).toBe(0)
+  expect(rows[2]).toMatchObject({ webhook: 'set', webhookTest: 'ok', verified: true })
+})
+
+it('continues after it was killed, without repeating what is done', async () => {
+  const [{ settings }] = fleet as [SimulatedPlatform]
+  settings.misbehaviour = MISBEHAVIOURS.silent as Misbehaviour
+  const child = spawn(process.execPath, [MAIN, 'accounts', 'apply', fileOf(csv())], {
+    env: { ...process.env, ...env },
+    stdio: 'ignore',
+  })
+  const exited = new Promise((resolve) => child.once('close', resolve))
+  await eventually(stored, (rows) => rows.filter((row) => row.followers_import !== null).length === 2)
+  child.kill('SIGKILL')
+  await exited
+  settings.misbehaviour = null
+  const { rows } = await apply(csv(), ['--json'])
+  expect(rows.map(({ webhook }: { webhook: string }) => webhook)).toEqual(['set', 'unchanged', 'unchanged'])
+  expect(callsTo(PUT)).toHaveLength(3)
+  expect(callsTo(TEST)).toHaveLength(3)
+})
+
+describe('--dry-run', () => {
+  it('shows what would change and changes nothing', async () => {
+    await apply(csv(fleet.slice(0, 2).map(({ account }) => lineOf(account))))
+    const before = await stored()
+    ;(fleet[1] as SimulatedPlatform).settings.webhook = null
+    platform.calls.length = 0
+    const content = csv().replace(/^(\d+),Second,/m, '$1,Renamed,')
+    const { rows, status } = await apply(content, ['--dry-run', '--json'])
+    expect(status).toBe(0)
+    expect(rows).toMatchObject([
+      { change: 'unchanged', columns: null, webhook: 'unchanged' },
+      { change: 'updated', columns: 'name', webhook: 'set', replacedUrl: null },
+      { account: null, change: 'added', webhook: 'set', replacedUrl: OTHER_TOOL },
+    ])
+    expect(await stored()).toEqual(before)
+    expect(platform.calls.filter((call) => !call.startsWith('GET '))).toEqual([])
+    expect((await apply(content, ['--dry-run'])).stdout).toContain('nothing was changed')
+  })
+})
+
+describe('--no-webhook', () => {
+  it('needs no PUBLIC_URL, and neither sets nor tests the webhook', async () => {
+    const { rows, status } = await apply(csv(), ['--json', '--no-webhook'], { PUBLIC_URL: '' })
+    expect(status).toBe(0)
+    expect(rows[0]).toMatchObject({ webhook: 'skipped', webhookTest: null, followers: 'imported' })
+    expect(callsTo(PUT)).toHaveLength(0)
+    expect(callsTo(TEST)).toHaveLength(0)
+  })
+
+  it.each([
+    ['', 'PUBLIC_URL is not set'],
+    ['http://oa.example.com', 'PUBLIC_URL must begin with https://'],
+  ])('is proposed if PUBLIC_URL is %j', async (publicUrl, message) => {
+    const { status, stderr } = await apply(csv(), [], { PUBLIC_URL: publicUrl })
+    expect(status).toBe(1)
+    expect(stderr).toContain(`oa-audience: ${message}`)
+    expect(stderr).toContain('--no-webhook')
+    expect(await stored()).toEqual([])
+  })
+})
+
+describe('a file with a fault', () => {
+  const SECRET = 'do-not-print-this-secret'
+
+  const faultsOf = async (content: string) => {
+    const { status, stdout, stderr } = await apply(content)
+    expect({ status, stdout }).toEqual({ status: 1, stdout: '' })
+    expect(stderr).not.toContain(SECRET)
+    expect(platform.calls).toEqual([])
+    expect(await stored()).toEqual([])
+    return stderr
+      .trimEnd()
+      .split('\n')
+      .map((line) => line.replace(/^oa-audience: /, ''))
+  }
+
+  it('is refused with all faults together, by line and column, before anything is changed', async () => {
+    const lines = [
+      `${organizationId},Good,2000000001,${SECRET},token`,
+      `${organizationId},,2.0E+09,${SECRET},token`,
+      `,No organization,2000000003,${SECRET},two words`,
+      `${organizationId},Too short,2000000004`,
+      '',
+      `${organizationId},"Quoted, with a comma",,${SECRET},token`,
+    ]
+    expect(await faultsOf(csv(lines))).toEqual([
+      expect.stringMatching(/^line 3, column channel_id: it must be decimal digits\. /),
+      'line 4, column organization: it must not be empty.',
+      expect.stringMatching(/^line 4, column channel_access_token: it has a character /),
+      'line 5: it has 3 cells, but the header has 5.',
+      'line 7, column channel_id: it must not be empty.',
+      'Nothing was changed.',
+    ])
+  })
+
+  it('is refused if rows do not fit what is stored', async () => {
+    const lines = [
+      `999999,Unknown organization,2000000001,${SECRET},token`,
+      `${organizationId},,2000000002,${SECRET},token`,
+      `${organizationId},Twice,2000000003,${SECRET},token`,
+      `${organizationId},Twice,2000000003,${SECRET},token`,
+    ]
+    expect(await faultsOf(csv(lines))).toEqual([
+      expect.stringMatching(/^line 2, column organization: organization 999999 does not exist\. /),
+      'line 3, column name: a new account needs a name.',
+      'line 5: the account is already in line 4.',
+      'Nothing was changed.',
+    ])
+  })
+
+  it('is refused as a whole if a value is taken', async () => {
+    const taken = `taken-${organizationId}`
+    const other = await addOrganization(database, 'Other')
+    await database.query(
+      `insert into official_account (organization_id, name, oa_hash) values ($1, 'x', $2)`,
+      [other, taken],
+    )
+    const content = `${HEADER},oa_hash\n${organizationId},A,2000000001,,,\n${organizationId},B,2000000002,,,${taken}\n`
+    expect(await faultsOf(content)).toEqual([
+      expect.stringMatching(/^line 3: another account already has this oa_hash\. /),
+      'Nothing was changed.',
+    ])
+  })
+})

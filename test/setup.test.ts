@@ -1,0 +1,157 @@
+/** `oa-audience setup`: from an empty database to a client's first request. */
+import { spawn } from 'node:child_process'
+import { PassThrough } from 'node:stream'
+import { describe, expect, it, vi } from 'vitest'
+import { ask } from '../src/cli/questions.ts'
+import { lineEvent } from '../tools/simulator/events.ts'
+import { urlOf } from './support/database.ts'
+import { runCommand } from './support/process.ts'
+import { setUpTest } from './support/service.ts'
+
+// A command takes half a second to start, and ten on a busy machine.
+vi.setConfig({ testTimeout: 120_000 })
+
+const SECRET = '8c570fa6dd201bb328f1c1eac23a96d8'
+const OPTIONS = [
+  ...['--organization-name', 'My agency', '--name', "O'Reilly's Café"],
+  ...['--channel-id', '2000000001', '--channel-secret', '-'],
+]
+
+async function setUp() {
+  const { database, connection, service } = await setUpTest()
+  const env = { DATABASE_URL: urlOf(connection), PORT: new URL(service.url).port }
+  const counts = async () => {
+    const [row] = await database.query(
+      `select (select count(*)::int from organization) as organizations,
+              (select count(*)::int from official_account) as accounts,
+              (select count(*)::int from api_client) as clients, (select count(*)::int from api_key) as keys`,
+    )
+    return row
+  }
+  return { database, service, env, counts }
+}
+
+const setup = (env: Record<string, string>, options: string[], input = `${SECRET}\n`) =>
+  runCommand(['setup', ...options], env, { input })
+
+const curlLines = (stdout: string) =>
+  stdout
+    .split('\n')
+    .map((line) => line.trim())
+    .filter((line) => line.startsWith('curl '))
+
+it('prints curl lines that work when they are pasted, and the addresses that accept deliveries', async () => {
+  const { service, env } = await setUp()
+  const { status, stdout, stderr } = setup(env, OPTIONS)
+  expect({ status, stderr }).toEqual({ status: 0, stderr: '' })
+  const [tracking = '', list = ''] = curlLines(stdout)
+  // Asynchronous, because this process serves the requests.
+  const paste = async (line: string) => {
+    const child = spawn('sh', ['-c', line], { stdio: ['ignore', 'pipe', 'inherit'] })
+    let output = ''
+    child.stdout.on('data', (chunk: Buffer) => {
+      output += chunk.toString()
+    })
+    await new Promise((resolve) => child.once('close', resolve))
+    return JSON.parse(output)
+  }
+  expect(await paste(tracking)).toMatchObject({ success: true, accepted: 1 })
+  expect(await paste(list)).toEqual({ data: [], nextCursor: null })
+
+  const [webhook = '', callback = ''] = [...stdout.matchAll(/^ {2}(http\S+)$/gm)].map(([, url]) => url)
+  expect(webhook).toMatch(new RegExp(`^${service.url}/api/line/\\d+$`))
+  const id = BigInt(webhook.split('/').at(-1) as string)
+  const tenant = { accountId: id, channelSecret: SECRET, botUserId: 'U1' } as never
+  expect((await service.deliver(tenant, [lineEvent('follow', 'Ufirst')])).json).toMatchObject({ accepted: 1 })
+  expect((await fetch(callback, { method: 'POST', body: '{"event":"x","id":1}' })).status).toBe(200)
+  for (const header of ['x-client-id', 'x-client-secret', 'x-api-key'])
+    expect(stdout).toMatch(new RegExp(`^ {2}${header}: \\S+$`, 'm'))
+  expect(stdout).toContain('PUBLIC_URL is not set')
+  expect(stdout).not.toContain(SECRET)
+})
+
+it('prints public addresses if PUBLIC_URL is set, and one JSON object with --json', async () => {
+  const { env } = await setUp()
+  const withEnv = { ...env, PUBLIC_URL: 'https://oa.example.com' }
+  const { stdout } = setup(withEnv, [...OPTIONS, '--json'])
+  const added = JSON.parse(stdout)
+  expect(Object.keys(added)).toEqual([
+    ...['organizationId', 'accountId', 'oaHash', 'trackingKey', 'webhookUrl', 'callbackUrl'],
+    ...['clientId', 'clientSecret', 'key'],
+  ])
+  expect(added.webhookUrl).toBe(`https://oa.example.com/api/line/${added.accountId}`)
+  expect(added.callbackUrl).toBe(`https://oa.example.com/api/mbox/callback/${added.oaHash}`)
+  expect(setup(withEnv, OPTIONS).stdout).not.toContain('PUBLIC_URL')
+})
+
+it('adds all four rows or none', async () => {
+  const { env, counts } = await setUp()
+  const before = await counts()
+  expect(setup(env, [...OPTIONS, '--tracking-key', 'ours']).status).toBe(0)
+  const after = await counts()
+  expect(Object.values(after ?? {})).toEqual(
+    Object.values(before ?? {}).map((count) => (count as number) + 1),
+  )
+  const refused = setup(env, [...OPTIONS, '--tracking-key', 'ours'])
+  expect(refused.status).toBe(1)
+  expect(refused.stderr).toMatch(/^oa-audience: another account already has this tracking key\. [^\n]+\n$/)
+  expect(await counts()).toEqual(after)
+})
+
+it('adds its rows beside rows that another program has inserted with explicit ids', async () => {
+  const { database, env, counts } = await setUp()
+  for (const table of ['organization', 'official_account', 'api_client', 'api_key'])
+    await database.query(`select setval(pg_get_serial_sequence('${table}', 'id'), 1, false)`)
+  const before = await counts()
+  expect(setup(env, OPTIONS).status).toBe(0)
+  expect(await counts()).toEqual({
+    ...before,
+    ...Object.fromEntries(Object.entries(before ?? {}).map(([name, n]) => [name, (n as number) + 1])),
+  })
+})
+
+describe('without a terminal', () => {
+  it.each([
+    [OPTIONS.slice(2), '--organization-name is missing'],
+    [['--name', 'x'], '--organization-name, --channel-id, --channel-secret are missing'],
+    [['--name', ' '], '--name must not be empty'],
+  ])('%j is refused with one line', async (options, message) => {
+    const { status, stderr } = setup({ DATABASE_URL: 'none' }, options)
+    expect(status).toBe(1)
+    expect(stderr).toMatch(/^oa-audience: [^\n]+\n$/)
+    expect(stderr).toContain(message)
+  })
+})
+
+describe('on a terminal', () => {
+  const QUESTIONS = [
+    { name: 'shown', text: 'Shown', isSecret: false },
+    { name: 'hidden', text: 'Hidden', isSecret: true },
+  ]
+  const onScreen = () => {
+    const [input, screen] = [new PassThrough(), new PassThrough()]
+    let text = ''
+    screen.on('data', (chunk: Buffer) => {
+      text += chunk.toString()
+    })
+    return { input, screen, text: () => text }
+  }
+
+  it('asks again after a blank answer', async () => {
+    const { input, screen, text } = onScreen()
+    const answers = ask(QUESTIONS, input, screen)
+    input.write(' \nvisible\n\nthe-secret\n')
+    expect(await answers).toEqual({ shown: 'visible', hidden: 'the-secret' })
+    expect(text().match(/Shown: /g)).toHaveLength(2)
+    expect(text().match(/Hidden: /g)).toHaveLength(2)
+    expect(text()).toContain('visible')
+    expect(text()).not.toContain('the-secret')
+  })
+
+  it('fails if the input ends before the last answer', async () => {
+    const { input, screen } = onScreen()
+    const answers = ask(QUESTIONS, input, screen)
+    input.end('visible\n')
+    await expect(answers).rejects.toThrow('the input ended')
+  })
+})

@@ -1,0 +1,124 @@
+/** The console in Debian's Chromium, as a person sees it. Every page is watched for what must never happen. */
+import { readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import type { Browser, BrowserContext, BrowserContextOptions, Page } from 'playwright-core'
+import { expect, onTestFinished } from 'vitest'
+import { Operator } from './console.ts'
+import type { Fleet } from './fleet.ts'
+
+const require = createRequire(import.meta.url)
+const AXE = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8')
+
+export const DESKTOP = { width: 1440, height: 900 }
+export const PHONE = { width: 375, height: 812 }
+
+export interface ConsoleVisit extends BrowserContextOptions {
+  /** default: '/' */
+  path?: string
+  isSignedOut?: boolean
+  /** adds axe-core to the page */
+  hasAxe?: boolean
+  /** messages of the browser's console that the test provokes */
+  expected?: RegExp
+}
+
+/**
+ * Opens the console with a profile of its own. When the test ends, the page has sent no request to another origin, and the
+ * browser's console has no error or warning, such as of a violated Content-Security-Policy.
+ */
+export async function visitConsole(
+  browser: Browser,
+  url: string,
+  { path = '/', isSignedOut = false, hasAxe = false, expected, ...options }: ConsoleVisit = {},
+): Promise<Page> {
+  const context = await browser.newContext({ locale: 'en-US', viewport: DESKTOP, ...options })
+  watch(context, url, expected)
+  if (hasAxe) await context.addInitScript({ content: AXE })
+  if (!isSignedOut) await signInContext(context, url)
+  const page = await context.newPage()
+  await page.goto(url + path)
+  if (!isSignedOut) await isReady(page)
+  return page
+}
+
+function watch(context: BrowserContext, url: string, expected: RegExp | undefined): void {
+  const origins = new Set<string>()
+  const messages: string[] = []
+  context.on('request', (request) => origins.add(new URL(request.url()).origin))
+  context.on('weberror', (error) => messages.push(error.error().message))
+  context.on('console', (message) => {
+    if (['error', 'warning'].includes(message.type())) messages.push(message.text())
+  })
+  onTestFinished(async () => {
+    await context.close()
+    expect([...origins]).toEqual([url])
+    expect(messages.filter((message) => !expected?.test(message))).toEqual([])
+  })
+}
+
+/** The browser would keep the cookie for every port of the host, so each context has its own. */
+async function signInContext(context: BrowserContext, url: string): Promise<void> {
+  const operator = new Operator(url)
+  await operator.signIn()
+  const [name = '', value = ''] = operator.cookie.split('=')
+  await context.addCookies([{ name, value, url, httpOnly: true, sameSite: 'Strict' }])
+}
+
+/** The page has its title, and nothing of it is being loaded. */
+export async function isReady(page: Page): Promise<void> {
+  await page.locator('main h1').waitFor()
+  await page.locator('.loading').first().waitFor({ state: 'detached' })
+}
+
+/** Follows an address as a link of the console does, without loading the document again. */
+export async function goTo(page: Page, path: string): Promise<void> {
+  await page.evaluate(
+    `history.pushState(null, '', ${JSON.stringify(path)}); dispatchEvent(new Event('popstate'))`,
+  )
+  await isReady(page)
+}
+
+/** Every page of the console, and a text that it shows once it has its data. */
+export function pagesOf({ tenant: { accountId }, endpointId, eventId, clientId }: Fleet): Array<{
+  path: string
+  text: string
+}> {
+  return [
+    { path: '/', text: 'Corner Coffee' },
+    { path: `/accounts/${accountId}`, text: 'Channel id' },
+    { path: '/audience', text: 'Choose an account' },
+    { path: `/audience/${accountId}`, text: 'U1' },
+    { path: `/audience/${accountId}/U1`, text: 'relationship' },
+    { path: '/events', text: 'source.userId is not a text' },
+    { path: `/events/${eventId}`, text: 'webhookEventId' },
+    { path: '/endpoints', text: 'Chat tool' },
+    { path: `/endpoints/${endpointId}`, text: 'the receiver is being replaced' },
+    { path: '/clients', text: 'CRM' },
+    { path: `/clients/${clientId}`, text: 'test' },
+    { path: '/live', text: 'Watching' },
+    { path: '/nothing', text: 'leads nowhere' },
+  ]
+}
+
+/**
+ * What axe-core finds, as short lines.
+ * @param rules default: all
+ */
+export async function violationsOf(page: Page, rules?: string[]): Promise<string[]> {
+  const options = { resultTypes: ['violations'], ...(rules && { runOnly: rules }) }
+  const results = (await page.evaluate(`axe.run(document, ${JSON.stringify(options)})`)) as {
+    violations: Array<{ id: string; nodes: Array<{ html: string; failureSummary?: string }> }>
+  }
+  return results.violations.flatMap(({ id, nodes }) =>
+    nodes
+      .slice(0, 3)
+      .map(({ html, failureSummary }) => `${id}: ${html.slice(0, 200)} – ${failureSummary?.slice(0, 300)}`),
+  )
+}
+
+/** Pixels by which the page is wider than the window. */
+export async function overflowOf(page: Page): Promise<number> {
+  return (await page.evaluate(
+    `document.scrollingElement.scrollWidth - document.documentElement.clientWidth`,
+  )) as number
+}

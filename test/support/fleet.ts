@@ -1,0 +1,147 @@
+/** A fleet as large as an agency has it, loaded by SQL, with something on every page of the console. */
+import { randomUUID } from 'node:crypto'
+import { addClient, addKey } from '../../src/accounts/provisioning.ts'
+import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
+import { lineEvent } from '../../tools/simulator/events.ts'
+import { addTenant, type Tenant } from './database.ts'
+import { load, loadMembers } from './load.ts'
+
+const UNAPPLIED = 120
+const FAILED_DELIVERIES = 60
+const CLIENTS = 60
+
+export interface Fleet {
+  /** has members U1, U2, …, an endpoint with failed deliveries, and events that could not be applied */
+  tenant: Tenant
+  endpointId: bigint
+  /** an event that could not be applied, and can be by a retry */
+  eventId: bigint
+  clientId: bigint
+}
+
+/**
+ * @param accounts further accounts, with deliveries of a day and counts of a month
+ * @param members members of the first account
+ */
+export async function loadFleet(
+  database: PostgresDatabase,
+  { accounts, members }: { accounts: number; members: number },
+): Promise<Fleet> {
+  const tenant = await addTenant(database)
+  await loadAccounts(database, tenant, accounts)
+  await loadMembers(database, tenant, members, {
+    display_name: `(array['Ann', 'สมชาย', '健二', 'Zoë', 'Ben'])[1 + i % 5] || ' ' || i`,
+    relationship: `(array['following', 'blocked', 'unknown'])[1 + i % 3]`,
+    tags: `case when i % 3 = 0 then array['vip', 'bangkok'] else '{}' end::text[]`,
+    external_id: `'crm-' || i`,
+    attributes: `jsonb_build_object('plan', 'gold', 'points', i)`,
+    last_seen_at: `now() - i * interval '1 minute'`,
+    event_count: 'i % 100',
+    profile_due_at: 'null',
+  })
+  await load(database, insertTimeline, [tenant.accountId])
+  await load(database, insertUnapplied, [tenant.accountId, UNAPPLIED])
+  const { id: clientId } = await addClient(database, 'CRM')
+  await addKey(database, clientId, tenant.accountId)
+  await load(database, insertClients, [CLIENTS])
+  return {
+    tenant,
+    endpointId: await addFailingEndpoint(database, tenant),
+    eventId: await addCurableEvent(database, tenant),
+    clientId,
+  }
+}
+
+async function loadAccounts(database: PostgresDatabase, { organizationId }: Tenant, count: number) {
+  await load(database, insertAccounts, [organizationId, count])
+  await load(database, insertHours)
+  await load(database, insertDays)
+  await load(database, insertChecks)
+  await load(database, 'analyze')
+}
+
+/** One endpoint whose receiver fails. The content of its deliveries is one event. */
+async function addFailingEndpoint(database: PostgresDatabase, { accountId }: Tenant): Promise<bigint> {
+  const [endpoint] = await load<{ id: bigint }>(database, insertEndpoint, [accountId])
+  const id = endpoint?.id as bigint
+  await load(database, insertFailedDeliveries, [accountId, id, FAILED_DELIVERIES])
+  return id
+}
+
+/** An event as LINE sends it, stored by an earlier version that could not apply it. */
+export async function addCurableEvent(
+  database: PostgresDatabase,
+  { accountId }: Tenant,
+  failure = 'an earlier version could not read it',
+): Promise<bigint> {
+  const payload = JSON.stringify(lineEvent('follow', 'U1'))
+  const [added] = await load<{ id: bigint }>(database, insertEvent, [
+    accountId,
+    randomUUID(),
+    failure,
+    payload,
+  ])
+  return added?.id as bigint
+}
+
+/** $1 organization bigint, $2 number of accounts int */
+const insertAccounts = `
+  insert into official_account (organization_id, name, channel_id, channel_secret, bot_user_id, basic_id)
+  select $1, (array['Corner Coffee', 'ร้านกาแฟ', 'さくら薬局', 'Hotel'])[1 + i % 4] || ' ' || i, i::text,
+         case when i % 9 > 0 then 'secret' end, 'U' || md5(i::text), '@shop' || i
+    from generate_series(1, $2::int) i`
+
+const insertHours = `
+  insert into delivery_hour (channel_oa_id, hour, source, deliveries, accepted, refused, last_at)
+  select id, hour, 'line', 1 + (id * 7 + extract(hour from hour)::int) % 40, 10, case when id % 11 = 0 then 3 else 0 end, hour
+    from official_account, generate_series(date_trunc('hour', now()) - interval '30 hours', now(), interval '1 hour') hour
+   where id % 13 > 0`
+
+const insertDays = `
+  insert into account_day (channel_oa_id, day, members, following, blocked, line_followers, line_blocks)
+  select id, (now() at time zone 'UTC' + interval '9 hours')::date - age, 1000 - age, 900 - age * 2, 100 - age,
+         1004 - age, 101 - age
+    from official_account, generate_series(0, 30) age`
+
+const insertChecks = `
+  insert into account_check (channel_oa_id, members, following, blocked, quota_limit, quota_used, due_at)
+  select id, 1000, 900, 100, 5000, (id * 37) % 5001, now() + interval '1 year' from official_account`
+
+/** Sixty acts and an edit of the first member. $1 account bigint */
+const insertTimeline = `
+  with edit as (
+    insert into member_edit (channel_oa_id, member_id, fields)
+    select channel_oa_id, id, array['tags', 'attributes'] from audience_member where channel_oa_id = $1 and user_id = 'U1'
+  )
+  insert into event (channel_oa_id, source, kind, key, occurred_at, user_id, payload, is_forwarded)
+  select $1, (array['line', 'mbox', 'tracking'])[1 + i % 3], (array['message', 'conversation_updated', 'page'])[1 + i % 3],
+         gen_random_uuid(), now() - i * interval '1 hour', 'U1', '{"text":"hello"}', true
+    from generate_series(1, 60) i`
+
+/** $1 account bigint, $2 number int */
+const insertUnapplied = `
+  insert into event (channel_oa_id, source, kind, key, occurred_at, failure, payload)
+  select $1, 'line', 'message', gen_random_uuid(), now(), 'source.userId is not a text', '{"type":"message","source":{"userId":7}}'
+    from generate_series(1, $2::int)`
+
+/** $1 account bigint, $2 key uuid, $3 failure text, $4 payload text */
+const insertEvent = `
+  insert into event (channel_oa_id, source, kind, key, occurred_at, failure, payload)
+  values ($1, 'line', 'follow', $2, now(), $3, $4) returning id`
+
+/** $1 account bigint */
+const insertEndpoint = `
+  insert into endpoint (channel_oa_id, name, url) values ($1, 'Chat tool', 'https://tool.example/webhook') returning id`
+
+/** $1 account bigint, $2 endpoint bigint, $3 number int */
+const insertFailedDeliveries = `
+  insert into endpoint_delivery (channel_oa_id, endpoint_id, event_keys, attempts, created_at, failed_at, status, answer)
+  select $1, $2, array[(select key from event where channel_oa_id = $1 and source = 'line' and failure is null limit 1)], 9,
+         now() - interval '1 day', now(), 500,
+         'the receiver is being replaced'
+    from generate_series(1, $3::int)`
+
+/** $1 number int */
+const insertClients = `
+  insert into api_client (client_id, client_secret, name)
+  select 'client-' || i, random_token(), 'Partner ' || i from generate_series(1, $1::int) i`

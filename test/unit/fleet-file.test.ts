@@ -1,0 +1,80 @@
+/** The CSV file of `oa-audience accounts apply`. */
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { readFleet } from '../../src/cli/fleet-file.ts'
+import { temporaryDirectory } from '../support/process.ts'
+
+const HEADER = 'organization,name,channel_id,channel_secret,channel_access_token'
+const SECRET = 'do-not-print-this-secret'
+
+function read(content: string | Buffer) {
+  const file = join(temporaryDirectory(), 'fleet.csv')
+  writeFileSync(file, content)
+  return readFleet(file)
+}
+
+async function faultsOf(content: string | Buffer): Promise<string[]> {
+  const error = await read(content).then(
+    () => null,
+    (reason: Error) => reason,
+  )
+  expect(error?.name).toBe('FatalError')
+  expect(error?.message).not.toContain(SECRET)
+  return error?.message.split('\n') ?? []
+}
+
+it('reads names as in the options or in the table, a BOM, quoted cells and blank lines', async () => {
+  const content = `\ufeffOrganization,channel-id,NAME,basic_id\r\n"My, agency", 1 ,"Café\nน้ำ",'@cafe\r\n,,,\r\n\r\n7,2,,\r\n`
+  expect(await read(content)).toEqual([
+    {
+      line: 3,
+      organization: 'My, agency',
+      channelId: '1',
+      columns: { channel_id: '1', name: 'Café\nน้ำ', basic_id: '@cafe' },
+    },
+    { line: 6, organization: '7', channelId: '2', columns: { channel_id: '2' } },
+  ])
+})
+
+describe('a file is refused', () => {
+  it.each([
+    [
+      'has an unknown column',
+      `${HEADER},colour\n`,
+      /^line 1, column 6: the name is unknown\. Known names: org/,
+    ],
+    ['names a column twice', `${HEADER},name\n`, /^line 1, column 6: name is named twice\.$/],
+    ['lacks a column', 'organization,name\n', /^line 1: the column channel_id is missing\.$/],
+    ['has no header', `1,${SECRET}\n`, /^line 1, column 1: the name is unknown/],
+    ['is empty', '', /is empty/],
+    ['has a header alone', HEADER, /has no account below its header/],
+    ['has a quote that is not closed', `${HEADER}\n1,"${SECRET}`, /line \d+: a quoted cell is not closed/],
+    ['has text after a quoted cell', `${HEADER}\n1,"${SECRET}"x`, /line \d+: a quoted cell is not closed/],
+    ['has a line without an end', `${HEADER}\n${SECRET.repeat(9_000)}`, /line \d+: the line is longer than/],
+    ['is not in UTF-8', Buffer.from(`${HEADER}\n1,Caf\xe9`, 'latin1'), /it is not in UTF-8/],
+    [
+      'has a NUL character',
+      `${HEADER}\n1,A\0,1,,\n`,
+      /^line 2, column name: it has a character that no text has/,
+    ],
+    [
+      'has a rounded channel id',
+      `${HEADER}\n1,A,2.0E+09,,\n`,
+      /^line 2, column channel_id: it must be decimal/,
+    ],
+    ['has too many accounts', `${HEADER}\n${'1,A,1,,\n'.repeat(10_001)}`, /has more than 10000 accounts/],
+  ])('if it %s', async (_, content, message) => {
+    expect((await faultsOf(content))[0]).toMatch(message)
+  })
+
+  it('with the first 20 of many faults', async () => {
+    const faults = await faultsOf([HEADER, ...Array(200).fill(`1,x,y,${SECRET},t`)].join('\n'))
+    expect(faults).toHaveLength(22)
+    expect(faults.at(-2)).toBe('180 more faults are not shown.')
+  })
+
+  it('if it does not exist', async () => {
+    await expect(readFleet('/nonexistent/fleet.csv')).rejects.toThrow('cannot be read (ENOENT)')
+  })
+})
