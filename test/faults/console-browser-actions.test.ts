@@ -1,16 +1,16 @@
 /** CONTRACT: what operators do in the console, with the mouse and the keyboard, and what it changes. */
 import type { Browser, Page } from 'playwright-core'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { updateAccount } from '../src/accounts/provisioning.ts'
-import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
-import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
-import { type SimulatedPlatform, simulatePlatform } from '../tools/simulator/platform.ts'
-import { canRunChromium, launchChromium } from './support/chromium.ts'
-import { startConsole } from './support/console.ts'
-import { isReady, visitConsole } from './support/console-browser.ts'
-import { createTestDatabase } from './support/database.ts'
-import { addCurableEvent, type Fleet, loadFleet } from './support/fleet.ts'
-import { type Service, startApp } from './support/service.ts'
+import { updateAccount } from '../../src/accounts/provisioning.ts'
+import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
+import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
+import { type SimulatedPlatform, simulatePlatform } from '../../tools/simulator/platform.ts'
+import { canRunChromium, launchChromium } from '../support/chromium.ts'
+import { startConsole } from '../support/console.ts'
+import { isReady, visitConsole } from '../support/console-browser.ts'
+import { createTestDatabase } from '../support/database.ts'
+import { addCurableEvent, type Fleet, loadFleet } from '../support/fleet.ts'
+import { type Service, startApp } from '../support/service.ts'
 
 describe.runIf(canRunChromium('the actions of the console are'))('an operator', () => {
   let browser: Browser

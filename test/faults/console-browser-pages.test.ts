@@ -1,8 +1,8 @@
 /** CONTRACT: every page of the console at 1,000 accounts: readable by everybody, on phones, and by itself. */
 import type { Browser } from 'playwright-core'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { canRunChromium, launchChromium } from './support/chromium.ts'
-import { startConsole } from './support/console.ts'
+import { canRunChromium, launchChromium } from '../support/chromium.ts'
+import { startConsole } from '../support/console.ts'
 import {
   DESKTOP,
   goTo,
@@ -11,9 +11,9 @@ import {
   pagesOf,
   violationsOf,
   visitConsole,
-} from './support/console-browser.ts'
-import { createTestDatabase } from './support/database.ts'
-import { type Fleet, loadFleet } from './support/fleet.ts'
+} from '../support/console-browser.ts'
+import { createTestDatabase } from '../support/database.ts'
+import { type Fleet, loadFleet } from '../support/fleet.ts'
 
 const ACCOUNTS = 1_000
 const MEMBERS = 5_000

@@ -1,11 +1,11 @@
 /** CONTRACT: POST /api/line-oa/verify, with a platform that is unreachable, slow, rate limiting or wrong. */
 import fc from 'fast-check'
 import { afterAll, describe, expect, it } from 'vitest'
-import { LineApi } from '../src/line-api/client.ts'
-import { MISBEHAVIOURS, type Misbehaviour } from '../tools/simulator/misbehaviour.ts'
-import { addTenant, type Tenant } from './support/database.ts'
-import { startApp } from './support/service.ts'
-import { setUpVerification } from './support/verification.ts'
+import { LineApi } from '../../src/line-api/client.ts'
+import { MISBEHAVIOURS, type Misbehaviour } from '../../tools/simulator/misbehaviour.ts'
+import { addTenant, type Tenant } from '../support/database.ts'
+import { startApp } from '../support/service.ts'
+import { setUpVerification } from '../support/verification.ts'
 
 const { database, platform, addVerifiable, verify } = await setUpVerification()
 /** With a tenth of the real time limits, which test/faults/slow-platform.test.ts has. */

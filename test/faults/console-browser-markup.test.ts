@@ -1,13 +1,13 @@
 /** CONTRACT: text of other people is text in the console, whatever it is made of. */
 import type { Browser } from 'playwright-core'
 import { beforeAll, describe, expect, it } from 'vitest'
-import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
-import { canRunChromium, launchChromium } from './support/chromium.ts'
-import { startConsole } from './support/console.ts'
-import { goTo } from './support/console-browser.ts'
-import { openWatched } from './support/console-injected.ts'
-import { createTestDatabase, type Tenant } from './support/database.ts'
-import { loadMarkup, SHAPES } from './support/markup.ts'
+import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
+import { canRunChromium, launchChromium } from '../support/chromium.ts'
+import { startConsole } from '../support/console.ts'
+import { goTo } from '../support/console-browser.ts'
+import { openWatched } from '../support/console-injected.ts'
+import { createTestDatabase, type Tenant } from '../support/database.ts'
+import { loadMarkup, SHAPES } from '../support/markup.ts'
 
 describe.runIf(canRunChromium('hostile texts in the console are'))('the console', () => {
   let browser: Browser
