@@ -27,7 +27,7 @@ export function Code({ text }: { text: string }) {
   return <code class="code">{text}</code>
 }
 
-/** Rounds of the person's hue, so that people are told apart without loading their pictures from LINE. */
+/** Rounds of the person's hue, which distinguishes people without loading their pictures from LINE. */
 const HUES = 12
 
 export function Avatar({ name, id }: { name: string | null; id: string }) {

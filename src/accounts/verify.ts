@@ -62,7 +62,8 @@ const storeVerification = `
   insert into endpoint_delivery as d (channel_oa_id, endpoint_id, type, change)
   select p.channel_oa_id, p.id, 'account.verified', next_change()
     from stored join endpoint p on p.channel_oa_id = stored.id cross join before
-   where ($4 or before.verified is distinct from $2::jsonb->'verified') and p.format = 'members' and (p.events is null or 'account.verified' = any (p.events))
+   where ($4 or before.verified is distinct from $2::jsonb->'verified')
+     and p.format = 'members' and (p.events is null or 'account.verified' = any (p.events))
    order by p.id
       on conflict (channel_oa_id, endpoint_id) where type = 'account.verified' do update
          set change = excluded.change, failed_at = null,
