@@ -1,5 +1,6 @@
 /** CONTRACT: outgoing webhooks of the format `members`, as Standard Webhooks. */
 import { createHmac } from 'node:crypto'
+import { EventEmitter, once } from 'node:events'
 import { expect, it } from 'vitest'
 import { lineEvent } from '../tools/simulator/events.ts'
 import type { Tenant } from './support/database.ts'
@@ -55,6 +56,39 @@ it('reports members that are created, updated and erased, as the audience shows 
     () => database.query('select from endpoint_delivery'),
     (rows) => rows.length === 0,
   )
+})
+
+it('sends what commits after the endpoint was added, and nothing else, also beside a long transaction', async () => {
+  const { database, service, tenant, addEndpoint } = await startSending()
+  const { url, received } = await startReceiver()
+  await loadMembers(database, tenant, 1)
+  const changed = new EventEmitter()
+  const isChanged = once(changed, 'changed')
+  const isAdded = once(changed, 'added')
+  const long = database.session(async (session) => {
+    await session.query('begin')
+    await session.query(`update audience_member set tags = '{late}' where user_id = 'U1'`)
+    changed.emit('changed')
+    await isAdded
+    await session.query('commit')
+  })
+  await isChanged
+  await service.deliver(tenant, [lineEvent('follow', 'Ubefore'), lineEvent('follow', 'Ugone')])
+  const gone = await service.member(tenant, 'Ugone')
+  await service.call('DELETE', `/api/audience/${gone?.id}`, { headers: tenant.headers })
+  await addEndpoint(url, FORMAT)
+  const before = await service.member(tenant, 'Ubefore')
+  await service.deliver(tenant, [lineEvent('follow', 'Uafter')])
+  changed.emit('added')
+  await long
+  await untilReceived(received, 2)
+  await edit(service, tenant, before?.id, { tags: ['vip'] })
+  await untilReceived(received, 3)
+  expect(
+    messages(received)
+      .map(({ type, data }) => `${type} ${data.userId}`)
+      .sort(),
+  ).toEqual(['member.created Uafter', 'member.updated U1', 'member.updated Ubefore'])
 })
 
 it('signs with the secret, and with the previous one while it is set', async () => {

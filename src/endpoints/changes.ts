@@ -13,7 +13,7 @@ const takeChanges: Statement = {
   name: 'take-member-changes',
   text: `
     with follower as materialized (
-      select id, channel_oa_id, events, change_position, change_member from endpoint
+      select id, channel_oa_id, events, change_position, change_member, first_change, open_changes from endpoint
        where format = 'members' and status = 'active' order by id for no key update skip locked
     ), found as materialized (
       select p.id as endpoint_id, p.channel_oa_id, p.events, c.*
@@ -24,16 +24,17 @@ const takeChanges: Statement = {
                     -- A member that changed after the transaction that created it is an update for an endpoint that
                     -- wants only these. A change in that transaction has the next number.
                     case when (m.created_change, m.id) > (p.change_position, p.change_member)
+                          and is_committed_after(m.created_change, p.first_change, p.open_changes)
                           and (m.change <= m.created_change + 1 or p.events is null or 'member.created' = any (p.events))
                          then 'member.created' else 'member.updated' end as type
                from audience_member m
               where m.channel_oa_id = p.channel_oa_id and (m.change, m.id) > (p.change_position, p.change_member)
-                and m.change < change_horizon()
+                and m.change < change_horizon() and is_committed_after(m.change, p.first_change, p.open_changes)
               order by m.change, m.id limit $1)
              union all
             (select e.change, e.id, 'member.erased' from erased_member e
               where e.channel_oa_id = p.channel_oa_id and (e.change, e.id) > (p.change_position, p.change_member)
-                and e.change < change_horizon()
+                and e.change < change_horizon() and is_committed_after(e.change, p.first_change, p.open_changes)
                 and not exists (select from audience_member m where m.channel_oa_id = e.channel_oa_id and m.id = e.id)
               order by e.change, e.id limit $1)
           ) either order by change, id limit $1) c on true
