@@ -6,7 +6,7 @@ import { useList, useQuery } from '../hooks.ts'
 import { AccountChooser } from '../parts/chooser.tsx'
 import { EndpointTable } from '../parts/endpoint-table.tsx'
 import { Page } from '../parts/page.tsx'
-import { Empty, Failure, Loading, More } from '../parts/states.tsx'
+import { Empty, ListView } from '../parts/states.tsx'
 import { Copyable } from '../parts/values.tsx'
 import { accountOf, replaceQuery, usePlace } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
@@ -34,16 +34,17 @@ export function EndpointsPage() {
           onChoose={(account) => replaceQuery({ account: account?.id ?? null })}
         />
       </div>
-      {list.error && <Failure error={list.error} retry={list.reload} />}
-      {list.items.length === 0 && list.isLoading && <Loading />}
-      {list.items.length === 0 && !list.isLoading && !list.error && (
-        <Empty title={t.endpoints.empty}>
-          <p>{t.endpoints.emptyHelp}</p>
-          <Copyable text={t.endpoints.emptyCommand} label={t.endpoints.endpoint} />
-        </Empty>
-      )}
-      {list.items.length > 0 && <EndpointTable endpoints={list.items} />}
-      <More list={list} />
+      <ListView
+        list={list}
+        empty={
+          <Empty title={t.endpoints.empty}>
+            <p>{t.endpoints.emptyHelp}</p>
+            <Copyable text={t.endpoints.emptyCommand} label={t.endpoints.endpoint} />
+          </Empty>
+        }
+      >
+        {(endpoints) => <EndpointTable endpoints={endpoints} />}
+      </ListView>
     </Page>
   )
 }

@@ -6,7 +6,7 @@ import { useAction, useList, useQuery } from '../hooks.ts'
 import { AccountChooser } from '../parts/chooser.tsx'
 import { Dialog } from '../parts/dialog.tsx'
 import { Page } from '../parts/page.tsx'
-import { ActionFailure, Empty, Failure, Loading, More } from '../parts/states.tsx'
+import { ActionFailure, Empty, ListView } from '../parts/states.tsx'
 import { Time } from '../parts/values.tsx'
 import { accountOf, Link, replaceQuery, usePlace } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
@@ -45,15 +45,16 @@ export function EventsPage() {
       }
     >
       <Filters account={account} failure={failure} />
-      {list.error && <Failure error={list.error} retry={list.reload} />}
-      {list.items.length === 0 && list.isLoading && <Loading />}
-      {list.items.length === 0 && !list.isLoading && !list.error && (
-        <Empty title={filter === '' ? t.events.empty : t.events.noMatch}>
-          {filter === '' && t.events.emptyHelp}
-        </Empty>
-      )}
-      {list.items.length > 0 && <EventTable events={list.items} />}
-      <More list={list} />
+      <ListView
+        list={list}
+        empty={
+          <Empty title={filter === '' ? t.events.empty : t.events.noMatch}>
+            {filter === '' && t.events.emptyHelp}
+          </Empty>
+        }
+      >
+        {(events) => <EventTable events={events} />}
+      </ListView>
       {isRetrying && (
         <RetryAll
           account={account}
