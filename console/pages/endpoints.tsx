@@ -2,19 +2,18 @@
 import { useCallback } from 'preact/hooks'
 import type { EndpointSummary } from '../../src/operator/endpoints.ts'
 import { get, type Json, queryOf } from '../api.ts'
-import { useList, useQuery } from '../hooks.ts'
-import { AccountChooser } from '../parts/chooser.tsx'
+import { useList } from '../hooks.ts'
+import { AccountFilter } from '../parts/account-filter.tsx'
 import { EndpointTable } from '../parts/endpoint-table.tsx'
 import { Page } from '../parts/page.tsx'
 import { Empty, ListView } from '../parts/states.tsx'
 import { Copyable } from '../parts/values.tsx'
-import { accountOf, replaceQuery, usePlace } from '../router.tsx'
+import { accountOf, usePlace } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
 
 export function EndpointsPage() {
   const { t } = useLocalized()
   const account = accountOf(usePlace().query)
-  const chosen = useQuery<{ account: { name: string } }>(account === null ? null : `/api/accounts/${account}`)
   const load = useCallback(
     (after: string | null, signal: AbortSignal) =>
       get<{ endpoints: Array<Json<EndpointSummary>>; next: string | null }>(
@@ -27,12 +26,7 @@ export function EndpointsPage() {
   return (
     <Page title={t.endpoints.title} lead={t.endpoints.lead}>
       <div class="filters">
-        <AccountChooser
-          label={t.common.account}
-          allLabel={t.common.allAccounts}
-          value={account === null ? null : { id: account, name: chosen.data?.account.name ?? account }}
-          onChoose={(account) => replaceQuery({ account: account?.id ?? null })}
-        />
+        <AccountFilter account={account} />
       </div>
       <ListView
         list={list}

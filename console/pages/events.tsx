@@ -3,7 +3,7 @@ import { useCallback, useRef, useState } from 'preact/hooks'
 import type { FailureReason, RetriedBatch, RetryPosition, UnappliedEvent } from '../../src/operator/events.ts'
 import { get, type Json, post, queryOf } from '../api.ts'
 import { useAction, useList, useQuery } from '../hooks.ts'
-import { AccountChooser } from '../parts/chooser.tsx'
+import { AccountFilter } from '../parts/account-filter.tsx'
 import { Dialog } from '../parts/dialog.tsx'
 import { Page } from '../parts/page.tsx'
 import { ActionFailure, Empty, ListView } from '../parts/states.tsx'
@@ -72,17 +72,11 @@ export function EventsPage() {
 function Filters({ account, failure }: { account: string | null; failure: string | null }) {
   const { t, number } = useLocalized()
   const { data } = useQuery<{ reasons: FailureReason[] }>(`/api/events/reasons${queryOf({ account })}`)
-  const chosen = useQuery<{ account: { name: string } }>(account === null ? null : `/api/accounts/${account}`)
   const reasons = data?.reasons ?? []
   const isListed = failure === null || reasons.some((reason) => reason.failure === failure)
   return (
     <div class="filters">
-      <AccountChooser
-        label={t.common.account}
-        allLabel={t.common.allAccounts}
-        value={account === null ? null : { id: account, name: chosen.data?.account.name ?? account }}
-        onChoose={(account) => replaceQuery({ account: account?.id ?? null, reason: null })}
-      />
+      <AccountFilter account={account} clears={['reason']} />
       <div class="field grow">
         <label for="reason">{t.events.reason}</label>
         <select
