@@ -3,6 +3,7 @@ import type { FastifyInstance } from 'fastify'
 import { FatalError } from '../errors.ts'
 import { createServer, requireWellFormed } from '../http/server.ts'
 import { logRequests } from '../observability/request-log.ts'
+import { toJson } from '../operator/json.ts'
 import { PACKAGE_ROOT } from '../package.ts'
 import { accountRoutes } from './account-routes.ts'
 import { audienceRoutes } from './audience-routes.ts'
@@ -20,10 +21,7 @@ import { addSessions } from './session.ts'
 export async function createConsole(parts: ConsoleParts): Promise<FastifyInstance> {
   const app = createServer(parts.config, parts.log)
   logRequests(app, parts.log)
-  // Ids are bigints, and JSON has no such numbers.
-  app.setReplySerializer((payload) =>
-    JSON.stringify(payload, (_, value: unknown) => (typeof value === 'bigint' ? String(value) : value)),
-  )
+  app.setReplySerializer(toJson)
   compressLargeAnswers(app)
   setSecurityHeaders(app)
   requireWellFormed(app)
