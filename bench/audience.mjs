@@ -1,20 +1,16 @@
 /** Reading an audience: pages compared with pgbench and Express, filters at a million and at ten thousand members, exports. */
 import { createHash } from 'node:crypto'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { request } from 'node:http'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { performance } from 'node:perf_hooks'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { listAll } from '../dist/src/audience/list-statements.js'
 import { encodeCursor } from '../dist/src/audience/page-cursor.js'
 import { signLine } from '../dist/src/intake/line/signature.js'
-import { EmbeddedServer } from '../dist/src/postgres/embedded/server.js'
-import { migrate } from '../dist/src/postgres/migrate.js'
-import { PostgresDatabase } from '../dist/src/postgres/postgres-database.js'
 import { Secret } from '../dist/src/secret.js'
 import { lineBody, textMessage } from '../dist/tools/simulator/events.js'
+import { openDatabase } from './database.mjs'
 import { median, send } from './load.mjs'
 import { pgbench, startTarget, urlOf } from './targets.mjs'
 
@@ -27,14 +23,9 @@ const here = (path) => fileURLToPath(new URL(path, import.meta.url))
 
 export async function run({ smoke }) {
   const [few, many] = smoke ? [500, 2_000] : [10_000, 1_000_000]
-  const directory = mkdtempSync(join(tmpdir(), 'oa-audience-bench-'))
-  const server = new EmbeddedServer(directory)
-  await server.own(() => undefined)
-  const database = new PostgresDatabase(server.connection, () => undefined)
+  const { directory, server, database, close } = await openDatabase()
   const children = []
   try {
-    await migrate(database)
-    database.markReady()
     const start = async (...args) => {
       const env = { DATABASE_URL: urlOf(server), RATE_LIMIT_MAX: '1000000000', LOG_LEVEL: 'info' }
       const target = await startTarget(args, env)
@@ -60,9 +51,7 @@ export async function run({ smoke }) {
     await streams(ours, large)
   } finally {
     for (const child of children) child.kill('SIGKILL')
-    await database.close()
-    await server.stop()
-    rmSync(directory, { recursive: true, force: true })
+    await close()
   }
 }
 

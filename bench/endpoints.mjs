@@ -1,14 +1,9 @@
 /** What outgoing webhooks cost intake, and how fast they leave. */
-import { mkdtempSync, rmSync } from 'node:fs'
 import { createServer } from 'node:http'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { addAccount, addOrganization } from '../dist/src/accounts/provisioning.js'
-import { EmbeddedServer } from '../dist/src/postgres/embedded/server.js'
-import { migrate } from '../dist/src/postgres/migrate.js'
-import { PostgresDatabase } from '../dist/src/postgres/postgres-database.js'
+import { openDatabase } from './database.mjs'
 import { BOT_USER_ID, CHANNEL_SECRET, requestsFor } from './deliveries.mjs'
 import { median, send } from './load.mjs'
 import { startTarget, urlOf } from './targets.mjs'
@@ -18,10 +13,7 @@ const CONNECTIONS = 64
 export async function run({ smoke }) {
   const rounds = smoke ? 1 : 5
   const size = smoke ? 300 : 8_000
-  const directory = mkdtempSync(join(tmpdir(), 'oa-audience-bench-'))
-  const server = new EmbeddedServer(directory)
-  await server.own(() => undefined)
-  const database = new PostgresDatabase(server.connection, () => undefined)
+  const { server, database, close } = await openDatabase()
   let received = 0
   // In a process of its own it would only add a third process to two cores.
   const receiver = createServer((request, response) => {
@@ -32,8 +24,6 @@ export async function run({ smoke }) {
   }).listen(0, '127.0.0.1')
   let target = null
   try {
-    await migrate(database)
-    database.markReady()
     const organizationId = await addOrganization(database, 'bench')
     const columns = { name: 'bench', channel_secret: CHANNEL_SECRET, bot_user_id: BOT_USER_ID }
     const [plain, forwarding] = [
@@ -89,9 +79,7 @@ export async function run({ smoke }) {
   } finally {
     target?.child.kill('SIGKILL')
     receiver.close()
-    await database.close()
-    await server.stop()
-    rmSync(directory, { recursive: true, force: true })
+    await close()
   }
 }
 

@@ -1,13 +1,8 @@
 /** How long the facts of 1,000 accounts take: with few events, and with ten millions stored. */
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { performance } from 'node:perf_hooks'
 import { runMaintenance } from '../dist/src/maintenance/maintenance.js'
 import { listFleet } from '../dist/src/operator/fleet.js'
-import { EmbeddedServer } from '../dist/src/postgres/embedded/server.js'
-import { migrate } from '../dist/src/postgres/migrate.js'
-import { PostgresDatabase } from '../dist/src/postgres/postgres-database.js'
+import { openDatabase } from './database.mjs'
 import { median } from './load.mjs'
 
 const ACCOUNTS = 1_000
@@ -15,13 +10,8 @@ const ROUNDS = 21
 
 export async function run({ smoke }) {
   const stored = smoke ? 10_000 : 10_000_000
-  const directory = mkdtempSync(join(tmpdir(), 'oa-audience-bench-'))
-  const server = new EmbeddedServer(directory)
-  await server.own(() => undefined)
-  const database = new PostgresDatabase(server.connection, () => undefined)
+  const { database, close } = await openDatabase()
   try {
-    await migrate(database)
-    database.markReady()
     await database.session(async (session) => {
       const retention = { retentionDays: 90, deduplicationDays: 400, trackingRetentionDays: 7 }
       await runMaintenance(session, retention)
@@ -35,9 +25,7 @@ export async function run({ smoke }) {
     console.log(`  at ${String(stored).padStart(8)} stored events  ${many.toFixed(0)} ms`)
     console.log(`  many / few   ${(many / few).toFixed(2)}`)
   } finally {
-    await database.close()
-    await server.stop()
-    rmSync(directory, { recursive: true, force: true })
+    await close()
   }
 }
 

@@ -1,7 +1,4 @@
 /** Whether an event costs more once millions are stored: the same flushes on an empty and on a full database. */
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { performance } from 'node:perf_hooks'
 import { findAccount } from '../dist/src/accounts/account.js'
 import { addAccount, addOrganization } from '../dist/src/accounts/provisioning.js'
@@ -9,10 +6,8 @@ import { flush } from '../dist/src/intake/flush.js'
 import { parseLineDelivery } from '../dist/src/intake/line/payload.js'
 import { lineSource } from '../dist/src/intake/line/source.js'
 import { runMaintenance } from '../dist/src/maintenance/maintenance.js'
-import { EmbeddedServer } from '../dist/src/postgres/embedded/server.js'
-import { migrate } from '../dist/src/postgres/migrate.js'
-import { PostgresDatabase } from '../dist/src/postgres/postgres-database.js'
 import { lineBody, randomUserId, textMessage } from '../dist/tools/simulator/events.js'
+import { openDatabase } from './database.mjs'
 import { median } from './load.mjs'
 
 const BATCH = 32
@@ -20,13 +15,8 @@ const PEOPLE = 10_000
 
 export async function run({ smoke }) {
   const stored = smoke ? 5_000 : 5_000_000
-  const directory = mkdtempSync(join(tmpdir(), 'oa-audience-bench-'))
-  const server = new EmbeddedServer(directory)
-  await server.own(() => undefined)
-  const database = new PostgresDatabase(server.connection, () => undefined)
+  const { database, close } = await openDatabase()
   try {
-    await migrate(database)
-    database.markReady()
     await database.session((session) =>
       runMaintenance(session, { retentionDays: 90, deduplicationDays: 400, trackingRetentionDays: 7 }),
     )
@@ -42,9 +32,7 @@ export async function run({ smoke }) {
     console.log(`  at ${String(stored).padStart(8)} stored events  ${full.toFixed(1)} µs an event`)
     console.log(`  full / empty   ${(full / empty).toFixed(2)}`)
   } finally {
-    await database.close()
-    await server.stop()
-    rmSync(directory, { recursive: true, force: true })
+    await close()
   }
 }
 

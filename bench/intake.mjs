@@ -1,12 +1,7 @@
 /** Deliveries per second: this service compared with a bare server, with Express, and with the disk. */
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { addAccount, addOrganization } from '../dist/src/accounts/provisioning.js'
-import { EmbeddedServer } from '../dist/src/postgres/embedded/server.js'
-import { migrate } from '../dist/src/postgres/migrate.js'
-import { PostgresDatabase } from '../dist/src/postgres/postgres-database.js'
+import { openDatabase } from './database.mjs'
 import { BOT_USER_ID, CHANNEL_SECRET, requestsFor } from './deliveries.mjs'
 import { median, send } from './load.mjs'
 import { pgbench, startTarget, urlOf } from './targets.mjs'
@@ -20,12 +15,10 @@ const here = (path) => fileURLToPath(new URL(path, import.meta.url))
 export async function run({ smoke }) {
   const rounds = smoke ? 1 : 5
   const size = smoke ? 300 : 12_000
-  const directory = mkdtempSync(join(tmpdir(), 'oa-audience-bench-'))
-  const server = new EmbeddedServer(directory)
-  await server.own(() => undefined)
+  const { directory, server, database, close } = await openDatabase()
   const targets = []
   try {
-    const accountId = await prepare(server)
+    const accountId = await prepare(database)
     const databaseUrl = urlOf(server)
     const start = async (name, script, args = []) => {
       const env = { DATABASE_URL: databaseUrl, CHANNEL_SECRET, RATE_LIMIT_MAX: '1000000000' }
@@ -42,7 +35,7 @@ export async function run({ smoke }) {
     const bare = await start('bare node:http', here('./targets/bare.mjs'))
     const express = await start('Express + SDK + pg', here('./targets/express.mjs'))
     await wearIn(
-      server,
+      database,
       (count) =>
         send({
           port: ours.port,
@@ -100,7 +93,7 @@ export async function run({ smoke }) {
       console.log(`  ${loneOver(loneMs, one)}`)
     }
     for (const delayMs of COMMIT_DELAYS_MS) {
-      await delayCommits(server, delayMs)
+      await delayCommits(database, delayMs)
       const slow = { ours: [], express: [] }
       for (let round = 0; round < rounds; round += 1) {
         for (const [name, target, count] of [
@@ -126,15 +119,11 @@ export async function run({ smoke }) {
       throw new Error('some deliveries failed')
   } finally {
     for (const { child } of targets) child.kill('SIGKILL')
-    await server.stop()
-    rmSync(directory, { recursive: true, force: true })
+    await close()
   }
 }
 
-async function prepare(server) {
-  const database = new PostgresDatabase(server.connection, () => undefined)
-  await migrate(database)
-  database.markReady()
+async function prepare(database) {
   const organizationId = await addOrganization(database, 'bench')
   const columns = { name: 'bench', channel_secret: CHANNEL_SECRET, bot_user_id: BOT_USER_ID }
   const account = await addAccount(database, organizationId, columns)
@@ -147,7 +136,6 @@ async function prepare(server) {
   await database.query(
     'create table bench_row (id bigint generated always as identity primary key, payload text)',
   )
-  await database.close()
   return account.id
 }
 
@@ -155,12 +143,10 @@ async function prepare(server) {
  * A new server zeroes each WAL segment and each page before it first writes there, for some hundred megabytes and never again.
  * Servers in use have passed this phase, so all targets here run after it.
  */
-async function wearIn(server, load, smoke) {
+async function wearIn(database, load, smoke) {
   if (smoke) return
   await load(4_000)
-  const database = new PostgresDatabase(server.connection, () => undefined)
   await database.session((session) => session.query('checkpoint'))
-  await database.close()
 }
 
 function report(targets) {
@@ -182,12 +168,10 @@ function commits({ server, directory, count, seconds }) {
  * Makes each commit wait before it syncs, as a slower disk would; a local one syncs in 50 µs. commit_delay is a little kinder than
  * a slow disk: commits that arrive during the wait join the sync.
  */
-async function delayCommits(server, ms) {
-  const database = new PostgresDatabase(server.connection, () => undefined)
+async function delayCommits(database, ms) {
   await database.session(async (session) => {
     await session.query(`alter system set commit_delay = ${ms * 1000}`)
     await session.query('alter system set commit_siblings = 0')
     await session.query('select pg_reload_conf()')
   })
-  await database.close()
 }

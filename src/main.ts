@@ -11,6 +11,7 @@ import { createConsole, listenForConsole } from './console/server.ts'
 import { isOwnUrl, ownAddresses } from './endpoints/address.ts'
 import { Sender } from './endpoints/sender.ts'
 import { FatalError } from './errors.ts'
+import { localUrl } from './http/local-url.ts'
 import { deliveryPaths } from './intake/line/channel.ts'
 import { SOURCES } from './intake/sources.ts'
 import { LineApi } from './line-api/client.ts'
@@ -219,8 +220,7 @@ function isOwn(url: URL, { publicUrl, host }: Config, app: FastifyInstance): boo
 
 function urlOf(app: FastifyInstance, { host }: Config): string {
   const { port } = app.server.address() as AddressInfo
-  const reachable = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host
-  return `http://${reachable.includes(':') ? `[${reachable}]` : reachable}:${port}`
+  return localUrl(host, port)
 }
 
 export class PortTaken extends FatalError {}

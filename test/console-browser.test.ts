@@ -1,10 +1,10 @@
 /** CONTRACT: signing in to the console, its languages, and its use with the keyboard alone. */
 import type { Browser, Page } from 'playwright-core'
 import { afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { canRunChromium, launchChromium } from './support/chromium.ts'
-import { CONSOLE_TOKEN, Operator, startConsole, startConsoleForTest } from './support/console.ts'
-import { isReady, visitConsole } from './support/console-browser.ts'
-import { createTestDatabase } from './support/database.ts'
+import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
+import { canRunChromium } from './support/chromium.ts'
+import { CONSOLE_TOKEN, Operator, startConsoleForTest } from './support/console.ts'
+import { isReady, openConsole, visitConsole } from './support/console-browser.ts'
 import { loadFleet } from './support/fleet.ts'
 
 const HOUR_MS = 3_600_000
@@ -26,22 +26,17 @@ const focusedText = (page: Page) =>
 describe.runIf(canRunChromium('signing in to the console and its keyboard are'))('in a browser', () => {
   let browser: Browser
   let url: string
-  let database: Awaited<ReturnType<typeof createTestDatabase>>['database']
+  let database: PostgresDatabase
   let nowMs = Date.now()
   afterEach(() => {
     nowMs = Date.now()
   })
   beforeAll(async () => {
-    ;({ database } = await createTestDatabase())
-    await loadFleet(database, { accounts: 3, members: 3 })
-    const started = await startConsole(database, { now: () => nowMs })
-    url = started.url
-    browser = await launchChromium()
-    return async () => {
-      await browser.close()
-      await started.app.close()
-      await database.close()
-    }
+    const opened = await openConsole((empty) => loadFleet(empty, { accounts: 3, members: 3 }), {
+      now: () => nowMs,
+    })
+    ;({ browser, url, database } = opened)
+    return opened.close
   })
 
   it('the page of the address appears once the token is right', async () => {

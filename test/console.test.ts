@@ -1,12 +1,13 @@
 /** CONTRACT: what the console shows and changes, over HTTP. */
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { addClient, addKey, updateAccount } from '../src/accounts/provisioning.ts'
 import { addEndpoint } from '../src/endpoints/manage.ts'
+import { accountVerified } from '../src/observability/facts.ts'
 import { Secret } from '../src/secret.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
-import { type Operator, signedIn, startConsole } from './support/console.ts'
+import { type Operator, signedIn, startConsole, startConsoleForTest } from './support/console.ts'
 import { addTenant } from './support/database.ts'
 import { setUpFile } from './support/service.ts'
 
@@ -73,6 +74,15 @@ describe('accounts', () => {
     expect(json).toMatchObject({ verified: true, webhook: { matches: true } })
     expect((await operator.get(accountPath)).json.verification).toMatchObject({ verified: true })
     await updateAccount(database, tenant.accountId, { bot_user_id: tenant.botUserId })
+  })
+
+  it('count as verifications whose outcome is "unavailable" while the platform is unreachable', async () => {
+    const outcomes: string[] = []
+    onTestFinished(accountVerified.subscribe(({ outcome }) => outcomes.push(outcome)))
+    const unreachable = await startConsoleForTest(database, { lineApiUrl: 'http://127.0.0.1:9' })
+    const answer = await (await signedIn(unreachable.url)).post(`${accountPath}/verify`)
+    expect(answer.status).toBe(503)
+    expect(outcomes).toEqual(['unavailable'])
   })
 
   it.each(['0', '9223372036854775808', 'x', '1e3', '-1'])('that do not exist are 404: %s', async (id) => {

@@ -7,7 +7,7 @@ import { useAction, useList, useQuery } from '../hooks.ts'
 import { AccountChooser } from '../parts/chooser.tsx'
 import { Confirm, Dialog } from '../parts/dialog.tsx'
 import { Page, Panel } from '../parts/page.tsx'
-import { ActionFailure, Failure, Loading, More } from '../parts/states.tsx'
+import { ActionFailure, Failure, ListView, Loading } from '../parts/states.tsx'
 import { Copyable, Time } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
@@ -91,11 +91,9 @@ function Keys({ client: { id, status } }: { client: Client }) {
         )
       }
     >
-      {list.error && <Failure error={list.error} retry={list.reload} />}
-      {list.items.length === 0 && list.isLoading && <Loading />}
-      {list.items.length === 0 && !list.isLoading && !list.error && <p class="muted">{t.clients.noKeys}</p>}
-      {list.items.length > 0 && <KeyTable keys={list.items} onRevoke={setRevoking} />}
-      <More list={list} />
+      <ListView list={list} empty={<p class="muted">{t.clients.noKeys}</p>}>
+        {(keys) => <KeyTable keys={keys} onRevoke={setRevoking} />}
+      </ListView>
       {isAdding && <AddKey client={id} onClose={finish} />}
       {revoking && (
         <Revoke

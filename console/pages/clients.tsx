@@ -6,7 +6,7 @@ import { get, type Json, post, queryOf } from '../api.ts'
 import { useAction, useList } from '../hooks.ts'
 import { Dialog } from '../parts/dialog.tsx'
 import { Page } from '../parts/page.tsx'
-import { ActionFailure, Empty, Failure, Loading, More } from '../parts/states.tsx'
+import { ActionFailure, Empty, ListView } from '../parts/states.tsx'
 import { Copyable, Time } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
 import { stateIn, useLocalized } from '../texts.ts'
@@ -34,13 +34,9 @@ export function ClientsPage() {
         </button>
       }
     >
-      {list.error && <Failure error={list.error} retry={list.reload} />}
-      {list.items.length === 0 && list.isLoading && <Loading />}
-      {list.items.length === 0 && !list.isLoading && !list.error && (
-        <Empty title={t.clients.empty}>{t.clients.emptyHelp}</Empty>
-      )}
-      {list.items.length > 0 && <ClientTable clients={list.items} />}
-      <More list={list} />
+      <ListView list={list} empty={<Empty title={t.clients.empty}>{t.clients.emptyHelp}</Empty>}>
+        {(clients) => <ClientTable clients={clients} />}
+      </ListView>
       {isAdding && (
         <AddClient
           onClose={() => {

@@ -2,19 +2,18 @@
 import { useCallback } from 'preact/hooks'
 import type { EndpointSummary } from '../../src/operator/endpoints.ts'
 import { get, type Json, queryOf } from '../api.ts'
-import { useList, useQuery } from '../hooks.ts'
-import { AccountChooser } from '../parts/chooser.tsx'
+import { useList } from '../hooks.ts'
+import { AccountFilter } from '../parts/account-filter.tsx'
 import { EndpointTable } from '../parts/endpoint-table.tsx'
 import { Page } from '../parts/page.tsx'
-import { Empty, Failure, Loading, More } from '../parts/states.tsx'
+import { Empty, ListView } from '../parts/states.tsx'
 import { Copyable } from '../parts/values.tsx'
-import { accountOf, replaceQuery, usePlace } from '../router.tsx'
+import { accountOf, usePlace } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
 
 export function EndpointsPage() {
   const { t } = useLocalized()
   const account = accountOf(usePlace().query)
-  const chosen = useQuery<{ account: { name: string } }>(account === null ? null : `/api/accounts/${account}`)
   const load = useCallback(
     (after: string | null, signal: AbortSignal) =>
       get<{ endpoints: Array<Json<EndpointSummary>>; next: string | null }>(
@@ -27,23 +26,19 @@ export function EndpointsPage() {
   return (
     <Page title={t.endpoints.title} lead={t.endpoints.lead}>
       <div class="filters">
-        <AccountChooser
-          label={t.common.account}
-          allLabel={t.common.allAccounts}
-          value={account === null ? null : { id: account, name: chosen.data?.account.name ?? account }}
-          onChoose={(account) => replaceQuery({ account: account?.id ?? null })}
-        />
+        <AccountFilter account={account} />
       </div>
-      {list.error && <Failure error={list.error} retry={list.reload} />}
-      {list.items.length === 0 && list.isLoading && <Loading />}
-      {list.items.length === 0 && !list.isLoading && !list.error && (
-        <Empty title={t.endpoints.empty}>
-          <p>{t.endpoints.emptyHelp}</p>
-          <Copyable text={t.endpoints.emptyCommand} label={t.endpoints.endpoint} />
-        </Empty>
-      )}
-      {list.items.length > 0 && <EndpointTable endpoints={list.items} />}
-      <More list={list} />
+      <ListView
+        list={list}
+        empty={
+          <Empty title={t.endpoints.empty}>
+            <p>{t.endpoints.emptyHelp}</p>
+            <Copyable text={t.endpoints.emptyCommand} label={t.endpoints.endpoint} />
+          </Empty>
+        }
+      >
+        {(endpoints) => <EndpointTable endpoints={endpoints} />}
+      </ListView>
     </Page>
   )
 }

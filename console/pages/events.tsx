@@ -3,10 +3,10 @@ import { useCallback, useRef, useState } from 'preact/hooks'
 import type { FailureReason, RetriedBatch, RetryPosition, UnappliedEvent } from '../../src/operator/events.ts'
 import { get, type Json, post, queryOf } from '../api.ts'
 import { useAction, useList, useQuery } from '../hooks.ts'
-import { AccountChooser } from '../parts/chooser.tsx'
+import { AccountFilter } from '../parts/account-filter.tsx'
 import { Dialog } from '../parts/dialog.tsx'
 import { Page } from '../parts/page.tsx'
-import { ActionFailure, Empty, Failure, Loading, More } from '../parts/states.tsx'
+import { ActionFailure, Empty, ListView } from '../parts/states.tsx'
 import { Time } from '../parts/values.tsx'
 import { accountOf, Link, replaceQuery, usePlace } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
@@ -45,15 +45,16 @@ export function EventsPage() {
       }
     >
       <Filters account={account} failure={failure} />
-      {list.error && <Failure error={list.error} retry={list.reload} />}
-      {list.items.length === 0 && list.isLoading && <Loading />}
-      {list.items.length === 0 && !list.isLoading && !list.error && (
-        <Empty title={filter === '' ? t.events.empty : t.events.noMatch}>
-          {filter === '' && t.events.emptyHelp}
-        </Empty>
-      )}
-      {list.items.length > 0 && <EventTable events={list.items} />}
-      <More list={list} />
+      <ListView
+        list={list}
+        empty={
+          <Empty title={filter === '' ? t.events.empty : t.events.noMatch}>
+            {filter === '' && t.events.emptyHelp}
+          </Empty>
+        }
+      >
+        {(events) => <EventTable events={events} />}
+      </ListView>
       {isRetrying && (
         <RetryAll
           account={account}
@@ -71,17 +72,11 @@ export function EventsPage() {
 function Filters({ account, failure }: { account: string | null; failure: string | null }) {
   const { t, number } = useLocalized()
   const { data } = useQuery<{ reasons: FailureReason[] }>(`/api/events/reasons${queryOf({ account })}`)
-  const chosen = useQuery<{ account: { name: string } }>(account === null ? null : `/api/accounts/${account}`)
   const reasons = data?.reasons ?? []
   const isListed = failure === null || reasons.some((reason) => reason.failure === failure)
   return (
     <div class="filters">
-      <AccountChooser
-        label={t.common.account}
-        allLabel={t.common.allAccounts}
-        value={account === null ? null : { id: account, name: chosen.data?.account.name ?? account }}
-        onChoose={(account) => replaceQuery({ account: account?.id ?? null, reason: null })}
-      />
+      <AccountFilter account={account} clears={['reason']} />
       <div class="field grow">
         <label for="reason">{t.events.reason}</label>
         <select

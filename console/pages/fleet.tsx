@@ -4,15 +4,14 @@ import type { AccountWord } from '../../src/operator/account-status.ts'
 import type { FleetAccount } from '../../src/operator/fleet.ts'
 import type { Json } from '../api.ts'
 import { useQuery } from '../hooks.ts'
-import { COUNTED_MAX } from '../parts/endpoint-table.tsx'
+import { FleetRow, quotaShare } from '../parts/fleet-row.tsx'
 import { Page } from '../parts/page.tsx'
 import { compareBy, type Order, SortHeader } from '../parts/sort.tsx'
-import { SparkBars, SparkLine } from '../parts/spark.tsx'
 import { Empty, Failure, Loading } from '../parts/states.tsx'
-import { Copyable, Count, Time } from '../parts/values.tsx'
+import { Copyable } from '../parts/values.tsx'
 import { useRowWindow } from '../parts/window.ts'
-import { useReason, Word } from '../parts/word.tsx'
-import { Link, replaceQuery, usePlace } from '../router.tsx'
+import { Word } from '../parts/word.tsx'
+import { replaceQuery, usePlace } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
 
 type Account = Json<FleetAccount>
@@ -33,9 +32,6 @@ const COLUMNS = {
   quota: (account: Account) => quotaShare(account),
 }
 type Column = keyof typeof COLUMNS
-
-const quotaShare = ({ quotaLimit, quotaUsed }: Account) =>
-  quotaLimit === null || quotaLimit === 0 || quotaUsed === null ? null : quotaUsed / quotaLimit
 
 export function FleetPage() {
   const { t, number, clock } = useLocalized()
@@ -162,7 +158,7 @@ function FleetTable({ accounts }: { accounts: Account[] }) {
         <tbody ref={body}>
           {above > 0 && <Gap height={above} />}
           {sorted.slice(first, last).map((account, i) => (
-            <Row key={account.id} account={account} index={first + i + 2} />
+            <FleetRow key={account.id} account={account} index={first + i + 2} />
           ))}
           {below > 0 && <Gap height={below} />}
         </tbody>
@@ -178,89 +174,3 @@ function Gap({ height }: { height: number }) {
     </tr>
   )
 }
-
-function Row({ account, index }: { account: Account; index: number }) {
-  const { t } = useLocalized()
-  const reasonOf = useReason()
-  const { id, name, basicId, organizationName, word, problems } = account
-  const [problem] = problems
-  const label = problem && reasonOf(problem).label
-  return (
-    <tr aria-rowindex={index}>
-      <td class="col-state">
-        <Word word={word} />
-      </td>
-      <th scope="row" class="col-account">
-        <Link href={`/accounts/${id}`}>{name}</Link>
-        <div class="sub">
-          <span class="narrow-only">{label ?? t.words[word]}</span>
-          <span class="not-narrow">{[basicId, organizationName].filter(Boolean).join(' · ')}</span>
-        </div>
-      </th>
-      <td class="wide-only col-problem">
-        {problem && (
-          <span title={problem.message}>
-            <span>{label}</span>
-            {problems.length > 1 && <span class="muted">{t.fleet.more(String(problems.length - 1))}</span>}
-          </span>
-        )}
-      </td>
-      <TrafficCells account={account} />
-      <BacklogCells account={account} />
-    </tr>
-  )
-}
-
-function TrafficCells({ account }: { account: Account }) {
-  const { t, number, short, signed } = useLocalized()
-  const { deliveries24h, hours, days, following, growth7d } = account
-  const counted = days.filter((value) => value !== null)
-  const hoursLabel = t.fleet.sparkHours(number(deliveries24h), number(Math.max(0, ...hours)))
-  const daysLabel = t.fleet.sparkDays(number(counted[0] ?? 0), number(counted.at(-1) ?? 0))
-  return (
-    <>
-      <td class="numeric">
-        <span class="with-spark">
-          {hours.length > 0 && <SparkBars values={hours} label={hoursLabel} />}
-          <b>{short(deliveries24h)}</b>
-        </span>
-      </td>
-      <td class="numeric medium-only">
-        <Time at={account.lastDeliveryAt} />
-      </td>
-      <td class="numeric medium-only">
-        <span class="with-spark">
-          {counted.length > 1 && <SparkLine values={days} label={daysLabel} />}
-          <b>{following === null ? '–' : short(following)}</b>
-        </span>
-      </td>
-      <td class="numeric medium-only">
-        <span class={trendOf(growth7d ?? 0)}>{growth7d === null ? '–' : signed(growth7d)}</span>
-      </td>
-    </>
-  )
-}
-
-function BacklogCells({ account }: { account: Account }) {
-  const { number, percent } = useLocalized()
-  const { unapplied, endpointsPending, endpointsFailed } = account
-  const share = quotaShare(account)
-  return (
-    <>
-      <td class="numeric extra-only">
-        <Count value={unapplied} max={COUNTED_MAX} />
-      </td>
-      <td class="numeric extra-only">
-        <Count value={endpointsPending} max={COUNTED_MAX} />
-        {endpointsFailed > 0 && <span class="failed-count"> +{number(endpointsFailed)} ✕</span>}
-      </td>
-      <td class="numeric extra-only">
-        <span class={share === null ? 'muted' : share >= 1 ? 'bad-text' : ''}>
-          {share === null ? '–' : percent(share)}
-        </span>
-      </td>
-    </>
-  )
-}
-
-const trendOf = (growth: number) => (growth > 0 ? 'good-text' : growth < 0 ? 'bad-text' : 'muted')

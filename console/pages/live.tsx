@@ -2,8 +2,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import type { TailEvent } from '../../src/operator/event-tail.ts'
 import { get, type Json, queryOf } from '../api.ts'
-import { useQuery } from '../hooks.ts'
-import { AccountChooser } from '../parts/chooser.tsx'
+import { AccountFilter } from '../parts/account-filter.tsx'
 import { Page } from '../parts/page.tsx'
 import { Empty } from '../parts/states.tsx'
 import { accountOf, Link, replaceQuery, usePlace } from '../router.tsx'
@@ -95,7 +94,6 @@ function useTail(path: string, isPaused: boolean) {
 
 function Filters({ account, source, kind }: Record<'account' | 'source' | 'kind', string | null>) {
   const { t } = useLocalized()
-  const chosen = useQuery<{ account: { name: string } }>(account === null ? null : `/api/accounts/${account}`)
   const choice = (name: 'source' | 'kind', value: string | null, options: string[], any: string) => (
     <div class="field">
       <label for={name}>{t.live[name]}</label>
@@ -115,12 +113,7 @@ function Filters({ account, source, kind }: Record<'account' | 'source' | 'kind'
   )
   return (
     <div class="filters">
-      <AccountChooser
-        label={t.common.account}
-        allLabel={t.common.allAccounts}
-        value={account === null ? null : { id: account, name: chosen.data?.account.name ?? account }}
-        onChoose={(account) => replaceQuery({ account: account?.id ?? null })}
-      />
+      <AccountFilter account={account} />
       {choice('source', source, SOURCES, t.live.anySource)}
       {choice('kind', kind, KINDS, t.live.anyKind)}
     </div>

@@ -6,7 +6,7 @@ import { get, type Json, post, queryOf } from '../api.ts'
 import { useAction, useList, useQuery } from '../hooks.ts'
 import { Confirm } from '../parts/dialog.tsx'
 import { Facts, Page, Panel } from '../parts/page.tsx'
-import { ActionFailure, Empty, Failure, Loading, More } from '../parts/states.tsx'
+import { ActionFailure, Empty, Failure, ListView, Loading } from '../parts/states.tsx'
 import { Avatar, CopyButton, Count, Payload, Time } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
@@ -134,30 +134,26 @@ function Timeline({ path }: { path: string }) {
   return (
     <Panel title={t.member.timeline}>
       <p class="muted small-text">{t.member.timelineLead}</p>
-      {list.error && <Failure error={list.error} retry={list.reload} />}
-      {list.items.length === 0 && list.isLoading && <Loading />}
-      {list.items.length === 0 && !list.isLoading && !list.error && (
-        <p class="muted">{t.member.timelineEmpty}</p>
-      )}
-      {list.items.length > 0 && (
-        <ol class="timeline">
-          {list.items.map((entry, index) => (
-            <li key={`${entry.at}-${entry.eventId}-${index}`} class={`from-${entry.source}`}>
-              <time dateTime={entry.at}>{dateTime(entry.at)}</time>
-              <span class="what">
-                {entry.eventId === null ? (
-                  <b>{entry.kind}</b>
-                ) : (
-                  <Link href={`/events/${entry.eventId}`}>{entry.kind}</Link>
-                )}
-                <span class="tag">{entry.source}</span>
-                <span class="effect">{entry.effect}</span>
-              </span>
-            </li>
-          ))}
-        </ol>
-      )}
-      <More list={list} />
+      <ListView list={list} empty={<p class="muted">{t.member.timelineEmpty}</p>}>
+        {(entries) => (
+          <ol class="timeline">
+            {entries.map((entry, index) => (
+              <li key={`${entry.at}-${entry.eventId}-${index}`} class={`from-${entry.source}`}>
+                <time dateTime={entry.at}>{dateTime(entry.at)}</time>
+                <span class="what">
+                  {entry.eventId === null ? (
+                    <b>{entry.kind}</b>
+                  ) : (
+                    <Link href={`/events/${entry.eventId}`}>{entry.kind}</Link>
+                  )}
+                  <span class="tag">{entry.source}</span>
+                  <span class="effect">{entry.effect}</span>
+                </span>
+              </li>
+            ))}
+          </ol>
+        )}
+      </ListView>
     </Panel>
   )
 }

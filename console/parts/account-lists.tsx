@@ -8,7 +8,7 @@ import { Link } from '../router.tsx'
 import { stateIn, useLocalized } from '../texts.ts'
 import { EndpointTable } from './endpoint-table.tsx'
 import { Panel } from './page.tsx'
-import { Failure, More } from './states.tsx'
+import { ListView } from './states.tsx'
 import { Time } from './values.tsx'
 
 interface EndpointAnswer {
@@ -31,12 +31,9 @@ export function AccountEndpoints({ id }: { id: string }) {
   const list = useList(load)
   return (
     <Panel title={t.account.endpoints}>
-      {list.error && <Failure error={list.error} retry={list.reload} />}
-      {list.items.length > 0 && <EndpointTable endpoints={list.items} withoutAccount />}
-      {list.items.length === 0 && !list.isLoading && !list.error && (
-        <p class="muted">{t.account.noEndpoints}</p>
-      )}
-      <More list={list} />
+      <ListView list={list} empty={<p class="muted">{t.account.noEndpoints}</p>} isQuiet>
+        {(endpoints) => <EndpointTable endpoints={endpoints} withoutAccount />}
+      </ListView>
     </Panel>
   )
 }
@@ -59,37 +56,41 @@ export function AccountKeys({ id }: { id: string }) {
   const list = useList(load)
   return (
     <Panel title={t.account.keys}>
-      {list.error && <Failure error={list.error} retry={list.reload} />}
-      {list.items.length > 0 && (
-        <div class="table-frame">
-          <table>
-            <thead>
-              <tr>
-                <th scope="col">{t.clients.key}</th>
-                <th scope="col">{t.clients.client}</th>
-                <th scope="col">{t.common.status}</th>
-                <th scope="col">{t.common.created}</th>
-              </tr>
-            </thead>
-            <tbody>
-              {list.items.map((key) => (
-                <tr key={key.id}>
-                  <th scope="row">{key.id}</th>
-                  <td>
-                    <Link href={`/clients/${key.clientRowId}`}>{key.clientName ?? key.clientId}</Link>
-                  </td>
-                  <td>{key.works ? t.clients.states.active : stateIn(t.clients.states, key.status)}</td>
-                  <td>
-                    <Time at={key.createdAt} />
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
-      )}
-      {list.items.length === 0 && !list.isLoading && !list.error && <p class="muted">{t.account.noKeys}</p>}
-      <More list={list} />
+      <ListView list={list} empty={<p class="muted">{t.account.noKeys}</p>} isQuiet>
+        {(keys) => <KeyTable keys={keys} />}
+      </ListView>
     </Panel>
+  )
+}
+
+function KeyTable({ keys }: { keys: KeyAnswer['keys'] }) {
+  const { t } = useLocalized()
+  return (
+    <div class="table-frame">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">{t.clients.key}</th>
+            <th scope="col">{t.clients.client}</th>
+            <th scope="col">{t.common.status}</th>
+            <th scope="col">{t.common.created}</th>
+          </tr>
+        </thead>
+        <tbody>
+          {keys.map((key) => (
+            <tr key={key.id}>
+              <th scope="row">{key.id}</th>
+              <td>
+                <Link href={`/clients/${key.clientRowId}`}>{key.clientName ?? key.clientId}</Link>
+              </td>
+              <td>{key.works ? t.clients.states.active : stateIn(t.clients.states, key.status)}</td>
+              <td>
+                <Time at={key.createdAt} />
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
   )
 }

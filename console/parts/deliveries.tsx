@@ -8,7 +8,7 @@ import { useLocalized } from '../texts.ts'
 import { Dialog } from './dialog.tsx'
 import { indented } from './json.ts'
 import { Panel } from './page.tsx'
-import { Failure, Loading, More } from './states.tsx'
+import { Failure, ListView } from './states.tsx'
 import { Payload, Time } from './values.tsx'
 
 type Endpoint = Json<EndpointSummary>
@@ -51,13 +51,12 @@ export function Deliveries({ endpoint: { id, failed } }: { endpoint: Endpoint })
         </fieldset>
       }
     >
-      {list.error && <Failure error={list.error} retry={list.reload} />}
-      {list.items.length === 0 && list.isLoading && <Loading />}
-      {list.items.length === 0 && !list.isLoading && !list.error && (
-        <p class="muted">{status === 'failed' ? t.endpoints.noFailed : t.endpoints.noPending}</p>
-      )}
-      {list.items.length > 0 && <DeliveryTable deliveries={list.items} onOpen={setOpen} />}
-      <More list={list} />
+      <ListView
+        list={list}
+        empty={<p class="muted">{status === 'failed' ? t.endpoints.noFailed : t.endpoints.noPending}</p>}
+      >
+        {(deliveries) => <DeliveryTable deliveries={deliveries} onOpen={setOpen} />}
+      </ListView>
       {open && <RequestDialog endpointId={id} delivery={open} onClose={() => setOpen(null)} />}
     </Panel>
   )

@@ -1,6 +1,7 @@
 /** What a page shows while it loads, when it fails and when there is nothing. Each says what to do next. */
 import type { ComponentChildren } from 'preact'
 import type { ApiError } from '../api.ts'
+import type { List } from '../hooks.ts'
 import { useLocalized } from '../texts.ts'
 import { Icon } from './icons.tsx'
 
@@ -60,7 +61,35 @@ export function Empty({ title, children }: { title: string; children?: Component
   )
 }
 
-export function More({ list }: { list: { hasMore: boolean; isLoading: boolean; more: () => void } }) {
+/**
+ * The loaded pages of a list, or why there are none.
+ * @param isQuiet shows nothing while the first page loads
+ */
+export function ListView<Item>({
+  list,
+  empty,
+  isQuiet = false,
+  children,
+}: {
+  list: List<Item>
+  empty: ComponentChildren
+  isQuiet?: boolean
+  children: (items: Item[]) => ComponentChildren
+}) {
+  const { items, error, isLoading, reload } = list
+  const isEmpty = items.length === 0
+  return (
+    <>
+      {error && <Failure error={error} retry={reload} />}
+      {isEmpty && isLoading && !isQuiet && <Loading />}
+      {isEmpty && !isLoading && !error && empty}
+      {!isEmpty && children(items)}
+      <More list={list} />
+    </>
+  )
+}
+
+export function More({ list }: { list: Pick<List<unknown>, 'hasMore' | 'isLoading' | 'more'> }) {
   const { t } = useLocalized()
   if (!list.hasMore) return null
   return (

@@ -4,7 +4,6 @@ import { findScope } from '../access/scope.ts'
 import { AppError } from '../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../http/body.ts'
 import { checker } from '../http/validate.ts'
-import { accountVerified } from '../observability/facts.ts'
 import type { Database } from '../postgres/database.ts'
 import { findAccountInOrganization } from './account.ts'
 import { verifySchema } from './route-schema.ts'
@@ -33,16 +32,6 @@ export function verifyRoute(
     if (account === null) throw new AppError('no_account_in_scope')
     const body = bodyBytes(request)
     const claims = body.length === 0 ? {} : checkClaims(parseUtf8Json(body))
-    try {
-      const stored = { ...verifier, database: database.forTenant(scope) }
-      const verification = await verifyAccount(stored, account, claims)
-      accountVerified.publish({ outcome: verification.verified ? 'verified' : 'refused' })
-      return verification
-    } catch (error) {
-      if (error instanceof AppError && error.code === 'platform_unavailable') {
-        accountVerified.publish({ outcome: 'unavailable' })
-      }
-      throw error
-    }
+    return verifyAccount({ ...verifier, database: database.forTenant(scope) }, account, claims)
   })
 }

@@ -4,6 +4,7 @@ import type { WebhookEndpoint } from '../line-api/answers.ts'
 import type { PlatformResult } from '../line-api/call.ts'
 import { CallBudget } from '../line-api/call-budget.ts'
 import type { LineApi } from '../line-api/client.ts'
+import { accountVerified } from '../observability/facts.ts'
 import type { Queryable } from '../postgres/statement.ts'
 import type { Account } from './account.ts'
 import {
@@ -80,13 +81,15 @@ export async function verifyAccount(
   claims: Claims,
   isRequested = true,
 ): Promise<Verification> {
-  const { account: info, accountType, webhook, checks } = await callPlatform(verifier, account, claims)
+  const outcome = await callPlatform(verifier, account, claims).catch((error) => {
+    if (error instanceof AppError && error.code === 'platform_unavailable') {
+      accountVerified.publish({ outcome: 'unavailable' })
+    }
+    throw error
+  })
   const verification: Verification = {
-    verified: checks.every(({ ok }) => ok),
-    account: info,
-    accountType,
-    webhook,
-    checks,
+    verified: outcome.checks.every(({ ok }) => ok),
+    ...outcome,
     checkedAt: new Date(verifier.now()).toISOString(),
   }
   await verifier.database.query(storeVerification, [
@@ -95,6 +98,7 @@ export async function verifyAccount(
     verification.checkedAt,
     isRequested,
   ])
+  accountVerified.publish({ outcome: verification.verified ? 'verified' : 'refused' })
   return verification
 }
 

@@ -1,5 +1,6 @@
 /** The addresses of this service that an operator enters on other platforms. */
 import type { Config } from '../config.ts'
+import { localUrl } from '../http/local-url.ts'
 import { deliveryPaths } from '../intake/line/channel.ts'
 import { callbackPath } from '../intake/mbox/path.ts'
 
@@ -14,10 +15,7 @@ export type AddressConfig = Pick<Config, 'publicUrl' | 'host' | 'port'>
 
 /** The address of this service for other platforms; without PUBLIC_URL the one on which it listens. */
 export function baseUrl({ publicUrl, host, port }: AddressConfig): string {
-  if (publicUrl !== null) return publicUrl
-  // A service that listens on every interface is reached on the loopback interface.
-  const name = host === '0.0.0.0' || host === '::' ? '127.0.0.1' : host
-  return `http://${name.includes(':') ? `[${name}]` : name}:${port}`
+  return publicUrl ?? localUrl(host, port)
 }
 
 export function addressesOf(config: AddressConfig, id: bigint, oaHash: string): Addresses {

@@ -1,5 +1,6 @@
 /** Output that all commands share: a line or a table for people, JSON with --json. */
 import { styleText } from 'node:util'
+import { toJson } from '../operator/json.ts'
 
 type Cell = string | number | bigint | boolean | null
 
@@ -47,9 +48,7 @@ function forTerminal(value: Cell | undefined): string {
 
 /** Prints a value as one line of JSON, ids as decimal strings. */
 export function printJson(value: unknown): void {
-  console.log(
-    JSON.stringify(value, (_, inner: unknown) => (typeof inner === 'bigint' ? String(inner) : inner)),
-  )
+  console.log(toJson(value))
 }
 
 /** Styles text on a terminal. A pipe or a file gets plain text, which `styleText` of Node 20 does not ensure. */

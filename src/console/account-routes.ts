@@ -6,7 +6,6 @@ import { verifyAccount } from '../accounts/verify.ts'
 import { AppError } from '../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../http/body.ts'
 import { checker } from '../http/validate.ts'
-import { accountVerified } from '../observability/facts.ts'
 import { findAccountDetails, findVerification, searchAccounts } from '../operator/accounts.ts'
 import { findFleetAccount, listAccountDays, listDeliveryHours, listFleet } from '../operator/fleet.ts'
 import type { Transactions } from '../postgres/statement.ts'
@@ -61,9 +60,7 @@ export function accountRoutes(
     if (account === null) throw new AppError('unknown_account')
     const body = bodyBytes(request)
     const claims = body.length === 0 ? {} : checkVerify(parseUtf8Json(body))
-    const verification = await verifyAccount({ ...verifier, database }, account, claims)
-    accountVerified.publish({ outcome: verification.verified ? 'verified' : 'refused' })
-    return verification
+    return verifyAccount({ ...verifier, database }, account, claims)
   })
 }
 

@@ -7,7 +7,7 @@ import { bodyBytes, parseUtf8Json } from '../http/body.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { checker } from '../http/validate.ts'
 import { findClient, listClientDetails, listKeyDetails } from '../operator/clients.ts'
-import { found, Id, idOrNull, PAGE_SIZE, requireId, ShortText } from './input.ts'
+import { found, Id, idOrNull, pageOf, READ_LIMIT, requireId, ShortText } from './input.ts'
 import type { ConsoleParts } from './parts.ts'
 
 const checkPage = checker(Type.Object({ after: Type.Optional(Id) }, { additionalProperties: false }))
@@ -17,14 +17,14 @@ const checkKey = checker(Type.Object({ account: Id }, { additionalProperties: fa
 type OfId = { Params: { id: string } }
 
 export function clientRoutes(api: FastifyInstance, { database }: ConsoleParts): void {
-  const pageOf = (query: unknown) => ({
+  const positionOf = (query: unknown) => ({
     afterId: idOrNull(checkPage(query).after) ?? INT64_MIN,
-    limit: PAGE_SIZE + 1,
+    limit: READ_LIMIT,
   })
 
   api.get('/clients', async ({ query }) => {
-    const clients = await listClientDetails(database, pageOf(query))
-    return { clients: clients.slice(0, PAGE_SIZE), next: nextOf(clients) }
+    const { items, next } = pageOf(await listClientDetails(database, positionOf(query)))
+    return { clients: items, next }
   })
 
   api.get<OfId>('/clients/:id', async ({ params }) => ({
@@ -32,13 +32,15 @@ export function clientRoutes(api: FastifyInstance, { database }: ConsoleParts): 
   }))
 
   api.get<OfId>('/clients/:id/keys', async ({ params, query }) => {
-    const keys = await listKeyDetails(database, { client: requireId(params.id) }, pageOf(query))
-    return { keys: keys.slice(0, PAGE_SIZE), next: nextOf(keys) }
+    const keys = await listKeyDetails(database, { client: requireId(params.id) }, positionOf(query))
+    const { items, next } = pageOf(keys)
+    return { keys: items, next }
   })
 
   api.get<OfId>('/accounts/:id/keys', async ({ params, query }) => {
-    const keys = await listKeyDetails(database, { account: requireId(params.id) }, pageOf(query))
-    return { keys: keys.slice(0, PAGE_SIZE), next: nextOf(keys) }
+    const keys = await listKeyDetails(database, { account: requireId(params.id) }, positionOf(query))
+    const { items, next } = pageOf(keys)
+    return { keys: items, next }
   })
 
   api.post('/clients', async (request) => {
@@ -63,9 +65,4 @@ export function clientRoutes(api: FastifyInstance, { database }: ConsoleParts): 
     found((await revokeKey(database, requireId(params.id))) || null)
     return reply.code(204).send()
   })
-}
-
-/** The list holds one item more than a page if another page follows. */
-function nextOf(items: Array<{ id: bigint }>): bigint | null {
-  return items.length > PAGE_SIZE ? (items[PAGE_SIZE - 1]?.id ?? null) : null
 }

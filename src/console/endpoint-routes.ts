@@ -5,7 +5,7 @@ import { beginResumption, continueResumption, pauseEndpoint, retryFailedBatch } 
 import { bodyBytes, parseUtf8Json } from '../http/body.ts'
 import { checker } from '../http/validate.ts'
 import { findEndpoint, listEndpoints, pageDeliveries, previewDelivery } from '../operator/endpoints.ts'
-import { found, Id, idOrNull, PAGE_SIZE, requireId } from './input.ts'
+import { found, Id, idOrNull, PAGE_SIZE, pageOf, READ_LIMIT, requireId } from './input.ts'
 import type { ConsoleParts } from './parts.ts'
 
 const checkList = checker(
@@ -37,10 +37,10 @@ export function endpointRoutes(api: FastifyInstance, { database, now }: ConsoleP
   api.get('/endpoints', async ({ query }) => {
     const { account, after } = checkList(query)
     const afterId = idOrNull(after)
-    const page = { limit: PAGE_SIZE + 1, ...(afterId === null ? {} : { afterId }) }
+    const page = { limit: READ_LIMIT, ...(afterId === null ? {} : { afterId }) }
     const endpoints = await listEndpoints(database, idOrNull(account), page)
-    const shown = endpoints.slice(0, PAGE_SIZE)
-    return { endpoints: shown, next: endpoints.length > PAGE_SIZE ? (shown.at(-1)?.id ?? null) : null }
+    const { items, next } = pageOf(endpoints)
+    return { endpoints: items, next }
   })
 
   const endpointOf = async (id: string) => found(await findEndpoint(database, requireId(id)))

@@ -11,7 +11,7 @@ import {
   retryEvents,
   retryNextEvents,
 } from '../operator/events.ts'
-import { found, Id, idOrNull, PAGE_SIZE, requireId } from './input.ts'
+import { found, Id, idOrNull, pageOf, READ_LIMIT, requireId } from './input.ts'
 import type { ConsoleParts } from './parts.ts'
 
 /** Events retried per request: each is a transaction of about 5 ms, so a request takes a quarter of a second. */
@@ -36,10 +36,10 @@ export function eventRoutes(api: FastifyInstance, { database, reads }: ConsolePa
   api.get('/events', async ({ query }) => {
     const { account, failure = null, before } = checkList(query)
     const beforeId = idOrNull(before)
-    const page = { limit: PAGE_SIZE + 1, ...(beforeId === null ? {} : { beforeId }) }
+    const page = { limit: READ_LIMIT, ...(beforeId === null ? {} : { beforeId }) }
     const events = await listUnappliedEvents(reads, { accountId: idOrNull(account), failure }, page)
-    const shown = events.slice(0, PAGE_SIZE)
-    return { events: shown, next: events.length > PAGE_SIZE ? (shown.at(-1)?.id ?? null) : null }
+    const { items, next } = pageOf(events)
+    return { events: items, next }
   })
 
   api.get('/events/reasons', async ({ query }) => ({

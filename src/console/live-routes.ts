@@ -5,6 +5,7 @@ import { AppError } from '../errors.ts'
 import { describeFault } from '../http/error-envelope.ts'
 import { checker } from '../http/validate.ts'
 import type { TailEvent } from '../operator/event-tail.ts'
+import { toJson } from '../operator/json.ts'
 import { Id, ShortText } from './input.ts'
 import { LiveTail, type TailFrame } from './live-tail.ts'
 import type { ConsoleParts } from './parts.ts'
@@ -80,10 +81,7 @@ class Stream {
     const missed = this.#unsent + skipped
     if (matching.length === 0 && missed === 0) return
     this.#unsent = 0
-    const frame = JSON.stringify({ events: matching, skipped: missed }, (_, value: unknown) =>
-      typeof value === 'bigint' ? String(value) : value,
-    )
-    this.#write(`data: ${frame}\n\n`)
+    this.#write(`data: ${toJson({ events: matching, skipped: missed })}\n\n`)
   }
 
   /** The poller may send a frame between the end of the answer and its close. */

@@ -3,6 +3,7 @@ import type { FastifyInstance } from 'fastify'
 import { FatalError } from '../errors.ts'
 import { createServer, requireWellFormed } from '../http/server.ts'
 import { logRequests } from '../observability/request-log.ts'
+import { toJson } from '../operator/json.ts'
 import { PACKAGE_ROOT } from '../package.ts'
 import type { Queryable } from '../postgres/statement.ts'
 import type { WalPosition } from '../postgres/wal-position.ts'
@@ -24,10 +25,7 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
   const { reads, rememberChange } = readsAfterChanges(options.database)
   const parts = { ...options, database: options.database.console, reads }
   logRequests(app, parts.log)
-  // Ids are bigints, and JSON has no such numbers.
-  app.setReplySerializer((payload) =>
-    JSON.stringify(payload, (_, value: unknown) => (typeof value === 'bigint' ? String(value) : value)),
-  )
+  app.setReplySerializer(toJson)
   compressLargeAnswers(app)
   setSecurityHeaders(app)
   requireWellFormed(app)

@@ -36,13 +36,10 @@ const addCounts: Statement = {
            last_refused_at = greatest(h.last_refused_at, excluded.last_refused_at)`,
 }
 
-interface Counts {
-  deliveries: number
-  accepted: number
-  duplicates: number
-  unapplied: number
-  refused: number
-  failed: number
+/** In the order of the parameters $3 to $8. */
+const COUNTED = ['deliveries', 'accepted', 'duplicates', 'unapplied', 'refused', 'failed'] as const
+
+interface Counts extends Record<(typeof COUNTED)[number], number> {
   /** milliseconds since 1970; null: none */
   lastAtMs: number | null
   lastRefusedAtMs: number | null
@@ -104,14 +101,11 @@ export class DeliveryCounts {
       [...accounts].map(([accountId, counts]) => ({ accountId, source, ...counts })),
     )
     if (rows.length === 0) return
-    const numbers = (field: keyof Outcomes | 'deliveries' | 'refused' | 'failed') =>
-      int8Array(rows.map((row) => BigInt(row[field])))
     try {
       await this.#database.query(addCounts, [
         int8Array(rows.map(({ accountId }) => accountId)),
         textArray(rows.map(({ source }) => source)),
-        ...[numbers('deliveries'), numbers('accepted'), numbers('duplicates'), numbers('unapplied')],
-        ...[numbers('refused'), numbers('failed')],
+        ...COUNTED.map((field) => int8Array(rows.map((row) => BigInt(row[field])))),
         timestamptzArray(rows.map(({ lastAtMs }) => lastAtMs)),
         timestamptzArray(rows.map(({ lastRefusedAtMs }) => lastRefusedAtMs)),
         timestamptzArray(rows.map(({ atMs }) => atMs)),
@@ -137,12 +131,7 @@ function nothing(): Counts {
 }
 
 function merge(into: Counts, counts: Counts): void {
-  into.deliveries += counts.deliveries
-  into.accepted += counts.accepted
-  into.duplicates += counts.duplicates
-  into.unapplied += counts.unapplied
-  into.refused += counts.refused
-  into.failed += counts.failed
+  for (const field of COUNTED) into[field] += counts[field]
   into.lastAtMs ??= counts.lastAtMs
   into.lastRefusedAtMs ??= counts.lastRefusedAtMs
   into.atMs ||= counts.atMs

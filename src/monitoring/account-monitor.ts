@@ -7,7 +7,6 @@ import { type Account, type AccountId, findAccount } from '../accounts/account.t
 import { type Verifier, verifyAccount } from '../accounts/verify.ts'
 import { AppError } from '../errors.ts'
 import { CallBudget } from '../line-api/call-budget.ts'
-import { accountVerified } from '../observability/facts.ts'
 import type { Database } from '../postgres/database.ts'
 import { countNextAudience } from './audience-counts.ts'
 import {
@@ -73,12 +72,10 @@ export class AccountMonitor {
   /** @returns why LINE did not answer; null: the outcome is stored */
   async #verify(account: Account): Promise<string | null> {
     try {
-      const { verified } = await verifyAccount(this.#verifier, account, {}, false)
-      accountVerified.publish({ outcome: verified ? 'verified' : 'refused' })
+      await verifyAccount(this.#verifier, account, {}, false)
       return null
     } catch (error) {
       if (!(error instanceof AppError) || error.code !== 'platform_unavailable') throw error
-      accountVerified.publish({ outcome: 'unavailable' })
       return 'LINE is unreachable, slow or rate limiting'
     }
   }

@@ -5,10 +5,8 @@ import { updateAccount } from '../../src/accounts/provisioning.ts'
 import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { type SimulatedPlatform, simulatePlatform } from '../../tools/simulator/platform.ts'
-import { canRunChromium, launchChromium } from '../support/chromium.ts'
-import { startConsole } from '../support/console.ts'
-import { isReady, visitConsole } from '../support/console-browser.ts'
-import { createTestDatabase } from '../support/database.ts'
+import { canRunChromium } from '../support/chromium.ts'
+import { isReady, openConsole, visitConsole } from '../support/console-browser.ts'
 import { addCurableEvent, type Fleet, loadFleet } from '../support/fleet.ts'
 import { type Service, startApp } from '../support/service.ts'
 
@@ -21,18 +19,16 @@ describe.runIf(canRunChromium('the actions of the console are'))('an operator', 
   let url: string
   let accountPath: string
   beforeAll(async () => {
-    ;({ database } = await createTestDatabase())
-    fleet = await loadFleet(database, { accounts: 5, members: 120 })
-    service = await startApp(database)
     platform = await simulatePlatform()
-    const started = await startConsole(database, { lineApiUrl: platform.url })
-    url = started.url
+    const opened = await openConsole((empty) => loadFleet(empty, { accounts: 5, members: 120 }), {
+      lineApiUrl: platform.url,
+    })
+    ;({ browser, url, database, loaded: fleet } = opened)
+    service = await startApp(database)
     accountPath = `/accounts/${fleet.tenant.accountId}`
-    browser = await launchChromium()
     return async () => {
-      await browser.close()
-      await Promise.all([started.app.close(), service.app.close(), platform.close()])
-      await database.close()
+      await Promise.all([service.app.close(), platform.close()])
+      await opened.close()
     }
   })
 

@@ -1,11 +1,11 @@
-/** Hundreds of hostile texts in each list of the console. */
+/** CONTRACT: text of other people is text in the console, whatever it is made of. */
 import type { Browser, Page } from 'playwright-core'
 import { beforeAll, describe, expect, it } from 'vitest'
 import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
-import { canRunChromium, launchChromium } from '../support/chromium.ts'
-import { startConsole } from '../support/console.ts'
+import { canRunChromium } from '../support/chromium.ts'
+import { goTo, openConsole } from '../support/console-browser.ts'
 import { openWatched } from '../support/console-injected.ts'
-import { createTestDatabase, type Tenant } from '../support/database.ts'
+import type { Tenant } from '../support/database.ts'
 import { loadMarkup, SHAPES } from '../support/markup.ts'
 
 describe.runIf(canRunChromium('hostile texts in the console are'))('the console', () => {
@@ -14,16 +14,88 @@ describe.runIf(canRunChromium('hostile texts in the console are'))('the console'
   let tenant: Tenant
   let url: string
   beforeAll(async () => {
-    ;({ database } = await createTestDatabase())
-    tenant = await loadMarkup(database)
-    const started = await startConsole(database)
-    url = started.url
-    browser = await launchChromium()
-    return async () => {
-      await browser.close()
-      await started.app.close()
-      await database.close()
+    const opened = await openConsole(loadMarkup)
+    ;({ browser, url, database, loaded: tenant } = opened)
+    return opened.close
+  })
+
+  const open = (path: string) => openWatched(browser, url, path)
+
+  it('shows each of them on the page of one account, member, event, endpoint and client', async () => {
+    const idOf = async (statement: string) =>
+      String((await database.query<{ id: unknown }>(statement))[0]?.id)
+    const account = await idOf(`select id from official_account where name like '<img%' limit 1`)
+    const event = await idOf('select min(id) as id from event')
+    const endpoint = await idOf('select min(id) as id from endpoint')
+    const client = await idOf('select min(id) as id from api_client')
+    const { page, expectHarmless } = await open(`/accounts/${account}`)
+    await page.getByText('Checks of the last verification').click()
+    await expectHarmless()
+    const user = encodeURIComponent(SHAPES[0] as string)
+    const paths = [
+      `/accounts/${tenant.accountId}`,
+      `/audience/${tenant.accountId}/${user}`,
+      `/events/${event}`,
+      `/endpoints/${endpoint}`,
+      `/clients/${client}`,
+      `/events?reason=${user}&account=${tenant.accountId}`,
+    ]
+    for (const path of paths) {
+      await goTo(page, path)
+      await page
+        .getByText(SHAPES[0] as string)
+        .filter({ visible: true })
+        .first()
+        .waitFor()
+      await expectHarmless()
     }
+    await page.getByRole('combobox', { name: 'Account' }).click()
+    await page.getByRole('option', { name: /img/ }).first().waitFor()
+    await expectHarmless()
+  })
+
+  it('shows states of other programs that are names of JavaScript', async () => {
+    const { page } = await open('/nothing')
+    for (const status of ['__proto__', 'constructor']) {
+      await database.query('update endpoint set status = $1', [status])
+      await database.query('update api_client set status = $1', [status])
+      for (const path of ['/endpoints', '/clients']) {
+        await goTo(page, path)
+        await page.locator('.tag', { hasText: status }).first().waitFor()
+      }
+    }
+  })
+
+  it('sends no request to another address than the page is about', async () => {
+    const { page } = await open('/nothing')
+    const paths = [
+      '/accounts/..%2Fclients%2F1',
+      '/audience/1%2F..%2F2',
+      '/audience/..%2Fclients%2F1/U1',
+      '/events/..%2Fclients%2F1',
+      '/endpoints/..%2Fsession',
+      '/clients/..%2Fkeys%2F1',
+    ]
+    for (const path of paths) {
+      await goTo(page, path)
+      expect([path, await page.getByRole('heading', { level: 1 }).innerText()]).toEqual([
+        path,
+        'No such page',
+      ])
+    }
+    for (const path of ['/events', '/endpoints', '/live']) {
+      await goTo(page, `${path}?account=${encodeURIComponent('../clients/1')}`)
+      const chosen = await page.getByRole('combobox', { name: 'Account' }).inputValue()
+      expect([path, chosen]).toEqual([path, 'All accounts'])
+    }
+  })
+
+  it('keeps text that reverses itself to its own place', async () => {
+    const { page } = await open(`/audience/${tenant.accountId}`)
+    await page.locator('tbody a').first().waitFor()
+    expect(await page.evaluate(`getComputedStyle(document.querySelector('tbody a')).unicodeBidi`)).toBe(
+      'isolate',
+    )
   })
 
   /** Loads all pages of a list. */
@@ -43,7 +115,7 @@ describe.runIf(canRunChromium('hostile texts in the console are'))('the console'
   }
 
   it('shows hundreds of hostile texts in the table of the fleet', async () => {
-    const { page, expectHarmless } = await openWatched(browser, url, '/')
+    const { page, expectHarmless } = await open('/')
     await page.locator('table.fleet tbody tr').first().waitFor()
     for (let position = 0; position < SHAPES.length * 60; position += 3_000) {
       await page.evaluate(`scrollTo(0, ${position})`)
@@ -57,11 +129,7 @@ describe.runIf(canRunChromium('hostile texts in the console are'))('the console'
   it.each(['/audience/:account', '/events', '/endpoints', '/clients'])(
     'shows hundreds of them in %s',
     async (path) => {
-      const { page, expectHarmless } = await openWatched(
-        browser,
-        url,
-        path.replace(':account', String(tenant.accountId)),
-      )
+      const { page, expectHarmless } = await open(path.replace(':account', String(tenant.accountId)))
       await showAll(page, 'main tbody tr')
       await expectHarmless()
       const text = await page.locator('main').innerText()

@@ -1,18 +1,17 @@
-/** Every page and dialog of the console in every language, in both schemes, on a desk and on a phone. */
+/** CONTRACT: every page and dialog of the console at 1,000 accounts: in every language, in both schemes, on a desk and on a phone. */
 import type { Browser } from 'playwright-core'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { canRunChromium, launchChromium } from '../support/chromium.ts'
-import { startConsole } from '../support/console.ts'
+import { canRunChromium } from '../support/chromium.ts'
 import {
   DESKTOP,
   goTo,
+  openConsole,
   overflowOf,
   PHONE,
   pagesOf,
   violationsOf,
   visitConsole,
 } from '../support/console-browser.ts'
-import { createTestDatabase } from '../support/database.ts'
 import { type Fleet, loadFleet } from '../support/fleet.ts'
 
 const ACCOUNTS = 1_000
@@ -23,16 +22,43 @@ describe.runIf(canRunChromium('the pages of the console are'))('every page', () 
   let fleet: Fleet
   let url: string
   beforeAll(async () => {
-    const { database } = await createTestDatabase()
-    fleet = await loadFleet(database, { accounts: ACCOUNTS, members: MEMBERS })
-    const started = await startConsole(database)
-    url = started.url
-    browser = await launchChromium()
-    return async () => {
-      await browser.close()
-      await started.app.close()
-      await database.close()
+    const opened = await openConsole((database) =>
+      loadFleet(database, { accounts: ACCOUNTS, members: MEMBERS }),
+    )
+    ;({ browser, url, loaded: fleet } = opened)
+    return opened.close
+  })
+
+  it('has no fault for assistive technology, and fits a phone', async () => {
+    const page = await visitConsole(browser, url, { hasAxe: true })
+    for (const { path, text } of pagesOf(fleet)) {
+      await goTo(page, path)
+      await page.getByText(text).first().waitFor({ state: 'attached' })
+      expect([path, await violationsOf(page)]).toEqual([path, []])
+      await page.setViewportSize(PHONE)
+      expect([path, await overflowOf(page)]).toEqual([path, 0])
+      await page.setViewportSize(DESKTOP)
     }
+  })
+
+  it('of the sign-in has none either', async () => {
+    const page = await visitConsole(browser, url, { isSignedOut: true, hasAxe: true, viewport: PHONE })
+    await page.getByLabel('Token').waitFor()
+    expect(await violationsOf(page)).toEqual([])
+    expect(await overflowOf(page)).toBe(0)
+  })
+
+  it('of 1,000 accounts renders only the rows in sight, and every row while it scrolls', async () => {
+    const page = await visitConsole(browser, url)
+    const rows = page.locator('tbody tr[aria-rowindex]')
+    await rows.first().waitFor()
+    expect(await rows.count()).toBeLessThan(120)
+    expect(await page.locator('table.fleet').getAttribute('aria-rowcount')).toBe(String(ACCOUNTS + 2))
+    await page.evaluate('scrollTo(0, document.scrollingElement.scrollHeight)')
+    await page.locator(`tr[aria-rowindex="${ACCOUNTS + 2}"]`).waitFor()
+    await page.getByLabel('Search accounts').fill('Hotel 999')
+    await rows.nth(1).waitFor({ state: 'detached' })
+    await page.getByRole('link', { name: 'Hotel 999' }).waitFor()
   })
 
   describe.each(['en-US', 'ja-JP', 'th-TH'])('in %s', (locale) => {

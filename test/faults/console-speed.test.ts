@@ -2,10 +2,8 @@
 import { loadavg } from 'node:os'
 import type { Browser, Page } from 'playwright-core'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { canRunChromium, launchChromium } from '../support/chromium.ts'
-import { startConsole } from '../support/console.ts'
-import { visitConsole } from '../support/console-browser.ts'
-import { createTestDatabase } from '../support/database.ts'
+import { canRunChromium } from '../support/chromium.ts'
+import { openConsole, visitConsole } from '../support/console-browser.ts'
 import { loadFleet } from '../support/fleet.ts'
 
 const ACCOUNTS = 1_000
@@ -21,16 +19,11 @@ describe.runIf(canRunChromium('the speed of the console is'))('the fleet of 1,00
   let browser: Browser
   let url: string
   beforeAll(async () => {
-    const { database } = await createTestDatabase()
-    await loadFleet(database, { accounts: ACCOUNTS, members: 1_000 })
-    const started = await startConsole(database)
-    url = started.url
-    browser = await launchChromium()
-    return async () => {
-      await browser.close()
-      await started.app.close()
-      await database.close()
-    }
+    const opened = await openConsole((database) =>
+      loadFleet(database, { accounts: ACCOUNTS, members: 1_000 }),
+    )
+    ;({ browser, url } = opened)
+    return opened.close
   })
 
   /** Milliseconds from the navigation until a frame that follows the first row and a turn of the event loop. */

@@ -72,6 +72,21 @@ function openDatabase(url: string): PostgresDatabase {
   return database
 }
 
+/** A primary and two standbys, of which one must have each commit, and two instances of the service under load. */
+async function startUnderLoad() {
+  const cluster = await startCluster(2, SYNCHRONOUS)
+  const services = await startServices(cluster.url, 2)
+  const database = openDatabase(cluster.url)
+  const tenant = await addTenant(database)
+  const load = new FailoverLoad(
+    services.map(({ url }) => url),
+    tenant,
+    database,
+  )
+  load.start()
+  return { cluster, services, tenant, load }
+}
+
 /** Milliseconds since that moment until the instance has stored a delivery. */
 async function timeToRecover({ url }: ServiceProcess, tenant: Tenant, startedAtMs: number): Promise<number> {
   for (;;) {
@@ -88,16 +103,7 @@ async function timeToRecover({ url }: ServiceProcess, tenant: Tenant, startedAtM
 }
 
 it.runIf(tools !== null)('loses nothing acknowledged when the primary dies or hangs under load', async () => {
-  const cluster = await startCluster(2, SYNCHRONOUS)
-  const services = await startServices(cluster.url, 2)
-  const database = openDatabase(cluster.url)
-  const tenant = await addTenant(database)
-  const load = new FailoverLoad(
-    services.map(({ url }) => url),
-    tenant,
-    database,
-  )
-  load.start()
+  const { cluster, services, tenant, load } = await startUnderLoad()
   const recoveries: number[] = []
   for (let no = 0; no < FAILOVERS; no += 1) {
     await sleep(randomInt(LOAD_MIN_MS, LOAD_MAX_MS))
@@ -130,16 +136,7 @@ it.runIf(tools !== null)('loses nothing acknowledged when the primary dies or ha
 })
 
 it.runIf(tools !== null)('loses nothing acknowledged when the former primary keeps running', async () => {
-  const cluster = await startCluster(2, SYNCHRONOUS)
-  const services = await startServices(cluster.url, 2)
-  const database = openDatabase(cluster.url)
-  const tenant = await addTenant(database)
-  const load = new FailoverLoad(
-    services.map(({ url }) => url),
-    tenant,
-    database,
-  )
-  load.start()
+  const { cluster, services, tenant, load } = await startUnderLoad()
   const recoveries: number[] = []
   for (let no = 0; no < 2; no += 1) {
     await sleep(randomInt(LOAD_MIN_MS, LOAD_MAX_MS))

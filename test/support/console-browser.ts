@@ -3,7 +3,10 @@ import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import type { Browser, BrowserContext, BrowserContextOptions, Page } from 'playwright-core'
 import { expect, onTestFinished } from 'vitest'
-import { Operator } from './console.ts'
+import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
+import { launchChromium } from './chromium.ts'
+import { type ConsoleOptions, Operator, startConsole } from './console.ts'
+import { createTestDatabase } from './database.ts'
 import type { Fleet } from './fleet.ts'
 
 const require = createRequire(import.meta.url)
@@ -11,6 +14,32 @@ const AXE = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8')
 
 export const DESKTOP = { width: 1440, height: 900 }
 export const PHONE = { width: 375, height: 812 }
+
+export interface OpenConsole<Loaded> {
+  browser: Browser
+  url: string
+  database: PostgresDatabase
+  /** what the database was filled with */
+  loaded: Loaded
+  close: () => Promise<void>
+}
+
+/** For all tests of a file: a database that `load` fills, the console on it, and a browser. Call it in `beforeAll` and return `close`. */
+export async function openConsole<Loaded>(
+  load: (database: PostgresDatabase) => Promise<Loaded>,
+  options: ConsoleOptions = {},
+): Promise<OpenConsole<Loaded>> {
+  const { database } = await createTestDatabase()
+  const loaded = await load(database)
+  const { app, url } = await startConsole(database, options)
+  const browser = await launchChromium()
+  const close = async () => {
+    await browser.close()
+    await app.close()
+    await database.close()
+  }
+  return { browser, url, database, loaded, close }
+}
 
 export interface ConsoleVisit extends BrowserContextOptions {
   /** default: '/' */

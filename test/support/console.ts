@@ -7,6 +7,7 @@ import { createConsole } from '../../src/console/server.ts'
 import { deliveryPaths } from '../../src/intake/line/channel.ts'
 import { LineApi } from '../../src/line-api/client.ts'
 import { Secret } from '../../src/secret.ts'
+import { type Answer, readAnswer } from './service.ts'
 
 export const CONSOLE_TOKEN = 'a-token-of-the-tests-of-the-console'
 
@@ -50,14 +51,6 @@ export async function startConsoleForTest(
   return started
 }
 
-export interface ConsoleAnswer {
-  status: number
-  headers: Headers
-  text: string
-  // biome-ignore lint/suspicious/noExplicitAny: tests read any answer
-  json: any
-}
-
 export class Operator {
   readonly url: string
   cookie = ''
@@ -71,24 +64,15 @@ export class Operator {
     return { 'x-console': '1', origin: this.url, ...(this.cookie === '' ? {} : { cookie: this.cookie }) }
   }
 
-  async call(method: string, path: string, body?: unknown, headers = this.headers): Promise<ConsoleAnswer> {
+  async call(method: string, path: string, body?: unknown, headers = this.headers): Promise<Answer> {
     const sent = body === undefined ? null : JSON.stringify(body)
-    const response = await fetch(this.url + path, { method, headers, body: sent, redirect: 'manual' })
-    const text = await response.text()
-    const isJson =
-      response.headers.get('content-type')?.startsWith('application/json') === true && text !== ''
-    return {
-      status: response.status,
-      headers: response.headers,
-      text,
-      json: isJson ? JSON.parse(text) : undefined,
-    }
+    return readAnswer(await fetch(this.url + path, { method, headers, body: sent, redirect: 'manual' }))
   }
 
   readonly get = (path: string) => this.call('GET', path)
   readonly post = (path: string, body?: unknown) => this.call('POST', path, body)
 
-  async signIn(token = CONSOLE_TOKEN, headers: Record<string, string> = {}): Promise<ConsoleAnswer> {
+  async signIn(token = CONSOLE_TOKEN, headers: Record<string, string> = {}): Promise<Answer> {
     const answer = await this.call('POST', '/sign-in', { token }, { ...this.headers, ...headers })
     const cookie = answer.headers.get('set-cookie')
     if (cookie !== null) this.cookie = cookie.split(';')[0] ?? ''

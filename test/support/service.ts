@@ -22,6 +22,13 @@ export interface Answer {
   json: any
 }
 
+export async function readAnswer(response: Response): Promise<Answer> {
+  const { status, headers } = response
+  const text = await response.text()
+  const isJson = headers.get('content-type')?.startsWith('application/json') === true && text !== ''
+  return { status, headers, text, json: isJson ? JSON.parse(text) : undefined }
+}
+
 /** A signed delivery that can be sent to any instance. */
 export function signedDelivery(tenant: Tenant, events: unknown[]): { path: string; init: RequestInit } {
   const body = lineBody(tenant.botUserId, events)
@@ -43,16 +50,7 @@ export class Service {
     path: string,
     init: { headers?: Record<string, string>; body?: string | Buffer } = {},
   ): Promise<Answer> {
-    const response = await fetch(this.url + path, { method, ...init })
-    const text = await response.text()
-    const isJson =
-      response.headers.get('content-type')?.startsWith('application/json') === true && text !== ''
-    return {
-      status: response.status,
-      headers: response.headers,
-      text,
-      json: isJson ? JSON.parse(text) : undefined,
-    }
+    return readAnswer(await fetch(this.url + path, { method, ...init }))
   }
 
   /** Sends events of the platform, signed with the account's channel secret. */

@@ -1,0 +1,28 @@
+/** A migrated database on an embedded server of its own, in a temporary directory. */
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { EmbeddedServer } from '../dist/src/postgres/embedded/server.js'
+import { migrate } from '../dist/src/postgres/migrate.js'
+import { PostgresDatabase } from '../dist/src/postgres/postgres-database.js'
+
+/** The caller ends the programs that use the database, then calls `close`. */
+export async function openDatabase() {
+  const directory = mkdtempSync(join(tmpdir(), 'oa-audience-bench-'))
+  const server = new EmbeddedServer(directory)
+  await server.own(() => undefined)
+  const database = new PostgresDatabase(server.connection, () => undefined)
+  const close = async () => {
+    await database.close()
+    await server.stop()
+    rmSync(directory, { recursive: true, force: true })
+  }
+  try {
+    await migrate(database)
+  } catch (error) {
+    await close()
+    throw error
+  }
+  database.markReady()
+  return { directory, server, database, close }
+}

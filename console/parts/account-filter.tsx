@@ -1,0 +1,26 @@
+/** The filter of a page by account. The address holds the choice. */
+import { useQuery } from '../hooks.ts'
+import { replaceQuery } from '../router.tsx'
+import { useLocalized } from '../texts.ts'
+import { AccountChooser } from './chooser.tsx'
+
+interface FilterProps {
+  /** the id of the chosen account; null: all */
+  account: string | null
+  /** names in the query string that another account clears */
+  clears?: string[]
+}
+
+export function AccountFilter({ account, clears = [] }: FilterProps) {
+  const { t } = useLocalized()
+  const chosen = useQuery<{ account: { name: string } }>(account === null ? null : `/api/accounts/${account}`)
+  const cleared = Object.fromEntries(clears.map((name) => [name, null]))
+  return (
+    <AccountChooser
+      label={t.common.account}
+      allLabel={t.common.allAccounts}
+      value={account === null ? null : { id: account, name: chosen.data?.account.name ?? account }}
+      onChoose={(account) => replaceQuery({ account: account?.id ?? null, ...cleared })}
+    />
+  )
+}

@@ -1,0 +1,101 @@
+/** One account in the table of the fleet. */
+import type { FleetAccount } from '../../src/operator/fleet.ts'
+import type { Json } from '../api.ts'
+import { Link } from '../router.tsx'
+import { useLocalized } from '../texts.ts'
+import { COUNTED_MAX } from './endpoint-table.tsx'
+import { SparkBars, SparkLine } from './spark.tsx'
+import { Count, Time } from './values.tsx'
+import { useReason, Word } from './word.tsx'
+
+type Account = Json<FleetAccount>
+
+/** The part of the month's message quota that is used; null: LINE gives no limit. */
+export const quotaShare = ({ quotaLimit, quotaUsed }: Account) =>
+  quotaLimit === null || quotaLimit === 0 || quotaUsed === null ? null : quotaUsed / quotaLimit
+
+export function FleetRow({ account, index }: { account: Account; index: number }) {
+  const { t } = useLocalized()
+  const reasonOf = useReason()
+  const { id, name, basicId, organizationName, word, problems } = account
+  const [problem] = problems
+  const label = problem && reasonOf(problem).label
+  return (
+    <tr aria-rowindex={index}>
+      <td class="col-state">
+        <Word word={word} />
+      </td>
+      <th scope="row" class="col-account">
+        <Link href={`/accounts/${id}`}>{name}</Link>
+        <div class="sub">
+          <span class="narrow-only">{label ?? t.words[word]}</span>
+          <span class="not-narrow">{[basicId, organizationName].filter(Boolean).join(' · ')}</span>
+        </div>
+      </th>
+      <td class="wide-only col-problem">
+        {problem && (
+          <span title={problem.message}>
+            <span>{label}</span>
+            {problems.length > 1 && <span class="muted">{t.fleet.more(String(problems.length - 1))}</span>}
+          </span>
+        )}
+      </td>
+      <TrafficCells account={account} />
+      <BacklogCells account={account} />
+    </tr>
+  )
+}
+
+function TrafficCells({ account }: { account: Account }) {
+  const { t, number, short, signed } = useLocalized()
+  const { deliveries24h, hours, days, following, growth7d } = account
+  const counted = days.filter((value) => value !== null)
+  const hoursLabel = t.fleet.sparkHours(number(deliveries24h), number(Math.max(0, ...hours)))
+  const daysLabel = t.fleet.sparkDays(number(counted[0] ?? 0), number(counted.at(-1) ?? 0))
+  return (
+    <>
+      <td class="numeric">
+        <span class="with-spark">
+          {hours.length > 0 && <SparkBars values={hours} label={hoursLabel} />}
+          <b>{short(deliveries24h)}</b>
+        </span>
+      </td>
+      <td class="numeric medium-only">
+        <Time at={account.lastDeliveryAt} />
+      </td>
+      <td class="numeric medium-only">
+        <span class="with-spark">
+          {counted.length > 1 && <SparkLine values={days} label={daysLabel} />}
+          <b>{following === null ? '–' : short(following)}</b>
+        </span>
+      </td>
+      <td class="numeric medium-only">
+        <span class={trendOf(growth7d ?? 0)}>{growth7d === null ? '–' : signed(growth7d)}</span>
+      </td>
+    </>
+  )
+}
+
+function BacklogCells({ account }: { account: Account }) {
+  const { number, percent } = useLocalized()
+  const { unapplied, endpointsPending, endpointsFailed } = account
+  const share = quotaShare(account)
+  return (
+    <>
+      <td class="numeric extra-only">
+        <Count value={unapplied} max={COUNTED_MAX} />
+      </td>
+      <td class="numeric extra-only">
+        <Count value={endpointsPending} max={COUNTED_MAX} />
+        {endpointsFailed > 0 && <span class="failed-count"> +{number(endpointsFailed)} ✕</span>}
+      </td>
+      <td class="numeric extra-only">
+        <span class={share === null ? 'muted' : share >= 1 ? 'bad-text' : ''}>
+          {share === null ? '–' : percent(share)}
+        </span>
+      </td>
+    </>
+  )
+}
+
+const trendOf = (growth: number) => (growth > 0 ? 'good-text' : growth < 0 ? 'bad-text' : 'muted')
