@@ -1072,7 +1072,10 @@ export interface operations {
         /** @description The `nextCursor` of the previous page. */
         cursor?: string
       }
-      header?: never
+      header?: {
+        /** @description The header of your last PUT or DELETE. The list then includes what it changed. */
+        'x-consistency-token'?: string
+      }
       path?: never
       cookie?: never
     }
@@ -1173,6 +1176,8 @@ export interface operations {
         headers: {
           /** @description Version of the member in quotes. Send it back as If-Match. */
           ETag?: string
+          /** @description Send it back with a list, which then includes this change. Present if the service reads from replicas. */
+          'x-consistency-token'?: string
           [name: string]: unknown
         }
         content: {
@@ -1302,6 +1307,8 @@ export interface operations {
       /** @description The member was erased. */
       204: {
         headers: {
+          /** @description Send it back with a list, which then includes this change. Present if the service reads from replicas. */
+          'x-consistency-token'?: string
           [name: string]: unknown
         }
         content?: never

@@ -2,7 +2,7 @@
  * Parsers of environment variables. Each throws an Error whose message says what the value must be and never quotes it.
  */
 import { isIP } from 'node:net'
-import { parseDatabaseUrl } from './database-url.ts'
+import { parseDatabaseUrl, parseReplicasUrl } from './database-url.ts'
 
 export function integer(min: number, max: number): (text: string) => number {
   return (text) => {
@@ -57,6 +57,11 @@ export function redisUrl(text: string): string {
 
 export function postgresUrl(text: string): string {
   parseDatabaseUrl(text)
+  return text
+}
+
+export function replicasUrl(text: string): string {
+  parseReplicasUrl(text)
   return text
 }
 

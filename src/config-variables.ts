@@ -10,6 +10,7 @@ import {
   postgresUrl,
   proxies,
   redisUrl,
+  replicasUrl,
 } from './config-parsers.ts'
 import { BODY_MAX_BYTES, TRACKING_REQUEST_MAX_EVENTS } from './limits.ts'
 import { Secret } from './secret.ts'
@@ -53,6 +54,20 @@ export const VARIABLES = {
     help: 'postgres://… of the database, or of its primary and standbys (h1,h2 with target_session_attrs=read-write); unset: an embedded PostgreSQL in DATA_DIR; none: no database',
     fallback: null,
     parse: (text) => (text === 'none' ? 'none' : new Secret(postgresUrl(text))),
+  }),
+  databaseReadUrl: variable<Secret | null>({
+    name: 'DATABASE_READ_URL',
+    shownDefault: 'unset',
+    help: 'postgres://… of replicas of DATABASE_URL (h1,h2), which then answer lists, streams and searches',
+    fallback: null,
+    parse: (text) => new Secret(replicasUrl(text)),
+  }),
+  readMaxLagMs: variable({
+    name: 'READ_MAX_LAG_MS',
+    shownDefault: '2000',
+    help: 'milliseconds that an answer of a replica may be old; the primary answers if no replica is so current',
+    fallback: 2_000,
+    parse: integer(1_000, 30_000),
   }),
   dataDir: variable({
     name: 'DATA_DIR',

@@ -6,8 +6,15 @@ import type { Secret } from './secret.ts'
 
 export type DatabaseChoice =
   | { kind: 'embedded'; dataDir: string }
-  | { kind: 'url'; url: Secret }
+  | { kind: 'url'; url: Secret; replicas: ReplicasChoice | null }
   | { kind: 'none' }
+
+/** Where reads go that need not be quite current. */
+export interface ReplicasChoice {
+  url: Secret
+  /** milliseconds that an answer may be old */
+  maxLagMs: number
+}
 
 export interface Config {
   port: number
@@ -65,7 +72,12 @@ export function readConfig(env: Record<string, string | undefined> = process.env
   const config: Config = {
     port: read(VARIABLES.port),
     host: read(VARIABLES.host),
-    database: chooseDatabase(read(VARIABLES.databaseUrl), dataDir),
+    database: chooseDatabase(
+      read(VARIABLES.databaseUrl),
+      dataDir,
+      readReplicas(read(VARIABLES.databaseReadUrl), read(VARIABLES.readMaxLagMs)),
+      faults,
+    ),
     dataDir,
     publicUrl: read(VARIABLES.publicUrl),
     redisUrl: read(VARIABLES.redisUrl),
@@ -100,9 +112,21 @@ export function readConfig(env: Record<string, string | undefined> = process.env
   return config
 }
 
-function chooseDatabase(url: Secret | 'none' | null, dataDir: string): DatabaseChoice {
-  if (url === 'none') return { kind: 'none' }
-  return url === null ? { kind: 'embedded', dataDir } : { kind: 'url', url }
+function chooseDatabase(
+  url: Secret | 'none' | null,
+  dataDir: string,
+  replicas: ReplicasChoice | null,
+  faults: string[],
+): DatabaseChoice {
+  if (url !== null && url !== 'none') return { kind: 'url', url, replicas }
+  if (replicas !== null) {
+    faults.push('DATABASE_READ_URL is set, and DATABASE_URL is not: set it to the primary of the replicas')
+  }
+  return url === 'none' ? { kind: 'none' } : { kind: 'embedded', dataDir }
+}
+
+function readReplicas(url: Secret | null, maxLagMs: number): ReplicasChoice | null {
+  return url && { url, maxLagMs }
 }
 
 /** A console that everybody could sign in to must not start. */

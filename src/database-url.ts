@@ -1,4 +1,4 @@
-/** DATABASE_URL in libpq's form. It may name several servers, of which node-postgres understands one. */
+/** DATABASE_URL and DATABASE_READ_URL in libpq's form. They may name several servers, of which node-postgres understands one. */
 import { parse as parseConnectionString } from 'pg-connection-string'
 
 export interface DatabaseServer {
@@ -15,7 +15,7 @@ export interface DatabaseAddress {
   mustWrite: boolean
 }
 
-const FORM = 'must be a postgres:// URL (postgres://user:password@host:5432/database) or none'
+const FORM = 'must be a postgres:// URL (postgres://user:password@host:5432/database)'
 const SEVERAL =
   'names several hosts and needs ?target_session_attrs=read-write, because only the server that accepts writes can be used'
 const DEFAULT_PORT = '5432'
@@ -25,22 +25,57 @@ const UNSUPPORTED = ['service', 'servicefile', 'hostaddr']
 
 /** Throws an Error whose message continues "DATABASE_URL …" and never quotes the value, which may be secret. */
 export function parseDatabaseUrl(text: string): DatabaseAddress {
+  const parts = readParts(text)
+  const wanted = parts.options.get('target_session_attrs') ?? 'any'
+  if (wanted === 'read-write')
+    return { servers: parts.hosts.map((host) => serverOf(parts, host)), mustWrite: true }
+  if (parts.hosts.length > 1) throw new Error(SEVERAL)
+  if (wanted !== 'any') throw new Error('has a target_session_attrs other than read-write')
+  return {
+    servers: [{ name: parts.hosts[0]?.name ?? '', url: requireUsable(text) }],
+    mustWrite: false,
+  }
+}
+
+/** Each server of DATABASE_READ_URL. Throws like parseDatabaseUrl. */
+export function parseReplicasUrl(text: string): DatabaseServer[] {
+  const parts = readParts(text)
+  if ((parts.options.get('target_session_attrs') ?? 'any') !== 'any') {
+    throw new Error('has target_session_attrs, which is not supported: every host that it names is read')
+  }
+  return parts.hosts.map((host) => serverOf(parts, host))
+}
+
+interface Parts {
+  scheme: string
+  user: string
+  path: string
+  options: Map<string, string>
+  hosts: Host[]
+}
+
+function readParts(text: string): Parts {
   const [, scheme, user = '', authority = '', path = '', query = ''] =
     /^(postgres(?:ql)?:\/\/)([^/?#]*@)?([^/?#]*)([^?#]*)\??(.*)$/.exec(text) ?? []
   if (scheme === undefined || /\s/.test(text) || text === scheme) throw new Error(FORM)
   const options = new Map(new URLSearchParams(query))
-  const hosts = readHosts(authority, options)
-  const mustWrite = readSessionAttributes(options, hosts.length)
-  if (!mustWrite) return { servers: [{ name: hosts[0]?.name ?? '', url: requireUsable(text) }], mustWrite }
-  const servers = hosts.map(({ name, host, port }) => {
-    if (host === '') throw new Error('names an empty host: remove the comma, or name each host')
-    const others = [...options].filter(
-      ([key]) => !['target_session_attrs', 'load_balance_hosts'].includes(key),
+  for (const name of UNSUPPORTED) {
+    if (options.has(name))
+      throw new Error(`has the parameter ${name}, which is not supported: name the hosts`)
+  }
+  if ((options.get('load_balance_hosts') ?? 'disable') !== 'disable') {
+    throw new Error(
+      'has load_balance_hosts, which is not supported: which host is used does not depend on chance',
     )
-    const parameters = new URLSearchParams([...others, ['host', host], ['port', port]])
-    return { name, url: requireUsable(`${scheme}${user}${path === '' ? '/' : path}?${parameters}`) }
-  })
-  return { servers, mustWrite }
+  }
+  return { scheme, user, path, options, hosts: readHosts(authority, options) }
+}
+
+function serverOf({ scheme, user, path, options }: Parts, { name, host, port }: Host): DatabaseServer {
+  if (host === '') throw new Error('names an empty host: remove the comma, or name each host')
+  const others = [...options].filter(([key]) => !['target_session_attrs', 'load_balance_hosts'].includes(key))
+  const parameters = new URLSearchParams([...others, ['host', host], ['port', port]])
+  return { name, url: requireUsable(`${scheme}${user}${path === '' ? '/' : path}?${parameters}`) }
 }
 
 interface Host {
@@ -62,22 +97,6 @@ function readHosts(authority: string, options: Map<string, string>): Host[] {
     if (!/^\d{1,5}$/.test(port) || Number(port) > 65_535) throw new Error(FORM)
     return { name: `${host}:${port}`, host, port }
   })
-}
-
-/** Whether only a server that accepts writes may be used. */
-function readSessionAttributes(options: Map<string, string>, hosts: number): boolean {
-  for (const name of UNSUPPORTED) {
-    if (options.has(name))
-      throw new Error(`has the parameter ${name}, which is not supported: name the hosts`)
-  }
-  if ((options.get('load_balance_hosts') ?? 'disable') !== 'disable') {
-    throw new Error('has load_balance_hosts, which is not supported: one server accepts writes')
-  }
-  const wanted = options.get('target_session_attrs') ?? 'any'
-  if (wanted === 'read-write') return true
-  if (hosts > 1) throw new Error(SEVERAL)
-  if (wanted !== 'any') throw new Error('has a target_session_attrs other than read-write')
-  return false
 }
 
 function decode(host: string): string {

@@ -80,7 +80,7 @@ export async function startService(config: Config, log?: DestinationStream): Pro
   const consoleApp =
     config.console &&
     (await createConsole({
-      ...{ config, token: config.console.token, database: database.console, verifier, now: Date.now },
+      ...{ config, token: config.console.token, database, verifier, now: Date.now },
       log: log ?? pino.destination(1),
     }))
   let metricsServer: Server | null = null

@@ -19,9 +19,10 @@ import { erasedCsv, erasedJson, memberCsv, memberJson, withTrackedActivity } fro
 
 /**
  * A mark may be 10 s older than the next one, and a late one 20 s more. Within such a gap the database's clock may step back
- * without a trace in the marks, so a feed begins at a mark that is older than the requested time by a whole gap.
+ * without a trace in the marks, so a feed begins at a mark that is older than the requested time by a whole gap. The walk before
+ * it may have read replicas, which lacked the changes of up to 30 s (READ_MAX_LAG_MS). Together 60 s.
  */
-const SINCE = `timestamptz 'epoch' + $14::bigint * interval '1 millisecond' - interval '30 seconds'`
+const SINCE = `timestamptz 'epoch' + $14::bigint * interval '1 millisecond' - interval '60 seconds'`
 
 /**
  * A time in the future has a mark near it only if the clock stepped back. Otherwise a client or another program invented it,

@@ -2,6 +2,7 @@
 import type { FastifyInstance, onRequestAsyncHookHandler } from 'fastify'
 import Type from 'typebox'
 import { findScope, type Scope } from '../access/scope.ts'
+import { readConsistencyToken } from '../http/consistency-token.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { checker, refuseInput } from '../http/validate.ts'
 import type { Database } from '../postgres/database.ts'
@@ -32,13 +33,15 @@ export function listRoute(app: FastifyInstance, database: Database, guard: onReq
     if (scope === null) {
       return reply.type('application/json; charset=utf-8').send('null')
     }
+    const after = readConsistencyToken(request)
     if (format !== null) {
       refusePaging(request.query)
       const filters = toFilters(checkFilters(request.query))
-      return streamer.answer(reply, scope, filters, beginningOf(filters), format)
+      return streamer.answer(reply, scope, filters, beginningOf(filters), format, after)
     }
     const { limit, position, filters } = readPageQuery(scope, request.query)
-    const { lines, next } = await readPage(database.forTenant(scope), scope, filters, position, limit, 'page')
+    const source = database.reads.forTenant(scope, after)
+    const { lines, next } = await readPage(source, scope, filters, position, limit, 'page')
     const nextCursor = next && encodeCursor({ scope, filters }, next)
     return reply
       .type('application/json; charset=utf-8')

@@ -16,6 +16,22 @@ import {
 import { Nullable } from '../http/validate.ts'
 import { filterParameters } from './filters.ts'
 
+const ANSWERED_TOKEN = {
+  'x-consistency-token': {
+    type: 'string',
+    description:
+      'Send it back with a list, which then includes this change. Present if the service reads from replicas.',
+  },
+}
+
+const sentToken = Type.Object({
+  'x-consistency-token': Type.Optional(
+    Type.String({
+      description: 'The header of your last PUT or DELETE. The list then includes what it changed.',
+    }),
+  ),
+})
+
 const protectedRoute = { tags: [TAGS.audience], security: THREE_HEADERS }
 
 /** @param limit members per page */
@@ -30,6 +46,7 @@ the same filters and \`cursor\` set to the \`nextCursor\` of this page. A page m
 With \`Accept: application/x-ndjson\` or \`text/csv\`, the response streams every match, read page by page. Streams accept neither \`limit\` nor
 \`cursor\`, and they need HTTP/1.1.`,
     querystring: listParameters(limit),
+    headers: sentToken,
     response: {
       200: {
         description:
@@ -89,6 +106,7 @@ export const updateSchema: FastifySchema = {
   response: {
     ...success('Member', 'The updated member.', {
       ETag: { type: 'string', description: 'Version of the member in quotes. Send it back as If-Match.' },
+      ...ANSWERED_TOKEN,
     }),
     ...failures({
       ...CLIENT_FAILURES,
@@ -113,7 +131,7 @@ export const eraseSchema: FastifySchema = {
   params: pathParameter('id', 'Id of the member.'),
   headers: ifMatch('Erases the member only if it still has this version.'),
   response: {
-    204: { type: 'null', description: 'The member was erased.' },
+    204: { type: 'null', description: 'The member was erased.', headers: ANSWERED_TOKEN },
     ...failures({
       ...CLIENT_FAILURES,
       400: 'Step 1: the API key is not active for this client.',

@@ -8,6 +8,8 @@ import { recordAbort } from '../http/answers.ts'
 import { describeFault } from '../http/error-envelope.ts'
 import { PIECE_BYTES, ReadingRate } from '../http/reading-rate.ts'
 import type { Database } from '../postgres/database.ts'
+import type { Queryable } from '../postgres/statement.ts'
+import type { WalPosition } from '../postgres/wal-position.ts'
 import type { Filters } from './filters.ts'
 import { CSV_HEADER } from './member.ts'
 import { type Beginning, type Page, readPage } from './select-list.ts'
@@ -54,14 +56,13 @@ export function streamFormatOf(accept: string | undefined): StreamFormat | null 
  * slow reader holds no snapshot. Returning early waits for the statement in flight.
  */
 export async function* memberLines(
-  database: Database,
+  database: Queryable,
   scope: Scope,
   filters: Filters,
   beginning: Beginning,
   { shape, header, lineEnd }: StreamFormat,
 ): AsyncGenerator<{ text: string; count: number }> {
-  const read = (position: Beginning) =>
-    readPage(database.streams, scope, filters, position, PAGE_MEMBERS, shape)
+  const read = (position: Beginning) => readPage(database, scope, filters, position, PAGE_MEMBERS, shape)
   let ahead: Promise<Page> | null = read(beginning)
   let start = header
   try {
@@ -98,10 +99,11 @@ export class Streamer {
     filters: Filters,
     beginning: Beginning,
     format: StreamFormat,
+    after: WalPosition | null,
   ): Promise<FastifyReply> {
     refuseHttp10(reply)
     this.#take(scope.keyId)
-    const lines = memberLines(this.#database, scope, filters, beginning, format)
+    const lines = memberLines(this.#database.reads.streams(after), scope, filters, beginning, format)
     const rate = new ReadingRate(() => {
       recordAbort(reply.raw, 408)
       reply.raw.destroy()

@@ -5,6 +5,7 @@ import Type from 'typebox'
 import { findScope, type Scope } from '../access/scope.ts'
 import { AppError } from '../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../http/body.ts'
+import { setConsistencyToken } from '../http/consistency-token.ts'
 import { readIfMatch } from '../http/if-match.ts'
 import { parsePathId } from '../http/path-id.ts'
 import { checker, refuseInput, StorableText } from '../http/validate.ts'
@@ -91,6 +92,7 @@ export function updateRoute(
     if (id === null) throw new AppError('unknown_member')
     const update = readUpdate(request)
     const { json, version } = await updateMember(database, scope, id, update, readIfMatch(request))
+    await setConsistencyToken(reply, database)
     return reply.header('etag', `"${version}"`).type('application/json; charset=utf-8').send(json)
   })
 }

@@ -34,7 +34,7 @@ export async function exportMembers(
   { format, output, ...filterOptions }: ExportOptions,
 ): Promise<number> {
   const filters = readFilters(filterOptions)
-  const lines = memberLines(database, scope, filters, beginningOf(filters), FORMATS[format])
+  const lines = memberLines(database.reads.streams(), scope, filters, beginningOf(filters), FORMATS[format])
   // A progress bar would overwrite lines that go to the same terminal.
   const isShared = output === undefined && process.stdout.isTTY
   const progress = isShared ? null : new Progress('members', await countMatching(database, scope, filters))

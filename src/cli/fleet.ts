@@ -10,7 +10,7 @@ export function fleetCommand(program: Command): void {
       'list all official accounts, the worst first, with what to do; exits with 1 if one is broken',
     )
     .action(async ({ json }: { json?: boolean }) => {
-      const fleet = await onDatabase((database) => listFleet(database, Date.now()))
+      const fleet = await onDatabase((database) => listFleet(database.reads.console(), Date.now()))
       if (json) printJson(fleet)
       else {
         printMany(

@@ -23,12 +23,15 @@ const checkVerify = checker(
   Type.Object({ testWebhook: Type.Optional(Type.Boolean()) }, { additionalProperties: false }),
 )
 
-export function accountRoutes(api: FastifyInstance, { database, verifier, config, now }: ConsoleParts): void {
-  api.get('/fleet', async () => ({ accounts: await listFleet(database, now()) }))
+export function accountRoutes(
+  api: FastifyInstance,
+  { database, reads, verifier, config, now }: ConsoleParts,
+): void {
+  api.get('/fleet', async () => ({ accounts: await listFleet(reads, now()) }))
 
   api.get('/accounts', async ({ query }) => {
     const { q = '' } = checkSearch(query)
-    return { accounts: await searchAccounts(database, q.trim(), MATCHES_MAX) }
+    return { accounts: await searchAccounts(reads, q.trim(), MATCHES_MAX) }
   })
 
   api.get<{ Params: { id: string } }>('/accounts/:id', async ({ params }) => {
@@ -38,7 +41,7 @@ export function accountRoutes(api: FastifyInstance, { database, verifier, config
     return {
       account,
       verification: await findVerification(database, id),
-      facts: found(await findFleetAccount(database, id, now())),
+      facts: found(await findFleetAccount(reads, id, now())),
       webhookPath: verifier.webhookPaths(String(id))[0],
       publicUrl: config.publicUrl,
     }

@@ -21,12 +21,12 @@ const checkTimeline = checker(
 
 type Of<Names extends string> = { Params: Record<Names, string> }
 
-export function audienceRoutes(api: FastifyInstance, { database, now }: ConsoleParts): void {
+export function audienceRoutes(api: FastifyInstance, { database, reads, now }: ConsoleParts): void {
   api.get<Of<'account'>>('/accounts/:account/members', async ({ params, query }, reply) => {
     const account = found(await findAccountDetails(database, requireId(params.account)))
     const { cursor = null, ...parameters } = checkSearch(query)
     const filters = toFilters(checkFilters(parameters))
-    const { lines, nextCursor } = await searchMembers(database, account, filters, cursor, PAGE_SIZE)
+    const { lines, nextCursor } = await searchMembers(reads, account, filters, cursor, PAGE_SIZE)
     // PostgreSQL wrote the members as JSON text.
     return reply
       .type('application/json; charset=utf-8')
@@ -36,7 +36,7 @@ export function audienceRoutes(api: FastifyInstance, { database, now }: ConsoleP
 
   const memberOf = async ({ account, user }: Of<'account' | 'user'>['Params']) => {
     const text = user.slice(0, USER_ID_MAX_LENGTH)
-    return found(await findMember(database, requireId(account), text, parsePathId(text)))
+    return found(await findMember(reads, requireId(account), text, parsePathId(text)))
   }
 
   api.get<Of<'account' | 'user'>>('/accounts/:account/members/:user', async ({ params }) => ({
@@ -47,13 +47,7 @@ export function audienceRoutes(api: FastifyInstance, { database, now }: ConsoleP
     const { cursor } = checkTimeline(query)
     const after = cursor === undefined ? null : readPosition(cursor)
     const member = await memberOf(params)
-    const { entries, next } = await memberTimeline(
-      database,
-      requireId(params.account),
-      member,
-      PAGE_SIZE,
-      after,
-    )
+    const { entries, next } = await memberTimeline(reads, requireId(params.account), member, PAGE_SIZE, after)
     return { entries, nextCursor: next && `${next.atUs}.${next.part}.${next.id}` }
   })
 

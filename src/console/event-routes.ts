@@ -32,18 +32,18 @@ const checkRetry = checker(
   ),
 )
 
-export function eventRoutes(api: FastifyInstance, { database }: ConsoleParts): void {
+export function eventRoutes(api: FastifyInstance, { database, reads }: ConsoleParts): void {
   api.get('/events', async ({ query }) => {
     const { account, failure = null, before } = checkList(query)
     const beforeId = idOrNull(before)
     const page = { limit: READ_LIMIT, ...(beforeId === null ? {} : { beforeId }) }
-    const events = await listUnappliedEvents(database, { accountId: idOrNull(account), failure }, page)
+    const events = await listUnappliedEvents(reads, { accountId: idOrNull(account), failure }, page)
     const { items, next } = pageOf(events)
     return { events: items, next }
   })
 
   api.get('/events/reasons', async ({ query }) => ({
-    reasons: await listFailureReasons(database, idOrNull(checkReasons(query).account)),
+    reasons: await listFailureReasons(reads, idOrNull(checkReasons(query).account)),
   }))
 
   api.get<{ Params: { id: string } }>('/events/:id', async ({ params }) => ({

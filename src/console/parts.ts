@@ -2,14 +2,22 @@
 import type { DestinationStream } from 'pino'
 import type { Verifier } from '../accounts/verify.ts'
 import type { Config } from '../config.ts'
-import type { Transactions } from '../postgres/statement.ts'
+import type { Database } from '../postgres/database.ts'
+import type { Queryable, Transactions } from '../postgres/statement.ts'
 import type { Secret } from '../secret.ts'
 
-export interface ConsoleParts {
+/** What the routes share. */
+export interface ConsoleParts extends Omit<ConsoleOptions, 'database'> {
+  /** the console's own connection, of the primary */
+  database: Transactions
+  /** for searches and the facts of accounts, which a replica may answer; includes what was changed in this console */
+  reads: Queryable
+}
+
+export interface ConsoleOptions {
   config: Pick<Config, 'logLevel' | 'trustProxy' | 'publicUrl'>
   token: Secret
-  /** the console's own connection */
-  database: Transactions
+  database: Pick<Database, 'console' | 'reads' | 'position'>
   /** asks LINE about an account */
   verifier: Omit<Verifier, 'database'>
   log: DestinationStream

@@ -5,6 +5,8 @@ import { createServer, requireWellFormed } from '../http/server.ts'
 import { logRequests } from '../observability/request-log.ts'
 import { toJson } from '../operator/json.ts'
 import { PACKAGE_ROOT } from '../package.ts'
+import type { Queryable } from '../postgres/statement.ts'
+import type { WalPosition } from '../postgres/wal-position.ts'
 import { accountRoutes } from './account-routes.ts'
 import { audienceRoutes } from './audience-routes.ts'
 import { clientRoutes } from './client-routes.ts'
@@ -14,12 +16,14 @@ import { eventRoutes } from './event-routes.ts'
 import { liveRoutes } from './live-routes.ts'
 import { requireSameOrigin } from './origin.ts'
 import { addPages, setSecurityHeaders } from './pages.ts'
-import type { ConsoleParts } from './parts.ts'
+import type { ConsoleOptions } from './parts.ts'
 import { addSessions } from './session.ts'
 
 /** The console as an HTTP server that does not listen yet. */
-export async function createConsole(parts: ConsoleParts): Promise<FastifyInstance> {
-  const app = createServer(parts.config, parts.log)
+export async function createConsole(options: ConsoleOptions): Promise<FastifyInstance> {
+  const app = createServer(options.config, options.log)
+  const { reads, rememberChange } = readsAfterChanges(options.database)
+  const parts = { ...options, database: options.database.console, reads }
   logRequests(app, parts.log)
   app.setReplySerializer(toJson)
   compressLargeAnswers(app)
@@ -30,6 +34,9 @@ export async function createConsole(parts: ConsoleParts): Promise<FastifyInstanc
   await app.register(
     async (api) => {
       api.addHook('onRequest', requireSession)
+      api.addHook('onSend', async ({ method }) => {
+        if (method === 'POST') await rememberChange()
+      })
       accountRoutes(api, parts) //  fleet, accounts, verification
       audienceRoutes(api, parts) // members, their timeline, erasure
       eventRoutes(api, parts) //    events that could not be applied
@@ -41,6 +48,21 @@ export async function createConsole(parts: ConsoleParts): Promise<FastifyInstanc
   )
   await addPages(app, parts.pages ?? new URL('dist/console/', PACKAGE_ROOT))
   return app
+}
+
+/** What operators changed is in the answers that follow, although a replica may give them. */
+function readsAfterChanges(database: ConsoleOptions['database']): {
+  reads: Queryable
+  rememberChange: () => Promise<void>
+} {
+  let changedAt: WalPosition | null = null
+  return {
+    reads: { query: (statement, values) => database.reads.console(changedAt).query(statement, values) },
+    rememberChange: async () => {
+      // An answer that says what happened is worth more than the next list.
+      changedAt = await database.position().catch(() => changedAt)
+    },
+  }
 }
 
 /** Listens on CONSOLE_PORT. Throws a FatalError if the port cannot be used. */

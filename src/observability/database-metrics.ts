@@ -1,6 +1,6 @@
 /** Metrics of the database: its state, its clock, and the connections to it. */
 import { Counter, Gauge, type Registry } from 'prom-client'
-import { clockCompared, databaseBusy } from './facts.ts'
+import { clockCompared, databaseBusy, READ_OUTCOMES, readAnswered } from './facts.ts'
 
 const DATABASE_STATES = ['up', 'read-only', 'down']
 const REPLICATION_STATES = ['synchronous', 'asynchronous', 'behind', 'missing', 'unknown']
@@ -9,6 +9,7 @@ export interface WatchedDatabase {
   connectionStates(): Array<{ share: string; total: number; idle: number; waiting: number }>
   state(): Promise<string>
   readonly replication: string | null
+  replicaLags(): Promise<Array<{ replica: string; behindBytes: number | null }>>
 }
 
 /** @returns ends the counting */
@@ -26,7 +27,15 @@ export function countDatabaseFacts(registry: Registry): () => void {
     help: "Seconds that the database's clock is ahead of this machine's, negative if it is behind; read every 10 s",
     registers: [registry],
   })
+  const reads = new Counter({
+    name: 'oa_audience_reads_total',
+    help: 'Reads that a replica may answer: by a replica, or by the primary because each replica was behind or unavailable',
+    labelNames: ['outcome'] as const,
+    registers: [registry],
+  })
+  for (const outcome of READ_OUTCOMES) reads.inc({ outcome }, 0)
   const ends = [
+    readAnswered.subscribe(({ outcome }) => reads.inc({ outcome })),
     databaseBusy.subscribe((facts) => busy.inc(facts)),
     clockCompared.subscribe(({ skewSeconds }) => skew.set(skewSeconds)),
   ]
@@ -64,6 +73,16 @@ export function databaseGauges(registry: Registry, database: WatchedDatabase): v
     registers: [registry],
     collect() {
       for (const state of REPLICATION_STATES) this.set({ state }, state === database.replication ? 1 : 0)
+    },
+  })
+  new Gauge({
+    name: 'oa_audience_replica_behind_bytes',
+    help: 'Bytes of WAL that each replica of DATABASE_READ_URL has not replayed; NaN if it cannot be read',
+    labelNames: ['replica'] as const,
+    registers: [registry],
+    async collect() {
+      for (const { replica, behindBytes } of await database.replicaLags())
+        this.set({ replica }, behindBytes ?? Number.NaN)
     },
   })
 }

@@ -1,5 +1,5 @@
-/** What `doctor` says of the standbys of the database. */
-import type { Replication } from '../postgres/replication.ts'
+/** What `doctor` says of the standbys of the database, and of the replicas that answer reads. */
+import { BEHIND_MAX_BYTES, type Replication } from '../postgres/replication.ts'
 import type { Severity } from './endpoint-health.ts'
 
 const ONE_DISK = 'an acknowledged event exists on one disk'
@@ -36,4 +36,21 @@ export function examineReplication(replication: Replication | null): { severity:
         message: 'the database user may not see the standbys; run `grant pg_monitor to …` as a superuser',
       }
   }
+}
+
+/** `behindBytes`: WAL that the replica has not replayed; null: it cannot be read. */
+export function examineReplica({ replica, behindBytes }: { replica: string; behindBytes: number | null }): {
+  check: string
+  severity: Severity
+  message: string
+} {
+  const check = `replica ${replica}`
+  if (behindBytes === null) {
+    const message =
+      'does not answer, or is not a copy of the database in DATABASE_URL, so the primary answers its reads; check DATABASE_READ_URL'
+    return { check, severity: 'warning', message }
+  }
+  if (behindBytes <= BEHIND_MAX_BYTES) return { check, severity: 'ok', message: 'answers reads' }
+  const message = `is ${Math.round(behindBytes / MEBIBYTE)} MiB behind, so the primary answers most of its reads; check its disk and network`
+  return { check, severity: 'warning', message }
 }

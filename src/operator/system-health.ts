@@ -9,7 +9,7 @@ import type { Queryable } from '../postgres/statement.ts'
 import { age } from './age.ts'
 import { examineEndpoints, type Severity } from './endpoint-health.ts'
 import { type FleetAccount, listFleet } from './fleet.ts'
-import { examineReplication } from './replication-health.ts'
+import { examineReplica, examineReplication } from './replication-health.ts'
 
 const RESPONSE_TIMEOUT_MS = 3_000
 /** Chat signatures are valid for five minutes. A clock that is off by one minute is drifting towards that. */
@@ -51,6 +51,7 @@ async function examineDatabase({ database: choice }: Config): Promise<Finding[]>
     return await withDatabase(choice, async (database) => [
       await examineServer(database),
       { check: 'replication', ...examineReplication(await database.checkReplication()) },
+      ...(await database.replicaLags()).map(examineReplica),
       { check: 'migrations', severity: 'ok', message: 'the schema is up to date' },
       ...(await listFleet(database, Date.now())).flatMap(examineAccount),
       ...(await database.session(examineEndpoints)).map(({ endpointId, severity, message }) => ({

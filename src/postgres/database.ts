@@ -2,9 +2,11 @@
 
 import { AppError } from '../errors.ts'
 import { PinnedConnection } from './pinned-connection.ts'
+import type { Reads } from './reads.ts'
 import type { ReplicationState } from './replication.ts'
 import type { Queryable, Row, Statement, Transactions } from './statement.ts'
 import type { Claimant } from './turns.ts'
+import type { WalPosition } from './wal-position.ts'
 
 /** `read-only`: it answers, but stores nothing. `down`: it does not answer in time. `none`: started without a database. */
 export type DatabaseState = 'up' | 'read-only' | 'down' | 'none'
@@ -31,8 +33,10 @@ export interface Database extends Transactions {
   lookup<R extends Row>(kind: LookupKind, statement: Statement, values: unknown[]): Promise<R[]>
   /** Runs `work` on a connection of its own, without time limits: migrations and other work that is not a request. */
   session<T>(work: (session: Queryable) => Promise<T>): Promise<T>
-  /** Connections for the statements of streams, apart from those of requests. */
-  readonly streams: Queryable
+  /** For reads that a replica may answer, if there are replicas. */
+  readonly reads: Reads
+  /** A position that includes every commit that was answered before. Null: reads need none, because there are no replicas. */
+  position(): Promise<WalPosition | null>
   /** A connection for the pages of the console, apart from requests of clients and deliveries. */
   readonly console: Transactions
 }
@@ -50,12 +54,16 @@ export class NoDatabase implements Database {
   readonly transaction = refuse
   readonly pipeline = refuse
   readonly session = refuse
-  readonly streams: Queryable = this
+  readonly reads: Reads = { forTenant: () => this, streams: () => this, console: () => this }
   readonly intake: Transactions = this
   readonly console: Transactions = this
 
   async state(): Promise<DatabaseState> {
     return 'none'
+  }
+
+  async position(): Promise<null> {
+    return null
   }
 
   forTenant(): Transactions {

@@ -1,11 +1,13 @@
 /** Opens the database that the configuration names: the embedded server or DATABASE_URL. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { DatabaseChoice } from '../config.ts'
+import { parseReplicasUrl } from '../database-url.ts'
 import { FatalError } from '../errors.ts'
 import { EmbeddedServer } from './embedded/server.ts'
 import { DatabaseUnavailable } from './faults.ts'
 import { migrate, requireMigrated } from './migrate.ts'
 import { PostgresDatabase } from './postgres-database.ts'
+import type { ReplicaChoice } from './reads.ts'
 import type { Queryable } from './statement.ts'
 
 export interface OpenDatabase {
@@ -38,7 +40,7 @@ export async function openForService(
   const server = choice.kind === 'embedded' ? new EmbeddedServer(choice.dataDir) : null
   if (server) process.once('exit', () => server.abandon())
   await server?.own(lost)
-  const database = new PostgresDatabase(targetOf(choice, server), lost)
+  const database = new PostgresDatabase(targetOf(choice, server), lost, replicasOf(choice))
   const stop = new AbortController()
   return {
     database,
@@ -53,6 +55,12 @@ export async function openForService(
 
 function targetOf(choice: Exclude<DatabaseChoice, { kind: 'none' }>, server: EmbeddedServer | null) {
   return choice.kind === 'url' ? choice.url.reveal() : (server as EmbeddedServer).connection
+}
+
+function replicasOf(choice: Exclude<DatabaseChoice, { kind: 'none' }>): ReplicaChoice | null {
+  if (choice.kind === 'embedded' || choice.replicas === null) return null
+  const { url, maxLagMs } = choice.replicas
+  return { servers: parseReplicasUrl(url.reveal()), maxLagMs }
 }
 
 /** For a command: opens the database for the time of `work`. Throws a FatalError if the schema is not up to date. */
@@ -108,7 +116,7 @@ async function openForCommand<P>(
 ): Promise<{ database: PostgresDatabase; prepared: P }> {
   for (let attempt = 1; ; attempt += 1) {
     await server?.use()
-    const database = new PostgresDatabase(targetOf(choice, server), () => undefined)
+    const database = new PostgresDatabase(targetOf(choice, server), () => undefined, replicasOf(choice))
     try {
       await database.requireSessions()
       const prepared = await prepare(database)

@@ -6,10 +6,12 @@ import type { Connection } from './embedded/server.ts'
 import { DatabaseUnavailable, endsConnection } from './faults.ts'
 import { PinnedConnection } from './pinned-connection.ts'
 import { requireSessions } from './pooler.ts'
+import { type Reads, type ReplicaChoice, ReplicaReads } from './reads.ts'
 import { type Replication, type ReplicationState, readReplication } from './replication.ts'
 import { type Lease, Share, send, transactionsOn } from './share.ts'
 import type { Queryable, Row, SendPipeline, Statement, Transactions } from './statement.ts'
 import type { Claimant } from './turns.ts'
+import { readPrimaryState, type WalPosition } from './wal-position.ts'
 
 /**
  * Connections per instance, by the work that uses them. No kind of work can take the connections of another.
@@ -41,8 +43,10 @@ export class PostgresDatabase implements Database {
   readonly #lookups: Record<LookupKind, PinnedConnection>
   readonly #ownWork: Transactions
   readonly intake: Transactions
-  readonly streams: Queryable
   readonly console: Transactions
+  readonly reads: Reads
+  /** Null: the primary answers all reads. */
+  readonly #replicaReads: ReplicaReads | null
   #probe: Promise<'up' | 'read-only'> | null = null
   #isReady = false
   #replication: Replication | null = null
@@ -50,8 +54,13 @@ export class PostgresDatabase implements Database {
   /**
    * @param target a postgres:// address or the embedded server; nothing connects before the first query
    * @param onConnectionLost called when the server closes an idle connection
+   * @param replicas may answer reads; nothing connects to them before the first read
    */
-  constructor(target: string | Connection, onConnectionLost: (error: Error) => void) {
+  constructor(
+    target: string | Connection,
+    onConnectionLost: (error: Error) => void,
+    replicas: ReplicaChoice | null = null,
+  ) {
     this.#connector = new Connector(target)
     this.#createShare = (name, connections, isDivided = false) =>
       new Share(this.#connector.poolConfig(), { name, connections, isDivided }, onConnectionLost)
@@ -68,7 +77,15 @@ export class PostgresDatabase implements Database {
     this.intake = transactionsOn(() => this.#lease(this.#shares.intake))
     this.console = transactionsOn(() => this.#lease(this.#shares.console))
     const streams = transactionsOn(() => this.#lease(this.#shares.streams))
-    this.streams = { query: (statement, values) => readAgainIfLost(() => streams.query(statement, values)) }
+    const primary: Reads = {
+      forTenant: (tenant) => this.forTenant(tenant),
+      streams: () => ({
+        query: (statement, values) => readAgainIfLost(() => streams.query(statement, values)),
+      }),
+      console: () => this.console,
+    }
+    this.#replicaReads = replicas && new ReplicaReads(replicas, primary, this.#askCallers, onConnectionLost)
+    this.reads = this.#replicaReads ?? primary
   }
 
   requireConfigured(): void {}
@@ -80,7 +97,20 @@ export class PostgresDatabase implements Database {
     return [
       ...Object.entries(this.#shares).map(([name, share]) => ({ share: name, ...share.state() })),
       { share: 'pinned', total: sum('total'), idle: sum('idle'), waiting: sum('waiting') },
+      ...(this.#replicaReads?.connectionStates() ?? []),
     ]
+  }
+
+  /** Bytes by which each replica of DATABASE_READ_URL is behind. Null: it cannot be read. */
+  async replicaLags(): Promise<Array<{ replica: string; behindBytes: number | null }>> {
+    await this.#replicaReads?.start()
+    return this.#replicaReads?.lags() ?? []
+  }
+
+  async position(): Promise<WalPosition | null> {
+    if (this.#replicaReads === null) return null
+    const { position } = await readPrimaryState(this.#askCallers)
+    return position
   }
 
   /** Lets queries through: from now on the schema is the one that they are written for. */
@@ -147,11 +177,16 @@ export class PostgresDatabase implements Database {
   }
 
   async close(): Promise<void> {
+    await this.#replicaReads?.close()
     for (const pinned of this.#pinned) pinned.release()
     const shares = [...Object.values(this.#shares), ...this.#pinnedShares]
     await Promise.all(shares.map((share) => share.close()))
     this.#connector.close()
   }
+
+  /** Behind the look-ups of callers, which take microseconds. */
+  readonly #askCallers: Queryable['query'] = (statement, values = []) =>
+    this.lookup('caller', statement as Statement, values)
 
   #requireReady(): void {
     if (!this.#isReady) throw new DatabaseUnavailable(new Error('the schema is not ready yet'))

@@ -75,6 +75,11 @@ export class Share {
     return { total: this.#pool.totalCount, idle: this.#pool.idleCount, waiting: this.#turns.waitingCount }
   }
 
+  /** Nobody waits longer for a server that does not answer. */
+  refuseWaiting(error: Error): void {
+    this.#turns.refuseWaiting(new DatabaseUnavailable(error))
+  }
+
   close(): Promise<void> {
     return this.#pool.end()
   }
@@ -89,7 +94,11 @@ export function transactionsOn(lease: () => Promise<Lease>): Transactions {
   }
 }
 
-async function withLease<T>(lease: () => Promise<Lease>, work: (leased: Lease) => Promise<T>): Promise<T> {
+/** Leases a connection for as long as `work` takes. */
+export async function withLease<T>(
+  lease: () => Promise<Lease>,
+  work: (leased: Lease) => Promise<T>,
+): Promise<T> {
   const leased = await lease()
   let isLost = false
   try {

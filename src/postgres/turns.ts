@@ -16,6 +16,7 @@ const ACCOUNT_MAX = 2
 interface Waiting {
   claimant: Claimant
   start: () => void
+  refuse: (error: Error) => void
 }
 
 /**
@@ -54,13 +55,20 @@ export class Turns {
           clearTimeout(timer)
           resolve(this.#start(claimant))
         },
+        refuse: (error: Error) => {
+          clearTimeout(timer)
+          this.#remove(waiting)
+          reject(error)
+        },
       }
-      const timer = setTimeout(() => {
-        this.#remove(waiting)
-        reject(this.#refusal(claimant))
-      }, WAIT_MAX_MS)
+      const timer = setTimeout(() => waiting.refuse(this.#refusal(claimant)), WAIT_MAX_MS)
       this.#add(waiting)
     })
+  }
+
+  /** Refuses all that wait. */
+  refuseWaiting(error: Error): void {
+    for (const waiting of [...this.#waiting.values()].flatMap((others) => [...others])) waiting.refuse(error)
   }
 
   #mayStart({ accountId, organizationId }: Claimant): boolean {

@@ -127,7 +127,7 @@ it('runs maintenance without limit, and streams with their own, when the databas
   await set('set statement_timeout = 100')
   const slow = 'select pg_sleep(0.2)::text as line'
   expect(await admin.session((session) => session.query(slow))).toHaveLength(1)
-  expect(await admin.streams.query(slow)).toHaveLength(1)
+  expect(await admin.reads.streams().query(slow)).toHaveLength(1)
   await end()
 })
 

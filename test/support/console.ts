@@ -2,11 +2,10 @@
 import type { AddressInfo } from 'node:net'
 import type { FastifyInstance } from 'fastify'
 import { onTestFinished } from 'vitest'
-import type { ConsoleParts } from '../../src/console/parts.ts'
+import type { ConsoleOptions as ConsoleParts } from '../../src/console/parts.ts'
 import { createConsole } from '../../src/console/server.ts'
 import { deliveryPaths } from '../../src/intake/line/channel.ts'
 import { LineApi } from '../../src/line-api/client.ts'
-import type { Database } from '../../src/postgres/database.ts'
 import { Secret } from '../../src/secret.ts'
 import { type Answer, readAnswer } from './service.ts'
 
@@ -24,7 +23,7 @@ export interface ConsoleOptions extends Partial<Omit<ConsoleParts, 'database' | 
 
 /** The caller closes it. */
 export async function startConsole(
-  { console: database }: Pick<Database, 'console'>,
+  database: ConsoleParts['database'],
   { token = CONSOLE_TOKEN, lineApiUrl = 'http://127.0.0.1:9', ...parts }: ConsoleOptions = {},
 ): Promise<RunningConsole> {
   const config = { logLevel: 'silent' as const, trustProxy: [], publicUrl: null }

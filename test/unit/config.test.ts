@@ -14,7 +14,8 @@ function faultsOf(env: Record<string, string>): string[] {
 }
 
 const NAMES = [
-  ...['PORT', 'HOST', 'DATABASE_URL', 'DATA_DIR', 'PUBLIC_URL', 'REDIS_URL'],
+  ...['PORT', 'HOST', 'DATABASE_URL', 'DATABASE_READ_URL', 'READ_MAX_LAG_MS'],
+  ...['DATA_DIR', 'PUBLIC_URL', 'REDIS_URL'],
   ...['RATE_LIMIT_MAX', 'RATE_LIMIT_WINDOW_MS', 'RATE_LIMIT_SPARE_SIGNED', 'TRUST_PROXY'],
   ...['LINE_API_URL', 'LOG_LEVEL', 'METRICS_PORT', 'CONSOLE_PORT', 'CONSOLE_TOKEN'],
   ...['OTEL_EXPORTER_OTLP_ENDPOINT', 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'OTEL_SDK_DISABLED'],
@@ -130,6 +131,15 @@ describe('the configuration', () => {
     expect(JSON.stringify(readConfig({ DATABASE_URL }))).not.toContain('hunter2')
   })
 
+  it('needs the primary of the replicas', () => {
+    const DATABASE_READ_URL = 'postgres://user:hunter2@db2:5432/oa'
+    for (const env of [{}, { DATABASE_URL: 'none' }]) {
+      expect(faultsOf({ ...env, DATABASE_READ_URL })).toEqual([
+        'DATABASE_READ_URL is set, and DATABASE_URL is not: set it to the primary of the replicas',
+      ])
+    }
+  })
+
   it('starts without a database if DATABASE_URL is none', () => {
     expect(readConfig({ DATABASE_URL: 'none' }).database).toEqual({ kind: 'none' })
   })
@@ -163,6 +173,9 @@ describe('the configuration', () => {
     ['PORT', '65536'],
     ['PORT', '3000.5'],
     ['HOST', 'not a host'],
+    ['DATABASE_READ_URL', 'mysql://db/oa'],
+    ['READ_MAX_LAG_MS', '999'],
+    ['READ_MAX_LAG_MS', '30001'],
     ['DATABASE_URL', 'postgres://'],
     ['DATABASE_URL', 'postgres://host:port/db'],
     ['DATABASE_URL', 'postgres://host/db?port=abc'],

@@ -1,7 +1,7 @@
 /** DATABASE_URL names one server, or several in libpq's form. */
 import { parse } from 'pg-connection-string'
 import { describe, expect, it } from 'vitest'
-import { parseDatabaseUrl } from '../../src/database-url.ts'
+import { parseDatabaseUrl, parseReplicasUrl } from '../../src/database-url.ts'
 
 const serversOf = (text: string) =>
   parseDatabaseUrl(text).servers.map(({ name, url }) => {
@@ -65,5 +65,24 @@ describe('a URL with one host', () => {
   it('may ask for a server that accepts writes', () => {
     const { servers, mustWrite } = parseDatabaseUrl('postgres://db/oa?target_session_attrs=read-write')
     expect([servers[0]?.name, mustWrite]).toEqual(['db:5432', true])
+  })
+})
+
+describe('a URL of replicas', () => {
+  it.each([
+    [`${login}db1/oa`, ['db1:5432']],
+    [`${login}db1,db2:5433/oa?target_session_attrs=any`, ['db1:5432', 'db2:5433']],
+    ['postgres:///oa?host=%2Frun%2Fpostgresql&port=6000', ['/run/postgresql:6000']],
+  ])('names each of them: %s', (text, names) => {
+    expect(parseReplicasUrl(text).map(({ name }) => name)).toEqual(names)
+    for (const { url } of parseReplicasUrl(text)) expect(parse(url).database).toBe('oa')
+  })
+
+  it.each([
+    ['postgres://a,b/oa?target_session_attrs=standby', /target_session_attrs/],
+    ['postgres://a,b/oa?load_balance_hosts=random', /load_balance_hosts/],
+    ['postgres://a,/oa', /an empty host/],
+  ])('is refused: %s', (text, reason) => {
+    expect(() => parseReplicasUrl(text)).toThrow(reason)
   })
 })

@@ -37,7 +37,12 @@ it('alerts and dashboard use only metrics that the service exports', async () =>
   const metrics = new Metrics(['line'])
   const app = createServer({ logLevel: 'silent', trustProxy: [] })
   metrics.measureRequests(app)
-  metrics.watchDatabase({ connectionStates: () => [], replication: null, state: async () => 'up' })
+  metrics.watchDatabase({
+    connectionStates: () => [],
+    replication: null,
+    state: async () => 'up',
+    replicaLags: async () => [],
+  })
   metrics.watchProfileBacklog(async () => 0)
   metrics.watchEndpoints(async () => [])
   metrics.watchAccounts(async () => [])

@@ -1,0 +1,194 @@
+/** Reads that a replica may answer (DATABASE_READ_URL), and the primary where none may. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { DatabaseServer } from '../database-url.ts'
+import { type ReadOutcome, readAnswered } from '../observability/facts.ts'
+import { DatabaseBusy, DatabaseUnavailable, STATEMENT_TIMEOUT, sqlStateOf } from './faults.ts'
+import { type ReadKind, Replica } from './replica.ts'
+import type { Queryable, Row, Statement } from './statement.ts'
+import type { Claimant } from './turns.ts'
+import { type PrimaryState, readPrimaryState, type WalPosition } from './wal-position.ts'
+
+/** Where reads go that may be as old as READ_MAX_LAG_MS, unless they name a position that they must include. */
+export interface Reads {
+  /** For a client's pages. Throws DatabaseBusy if it waits too long for a connection. */
+  forTenant(tenant: Claimant, after?: WalPosition | null): Queryable
+  /** For the statements of streams. */
+  streams(after?: WalPosition | null): Queryable
+  /** For what operators search and see. */
+  console(after?: WalPosition | null): Queryable
+}
+
+export interface ReplicaChoice {
+  servers: DatabaseServer[]
+  /** Milliseconds. A replica that lacks what was committed so long ago is not asked. */
+  maxLagMs: number
+}
+
+/** Of the primary's positions, and of the replicas' answers: a quarter of the smallest READ_MAX_LAG_MS. */
+const WATCH_INTERVAL_MS = 250
+/** How long a client that reads its own write waits. A replica that keeps up has replayed it within a few milliseconds. */
+const WAIT_MAX_MS = 200
+/** For the first answers of the replicas, after which a command asks the primary. */
+const FIRST_ANSWER_MAX_MS = 1_000
+
+/** What a read must include. */
+interface Requirement {
+  position: WalPosition
+  mark: string
+}
+
+/**
+ * An answer is never older than READ_MAX_LAG_MS, whatever the clocks of the servers say. The instance remembers the primary's
+ * positions of that time, and each read checks on its own connection that the replica has replayed the oldest of them.
+ */
+export class ReplicaReads implements Reads {
+  readonly #replicas: Replica[]
+  readonly #maxLagMs: number
+  readonly #primary: Reads
+  readonly #askPrimary: Queryable['query']
+  /** Oldest first. */
+  #states: PrimaryState[] = []
+  #turn = 0
+  #timer: NodeJS.Timeout | null = null
+  #firstAnswers: Promise<void> | null = null
+  #isClosed = false
+
+  /** @param askPrimary takes microseconds, and no turn of a client */
+  constructor(
+    { servers, maxLagMs }: ReplicaChoice,
+    primary: Reads,
+    askPrimary: Queryable['query'],
+    onConnectionLost: (error: Error) => void,
+  ) {
+    this.#replicas = servers.map((server) => new Replica(server, onConnectionLost))
+    this.#maxLagMs = maxLagMs
+    this.#primary = primary
+    this.#askPrimary = askPrimary
+  }
+
+  forTenant(tenant: Claimant, after: WalPosition | null = null): Queryable {
+    return this.#on('clients', after, this.#primary.forTenant(tenant), tenant)
+  }
+
+  streams(after: WalPosition | null = null): Queryable {
+    return this.#on('streams', after, this.#primary.streams())
+  }
+
+  console(after: WalPosition | null = null): Queryable {
+    return this.#on('console', after, this.#primary.console())
+  }
+
+  /** Begins to watch the primary and the replicas. The first read does it, too. */
+  start(): Promise<void> {
+    this.#firstAnswers ??= this.#watch()
+    return this.#firstAnswers
+  }
+
+  /** Bytes that each replica lacks of the primary's newest position. Null: it does not answer, or is not a copy of the primary. */
+  lags(): Array<{ replica: string; behindBytes: number | null }> {
+    const newest = this.#states.at(-1)?.position ?? 0n
+    return this.#replicas.map(({ name, state }) => {
+      const behind = state?.hasMark ? Number(newest - state.position) : null
+      return { replica: name, behindBytes: behind && Math.max(0, behind) }
+    })
+  }
+
+  connectionStates(): Array<{ share: string; total: number; idle: number; waiting: number }> {
+    return this.#replicas.flatMap((replica) => replica.connectionStates())
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true
+    if (this.#timer !== null) clearTimeout(this.#timer)
+    await Promise.all(this.#replicas.map((replica) => replica.close()))
+  }
+
+  #on(kind: ReadKind, after: WalPosition | null, primary: Queryable, claimant?: Claimant): Queryable {
+    return {
+      query: async <R extends Row>(statement: Statement | string, values: unknown[] = []) => {
+        await this.start()
+        const read = (replica: Replica, { mark }: Requirement) =>
+          replica.read(kind, claimant, mark, statement, values)
+        const { outcome, rows } = await this.#readFromReplica(read, after)
+        readAnswered.publish({ outcome })
+        return (rows as R[] | null) ?? primary.query<R>(statement, values)
+      },
+    }
+  }
+
+  /** Asks the replicas in turn, until one answers. No rows: the primary has to. */
+  async #readFromReplica(
+    read: (replica: Replica, requirement: Requirement) => ReturnType<Replica['read']>,
+    after: WalPosition | null,
+  ): Promise<{ outcome: ReadOutcome; rows: Row[] | null }> {
+    const requirement = this.#requirement()
+    const deadlineMs = performance.now() + WAIT_MAX_MS
+    let outcome: ReadOutcome = 'unavailable'
+    this.#turn += 1
+    for (let no = 0; requirement !== null && no < this.#replicas.length; no += 1) {
+      const replica = this.#replicas[(this.#turn + no) % this.#replicas.length] as Replica
+      if (!replica.state?.hasMark) continue
+      outcome = 'behind'
+      if (replica.state.position < requirement.position) continue
+      if (after !== null && !(await replica.reaches(after, requirement.mark, deadlineMs))) continue
+      const { state, rows } = await read(replica, requirement).catch((error) => {
+        requireReplicaFault(error)
+        if (error instanceof DatabaseUnavailable) outcome = 'unavailable'
+        return { state: null, rows: [] }
+      })
+      const isCurrent = state?.hasMark && state.position >= requirement.position
+      if (isCurrent && (after === null || state.position >= after)) return { outcome: 'replica', rows }
+    }
+    return { outcome, rows: null }
+  }
+
+  /** The oldest position of the last maxLagMs: what was committed before it must be included. Null: none is known. */
+  #requirement(): Requirement | null {
+    const since = performance.now() - this.#maxLagMs
+    const oldest = this.#states.find(({ takenAtMs }) => takenAtMs >= since)
+    if (oldest === undefined || oldest.mark === null) return null
+    return { position: oldest.position, mark: oldest.mark }
+  }
+
+  /** Resolves when a replica can be read, or none is ready in time. */
+  async #watch(): Promise<void> {
+    const deadlineMs = performance.now() + FIRST_ANSWER_MAX_MS
+    await this.#compare()
+    while (performance.now() < deadlineMs && !this.#isClosed && !this.#canRead()) {
+      await sleep(WATCH_INTERVAL_MS / 10)
+      await this.#checkReplicas()
+    }
+  }
+
+  #canRead(): boolean {
+    const requirement = this.#requirement()
+    return this.#replicas.some(
+      ({ state }) => requirement !== null && state?.hasMark && state.position >= requirement.position,
+    )
+  }
+
+  async #compare(): Promise<void> {
+    const state = await readPrimaryState(this.#askPrimary).catch(() => null)
+    if (state !== null) {
+      const since = performance.now() - this.#maxLagMs
+      this.#states = [...this.#states.filter(({ takenAtMs }) => takenAtMs >= since), state]
+    }
+    // A replica that hangs must not keep the others from being watched.
+    if (!this.#isClosed) this.#timer = setTimeout(() => void this.#compare(), WATCH_INTERVAL_MS).unref()
+    await this.#checkReplicas()
+  }
+
+  async #checkReplicas(): Promise<void> {
+    const mark = this.#requirement()?.mark ?? null
+    const checks = Promise.all(this.#replicas.map((replica) => replica.check(mark)))
+    await Promise.race([checks, sleep(FIRST_ANSWER_MAX_MS, undefined, { ref: false })])
+  }
+}
+
+/**
+ * Throws what the primary would answer, too: a statement that takes too long, or a client that waits for its own statements.
+ * Anything else may be the replica's fault, such as a conflict with what it replays or a migration that it has not replayed.
+ */
+function requireReplicaFault(error: unknown): void {
+  if (error instanceof DatabaseBusy || sqlStateOf(error) === STATEMENT_TIMEOUT) throw error
+}

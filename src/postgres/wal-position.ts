@@ -1,0 +1,59 @@
+/** Positions in the write-ahead log: what a replica must have replayed before it may answer. */
+import type { Queryable, Statement } from './statement.ts'
+
+/** Bytes since the beginning of the log. */
+export type WalPosition = bigint
+
+/** A moment of the primary. */
+export interface PrimaryState {
+  /** Before the query was sent, by `performance.now()`: the position covers what was committed until then. */
+  takenAtMs: number
+  position: WalPosition
+  /**
+   * The newest mark of the delta feed (change-marks.ts). A copy of this database that has replayed the position has it. Another
+   * database, a former primary and the replicas of one have not. Null: there is none yet.
+   */
+  mark: string | null
+}
+
+/** The flush position: a commit has been flushed when it is answered, while later positions wait for the next one. */
+const selectPrimaryState: Statement = {
+  name: 'primary-state',
+  text: `
+    select pg_wal_lsn_diff(pg_current_wal_flush_lsn(), '0/0')::bigint as position,
+           (select max(marked_at) from change_mark) as mark`,
+}
+
+/** @param send asks the primary */
+export async function readPrimaryState(send: Queryable['query']): Promise<PrimaryState> {
+  const takenAtMs = performance.now()
+  const [row] = await send<{ position: bigint; mark: string | null }>(selectPrimaryState)
+  return { takenAtMs, position: row?.position ?? 0n, mark: row?.mark ?? null }
+}
+
+/** What a replica has. */
+export interface ReplicaState {
+  position: WalPosition
+  hasMark: boolean
+}
+
+/**
+ * $1 timestamptz: mark. A replica that was promoted stops replaying, and a primary may serve reads, too: then what it has
+ * flushed counts.
+ */
+export const selectReplicaState: Statement = {
+  name: 'replica-state',
+  text: `
+    select pg_wal_lsn_diff(case when pg_is_in_recovery() then pg_last_wal_replay_lsn()
+                                else pg_current_wal_flush_lsn() end, '0/0')::bigint as position,
+           exists (select from change_mark where marked_at = $1::timestamptz) as has_mark`,
+}
+
+export interface ReplicaStateRow extends Record<string, unknown> {
+  position: bigint | null
+  has_mark: boolean
+}
+
+export function replicaStateOf(row: ReplicaStateRow | undefined): ReplicaState {
+  return { position: row?.position ?? -1n, hasMark: row?.has_mark === true }
+}

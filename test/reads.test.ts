@@ -1,0 +1,129 @@
+/** DATABASE_READ_URL: which server answers reads. How replicas lag and fail is in faults/replicas.test.ts. */
+import { expect, it, onTestFinished } from 'vitest'
+import { markChanges } from '../src/audience/change-marks.ts'
+import { Metrics } from '../src/observability/metrics.ts'
+import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
+import type { ReplicaChoice } from '../src/postgres/reads.ts'
+import { freePort } from '../tools/prove/service.ts'
+import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
+import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
+import { runCommandAsync } from './support/process.ts'
+import { setUpTest, startAppForTest } from './support/service.ts'
+
+/** The service with two members, whose reads go to the servers that `choose` names. */
+async function setUp(choose: (url: string) => ReplicaChoice['servers'] | Promise<ReplicaChoice['servers']>) {
+  const { database: direct, connection } = await createTestDatabase()
+  await markChanges(direct)
+  const servers = await choose(urlOf(connection))
+  const database = new PostgresDatabase(connection, () => undefined, { servers, maxLagMs: 2_000 })
+  database.markReady()
+  const metrics = new Metrics([])
+  onTestFinished(async () => {
+    metrics.close()
+    await Promise.all([database.close(), direct.close()])
+  })
+  const service = await startAppForTest(database)
+  const tenant = await addTenant(database)
+  await service.deliver(
+    tenant,
+    [1, 2].map(() => lineEvent('follow', randomUserId())),
+  )
+  const counted = () => metrics.registry.getSingleMetricAsString('oa_audience_reads_total')
+  return { service, tenant, counted, database }
+}
+
+const itself = (url: string) => [{ name: 'itself', url }]
+const JSON_BODY = { 'content-type': 'application/json' }
+
+it('reads pages and streams where DATABASE_READ_URL leads, and writes where DATABASE_URL does', async () => {
+  const { service, tenant, counted } = await setUp(itself)
+  const [one, two] = await service.members(tenant)
+  const headers = { ...tenant.headers, accept: 'application/x-ndjson' }
+  expect((await service.call('GET', '/api/audience', { headers })).text.split('\n')).toHaveLength(3)
+  expect(await counted()).toContain('{outcome="replica"} 2')
+  const put = await service.call('PUT', `/api/audience/${one?.id}`, {
+    headers: { ...tenant.headers, ...JSON_BODY },
+    body: '{"tags":["vip"]}',
+  })
+  const erased = await service.call('DELETE', `/api/audience/${two?.id}`, { headers: tenant.headers })
+  for (const { headers } of [put, erased]) {
+    const token = headers.get('x-consistency-token') as string
+    expect(token).toMatch(/^[\w-]{11}$/)
+    const list = await service.call('GET', '/api/audience', {
+      headers: { ...tenant.headers, 'x-consistency-token': token },
+    })
+    expect(list.json.data).toEqual([put.json])
+  }
+  expect(await counted()).toContain('{outcome="replica"} 4')
+})
+
+it('reads the primary while no replica answers, and a token costs nothing then', async () => {
+  const dead = async () => [{ name: 'dead', url: `postgres://nobody@127.0.0.1:${await freePort()}/none` }]
+  const { service, tenant, counted, database } = await setUp(dead)
+  const list = await service.call('GET', '/api/audience', {
+    headers: { ...tenant.headers, 'x-consistency-token': 'f_________8' },
+  })
+  expect([list.status, list.json.data.length]).toEqual([200, 2])
+  expect(await counted()).toContain('{outcome="unavailable"} 1')
+  expect(await database.replicaLags()).toEqual([{ replica: 'dead', behindBytes: null }])
+})
+
+it('waits briefly for a position that no replica has, and then asks the primary', async () => {
+  const { service, tenant, counted } = await setUp(itself)
+  const list = await service.call('GET', '/api/audience', {
+    headers: { ...tenant.headers, 'x-consistency-token': 'f_________8' },
+  })
+  expect([list.status, list.json.data.length]).toEqual([200, 2])
+  expect(await counted()).toContain('{outcome="behind"} 1')
+})
+
+it('answers neither PUT nor DELETE with a token where there are no replicas', async () => {
+  const { service, tenant, database } = await setUpTest()
+  onTestFinished(() => database.close())
+  await service.deliver(tenant, [lineEvent('follow', randomUserId())])
+  const [member] = await service.members(tenant)
+  const put = await service.call('PUT', `/api/audience/${member?.id}`, {
+    headers: { ...tenant.headers, ...JSON_BODY },
+    body: '{"tags":["vip"]}',
+  })
+  expect([put.status, put.headers.get('x-consistency-token')]).toEqual([200, null])
+})
+
+it.each(['x', 'AAAAAAAAAAAA', 'AAAAAAAAAA=', 'AAAAAAAAAAB', '__________8', 'AAAAAAAAAAA, AAAAAAAAAAA'])(
+  'returns 400 when x-consistency-token is %j',
+  async (token) => {
+    const { service, tenant, database } = await setUpTest()
+    onTestFinished(() => database.close())
+    const list = await service.call('GET', '/api/audience', {
+      headers: { ...tenant.headers, 'x-consistency-token': token },
+    })
+    expect([list.status, list.json.details]).toEqual([
+      400,
+      [
+        {
+          path: 'x-consistency-token',
+          message: 'is not the header of an answer: send the newest one, or none',
+        },
+      ],
+    ])
+  },
+)
+
+it('has doctor name each replica, and one that is another database', async () => {
+  const { connection } = await createTestDatabase()
+  const { connection: other } = await createTestDatabase()
+  const examine = async (readUrl: string) => {
+    const { stdout } = await runCommandAsync(['doctor'], {
+      DATABASE_URL: urlOf(connection),
+      DATABASE_READ_URL: readUrl,
+      LINE_API_URL: 'http://127.0.0.1:9',
+    })
+    return stdout.split('\n').filter((line) => line.includes('replica '))
+  }
+  const database = new PostgresDatabase(connection, () => undefined)
+  database.markReady()
+  onTestFinished(() => database.close())
+  await markChanges(database)
+  expect(await examine(urlOf(connection))).toEqual([expect.stringMatching(/ok .*answers reads/)])
+  expect(await examine(urlOf(other))).toEqual([expect.stringMatching(/not a copy of the database/)])
+})
