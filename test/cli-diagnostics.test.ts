@@ -6,7 +6,7 @@ import { lineEvent } from '../tools/simulator/events.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
 import { load } from './support/load.ts'
-import { runCommandAsync } from './support/process.ts'
+import { runCommandAsync, temporaryDirectory } from './support/process.ts'
 import { setUpTest } from './support/service.ts'
 
 // A command takes half a second to start, and ten on a busy machine.
@@ -25,15 +25,22 @@ afterAll(() => database.close())
 describe('doctor', () => {
   it('finds no error in a working installation', async () => {
     const platform = await simulatePlatform()
-    const { stdout, status } = await runCommandAsync(['doctor', '--json'], {
-      ...env,
-      LINE_API_URL: platform.url,
-    })
+    // The server that the tests share does not sync, which is an error.
+    const installation = { DATA_DIR: temporaryDirectory(), LINE_API_URL: platform.url }
+    await runCommandAsync(['migrate'], installation)
+    const { stdout, status } = await runCommandAsync(['doctor', '--json'], installation)
     const findings: Array<{ check: string; severity: string }> = JSON.parse(stdout)
     for (const check of ['configuration', 'database', 'migrations', 'platform', 'clock'])
       expect(findings).toContainEqual(expect.objectContaining({ check, severity: 'ok' }))
     expect(status).toBe(0)
     await platform.close()
+  })
+
+  it('reports a database that does not sync to disk, and exits with 1', async () => {
+    const { stdout, status } = await runCommandAsync(['doctor', '--json'], env)
+    const message = expect.stringMatching('fsync is off')
+    expect(JSON.parse(stdout)).toContainEqual({ check: 'database', severity: 'error', message })
+    expect(status).toBe(1)
   })
 
   it('reports every server that does not respond and exits with 1', async () => {

@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { TestProject } from 'vitest/node'
+import { SETTINGS } from '../../src/postgres/embedded/postmaster.ts'
 import { type Connection, EmbeddedServer } from '../../src/postgres/embedded/server.ts'
 import { migrate } from '../../src/postgres/migrate.ts'
 import { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
@@ -17,7 +18,8 @@ declare module 'vitest' {
 
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   const directory = mkdtempSync(join(tmpdir(), 'oa-audience-test-'))
-  const server = new EmbeddedServer(directory)
+  // A run creates 170 databases of 12 MB. Without syncs the tests take about 30 % less time.
+  const server = new EmbeddedServer(directory, { ...SETTINGS, fsync: 'off', full_page_writes: 'off' })
   await server.own(() => undefined)
   const admin = new PostgresDatabase(server.connection, () => undefined)
   await admin.session((session) => session.query(`create database ${TEMPLATE}`))

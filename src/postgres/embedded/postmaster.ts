@@ -7,7 +7,7 @@ import type { Binaries } from './binaries.ts'
 import { isRoot, pathThatNeedsNoParents, serverEnvironment } from './cluster.ts'
 import { removeStaleLockFile } from './lock-file.ts'
 
-const SETTINGS = {
+export const SETTINGS = {
   listen_addresses: '',
   // Relative to the data directory, which is the server's working directory, so the path is never too long.
   unix_socket_directories: '.',
@@ -26,11 +26,15 @@ const SETTINGS = {
 }
 
 /** Starts a server on the data directory. Throws a FatalError if its log cannot be written. */
-export function startPostmaster(binaries: Binaries, directory: string): ChildProcess {
+export function startPostmaster(
+  binaries: Binaries,
+  directory: string,
+  chosen: typeof SETTINGS,
+): ChildProcess {
   removeStaleLockFile(directory)
   const log = openLog(directory)
   const path = isRoot ? pathThatNeedsNoParents(directory) : directory
-  const settings = Object.entries(SETTINGS).flatMap(([name, value]) => ['-c', `${name}=${value}`])
+  const settings = Object.entries(chosen).flatMap(([name, value]) => ['-c', `${name}=${value}`])
   const child = spawn(binaries.postgres, ['-D', path, ...settings], {
     cwd: directory,
     env: serverEnvironment(),

@@ -14,7 +14,7 @@ import { FatalError } from '../../errors.ts'
 import { type Binaries, findBinaries } from './binaries.ts'
 import { EMBEDDED_DATABASE, isRoot, makeCluster, SOCKET, SUPERUSER, shortPathTo } from './cluster.ts'
 import { findServer, isServerOf, sendSignal } from './lock-file.ts'
-import { lastLogLine, startPostmaster } from './postmaster.ts'
+import { lastLogLine, SETTINGS, startPostmaster } from './postmaster.ts'
 
 /** Advisory lock keys, arbitrary but fixed. The owning service holds the first, and every user shares the second. */
 const SERVICE_LOCK = 7_301_001
@@ -44,6 +44,7 @@ export class EmbeddedServer {
   readonly #directory: string
   readonly #dataDir: string
   readonly #socketDirectory: string
+  readonly #settings: typeof SETTINGS
   #binaries: Binaries
   /** the connection that holds the advisory locks; null before use and while the server is down */
   #client: pg.Client | null = null
@@ -53,9 +54,13 @@ export class EmbeddedServer {
   /** settles when a crashed server is owned again */
   #restarting: Promise<void> = Promise.resolve()
 
-  /** Creates DATA_DIR/postgres with initdb on first use. Throws a FatalError if it cannot. */
-  constructor(dataDir: string) {
+  /**
+   * Creates DATA_DIR/postgres with initdb on first use. Throws a FatalError if it cannot.
+   * @param settings of the server. The service has no others; tests, whose data need not survive a power failure, switch fsync off.
+   */
+  constructor(dataDir: string, settings = SETTINGS) {
     this.#dataDir = dataDir
+    this.#settings = settings
     this.#binaries = findBinaries(dataDir, isRoot)
     this.#directory = makeCluster(dataDir, this.#binaries)
     this.#socketDirectory = shortPathTo(this.#directory)
@@ -210,7 +215,7 @@ export class EmbeddedServer {
   #start(): void {
     // The copy of an earlier start may have been deleted.
     this.#binaries = findBinaries(this.#dataDir, isRoot)
-    const child = startPostmaster(this.#binaries, this.#directory)
+    const child = startPostmaster(this.#binaries, this.#directory, this.#settings)
     const clear = () => {
       this.#child = null
     }

@@ -1,11 +1,11 @@
 /** CONTRACT: signing in to the console, its languages, and its use with the keyboard alone. */
 import type { Browser, Page } from 'playwright-core'
 import { afterEach, beforeAll, describe, expect, it } from 'vitest'
-import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
-import { canRunChromium } from './support/chromium.ts'
-import { CONSOLE_TOKEN, Operator, startConsoleForTest } from './support/console.ts'
-import { isReady, openConsole, visitConsole } from './support/console-browser.ts'
-import { loadFleet } from './support/fleet.ts'
+import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
+import { canRunChromium } from '../support/chromium.ts'
+import { CONSOLE_TOKEN, Operator, startConsoleForTest } from '../support/console.ts'
+import { isReady, openConsole, visitConsole } from '../support/console-browser.ts'
+import { loadFleet } from '../support/fleet.ts'
 
 const HOUR_MS = 3_600_000
 /** What Chromium writes about an answer that the page expects. */

@@ -1,14 +1,14 @@
 /** CONTRACT: browser libraries work unmodified on a page of another origin, with the settings of docs/api.md. */
 import type { Browser } from 'playwright-core'
 import { afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { randomUserId } from '../tools/simulator/events.ts'
-import { canRunChromium, launchChromium, visit } from './support/chromium.ts'
-import { type ListedLibrary, listedLibraries, settingFor } from './support/client-libraries.ts'
-import { addTenant, type Tenant } from './support/database.ts'
-import { eventually } from './support/process.ts'
-import { setUpFile } from './support/service.ts'
-import { openShop, type Shop } from './support/shop.ts'
-import { trackedEvents } from './support/tracked.ts'
+import { randomUserId } from '../../tools/simulator/events.ts'
+import { canRunChromium, launchChromium, visit } from '../support/chromium.ts'
+import { type ListedLibrary, listedLibraries, settingFor } from '../support/client-libraries.ts'
+import { addTenant, type Tenant } from '../support/database.ts'
+import { eventually } from '../support/process.ts'
+import { setUpFile } from '../support/service.ts'
+import { openShop, type Shop } from '../support/shop.ts'
+import { trackedEvents } from '../support/tracked.ts'
 
 /** Module scripts that leave a client in `client` and resolve once it sends events, and the calls that each client has. */
 const DRIVERS: Record<string, { script: (setting: string) => string; calls: string[] }> = {

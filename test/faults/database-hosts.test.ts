@@ -1,10 +1,10 @@
 /** DATABASE_URL names several hosts, of which the one that accepts writes is used. */
 import { expect, inject, it, onTestFinished } from 'vitest'
-import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
-import { freePort } from '../tools/prove/service.ts'
-import { TcpProxy } from '../tools/simulator/tcp-proxy.ts'
-import { createTestDatabase } from './support/database.ts'
-import { becomesWell, eventually, runCommandAsync, spawnService } from './support/process.ts'
+import { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
+import { freePort } from '../../tools/prove/service.ts'
+import { TcpProxy } from '../../tools/simulator/tcp-proxy.ts'
+import { createTestDatabase } from '../support/database.ts'
+import { becomesWell, eventually, runCommandAsync, spawnService } from '../support/process.ts'
 
 /** A host of its own in front of the test's server, and a way to cut it off. */
 async function addHost() {
