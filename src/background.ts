@@ -65,7 +65,7 @@ export class Background {
       this.#sender.start()
       metrics?.watchProfileBacklog(() => countDueProfiles(database))
       metrics?.watchEndpoints(() => listEndpoints(database, null))
-      metrics?.watchAccounts(() => listFleet(database.reads.console(), Date.now()))
+      metrics?.watchAccounts(() => listFleet(database, Date.now()))
     }
     // If the database never becomes ready, the process ends with that error.
     ready.then(start, () => undefined)

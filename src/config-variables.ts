@@ -48,6 +48,13 @@ export const VARIABLES = {
     fallback: '127.0.0.1',
     parse: matching(/^[A-Za-z0-9.:_-]+$/, 'must be an IP address or a host name, such as 0.0.0.0'),
   }),
+  workers: variable({
+    name: 'WEB_CONCURRENCY',
+    shownDefault: '1',
+    help: 'processes of the service on this machine, such as one per core; each counts as an instance',
+    fallback: 1,
+    parse: integer(1, 64),
+  }),
   databaseUrl: variable<Secret | 'none' | null>({
     name: 'DATABASE_URL',
     shownDefault: 'unset',

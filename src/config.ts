@@ -19,6 +19,8 @@ export interface ReplicasChoice {
 export interface Config {
   port: number
   host: string
+  /** processes that serve the port */
+  workers: number
   database: DatabaseChoice
   dataDir: string
   /** without a trailing slash */
@@ -72,6 +74,7 @@ export function readConfig(env: Record<string, string | undefined> = process.env
   const config: Config = {
     port: read(VARIABLES.port),
     host: read(VARIABLES.host),
+    workers: read(VARIABLES.workers),
     database: chooseDatabase(
       read(VARIABLES.databaseUrl),
       dataDir,

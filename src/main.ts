@@ -1,9 +1,11 @@
 /** The process: configuration → database → app → listen → close on a signal. */
+import cluster from 'node:cluster'
 import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import pino, { type DestinationStream } from 'pino'
+import { AggregatorRegistry } from 'prom-client'
 import { createApp } from './app.ts'
 import { Background } from './background.ts'
 import type { Config } from './config.ts'
@@ -144,8 +146,14 @@ async function listenForMetrics(
   metrics: Metrics,
   { host, metricsPort }: Config,
   log: FastifyInstance['log'],
-): Promise<Server> {
-  const server = await serveMetrics(metrics, host, metricsPort ?? 0)
+): Promise<Server | null> {
+  if (cluster.isWorker) {
+    // The first process asks all workers, and shows their sum (workers.ts). Any instance begins to listen for its questions.
+    new AggregatorRegistry()
+    AggregatorRegistry.setRegistries([metrics.registry])
+    return null
+  }
+  const server = await serveMetrics(metrics.registry, host, metricsPort ?? 0)
   log.info(`metrics on HOST ${host}, port ${(server.address() as AddressInfo).port}`)
   return server
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 /** The command line `oa-audience`. */
+import cluster from 'node:cluster'
 import { Command, CommanderError } from 'commander'
 import { describeVariables, readConfig } from '../config.ts'
 import { FatalError } from '../errors.ts'
@@ -36,7 +37,12 @@ const program = new Command(serviceName)
 withJson(program.command('serve'))
   .description('run the service; its log is JSON with or without --json')
   // Imported here, because the service's modules take 0.2 s to load, and other commands do not need them.
-  .action(async () => (await import('../main.ts')).serve(readConfig()))
+  .action(async () => {
+    const config = readConfig()
+    if (config.workers > 1 && cluster.isPrimary)
+      await (await import('../workers.ts')).serveWithWorkers(config)
+    else await (await import('../main.ts')).serve(config)
+  })
 
 withJson(program.command('migrate'))
   .description(
@@ -73,6 +79,8 @@ try {
   } else {
     for (const line of explain(error)) console.error(`oa-audience: ${line}`)
     process.exitCode = 1
+    // Its channel to the process that started it keeps a worker alive.
+    if (cluster.isWorker) process.exit()
   }
 }
 

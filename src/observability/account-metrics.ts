@@ -13,6 +13,7 @@ const VALUES = { quiet: 1, degraded: 2, broken: 3 }
 export function accountProblemGauge(registry: Registry): (accounts: AccountProblems[]) => void {
   const problems = new Gauge({
     name: 'oa_audience_account_problem',
+    aggregator: 'max',
     help: 'Problems of official accounts: 1 the account is quiet, 2 it is degraded, 3 it is broken',
     labelNames: ['account', 'reason'] as const,
     registers: [registry],

@@ -24,6 +24,7 @@ export function countDatabaseFacts(registry: Registry): () => void {
   for (const share of ['clients', 'intake']) busy.inc({ share, reason: 'share' }, 0)
   const skew = new Gauge({
     name: 'oa_audience_database_clock_skew_seconds',
+    aggregator: 'average',
     help: "Seconds that the database's clock is ahead of this machine's, negative if it is behind; read every 10 s",
     registers: [registry],
   })
@@ -58,6 +59,7 @@ export function databaseGauges(registry: Registry, database: WatchedDatabase): v
   })
   new Gauge({
     name: 'oa_audience_database_state',
+    aggregator: 'max',
     help: 'The state of the database is 1, all others are 0: up, read-only (no delivery can be stored), or down',
     labelNames: ['state'] as const,
     registers: [registry],
@@ -68,6 +70,7 @@ export function databaseGauges(registry: Registry, database: WatchedDatabase): v
   })
   new Gauge({
     name: 'oa_audience_database_replication',
+    aggregator: 'max',
     help: 'The state of the standbys is 1, all others are 0: synchronous, asynchronous, behind, missing or unknown; all 0 if none is expected',
     labelNames: ['state'] as const,
     registers: [registry],
@@ -77,12 +80,14 @@ export function databaseGauges(registry: Registry, database: WatchedDatabase): v
   })
   new Gauge({
     name: 'oa_audience_replica_behind_bytes',
-    help: 'Bytes of WAL that each replica of DATABASE_READ_URL has not replayed; NaN if it cannot be read',
+    aggregator: 'max',
+    help: 'Bytes of WAL that each replica of DATABASE_READ_URL has not replayed; no series if it cannot be read',
     labelNames: ['replica'] as const,
     registers: [registry],
     async collect() {
+      this.reset()
       for (const { replica, behindBytes } of await database.replicaLags())
-        this.set({ replica }, behindBytes ?? Number.NaN)
+        if (behindBytes !== null) this.set({ replica }, behindBytes)
     },
   })
 }

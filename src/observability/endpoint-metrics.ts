@@ -43,7 +43,13 @@ export function countEndpointAttempts(registry: Registry): () => void {
 /** @returns shows the backlogs of all endpoints. Those of endpoints that are not named disappear. */
 export function endpointBacklogGauges(registry: Registry): (endpoints: EndpointBacklog[]) => void {
   const gauge = (name: string, help: string) =>
-    new Gauge({ name, help, labelNames: ['endpoint', 'status'] as const, registers: [registry] })
+    new Gauge({
+      name,
+      help,
+      aggregator: 'max',
+      labelNames: ['endpoint', 'status'] as const,
+      registers: [registry],
+    })
   const pending = gauge(
     'oa_audience_endpoint_pending',
     'Deliveries that wait for the endpoint, at most 10,000',

@@ -30,7 +30,11 @@ const ENDPOINTS_INTERVAL_MS = 15_000
 const EVENT_OUTCOMES = ['accepted', 'duplicate', 'unapplied']
 const PROFILE_OUTCOMES = ['found', 'unknown', 'fault']
 const ID_TOKEN_OUTCOMES = ['valid', 'invalid', 'unavailable']
-/** What can be seen of a running service. No label holds an address or a person. Endpoints are named by their ids. */
+/**
+ * What can be seen of a running service. With WEB_CONCURRENCY the page adds up what the processes counted; gauges that say the
+ * same in each process have another `aggregator`. No label holds an address or a person. Endpoints
+ * are named by their ids.
+ */
 export class Metrics {
   readonly registry = new Registry()
   readonly #registers = [this.registry]
@@ -187,6 +191,7 @@ export class Metrics {
   watchProfileBacklog(count: () => Promise<number>): void {
     const due = new Gauge({
       name: 'oa_audience_profiles_due',
+      aggregator: 'max',
       help: 'Members whose profile is due, at most 10,000 per account',
       registers: this.#registers,
     })
@@ -220,15 +225,23 @@ export class Metrics {
   }
 }
 
+/** What the metrics page shows: a registry, or those of several processes together. */
+export interface MetricsPage {
+  contentType: string
+  metrics(): Promise<string>
+}
+
 /** Serves the metrics at /metrics. Throws a FatalError if the port cannot be used. */
-export function serveMetrics({ registry }: Metrics, host: string, port: number): Promise<Server> {
+export function serveMetrics(page: MetricsPage, host: string, port: number): Promise<Server> {
   const server = createServer(async (request, response) => {
     if (request.method !== 'GET' || request.url !== '/metrics') {
       response.writeHead(404).end()
       return
     }
-    const text = await registry.metrics()
-    response.writeHead(200, { 'content-type': registry.contentType }).end(text)
+    // A process that hangs does not answer.
+    const text = await page.metrics().catch(() => null)
+    if (text === null) response.writeHead(503).end()
+    else response.writeHead(200, { 'content-type': page.contentType }).end(text)
   })
   return new Promise((resolve, reject) => {
     server.once('error', (error: Error & { code?: string }) =>

@@ -14,7 +14,7 @@ function faultsOf(env: Record<string, string>): string[] {
 }
 
 const NAMES = [
-  ...['PORT', 'HOST', 'DATABASE_URL', 'DATABASE_READ_URL', 'READ_MAX_LAG_MS'],
+  ...['PORT', 'HOST', 'WEB_CONCURRENCY', 'DATABASE_URL', 'DATABASE_READ_URL', 'READ_MAX_LAG_MS'],
   ...['DATA_DIR', 'PUBLIC_URL', 'REDIS_URL'],
   ...['RATE_LIMIT_MAX', 'RATE_LIMIT_WINDOW_MS', 'RATE_LIMIT_SPARE_SIGNED', 'TRUST_PROXY'],
   ...['LINE_API_URL', 'LOG_LEVEL', 'METRICS_PORT', 'CONSOLE_PORT', 'CONSOLE_TOKEN'],
@@ -194,6 +194,8 @@ describe('the configuration', () => {
     ['LINE_API_URL', 'http://127.0.0.1:4612#'],
     ['PUBLIC_URL', 'https://x.example/?'],
     ['METRICS_PORT', 'on'],
+    ['WEB_CONCURRENCY', '0'],
+    ['WEB_CONCURRENCY', '65'],
     ['CONSOLE_PORT', '65536'],
     ['CONSOLE_TOKEN', 'short'],
     ['OTEL_EXPORTER_OTLP_ENDPOINT', '127.0.0.1:4318'],

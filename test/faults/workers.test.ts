@@ -1,0 +1,148 @@
+/** WEB_CONCURRENCY: several processes behind one port are several instances. */
+import { readFileSync } from 'node:fs'
+import { get } from 'node:http'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { expect, it, onTestFinished } from 'vitest'
+import { freePort } from '../../tools/prove/service.ts'
+import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
+import { addTenant, createTestDatabase, urlOf } from '../support/database.ts'
+import {
+  becomesWell,
+  eventually,
+  runCommandAsync,
+  spawnService,
+  temporaryDirectory,
+} from '../support/process.ts'
+import { signedDelivery } from '../support/service.ts'
+
+const RUNS_MS = 4_000
+/** Of one attempt to deliver. */
+const ATTEMPT_TIMEOUT_MS = 2_000
+
+/** The processes that logged requests. */
+function workersOf(output: string): number[] {
+  const lines = output.split('\n').filter((line) => line.includes('"msg":"request'))
+  return [...new Set(lines.map((line) => JSON.parse(line).pid as number))]
+}
+
+/** Requests that do not share a connection, because a connection belongs to one worker. */
+const ask = (url: string) =>
+  new Promise<void>((resolve, reject) => {
+    get(url, { agent: false }, (response) => response.resume().once('end', resolve)).once('error', reject)
+  })
+
+it('shares the port, shows one metrics page, and starts again what was killed, without losing or counting anything twice', async () => {
+  const { database, connection } = await createTestDatabase()
+  onTestFinished(() => database.close())
+  const tenant = await addTenant(database)
+  const metricsPort = await freePort()
+  const service = await spawnService({
+    WEB_CONCURRENCY: '3',
+    // Any free port would be another one once all workers have died.
+    PORT: String(await freePort()),
+    METRICS_PORT: String(metricsPort),
+    RATE_LIMIT_MAX: '0',
+    DATABASE_URL: urlOf(connection),
+  })
+  await becomesWell(service.url)
+  await eventually(
+    () =>
+      ask(`${service.url}/api/health`)
+        .then(() => sleep(50))
+        .then(async () => workersOf(service.output()).length),
+    (count) => count === 3,
+  )
+  const people = Array.from({ length: 8 }, randomUserId)
+  let isFinished = false
+  let acknowledged = 0
+  const send = async (userId: string) => {
+    while (!isFinished) {
+      const { path, init } = signedDelivery(tenant, [lineEvent('message', userId)])
+      // A connection that was on its way to a worker when that was killed is never answered. Senders time out.
+      const deliver = () =>
+        fetch(service.url + path, { ...init, signal: AbortSignal.timeout(ATTEMPT_TIMEOUT_MS) }).then(
+          (answer) => answer.status,
+          () => 0,
+        )
+      while ((await deliver()) !== 200) await sleep(20)
+      acknowledged += 1
+      await sleep(5)
+    }
+  }
+  const senders = Promise.all(people.map(send))
+  for (let no = 0; no < 3; no += 1) {
+    await sleep(RUNS_MS / 4)
+    const pids = workersOf(service.output())
+    const victim = pids.toReversed().find((pid) => isRunning(pid)) as number
+    process.kill(victim, 'SIGKILL')
+  }
+  await sleep(RUNS_MS / 4)
+  isFinished = true
+  await senders
+  const counts = await database.query<{ count: bigint }>(
+    'select sum(event_count)::bigint as count from audience_member where channel_oa_id = $1',
+    [tenant.accountId],
+  )
+  expect(counts).toEqual([{ count: BigInt(acknowledged) }])
+  // Three workers again.
+  await eventually(
+    async () => {
+      await ask(`${service.url}/api/health`)
+      return workersOf(service.output()).filter(isRunning).length
+    },
+    (count) => count === 3,
+  )
+  const page = await (await fetch(`http://127.0.0.1:${metricsPort}/metrics`)).text()
+  expect(page).toContain('oa_audience_database_state{state="up"} 1\n')
+  expect(page).toMatch(/oa_audience_requests_total\{method="GET",route="\/api\/health",status="200"\} \d+/)
+  service.child.kill('SIGTERM')
+  expect(await service.exited).toEqual({ code: 0, signal: null })
+  expect(workersOf(service.output()).filter(isRunning)).toEqual([])
+})
+
+it('owns the embedded server, and leaves neither workers nor a locked directory behind when it is killed', async () => {
+  const DATA_DIR = join(temporaryDirectory(), 'data')
+  const env = { WEB_CONCURRENCY: '2', DATA_DIR }
+  const first = await spawnService(env)
+  await becomesWell(first.url)
+  const { stderr } = await runCommandAsync(['organizations', 'add', '--name', 'kept'], { DATA_DIR })
+  expect(stderr).toBe('')
+  first.child.kill('SIGKILL')
+  await first.exited
+  const second = await spawnService(env)
+  await becomesWell(second.url)
+  await eventually(
+    () =>
+      ask(first.url).then(
+        () => true,
+        () => false,
+      ),
+    (answers) => !answers,
+  )
+  const { stdout } = await runCommandAsync(['organizations', 'list'], { DATA_DIR })
+  expect(stdout).toContain('kept')
+  second.child.kill('SIGTERM')
+  expect(await second.exited).toEqual({ code: 0, signal: null })
+  expect(() => readFileSync(join(DATA_DIR, 'postgres', 'postmaster.pid'))).toThrow(/ENOENT/)
+})
+
+it('ends with one line if the port cannot be used', async () => {
+  const { connection, database } = await createTestDatabase()
+  onTestFinished(() => database.close())
+  const env = { WEB_CONCURRENCY: '4', DATABASE_URL: urlOf(connection) }
+  const service = await spawnService(env)
+  const { status, stderr } = await runCommandAsync(['serve'], { ...env, PORT: new URL(service.url).port })
+  expect([status, stderr]).toEqual([
+    1,
+    `oa-audience: PORT ${new URL(service.url).port} on 127.0.0.1 is already in use. Stop the other process or set PORT.\n`,
+  ])
+})
+
+function isRunning(pid: number): boolean {
+  try {
+    return process.kill(pid, 0)
+  } catch {
+    return false
+  }
+}
