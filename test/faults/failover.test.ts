@@ -83,6 +83,7 @@ async function startUnderLoad() {
     tenant,
     database,
   )
+  onTestFinished(() => load.client.close())
   load.start()
   return { cluster, services, tenant, load }
 }
@@ -122,7 +123,11 @@ it.runIf(tools !== null)('loses nothing acknowledged when the primary dies or ha
     await cluster.rebuild(former)
   }
   await load.finish()
-  console.info({ recoveriesMs: recoveries.map(Math.round), ...load.acknowledged, statuses: load.statuses })
+  console.info({
+    recoveriesMs: recoveries.map(Math.round),
+    ...load.acknowledged,
+    statuses: load.client.statuses,
+  })
   expect(await load.compare()).toEqual({
     missing: 0,
     twice: 0,
