@@ -75,7 +75,7 @@ async function addReceiver(database: PostgresDatabase, { accountId }: Tenant, fo
 it(
   'loses and repeats nothing while old and new instances run together and one is rolled back',
   async () => {
-    const [previous, next] = [buildPreviousVersion(), assembleNextVersion(temporaryDirectory())]
+    const [previous, next] = [await buildPreviousVersion(), assembleNextVersion(temporaryDirectory())]
     const { database, env } = await setUpDatabase(previous)
     const tenant = await addTenant(database)
     const received = {
@@ -151,7 +151,7 @@ it(
 it(
   'refuses to start the last release with one line once the schema does not support it',
   async () => {
-    const [previous, next] = [buildPreviousVersion(), assembleNextVersion(temporaryDirectory())]
+    const [previous, next] = [await buildPreviousVersion(), assembleNextVersion(temporaryDirectory())]
     const { database, env } = await setUpDatabase(previous)
     expect(runCommand(['migrate'], env, { main: next }).status).toBe(0)
     await loadRows(

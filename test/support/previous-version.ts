@@ -1,8 +1,9 @@
 /** The last release, built from git, and today's version as a release that adds a migration. */
-import { execFileSync, type SpawnSyncReturns } from 'node:child_process'
+import { execFile } from 'node:child_process'
 import { cpSync, existsSync, mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
 import { readMigrations } from '../../src/postgres/migrate.ts'
 
 /** The version from which instances are upgraded. It moves with each release: see CONTRIBUTING.md. */
@@ -12,40 +13,39 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 /** Git ignores it. A build is named after its commit, and each run uses it again. */
 const BUILDS = join(ROOT, '.versions')
 const PROGRAM = 'dist/src/cli/main.js'
-/** The source is about 3 MB. */
-const ARCHIVE_MAX_BYTES = 256 * 1024 * 1024
 
 /** The program of the last release. The first call takes a minute or two. Throws with one line that says what to do. */
-export function buildPreviousVersion(): string {
+export async function buildPreviousVersion(): Promise<string> {
   const directory = join(BUILDS, PREVIOUS.commit)
-  if (!existsSync(directory)) build(directory)
+  if (!existsSync(directory)) await build(directory)
   return join(directory, PROGRAM)
 }
 
 /** @param directory exists only once the build is complete */
-function build(directory: string): void {
+async function build(directory: string): Promise<void> {
   const unfinished = `${directory}.unfinished`
   rmSync(unfinished, { recursive: true, force: true })
   mkdirSync(unfinished, { recursive: true })
-  fetchCommit()
-  const archive = run('git', ['archive', PREVIOUS.commit], { cwd: ROOT })
-  run('tar', ['-x'], { cwd: unfinished, input: archive })
+  await fetchCommit()
+  const archive = join(unfinished, 'source.tar')
+  await run('git', ['archive', '--output', archive, PREVIOUS.commit], ROOT)
+  await run('tar', ['-xf', archive], unfinished)
   try {
-    run('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund'], { cwd: unfinished })
+    await run('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund'], unfinished)
   } catch (error) {
     throw notTested('Its dependencies cannot be installed. Check that npm reaches its registry', error)
   }
-  run('npm', ['run', 'build'], { cwd: unfinished })
+  await run('npm', ['run', 'build'], unfinished)
   renameSync(unfinished, directory)
 }
 
 /** A shallow clone, as in CI, has the last commit alone. */
-function fetchCommit(): void {
+async function fetchCommit(): Promise<void> {
   try {
-    run('git', ['cat-file', '-e', `${PREVIOUS.commit}^{commit}`], { cwd: ROOT })
+    await run('git', ['cat-file', '-e', `${PREVIOUS.commit}^{commit}`], ROOT)
   } catch {
     try {
-      run('git', ['fetch', '--quiet', '--depth', '1', 'origin', PREVIOUS.commit], { cwd: ROOT })
+      await run('git', ['fetch', '--quiet', '--depth', '1', 'origin', PREVIOUS.commit], ROOT)
     } catch (error) {
       throw notTested(`This clone lacks its commit. Run "git fetch origin ${PREVIOUS.commit}"`, error)
     }
@@ -53,15 +53,15 @@ function fetchCommit(): void {
 }
 
 function notTested(advice: string, error: unknown): Error {
-  const { stderr, message } = error as SpawnSyncReturns<Buffer> & Error
-  const lines = String(stderr ?? message).split('\n')
+  const { stderr, message } = error as Error & { stderr?: string }
+  const lines = (stderr || message).split('\n')
   const reason = lines.find((line) => line !== '' && !line.startsWith('npm warn'))
   return new Error(`!!! UPGRADES ARE NOT TESTED from ${PREVIOUS.version}. ${advice}. (${reason})`)
 }
 
-function run(program: string, args: string[], options: { cwd: string; input?: Buffer }): Buffer {
-  return execFileSync(program, args, { ...options, stdio: 'pipe', maxBuffer: ARCHIVE_MAX_BYTES })
-}
+const execute = promisify(execFile)
+
+const run = (program: string, args: string[], cwd: string) => execute(program, args, { cwd })
 
 /** As releases do: a column and an index on the largest table of members. */
 const NEXT_MIGRATION = `
