@@ -11,6 +11,15 @@ const FIND_LIMIT_MS = 20_000
 /** Leaves the processor to the service. */
 const PAUSE_MS = 5
 
+/** The environment of an instance that must not limit this load. */
+export const NO_LIMITS = {
+  RATE_LIMIT_MAX: '0',
+  TRACKING_ADDRESS_EVENTS_PER_MINUTE: '0',
+  TRACKING_ADDRESS_BYTES_PER_MINUTE: '0',
+  TRACKING_KEY_EVENTS_PER_MINUTE: '0',
+  TRACKING_KEY_BYTES_PER_MINUTE: '0',
+}
+
 /** What must all be 0. */
 export interface Discrepancies {
   missing: number
