@@ -3,6 +3,7 @@
  * it would cost every delivery. A day is counted twice from the partitions of the last days, soon after it has ended and a day
  * later, when late deliveries have arrived.
  */
+import { LINE_DAY_START, LINE_TODAY } from '../line-day.ts'
 import type { Queryable, Statement } from '../postgres/statement.ts'
 
 /** The days of LINE, which begin at 15:00 UTC, that have ended and are to be counted. */
@@ -10,8 +11,8 @@ const selectUncountedDays: Statement = {
   name: 'select-uncounted-days',
   text: `
     select ended.day::date::text as day
-      from generate_series((now() at time zone 'UTC' + interval '9 hours')::date - 2,
-                           (now() at time zone 'UTC' + interval '9 hours')::date - 1, interval '1 day') as ended (day)
+      from generate_series(${LINE_TODAY} - 2,
+                           ${LINE_TODAY} - 1, interval '1 day') as ended (day)
      where exists (
        select from official_account a
          left join account_day d on d.channel_oa_id = a.id and d.day = ended.day::date
@@ -35,9 +36,9 @@ const countFollowsOfDay: Statement = {
                and payload::jsonb @> '{"follow": {"isUnblocked": true}}' as is_return
         from event
        where kind in ('follow', 'unfollow') and source = 'line' and failure is null
-         and occurred_at >= $1::date::timestamp at time zone 'UTC' - interval '9 hours'
-         and occurred_at < $1::date::timestamp at time zone 'UTC' + interval '15 hours'
-         and received_at >= $1::date::timestamp at time zone 'UTC' - interval '9 hours'
+         and occurred_at >= ${LINE_DAY_START}
+         and occurred_at < ${LINE_DAY_START} + interval '24 hours'
+         and received_at >= ${LINE_DAY_START}
     ), counted as (
       select channel_oa_id, count(*) filter (where kind = 'follow' and not is_return) as first_follows,
              count(*) filter (where is_return) as returns, count(*) filter (where kind = 'unfollow') as unfollows
@@ -46,7 +47,7 @@ const countFollowsOfDay: Statement = {
     insert into account_day as d (channel_oa_id, day, first_follows, returns, unfollows, events_counted_at)
     select a.id, $1::date, coalesce(c.first_follows, 0), coalesce(c.returns, 0), coalesce(c.unfollows, 0), now()
       from official_account a left join counted c on c.channel_oa_id = a.id
-     where a.created_at < $1::date::timestamp at time zone 'UTC' - interval '9 hours'
+     where a.created_at < ${LINE_DAY_START}
         on conflict (channel_oa_id, day) do update set
            first_follows = excluded.first_follows, returns = excluded.returns, unfollows = excluded.unfollows,
            events_counted_at = excluded.events_counted_at`,

@@ -1,5 +1,6 @@
 /** Counts the members of each account by relationship. A count of millions is too slow for a page that shows all accounts. */
 import type { AccountId } from '../accounts/account.ts'
+import { LINE_TODAY } from '../line-day.ts'
 import type { Queryable, Statement } from '../postgres/statement.ts'
 
 /**
@@ -43,7 +44,7 @@ const countAudience: Statement = {
        where channel_oa_id = $1
     )
     insert into account_day as d (channel_oa_id, day, members, following, blocked)
-    select a.id, (now() at time zone 'UTC' + interval '9 hours')::date, members, following, blocked
+    select a.id, ${LINE_TODAY}, members, following, blocked
       from official_account a cross join counted
      where a.id = $1
         on conflict (channel_oa_id, day) do update set

@@ -1,6 +1,7 @@
 /** Which accounts are due to be checked, and what the checks found: the statements behind account-monitor.ts. */
 import type { AccountId } from '../accounts/account.ts'
 import type { FollowerStatistics, MessageQuota } from '../line-api/statistics.ts'
+import { LINE_TODAY } from '../line-day.ts'
 import type { Queryable, Statement } from '../postgres/statement.ts'
 
 /** Accounts that are new are due. */
@@ -46,8 +47,8 @@ const selectMissingDays: Statement = {
   name: 'select-missing-days',
   text: `
     select to_char(ended.day, 'YYYYMMDD') as day
-      from generate_series((now() at time zone 'UTC' + interval '9 hours')::date - 3,
-                           (now() at time zone 'UTC' + interval '9 hours')::date - 1, interval '1 day') as ended (day)
+      from generate_series(${LINE_TODAY} - 3,
+                           ${LINE_TODAY} - 1, interval '1 day') as ended (day)
      where not exists (select from account_day d
                         where d.channel_oa_id = $1 and d.day = ended.day::date and d.line_followers is not null)`,
 }

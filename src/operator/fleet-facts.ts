@@ -1,6 +1,7 @@
 /** What operators see of all official accounts: one row of facts for each, in one statement. */
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import type { Check } from '../accounts/verification.ts'
+import { LINE_TODAY } from '../line-day.ts'
 import type { Queryable, Row, Statement } from '../postgres/statement.ts'
 
 /** Hours of deliveries in a row of the fleet, and days of followers. */
@@ -158,13 +159,13 @@ const selectFleet: Statement = {
                        from delivery_hour h where h.channel_oa_id = a.id) history
          where weeks >= 1) silence on true
       left join lateral (
-        select array_agg(((now() at time zone 'UTC' + interval '9 hours')::date - d.day)) as ages,
+        select array_agg(${LINE_TODAY} - d.day) as ages,
                array_agg(d.following::float8) as followings,
                (array_agg(d.following order by d.day desc)
-                 filter (where d.day <= (now() at time zone 'UTC' + interval '9 hours')::date - 7))[1] as week_ago
+                 filter (where d.day <= ${LINE_TODAY} - 7))[1] as week_ago
           from account_day d
          where d.channel_oa_id = a.id and d.following is not null
-           and d.day > (now() at time zone 'UTC' + interval '9 hours')::date - 30) followers on true
+           and d.day > ${LINE_TODAY} - 30) followers on true
       left join lateral (
         select g.day, g.missing
           from (select d.day, d.line_followers - p.line_followers as new_followers,

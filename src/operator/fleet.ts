@@ -1,5 +1,6 @@
 /** The fleet: every official account with its facts and what they say about it. */
 import type { AccountId } from '../accounts/account.ts'
+import { LINE_TODAY } from '../line-day.ts'
 import type { Queryable } from '../postgres/statement.ts'
 import { ACCOUNT_WORDS, type AccountStatus, judgeAccount } from './account-status.ts'
 import { type AccountFacts, readAccountFacts, readFleet } from './fleet-facts.ts'
@@ -69,7 +70,7 @@ const selectAccountDays = `
          returns::float8 as returns, unfollows::float8 as unfollows, line_followers::float8 as "lineFollowers",
          line_blocks::float8 as "lineBlocks"
     from account_day
-   where channel_oa_id = $1 and day > (now() at time zone 'UTC' + interval '9 hours')::date - $2::int
+   where channel_oa_id = $1 and day > ${LINE_TODAY} - $2::int
    order by day`
 
 export function listAccountDays(database: Queryable, id: AccountId, days: number): Promise<AccountDay[]> {

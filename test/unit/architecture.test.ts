@@ -26,6 +26,7 @@ const LEAVES = [
   'config-variables.ts',
   'database-url.ts',
   'limits.ts',
+  'line-day.ts',
   'secret.ts',
   'package.ts',
   'observability/facts.ts',

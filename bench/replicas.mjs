@@ -1,0 +1,138 @@
+/** Pages per second with no, one and two replicas, and what they cost the primary. All servers run on this machine. */
+import { execFileSync } from 'node:child_process'
+import { chmodSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { loadavg, tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { markChanges } from '../dist/src/audience/change-marks.js'
+import { migrate } from '../dist/src/postgres/migrate.js'
+import { PostgresDatabase } from '../dist/src/postgres/postgres-database.js'
+import { findDebianPostgres, ReplicatedPostgres } from '../dist/tools/simulator/replicated-postgres.js'
+import { median, send } from './load.mjs'
+import { addAudience, cursorAt, get, random, randomId } from './members.mjs'
+import { startTarget } from './targets.mjs'
+
+const CONNECTIONS = 8
+/** More than one, because an account has two statements at a time on each server. */
+const ACCOUNTS = 8
+/** Clock ticks of /proc per second. */
+const TICKS = 100
+
+export async function run({ smoke }) {
+  const tools = findDebianPostgres()
+  if (tools === null) {
+    console.log(
+      "Debian's PostgreSQL is not installed: replicas are NOT measured (apt-get install postgresql)",
+    )
+    return
+  }
+  const rounds = smoke ? 1 : 7
+  const size = smoke ? 100 : 4_000
+  const directory = mkdtempSync(join(tmpdir(), 'oa-audience-bench-'))
+  // PostgreSQL runs as another user under root, which must be able to enter it.
+  chmodSync(directory, 0o755)
+  const cluster = await ReplicatedPostgres.start(tools, join(directory, 'cluster'), {
+    standbys: 2,
+    settings: '',
+  })
+  const services = []
+  try {
+    const audiences = await fill(cluster, smoke ? 200 : 10_000)
+    for (const replicas of [0, 1, 2]) services.push(await startService(cluster, replicas))
+    const results = services.map(() => [])
+    for (let round = 0; round <= rounds; round += 1) {
+      for (const [replicas, { port }] of services.entries()) {
+        const result = await measure(cluster, port, audiences, size)
+        // The first round fills caches.
+        if (round > 0) results[replicas].push(result)
+      }
+    }
+    report(results, rounds, size)
+  } finally {
+    for (const { child } of services) child.kill('SIGKILL')
+    await cluster.stop()
+    rmSync(directory, { recursive: true, force: true })
+  }
+}
+
+const urlOf = ({ port }) => `postgres://postgres@127.0.0.1:${port}/postgres`
+
+async function fill(cluster, members) {
+  const database = new PostgresDatabase(urlOf(cluster.primary), () => undefined)
+  await migrate(database)
+  database.markReady()
+  await markChanges(database)
+  await database.query(`insert into organization (name) values ('bench')`)
+  const audiences = []
+  for (let id = 1n; id <= ACCOUNTS; id += 1n) audiences.push(await addAudience(database, id, members))
+  await database.close()
+  return audiences
+}
+
+async function startService(cluster, replicas) {
+  const main = fileURLToPath(new URL('../dist/src/cli/main.js', import.meta.url))
+  const hosts = cluster.standbys.slice(0, replicas).map(({ port }) => `127.0.0.1:${port}`)
+  const env = {
+    DATABASE_URL: urlOf(cluster.primary),
+    ...(replicas > 0 && { DATABASE_READ_URL: `postgres://postgres@${hosts.join(',')}/postgres` }),
+    RATE_LIMIT_MAX: '1000000000',
+  }
+  const target = await startTarget([main, 'serve'], env)
+  for (let isReady = false; !isReady; await sleep(20)) {
+    isReady = await fetch(`http://127.0.0.1:${target.port}/api/health`).then(({ ok }) => ok)
+  }
+  return target
+}
+
+/** Pages of 50 at random positions. */
+async function measure(cluster, port, audiences, size) {
+  const requests = Array.from({ length: size }, () => {
+    const audience = audiences[random(audiences.length)]
+    return get(audience, `/api/audience?cursor=${cursorAt(audience, randomId(audience))}`)
+  })
+  const before = await processorSeconds(cluster.primary)
+  const { failures, perSecond, p50Ms } = await send({ port, connections: CONNECTIONS, requests })
+  if (failures > 0) throw new Error(`${failures} pages failed`)
+  return { perSecond, p50Ms, primaryUs: ((await processorSeconds(cluster.primary)) - before) * (1e6 / size) }
+}
+
+/** Of the server, and of its sessions, also those that have ended. NaN where there is no /proc. */
+async function processorSeconds(server) {
+  const pid = await server.ask(`select split_part(pg_read_file('postmaster.pid'), chr(10), 1)`)
+  const children = execFileSync('ps', ['-o', 'pid=', '--ppid', pid], { encoding: 'utf8' })
+  const ticks = [
+    pid,
+    ...children
+      .split('\n')
+      .map((text) => text.trim())
+      .filter(Boolean),
+  ].map(ticksOf)
+  return ticks.reduce((sum, each) => sum + each, 0) / TICKS
+}
+
+function ticksOf(pid) {
+  try {
+    const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1].split(' ')
+    // User and system time of the process, and of the children that it has waited for.
+    return fields.slice(11, 15).reduce((sum, field) => sum + Number(field), 0)
+  } catch {
+    return Number.NaN
+  }
+}
+
+function report(results, rounds, size) {
+  const load = loadavg()[0].toFixed(1)
+  console.log(
+    `pages of 50, ${CONNECTIONS} connections, ${ACCOUNTS} accounts, ${rounds} rounds of ${size}; load average ${load}`,
+  )
+  const of = (replicas, field) => median(results[replicas].map((result) => result[field]))
+  for (const replicas of results.keys()) {
+    const rate = of(replicas, 'perSecond')
+    const ratio = (rate / of(0, 'perSecond')).toFixed(2)
+    const primary = `${Math.round(of(replicas, 'primaryUs'))} µs of the primary's processor a page`
+    console.log(
+      `  replicas: ${replicas}  ${String(Math.round(rate)).padStart(6)}/s   ratio ${ratio}   p50 ${of(replicas, 'p50Ms').toFixed(1)} ms   ${primary}`,
+    )
+  }
+}
