@@ -9,7 +9,7 @@ import { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { findDebianPostgres, ReplicatedPostgres } from '../../tools/simulator/replicated-postgres.ts'
 import { addTenant, type Tenant } from '../support/database.ts'
-import { FailoverLoad } from '../support/failover-load.ts'
+import { FailoverLoad, NO_LIMITS } from '../support/failover-load.ts'
 import {
   becomesWell,
   eventually,
@@ -42,14 +42,6 @@ const RECOVERY_LIMIT_MS = 5_000
 /** Of one attempt to deliver. */
 const ATTEMPT_TIMEOUT_MS = 1_000
 
-const ENV = {
-  RATE_LIMIT_MAX: '0',
-  TRACKING_ADDRESS_EVENTS_PER_MINUTE: '0',
-  TRACKING_ADDRESS_BYTES_PER_MINUTE: '0',
-  TRACKING_KEY_EVENTS_PER_MINUTE: '0',
-  TRACKING_KEY_BYTES_PER_MINUTE: '0',
-}
-
 async function startCluster(standbys: number, settings: string): Promise<ReplicatedPostgres> {
   const options = { standbys, settings }
   const cluster = await ReplicatedPostgres.start(tools ?? '', temporaryDirectory(), options)
@@ -59,7 +51,7 @@ async function startCluster(standbys: number, settings: string): Promise<Replica
 
 async function startServices(url: string, count: number): Promise<ServiceProcess[]> {
   const services = await Promise.all(
-    Array.from({ length: count }, () => spawnService({ ...ENV, DATABASE_URL: url })),
+    Array.from({ length: count }, () => spawnService({ ...NO_LIMITS, DATABASE_URL: url })),
   )
   await Promise.all(services.map((service) => becomesWell(service.url)))
   return services
@@ -83,6 +75,7 @@ async function startUnderLoad() {
     tenant,
     database,
   )
+  onTestFinished(() => load.client.close())
   load.start()
   return { cluster, services, tenant, load }
 }
@@ -122,7 +115,11 @@ it.runIf(tools !== null)('loses nothing acknowledged when the primary dies or ha
     await cluster.rebuild(former)
   }
   await load.finish()
-  console.info({ recoveriesMs: recoveries.map(Math.round), ...load.acknowledged, statuses: load.statuses })
+  console.info({
+    recoveriesMs: recoveries.map(Math.round),
+    ...load.acknowledged,
+    statuses: load.client.statuses,
+  })
   expect(await load.compare()).toEqual({
     missing: 0,
     twice: 0,

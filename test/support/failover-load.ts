@@ -3,19 +3,21 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { addCredentials, type Tenant } from './database.ts'
+import { RetryingClient } from './retrying-client.ts'
 import { signedDelivery } from './service.ts'
 
-/** Longer than any statement and the time until the service gives it up. */
-const RESPONSE_TIMEOUT_MS = 8_000
 /** Reached only if a member is lost. */
 const FIND_LIMIT_MS = 20_000
 /** Leaves the processor to the service. */
 const PAUSE_MS = 5
 
-interface Response {
-  /** 0: no answer */
-  status: number
-  body: string
+/** The environment of an instance that must not limit this load. */
+export const NO_LIMITS = {
+  RATE_LIMIT_MAX: '0',
+  TRACKING_ADDRESS_EVENTS_PER_MINUTE: '0',
+  TRACKING_ADDRESS_BYTES_PER_MINUTE: '0',
+  TRACKING_KEY_EVENTS_PER_MINUTE: '0',
+  TRACKING_KEY_BYTES_PER_MINUTE: '0',
 }
 
 /** What must all be 0. */
@@ -28,7 +30,7 @@ export interface Discrepancies {
 }
 
 export class FailoverLoad {
-  readonly #urls: string[]
+  readonly client: RetryingClient
   readonly #tenant: Tenant
   readonly #database: PostgresDatabase
   readonly #events = new Map<string, number>()
@@ -38,12 +40,10 @@ export class FailoverLoad {
   #work: Array<Promise<void>> = []
   #isFinished = false
   acknowledged = { events: 0, updates: 0, erasures: 0, revocations: 0 }
-  /** Number of answers by status. */
-  statuses: Record<number, number> = {}
 
   /** @param database writes credentials, as another program does */
   constructor(urls: string[], tenant: Tenant, database: PostgresDatabase) {
-    this.#urls = urls
+    this.client = new RetryingClient(urls)
     this.#tenant = tenant
     this.#database = database
   }
@@ -79,7 +79,7 @@ export class FailoverLoad {
 
   async #deliver(userId: string): Promise<void> {
     const { path, init } = signedDelivery(this.#tenant, [lineEvent('message', userId)])
-    await this.#until(path, init, [200])
+    await this.client.until(path, init, [200])
     this.#count(userId)
   }
 
@@ -94,14 +94,18 @@ export class FailoverLoad {
       conversation: { id: 1, channel: 'Channel::Line', contact_inbox: { source_id: userId } },
     })
     const headers = { 'content-type': 'application/json', 'x-chatwoot-delivery': randomUserId() }
-    await this.#until(`/api/mbox/callback/${this.#tenant.oaHash}`, { method: 'POST', headers, body }, [200])
+    await this.client.until(
+      `/api/mbox/callback/${this.#tenant.oaHash}`,
+      { method: 'POST', headers, body },
+      [200],
+    )
     this.#count(userId)
   }
 
   async #track(userId: string): Promise<void> {
     const event = { type: 'track', event: 'opened', userId, messageId: randomUserId() }
     const body = JSON.stringify({ writeKey: this.#tenant.trackingKey, batch: [event] })
-    await this.#until('/api/tracking', { method: 'POST', body }, [200])
+    await this.client.until('/api/tracking', { method: 'POST', body }, [200])
     this.#count(userId)
   }
 
@@ -111,7 +115,7 @@ export class FailoverLoad {
     const id = await this.#find(userId)
     const headers = { ...this.#tenant.headers, 'content-type': 'application/json' }
     const body = JSON.stringify({ attributes: { count } })
-    await this.#until(`/api/audience/${id}`, { method: 'PUT', headers, body }, [200])
+    await this.client.until(`/api/audience/${id}`, { method: 'PUT', headers, body }, [200])
     this.#updates.set(userId, count)
     this.acknowledged.updates += 1
   }
@@ -120,24 +124,30 @@ export class FailoverLoad {
   async #erase(): Promise<void> {
     const userId = randomUserId()
     const { path, init } = signedDelivery(this.#tenant, [lineEvent('follow', userId)])
-    await this.#until(path, init, [200])
+    await this.client.until(path, init, [200])
     const id = await this.#find(userId)
-    await this.#until(`/api/audience/${id}`, { method: 'DELETE', headers: this.#tenant.headers }, [204, 404])
+    await this.client.until(
+      `/api/audience/${id}`,
+      { method: 'DELETE', headers: this.#tenant.headers },
+      [204, 404],
+    )
     this.#erased.push(userId)
     this.acknowledged.erasures += 1
     // LINE may deliver the event again.
-    await this.#until(path, init, [200])
+    await this.client.until(path, init, [200])
   }
 
-  /** Both instances must refuse a key from the moment at which its revocation is acknowledged. */
+  /** All instances must refuse a key from the moment at which its revocation is acknowledged. */
   async #revoke(): Promise<void> {
     const { accountId, organizationId } = this.#tenant
-    const added = await untilDone(() => addCredentials(this.#database, accountId, organizationId))
+    const added = await this.#untilDone(() => addCredentials(this.#database, accountId, organizationId))
     const revoke = `update api_client set status = 'revoked' where id = $1`
-    await untilDone(() => this.#database.query(revoke, [added.clientRowId]))
+    await this.#untilDone(() => this.#database.query(revoke, [added.clientRowId]))
     this.acknowledged.revocations += 1
-    for (const url of this.#urls) {
-      const { status } = await this.#send(url, '/api/audience?limit=1', { headers: added.headers })
+    for (const url of this.client.urls) {
+      // An upgrade may take one out of service meanwhile.
+      if (!this.client.urls.includes(url)) continue
+      const { status } = await this.client.send(url, '/api/audience?limit=1', { headers: added.headers })
       if (status === 200) this.#revokedAndLetIn += 1
     }
   }
@@ -146,7 +156,7 @@ export class FailoverLoad {
   async #find(userId: string): Promise<string> {
     const { headers } = this.#tenant
     for (const deadline = Date.now() + FIND_LIMIT_MS; Date.now() < deadline; await sleep(PAUSE_MS * 10)) {
-      const { body } = await this.#until(`/api/audience?userId=${userId}`, { headers }, [200])
+      const { body } = await this.client.until(`/api/audience?userId=${userId}`, { headers }, [200])
       const [member] = JSON.parse(body).data
       if (member !== undefined) return member.id
     }
@@ -158,21 +168,16 @@ export class FailoverLoad {
     this.acknowledged.events += 1
   }
 
-  async #until(path: string, init: RequestInit, wanted: number[]): Promise<Response> {
-    for (;;) {
-      const url = this.#urls[Math.floor(Math.random() * this.#urls.length)] as string
-      const response = await this.#send(url, path, init)
-      if (wanted.includes(response.status)) return response
-      await sleep(PAUSE_MS * 10)
+  /** Repeats what is safe to repeat until the database acknowledges it. */
+  async #untilDone<T>(work: () => Promise<T>): Promise<T> {
+    while (!this.client.isClosed) {
+      try {
+        return await work()
+      } catch {
+        await sleep(PAUSE_MS * 10)
+      }
     }
-  }
-
-  async #send(url: string, path: string, init: RequestInit): Promise<Response> {
-    const response = await fetch(url + path, { ...init, signal: AbortSignal.timeout(RESPONSE_TIMEOUT_MS) })
-      .then(async (answer) => ({ status: answer.status, body: await answer.text() }))
-      .catch(() => ({ status: 0, body: '' }))
-    this.statuses[response.status] = (this.statuses[response.status] ?? 0) + 1
-    return response
+    throw new Error('the test ended before the database answered')
   }
 
   /** Compares the books with the database, once the load has finished. */
@@ -204,17 +209,6 @@ export class FailoverLoad {
       lostUpdates: lost.length,
       erasedAndBack: back.length,
       revokedAndLetIn: this.#revokedAndLetIn,
-    }
-  }
-}
-
-/** Repeats what is safe to repeat until the database acknowledges it. */
-async function untilDone<T>(work: () => Promise<T>): Promise<T> {
-  for (;;) {
-    try {
-      return await work()
-    } catch {
-      await sleep(PAUSE_MS * 10)
     }
   }
 }

@@ -64,9 +64,9 @@ export function spawnService(env: Record<string, string>, main = MAIN): Promise<
 export function runCommand(
   args: string[],
   env: Record<string, string> = {},
-  options: { cwd?: string; input?: string } = {},
+  { main = MAIN, ...options }: { main?: string; cwd?: string; input?: string } = {},
 ) {
-  const { status, stdout, stderr } = spawnSync(process.execPath, [MAIN, ...args], {
+  const { status, stdout, stderr } = spawnSync(process.execPath, [main, ...args], {
     env: environment(env),
     encoding: 'utf8',
     timeout: WAIT_LIMIT_MS,
@@ -96,8 +96,9 @@ export async function eventually<T>(
 export function runCommandAsync(
   args: string[],
   env: Record<string, string> = {},
+  main = MAIN,
 ): Promise<{ status: number | null; stdout: string; stderr: string }> {
-  const child = spawn(process.execPath, [MAIN, ...args], {
+  const child = spawn(process.execPath, [main, ...args], {
     env: environment(env),
     stdio: ['ignore', 'pipe', 'pipe'],
   })

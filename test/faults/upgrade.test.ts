@@ -1,0 +1,175 @@
+/** An upgrade from the last release, one instance after the other under load, with one of them rolled back on the way. */
+import { expect, it, onTestFinished } from 'vitest'
+import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
+import { addTenant, createTestDatabase, type Tenant, urlOf } from '../support/database.ts'
+import { startReceiver } from '../support/endpoints.ts'
+import { FailoverLoad, NO_LIMITS } from '../support/failover-load.ts'
+import { load as loadRows } from '../support/load.ts'
+import { assembleNextVersion, buildPreviousVersion } from '../support/previous-version.ts'
+import {
+  becomesWell,
+  eventually,
+  runCommand,
+  runCommandAsync,
+  type ServiceProcess,
+  spawnService,
+  temporaryDirectory,
+} from '../support/process.ts'
+import { UpgradeLoad } from '../support/upgrade-load.ts'
+
+/** Building takes a minute or two, and more on a slow network. */
+const BUILD_TIMEOUT_MS = 900_000
+/** Events and pages between two steps of the upgrade, so that each state of the fleet is under load. */
+const STEP_EVENTS = 300
+/** The migration and four replacements. */
+const STEPS = 5
+const FAILURES_SHOWN = 3
+
+async function startInstance(env: Record<string, string>, program: string): Promise<ServiceProcess> {
+  const instance = await spawnService(env, program)
+  await becomesWell(instance.url)
+  return instance
+}
+
+async function setUpDatabase(previous: string) {
+  const { database, connection } = await createTestDatabase('template0')
+  onTestFinished(() => database.close())
+  const env = { ...NO_LIMITS, DATABASE_URL: urlOf(connection) }
+  expect(await runCommandAsync(['migrate'], env, previous)).toMatchObject({ status: 0, stderr: '' })
+  return { database, env }
+}
+
+async function addReceiver(database: PostgresDatabase, { accountId }: Tenant, format: 'line' | 'members') {
+  const { url, received } = await startReceiver()
+  await database.query(
+    'insert into endpoint (channel_oa_id, url, format, allow_private_network) values ($1, $2, $3, true)',
+    [accountId, url, format],
+  )
+  return received
+}
+
+/** Two instances of a version under load, which sends to an endpoint of each format. */
+async function startUnderLoad(program: string) {
+  const { database, env } = await setUpDatabase(program)
+  const tenant = await addTenant(database)
+  const received = {
+    line: await addReceiver(database, tenant, 'line'),
+    members: await addReceiver(database, tenant, 'members'),
+  }
+  const [first, second] = [await startInstance(env, program), await startInstance(env, program)]
+  const load = new FailoverLoad([first.url, second.url], tenant, database)
+  const further = new UpgradeLoad(load.client, tenant)
+  onTestFinished(() => load.client.close())
+  load.start()
+  await further.start()
+  return { database, env, received, first, second, load, further }
+}
+
+type UnderLoad = Awaited<ReturnType<typeof startUnderLoad>>
+
+/** Resolves when the fleet as it is has answered requests of each kind. */
+async function work({ load, further }: UnderLoad): Promise<void> {
+  const target = load.acknowledged.events + STEP_EVENTS
+  const { walks, feeds } = further.acknowledged
+  await eventually(
+    async () => [load.acknowledged.events, further.acknowledged.walks, further.acknowledged.feeds],
+    ([events = 0, walked = 0, fed = 0]) => events >= target && walked > walks && fed > feeds,
+  )
+}
+
+/** No request needs a retry: an instance leaves the load balancer before it is stopped. */
+function expectNoFailures({ load }: UnderLoad): void {
+  expect(load.client.failures.slice(0, FAILURES_SHOWN)).toEqual([])
+}
+
+/** Ends an instance as an orchestrator does, and starts one of that program in its place. */
+async function replace(
+  fleet: UnderLoad,
+  { url, child, exited }: ServiceProcess,
+  program: string,
+): Promise<ServiceProcess> {
+  const { client } = fleet.load
+  client.takeOutOfService(url)
+  child.kill('SIGTERM')
+  expect(await exited).toEqual({ code: 0, signal: null })
+  const successor = await startInstance(fleet.env, program)
+  client.putIntoService(successor.url)
+  await work(fleet)
+  expectNoFailures(fleet)
+  return successor
+}
+
+async function migrateUnderLoad(fleet: UnderLoad, program: string): Promise<void> {
+  await eventually(
+    () => runCommandAsync(['migrate'], fleet.env, program),
+    ({ status }) => status === 0,
+  )
+  await work(fleet)
+  // What waits 600 ms for the lock of a migration is answered with 503, an erasure with 500, and the caller tries again.
+  const failures = fleet.load.client.failures.splice(0)
+  const unexpected = failures.filter(({ status, body }) => status !== 503 && !body.includes('Step 3: '))
+  expect(unexpected.slice(0, FAILURES_SHOWN)).toEqual([])
+}
+
+it(
+  'loses and repeats nothing while old and new instances run together and one is rolled back',
+  async () => {
+    const [previous, next] = [await buildPreviousVersion(), assembleNextVersion(temporaryDirectory())]
+    const fleet = await startUnderLoad(previous)
+    const { database, received, first, second, load, further } = fleet
+    await work(fleet)
+    expectNoFailures(fleet)
+    await migrateUnderLoad(fleet, next)
+    const upgraded = await replace(fleet, first, next)
+    const rolledBack = await replace(fleet, upgraded, previous)
+    await replace(fleet, rolledBack, next)
+    await replace(fleet, second, next)
+    await Promise.all([load.finish(), further.finish()])
+    await eventually(
+      () => loadRows(database, 'select from endpoint_delivery'),
+      (rows) => rows.length === 0,
+    )
+    expectNoFailures(fleet)
+    const acknowledged = { ...load.acknowledged, ...further.acknowledged }
+    console.info({ ...acknowledged, statuses: load.client.statuses })
+    expect(Math.min(...Object.values(acknowledged))).toBeGreaterThan(STEPS)
+    expect(await load.compare()).toEqual({
+      missing: 0,
+      twice: 0,
+      lostUpdates: 0,
+      erasedAndBack: 0,
+      revokedAndLetIn: 0,
+    })
+    expect(await further.compare(database, received)).toEqual({
+      missing: 0,
+      twice: 0,
+      wrongRelationships: 0,
+      wrongWalks: 0,
+      missedChanges: 0,
+      unsentEvents: 0,
+      unsentMembers: 0,
+    })
+  },
+  BUILD_TIMEOUT_MS,
+)
+
+it(
+  'refuses to start the last release with one line once the schema does not support it',
+  async () => {
+    const [previous, next] = [await buildPreviousVersion(), assembleNextVersion(temporaryDirectory())]
+    const { database, env } = await setUpDatabase(previous)
+    expect(runCommand(['migrate'], env, { main: next }).status).toBe(0)
+    await loadRows(
+      database,
+      'update schema_compatibility set oldest_supported = (select max(version) from schema_migration)',
+    )
+    for (const args of [['serve'], ['clients', 'list']]) {
+      const { status, stderr } = runCommand(args, env, { main: previous })
+      expect(status).toBe(1)
+      expect(stderr).toMatch(
+        /^oa-audience: the database schema has version \d+ and supports .+ Install the newer .+\n$/,
+      )
+    }
+  },
+  BUILD_TIMEOUT_MS,
+)

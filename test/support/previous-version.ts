@@ -1,0 +1,82 @@
+/** The last release, built from git, and today's version as a release that adds a migration. */
+import { execFile } from 'node:child_process'
+import { cpSync, existsSync, mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { readMigrations } from '../../src/postgres/migrate.ts'
+
+/** The version from which instances are upgraded. It moves with each release: see CONTRIBUTING.md. */
+const PREVIOUS = { version: '0.1.0', commit: '66578b45a63bcbf358fcccbe5dc78e86ab130437' }
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+/** Git ignores it. A build is named after its commit, and each run uses it again. */
+const BUILDS = join(ROOT, '.versions')
+const PROGRAM = 'dist/src/cli/main.js'
+
+/** The program of the last release. The first call takes a minute or two. Throws with one line that says what to do. */
+export async function buildPreviousVersion(): Promise<string> {
+  const directory = join(BUILDS, PREVIOUS.commit)
+  if (!existsSync(directory)) await build(directory)
+  return join(directory, PROGRAM)
+}
+
+/** @param directory exists only once the build is complete */
+async function build(directory: string): Promise<void> {
+  const unfinished = `${directory}.unfinished`
+  rmSync(unfinished, { recursive: true, force: true })
+  mkdirSync(unfinished, { recursive: true })
+  await fetchCommit()
+  const archive = join(unfinished, 'source.tar')
+  await run('git', ['archive', '--output', archive, PREVIOUS.commit], ROOT)
+  await run('tar', ['-xf', archive], unfinished)
+  try {
+    await run('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund'], unfinished)
+  } catch (error) {
+    throw notTested('Its dependencies cannot be installed. Check that npm reaches its registry', error)
+  }
+  await run('npm', ['run', 'build'], unfinished)
+  renameSync(unfinished, directory)
+}
+
+/** A shallow clone, as in CI, has the last commit alone. */
+async function fetchCommit(): Promise<void> {
+  try {
+    await run('git', ['cat-file', '-e', `${PREVIOUS.commit}^{commit}`], ROOT)
+  } catch {
+    try {
+      await run('git', ['fetch', '--quiet', '--depth', '1', 'origin', PREVIOUS.commit], ROOT)
+    } catch (error) {
+      throw notTested(`This clone lacks its commit. Run "git fetch origin ${PREVIOUS.commit}"`, error)
+    }
+  }
+}
+
+function notTested(advice: string, error: unknown): Error {
+  const { stderr, message } = error as Error & { stderr?: string }
+  const lines = (stderr || message).split('\n')
+  const reason = lines.find((line) => line !== '' && !line.startsWith('npm warn'))
+  return new Error(`!!! UPGRADES ARE NOT TESTED from ${PREVIOUS.version}. ${advice}. (${reason})`)
+}
+
+const execute = promisify(execFile)
+
+const run = (program: string, args: string[], cwd: string) => execute(program, args, { cwd })
+
+/** As releases do: a column and an index on the largest table of members. */
+const NEXT_MIGRATION = `
+alter table audience_member add column of_next_release text;
+create index audience_member_of_next_release on audience_member (channel_oa_id, of_next_release)
+ where of_next_release is not null;
+`
+
+/** Copies today's build into `directory` and adds a migration, so that the schema always is newer than the last release knows. */
+export function assembleNextVersion(directory: string): string {
+  for (const name of ['dist', 'migrations', 'package.json']) {
+    cpSync(join(ROOT, name), join(directory, name), { recursive: true })
+  }
+  symlinkSync(join(ROOT, 'node_modules'), join(directory, 'node_modules'))
+  const number = String((readMigrations().at(-1)?.version ?? 0) + 1).padStart(4, '0')
+  writeFileSync(join(directory, 'migrations', `${number}-of-next-release.sql`), NEXT_MIGRATION)
+  return join(directory, PROGRAM)
+}
