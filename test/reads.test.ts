@@ -2,6 +2,7 @@
 import { expect, it, onTestFinished } from 'vitest'
 import { markChanges } from '../src/audience/change-marks.ts'
 import { Metrics } from '../src/observability/metrics.ts'
+import type { Connection } from '../src/postgres/embedded/server.ts'
 import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import type { ReplicaChoice } from '../src/postgres/reads.ts'
 import { freePort } from '../tools/prove/service.ts'
@@ -11,10 +12,15 @@ import { runCommandAsync } from './support/process.ts'
 import { setUpTest, startAppForTest } from './support/service.ts'
 
 /** The service with two members, whose reads go to the servers that `choose` names. */
-async function setUp(choose: (url: string) => ReplicaChoice['servers'] | Promise<ReplicaChoice['servers']>) {
+async function setUp(
+  choose: (
+    url: string,
+    connection: Connection,
+  ) => ReplicaChoice['servers'] | Promise<ReplicaChoice['servers']>,
+) {
   const { database: direct, connection } = await createTestDatabase()
   await markChanges(direct)
-  const servers = await choose(urlOf(connection))
+  const servers = await choose(urlOf(connection), connection)
   const database = new PostgresDatabase(connection, () => undefined, { servers, maxLagMs: 2_000 })
   database.markReady()
   const metrics = new Metrics([])
@@ -61,7 +67,7 @@ it('reads the primary while no replica answers, and a token costs nothing then',
   const dead = async () => [{ name: 'dead', url: `postgres://nobody@127.0.0.1:${await freePort()}/none` }]
   const { service, tenant, counted, database } = await setUp(dead)
   const list = await service.call('GET', '/api/audience', {
-    headers: { ...tenant.headers, 'x-consistency-token': 'f_________8' },
+    headers: { ...tenant.headers, 'x-consistency-token': 'f_________4' },
   })
   expect([list.status, list.json.data.length]).toEqual([200, 2])
   expect(await counted()).toContain('{outcome="unavailable"} 1')
@@ -71,7 +77,7 @@ it('reads the primary while no replica answers, and a token costs nothing then',
 it('waits briefly for a position that no replica has, and then asks the primary', async () => {
   const { service, tenant, counted } = await setUp(itself)
   const list = await service.call('GET', '/api/audience', {
-    headers: { ...tenant.headers, 'x-consistency-token': 'f_________8' },
+    headers: { ...tenant.headers, 'x-consistency-token': 'f_________4' },
   })
   expect([list.status, list.json.data.length]).toEqual([200, 2])
   expect(await counted()).toContain('{outcome="behind"} 1')
@@ -89,7 +95,7 @@ it('answers neither PUT nor DELETE with a token where there are no replicas', as
   expect([put.status, put.headers.get('x-consistency-token')]).toEqual([200, null])
 })
 
-it.each(['x', 'AAAAAAAAAAAA', 'AAAAAAAAAA=', 'AAAAAAAAAAB', '__________8', 'AAAAAAAAAAA, AAAAAAAAAAA'])(
+it.each(['x', 'AAAAAAAAAAAA', 'AAAAAAAAAA=', 'AAAAAAAAAAB', '__________8', 'AAAAAAAAAAA, x', 'AAAAAAAAAAA,'])(
   'returns 400 when x-consistency-token is %j',
   async (token) => {
     const { service, tenant, database } = await setUpTest()
@@ -102,7 +108,7 @@ it.each(['x', 'AAAAAAAAAAAA', 'AAAAAAAAAA=', 'AAAAAAAAAAB', '__________8', 'AAAA
       [
         {
           path: 'x-consistency-token',
-          message: 'is not the header of an answer: send the newest one, or none',
+          message: 'names no token of an answer: send the newest ones, separated by commas, or none',
         },
       ],
     ])
@@ -126,4 +132,57 @@ it('has doctor name each replica, and one that is another database', async () =>
   await markChanges(database)
   expect(await examine(urlOf(connection))).toEqual([expect.stringMatching(/ok .*answers reads/)])
   expect(await examine(urlOf(other))).toEqual([expect.stringMatching(/not a copy of the database/)])
+})
+
+it('waits for the latest of several tokens', async () => {
+  const { service, tenant, counted } = await setUp(itself)
+  const read = (token: string) =>
+    service.call('GET', '/api/audience', { headers: { ...tenant.headers, 'x-consistency-token': token } })
+  await read('AAAAAAAAAAA, AAAAAAAAAAE')
+  expect(await counted()).toContain('{outcome="replica"} 1')
+  await read('AAAAAAAAAAA,f_________4')
+  await read('f_________4, AAAAAAAAAAA')
+  expect(await counted()).toContain('{outcome="behind"} 2')
+})
+
+it('answers with a token when it refuses a write because of an earlier one', async () => {
+  const { service, tenant } = await setUp(itself)
+  const [one, two] = await service.members(tenant)
+  const put = (id: string | undefined, externalId: string, ifMatch: string) =>
+    service.call('PUT', `/api/audience/${id}`, {
+      headers: { ...tenant.headers, ...JSON_BODY, 'if-match': ifMatch },
+      body: JSON.stringify({ externalId }),
+    })
+  const erase = (id: string, ifMatch: string) =>
+    service.call('DELETE', `/api/audience/${id}`, { headers: { ...tenant.headers, 'if-match': ifMatch } })
+  await put(one?.id, 'first', '*')
+  const refused = [
+    await put(one?.id, 'second', '"1"'),
+    await put(two?.id, 'first', '*'),
+    await put('4611686018427387904', 'third', '*'),
+    await erase(one?.id as string, '"1"'),
+    await erase('4611686018427387904', '*'),
+  ]
+  const form = expect.stringMatching(/^[\w-]{11}$/)
+  expect(refused.map(({ status, headers }) => [status, headers.get('x-consistency-token')])).toEqual(
+    [412, 409, 404, 412, 404].map((status) => [status, form]),
+  )
+})
+
+it('answers a write whose position is unknown with a token that only the primary satisfies', async () => {
+  const { service, tenant, counted, database } = await setUp(itself)
+  const [member] = await service.members(tenant)
+  database.position = async () => {
+    throw new Error('the primary has died')
+  }
+  const put = await service.call('PUT', `/api/audience/${member?.id}`, {
+    headers: { ...tenant.headers, ...JSON_BODY },
+    body: '{"tags":["vip"]}',
+  })
+  const token = put.headers.get('x-consistency-token') as string
+  const list = await service.call('GET', '/api/audience?tag=vip', {
+    headers: { ...tenant.headers, 'x-consistency-token': token },
+  })
+  expect(list.json.data).toEqual([put.json])
+  expect(await counted()).toContain('{outcome="behind"} 1')
 })

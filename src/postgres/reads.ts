@@ -6,7 +6,7 @@ import { DatabaseBusy, DatabaseUnavailable, STATEMENT_TIMEOUT, sqlStateOf } from
 import { type ReadKind, Replica } from './replica.ts'
 import type { Queryable, Row, Statement } from './statement.ts'
 import type { Claimant } from './turns.ts'
-import { type PrimaryState, readPrimaryState, type WalPosition } from './wal-position.ts'
+import { PRIMARY_ONLY, type PrimaryState, readPrimaryState, type WalPosition } from './wal-position.ts'
 
 /** Where reads go that may be as old as READ_MAX_LAG_MS, unless they name a position that they must include. */
 export interface Reads {
@@ -121,6 +121,7 @@ export class ReplicaReads implements Reads {
     read: (replica: Replica, requirement: Requirement) => ReturnType<Replica['read']>,
     after: WalPosition | null,
   ): Promise<{ outcome: ReadOutcome; rows: Row[] | null }> {
+    if (after === PRIMARY_ONLY) return { outcome: 'behind', rows: null }
     const requirement = this.#requirement()
     const deadlineMs = performance.now() + WAIT_MAX_MS
     let outcome: ReadOutcome = 'unavailable'

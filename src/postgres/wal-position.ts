@@ -4,31 +4,41 @@ import type { Queryable, Statement } from './statement.ts'
 /** Bytes since the beginning of the log. */
 export type WalPosition = bigint
 
+/** No replica ever has this position, so the primary answers. */
+export const PRIMARY_ONLY: WalPosition = 2n ** 63n - 1n
+
 /** A moment of the primary. */
 export interface PrimaryState {
   /** Before the query was sent, by `performance.now()`: the position covers what was committed until then. */
   takenAtMs: number
   position: WalPosition
+  /** Each promotion of a standby begins another one. Positions of different timelines cannot be compared. */
+  timeline: string
   /**
    * The newest mark of the delta feed (change-marks.ts). A copy of this database that has replayed the position has it. Another
-   * database, a former primary and the replicas of one have not. Null: there is none yet.
+   * database does not have it. A former primary and its replicas do not have those of later timelines. Null: there is none yet.
    */
   mark: string | null
 }
 
-/** The flush position: a commit has been flushed when it is answered, while later positions wait for the next one. */
+/**
+ * The flush position: a commit has been flushed when it is answered, while later positions wait for the next one. The name of a
+ * WAL file begins with the timeline in 8 hexadecimal digits.
+ */
 const selectPrimaryState: Statement = {
   name: 'primary-state',
   text: `
     select pg_wal_lsn_diff(pg_current_wal_flush_lsn(), '0/0')::bigint as position,
+           left(pg_walfile_name(pg_current_wal_flush_lsn()), 8) as timeline,
            (select max(marked_at) from change_mark) as mark`,
 }
 
 /** @param send asks the primary */
 export async function readPrimaryState(send: Queryable['query']): Promise<PrimaryState> {
   const takenAtMs = performance.now()
-  const [row] = await send<{ position: bigint; mark: string | null }>(selectPrimaryState)
-  return { takenAtMs, position: row?.position ?? 0n, mark: row?.mark ?? null }
+  const [row] = await send<Omit<PrimaryState, 'takenAtMs'>>(selectPrimaryState)
+  if (row === undefined) throw new Error('the primary names no position')
+  return { ...row, takenAtMs }
 }
 
 /** What a replica has. */
