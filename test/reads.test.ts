@@ -1,4 +1,6 @@
 /** DATABASE_READ_URL: which server answers reads. How replicas lag and fail is in faults/replicas.test.ts. */
+import { once } from 'node:events'
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { expect, it, onTestFinished } from 'vitest'
 import { markChanges } from '../src/audience/change-marks.ts'
 import { Metrics } from '../src/observability/metrics.ts'
@@ -8,7 +10,7 @@ import type { ReplicaChoice } from '../src/postgres/reads.ts'
 import { freePort } from '../tools/prove/service.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
-import { runCommandAsync } from './support/process.ts'
+import { eventually, runCommandAsync } from './support/process.ts'
 import { setUpTest, startAppForTest } from './support/service.ts'
 
 /** The service with two members, whose reads go to the servers that `choose` names. */
@@ -185,4 +187,77 @@ it('answers a write whose position is unknown with a token that only the primary
   })
   expect(list.json.data).toEqual([put.json])
   expect(await counted()).toContain('{outcome="behind"} 1')
+})
+
+/** A replica behind a proxy that can stop passing bytes on, as a machine that hangs does. */
+async function behindProxy(
+  { host, port, user, database }: Connection,
+  mayHang: (connection: number) => boolean = () => true,
+) {
+  const sockets = new Set<Socket>()
+  let isHanging = false
+  let connections = 0
+  const server = createServer((client) => {
+    connections += 1
+    const hangs = mayHang(connections)
+    const upstream = connect(`${host}/.s.PGSQL.${port}`)
+    for (const [from, to] of [
+      [client, upstream],
+      [upstream, client],
+    ] as const) {
+      sockets.add(from)
+      from.on('data', (bytes) => void ((isHanging && hangs) || to.write(bytes)))
+      from.on('error', () => undefined)
+      from.on('close', () => void ((isHanging && hangs) || to.destroy()))
+    }
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  onTestFinished(() => {
+    server.close()
+    for (const socket of sockets) socket.destroy()
+  })
+  const url = `postgres://${user}@127.0.0.1:${(server.address() as AddressInfo).port}/${database}`
+  const hang = () => {
+    isHanging = true
+  }
+  return { servers: [{ name: 'proxied', url }], hang }
+}
+
+it('gives no error to any account while a server behind the address of a replica hangs', async () => {
+  let hang = () => {}
+  const { service, tenant, counted, database } = await setUp(async (_url, connection) => {
+    // The first connections find out whether the replica can be read. They lead to a server that works.
+    const proxy = await behindProxy(connection, (no) => no > 2)
+    hang = proxy.hang
+    return proxy.servers
+  })
+  const others = await Promise.all([addTenant(database), addTenant(database)])
+  const list = (of: typeof tenant) => service.call('GET', '/api/audience', { headers: of.headers })
+  await list(tenant)
+  expect(await counted()).toContain('{outcome="replica"} 1')
+  hang()
+  const answers = await Promise.all(
+    [tenant, ...others].flatMap((of) => Array.from({ length: 6 }, () => list(of))),
+  )
+  expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200))
+})
+
+it('asks a replica that refuses connections no more often than others', async () => {
+  const askedAtMs: number[] = []
+  const refusing = createServer((socket) => {
+    askedAtMs.push(performance.now())
+    socket.destroy()
+  }).listen(0, '127.0.0.1')
+  await once(refusing, 'listening')
+  onTestFinished(() => void refusing.close())
+  const { port } = refusing.address() as AddressInfo
+  const { database } = await setUp(() => [{ name: 'refusing', url: `postgres://127.0.0.1:${port}/none` }])
+  await database.replicaLags()
+  const before = askedAtMs.length
+  await eventually(
+    () => Promise.resolve(askedAtMs.length),
+    (count) => count >= before + 5,
+  )
+  // Four intervals of 250 ms between five questions. A timer may fire a millisecond early.
+  expect((askedAtMs[before + 4] as number) - (askedAtMs[before] as number)).toBeGreaterThan(900)
 })
