@@ -46,8 +46,11 @@ export class ReplicaReads implements Reads {
   readonly #maxLagMs: number
   readonly #primary: Reads
   readonly #askPrimary: Queryable['query']
-  /** Oldest first. */
+  /** Of the present timeline, oldest first. */
   #states: PrimaryState[] = []
+  #timeline: string | null = null
+  /** The newest mark when the timeline began: former primaries may have it, too. */
+  #inheritedMark: string | null = null
   #turn = 0
   #timer: NodeJS.Timeout | null = null
   #firstAnswers: Promise<void> | null = null
@@ -170,13 +173,22 @@ export class ReplicaReads implements Reads {
 
   async #compare(): Promise<void> {
     const state = await readPrimaryState(this.#askPrimary).catch(() => null)
-    if (state !== null) {
-      const since = performance.now() - this.#maxLagMs
-      this.#states = [...this.#states.filter(({ takenAtMs }) => takenAtMs >= since), state]
-    }
+    if (state !== null) this.#remember(state)
     // A replica that hangs must not keep the others from being watched.
     if (!this.#isClosed) this.#timer = setTimeout(() => void this.#compare(), WATCH_INTERVAL_MS).unref()
     await this.#checkReplicas()
+  }
+
+  /** After a takeover, only a mark of the new timeline distinguishes its replicas. The first one is at most 10 s late. */
+  #remember(state: PrimaryState): void {
+    if (state.timeline !== this.#timeline) {
+      this.#inheritedMark = this.#timeline && state.mark
+      this.#timeline = state.timeline
+      this.#states = []
+    }
+    if (state.mark === this.#inheritedMark) return
+    const since = performance.now() - this.#maxLagMs
+    this.#states = [...this.#states.filter(({ takenAtMs }) => takenAtMs >= since), state]
   }
 
   async #checkReplicas(): Promise<void> {
