@@ -189,18 +189,18 @@ it('answers a write whose position is unknown with a token that only the primary
   expect(await counted()).toContain('{outcome="behind"} 1')
 })
 
-/** A replica behind a proxy that can stop passing bytes on, as a machine that hangs does. */
+/** A replica behind a proxy that can stop passing bytes on, as a machine that hangs does. It never closes a connection. */
 async function behindProxy(
   { host, port, user, database }: Connection,
-  mayHang: (connection: number) => boolean = () => true,
+  mayHang: (connection: number) => boolean,
 ) {
   const sockets = new Set<Socket>()
   let isHanging = false
   let connections = 0
-  const server = createServer((client) => {
+  const server = createServer({ allowHalfOpen: true }, (client) => {
     connections += 1
     const hangs = mayHang(connections)
-    const upstream = connect(`${host}/.s.PGSQL.${port}`)
+    const upstream = connect({ path: `${host}/.s.PGSQL.${port}`, allowHalfOpen: true })
     for (const [from, to] of [
       [client, upstream],
       [upstream, client],
@@ -208,7 +208,6 @@ async function behindProxy(
       sockets.add(from)
       from.on('data', (bytes) => void ((isHanging && hangs) || to.write(bytes)))
       from.on('error', () => undefined)
-      from.on('close', () => void ((isHanging && hangs) || to.destroy()))
     }
   }).listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -260,4 +259,16 @@ it('asks a replica that refuses connections no more often than others', async ()
   )
   // Four intervals of 250 ms between five questions. A timer may fire a millisecond early.
   expect((askedAtMs[before + 4] as number) - (askedAtMs[before] as number)).toBeGreaterThan(900)
+})
+
+it('ends a command although a replica hangs, from the beginning or at the end', async () => {
+  const { connection, database } = await createTestDatabase()
+  onTestFinished(() => database.close())
+  await markChanges(database)
+  const proxy = await behindProxy(connection, () => true)
+  const env = { DATABASE_URL: urlOf(connection), DATABASE_READ_URL: proxy.servers[0]?.url as string }
+  const run = () => runCommandAsync(['fleet', '--json'], env)
+  expect(await run()).toMatchObject({ status: 0, stdout: '[]\n', stderr: '' })
+  proxy.hang()
+  expect(await run()).toMatchObject({ status: 0, stdout: '[]\n', stderr: '' })
 })

@@ -5,7 +5,7 @@ import { connectionSettings, type Purpose } from './connection-settings.ts'
 import type { Connection } from './embedded/server.ts'
 import { DatabaseUnavailable } from './faults.ts'
 import { Primary } from './primary.ts'
-import { QUERY_TIMEOUT_MS, send } from './share.ts'
+import { send } from './share.ts'
 import { refuseUnreplicated } from './unreplicated.ts'
 
 /** How long a connection may take to open. The platforms disconnect after 2 s. */
@@ -75,9 +75,8 @@ export class Connector {
   /** A connection outside of the pools. The caller ends it. Throws DatabaseUnavailable. */
   async open(purpose: Purpose): Promise<pg.Client> {
     await this.locate()
-    const settings =
-      purpose === 'request' ? { ...this.#settings, query_timeout: QUERY_TIMEOUT_MS } : this.#settings
-    const client = this.#primary === null ? new pg.Client(settings) : new (clientOf(this.#primary))(settings)
+    const client =
+      this.#primary === null ? new pg.Client(this.#settings) : new (clientOf(this.#primary))(this.#settings)
     client.on('error', () => undefined)
     refuseUnreplicated(client)
     try {

@@ -164,7 +164,10 @@ export class PostgresDatabase implements Database {
 
   /** Throws a FatalError if a connection pooler in between does not keep sessions. */
   requireSessions(): Promise<void> {
-    return requireSessions(() => this.#connector.open('request'))
+    return requireSessions(async () => {
+      const client = await this.#connector.open('request')
+      return { client, release: () => void client.end().catch(() => undefined) }
+    })
   }
 
   async session<T>(work: (session: Queryable) => Promise<T>): Promise<T> {

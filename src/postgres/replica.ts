@@ -35,7 +35,6 @@ export class Replica {
   readonly #shares: Record<ReadKind, Share>
   /** Its own connection, so that no read delays the question what the replica has replayed. */
   readonly #watch: Share
-  readonly #connector: Connector
   readonly #clients = new Set<pg.Client>()
   #state: ReplicaState | null = null
   #check: Promise<ReplicaState> | null = null
@@ -44,9 +43,8 @@ export class Replica {
 
   constructor(server: DatabaseServer, onConnectionLost: (error: Error) => void) {
     this.name = server.name
-    this.#connector = new Connector(server.url)
     const target = {
-      ...this.#connector.poolConfig(),
+      ...new Connector(server.url).poolConfig(),
       connectionTimeoutMillis: ANSWER_TIMEOUT_MS,
       Client: clientOf(this.#clients),
     }
@@ -142,7 +140,7 @@ export class Replica {
 
   /** Check and read must reach the same session, and the session must have our settings. */
   #requireSessions(): Promise<void> {
-    this.#sessions ??= requireSessions(() => this.#connector.open('request')).catch((error) => {
+    this.#sessions ??= requireSessions(() => this.#shares.clients.lease()).catch((error) => {
       if (!(error instanceof FatalError)) this.#sessions = null
       throw error
     })

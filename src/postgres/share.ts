@@ -19,7 +19,7 @@ const CONNECTION_MAX_SECONDS = 300
 
 /** A connection for the time of one turn. */
 export interface Lease {
-  client: pg.PoolClient
+  client: pg.ClientBase
   /** @param isLost closes the connection instead of keeping it for the next turn */
   release: (isLost: boolean) => void
 }
@@ -112,7 +112,7 @@ export async function withLease<T>(
 }
 
 async function runTransaction<T>(
-  client: pg.PoolClient,
+  client: pg.ClientBase,
   work: (transaction: Queryable) => Promise<T>,
 ): Promise<T> {
   await send(client, 'begin')
