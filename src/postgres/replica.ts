@@ -11,6 +11,7 @@ import { type Lease, Share, send, withLease } from './share.ts'
 import type { Row, Statement } from './statement.ts'
 import type { Claimant } from './turns.ts'
 import {
+  type Lineage,
   type ReplicaState,
   type ReplicaStateRow,
   replicaStateOf,
@@ -67,13 +68,13 @@ export class Replica {
   async read(
     kind: ReadKind,
     claimant: Claimant | undefined,
-    mark: string | null,
+    lineage: Lineage,
     statement: Statement | string,
     values: unknown[],
   ): Promise<{ state: ReplicaState; rows: Row[] }> {
     const work = async ({ client }: Lease) => {
       const [checked, read] = await Promise.allSettled([
-        send<ReplicaStateRow>(client, CHECK, [mark]),
+        send<ReplicaStateRow>(client, CHECK, valuesOf(lineage)),
         send(client, statement, values),
       ])
       if (checked.status === 'rejected') throw checked.reason
@@ -88,18 +89,18 @@ export class Replica {
   }
 
   /** Whether it replays the position in time. */
-  async reaches(position: WalPosition, mark: string | null, deadlineMs: number): Promise<boolean> {
+  async reaches(position: WalPosition, lineage: Lineage, deadlineMs: number): Promise<boolean> {
     while (this.#state !== null && this.#state.position < position) {
       if (performance.now() > deadlineMs) return false
       await sleep(WAIT_STEP_MS)
-      await this.check(mark)
+      await this.check(lineage)
     }
     return this.#state !== null
   }
 
   /** Asks what it has replayed. All callers share one question. Never throws. */
-  async check(mark: string | null): Promise<void> {
-    this.#check ??= this.#ask(mark).finally(() => {
+  async check(lineage: Lineage | null): Promise<void> {
+    this.#check ??= this.#ask(lineage).finally(() => {
       this.#check = null
     })
     await this.#check.then(
@@ -131,9 +132,9 @@ export class Replica {
     for (const client of this.#clients) abandon(client)
   }
 
-  async #ask(mark: string | null): Promise<ReplicaState> {
+  async #ask(lineage: Lineage | null): Promise<ReplicaState> {
     await this.#requireSessions()
-    const work = ({ client }: Lease) => send<ReplicaStateRow>(client, CHECK, [mark])
+    const work = ({ client }: Lease) => send<ReplicaStateRow>(client, CHECK, valuesOf(lineage))
     const [row] = await withLease(() => this.#watch.lease(), work)
     return replicaStateOf(row)
   }
@@ -146,6 +147,10 @@ export class Replica {
     })
     return this.#sessions
   }
+}
+
+function valuesOf(lineage: Lineage | null): unknown[] {
+  return [lineage?.mark, lineage?.timeline]
 }
 
 /** Whether the server said nothing, not even that it refuses. */

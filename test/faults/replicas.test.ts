@@ -275,6 +275,9 @@ describe.runIf(tools !== null)('reads on replicas', () => {
     expect(await answeredSecond('replica')).toBe(1)
     await lost.promote()
     await lost.ask('create table ballast as select generate_series(1, 100000)')
+    const [{ id }] = (await list(second, tenant)).json.data
+    const updated = await put(second, tenant, `/api/audience/${id}`, { tags: ['vip'] })
+    expect((await list(second, tenant, '', tokenOf(updated))).json.data).toEqual([updated.json])
     await sleep(10)
     await admin.query('delete from change_mark')
     await markChanges(admin)
