@@ -1073,7 +1073,7 @@ export interface operations {
         cursor?: string
       }
       header?: {
-        /** @description The header of your last PUT or DELETE. The list then includes what it changed. */
+        /** @description The header of your last PUT or DELETE. The list then includes what it changed. Several are separated by commas. */
         'x-consistency-token'?: string
       }
       path?: never

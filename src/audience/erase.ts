@@ -2,7 +2,7 @@
 import type { FastifyInstance, onRequestAsyncHookHandler } from 'fastify'
 import { findScope, type Scope } from '../access/scope.ts'
 import { AppError } from '../errors.ts'
-import { setConsistencyToken } from '../http/consistency-token.ts'
+import { withConsistencyToken } from '../http/consistency-token.ts'
 import { readIfMatch } from '../http/if-match.ts'
 import { parsePathId } from '../http/path-id.ts'
 import type { Database } from '../postgres/database.ts'
@@ -33,11 +33,10 @@ export function eraseRoute(
       const scope = await findScope(database, request.caller)
       if (scope === null) throw new AppError('erase_without_scope')
       const id = parsePathId(request.params.id)
-      const tenant = database.forTenant(scope)
-      const isErased = id !== null && (await erasePerson(tenant, scope, id, now, readIfMatch(request)))
+      if (id === null) throw new AppError('erase_unknown_member')
+      const erased = erasePerson(database.forTenant(scope), scope, id, now, readIfMatch(request))
       // An earlier DELETE of the member, whose answer was lost, may have erased them.
-      await setConsistencyToken(reply, database)
-      if (!isErased) throw new AppError('erase_unknown_member')
+      if (!(await withConsistencyToken(reply, database, erased))) throw new AppError('erase_unknown_member')
       return reply.code(204).send()
     },
   )

@@ -5,7 +5,7 @@
  *   $10 bigint  after this change number; null: on the first page
  *   $11 bigint  before this change number: the changes after it began after the walk
  *   $12 bigint  the horizon at the first page: changes before this number had ended
- *   $13 bigint  the time of the first page, microseconds since 1970
+ *   $13 bigint  the time of the first page by the primary's clock, microseconds since 1970
  *   $14 bigint  on the first page, updatedSince, milliseconds since 1970
  *
  * Changes between horizon and end may be committed during the walk, behind its position. The next walk returns them, because it
@@ -35,6 +35,9 @@ const FEED_START = `coalesce($10::bigint,
                   order by marked_at desc limit 1),
                 -1)`
 
+/** The clock of a replica may be ahead of the primary's. The last commit that it has replayed has the primary's time. */
+const PRIMARY_CLOCK = `least(clock_timestamp(), case when pg_is_in_recovery() then pg_last_xact_replay_timestamp() end)`
+
 const isOfWalk = (change: string, at: string) => `(${change} < (select horizon from range)
                                 or ${at} <= timestamptz 'epoch' + (select began_us from range) * interval '1 microsecond')`
 
@@ -48,7 +51,7 @@ const rowsOf = (member: string, erased: string) => `
         with range as materialized (
           select ${FEED_START} as after_change, coalesce($11::bigint, change_limit()) as until_change,
                  coalesce($12::bigint, change_horizon()) as horizon,
-                 coalesce($13::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as began_us
+                 coalesce($13::bigint, (extract(epoch from ${PRIMARY_CLOCK}) * 1000000)::bigint) as began_us
         )
         select c.change, c.id, c.is_last, (select until_change from range) as until_change,
                (select horizon from range) as horizon, (select began_us from range) as began_us,

@@ -5,7 +5,7 @@ import Type from 'typebox'
 import { findScope, type Scope } from '../access/scope.ts'
 import { AppError } from '../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../http/body.ts'
-import { setConsistencyToken } from '../http/consistency-token.ts'
+import { withConsistencyToken } from '../http/consistency-token.ts'
 import { readIfMatch } from '../http/if-match.ts'
 import { parsePathId } from '../http/path-id.ts'
 import { checker, refuseInput, StorableText } from '../http/validate.ts'
@@ -91,8 +91,8 @@ export function updateRoute(
     const id = parsePathId(request.params.id)
     if (id === null) throw new AppError('unknown_member')
     const update = readUpdate(request)
-    const { json, version } = await updateMember(database, scope, id, update, readIfMatch(request))
-    await setConsistencyToken(reply, database)
+    const updated = updateMember(database, scope, id, update, readIfMatch(request))
+    const { json, version } = await withConsistencyToken(reply, database, updated)
     return reply.header('etag', `"${version}"`).type('application/json; charset=utf-8').send(json)
   })
 }

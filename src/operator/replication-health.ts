@@ -47,7 +47,7 @@ export function examineReplica({ replica, behindBytes }: { replica: string; behi
   const check = `replica ${replica}`
   if (behindBytes === null) {
     const message =
-      'does not answer, or is not a copy of the database in DATABASE_URL, so the primary answers its reads; check DATABASE_READ_URL'
+      'does not answer, is not a copy of the database in DATABASE_URL, or is a pooler that does not keep sessions, so the primary answers its reads; check DATABASE_READ_URL'
     return { check, severity: 'warning', message }
   }
   if (behindBytes <= BEHIND_MAX_BYTES) return { check, severity: 'ok', message: 'answers reads' }

@@ -1,7 +1,7 @@
 /** Refuses a connection pooler that gives the transactions of one connection to several sessions of the server. */
 import type pg from 'pg'
 import { FatalError } from '../errors.ts'
-import { send } from './share.ts'
+import { type Lease, send, withLease } from './share.ts'
 
 /** If other clients use the pooler, too, a connection may get the same session of the server several times by chance. */
 const ROUNDS = 5
@@ -14,13 +14,11 @@ const ROUNDS = 5
  * connections run statements in turn. In transaction mode, one of them gets the process that has just served the other, or
  * finds its own process taken.
  */
-export async function requireSessions(open: () => Promise<pg.Client>): Promise<void> {
-  const one = await open()
-  try {
+export async function requireSessions(lease: () => Promise<Lease>): Promise<void> {
+  await withLease(lease, async ({ client: one }) => {
     const first = await processOf(one)
     if (first === (one as unknown as { processID: number | null }).processID) return
-    const two = await open()
-    try {
+    await withLease(lease, async ({ client: two }) => {
       const second = await processOf(two)
       if (first === second) throw poolerWithoutSessions()
       for (let round = 0; round < ROUNDS; round += 1) {
@@ -29,15 +27,11 @@ export async function requireSessions(open: () => Promise<pg.Client>): Promise<v
         await send(two, 'commit')
         if (!isSame) throw poolerWithoutSessions()
       }
-    } finally {
-      await two.end().catch(() => undefined)
-    }
-  } finally {
-    await one.end().catch(() => undefined)
-  }
+    })
+  })
 }
 
-async function processOf(client: pg.Client): Promise<number | undefined> {
+async function processOf(client: pg.ClientBase): Promise<number | undefined> {
   const [row] = await send<{ process: number }>(client, 'select pg_backend_pid() as process')
   return row?.process
 }

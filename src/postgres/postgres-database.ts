@@ -11,7 +11,7 @@ import { type Replication, type ReplicationState, readReplication } from './repl
 import { type Lease, Share, send, transactionsOn } from './share.ts'
 import type { Queryable, Row, SendPipeline, Statement, Transactions } from './statement.ts'
 import type { Claimant } from './turns.ts'
-import { readPrimaryState, type WalPosition } from './wal-position.ts'
+import { type AskPrimary, readPrimaryState, type WalPosition } from './wal-position.ts'
 
 /**
  * Connections per instance, by the work that uses them. No kind of work can take the connections of another.
@@ -164,7 +164,10 @@ export class PostgresDatabase implements Database {
 
   /** Throws a FatalError if a connection pooler in between does not keep sessions. */
   requireSessions(): Promise<void> {
-    return requireSessions(() => this.#connector.open('request'))
+    return requireSessions(async () => {
+      const client = await this.#connector.open('request')
+      return { client, release: () => void client.end().catch(() => undefined) }
+    })
   }
 
   async session<T>(work: (session: Queryable) => Promise<T>): Promise<T> {
@@ -184,9 +187,8 @@ export class PostgresDatabase implements Database {
     this.#connector.close()
   }
 
-  /** Behind the look-ups of callers, which take microseconds. */
-  readonly #askCallers: Queryable['query'] = (statement, values = []) =>
-    this.lookup('caller', statement as Statement, values)
+  /** On the connection that looks callers up: queries there take microseconds, and no turn of a client. */
+  readonly #askCallers: AskPrimary = (statement) => this.lookup('caller', statement, [])
 
   #requireReady(): void {
     if (!this.#isReady) throw new DatabaseUnavailable(new Error('the schema is not ready yet'))

@@ -121,8 +121,8 @@ export class Primary {
 }
 
 /** Closes the connection without waiting for the server. Every query on it fails with the error. */
-export function abandon(client: pg.Client, error: Error): void {
-  const { stream } = (client as unknown as { connection: { stream: { destroy(error: Error): void } } })
+export function abandon(client: pg.Client, error?: Error): void {
+  const { stream } = (client as unknown as { connection: { stream: { destroy(error?: Error): void } } })
     .connection
   stream.destroy(error)
 }

@@ -6,11 +6,18 @@ import { DatabaseBusy, DatabaseUnavailable, STATEMENT_TIMEOUT, sqlStateOf } from
 import { type ReadKind, Replica } from './replica.ts'
 import type { Queryable, Row, Statement } from './statement.ts'
 import type { Claimant } from './turns.ts'
-import { type PrimaryState, readPrimaryState, type WalPosition } from './wal-position.ts'
+import {
+  type AskPrimary,
+  type Lineage,
+  PRIMARY_ONLY,
+  type PrimaryState,
+  readPrimaryState,
+  type WalPosition,
+} from './wal-position.ts'
 
 /** Where reads go that may be as old as READ_MAX_LAG_MS, unless they name a position that they must include. */
 export interface Reads {
-  /** For a client's pages. Throws DatabaseBusy if it waits too long for a connection. */
+  /** For a client's pages. A query throws DatabaseBusy if it waits too long for a connection. */
   forTenant(tenant: Claimant, after?: WalPosition | null): Queryable
   /** For the statements of streams. */
   streams(after?: WalPosition | null): Queryable
@@ -31,12 +38,6 @@ const WAIT_MAX_MS = 200
 /** For the first answers of the replicas, after which a command asks the primary. */
 const FIRST_ANSWER_MAX_MS = 1_000
 
-/** What a read must include. */
-interface Requirement {
-  position: WalPosition
-  mark: string
-}
-
 /**
  * An answer is never older than READ_MAX_LAG_MS, whatever the clocks of the servers say. The instance remembers the primary's
  * positions of that time, and each read checks on its own connection that the replica has replayed the oldest of them.
@@ -45,19 +46,21 @@ export class ReplicaReads implements Reads {
   readonly #replicas: Replica[]
   readonly #maxLagMs: number
   readonly #primary: Reads
-  readonly #askPrimary: Queryable['query']
-  /** Oldest first. */
+  readonly #askPrimary: AskPrimary
+  /** Of the present timeline, oldest first. */
   #states: PrimaryState[] = []
+  #timeline: string | null = null
+  /** The newest mark when the timeline began. Null: there was none, or the instance saw no other timeline before. */
+  #inheritedMark: string | null = null
   #turn = 0
   #timer: NodeJS.Timeout | null = null
   #firstAnswers: Promise<void> | null = null
   #isClosed = false
 
-  /** @param askPrimary takes microseconds, and no turn of a client */
   constructor(
     { servers, maxLagMs }: ReplicaChoice,
     primary: Reads,
-    askPrimary: Queryable['query'],
+    askPrimary: AskPrimary,
     onConnectionLost: (error: Error) => void,
   ) {
     this.#replicas = servers.map((server) => new Replica(server, onConnectionLost))
@@ -88,8 +91,8 @@ export class ReplicaReads implements Reads {
   lags(): Array<{ replica: string; behindBytes: number | null }> {
     const newest = this.#states.at(-1)?.position ?? 0n
     return this.#replicas.map(({ name, state }) => {
-      const behind = state?.hasMark ? Number(newest - state.position) : null
-      return { replica: name, behindBytes: behind && Math.max(0, behind) }
+      const behindBytes = state?.isCopy ? Math.max(0, Number(newest - state.position)) : null
+      return { replica: name, behindBytes }
     })
   }
 
@@ -107,8 +110,8 @@ export class ReplicaReads implements Reads {
     return {
       query: async <R extends Row>(statement: Statement | string, values: unknown[] = []) => {
         await this.start()
-        const read = (replica: Replica, { mark }: Requirement) =>
-          replica.read(kind, claimant, mark, statement, values)
+        const read = (replica: Replica, lineage: Lineage) =>
+          replica.read(kind, claimant, lineage, statement, values)
         const { outcome, rows } = await this.#readFromReplica(read, after)
         readAnswered.publish({ outcome })
         return (rows as R[] | null) ?? primary.query<R>(statement, values)
@@ -118,36 +121,35 @@ export class ReplicaReads implements Reads {
 
   /** Asks the replicas in turn, until one answers. No rows: the primary has to. */
   async #readFromReplica(
-    read: (replica: Replica, requirement: Requirement) => ReturnType<Replica['read']>,
+    read: (replica: Replica, lineage: Lineage) => ReturnType<Replica['read']>,
     after: WalPosition | null,
   ): Promise<{ outcome: ReadOutcome; rows: Row[] | null }> {
+    if (after === PRIMARY_ONLY) return { outcome: 'behind', rows: null }
     const requirement = this.#requirement()
     const deadlineMs = performance.now() + WAIT_MAX_MS
     let outcome: ReadOutcome = 'unavailable'
     this.#turn += 1
     for (let no = 0; requirement !== null && no < this.#replicas.length; no += 1) {
       const replica = this.#replicas[(this.#turn + no) % this.#replicas.length] as Replica
-      if (!replica.state?.hasMark) continue
+      if (!replica.state?.isCopy) continue
       outcome = 'behind'
       if (replica.state.position < requirement.position) continue
-      if (after !== null && !(await replica.reaches(after, requirement.mark, deadlineMs))) continue
+      if (after !== null && !(await replica.reaches(after, requirement, deadlineMs))) continue
       const { state, rows } = await read(replica, requirement).catch((error) => {
         requireReplicaFault(error)
         if (error instanceof DatabaseUnavailable) outcome = 'unavailable'
         return { state: null, rows: [] }
       })
-      const isCurrent = state?.hasMark && state.position >= requirement.position
+      const isCurrent = state?.isCopy && state.position >= requirement.position
       if (isCurrent && (after === null || state.position >= after)) return { outcome: 'replica', rows }
     }
     return { outcome, rows: null }
   }
 
   /** The oldest position of the last maxLagMs: what was committed before it must be included. Null: none is known. */
-  #requirement(): Requirement | null {
+  #requirement(): PrimaryState | null {
     const since = performance.now() - this.#maxLagMs
-    const oldest = this.#states.find(({ takenAtMs }) => takenAtMs >= since)
-    if (oldest === undefined || oldest.mark === null) return null
-    return { position: oldest.position, mark: oldest.mark }
+    return this.#states.find(({ takenAtMs }) => takenAtMs >= since) ?? null
   }
 
   /** Resolves when a replica can be read, or none is ready in time. */
@@ -163,24 +165,36 @@ export class ReplicaReads implements Reads {
   #canRead(): boolean {
     const requirement = this.#requirement()
     return this.#replicas.some(
-      ({ state }) => requirement !== null && state?.hasMark && state.position >= requirement.position,
+      ({ state }) => requirement !== null && state?.isCopy && state.position >= requirement.position,
     )
   }
 
   async #compare(): Promise<void> {
     const state = await readPrimaryState(this.#askPrimary).catch(() => null)
-    if (state !== null) {
-      const since = performance.now() - this.#maxLagMs
-      this.#states = [...this.#states.filter(({ takenAtMs }) => takenAtMs >= since), state]
-    }
+    if (state !== null) this.#remember(state)
     // A replica that hangs must not keep the others from being watched.
     if (!this.#isClosed) this.#timer = setTimeout(() => void this.#compare(), WATCH_INTERVAL_MS).unref()
     await this.#checkReplicas()
   }
 
+  /**
+   * After a takeover, only a mark of the new timeline distinguishes its replicas from those of the former primary. Without one,
+   * for 10 s at most, the primary answers.
+   */
+  #remember(state: PrimaryState): void {
+    if (state.timeline !== this.#timeline) {
+      this.#inheritedMark = this.#timeline === null ? null : state.mark
+      this.#timeline = state.timeline
+      this.#states = []
+    }
+    if (state.mark === this.#inheritedMark) return
+    const since = performance.now() - this.#maxLagMs
+    this.#states = [...this.#states.filter(({ takenAtMs }) => takenAtMs >= since), state]
+  }
+
   async #checkReplicas(): Promise<void> {
-    const mark = this.#requirement()?.mark ?? null
-    const checks = Promise.all(this.#replicas.map((replica) => replica.check(mark)))
+    const requirement = this.#requirement()
+    const checks = Promise.all(this.#replicas.map((replica) => replica.check(requirement)))
     await Promise.race([checks, sleep(FIRST_ANSWER_MAX_MS, undefined, { ref: false })])
   }
 }

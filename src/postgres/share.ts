@@ -9,7 +9,7 @@ import { type Claimant, Turns } from './turns.ts'
 import { refuseUnreplicated } from './unreplicated.ts'
 
 /** If the server cannot even cancel the statement (network gone), the connection is given up. */
-const QUERY_TIMEOUT_MS = STATEMENT_TIMEOUT_MS + 1_000
+export const QUERY_TIMEOUT_MS = STATEMENT_TIMEOUT_MS + 1_000
 
 /**
  * A session keeps the plans that it made while a table was empty, when all indexes cost the same, until PostgreSQL analyzes the
@@ -19,7 +19,7 @@ const CONNECTION_MAX_SECONDS = 300
 
 /** A connection for the time of one turn. */
 export interface Lease {
-  client: pg.PoolClient
+  client: pg.ClientBase
   /** @param isLost closes the connection instead of keeping it for the next turn */
   release: (isLost: boolean) => void
 }
@@ -75,7 +75,7 @@ export class Share {
     return { total: this.#pool.totalCount, idle: this.#pool.idleCount, waiting: this.#turns.waitingCount }
   }
 
-  /** Nobody waits longer for a server that does not answer. */
+  /** Refuses all requests that wait for a connection, because the server does not answer. */
   refuseWaiting(error: Error): void {
     this.#turns.refuseWaiting(new DatabaseUnavailable(error))
   }
@@ -112,7 +112,7 @@ export async function withLease<T>(
 }
 
 async function runTransaction<T>(
-  client: pg.PoolClient,
+  client: pg.ClientBase,
   work: (transaction: Queryable) => Promise<T>,
 ): Promise<T> {
   await send(client, 'begin')

@@ -4,7 +4,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import type { AccountId, OrganizationId } from '../../src/accounts/account.ts'
 import { markChanges } from '../../src/audience/change-marks.ts'
+import { readPage } from '../../src/audience/select-list.ts'
 import { Metrics } from '../../src/observability/metrics.ts'
 import { migrate } from '../../src/postgres/migrate.ts'
 import { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
@@ -273,6 +275,9 @@ describe.runIf(tools !== null)('reads on replicas', () => {
     expect(await answeredSecond('replica')).toBe(1)
     await lost.promote()
     await lost.ask('create table ballast as select generate_series(1, 100000)')
+    const [{ id }] = (await list(second, tenant)).json.data
+    const updated = await put(second, tenant, `/api/audience/${id}`, { tags: ['vip'] })
+    expect((await list(second, tenant, '', tokenOf(updated))).json.data).toEqual([updated.json])
     await sleep(10)
     await admin.query('delete from change_mark')
     await markChanges(admin)
@@ -331,5 +336,67 @@ describe.runIf(tools !== null)('reads on replicas', () => {
       await service.members(tenant),
     )
     expect(await answered('replica')).toBeGreaterThan(50)
+  })
+  it('do not take the clock of a replica for that of the primary in a feed', async () => {
+    const tenant = await addTenant(admin)
+    const { service } = await startReading(LONG_MS)
+    await addMember(service, tenant)
+    await caughtUp()
+    const [standby] = cluster.standbys as [PostgresServer]
+    const replica = new PostgresDatabase(urlOf(standby), () => undefined)
+    replica.markReady()
+    onTestFinished(() => replica.close())
+    const scope = {
+      keyId: null,
+      accountId: tenant.accountId as AccountId,
+      organizationId: tenant.organizationId as OrganizationId,
+    }
+    await addMember(service, tenant)
+    await caughtUp()
+    await pause()
+    onTestFinished(() => resume().then(() => undefined))
+    await sleep(10)
+    const { next } = await readPage(replica, scope, {}, { kind: 'time', ms: 0 }, 1, 'page')
+    if (next?.kind !== 'change') throw new Error('there is no next page')
+    const replayedUs = `(extract(epoch from pg_last_xact_replay_timestamp()) * 1000000)::bigint`
+    expect(String(next.walk.beganUs)).toBe(await standby.ask(`select ${replayedUs}`))
+  })
+
+  // The last one, because it leaves another primary.
+  it('never come from a former primary that still runs', async () => {
+    const tenant = await addTenant(admin)
+    const former = cluster.primary
+    const database = new PostgresDatabase(cluster.url, () => undefined, {
+      servers: [serverOf(former)],
+      maxLagMs: SHORT_MS,
+    })
+    database.markReady()
+    const metrics = new Metrics([])
+    onTestFinished(async () => {
+      metrics.close()
+      await database.close()
+    })
+    const service = await startAppForTest(database)
+    const answered = async () => {
+      const text = await metrics.registry.getSingleMetricAsString('oa_audience_reads_total')
+      return Number(/outcome="replica"} (\d+)/.exec(text)?.[1])
+    }
+    await addMember(service, tenant)
+    await caughtUp()
+    await list(service, tenant)
+    expect(await answered()).toBe(1)
+    await cluster.failOver()
+    await former.ask('create table ballast_of_former as select generate_series(1, 100000)')
+    await eventually(
+      () => database.query<{ port: number }>('select inet_server_port() as port').catch(() => []),
+      ([row]) => row?.port === cluster.primary.port,
+    )
+    // The positions of the former timeline are forgotten by now.
+    await sleep(2 * SHORT_MS)
+    const { data } = (await list(service, tenant)).json
+    const updated = await put(service, tenant, `/api/audience/${data[0].id}`, { tags: ['vip'] })
+    expect(updated.status).toBe(200)
+    expect((await list(service, tenant, '', tokenOf(updated))).json.data).toEqual([updated.json])
+    expect(await answered()).toBe(1)
   })
 })
