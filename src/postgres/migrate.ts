@@ -5,6 +5,7 @@ import { FatalError } from '../errors.ts'
 import { PACKAGE_ROOT } from '../package.ts'
 import { requireNoneMissing, requireSupport } from './compatibility.ts'
 import type { Database } from './database.ts'
+import { refuseDistributedTables } from './distributed-tables.ts'
 import { sqlStateOf } from './faults.ts'
 import { readFunctions, replaceFunctions } from './functions.ts'
 import type { Queryable } from './statement.ts'
@@ -30,6 +31,9 @@ export interface Migration {
   checksum: string
 }
 
+/** Records the migrations that were applied. Migrations create all other tables of the schema. */
+const MIGRATION_TABLE = 'schema_migration'
+
 /** The migrations of this package, oldest first. */
 export function readMigrations(directory = new URL('migrations/', PACKAGE_ROOT)): Migration[] {
   return readdirSync(directory)
@@ -44,8 +48,8 @@ export function readMigrations(directory = new URL('migrations/', PACKAGE_ROOT))
 
 /**
  * Applies the missing migrations, then the changed functions, and returns the names of what it applied. Throws a FatalError if
- * the server is too old, the database cannot store every text, the schema is newer and does not support this program, or an
- * applied migration was edited.
+ * the server is too old, the database cannot store every text, Citus has distributed a table, the schema is newer and does not
+ * support this program, or an applied migration was edited.
  */
 export async function migrate(
   database: Database,
@@ -137,11 +141,19 @@ function isNewerThan(migrations: Migration[], applied: Map<number, string>): boo
 
 const newestOf = (applied: Map<number, string>) => Math.max(0, ...applied.keys())
 
+/** The tables that migrations create. */
+function tablesOf(migrations: Migration[]): string[] {
+  return migrations.flatMap(({ sql }) =>
+    [...sql.matchAll(/^create table (?:if not exists )?(\w+)/gm)].map(([, name]) => name as string),
+  )
+}
+
 async function requireKnownSchema(
   session: Queryable,
   migrations: Migration[],
   applied: Map<number, string>,
 ): Promise<void> {
+  await refuseDistributedTables(session, [MIGRATION_TABLE, ...tablesOf(migrations)])
   if (isNewerThan(migrations, applied)) {
     await requireSupport(session, newestOf(applied), migrations.at(-1)?.version ?? 0)
   }
