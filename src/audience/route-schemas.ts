@@ -27,7 +27,8 @@ const ANSWERED_TOKEN = {
 const sentToken = Type.Object({
   'x-consistency-token': Type.Optional(
     Type.String({
-      description: 'The header of your last PUT or DELETE. The list then includes what it changed. Several are separated by commas.',
+      description:
+        'The header of your last PUT or DELETE. The list then includes what it changed. Several are separated by commas.',
     }),
   ),
 })
