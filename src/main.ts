@@ -39,6 +39,11 @@ const SIGNAL_ECHO_MS = 1_000
  * dropped: the service must not grow by them.
  */
 const LOG_BUFFER = { minLength: 16 * 1024 - 1, periodicFlush: 100, maxLength: 16 * 1024 * 1024 }
+/**
+ * Workers write to one pipe. POSIX keeps writes of so many bytes together (PIPE_BUF), so that no line of one worker is inside of
+ * another's.
+ */
+const PIPE_WRITE_MAX = process.platform === 'linux' ? 4096 : 512
 
 export interface RunningService {
   url: string
@@ -189,7 +194,8 @@ async function closeServer(app: FastifyInstance): Promise<void> {
 
 /** `oa-audience serve`: runs until SIGTERM or SIGINT, then exits with 0 within 10 s. */
 export async function serve(config: Config): Promise<void> {
-  const lines = pino.destination({ dest: 1, sync: false, contentMode: 'buffer', ...LOG_BUFFER })
+  const shared = cluster.isWorker ? { minLength: PIPE_WRITE_MAX - 1, maxWrite: PIPE_WRITE_MAX } : {}
+  const lines = pino.destination({ dest: 1, sync: false, contentMode: 'buffer', ...LOG_BUFFER, ...shared })
   // As bytes: it would measure a text again for every line that follows it (2 µs).
   const log = { write: (line: string) => lines.write(Buffer.from(line) as unknown as string) }
   const starting = startService(config, log)
