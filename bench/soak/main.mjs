@@ -42,12 +42,14 @@ async function soak({ durationMs, seed, directory }) {
   console.log(`seed ${seed}, ${(durationMs / 3_600_000).toFixed(2)} h, output in ${directory}`)
   const server = new EmbeddedServer(dataDirectory)
   process.once('exit', () => server.abandon())
+  const interruption = watchSignals()
   const closers = [() => server.stop()]
   let status = 1
   try {
     await server.own(() => undefined)
+    console.log(`database in ${dataDirectory}`)
     const parts = await prepare({ server, seed, directory, dataDirectory, closers })
-    status = await new Run(parts, { durationMs, seed, directory }).complete()
+    status = await new Run(parts, { durationMs, seed, directory, interruption }).complete()
   } finally {
     for (const close of closers.reverse()) await close()
     // The stored rows explain what is wrong.
@@ -55,6 +57,18 @@ async function soak({ durationMs, seed, directory }) {
     else rmSync(dataDirectory, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 })
   }
   return status
+}
+
+/** The first signal ends the run with a last check of the books, the second one immediately. */
+function watchSignals() {
+  const interruption = { isRequested: false }
+  for (const signal of ['SIGINT', 'SIGTERM']) {
+    process.on(signal, () => {
+      if (interruption.isRequested) process.exit(1)
+      interruption.isRequested = true
+    })
+  }
+  return interruption
 }
 
 async function prepare({ server, seed, directory, dataDirectory, closers }) {

@@ -19,7 +19,6 @@ export class Run {
   #parts
   #options
   #startedMs = 0
-  #isInterrupted = false
   #checks = []
   #kills = { service: 0, postgres: 0 }
 
@@ -31,10 +30,6 @@ export class Run {
   /** Returns the exit status. */
   async complete() {
     const { load, figures } = this.#parts
-    const interrupt = () => {
-      this.#isInterrupted = true
-    }
-    for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, interrupt)
     this.#startedMs = Date.now()
     load.start()
     const minutes = setInterval(
@@ -74,7 +69,7 @@ export class Run {
   async #follow(plan) {
     for (const { atMs, name, kill } of plan) {
       await this.#waitUntil(atMs)
-      if (this.#isInterrupted) return
+      if (this.#options.interruption.isRequested) return
       if (kill === undefined) {
         await this.#check()
         continue
@@ -89,7 +84,7 @@ export class Run {
   }
 
   async #waitUntil(atMs) {
-    while (!this.#isInterrupted && Date.now() - this.#startedMs < atMs) {
+    while (!this.#options.interruption.isRequested && Date.now() - this.#startedMs < atMs) {
       this.#throwFault()
       await sleep(TICK_MS)
     }
