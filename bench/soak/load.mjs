@@ -1,0 +1,131 @@
+/** Starts requests at fixed rates, whatever the time that answers take, and pauses for the checks. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { BrokenBook } from './requests.mjs'
+
+/**
+ * Per second, of all accounts together. Deliveries of LINE have two events on average and requests of tracking four, so these are
+ * 30 × 2 + 12 + 8 × 4 = 104 events a second, which two cores take with a tenth of their time.
+ */
+const RATES = {
+  line: 30,
+  chat: 12,
+  tracking: 8,
+  update: 4,
+  page: 5,
+  search: 1,
+  erase: 0.5,
+  feed: 0.15,
+  stream: 0.05,
+  verify: 0.05,
+}
+const TICK_MS = 25
+/** Requests of one kind in flight. Those beyond it are dropped and counted: both services or the database are down. */
+const IN_FLIGHT_MAX = 300
+/** Longer than a sender repeats a request. */
+const DRAIN_LIMIT_MS = 200_000
+const POLL_MS = 20
+
+export class Load {
+  #senders
+  #clients
+  #tenants
+  #random
+  #onFault
+  #timer = null
+  #isPaused = false
+  #activeMs = 0
+  #started = Object.fromEntries(Object.keys(RATES).map((kind) => [kind, 0]))
+  #inFlight = Object.fromEntries(Object.keys(RATES).map((kind) => [kind, 0]))
+  /** tenants whose feed or stream is being read: a client has one of each at a time */
+  #reading = new Set()
+  #dropped = 0
+
+  constructor({ senders, clients, tenants, random, onFault }) {
+    this.#senders = senders
+    this.#clients = clients
+    this.#tenants = tenants
+    this.#random = random
+    this.#onFault = onFault
+  }
+
+  start() {
+    let lastMs = Date.now()
+    this.#timer = setInterval(() => {
+      const nowMs = Date.now()
+      if (!this.#isPaused) {
+        this.#activeMs += nowMs - lastMs
+        this.#tick(nowMs)
+      }
+      lastMs = nowMs
+    }, TICK_MS)
+  }
+
+  /** Resolves when everything that was sent is acknowledged. */
+  async pause() {
+    this.#isPaused = true
+    const deadline = Date.now() + DRAIN_LIMIT_MS
+    while (this.inFlight > 0) {
+      if (Date.now() > deadline) throw new BrokenBook(`${this.inFlight} requests are not acknowledged`)
+      await sleep(POLL_MS)
+    }
+  }
+
+  resume() {
+    this.#isPaused = false
+  }
+
+  stop() {
+    clearInterval(this.#timer)
+  }
+
+  get inFlight() {
+    return Object.values(this.#inFlight).reduce((sum, count) => sum + count, 0)
+  }
+
+  takeDropped() {
+    const dropped = this.#dropped
+    this.#dropped = 0
+    return dropped
+  }
+
+  #tick(nowMs) {
+    for (const [kind, rate] of Object.entries(RATES)) {
+      const due = Math.floor((this.#activeMs * rate) / 1000)
+      while (this.#started[kind] < due) {
+        this.#started[kind] += 1
+        this.#begin(kind)
+      }
+    }
+    for (const work of this.#senders.redeliver(nowMs)) this.#follow('line', work)
+  }
+
+  #begin(kind) {
+    if (this.#inFlight[kind] >= IN_FLIGHT_MAX) {
+      this.#dropped += 1
+      return
+    }
+    const tenant = this.#random.pick(this.#tenants)
+    if (kind === 'line' || kind === 'chat' || kind === 'tracking') {
+      this.#follow(kind, this.#senders[kind](tenant))
+      return
+    }
+    if (kind !== 'feed' && kind !== 'stream' && kind !== 'page') {
+      this.#follow(kind, this.#clients[kind](tenant))
+      return
+    }
+    const reader = `${kind} ${tenant.number}`
+    if (this.#reading.has(reader)) return
+    this.#reading.add(reader)
+    this.#follow(
+      kind,
+      this.#clients[kind](tenant).finally(() => this.#reading.delete(reader)),
+    )
+  }
+
+  #follow(kind, work) {
+    this.#inFlight[kind] += 1
+    work.catch(this.#onFault).finally(() => {
+      this.#inFlight[kind] -= 1
+    })
+  }
+}
