@@ -1,4 +1,4 @@
-/** WEB_CONCURRENCY: several processes on one machine and one port. This one starts them, and again those that die. */
+/** WEB_CONCURRENCY: several processes share one port. The process that this file runs starts them and replaces those that die. */
 import cluster, { type Worker } from 'node:cluster'
 import type { Server } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -9,40 +9,44 @@ import { serveMetrics } from './observability/metrics.ts'
 import { SETTINGS } from './postgres/embedded/postmaster.ts'
 import { type Connection, EmbeddedServer } from './postgres/embedded/server.ts'
 
-/** Between the death of a worker and its replacement, so that a fault that recurs does not use the machine up. */
+/** Time between the death of a worker and its replacement, so that a recurring fault does not exhaust the machine. */
 const RESTART_DELAY_MS = 1_000
-/** A worker ends by itself within 10 s (main.ts). One that does not is killed. */
+/** A worker exits within 10 s of SIGTERM (main.ts). One that has not is killed. */
 const STOP_TIMEOUT_MS = 11_000
-/** Per worker, with the connections of commands and of maintenance: docs/operations.md counts them. */
+/** 19 connections of an instance (docs/operations.md) and one for the console. */
 const CONNECTIONS_PER_WORKER = 20
+/** For maintenance, and for commands that run beside the service. */
 const OTHER_CONNECTIONS = 20
 
 /**
  * `oa-audience serve` with WEB_CONCURRENCY above 1: runs until SIGTERM or SIGINT. The process exits with 0, or with 1 if the
- * first worker cannot start. Throws a FatalError if the embedded server or the metrics cannot start.
+ * first worker cannot start. Throws a FatalError if the embedded server or the metrics page cannot start.
  */
 export async function serveWithWorkers(config: Config): Promise<void> {
   const log = pino({ level: config.logLevel }, pino.destination(1))
   const server = await ownEmbeddedServer(config, log)
   const workers = new Workers(config, log, server?.connection ?? null)
   let metrics: Server | null = null
-  const stop = async (exitCode: number) => {
+  const stop = async () => {
     metrics?.close()
     await workers.stop()
     await server?.stop()
-    process.exit(exitCode)
   }
-  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => void stop(0))
+  const exit = (exitCode: number) => stop().then(() => process.exit(exitCode))
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => void exit(0))
   const canStart = await workers.start()
-  if (!canStart) return stop(1)
+  if (!canStart) return exit(1)
   if (config.metricsPort !== null) {
     const registry = new AggregatorRegistry()
     const page = { contentType: registry.contentType, metrics: () => registry.clusterMetrics() }
-    metrics = await serveMetrics(page, config.host, config.metricsPort)
+    metrics = await serveMetrics(page, config.host, config.metricsPort).catch(async (error) => {
+      await stop()
+      throw error
+    })
   }
 }
 
-/** Null: DATABASE_URL names a server. The server outlives every worker, so it belongs to the process that does. */
+/** Null: DATABASE_URL names a server. The embedded server must outlive every worker, so this process owns it. */
 async function ownEmbeddedServer({ database, workers }: Config, log: Logger): Promise<EmbeddedServer | null> {
   if (database.kind !== 'embedded') return null
   const connections = Math.max(
@@ -61,6 +65,8 @@ class Workers {
   readonly #log: Logger
   /** of the embedded server */
   readonly #connection: Connection | null
+  /** Before the first worker listens, its end is a failed start and not a fault to recover from. */
+  #hasStarted = false
   #isStopping = false
 
   constructor(config: Config, log: Logger, connection: Connection | null) {
@@ -70,16 +76,16 @@ class Workers {
   }
 
   /**
-   * Starts the first worker, and the others once it listens: what prevents the start is said once. Returns false if the first one
-   * ends before.
+   * Starts the first worker, and the others once it listens, so that only one worker reports what prevents the start. Returns
+   * false if the first worker ends before it listens.
    */
   async start(): Promise<boolean> {
-    const listens = await new Promise<boolean>((resolve) => {
-      const first = this.#fork(1)
+    const first = this.#fork(1)
+    this.#hasStarted = await new Promise<boolean>((resolve) => {
       first.once('listening', () => resolve(true))
       first.once('exit', () => resolve(false))
     })
-    if (!listens) return false
+    if (!this.#hasStarted) return false
     for (let no = 2; no <= this.#config.workers; no += 1) this.#fork(no)
     return true
   }
@@ -100,25 +106,17 @@ class Workers {
 
   #fork(no: number): Worker {
     const worker = cluster.fork(environmentOf(no, this.#connection))
-    let hasListened = false
-    worker.once('listening', () => {
-      hasListened = true
-    })
     worker.once('exit', async (code, signal) => {
-      if (this.#isStopping || (no === 1 && !hasListened && this.#isAlone())) return
-      this.#log.warn({ worker: no, code, signal }, 'a worker ended; another one starts')
+      if (this.#isStopping || !this.#hasStarted) return
+      this.#log.warn({ worker: no, code, signal }, 'a worker ended and is replaced')
       await sleep(RESTART_DELAY_MS)
       if (!this.#isStopping) this.#fork(no)
     })
     return worker
   }
-
-  #isAlone(): boolean {
-    return Object.keys(cluster.workers ?? {}).length === 0
-  }
 }
 
-/** The first worker serves the console. All use the embedded server as a server of their own. */
+/** Only the first worker serves the console. The address of the embedded server keeps workers from starting one themselves. */
 function environmentOf(no: number, connection: Connection | null): Record<string, string> {
   const { host, port, user, database } = connection ?? {}
   return {

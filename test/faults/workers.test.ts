@@ -127,16 +127,16 @@ it('owns the embedded server, and leaves neither workers nor a locked directory 
   expect(() => readFileSync(join(DATA_DIR, 'postgres', 'postmaster.pid'))).toThrow(/ENOENT/)
 })
 
-it('ends with one line if the port cannot be used', async () => {
+it.each([
+  ['PORT', 'is already in use. Stop the other process or set PORT.'],
+  ['METRICS_PORT', 'cannot be used (EADDRINUSE). Set another port.'],
+])('ends with one line if %s is already in use', async (name, reason) => {
   const { connection, database } = await createTestDatabase()
   onTestFinished(() => database.close())
   const env = { WEB_CONCURRENCY: '4', DATABASE_URL: urlOf(connection) }
-  const service = await spawnService(env)
-  const { status, stderr } = await runCommandAsync(['serve'], { ...env, PORT: new URL(service.url).port })
-  expect([status, stderr]).toEqual([
-    1,
-    `oa-audience: PORT ${new URL(service.url).port} on 127.0.0.1 is already in use. Stop the other process or set PORT.\n`,
-  ])
+  const { port } = new URL((await spawnService(env)).url)
+  const { status, stderr } = await runCommandAsync(['serve'], { ...env, PORT: '0', [name]: port })
+  expect([status, stderr]).toEqual([1, `oa-audience: ${name} ${port} on 127.0.0.1 ${reason}\n`])
 })
 
 function isRunning(pid: number): boolean {
