@@ -51,7 +51,7 @@ export const VARIABLES = {
   workers: variable({
     name: 'WEB_CONCURRENCY',
     shownDefault: '1',
-    help: 'processes of the service on this machine, such as one per core; each counts as an instance',
+    help: 'number of processes that share PORT, such as one per core; each counts as an instance',
     fallback: 1,
     parse: integer(1, 64),
   }),
@@ -72,7 +72,7 @@ export const VARIABLES = {
   readMaxLagMs: variable({
     name: 'READ_MAX_LAG_MS',
     shownDefault: '2000',
-    help: 'milliseconds that an answer of a replica may be old; the primary answers if no replica is so current',
+    help: 'maximum age of an answer of a replica in milliseconds; the primary answers if every replica is older',
     fallback: 2_000,
     parse: integer(1_000, 30_000),
   }),

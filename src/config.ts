@@ -9,10 +9,10 @@ export type DatabaseChoice =
   | { kind: 'url'; url: Secret; replicas: ReplicasChoice | null }
   | { kind: 'none' }
 
-/** Where reads go that need not be quite current. */
+/** The servers for reads that may be slightly out of date. */
 export interface ReplicasChoice {
   url: Secret
-  /** milliseconds that an answer may be old */
+  /** maximum age of an answer */
   maxLagMs: number
 }
 
@@ -123,7 +123,9 @@ function chooseDatabase(
 ): DatabaseChoice {
   if (url !== null && url !== 'none') return { kind: 'url', url, replicas }
   if (replicas !== null) {
-    faults.push('DATABASE_READ_URL is set, and DATABASE_URL is not: set it to the primary of the replicas')
+    faults.push(
+      'DATABASE_READ_URL is set, but DATABASE_URL is not: set DATABASE_URL to the primary of the replicas',
+    )
   }
   return url === 'none' ? { kind: 'none' } : { kind: 'embedded', dataDir }
 }

@@ -1,4 +1,4 @@
-/** DATABASE_URL and DATABASE_READ_URL in libpq's form. They may name several servers, of which node-postgres understands one. */
+/** DATABASE_URL and DATABASE_READ_URL in libpq's form. They may name several servers, and node-postgres accepts only one. */
 import { parse as parseConnectionString } from 'pg-connection-string'
 
 export interface DatabaseServer {
@@ -41,7 +41,9 @@ export function parseDatabaseUrl(text: string): DatabaseAddress {
 export function parseReplicasUrl(text: string): DatabaseServer[] {
   const parts = readParts(text)
   if ((parts.options.get('target_session_attrs') ?? 'any') !== 'any') {
-    throw new Error('has target_session_attrs, which is not supported: every host that it names is read')
+    throw new Error(
+      'has a target_session_attrs other than any, which is not supported: the service reads from every host that is named',
+    )
   }
   return parts.hosts.map((host) => serverOf(parts, host))
 }
@@ -64,9 +66,7 @@ function readParts(text: string): Parts {
       throw new Error(`has the parameter ${name}, which is not supported: name the hosts`)
   }
   if ((options.get('load_balance_hosts') ?? 'disable') !== 'disable') {
-    throw new Error(
-      'has load_balance_hosts, which is not supported: which host is used does not depend on chance',
-    )
+    throw new Error('has load_balance_hosts, which is not supported: the service chooses the host itself')
   }
   return { scheme, user, path, options, hosts: readHosts(authority, options) }
 }

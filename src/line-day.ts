@@ -1,6 +1,6 @@
-/** LINE's days as SQL. They begin at 15:00 UTC, which is midnight in Japan. LINE's statistics are by these days. */
+/** SQL expressions for LINE's days, by which LINE counts its statistics. A day begins at 15:00 UTC, which is midnight in Japan. */
 
-/** The present day, as a date. */
+/** The current day, as a date. */
 export const LINE_TODAY = `(now() at time zone 'UTC' + interval '9 hours')::date`
 
 /** When a day begins, as a timestamptz. $1 is the day. */

@@ -39,10 +39,7 @@ const SIGNAL_ECHO_MS = 1_000
  * dropped: the service must not grow by them.
  */
 const LOG_BUFFER = { minLength: 16 * 1024 - 1, periodicFlush: 100, maxLength: 16 * 1024 * 1024 }
-/**
- * Workers write to one pipe. POSIX keeps writes of so many bytes together (PIPE_BUF), so that no line of one worker is inside of
- * another's.
- */
+/** All workers write to one pipe. A write of up to PIPE_BUF bytes is atomic, so that lines of different workers do not mix. */
 const PIPE_WRITE_MAX = process.platform === 'linux' ? 4096 : 512
 
 export interface RunningService {
@@ -153,7 +150,7 @@ async function listenForMetrics(
   log: FastifyInstance['log'],
 ): Promise<Server | null> {
   if (cluster.isWorker) {
-    // The first process asks all workers, and shows their sum (workers.ts). Any instance begins to listen for its questions.
+    // The first process collects the metrics of all workers (workers.ts). The constructor subscribes this worker to its requests.
     new AggregatorRegistry()
     AggregatorRegistry.setRegistries([metrics.registry])
     return null
@@ -196,7 +193,7 @@ async function closeServer(app: FastifyInstance): Promise<void> {
 export async function serve(config: Config): Promise<void> {
   const shared = cluster.isWorker ? { minLength: PIPE_WRITE_MAX - 1, maxWrite: PIPE_WRITE_MAX } : {}
   const lines = pino.destination({ dest: 1, sync: false, contentMode: 'buffer', ...LOG_BUFFER, ...shared })
-  // As bytes: it would measure a text again for every line that follows it (2 µs).
+  // Bytes, because sonic-boom would measure a text again for every line that follows it (2 µs).
   const log = { write: (line: string) => lines.write(Buffer.from(line) as unknown as string) }
   const starting = startService(config, log)
   let stoppedAtMs: number | null = null

@@ -1,4 +1,4 @@
-/** DATABASE_READ_URL: which server answers reads. How replicas lag and fail is in faults/replicas.test.ts. */
+/** DATABASE_READ_URL: which server answers reads. faults/replicas.test.ts tests replicas that lag and fail. */
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { expect, it, onTestFinished } from 'vitest'
@@ -13,7 +13,7 @@ import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
 import { eventually, runCommandAsync } from './support/process.ts'
 import { setUpTest, startAppForTest } from './support/service.ts'
 
-/** The service with two members, whose reads go to the servers that `choose` names. */
+/** A service whose reads go to the servers that `choose` returns, with an account that has two members. */
 async function setUp(
   choose: (
     url: string,
@@ -43,7 +43,7 @@ async function setUp(
 const itself = (url: string) => [{ name: 'itself', url }]
 const JSON_BODY = { 'content-type': 'application/json' }
 
-it('reads pages and streams where DATABASE_READ_URL leads, and writes where DATABASE_URL does', async () => {
+it('reads pages and streams from DATABASE_READ_URL, and writes to DATABASE_URL', async () => {
   const { service, tenant, counted } = await setUp(itself)
   const [one, two] = await service.members(tenant)
   const headers = { ...tenant.headers, accept: 'application/x-ndjson' }
@@ -65,7 +65,7 @@ it('reads pages and streams where DATABASE_READ_URL leads, and writes where DATA
   expect(await counted()).toContain('{outcome="replica"} 4')
 })
 
-it('reads the primary while no replica answers, and a token costs nothing then', async () => {
+it('reads from the primary without waiting for a token while no replica answers', async () => {
   const dead = async () => [{ name: 'dead', url: `postgres://nobody@127.0.0.1:${await freePort()}/none` }]
   const { service, tenant, counted, database } = await setUp(dead)
   const list = await service.call('GET', '/api/audience', {
@@ -76,7 +76,7 @@ it('reads the primary while no replica answers, and a token costs nothing then',
   expect(await database.replicaLags()).toEqual([{ replica: 'dead', behindBytes: null }])
 })
 
-it('waits briefly for a position that no replica has, and then asks the primary', async () => {
+it('waits briefly for a position that no replica has reached, and then queries the primary', async () => {
   const { service, tenant, counted } = await setUp(itself)
   const list = await service.call('GET', '/api/audience', {
     headers: { ...tenant.headers, 'x-consistency-token': 'f_________4' },
@@ -110,14 +110,15 @@ it.each(['x', 'AAAAAAAAAAAA', 'AAAAAAAAAA=', 'AAAAAAAAAAB', '__________8', 'AAAA
       [
         {
           path: 'x-consistency-token',
-          message: 'names no token of an answer: send the newest ones, separated by commas, or none',
+          message:
+            'is not a token from an answer: send the newest tokens, separated by commas, or omit the header',
         },
       ],
     ])
   },
 )
 
-it('has doctor name each replica, and one that is another database', async () => {
+it('doctor reports each replica, and one that is not a copy of the database', async () => {
   const { connection } = await createTestDatabase()
   const { connection: other } = await createTestDatabase()
   const examine = async (readUrl: string) => {
@@ -189,7 +190,7 @@ it('answers a write whose position is unknown with a token that only the primary
   expect(await counted()).toContain('{outcome="behind"} 1')
 })
 
-/** A replica behind a proxy that can stop passing bytes on, as a machine that hangs does. It never closes a connection. */
+/** A replica behind a proxy that can stop forwarding bytes, like a machine that hangs. The proxy never closes a connection. */
 async function behindProxy(
   { host, port, user, database }: Connection,
   mayHang: (connection: number) => boolean,
@@ -222,10 +223,10 @@ async function behindProxy(
   return { servers: [{ name: 'proxied', url }], hang }
 }
 
-it('gives no error to any account while a server behind the address of a replica hangs', async () => {
+it('answers every account with 200 while one of the servers behind the address of a replica hangs', async () => {
   let hang = () => {}
   const { service, tenant, counted, database } = await setUp(async (_url, connection) => {
-    // The first connections find out whether the replica can be read. They lead to a server that works.
+    // The first two connections check whether the replica can be read. They reach a server that works.
     const proxy = await behindProxy(connection, (no) => no > 2)
     hang = proxy.hang
     return proxy.servers
@@ -241,7 +242,7 @@ it('gives no error to any account while a server behind the address of a replica
   expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200))
 })
 
-it('asks a replica that refuses connections no more often than others', async () => {
+it('queries a replica that refuses connections no more often than other replicas', async () => {
   const askedAtMs: number[] = []
   const refusing = createServer((socket) => {
     askedAtMs.push(performance.now())
@@ -257,11 +258,11 @@ it('asks a replica that refuses connections no more often than others', async ()
     () => Promise.resolve(askedAtMs.length),
     (count) => count >= before + 5,
   )
-  // Four intervals of 250 ms between five questions. A timer may fire a millisecond early.
+  // Five attempts are four intervals of 250 ms apart. A timer may fire a millisecond early.
   expect((askedAtMs[before + 4] as number) - (askedAtMs[before] as number)).toBeGreaterThan(900)
 })
 
-it('ends a command although a replica hangs, from the beginning or at the end', async () => {
+it('ends a command although a replica hangs when the command starts or ends', async () => {
   const { connection, database } = await createTestDatabase()
   onTestFinished(() => database.close())
   await markChanges(database)

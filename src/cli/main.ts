@@ -79,7 +79,7 @@ try {
   } else {
     for (const line of explain(error)) console.error(`oa-audience: ${line}`)
     process.exitCode = 1
-    // Its channel to the process that started it keeps a worker alive.
+    // The IPC channel to the first process would keep a worker running.
     if (cluster.isWorker) process.exit()
   }
 }

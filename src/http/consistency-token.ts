@@ -1,7 +1,4 @@
-/**
- * The header x-consistency-token: what a client changed is in the answers to requests that send it back, also where replicas
- * answer reads.
- */
+/** The header x-consistency-token: a client that sends it back reads its own changes, even if a replica answers. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { AppError, type ErrorCode } from '../errors.ts'
 import type { Database } from '../postgres/database.ts'
@@ -11,7 +8,7 @@ import { refuseInput } from './validate.ts'
 export const CONSISTENCY_TOKEN = 'x-consistency-token'
 /** A position of 8 bytes in base64url. */
 const FORM = /^[\w-]{11}$/
-/** Refusals because of what is stored, such as an earlier write whose answer was lost. Their clients read it next. */
+/** Refusals because of stored data, such as that of an earlier write whose answer was lost. The client usually reads it next. */
 const REFUSALS: ReadonlySet<ErrorCode> = new Set([
   'stale_version',
   'external_id_taken',
@@ -27,13 +24,13 @@ export async function withConsistencyToken<T>(
 ): Promise<T> {
   const [outcome] = await Promise.allSettled([write])
   if (outcome.status === 'rejected' && !isRefusal(outcome.reason)) throw outcome.reason
-  // The write stands, whatever becomes of the database now.
+  // The write is committed, even if the database fails now.
   const position = await database.position().catch(() => PRIMARY_ONLY)
   if (position !== null) reply.header(CONSISTENCY_TOKEN, encode(position))
   return write
 }
 
-/** The position that the answer must include: the latest of those in the header. Null: none. Throws `invalid_input`. */
+/** The position that the answer must include, which is the latest one in the header. Null: no header. Throws `invalid_input`. */
 export function readConsistencyToken({ headers }: FastifyRequest): WalPosition | null {
   const header = headers[CONSISTENCY_TOKEN]
   if (header === undefined || header === '') return null
@@ -58,7 +55,7 @@ function decode(token: string): WalPosition {
   if (position < 0 || encode(position) !== token) {
     refuseInput(
       CONSISTENCY_TOKEN,
-      'names no token of an answer: send the newest ones, separated by commas, or none',
+      'is not a token from an answer: send the newest tokens, separated by commas, or omit the header',
     )
   }
   return position

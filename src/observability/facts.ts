@@ -50,7 +50,7 @@ export const platformCall = operation<{ method: string; path: string }>('platfor
 /** A request waited too long for a connection: `account` because of its own account's statements, `share` because of others. */
 export const databaseBusy = occurrence<{ share: string; reason: 'account' | 'share' }>('database-busy')
 
-/** `replica`, or why the primary answered: no replica could be asked (`unavailable`), or each was too far `behind`. */
+/** `replica`, or why the primary answered: no replica could be queried (`unavailable`), or every one was too far `behind`. */
 export const READ_OUTCOMES = ['replica', 'behind', 'unavailable'] as const
 export type ReadOutcome = (typeof READ_OUTCOMES)[number]
 

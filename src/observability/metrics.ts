@@ -30,10 +30,10 @@ const ENDPOINTS_INTERVAL_MS = 15_000
 const EVENT_OUTCOMES = ['accepted', 'duplicate', 'unapplied']
 const PROFILE_OUTCOMES = ['found', 'unknown', 'fault']
 const ID_TOKEN_OUTCOMES = ['valid', 'invalid', 'unavailable']
+
 /**
- * What can be seen of a running service. With WEB_CONCURRENCY the page adds up what the processes counted; gauges that say the
- * same in each process have another `aggregator`. No label holds an address or a person. Endpoints
- * are named by their ids.
+ * The metrics of a running service. With WEB_CONCURRENCY, the page adds up the figures of all processes. A gauge that has the same
+ * value in each process names another `aggregator`. No label holds an address or a person. Endpoints are named by their ids.
  */
 export class Metrics {
   readonly registry = new Registry()
@@ -225,7 +225,7 @@ export class Metrics {
   }
 }
 
-/** What the metrics page shows: a registry, or those of several processes together. */
+/** The content of the metrics page: one registry, or the registries of several processes together. */
 export interface MetricsPage {
   contentType: string
   metrics(): Promise<string>
@@ -238,7 +238,7 @@ export function serveMetrics(page: MetricsPage, host: string, port: number): Pro
       response.writeHead(404).end()
       return
     }
-    // A process that hangs does not answer.
+    // The registries of several processes reject if one process hangs.
     const text = await page.metrics().catch(() => null)
     if (text === null) response.writeHead(503).end()
     else response.writeHead(200, { 'content-type': page.contentType }).end(text)

@@ -131,11 +131,11 @@ describe('the configuration', () => {
     expect(JSON.stringify(readConfig({ DATABASE_URL }))).not.toContain('hunter2')
   })
 
-  it('needs the primary of the replicas', () => {
+  it('rejects DATABASE_READ_URL without the DATABASE_URL of the primary', () => {
     const DATABASE_READ_URL = 'postgres://user:hunter2@db2:5432/oa'
     for (const env of [{}, { DATABASE_URL: 'none' }]) {
       expect(faultsOf({ ...env, DATABASE_READ_URL })).toEqual([
-        'DATABASE_READ_URL is set, and DATABASE_URL is not: set it to the primary of the replicas',
+        'DATABASE_READ_URL is set, but DATABASE_URL is not: set DATABASE_URL to the primary of the replicas',
       ])
     }
   })
