@@ -1073,7 +1073,7 @@ export interface operations {
         cursor?: string
       }
       header?: {
-        /** @description The header of your last PUT or DELETE. The list then includes what it changed. Several are separated by commas. */
+        /** @description The `x-consistency-token` of the answer to your last PUT or DELETE. The list then includes that change. Separate several tokens by commas. */
         'x-consistency-token'?: string
       }
       path?: never
@@ -1176,7 +1176,7 @@ export interface operations {
         headers: {
           /** @description Version of the member in quotes. Send it back as If-Match. */
           ETag?: string
-          /** @description Send it back with a list, which then includes this change. Present if the service reads from replicas. */
+          /** @description Send it back with a list, which then includes this change. Present only if the service reads from replicas. */
           'x-consistency-token'?: string
           [name: string]: unknown
         }
@@ -1307,7 +1307,7 @@ export interface operations {
       /** @description The member was erased. */
       204: {
         headers: {
-          /** @description Send it back with a list, which then includes this change. Present if the service reads from replicas. */
+          /** @description Send it back with a list, which then includes this change. Present only if the service reads from replicas. */
           'x-consistency-token'?: string
           [name: string]: unknown
         }

@@ -35,7 +35,7 @@ export function eraseRoute(
       const id = parsePathId(request.params.id)
       if (id === null) throw new AppError('erase_unknown_member')
       const erased = erasePerson(database.forTenant(scope), scope, id, now, readIfMatch(request))
-      // An earlier DELETE of the member, whose answer was lost, may have erased them.
+      // A 404 has a token, too: an earlier DELETE, whose answer was lost, may have erased the member.
       if (!(await withConsistencyToken(reply, database, erased))) throw new AppError('erase_unknown_member')
       return reply.code(204).send()
     },

@@ -19,8 +19,8 @@ import { erasedCsv, erasedJson, memberCsv, memberJson, withTrackedActivity } fro
 
 /**
  * A mark may be 10 s older than the next one, and a late one 20 s more. Within such a gap the database's clock may step back
- * without a trace in the marks, so a feed begins at a mark that is older than the requested time by a whole gap. The walk before
- * it may have read replicas, which lacked the changes of up to 30 s (READ_MAX_LAG_MS). Together 60 s.
+ * without a trace in the marks, so a feed begins at a mark that is older than the requested time by a whole gap of 30 s. The
+ * previous walk may have read replicas, which lacked the changes of up to 30 s (the maximum of READ_MAX_LAG_MS). 30 + 30 = 60 s.
  */
 const SINCE = `timestamptz 'epoch' + $14::bigint * interval '1 millisecond' - interval '60 seconds'`
 
@@ -35,7 +35,7 @@ const FEED_START = `coalesce($10::bigint,
                   order by marked_at desc limit 1),
                 -1)`
 
-/** The clock of a replica may be ahead of the primary's. The last commit that it has replayed has the primary's time. */
+/** The clock of a replica may be ahead of the primary's, but the last commit that the replica has replayed carries the primary's time. */
 const PRIMARY_CLOCK = `least(clock_timestamp(), case when pg_is_in_recovery() then pg_last_xact_replay_timestamp() end)`
 
 const isOfWalk = (change: string, at: string) => `(${change} < (select horizon from range)

@@ -20,7 +20,7 @@ const ANSWERED_TOKEN = {
   'x-consistency-token': {
     type: 'string',
     description:
-      'Send it back with a list, which then includes this change. Present if the service reads from replicas.',
+      'Send it back with a list, which then includes this change. Present only if the service reads from replicas.',
   },
 }
 
@@ -28,7 +28,7 @@ const sentToken = Type.Object({
   'x-consistency-token': Type.Optional(
     Type.String({
       description:
-        'The header of your last PUT or DELETE. The list then includes what it changed. Several are separated by commas.',
+        'The `x-consistency-token` of the answer to your last PUT or DELETE. The list then includes that change. Separate several tokens by commas.',
     }),
   ),
 })

@@ -7,10 +7,10 @@ import { StorableText } from '../http/validate.ts'
 /** Rows of one page of a list. */
 export const PAGE_SIZE = 50
 
-/** Rows to read for one page: one more says that another page follows. */
+/** Rows to read for one page. One row more than a page shows that another page follows. */
 export const READ_LIMIT = PAGE_SIZE + 1
 
-/** One page of the rows that READ_LIMIT bounded. `next` is the id after which the next page begins; null: this is the last page. */
+/** Cuts up to READ_LIMIT rows to one page. `next` is the id after which the next page begins; null: this is the last page. */
 export function pageOf<Row extends { id: bigint }>(rows: Row[]): { items: Row[]; next: bigint | null } {
   const items = rows.slice(0, PAGE_SIZE)
   return { items, next: rows.length > PAGE_SIZE ? (items.at(-1)?.id ?? null) : null }

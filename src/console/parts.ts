@@ -8,9 +8,9 @@ import type { Secret } from '../secret.ts'
 
 /** What the routes share. */
 export interface ConsoleParts extends Omit<ConsoleOptions, 'database'> {
-  /** the console's own connection, of the primary */
+  /** the console's own connection to the primary */
   database: Transactions
-  /** for searches and the facts of accounts, which a replica may answer; includes what was changed in this console */
+  /** for searches and the facts of accounts, which a replica may answer; answers include what was changed in this console */
   reads: Queryable
 }
 

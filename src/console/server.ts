@@ -50,7 +50,7 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
   return app
 }
 
-/** What operators changed is in the answers that follow, although a replica may give them. */
+/** Answers of replicas include every change that operators made in this console before. */
 function readsAfterChanges(database: ConsoleOptions['database']): {
   reads: Queryable
   rememberChange: () => Promise<void>
@@ -59,7 +59,7 @@ function readsAfterChanges(database: ConsoleOptions['database']): {
   return {
     reads: { query: (statement, values) => database.reads.console(changedAt).query(statement, values) },
     rememberChange: async () => {
-      // The change stands, whatever becomes of the database now.
+      // The change is committed, even if the database fails now.
       changedAt = await database.position().catch(() => PRIMARY_ONLY)
     },
   }

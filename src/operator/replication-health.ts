@@ -1,4 +1,4 @@
-/** What `doctor` says of the standbys of the database, and of the replicas that answer reads. */
+/** What `doctor` reports about the standbys of the database and the replicas that answer reads. */
 import { BEHIND_MAX_BYTES, type Replication } from '../postgres/replication.ts'
 import type { Severity } from './endpoint-health.ts'
 
@@ -38,7 +38,7 @@ export function examineReplication(replication: Replication | null): { severity:
   }
 }
 
-/** `behindBytes`: WAL that the replica has not replayed; null: it cannot be read. */
+/** `behindBytes` is the WAL that the replica has not replayed; null: the replica cannot be read. */
 export function examineReplica({ replica, behindBytes }: { replica: string; behindBytes: number | null }): {
   check: string
   severity: Severity

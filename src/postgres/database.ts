@@ -33,9 +33,9 @@ export interface Database extends Transactions {
   lookup<R extends Row>(kind: LookupKind, statement: Statement, values: unknown[]): Promise<R[]>
   /** Runs `work` on a connection of its own, without time limits: migrations and other work that is not a request. */
   session<T>(work: (session: Queryable) => Promise<T>): Promise<T>
-  /** For reads that a replica may answer, if there are replicas. */
+  /** Reads that replicas may answer. Without replicas, the primary answers them. */
   readonly reads: Reads
-  /** A position that includes every commit that was answered before. Null: reads need none, because there are no replicas. */
+  /** A position that includes every commit that was acknowledged before. Null: there are no replicas. */
   position(): Promise<WalPosition | null>
   /** A connection for the pages of the console, apart from requests of clients and deliveries. */
   readonly console: Transactions

@@ -1,9 +1,9 @@
-/** Refuses a database in which Citus has distributed tables of ours (decision 35). */
+/** Refuses a database in which Citus has distributed tables of the service (decision 35). */
 import { FatalError } from '../errors.ts'
 import { textArray } from './binary-array.ts'
 import type { Queryable } from './statement.ts'
 
-/** Tables that the refusal names, so that it stays one line. */
+/** Maximum number of tables that the error names, so that it stays one line. */
 const NAMED_MAX = 3
 
 /**
@@ -11,7 +11,7 @@ const NAMED_MAX = 3
  * FatalError if the catalogue of Citus has one of the tables. Citus lists reference tables there, too.
  */
 export async function refuseDistributedTables(session: Queryable, tables: string[]): Promise<void> {
-  // A statement that names the catalogue fails where Citus is not installed.
+  // Without Citus, a statement that names its catalogue fails.
   const [catalogue] = await session.query<{ exists: boolean }>(
     `select to_regclass('pg_dist_partition') is not null as exists`,
   )

@@ -31,7 +31,7 @@ export interface Migration {
   checksum: string
 }
 
-/** Records the migrations that were applied. Migrations create all other tables of the schema. */
+/** The table of applied migrations. The migrations create all other tables of the schema. */
 const MIGRATION_TABLE = 'schema_migration'
 
 /** The migrations of this package, oldest first. */

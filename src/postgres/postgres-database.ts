@@ -27,7 +27,7 @@ import { type AskPrimary, readPrimaryState, type WalPosition } from './wal-posit
  * Beside them are four pinned connections for flushes and one for endpoints, so an instance without a console has
  * 1 + 2 + 2 + 5 + 4 + 4 + 1 = 19. One instance at a time runs maintenance. So five instances, one of which serves the console,
  * fit PostgreSQL's default of 100, of which superusers keep 3: 5 × 19 + 1 + 1 = 97. If DATABASE_URL names several hosts, each
- * instance has one connection more to each of them.
+ * instance has one connection more to each of them. replica.ts has the connections to replicas.
  */
 const CONNECTIONS = { health: 1, lookups: 2, intake: 2, clients: 5, streams: 4, console: 1 }
 /** Health probes wait 1 to 2 s, so a slower database counts as down. */
@@ -101,7 +101,7 @@ export class PostgresDatabase implements Database {
     ]
   }
 
-  /** Bytes by which each replica of DATABASE_READ_URL is behind. Null: it cannot be read. */
+  /** Bytes of WAL that each replica of DATABASE_READ_URL has not replayed. Null: the replica cannot be read. */
   async replicaLags(): Promise<Array<{ replica: string; behindBytes: number | null }>> {
     await this.#replicaReads?.start()
     return this.#replicaReads?.lags() ?? []
@@ -187,7 +187,7 @@ export class PostgresDatabase implements Database {
     this.#connector.close()
   }
 
-  /** On the connection that looks callers up: queries there take microseconds, and no turn of a client. */
+  /** Uses the connection that looks up callers: its queries take microseconds, and they wait for no turn of a client. */
   readonly #askCallers: AskPrimary = (statement) => this.lookup('caller', statement, [])
 
   #requireReady(): void {

@@ -1,4 +1,4 @@
-/** Reads that a replica may answer (DATABASE_READ_URL), and the primary where none may. */
+/** Reads that a replica may answer (DATABASE_READ_URL). If no replica can, the primary does. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { DatabaseServer } from '../database-url.ts'
 import { type ReadOutcome, readAnswered } from '../observability/facts.ts'
@@ -15,39 +15,39 @@ import {
   type WalPosition,
 } from './wal-position.ts'
 
-/** Where reads go that may be as old as READ_MAX_LAG_MS, unless they name a position that they must include. */
+/** Servers for reads. An answer may be READ_MAX_LAG_MS old. With `after`, it also includes that position. */
 export interface Reads {
   /** For a client's pages. A query throws DatabaseBusy if it waits too long for a connection. */
   forTenant(tenant: Claimant, after?: WalPosition | null): Queryable
   /** For the statements of streams. */
   streams(after?: WalPosition | null): Queryable
-  /** For what operators search and see. */
+  /** For the searches and facts that operators see. */
   console(after?: WalPosition | null): Queryable
 }
 
 export interface ReplicaChoice {
   servers: DatabaseServer[]
-  /** Milliseconds. A replica that lacks what was committed so long ago is not asked. */
+  /** A replica that lacks a commit of more than this time ago is not read. */
   maxLagMs: number
 }
 
-/** Of the primary's positions, and of the replicas' answers: a quarter of the smallest READ_MAX_LAG_MS. */
+/** Time between two queries of the primary's position and of each replica's: a quarter of the smallest READ_MAX_LAG_MS. */
 const WATCH_INTERVAL_MS = 250
-/** How long a client that reads its own write waits. A replica that keeps up has replayed it within a few milliseconds. */
+/** A client that reads its own write waits this long at most. A replica that keeps up replays the write within a few milliseconds. */
 const WAIT_MAX_MS = 200
-/** For the first answers of the replicas, after which a command asks the primary. */
+/** The first read waits this long for a replica that can be read, and then goes to the primary. */
 const FIRST_ANSWER_MAX_MS = 1_000
 
 /**
- * An answer is never older than READ_MAX_LAG_MS, whatever the clocks of the servers say. The instance remembers the primary's
- * positions of that time, and each read checks on its own connection that the replica has replayed the oldest of them.
+ * An answer is never older than READ_MAX_LAG_MS, whatever the clocks of the servers say. The instance keeps the primary's positions
+ * of the last READ_MAX_LAG_MS. Each read checks on its own connection that the replica has replayed the oldest of them.
  */
 export class ReplicaReads implements Reads {
   readonly #replicas: Replica[]
   readonly #maxLagMs: number
   readonly #primary: Reads
   readonly #askPrimary: AskPrimary
-  /** Of the present timeline, oldest first. */
+  /** States of the current timeline, oldest first. */
   #states: PrimaryState[] = []
   #timeline: string | null = null
   /** The newest mark when the timeline began. Null: there was none, or the instance saw no other timeline before. */
@@ -81,13 +81,13 @@ export class ReplicaReads implements Reads {
     return this.#on('console', after, this.#primary.console())
   }
 
-  /** Begins to watch the primary and the replicas. The first read does it, too. */
+  /** Begins to watch the primary and the replicas. The first read begins it as well. */
   start(): Promise<void> {
-    this.#firstAnswers ??= this.#watch()
+    this.#firstAnswers ??= this.#begin()
     return this.#firstAnswers
   }
 
-  /** Bytes that each replica lacks of the primary's newest position. Null: it does not answer, or is not a copy of the primary. */
+  /** Bytes of WAL up to the primary's newest position that each replica has not replayed. Null: the replica cannot be read. */
   lags(): Array<{ replica: string; behindBytes: number | null }> {
     const newest = this.#states.at(-1)?.position ?? 0n
     return this.#replicas.map(({ name, state }) => {
@@ -119,7 +119,7 @@ export class ReplicaReads implements Reads {
     }
   }
 
-  /** Asks the replicas in turn, until one answers. No rows: the primary has to. */
+  /** Reads from the replicas in turn until one answers. Null rows: the primary has to answer. */
   async #readFromReplica(
     read: (replica: Replica, lineage: Lineage) => ReturnType<Replica['read']>,
     after: WalPosition | null,
@@ -146,16 +146,16 @@ export class ReplicaReads implements Reads {
     return { outcome, rows: null }
   }
 
-  /** The oldest position of the last maxLagMs: what was committed before it must be included. Null: none is known. */
+  /** The oldest state of the last maxLagMs. An answer must include all commits up to its position. Null: there is none yet. */
   #requirement(): PrimaryState | null {
     const since = performance.now() - this.#maxLagMs
     return this.#states.find(({ takenAtMs }) => takenAtMs >= since) ?? null
   }
 
-  /** Resolves when a replica can be read, or none is ready in time. */
-  async #watch(): Promise<void> {
+  /** Resolves when a replica can be read, or after FIRST_ANSWER_MAX_MS. */
+  async #begin(): Promise<void> {
     const deadlineMs = performance.now() + FIRST_ANSWER_MAX_MS
-    await this.#compare()
+    await this.#watch()
     while (performance.now() < deadlineMs && !this.#isClosed && !this.#canRead()) {
       await sleep(WATCH_INTERVAL_MS / 10)
       await this.#checkReplicas()
@@ -169,17 +169,17 @@ export class ReplicaReads implements Reads {
     )
   }
 
-  async #compare(): Promise<void> {
+  async #watch(): Promise<void> {
     const state = await readPrimaryState(this.#askPrimary).catch(() => null)
     if (state !== null) this.#remember(state)
     // A replica that hangs must not keep the others from being watched.
-    if (!this.#isClosed) this.#timer = setTimeout(() => void this.#compare(), WATCH_INTERVAL_MS).unref()
+    if (!this.#isClosed) this.#timer = setTimeout(() => void this.#watch(), WATCH_INTERVAL_MS).unref()
     await this.#checkReplicas()
   }
 
   /**
-   * After a takeover, only a mark of the new timeline distinguishes its replicas from those of the former primary. Without one,
-   * for 10 s at most, the primary answers.
+   * After a takeover, only a mark of the new timeline distinguishes its replicas from those of the former primary. Until there is
+   * one, for about 10 s, the primary answers all reads.
    */
   #remember(state: PrimaryState): void {
     if (state.timeline !== this.#timeline) {
@@ -200,8 +200,8 @@ export class ReplicaReads implements Reads {
 }
 
 /**
- * Throws what the primary would answer, too: a statement that takes too long, or a client that waits for its own statements.
- * Anything else may be the replica's fault, such as a conflict with what it replays or a migration that it has not replayed.
+ * Throws errors that the primary would return as well: a statement that takes too long, or a client that waits for its own
+ * statements. Any other error may be the replica's, such as a conflict with replay or a migration that it has not replayed.
  */
 function requireReplicaFault(error: unknown): void {
   if (error instanceof DatabaseBusy || sqlStateOf(error) === STATEMENT_TIMEOUT) throw error

@@ -1,4 +1,4 @@
-/** One server of DATABASE_READ_URL: its connections, and what it has replayed. */
+/** One server of DATABASE_READ_URL: its connections, and the position that it has replayed. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import type { DatabaseServer } from '../database-url.ts'
@@ -19,13 +19,13 @@ import {
   type WalPosition,
 } from './wal-position.ts'
 
-/** The same shares as on the primary: an account or a stream takes no more of a replica than it takes there. */
+/** The same shares as on the primary, so that an account or a stream takes no more of a replica than of the primary. */
 const CONNECTIONS = { clients: 5, streams: 4, console: 1 }
 export type ReadKind = keyof typeof CONNECTIONS
 
 /**
- * The check takes a millisecond. A replica that needs this long is stopped, or its packets are dropped. Other reads wait up to
- * 2 s for a connection to it, so the primary gets them in time.
+ * The check takes a millisecond. A replica that needs this long is stopped, or its packets are dropped. Requests wait up to 2 s for
+ * a connection (turns.ts), so the primary still gets those that wait for this replica.
  */
 const ANSWER_TIMEOUT_MS = 1_000
 const CHECK = { ...selectReplicaState, query_timeout: ANSWER_TIMEOUT_MS }
@@ -34,12 +34,12 @@ const WAIT_STEP_MS = 5
 export class Replica {
   readonly name: string
   readonly #shares: Record<ReadKind, Share>
-  /** Its own connection, so that no read delays the question what the replica has replayed. */
+  /** A connection of its own, so that no read delays the watch. */
   readonly #watch: Share
   readonly #clients = new Set<pg.Client>()
   #state: ReplicaState | null = null
   #check: Promise<ReplicaState> | null = null
-  /** Null: not known yet. Rejects with a FatalError if a pooler does not keep sessions. */
+  /** Null: not checked yet. Rejects with a FatalError if a pooler does not keep sessions. */
   #sessions: Promise<void> | null = null
 
   constructor(server: DatabaseServer, onConnectionLost: (error: Error) => void) {
@@ -59,7 +59,7 @@ export class Replica {
     this.#watch = share('watch', 1)
   }
 
-  /** What it had replayed when it last answered. Null: it does not answer. */
+  /** The state at the replica's last answer. Null: the replica does not answer. */
   get state(): ReplicaState | null {
     return this.#state
   }
@@ -82,13 +82,13 @@ export class Replica {
       return { state: replicaStateOf(checked.value[0]), rows: read.value }
     }
     return withLease(() => this.#shares[kind].lease(claimant), work).catch((error) => {
-      // One of several servers behind the address may hang, and not the one that the watch asks.
+      // Of several servers behind the address, one may hang that the watch does not reach.
       if (isSilence(error)) this.#giveUp(error)
       throw error
     })
   }
 
-  /** Whether it replays the position in time. */
+  /** Whether the replica replays the position before the deadline. */
   async reaches(position: WalPosition, lineage: Lineage, deadlineMs: number): Promise<boolean> {
     while (this.#state !== null && this.#state.position < position) {
       if (performance.now() > deadlineMs) return false
@@ -98,7 +98,7 @@ export class Replica {
     return this.#state !== null
   }
 
-  /** Asks what it has replayed. All callers share one question. Never throws. */
+  /** Updates `state`. Concurrent callers share one query. Never throws. */
   async check(lineage: Lineage | null): Promise<void> {
     this.#check ??= this.#ask(lineage).finally(() => {
       this.#check = null
@@ -111,7 +111,7 @@ export class Replica {
     )
   }
 
-  /** Ends what waits for its answers, so that another server is asked. It is asked again when the watch gets an answer. */
+  /** Fails all requests that wait for this replica, so that they go to another server. The next answer to the watch ends this. */
   #giveUp(error: Error): void {
     if (this.#state === null) return
     this.#state = null
@@ -128,7 +128,7 @@ export class Replica {
 
   async close(): Promise<void> {
     await Promise.all([...Object.values(this.#shares), this.#watch].map((share) => share.close()))
-    // A server that hangs never confirms the end, and the open sockets would keep the process of a command running.
+    // A server that hangs never closes its side, and an open socket would keep the process of a command running.
     for (const client of this.#clients) abandon(client)
   }
 
@@ -139,7 +139,7 @@ export class Replica {
     return replicaStateOf(row)
   }
 
-  /** Check and read must reach the same session, and the session must have our settings. */
+  /** The check and the read must reach the same session, and the session must have the settings of the service. */
   #requireSessions(): Promise<void> {
     this.#sessions ??= requireSessions(() => this.#shares.clients.lease()).catch((error) => {
       if (!(error instanceof FatalError)) this.#sessions = null
@@ -153,12 +153,12 @@ function valuesOf(lineage: Lineage | null): unknown[] {
   return [lineage?.mark, lineage?.timeline]
 }
 
-/** Whether the server said nothing, not even that it refuses. */
+/** Whether the server did not answer at all, not even with an error. */
 function isSilence(error: unknown): error is DatabaseUnavailable {
   return error instanceof DatabaseUnavailable && !(error.cause instanceof pg.DatabaseError)
 }
 
-/** A class of clients that are in the set until they are closed. */
+/** A class of clients that are in the set until they are closed, because pg.Pool does not list its clients. */
 function clientOf(clients: Set<pg.Client>): new (settings: pg.ClientConfig) => pg.Client {
   return class extends pg.Client {
     constructor(settings: pg.ClientConfig) {

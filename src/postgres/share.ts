@@ -9,7 +9,7 @@ import { type Claimant, Turns } from './turns.ts'
 import { refuseUnreplicated } from './unreplicated.ts'
 
 /** If the server cannot even cancel the statement (network gone), the connection is given up. */
-export const QUERY_TIMEOUT_MS = STATEMENT_TIMEOUT_MS + 1_000
+const QUERY_TIMEOUT_MS = STATEMENT_TIMEOUT_MS + 1_000
 
 /**
  * A session keeps the plans that it made while a table was empty, when all indexes cost the same, until PostgreSQL analyzes the
@@ -75,7 +75,7 @@ export class Share {
     return { total: this.#pool.totalCount, idle: this.#pool.idleCount, waiting: this.#turns.waitingCount }
   }
 
-  /** Refuses all requests that wait for a connection, because the server does not answer. */
+  /** Rejects all requests that wait for a connection, because the server does not answer. */
   refuseWaiting(error: Error): void {
     this.#turns.refuseWaiting(new DatabaseUnavailable(error))
   }

@@ -66,7 +66,7 @@ export class Turns {
     })
   }
 
-  /** Refuses all that wait. */
+  /** Rejects all that wait. */
   refuseWaiting(error: Error): void {
     for (const waiting of [...this.#waiting.values()].flatMap((others) => [...others])) waiting.refuse(error)
   }

@@ -1,4 +1,4 @@
-/** Positions in the write-ahead log: what a replica must have replayed before it may answer. */
+/** Positions in the write-ahead log. A replica must have replayed a position before it may answer. */
 import type { Row, Statement } from './statement.ts'
 
 /** Bytes since the beginning of the log. */
@@ -7,20 +7,20 @@ export type WalPosition = bigint
 /** No replica ever has this position, so the primary answers. */
 export const PRIMARY_ONLY: WalPosition = 2n ** 63n - 1n
 
-/** By what a copy of the primary is distinguished from other servers, whose positions mean something else. */
+/** Distinguishes a copy of the primary from other servers, whose positions mean other commits. */
 export interface Lineage {
-  /** Each promotion of a standby begins another one. Positions of different timelines cannot be compared. */
+  /** Each promotion of a standby begins another timeline. Positions of different timelines cannot be compared. */
   timeline: string
   /**
-   * The newest mark of the delta feed (change-marks.ts). A copy of this database that has replayed the position has it. Another
-   * database does not have it. A former primary and its replicas do not have those of later timelines. Null: there is none yet.
+   * The newest mark of the delta feed (change-marks.ts). A copy of this database that has replayed the position has the mark, and
+   * another database does not. A former primary and its replicas lack the marks of later timelines. Null: there is none yet.
    */
   mark: string | null
 }
 
-/** A moment of the primary. */
+/** The position and lineage of the primary at one time. */
 export interface PrimaryState extends Lineage {
-  /** Before the query was sent, by `performance.now()`: the position covers what was committed until then. */
+  /** By `performance.now()`, before the query was sent: the position includes every commit until then. */
   takenAtMs: number
   position: WalPosition
 }
@@ -29,8 +29,8 @@ export interface PrimaryState extends Lineage {
 export type AskPrimary = <R extends Row>(statement: Statement) => Promise<R[]>
 
 /**
- * The flush position: a commit has been flushed when it is answered, while later positions wait for the next one. The name of a
- * WAL file begins with the timeline in 8 hexadecimal digits.
+ * Reads the flush position: an acknowledged commit has been flushed, and positions behind it may wait for the next commit. The
+ * name of a WAL file begins with the timeline in 8 hexadecimal digits.
  */
 const selectPrimaryState: Statement = {
   name: 'primary-state',
@@ -43,19 +43,19 @@ const selectPrimaryState: Statement = {
 export async function readPrimaryState(ask: AskPrimary): Promise<PrimaryState> {
   const takenAtMs = performance.now()
   const [row] = await ask<Row & Omit<PrimaryState, 'takenAtMs'>>(selectPrimaryState)
-  if (row === undefined) throw new Error('the primary names no position')
+  if (row === undefined) throw new Error('the primary returned no position')
   return { ...row, takenAtMs }
 }
 
-/** What a replica has. */
+/** The position that a replica has replayed, and whether it is a copy of the primary. */
 export interface ReplicaState {
   position: WalPosition
   isCopy: boolean
 }
 
 /**
- * $1 timestamptz: mark; $2 text: timeline. A replica that was promoted stops replaying, and a primary may serve reads, too: then
- * what it has flushed counts, and it names its timeline. One that still replays cannot name it.
+ * $1 timestamptz: mark; $2 text: timeline. A promoted replica no longer replays, and DATABASE_READ_URL may name the primary. Such a
+ * server accepts writes, so its flush position counts, and its timeline is compared. A standby cannot name the timeline it replays.
  */
 export const selectReplicaState: Statement = {
   name: 'replica-state',

@@ -56,7 +56,7 @@ export class EmbeddedServer {
 
   /**
    * Creates DATA_DIR/postgres with initdb on first use. Throws a FatalError if it cannot.
-   * @param settings of the server. The service has no others; tests, whose data need not survive a power failure, switch fsync off.
+   * @param settings WEB_CONCURRENCY raises max_connections. Tests switch fsync off, because their data need not survive a power failure.
    */
   constructor(dataDir: string, settings = SETTINGS) {
     this.#dataDir = dataDir
