@@ -1,10 +1,10 @@
-/** A database in which Citus has distributed tables of ours. A table stands in for Citus's catalogue: test/faults/citus.test.ts has the real one. */
+/** A database in which Citus has distributed tables of the service. A table replaces Citus's catalogue. faults/citus.test.ts has the real Citus. */
 import { expect, it, onTestFinished } from 'vitest'
 import { createTestDatabase, urlOf } from './support/database.ts'
 import { load } from './support/load.ts'
 import { becomesWell, runCommand, spawnService } from './support/process.ts'
 
-/** The rest of the line is free of line breaks, and no other line names Citus. */
+/** One line names the tables, and no other line names Citus. */
 const ONE_REFUSAL =
   /^(?:(?!.*Citus).*\n)*.*Citus has distributed audience_member, event\. .+\n(?:(?!.*Citus).*\n)*$/
 
@@ -46,7 +46,7 @@ it('migrate changes nothing where tables are distributed', async () => {
   expect(await load(database, 'select version from schema_migration')).toEqual(before)
 })
 
-it('serves and migrates where Citus is installed and no table of ours is distributed', async () => {
+it('serves and migrates where Citus is installed and no table of the service is distributed', async () => {
   const { database, env } = await setUpCitus([])
   await load(database, 'create table orders ()')
   await load(database, `insert into pg_dist_partition values ('orders'::regclass)`)

@@ -1,4 +1,4 @@
-/** The real Citus: a database that merely has it is served, and one in which our tables are distributed is refused. */
+/** The real Citus. The service accepts a database that merely has Citus, and refuses one in which Citus distributes its tables. */
 import { existsSync } from 'node:fs'
 import { basename, dirname } from 'node:path'
 import { describe, expect, it, onTestFinished } from 'vitest'
@@ -41,7 +41,7 @@ async function startCitus(): Promise<{ server: PostgresServer; env: { DATABASE_U
 const REFUSAL = /^oa-audience: Citus has distributed \w+\. .+\n$/
 
 describe.runIf(isCitusInstalled)('a database with Citus', () => {
-  it('is served while none of our tables is distributed', async () => {
+  it('is served while no table of the service is distributed', async () => {
     const { server, env } = await startCitus()
     await server.ask('create table orders (id int)')
     await server.ask(`select create_distributed_table('orders', 'id')`)
@@ -60,7 +60,7 @@ describe.runIf(isCitusInstalled)('a database with Citus', () => {
   it.each([
     ['distributed', `select create_distributed_table('audience_tag', 'channel_oa_id')`],
     ['a reference table', `select create_reference_table('change_mark')`],
-  ])('is refused when one of our tables is %s', async (_, distribute) => {
+  ])('is refused when one table of the service is %s', async (_, distribute) => {
     const { server, env } = await startCitus()
     expect((await runCommandAsync(['migrate'], env)).status).toBe(0)
     await server.ask(distribute)
@@ -81,7 +81,7 @@ describe.runIf(isCitusInstalled)('a database with Citus', () => {
     expect((await runCommandAsync(['clients', 'list'], asService)).status).toBe(0)
   })
 
-  it('is refused before the migrations when new tables of our schema would be distributed', async () => {
+  it('is refused before the migrations when new tables of the schema would be distributed', async () => {
     const { server, env } = await startCitus()
     await server.ask('set citus.enable_schema_based_sharding = on; create schema audience')
     await server.ask('alter role postgres set search_path = audience')

@@ -1,4 +1,4 @@
-/** Reads on replicas: a primary, two standbys that replay late, stop or hang, and the service on them. */
+/** Reads on replicas: the service on a primary and two standbys that replay late, stop or hang. */
 import { chmodSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -30,8 +30,8 @@ if (tools === null) {
 }
 
 /**
- * A feed begins 60 s before the time that it is given, because a mark may be 30 s late and READ_MAX_LAG_MS up to 30 s. With these
- * marks it begins the longest lag of the test earlier, and the time between two walks.
+ * A feed begins at a mark that is at least 60 s older than `updatedSince`. A mark with this time lets it begin only 1.5 s back: the
+ * longest lag of the test, and the time between two walks.
  */
 const MARK_BACK = `insert into change_mark (marked_at, change)
                     select clock_timestamp() - interval '60 seconds' + interval '1.5 seconds', change_horizon()`
@@ -59,7 +59,7 @@ async function startReading(maxLagMs: number, servers = cluster.standbys.map(ser
     metrics.close()
     await database.close()
   })
-  /** Reads by what answered them. */
+  /** Number of reads with this outcome. */
   const answered = async (outcome: string): Promise<number> => {
     const text = await metrics.registry.getSingleMetricAsString('oa_audience_reads_total')
     return Number(new RegExp(`outcome="${outcome}"} (\\d+)`).exec(text)?.[1] ?? 0)
@@ -113,7 +113,7 @@ describe.runIf(tools !== null)('reads on replicas', () => {
     rmSync(directory, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 })
   })
 
-  it('answer pages, streams, feeds and searches of the console, while access is asked on the primary', async () => {
+  it('answer pages, streams, feeds and searches of the console, while the primary checks credentials', async () => {
     const tenant = await addTenant(admin)
     const { database, service, answered } = await startReading(LONG_MS)
     const before = await addMember(service, tenant)
@@ -135,7 +135,7 @@ describe.runIf(tools !== null)('reads on replicas', () => {
     const operator = await signedIn(url)
     const members = `/api/accounts/${tenant.accountId}/members`
     expect(userIds(await operator.get(members))).toEqual([before])
-    // What an operator changed is in the next answer: the primary gives it.
+    // The next answer includes what an operator changed, because the primary gives it.
     const { json } = await operator.get(`${members}/${before}`)
     expect((await operator.post(`${members}/${json.member.id}/erase`)).status).toBe(204)
     expect(userIds(await operator.get(members))).toEqual([since])
@@ -143,7 +143,7 @@ describe.runIf(tools !== null)('reads on replicas', () => {
     expect((await list(service, tenant)).status).toBe(401)
   })
 
-  it('give a client its own writes if it sends the token of their answers', async () => {
+  it('include the own writes of a client that sends their tokens', async () => {
     const tenant = await addTenant(admin)
     const { service, answered } = await startReading(LONG_MS)
     await addMember(service, tenant)
@@ -178,7 +178,7 @@ describe.runIf(tools !== null)('reads on replicas', () => {
     const erased = await service.call('DELETE', `/api/audience/${two.id}`, { headers: tenant.headers })
     expect(userIds(await list(service, tenant, '', tokenOf(erased)))).toEqual([one.userId])
     expect(userIds(await list(service, tenant))).toEqual([one.userId, two.userId])
-    // Its answer was lost, so the client sends it again.
+    // A client whose answer was lost sends the DELETE again.
     const again = await service.call('DELETE', `/api/audience/${two.id}`, { headers: tenant.headers })
     expect(again.status).toBe(404)
     expect(userIds(await list(service, tenant, '', tokenOf(again)))).toEqual([one.userId])
@@ -207,7 +207,7 @@ describe.runIf(tools !== null)('reads on replicas', () => {
     expect(await answered('behind')).toBeGreaterThan(0)
   })
 
-  it('go on without an error when replicas die or hang, and use them again afterwards', async () => {
+  it('succeed when replicas die or hang, and use the replicas again afterwards', async () => {
     const tenant = await addTenant(admin)
     const { service, answered } = await startReading(LONG_MS)
     const userId = await addMember(service, tenant)
@@ -248,11 +248,11 @@ describe.runIf(tools !== null)('reads on replicas', () => {
     isFinished = true
     await readers
     console.info({ slowestReadMs: Math.round(slowestMs) })
-    // Two seconds without an answer, and the interval of the watch.
+    // Two replicas may each take a second to time out. The rest is for a busy machine.
     expect(slowestMs).toBeLessThan(6_000)
   })
 
-  it('never come from another database, nor from a server that left the primary', async () => {
+  it('never come from another database, nor from a standby that was promoted by mistake', async () => {
     const tenant = await addTenant(admin)
     const other = new PostgresDatabase(urlOf(cluster.primary).replace(/postgres$/, 'other'), () => undefined)
     await cluster.primary.ask('create database other')
@@ -288,7 +288,7 @@ describe.runIf(tools !== null)('reads on replicas', () => {
     await cluster.rebuild(lost)
   })
 
-  it('keep a copy of the audience complete, although every page comes from another late replica', async () => {
+  it('keep a copy of the audience complete while pages come from replicas of different lag', async () => {
     const tenant = await addTenant(admin)
     const { service, answered } = await startReading(SHORT_MS)
     for (let no = 0; no < 20; no += 1) await addMember(service, tenant)
@@ -337,7 +337,8 @@ describe.runIf(tools !== null)('reads on replicas', () => {
     )
     expect(await answered('replica')).toBeGreaterThan(50)
   })
-  it('do not take the clock of a replica for that of the primary in a feed', async () => {
+
+  it('compare times of a feed with the clock of the primary', async () => {
     const tenant = await addTenant(admin)
     const { service } = await startReading(LONG_MS)
     await addMember(service, tenant)
@@ -362,7 +363,7 @@ describe.runIf(tools !== null)('reads on replicas', () => {
     expect(String(next.walk.beganUs)).toBe(await standby.ask(`select ${replayedUs}`))
   })
 
-  // The last one, because it leaves another primary.
+  // This test is the last one, because it leaves another primary.
   it('never come from a former primary that still runs', async () => {
     const tenant = await addTenant(admin)
     const former = cluster.primary

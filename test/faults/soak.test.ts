@@ -1,4 +1,4 @@
-/** The soak finds a fault: otherwise hours without a finding would say nothing. */
+/** The soak detects a fault. Without this test, hours without a discrepancy would prove nothing. */
 import { spawn } from 'node:child_process'
 import { rmSync } from 'node:fs'
 import { text } from 'node:stream/consumers'

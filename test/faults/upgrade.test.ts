@@ -1,4 +1,4 @@
-/** An upgrade from the last release, one instance after the other under load, with one of them rolled back on the way. */
+/** A rolling upgrade from the last release under load, in which one instance is rolled back. */
 import { expect, it, onTestFinished } from 'vitest'
 import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from '../support/database.ts'
@@ -19,7 +19,7 @@ import { UpgradeLoad } from '../support/upgrade-load.ts'
 
 /** Building takes a minute or two, and more on a slow network. */
 const BUILD_TIMEOUT_MS = 900_000
-/** Events and pages between two steps of the upgrade, so that each state of the fleet is under load. */
+/** Events between two steps of the upgrade, so that every combination of versions is under load. */
 const STEP_EVENTS = 300
 /** The migration and four replacements. */
 const STEPS = 5
@@ -48,7 +48,7 @@ async function addReceiver(database: PostgresDatabase, { accountId }: Tenant, fo
   return received
 }
 
-/** Two instances of a version under load, which sends to an endpoint of each format. */
+/** Two instances of a version under load, with an endpoint of each format. */
 async function startUnderLoad(program: string) {
   const { database, env } = await setUpDatabase(program)
   const tenant = await addTenant(database)
@@ -67,7 +67,7 @@ async function startUnderLoad(program: string) {
 
 type UnderLoad = Awaited<ReturnType<typeof startUnderLoad>>
 
-/** Resolves when the fleet as it is has answered requests of each kind. */
+/** Resolves when the current instances have answered requests of each kind. */
 async function work({ load, further }: UnderLoad): Promise<void> {
   const target = load.acknowledged.events + STEP_EVENTS
   const { walks, feeds } = further.acknowledged
@@ -82,7 +82,7 @@ function expectNoFailures({ load }: UnderLoad): void {
   expect(load.client.failures.slice(0, FAILURES_SHOWN)).toEqual([])
 }
 
-/** Ends an instance as an orchestrator does, and starts one of that program in its place. */
+/** Stops an instance as an orchestrator does, and starts an instance of `program` in its place. */
 async function replace(
   fleet: UnderLoad,
   { url, child, exited }: ServiceProcess,
@@ -105,7 +105,7 @@ async function migrateUnderLoad(fleet: UnderLoad, program: string): Promise<void
     ({ status }) => status === 0,
   )
   await work(fleet)
-  // What waits 600 ms for the lock of a migration is answered with 503, an erasure with 500, and the caller tries again.
+  // A delivery that waits 600 ms for the lock of a migration gets 503, and an erasure 500. The caller sends it again.
   const failures = fleet.load.client.failures.splice(0)
   const unexpected = failures.filter(({ status, body }) => status !== 503 && !body.includes('Step 3: '))
   expect(unexpected.slice(0, FAILURES_SHOWN)).toEqual([])

@@ -1,4 +1,4 @@
-/** WEB_CONCURRENCY: several processes behind one port are several instances. */
+/** WEB_CONCURRENCY: several processes behind one port. */
 import { readFileSync } from 'node:fs'
 import { get } from 'node:http'
 import { join } from 'node:path'
@@ -17,7 +17,7 @@ import {
 import { signedDelivery } from '../support/service.ts'
 
 const RUNS_MS = 4_000
-/** Of one attempt to deliver. */
+/** Timeout of one attempt to deliver. */
 const ATTEMPT_TIMEOUT_MS = 2_000
 
 /** The processes that logged requests. */
@@ -26,20 +26,20 @@ function workersOf(output: string): number[] {
   return [...new Set(lines.map((line) => JSON.parse(line).pid as number))]
 }
 
-/** Requests that do not share a connection, because a connection belongs to one worker. */
+/** Opens a connection for each request, because a connection belongs to one worker. */
 const ask = (url: string) =>
   new Promise<void>((resolve, reject) => {
     get(url, { agent: false }, (response) => response.resume().once('end', resolve)).once('error', reject)
   })
 
-it('shares the port, shows one metrics page, and starts again what was killed, without losing or counting anything twice', async () => {
+it('shares the port, serves one metrics page, and replaces workers that are killed, and loses or repeats nothing', async () => {
   const { database, connection } = await createTestDatabase()
   onTestFinished(() => database.close())
   const tenant = await addTenant(database)
   const metricsPort = await freePort()
   const service = await spawnService({
     WEB_CONCURRENCY: '3',
-    // Any free port would be another one once all workers have died.
+    // With PORT=0, the port would change if all workers died.
     PORT: String(await freePort()),
     METRICS_PORT: String(metricsPort),
     RATE_LIMIT_MAX: '0',
@@ -59,7 +59,7 @@ it('shares the port, shows one metrics page, and starts again what was killed, w
   const send = async (userId: string) => {
     while (!isFinished) {
       const { path, init } = signedDelivery(tenant, [lineEvent('message', userId)])
-      // A connection that was on its way to a worker when that was killed is never answered. Senders time out.
+      // A connection that was just handed to a worker when the worker was killed is never answered. Senders time out.
       const deliver = () =>
         fetch(service.url + path, { ...init, signal: AbortSignal.timeout(ATTEMPT_TIMEOUT_MS) }).then(
           (answer) => answer.status,
@@ -101,7 +101,7 @@ it('shares the port, shows one metrics page, and starts again what was killed, w
   expect(workersOf(service.output()).filter(isRunning)).toEqual([])
 })
 
-it('owns the embedded server, and leaves neither workers nor a locked directory behind when it is killed', async () => {
+it('owns the embedded server, and leaves neither workers nor a locked directory when it is killed', async () => {
   const DATA_DIR = join(temporaryDirectory(), 'data')
   const env = { WEB_CONCURRENCY: '2', DATA_DIR }
   const first = await spawnService(env)

@@ -11,7 +11,7 @@ const FIND_LIMIT_MS = 20_000
 /** Leaves the processor to the service. */
 const PAUSE_MS = 5
 
-/** The environment of an instance that must not limit this load. */
+/** Environment of an instance without rate limits. */
 export const NO_LIMITS = {
   RATE_LIMIT_MAX: '0',
   TRACKING_ADDRESS_EVENTS_PER_MINUTE: '0',
@@ -145,7 +145,7 @@ export class FailoverLoad {
     await this.#untilDone(() => this.#database.query(revoke, [added.clientRowId]))
     this.acknowledged.revocations += 1
     for (const url of this.client.urls) {
-      // An upgrade may take one out of service meanwhile.
+      // An upgrade may take an instance out of service during this loop.
       if (!this.client.urls.includes(url)) continue
       const { status } = await this.client.send(url, '/api/audience?limit=1', { headers: added.headers })
       if (status === 200) this.#revokedAndLetIn += 1

@@ -1,4 +1,4 @@
-/** The last release, built from git, and today's version as a release that adds a migration. */
+/** The last release, built from git, and the current version as a release that adds a migration. */
 import { execFile } from 'node:child_process'
 import { cpSync, existsSync, mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -6,11 +6,11 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { readMigrations } from '../../src/postgres/migrate.ts'
 
-/** The version from which instances are upgraded. It moves with each release: see CONTRIBUTING.md. */
+/** The version from which the tests upgrade. Each release changes it: see CONTRIBUTING.md. */
 const PREVIOUS = { version: '0.1.0', commit: '66578b45a63bcbf358fcccbe5dc78e86ab130437' }
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
-/** Git ignores it. A build is named after its commit, and each run uses it again. */
+/** Git ignores this directory. A build is named after its commit, and later runs reuse it. */
 const BUILDS = join(ROOT, '.versions')
 const PROGRAM = 'dist/src/cli/main.js'
 
@@ -21,7 +21,7 @@ export async function buildPreviousVersion(): Promise<string> {
   return join(directory, PROGRAM)
 }
 
-/** @param directory exists only once the build is complete */
+/** @param directory exists only after the build has succeeded, so that an interrupted build is not reused */
 async function build(directory: string): Promise<void> {
   const unfinished = `${directory}.unfinished`
   rmSync(unfinished, { recursive: true, force: true })
@@ -63,14 +63,14 @@ const execute = promisify(execFile)
 
 const run = (program: string, args: string[], cwd: string) => execute(program, args, { cwd })
 
-/** As releases do: a column and an index on the largest table of members. */
+/** A column and an index on the table of members, like those that releases add. */
 const NEXT_MIGRATION = `
 alter table audience_member add column of_next_release text;
 create index audience_member_of_next_release on audience_member (channel_oa_id, of_next_release)
  where of_next_release is not null;
 `
 
-/** Copies today's build into `directory` and adds a migration, so that the schema always is newer than the last release knows. */
+/** Copies the current build into `directory` and adds a migration, so that its schema is always newer than that of the last release. */
 export function assembleNextVersion(directory: string): string {
   for (const name of ['dist', 'migrations', 'package.json']) {
     cpSync(join(ROOT, name), join(directory, name), { recursive: true })

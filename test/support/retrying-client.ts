@@ -1,7 +1,7 @@
-/** A sender that repeats each request until an instance answers as wanted, as LINE and careful clients do. */
+/** A client that retries each request until an instance returns a wanted status, as LINE and careful clients do. */
 import { setTimeout as sleep } from 'node:timers/promises'
 
-/** Longer than any statement and the time until the service gives it up. */
+/** Longer than any statement and the time after which the service gives the statement up. */
 const RESPONSE_TIMEOUT_MS = 8_000
 const RETRY_MS = 50
 

@@ -1,4 +1,4 @@
-/** Followers, readers of lists and delta feeds, and receivers of webhooks, with books of what each of them must have. */
+/** Load of followers, lists, delta feeds and outgoing webhooks, and a comparison with what was acknowledged. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
@@ -12,14 +12,14 @@ const FOLLOWERS = 4
 /** Members that nobody changes. Three pages. */
 const RESIDENTS = 60
 const PAGE_SIZE = 25
-/** Leaves the processor to the service. */
+/** Time between two requests of one client, which leaves the processor to the service. */
 const PAUSE_MS = 20
 
 interface Member extends Listed {
   relationship: string
 }
 
-/** What must all be 0. */
+/** All of these must be 0. */
 export interface UpgradeDiscrepancies {
   /** events of followers that are stored less or more often than once */
   missing: number
@@ -27,7 +27,7 @@ export interface UpgradeDiscrepancies {
   wrongRelationships: number
   /** residents that a walk over all pages returned less or more often than once */
   wrongWalks: number
-  /** members whose last state no page of the delta feeds had */
+  /** members whose last state the delta feeds did not return, or that they still have although erased */
   missedChanges: number
   /** acknowledged events that the endpoint of the format `line` did not receive */
   unsentEvents: number
@@ -42,7 +42,7 @@ export class UpgradeLoad {
   readonly #relationships = new Map<string, string>()
   /** ids of acknowledged events, by follower */
   readonly #events = new Map<string, Set<string>>()
-  /** what a client of the delta feed has, by the id of the member */
+  /** members as a client of the delta feed stores them, by id */
   readonly #copies = new Map<string, Member>()
   #wrongWalks = 0
   #work: Array<Promise<void>> = []
@@ -81,7 +81,7 @@ export class UpgradeLoad {
     await this.#readFeed()
   }
 
-  /** LINE may redeliver what was acknowledged, to any instance. */
+  /** Sends each delivery twice, because LINE may redeliver an acknowledged one to any instance. */
   async #follow(userId: string): Promise<void> {
     const type = this.#relationships.get(userId) === 'following' ? 'unfollow' : 'follow'
     const event = lineEvent(type, userId)
@@ -121,7 +121,7 @@ export class UpgradeLoad {
     return entries
   }
 
-  /** Compares the books with the database and with what the endpoints received, once the load has finished. */
+  /** Compares what was acknowledged with the database and with what the endpoints received, once the load has finished. */
   async compare(
     database: PostgresDatabase,
     received: Record<'line' | 'members', Received[]>,
