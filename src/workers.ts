@@ -24,17 +24,24 @@ const OTHER_CONNECTIONS = 20
  */
 export async function serveWithWorkers(config: Config): Promise<void> {
   const log = pino({ level: config.logLevel }, pino.destination(1))
-  const server = await ownEmbeddedServer(config, log)
-  const workers = new Workers(config, log, server?.connection ?? null)
+  const owning = ownEmbeddedServer(config, log)
+  const workers = new Workers(config, log)
   let metrics: Server | null = null
   const stop = async () => {
     metrics?.close()
     await workers.stop()
+    const server = await owning.catch(() => null)
     await server?.stop()
   }
-  const exit = (exitCode: number) => stop().then(() => process.exit(exitCode))
+  // A signal ends the first worker, so a start that it interrupts fails as well. The first exit code counts.
+  let exiting: Promise<void> | null = null
+  const exit = (exitCode: number) => {
+    exiting ??= stop().then(() => process.exit(exitCode))
+    return exiting
+  }
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => void exit(0))
-  const canStart = await workers.start()
+  const server = await owning
+  const canStart = await workers.start(server?.connection ?? null)
   if (!canStart) return exit(1)
   if (config.metricsPort !== null) {
     const registry = new AggregatorRegistry()
@@ -64,22 +71,23 @@ class Workers {
   readonly #config: Config
   readonly #log: Logger
   /** of the embedded server */
-  readonly #connection: Connection | null
+  #connection: Connection | null = null
   /** Before the first worker listens, its end is a failed start and not a fault to recover from. */
   #hasStarted = false
   #isStopping = false
 
-  constructor(config: Config, log: Logger, connection: Connection | null) {
+  constructor(config: Config, log: Logger) {
     this.#config = config
     this.#log = log
-    this.#connection = connection
   }
 
   /**
    * Starts the first worker, and the others once it listens, so that only one worker reports what prevents the start. Returns
    * false if the first worker ends before it listens.
    */
-  async start(): Promise<boolean> {
+  async start(connection: Connection | null): Promise<boolean> {
+    if (this.#isStopping) return false
+    this.#connection = connection
     const first = this.#fork(1)
     this.#hasStarted = await new Promise<boolean>((resolve) => {
       first.once('listening', () => resolve(true))

@@ -1,5 +1,5 @@
 /** WEB_CONCURRENCY: several processes behind one port. */
-import { readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { get } from 'node:http'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -12,6 +12,7 @@ import {
   eventually,
   runCommandAsync,
   spawnService,
+  startCommand,
   temporaryDirectory,
 } from '../support/process.ts'
 import { signedDelivery } from '../support/service.ts'
@@ -125,6 +126,18 @@ it('owns the embedded server, and leaves neither workers nor a locked directory 
   second.child.kill('SIGTERM')
   expect(await second.exited).toEqual({ code: 0, signal: null })
   expect(() => readFileSync(join(DATA_DIR, 'postgres', 'postmaster.pid'))).toThrow(/ENOENT/)
+})
+
+it('exits with 0 and leaves no server behind when SIGTERM interrupts its start', async () => {
+  const DATA_DIR = join(temporaryDirectory(), 'data')
+  const first = startCommand(['serve'], { WEB_CONCURRENCY: '2', DATA_DIR, PORT: '0' })
+  const lockFile = join(DATA_DIR, 'postgres', 'postmaster.pid')
+  await eventually(
+    async () => existsSync(lockFile),
+    (exists) => exists,
+  )
+  expect(await first.stop()).toEqual({ code: 0, signal: null })
+  expect(existsSync(lockFile)).toBe(false)
 })
 
 it.each([

@@ -13,12 +13,18 @@ export const MAIN = fileURLToPath(new URL('../../dist/src/cli/main.js', import.m
 const WAIT_LIMIT_MS = 60_000
 const POLL_MS = 20
 
+/** How a process ended. */
+interface Exit {
+  code: number | null
+  signal: NodeJS.Signals | null
+}
+
 export interface ServiceProcess {
   child: ChildProcess
   url: string
   /** everything printed so far, on standard output and standard error */
   output: () => string
-  exited: Promise<{ code: number | null; signal: NodeJS.Signals | null }>
+  exited: Promise<Exit>
 }
 
 /** A directory that is removed when the test ends. */
@@ -40,7 +46,7 @@ export function spawnService(env: Record<string, string>, main = MAIN): Promise<
     stdio: ['ignore', 'pipe', 'pipe'],
   })
   let output = ''
-  const exited = new Promise<{ code: number | null; signal: NodeJS.Signals | null }>((resolve) =>
+  const exited = new Promise<Exit>((resolve) =>
     child.once('exit', (code, signal) => resolve({ code, signal })),
   )
   onTestFinished(async () => {
@@ -121,12 +127,14 @@ export function startCommand(args: string[], env: Record<string, string> = {}) {
   child.stdout.on('data', (chunk: Buffer) => {
     output += chunk.toString()
   })
-  const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()))
+  const exited = new Promise<Exit>((resolve) =>
+    child.once('exit', (code, signal) => resolve({ code, signal })),
+  )
   const stop = () => {
     child.kill('SIGTERM')
     return exited
   }
-  onTestFinished(stop)
+  onTestFinished(() => stop().then(() => undefined))
   return { lines: () => output.split('\n').slice(0, -1), stop }
 }
 
