@@ -6,7 +6,7 @@ import { EmbeddedServer } from '../dist/src/postgres/embedded/server.js'
 import { migrate } from '../dist/src/postgres/migrate.js'
 import { PostgresDatabase } from '../dist/src/postgres/postgres-database.js'
 
-/** The caller ends the programs that use the database, then calls `close`. */
+/** The caller stops the programs that use the database before it calls `close`. */
 export async function openDatabase() {
   const directory = mkdtempSync(join(tmpdir(), 'oa-audience-bench-'))
   const server = new EmbeddedServer(directory)

@@ -1,4 +1,4 @@
-/** Pages per second with no, one and two replicas, and what they cost the primary. All servers run on this machine. */
+/** Pages per second with no, one and two replicas, and their processor time on the primary. All servers run on this machine. */
 import { execFileSync } from 'node:child_process'
 import { chmodSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { loadavg, tmpdir } from 'node:os'
@@ -14,7 +14,7 @@ import { addAudience, cursorAt, get, random, randomId } from './members.mjs'
 import { startTarget } from './targets.mjs'
 
 const CONNECTIONS = 8
-/** More than one, because an account has two statements at a time on each server. */
+/** Several, because one account runs at most two statements at a time on each server. */
 const ACCOUNTS = 8
 /** Clock ticks of /proc per second. */
 const TICKS = 100
@@ -30,7 +30,7 @@ export async function run({ smoke }) {
   const rounds = smoke ? 1 : 7
   const size = smoke ? 100 : 4_000
   const directory = mkdtempSync(join(tmpdir(), 'oa-audience-bench-'))
-  // PostgreSQL runs as another user under root, which must be able to enter it.
+  // Under root, PostgreSQL runs as another user, which must be able to enter the directory.
   chmodSync(directory, 0o755)
   const cluster = await ReplicatedPostgres.start(tools, join(directory, 'cluster'), {
     standbys: 2,
@@ -97,7 +97,7 @@ async function measure(cluster, port, audiences, size) {
   return { perSecond, p50Ms, primaryUs: ((await processorSeconds(cluster.primary)) - before) * (1e6 / size) }
 }
 
-/** Of the server, and of its sessions, also those that have ended. NaN where there is no /proc. */
+/** Processor time of the server and of its sessions, including those that have ended. NaN where there is no /proc. */
 async function processorSeconds(server) {
   const pid = await server.ask(`select split_part(pg_read_file('postmaster.pid'), chr(10), 1)`)
   const children = execFileSync('ps', ['-o', 'pid=', '--ppid', pid], { encoding: 'utf8' })

@@ -1,4 +1,4 @@
-/** The filter of a page by account. The address holds the choice. */
+/** The filter of a page by account. The query string stores the choice. */
 import { useQuery } from '../hooks.ts'
 import { replaceQuery } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
@@ -7,7 +7,7 @@ import { AccountChooser } from './chooser.tsx'
 interface FilterProps {
   /** the id of the chosen account; null: all */
   account: string | null
-  /** names in the query string that another account clears */
+  /** query parameters that the choice of another account removes */
   clears?: string[]
 }
 

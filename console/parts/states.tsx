@@ -62,7 +62,7 @@ export function Empty({ title, children }: { title: string; children?: Component
 }
 
 /**
- * The loaded pages of a list, or why there are none.
+ * The loaded pages of a list, a hint that it is empty, or the error.
  * @param isQuiet shows nothing while the first page loads
  */
 export function ListView<Item>({

@@ -55,7 +55,7 @@ describe.skipIf(!isPgBouncerInstalled)('a replica behind a pooler', () => {
   it.each([
     ['transaction', null],
     ['session', 0],
-  ] as const)('is read only if the pooler keeps sessions: %s', async (pool_mode, behindBytes) => {
+  ] as const)('is skipped unless the pooler keeps sessions: pool_mode %s', async (pool_mode, behindBytes) => {
     await markChanges(database)
     const url = await startPgBouncer(connection, { pool_mode })
     const servers = [{ name: 'pooled', url }]
