@@ -6,6 +6,7 @@ const benches = {
   audience: () => import('./audience.mjs'),
   endpoints: () => import('./endpoints.mjs'),
   fleet: () => import('./fleet.mjs'),
+  workers: () => import('./workers.mjs'),
   replicas: () => import('./replicas.mjs'),
   replication: () => import('./replication.mjs'),
 }

@@ -3,15 +3,13 @@ import { execFileSync } from 'node:child_process'
 import { chmodSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { loadavg, tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
 import { markChanges } from '../dist/src/audience/change-marks.js'
 import { migrate } from '../dist/src/postgres/migrate.js'
 import { PostgresDatabase } from '../dist/src/postgres/postgres-database.js'
 import { findDebianPostgres, ReplicatedPostgres } from '../dist/tools/simulator/replicated-postgres.js'
 import { median, send } from './load.mjs'
 import { addAudience, cursorAt, get, random, randomId } from './members.mjs'
-import { startTarget } from './targets.mjs'
+import { startService } from './targets.mjs'
 
 const CONNECTIONS = 8
 /** Several, because one account runs at most two statements at a time on each server. */
@@ -39,7 +37,7 @@ export async function run({ smoke }) {
   const services = []
   try {
     const audiences = await fill(cluster, smoke ? 200 : 10_000)
-    for (const replicas of [0, 1, 2]) services.push(await startService(cluster, replicas))
+    for (const replicas of [0, 1, 2]) services.push(await startReading(cluster, replicas))
     const results = services.map(() => [])
     for (let round = 0; round <= rounds; round += 1) {
       for (const [replicas, { port }] of services.entries()) {
@@ -70,19 +68,12 @@ async function fill(cluster, members) {
   return audiences
 }
 
-async function startService(cluster, replicas) {
-  const main = fileURLToPath(new URL('../dist/src/cli/main.js', import.meta.url))
+function startReading(cluster, replicas) {
   const hosts = cluster.standbys.slice(0, replicas).map(({ port }) => `127.0.0.1:${port}`)
-  const env = {
+  return startService({
     DATABASE_URL: urlOf(cluster.primary),
     ...(replicas > 0 && { DATABASE_READ_URL: `postgres://postgres@${hosts.join(',')}/postgres` }),
-    RATE_LIMIT_MAX: '1000000000',
-  }
-  const target = await startTarget([main, 'serve'], env)
-  for (let isReady = false; !isReady; await sleep(20)) {
-    isReady = await fetch(`http://127.0.0.1:${target.port}/api/health`).then(({ ok }) => ok)
-  }
-  return target
+  })
 }
 
 /** Pages of 50 at random positions. */

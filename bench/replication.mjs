@@ -2,14 +2,13 @@
 import { chmodSync, mkdtempSync, rmSync } from 'node:fs'
 import { loadavg, tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { addAccount, addOrganization } from '../dist/src/accounts/provisioning.js'
 import { migrate } from '../dist/src/postgres/migrate.js'
 import { PostgresDatabase } from '../dist/src/postgres/postgres-database.js'
 import { findDebianPostgres, ReplicatedPostgres } from '../dist/tools/simulator/replicated-postgres.js'
 import { BOT_USER_ID, CHANNEL_SECRET, requestsFor } from './deliveries.mjs'
 import { median, send } from './load.mjs'
-import { startTarget } from './targets.mjs'
+import { startService } from './targets.mjs'
 
 const CONNECTIONS = 64
 /** Until the standby has the WAL of the round before. */
@@ -70,9 +69,7 @@ async function open(tools, directory, standbys, opened) {
   const columns = { name: 'bench', channel_secret: CHANNEL_SECRET, bot_user_id: BOT_USER_ID }
   target.accountId = (await addAccount(database, organizationId, columns)).id
   await database.close()
-  const main = fileURLToPath(new URL('../dist/src/cli/main.js', import.meta.url))
-  const env = { DATABASE_URL: cluster.url, RATE_LIMIT_MAX: '1000000000' }
-  return Object.assign(target, await startTarget([main, 'serve'], env))
+  return Object.assign(target, await startService({ DATABASE_URL: cluster.url }))
 }
 
 async function load({ port, accountId }, connections, count) {

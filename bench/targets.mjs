@@ -4,6 +4,7 @@ import { writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
 
 let started = 0
 
@@ -18,6 +19,16 @@ export async function startTarget(args, env) {
   })
   await listening(port)
   return { port, child }
+}
+
+/** Starts the service; resolves when it is healthy. */
+export async function startService(env) {
+  const main = fileURLToPath(new URL('../dist/src/cli/main.js', import.meta.url))
+  const target = await startTarget([main, 'serve'], { RATE_LIMIT_MAX: '1000000000', ...env })
+  for (let isWell = false; !isWell; await sleep(20)) {
+    isWell = await fetch(`http://127.0.0.1:${target.port}/api/health`).then(({ ok }) => ok)
+  }
+  return target
 }
 
 export function urlOf({ connection: { user, database, host } }) {

@@ -106,6 +106,8 @@ export async function startService(config: Config, log?: DestinationStream): Pro
     return closed
   }
   try {
+    // While another worker answers, this one takes connections only once it can. The first one answers health checks before.
+    if ((cluster.worker?.id ?? 1) > 1) await opened?.ready
     await listen(app, config)
     metricsServer = metrics && (await listenForMetrics(metrics, config, app.log))
     if (config.console !== null && consoleApp) {

@@ -99,7 +99,10 @@ async function measureFlood(env: Record<string, string>, { hasTokens = false } =
   return { idleMs, floodedMs, statuses }
 }
 
-it("delays LINE's deliveries of another account by at most their own time and 50 ms", async () => {
+/** Another program may slow one of two measurements that are compared. It does not slow the same one three times. */
+const COMPARED = { retry: 2 }
+
+it("delays LINE's deliveries of another account by at most their own time and 50 ms", COMPARED, async () => {
   const { idleMs, floodedMs, statuses } = await measureFlood({})
   expect(statuses.get(429)).toBeGreaterThan(0)
   expect(floodedMs).toBeLessThan(2 * idleMs + 50)
@@ -116,11 +119,15 @@ it('without budgets: leaves deliveries far below the 2 s after which LINE discon
   expect((await measureFlood(NO_BUDGETS)).floodedMs).toBeLessThan(1_000)
 })
 
-it('with a forged ID token in each event: delays deliveries no more, with budgets and without', async () => {
-  const { idleMs, floodedMs } = await measureFlood({}, { hasTokens: true })
-  expect(floodedMs).toBeLessThan(2 * idleMs + 50)
-  expect((await measureFlood(NO_BUDGETS, { hasTokens: true })).floodedMs).toBeLessThan(1_000)
-})
+it(
+  'with a forged ID token in each event: delays deliveries no more, with budgets and without',
+  COMPARED,
+  async () => {
+    const { idleMs, floodedMs } = await measureFlood({}, { hasTokens: true })
+    expect(floodedMs).toBeLessThan(2 * idleMs + 50)
+    expect((await measureFlood(NO_BUDGETS, { hasTokens: true })).floodedMs).toBeLessThan(1_000)
+  },
+)
 
 it('costs less than 1 GiB of disk an hour for each address', async () => {
   const { database, connection } = await createTestDatabase()

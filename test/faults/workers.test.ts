@@ -57,6 +57,8 @@ it('shares the port, serves one metrics page, and replaces workers that are kill
   const people = Array.from({ length: 8 }, randomUserId)
   let isFinished = false
   let acknowledged = 0
+  /** 0: no answer, because the worker was killed. */
+  const statuses = new Set<number>()
   const send = async (userId: string) => {
     while (!isFinished) {
       const { path, init } = signedDelivery(tenant, [lineEvent('message', userId)])
@@ -66,7 +68,10 @@ it('shares the port, serves one metrics page, and replaces workers that are kill
           (answer) => answer.status,
           () => 0,
         )
-      while ((await deliver()) !== 200) await sleep(20)
+      for (let status = await deliver(); status !== 200; status = await deliver()) {
+        statuses.add(status)
+        await sleep(20)
+      }
       acknowledged += 1
       await sleep(5)
     }
@@ -81,6 +86,8 @@ it('shares the port, serves one metrics page, and replaces workers that are kill
   await sleep(RUNS_MS / 4)
   isFinished = true
   await senders
+  // A worker that starts takes no delivery that it would refuse.
+  expect([...statuses].filter((status) => status !== 0)).toEqual([])
   const counts = await database.query<{ count: bigint }>(
     'select sum(event_count)::bigint as count from audience_member where channel_oa_id = $1',
     [tenant.accountId],
