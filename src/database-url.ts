@@ -25,7 +25,7 @@ const UNSUPPORTED = ['service', 'servicefile', 'hostaddr']
 
 /** Throws an Error whose message continues "DATABASE_URL …" and never quotes the value, which may be secret. */
 export function parseDatabaseUrl(text: string): DatabaseAddress {
-  const parts = readParts(text)
+  const parts = readParts(text, `${FORM} or none`)
   const wanted = parts.options.get('target_session_attrs') ?? 'any'
   if (wanted === 'read-write')
     return { servers: parts.hosts.map((host) => serverOf(parts, host)), mustWrite: true }
@@ -56,10 +56,10 @@ interface Parts {
   hosts: Host[]
 }
 
-function readParts(text: string): Parts {
+function readParts(text: string, form = FORM): Parts {
   const [, scheme, user = '', authority = '', path = '', query = ''] =
     /^(postgres(?:ql)?:\/\/)([^/?#]*@)?([^/?#]*)([^?#]*)\??(.*)$/.exec(text) ?? []
-  if (scheme === undefined || /\s/.test(text) || text === scheme) throw new Error(FORM)
+  if (scheme === undefined || /\s/.test(text) || text === scheme) throw new Error(form)
   const options = new Map(new URLSearchParams(query))
   for (const name of UNSUPPORTED) {
     if (options.has(name))

@@ -6,7 +6,7 @@ import { markChanges } from '../src/audience/change-marks.ts'
 import { Metrics } from '../src/observability/metrics.ts'
 import type { Connection } from '../src/postgres/embedded/server.ts'
 import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
-import type { ReplicaChoice } from '../src/postgres/reads.ts'
+import type { ReplicaServers } from '../src/postgres/reads.ts'
 import { freePort } from '../tools/prove/service.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
@@ -18,7 +18,7 @@ async function setUp(
   choose: (
     url: string,
     connection: Connection,
-  ) => ReplicaChoice['servers'] | Promise<ReplicaChoice['servers']>,
+  ) => ReplicaServers['servers'] | Promise<ReplicaServers['servers']>,
 ) {
   const { database: direct, connection } = await createTestDatabase()
   await markChanges(direct)

@@ -7,7 +7,7 @@ import { EmbeddedServer } from './embedded/server.ts'
 import { DatabaseUnavailable } from './faults.ts'
 import { migrate, requireMigrated } from './migrate.ts'
 import { PostgresDatabase } from './postgres-database.ts'
-import type { ReplicaChoice } from './reads.ts'
+import type { ReplicaServers } from './reads.ts'
 import type { Queryable } from './statement.ts'
 
 export interface OpenDatabase {
@@ -57,7 +57,7 @@ function targetOf(choice: Exclude<DatabaseChoice, { kind: 'none' }>, server: Emb
   return choice.kind === 'url' ? choice.url.reveal() : (server as EmbeddedServer).connection
 }
 
-function replicasOf(choice: Exclude<DatabaseChoice, { kind: 'none' }>): ReplicaChoice | null {
+function replicasOf(choice: Exclude<DatabaseChoice, { kind: 'none' }>): ReplicaServers | null {
   if (choice.kind === 'embedded' || choice.replicas === null) return null
   const { url, maxLagMs } = choice.replicas
   return { servers: parseReplicasUrl(url.reveal()), maxLagMs }

@@ -6,7 +6,7 @@ import type { Connection } from './embedded/server.ts'
 import { DatabaseUnavailable, endsConnection } from './faults.ts'
 import { PinnedConnection } from './pinned-connection.ts'
 import { requireSessions } from './pooler.ts'
-import { type Reads, type ReplicaChoice, ReplicaReads } from './reads.ts'
+import { type Reads, ReplicaReads, type ReplicaServers } from './reads.ts'
 import { type Replication, type ReplicationState, readReplication } from './replication.ts'
 import { type Lease, Share, send, transactionsOn } from './share.ts'
 import type { Queryable, Row, SendPipeline, Statement, Transactions } from './statement.ts'
@@ -59,7 +59,7 @@ export class PostgresDatabase implements Database {
   constructor(
     target: string | Connection,
     onConnectionLost: (error: Error) => void,
-    replicas: ReplicaChoice | null = null,
+    replicas: ReplicaServers | null = null,
   ) {
     this.#connector = new Connector(target)
     this.#createShare = (name, connections, isDivided = false) =>

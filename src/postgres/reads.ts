@@ -25,7 +25,7 @@ export interface Reads {
   console(after?: WalPosition | null): Queryable
 }
 
-export interface ReplicaChoice {
+export interface ReplicaServers {
   servers: DatabaseServer[]
   /** A replica that lacks a commit of more than this time ago is not read. */
   maxLagMs: number
@@ -58,7 +58,7 @@ export class ReplicaReads implements Reads {
   #isClosed = false
 
   constructor(
-    { servers, maxLagMs }: ReplicaChoice,
+    { servers, maxLagMs }: ReplicaServers,
     primary: Reads,
     askPrimary: AskPrimary,
     onConnectionLost: (error: Error) => void,
