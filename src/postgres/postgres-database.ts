@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { Connector } from './connector.ts'
 import type { Database, DatabaseState, LookupKind } from './database.ts'
 import type { Connection } from './embedded/server.ts'
-import { DatabaseUnavailable, endsConnection } from './faults.ts'
+import { DatabaseUnavailable, isLostConnection } from './faults.ts'
 import { PinnedConnection } from './pinned-connection.ts'
 import { requireSessions } from './pooler.ts'
 import { type Replication, type ReplicationState, readReplication } from './replication.ts'
@@ -189,7 +189,7 @@ async function readAgainIfLost<T>(read: () => Promise<T>): Promise<T> {
     try {
       return await read()
     } catch (error) {
-      if (!endsConnection(error) || attempt > CONNECTIONS.streams) throw error
+      if (!isLostConnection(error) || attempt > CONNECTIONS.streams) throw error
     }
   }
 }
