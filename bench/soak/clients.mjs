@@ -6,7 +6,6 @@ import { BrokenBook } from './requests.mjs'
 const PAGE_SIZE = 50
 const FEED_PAGE_SIZE = 200
 const POLL_MS = 10
-/** Until a member that was acknowledged is found: a read always sees what is committed. */
 const TAGS = ['g0', 'g1', 'g2', 'g3', 'g4']
 
 export class Clients {

@@ -36,6 +36,7 @@ export function plot(lines) {
   const width = COLUMNS * PANEL.width
   const height = HEADER + Math.ceil(PANELS.length / COLUMNS) * PANEL.height
   return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}" font-family="sans-serif" font-size="10">
+<title>Figures of a soak, minute by minute</title>
 <rect width="100%" height="100%" fill="#fff"/>
 ${drawHeader()}
 ${panels.join('\n')}

@@ -11,6 +11,9 @@ export const STATEMENT_TIMEOUT = '57014'
 /** SQLSTATE: the statement that a pipeline names is not prepared on this connection. */
 export const NOT_PREPARED = '26000'
 
+/** SQLSTATE: the server is starting, as after a crash, or shutting down. It refuses every connection. */
+const CANNOT_CONNECT_NOW = '57P03'
+
 /** SQLSTATE: a row that is referenced does not exist. */
 const FOREIGN_KEY_VIOLATION = '23503'
 
@@ -39,6 +42,14 @@ export function endsConnection(error: unknown): boolean {
   if (!(error instanceof DatabaseUnavailable)) return false
   const { cause } = error
   return !(cause instanceof pg.DatabaseError) || isFatal(cause) || cause.code === READ_ONLY
+}
+
+/**
+ * Whether another connection may do better. A server that recovers from a crash starts a process for each attempt, only to
+ * refuse it, so attempts at the same moment prolong the recovery.
+ */
+export function isLostConnection(error: unknown): boolean {
+  return endsConnection(error) && sqlStateOf(error) !== CANNOT_CONNECT_NOW
 }
 
 /** The server has become a replica. A new connection may reach the server that took over. */

@@ -1,5 +1,5 @@
 /** A connection that stays leased, for pipelines that follow each other closely. */
-import { endsConnection, NOT_PREPARED, sqlStateOf } from './faults.ts'
+import { endsConnection, isLostConnection, NOT_PREPARED, sqlStateOf } from './faults.ts'
 import { sendPipeline } from './pipeline.ts'
 import type { Lease } from './share.ts'
 import type { BoundStatement, Row } from './statement.ts'
@@ -41,7 +41,7 @@ export class PinnedConnection {
         return await this.#send(statements)
       } catch (error) {
         const isLate = performance.now() - startedAtMs > LOST_WITHIN_MS
-        const isLost = endsConnection(error) && !isLate
+        const isLost = isLostConnection(error) && !isLate
         // The pipeline in front of this one was to prepare the statement, and failed before it did.
         const isUnprepared = sqlStateOf(error) === NOT_PREPARED
         if (!(isLost || isUnprepared) || attempt === ATTEMPTS_MAX) throw error

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { Connector } from './connector.ts'
 import type { Database, DatabaseState, LookupKind } from './database.ts'
 import type { Connection } from './embedded/server.ts'
-import { DatabaseUnavailable, endsConnection } from './faults.ts'
+import { DatabaseUnavailable, isLostConnection } from './faults.ts'
 import { PinnedConnection } from './pinned-connection.ts'
 import { requireSessions } from './pooler.ts'
 import { type Reads, ReplicaReads, type ReplicaServers } from './reads.ts'
@@ -226,7 +226,7 @@ async function readAgainIfLost<T>(read: () => Promise<T>): Promise<T> {
     try {
       return await read()
     } catch (error) {
-      if (!endsConnection(error) || attempt > CONNECTIONS.streams) throw error
+      if (!isLostConnection(error) || attempt > CONNECTIONS.streams) throw error
     }
   }
 }

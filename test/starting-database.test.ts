@@ -1,0 +1,44 @@
+/** A PostgreSQL server that recovers from a crash refuses every connection, and each attempt costs it a new process. */
+import { type AddressInfo, createServer } from 'node:net'
+import { expect, it, onTestFinished } from 'vitest'
+import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
+
+/** FATAL 57P03, as a server answers that is starting up. */
+function refusal(): Buffer {
+  const fields = Buffer.from('SFATAL\0VFATAL\0C57P03\0Mthe database system is starting up\0\0')
+  const head = Buffer.alloc(5)
+  head.write('E')
+  head.writeInt32BE(fields.length + 4, 1)
+  return Buffer.concat([head, fields])
+}
+
+/** Counts connections and refuses each of them. */
+async function startingServer() {
+  const refused = { count: 0 }
+  const server = createServer((socket) => {
+    refused.count += 1
+    socket.on('error', () => socket.destroy())
+    socket.once('data', () => socket.end(refusal()))
+  }).listen(0, '127.0.0.1')
+  await new Promise((resolve) => server.once('listening', resolve))
+  onTestFinished(() => void server.close())
+  const database = new PostgresDatabase(
+    `postgres://postgres@127.0.0.1:${(server.address() as AddressInfo).port}/postgres`,
+    () => undefined,
+  )
+  database.markReady()
+  onTestFinished(() => database.close())
+  return { database, refused }
+}
+
+const statement = { name: 'one', text: 'select 1 as one' }
+
+it.each([
+  ['lookup', (database: PostgresDatabase) => database.lookup('caller', statement, [])],
+  ['flush', (database: PostgresDatabase) => database.pin().pipelineIdempotent([{ statement, values: [] }])],
+  ['page of a stream', (database: PostgresDatabase) => database.reads.streams().query(statement, [])],
+])('connects to a server that is starting once for a %s', async (_, ask) => {
+  const { database, refused } = await startingServer()
+  await expect(ask(database)).rejects.toMatchObject({ code: 'unavailable', cause: { code: '57P03' } })
+  expect(refused.count).toBe(1)
+})
