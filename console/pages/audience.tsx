@@ -8,6 +8,7 @@ import { AccountChooser } from '../parts/chooser.tsx'
 import { useFurtherPages } from '../parts/further-pages.ts'
 import { Page } from '../parts/page.tsx'
 import { Empty, Failure, Loading, More } from '../parts/states.tsx'
+import { Table } from '../parts/table.tsx'
 import { Avatar, Count, Time } from '../parts/values.tsx'
 import { Link, navigate, replaceQuery, usePlace } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
@@ -138,58 +139,55 @@ function Members({ account }: { account: string }) {
 function MemberTable({ account, members }: { account: string; members: Member[] }) {
   const { t } = useLocalized()
   return (
-    <div class="table-frame">
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">{t.audience.member}</th>
-            <th scope="col">{t.audience.relationship}</th>
-            <th scope="col" class="medium-only">
-              {t.audience.tags}
-            </th>
-            <th scope="col" class="wide-only">
-              {t.member.externalId}
-            </th>
-            <th scope="col" class="numeric medium-only">
-              {t.audience.events}
-            </th>
-            <th scope="col" class="numeric">
-              {t.audience.lastSeen}
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {members.map((member) => (
-            <tr key={member.id}>
-              <th scope="row" class="col-account">
-                <div class="person">
-                  <Avatar name={member.displayName} id={member.userId} />
-                  <div>
-                    <Link href={`/audience/${account}/${encodeURIComponent(member.userId)}`}>
-                      {member.displayName ?? t.audience.noName}
-                    </Link>
-                    <div class="sub mono">{member.userId}</div>
-                  </div>
-                </div>
-              </th>
-              <td>
-                <Relationship value={member.relationship} />
-              </td>
-              <td class="medium-only">
-                <Tags tags={member.tags} />
-              </td>
-              <td class="wide-only clip">{member.externalId ?? <span class="muted">–</span>}</td>
-              <td class="numeric medium-only">
-                <Count value={member.eventCount} />
-              </td>
-              <td class="numeric">
-                <Time at={member.lastSeenAt} />
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+    <Table
+      head={
+        <>
+          <th scope="col">{t.audience.member}</th>
+          <th scope="col">{t.audience.relationship}</th>
+          <th scope="col" class="medium-only">
+            {t.audience.tags}
+          </th>
+          <th scope="col" class="wide-only">
+            {t.member.externalId}
+          </th>
+          <th scope="col" class="numeric medium-only">
+            {t.audience.events}
+          </th>
+          <th scope="col" class="numeric">
+            {t.audience.lastSeen}
+          </th>
+        </>
+      }
+    >
+      {members.map((member) => (
+        <tr key={member.id}>
+          <th scope="row" class="col-account">
+            <div class="person">
+              <Avatar name={member.displayName} id={member.userId} />
+              <div>
+                <Link href={`/audience/${account}/${encodeURIComponent(member.userId)}`}>
+                  {member.displayName ?? t.audience.noName}
+                </Link>
+                <div class="sub mono">{member.userId}</div>
+              </div>
+            </div>
+          </th>
+          <td>
+            <Relationship value={member.relationship} />
+          </td>
+          <td class="medium-only">
+            <Tags tags={member.tags} />
+          </td>
+          <td class="wide-only clip">{member.externalId ?? <span class="muted">–</span>}</td>
+          <td class="numeric medium-only">
+            <Count value={member.eventCount} />
+          </td>
+          <td class="numeric">
+            <Time at={member.lastSeenAt} />
+          </td>
+        </tr>
+      ))}
+    </Table>
   )
 }
 

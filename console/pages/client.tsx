@@ -8,6 +8,7 @@ import { AccountChooser } from '../parts/chooser.tsx'
 import { Confirm, Dialog } from '../parts/dialog.tsx'
 import { Page, Panel } from '../parts/page.tsx'
 import { ActionFailure, Failure, ListView, Loading } from '../parts/states.tsx'
+import { Table } from '../parts/table.tsx'
 import { Copyable, Time } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
@@ -111,55 +112,52 @@ function Keys({ client: { id, status } }: { client: Client }) {
 function KeyTable({ keys, onRevoke }: { keys: Key[]; onRevoke: (key: Key) => void }) {
   const { t } = useLocalized()
   return (
-    <div class="table-frame">
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">{t.clients.key}</th>
-            <th scope="col">{t.common.account}</th>
-            <th scope="col">{t.common.status}</th>
-            <th scope="col" class="medium-only">
-              {t.common.created}
-            </th>
-            <th scope="col">
-              <span class="visually-hidden">{t.common.actions}</span>
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {keys.map((key) => (
-            <tr key={key.id}>
-              <th scope="row">{key.id}</th>
-              <td>
-                {key.accountName === null ? (
-                  <span class="muted">{`${t.clients.unknownAccount} ${key.accountId}`}</span>
-                ) : (
-                  <Link href={`/accounts/${key.accountId}`}>{key.accountName}</Link>
-                )}
-              </td>
-              <td>
-                <ClientStatus status={key.status} />
-              </td>
-              <td class="medium-only">
-                <Time at={key.createdAt} />
-              </td>
-              <td class="numeric">
-                {key.status === 'active' && (
-                  <button
-                    type="button"
-                    class="small"
-                    aria-label={t.clients.revokeKey(key.id)}
-                    onClick={() => onRevoke(key)}
-                  >
-                    {t.clients.revoke}
-                  </button>
-                )}
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+    <Table
+      head={
+        <>
+          <th scope="col">{t.clients.key}</th>
+          <th scope="col">{t.common.account}</th>
+          <th scope="col">{t.common.status}</th>
+          <th scope="col" class="medium-only">
+            {t.common.created}
+          </th>
+          <th scope="col">
+            <span class="visually-hidden">{t.common.actions}</span>
+          </th>
+        </>
+      }
+    >
+      {keys.map((key) => (
+        <tr key={key.id}>
+          <th scope="row">{key.id}</th>
+          <td>
+            {key.accountName === null ? (
+              <span class="muted">{`${t.clients.unknownAccount} ${key.accountId}`}</span>
+            ) : (
+              <Link href={`/accounts/${key.accountId}`}>{key.accountName}</Link>
+            )}
+          </td>
+          <td>
+            <ClientStatus status={key.status} />
+          </td>
+          <td class="medium-only">
+            <Time at={key.createdAt} />
+          </td>
+          <td class="numeric">
+            {key.status === 'active' && (
+              <button
+                type="button"
+                class="small"
+                aria-label={t.clients.revokeKey(key.id)}
+                onClick={() => onRevoke(key)}
+              >
+                {t.clients.revoke}
+              </button>
+            )}
+          </td>
+        </tr>
+      ))}
+    </Table>
   )
 }
 

@@ -7,6 +7,7 @@ import { useAction, useList } from '../hooks.ts'
 import { Dialog } from '../parts/dialog.tsx'
 import { Page } from '../parts/page.tsx'
 import { ActionFailure, Empty, ListView } from '../parts/states.tsx'
+import { Table } from '../parts/table.tsx'
 import { Copyable, Time } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
 import { stateIn, useLocalized } from '../texts.ts'
@@ -52,39 +53,36 @@ export function ClientsPage() {
 function ClientTable({ clients }: { clients: Client[] }) {
   const { t } = useLocalized()
   return (
-    <div class="table-frame">
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">{t.clients.client}</th>
-            <th scope="col">{t.common.status}</th>
-            <th scope="col" class="numeric">
-              {t.clients.activeKeys}
-            </th>
-            <th scope="col" class="numeric medium-only">
-              {t.common.created}
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {clients.map((client) => (
-            <tr key={client.id}>
-              <th scope="row" class="col-account">
-                <Link href={`/clients/${client.id}`}>{client.name ?? t.clients.noName}</Link>
-                <div class="sub mono">{client.clientId}</div>
-              </th>
-              <td>
-                <ClientStatus status={client.status} />
-              </td>
-              <td class="numeric">{client.activeKeys}</td>
-              <td class="numeric medium-only">
-                <Time at={client.createdAt} />
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+    <Table
+      head={
+        <>
+          <th scope="col">{t.clients.client}</th>
+          <th scope="col">{t.common.status}</th>
+          <th scope="col" class="numeric">
+            {t.clients.activeKeys}
+          </th>
+          <th scope="col" class="numeric medium-only">
+            {t.common.created}
+          </th>
+        </>
+      }
+    >
+      {clients.map((client) => (
+        <tr key={client.id}>
+          <th scope="row" class="col-account">
+            <Link href={`/clients/${client.id}`}>{client.name ?? t.clients.noName}</Link>
+            <div class="sub mono">{client.clientId}</div>
+          </th>
+          <td>
+            <ClientStatus status={client.status} />
+          </td>
+          <td class="numeric">{client.activeKeys}</td>
+          <td class="numeric medium-only">
+            <Time at={client.createdAt} />
+          </td>
+        </tr>
+      ))}
+    </Table>
   )
 }
 

@@ -7,6 +7,7 @@ import { AccountFilter } from '../parts/account-filter.tsx'
 import { Dialog } from '../parts/dialog.tsx'
 import { Page } from '../parts/page.tsx'
 import { ActionFailure, Empty, ListView } from '../parts/states.tsx'
+import { Table } from '../parts/table.tsx'
 import { Time } from '../parts/values.tsx'
 import { accountOf, Link, replaceQuery, usePlace } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
@@ -100,41 +101,38 @@ function Filters({ account, failure }: { account: string | null; failure: string
 function EventTable({ events }: { events: Event[] }) {
   const { t } = useLocalized()
   return (
-    <div class="table-frame">
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">{t.events.event}</th>
-            <th scope="col" class="medium-only">
-              {t.common.account}
-            </th>
-            <th scope="col">{t.events.reason}</th>
-            <th scope="col" class="numeric">
-              {t.events.received}
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {events.map((event) => (
-            <tr key={event.id}>
-              <th scope="row" class="col-account">
-                <Link href={`/events/${event.id}`}>{event.kind}</Link>
-                <div class="sub">
-                  {event.source} · {event.id}
-                </div>
-              </th>
-              <td class="medium-only">
-                <Link href={`/accounts/${event.accountId}`}>{event.accountName}</Link>
-              </td>
-              <td class="reason">{event.failure}</td>
-              <td class="numeric">
-                <Time at={event.receivedAt} />
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+    <Table
+      head={
+        <>
+          <th scope="col">{t.events.event}</th>
+          <th scope="col" class="medium-only">
+            {t.common.account}
+          </th>
+          <th scope="col">{t.events.reason}</th>
+          <th scope="col" class="numeric">
+            {t.events.received}
+          </th>
+        </>
+      }
+    >
+      {events.map((event) => (
+        <tr key={event.id}>
+          <th scope="row" class="col-account">
+            <Link href={`/events/${event.id}`}>{event.kind}</Link>
+            <div class="sub">
+              {event.source} · {event.id}
+            </div>
+          </th>
+          <td class="medium-only">
+            <Link href={`/accounts/${event.accountId}`}>{event.accountName}</Link>
+          </td>
+          <td class="reason">{event.failure}</td>
+          <td class="numeric">
+            <Time at={event.receivedAt} />
+          </td>
+        </tr>
+      ))}
+    </Table>
   )
 }
 

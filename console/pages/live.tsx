@@ -5,6 +5,7 @@ import { get, type Json, queryOf } from '../api.ts'
 import { AccountFilter } from '../parts/account-filter.tsx'
 import { Page } from '../parts/page.tsx'
 import { Empty } from '../parts/states.tsx'
+import { Table } from '../parts/table.tsx'
 import { accountOf, Link, replaceQuery, usePlace } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
 
@@ -123,45 +124,43 @@ function Filters({ account, source, kind }: Record<'account' | 'source' | 'kind'
 function EventTable({ events }: { events: Event[] }) {
   const { t, clock } = useLocalized()
   return (
-    <div class="table-frame">
-      <table class="live">
-        <thead>
-          <tr>
-            <th scope="col">{t.live.time}</th>
-            <th scope="col">{t.live.event}</th>
-            <th scope="col" class="medium-only">
-              {t.common.account}
-            </th>
-            <th scope="col" class="medium-only">
-              {t.live.person}
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {events.map((event) => (
-            <tr key={event.id}>
-              <td class="clock">{clock(event.receivedAt)}</td>
-              <th scope="row" class="kind">
-                <Link href={`/events/${event.id}`}>{event.kind}</Link> <span class="tag">{event.source}</span>{' '}
-                {event.failure !== null && <span class="tag bad long">{event.failure}</span>}
-                <div class="sub narrow-only">{event.accountName}</div>
-              </th>
-              <td class="medium-only">
-                <Link href={`/accounts/${event.accountId}`}>{event.accountName}</Link>
-              </td>
-              <td class="medium-only mono">
-                {event.userId === null ? (
-                  <span class="muted">–</span>
-                ) : (
-                  <Link href={`/audience/${event.accountId}/${encodeURIComponent(event.userId)}`}>
-                    {event.userId}
-                  </Link>
-                )}
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+    <Table
+      class="live"
+      head={
+        <>
+          <th scope="col">{t.live.time}</th>
+          <th scope="col">{t.live.event}</th>
+          <th scope="col" class="medium-only">
+            {t.common.account}
+          </th>
+          <th scope="col" class="medium-only">
+            {t.live.person}
+          </th>
+        </>
+      }
+    >
+      {events.map((event) => (
+        <tr key={event.id}>
+          <td class="clock">{clock(event.receivedAt)}</td>
+          <th scope="row" class="kind">
+            <Link href={`/events/${event.id}`}>{event.kind}</Link> <span class="tag">{event.source}</span>{' '}
+            {event.failure !== null && <span class="tag bad long">{event.failure}</span>}
+            <div class="sub narrow-only">{event.accountName}</div>
+          </th>
+          <td class="medium-only">
+            <Link href={`/accounts/${event.accountId}`}>{event.accountName}</Link>
+          </td>
+          <td class="medium-only mono">
+            {event.userId === null ? (
+              <span class="muted">–</span>
+            ) : (
+              <Link href={`/audience/${event.accountId}/${encodeURIComponent(event.userId)}`}>
+                {event.userId}
+              </Link>
+            )}
+          </td>
+        </tr>
+      ))}
+    </Table>
   )
 }

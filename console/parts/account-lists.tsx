@@ -9,6 +9,7 @@ import { stateIn, useLocalized } from '../texts.ts'
 import { EndpointTable } from './endpoint-table.tsx'
 import { Panel } from './page.tsx'
 import { ListView } from './states.tsx'
+import { Table } from './table.tsx'
 import { Time } from './values.tsx'
 
 interface EndpointAnswer {
@@ -66,31 +67,28 @@ export function AccountKeys({ id }: { id: string }) {
 function KeyTable({ keys }: { keys: KeyAnswer['keys'] }) {
   const { t } = useLocalized()
   return (
-    <div class="table-frame">
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">{t.clients.key}</th>
-            <th scope="col">{t.clients.client}</th>
-            <th scope="col">{t.common.status}</th>
-            <th scope="col">{t.common.created}</th>
-          </tr>
-        </thead>
-        <tbody>
-          {keys.map((key) => (
-            <tr key={key.id}>
-              <th scope="row">{key.id}</th>
-              <td>
-                <Link href={`/clients/${key.clientRowId}`}>{key.clientName ?? key.clientId}</Link>
-              </td>
-              <td>{key.works ? t.clients.states.active : stateIn(t.clients.states, key.status)}</td>
-              <td>
-                <Time at={key.createdAt} />
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+    <Table
+      head={
+        <>
+          <th scope="col">{t.clients.key}</th>
+          <th scope="col">{t.clients.client}</th>
+          <th scope="col">{t.common.status}</th>
+          <th scope="col">{t.common.created}</th>
+        </>
+      }
+    >
+      {keys.map((key) => (
+        <tr key={key.id}>
+          <th scope="row">{key.id}</th>
+          <td>
+            <Link href={`/clients/${key.clientRowId}`}>{key.clientName ?? key.clientId}</Link>
+          </td>
+          <td>{key.works ? t.clients.states.active : stateIn(t.clients.states, key.status)}</td>
+          <td>
+            <Time at={key.createdAt} />
+          </td>
+        </tr>
+      ))}
+    </Table>
   )
 }

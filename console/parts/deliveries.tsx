@@ -9,6 +9,7 @@ import { Dialog } from './dialog.tsx'
 import { indented } from './json.ts'
 import { Panel } from './page.tsx'
 import { Failure, ListView } from './states.tsx'
+import { Table } from './table.tsx'
 import { Payload, Time } from './values.tsx'
 
 type Endpoint = Json<EndpointSummary>
@@ -71,33 +72,30 @@ function DeliveryTable({
 }) {
   const { t } = useLocalized()
   return (
-    <div class="table-frame">
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">{t.endpoints.delivery}</th>
-            <th scope="col">{t.endpoints.content}</th>
-            <th scope="col" class="numeric">
-              {t.endpoints.attempts}
-            </th>
-            <th scope="col" class="medium-only">
-              {t.endpoints.lastAnswer}
-            </th>
-            <th scope="col" class="numeric medium-only">
-              {t.endpoints.next}
-            </th>
-            <th scope="col">
-              <span class="visually-hidden">{t.common.actions}</span>
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {deliveries.map((delivery) => (
-            <DeliveryRow key={delivery.id} delivery={delivery} onOpen={onOpen} />
-          ))}
-        </tbody>
-      </table>
-    </div>
+    <Table
+      head={
+        <>
+          <th scope="col">{t.endpoints.delivery}</th>
+          <th scope="col">{t.endpoints.content}</th>
+          <th scope="col" class="numeric">
+            {t.endpoints.attempts}
+          </th>
+          <th scope="col" class="medium-only">
+            {t.endpoints.lastAnswer}
+          </th>
+          <th scope="col" class="numeric medium-only">
+            {t.endpoints.next}
+          </th>
+          <th scope="col">
+            <span class="visually-hidden">{t.common.actions}</span>
+          </th>
+        </>
+      }
+    >
+      {deliveries.map((delivery) => (
+        <DeliveryRow key={delivery.id} delivery={delivery} onOpen={onOpen} />
+      ))}
+    </Table>
   )
 }
 

@@ -3,6 +3,7 @@ import type { EndpointSummary } from '../../src/operator/endpoints.ts'
 import type { Json } from '../api.ts'
 import { Link } from '../router.tsx'
 import { stateIn, useLocalized } from '../texts.ts'
+import { Table } from './table.tsx'
 import { Count } from './values.tsx'
 
 type Endpoint = Json<EndpointSummary>
@@ -19,31 +20,28 @@ export function EndpointTable({
 }) {
   const { t } = useLocalized()
   return (
-    <div class="table-frame">
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">{t.endpoints.endpoint}</th>
-            {!withoutAccount && <th scope="col">{t.common.account}</th>}
-            <th scope="col">{t.common.status}</th>
-            <th scope="col" class="numeric">
-              {t.endpoints.pending}
-            </th>
-            <th scope="col" class="numeric">
-              {t.endpoints.failed}
-            </th>
-            <th scope="col" class="medium-only">
-              {t.endpoints.lastAnswer}
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {endpoints.map((endpoint) => (
-            <EndpointRow key={endpoint.id} endpoint={endpoint} withoutAccount={withoutAccount} />
-          ))}
-        </tbody>
-      </table>
-    </div>
+    <Table
+      head={
+        <>
+          <th scope="col">{t.endpoints.endpoint}</th>
+          {!withoutAccount && <th scope="col">{t.common.account}</th>}
+          <th scope="col">{t.common.status}</th>
+          <th scope="col" class="numeric">
+            {t.endpoints.pending}
+          </th>
+          <th scope="col" class="numeric">
+            {t.endpoints.failed}
+          </th>
+          <th scope="col" class="medium-only">
+            {t.endpoints.lastAnswer}
+          </th>
+        </>
+      }
+    >
+      {endpoints.map((endpoint) => (
+        <EndpointRow key={endpoint.id} endpoint={endpoint} withoutAccount={withoutAccount} />
+      ))}
+    </Table>
   )
 }
 
