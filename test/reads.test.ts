@@ -7,6 +7,7 @@ import { Metrics } from '../src/observability/metrics.ts'
 import type { Connection } from '../src/postgres/embedded/server.ts'
 import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import type { ReplicaServers } from '../src/postgres/reads.ts'
+import type { Row } from '../src/postgres/statement.ts'
 import { freePort } from '../tools/prove/service.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
@@ -175,8 +176,10 @@ it('answers with a token when it refuses a write because of an earlier one', asy
 it('answers a write whose position is unknown with a token that only the primary satisfies', async () => {
   const { service, tenant, counted, database } = await setUp(itself)
   const [member] = await service.members(tenant)
-  database.position = async () => {
-    throw new Error('the primary has died')
+  const lookup = database.lookup.bind(database)
+  database.lookup = async <R extends Row>(...query: Parameters<typeof lookup>) => {
+    if (query[1].name === 'primary-state') throw new Error('the primary has died')
+    return lookup<R>(...query)
   }
   const put = await service.call('PUT', `/api/audience/${member?.id}`, {
     headers: { ...tenant.headers, ...JSON_BODY },

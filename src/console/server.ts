@@ -6,7 +6,7 @@ import { logRequests } from '../observability/request-log.ts'
 import { toJson } from '../operator/json.ts'
 import { PACKAGE_ROOT } from '../package.ts'
 import type { Queryable } from '../postgres/statement.ts'
-import { PRIMARY_ONLY, type WalPosition } from '../postgres/wal-position.ts'
+import type { WalPosition } from '../postgres/wal-position.ts'
 import { accountRoutes } from './account-routes.ts'
 import { audienceRoutes } from './audience-routes.ts'
 import { clientRoutes } from './client-routes.ts'
@@ -59,8 +59,7 @@ function readsAfterChanges(database: ConsoleOptions['database']): {
   return {
     reads: { query: (statement, values) => database.reads.console(changedAt).query(statement, values) },
     rememberChange: async () => {
-      // The change is committed, even if the database fails now.
-      changedAt = await database.position().catch(() => PRIMARY_ONLY)
+      changedAt = await database.position()
     },
   }
 }

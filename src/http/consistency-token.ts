@@ -2,7 +2,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { AppError, type ErrorCode } from '../errors.ts'
 import type { Database } from '../postgres/database.ts'
-import { PRIMARY_ONLY, type WalPosition } from '../postgres/wal-position.ts'
+import type { WalPosition } from '../postgres/wal-position.ts'
 import { refuseInput } from './validate.ts'
 
 export const CONSISTENCY_TOKEN = 'x-consistency-token'
@@ -24,8 +24,7 @@ export async function withConsistencyToken<T>(
 ): Promise<T> {
   const [outcome] = await Promise.allSettled([write])
   if (outcome.status === 'rejected' && !isRefusal(outcome.reason)) throw outcome.reason
-  // The write is committed, even if the database fails now.
-  const position = await database.position().catch(() => PRIMARY_ONLY)
+  const position = await database.position()
   if (position !== null) reply.header(CONSISTENCY_TOKEN, encode(position))
   return write
 }

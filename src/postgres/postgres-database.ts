@@ -11,7 +11,7 @@ import { type Replication, type ReplicationState, readReplication } from './repl
 import { type Lease, Share, send, transactionsOn } from './share.ts'
 import type { Queryable, Row, SendPipeline, Statement, Transactions } from './statement.ts'
 import type { Claimant } from './turns.ts'
-import { type AskPrimary, readPrimaryState, type WalPosition } from './wal-position.ts'
+import { type AskPrimary, PRIMARY_ONLY, readPrimaryState, type WalPosition } from './wal-position.ts'
 
 /**
  * Connections per instance, by the work that uses them. No kind of work can take the connections of another.
@@ -109,8 +109,11 @@ export class PostgresDatabase implements Database {
 
   async position(): Promise<WalPosition | null> {
     if (this.#replicaReads === null) return null
-    const { position } = await readPrimaryState(this.#askCallers)
-    return position
+    // What was committed stands, even if the database fails now.
+    return readPrimaryState(this.#askCallers).then(
+      ({ position }) => position,
+      () => PRIMARY_ONLY,
+    )
   }
 
   /** Lets queries through: from now on the schema is the one that they are written for. */
