@@ -11,6 +11,7 @@ import {
   type Lineage,
   PRIMARY_ONLY,
   type PrimaryState,
+  type ReplicaState,
   readPrimaryState,
   type WalPosition,
 } from './wal-position.ts'
@@ -133,15 +134,15 @@ export class ReplicaReads implements Reads {
       const replica = this.#replicas[(this.#turn + no) % this.#replicas.length] as Replica
       if (!replica.state?.isCopy) continue
       outcome = 'behind'
-      if (replica.state.position < requirement.position) continue
+      if (!meets(replica.state, requirement)) continue
       if (after !== null && !(await replica.reaches(after, requirement, deadlineMs))) continue
       const { state, rows } = await read(replica, requirement).catch((error) => {
         requireReplicaFault(error)
         if (error instanceof DatabaseUnavailable) outcome = 'unavailable'
         return { state: null, rows: [] }
       })
-      const isCurrent = state?.isCopy && state.position >= requirement.position
-      if (isCurrent && (after === null || state.position >= after)) return { outcome: 'replica', rows }
+      const isNewEnough = state !== null && meets(state, requirement) && state.position >= (after ?? 0n)
+      if (isNewEnough) return { outcome: 'replica', rows }
     }
     return { outcome, rows: null }
   }
@@ -164,8 +165,8 @@ export class ReplicaReads implements Reads {
 
   #canRead(): boolean {
     const requirement = this.#requirement()
-    return this.#replicas.some(
-      ({ state }) => requirement !== null && state?.isCopy && state.position >= requirement.position,
+    return (
+      requirement !== null && this.#replicas.some(({ state }) => state !== null && meets(state, requirement))
     )
   }
 
@@ -205,4 +206,9 @@ export class ReplicaReads implements Reads {
  */
 function requireReplicaFault(error: unknown): void {
   if (error instanceof DatabaseBusy || sqlStateOf(error) === STATEMENT_TIMEOUT) throw error
+}
+
+/** Whether the server is a copy of the primary that has what was required. */
+function meets({ isCopy, position }: ReplicaState, requirement: PrimaryState): boolean {
+  return isCopy && position >= requirement.position
 }
