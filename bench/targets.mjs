@@ -5,6 +5,7 @@ import { connect } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
+import { connectionUrl } from '../dist/src/postgres/embedded/server.js'
 
 let started = 0
 
@@ -31,9 +32,7 @@ export async function startService(env) {
   return target
 }
 
-export function urlOf({ connection: { user, database, host } }) {
-  return `postgres://${user}@/${database}?host=${encodeURIComponent(host)}`
-}
+export const urlOf = ({ connection }) => connectionUrl(connection)
 
 /**
  * Runs a script in PostgreSQL alone. Null if pgbench is not installed.

@@ -5,9 +5,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import pino, { type Logger } from 'pino'
 import { AggregatorRegistry } from 'prom-client'
 import type { Config } from './config.ts'
-import { serveMetrics } from './observability/metrics.ts'
+import { serveMetrics } from './observability/metrics-page.ts'
 import { SETTINGS } from './postgres/embedded/postmaster.ts'
-import { type Connection, EmbeddedServer } from './postgres/embedded/server.ts'
+import { type Connection, connectionUrl, EmbeddedServer } from './postgres/embedded/server.ts'
 
 /** Time between the death of a worker and its replacement, so that a recurring fault does not exhaust the machine. */
 const RESTART_DELAY_MS = 1_000
@@ -126,11 +126,8 @@ class Workers {
 
 /** Only the first worker serves the console. The address of the embedded server keeps workers from starting one themselves. */
 function environmentOf(no: number, connection: Connection | null): Record<string, string> {
-  const { host, port, user, database } = connection ?? {}
   return {
     ...(no > 1 && { CONSOLE_PORT: '' }),
-    ...(connection && {
-      DATABASE_URL: `postgres://${user}@/${database}?host=${encodeURIComponent(host ?? '')}&port=${port}`,
-    }),
+    ...(connection && { DATABASE_URL: connectionUrl(connection) }),
   }
 }

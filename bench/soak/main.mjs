@@ -5,7 +5,9 @@ import { join } from 'node:path'
 import { EmbeddedServer } from '../../dist/src/postgres/embedded/server.js'
 import { migrate } from '../../dist/src/postgres/migrate.js'
 import { PostgresDatabase } from '../../dist/src/postgres/postgres-database.js'
+import { freePort } from '../../dist/tools/prove/service.js'
 import { simulatePlatform } from '../../dist/tools/simulator/platform.js'
+import { urlOf } from '../targets.mjs'
 import { addTenants } from './accounts.mjs'
 import { Clients } from './clients.mjs'
 import { FastMaintenance, installClock } from './clock.mjs'
@@ -18,7 +20,7 @@ import { Receiver } from './receiver.mjs'
 import { Requests } from './requests.mjs'
 import { Run } from './run.mjs'
 import { Senders } from './senders.mjs'
-import { freePort, Service } from './services.mjs'
+import { Service } from './services.mjs'
 
 const SERVICES = ['service-1', 'service-2']
 
@@ -126,9 +128,9 @@ async function prepare({ server, seed, directory, dataDirectory, closers }) {
   return { ...all, figures: new Figures(all, directory) }
 }
 
-function environmentOf({ connection: { user, database, host } }, platform) {
+function environmentOf(server, platform) {
   return {
-    DATABASE_URL: `postgres://${user}@/${database}?host=${encodeURIComponent(host)}`,
+    DATABASE_URL: urlOf(server),
     LINE_API_URL: platform.url,
     // All requests come from one address.
     RATE_LIMIT_MAX: '0',

@@ -1,7 +1,6 @@
 /** The services and their database: started, killed, and started again as a supervisor does. */
 import { spawn } from 'node:child_process'
 import { closeSync, openSync } from 'node:fs'
-import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
@@ -13,14 +12,6 @@ const STOP_LIMIT_MS = 10_000
 const POLL_MS = 100
 /** A supervisor waits about this long before it starts a process again. */
 const RESTART_PAUSE_MS = 1_000
-
-export async function freePort() {
-  const server = createServer().listen(0, '127.0.0.1')
-  await new Promise((resolve) => server.once('listening', resolve))
-  const { port } = server.address()
-  await new Promise((resolve) => server.close(resolve))
-  return port
-}
 
 /** One `oa-audience serve`, whose warnings and errors go to a file. */
 export class Service {
@@ -62,10 +53,7 @@ export class Service {
       this.#child = null
       if (!this.#isStopped && signal !== 'SIGKILL') this.fault = `${this.name} exited with ${code ?? signal}`
     })
-    for (const deadline = Date.now() + START_LIMIT_MS; Date.now() < deadline; await sleep(POLL_MS)) {
-      if (await isHealthy(this.url)) return
-    }
-    throw new Error(`${this.name} has not become healthy: see ${this.#logFile}`)
+    await becomesHealthy(this.url, `${this.name} has not become healthy: see ${this.#logFile}`)
   }
 
   async killAndRestart() {
@@ -96,6 +84,15 @@ export class Service {
   }
 }
 
+/** Throws an Error with the fault if it takes longer than START_LIMIT_MS. */
+async function becomesHealthy(url, fault) {
+  const deadline = Date.now() + START_LIMIT_MS
+  while (!(await isHealthy(url))) {
+    if (Date.now() > deadline) throw new Error(fault)
+    await sleep(POLL_MS)
+  }
+}
+
 async function isHealthy(url) {
   return fetch(`${url}/api/health`, { signal: AbortSignal.timeout(2_000) }).then(
     async (response) => {
@@ -113,12 +110,9 @@ export async function killPostgres(dataDirectory, services) {
   if (pid === null) return
   sendSignal(pid, 'SIGQUIT')
   while (findServer(directory) === pid) await sleep(POLL_MS)
-  const deadline = Date.now() + START_LIMIT_MS
-  for (const { url } of services) {
-    while (!(await isHealthy(url))) {
-      if (Date.now() > deadline)
-        throw new Error(`${url} is not healthy ${START_LIMIT_MS / 1000} s after a crash of PostgreSQL`)
-      await sleep(POLL_MS)
-    }
-  }
+  await Promise.all(
+    services.map(({ url }) =>
+      becomesHealthy(url, `${url} is not healthy ${START_LIMIT_MS / 1000} s after a crash of PostgreSQL`),
+    ),
+  )
 }

@@ -1,8 +1,6 @@
-/** Prometheus metrics, on a listener of their own: they are for the operator's network, not for callers. */
-import { createServer, type Server } from 'node:http'
+/** Prometheus metrics of one process. */
 import type { FastifyInstance } from 'fastify'
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
-import { FatalError } from '../errors.ts'
 import { UNKNOWN_ROUTE } from '../http/answers.ts'
 import { type AccountProblems, accountProblemGauge } from './account-metrics.ts'
 import { countDatabaseFacts, databaseGauges, type WatchedDatabase } from './database-metrics.ts'
@@ -223,32 +221,4 @@ export class Metrics {
     const timer = setInterval(update, intervalMs).unref()
     this.#unsubscribe.push(() => clearInterval(timer))
   }
-}
-
-/** The content of the metrics page: one registry, or the registries of several processes together. */
-export interface MetricsPage {
-  contentType: string
-  metrics(): Promise<string>
-}
-
-/** Serves the metrics at /metrics. Throws a FatalError if the port cannot be used. */
-export function serveMetrics(page: MetricsPage, host: string, port: number): Promise<Server> {
-  const server = createServer(async (request, response) => {
-    if (request.method !== 'GET' || request.url !== '/metrics') {
-      response.writeHead(404).end()
-      return
-    }
-    // The registries of several processes reject if one process hangs.
-    const text = await page.metrics().catch(() => null)
-    if (text === null) response.writeHead(503).end()
-    else response.writeHead(200, { 'content-type': page.contentType }).end(text)
-  })
-  return new Promise((resolve, reject) => {
-    server.once('error', (error: Error & { code?: string }) =>
-      reject(
-        new FatalError(`METRICS_PORT ${port} on ${host} cannot be used (${error.code}). Set another port.`),
-      ),
-    )
-    server.listen(port, host, () => resolve(server))
-  })
 }

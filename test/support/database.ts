@@ -2,9 +2,11 @@
 import { randomBytes } from 'node:crypto'
 import { inject } from 'vitest'
 import { addAccount, addClient, addOrganization } from '../../src/accounts/provisioning.ts'
-import type { Connection } from '../../src/postgres/embedded/server.ts'
+import { type Connection, connectionUrl } from '../../src/postgres/embedded/server.ts'
 import { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { randomUserId } from '../../tools/simulator/events.ts'
+
+export const urlOf = connectionUrl
 
 const TEMPLATE = 'oa_audience_template'
 
@@ -20,11 +22,6 @@ export async function createTestDatabase(
   const database = new PostgresDatabase(connection, () => undefined)
   database.markReady()
   return { database, connection }
-}
-
-/** The postgres:// address of a test database, as DATABASE_URL takes it. */
-export function urlOf({ host, port, user, database }: Connection): string {
-  return `postgres://${user}@/${database}?host=${encodeURIComponent(host)}&port=${port}`
 }
 
 export interface Tenant {

@@ -40,6 +40,11 @@ export interface Connection {
   database: string
 }
 
+/** The same as a postgres:// address, as DATABASE_URL takes it. */
+export function connectionUrl({ host, port, user, database }: Connection): string {
+  return `postgres://${user}@/${database}?host=${encodeURIComponent(host)}&port=${port}`
+}
+
 export class EmbeddedServer {
   readonly #directory: string
   readonly #dataDir: string
