@@ -1,6 +1,5 @@
 /** Reading an audience: pages compared with pgbench and Express, filters at a million and at ten thousand members, exports. */
 import { createHash } from 'node:crypto'
-import { readFileSync } from 'node:fs'
 import { request } from 'node:http'
 import { performance } from 'node:perf_hooks'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -12,6 +11,7 @@ import { lineBody, textMessage } from '../dist/tools/simulator/events.js'
 import { openDatabase } from './database.mjs'
 import { median, send } from './load.mjs'
 import { addAudience, CHANNEL_SECRET, CLIENTS, cursorAt, get, random, randomId } from './members.mjs'
+import { readProcess } from './processes.mjs'
 import { pgbench, startTarget, urlOf } from './targets.mjs'
 
 const CONNECTIONS = 8
@@ -195,10 +195,4 @@ function countLines(port, audience, accept) {
   })
 }
 
-function residentMiB(pid) {
-  try {
-    return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024
-  } catch {
-    return Number.NaN
-  }
-}
+const residentMiB = (pid) => readProcess(pid)?.rssMiB ?? Number.NaN

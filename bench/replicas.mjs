@@ -1,6 +1,5 @@
 /** Pages per second with no, one and two replicas, and their processor time on the primary. All servers run on this machine. */
-import { execFileSync } from 'node:child_process'
-import { chmodSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { chmodSync, mkdtempSync, rmSync } from 'node:fs'
 import { loadavg, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { markChanges } from '../dist/src/audience/change-marks.js'
@@ -9,13 +8,12 @@ import { PostgresDatabase } from '../dist/src/postgres/postgres-database.js'
 import { findDebianPostgres, ReplicatedPostgres } from '../dist/tools/simulator/replicated-postgres.js'
 import { median, send } from './load.mjs'
 import { addAudience, cursorAt, get, random, randomId } from './members.mjs'
+import { readPostgres } from './processes.mjs'
 import { startService } from './targets.mjs'
 
 const CONNECTIONS = 8
 /** Several, because one account runs at most two statements at a time on each server. */
 const ACCOUNTS = 8
-/** Clock ticks of /proc per second. */
-const TICKS = 100
 
 export async function run({ smoke }) {
   const tools = findDebianPostgres()
@@ -91,25 +89,7 @@ async function measure(cluster, port, audiences, size) {
 /** Processor time of the server and of its sessions, including those that have ended. NaN where there is no /proc. */
 async function processorSeconds(server) {
   const pid = await server.ask(`select split_part(pg_read_file('postmaster.pid'), chr(10), 1)`)
-  const children = execFileSync('ps', ['-o', 'pid=', '--ppid', pid], { encoding: 'utf8' })
-  const ticks = [
-    pid,
-    ...children
-      .split('\n')
-      .map((text) => text.trim())
-      .filter(Boolean),
-  ].map(ticksOf)
-  return ticks.reduce((sum, each) => sum + each, 0) / TICKS
-}
-
-function ticksOf(pid) {
-  try {
-    const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1].split(' ')
-    // User and system time of the process, and of the children that it has waited for.
-    return fields.slice(11, 15).reduce((sum, field) => sum + Number(field), 0)
-  } catch {
-    return Number.NaN
-  }
+  return readPostgres(Number(pid))?.cpuSeconds ?? Number.NaN
 }
 
 function report(results, rounds, size) {

@@ -3,7 +3,7 @@ import { appendFileSync } from 'node:fs'
 import { loadavg } from 'node:os'
 import { join } from 'node:path'
 import { findServer } from '../../dist/src/postgres/embedded/lock-file.js'
-import { readPostgres, readProcess } from './processes.mjs'
+import { readPostgres, readProcess } from '../processes.mjs'
 
 const KIB = 1024
 const TABLES = new Set([
