@@ -1,5 +1,6 @@
 /** The cost of each request in statements and round trips to the database. */
 import { afterAll, describe, expect, it } from 'vitest'
+import { importTogether } from '../src/operator/import-member.ts'
 import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
@@ -77,6 +78,28 @@ describe('the cost of a request', () => {
     expect(await costOf(deliver)).toEqual({
       statements: [named('flush-events')],
       roundTrips: 1,
+    })
+  })
+
+  it('is one lookup and one more round trip for a batch of an import', async () => {
+    const { accountId, organizationId } = tenant
+    const entries = [
+      { userId: 'U1', tags: ['c'] },
+      { id: '404', tags: ['c'] },
+    ]
+    const importBatch = async () => {
+      const [refusal] = await importTogether(database, { keyId: null, accountId, organizationId }, entries)
+      return { status: refusal === null ? 200 : 500 }
+    }
+    await importBatch()
+    expect(await costOf(importBatch)).toEqual({
+      statements: [
+        named('member-ids-by-user'),
+        named('lock-members'),
+        named('name-editor'),
+        named('member-updates'),
+      ],
+      roundTrips: 2,
     })
   })
 })

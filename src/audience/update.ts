@@ -104,28 +104,34 @@ function readUpdate(request: FastifyRequest): MemberUpdate {
   return checkUpdate(parseUtf8Json(bytes))
 }
 
-const IS_CHANGED = `($5::boolean and m.external_id is distinct from $6::text
-                             or $7::boolean and m.tags is distinct from coalesce($8::text[], '{}')
-                             or $9::boolean and m.attributes is distinct from coalesce($10::jsonb, '{}'))`
+/** Expects the member in m, and in e the fields to change with a flag for each. Null clears a field. */
+const IS_CHANGED = `(e.sets_external_id and m.external_id is distinct from e.external_id
+                             or e.sets_tags and m.tags is distinct from coalesce(e.tags, '{}')
+                             or e.sets_attributes and m.attributes is distinct from coalesce(e.attributes, '{}'))`
+
+/** An update that changes nothing makes no new version. */
+export const CHANGES = `
+             external_id = case when e.sets_external_id then e.external_id else m.external_id end,
+             tags = case when e.sets_tags then coalesce(e.tags, '{}') else m.tags end,
+             attributes = case when e.sets_attributes then coalesce(e.attributes, '{}') else m.attributes end,
+             version = case when ${IS_CHANGED} then m.version + 1 else m.version end,
+             updated_at = case when ${IS_CHANGED} then greatest(clock_timestamp(), m.updated_at) else m.updated_at end,
+             change = case when ${IS_CHANGED} then next_change() else m.change end`
 
 /**
  * $1 bigint: account; $2 bigint: organization; $3 bigint: member; $4 bigint[]: allowed versions, null for any;
  * $5 boolean: change externalId to $6 text; $7 boolean: change tags to $8 text[]; $9 boolean: change attributes to $10 jsonb.
  *
- * One plain update, so that PostgreSQL evaluates all of it on the locked row: two clients that change different fields at the
- * same time lose nothing. An update that changes nothing makes no new version.
+ * PostgreSQL evaluates all of it on the locked row: two clients that change different fields at the same time lose nothing.
  */
 const applyUpdate: Statement = {
   name: 'member-update',
   text: `
     with updated as (
       update audience_member m
-         set external_id = case when $5::boolean then $6::text else m.external_id end,
-             tags = case when $7::boolean then coalesce($8::text[], '{}') else m.tags end,
-             attributes = case when $9::boolean then coalesce($10::jsonb, '{}') else m.attributes end,
-             version = case when ${IS_CHANGED} then m.version + 1 else m.version end,
-             updated_at = case when ${IS_CHANGED} then greatest(clock_timestamp(), m.updated_at) else m.updated_at end,
-             change = case when ${IS_CHANGED} then next_change() else m.change end
+         set ${CHANGES}
+        from (select $5::boolean as sets_external_id, $6::text as external_id, $7::boolean as sets_tags, $8::text[] as tags,
+                     $9::boolean as sets_attributes, $10::jsonb as attributes) e
        where m.channel_oa_id = $1 and m.organization_id = $2 and m.id = $3
          and ($4::bigint[] is null or m.version = any ($4))
       returning m.*
@@ -134,7 +140,7 @@ const applyUpdate: Statement = {
 }
 
 /** $1 text: the API key's id. The trigger record_member_edit reads it. For this transaction alone. */
-const nameEditor: Statement = {
+export const nameEditor: Statement = {
   name: 'name-editor',
   text: `select set_config('oa_audience.api_key_id', $1, true)`,
 }

@@ -1,32 +1,65 @@
-/** Applies one entry of an import file to the member that it names. */
+/** Applies entries of an import file to the members that they name. */
 import type { Scope } from '../access/scope.ts'
 import { checkUpdate, updateMember } from '../audience/update.ts'
+import { type NamedUpdate, updateMembers } from '../audience/update-members.ts'
 import { AppError, FatalError } from '../errors.ts'
 import { isObject } from '../http/body.ts'
 import { parsePathId } from '../http/path-id.ts'
+import { textArray } from '../postgres/binary-array.ts'
 import type { Database } from '../postgres/database.ts'
-import type { Queryable } from '../postgres/statement.ts'
 import { isStorableText } from '../postgres/storable.ts'
+
+/** A parsed entry. An error stands for an entry that cannot be parsed. */
+type Entry = unknown
 
 /**
  * Sets the externalId, tags and attributes that the entry has. A missing field keeps its value, and all other fields are ignored.
  * Throws a FatalError or an AppError if the entry is invalid, and DatabaseUnavailable.
  */
-export async function importMember(database: Database, scope: Scope, entry: unknown): Promise<void> {
+export async function importMember(database: Database, scope: Scope, entry: Entry): Promise<void> {
+  const ids = await findMemberIds(database, scope, [entry])
+  const { id, update } = checkEntry(entry, ids)
+  await updateMember(database, scope, id, update, null)
+}
+
+/**
+ * Does to each entry what importMember does, in the given order and in one transaction. Returns for each entry the reason why it
+ * is refused, or null. Throws the database's error if the transaction fails. Then no member is changed.
+ */
+export async function importTogether(
+  database: Database,
+  scope: Scope,
+  entries: Entry[],
+): Promise<Array<Error | null>> {
+  const ids = await findMemberIds(database, scope, entries)
+  const checked = entries.map((entry) => errorOr(() => checkEntry(entry, ids)))
+  const updates = checked.flatMap((update) => (update instanceof Error ? [] : [update]))
+  const changed = await updateMembers(database, scope, updates)
+  return checked.map((update) => {
+    if (update instanceof Error) return update
+    return changed.has(update.id) ? null : new AppError('unknown_member')
+  })
+}
+
+function errorOr<T>(check: () => T): T | Error {
+  try {
+    return check()
+  } catch (error) {
+    return error as Error
+  }
+}
+
+function checkEntry(entry: Entry, idsByUserId: Map<string, bigint>): NamedUpdate {
+  if (entry instanceof Error) throw entry
   if (!isObject(entry)) throw new FatalError('the entry is not a JSON object')
-  const { id, userId, externalId, tags, attributes } = entry
-  const memberId = await resolveMemberId(database, scope, id, userId)
+  const { externalId, tags, attributes } = entry
+  const id = memberIdOf(entry, idsByUserId)
   const given = Object.entries({ externalId, tags, attributes }).filter(([, value]) => value !== undefined)
-  await updateMember(database, scope, memberId, checkUpdate(Object.fromEntries(given)), null)
+  return { id, update: checkUpdate(Object.fromEntries(given)) }
 }
 
 /** A file from another system may contain that system's ids, so an id must belong to the entry's user id. */
-async function resolveMemberId(
-  database: Queryable,
-  scope: Scope,
-  id: unknown,
-  userId: unknown,
-): Promise<bigint> {
+function memberIdOf({ id, userId }: Record<string, unknown>, idsByUserId: Map<string, bigint>): bigint {
   // JSON.parse has already rounded a number beyond 2^53.
   const isExact = typeof id === 'string' || Number.isSafeInteger(id)
   const givenId = isExact ? parsePathId(String(id)) : null
@@ -35,26 +68,34 @@ async function resolveMemberId(
   if (userId === undefined && givenId !== null) return givenId
   if (typeof userId !== 'string' || userId === '')
     throw new FatalError('the entry has neither a userId nor an id')
-  const memberId = await findMemberId(database, scope, userId)
-  if (memberId === null) throw new AppError('unknown_member')
+  const memberId = idsByUserId.get(userId)
+  if (memberId === undefined) throw new AppError('unknown_member')
   if (givenId !== null && givenId !== memberId) {
     throw new FatalError('its id is not the id of its userId: leave one of them out')
   }
   return memberId
 }
 
-/** $1 account id bigint, $2 organization id bigint, $3 user id text */
-const selectMemberId = {
-  name: 'member-id-by-user',
-  text: 'select id from audience_member where channel_oa_id = $1 and organization_id = $2 and user_id = $3',
+/** $1 account id bigint, $2 organization id bigint, $3 user ids text[] */
+const selectMemberIds = {
+  name: 'member-ids-by-user',
+  text: `select id, user_id from audience_member
+          where channel_oa_id = $1 and organization_id = $2 and user_id = any ($3::text[])`,
 }
 
-async function findMemberId(database: Queryable, scope: Scope, userId: string): Promise<bigint | null> {
-  if (!isStorableText(userId)) return null
-  const [member] = await database.query<{ id: bigint }>(selectMemberId, [
-    scope.accountId,
-    scope.organizationId,
-    userId,
-  ])
-  return member?.id ?? null
+/** The ids of the members that the entries name by their user ids. */
+async function findMemberIds(
+  database: Database,
+  scope: Scope,
+  entries: Entry[],
+): Promise<Map<string, bigint>> {
+  const userIds = entries.flatMap((entry) => {
+    const { userId } = isObject(entry) ? entry : {}
+    return typeof userId === 'string' && isStorableText(userId) ? [userId] : []
+  })
+  if (userIds.length === 0) return new Map()
+  const { accountId, organizationId } = scope
+  const values = [accountId, organizationId, textArray(userIds)]
+  const members = await database.query<{ id: bigint; user_id: string }>(selectMemberIds, values)
+  return new Map(members.map(({ id, user_id }) => [user_id, id]))
 }

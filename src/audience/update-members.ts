@@ -1,0 +1,113 @@
+/** Changes many members in one transaction. */
+import type { Scope } from '../access/scope.ts'
+import { booleanArray, int8Array, textArray } from '../postgres/binary-array.ts'
+import type { Database } from '../postgres/database.ts'
+import type { Statement } from '../postgres/statement.ts'
+import { CHANGES, type MemberUpdate, nameEditor } from './update.ts'
+
+export interface NamedUpdate {
+  /** the member */
+  id: bigint
+  update: MemberUpdate
+}
+
+/**
+ * $1 bigint: account; $2 bigint: organization; $3 bigint[]: members.
+ *
+ * Locks members as strongly as an update does, and in the order of flushes. In the order of the file, an import and a flush would
+ * deadlock. The lateral subqueries read each member by the primary key. Without statistics, a join would read the whole account.
+ */
+const lockMembers: Statement = {
+  name: 'lock-members',
+  text: `
+    select from (select x.id
+                   from unnest($3::bigint[]) as u (id)
+                  cross join lateral (
+                    select id, user_id from audience_member
+                     where channel_oa_id = $1 and organization_id = $2 and id = u.id offset 0) x
+                  order by x.user_id) e
+     cross join lateral (
+       select from audience_member
+        where channel_oa_id = $1 and organization_id = $2 and id = e.id for no key update) locked`,
+}
+
+/**
+ * $1 bigint: account; $2 bigint: organization; $3 bigint[]: members, each once and locked by lock-members; $4 boolean[]: change
+ * externalId to $5 text[]; $6 boolean[]: change tags to $7 text[], arrays as text; $8 boolean[]: change attributes to $9 text[], JSON.
+ *
+ * One statement of 100 updates takes half the time of 100 statements, each of which would parse the conditions of all triggers.
+ * The rows are updated by ctid in the order of the arrays, because an update may take the externalId that one before it clears.
+ */
+const applyUpdates: Statement = {
+  name: 'member-updates',
+  text: `
+    update audience_member m
+       set ${CHANGES}
+      from (select x.ctid, u.sets_external_id, u.external_id, u.sets_tags, u.tags::text[] as tags, u.sets_attributes,
+                   u.attributes::jsonb as attributes
+              from unnest($3::bigint[], $4::boolean[], $5::text[], $6::boolean[], $7::text[], $8::boolean[], $9::text[])
+                   with ordinality as u (id, sets_external_id, external_id, sets_tags, tags, sets_attributes, attributes,
+                                         position)
+             cross join lateral (
+               select ctid from audience_member
+                where channel_oa_id = $1 and organization_id = $2 and id = u.id offset 0) x
+             order by u.position offset 0) e
+     where m.ctid = e.ctid
+    returning m.id`,
+}
+
+/**
+ * Changes members of the scope in the given order, in one transaction. Returns the ids of those that exist. Throws the database's
+ * error if one of the updates fails. Then no member is changed.
+ */
+export async function updateMembers(
+  database: Database,
+  scope: Scope,
+  updates: NamedUpdate[],
+): Promise<Set<bigint>> {
+  if (updates.length === 0) return new Set()
+  const { accountId, organizationId } = scope
+  const ids = int8Array(updates.map(({ id }) => id))
+  const [, , ...updated] = (await database.forTenant(scope).pipeline([
+    { statement: lockMembers, values: [accountId, organizationId, ids] },
+    { statement: nameEditor, values: [String(scope.keyId ?? '')] },
+    ...runsOf(updates).map((run) => ({
+      statement: applyUpdates,
+      values: [accountId, organizationId, ...columnsOf(run)],
+    })),
+  ])) as Array<Array<{ id: bigint }>>
+  return new Set(updated.flat().map(({ id }) => id))
+}
+
+/** Consecutive updates of different members. A statement updates a row only once. */
+function runsOf(updates: NamedUpdate[]): NamedUpdate[][] {
+  const runs: NamedUpdate[][] = []
+  const members = new Set<bigint>()
+  for (const update of updates) {
+    const run = runs.at(-1)
+    if (run !== undefined && !members.has(update.id)) run.push(update)
+    else {
+      runs.push([update])
+      members.clear()
+    }
+    members.add(update.id)
+  }
+  return runs
+}
+
+function columnsOf(run: NamedUpdate[]): Buffer[] {
+  const updates = run.map(({ update }) => update)
+  return [
+    int8Array(run.map(({ id }) => id)),
+    booleanArray(updates.map(({ externalId }) => externalId !== undefined)),
+    textArray(updates.map(({ externalId }) => externalId ?? null)),
+    booleanArray(updates.map(({ tags }) => tags !== undefined)),
+    textArray(updates.map(({ tags }) => (tags ? arrayLiteral(tags) : null))),
+    booleanArray(updates.map(({ attributes }) => attributes !== undefined)),
+    textArray(updates.map(({ attributes }) => (attributes ? JSON.stringify(attributes) : null))),
+  ]
+}
+
+/** The texts as PostgreSQL writes an array. */
+const arrayLiteral = (texts: string[]) =>
+  `{${texts.map((text) => `"${text.replaceAll(/["\\]/g, '\\$&')}"`).join(',')}}`

@@ -1,0 +1,197 @@
+/** `oa-audience audience import` applies entries in batches, with the result of its entries one after the other. */
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import fc from 'fast-check'
+import { expect, it } from 'vitest'
+import type { Member } from '../src/audience/member.ts'
+import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
+import { load, loadMembers } from './support/load.ts'
+import { holdTransaction } from './support/locks.ts'
+import { runCommandAsync, temporaryDirectory } from './support/process.ts'
+import { setUpTest, startAppForTest } from './support/service.ts'
+
+interface Entry {
+  userId?: string
+  id?: string
+  externalId?: string | null
+  tags?: string[] | null
+  attributes?: Record<string, unknown> | null
+}
+
+const { database, connection } = await createTestDatabase()
+
+async function importFile(tenant: Tenant, entries: unknown[], to = connection) {
+  const file = join(temporaryDirectory(), 'members.ndjson')
+  writeFileSync(file, entries.map((entry) => JSON.stringify(entry)).join('\n'))
+  const args = ['audience', 'import', '--account', String(tenant.accountId), file, '--json']
+  const { stdout, stderr, status } = await runCommandAsync(args, { DATABASE_URL: urlOf(to) })
+  const faults = stderr.split('\n').filter((line) => line.startsWith('oa-audience: '))
+  return { tally: JSON.parse(stdout), faults, status }
+}
+
+async function tenantWithMembers(count: number, columns?: Record<string, string>): Promise<Tenant> {
+  const tenant = await addTenant(database)
+  await loadMembers(database, tenant, count, columns)
+  return tenant
+}
+
+const numbered = (count: number, fields: (no: number) => Entry): Entry[] =>
+  Array.from({ length: count }, (_, index) => ({ userId: `U${index + 1}`, ...fields(index + 1) }))
+
+/** The fields that clients set, in the order of the members' ids. */
+const stored = (tenant: Tenant) =>
+  load(
+    database,
+    `select user_id, external_id, tags, attributes::text, version from audience_member
+      where channel_oa_id = $1 order by id`,
+    [tenant.accountId],
+  )
+
+it('changes all other members of a batch when it refuses entries in the middle', async () => {
+  const tenant = await tenantWithMembers(350)
+  const entries: unknown[] = numbered(350, (no) => ({ externalId: `c-${no}`, tags: [`t-${no}`] }))
+  entries[119] = { userId: 'U404', tags: ['x'] }
+  entries[149] = { userId: 'U150', externalId: 'c-7' }
+  entries[150] = { userId: 'U151', tags: 'x' }
+  entries[199] = { id: '4611686018427387903', tags: ['x'] }
+  const { tally, faults, status } = await importFile(tenant, entries)
+  expect(status).toBe(1)
+  expect(tally).toEqual({ changed: 346, refused: 4 })
+  expect(faults).toEqual([
+    'oa-audience: line 120: No such member in this scope',
+    'oa-audience: line 150: Another member of this scope has this externalId',
+    expect.stringContaining('oa-audience: line 151: tags '),
+    'oa-audience: line 200: No such member in this scope',
+  ])
+  for (const [index, member] of (await stored(tenant)).entries()) {
+    const no = index + 1
+    const isRefused = [120, 150, 151, 200].includes(no)
+    expect(member).toMatchObject({
+      external_id: isRefused ? null : `c-${no}`,
+      tags: isRefused ? [] : [`t-${no}`],
+    })
+  }
+})
+
+it('reports the first twenty refused lines of several batches in the order of the file', async () => {
+  const tenant = await tenantWithMembers(250)
+  const entries = numbered(250, (no) => (no % 10 === 0 ? { externalId: 'taken' } : { tags: ['a'] }))
+  const { tally, faults } = await importFile(tenant, entries)
+  expect(tally).toEqual({ changed: 226, refused: 24 })
+  const taken = 'Another member of this scope has this externalId'
+  expect(faults).toEqual([
+    ...Array.from({ length: 20 }, (_, index) => `oa-audience: line ${20 + 10 * index}: ${taken}`),
+    'oa-audience: 4 more entries were refused',
+  ])
+})
+
+it('lets the order of the file decide between entries of one batch', async () => {
+  const tenant = await tenantWithMembers(4, { external_id: `'e' || i` })
+  const { tally, faults } = await importFile(tenant, [
+    { userId: 'U1', tags: ['first'], attributes: { cups: 1 } },
+    { userId: 'U1', tags: ['second'] },
+    // U2 holds e2 until the third of these lines.
+    { userId: 'U1', externalId: 'e2' },
+    { userId: 'U3', externalId: 'new' },
+    { userId: 'U2', externalId: 'new' },
+    { userId: 'U2', externalId: null },
+    { userId: 'U1', externalId: 'e2' },
+    // Neither of two members can take the externalId that the other one still has.
+    { userId: 'U3', externalId: 'e4' },
+    { userId: 'U4', externalId: 'new' },
+  ])
+  expect(faults.map((fault) => fault.match(/line (\d+)/)?.[1])).toEqual(['3', '5', '8', '9'])
+  expect(tally).toEqual({ changed: 5, refused: 4 })
+  expect(await stored(tenant)).toMatchObject([
+    { external_id: 'e2', tags: ['second'], attributes: '{"cups": 1}' },
+    { external_id: null },
+    { external_id: 'new' },
+    { external_id: 'e4' },
+  ])
+})
+
+it('changes members with tags and attributes of any content and size', async () => {
+  const tenant = await tenantWithMembers(120)
+  const tags = ['a "b"', 'c\\d', '{e,f}', 'null', ' ', '名前', '\n']
+  const entries = numbered(120, (no) => ({ tags, attributes: { no, pad: '"\\'.repeat(3_900) } }))
+  expect((await importFile(tenant, entries)).tally).toEqual({ changed: 120, refused: 0 })
+  for (const [index, member] of (await stored(tenant)).entries()) {
+    expect(member).toMatchObject({ tags, version: 2n })
+    expect(JSON.parse(String(member.attributes))).toEqual(entries[index]?.attributes)
+  }
+})
+
+it('refuses only the line of a member that another transaction has locked', async () => {
+  const tenant = await tenantWithMembers(150)
+  const [locked] = await load<{ id: bigint }>(
+    database,
+    `select id from audience_member where channel_oa_id = $1 and user_id = 'U30'`,
+    [tenant.accountId],
+  )
+  const release = await holdTransaction(database, 'select from audience_member where id = $1 for update', [
+    locked?.id,
+  ])
+  const { tally, faults } = await importFile(
+    tenant,
+    numbered(150, () => ({ tags: ['a'] })),
+  )
+  await release()
+  expect(tally).toEqual({ changed: 149, refused: 1 })
+  expect(faults).toEqual([expect.stringMatching(/line 30: another transaction has locked this member/)])
+})
+
+it('ends after the last batch that was committed when the connection is lost', async () => {
+  const { database: own, connection: to, tenant } = await setUpTest()
+  await loadMembers(own, tenant, 250)
+  await load(
+    own,
+    `create function end_session() returns trigger language plpgsql as
+       $$ begin perform pg_terminate_backend(pg_backend_pid()); return new; end $$`,
+  )
+  await load(
+    own,
+    `create trigger end_session before update on audience_member for each row
+       when (new.tags = '{end}') execute function end_session()`,
+  )
+  const entries: unknown[] = numbered(250, (no) => ({ tags: [no === 150 ? 'end' : 'a'] }))
+  entries[120] = 'refused'
+  const { tally, faults, status } = await importFile(tenant, entries, to)
+  expect(status).toBe(1)
+  expect(tally).toEqual({ changed: 100, refused: 0 })
+  expect(faults).toEqual(['oa-audience: nothing after line 100 was imported: the database does not respond'])
+  const [changed] = await load(own, `select count(*)::int as members from audience_member where tags = '{a}'`)
+  expect(changed).toEqual({ members: 100 })
+  await own.close()
+})
+
+const PEOPLE = 8
+const fields = {
+  externalId: fc.option(fc.constantFrom('a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j', 'k', 'l')),
+  tags: fc.option(fc.subarray(['x', 'y', 'z'])),
+  attributes: fc.option(fc.record({ cups: fc.nat({ max: 2 }) })),
+}
+const entry = fc
+  .tuple(fc.integer({ min: 1, max: PEOPLE + 1 }), fc.record(fields, { requiredKeys: [] }))
+  .map(([no, update]) => ({ userId: `U${no}`, ...update }))
+
+it('changes members exactly like the same updates one after the other', async () => {
+  const service = await startAppForTest(database)
+  const put = (tenant: Tenant, { userId, ...update }: { userId: string }, members: Member[]) => {
+    const id = members.find((member) => member.userId === userId)?.id ?? '404'
+    const headers = { ...tenant.headers, 'content-type': 'application/json' }
+    return service.call('PUT', `/api/audience/${id}`, { headers, body: JSON.stringify(update) })
+  }
+  const property = fc.asyncProperty(fc.array(entry, { minLength: 150, maxLength: 220 }), async (entries) => {
+    const [imported, updated] = [await tenantWithMembers(PEOPLE), await tenantWithMembers(PEOPLE)]
+    const { tally, faults } = await importFile(imported, entries)
+    const members = await service.members(updated)
+    const refused: number[] = []
+    for (const [index, each] of entries.entries())
+      if ((await put(updated, each, members)).status !== 200) refused.push(index + 1)
+    expect(await stored(imported)).toEqual(await stored(updated))
+    expect(tally).toEqual({ changed: entries.length - refused.length, refused: refused.length })
+    const lines = faults.map((fault) => Number(fault.match(/line (\d+)/)?.[1])).filter(Number.isInteger)
+    expect(lines).toEqual(refused.slice(0, 20))
+  })
+  await fc.assert(property, { numRuns: 3, endOnFailure: true })
+})
