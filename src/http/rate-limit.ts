@@ -37,8 +37,8 @@ export async function limitRate(
   return (request, reply) => {
     if (!spareSigned) return
     counter.giveBack(request)
-    const remaining = Number(reply.getHeader('ratelimit-remaining'))
-    setHeaders(reply, max, Math.min(max, remaining + 1), Number(reply.getHeader('ratelimit-reset')))
+    const remaining = Math.min(max, Number(reply.getHeader('ratelimit-remaining')) + 1)
+    reply.headers({ 'ratelimit-remaining': remaining, 'x-ratelimit-remaining': remaining })
   }
 }
 
