@@ -16,6 +16,11 @@ import { pgbench, startTarget, urlOf } from './targets.mjs'
 
 const CONNECTIONS = 8
 
+/** The members look as if nobody had analyzed them. PostgreSQL plans all statements again. */
+const FORGET_STATISTICS = `
+  delete from pg_statistic where starelid = 'audience_member'::regclass;
+  update pg_class set reltuples = -1, relpages = 0, relallvisible = 0 where oid = 'audience_member'::regclass`
+
 const here = (path) => fileURLToPath(new URL(path, import.meta.url))
 
 export async function run({ smoke }) {
@@ -36,7 +41,7 @@ export async function run({ smoke }) {
     const atFew = await latencies(ours, small, smoke)
     console.log(`loading ${many} members …`)
     const large = await addAudience(database, 2n, many)
-    await pages({ server, directory, ours, express, large, smoke })
+    await pages({ server, directory, database, ours, express, large, smoke })
     const atMany = await latencies(ours, large, smoke)
     console.log(`\np50 on one connection, ms: at ${few} members, at ${many}, ratio`)
     for (const [name, ms] of Object.entries(atFew)) {
@@ -53,7 +58,7 @@ export async function run({ smoke }) {
 }
 
 /** Pages of 50 by random clients at random positions, compared with the same three selects in pgbench and with Express. */
-async function pages({ server, directory, ours, express, large, smoke }) {
+async function pages({ server, directory, database, ours, express, large, smoke }) {
   const rounds = smoke ? 1 : 5
   const size = smoke ? 100 : 4_000
   const page = listAll.page.text
@@ -71,16 +76,16 @@ async function pages({ server, directory, ours, express, large, smoke }) {
     `select id, channel_oa_id, organization_id from api_key where api_client_id = :id and key = 'key-client-2-' || :client::int and status = 'active';`,
     `${page};`,
   ].join('\n')
-  const results = { ours: [], express: [], pgbench: [] }
+  const results = { ours: [], express: [], pgbench: [], unanalyzed: [] }
+  const requests = (path, count) => Array.from({ length: count }, () => get(large, path()))
+  const ourPages = () =>
+    send({
+      port: ours.port,
+      connections: CONNECTIONS,
+      requests: requests(() => `/api/audience?cursor=${cursorAt(large, randomId(large))}`, size),
+    })
   for (let round = 0; round < rounds; round += 1) {
-    const requests = (path, count) => Array.from({ length: count }, () => get(large, path()))
-    results.ours.push(
-      await send({
-        port: ours.port,
-        connections: CONNECTIONS,
-        requests: requests(() => `/api/audience?cursor=${cursorAt(large, randomId(large))}`, size),
-      }),
-    )
+    results.ours.push(await ourPages())
     results.express.push(
       await send({
         port: express.port,
@@ -91,12 +96,18 @@ async function pages({ server, directory, ours, express, large, smoke }) {
     const disk = pgbench({ server, directory, script, clients: CONNECTIONS, seconds: smoke ? 1 : 5 })
     if (disk !== null) results.pgbench.push(disk)
   }
+  await database.session((session) => session.query(FORGET_STATISTICS))
+  for (let round = 0; round < rounds; round += 1) results.unanalyzed.push(await ourPages())
+  await database.session((session) => session.query('analyze audience_member'))
   const rate = (name) => median(results[name].map(({ perSecond }) => perSecond))
-  if ([...results.ours, ...results.express].some(({ failures }) => failures > 0))
+  if ([...results.ours, ...results.express, ...results.unanalyzed].some(({ failures }) => failures > 0))
     throw new Error('some pages failed')
   const p50 = median(results.ours.map(({ p50Ms }) => p50Ms))
   console.log(`pages of 50, ${CONNECTIONS} connections, ${CLIENTS} clients, ${rounds} rounds of ${size}`)
   console.log(`  oa-audience   ${Math.round(rate('ours'))}/s   p50 ${p50.toFixed(1)} ms`)
+  console.log(
+    `  without statistics  ${Math.round(rate('unanalyzed'))}/s   ratio ${(rate('unanalyzed') / rate('ours')).toFixed(2)}`,
+  )
   console.log(
     `  Express + pg  ${Math.round(rate('express'))}/s   ours / Express ${(rate('ours') / rate('express')).toFixed(1)}`,
   )

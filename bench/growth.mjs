@@ -14,7 +14,7 @@ const BATCH = 32
 const PEOPLE = 10_000
 
 export async function run({ smoke }) {
-  const stored = smoke ? 5_000 : 5_000_000
+  const stored = smoke ? 5_000 : 20_000_000
   const { database, close } = await openDatabase()
   try {
     await database.session((session) =>

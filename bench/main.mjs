@@ -5,6 +5,7 @@ const benches = {
   growth: () => import('./growth.mjs'),
   audience: () => import('./audience.mjs'),
   endpoints: () => import('./endpoints.mjs'),
+  loading: () => import('./loading.mjs'),
   fleet: () => import('./fleet.mjs'),
   workers: () => import('./workers.mjs'),
   replicas: () => import('./replicas.mjs'),
