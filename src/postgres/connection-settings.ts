@@ -23,21 +23,23 @@ export function connectionSettings(purpose: Purpose): string {
   }
 }
 
-/**
- * Ends a statement within a second after its client has closed the connection, such as a process that was killed. Servers on
- * some platforms refuse the setting. They finish the statement first.
- */
-const CONNECTION_CHECK = `do $$ begin
-    perform set_config('client_connection_check_interval', '1s', false);
+/** Sets a value that depends on how and for which platform the server was built. A server that refuses it keeps its own. */
+const setWherePossible = (name: string, value: string) => `do $$ begin
+    perform set_config('${name}', '${value}', false);
   exception when others then null;
   end $$`
+
+/**
+ * Ends a statement within a second after its client has closed the connection, such as a process that was killed. Servers that
+ * refuse the setting finish the statement first.
+ */
+const CONNECTION_CHECK = setWherePossible('client_connection_check_interval', '1s')
 
 /**
  * Compresses payloads beyond 2 KB, as those of support chats are, in 8 µs instead of pglz's 19, to the same size (3.2 KB of JSON).
  * Text that pglz cannot compress costs it 170 µs per 9 KB. Servers built without lz4, as the embedded one, keep pglz.
  */
-const COMPRESSION = `select set_config('default_toast_compression', 'lz4', false) from pg_settings
-   where name = 'default_toast_compression' and 'lz4' = any (enumvals)`
+const COMPRESSION = setWherePossible('default_toast_compression', 'lz4')
 
 /**
  * Erasures and flushes rely on each statement seeing what was committed before it, and answers rely on commits being on
