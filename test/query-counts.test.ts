@@ -1,6 +1,6 @@
 /** The cost of each request in statements and round trips to the database. */
 import { afterAll, describe, expect, it } from 'vitest'
-import { importTogether } from '../src/operator/import-member.ts'
+import { importEntries } from '../src/operator/import-entries.ts'
 import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
@@ -88,7 +88,7 @@ describe('the cost of a request', () => {
       { id: '404', tags: ['c'] },
     ]
     const importBatch = async () => {
-      const [refusal] = await importTogether(database, { keyId: null, accountId, organizationId }, entries)
+      const [refusal] = await importEntries(database, { keyId: null, accountId, organizationId }, entries)
       return { status: refusal === null ? 200 : 500 }
     }
     await importBatch()

@@ -3,7 +3,7 @@ import type { Scope } from '../access/scope.ts'
 import { booleanArray, int8Array, textArray } from '../postgres/binary-array.ts'
 import type { Database } from '../postgres/database.ts'
 import type { Statement } from '../postgres/statement.ts'
-import { CHANGES, type MemberUpdate, nameEditor } from './update.ts'
+import { CHANGES, type MemberUpdate, nameEditor, updateError } from './update.ts'
 
 export interface NamedUpdate {
   /** the member */
@@ -57,8 +57,8 @@ const applyUpdates: Statement = {
 }
 
 /**
- * Changes members of the scope in the given order, in one transaction. Returns the ids of those that exist. Throws the database's
- * error if one of the updates fails. Then no member is changed.
+ * Changes members of the scope in the given order, in one transaction. Returns the ids of those that exist. Throws
+ * `external_id_taken`, or the database's error, if one of the updates fails. Then no member is changed.
  */
 export async function updateMembers(
   database: Database,
@@ -68,14 +68,21 @@ export async function updateMembers(
   if (updates.length === 0) return new Set()
   const { accountId, organizationId } = scope
   const ids = int8Array(updates.map(({ id }) => id))
-  const [, , ...updated] = (await database.forTenant(scope).pipeline([
+  const statements = [
     { statement: lockMembers, values: [accountId, organizationId, ids] },
     { statement: nameEditor, values: [String(scope.keyId ?? '')] },
     ...runsOf(updates).map((run) => ({
       statement: applyUpdates,
       values: [accountId, organizationId, ...columnsOf(run)],
     })),
-  ])) as Array<Array<{ id: bigint }>>
+  ]
+  const results = await database
+    .forTenant(scope)
+    .pipeline(statements)
+    .catch((error: unknown) => {
+      throw updateError(error)
+    })
+  const [, , ...updated] = results as Array<Array<{ id: bigint }>>
   return new Set(updated.flat().map(({ id }) => id))
 }
 

@@ -145,6 +145,13 @@ export const nameEditor: Statement = {
   text: `select set_config('oa_audience.api_key_id', $1, true)`,
 }
 
+/** The error of an update as a client sees it: `external_id_taken`, or the database's own. */
+export function updateError(error: unknown): unknown {
+  return violatedConstraint(error) === 'audience_member_external_id'
+    ? new AppError('external_id_taken')
+    : error
+}
+
 /**
  * Changes a member of the scope and returns it. Throws `unknown_member`, `stale_version`, `external_id_taken`.
  */
@@ -170,8 +177,7 @@ export async function updateMember(
     ])) as [Row[], Array<{ version: bigint; json: string }>]
     if (member !== undefined) return member
   } catch (error) {
-    if (violatedConstraint(error) === 'audience_member_external_id') throw new AppError('external_id_taken')
-    throw error
+    throw updateError(error)
   }
   const [found] = await tenant.query(selectVersion, [scope.accountId, scope.organizationId, id])
   throw new AppError(found === undefined ? 'unknown_member' : 'stale_version')

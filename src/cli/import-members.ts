@@ -1,15 +1,9 @@
 /** Imports a file of members in batches. */
 import type { Scope } from '../access/scope.ts'
-import { FatalError } from '../errors.ts'
-import { importMember, importTogether } from '../operator/import-member.ts'
+import { AppError, FatalError } from '../errors.ts'
+import { importEntries } from '../operator/import-entries.ts'
 import type { Database } from '../postgres/database.ts'
-import {
-  DatabaseUnavailable,
-  endsConnection,
-  LOCK_TIMEOUT,
-  sqlStateOf,
-  violatedConstraint,
-} from '../postgres/faults.ts'
+import { DatabaseUnavailable, endsConnection, LOCK_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
 import { toFatalError } from './input.ts'
 import { type FileEntry, readEntries } from './member-file.ts'
 import { Progress } from './progress.ts'
@@ -87,35 +81,23 @@ async function importBatch(
   batch: FileEntry[],
   tally: ImportTally,
 ): Promise<void> {
-  const [first] = batch
-  if (first !== undefined && batch.length === 1) return importEntry(database, scope, first, tally)
   let refusals: Array<Error | null>
   try {
     const values = batch.map(({ value }) => value)
-    refusals = await importTogether(database, scope, values)
+    refusals = await importEntries(database, scope, values)
   } catch (error) {
     // A second attempt is not safe: the first one may have been committed.
     if (endsConnection(error)) throw error
+    const [entry] = batch
+    if (entry !== undefined && batch.length === 1) return record(tally, entry.line, error)
     // Halves find a taken externalId in few transactions. A locked member would delay every part that contains it.
-    const length = violatedConstraint(error) === null ? 1 : Math.ceil(batch.length / 2)
+    const isTaken = error instanceof AppError && error.code === 'external_id_taken'
+    const length = isTaken ? Math.ceil(batch.length / 2) : 1
     for (let start = 0; start < batch.length; start += length)
       await importBatch(database, scope, batch.slice(start, start + length), tally)
     return
   }
   for (const [index, { line }] of batch.entries()) record(tally, line, refusals[index] ?? null)
-}
-
-async function importEntry(
-  database: Database,
-  scope: Scope,
-  { line, value }: FileEntry,
-  tally: ImportTally,
-): Promise<void> {
-  const refusal = await importMember(database, scope, value).then(
-    () => null,
-    (error: unknown) => error,
-  )
-  record(tally, line, refusal)
 }
 
 /** @param refusal null: the entry is applied. Throws an error that is not about this entry. */

@@ -9,7 +9,7 @@ import { retryEvent } from '../../src/intake/retry.ts'
 import { LineApi } from '../../src/line-api/client.ts'
 import { countNextAudience } from '../../src/monitoring/audience-counts.ts'
 import { takeDueAccounts } from '../../src/monitoring/due-accounts.ts'
-import { importMember, importTogether } from '../../src/operator/import-member.ts'
+import { importEntries } from '../../src/operator/import-entries.ts'
 import { countMembers, findMember, memberTimeline } from '../../src/operator/members.ts'
 import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { addPeople } from '../../tools/simulator/deliveries.ts'
@@ -151,8 +151,7 @@ async function useCommands({ database, direct, platform, tenant }: Users): Promi
   if (account === null) throw new Error('no account')
   for await (const _ of importFollowers(database, new LineApi(platform.url), account));
   const scope = { keyId: null, accountId: tenant.accountId, organizationId: tenant.organizationId }
-  await importMember(database, scope, { userId: 'U2', tags: ['imported'] })
-  await importTogether(database, scope, [{ userId: 'U2' }, { userId: 'U3', tags: ['imported'] }])
+  await importEntries(database, scope, [{ userId: 'U2' }, { userId: 'U3', tags: ['imported'] }])
   const member = await findMember(database, tenant.accountId, 'U2', null)
   if (member === null) throw new Error('no member')
   const { entries: timeline } = await memberTimeline(database, tenant.accountId, member, 100)

@@ -1,6 +1,6 @@
 /** Applies entries of an import file to the members that they name. */
 import type { Scope } from '../access/scope.ts'
-import { checkUpdate, updateMember } from '../audience/update.ts'
+import { checkUpdate } from '../audience/update.ts'
 import { type NamedUpdate, updateMembers } from '../audience/update-members.ts'
 import { AppError, FatalError } from '../errors.ts'
 import { isObject } from '../http/body.ts'
@@ -13,20 +13,11 @@ import { isStorableText } from '../postgres/storable.ts'
 type Entry = unknown
 
 /**
- * Sets the externalId, tags and attributes that the entry has. A missing field keeps its value, and all other fields are ignored.
- * Throws a FatalError or an AppError if the entry is invalid, and DatabaseUnavailable.
+ * Sets the externalId, tags and attributes that each entry has, in the given order and in one transaction. A missing field keeps
+ * its value, and all other fields are ignored. Returns for each entry the reason why it is refused, or null. Throws
+ * `external_id_taken`, or the database's error, if the transaction fails. Then no member is changed.
  */
-export async function importMember(database: Database, scope: Scope, entry: Entry): Promise<void> {
-  const ids = await findMemberIds(database, scope, [entry])
-  const { id, update } = checkEntry(entry, ids)
-  await updateMember(database, scope, id, update, null)
-}
-
-/**
- * Does to each entry what importMember does, in the given order and in one transaction. Returns for each entry the reason why it
- * is refused, or null. Throws the database's error if the transaction fails. Then no member is changed.
- */
-export async function importTogether(
+export async function importEntries(
   database: Database,
   scope: Scope,
   entries: Entry[],
