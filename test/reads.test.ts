@@ -86,7 +86,7 @@ it('waits briefly for a position that no replica has reached, and then queries t
   expect(await counted()).toContain('{outcome="behind"} 1')
 })
 
-it('answers neither PUT nor DELETE with a token where there are no replicas', async () => {
+it('answers neither PUT nor DELETE with a token where no replica is configured', async () => {
   const { service, tenant, database } = await setUpTest()
   onTestFinished(() => database.close())
   await service.deliver(tenant, [lineEvent('follow', randomUserId())])

@@ -35,7 +35,7 @@ export interface Database extends Transactions {
   session<T>(work: (session: Queryable) => Promise<T>): Promise<T>
   /** Reads that replicas may answer. Without replicas, the primary answers them. */
   readonly reads: Reads
-  /** A position that includes every commit that was acknowledged before. Null: there are no replicas. Never throws. */
+  /** A position that includes every commit that was acknowledged before. Null: no replica is configured. Never throws. */
   position(): Promise<WalPosition | null>
   /** A connection for the pages of the console, apart from requests of clients and deliveries. */
   readonly console: Transactions
