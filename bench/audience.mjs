@@ -12,7 +12,7 @@ import { openDatabase } from './database.mjs'
 import { median, send } from './load.mjs'
 import { addAudience, CHANNEL_SECRET, CLIENTS, cursorAt, get, random, randomId } from './members.mjs'
 import { readProcess } from './processes.mjs'
-import { pgbench, startTarget, urlOf } from './targets.mjs'
+import { MAIN, pgbench, startTarget, urlOf } from './targets.mjs'
 
 const CONNECTIONS = 8
 
@@ -36,7 +36,7 @@ export async function run({ smoke }) {
     }
     await database.session((session) => session.query(`insert into organization (name) values ('bench')`))
     const small = await addAudience(database, 1n, few)
-    const ours = await start(here('../dist/src/cli/main.js'), 'serve')
+    const ours = await start(MAIN, 'serve')
     const express = await start(here('./targets/express-audience.mjs'))
     const atFew = await latencies(ours, small, smoke)
     console.log(`loading ${many} members …`)

@@ -1,12 +1,11 @@
 /** What outgoing webhooks cost intake, and how fast they leave. */
 import { createServer } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
 import { addAccount, addOrganization } from '../dist/src/accounts/provisioning.js'
 import { openDatabase } from './database.mjs'
 import { BOT_USER_ID, CHANNEL_SECRET, requestsFor } from './deliveries.mjs'
 import { median, send } from './load.mjs'
-import { startTarget, urlOf } from './targets.mjs'
+import { startService, urlOf } from './targets.mjs'
 
 const CONNECTIONS = 64
 
@@ -35,8 +34,7 @@ export async function run({ smoke }) {
       'insert into endpoint (channel_oa_id, url, replies, allow_private_network) values ($1, $2, true, true)',
       [forwarding.id, url],
     )
-    const main = fileURLToPath(new URL('../dist/src/cli/main.js', import.meta.url))
-    target = await startTarget([main, 'serve'], { DATABASE_URL: urlOf(server), RATE_LIMIT_MAX: '1000000000' })
+    target = await startService({ DATABASE_URL: urlOf(server) })
     const { port } = target
     const load = (account, count) =>
       send({ port, connections: CONNECTIONS, requests: requestsFor(account.id, count) })

@@ -4,7 +4,7 @@ import { addAccount, addOrganization } from '../dist/src/accounts/provisioning.j
 import { openDatabase } from './database.mjs'
 import { BOT_USER_ID, CHANNEL_SECRET, requestsFor } from './deliveries.mjs'
 import { median, send } from './load.mjs'
-import { pgbench, startTarget, urlOf } from './targets.mjs'
+import { MAIN, pgbench, startTarget, urlOf } from './targets.mjs'
 
 const CONNECTIONS = 64
 /** What the sync of a network disk, and of a slow one, takes longer than that of a local one. */
@@ -31,7 +31,7 @@ export async function run({ smoke }) {
       })
       return target
     }
-    const ours = await start('oa-audience', here('../dist/src/cli/main.js'), ['serve'])
+    const ours = await start('oa-audience', MAIN, ['serve'])
     const bare = await start('bare node:http', here('./targets/bare.mjs'))
     const express = await start('Express + SDK + pg', here('./targets/express.mjs'))
     await wearIn(

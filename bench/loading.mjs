@@ -3,12 +3,9 @@ import { spawnSync } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { performance } from 'node:perf_hooks'
-import { fileURLToPath } from 'node:url'
 import { openDatabase } from './database.mjs'
 import { median } from './load.mjs'
-import { urlOf } from './targets.mjs'
-
-const main = fileURLToPath(new URL('../dist/src/cli/main.js', import.meta.url))
+import { MAIN, urlOf } from './targets.mjs'
 
 /** Columns that each load fills, beside account, organization and user id. */
 const LOADS = {
@@ -102,7 +99,7 @@ async function importEntries({ query, directory, server, database, members, entr
   console.log(`audience import of ${people.length} entries`)
   for (const [name, entryOf] of Object.entries(IMPORTS)) {
     writeFileSync(file, people.map(({ user_id }, i) => `${JSON.stringify(entryOf(user_id, i))}\n`).join(''))
-    const args = [main, 'audience', 'import', '--account', '1', file]
+    const args = [MAIN, 'audience', 'import', '--account', '1', file]
     const started = performance.now()
     const { status, stderr } = spawnSync(process.execPath, args, {
       env: { PATH: process.env.PATH, DATABASE_URL: urlOf(server) },

@@ -7,6 +7,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { connectionUrl } from '../dist/src/postgres/embedded/server.js'
 
+/** The service's program. */
+export const MAIN = fileURLToPath(new URL('../dist/src/cli/main.js', import.meta.url))
+
 let started = 0
 
 /** Starts a script that listens on PORT; resolves when it does. */
@@ -24,8 +27,7 @@ export async function startTarget(args, env) {
 
 /** Starts the service; resolves when it is healthy. */
 export async function startService(env) {
-  const main = fileURLToPath(new URL('../dist/src/cli/main.js', import.meta.url))
-  const target = await startTarget([main, 'serve'], { RATE_LIMIT_MAX: '1000000000', ...env })
+  const target = await startTarget([MAIN, 'serve'], { RATE_LIMIT_MAX: '1000000000', ...env })
   for (let isWell = false; !isWell; await sleep(20)) {
     isWell = await fetch(`http://127.0.0.1:${target.port}/api/health`).then(({ ok }) => ok)
   }

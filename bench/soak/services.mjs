@@ -3,10 +3,9 @@ import { spawn } from 'node:child_process'
 import { closeSync, openSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
 import { findServer, sendSignal } from '../../dist/src/postgres/embedded/lock-file.js'
+import { MAIN } from '../targets.mjs'
 
-const MAIN = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url))
 const START_LIMIT_MS = 60_000
 const STOP_LIMIT_MS = 10_000
 const POLL_MS = 100

@@ -2,10 +2,9 @@
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readdirSync } from 'node:fs'
-import { fileURLToPath } from 'node:url'
 import { expect, it, onTestFinished, vi } from 'vitest'
 import { Operator } from '../support/console.ts'
-import { eventually, runCommand, temporaryDirectory } from '../support/process.ts'
+import { eventually, MAIN, runCommand, temporaryDirectory } from '../support/process.ts'
 
 /** The embedded server needs seconds to start, and a multiple of that on a busy machine. */
 const START_MAX_MS = 60_000
@@ -57,9 +56,8 @@ it('reports in one line why it cannot start', () => {
 
 /** Resolves with the output when the demo has printed all steps and waits for Ctrl-C. */
 async function startDemo(): Promise<{ child: ChildProcess; output: string }> {
-  const main = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url))
   const env = { PATH: process.env.PATH, DATA_DIR: temporaryDirectory(), PORT: '0' }
-  const child = spawn(process.execPath, [main, 'demo'], { env, stdio: ['ignore', 'pipe', 'inherit'] })
+  const child = spawn(process.execPath, [MAIN, 'demo'], { env, stdio: ['ignore', 'pipe', 'inherit'] })
   onTestFinished(() => void child.kill('SIGINT'))
   let output = ''
   child.stdout.on('data', (chunk: Buffer) => {

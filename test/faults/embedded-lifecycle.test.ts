@@ -9,6 +9,7 @@ import { serverPid, setUpDataDirectories, withServer } from '../support/data-dir
 import {
   becomesWell,
   eventually,
+  MAIN,
   runCommand,
   runCommandAsync,
   spawnService,
@@ -116,8 +117,7 @@ describe('a service', () => {
 
   it('leaves no server behind when it is interrupted while the server starts', async () => {
     const dataDir = createDataDirectory()
-    const main = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url))
-    const child = spawn(process.execPath, [main, 'serve'], {
+    const child = spawn(process.execPath, [MAIN, 'serve'], {
       env: { PATH: process.env.PATH, DATA_DIR: dataDir, PORT: '0' },
       stdio: 'ignore',
     })
