@@ -1,13 +1,13 @@
 /** CONTRACT: signing in to the console, its languages, and its use with the keyboard alone. */
 import type { Browser, Page } from 'playwright-core'
-import { afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { canRunChromium } from '../support/chromium.ts'
-import { CONSOLE_TOKEN, Operator, startConsoleForTest } from '../support/console.ts'
+import { CONSOLE_TOKEN, endSessions, Operator, startConsoleForTest } from '../support/console.ts'
 import { isReady, openConsole, visitConsole } from '../support/console-browser.ts'
+import { createTestDatabase } from '../support/database.ts'
 import { loadFleet } from '../support/fleet.ts'
 
-const HOUR_MS = 3_600_000
 /** What Chromium writes about an answer that the page expects. */
 const REFUSED = /status of 401/
 /** A first load at 3G speed takes 3 s with so much. */
@@ -27,14 +27,8 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
   let browser: Browser
   let url: string
   let database: PostgresDatabase
-  let nowMs = Date.now()
-  afterEach(() => {
-    nowMs = Date.now()
-  })
   beforeAll(async () => {
-    const opened = await openConsole((empty) => loadFleet(empty, { accounts: 3, members: 3 }), {
-      now: () => nowMs,
-    })
+    const opened = await openConsole((empty) => loadFleet(empty, { accounts: 3, members: 3 }))
     ;({ browser, url, database } = opened)
     return opened.close
   })
@@ -66,7 +60,7 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
 
   it('a session that ends leads back to the same page after another sign-in', async () => {
     const page = await visitConsole(browser, url, { expected: REFUSED })
-    nowMs += 12 * HOUR_MS + 1
+    await endSessions(database)
     await page.getByRole('link', { name: 'Events' }).click()
     await page.getByText('Your session has ended').waitFor()
     expect(await page.getByText('source.userId').count()).toBe(0)
@@ -87,6 +81,23 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
     expect(await page.getByText('Corner Coffee').count()).toBe(0)
     await page.reload()
     await page.getByLabel('Token').waitFor()
+  })
+
+  it('while the database does not answer, nobody is signed out, and a sign-out says that it failed', async () => {
+    const own = await createTestDatabase()
+    const failing = await startConsoleForTest(own.database)
+    const expected = /status of 503/
+    const page = await visitConsole(browser, failing.url, { expected })
+    await own.database.close()
+    await page.getByRole('button', { name: 'Sign out' }).click()
+    await page.getByText('You are still signed in').waitFor()
+    expect(await page.context().cookies()).toHaveLength(1)
+    await page.reload()
+    await page.getByText('This could not be loaded').waitFor()
+    await page.evaluate('localStorage.clear()')
+    await page.reload()
+    await page.getByText('This could not be loaded').waitFor()
+    expect(await page.getByLabel('Token').count()).toBe(0)
   })
 
   it('the language follows the browser until the person chooses another', async () => {
