@@ -6,7 +6,7 @@ import { canRunChromium } from '../support/chromium.ts'
 import { CONSOLE_TOKEN, endSessions, Operator, startConsoleForTest } from '../support/console.ts'
 import { isReady, openConsole, visitConsole } from '../support/console-browser.ts'
 import { createTestDatabase } from '../support/database.ts'
-import { loadFleet } from '../support/fleet.ts'
+import { type Fleet, loadFleet } from '../support/fleet.ts'
 
 /** What Chromium writes about an answer that the page expects. */
 const REFUSED = /status of 401/
@@ -27,9 +27,10 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
   let browser: Browser
   let url: string
   let database: PostgresDatabase
+  let fleet: Fleet
   beforeAll(async () => {
     const opened = await openConsole((empty) => loadFleet(empty, { accounts: 3, members: 3 }))
-    ;({ browser, url, database } = opened)
+    ;({ browser, url, database, loaded: fleet } = opened)
     return opened.close
   })
 
@@ -180,6 +181,42 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
     await page.keyboard.type('ร้านกาแฟ')
     await page.locator('table.fleet tbody tr').nth(1).waitFor({ state: 'detached' })
     expect(new URL(page.url()).searchParams.get('q')).toBe('ร้านกาแฟ')
+  })
+
+  it.each([
+    ['its first field', '/clients', 'Add a client', 'INPUT'],
+    ['its title if it has no field', '/events', 'Retry all', 'H2'],
+    ['the first field of a confirmation', 'member', 'Erase', 'INPUT'],
+    ['the title of a confirmation without a field', 'client', 'Revoke this client', 'H2'],
+  ])(
+    'a dialog begins at %s, so that neither a space nor Enter closes or confirms it',
+    async (_, path, name, tag) => {
+      const paths: Record<string, string> = {
+        member: `/audience/${fleet.tenant.accountId}/U1`,
+        client: `/clients/${fleet.clientId}`,
+      }
+      const page = await visitConsole(browser, url, { path: paths[path] ?? path })
+      await page.getByRole('button', { name }).first().click()
+      const dialog = page.getByRole('dialog')
+      await dialog.waitFor()
+      expect(await page.evaluate('document.activeElement.tagName')).toBe(tag)
+      await page.keyboard.press('Space')
+      if (tag === 'H2') await page.keyboard.press('Enter')
+      expect(await dialog.isVisible()).toBe(true)
+      await page.keyboard.press('Escape')
+      await dialog.waitFor({ state: 'detached' })
+    },
+  )
+
+  it('a secret that is shown once is not closed by the space that follows', async () => {
+    const page = await visitConsole(browser, url, { path: '/clients' })
+    await page.getByRole('button', { name: 'Add a client' }).click()
+    await page.keyboard.type('once')
+    await page.keyboard.press('Enter')
+    await page.getByText('Client secret').waitFor()
+    await page.locator('dialog h2:focus').waitFor()
+    await page.keyboard.press('Space')
+    expect(await page.getByText('Client secret').isVisible()).toBe(true)
   })
 
   it('a dialog holds the focus, closes with Escape and gives the focus back', async () => {
