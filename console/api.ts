@@ -1,5 +1,7 @@
 /** Requests to the service. Every answer is JSON; ids are strings. */
 
+import { noteServerTime } from './clock.ts'
+
 /** What a value of the service becomes in JSON. */
 export type Json<T> = T extends bigint
   ? string
@@ -46,6 +48,7 @@ async function request<T>(method: string, path: string, body: unknown, signal?: 
     // The service is down or the network is gone.
     throw new ApiError('', { status: 0, retryAfter: null })
   })
+  noteServerTime(response)
   if (response.status === 204) return undefined as T
   const answer = (await response.json().catch(() => ({}))) as { message?: string; requestId?: string }
   if (response.ok) return answer as T

@@ -1,7 +1,7 @@
 /** The frame around all pages: sign-in, navigation and languages. */
 import { useEffect, useMemo, useState } from 'preact/hooks'
-import { get, listenForSignOut, post } from './api.ts'
-import { forgetAnswers } from './hooks.ts'
+import { type ApiError, get, listenForSignOut, post } from './api.ts'
+import { forgetAnswers, useAction } from './hooks.ts'
 import { AccountPage } from './pages/account.tsx'
 import { AudiencePage } from './pages/audience.tsx'
 import { ClientPage } from './pages/client.tsx'
@@ -16,6 +16,7 @@ import { MemberPage } from './pages/member.tsx'
 import { NotFoundPage } from './pages/not-found.tsx'
 import { SignInPage } from './pages/sign-in.tsx'
 import { Icon, type IconName, Mark } from './parts/icons.tsx'
+import { Failure } from './parts/states.tsx'
 import { Link, match, type Place, usePlace } from './router.tsx'
 import { isSessionRemembered, rememberSession } from './session.ts'
 import {
@@ -34,6 +35,7 @@ export function App() {
   const [language, setLanguage] = useState<Language>(initialLanguage)
   const localized = useMemo(() => localize(language), [language])
   const [session, setSession] = useState<Session>(isSessionRemembered() ? 'open' : 'unknown')
+  const [error, setError] = useState<ApiError>()
   useEffect(() => {
     document.documentElement.lang = language
     rememberLanguage(language)
@@ -45,26 +47,30 @@ export function App() {
       forgetAnswers()
       setSession((before) => (before === 'open' ? 'ended' : before))
     })
-    if (session === 'open') return
-    get<{ endsAt: string | null }>('/api/session').then(
-      ({ endsAt }) => {
-        rememberSession(endsAt)
-        setSession(endsAt === null ? 'none' : 'open')
-      },
-      () => setSession('none'),
-    )
+    if (session !== 'open') findSession()
   }, [])
-  const signOut = () => {
-    void post('/sign-out').finally(() => {
-      forgetAnswers()
-      rememberSession(null)
-      setSession('none')
-    })
+  const findSession = () => {
+    setError(undefined)
+    get<{ endsAt: string | null }>('/api/session').then(({ endsAt }) => {
+      rememberSession(endsAt)
+      setSession(endsAt === null ? 'none' : 'open')
+    }, setError)
+  }
+  const signOut = async () => {
+    await post('/sign-out')
+    forgetAnswers()
+    rememberSession(null)
+    setSession('none')
   }
   const languages = <Languages language={language} onChoose={setLanguage} />
   return (
     <LocalizedContext.Provider value={localized}>
       {session === 'open' && <Frame languages={languages} onSignOut={signOut} />}
+      {session === 'unknown' && error && (
+        <main class="sign-in">
+          <Failure error={error} retry={findSession} />
+        </main>
+      )}
       {(session === 'none' || session === 'ended') && (
         <SignInPage
           hasEnded={session === 'ended'}
@@ -88,8 +94,9 @@ const NAVIGATION: Array<{
   { page: 'live', href: '/live' },
 ]
 
-function Frame({ languages, onSignOut }: { languages: preact.JSX.Element; onSignOut: () => void }) {
+function Frame({ languages, onSignOut }: { languages: preact.JSX.Element; onSignOut: () => Promise<void> }) {
   const { t } = useLocalized()
+  const { isRunning, error, run } = useAction()
   const place = usePlace()
   const isCurrent = (href: string) =>
     href === '/' ? place.path === '/' || place.path.startsWith('/accounts') : place.path.startsWith(href)
@@ -113,13 +120,14 @@ function Frame({ languages, onSignOut }: { languages: preact.JSX.Element; onSign
         </nav>
         <div class="side-end">
           {languages}
-          <button type="button" class="plain" onClick={onSignOut}>
+          <button type="button" class="plain" disabled={isRunning} onClick={() => run(onSignOut)}>
             <Icon name="out" />
             <span>{t.signOut}</span>
           </button>
         </div>
       </header>
       <main id="content" tabIndex={-1}>
+        {error && <Failure error={error} title={t.signOutFailed} />}
         <CurrentPage place={place} />
       </main>
     </div>

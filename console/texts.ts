@@ -1,6 +1,7 @@
 /** The languages of the console. English is the table; the others must have every text of it. */
 import { createContext } from 'preact'
 import { useContext } from 'preact/hooks'
+import { serverNowMs } from './clock.ts'
 import { en } from './texts/en.ts'
 import { ja } from './texts/ja.ts'
 import { th } from './texts/th.ts'
@@ -41,6 +42,8 @@ export interface Localized {
   relative: (iso: string, now?: number) => string
   /** date and time in the zone of the browser */
   dateTime: (iso: string) => string
+  /** a day of LINE, which has the same date in every zone: the UTC date of the time */
+  date: (iso: string) => string
   clock: (iso: string) => string
 }
 
@@ -62,6 +65,7 @@ export function localize(language: Language): Localized {
   const percent = new Intl.NumberFormat(locale, { style: 'percent', maximumFractionDigits: 0 })
   const relative = new Intl.RelativeTimeFormat(locale, { numeric: 'always', style: 'narrow' })
   const dateTime = new Intl.DateTimeFormat(locale, { dateStyle: 'medium', timeStyle: 'medium' })
+  const date = new Intl.DateTimeFormat(locale, { dateStyle: 'medium', timeZone: 'UTC' })
   const clock = new Intl.DateTimeFormat(locale, { timeStyle: 'medium' })
   return {
     language,
@@ -70,12 +74,13 @@ export function localize(language: Language): Localized {
     short: (value) => short.format(value),
     signed: (value) => signed.format(value),
     percent: (share) => percent.format(share),
-    relative: (iso, now = Date.now()) => {
+    relative: (iso, now = serverNowMs()) => {
       const seconds = (Date.parse(iso) - now) / 1000
       const [unit, size] = UNITS.find(([, length]) => Math.abs(seconds) >= length) ?? ['second', 1]
       return relative.format(Math.trunc(seconds / size), unit)
     },
     dateTime: (iso) => dateTime.format(new Date(iso)),
+    date: (iso) => date.format(new Date(iso)),
     clock: (iso) => clock.format(new Date(iso)),
   }
 }

@@ -3,7 +3,7 @@ import { request as sendRequest } from 'node:http'
 import { expect, it, onTestFinished } from 'vitest'
 import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
-import { type Operator, type RunningConsole, signedIn, startConsoleForTest } from './support/console.ts'
+import { endSessions, Operator, signedIn, startConsoleForTest } from './support/console.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { eventually } from './support/process.ts'
 import { setUpFile } from './support/service.ts'
@@ -113,14 +113,23 @@ it('says how many events were not shown', async () => {
   expect(tail.events.length).toBeLessThanOrEqual(600)
 })
 
-it('ends with the session, and with the console', async () => {
-  let now = Date.now()
-  const timed: RunningConsole = await startConsoleForTest(database, { now: () => now })
+it('ends with a sign-out on another instance, and leaves the streams of others open', async () => {
+  const timed = await startConsoleForTest(database, { heartbeatMs: 20 })
   const operator = await signedIn(timed.url)
-  // 1 s before the end of the session.
-  now += 12 * 3_600_000 - 1_000
-  const ending = watch(operator)
+  const [ending, other] = [watch(operator), watch(await signedIn(timed.url))]
+  expect(await Promise.all([ending.status, other.status])).toEqual([200, 200])
+  const elsewhere = new Operator((await startConsoleForTest(database)).url)
+  elsewhere.cookie = operator.cookie
+  await elsewhere.post('/sign-out')
+  await eventually(async () => ending.isOver(), Boolean)
+  expect(other.isOver()).toBe(false)
+})
+
+it('ends with the session, and with the console', async () => {
+  const timed = await startConsoleForTest(database, { heartbeatMs: 20 })
+  const ending = watch(await signedIn(timed.url))
   expect(await ending.status).toBe(200)
+  await endSessions(database)
   await eventually(async () => ending.isOver(), Boolean)
 
   const closing = await startConsoleForTest(database)

@@ -3,6 +3,7 @@ import { useState } from 'preact/hooks'
 import type { Resumption } from '../../src/endpoints/manage.ts'
 import type { EndpointSummary } from '../../src/operator/endpoints.ts'
 import { type Json, post } from '../api.ts'
+import { serverNowMs } from '../clock.ts'
 import { useAction, useQuery } from '../hooks.ts'
 import { Deliveries } from '../parts/deliveries.tsx'
 import { COUNTED_MAX, EndpointState, LastAnswer } from '../parts/endpoint-table.tsx'
@@ -108,7 +109,7 @@ function Settings({ endpoint }: { endpoint: Endpoint }) {
   const { t } = useLocalized()
   const { oldestPendingSeconds } = endpoint
   const oldest =
-    oldestPendingSeconds === null ? null : new Date(Date.now() - oldestPendingSeconds * 1000).toISOString()
+    oldestPendingSeconds === null ? null : new Date(serverNowMs() - oldestPendingSeconds * 1000).toISOString()
   const yes = (value: boolean) => (value ? t.common.yes : t.common.no)
   return (
     <Panel title={t.endpoints.settings}>

@@ -122,6 +122,7 @@ function EventTable({ events }: { events: Event[] }) {
             <div class="sub">
               {event.source} · {event.id}
             </div>
+            <div class="sub narrow-only">{event.accountName}</div>
           </th>
           <td class="medium-only">
             <Link href={`/accounts/${event.accountId}`}>{event.accountName}</Link>

@@ -3,6 +3,7 @@ import { useMemo, useState } from 'preact/hooks'
 import type { AccountWord } from '../../src/operator/account-status.ts'
 import type { FleetAccount } from '../../src/operator/fleet.ts'
 import type { Json } from '../api.ts'
+import { serverNowMs } from '../clock.ts'
 import { useQuery } from '../hooks.ts'
 import { FleetRow, quotaShare } from '../parts/fleet-row.tsx'
 import { Page } from '../parts/page.tsx'
@@ -46,7 +47,11 @@ export function FleetPage() {
       title={t.fleet.title}
       lead={accounts && accounts.length > 0 ? t.fleet.lead(number(accounts.length)) : undefined}
       actions={
-        accounts && <span class="muted small-text">{t.fleet.updated(clock(new Date().toISOString()))}</span>
+        accounts && (
+          <span class="muted small-text">
+            {t.fleet.updated(clock(new Date(serverNowMs()).toISOString()))}
+          </span>
+        )
       }
     >
       {error && <Failure error={error} retry={reload} />}

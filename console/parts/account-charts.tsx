@@ -1,12 +1,14 @@
 /** The charts of an account: deliveries by the hour, and followers by the day beside LINE's own counts. */
 import { useMemo } from 'preact/hooks'
 import type { AccountDay, DeliveryHour } from '../../src/operator/fleet.ts'
+import { serverNowMs } from '../clock.ts'
 import { useQuery } from '../hooks.ts'
 import { useLocalized } from '../texts.ts'
+import { hoursUntilNow, timeOfDay } from './axis.ts'
 import { Chart, type Series } from './chart.tsx'
 import { Panel } from './page.tsx'
 
-const HOUR_SECONDS = 3_600
+const HOURS_MAX = 24 * 7
 
 export function AccountCharts({ id }: { id: string }) {
   const { data } = useQuery<{ hours: DeliveryHour[]; days: AccountDay[] }>(`/api/accounts/${id}/charts`)
@@ -23,15 +25,19 @@ function DeliveryChart({ hours }: { hours: DeliveryHour[] }) {
   const { t } = useLocalized()
   const { series: names, deliveriesChart: title } = t.account
   const { times, series } = useMemo(() => {
-    const filled = fillHours(hours)
+    const byTime = new Map(hours.map((hour) => [Date.parse(hour.hour) / 1000, hour]))
+    const times = hoursUntilNow([...byTime.keys()], serverNowMs(), HOURS_MAX)
     const bars = (label: string, colour: string, value: (hour: DeliveryHour) => number): Series => ({
       label,
       colour,
       kind: 'bars',
-      values: filled.map(([, hour]) => (hour && value(hour)) || null),
+      values: times.map((time) => {
+        const hour = byTime.get(time)
+        return (hour && value(hour)) || null
+      }),
     })
     return {
-      times: filled.map(([time]) => time),
+      times,
       series: [
         bars(names.accepted, '--series-1', ({ deliveries }) => deliveries),
         bars(names.refused, '--series-2', ({ refused }) => refused),
@@ -44,7 +50,7 @@ function DeliveryChart({ hours }: { hours: DeliveryHour[] }) {
       {hours.length === 0 ? (
         <p class="muted">{t.account.noHours}</p>
       ) : (
-        <Chart title={title} times={times} series={series} />
+        <Chart title={title} unit="hour" times={times} series={series} />
       )}
     </Panel>
   )
@@ -61,7 +67,7 @@ function FollowerChart({ days }: { days: AccountDay[] }) {
       isDashed: boolean,
     ): Series => ({ label, colour, kind: 'line', isDashed, values: days.map(value) })
     return {
-      times: days.map(({ day }) => Date.parse(day) / 1000),
+      times: days.map(({ day }) => timeOfDay(day)),
       series: [
         line(names.following, '--series-1', ({ following }) => following, false),
         line(names.lineFollowers, '--series-1', lineFollowing, true),
@@ -75,7 +81,7 @@ function FollowerChart({ days }: { days: AccountDay[] }) {
       {days.length < 2 ? (
         <p class="muted">{t.account.noDays}</p>
       ) : (
-        <Chart title={title} times={times} series={series} hasDays />
+        <Chart title={title} unit="day" times={times} series={series} />
       )}
     </Panel>
   )
@@ -84,17 +90,4 @@ function FollowerChart({ days }: { days: AccountDay[] }) {
 /** LINE counts everybody who ever followed, so those who blocked the account are taken off. */
 function lineFollowing({ lineFollowers, lineBlocks }: AccountDay): number | null {
   return lineFollowers === null || lineBlocks === null ? null : lineFollowers - lineBlocks
-}
-
-/** Every hour from the first to the last, because hours without deliveries are not stored. */
-function fillHours(hours: DeliveryHour[]): Array<[seconds: number, hour: DeliveryHour | undefined]> {
-  const byTime = new Map(hours.map((hour) => [Date.parse(hour.hour) / 1000, hour]))
-  const first = Math.min(...byTime.keys())
-  if (!Number.isFinite(first)) return []
-  const now = Math.floor(Date.now() / 1000 / HOUR_SECONDS) * HOUR_SECONDS
-  const count = Math.min(24 * 7, (now - first) / HOUR_SECONDS + 1)
-  return Array.from({ length: count }, (_, i) => {
-    const time = now - (count - 1 - i) * HOUR_SECONDS
-    return [time, byTime.get(time)]
-  })
 }

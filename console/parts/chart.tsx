@@ -2,6 +2,7 @@
 import { useEffect, useRef } from 'preact/hooks'
 import type uPlotClass from 'uplot'
 import { useLocalized } from '../texts.ts'
+import type { Unit } from './axis.ts'
 
 export interface Series {
   label: string
@@ -18,13 +19,13 @@ export function Chart({
   title,
   times,
   series,
-  hasDays = false,
+  unit,
 }: {
   title: string
+  unit: Unit
   /** seconds since 1970 */
   times: number[]
   series: Series[]
-  hasDays?: boolean
 }) {
   const { language } = useLocalized()
   const place = useRef<HTMLDivElement>(null)
@@ -35,7 +36,7 @@ export function Chart({
       const { createChart } = await import('./plot.ts')
       chart?.destroy()
       if (!isGone && place.current !== null)
-        chart = createChart(place.current, { times, series, height: HEIGHT, language, hasDays })
+        chart = createChart(place.current, { times, series, height: HEIGHT, language, unit })
     }
     void draw()
     // Colours are drawn into the picture.
@@ -62,14 +63,15 @@ export function Chart({
         ))}
       </figcaption>
       <div ref={place} class="plot" role="img" aria-label={title} />
-      <Numbers times={times} series={series} />
+      <Numbers unit={unit} times={times} series={series} />
     </figure>
   )
 }
 
 /** The same numbers for people who do not see the chart. */
-function Numbers({ times, series }: { times: number[]; series: Series[] }) {
-  const { t, dateTime, number } = useLocalized()
+function Numbers({ unit, times, series }: { unit: Unit; times: number[]; series: Series[] }) {
+  const { t, dateTime, date, number } = useLocalized()
+  const timeText = unit === 'day' ? date : dateTime
   const shown = times
     .map((time, i) => ({ time, i }))
     .filter(({ i }) => series.some(({ values }) => values[i]))
@@ -92,7 +94,7 @@ function Numbers({ times, series }: { times: number[]; series: Series[] }) {
           <tbody>
             {shown.toReversed().map(({ time, i }) => (
               <tr key={time}>
-                <th scope="row">{dateTime(new Date(time * 1000).toISOString())}</th>
+                <th scope="row">{timeText(new Date(time * 1000).toISOString())}</th>
                 {series.map(({ label, values }) => (
                   <td key={label} class="numeric">
                     {values[i] === null || values[i] === undefined ? '–' : number(values[i])}

@@ -101,14 +101,16 @@ function DeliveryTable({
 
 function DeliveryRow({ delivery, onOpen }: { delivery: Delivery; onOpen: (delivery: Delivery) => void }) {
   const { t, number } = useLocalized()
+  const answer = delivery.lastAnswer === null ? '–' : `${delivery.lastStatus ?? ''} ${delivery.lastAnswer}`
   return (
     <tr>
       <th scope="row">{delivery.id}</th>
-      <td>{delivery.type ?? t.endpoints.eventsOf(number(delivery.events ?? 0))}</td>
-      <td class="numeric">{delivery.attempts}</td>
-      <td class="medium-only clip">
-        {delivery.lastAnswer === null ? '–' : `${delivery.lastStatus ?? ''} ${delivery.lastAnswer}`}
+      <td>
+        {delivery.type ?? t.endpoints.eventsOf(number(delivery.events ?? 0))}
+        <div class="sub narrow-only">{answer}</div>
       </td>
+      <td class="numeric">{delivery.attempts}</td>
+      <td class="medium-only clip">{answer}</td>
       <td class="numeric medium-only">
         {delivery.status === 'sending' ? (
           t.endpoints.sending

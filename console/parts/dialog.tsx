@@ -17,14 +17,24 @@ export function Dialog({
 }) {
   const { t } = useLocalized()
   const dialog = useRef<HTMLDialogElement>(null)
+  const heading = useRef<HTMLHeadingElement>(null)
   const id = useId()
   useEffect(() => {
     dialog.current?.showModal()
   }, [])
+  // The browser would choose the button that closes: a space would then throw away a secret that is shown once. A dialog that
+  // changes its title shows something else, and what had the focus may be gone.
+  useEffect(() => {
+    const field = dialog.current?.querySelector<HTMLElement>('input, select, textarea')
+    const target = field ?? heading.current
+    target?.focus()
+  }, [title])
   return (
     <dialog ref={dialog} class={isWide ? 'wide' : ''} aria-labelledby={id} onClose={onClose}>
       <header>
-        <h2 id={id}>{title}</h2>
+        <h2 id={id} ref={heading} tabIndex={-1}>
+          {title}
+        </h2>
         <button
           type="button"
           class="plain"

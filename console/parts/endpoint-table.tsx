@@ -54,6 +54,9 @@ function EndpointRow({ endpoint, withoutAccount }: { endpoint: Endpoint; without
         <div class="sub">
           {endpoint.format} · {endpoint.url}
         </div>
+        <div class="sub narrow-only">
+          <LastAnswer endpoint={endpoint} />
+        </div>
       </th>
       {!withoutAccount && (
         <td>

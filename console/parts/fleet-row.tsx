@@ -20,6 +20,8 @@ export function FleetRow({ account, index }: { account: Account; index: number }
   const { id, name, basicId, organizationName, word, problems } = account
   const [problem] = problems
   const label = problem && reasonOf(problem).label
+  const further = problems.length > 1 ? t.fleet.more(String(problems.length - 1)) : ''
+  const identity = [basicId, organizationName].filter(Boolean).join(' · ')
   return (
     <tr aria-rowindex={index}>
       <td class="col-state">
@@ -27,16 +29,25 @@ export function FleetRow({ account, index }: { account: Account; index: number }
       </td>
       <th scope="row" class="col-account">
         <Link href={`/accounts/${id}`}>{name}</Link>
-        <div class="sub">
-          <span class="narrow-only">{label ?? t.words[word]}</span>
-          <span class="not-narrow">{[basicId, organizationName].filter(Boolean).join(' · ')}</span>
-        </div>
+        {problem ? (
+          <div class="sub">
+            <span class="unless-wide">
+              {label} {further}
+            </span>
+            <span class="wide-only">{identity}</span>
+          </div>
+        ) : (
+          <div class="sub">
+            <span class="narrow-only">{t.words[word]}</span>
+            <span class="not-narrow">{identity}</span>
+          </div>
+        )}
       </th>
       <td class="wide-only col-problem">
         {problem && (
           <span title={problem.message}>
             <span>{label}</span>
-            {problems.length > 1 && <span class="muted">{t.fleet.more(String(problems.length - 1))}</span>}
+            {further && <span class="muted">{further}</span>}
           </span>
         )}
       </td>

@@ -1,9 +1,13 @@
 /** uPlot with the colours and the language of the page. */
 import uPlot from 'uplot'
 import 'uplot/dist/uPlot.min.css'
+import { countLabelsOf, labelsOf, spanOf, ticksOf, type Unit } from './axis.ts'
 import type { Series } from './chart.tsx'
 
 const BAR_WIDTH = 0.8
+/** Pixels. */
+const Y_AXIS_WIDTH = 56
+const LABEL_WIDTH = 90
 const FONT = '12px system-ui, sans-serif'
 
 export function createChart(
@@ -13,8 +17,8 @@ export function createChart(
     series,
     height,
     language,
-    hasDays,
-  }: { times: number[]; series: Series[]; height: number; language: string; hasDays: boolean },
+    unit,
+  }: { times: number[]; series: Series[]; height: number; language: string; unit: Unit },
 ): uPlot {
   const style = getComputedStyle(document.documentElement)
   const colour = (name: string) => style.getPropertyValue(name).trim()
@@ -24,26 +28,27 @@ export function createChart(
     grid: { stroke: colour('--line'), width: 1 },
     ticks: { stroke: colour('--line'), width: 1 },
   }
-  const count = new Intl.NumberFormat(`${language}-u-nu-latn`, { notation: 'compact' })
-  const day = new Intl.DateTimeFormat(`${language}-u-ca-gregory-nu-latn`, { month: 'short', day: 'numeric' })
-  const hour = new Intl.DateTimeFormat(`${language}-u-ca-gregory-nu-latn`, {
-    month: 'short',
-    day: 'numeric',
-    hour: '2-digit',
-  })
+  const locale = `${language}-u-ca-gregory-nu-latn`
   const options: uPlot.Options = {
     width: element.clientWidth,
     height,
     legend: { show: false },
     cursor: { y: false, points: { size: 6 } },
-    scales: { x: { time: true }, y: { range: (_, low, high) => rangeOf(series, low, high) } },
+    scales: {
+      x: { time: true, range: (_, low, high) => spanOf(low, high, unit) },
+      y: { range: (_, low, high) => rangeOf(series, low, high) },
+    },
     axes: [
       {
         ...axis,
-        values: (_, splits) => splits.map((at) => (hasDays ? day : hour).format(at * 1000)),
-        space: 90,
+        // uPlot would label times between the points, and write them with the same day.
+        splits: ({ width }, _, low, high) => {
+          const visible = times.filter((time) => time >= low && time <= high)
+          return ticksOf(visible, unit, Math.floor((width - Y_AXIS_WIDTH) / LABEL_WIDTH))
+        },
+        values: (_, splits) => labelsOf(splits, unit, locale),
       },
-      { ...axis, values: (_, splits) => splits.map((value) => count.format(value)), size: 48 },
+      { ...axis, values: (_, splits) => countLabelsOf(splits, locale), size: Y_AXIS_WIDTH },
     ],
     series: [
       {},

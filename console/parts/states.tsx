@@ -19,11 +19,20 @@ export function Loading() {
   )
 }
 
-export function Failure({ error, retry }: { error: ApiError; retry?: () => void }) {
+export function Failure({
+  error,
+  title,
+  retry,
+}: {
+  error: ApiError
+  /** default: the page could not be loaded */
+  title?: string
+  retry?: () => void
+}) {
   const { t } = useLocalized()
   return (
     <div class="notice bad" role="alert">
-      <strong>{t.failure.title}</strong>
+      <strong>{title ?? t.failure.title}</strong>
       <p>{explain(error, t.failure)}</p>
       {error.requestId && <p class="muted">{t.failure.requestId(error.requestId)}</p>}
       {retry && (

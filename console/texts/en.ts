@@ -7,6 +7,7 @@ export const en = {
   navigation: 'Pages',
   language: 'Language',
   signOut: 'Sign out',
+  signOutFailed: 'You are still signed in: the sign-out failed',
   nav: {
     fleet: 'Fleet',
     audience: 'Audience',

@@ -7,6 +7,7 @@ export const ja: Texts = {
   navigation: 'ページ',
   language: '言語',
   signOut: 'サインアウト',
+  signOutFailed: 'サインアウトできませんでした。まだサインインしたままです',
   nav: {
     fleet: 'アカウント一覧',
     audience: 'オーディエンス',

@@ -7,6 +7,7 @@ export const th: Texts = {
   navigation: 'หน้า',
   language: 'ภาษา',
   signOut: 'ออกจากระบบ',
+  signOutFailed: 'ออกจากระบบไม่สำเร็จ คุณยังอยู่ในระบบ',
   nav: {
     fleet: 'บัญชีทั้งหมด',
     audience: 'ผู้ติดตาม',

@@ -1,5 +1,5 @@
 /** GET /api/live: server-sent events with what is being committed. */
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyReply } from 'fastify'
 import Type, { type Static } from 'typebox'
 import { AppError } from '../errors.ts'
 import { describeFault } from '../http/error-envelope.ts'
@@ -9,12 +9,13 @@ import { toJson } from '../operator/json.ts'
 import { Id, ShortText } from './input.ts'
 import { LiveTail, type TailFrame } from './live-tail.ts'
 import type { ConsoleParts } from './parts.ts'
+import type { Sessions } from './session.ts'
 
 /** Pages that watch, per instance. */
 const WATCHERS_MAX = 20
 /** Bytes that wait for a slow reader. Frames beyond it are counted as skipped. */
 const BACKLOG_MAX_BYTES = 256 * 1024
-/** Less than the time after which proxies cut a silent answer, often 60 s. */
+/** Less than the time after which proxies cut a silent answer, often 60 s. A stream outlives its session by this much at most. */
 const HEARTBEAT_MS = 15_000
 
 const filterSchema = Type.Object(
@@ -24,7 +25,11 @@ const filterSchema = Type.Object(
 const checkFilter = checker(filterSchema)
 type Filter = Static<typeof filterSchema>
 
-export function liveRoutes(api: FastifyInstance, { database, now }: ConsoleParts): void {
+export function liveRoutes(
+  api: FastifyInstance,
+  { database, heartbeatMs = HEARTBEAT_MS }: ConsoleParts,
+  { isOpen }: Pick<Sessions, 'isOpen'>,
+): void {
   const tail = new LiveTail(database, (error) =>
     api.log.warn(describeFault(error, false), 'the live tail cannot be read'),
   )
@@ -36,10 +41,17 @@ export function liveRoutes(api: FastifyInstance, { database, now }: ConsoleParts
   api.get('/live', (request, reply) => {
     const filter = checkFilter(request.query)
     if (tail.watcherCount >= WATCHERS_MAX) throw new AppError('busy', { retryAfterSeconds: 10 })
-    const stream = new Stream(request, reply, filter, now())
+    const stream = new Stream(reply, filter)
     streams.add(stream)
     const unwatch = tail.watch((frame) => stream.send(frame))
+    const heartbeat = setInterval(async () => {
+      // While the database does not answer, there is nothing to send either.
+      if (await isOpen(request).catch(() => true)) stream.beat()
+      else stream.end()
+    }, heartbeatMs)
+    heartbeat.unref()
     stream.onEnd(() => {
+      clearInterval(heartbeat)
       unwatch()
       streams.delete(stream)
     })
@@ -49,10 +61,9 @@ export function liveRoutes(api: FastifyInstance, { database, now }: ConsoleParts
 class Stream {
   readonly #response: FastifyReply['raw']
   readonly #filter: Filter
-  readonly #timers: NodeJS.Timeout[]
   #unsent = 0
 
-  constructor(request: FastifyRequest, reply: FastifyReply, filter: Filter, nowMs: number) {
+  constructor(reply: FastifyReply, filter: Filter) {
     this.#filter = filter
     reply.hijack()
     this.#response = reply.raw
@@ -65,11 +76,10 @@ class Stream {
     // Without a listener, a broken connection would end the process.
     this.#response.on('error', () => undefined)
     this.#write(': watching\n\n')
-    this.#timers = [
-      setInterval(() => this.#write(': still here\n\n'), HEARTBEAT_MS),
-      setTimeout(() => this.end(), request.sessionEndsAtMs - nowMs),
-    ]
-    for (const timer of this.#timers) timer.unref()
+  }
+
+  beat(): void {
+    this.#write(': still here\n\n')
   }
 
   send({ events, skipped }: TailFrame): void {
@@ -94,10 +104,7 @@ class Stream {
   }
 
   onEnd(listener: () => void): void {
-    this.#response.once('close', () => {
-      for (const timer of this.#timers) clearTimeout(timer)
-      listener()
-    })
+    this.#response.once('close', listener)
   }
 }
 

@@ -12,10 +12,14 @@ export function requireSameOrigin(app: FastifyInstance): void {
   })
 }
 
-/** `none`: the person typed the address. A link of another page may lead to a page, but not to data. */
-function isSentByOtherPage({ headers, url }: FastifyRequest): boolean {
+/**
+ * `none`: the person typed the address. A link of another page may lead to a page, but not to data. The route decides what is data,
+ * because the address has many spellings: `/%61pi/fleet` is routed like `/api/fleet`.
+ */
+function isSentByOtherPage({ headers, routeOptions }: FastifyRequest): boolean {
+  const isData = routeOptions.url?.startsWith('/api/') === true
   const site = headers['sec-fetch-site']
-  return url.startsWith('/api/') && site !== undefined && site !== 'same-origin' && site !== 'none'
+  return isData && site !== undefined && site !== 'same-origin' && site !== 'none'
 }
 
 /** Browsers send Sec-Fetch-Site over https and to the own machine. Over plain http they send Origin alone. */

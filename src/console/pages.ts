@@ -58,11 +58,19 @@ export async function addPages(app: FastifyInstance, directory: URL): Promise<vo
       maxAge: YEAR_MS,
     })
   }
+  // Every other address is one of the page's own. The router decides, because an address has many spellings.
+  for (const prefix of ['/api', '/assets']) {
+    app.get(prefix, refuse)
+    app.get(`${prefix}/*`, refuse)
+  }
   app.setNotFoundHandler((request, reply) => {
-    const isPage = request.method === 'GET' && !/^\/(api|assets)(\/|$)/.test(request.url)
-    if (!isPage || page === null) throw new AppError('unknown_route')
+    if (request.method !== 'GET' || page === null) throw new AppError('unknown_route')
     return reply.type('text/html; charset=utf-8').send(page)
   })
+}
+
+function refuse(): never {
+  throw new AppError('unknown_route')
 }
 
 function readPage(directory: URL): Buffer | null {

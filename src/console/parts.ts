@@ -22,6 +22,8 @@ export interface ConsoleOptions {
   verifier: Omit<Verifier, 'database'>
   log: DestinationStream
   now: () => number
+  /** of the live tail's streams; tests wait less */
+  heartbeatMs?: number
   /** what Vite built; default: dist/console of the package */
   pages?: URL
 }

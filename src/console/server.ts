@@ -30,10 +30,10 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
   setSecurityHeaders(app)
   requireWellFormed(app)
   requireSameOrigin(app)
-  const requireSession = await addSessions(app, parts)
+  const sessions = await addSessions(app, parts)
   await app.register(
     async (api) => {
-      api.addHook('onRequest', requireSession)
+      api.addHook('onRequest', sessions.requireSession)
       api.addHook('onSend', async ({ method }) => {
         if (method === 'POST') await rememberChange()
       })
@@ -42,7 +42,7 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
       eventRoutes(api, parts) //    events that could not be applied
       endpointRoutes(api, parts) // outgoing webhooks
       clientRoutes(api, parts) //   API clients and keys
-      liveRoutes(api, parts) //     what is being committed
+      liveRoutes(api, parts, sessions) // what is being committed
     },
     { prefix: '/api' },
   )

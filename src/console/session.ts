@@ -1,5 +1,4 @@
-/** Sign-in by CONSOLE_TOKEN, and the cookie that proves it. */
-import { hkdfSync } from 'node:crypto'
+/** Sign-in by CONSOLE_TOKEN, and the cookie that names the session. */
 import cookie from '@fastify/cookie'
 import type { FastifyInstance, FastifyRequest, onRequestHookHandler } from 'fastify'
 import { LRUCache } from 'lru-cache'
@@ -9,11 +8,11 @@ import { bodyBytes, parseUtf8Json } from '../http/body.ts'
 import { createClientKey } from '../http/rate-limit-counter.ts'
 import { MemoryStore } from '../http/rate-limit-memory.ts'
 import { checker } from '../http/validate.ts'
+import { endSession, findSessionEnd, openSession, SESSION_SECONDS } from '../operator/sessions.ts'
 import { Secret } from '../secret.ts'
+import type { ConsoleParts } from './parts.ts'
 
 const COOKIE = 'oa-audience-console'
-/** A working day with its overtime. */
-export const SESSION_MS = 12 * 3_600_000
 
 /** Wrong tokens of one address in a window. People mistype a few times. */
 const WRONG_PER_ADDRESS = 10
@@ -26,75 +25,58 @@ const TRUSTED_ADDRESSES_MAX = 1_000
 /** The store of all addresses has one window. */
 const ALL_ADDRESSES = 'all'
 
-declare module 'fastify' {
-  interface FastifyRequest {
-    /** milliseconds since 1970; 0: nobody is signed in */
-    sessionEndsAtMs: number
-  }
-}
-
 const checkSignIn = checker(
   Type.Object({ token: Type.String({ maxLength: 1_024 }) }, { additionalProperties: false }),
 )
 
+export interface Sessions {
+  /** a hook that lets only requests with a session through */
+  requireSession: onRequestHookHandler
+  /** Whether the session of a request is still open. A stream lasts longer than the check of its request. */
+  isOpen: (request: FastifyRequest) => Promise<boolean>
+}
+
 /**
- * Adds POST /sign-in, POST /sign-out and GET /api/session. No session is stored: the cookie holds the time at which it ends, signed with a key
- * that is derived from the token. So instances share sessions, and another token ends all of them.
- * @returns a hook that lets only requests with a session through
+ * Adds POST /sign-in, POST /sign-out and GET /api/session. Every request reads its session from the database, so a sign-out counts on
+ * all instances at once. If the database does not answer, the request fails with 503 and nobody is signed out.
  */
 export async function addSessions(
   app: FastifyInstance,
-  { token, now }: { token: Secret; now: () => number },
-): Promise<onRequestHookHandler> {
-  await app.register(cookie, { secret: sessionKey(token) })
-  app.decorateRequest('sessionEndsAtMs', 0)
+  { token, database }: Pick<ConsoleParts, 'token' | 'database'>,
+): Promise<Sessions> {
+  await app.register(cookie)
   const takeAttempt = limitWrongTokens()
+  const findEnd = (request: FastifyRequest) => findSessionEnd(database, request.cookies[COOKIE] ?? '', token)
 
   app.post('/sign-in', async (request, reply) => {
     const attempt = takeAttempt(request)
     const given = checkSignIn(parseUtf8Json(bodyBytes(request)))
     if (!token.equals(new Secret(given.token))) throw new AppError('wrong_console_token')
     attempt.succeed()
-    const endsAtMs = now() + SESSION_MS
-    reply.setCookie(COOKIE, String(endsAtMs), {
-      ...attributesFor(request),
-      signed: true,
-      maxAge: SESSION_MS / 1000,
-    })
-    return { endsAt: new Date(endsAtMs).toISOString() }
+    const { id, endsAt } = await openSession(database, token)
+    reply.setCookie(COOKIE, id, { ...attributesFor(request), maxAge: SESSION_SECONDS })
+    return { endsAt }
   })
 
   app.post('/sign-out', async (request, reply) => {
+    await endSession(database, request.cookies[COOKIE] ?? '')
     reply.clearCookie(COOKIE, attributesFor(request))
     return reply.code(204).send()
   })
 
   // For everybody: the page asks what to show, and an error would be noise in the browser's console.
-  app.get('/api/session', async (request) => {
-    const endsAtMs = sessionEndOf(request)
-    return { endsAt: endsAtMs > now() ? new Date(endsAtMs).toISOString() : null }
-  })
+  app.get('/api/session', async (request) => ({ endsAt: await findEnd(request) }))
 
-  return (request, _reply, done) => {
-    request.sessionEndsAtMs = sessionEndOf(request)
-    done(request.sessionEndsAtMs > now() ? undefined : new AppError('signed_out'))
+  const isOpen = async (request: FastifyRequest) => (await findEnd(request)) !== null
+  const requireSession = async (request: FastifyRequest) => {
+    if (!(await isOpen(request))) throw new AppError('signed_out')
   }
-}
-
-/** HKDF, so that a cookie says nothing about the token. */
-function sessionKey(token: Secret): Buffer {
-  return Buffer.from(hkdfSync('sha256', token.reveal(), '', 'oa-audience console session', 32))
+  return { requireSession, isOpen }
 }
 
 /** `protocol` is https behind a proxy that TRUST_PROXY names. */
 function attributesFor({ protocol }: FastifyRequest) {
   return { path: '/', httpOnly: true, sameSite: 'strict', secure: protocol === 'https' } as const
-}
-
-/** 0: there is no cookie, or its signature is wrong. */
-function sessionEndOf(request: FastifyRequest): number {
-  const { valid, value } = request.unsignCookie(request.cookies[COOKIE] ?? '')
-  return valid && value !== null && /^\d{1,15}$/.test(value) ? Number(value) : 0
 }
 
 /** Each attempt counts before its token is compared, so parallel attempts cannot exceed the limit. A right token gives it back. */

@@ -22,7 +22,7 @@ export type Retention = Pick<Config, 'retentionDays' | 'deduplicationDays' | 'tr
  * Deletes events, edits and failed deliveries to endpoints beyond RETENTION_DAYS (0 keeps them), tracking events beyond
  * TRACKING_RETENTION_DAYS, and beyond DEDUPLICATION_DAYS event keys, ids of unsent messages, tombstones, and tracked activity of
  * people who are not members. Change marks are kept for 30 days, counts of
- * deliveries for 35, and the daily figures of accounts for 400.
+ * deliveries for 35, and the daily figures of accounts for 400. Sessions of the console are deleted once they have expired.
  */
 export async function deleteExpired(
   session: Queryable,
@@ -45,6 +45,7 @@ export async function deleteExpired(
   await deleteInBatches(session, deleteMarks, MARKS_KEPT_DAYS)
   await deleteInBatches(session, deleteDeliveryHours, HOURS_KEPT_DAYS)
   await deleteInBatches(session, deleteAccountDays, DAYS_KEPT_DAYS)
+  await deleteInBatches(session, deleteExpiredSessions, 0)
   await unlessLocked(session.query(deleteRefusals, [REFUSALS_KEPT_DAYS]))
 }
 
@@ -137,6 +138,8 @@ const deleteMarks = deleteOlder('delete-change-marks', 'change_mark', 'marked_at
 const deleteDeliveryHours = deleteOlder('delete-delivery-hours', 'delivery_hour', 'hour')
 
 const deleteAccountDays = deleteOlder('delete-account-days', 'account_day', 'day')
+
+const deleteExpiredSessions = deleteOlder('delete-expired-sessions', 'operator_session', 'expires_at')
 
 /** $1 int: days. */
 const deleteRefusals: Statement = {

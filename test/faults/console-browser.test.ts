@@ -1,13 +1,13 @@
 /** CONTRACT: signing in to the console, its languages, and its use with the keyboard alone. */
 import type { Browser, Page } from 'playwright-core'
-import { afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { canRunChromium } from '../support/chromium.ts'
-import { CONSOLE_TOKEN, Operator, startConsoleForTest } from '../support/console.ts'
+import { CONSOLE_TOKEN, endSessions, Operator, startConsoleForTest } from '../support/console.ts'
 import { isReady, openConsole, visitConsole } from '../support/console-browser.ts'
-import { loadFleet } from '../support/fleet.ts'
+import { createTestDatabase } from '../support/database.ts'
+import { type Fleet, loadFleet } from '../support/fleet.ts'
 
-const HOUR_MS = 3_600_000
 /** What Chromium writes about an answer that the page expects. */
 const REFUSED = /status of 401/
 /** A first load at 3G speed takes 3 s with so much. */
@@ -27,15 +27,10 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
   let browser: Browser
   let url: string
   let database: PostgresDatabase
-  let nowMs = Date.now()
-  afterEach(() => {
-    nowMs = Date.now()
-  })
+  let fleet: Fleet
   beforeAll(async () => {
-    const opened = await openConsole((empty) => loadFleet(empty, { accounts: 3, members: 3 }), {
-      now: () => nowMs,
-    })
-    ;({ browser, url, database } = opened)
+    const opened = await openConsole((empty) => loadFleet(empty, { accounts: 3, members: 3 }))
+    ;({ browser, url, database, loaded: fleet } = opened)
     return opened.close
   })
 
@@ -66,7 +61,7 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
 
   it('a session that ends leads back to the same page after another sign-in', async () => {
     const page = await visitConsole(browser, url, { expected: REFUSED })
-    nowMs += 12 * HOUR_MS + 1
+    await endSessions(database)
     await page.getByRole('link', { name: 'Events' }).click()
     await page.getByText('Your session has ended').waitFor()
     expect(await page.getByText('source.userId').count()).toBe(0)
@@ -87,6 +82,23 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
     expect(await page.getByText('Corner Coffee').count()).toBe(0)
     await page.reload()
     await page.getByLabel('Token').waitFor()
+  })
+
+  it('while the database does not answer, nobody is signed out, and a sign-out says that it failed', async () => {
+    const own = await createTestDatabase()
+    const failing = await startConsoleForTest(own.database)
+    const expected = /status of 503/
+    const page = await visitConsole(browser, failing.url, { expected })
+    await own.database.close()
+    await page.getByRole('button', { name: 'Sign out' }).click()
+    await page.getByText('You are still signed in').waitFor()
+    expect(await page.context().cookies()).toHaveLength(1)
+    await page.reload()
+    await page.getByText('This could not be loaded').waitFor()
+    await page.evaluate('localStorage.clear()')
+    await page.reload()
+    await page.getByText('This could not be loaded').waitFor()
+    expect(await page.getByLabel('Token').count()).toBe(0)
   })
 
   it('the language follows the browser until the person chooses another', async () => {
@@ -169,6 +181,42 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
     await page.keyboard.type('ร้านกาแฟ')
     await page.locator('table.fleet tbody tr').nth(1).waitFor({ state: 'detached' })
     expect(new URL(page.url()).searchParams.get('q')).toBe('ร้านกาแฟ')
+  })
+
+  it.each([
+    ['its first field', '/clients', 'Add a client', 'INPUT'],
+    ['its title if it has no field', '/events', 'Retry all', 'H2'],
+    ['the first field of a confirmation', 'member', 'Erase', 'INPUT'],
+    ['the title of a confirmation without a field', 'client', 'Revoke this client', 'H2'],
+  ])(
+    'a dialog begins at %s, so that neither a space nor Enter closes or confirms it',
+    async (_, path, name, tag) => {
+      const paths: Record<string, string> = {
+        member: `/audience/${fleet.tenant.accountId}/U1`,
+        client: `/clients/${fleet.clientId}`,
+      }
+      const page = await visitConsole(browser, url, { path: paths[path] ?? path })
+      await page.getByRole('button', { name }).first().click()
+      const dialog = page.getByRole('dialog')
+      await dialog.waitFor()
+      expect(await page.evaluate('document.activeElement.tagName')).toBe(tag)
+      await page.keyboard.press('Space')
+      if (tag === 'H2') await page.keyboard.press('Enter')
+      expect(await dialog.isVisible()).toBe(true)
+      await page.keyboard.press('Escape')
+      await dialog.waitFor({ state: 'detached' })
+    },
+  )
+
+  it('a secret that is shown once is not closed by the space that follows', async () => {
+    const page = await visitConsole(browser, url, { path: '/clients' })
+    await page.getByRole('button', { name: 'Add a client' }).click()
+    await page.keyboard.type('once')
+    await page.keyboard.press('Enter')
+    await page.getByText('Client secret').waitFor()
+    await page.locator('dialog h2:focus').waitFor()
+    await page.keyboard.press('Space')
+    expect(await page.getByText('Client secret').isVisible()).toBe(true)
   })
 
   it('a dialog holds the focus, closes with Escape and gives the focus back', async () => {

@@ -41,6 +41,27 @@ describe.runIf(canRunChromium('the pages of the console are'))('every page', () 
     }
   })
 
+  it('shows at every width what is wrong, with which account, and how an endpoint answered', async () => {
+    const page = await visitConsole(browser, url)
+    const { tenant, endpointId } = fleet
+    for (const width of [375, 719, 720, 860, 1179, 1180]) {
+      await page.setViewportSize({ width, height: 900 })
+      for (const [path, text] of [
+        ['/', 'No channel secret'],
+        [`/accounts/${tenant.accountId}`, 'Events not applied'],
+        ['/events', 'source.userId is not a text'],
+        ['/events', 'test'],
+        ['/endpoints', 'nothing sent yet'],
+        [`/endpoints/${endpointId}`, 'the receiver is being replaced'],
+      ] as const) {
+        await goTo(page, path)
+        const shown = page.locator('main').getByText(text).filter({ visible: true })
+        await shown.first().waitFor()
+        expect([width, path, await overflowOf(page)]).toEqual([width, path, 0])
+      }
+    }
+  })
+
   it('of the sign-in has none either', async () => {
     const page = await visitConsole(browser, url, { isSignedOut: true, hasAxe: true, viewport: PHONE })
     await page.getByLabel('Token').waitFor()

@@ -45,6 +45,10 @@ export interface ConsoleVisit extends BrowserContextOptions {
   /** default: '/' */
   path?: string
   isSignedOut?: boolean
+  /** what the clock of the browser says */
+  clock?: Date
+  /** runs in the page before its own scripts */
+  script?: string
   /** adds axe-core to the page */
   hasAxe?: boolean
   /** messages of the browser's console that the test provokes */
@@ -58,10 +62,12 @@ export interface ConsoleVisit extends BrowserContextOptions {
 export async function visitConsole(
   browser: Browser,
   url: string,
-  { path = '/', isSignedOut = false, hasAxe = false, expected, ...options }: ConsoleVisit = {},
+  { path = '/', isSignedOut = false, hasAxe = false, expected, clock, script, ...options }: ConsoleVisit = {},
 ): Promise<Page> {
   const context = await browser.newContext({ locale: 'en-US', viewport: DESKTOP, ...options })
   watch(context, url, expected)
+  if (clock !== undefined) await context.clock.setFixedTime(clock)
+  if (script !== undefined) await context.addInitScript({ content: script })
   if (hasAxe) await context.addInitScript({ content: AXE })
   if (!isSignedOut) await signInContext(context, url)
   const page = await context.newPage()

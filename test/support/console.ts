@@ -6,6 +6,7 @@ import type { ConsoleOptions as ConsoleParts } from '../../src/console/parts.ts'
 import { createConsole } from '../../src/console/server.ts'
 import { deliveryPaths } from '../../src/intake/line/channel.ts'
 import { LineApi } from '../../src/line-api/client.ts'
+import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { Secret } from '../../src/secret.ts'
 import { type Answer, readAnswer } from './service.ts'
 
@@ -85,4 +86,9 @@ export async function signedIn(url: string): Promise<Operator> {
   const operator = new Operator(url)
   await operator.signIn()
   return operator
+}
+
+/** What 12 hours do to every session. */
+export async function endSessions(database: PostgresDatabase): Promise<void> {
+  await database.query(`update operator_session set expires_at = now() where expires_at > now()`)
 }

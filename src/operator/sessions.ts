@@ -1,0 +1,66 @@
+/** Sessions of the console, as rows that all instances share. The database's clock decides when they end. */
+import { createHash, createHmac, randomBytes } from 'node:crypto'
+import type { Queryable, Statement } from '../postgres/statement.ts'
+import type { Secret } from '../secret.ts'
+
+/** A working day with its overtime. */
+export const SESSION_SECONDS = 12 * 3_600
+
+/** Far more than operators have browsers. Beyond it, the session that ends first makes room, so that sign-ins cannot fill the table. */
+const SESSIONS_MAX = 1_000
+
+const ID_BYTES = 32
+/** base64url of ID_BYTES. Other cookies are refused without a query. */
+const ID = /^[\w-]{43}$/
+
+/** $1 id_hash bytea; $2 token_mac bytea; $3 int: seconds; $4 int: sessions that stay beside the new one */
+const insertSession: Statement = {
+  name: 'insert-operator-session',
+  text: `
+    with surplus as (
+      delete from operator_session
+       where id_hash = any (array(select id_hash from operator_session order by expires_at desc offset $4)))
+    insert into operator_session (id_hash, token_mac, expires_at)
+    values ($1, $2, now() + $3 * interval '1 second')
+    returning to_char(expires_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "endsAt"`,
+}
+
+/** @returns the session's id, which nobody but its browser may know, and when the session ends */
+export async function openSession(
+  database: Queryable,
+  token: Secret,
+): Promise<{ id: string; endsAt: string }> {
+  const id = randomBytes(ID_BYTES).toString('base64url')
+  const values = [hashOf(id), macOf(id, token), SESSION_SECONDS, SESSIONS_MAX - 1]
+  const [session] = await database.query<{ endsAt: string }>(insertSession, values)
+  return { id, endsAt: (session as { endsAt: string }).endsAt }
+}
+
+/** $1 id_hash bytea; $2 token_mac bytea */
+const selectSession: Statement = {
+  name: 'select-operator-session',
+  text: `
+    select to_char(expires_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "endsAt"
+      from operator_session
+     where id_hash = $1 and token_mac = $2 and expires_at > now()`,
+}
+
+/** When the session ends. Null: there is none with this id, it has ended, or it belongs to another CONSOLE_TOKEN. */
+export async function findSessionEnd(database: Queryable, id: string, token: Secret): Promise<string | null> {
+  if (!ID.test(id)) return null
+  const [session] = await database.query<{ endsAt: string }>(selectSession, [hashOf(id), macOf(id, token)])
+  return session?.endsAt ?? null
+}
+
+/** $1 id_hash bytea */
+const deleteSession: Statement = {
+  name: 'delete-operator-session',
+  text: `delete from operator_session where id_hash = $1`,
+}
+
+export async function endSession(database: Queryable, id: string): Promise<void> {
+  if (ID.test(id)) await database.query(deleteSession, [hashOf(id)])
+}
+
+const hashOf = (id: string): Buffer => createHash('sha256').update(id).digest()
+const macOf = (id: string, token: Secret): Buffer => createHmac('sha256', token.key()).update(id).digest()

@@ -1,0 +1,123 @@
+/** CONTRACT: the time axis of the console's charts, in any zone and with any number of points. */
+import { describe, expect, it } from 'vitest'
+import {
+  countLabelsOf,
+  hoursUntilNow,
+  labelsOf,
+  spanOf,
+  ticksOf,
+  timeOfDay,
+} from '../../console/parts/axis.ts'
+
+const at = (iso: string) => Date.parse(iso) / 1000
+const hoursFrom = (iso: string, count: number) => Array.from({ length: count }, (_, i) => at(iso) + i * 3_600)
+
+/** What a reader sees. Spaces differ between versions of ICU. */
+function shown(times: number[], unit: 'hour' | 'day', max: number, timeZone?: string): string[] {
+  const labels = labelsOf(ticksOf(times, unit, max, timeZone), unit, 'en', timeZone)
+  return labels.map((label) => label.replaceAll(/\s/g, ' '))
+}
+
+describe('the hours of a chart', () => {
+  it('reach from the first stored hour to the current one', () => {
+    const stored = [at('2026-01-01T00:00Z'), at('2026-01-01T03:00Z')]
+    expect(hoursUntilNow(stored, Date.parse('2026-01-01T04:59Z'), 168)).toEqual(
+      hoursFrom('2026-01-01T00:00Z', 5),
+    )
+  })
+
+  it.each(['2025-12-31T00:00Z', '1970-01-01T00:00Z', '2026-01-01T02:59Z'])(
+    'are all stored ones if the clock says %s, which is behind them',
+    (now) => {
+      const stored = [at('2026-01-01T00:00Z'), at('2026-01-01T03:00Z')]
+      expect(hoursUntilNow(stored, Date.parse(now), 168)).toEqual(hoursFrom('2026-01-01T00:00Z', 4))
+    },
+  )
+
+  it('are the newest ones if there are more than the chart shows, and none without data', () => {
+    const hours = hoursUntilNow([at('2026-01-01T00:00Z')], Date.parse('2026-02-01T00:30Z'), 168)
+    expect([hours.length, hours.at(-1)]).toEqual([168, at('2026-02-01T00:00Z')])
+    expect(hoursUntilNow([], Date.now(), 168)).toEqual([])
+  })
+})
+
+describe('labels of hours', () => {
+  it('name one hour once', () => {
+    const times = [at('2026-01-01T00:00Z')]
+    expect(spanOf(times[0] as number, times[0] as number, 'hour')).toEqual([
+      at('2025-12-31T23:30Z'),
+      at('2026-01-01T00:30Z'),
+    ])
+    expect(shown(times, 'hour', 6, 'UTC')).toEqual(['Jan 1, 12 AM'])
+  })
+
+  it('are those of the zone, at midnight if there is a week of them', () => {
+    const week = hoursFrom('2026-01-01T00:00Z', 168)
+    expect(shown(week, 'hour', 8, 'America/New_York').slice(0, 2)).toEqual(['Jan 1, 12 AM', 'Jan 2, 12 AM'])
+    expect(shown(week, 'hour', 3, 'UTC')).toEqual(['Jan 1, 12 AM', 'Jan 4, 12 AM', 'Jan 7, 12 AM'])
+  })
+
+  it.each([
+    ['Asia/Kolkata', 'Jan 1, 5:30 AM'],
+    ['Asia/Kathmandu', 'Jan 1, 5:45 AM'],
+  ])('show minutes in %s', (zone, first) => {
+    expect(shown(hoursFrom('2026-01-01T00:00Z', 3), 'hour', 6, zone)[0]).toBe(first)
+    expect(shown(hoursFrom('2026-01-01T00:00Z', 168), 'hour', 8, zone)[0]).toMatch(/^Jan 2, 12:\d\d AM$/)
+  })
+
+  it('differ when clocks are set back, and continue when they are set forward', () => {
+    expect(shown(hoursFrom('2026-11-01T04:00Z', 4), 'hour', 6, 'America/New_York')).toEqual([
+      'Nov 1, 12 AM EDT',
+      'Nov 1, 1 AM EDT',
+      'Nov 1, 1 AM EST',
+      'Nov 1, 2 AM EST',
+    ])
+    expect(shown(hoursFrom('2026-03-08T05:00Z', 4), 'hour', 6, 'America/New_York')).toEqual([
+      'Mar 8, 12 AM',
+      'Mar 8, 1 AM',
+      'Mar 8, 3 AM',
+      'Mar 8, 4 AM',
+    ])
+  })
+
+  it('are at least one, at most as many as fit, and never repeated, for every number of hours', () => {
+    for (const zone of ['UTC', 'America/New_York', 'Asia/Kolkata', 'Africa/Cairo', 'Pacific/Chatham']) {
+      for (const start of ['2026-01-01T00:00Z', '2026-04-23T12:00Z', '2026-10-30T00:00Z']) {
+        for (const count of [1, 2, 3, 5, 9, 13, 25, 30, 49, 100, 168]) {
+          for (const max of [0, 3, 7]) {
+            const labels = shown(hoursFrom(start, count), 'hour', max, zone)
+            expect(labels.length).toBeGreaterThan(0)
+            expect(labels.length).toBeLessThanOrEqual(Math.max(2, max))
+            expect(new Set(labels).size).toBe(labels.length)
+          }
+        }
+      }
+    }
+  })
+})
+
+it('labels of counts are short unless that would repeat one', () => {
+  expect(countLabelsOf([0, 500, 1_000, 1_500], 'en')).toEqual(['0', '500', '1K', '1.5K'])
+  expect(countLabelsOf([1_002, 1_004, 1_006], 'en')).toEqual(['1,002', '1,004', '1,006'])
+})
+
+describe('labels of days', () => {
+  const daysFrom = (day: string, count: number) =>
+    Array.from({ length: count }, (_, i) => timeOfDay(day) + i * 86_400)
+
+  it('name the day of LINE, whatever the zone of the reader, each once', () => {
+    for (const zone of ['America/Los_Angeles', 'Asia/Tokyo', 'Pacific/Kiritimati']) {
+      expect(shown(daysFrom('2025-11-21', 2), 'day', 6, zone)).toEqual(['Nov 21', 'Nov 22'])
+    }
+  })
+
+  it('end with the last day if there are more than fit', () => {
+    expect(shown(daysFrom('2026-01-01', 90), 'day', 4)).toEqual(['Jan 21', 'Feb 13', 'Mar 8', 'Mar 31'])
+    expect(spanOf(timeOfDay('2026-01-01'), timeOfDay('2026-01-02'), 'day')).toEqual(daysFrom('2026-01-01', 2))
+  })
+
+  it('are none without a day', () => {
+    expect(shown([], 'day', 6)).toEqual([])
+    expect(shown([], 'hour', 6)).toEqual([])
+  })
+})
