@@ -158,7 +158,7 @@ async function listenForMetrics(
     AggregatorRegistry.setRegistries([metrics.registry])
     return null
   }
-  const server = await serveMetrics(metrics.registry, host, metricsPort ?? 0)
+  const server = await serveMetrics(metrics.registry, host, metricsPort ?? 0, log)
   log.info(`metrics on HOST ${host}, port ${(server.address() as AddressInfo).port}`)
   return server
 }
