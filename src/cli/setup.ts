@@ -124,7 +124,7 @@ function introduce(added: AddedFirstAccount, config: AddressConfig): void {
   step('List the audience', `curl -sS ${quote(`${base}/api/audience`)} ${options}`)
   if (config.publicUrl === null) {
     console.log(
-      '\nPUBLIC_URL is not set, so these addresses work on this machine only. Set it to the https:// address at which LINE reaches this service, and run "oa-audience accounts show" again.',
+      `\nPUBLIC_URL is not set, so these addresses work on this machine only. Set it to the https:// address at which LINE reaches this service, and run "oa-audience accounts show ${accountId}".`,
     )
   }
 }
