@@ -2,7 +2,7 @@
  * Parsers of environment variables. Each throws an Error whose message says what the value must be and never quotes it.
  */
 import { isIP } from 'node:net'
-import { parseDatabaseUrl, parseReplicasUrl } from './database-url.ts'
+import { ENCODING, parseDatabaseUrl, parseReplicasUrl } from './database-url.ts'
 
 export function integer(min: number, max: number): (text: string) => number {
   return (text) => {
@@ -50,8 +50,10 @@ export function atLeast(length: number): (text: string) => string {
 /** Query options are rejected, because ioredis would only fail on an invalid one when it connects. */
 export function redisUrl(text: string): string {
   const isAddress = /^rediss?:\/\/[^/?#\s]+(\/\d{0,5})?$/.test(text) && URL.canParse(text)
-  if (!isAddress || new URL(text).hostname === '')
-    throw new Error('must be a redis:// or rediss:// URL (redis://user:password@host:6379/0)')
+  if (!isAddress || new URL(text).hostname === '') {
+    const hint = text.includes('@') ? ENCODING : ''
+    throw new Error(`must be a redis:// or rediss:// URL (redis://user:password@host:6379/0)${hint}`)
+  }
   return text
 }
 

@@ -16,6 +16,8 @@ export interface DatabaseAddress {
 }
 
 const FORM = 'must be a postgres:// URL (postgres://user:password@host:5432/database)'
+export const ENCODING =
+  '. In the user and the password, write / as %2F, ? as %3F, # as %23, @ as %40, % as %25, [ as %5B and ] as %5D'
 const SEVERAL =
   'names several hosts and needs ?target_session_attrs=read-write, because only the server that accepts writes can be used'
 const DEFAULT_PORT = '5432'
@@ -25,6 +27,10 @@ const UNSUPPORTED = ['service', 'servicefile', 'hostaddr']
 
 /** Throws an Error whose message continues "DATABASE_URL …" and never quotes the value, which may be secret. */
 export function parseDatabaseUrl(text: string): DatabaseAddress {
+  return withEncodingHint(text, () => readDatabaseUrl(text))
+}
+
+function readDatabaseUrl(text: string): DatabaseAddress {
   const parts = readParts(text, `${FORM} or none`)
   const wanted = parts.options.get('target_session_attrs') ?? 'any'
   if (wanted === 'read-write')
@@ -39,6 +45,21 @@ export function parseDatabaseUrl(text: string): DatabaseAddress {
 
 /** Each server of DATABASE_READ_URL. Throws like parseDatabaseUrl. */
 export function parseReplicasUrl(text: string): DatabaseServer[] {
+  return withEncodingHint(text, () => readReplicasUrl(text))
+}
+
+/** A URL with credentials is most often invalid because a character of the password is not encoded. */
+function withEncodingHint<T>(text: string, read: () => T): T {
+  try {
+    return read()
+  } catch (error) {
+    const { message } = error as Error
+    if (!text.includes('@') || !message.startsWith(FORM)) throw error
+    throw new Error(message + ENCODING)
+  }
+}
+
+function readReplicasUrl(text: string): DatabaseServer[] {
   const parts = readParts(text)
   if ((parts.options.get('target_session_attrs') ?? 'any') !== 'any') {
     throw new Error(
@@ -59,8 +80,10 @@ interface Parts {
 function readParts(text: string, form = FORM): Parts {
   const [, scheme, user = '', authority = '', path = '', query = ''] =
     /^(postgres(?:ql)?:\/\/)([^/?#]*@)?([^/?#]*)([^?#]*)\??(.*)$/.exec(text) ?? []
-  if (scheme === undefined || /\s/.test(text) || text === scheme) throw new Error(form)
+  if (scheme === undefined || /[\s#]/.test(text) || text === scheme) throw new Error(form)
   const options = new Map(new URLSearchParams(query))
+  // The password has a slash or a question mark: `postgres://me:1/2@db/oa` would name the host `me`.
+  if (user === '' && [path, ...options.keys()].some((part) => part.includes('@'))) throw new Error(form)
   for (const name of UNSUPPORTED) {
     if (options.has(name))
       throw new Error(`has the parameter ${name}, which is not supported: name the hosts`)

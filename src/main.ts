@@ -18,6 +18,8 @@ import { deliveryPaths } from './intake/line/channel.ts'
 import { SOURCES } from './intake/sources.ts'
 import { LineApi } from './line-api/client.ts'
 import { makePartitions } from './maintenance/maintenance.ts'
+import { logConsoleLines } from './observability/console-lines.ts'
+import { openLog } from './observability/log-destination.ts'
 import { Metrics } from './observability/metrics.ts'
 import { serveMetrics } from './observability/metrics-page.ts'
 import { startExporter, Tracing } from './observability/tracing.ts'
@@ -34,15 +36,6 @@ const RELEASE_TIMEOUT_MS = 2_000
 const IDLE_SWEEP_MS = 50
 /** A terminal or systemd signals npm and this process, and npm forwards its own: within this they count as one. */
 const SIGNAL_ECHO_MS = 1_000
-/**
- * Log lines are written in groups: one write per line costs 5 % of the throughput. They wait for 16 KiB (pino's limit) or a
- * tenth of a second, and are written when the process ends, except after SIGKILL. If nobody reads them, lines beyond 16 MiB are
- * dropped: the service must not grow by them.
- */
-const LOG_BUFFER = { minLength: 16 * 1024 - 1, periodicFlush: 100, maxLength: 16 * 1024 * 1024 }
-/** All workers write to one pipe. A write of up to PIPE_BUF bytes is atomic, so that lines of different workers do not mix. */
-const PIPE_WRITE_MAX = process.platform === 'linux' ? 4096 : 512
-
 export interface RunningService {
   url: string
   /** null: no console */
@@ -158,7 +151,7 @@ async function listenForMetrics(
     AggregatorRegistry.setRegistries([metrics.registry])
     return null
   }
-  const server = await serveMetrics(metrics.registry, host, metricsPort ?? 0)
+  const server = await serveMetrics(metrics.registry, host, metricsPort ?? 0, log)
   log.info(`metrics on HOST ${host}, port ${(server.address() as AddressInfo).port}`)
   return server
 }
@@ -194,10 +187,8 @@ async function closeServer(app: FastifyInstance): Promise<void> {
 
 /** `oa-audience serve`: runs until SIGTERM or SIGINT, then exits with 0 within 10 s. */
 export async function serve(config: Config): Promise<void> {
-  const shared = cluster.isWorker ? { minLength: PIPE_WRITE_MAX - 1, maxWrite: PIPE_WRITE_MAX } : {}
-  const lines = pino.destination({ dest: 1, sync: false, contentMode: 'buffer', ...LOG_BUFFER, ...shared })
-  // Bytes, because sonic-boom would measure a text again for every line that follows it (2 µs).
-  const log = { write: (line: string) => lines.write(Buffer.from(line) as unknown as string) }
+  const log = openLog()
+  const endRedirection = logConsoleLines(pino({ level: config.logLevel }, log))
   const starting = startService(config, log)
   let stoppedAtMs: number | null = null
   const stop = (signal: NodeJS.Signals) => {
@@ -217,11 +208,14 @@ export async function serve(config: Config): Promise<void> {
   }
   process.on('SIGTERM', stop)
   process.on('SIGINT', stop)
-  const service = await starting
   try {
-    await service.ready
+    const service = await starting
+    await service.ready.catch(async (error) => {
+      await service.close()
+      throw error
+    })
   } catch (error) {
-    await service.close()
+    endRedirection()
     throw error
   }
 }

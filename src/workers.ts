@@ -46,7 +46,7 @@ export async function serveWithWorkers(config: Config): Promise<void> {
   if (config.metricsPort !== null) {
     const registry = new AggregatorRegistry()
     const page = { contentType: registry.contentType, metrics: () => registry.clusterMetrics() }
-    metrics = await serveMetrics(page, config.host, config.metricsPort).catch(async (error) => {
+    metrics = await serveMetrics(page, config.host, config.metricsPort, log).catch(async (error) => {
       await stop()
       throw error
     })

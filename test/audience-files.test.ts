@@ -196,23 +196,82 @@ describe('audience import', () => {
     const row = `U1,"{""note"":""${'x'.repeat(2000)}""}"\n`
     const file = writeTemporaryFile('late.csv', `userId,attributes\n${row.repeat(100)}U1,"a"b"\n`)
     const { stdout, stderr } = await runAudience('import', tenant, file, '--json')
-    expect(stderr).toMatch(/nothing after line \d+ was imported: .*quote/i)
+    expect(stderr).toMatch(/the import stopped after line \d+: .*quoted cell.*safe to run the command again/)
     expect(JSON.parse(stdout)).toEqual({ changed: expect.any(Number), refused: 0 })
   })
 
   it.each([
-    ['a quote in the middle of a cell', 'quote.csv', 'userId,tags\nU1,"a"b"\n', 'cannot be read'],
+    ['a quote in the middle of a cell', 'quote.csv', 'userId,tags\nU1,"a"b"\n', 'a quoted cell'],
     [
       'an encoding other than UTF-8',
       'latin1.ndjson',
       Buffer.from('{"userId":"U1","tags":["caf\xe9"]}', 'latin1'),
-      'it is not in UTF-8',
+      'line 1 is not in UTF-8',
     ],
   ])('fails without a stack trace when the file has %s', async (_, name, content, complaint) => {
     const tenant = await tenantWithMembers(1)
     const result = await runAudience('import', tenant, writeTemporaryFile(name, content))
     expect(result).toMatchObject({ status: 1, stderr: expect.stringContaining(complaint) })
     expect(result.stderr).not.toMatch(/^ +at /m)
+  })
+
+  it.each([
+    [
+      'has two columns of one name',
+      'a.csv',
+      'userId,tags,tags\nU1,[],[]\n',
+      'several columns have the name tags',
+    ],
+    ['has a header alone', 'a.csv', 'userId,tags\n', 'a.csv has no entry'],
+    ['is empty', 'a.csv', '', 'a.csv has no entry'],
+    ['is empty', 'a.ndjson', '', 'a.ndjson has no entry'],
+    ['has only a byte order mark', 'a.csv', '\ufeff', 'a.csv has no entry'],
+    ['has only a byte order mark and blank lines', 'a.ndjson', '\ufeff\n \n', 'a.ndjson has no entry'],
+  ])('fails with an empty tally when the file %s (%s)', async (_, name, content, complaint) => {
+    const tenant = await tenantWithMembers(1)
+    const result = await runAudience('import', tenant, writeTemporaryFile(name, content), '--json')
+    expect(result).toMatchObject({ status: 1, stderr: expect.stringContaining(complaint) })
+    expect(JSON.parse(result.stdout)).toEqual({ changed: 0, refused: 0 })
+  })
+
+  it('ignores columns that it does not read, also if several have the same name', async () => {
+    const tenant = await tenantWithMembers(1)
+    const file = writeTemporaryFile('crm.csv', 'note,userId,note,tags,,\na,U1,b,"[""vip""]",,\n')
+    const { stdout } = await runAudience('import', tenant, file, '--json')
+    expect(JSON.parse(stdout)).toEqual({ changed: 1, refused: 0 })
+    expect(await service.member(tenant, 'U1')).toMatchObject({ tags: ['vip'] })
+  })
+
+  it('refuses lines that are too long or nested too deeply, and applies all others', async () => {
+    const tenant = await tenantWithMembers(3)
+    const nested = '['.repeat(200_000) + ']'.repeat(200_000)
+    const lines = [
+      '{"userId":"U1","tags":["a"]}',
+      nested,
+      `{"userId":"U2","tags":${nested}}`,
+      `{"userId":"U2","attributes":{"a":${nested}}}`,
+      `{"userId":"U2","tags":["${'x'.repeat(2 ** 20)}"]}`,
+      '{"userId":"U3","tags":["a"]}',
+    ]
+    const file = writeTemporaryFile('members.ndjson', lines.join('\n'))
+    const { stdout, stderr, status } = await runAudience('import', tenant, file, '--json')
+    const refused = [...stderr.matchAll(/^oa-audience: line (\d): /gm)].map(([, line]) => line)
+    expect(refused).toEqual(['2', '3', '4', '5'])
+    expect(stderr).toContain('line 5: the line is longer than 1048576 bytes')
+    expect([status, JSON.parse(stdout)]).toEqual([1, { changed: 2, refused: 4 }])
+  })
+
+  it.each([
+    ['a cell', `U2,"${'xxxxxxx\n'.repeat(2 ** 18)}"\n`],
+    ['many cells', `U2${','.repeat(2 ** 21)}\n`],
+  ])('stops at a record of a CSV file that is too long because of %s', async (_, record) => {
+    const tenant = await tenantWithMembers(2)
+    const file = writeTemporaryFile('members.csv', `userId,tags\nU1,"[""a""]"\n${record}`)
+    const { stdout, stderr, status } = await runAudience('import', tenant, file, '--json')
+    expect(stderr).toMatch(
+      /the import stopped after line 2: .*, line \d+: the line is longer than 1048576 bytes/,
+    )
+    expect([status, JSON.parse(stdout)]).toEqual([1, { changed: 1, refused: 0 }])
   })
 
   it.each([

@@ -1,13 +1,15 @@
 /** `oa-audience audience import` applies entries in batches, with the result of its entries one after the other. */
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import fc from 'fast-check'
-import { expect, it } from 'vitest'
+import { expect, it, onTestFinished } from 'vitest'
 import type { Member } from '../src/audience/member.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
 import { load, loadMembers } from './support/load.ts'
 import { holdTransaction } from './support/locks.ts'
-import { runCommandAsync, temporaryDirectory } from './support/process.ts'
+import { eventually, MAIN, runCommandAsync, temporaryDirectory } from './support/process.ts'
 import { setUpTest, startAppForTest } from './support/service.ts'
 
 interface Entry {
@@ -158,10 +160,48 @@ it('ends after the last batch that was committed when the connection is lost', a
   const { tally, faults, status } = await importFile(tenant, entries, to)
   expect(status).toBe(1)
   expect(tally).toEqual({ changed: 100, refused: 0 })
-  expect(faults).toEqual(['oa-audience: nothing after line 100 was imported: the database does not respond'])
+  expect(faults).toEqual([
+    expect.stringMatching(
+      /^oa-audience: the import stopped after line 100: the database does not respond\. It is safe to run/,
+    ),
+  ])
   const [changed] = await load(own, `select count(*)::int as members from audience_member where tags = '{a}'`)
   expect(changed).toEqual({ members: 100 })
   await own.close()
+})
+
+it('prints the tally when Ctrl-C interrupts it', async () => {
+  const tenant = await tenantWithMembers(150)
+  const args = ['audience', 'import', '--account', String(tenant.accountId), '-', '--json']
+  const child = spawn(process.execPath, [MAIN, ...args], {
+    env: { PATH: process.env.PATH, DATABASE_URL: urlOf(connection) },
+  })
+  onTestFinished(() => void child.kill('SIGKILL'))
+  const printed = { stdout: '', stderr: '' }
+  child.stdout.on('data', (chunk) => {
+    printed.stdout += chunk
+  })
+  child.stderr.on('data', (chunk) => {
+    printed.stderr += chunk
+  })
+  const closed = once(child, 'close')
+  // The input stays open, so the last lines wait for a full batch.
+  for (const entry of numbered(150, () => ({ tags: ['a'] }))) child.stdin.write(`${JSON.stringify(entry)}\n`)
+  await eventually(
+    () =>
+      load(database, `select from audience_member where channel_oa_id = $1 and tags = '{a}'`, [
+        tenant.accountId,
+      ]),
+    (changed) => changed.length === 100,
+  )
+  await eventually(
+    async () => printed.stderr,
+    (text) => text.includes('lines 100'),
+  )
+  child.kill('SIGINT')
+  expect(await closed).toEqual([130, null])
+  expect(printed.stderr).toMatch(/the import stopped after line 100: it was interrupted\. It is safe to run/)
+  expect(JSON.parse(printed.stdout)).toEqual({ changed: 100, refused: 0 })
 })
 
 const PEOPLE = 8

@@ -1,6 +1,7 @@
 /** What operators ask first: `doctor` and `members show`. */
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import type { Connection } from '../src/postgres/embedded/server.ts'
+import { migrateDatabase } from '../src/postgres/open.ts'
 import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
@@ -27,7 +28,7 @@ describe('doctor', () => {
     const platform = await simulatePlatform()
     // The server that the tests share does not sync, which is an error.
     const installation = { DATA_DIR: temporaryDirectory(), LINE_API_URL: platform.url }
-    await runCommandAsync(['migrate'], installation)
+    await migrateDatabase({ kind: 'embedded', dataDir: installation.DATA_DIR })
     const { stdout, status } = await runCommandAsync(['doctor', '--json'], installation)
     const findings: Array<{ check: string; severity: string }> = JSON.parse(stdout)
     for (const check of ['configuration', 'database', 'migrations', 'platform', 'clock'])

@@ -21,6 +21,19 @@ beforeAll(async () => {
 })
 afterAll(() => database.close())
 
+it('warns of a channel secret that LINE would not issue, and stores it', async () => {
+  const { accountId } = await addTenant(database)
+  const update = (secret: string) =>
+    runCommand(['accounts', 'update', String(accountId), '--channel-secret', secret], env)
+  expect(update('8c570fa6dd201bb328f1c1eac23a96d8')).toMatchObject({ status: 0, stderr: '' })
+  const { status, stderr } = update('abc')
+  expect([status, stderr]).toEqual([
+    0,
+    expect.stringMatching(/^oa-audience: warning: the channel secret is not 32 digits [^\n]+\n$/),
+  ])
+  expect(stderr).not.toContain('abc')
+})
+
 /** The tables that commands and other programs write. */
 const TABLES = ['organization', 'official_account', 'api_client', 'api_key', 'audience_member', 'endpoint']
 

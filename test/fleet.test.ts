@@ -82,6 +82,29 @@ describe('the word for an account', () => {
   it('is quiet if LINE has never delivered', async () => {
     const tenant = await addTenant(database, usable)
     expect(await statusOf(tenant)).toMatchObject({ word: 'quiet', reasons: ['never_delivered'] })
+    const messageOf = async () => (await statusOf(tenant)).account.problems[0]?.message
+    expect(await messageOf()).toMatch(
+      /^LINE has not delivered anything since the account was added \d+ s ago\.$/,
+    )
+    await set(tenant, `created_at = now() - interval '40 days'`)
+    expect(await messageOf()).toBe('LINE has not delivered anything for 35 days.')
+  })
+
+  it.each([
+    ["channel_id = '1', channel_secret = ''", /no channel secret/, '--channel-secret -'],
+    ['channel_id = null', /no channel id to/, '--channel-id ID'],
+    [
+      "channel_id = '', channel_secret = null",
+      /no channel id and no channel secret/,
+      '--channel-id ID --channel-secret -',
+    ],
+  ])('names the credentials that are missing after %s', async (change, message, options) => {
+    const tenant = await addTenant(database)
+    await set(tenant, change)
+    const { problems } = (await statusOf(tenant)).account
+    const problem = problems.find(({ reason }) => reason === 'not_verifiable')
+    expect(problem?.message).toMatch(message)
+    expect(problem?.fix).toBe(`Run oa-audience accounts update ${tenant.accountId} ${options}`)
   })
 
   it('is degraded if the platform cannot be called for lack of credentials', async () => {

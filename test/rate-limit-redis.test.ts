@@ -4,7 +4,7 @@ import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { Secret } from '../src/secret.ts'
 import { freePort } from '../tools/prove/service.ts'
-import { eventually } from './support/process.ts'
+import { eventually, spawnService } from './support/process.ts'
 import { type Service, startAppForTest } from './support/service.ts'
 
 const isInstalled = spawnSync('redis-server', ['--version']).status === 0
@@ -72,6 +72,23 @@ describe.runIf(isInstalled)('the rate limit with Redis', () => {
     redis.kill('SIGKILL')
   })
 
+  it('logs as JSON what the Redis client writes to the console', async () => {
+    const admin = new Redis(port, '127.0.0.1').on('error', () => undefined)
+    // The client warns that it may not ask whether the server is ready.
+    await admin.call('acl', ['setuser', 'limiter', 'on', '>hunter2', '~*', '+@all', '-info'])
+    admin.disconnect()
+    const env = { DATABASE_URL: 'none', REDIS_URL: `redis://limiter:hunter2@127.0.0.1:${port}` }
+    const service = await spawnService(env)
+    await eventually(
+      async () => service.output(),
+      (output) => output.includes('Skipping the ready check'),
+    )
+    service.child.kill('SIGINT')
+    await service.exited
+    for (const line of service.output().trim().split('\n')) expect(() => JSON.parse(line), line).not.toThrow()
+    expect(service.output()).not.toContain('hunter2')
+  })
+
   it('counts the requests to two instances together', async () => {
     const [{ service: one }, { service: two }] = [await startCounted(3), await startCounted(3)]
     expect(await statusesFrom([one, two, one, two, one], newAddress())).toEqual([200, 200, 200, 429, 429])
@@ -122,7 +139,7 @@ describe.runIf(isInstalled)('the rate limit with Redis', () => {
 
   it('lets requests through while Redis refuses to count', async () => {
     const { service, outages } = await startCounted(2)
-    const admin = new Redis(port, '127.0.0.1')
+    const admin = new Redis(port, '127.0.0.1').on('error', () => undefined)
     const address = newAddress()
     await admin.config('SET', 'maxmemory', '1')
     expect(await statusesFrom(Array(5).fill(service), address)).toEqual(Array(5).fill(200))

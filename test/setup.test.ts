@@ -1,11 +1,13 @@
 /** `oa-audience setup`: from an empty database to a client's first request. */
 import { spawn } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
 import { PassThrough } from 'node:stream'
 import { describe, expect, it, vi } from 'vitest'
 import { ask } from '../src/cli/questions.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { urlOf } from './support/database.ts'
-import { runCommand } from './support/process.ts'
+import { runCommand, temporaryDirectory } from './support/process.ts'
 import { setUpTest } from './support/service.ts'
 
 // A command takes half a second to start, and ten on a busy machine.
@@ -108,6 +110,29 @@ it('adds its rows beside rows that another program has inserted with explicit id
     ...before,
     ...Object.fromEntries(Object.entries(before ?? {}).map(([name, n]) => [name, (n as number) + 1])),
   })
+})
+
+it('makes a database and says where, and no other command makes one', async () => {
+  const DATA_DIR = join(temporaryDirectory(), 'data')
+  for (const args of [
+    ['accounts', 'list'],
+    ['migrate'],
+    ['doctor'],
+    ['audience', 'export', '--account', '1'],
+  ]) {
+    const { status, stdout, stderr } = runCommand(args, { DATA_DIR })
+    expect(status).toBe(1)
+    expect(stdout + stderr).toMatch(
+      `DATA_DIR (${DATA_DIR}) has no database. Run the command in the folder of the service, or set DATA_DIR or DATABASE_URL`,
+    )
+  }
+  expect(existsSync(DATA_DIR)).toBe(false)
+  const { status, stdout, stderr } = setup({ DATA_DIR }, [...OPTIONS, '--json'])
+  expect([status, stderr]).toEqual([0, expect.stringContaining(`made a database in ${DATA_DIR}. `)])
+  const { accountId } = JSON.parse(stdout)
+  expect(JSON.parse(runCommand(['accounts', 'list', '--json'], { DATA_DIR }).stdout)).toMatchObject([
+    { id: accountId },
+  ])
 })
 
 describe('without a terminal', () => {

@@ -121,7 +121,7 @@ function introduce({ url, account }: SimulatedPlatform, options: SimulateOptions
   console.log(`The simulated LINE API is at ${url}. Start the service with:`)
   command(`LINE_API_URL=${url} npm start`)
   if (options.account === undefined) {
-    console.log('Add the simulated account:')
+    console.log('Add the simulated account, to an organization of `npx oa-audience organizations list`:')
     command(
       [
         'npx oa-audience accounts add --organization 1 --name Simulated',

@@ -117,8 +117,7 @@ export const en = {
     sparkDays: (first: string, last: string) => `Followers from ${first} to ${last} in 30 days`,
     empty: 'There is no official account yet',
     emptyHelp: 'Add the first one on the command line. It appears here within seconds.',
-    emptyCommand:
-      'npx oa-audience accounts add --organization 1 --name "My account" --channel-id … --channel-secret -',
+    emptyCommand: 'npx oa-audience setup',
     noMatch: 'No account matches',
     noMatchHelp: 'Clear the search and the filter to see all accounts.',
     updated: (time: string) => `As of ${time}`,
@@ -285,7 +284,7 @@ export const en = {
     rotating: 'secret rotating',
     empty: 'No endpoint yet',
     emptyHelp: 'An endpoint forwards the events of an account to another tool, such as the support chat.',
-    emptyCommand: 'npx oa-audience endpoints add --account 1 --url https://tool.example/webhook',
+    emptyCommand: 'npx oa-audience endpoints add --account ID --url URL',
     pause: 'Pause',
     resume: 'Resume',
     retryFailed: 'Retry all failed',

@@ -141,8 +141,7 @@ export const ja: Texts = {
     sparkDays: (first, last) => `30 日間の友だち数 ${first} から ${last}`,
     empty: '公式アカウントがまだありません',
     emptyHelp: 'コマンドラインで最初のアカウントを追加してください。数秒後にここに表示されます。',
-    emptyCommand:
-      'npx oa-audience accounts add --organization 1 --name "My account" --channel-id … --channel-secret -',
+    emptyCommand: 'npx oa-audience setup',
     noMatch: '一致するアカウントがありません',
     noMatchHelp: '検索と絞り込みを解除すると、すべてのアカウントが表示されます。',
     updated: (time) => `${time} 現在`,
@@ -311,7 +310,7 @@ export const ja: Texts = {
     rotating: 'シークレット更新中',
     empty: 'エンドポイントがまだありません',
     emptyHelp: 'エンドポイントは、アカウントのイベントをサポートチャットなどの別のツールに転送します。',
-    emptyCommand: 'npx oa-audience endpoints add --account 1 --url https://tool.example/webhook',
+    emptyCommand: 'npx oa-audience endpoints add --account ID --url URL',
     pause: '一時停止',
     resume: '再開',
     retryFailed: '失敗分をすべて再試行',

@@ -103,8 +103,7 @@ export const th: Texts = {
     sparkDays: (first, last) => `ผู้ติดตามจาก ${first} เป็น ${last} ใน 30 วัน`,
     empty: 'ยังไม่มีบัญชีทางการ',
     emptyHelp: 'เพิ่มบัญชีแรกด้วยคำสั่ง แล้วจะปรากฏที่นี่ภายในไม่กี่วินาที',
-    emptyCommand:
-      'npx oa-audience accounts add --organization 1 --name "My account" --channel-id … --channel-secret -',
+    emptyCommand: 'npx oa-audience setup',
     noMatch: 'ไม่พบบัญชีที่ตรงกัน',
     noMatchHelp: 'ล้างการค้นหาและตัวกรองเพื่อดูทุกบัญชี',
     updated: (time) => `ข้อมูล ณ ${time}`,
@@ -269,7 +268,7 @@ export const th: Texts = {
     rotating: 'กำลังเปลี่ยน secret',
     empty: 'ยังไม่มีปลายทาง',
     emptyHelp: 'ปลายทางส่งต่ออีเวนต์ของบัญชีไปยังเครื่องมืออื่น เช่น ระบบแชท',
-    emptyCommand: 'npx oa-audience endpoints add --account 1 --url https://tool.example/webhook',
+    emptyCommand: 'npx oa-audience endpoints add --account ID --url URL',
     pause: 'พัก',
     resume: 'ทำต่อ',
     retryFailed: 'ลองที่ล้มเหลวใหม่ทั้งหมด',

@@ -64,6 +64,15 @@ export function withFields(command: Command): Command {
     .addHelpText('after', SECRETS_HELP)
 }
 
+/** LINE's channel secrets. Programs that stand in for LINE may use others, so any other text is only a warning. */
+const CHANNEL_SECRET = /^[0-9a-f]{32}$/
+
+/** What is unusual about a channel secret, without quoting it; null: nothing. A mistyped one would refuse every delivery. */
+export function secretWarning(secret: string | null | undefined): string | null {
+  if (!secret || CHANNEL_SECRET.test(secret)) return null
+  return 'the channel secret is not 32 digits 0-9 a-f, as those of LINE are. If it is wrong, every delivery is refused.'
+}
+
 /** The columns that options set. An empty text removes an optional value. */
 export function columnsOf(fields: Fields): Partial<AccountColumns> {
   const given = (Object.keys(COLUMNS) as Field[]).filter((field) => fields[field] !== undefined)
@@ -75,6 +84,8 @@ export function columnsOf(fields: Fields): Partial<AccountColumns> {
     throw new FatalError(
       '--oa-hash has characters that a URL would change. Use letters, digits and - _ . ~ only.',
     )
+  const warning = secretWarning(fields.channelSecret)
+  if (warning !== null) console.error(`oa-audience: warning: ${warning}`)
   return Object.fromEntries(given.map((field) => [COLUMNS[field], fields[field] || null]))
 }
 

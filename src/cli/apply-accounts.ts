@@ -12,6 +12,7 @@ import { readConfig } from '../config.ts'
 import { FatalError } from '../errors.ts'
 import { LineApi } from '../line-api/client.ts'
 import type { Database } from '../postgres/database.ts'
+import { secretWarning } from './account-fields.ts'
 import { constraintSentence } from './constraint-sentences.ts'
 import { readFleet } from './fleet-file.ts'
 import { onDatabase, withJson } from './input.ts'
@@ -53,11 +54,19 @@ export function applyCommand(group: Command): void {
       const { publicUrl, lineApiUrl } = readConfig()
       if (webhook) requirePublicUrl(publicUrl)
       const wanted = await readFleet(file)
+      warnAboutSecrets(wanted)
       await onDatabase((database) => {
         const onboarding = { database, lineApi: new LineApi(lineApiUrl), publicUrl, setsWebhook: webhook }
         return dryRun ? preview(onboarding, wanted, json === true) : apply(onboarding, wanted, json === true)
       })
     })
+}
+
+function warnAboutSecrets(wanted: WantedAccount[]): void {
+  for (const { line, columns } of wanted) {
+    const warning = secretWarning(columns.channel_secret)
+    if (warning !== null) console.error(`oa-audience: warning: line ${line}: ${warning}`)
+  }
 }
 
 function requirePublicUrl(publicUrl: string | null): void {

@@ -3,9 +3,12 @@ import { type Command, Option } from 'commander'
 import type { Scope } from '../access/scope.ts'
 import type { Database } from '../postgres/database.ts'
 import { type ExportOptions, exportMembers, FORMATS } from './export-members.ts'
-import { importMembers } from './import-members.ts'
+import { type ImportTally, importMembers, NOTHING_IMPORTED } from './import-members.ts'
 import { onDatabase, parseId, requireAccount, withJson } from './input.ts'
 import { printOne } from './output.ts'
+import { Progress } from './progress.ts'
+
+const INTERRUPTS = ['SIGINT', 'SIGTERM'] as const
 
 export function audienceCommand(program: Command): void {
   const group = program.command('audience').description('export and import the members of an account')
@@ -45,16 +48,51 @@ function importCommand(group: Command): void {
       'file as `audience export` writes it (.csv, otherwise NDJSON), each line with userId or id, other fields ignored; - reads NDJSON from standard input',
     )
     .action(async (file: string, { account, json }: { account: bigint; json?: boolean }) => {
-      const { changed, refused, faults, stopped } = await onDatabase(async (database) =>
-        importMembers(database, await scopeOf(database, account), file),
-      )
-      for (const fault of faults) console.error(`oa-audience: ${fault}`)
-      if (refused > faults.length)
-        console.error(`oa-audience: ${refused - faults.length} more entries were refused`)
-      if (stopped !== null) console.error(`oa-audience: ${stopped}`)
-      printOne({ changed, refused }, json === true)
-      if (refused > 0 || stopped !== null) process.exitCode = 1
+      await onDatabase(async (database) => {
+        const scope = await scopeOf(database, account)
+        const tally = { ...NOTHING_IMPORTED, faults: [] }
+        await reporting(tally, json === true, (progress) =>
+          importMembers(database, scope, file, tally, progress),
+        )
+      })
     })
+}
+
+/** Prints the tally whatever ends the import: the end of the file, an error or a signal. */
+async function reporting(
+  tally: ImportTally,
+  asJson: boolean,
+  work: (progress: Progress) => Promise<void>,
+): Promise<void> {
+  const progress = new Progress('lines', null)
+  const interrupt = () => {
+    tally.stopReason = 'it was interrupted'
+    process.exit(130)
+  }
+  const report = () => {
+    process.off('exit', report)
+    for (const signal of INTERRUPTS) process.off(signal, interrupt)
+    progress.end()
+    printTally(tally, asJson)
+  }
+  process.once('exit', report)
+  // Ahead of the listener that ends the process for any command (postgres/open.ts).
+  for (const signal of INTERRUPTS) process.prependOnceListener(signal, interrupt)
+  await work(progress).finally(report)
+}
+
+function printTally({ changed, refused, faults, lastLine, stopReason }: ImportTally, asJson: boolean): void {
+  for (const fault of faults) console.error(`oa-audience: ${fault}`)
+  if (refused > faults.length)
+    console.error(`oa-audience: ${refused - faults.length} more entries were refused`)
+  if (stopReason !== null) {
+    const place = lastLine === 0 ? '' : ` after line ${lastLine}`
+    // A batch whose connection was lost may have been committed.
+    const hint = lastLine === 0 ? '' : ' It is safe to run the command again: it sets the same values.'
+    console.error(`oa-audience: the import stopped${place}: ${stopReason.replace(/\.$/, '')}.${hint}`)
+  }
+  printOne({ changed, refused }, asJson)
+  if (refused > 0 || stopReason !== null) process.exitCode ||= 1
 }
 
 async function scopeOf(database: Database, id: bigint): Promise<Scope> {

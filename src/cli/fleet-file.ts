@@ -1,5 +1,4 @@
 /** Reads a CSV file of official accounts. A fault never quotes a cell, because it may be a secret. */
-import { parse as parseCsv } from 'csv-parse'
 import type { WantedAccount } from '../accounts/apply.ts'
 import { throwFaults } from '../accounts/apply.ts'
 import type { AccountColumns } from '../accounts/provisioning.ts'
@@ -8,7 +7,7 @@ import { FatalError } from '../errors.ts'
 import { isSendable } from '../line-api/tokens.ts'
 import { isStorableText } from '../postgres/storable.ts'
 import { COLUMNS, isUrlSegment } from './account-fields.ts'
-import { readInto } from './utf8-file.ts'
+import { readCsv } from './csv-file.ts'
 
 /** All accounts of a file are held in memory and added in one transaction: 10,000 take about 10 s. */
 const ACCOUNTS_MAX = 10_000
@@ -40,7 +39,7 @@ interface Line {
 
 /** @param file `-` is standard input. Throws a FatalError with all faults of the file. */
 export async function readFleet(file: string): Promise<WantedAccount[]> {
-  const [header, ...lines] = await readLines(file)
+  const [header, ...lines] = await readAccountLines(file)
   if (header === undefined) throw new FatalError(`${file} is empty. Its first line must name the columns.`)
   const columns = header.cells.map((cell) => cell.toLowerCase().replaceAll('-', '_'))
   const faults = headerFaults(columns)
@@ -51,42 +50,15 @@ export async function readFleet(file: string): Promise<WantedAccount[]> {
   return accounts
 }
 
-async function readLines(file: string): Promise<Line[]> {
-  const parsed = parseCsv({
-    bom: true,
-    info: true,
-    trim: true,
-    relax_column_count: true,
-    skip_empty_lines: true,
-    max_record_size: LINE_MAX_BYTES,
-  })
+async function readAccountLines(file: string): Promise<Line[]> {
   const lines: Line[] = []
-  try {
-    readInto(parsed, file)
-    for await (const { record, info } of parsed as AsyncIterable<{
-      record: string[]
-      info: { lines: number }
-    }>) {
-      if (record.every((cell) => cell === '')) continue
-      lines.push({ number: info.lines, cells: record.map((cell) => fromCsvText(cell.trim())) })
-      if (lines.length > ACCOUNTS_MAX + 1)
-        throw new FatalError(`${file} has more than ${ACCOUNTS_MAX} accounts. Split it.`)
-    }
-    return lines
-  } catch (error) {
-    throw error instanceof FatalError ? error : unreadable(file, error as CsvFault)
+  for await (const { cells, line } of readCsv(file, LINE_MAX_BYTES, { trim: true })) {
+    if (cells.every((cell) => cell === '')) continue
+    lines.push({ number: line, cells: cells.map((cell) => fromCsvText(cell.trim())) })
+    if (lines.length > ACCOUNTS_MAX + 1)
+      throw new FatalError(`${file} has more than ${ACCOUNTS_MAX} accounts. Split it.`)
   }
-}
-
-type CsvFault = { code?: string; message: string; lines?: number }
-
-/** The parser's own messages quote cells. */
-function unreadable(file: string, { code, message, lines }: CsvFault): FatalError {
-  if (code === 'CSV_MAX_RECORD_SIZE')
-    return new FatalError(`${file}, line ${lines}: the line is longer than ${LINE_MAX_BYTES} bytes.`)
-  if (code?.startsWith('CSV_'))
-    return new FatalError(`${file}, line ${lines}: a quoted cell is not closed, or text follows it.`)
-  return new FatalError(`${file} cannot be read (${code ?? message}).`)
+  return lines
 }
 
 function headerFaults(columns: string[]): string[] {

@@ -6,7 +6,7 @@ import type { Database } from '../postgres/database.ts'
 import { DatabaseUnavailable, endsConnection, LOCK_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
 import { toFatalError } from './input.ts'
 import { type FileEntry, readEntries } from './member-file.ts'
-import { Progress } from './progress.ts'
+import type { Progress } from './progress.ts'
 
 /** Refused lines that are reported one by one. Further lines are only counted. */
 const FAULTS_MAX = 20
@@ -15,7 +15,7 @@ const FAULTS_MAX = 20
  * round trips take about 1 ms, so larger batches are hardly faster.
  */
 const BATCH_MAX_ENTRIES = 100
-/** A batch ends after this many characters of JSON. Tags take longest: 50 entries × 100 tags × 10 µs = 50 ms. */
+/** A batch ends after this many characters. Tags take longest: 50 entries × 100 tags × 10 µs = 50 ms. */
 const BATCH_MAX_LENGTH = 32 * 1024
 
 export interface ImportTally {
@@ -25,29 +25,38 @@ export interface ImportTally {
   faults: string[]
   /** the last line that was applied or refused; 0: none */
   lastLine: number
-  /** why reading stopped before the end of the file, and after which line; null: it did not */
-  stopped: string | null
+  /** why the import stopped before the end of the file; null: it did not */
+  stopReason: string | null
+}
+
+export const NOTHING_IMPORTED: ImportTally = {
+  changed: 0,
+  refused: 0,
+  faults: [],
+  lastLine: 0,
+  stopReason: null,
 }
 
 /**
- * Entries are applied in the order of the file, which decides if two of them name one member or one externalId. Throws a
- * FatalError if not even the first entry can be read.
+ * Entries are applied in the order of the file, which decides if two of them name one member or one externalId.
+ * @param tally is kept up to date, so that the caller can report it whatever ends the import
  */
-export async function importMembers(database: Database, scope: Scope, file: string): Promise<ImportTally> {
-  const tally: ImportTally = { changed: 0, refused: 0, faults: [], lastLine: 0, stopped: null }
-  const progress = new Progress('lines', null)
+export async function importMembers(
+  database: Database,
+  scope: Scope,
+  file: string,
+  tally: ImportTally,
+  progress: Progress,
+): Promise<void> {
   try {
     for await (const batch of readBatches(file)) {
       await importBatch(database, scope, batch, tally)
       progress.show(tally.changed + tally.refused)
     }
   } catch (error) {
-    if (tally.lastLine === 0) throw error
-    tally.stopped = `nothing after line ${tally.lastLine} was imported: ${stopReasonOf(error)}`
-  } finally {
-    progress.end()
+    tally.stopReason = 'of an unexpected error'
+    tally.stopReason = stopReasonOf(error)
   }
-  return tally
 }
 
 /** Yields the entries before a fault in the file, then throws. */
@@ -58,7 +67,7 @@ async function* readBatches(file: string): AsyncGenerator<FileEntry[]> {
   try {
     for await (const entry of readEntries(file)) {
       batch.push(entry)
-      length += JSON.stringify(entry.value).length
+      length += entry.length
       if (batch.length < BATCH_MAX_ENTRIES && length < BATCH_MAX_LENGTH) continue
       yield batch
       batch = []

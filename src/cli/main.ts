@@ -5,7 +5,7 @@ import { Command, CommanderError } from 'commander'
 import { describeVariables, readConfig } from '../config.ts'
 import { FatalError } from '../errors.ts'
 import { serviceName, serviceVersion } from '../package.ts'
-import { migrateDatabase } from '../postgres/open.ts'
+import { migrateDatabase, requireDatabase } from '../postgres/open.ts'
 import { constraintSentence } from './constraint-sentences.ts'
 import { withJson } from './input.ts'
 import { printMany } from './output.ts'
@@ -49,7 +49,9 @@ withJson(program.command('migrate'))
     'bring the database schema up to date, as serve does when it starts; no other command changes it',
   )
   .action(async ({ json }: { json?: boolean }) => {
-    const applied = await migrateDatabase(readConfig().database)
+    const { database } = readConfig()
+    requireDatabase(database)
+    const applied = await migrateDatabase(database)
     if (json)
       printMany(
         applied.map((name) => ({ name })),

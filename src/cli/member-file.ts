@@ -1,60 +1,68 @@
 /** Reads the entries of a member file: CSV or NDJSON, in UTF-8. */
-import { PassThrough } from 'node:stream'
-import { parse as parseCsv } from 'csv-parse'
 import { fromCsvText } from '../audience/member.ts'
 import { FatalError } from '../errors.ts'
-import { readInto } from './utf8-file.ts'
+import { BODY_MAX_BYTES } from '../limits.ts'
+import { readCsv } from './csv-file.ts'
+import { readLines } from './utf8-file.ts'
+
+/** As many bytes as a PUT of a member may have. 100 tags of 64 characters and 16 KiB of attributes need less than 100 KiB. */
+export const LINE_MAX_BYTES = BODY_MAX_BYTES
+
+/** The columns of a CSV file that an import reads. All others are ignored. */
+const COLUMNS = ['id', 'userId', 'externalId', 'tags', 'attributes']
 
 export interface FileEntry {
   /** number of the line in the file, from 1 */
   line: number
+  /** characters of the line */
+  length: number
   /** the parsed entry, or a FatalError if the line cannot be parsed */
   value: unknown
 }
 
-/** @param file `-` is standard input. Throws a FatalError if the file cannot be read. */
+/** @param file `-` is standard input. Throws a FatalError if the file cannot be read or has no entry. */
 export async function* readEntries(file: string): AsyncGenerator<FileEntry> {
-  try {
-    if (file.toLowerCase().endsWith('.csv')) yield* readCsv(file)
-    else yield* readNdjson(file)
-  } catch (error) {
-    const { code, message } = error as { code?: string; message: string }
-    throw new FatalError(`${file} cannot be read (${code?.startsWith('CSV_') ? message : (code ?? message)})`)
+  let isEmpty = true
+  for await (const entry of file.toLowerCase().endsWith('.csv') ? readCsvEntries(file) : readNdjson(file)) {
+    isEmpty = false
+    yield entry
+  }
+  if (isEmpty) throw new FatalError(`${file} has no entry. Check whether the program that wrote it failed.`)
+}
+
+async function* readCsvEntries(file: string): AsyncGenerator<FileEntry> {
+  let columns: string[] | null = null
+  for await (const { cells, line } of readCsv(file, LINE_MAX_BYTES)) {
+    if (columns === null) {
+      columns = cells
+      refuseDuplicates(columns)
+      continue
+    }
+    const length = cells.reduce((sum, cell) => sum + cell.length, 0)
+    yield { line, length, value: fromCsv(columns, cells) }
   }
 }
 
-interface CsvRow {
-  record: Record<string, string>
-  info: { lines: number }
-}
-
-async function* readCsv(file: string): AsyncGenerator<FileEntry> {
-  const parsed = parseCsv({ columns: true, bom: true, info: true, relax_column_count: true })
-  readInto(parsed, file)
-  for await (const { record, info } of parsed as AsyncIterable<CsvRow>) {
-    yield { line: info.lines, value: fromCsv(record) }
-  }
+function refuseDuplicates(columns: string[]): void {
+  const duplicates = COLUMNS.filter((name) => columns.indexOf(name) !== columns.lastIndexOf(name))
+  if (duplicates.length > 0)
+    throw new FatalError(
+      `line 1: several columns have the name ${duplicates.join(', ')}. Remove all but one.`,
+    )
 }
 
 async function* readNdjson(file: string): AsyncGenerator<FileEntry> {
-  const text = new PassThrough({ encoding: 'utf8' })
-  readInto(text, file)
-  let line = 0
-  for await (const content of linesOf(text as AsyncIterable<string>)) {
-    line += 1
-    if (content.trim() !== '') yield { line, value: fromJson(content) }
+  try {
+    for await (const { number: line, text } of readLines(file, LINE_MAX_BYTES)) {
+      if (text === null) {
+        const value = new FatalError(`the line is longer than ${LINE_MAX_BYTES} bytes`)
+        yield { line, length: LINE_MAX_BYTES, value }
+      } else if (text.trim() !== '') yield { line, length: text.length, value: fromJson(text) }
+    }
+  } catch (error) {
+    const { code, message } = error as { code?: string; message: string }
+    throw new FatalError(`${file} cannot be read (${code ?? message})`)
   }
-}
-
-/** Throws the errors of the stream. `readline` would never end after one. */
-async function* linesOf(input: AsyncIterable<string>): AsyncGenerator<string> {
-  let incomplete = ''
-  for await (const chunk of input) {
-    const lines = (incomplete + chunk).split('\n')
-    incomplete = lines.pop() ?? ''
-    yield* lines
-  }
-  yield incomplete
 }
 
 function fromJson(line: string): unknown {
@@ -66,8 +74,8 @@ function fromJson(line: string): unknown {
 }
 
 /** Reverses what the export does to a CSV row. An empty cell is a missing field, because the export writes null as empty. */
-function fromCsv(record: Record<string, string>): unknown {
-  const cell = (name: string) => fromCsvText(record[name] ?? '') || undefined
+function fromCsv(columns: string[], cells: string[]): unknown {
+  const cell = (name: string) => fromCsvText(cells[columns.indexOf(name)] ?? '') || undefined
   const json = (name: string) => {
     const text = cell(name)
     return text === undefined ? undefined : fromJson(text)

@@ -1,5 +1,6 @@
 /** Output that all commands share: a line or a table for people, JSON with --json. */
 import { styleText } from 'node:util'
+import stringWidth from 'string-width'
 import { toJson } from '../operator/json.ts'
 
 type Cell = string | number | bigint | boolean | null
@@ -30,12 +31,16 @@ export function printMany(items: Printable[], asJson: boolean): void {
   }
   const names = Object.keys(first)
   const rows = [names, ...items.map((item) => names.map((name) => forTerminal(item[name])))]
-  const widths = names.map((_, column) => Math.max(...rows.map((row) => (row[column] ?? '').length)))
+  // Columns of the terminal: a Japanese character takes two, a Thai vowel above another character takes none.
+  const widths = names.map((_, column) => maxOf(rows.map((row) => stringWidth(row[column] ?? ''))))
   for (const row of rows) {
-    const cells = row.map((cell, column) => cell.padEnd(widths[column] ?? 0))
+    const cells = row.map((cell, column) => cell + ' '.repeat((widths[column] ?? 0) - stringWidth(cell)))
     console.log(cells.join('  ').trimEnd())
   }
 }
+
+/** Unlike Math.max, which takes the numbers as arguments, any number of them. */
+const maxOf = (numbers: number[]) => numbers.reduce((max, each) => Math.max(max, each), 0)
 
 /** Escapes control characters. Anybody can send tracking events, and such characters could rewrite the screen or forge rows. */
 function forTerminal(value: Cell | undefined): string {

@@ -3,6 +3,7 @@ import type { Command } from 'commander'
 import { type AddedFirstAccount, addFirstAccount } from '../accounts/provisioning.ts'
 import { readConfig } from '../config.ts'
 import { FatalError } from '../errors.ts'
+import { makeMissingDatabase } from '../postgres/open.ts'
 import { columnsOf, type Fields, SECRET_FLAGS, withFields } from './account-fields.ts'
 import { type AddressConfig, addressesOf, baseUrl } from './addresses.ts'
 import { onDatabase, withJson } from './input.ts'
@@ -47,6 +48,9 @@ export function setupCommand(program: Command): void {
       const config = readConfig()
       const given = await readSecrets(options, SECRET_FLAGS)
       requireAnswerable(given)
+      const made = await makeMissingDatabase(config.database)
+      if (made !== null)
+        console.error(`oa-audience: made a database in ${made}. Start the service with this DATA_DIR.`)
       const added = await onDatabase(async (database) => {
         const { organizationName, ...fields } = await complete(given)
         return addFirstAccount(database, organizationName, { ...columnsOf(fields), name: fields.name })
@@ -120,7 +124,7 @@ function introduce(added: AddedFirstAccount, config: AddressConfig): void {
   step('List the audience', `curl -sS ${quote(`${base}/api/audience`)} ${options}`)
   if (config.publicUrl === null) {
     console.log(
-      '\nPUBLIC_URL is not set, so these addresses work on this machine only. Set it to the https:// address at which LINE reaches this service, and run "oa-audience accounts show" again.',
+      `\nPUBLIC_URL is not set, so these addresses work on this machine only. Set it to the https:// address at which LINE reaches this service, and run "oa-audience accounts show ${accountId}".`,
     )
   }
 }

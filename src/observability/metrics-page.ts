@@ -8,15 +8,25 @@ export interface MetricsPage {
   metrics(): Promise<string>
 }
 
+export interface MetricsLog {
+  info: (message: string) => void
+  warn: (facts: object, message: string) => void
+}
+
 /** Serves the metrics at /metrics. Throws a FatalError if the port cannot be used. */
-export function serveMetrics(page: MetricsPage, host: string, port: number): Promise<Server> {
+export function serveMetrics(
+  page: MetricsPage,
+  host: string,
+  port: number,
+  log: MetricsLog,
+): Promise<Server> {
+  const collect = reportingOutages(page, log)
   const server = createServer(async (request, response) => {
     if (request.method !== 'GET' || request.url !== '/metrics') {
       response.writeHead(404).end()
       return
     }
-    // The registries of several processes reject if one process hangs.
-    const text = await page.metrics().catch(() => null)
+    const text = await collect()
     if (text === null) response.writeHead(503).end()
     else response.writeHead(200, { 'content-type': page.contentType }).end(text)
   })
@@ -28,4 +38,23 @@ export function serveMetrics(page: MetricsPage, host: string, port: number): Pro
     )
     server.listen(port, host, () => resolve(server))
   })
+}
+
+/** Returns a function that collects the metrics, or returns null. It logs the first failure of an outage, and the outage's end. */
+function reportingOutages(page: MetricsPage, log: MetricsLog): () => Promise<string | null> {
+  let isFailing = false
+  return async () => {
+    try {
+      const text = await page.metrics()
+      if (isFailing) log.info('the metrics can be scraped again')
+      isFailing = false
+      return text
+    } catch (error) {
+      // The registries of several processes reject if one process hangs.
+      const { name, message, code } = error as Error & { code?: string }
+      if (!isFailing) log.warn({ fault: name, reason: code ?? message }, 'the metrics cannot be scraped')
+      isFailing = true
+      return null
+    }
+  }
 }

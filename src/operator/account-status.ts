@@ -54,6 +54,8 @@ export interface AccountStatus {
 const UNUSUAL_CHANCE = 0.001
 /** An account without a rhythm is quiet after this many days. */
 const SILENT_DAYS = 7
+/** Counts of deliveries are kept for this many days. */
+const DELIVERIES_KNOWN_DAYS = 35
 /** LINE's tokens live for 30 days at most, and renewing one is a step that people take by hand. */
 const TOKEN_EXPIRES_SOON_DAYS = 7
 /** The service asks LINE every hour, so this many hours are not a passing fault. */
@@ -79,12 +81,12 @@ const JUDGES: {
   token_refused: ({ id, failedChecks, firstFailure }) =>
     failedChecks.includes('access_token') && [
       sentence(firstFailure ?? 'LINE refuses the credentials of the account'),
-      `If the credentials are wrong, store others with oa-audience accounts update ${id}`,
+      `If the credentials are wrong, store others with oa-audience accounts update ${id} --channel-id ID --channel-secret -`,
     ],
   other_account: ({ id, failedChecks }) =>
     failedChecks.includes('identity') && [
       'The stored credentials belong to another official account.',
-      `Compare channel id, bot user id and basic id with LINE's console, then run oa-audience accounts update ${id}`,
+      `Compare channel id, bot user id and basic id with LINE's console, then store the right ones with oa-audience accounts update ${id} --channel-id ID --channel-secret -`,
     ],
   webhook_elsewhere: ({ failedChecks, firstFailure }) =>
     failedChecks.includes('webhook_endpoint') && [
@@ -138,13 +140,13 @@ const JUDGES: {
   endpoint_failed: ({ id, endpointsFailed }) =>
     endpointsFailed > 0 && [
       `Deliveries to endpoints that failed for 24 hours: ${endpointsFailed}.`,
-      `When the receiver works, run oa-audience endpoints retry; oa-audience endpoints list --account ${id} shows which.`,
+      `oa-audience endpoints list --account ${id} shows which. When the receiver works, run oa-audience endpoints retry ID`,
     ],
   token_expires: ({ id, tokenExpiresAt }, now) =>
     tokenExpiresAt !== null &&
     Date.parse(tokenExpiresAt) < now + TOKEN_EXPIRES_SOON_DAYS * DAY_MS && [
       `The channel access token expires in ${age((Date.parse(tokenExpiresAt) - now) / 1000)}.`,
-      `Store a new one, or only channel id and secret, with oa-audience accounts update ${id}`,
+      `Store a new one with oa-audience accounts update ${id} --channel-access-token - or let the service issue its own from channel id and secret.`,
     ],
   quota_used_up: ({ quotaLimit, quotaUsed }) =>
     quotaLimit !== null &&
@@ -152,11 +154,18 @@ const JUDGES: {
       `All ${quotaLimit} messages of this month are used up, so LINE refuses further ones.`,
       'Choose a larger plan in LINE Official Account Manager, or wait for the next month.',
     ],
-  not_verifiable: ({ id, canCallPlatform }) =>
-    !canCallPlatform && [
-      'No access token and no channel id are stored, so profiles and verification are unavailable.',
-      `Run oa-audience accounts update ${id} --channel-id ID`,
-    ],
+  not_verifiable: ({ id, canCallPlatform, hasChannelId, hasChannelSecret }) => {
+    if (canCallPlatform) return false
+    const missing = [...(hasChannelId ? [] : ['channel id']), ...(hasChannelSecret ? [] : ['channel secret'])]
+    const options = [
+      ...(hasChannelId ? [] : ['--channel-id ID']),
+      ...(hasChannelSecret ? [] : ['--channel-secret -']),
+    ]
+    return [
+      `Profiles and verification are unavailable: no access token is stored, and no ${missing.join(' and no ')} to issue one from.`,
+      `Run oa-audience accounts update ${id} ${options.join(' ')}`,
+    ]
+  },
   platform_unreachable: ({ fault, checkedAt, verifiedAt, canCallPlatform }, now) =>
     canCallPlatform &&
     fault !== null &&
@@ -165,10 +174,12 @@ const JUDGES: {
       `LINE has not answered a verification for ${UNREACHABLE_HOURS} hours (${fault}).`,
       'Allow outgoing HTTPS to LINE, and run oa-audience doctor.',
     ],
-  never_delivered: ({ id, lastDeliveryAt, hasChannelSecret }) =>
+  never_delivered: ({ id, lastDeliveryAt, hasChannelSecret, addedAt }, now) =>
     hasChannelSecret &&
     lastDeliveryAt === null && [
-      'LINE has not delivered anything for 35 days.',
+      Date.parse(addedAt) < now - DELIVERIES_KNOWN_DAYS * DAY_MS
+        ? `LINE has not delivered anything for ${DELIVERIES_KNOWN_DAYS} days.`
+        : `LINE has not delivered anything since the account was added ${ago(addedAt, now)}.`,
       `Set the webhook URL in the LINE Developers Console, then run oa-audience accounts verify ${id} --test-webhook`,
     ],
   unusually_quiet: ({ id, lastDeliveryAt, silenceChance }, now) =>

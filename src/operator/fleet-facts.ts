@@ -15,8 +15,10 @@ export interface AccountFacts {
   organizationName: string
   name: string
   basicId: string | null
+  addedAt: string
+  hasChannelId: boolean
   hasChannelSecret: boolean
-  /** an access token is stored, or a channel id with which one can be issued */
+  /** an access token is stored, or the channel id and secret with which one can be issued */
   canCallPlatform: boolean
   isSuspended: boolean
   /** the newest delivery of a week that named another bot; null: none */
@@ -86,6 +88,8 @@ const selectFleet: Statement = {
   name: 'select-fleet',
   text: `
     select a.id, a.organization_id as "organizationId", o.name as "organizationName", a.name, a.basic_id as "basicId",
+           a.created_at as "addedAt",
+           coalesce(a.channel_id, '') <> '' as "hasChannelId",
            coalesce(a.channel_secret, '') <> '' as "hasChannelSecret",
            coalesce(a.channel_access_token, '') <> ''
              or coalesce(a.channel_id, '') <> '' and coalesce(a.channel_secret, '') <> '' as "canCallPlatform",
@@ -220,7 +224,7 @@ type FleetRow = Row &
 
 const TIMES = [
   ...['foreignDestinationAt', 'lastDeliveryAt', 'lastRefusedAt', 'verifiedAt', 'checkedAt', 'tokenExpiresAt'],
-  'countedAt',
+  ...['countedAt', 'addedAt'],
 ] as const
 
 function factsOf({ line_hours, line_deliveries, ages, followings, ...row }: FleetRow): AccountFacts {

@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { DatabaseChoice } from '../config.ts'
 import { parseReplicasUrl } from '../database-url.ts'
 import { FatalError } from '../errors.ts'
+import { hasCluster } from './embedded/cluster.ts'
 import { EmbeddedServer } from './embedded/server.ts'
 import { DatabaseUnavailable } from './faults.ts'
 import { migrate, requireMigrated } from './migrate.ts'
@@ -63,15 +64,35 @@ function replicasOf(choice: Exclude<DatabaseChoice, { kind: 'none' }>): ReplicaS
   return { servers: parseReplicasUrl(url.reveal()), maxLagMs }
 }
 
-/** For a command: opens the database for the time of `work`. Throws a FatalError if the schema is not up to date. */
-export function withDatabase<T>(
+/**
+ * For a command: opens the database for the time of `work`. Throws a FatalError if DATA_DIR has no database, or if the schema is not
+ * up to date.
+ */
+export async function withDatabase<T>(
   choice: DatabaseChoice,
   work: (database: PostgresDatabase) => Promise<T>,
 ): Promise<T> {
+  requireDatabase(choice)
   return withOpened(choice, requireMigrated, work)
 }
 
-/** For `migrate`, and for tools on a database of their own. Returns the names of what was applied. */
+/** In another folder than the service's, a command would make a second database and work on that. Throws a FatalError. */
+export function requireDatabase(choice: DatabaseChoice): void {
+  if (choice.kind !== 'embedded' || hasCluster(choice.dataDir)) return
+  throw new FatalError(
+    `DATA_DIR (${choice.dataDir}) has no database. Run the command in the folder of the service, or set DATA_DIR or DATABASE_URL ` +
+      'to what the service uses. To make a new database here, run "oa-audience setup".',
+  )
+}
+
+/** For `setup`: makes the embedded database if DATA_DIR has none. Returns the directory in which it made one, or null. */
+export async function makeMissingDatabase(choice: DatabaseChoice): Promise<string | null> {
+  if (choice.kind !== 'embedded' || hasCluster(choice.dataDir)) return null
+  await migrateDatabase(choice)
+  return choice.dataDir
+}
+
+/** For `migrate`, and for tools that make a database of their own. Returns the names of what was applied. */
 export function migrateDatabase(choice: DatabaseChoice): Promise<string[]> {
   return withOpened(choice, migrate, async (_, applied) => applied)
 }

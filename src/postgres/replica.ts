@@ -120,9 +120,9 @@ export class Replica {
   }
 
   connectionStates(): Array<{ share: string; total: number; idle: number; waiting: number }> {
-    return Object.entries(this.#shares).map(([share, { state }]) => ({
-      share: `replica-${share}`,
-      ...state(),
+    return Object.entries(this.#shares).map(([name, share]) => ({
+      share: `replica-${name}`,
+      ...share.state(),
     }))
   }
 

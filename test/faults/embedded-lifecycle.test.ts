@@ -181,6 +181,9 @@ describe('a command', () => {
   it('fails with one line if DATA_DIR is a file', () => {
     const { status, stderr } = runCommand(['migrate'], { DATA_DIR: fileURLToPath(import.meta.url) })
     expect(status).toBe(1)
-    expect(stderr).toMatch(/^oa-audience: cannot set up a PostgreSQL in DATA_DIR .+\n$/)
+    expect(stderr).toMatch(/^oa-audience: DATA_DIR \(.+\) has no database\. .+\n$/)
+    expect(runCommand(['serve'], { DATA_DIR: fileURLToPath(import.meta.url) }).stderr).toMatch(
+      /^oa-audience: cannot set up a PostgreSQL in DATA_DIR .+\n$/,
+    )
   })
 })

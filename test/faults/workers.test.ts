@@ -109,6 +109,33 @@ it('shares the port, serves one metrics page, and replaces workers that are kill
   expect(workersOf(service.output()).filter(isRunning)).toEqual([])
 })
 
+it('serves the metrics of workers that read from replicas, and logs once that a worker does not report its own', async () => {
+  const { database, connection } = await createTestDatabase()
+  onTestFinished(() => database.close())
+  const metricsPort = await freePort()
+  const url = urlOf(connection)
+  const service = await spawnService({
+    ...{ WEB_CONCURRENCY: '2', METRICS_PORT: String(metricsPort), RATE_LIMIT_MAX: '0' },
+    ...{ DATABASE_URL: url, DATABASE_READ_URL: url },
+  })
+  const scrape = () => fetch(`http://127.0.0.1:${metricsPort}/metrics`).then(async (page) => page.text())
+  const [stopped] = await eventually(
+    () => ask(`${service.url}/api/health`).then(() => workersOf(service.output())),
+    (pids) => pids.length === 2,
+  )
+  expect(await scrape()).toContain('oa_audience_database_sessions{share="replica-clients",state="total"}')
+  process.kill(stopped as number, 'SIGSTOP')
+  onTestFinished(() => void process.kill(stopped as number, 'SIGCONT'))
+  expect([await scrape(), await scrape()]).toEqual(['', ''])
+  expect(service.output().match(/the metrics cannot be scraped/g)).toHaveLength(1)
+  process.kill(stopped as number, 'SIGCONT')
+  await eventually(scrape, (text) => text.includes('oa_audience_requests_total'))
+  await eventually(
+    async () => service.output(),
+    (output) => output.includes('the metrics can be scraped again'),
+  )
+})
+
 it('owns the embedded server, and leaves neither workers nor a locked directory when it is killed', async () => {
   const DATA_DIR = join(temporaryDirectory(), 'data')
   const env = { WEB_CONCURRENCY: '2', DATA_DIR }

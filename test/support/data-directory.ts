@@ -3,10 +3,11 @@ import { execFileSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll } from 'vitest'
+import { afterAll, beforeAll } from 'vitest'
 import { EMBEDDED_DATABASE, SUPERUSER } from '../../src/postgres/embedded/cluster.ts'
+import { migrateDatabase } from '../../src/postgres/open.ts'
 import { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
-import { runCommand, temporaryDirectory } from './process.ts'
+import { temporaryDirectory } from './process.ts'
 
 /**
  * For a test file: returns a function that makes a migrated DATA_DIR, whose server is stopped. initdb and the migrations
@@ -15,8 +16,7 @@ import { runCommand, temporaryDirectory } from './process.ts'
 export function setUpDataDirectories(): (name?: string) => string {
   const template = mkdtempSync(join(tmpdir(), 'oa-audience-template-'))
   afterAll(() => rmSync(template, { recursive: true, force: true }))
-  const { status, stderr } = runCommand(['migrate'], { DATA_DIR: template })
-  if (status !== 0) throw new Error(stderr)
+  beforeAll(() => migrateDatabase({ kind: 'embedded', dataDir: template }))
   return (name = 'data') => {
     const directory = join(temporaryDirectory(), name)
     // As root, the files belong to the server's own user. Unlike cpSync, cp -a keeps the owner.

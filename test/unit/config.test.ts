@@ -116,6 +116,26 @@ describe('the configuration', () => {
     expect(faults[0]).not.toContain('u@')
   })
 
+  it.each(['/', '#', '?', '1/2', '1#2', '1?2'])(
+    'says how to write a password with %s in an address of a server',
+    (password) => {
+      for (const [name, address] of [
+        ['DATABASE_URL', `postgres://me:${password}@db:5432/oa`],
+        ['DATABASE_READ_URL', `postgres://me:${password}@db1,db2/oa`],
+        ['REDIS_URL', `redis://me:${password}@cache:6379`],
+      ] as const) {
+        const env = { DATABASE_URL: 'postgres://db/oa', [name]: address }
+        expect(faultsOf(env)).toEqual([expect.stringMatching(`^${name} must be .+ write / as %2F`)])
+      }
+    },
+  )
+
+  it('accepts a password whose special characters are encoded, and those that need not be', () => {
+    for (const password of ['%2F%23%3F%40%25%5B', 'a@b', 'a[b]', 'a:b', '%', '%zz'])
+      expect(faultsOf({ DATABASE_URL: `postgres://me:${password}@db:5432/oa` })).toEqual([])
+    expect(faultsOf({ DATABASE_URL: 'postgres://db/oa?user=me@server' })).toEqual([])
+  })
+
   it('refuses a console without a token that nobody can guess', () => {
     const CONSOLE_TOKEN = 'a'.repeat(24)
     const { console } = readConfig({ CONSOLE_PORT: '3001', CONSOLE_TOKEN })

@@ -33,6 +33,15 @@ it.each([
   for (const [i, schema] of schemas.entries()) expect([...Value.Errors(schema, shown[i])]).toEqual([])
 })
 
+it('overrides only packages for development, because npm ignores the overrides of an installed package', () => {
+  const { overrides } = JSON.parse(read('package.json')) as { overrides: Record<string, string> }
+  const { packages } = JSON.parse(read('package-lock.json')) as {
+    packages: Record<string, { dev?: boolean; devOptional?: boolean; optional?: boolean }>
+  }
+  for (const name of Object.keys(overrides))
+    expect(packages[`node_modules/${name}`], name).toMatchObject({ dev: true })
+})
+
 it('alerts and dashboard use only metrics that the service exports', async () => {
   const metrics = new Metrics(['line'])
   const app = createServer({ logLevel: 'silent', trustProxy: [] })
@@ -61,8 +70,11 @@ describe('every command that the documents name', () => {
   for (const name of readdirSync(new URL('../../docs', import.meta.url))) {
     if (name.endsWith('.md')) files.push(`docs/${name}`)
   }
+  // Hints of the service and of the console's pages.
+  files.push('src/operator/account-status.ts', 'src/operator/endpoint-health.ts')
+  for (const language of ['en', 'ja', 'th']) files.push(`console/texts/${language}.ts`)
   const mentions = files.flatMap((file) =>
-    [...read(file).matchAll(/oa-audience ([a-z]+)(?: ([a-z][a-z-]+))?/g)].map(
+    [...read(file).matchAll(/oa-audience (?!console')([a-z]+)(?: ([a-z][a-z-]+))?/g)].map(
       ([mention, group = '', command]) => ({ where: `${file}: ${mention}`, group, command }),
     ),
   )

@@ -32,13 +32,18 @@ export const SOCKET = '.s.PGSQL.5432'
 /** sun_path is 108 bytes on Linux and 104 on macOS, including the terminating zero. */
 const SOCKET_PATH_MAX_BYTES = 100
 
+/** Whether DATA_DIR has a database. */
+export function hasCluster(dataDir: string): boolean {
+  return existsSync(join(dataDir, 'postgres', 'PG_VERSION'))
+}
+
 /**
  * Creates DATA_DIR/postgres unless it exists: under a temporary name, then renamed, so that a kill leaves no partial
  * directory. Throws a FatalError if it cannot, or if another major version of PostgreSQL created it.
  */
 export function makeCluster(dataDir: string, binaries: Binaries): string {
   const directory = join(dataDir, 'postgres')
-  if (existsSync(join(directory, 'PG_VERSION'))) {
+  if (hasCluster(dataDir)) {
     requireMajor(directory, binaries.major)
     return directory
   }
@@ -53,7 +58,7 @@ export function makeCluster(dataDir: string, binaries: Binaries): string {
     }
   } catch (error) {
     // Another process may have created it meanwhile: rename fails on a directory that is not empty.
-    if (!existsSync(join(directory, 'PG_VERSION'))) {
+    if (!hasCluster(dataDir)) {
       throw new FatalError(
         `cannot set up a PostgreSQL in DATA_DIR (${dataDir}): ${(error as Error).message}. ` +
           'Fix this, set DATA_DIR to another directory, or set DATABASE_URL=postgres://…',

@@ -1,0 +1,84 @@
+/** Reads the records of a CSV file in UTF-8. A fault never quotes a cell, because it may be a secret or name a person. */
+import { pipeline } from 'node:stream/promises'
+import { type Options, parse as parseCsv } from 'csv-parse'
+import { FatalError } from '../errors.ts'
+import { readLines } from './utf8-file.ts'
+
+/** Characters that the parser receives at a time. */
+const CHUNK_LENGTH = 16 * 1024
+
+export interface CsvRecord {
+  cells: string[]
+  /** number of the line on which the record ends, from 1 */
+  line: number
+}
+
+type CsvFault = { code?: string; message: string; lines?: number }
+
+/**
+ * Yields records that are not empty. Records may have any number of cells.
+ * @param file `-` is standard input. Throws a FatalError if it cannot be read, or if a line or a record is longer than `maxBytes`
+ */
+export async function* readCsv(
+  file: string,
+  maxBytes: number,
+  options: Options = {},
+): AsyncGenerator<CsvRecord> {
+  const parsed = parseCsv({
+    ...options,
+    info: true,
+    relax_column_count: true,
+    skip_empty_lines: true,
+    // Cells that a record's quotes spread over many lines. An empty cell has no length, so it does not limit their number.
+    max_record_size: maxBytes,
+  })
+  let longLine: number | null = null
+  const text = limitedText(file, maxBytes, (line) => {
+    longLine = line
+  })
+  // The pipeline passes any error on to the loop.
+  pipeline(text, parsed).catch(() => undefined)
+  try {
+    for await (const { record, info } of parsed as AsyncIterable<{
+      record: string[]
+      info: { lines: number }
+    }>)
+      yield { cells: record, line: info.lines }
+  } catch (error) {
+    if (longLine === null) throw unreadable(file, maxBytes, error as CsvFault)
+  }
+  if (longLine !== null) throw tooLong(file, longLine, maxBytes)
+}
+
+/** Ends before a line that is too long. An error would discard the records that the parser holds. */
+async function* limitedText(
+  file: string,
+  maxBytes: number,
+  onLongLine: (line: number) => void,
+): AsyncGenerator<string> {
+  let text = ''
+  for await (const { number, text: line } of readLines(file, maxBytes)) {
+    if (line === null) {
+      onLongLine(number)
+      break
+    }
+    text += number === 1 ? line : `\n${line}`
+    // The parser takes as long for a short text as for a hundred lines.
+    if (text.length < CHUNK_LENGTH) continue
+    yield text
+    text = ''
+  }
+  yield text
+}
+
+function tooLong(file: string, line: number | undefined, maxBytes: number): FatalError {
+  return new FatalError(`${file}, line ${line}: the line is longer than ${maxBytes} bytes.`)
+}
+
+/** The parser's own messages quote cells. */
+function unreadable(file: string, maxBytes: number, { code, message, lines }: CsvFault): FatalError {
+  if (code === 'CSV_MAX_RECORD_SIZE') return tooLong(file, lines, maxBytes)
+  if (code?.startsWith('CSV_'))
+    return new FatalError(`${file}, line ${lines}: a quoted cell is not closed, or text follows it.`)
+  return new FatalError(`${file} cannot be read (${code ?? message})`)
+}
