@@ -1,4 +1,5 @@
 /** Marks which changes had ended at which time, so that a delta feed can begin at a time. */
+import { PREPARE_WRITES } from '../postgres/connection-settings.ts'
 import type { Queryable, Statement } from '../postgres/statement.ts'
 
 /** A feed begins up to this much earlier than necessary. */
@@ -18,5 +19,7 @@ const addMark: Statement = {
 }
 
 export async function markChanges(database: Queryable): Promise<void> {
+  // A dump that is restored into the same database does not end connections.
+  await database.query(PREPARE_WRITES)
   await database.query(addMark, [MARK_INTERVAL_MS / 2])
 }

@@ -66,7 +66,7 @@ export async function migrate(
     for (const migration of missing) await apply(session, migration)
     if (isNewerThan(migrations, applied)) return missing.map(({ name }) => name)
     const replaced = await replaceFunctions(session, functions)
-    await session.query('select raise_change_offset()')
+    await session.query('select raise_change_offset(), raise_member_ids(null)')
     return [...missing.map(({ name }) => name), ...replaced]
   })
 }
