@@ -2,11 +2,11 @@
 import { describe, expect, inject, it, onTestFinished } from 'vitest'
 import { migrate } from '../src/postgres/migrate.ts'
 import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
-import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
-import type { Tenant } from './support/database.ts'
+import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
+import { type Tenant, urlOf } from './support/database.ts'
 import { startReceiver, startSending } from './support/endpoints.ts'
-import { load, loadMembers } from './support/load.ts'
-import { eventually } from './support/process.ts'
+import { load, loadMembers, readEverything } from './support/load.ts'
+import { eventually, runCommand } from './support/process.ts'
 import { type Service, setUpTest } from './support/service.ts'
 import { walk } from './support/walk.ts'
 
@@ -120,5 +120,44 @@ describe('after a restore', () => {
       (count) => count === 1,
     )
     expect(await load(database, 'select from change_server')).toHaveLength(1)
+  })
+})
+
+describe('members erase', () => {
+  it('erases people by user id whether they are members or not, and can be repeated', async () => {
+    const { database, connection, service, tenant } = await setUpTest()
+    onTestFinished(() => database.close())
+    const env = { DATABASE_URL: urlOf(connection) }
+    const past = { timestamp: Date.now() - 60_000 }
+    await service.deliver(tenant, [
+      lineEvent('follow', 'Umember', past),
+      textMessage('Umember', 'whispered', past),
+    ])
+    const erasePeople = (input: string, ...more: string[]) => {
+      const account = ['--account', String(tenant.accountId)]
+      return runCommand(['members', 'erase', ...account, '--user-ids-file', '-', '--json', ...more], env, {
+        input,
+      })
+    }
+    const { stdout, stderr } = erasePeople('Umember\r\nUnobody\n\n', '--user-id', 'Uother')
+    expect([JSON.parse(stdout), stderr]).toEqual([{ erased: 3, members: 1 }, ''])
+    expect(JSON.parse(erasePeople('Umember\n').stdout)).toEqual({ erased: 1, members: 0 })
+    for (const userId of ['Umember', 'Unobody', 'Uother'])
+      await service.deliver(tenant, [
+        lineEvent('follow', userId, past),
+        textMessage(userId, 'whispered late', past),
+      ])
+    expect(await service.members(tenant)).toEqual([])
+    const stored = await readEverything(database)
+    for (const text of ['whispered', 'Umember', 'Unobody', 'Uother'])
+      expect(stored.split(text)).toHaveLength(1)
+    await follow(service, tenant, 'Unobody')
+    expect(await service.members(tenant)).toMatchObject([{ userId: 'Unobody' }])
+    const refused = erasePeople(`Unobody\n${'x'.repeat(129)}\n`)
+    expect(refused).toMatchObject({
+      status: 1,
+      stderr: 'oa-audience: user id 2 of 2 is not a user id. Nobody was erased.\n',
+    })
+    expect(await service.members(tenant)).toHaveLength(1)
   })
 })
