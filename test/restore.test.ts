@@ -106,6 +106,27 @@ describe('after a restore', () => {
     )
   })
 
+  it('gives messages with the same number different ids, so that a receiver does not take one for a duplicate', async () => {
+    const { database, tenant, addEndpoint } = await startSending()
+    const { url, received } = await startReceiver()
+    await loadMembers(database, tenant, 1, { id: '5' })
+    const endpoint = await addEndpoint(url, { format: 'members' })
+    for (const count of [1, 2]) {
+      await load(
+        database,
+        `insert into endpoint_delivery (id, channel_oa_id, endpoint_id, type, member_id, change)
+         values (7, $1, $2, 'member.updated', 5, 9)`,
+        [tenant.accountId, endpoint],
+      )
+      await eventually(
+        async () => [received.length, (await load(database, 'select from endpoint_delivery')).length],
+        ([arrived, waiting]) => arrived === count && waiting === 0,
+      )
+    }
+    const ids = received.map(({ headers }) => headers['webhook-id'])
+    expect(new Set(ids).size).toBe(2)
+  })
+
   it('misses no change if a running service meets the restored dump on another server', async () => {
     const { database, service, tenant, addEndpoint } = await startSending()
     const { url, received } = await startReceiver()
