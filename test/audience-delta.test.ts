@@ -122,6 +122,61 @@ describe('a delta feed', () => {
     await load(database, 'truncate change_mark')
   })
 
+  it('begins at recent marks again after the clock had jumped ahead by years', async () => {
+    const { database: own, service: there, tenant } = await setUpTest()
+    onTestFinished(() => own.close())
+    const since = (time: string) => walk(there, tenant, `updatedSince=${time}`)
+    const markAt = (time: string) =>
+      load(own, `insert into change_mark (marked_at, change) select ${time}, change_limit()`)
+    await loadMembers(own, tenant, 1)
+    await markAt(`now() - interval '1 hour'`)
+    await markAt(`now() + interval '10 years'`)
+    await there.deliver(tenant, [lineEvent('follow', 'Uahead')])
+    await load(
+      own,
+      `update audience_member set updated_at = now() + interval '10 years 5 seconds' where user_id = 'Uahead'`,
+    )
+    const [newest] = await since(LONG_AGO).then((entries) => entries.slice(-1))
+    await markAt(`now() + interval '10 years 10 seconds'`)
+    const count = () => load(own, 'select from change_mark')
+    await markChanges(own)
+    expect(await count()).toHaveLength(4)
+    await markChanges(own)
+    expect(await count()).toHaveLength(4)
+    // As if two minutes had passed.
+    await load(
+      own,
+      `update change_mark set marked_at = marked_at - interval '2 minutes' where marked_at > now() - interval '1 minute' and marked_at < now() + interval '1 year'`,
+    )
+    await there.deliver(tenant, [lineEvent('follow', 'Uafter')])
+    expect(userIdsOf(await since(new Date(Date.now() - 30_000).toISOString()))).toEqual(['Uafter'])
+    expect(userIdsOf(await since(newest?.updatedAt ?? ''))).toContain('Uafter')
+  })
+
+  it('misses nothing since a time of a clock that was ahead, when that time comes', async () => {
+    const { database: own, service: there, tenant } = await setUpTest()
+    onTestFinished(() => own.close())
+    const markAt = (seconds: number) =>
+      load(own, `insert into change_mark select now() - $1 * interval '1 second', change_limit()`, [seconds])
+    await loadMembers(own, tenant, 1)
+    await markAt(20)
+    await there.deliver(tenant, [lineEvent('follow', 'Uafter')])
+    await markAt(95)
+    const since = new Date(Date.now() - 30_000).toISOString()
+    expect(userIdsOf(await walk(there, tenant, `updatedSince=${since}`))).toEqual(['Uafter'])
+  })
+
+  it('adds no mark while the clock is before all marks', async () => {
+    const { database: own } = await setUpTest()
+    onTestFinished(() => own.close())
+    await load(
+      own,
+      `insert into change_mark (marked_at, change) select now() + interval '2 days', change_horizon()`,
+    )
+    await markChanges(own)
+    expect(await load(own, 'select from change_mark')).toHaveLength(1)
+  })
+
   it('returns everything since a time in the future that the clock never showed', async () => {
     const tenant = await tenantWithMembers(2)
     await markAll(`now() - interval '10 minutes'`)

@@ -1,18 +1,32 @@
 -- Keeps change numbers growing on a server to which a dump was restored. A repeatable file: see CONTRIBUTING.md.
 
 -- Raises change_offset if stored numbers are beyond those of this server's transactions. Returns whether it did. The service
--- calls it when it migrates. No transaction of this server has such numbers, so they come from another one.
+-- calls it when it migrates, and when a connection meets another server than change_server names. No transaction of this server
+-- has such numbers, so they come from another one.
+--
+-- Stored numbers are in marks, members, tombstones and endpoints. Those of endpoint_delivery and created_change are not above
+-- them, and open_changes are below first_change. Numbers above 2^62 are left alone, as ids are: another program invented them.
 create or replace function raise_change_offset() returns boolean language plpgsql as $$
 declare
   newest bigint;
 begin
+  -- Two sessions that replace a function at the same time fail.
+  perform pg_advisory_xact_lock(7301006);
+  insert into change_server (system_identifier) select system_identifier from pg_control_system()
+      on conflict (is_only_row) do update set system_identifier = excluded.system_identifier
+   where change_server.system_identifier <> excluded.system_identifier;
   select max(change) into newest
-    from (select max(change) as change from change_mark
+    from (select max(change) as change from change_mark where change < 4611686018427387904
            union all
-          select (select change from audience_member where channel_oa_id = a.id order by change desc limit 1)
+          select max(greatest(change_position, first_change)) from endpoint
+           where greatest(change_position, first_change) < 4611686018427387904
+           union all
+          select (select change from audience_member
+                   where channel_oa_id = a.id and change < 4611686018427387904 order by change desc limit 1)
             from official_account a
            union all
-          select (select change from erased_member where channel_oa_id = a.id order by change desc limit 1)
+          select (select change from erased_member
+                   where channel_oa_id = a.id and change < 4611686018427387904 order by change desc limit 1)
             from official_account a) stored;
   if newest is null or newest < change_limit() then
     return false;

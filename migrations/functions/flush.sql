@@ -173,7 +173,8 @@ begin
              where not is_erased and failure is null) person
      group by account_id, organization_id, user_id order by account_id, user_id
         on conflict on constraint audience_member_user do update set
-           event_count = m.event_count + excluded.event_count,
+           -- Other programs load counts near the greatest number, which then stays.
+           event_count = least(m.event_count, 9223372036854775807 - excluded.event_count) + excluded.event_count,
            first_seen_at = least(m.first_seen_at, excluded.first_seen_at),
            last_seen_at = greatest(m.last_seen_at, excluded.last_seen_at)
      where excluded.event_count > 0
@@ -200,7 +201,7 @@ begin
        and not proven[e.admission] and e.user_id is not null
      group by account_ids[e.admission], e.user_id order by account_ids[e.admission], e.user_id
         on conflict (channel_oa_id, user_id) do update set
-           event_count = t.event_count + excluded.event_count,
+           event_count = least(t.event_count, 9223372036854775807 - excluded.event_count) + excluded.event_count,
            first_seen_at = least(t.first_seen_at, excluded.first_seen_at),
            last_seen_at = greatest(t.last_seen_at, excluded.last_seen_at),
            received_at = now();

@@ -81,17 +81,63 @@ export async function eraseMember(
 ): Promise<PendingErasure | 'complete' | 'unknown'> {
   const { accountId, organizationId } = scope
   await transaction.query(lockOutFlushes, [accountId])
-  const [member] = await transaction.query<{ user_id: string; person_hash: Buffer; last_event_id: bigint }>(
+  const values = [accountId, organizationId, id, allowedVersions]
+  const [member] = await transaction.query<Pick<Person, 'user_id' | 'person_hash' | 'last_event_id'>>(
     deleteMember,
-    [accountId, organizationId, id, allowedVersions],
+    values,
   )
   if (member === undefined) return findUnfinished(transaction, scope, id, allowedVersions)
-  const { user_id, last_event_id } = member
-  await transaction.query(rememberErasure, [accountId, member.person_hash, Math.floor(now())])
+  return eraseTraces(transaction, scope, { ...member, channel_oa_id: accountId, member_id: id }, now)
+}
+
+/**
+ * Erases a person by user id, also one who is not a member: older events never bring the person back. Returns whether the person
+ * was a member.
+ */
+export async function eraseUser(
+  tenant: Transactions,
+  scope: Scope,
+  userId: string,
+  now: () => number,
+): Promise<boolean> {
+  const { accountId, organizationId } = scope
+  let wasMember = false
+  const erasure = await tenant.transaction(async (transaction) => {
+    await transaction.query(lockOutFlushes, [accountId])
+    const [person] = await transaction.query<Person & { is_member: boolean }>(selectPerson, [
+      accountId,
+      organizationId,
+      userId,
+    ])
+    if (person === undefined) throw new Error('the account does not exist')
+    wasMember = person.is_member
+    if (wasMember) return eraseMember(transaction, scope, person.member_id, now)
+    return eraseTraces(transaction, scope, person, now)
+  })
+  if (typeof erasure === 'object') await finishErasure(tenant, erasure)
+  return wasMember
+}
+
+type Person = {
+  channel_oa_id: bigint
+  member_id: bigint
+  user_id: string
+  last_event_id: bigint
+  person_hash: Buffer
+}
+
+/** What is stored of the person beside the member. */
+async function eraseTraces(
+  transaction: Queryable,
+  { accountId, organizationId }: Scope,
+  { person_hash, ...erasure }: Person,
+  now: () => number,
+): Promise<PendingErasure | 'complete'> {
+  const { member_id, user_id, last_event_id } = erasure
+  await transaction.query(rememberErasure, [accountId, person_hash, Math.floor(now())])
   await transaction.query(deleteTrackedActivity, [accountId, user_id])
-  const erasure = { channel_oa_id: accountId, member_id: id, user_id, last_event_id }
   if (await scrub(transaction, erasure)) return 'complete'
-  await transaction.query(rememberPending, [accountId, organizationId, id, user_id, last_event_id])
+  await transaction.query(rememberPending, [accountId, organizationId, member_id, user_id, last_event_id])
   return erasure
 }
 
@@ -125,6 +171,21 @@ const deleteMember: Statement = {
        and ($4::bigint[] is null or m.version = any ($4))
     returning m.user_id, person_hash(a.person_key, m.user_id) as person_hash,
               nextval(pg_get_serial_sequence('event', 'id')) as last_event_id`,
+}
+
+/**
+ * $1 bigint: account; $2 bigint: organization; $3 text: user id. A person who is not a member gets an id that no member has, for
+ * pending_erasure.
+ */
+const selectPerson: Statement = {
+  name: 'select-person',
+  text: `
+    select a.id as channel_oa_id, m.id is not null as is_member, $3::text as user_id,
+           coalesce(m.id, nextval(pg_get_serial_sequence('audience_member', 'id'))) as member_id,
+           person_hash(a.person_key, $3) as person_hash, nextval(pg_get_serial_sequence('event', 'id')) as last_event_id
+      from official_account a
+      left join audience_member m on m.channel_oa_id = a.id and m.organization_id = $2 and m.user_id = $3
+     where a.id = $1`,
 }
 
 /**

@@ -25,11 +25,20 @@ import { erasedCsv, erasedJson, memberCsv, memberJson, withTrackedActivity } fro
 const SINCE = `timestamptz 'epoch' + $14::bigint * interval '1 millisecond' - interval '60 seconds'`
 
 /**
+ * A clock that had jumped ahead, and was set right, shows the same times again later, with higher numbers. Of the marks from then,
+ * the first one may be up to 30 s after the time. If the clock never jumped, the marks after SINCE have higher numbers.
+ */
+const FIRST_CHANGE_AROUND = `(select min(near.change) from change_mark near
+                                         where near.marked_at > ${SINCE}
+                                           and near.marked_at <= ${SINCE} + interval '90 seconds')`
+
+/**
  * A time in the future has a mark near it only if the clock stepped back. Otherwise a client or another program invented it,
  * and nothing says what the client has read: the feed begins at the beginning.
  */
 const FEED_START = `coalesce($10::bigint,
-                (select case when ${SINCE} < greatest(clock_timestamp(), marked_at + interval '1 minute') then change - 1 end
+                (select case when ${SINCE} < greatest(clock_timestamp(), marked_at + interval '1 minute')
+                        then least(change, ${FIRST_CHANGE_AROUND}) - 1 end
                    from change_mark
                   where marked_at <= ${SINCE}
                   order by marked_at desc limit 1),

@@ -69,7 +69,12 @@ const FIELDS = {
   blockedAt: field(Nullable(Time), 'time', 'm.blocked_at'),
   firstSeenAt: field(Nullable(Time), 'time', 'least(m.first_seen_at, t.first_seen_at)'),
   lastSeenAt: field(Nullable(Time), 'time', 'greatest(m.last_seen_at, t.last_seen_at)'),
-  eventCount: field(Type.Integer({ minimum: 0 }), 'number', 'm.event_count + coalesce(t.event_count, 0)'),
+  // numeric, because other programs load counts whose sum exceeds bigint, and one such member would fail every list.
+  eventCount: field(
+    Type.Integer({ minimum: 0 }),
+    'number',
+    'm.event_count::numeric + coalesce(t.event_count, 0)',
+  ),
   conversation: {
     ...field(Nullable(ConversationSchema), 'json', CONVERSATION),
     csv: [

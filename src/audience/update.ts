@@ -109,12 +109,15 @@ const IS_CHANGED = `(e.sets_external_id and m.external_id is distinct from e.ext
                              or e.sets_tags and m.tags is distinct from coalesce(e.tags, '{}')
                              or e.sets_attributes and m.attributes is distinct from coalesce(e.attributes, '{}'))`
 
-/** An update that changes nothing makes no new version. */
+/**
+ * An update that changes nothing makes no new version. The version after the greatest number, which another program may have
+ * loaded, is 1: If-Match compares versions for equality alone.
+ */
 export const CHANGES = `
              external_id = case when e.sets_external_id then e.external_id else m.external_id end,
              tags = case when e.sets_tags then coalesce(e.tags, '{}') else m.tags end,
              attributes = case when e.sets_attributes then coalesce(e.attributes, '{}') else m.attributes end,
-             version = case when ${IS_CHANGED} then m.version + 1 else m.version end,
+             version = case when ${IS_CHANGED} then m.version % 9223372036854775807 + 1 else m.version end,
              updated_at = case when ${IS_CHANGED} then greatest(clock_timestamp(), m.updated_at) else m.updated_at end,
              change = case when ${IS_CHANGED} then next_change() else m.change end`
 

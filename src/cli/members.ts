@@ -1,11 +1,16 @@
-/** `oa-audience members show`: why a member is in its current state. */
+/** `oa-audience members`: why a member is in its current state, and erasures by user id. */
+import { readFile } from 'node:fs/promises'
+import { text } from 'node:stream/consumers'
 import type { Command } from 'commander'
+import { eraseUser } from '../audience/erase.ts'
+import { USER_ID_MAX_LENGTH } from '../audience/member.ts'
 import { FatalError } from '../errors.ts'
 import { parsePathId } from '../http/path-id.ts'
 import { findMember, memberTimeline } from '../operator/members.ts'
 import type { Database } from '../postgres/database.ts'
-import { between, onDatabase, parseId, withJson } from './input.ts'
-import { printJson, printMany } from './output.ts'
+import { isStorableText } from '../postgres/storable.ts'
+import { between, onDatabase, parseId, requireAccount, withJson } from './input.ts'
+import { printJson, printMany, printOne } from './output.ts'
 
 const TIMELINE_DEFAULT = 50
 const TIMELINE_MAX = 100_000
@@ -17,7 +22,7 @@ interface ShowOptions {
 }
 
 export function membersCommand(program: Command): void {
-  const group = program.command('members').description('inspect single members of an audience')
+  const group = program.command('members').description('inspect and erase single members of an audience')
 
   withJson(group.command('show'))
     .description('show a member with the events and edits that led to its state, newest first')
@@ -38,6 +43,61 @@ export function membersCommand(program: Command): void {
       console.log(`${JSON.stringify(member, null, 2)}\n`)
       printMany(timeline, false)
     })
+
+  withJson(group.command('erase'))
+    .description(
+      'erase people, whether they are members or not, so that nothing older brings them back; can be repeated',
+    )
+    .requiredOption('--account <id>', 'id of the account', parseId)
+    .option('--user-id <id...>', 'user ids on the platform')
+    .option('--user-ids-file <file>', 'file with one user id per line; - is standard input')
+    .action(async ({ account, userId = [], userIdsFile, json }: EraseOptions) => {
+      const userIds = [...userId, ...(userIdsFile === undefined ? [] : await readUserIds(userIdsFile))]
+      requireUserIds(userIds)
+      printOne(await onDatabase((database) => erase(database, account, userIds)), json === true)
+    })
+}
+
+interface EraseOptions {
+  account: bigint
+  userId?: string[]
+  userIdsFile?: string
+  json?: boolean
+}
+
+/** Blank lines are ignored. */
+async function readUserIds(file: string): Promise<string[]> {
+  try {
+    const content = await (file === '-' ? text(process.stdin) : readFile(file, 'utf8'))
+    return content.split(/\r?\n/).filter((line) => line !== '')
+  } catch (error) {
+    throw new FatalError(`${file} cannot be read (${(error as { code?: string }).code})`)
+  }
+}
+
+/** Nobody is erased if one of the user ids cannot be one. */
+function requireUserIds(userIds: string[]): void {
+  if (userIds.length === 0) throw new FatalError('no user id is given. Use --user-id or --user-ids-file.')
+  const at = userIds.findIndex(
+    (id) => id.trim() !== id || id === '' || id.length > USER_ID_MAX_LENGTH || !isStorableText(id),
+  )
+  if (at >= 0)
+    throw new FatalError(`user id ${at + 1} of ${userIds.length} is not a user id. Nobody was erased.`)
+}
+
+async function erase(database: Database, account: bigint, userIds: string[]) {
+  const { id: accountId, organizationId } = await requireAccount(database, account)
+  const scope = { keyId: null, accountId, organizationId }
+  let members = 0
+  for (const [erased, userId] of userIds.entries()) {
+    const wasMember = await eraseUser(database, scope, userId, Date.now).catch((error: Error) => {
+      throw new FatalError(
+        `user id ${erased + 1} of ${userIds.length} was not erased (${error.name}). Run the command again.`,
+      )
+    })
+    if (wasMember) members += 1
+  }
+  return { erased: userIds.length, members }
 }
 
 async function show(database: Database, account: bigint, user: string, limit: number) {

@@ -54,6 +54,8 @@ export interface ContentRow extends Row {
   attempts: number
   /** since the delivery was committed */
   age_ms: number
+  /** since 1970 */
+  created_ms: bigint
   type: string | null
   change: bigint | null
   /** JSON texts, separated by commas, without erased and unsent content */
@@ -68,6 +70,7 @@ export const loadContents: Statement = {
     select d.id, d.endpoint_id, p.status, p.url, p.allow_private_network, p.format, p.replies, p.secret, p.previous_secret,
            a.channel_secret, coalesce(d.destination, a.bot_user_id) as destination, d.attempts, d.type, d.change,
            (extract(epoch from clock_timestamp() - d.created_at) * 1000)::float8 as age_ms,
+           (extract(epoch from d.created_at) * 1000)::bigint as created_ms,
            (select string_agg(e.payload, ',' order by k.position)
               from unnest(d.event_keys) with ordinality as k (key, position)
               join lateral (select payload from event e

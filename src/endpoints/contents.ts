@@ -71,7 +71,8 @@ export function contentOf(row: ContentRow): Content {
   }
   return {
     format: 'members',
-    id: `msg_${row.id}_${row.change ?? 0}`,
+    // With the time: after a restore, numbers are given again, and receivers ignore a message whose id they have seen.
+    id: `msg_${row.id}_${row.change ?? 0}_${row.created_ms}`,
     type: row.type ?? '',
     data: row.data,
     secret: secretOrNull(row.secret),

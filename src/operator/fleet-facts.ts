@@ -238,8 +238,11 @@ function factsOf({ line_hours, line_deliveries, ages, followings, ...row }: Flee
   }
 }
 
-/** PostgreSQL writes a time as `2026-11-22 09:00:00.123456+00`. */
-const isoTime = (text: string | null): string | null => (text === null ? null : new Date(text).toISOString())
+/** PostgreSQL writes a time as `2026-11-22 09:00:00.123456+00`. Null for `infinity`, which another program may have stored. */
+function isoTime(text: string | null): string | null {
+  const ms = Date.parse(text ?? '')
+  return Number.isNaN(ms) ? null : new Date(ms).toISOString()
+}
 
 /** Places values by their age in a list that ends with the present one. */
 function spread<T>(length: number, nothing: T, ages: number[] | null, values: T[] | null): T[] {

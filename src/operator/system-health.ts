@@ -79,10 +79,14 @@ function examineAccount({ id, problems, lastDeliveryAt }: FleetAccount): Finding
   }))
 }
 
-/** Marks of the delta feed that are ahead of the clock say that it stepped back. */
+/**
+ * Marks of the delta feed that are ahead of the clock say that it stepped back. Those that are more than an hour ahead do not
+ * matter: see change-marks.ts.
+ */
 const selectServer = `
   select current_setting('server_version') as version, current_setting('fsync') as fsync,
-         (select coalesce(extract(epoch from max(marked_at) - clock_timestamp()), 0)::float8 from change_mark) as ahead`
+         (select coalesce(extract(epoch from max(marked_at) - clock_timestamp()), 0)::float8 from change_mark
+           where marked_at <= clock_timestamp() + interval '1 hour') as ahead`
 
 async function examineServer(database: Queryable): Promise<Finding> {
   const [server] = await database.query<{ version: string; fsync: string; ahead: number }>(selectServer)

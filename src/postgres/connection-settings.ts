@@ -41,16 +41,27 @@ const CONNECTION_CHECK = setWherePossible('client_connection_check_interval', '1
  */
 const COMPRESSION = setWherePossible('default_toast_compression', 'lz4')
 
+/** How values are written and read. Each of them changes what our statements mean or return. */
+const TEXTS = `set datestyle = 'ISO, MDY'; set intervalstyle = 'postgres'; set extra_float_digits = 1; set bytea_output = 'hex';
+  set array_nulls = on; set transform_null_equals = off; set quote_all_identifiers = off`
+
+/** A search by name would find some members of many; tags and tombstones would be missing; a view would be refused. */
+const COMPLETENESS = `set gin_fuzzy_search_limit = 0; set row_security = on;
+  ${setWherePossible('session_replication_role', 'origin')};
+  ${setWherePossible('restrict_nonsystem_relation_kind', '')};
+  ${setWherePossible('plpgsql.extra_errors', 'none')}`
+
 /**
  * Erasures and flushes rely on each statement seeing what was committed before it, and answers rely on commits being on
  * disk. Times are written in the session's zone. Temporary tables must not shadow ours.
  */
-const COMMON = `set standard_conforming_strings = on; set timezone = 'UTC';
+const COMMON = `set exit_on_error = off; ${TEXTS}; set standard_conforming_strings = on; set timezone = 'UTC';
   set default_transaction_isolation = 'read committed';
   select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off';
   select set_config('client_min_messages', 'warning', false) where current_setting('client_min_messages') = 'error';
   select set_config('search_path', concat_ws(', ', nullif(current_setting('search_path'), ''), 'pg_temp'), false)
    where current_setting('search_path') !~ 'pg_temp';
+  ${COMPLETENESS};
   ${COMPRESSION};
   ${CONNECTION_CHECK}`
 
@@ -65,8 +76,17 @@ const GENERIC_PLANS = `set plan_cache_mode = force_generic_plan; set enable_seqs
   set max_parallel_workers_per_gather = 0; set jit = off`
 
 const REQUEST_LIMITS = `set statement_timeout = ${STATEMENT_TIMEOUT_MS}; set lock_timeout = ${LOCK_TIMEOUT_MS};
-  set idle_in_transaction_session_timeout = ${STATEMENT_TIMEOUT_MS}`
+  set idle_in_transaction_session_timeout = ${STATEMENT_TIMEOUT_MS}; set idle_session_timeout = 0`
 
 /** By name from pg_settings, because PostgreSQL before 17 does not have all of them. */
 const NO_LIMITS = `select set_config(name, '0', false) from pg_settings where name in
   ('statement_timeout', 'lock_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout', 'idle_session_timeout')`
+
+/**
+ * What a connection sends before it writes: see migrations/functions/restores.sql. A replica and a schema of an earlier version
+ * skip it. So does a role that may only write rows: the next migration by the owner of the tables does the same.
+ */
+export const PREPARE_WRITES = `do $$ begin
+    if to_regprocedure('prepare_writes()') is not null then perform prepare_writes(); end if;
+  exception when insufficient_privilege then null;
+  end $$`

@@ -66,7 +66,7 @@ export async function migrate(
     for (const migration of missing) await apply(session, migration)
     if (isNewerThan(migrations, applied)) return missing.map(({ name }) => name)
     const replaced = await replaceFunctions(session, functions)
-    await session.query('select raise_change_offset()')
+    await session.query('select raise_change_offset(), raise_member_ids(null)')
     return [...missing.map(({ name }) => name), ...replaced]
   })
 }
@@ -86,9 +86,16 @@ export async function requireMigrated(database: Database, migrations = readMigra
 }
 
 async function requireUsableServer(session: Queryable): Promise<void> {
-  const [server] = await session.query<{ number: number; version: string; encoding: string }>(
+  const [server] = await session.query<{
+    number: number
+    version: string
+    encoding: string
+    schema: string | null
+    path: string
+  }>(
     `select current_setting('server_version_num')::int as number, current_setting('server_version') as version,
-            current_setting('server_encoding') as encoding`,
+            current_setting('server_encoding') as encoding, current_setting('search_path') as path,
+            (select schema from unnest(current_schemas(false)) as schema where schema !~ '^pg_temp' limit 1) as schema`,
   )
   if (server === undefined) return
   if (server.number < OLDEST_POSTGRESQL) {
@@ -98,6 +105,12 @@ async function requireUsableServer(session: Queryable): Promise<void> {
     throw new FatalError(
       `the database's encoding is ${server.encoding}, which cannot store every name and message. ` +
         "Create a database with encoding 'UTF8' template template0.",
+    )
+  }
+  if (server.schema === null) {
+    throw new FatalError(
+      `search_path (${server.path}) names no schema that the database user may use. ` +
+        'Create the schema, or run `alter role … set search_path = public`.',
     )
   }
 }

@@ -1,7 +1,7 @@
 /** Connections that one kind of work uses and no other kind can take. */
 import pg from 'pg'
 import { databaseQuery } from '../observability/facts.ts'
-import { connectionSettings, STATEMENT_TIMEOUT_MS } from './connection-settings.ts'
+import { connectionSettings, PREPARE_WRITES, STATEMENT_TIMEOUT_MS } from './connection-settings.ts'
 import { DatabaseUnavailable, endsConnection, toFault } from './faults.ts'
 import { sendPipeline } from './pipeline.ts'
 import type { Queryable, Row, Statement, Transactions } from './statement.ts'
@@ -44,15 +44,16 @@ export class Share {
       maxLifetimeSeconds: CONNECTION_MAX_SECONDS,
       pipeline: true,
       query_timeout: QUERY_TIMEOUT_MS,
-    } as pg.PoolConfig)
+      // A connection that cannot be set up must not be used: its times would be wrong, or an id would be given twice.
+      onConnect: async (client: pg.ClientBase) => {
+        client.on('error', () => undefined)
+        refuseUnreplicated(client)
+        await target.onConnect?.(client)
+        await client.query(`${connectionSettings('request')}; ${PREPARE_WRITES}`)
+      },
+    } as unknown as pg.PoolConfig)
     // Without listeners, a connection that the server closes would end the process, whether idle or in use.
     this.#pool.on('error', onConnectionLost)
-    this.#pool.on('connect', (client) => {
-      client.on('error', () => undefined)
-      refuseUnreplicated(client)
-      // A connection that cannot be set up must not be used: its times would be wrong.
-      client.query(connectionSettings('request')).catch(() => client.end())
-    })
   }
 
   /** Waits for a turn, not for the pool: each turn has a connection. Throws DatabaseBusy or DatabaseUnavailable. */

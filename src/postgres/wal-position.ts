@@ -12,7 +12,7 @@ export interface Lineage {
   /** Each promotion of a standby begins another timeline. Positions of different timelines cannot be compared. */
   timeline: string
   /**
-   * The newest mark of the delta feed (change-marks.ts). A copy of this database that has replayed the position has the mark, and
+   * The newest mark of the delta feed (change-marks.ts) that is not of a clock that was ahead. A copy of this database that has replayed the position has the mark, and
    * another database does not. A former primary and its replicas lack the marks of later timelines. Null: there is none yet.
    */
   mark: string | null
@@ -37,7 +37,7 @@ const selectPrimaryState: Statement = {
   text: `
     select pg_wal_lsn_diff(pg_current_wal_flush_lsn(), '0/0')::bigint as position,
            left(pg_walfile_name(pg_current_wal_flush_lsn()), 8) as timeline,
-           (select max(marked_at) from change_mark) as mark`,
+           (select max(marked_at) from change_mark where marked_at <= clock_timestamp()) as mark`,
 }
 
 export async function readPrimaryState(ask: AskPrimary): Promise<PrimaryState> {

@@ -1,0 +1,108 @@
+/** The service does not depend on the settings that an administrator gave the database or its role. */
+import { describe, expect, it, onTestFinished } from 'vitest'
+import { readConfig } from '../src/config.ts'
+import { examineSystem } from '../src/operator/system-health.ts'
+import { migrate } from '../src/postgres/migrate.ts'
+import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
+import { lineEvent, textMessage } from '../tools/simulator/events.ts'
+import { signedIn, startConsoleForTest } from './support/console.ts'
+import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
+import { load } from './support/load.ts'
+import { runCommand } from './support/process.ts'
+import { startAppForTest } from './support/service.ts'
+
+/** Each group is one database. Values of one group do not hide each other. */
+const GROUPS: Array<Record<string, string>> = [
+  {
+    datestyle: `'German'`,
+    extra_float_digits: '-15',
+    intervalstyle: `'sql_standard'`,
+    bytea_output: 'escape',
+  },
+  { datestyle: `'SQL, DMY'`, array_nulls: 'off', transform_null_equals: 'on', quote_all_identifiers: 'on' },
+  { datestyle: `'Postgres, MDY'`, exit_on_error: 'on', row_security: 'off', gin_fuzzy_search_limit: '1' },
+  { idle_session_timeout: '200', default_transaction_deferrable: 'on', check_function_bodies: 'off' },
+  { session_replication_role: 'replica', 'plpgsql.extra_errors': `'all'`, xmloption: 'document' },
+  { restrict_nonsystem_relation_kind: `'view'`, backslash_quote: 'on', client_min_messages: 'error' },
+]
+
+async function databaseWith(settings: Record<string, string>) {
+  const { database, connection } = await createTestDatabase()
+  const tenant = await addTenant(database)
+  for (const [name, value] of Object.entries(settings))
+    await load(database, `alter database ${connection.database} set ${name} = ${value}`)
+  await database.close()
+  const again = new PostgresDatabase(connection, () => undefined)
+  again.markReady()
+  onTestFinished(() => again.close())
+  return { database: again, connection, tenant }
+}
+
+describe.each(GROUPS)('a database with %o', (settings) => {
+  it('is migrated, examined, read and written as any other', async () => {
+    const { database, connection, tenant } = await databaseWith(settings)
+    expect(await migrate(database)).toEqual([])
+    const service = await startAppForTest(database)
+    const events = [lineEvent('follow', 'Uann'), textMessage('Uann', 'hello')]
+    expect((await service.deliver(tenant, events)).json).toEqual({ accepted: 2, duplicates: 0 })
+    expect((await service.deliver(tenant, events)).json).toEqual({ accepted: 0, duplicates: 2 })
+    await load(database, `update audience_member set display_name = 'Ann' || i from generate_series(1, 1) i`)
+    const id = (await service.member(tenant, 'Uann'))?.id
+    const path = `/api/audience/${id}`
+    const fields = { externalId: 'null', tags: ['NULL', 'vip'], attributes: { note: null, ratio: 0.1 } }
+    const put = await service.call('PUT', path, {
+      headers: { ...tenant.headers, 'content-type': 'application/json' },
+      body: JSON.stringify(fields),
+    })
+    expect(put.json).toMatchObject({
+      ...fields,
+      version: 2,
+      followedAt: expect.stringMatching(/^\d{4}-.*Z$/),
+    })
+    for (const filter of ['tag=NULL', 'q=Ann', 'updatedSince=2020-01-01T00:00:00Z']) {
+      const found = await service.call('GET', `/api/audience?${filter}`, { headers: tenant.headers })
+      expect(found.json.data).toEqual([put.json])
+    }
+    const { url } = await startConsoleForTest(database)
+    const operator = await signedIn(url)
+    const account = `/api/accounts/${tenant.accountId}`
+    const pages = [
+      '/api/fleet',
+      account,
+      `${account}/members`,
+      `${account}/members/${id}`,
+      '/api/clients',
+      '/api/endpoints',
+    ]
+    for (const page of [...pages, '/api/events'])
+      expect([page, (await operator.get(page)).status]).toEqual([page, 200])
+    const findings = await examineSystem(
+      readConfig({ DATABASE_URL: urlOf(connection), LINE_API_URL: 'http://127.0.0.1:9' }),
+    )
+    expect(findings).toContainEqual({
+      check: 'migrations',
+      severity: 'ok',
+      message: 'the schema is up to date',
+    })
+    expect((await service.call('DELETE', path, { headers: tenant.headers })).status).toBe(204)
+    expect(
+      (await service.deliver(tenant, [lineEvent('follow', 'Uann', { timestamp: Date.now() - 60_000 })]))
+        .status,
+    ).toBe(200)
+    const tombstones = await service.call('GET', '/api/audience?updatedSince=2020-01-01T00:00:00Z', {
+      headers: tenant.headers,
+    })
+    expect(tombstones.json.data).toEqual([{ id, deletedAt: expect.stringMatching(/Z$/) }])
+  })
+})
+
+it('says in one line that search_path names no schema in which tables can be', async () => {
+  const { database, connection } = await createTestDatabase()
+  await load(database, `alter database ${connection.database} set search_path = nowhere`)
+  await database.close()
+  for (const command of [['migrate'], ['accounts', 'list']]) {
+    const { status, stderr } = runCommand(command, { DATABASE_URL: urlOf(connection) })
+    expect(status).toBe(1)
+    expect(stderr).toMatch(/^oa-audience: .*search_path.*nowhere.*\n$/)
+  }
+})

@@ -1,0 +1,129 @@
+/** Values at the limits of their types, as other programs may load them. */
+import { describe, expect, it } from 'vitest'
+import { listFleet } from '../src/operator/fleet.ts'
+import { migrate } from '../src/postgres/migrate.ts'
+import { lineEvent, textMessage } from '../tools/simulator/events.ts'
+import { addTenant, type Tenant } from './support/database.ts'
+import { load, loadMembers } from './support/load.ts'
+import { setUpFile } from './support/service.ts'
+
+const { database, service } = await setUpFile()
+
+const MAX = '9223372036854775807'
+
+async function tenantWith(
+  columns: Record<string, string>,
+): Promise<{ tenant: Tenant; id: string | undefined }> {
+  const tenant = await addTenant(database)
+  await loadMembers(database, tenant, 1, columns)
+  const [row] = await load<{ id: bigint }>(
+    database,
+    'select id from audience_member where channel_oa_id = $1',
+    [tenant.accountId],
+  )
+  return { tenant, id: String(row?.id) }
+}
+
+const put = (tenant: Tenant, id: string | undefined, fields: unknown, headers = {}) =>
+  service.call('PUT', `/api/audience/${id}`, {
+    headers: { ...tenant.headers, 'content-type': 'application/json', ...headers },
+    body: JSON.stringify(fields),
+  })
+
+describe('a member that another program loaded', () => {
+  it('is changed although its version is the greatest number, and If-Match still detects each change', async () => {
+    const { tenant, id } = await tenantWith({ version: MAX })
+    const first = await put(tenant, id, { tags: ['a'] })
+    expect(first.status).toBe(200)
+    const second = await put(tenant, id, { tags: ['b'] }, { 'if-match': first.headers.get('etag') ?? '' })
+    expect(second.status).toBe(200)
+    expect(second.headers.get('etag')).not.toBe(first.headers.get('etag'))
+    expect(
+      (await put(tenant, id, { tags: ['c'] }, { 'if-match': first.headers.get('etag') ?? '' })).status,
+    ).toBe(412)
+    await load(database, `update audience_member set version = ${MAX} where channel_oa_id = $1`, [
+      tenant.accountId,
+    ])
+    await load(database, `update audience_member set tags = '{d}' where channel_oa_id = $1`, [
+      tenant.accountId,
+    ])
+    expect((await service.members(tenant))[0]).toMatchObject({ tags: ['d'] })
+  })
+
+  it.each([
+    ['event_count', MAX],
+    ['event_count', '-9223372036854775808'],
+    ['version', '-9223372036854775808'],
+    ['change', MAX],
+    ['created_change', MAX],
+    ['first_seen_at', `'-infinity'::timestamptz`],
+    ['last_seen_at', `'infinity'::timestamptz`],
+    ['last_seen_at', `'294276-12-31T00:00:00Z'::timestamptz`],
+    ['first_seen_at', `'4713-01-01 00:00:00+00 BC'::timestamptz`],
+    ['followed_at', `'infinity'::timestamptz`],
+    ['relationship_at', `'infinity'::timestamptz`],
+    ['blocked_at', `'-infinity'::timestamptz`],
+    ['conversation_at', `'infinity'::timestamptz`],
+    ['updated_at', `'infinity'::timestamptz`],
+    ['updated_at', `'294276-12-31T00:00:00Z'::timestamptz`],
+    ['created_at', `'-infinity'::timestamptz`],
+    ['profile_due_at', `'infinity'::timestamptz`],
+    ['attributes', `'null'::jsonb`],
+    ['attributes', `'[1, "x"]'::jsonb`],
+    ['attributes', `'1e400'::jsonb`],
+    ['tags', 'array[null, $$a$$, null]::text[]'],
+    ['tags', `'[5:6]={a,b}'::text[]`],
+    ['tags', `'{{a},{b}}'::text[]`],
+  ])('with %s = %s is listed, changed, counted and erased', async (column, value) => {
+    const { tenant, id } = await tenantWith({ [column]: value })
+    const events = [lineEvent('follow', 'U1'), textMessage('U1', 'x')]
+    expect((await service.deliver(tenant, events)).status).toBe(200)
+    for (const accept of ['application/json', 'text/csv', 'application/x-ndjson']) {
+      for (const query of ['', '?updatedSince=2020-01-01T00:00:00Z']) {
+        const listed = await service.call('GET', `/api/audience${query}`, {
+          headers: { ...tenant.headers, accept },
+        })
+        expect([accept, query, listed.status]).toEqual([accept, query, 200])
+        expect(listed.text).toContain('U1')
+      }
+    }
+    const changed = await put(tenant, id, { externalId: 'x', tags: ['t'], attributes: { a: 1 } })
+    expect([changed.status, changed.json]).toMatchObject([200, { externalId: 'x', tags: ['t'] }])
+    expect((await service.deliver(tenant, [lineEvent('unfollow', 'U1')])).status).toBe(200)
+    expect(
+      await load(database, 'select from event where channel_oa_id = $1 and failure is not null', [
+        tenant.accountId,
+      ]),
+    ).toEqual([])
+    await load(database, `update audience_member set display_name = 'n' where channel_oa_id = $1`, [
+      tenant.accountId,
+    ])
+    expect(await migrate(database)).toEqual([])
+    expect((await service.call('DELETE', `/api/audience/${id}`, { headers: tenant.headers })).status).toBe(
+      204,
+    )
+  })
+})
+
+it('counts tracked activity of a user id whose count is the greatest number', async () => {
+  const tenant = await addTenant(database)
+  await loadMembers(database, tenant, 1, { event_count: '2' })
+  await load(database, `insert into tracked_activity values ($1, 'U1', ${MAX}, '-infinity', 'infinity')`, [
+    tenant.accountId,
+  ])
+  expect((await service.track(tenant, [{ type: 'page', userId: 'U1' }])).status).toBe(200)
+  expect((await service.members(tenant))[0]).toMatchObject({ userId: 'U1' })
+})
+
+it.each(['infinity', '-infinity', '294276-12-31T00:00:00Z'])(
+  'shows the fleet if an account has the time %s',
+  async (time) => {
+    const tenant = await addTenant(database)
+    await load(database, 'update official_account set foreign_destination_at = $1 where id = $2', [
+      time,
+      tenant.accountId,
+    ])
+    const fleet = await listFleet(database, Date.now())
+    expect(fleet.map(({ id }) => id)).toContain(tenant.accountId)
+  },
+)

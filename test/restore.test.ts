@@ -1,0 +1,184 @@
+/** What holds after a backup was restored, also beneath a service that keeps running. */
+import { describe, expect, inject, it, onTestFinished } from 'vitest'
+import { migrate } from '../src/postgres/migrate.ts'
+import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
+import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
+import { type Tenant, urlOf } from './support/database.ts'
+import { startReceiver, startSending } from './support/endpoints.ts'
+import { load, loadMembers, readEverything } from './support/load.ts'
+import { eventually, runCommand } from './support/process.ts'
+import { type Service, setUpTest } from './support/service.ts'
+import { walk } from './support/walk.ts'
+
+const LONG_AGO = '2020-01-01T00:00:00.000Z'
+/** Beyond every transaction id of the tests' server: as if the numbers came from a server that is older. */
+const OTHER_SERVER = 900_000_000_000n
+
+const erase = (service: Service, tenant: Tenant, id: string | bigint) =>
+  service.call('DELETE', `/api/audience/${id}`, { headers: tenant.headers })
+
+async function follow(service: Service, tenant: Tenant, userId = randomUserId()): Promise<bigint> {
+  const { status } = await service.deliver(tenant, [lineEvent('follow', userId)])
+  expect(status).toBe(200)
+  return BigInt((await service.member(tenant, userId))?.id ?? 0)
+}
+
+/** Runs statements on the tests' server, outside of the database that they copy. */
+async function onServer(...statements: string[]): Promise<void> {
+  const admin = new PostgresDatabase(inject('postgres'), () => undefined)
+  await admin.session(async (session) => {
+    for (const statement of statements) await session.query(statement)
+  })
+  await admin.close()
+}
+
+/** Copies the database, as a backup does. The service loses its connections. */
+async function backUp(name: string): Promise<void> {
+  await onServer(
+    `alter database ${name} allow_connections false`,
+    `select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = '${name}'`,
+    `create database ${name}_backup template ${name}`,
+    `alter database ${name} allow_connections true`,
+  )
+}
+
+const restore = (name: string) =>
+  onServer(`drop database ${name} with (force)`, `create database ${name} template ${name}_backup`)
+
+/** Makes the stored change numbers those of another server, and ends the connections of the service. */
+async function moveToOtherServer(database: PostgresDatabase): Promise<void> {
+  await database.session(async (session) => {
+    await session.query('delete from change_mark')
+    for (const table of ['audience_member', 'erased_member'])
+      await session.query(`update ${table} set change = change + ${OTHER_SERVER}`)
+    await session.query(
+      `update endpoint set change_position = change_position + ${OTHER_SERVER}, first_change = first_change + ${OTHER_SERVER}`,
+    )
+    await session.query('update change_server set system_identifier = 1')
+    await session.query(
+      'select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()',
+    )
+  })
+}
+
+describe('after a restore', () => {
+  it('gives no member an id that was given before, so a repeated DELETE erases nobody else', async () => {
+    const { database, connection, service, tenant } = await setUpTest()
+    onTestFinished(() => database.close())
+    await follow(service, tenant)
+    await backUp(connection.database)
+    onTestFinished(() => onServer(`drop database ${connection.database}_backup`))
+    const erased = await Promise.all([1, 2, 3].map(() => follow(service, tenant)))
+    for (const id of erased) expect((await erase(service, tenant, id)).status).toBe(204)
+    await restore(connection.database)
+    const given = [await follow(service, tenant), await follow(service, tenant)]
+    for (const id of erased) {
+      expect(given[0]).toBeGreaterThan(id)
+      expect((await erase(service, tenant, id)).status).toBe(404)
+    }
+    expect(given[1]).toBeLessThan(2n ** 53n)
+  })
+
+  it('gives no id again after members were loaded with ids far ahead', async () => {
+    const { database, connection, service, tenant } = await setUpTest()
+    onTestFinished(() => database.close())
+    const ahead = String(10n ** 15n)
+    await loadMembers(database, tenant, 1, { id: ahead })
+    expect((await erase(service, tenant, ahead)).status).toBe(204)
+    await backUp(connection.database)
+    onTestFinished(() => onServer(`drop database ${connection.database}_backup`))
+    const id = await follow(service, tenant)
+    expect(id).toBeGreaterThan(BigInt(ahead))
+    await restore(connection.database)
+    expect(await follow(service, tenant)).toBeGreaterThan(id)
+  })
+
+  it('sends an endpoint everything if the numbers of another server are only in its position', async () => {
+    const { database, service, tenant, addEndpoint } = await startSending()
+    const { url, received } = await startReceiver()
+    await addEndpoint(url, { format: 'members' })
+    await moveToOtherServer(database)
+    await migrate(database)
+    await follow(service, tenant)
+    await eventually(
+      async () => received.length,
+      (count) => count === 1,
+    )
+  })
+
+  it('gives messages with the same number different ids, so that a receiver does not take one for a duplicate', async () => {
+    const { database, tenant, addEndpoint } = await startSending()
+    const { url, received } = await startReceiver()
+    await loadMembers(database, tenant, 1, { id: '5' })
+    const endpoint = await addEndpoint(url, { format: 'members' })
+    for (const count of [1, 2]) {
+      await load(
+        database,
+        `insert into endpoint_delivery (id, channel_oa_id, endpoint_id, type, member_id, change)
+         values (7, $1, $2, 'member.updated', 5, 9)`,
+        [tenant.accountId, endpoint],
+      )
+      await eventually(
+        async () => [received.length, (await load(database, 'select from endpoint_delivery')).length],
+        ([arrived, waiting]) => arrived === count && waiting === 0,
+      )
+    }
+    const ids = received.map(({ headers }) => headers['webhook-id'])
+    expect(new Set(ids).size).toBe(2)
+  })
+
+  it('misses no change if a running service meets the restored dump on another server', async () => {
+    const { database, service, tenant, addEndpoint } = await startSending()
+    const { url, received } = await startReceiver()
+    await loadMembers(database, tenant, 2)
+    await addEndpoint(url, { format: 'members' })
+    await moveToOtherServer(database)
+    await service.deliver(tenant, [lineEvent('follow', 'U1')])
+    const feed = await walk(service, tenant, `updatedSince=${LONG_AGO}`)
+    expect(feed.map(({ userId }) => userId)).toEqual(['U2', 'U1'])
+    await eventually(
+      async () => received.length,
+      (count) => count === 1,
+    )
+    expect(await load(database, 'select from change_server')).toHaveLength(1)
+  })
+})
+
+describe('members erase', () => {
+  it('erases people by user id whether they are members or not, and can be repeated', async () => {
+    const { database, connection, service, tenant } = await setUpTest()
+    onTestFinished(() => database.close())
+    const env = { DATABASE_URL: urlOf(connection) }
+    const past = { timestamp: Date.now() - 60_000 }
+    await service.deliver(tenant, [
+      lineEvent('follow', 'Umember', past),
+      textMessage('Umember', 'whispered', past),
+    ])
+    const erasePeople = (input: string, ...more: string[]) => {
+      const account = ['--account', String(tenant.accountId)]
+      return runCommand(['members', 'erase', ...account, '--user-ids-file', '-', '--json', ...more], env, {
+        input,
+      })
+    }
+    const { stdout, stderr } = erasePeople('Umember\r\nUnobody\n\n', '--user-id', 'Uother')
+    expect([JSON.parse(stdout), stderr]).toEqual([{ erased: 3, members: 1 }, ''])
+    expect(JSON.parse(erasePeople('Umember\n').stdout)).toEqual({ erased: 1, members: 0 })
+    for (const userId of ['Umember', 'Unobody', 'Uother'])
+      await service.deliver(tenant, [
+        lineEvent('follow', userId, past),
+        textMessage(userId, 'whispered late', past),
+      ])
+    expect(await service.members(tenant)).toEqual([])
+    const stored = await readEverything(database)
+    for (const text of ['whispered', 'Umember', 'Unobody', 'Uother'])
+      expect(stored.split(text)).toHaveLength(1)
+    await follow(service, tenant, 'Unobody')
+    expect(await service.members(tenant)).toMatchObject([{ userId: 'Unobody' }])
+    const refused = erasePeople(`Unobody\n${'x'.repeat(129)}\n`)
+    expect(refused).toMatchObject({
+      status: 1,
+      stderr: 'oa-audience: user id 2 of 2 is not a user id. Nobody was erased.\n',
+    })
+    expect(await service.members(tenant)).toHaveLength(1)
+  })
+})
