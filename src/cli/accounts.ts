@@ -96,20 +96,22 @@ function showCommand(group: Command): void {
 
 /** Counts what was deleted now. A continued removal finds only what the interrupted one has left. */
 async function remove(database: Database, id: bigint): Promise<Printable | null> {
+  const contents = await findAccountContents(database, id)
+  if (contents === null) return null
   const progress = new Progress('rows', null)
   try {
-    const contents = await findAccountContents(database, id)
     const deleted = await removeAccount(database, id, { onProgress: (rows) => progress.show(rows) })
-    if (contents === null || deleted === null) return null
-    return {
-      name: contents.name,
-      members: deleted.audience_member,
-      receivedEvents: deleted.event_key,
-      storedEvents: deleted.event + deleted.tracking_event,
-      endpoints: deleted.endpoint,
-      waitingDeliveries: deleted.endpoint_delivery,
-      apiKeys: deleted.api_key,
-    }
+    return (
+      deleted && {
+        name: contents.name,
+        members: deleted.audience_member,
+        receivedEvents: deleted.event_key,
+        storedEvents: deleted.event + deleted.tracking_event,
+        endpoints: deleted.endpoint,
+        waitingDeliveries: deleted.endpoint_delivery,
+        apiKeys: deleted.api_key,
+      }
+    )
   } finally {
     progress.end()
   }
