@@ -13,6 +13,6 @@ declare
      order by a.id);
 begin
   execute format(
-    'create unique index official_account_channel on official_account (organization_id, channel_id) where channel_id <> ''''%s',
+    'create unique index if not exists official_account_channel on official_account (organization_id, channel_id) where channel_id <> ''''%s',
     case when later = '{}' then '' else format(' and id <> all (%L::bigint[])', later) end);
 end $$;
