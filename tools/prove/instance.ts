@@ -5,12 +5,16 @@
  *
  * Its argument is the id of the account. It ends when its standard input does, so it never outlives the process that started it.
  */
+import { setTimeout as sleep } from 'node:timers/promises'
 import { createApp } from '../../src/app.ts'
 import { readConfig } from '../../src/config.ts'
 import { FatalError } from '../../src/errors.ts'
 import { deliveryPaths } from '../../src/intake/line/channel.ts'
 import { requireMigrated } from '../../src/postgres/migrate.ts'
 import { openForService } from '../../src/postgres/open.ts'
+
+/** For the embedded server to stop, which takes 7 s at most. A connection that the proof has cut may not end. */
+const RELEASE_TIMEOUT_MS = 8_000
 
 const config = readConfig()
 const [, , accountId = ''] = process.argv
@@ -37,7 +41,7 @@ app.addHook('onRequest', async (request, reply) => {
 process.once('SIGTERM', async () => {
   app.server.closeAllConnections()
   await app.close()
-  await close()
+  await Promise.race([close(), sleep(RELEASE_TIMEOUT_MS)])
   process.exit()
 })
 await app.listen({ port: config.port, host: '127.0.0.1' })
