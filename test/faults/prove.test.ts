@@ -9,7 +9,8 @@ import { addTenant, createTestDatabase, urlOf } from '../support/database.ts'
 import { startReceiver } from '../support/endpoints.ts'
 import { eventually, MAIN, runCommandAsync, temporaryDirectory } from '../support/process.ts'
 
-vi.setConfig({ testTimeout: 180_000 })
+// A proof takes 20 s, and five times as long on a busy machine.
+vi.setConfig({ testTimeout: 400_000 })
 
 /** A production database: old rows that its operator keeps, and work that is due for its own instances. */
 async function setUpProduction() {
