@@ -17,7 +17,7 @@ import { localUrl } from './http/local-url.ts'
 import { deliveryPaths } from './intake/line/channel.ts'
 import { SOURCES } from './intake/sources.ts'
 import { LineApi } from './line-api/client.ts'
-import { makePartitions } from './maintenance/maintenance.ts'
+import { prepareSchema } from './maintenance/maintenance.ts'
 import { logConsoleLines } from './observability/console-lines.ts'
 import { openLog } from './observability/log-destination.ts'
 import { Metrics } from './observability/metrics.ts'
@@ -119,7 +119,7 @@ export async function startService(config: Config, log?: DestinationStream): Pro
 /** Null: started without a database. */
 async function openDatabase({ database }: Config, notices: Notices): Promise<OpenDatabase | null> {
   if (database.kind === 'none') return null
-  const opened = await openForService(database, notices, makePartitions)
+  const opened = await openForService(database, notices, prepareSchema)
   // A database that can never be used may be refused before anybody waits for it.
   opened.ready.catch(() => undefined)
   return opened

@@ -2,7 +2,7 @@
 import { expect, it, onTestFinished } from 'vitest'
 import { readMigrations } from '../src/postgres/migrate.ts'
 import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
-import { createTestDatabase, urlOf } from './support/database.ts'
+import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
 import { load } from './support/load.ts'
 import { becomesWell, runCommand, spawnService } from './support/process.ts'
 
@@ -41,6 +41,25 @@ it.each(['clients list', 'organizations add --name x', 'doctor'])(
     expect(await versions(database)).toEqual(before)
   },
 )
+
+it('keeps accounts that have had one channel id before the constraint, names them, and refuses further ones', async () => {
+  const { database, env } = await setUp()
+  const { organizationId } = await addTenant(database)
+  const add = (channelId: string) =>
+    load(database, `insert into official_account (organization_id, name, channel_id) values ($1, 'x', $2)`, [
+      organizationId,
+      channelId,
+    ])
+  await load(database, 'drop index official_account_channel')
+  await load(database, 'delete from schema_migration where version = 16')
+  for (const channelId of ['7', '7', '8', '', '']) await add(channelId)
+  expect(runCommand(['migrate'], env).stdout).toBe('applied 0016-one-account-per-channel.sql\n')
+  expect(runCommand(['doctor'], env).stdout).toContain(
+    'accounts 2, 3 have the channel id 7; keep one, and run',
+  )
+  for (const channelId of ['7', '8']) await expect(add(channelId)).rejects.toThrow('official_account_channel')
+  await add('')
+})
 
 it('refuses a command with one line on a database without a schema, until migrate ran', async () => {
   const { database, env } = await setUp('template0')

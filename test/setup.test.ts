@@ -33,6 +33,20 @@ async function setUp() {
   return { database, service, env, counts }
 }
 
+/** For a second run that adds something. */
+const anotherChannel = () => [
+  ...[
+    '--organization-name',
+    'Another agency',
+    '--name',
+    'x',
+    '--channel-id',
+    '2000000002',
+    '--channel-secret',
+    '-',
+  ],
+]
+
 const setup = (env: Record<string, string>, options: string[], input = `${SECRET}\n`) =>
   runCommand(['setup', ...options], env, { input })
 
@@ -83,7 +97,45 @@ it('prints public addresses if PUBLIC_URL is set, and one JSON object with --jso
   ])
   expect(added.webhookUrl).toBe(`https://oa.example.com/api/line/${added.accountId}`)
   expect(added.callbackUrl).toBe(`https://oa.example.com/api/mbox/callback/${added.oaHash}`)
-  expect(setup(withEnv, OPTIONS).stdout).not.toContain('PUBLIC_URL')
+  expect(setup(withEnv, anotherChannel()).stdout).not.toContain('PUBLIC_URL')
+})
+
+it('adds nothing the second time, and says what exists', async () => {
+  const { env, counts } = await setUp()
+  const { organizationId, accountId } = JSON.parse(setup(env, [...OPTIONS, '--json']).stdout)
+  const after = await counts()
+  const refusals = [OPTIONS, ['--organization-name', 'Other', ...OPTIONS.slice(2)]]
+  for (const options of refusals) {
+    const { status, stderr } = setup(env, options)
+    expect({ status, stderr }).toEqual({
+      status: 1,
+      stderr:
+        `oa-audience: channel 2000000001 is already account ${accountId} "O'Reilly's Café" of organization ${organizationId} ` +
+        `"My agency". Nothing was added. Run "oa-audience accounts show ${accountId}" to see its addresses, or ` +
+        `"oa-audience keys add --client ID --account ${accountId}" for another key.\n`,
+    })
+  }
+  const sameOrganization = setup(env, [...OPTIONS.slice(0, 4), '--channel-id', '2', '--channel-secret', '-'])
+  expect(sameOrganization.stderr).toContain(
+    `organization ${organizationId} "My agency" already exists. Nothing`,
+  )
+  expect(await counts()).toEqual(after)
+})
+
+it.each([
+  ['08', '--channel-id must be decimal digits'],
+  ['@abc', '--channel-id must be decimal digits'],
+])('refuses the channel id %s, which LINE would not give', async (channelId, message) => {
+  const { env, counts } = await setUp()
+  const before = await counts()
+  const { status, stderr } = setup(env, [
+    ...OPTIONS.slice(0, 4),
+    '--channel-id',
+    channelId,
+    ...OPTIONS.slice(6),
+  ])
+  expect({ status, stderr }).toEqual({ status: 1, stderr: expect.stringContaining(message) })
+  expect(await counts()).toEqual(before)
 })
 
 it('adds all four rows or none', async () => {
@@ -94,7 +146,7 @@ it('adds all four rows or none', async () => {
   expect(Object.values(after ?? {})).toEqual(
     Object.values(before ?? {}).map((count) => (count as number) + 1),
   )
-  const refused = setup(env, [...OPTIONS, '--tracking-key', 'ours'])
+  const refused = setup(env, [...anotherChannel(), '--tracking-key', 'ours'])
   expect(refused.status).toBe(1)
   expect(refused.stderr).toMatch(/^oa-audience: another account already has this tracking key\. [^\n]+\n$/)
   expect(await counts()).toEqual(after)

@@ -3,8 +3,8 @@
  * directly. A column that refuses its value surfaces as the database's constraint violation.
  */
 import { randomBytes } from 'node:crypto'
-import type { Queryable, Transactions } from '../postgres/statement.ts'
-import { insertWithFreeId, transactionWithFreeIds } from '../postgres/taken-ids.ts'
+import type { Queryable } from '../postgres/statement.ts'
+import { insertWithFreeId } from '../postgres/taken-ids.ts'
 import type { AccountId, OrganizationId } from './account.ts'
 
 /** The columns of `official_account` that an operator sets, by their names in the table. */
@@ -162,28 +162,6 @@ export async function addKey(
 export async function revokeKey(database: Queryable, id: bigint): Promise<boolean> {
   const revoked = await database.query(revokeKeyById, [id])
   return revoked.length > 0
-}
-
-export interface AddedFirstAccount {
-  organizationId: OrganizationId
-  account: AddedAccount
-  client: AddedClient
-  key: AddedKey
-}
-
-/** Adds an organization with one account, and a client with a key for it, in one transaction. */
-export function addFirstAccount(
-  database: Transactions,
-  organizationName: string,
-  columns: NewAccount,
-): Promise<AddedFirstAccount> {
-  return transactionWithFreeIds(database, async (transaction) => {
-    const organizationId = await addOrganization(transaction, organizationName)
-    const account = await addAccount(transaction, organizationId, columns)
-    const client = await addClient(transaction, null)
-    const key = inserted(await addKey(transaction, client.id, account.id))
-    return { organizationId, account, client, key }
-  })
 }
 
 /** 192 random bits in characters that need no quoting in URLs, shells and JSON. */

@@ -80,6 +80,8 @@ export function columnsOf(fields: Fields): Partial<AccountColumns> {
     if (fields[field]?.trim() === '' && REQUIRED_FIELDS.includes(field))
       throw new FatalError(`the ${field} must not be empty`)
   }
+  if (fields.channelId && !isChannelId(fields.channelId))
+    throw new FatalError('--channel-id must be decimal digits without a zero in front.')
   if (!isUrlSegment(fields.oaHash ?? ''))
     throw new FatalError(
       '--oa-hash has characters that a URL would change. Use letters, digits and - _ . ~ only.',
@@ -87,6 +89,11 @@ export function columnsOf(fields: Fields): Partial<AccountColumns> {
   const warning = secretWarning(fields.channelSecret)
   if (warning !== null) console.error(`oa-audience: warning: ${warning}`)
   return Object.fromEntries(given.map((field) => [COLUMNS[field], fields[field] || null]))
+}
+
+/** Whether a text is a channel id as LINE writes it. `08` would be another account than `8`. */
+export function isChannelId(text: string): boolean {
+  return /^[1-9]\d{0,19}$/.test(text)
 }
 
 /** Whether an `oa_hash` can be part of a URL as it is. */

@@ -4,12 +4,16 @@ import { addAccount, updateAccount } from '../accounts/provisioning.ts'
 import { readConfig } from '../config.ts'
 import { FatalError } from '../errors.ts'
 import { findAccountDetails, listAccounts } from '../operator/accounts.ts'
+import { findAccountContents, removeAccount } from '../operator/remove-account.ts'
+import type { Database } from '../postgres/database.ts'
 import { columnsOf, type Fields, SECRET_FLAGS, withFields } from './account-fields.ts'
 import { addressesOf } from './addresses.ts'
 import { applyCommand } from './apply-accounts.ts'
 import { importFollowersCommand } from './import-followers.ts'
 import { onDatabase, parseId, unknownAccount, withJson } from './input.ts'
-import { printMany, printOne } from './output.ts'
+import { type Printable, printMany, printOne } from './output.ts'
+import { Progress } from './progress.ts'
+import { addRemoveCommand } from './removal.ts'
 import { readSecrets } from './secret-input.ts'
 import { verifyCommand } from './verify.ts'
 
@@ -22,6 +26,13 @@ export function accountsCommand(program: Command): void {
   showCommand(group)
   verifyCommand(group)
   importFollowersCommand(group)
+  addRemoveCommand(group, {
+    noun: 'account',
+    description:
+      'remove an account with its members, events, endpoints and keys; it receives nothing from the first moment on, and an interrupted removal continues when the command is run again',
+    preview: findAccountContents,
+    remove,
+  })
 }
 
 function addCommand(group: Command): void {
@@ -81,4 +92,27 @@ function showCommand(group: Command): void {
       if (account === null) throw unknownAccount(id)
       printOne({ ...account, ...addressesOf(readConfig(), id, account.oaHash) }, json === true)
     })
+}
+
+/** Counts what was deleted now. A continued removal finds only what the interrupted one has left. */
+async function remove(database: Database, id: bigint): Promise<Printable | null> {
+  const contents = await findAccountContents(database, id)
+  if (contents === null) return null
+  const progress = new Progress('rows', null)
+  try {
+    const deleted = await removeAccount(database, id, { onProgress: (rows) => progress.show(rows) })
+    return (
+      deleted && {
+        name: contents.name,
+        members: deleted.audience_member,
+        receivedEvents: deleted.event_key,
+        storedEvents: deleted.event + deleted.tracking_event,
+        endpoints: deleted.endpoint,
+        waitingDeliveries: deleted.endpoint_delivery,
+        apiKeys: deleted.api_key,
+      }
+    )
+  } finally {
+    progress.end()
+  }
 }

@@ -3,8 +3,10 @@ import type { Command } from 'commander'
 import { addClient, revokeClient } from '../accounts/provisioning.ts'
 import { FatalError } from '../errors.ts'
 import { listClients } from '../operator/clients.ts'
+import { findClientContents, removeClient } from '../operator/remove.ts'
 import { onDatabase, parseId, withJson } from './input.ts'
 import { printMany, printOne } from './output.ts'
+import { addRemoveCommand } from './removal.ts'
 
 export function clientsCommand(program: Command): void {
   const group = program
@@ -36,4 +38,11 @@ export function clientsCommand(program: Command): void {
         )
       printOne({ id, status: 'revoked' }, json === true)
     })
+
+  addRemoveCommand(group, {
+    noun: 'client',
+    description: 'remove a client and its keys; its next request is refused',
+    preview: findClientContents,
+    remove: removeClient,
+  })
 }

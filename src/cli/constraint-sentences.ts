@@ -11,6 +11,8 @@ export const CONSTRAINT_SENTENCES: Record<string, Sentence> = {
   official_account_pkey: () => idTaken('account'),
   official_account_id_organization_id_key: () => idTaken('account'),
   official_account_organization_id_fkey: ([id]) => missing('organization', id),
+  official_account_channel: () =>
+    'another account of the organization already has this channel id. Run "oa-audience accounts list" to see it.',
   official_account_oa_hash_key: () =>
     'another account already has this oa_hash. Choose another one, or omit it to get a random one.',
   official_account_tracking_key_key: () =>

@@ -6,7 +6,7 @@ import { fromCsvText } from '../audience/member.ts'
 import { FatalError } from '../errors.ts'
 import { isSendable } from '../line-api/tokens.ts'
 import { isStorableText } from '../postgres/storable.ts'
-import { COLUMNS, isUrlSegment } from './account-fields.ts'
+import { COLUMNS, isChannelId, isUrlSegment } from './account-fields.ts'
 import { readCsv } from './csv-file.ts'
 
 /** All accounts of a file are held in memory and added in one transaction: 10,000 take about 10 s. */
@@ -24,8 +24,8 @@ type Check = { isValid: (text: string) => boolean; rule: string }
 /** Values that would only fail later, on the platform or in a URL. */
 const CHECKS: Partial<Record<Column, Check>> = {
   channel_id: {
-    isValid: (text) => /^\d{1,20}$/.test(text),
-    rule: 'must be decimal digits. A spreadsheet may have rounded it: format the column as text.',
+    isValid: isChannelId,
+    rule: 'must be decimal digits. It has no zero in front, and a spreadsheet may have rounded it: format the column as text.',
   },
   channel_access_token: { isValid: isSendable, rule: 'has a character that no access token has.' },
   oa_hash: { isValid: isUrlSegment, rule: 'may have letters, digits and - _ . ~ only.' },

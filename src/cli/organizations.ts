@@ -3,8 +3,11 @@ import type { Command } from 'commander'
 import { addOrganization } from '../accounts/provisioning.ts'
 import { FatalError } from '../errors.ts'
 import { listOrganizations } from '../operator/accounts.ts'
+import { findOrganizationContents, removeOrganization } from '../operator/remove.ts'
+import type { Database } from '../postgres/database.ts'
 import { onDatabase, withJson } from './input.ts'
-import { printMany, printOne } from './output.ts'
+import { type Printable, printMany, printOne } from './output.ts'
+import { addRemoveCommand } from './removal.ts'
 
 export function organizationsCommand(program: Command): void {
   const group = program
@@ -25,4 +28,19 @@ export function organizationsCommand(program: Command): void {
     .action(async ({ json }: { json?: boolean }) => {
       printMany(await onDatabase(listOrganizations), json === true)
     })
+
+  addRemoveCommand(group, {
+    noun: 'organization',
+    description: 'remove an organization that has no accounts',
+    preview: findOrganizationContents,
+    remove,
+  })
+}
+
+async function remove(database: Database, id: bigint): Promise<Printable | null> {
+  const contents = await removeOrganization(database, id)
+  if (contents === null || contents.accounts === 0) return contents
+  throw new FatalError(
+    `organization ${id} still has accounts: ${contents.accounts}. Remove each of them first, with "oa-audience accounts remove".`,
+  )
 }

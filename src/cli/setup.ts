@@ -1,6 +1,6 @@
 /** `oa-audience setup`: everything that a first account needs. */
 import type { Command } from 'commander'
-import { type AddedFirstAccount, addFirstAccount } from '../accounts/provisioning.ts'
+import { type AddedFirstAccount, addFirstAccount } from '../accounts/first-account.ts'
 import { readConfig } from '../config.ts'
 import { FatalError } from '../errors.ts'
 import { makeMissingDatabase } from '../postgres/open.ts'

@@ -11,7 +11,7 @@ const WRITE_INTERVAL_MS = 10_000
 const LAST_WRITE_MAX_MS = 500
 
 /**
- * Adds counts to the hour of each account's newest delivery.
+ * Adds counts to the hour of each account's newest delivery. Those of an account that was removed meanwhile are dropped.
  *
  * $1 bigint[] accounts, $2 text[] sources, $3 bigint[] deliveries, $4 bigint[] accepted events, $5 bigint[] duplicates,
  * $6 bigint[] unapplied events, $7 bigint[] refused deliveries, $8 bigint[] failed deliveries, $9 timestamptz[] last delivery,
@@ -27,6 +27,7 @@ const addCounts: Statement = {
       from unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[],
                   $9::timestamptz[], $10::timestamptz[], $11::timestamptz[])
            as c (id, source, deliveries, accepted, duplicates, unapplied, refused, failed, last_at, last_refused_at, at)
+     where exists (select from official_account a where a.id = c.id)
      order by id, source
         on conflict (channel_oa_id, hour, source) do update set
            deliveries = h.deliveries + excluded.deliveries, accepted = h.accepted + excluded.accepted,

@@ -1,4 +1,6 @@
 /** Keeps storage bounded: partitions ahead of time, and nothing beyond its retention. */
+import type { Database } from '../postgres/database.ts'
+import { migrate } from '../postgres/migrate.ts'
 import type { Queryable } from '../postgres/statement.ts'
 import { countFollows } from './follow-counts.ts'
 import { createPartitions, EVENTS, TRACKING_EVENTS } from './partitions.ts'
@@ -24,6 +26,13 @@ export async function runMaintenance(session: Queryable, retention: Retention): 
     await countFollows(session)
     await deleteExpired(session, retention)
   })
+}
+
+/** What a service needs before its first request. Returns the names of the migrations that were applied. */
+export async function prepareSchema(database: Database): Promise<string[]> {
+  const applied = await migrate(database)
+  await database.session(makePartitions)
+  return applied
 }
 
 /** What a service needs before its first event. Without a partition, events go to the default one. */

@@ -9,7 +9,6 @@ import { DatabaseUnavailable } from './faults.ts'
 import { migrate, requireMigrated } from './migrate.ts'
 import { PostgresDatabase } from './postgres-database.ts'
 import type { ReplicaServers } from './reads.ts'
-import type { Queryable } from './statement.ts'
 
 export interface OpenDatabase {
   database: PostgresDatabase
@@ -29,12 +28,13 @@ const RETRY_MS = 1_000
 /**
  * For the service. Starts the embedded server. A DATABASE_URL that does not answer is retried forever, while the service already
  * answers health checks.
- * @param prepare runs once the schema is up to date, before any query is let through
+ * @param prepareSchema runs before any query is let through, and returns the names of what it applied; again if the database
+ * becomes unavailable meanwhile
  */
 export async function openForService(
   choice: Exclude<DatabaseChoice, { kind: 'none' }>,
   notices: Notices,
-  prepare: (session: Queryable) => Promise<void>,
+  prepareSchema: (database: PostgresDatabase) => Promise<string[]>,
 ): Promise<OpenDatabase> {
   const lost = (error: Error & { code?: string }) =>
     notices.warn(`a database connection was lost (${error.code ?? error.message})`)
@@ -45,7 +45,7 @@ export async function openForService(
   const stop = new AbortController()
   return {
     database,
-    ready: becomeReady(database, notices, prepare, stop.signal),
+    ready: becomeReady(database, notices, prepareSchema, stop.signal),
     close: async () => {
       stop.abort()
       await database.close()
@@ -153,15 +153,13 @@ async function openForCommand<P>(
 async function becomeReady(
   database: PostgresDatabase,
   { info, warn }: Notices,
-  prepare: (session: Queryable) => Promise<void>,
+  prepareSchema: (database: PostgresDatabase) => Promise<string[]>,
   stop: AbortSignal,
 ): Promise<void> {
   for (let attempt = 1; !stop.aborted; attempt += 1) {
     try {
       await database.requireSessions()
-      const applied = await migrate(database)
-      for (const name of applied) info(`migrated: ${name}`)
-      await database.session(prepare)
+      for (const name of await prepareSchema(database)) info(`migrated: ${name}`)
       database.markReady()
       if (attempt > 1) info('the database answers now')
       return

@@ -2,6 +2,7 @@
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readdirSync } from 'node:fs'
+import { join } from 'node:path'
 import { expect, it, onTestFinished, vi } from 'vitest'
 import { Operator } from '../support/console.ts'
 import { eventually, MAIN, runCommand, temporaryDirectory } from '../support/process.ts'
@@ -27,6 +28,9 @@ it('exits with 0 after the steps, also on the data of an earlier run', () => {
     expect(stdout).not.toContain('\u001b')
     expect(readdirSync(dataDir)).toEqual(['demo'])
   }
+  // The platform of the second run does not know the account of the first one, which would be shown as broken.
+  const { stdout } = runCommand(['accounts', 'list', '--json'], { DATA_DIR: join(dataDir, 'demo') })
+  expect(JSON.parse(stdout)).toEqual([expect.objectContaining({ verified: true })])
 })
 
 it('prints its steps as JSON lines with --json', () => {

@@ -8,6 +8,10 @@ import { styled } from '../../src/cli/output.ts'
 import { type Config, readConfig } from '../../src/config.ts'
 import { addEndpoint } from '../../src/endpoints/manage.ts'
 import type { RunningService } from '../../src/main.ts'
+import { listOrganizations } from '../../src/operator/accounts.ts'
+import { listClients } from '../../src/operator/clients.ts'
+import { removeClient, removeOrganization } from '../../src/operator/remove.ts'
+import { removeAccount } from '../../src/operator/remove-account.ts'
 import type { Database } from '../../src/postgres/database.ts'
 import { Secret } from '../../src/secret.ts'
 import { type SimulatedPlatform, simulatePlatform } from '../simulator/platform.ts'
@@ -18,6 +22,9 @@ import { sendTraffic } from './traffic.ts'
 
 /** Of the token for the console, which is made for this run. */
 const TOKEN_BYTES = 24
+
+const ORGANIZATION = 'Demo agency'
+const CLIENT = 'Demo CRM'
 
 interface DemoOptions {
   once?: boolean
@@ -107,6 +114,7 @@ async function present(
   platform: SimulatedPlatform,
   asJson: boolean,
 ): Promise<void> {
+  await removeEarlierRun(database as Database)
   const account = await addDemoAccount(database as Database, platform.account)
   await addDemoEndpoints(database as Database, account.id, platform)
   const { displayName } = platform.account
@@ -117,8 +125,22 @@ async function present(
   await runSteps({ url, platform, account, asJson })
 }
 
+/** $1 name of the organization text */
+const selectEarlierAccounts = `
+  select a.id from official_account a join organization o on o.id = a.organization_id where o.name = $1`
+
+/** The simulated platform of this run does not know the account of an earlier run, so the console would show it as broken. */
+async function removeEarlierRun(database: Database): Promise<void> {
+  for (const { id } of await database.query<{ id: bigint }>(selectEarlierAccounts, [ORGANIZATION]))
+    await removeAccount(database, id)
+  for (const { id, name } of await listOrganizations(database))
+    if (name === ORGANIZATION) await removeOrganization(database, id)
+  for (const { id, name } of await listClients(database))
+    if (name === CLIENT) await removeClient(database, id)
+}
+
 async function addDemoAccount(database: Database, simulated: SimulatedAccount): Promise<DemoAccount> {
-  const organizationId = await addOrganization(database, 'Demo agency')
+  const organizationId = await addOrganization(database, ORGANIZATION)
   const account = await addAccount(database, organizationId, {
     name: simulated.displayName,
     channel_id: simulated.channelId,
@@ -128,7 +150,7 @@ async function addDemoAccount(database: Database, simulated: SimulatedAccount): 
     basic_id: simulated.basicId,
     login_channel_id: simulated.loginChannelId,
   })
-  const client = await addClient(database, 'Demo CRM')
+  const client = await addClient(database, CLIENT)
   const added = await addKey(database, client.id, account.id)
   if (added === null) throw new Error('the demo account was not added')
   const credentials = {

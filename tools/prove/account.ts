@@ -1,16 +1,36 @@
-/** The account of one `oa-audience prove` run: added before, compared with the load afterwards, removed at the end. */
+/**
+ * The account of one `oa-audience prove` run: added before, compared with the load afterwards, removed at the end. A later run
+ * removes what a killed one has left. It recognises such an account by its names and by the beginning of its `oa_hash`, which
+ * also has the number of the run.
+ */
+import { randomBytes, randomInt } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { addAccount, addOrganization } from '../../src/accounts/provisioning.ts'
 import { ulidKey } from '../../src/intake/event-key.ts'
+import { removeOrganization } from '../../src/operator/remove.ts'
+import { removeAccount } from '../../src/operator/remove-account.ts'
 import type { Database } from '../../src/postgres/database.ts'
 import type { Queryable } from '../../src/postgres/statement.ts'
+import { transactionWithFreeIds } from '../../src/postgres/taken-ids.ts'
 import { randomAccount } from '../simulator/state.ts'
 import type { Load } from './load.ts'
+
+/** The name of the account and of its organization. */
+const NAME = 'oa-audience prove'
+/** First key of the advisory lock that a run holds. The second key is the number of the run. */
+const RUN_LOCK = 730_202
+const RUN_MAX = 1_000_000_000
+/** How soon a run notices that the connection with its lock is lost. */
+const LOCK_CHECK_MS = 500
+const LOCK_RETRY_MS = 100
 
 export interface ProveAccount {
   id: bigint
   organizationId: bigint
   channelSecret: string
   botUserId: string
+  /** identifies the run to other runs */
+  run: number
 }
 
 export interface Discrepancies {
@@ -22,15 +42,19 @@ export interface Discrepancies {
   unknown: number
 }
 
-export async function addProveAccount(database: Database): Promise<ProveAccount> {
-  const { channelSecret, botUserId } = randomAccount('oa-audience prove')
-  const organizationId = await addOrganization(database, 'oa-audience prove')
-  const { id } = await addAccount(database, organizationId, {
-    name: 'oa-audience prove',
-    channel_secret: channelSecret,
-    bot_user_id: botUserId,
+/** In one transaction, so that there is no organization without its account. */
+export function addProveAccount(database: Database, run: number): Promise<ProveAccount> {
+  const { channelSecret, botUserId } = randomAccount(NAME)
+  return transactionWithFreeIds(database, async (transaction) => {
+    const organizationId = await addOrganization(transaction, NAME)
+    const { id } = await addAccount(transaction, organizationId, {
+      name: NAME,
+      channel_secret: channelSecret,
+      bot_user_id: botUserId,
+      oa_hash: `prove-${run}-${randomBytes(24).toString('hex')}`,
+    })
+    return { id, organizationId, channelSecret, botUserId, run }
   })
-  return { id, organizationId, channelSecret, botUserId }
 }
 
 /** Compares what was acknowledged with what is stored. */
@@ -85,24 +109,90 @@ async function compareCounts(session: Queryable, id: bigint, expected: Map<strin
   return { missing, twice }
 }
 
-/** Children before parents; $1 account id bigint. */
-const DELETE_ACCOUNT_DATA = [
-  'delete from event where channel_oa_id = $1',
-  'delete from event_key where channel_oa_id = $1',
-  'delete from audience_member where channel_oa_id = $1',
-  'delete from erased_member where channel_oa_id = $1',
-  'delete from official_account where id = $1',
-]
+interface StoredAccount {
+  id: bigint
+  organizationId: bigint
+  run: number
+  createdAt: string
+}
 
-/** $1 organization id bigint */
-const deleteOrganization = 'delete from organization where id = $1'
+/** $1 name text; $2 account id bigint, null: all */
+const selectProveAccounts = `
+  select a.id, a.organization_id as "organizationId", split_part(a.oa_hash, '-', 2)::int as run, a.created_at::text as "createdAt"
+    from official_account a join organization o on o.id = a.organization_id
+   where a.name = $1 and o.name = $1 and a.oa_hash ~ '^prove-\\d{1,9}-' and ($2::bigint is null or a.id = $2)`
 
-export async function removeProveAccount(
-  database: Database,
-  { id, organizationId }: ProveAccount,
-): Promise<void> {
-  await database.session(async (session) => {
-    for (const statement of DELETE_ACCOUNT_DATA) await session.query(statement, [id])
-    await session.query(deleteOrganization, [organizationId])
+/** $1 name text. Organizations whose accounts were removed, but not they. */
+const selectEmptyOrganizations = `
+  select id from organization o
+   where name = $1 and not exists (select from official_account a where a.organization_id = o.id)`
+
+export async function removeProveAccount(database: Database, { id }: { id: bigint }): Promise<void> {
+  const [account] = await database.query<StoredAccount & Record<string, unknown>>(selectProveAccounts, [
+    NAME,
+    id,
+  ])
+  if (account !== undefined) await remove(database, account)
+}
+
+async function remove(database: Database, { id, organizationId, createdAt }: StoredAccount): Promise<void> {
+  await removeAccount(database, id, { receivedSince: createdAt })
+  await removeOrganization(database, organizationId)
+}
+
+/** Removes the accounts of earlier runs, unless a run that uses them is alive. */
+export async function removeLeftAccounts(database: Database, ownId: bigint): Promise<void> {
+  const accounts = await database.query<StoredAccount & Record<string, unknown>>(selectProveAccounts, [
+    NAME,
+    null,
+  ])
+  for (const account of accounts) {
+    if (account.id === ownId) continue
+    await database.session(async (session) => {
+      const [lock] = await session.query<{ isOurs: boolean }>(
+        'select pg_try_advisory_lock($1, $2) as "isOurs"',
+        [RUN_LOCK, account.run],
+      )
+      if (lock?.isOurs) await remove(database, account)
+    })
+  }
+  for (const { id } of await database.query<{ id: bigint }>(selectEmptyOrganizations, [NAME])) {
+    await removeOrganization(database, id)
+  }
+}
+
+/**
+ * Keeps other runs from removing the account of this one while `work` runs. After a failover, the lock is taken again on the new
+ * primary.
+ */
+export async function whileLocked<T>(database: Database, work: (run: number) => Promise<T>): Promise<T> {
+  const run = randomInt(RUN_MAX)
+  const ended = new AbortController()
+  const { signal } = ended
+  let isHeld = () => {}
+  const held = new Promise<void>((resolve) => {
+    isHeld = resolve
   })
+  const hold = async () => {
+    while (!signal.aborted) {
+      await database
+        .session(async (session) => {
+          await session.query('select pg_advisory_lock($1, $2)', [RUN_LOCK, run])
+          isHeld()
+          while (!signal.aborted) {
+            await sleep(LOCK_CHECK_MS, undefined, { signal }).catch(() => undefined)
+            await session.query('select 1')
+          }
+        })
+        .catch(() => sleep(LOCK_RETRY_MS))
+    }
+  }
+  const holding = hold()
+  await held
+  try {
+    return await work(run)
+  } finally {
+    ended.abort()
+    await holding
+  }
 }

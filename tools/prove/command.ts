@@ -11,13 +11,16 @@ import { printMany, printOne } from '../../src/cli/output.ts'
 import { Progress } from '../../src/cli/progress.ts'
 import { type DatabaseChoice, readConfig } from '../../src/config.ts'
 import { FatalError } from '../../src/errors.ts'
+import { makePartitions } from '../../src/maintenance/maintenance.ts'
 import { migrateDatabase, withDatabase } from '../../src/postgres/open.ts'
 import {
   addProveAccount,
   type Discrepancies,
   findDiscrepancies,
   type ProveAccount,
+  removeLeftAccounts,
   removeProveAccount,
+  whileLocked,
 } from './account.ts'
 import { type Fault, faultsOfEmbedded, faultsOfExternal, faultsOfFailover } from './faults.ts'
 import { Load } from './load.ts'
@@ -81,16 +84,31 @@ export function proveCommand(program: Command): void {
     })
 }
 
-/** Removes its account in any case, because an external database may hold real data. */
+/** A database of its own needs the schema. In another one, the account of this run must not look like one that was left. */
 async function prove(choice: UsableDatabase, kills: number, failoverCommand?: string): Promise<Outcome> {
-  if (choice.kind === 'embedded') await migrateDatabase(choice)
-  const account = await withDatabase(choice, addProveAccount)
+  if (choice.kind === 'url')
+    return withDatabase(choice, (database) =>
+      whileLocked(database, (run) => proveAs(run, choice, kills, failoverCommand)),
+    )
+  await migrateDatabase(choice)
+  await withDatabase(choice, (database) => database.session(makePartitions))
+  return proveAs(0, choice, kills)
+}
+
+/** Removes its account in any case, because an external database may hold real data. */
+async function proveAs(
+  run: number,
+  choice: UsableDatabase,
+  kills: number,
+  failoverCommand?: string,
+): Promise<Outcome> {
+  const account = await withDatabase(choice, (database) => addProveAccount(database, run))
   const interrupted = new AbortController()
   const interrupt = () => interrupted.abort()
   process.on('SIGINT', interrupt).on('SIGTERM', interrupt)
   try {
     const { signal } = interrupted
-    return await proveWith(account, () => setUp(choice, failoverCommand), choice, kills, signal)
+    return await proveWith(account, () => setUp(account, choice, failoverCommand), choice, kills, signal)
   } catch (error) {
     if (!interrupted.signal.aborted) throw error
     throw new FatalError('interrupted before the end, so nothing is proved')
@@ -112,6 +130,8 @@ async function proveWith(
   let injected: Injected
   try {
     await service.start()
+    // The service owns the embedded server by now, so no other run uses that.
+    await withDatabase(choice, (database) => removeLeftAccounts(database, account.id))
     load.start()
     injected = await injectFaults(faults, kills, load, signal)
     await load.finish()
@@ -135,20 +155,20 @@ interface SetUp {
   close: () => Promise<void>
 }
 
-const SERVICE_ENV = { LOG_LEVEL: 'error', RATE_LIMIT_MAX: '0' }
+const SERVICE_ENV = { RATE_LIMIT_MAX: '0' }
 
-async function setUp(choice: UsableDatabase, failoverCommand?: string): Promise<SetUp> {
+async function setUp({ id }: ProveAccount, choice: UsableDatabase, failoverCommand?: string): Promise<SetUp> {
   const port = await freePort()
   if (choice.kind === 'embedded') {
-    const service = new Service(port, { ...SERVICE_ENV, DATA_DIR: choice.dataDir })
+    const service = new Service(port, id, { ...SERVICE_ENV, DATA_DIR: choice.dataDir })
     return { service, faults: faultsOfEmbedded(service, choice.dataDir), close: () => service.stop() }
   }
   if (failoverCommand !== undefined) {
-    const service = new Service(port, { ...SERVICE_ENV, DATABASE_URL: choice.url.reveal() })
+    const service = new Service(port, id, { ...SERVICE_ENV, DATABASE_URL: choice.url.reveal() })
     return { service, faults: faultsOfFailover(failoverCommand), close: () => service.stop() }
   }
   const { proxies, url } = await openProxies(choice.url.reveal())
-  const service = new Service(port, { ...SERVICE_ENV, DATABASE_URL: url })
+  const service = new Service(port, id, { ...SERVICE_ENV, DATABASE_URL: url })
   const close = async () => {
     await service.stop()
     for (const proxy of proxies) proxy.close()

@@ -14,16 +14,19 @@ export const RECOVERY_MS = 60_000
 const HEALTH_TIMEOUT_MS = 2_000
 const RETRY_MS = 50
 
-const MAIN = fileURLToPath(new URL('../../src/cli/main.js', import.meta.url))
+const INSTANCE = fileURLToPath(new URL('./instance.js', import.meta.url))
 
-/** A child process that can be killed and restarted on the same port. */
+/** A service for one account, as a child process that can be killed and restarted on the same port. */
 export class Service {
   readonly url: string
+  readonly #accountId: bigint
   readonly #env: Record<string, string>
   #child: ChildProcess | null = null
 
-  constructor(port: number, env: Record<string, string>) {
+  /** @param env the only configuration: what the shell holds is meant for the real service */
+  constructor(port: number, accountId: bigint, env: Record<string, string>) {
     this.url = `http://127.0.0.1:${port}`
+    this.#accountId = accountId
     this.#env = { ...environmentOfPrograms(), PORT: String(port), ...env }
   }
 
@@ -31,7 +34,11 @@ export class Service {
   async start(): Promise<void> {
     for (const startedAtMs = Date.now(); Date.now() < startedAtMs + RECOVERY_MS; await sleep(RETRY_MS)) {
       if (this.#child === null || this.#child.exitCode !== null) {
-        this.#child = spawn(process.execPath, [MAIN, 'serve'], { env: this.#env, stdio: 'ignore' })
+        // The pipe to its standard input closes when this process ends, even by SIGKILL, and then the child ends, too.
+        this.#child = spawn(process.execPath, [INSTANCE, String(this.#accountId)], {
+          env: this.#env,
+          stdio: ['pipe', 'ignore', 'ignore'],
+        })
       }
       const isHealthy = await fetch(`${this.url}/api/health`, {
         signal: AbortSignal.timeout(HEALTH_TIMEOUT_MS),

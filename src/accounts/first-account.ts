@@ -1,0 +1,84 @@
+/** Adds what a first account needs. A second run adds nothing, and says what exists. */
+import { FatalError } from '../errors.ts'
+import type { Queryable, Transactions } from '../postgres/statement.ts'
+import { transactionWithFreeIds } from '../postgres/taken-ids.ts'
+import type { OrganizationId } from './account.ts'
+import {
+  type AddedAccount,
+  type AddedClient,
+  type AddedKey,
+  addAccount,
+  addClient,
+  addKey,
+  addOrganization,
+  type NewAccount,
+} from './provisioning.ts'
+
+/** Any fixed number: the advisory lock that serializes two runs. */
+const SETUP_LOCK = 730_203
+
+export interface AddedFirstAccount {
+  organizationId: OrganizationId
+  account: AddedAccount
+  client: AddedClient
+  key: AddedKey
+}
+
+/**
+ * Adds an organization with one account, and a client with a key for it, in one transaction. Throws a FatalError if the
+ * organization or the channel exists.
+ */
+export function addFirstAccount(
+  database: Transactions,
+  organizationName: string,
+  columns: NewAccount,
+): Promise<AddedFirstAccount> {
+  return transactionWithFreeIds(database, async (transaction) => {
+    await transaction.query('select pg_advisory_xact_lock($1)', [SETUP_LOCK])
+    await requireNew(transaction, organizationName, columns.channel_id ?? null)
+    const organizationId = await addOrganization(transaction, organizationName)
+    const account = await addAccount(transaction, organizationId, columns)
+    const client = await addClient(transaction, null)
+    const key = await addKey(transaction, client.id, account.id)
+    if (key === null) throw new Error('the insert returned no row')
+    return { organizationId, account, client, key }
+  })
+}
+
+/** $1 channel id text */
+const selectChannel = `
+  select a.id, a.name, o.id as "organizationId", o.name as "organizationName"
+    from official_account a join organization o on o.id = a.organization_id
+   where a.channel_id = $1
+   order by a.id limit 1`
+
+/** $1 name text */
+const selectOrganization = `
+  select id from organization where name = $1 order by id limit 1`
+
+async function requireNew(
+  database: Queryable,
+  organizationName: string,
+  channelId: string | null,
+): Promise<void> {
+  type Channel = { id: bigint; name: string; organizationId: bigint; organizationName: string }
+  const [channel] = await database.query<Channel>(selectChannel, [channelId])
+  if (channel !== undefined) {
+    const { id, name, organizationId, organizationName } = channel
+    throw new FatalError(
+      `channel ${channelId} is already account ${id} ${quoted(name)} of organization ${organizationId} ` +
+        `${quoted(organizationName)}. Nothing was added. Run "oa-audience accounts show ${id}" to see its addresses, or ` +
+        `"oa-audience keys add --client ID --account ${id}" for another key.`,
+    )
+  }
+  const [organization] = await database.query<{ id: bigint }>(selectOrganization, [organizationName])
+  if (organization !== undefined) {
+    throw new FatalError(
+      `organization ${organization.id} ${quoted(organizationName)} already exists. Nothing was added. Run ` +
+        `"oa-audience accounts add --organization ${organization.id} --name NAME" to add another account to it.`,
+    )
+  }
+}
+
+/** Escapes control characters, too. */
+const quoted = (name: string) => JSON.stringify(name)

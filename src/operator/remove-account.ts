@@ -1,0 +1,218 @@
+/**
+ * Removes an official account and everything that is stored about it:
+ *
+ * 1. In one transaction that locks flushes out, its credentials are replaced, its keys deleted and its endpoints paused. From then
+ *    on, deliveries and requests are refused, also by instances that have cached the account, because a flush compares the
+ *    version of the credentials. Endpoints are not sent that each member was erased.
+ * 2. Its rows are deleted in batches, so that no statement is long.
+ * 3. The last rows and the account itself are deleted in one transaction, which locks flushes out again.
+ *
+ * A removal that was interrupted is continued by running it again.
+ */
+import type { AccountId } from '../accounts/account.ts'
+import { lockOutFlushes } from '../audience/erasure-lock.ts'
+import { finishErasure, type PendingErasure } from '../audience/pending-erasure.ts'
+import type { Database } from '../postgres/database.ts'
+import { violatedConstraint } from '../postgres/faults.ts'
+import type { Queryable } from '../postgres/statement.ts'
+
+/** Rows deleted in one statement. A member costs the most, with its tombstone, tags and edits: about 50 ms in all. */
+const ROWS_PER_STATEMENT = 2_000
+/** Pages of each partition that one statement reads: 128 × 8 KiB = 1 MiB, some 2,000 events. */
+const PAGES_PER_STATEMENT = 128
+/** Another program may insert members while the account is removed. */
+const ATTEMPTS_MAX = 5
+
+/** Every table with rows of accounts, in the order of deletion: endpoints before members, whose erasure they would receive. */
+export const ACCOUNT_TABLES = [
+  'endpoint_delivery',
+  'endpoint',
+  'member_edit',
+  'audience_member',
+  'audience_tag',
+  'erased_member',
+  'erased_person',
+  'tracked_activity',
+  'pending_erasure',
+  'unsent_message',
+  'event_key',
+  'account_check',
+  'account_day',
+  'delivery_hour',
+  'refused_delivery',
+  'api_key',
+] as const
+
+/** Tables without an index on the account, in partitions: read as a whole, page by page. */
+export const ACCOUNT_PARTITIONED_TABLES = ['event', 'tracking_event'] as const
+
+type Table = (typeof ACCOUNT_TABLES)[number] | (typeof ACCOUNT_PARTITIONED_TABLES)[number]
+
+/** Number of deleted rows by table. */
+export type DeletedRows = Record<Table, number>
+
+/** `receivedEvents` counts deduplication keys, because stored events cannot be counted without reading those of all accounts. */
+export type AccountContents = {
+  name: string
+  members: number
+  receivedEvents: number
+  endpoints: number
+  waitingDeliveries: number
+  apiKeys: number
+}
+
+/** $1 account id bigint */
+const selectContents = `
+  select name,
+         (select count(*)::int from audience_member where channel_oa_id = $1) as members,
+         (select count(*)::int from event_key where channel_oa_id = $1) as "receivedEvents",
+         (select count(*)::int from endpoint where channel_oa_id = $1) as endpoints,
+         (select count(*)::int from endpoint_delivery where channel_oa_id = $1) as "waitingDeliveries",
+         (select count(*)::int from api_key where channel_oa_id = $1) as "apiKeys"
+    from official_account where id = $1`
+
+/** What a removal would delete. Null if the account does not exist. */
+export async function findAccountContents(
+  database: Pick<Database, 'session'>,
+  id: AccountId,
+): Promise<AccountContents | null> {
+  const [contents] = await database.session((session) => session.query<AccountContents>(selectContents, [id]))
+  return contents ?? null
+}
+
+export interface RemovalOptions {
+  /** The account has no events that were received earlier, so that older partitions need not be read. Default: it may have. */
+  receivedSince?: string
+  onProgress?: (deletedRows: number) => void
+}
+
+/** Returns null if the account does not exist. */
+export async function removeAccount(
+  database: Database,
+  id: AccountId,
+  { receivedSince = '-infinity', onProgress = () => undefined }: RemovalOptions = {},
+): Promise<DeletedRows | null> {
+  const deleted = Object.fromEntries(
+    [...ACCOUNT_TABLES, ...ACCOUNT_PARTITIONED_TABLES].map((table) => [table, 0]),
+  ) as DeletedRows
+  const add = (table: Table, count: number) => {
+    deleted[table] += count
+    onProgress(Object.values(deleted).reduce((sum, rows) => sum + rows))
+  }
+  if (!(await refuseEverything(database, id, add))) return null
+  await database.session(async (session) => {
+    // Another instance that scrubs an erasure moves events, and this would miss them. Afterwards nothing moves them any more.
+    for (const erasure of await session.query<PendingErasure>(selectPendingErasures, [id])) {
+      await finishErasure(session, erasure)
+    }
+    for (const table of ACCOUNT_TABLES) await deleteInBatches(session, table, id, add)
+    for (const table of ACCOUNT_PARTITIONED_TABLES) await deletePages(session, table, id, receivedSince, add)
+    while (!(await finish(database, id, add)))
+      for (const table of ACCOUNT_TABLES) await deleteInBatches(session, table, id, add)
+  })
+  return deleted
+}
+
+type Add = (table: Table, count: number) => void
+
+/**
+ * The new hash keeps its beginning, by which `prove` recognises its own accounts.
+ *
+ * $1 account id bigint
+ */
+const replaceCredentials = `
+  update official_account
+     set channel_id = null, channel_secret = null, channel_access_token = null, bot_user_id = null, chat_secret = null,
+         login_channel_id = null, oa_hash = oa_hash || random_token(), tracking_key = random_token()
+   where id = $1
+  returning id`
+
+/** $1 account id bigint */
+const pauseEndpoints = `update endpoint set status = 'paused' where channel_oa_id = $1`
+
+/** $1 account id bigint */
+const selectPendingErasures = `
+  select channel_oa_id, member_id, user_id, last_event_id from pending_erasure where channel_oa_id = $1`
+
+/** $1 account id bigint */
+const deleteAccount = `delete from official_account where id = $1`
+
+/** Returns false if the account does not exist. */
+function refuseEverything(database: Database, id: AccountId, add: Add): Promise<boolean> {
+  return database.transaction(async (transaction) => {
+    await transaction.query(lockOutFlushes, [id])
+    const [account] = await transaction.query(replaceCredentials, [id])
+    if (account === undefined) return false
+    await transaction.query(pauseEndpoints, [id])
+    add('api_key', await deleteBatch(transaction, 'api_key', id))
+    return true
+  })
+}
+
+/** Returns false if there are more rows than one transaction deletes. */
+async function finish(database: Database, id: AccountId, add: Add): Promise<boolean> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await database.transaction(async (transaction) => {
+        await transaction.query(lockOutFlushes, [id])
+        for (const table of ACCOUNT_TABLES) {
+          const count = await deleteBatch(transaction, table, id)
+          add(table, count)
+          if (count === ROWS_PER_STATEMENT) return false
+        }
+        await transaction.query(deleteAccount, [id])
+        return true
+      })
+    } catch (error) {
+      // A row was inserted after its table had been emptied.
+      if (violatedConstraint(error) === null || attempt === ATTEMPTS_MAX) throw error
+    }
+  }
+}
+
+async function deleteInBatches(session: Queryable, table: Table, id: AccountId, add: Add): Promise<void> {
+  for (let count = ROWS_PER_STATEMENT; count === ROWS_PER_STATEMENT; ) {
+    count = await deleteBatch(session, table, id)
+    add(table, count)
+  }
+}
+
+/** `+ 0` keeps indexes out of the second check, which would lead through all rows of the account. */
+async function deleteBatch(database: Queryable, table: Table, id: AccountId): Promise<number> {
+  const [deleted] = await database.query<{ count: number }>(
+    `with deleted as (
+       delete from ${table}
+        where ctid = any (array(select ctid from ${table} where channel_oa_id = $1 limit $2)) and channel_oa_id + 0 = $1
+       returning 1)
+     select count(*)::int from deleted`,
+    [id, ROWS_PER_STATEMENT],
+  )
+  return deleted?.count ?? 0
+}
+
+/** $1 table text. The pages of its largest partition. */
+const selectPages = `
+  select coalesce(max(pg_relation_size(relid) / current_setting('block_size')::int), 0)::int as pages
+    from pg_partition_tree($1::text::regclass) where isleaf`
+
+/** The range of pages applies to each partition. Flushes add no row any more, so one pass finds all. */
+async function deletePages(
+  session: Queryable,
+  table: Table,
+  id: AccountId,
+  receivedSince: string,
+  add: Add,
+): Promise<void> {
+  const [size] = await session.query<{ pages: number }>(selectPages, [table])
+  for (let page = 0; page < (size?.pages ?? 0); page += PAGES_PER_STATEMENT) {
+    const [deleted] = await session.query<{ count: number }>(
+      `with deleted as (
+         delete from ${table}
+          where channel_oa_id = $1 and ctid >= $2::tid and ctid < $3::tid and received_at >= $4::timestamptz
+         returning 1)
+       select count(*)::int from deleted`,
+      [id, `(${page},0)`, `(${page + PAGES_PER_STATEMENT},0)`, receivedSince],
+    )
+    add(table, deleted?.count ?? 0)
+  }
+}

@@ -1,0 +1,167 @@
+/** `prove` on a database with real accounts changes nothing of them, and leaves nothing of its own, however it ends. */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { readdirSync, readFileSync } from 'node:fs'
+import { expect, it, onTestFinished, vi } from 'vitest'
+import { createPartitions, EVENTS, TRACKING_EVENTS } from '../../src/maintenance/partitions.ts'
+import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
+import { readContents } from '../support/contents.ts'
+import { addTenant, createTestDatabase, urlOf } from '../support/database.ts'
+import { startReceiver } from '../support/endpoints.ts'
+import { eventually, MAIN, runCommandAsync, temporaryDirectory } from '../support/process.ts'
+
+// A proof takes 20 s, and five times as long on a busy machine.
+vi.setConfig({ testTimeout: 400_000 })
+
+/** A production database: old rows that its operator keeps, and work that is due for its own instances. */
+async function setUpProduction() {
+  const { database, connection } = await createTestDatabase()
+  onTestFinished(() => database.close())
+  await database.session(async (session) => {
+    await createPartitions(session, EVENTS)
+    await createPartitions(session, TRACKING_EVENTS)
+  })
+  const receiver = await startReceiver()
+  const { accountId, organizationId } = await addTenant(database, { channelAccessToken: 'token' })
+  for (const statement of OLD_ROWS) await database.query(statement, [accountId])
+  await database.query(
+    `insert into audience_member (channel_oa_id, organization_id, user_id) values ($1, $2, 'Udue')`,
+    [accountId, organizationId],
+  )
+  await database.query(
+    `insert into endpoint (channel_oa_id, url, format, allow_private_network) values ($1, $2, 'members', true)`,
+    [accountId, receiver.url],
+  )
+  await database.query(
+    `insert into endpoint_delivery (channel_oa_id, endpoint_id, type) select channel_oa_id, id, 'account.verified' from endpoint`,
+  )
+  return { database, url: urlOf(connection), receiver }
+}
+
+/** $1 account id bigint. Older than every default retention. */
+const OLD_ROWS = [
+  `insert into event (channel_oa_id, source, kind, key, occurred_at, received_at, payload)
+   select $1, 'line', 'message', gen_random_uuid(), now() - interval '3 years', now() - interval '3 years', '{}'
+     from generate_series(1, 1000)`,
+  `insert into tracking_event (channel_oa_id, kind, occurred_at, received_at, payload)
+   select $1, 'page', now() - interval '100 days', now() - interval '100 days', '{}' from generate_series(1, 500)`,
+  `insert into event_key (channel_oa_id, key, received_at)
+   select $1, gen_random_uuid(), now() - interval '3 years' from generate_series(1, 700)`,
+  `insert into unsent_message (channel_oa_id, message_id, unsent_at) values ($1, 'm', now() - interval '3 years')`,
+  `insert into delivery_hour (channel_oa_id, hour, source) values ($1, now() - interval '1 year', 'line')`,
+  `insert into account_check (channel_oa_id) values ($1)`,
+]
+
+/** What an operator's shell may hold. None of it is for the proof. */
+const SHELL = {
+  ...{
+    WEB_CONCURRENCY: '3',
+    METRICS_PORT: '0',
+    CONSOLE_PORT: '0',
+    CONSOLE_TOKEN: 'a-token-of-24-characters',
+  },
+  ...{ RETENTION_DAYS: '0', TRACKING_RETENTION_DAYS: '365', DEDUPLICATION_DAYS: '4000' },
+}
+
+function startProve(env: Record<string, string>): ChildProcess {
+  const child = spawn(process.execPath, [MAIN, 'prove', '--kills', '5000'], {
+    env: { PATH: process.env.PATH, HOME: process.env.HOME, ...env },
+    stdio: 'ignore',
+  })
+  onTestFinished(() => void child.kill('SIGKILL'))
+  return child
+}
+
+/** Resolves with the number of accounts of proofs, as soon as each has stored members. */
+async function receives(database: PostgresDatabase, accounts: number): Promise<void> {
+  await eventually(
+    () =>
+      database.query(
+        `select from official_account a
+          where name = 'oa-audience prove' and exists (select from audience_member m where m.channel_oa_id = a.id)`,
+      ),
+    (rows) => rows.length === accounts,
+  )
+}
+
+function readProcess(pid: number, file: 'environ' | 'cmdline'): string {
+  try {
+    return readFileSync(`/proc/${pid}/${file}`, 'utf8')
+  } catch {
+    return ''
+  }
+}
+
+const commandOf = (pid: number) => readProcess(pid, 'cmdline')
+
+/** Processes whose environment or arguments hold a text that only this test uses. */
+function processesWith(text: string): number[] {
+  const pids = readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number)
+  return pids.filter(
+    (pid) => pid !== process.pid && (readProcess(pid, 'environ') + commandOf(pid)).includes(text),
+  )
+}
+
+const becomesEmpty = (text: string) =>
+  eventually(
+    async () => processesWith(text),
+    (found) => found.length === 0,
+  )
+
+it('changes no row, sends nothing and leaves nothing of its own in a database with real accounts', async () => {
+  const { database, url, receiver } = await setUpProduction()
+  const before = await readContents(database)
+  const { status, stderr } = await runCommandAsync(['prove', '--kills', '4'], { ...SHELL, DATABASE_URL: url })
+  expect(status, stderr).toBe(0)
+  expect(await readContents(database)).toEqual(before)
+  expect(receiver.received).toEqual([])
+})
+
+it('leaves no process after a SIGKILL, and the next run removes what it left in the database', async () => {
+  const { database, url } = await setUpProduction()
+  const before = await readContents(database)
+  // Names the processes of this test, which others may run beside.
+  const child = startProve({ DATABASE_URL: `${url}&application_name=killed` })
+  await receives(database, 1)
+  const mark = new URL(url.replace('@/', '@x/')).pathname
+  expect(processesWith(mark).length).toBeGreaterThan(1)
+  child.kill('SIGKILL')
+  await becomesEmpty(mark)
+  expect(Object.keys(await readContents(database))).toContain('event')
+  const { status, stderr } = await runCommandAsync(['prove', '--kills', '1'], { DATABASE_URL: url })
+  expect(status, stderr).toBe(0)
+  expect(await readContents(database)).toEqual(before)
+})
+
+it('leaves alone what another run is using', async () => {
+  const { database, url } = await setUpProduction()
+  const before = await readContents(database)
+  const first = startProve({ DATABASE_URL: url })
+  await receives(database, 1)
+  const { status, stderr } = await runCommandAsync(['prove', '--kills', '1'], { DATABASE_URL: url })
+  expect(status, stderr).toBe(0)
+  await receives(database, 1)
+  first.kill('SIGINT')
+  await new Promise((resolve) => first.once('exit', resolve))
+  expect(await readContents(database)).toEqual(before)
+})
+
+it('leaves no process after a SIGKILL with the embedded PostgreSQL, and the next run works', async () => {
+  const dataDir = temporaryDirectory()
+  const child = startProve({ DATA_DIR: dataDir })
+  const seen = new Set<number>()
+  // The service has been killed and replaced before, and may be killed just now.
+  await eventually(
+    async () => {
+      const services = processesWith(dataDir).filter((pid) => commandOf(pid).includes('instance.js'))
+      for (const pid of services) seen.add(pid)
+      return seen.size
+    },
+    (count) => count > 2,
+  )
+  child.kill('SIGKILL')
+  await becomesEmpty(dataDir)
+  const { status, stderr } = await runCommandAsync(['prove', '--kills', '1'], { DATA_DIR: dataDir })
+  expect(status, stderr).toBe(0)
+})

@@ -1,0 +1,246 @@
+/** `remove` of accounts, clients and organizations: what it deletes, what it leaves, and what happens meanwhile. */
+import { expect, it, vi } from 'vitest'
+import { addClient, addOrganization } from '../src/accounts/provisioning.ts'
+import { lockOutFlushes } from '../src/audience/erasure-lock.ts'
+import { ACCOUNT_PARTITIONED_TABLES, ACCOUNT_TABLES, removeAccount } from '../src/operator/remove-account.ts'
+import { lineEvent, textMessage } from '../tools/simulator/events.ts'
+import { readContents } from './support/contents.ts'
+import { addTenant, urlOf } from './support/database.ts'
+import { eventually, runCommand } from './support/process.ts'
+import { setUpTest } from './support/service.ts'
+
+// A command takes half a second to start, and ten on a busy machine.
+vi.setConfig({ testTimeout: 120_000 })
+
+async function setUp() {
+  const { database, connection, service, tenant } = await setUpTest()
+  const run = (...args: string[]) => {
+    const { status, stdout, stderr } = runCommand([...args, '--json'], { DATABASE_URL: urlOf(connection) })
+    return { status, json: stdout === '' ? null : JSON.parse(stdout), stderr }
+  }
+  return { database, service, tenant, run }
+}
+
+type Parts = Awaited<ReturnType<typeof setUp>>
+
+/** At least one row in every table of an account. */
+async function fill({ database, service }: Pick<Parts, 'database' | 'service'>, to: Parts['tenant']) {
+  await service.deliver(to, [lineEvent('follow', 'U1'), lineEvent('follow', 'U2'), textMessage('U1', 'hi')])
+  await service.track(to, [{ type: 'page', userId: 'U1', messageId: 'm1' }])
+  const members = await service.members(to)
+  const path = (member: { id: string } | undefined) => `/api/audience/${member?.id}`
+  const headers = { ...to.headers, 'content-type': 'application/json' }
+  await service.call('PUT', path(members[0]), { headers, body: JSON.stringify({ tags: ['vip'] }) })
+  await service.call('DELETE', path(members[1]), { headers: to.headers })
+  for (const statement of OTHER_ROWS) await database.query(statement, [to.accountId])
+}
+
+/** $1 account id bigint */
+const OTHER_ROWS = [
+  `insert into pending_erasure (channel_oa_id, organization_id, member_id, user_id, last_event_id)
+   select id, organization_id, 1, 'Ugone', 0 from official_account where id = $1`,
+  `insert into unsent_message (channel_oa_id, message_id) values ($1, 'm')`,
+  `insert into account_check (channel_oa_id) values ($1) on conflict do nothing`,
+  `insert into account_day (channel_oa_id, day) values ($1, '2026-11-01')`,
+  `insert into delivery_hour (channel_oa_id, hour, source) values ($1, '2026-11-01', 'line')`,
+  `insert into refused_delivery (channel_oa_id, source, day, count, last_at) values ($1, 'line', '2026-11-01', 1, now())`,
+  `insert into endpoint (channel_oa_id, url) values ($1, 'https://crm.example.com/')`,
+  `insert into endpoint_answer (endpoint_id, answered_at, answer) select id, now(), '' from endpoint where channel_oa_id = $1`,
+  `insert into endpoint_delivery (channel_oa_id, endpoint_id) select $1, id from endpoint where channel_oa_id = $1`,
+]
+
+it('knows every table with rows of accounts', async () => {
+  const { database } = await setUp()
+  const rows = await database.query<{ name: string }>(
+    `select c.relname as name
+       from pg_class c join pg_attribute a on a.attrelid = c.oid
+      where c.relkind in ('r', 'p') and not c.relispartition and c.relnamespace = 'public'::regnamespace
+        and a.attname ~ '^(channel_oa_id|(official_)?account(_id)?)$'
+      union
+     select c.relname from pg_constraint f join pg_class c on c.oid = f.conrelid
+      where f.confrelid = 'official_account'::regclass and f.contype = 'f' and f.conparentid = 0`,
+  )
+  expect(rows.map(({ name }) => name).sort()).toEqual(
+    [...ACCOUNT_TABLES, ...ACCOUNT_PARTITIONED_TABLES].sort(),
+  )
+})
+
+it('says what a removal would delete, and deletes nothing without --yes', async () => {
+  const { database, service, tenant, run } = await setUp()
+  await fill({ database, service }, tenant)
+  const before = await readContents(database)
+  const { status, json, stderr } = run('accounts', 'remove', String(tenant.accountId))
+  expect(status).toBe(1)
+  expect(json).toEqual({
+    ...{ id: String(tenant.accountId), name: 'test', members: 1, receivedEvents: 4, endpoints: 1 },
+    ...{ waitingDeliveries: 1, apiKeys: 1, removed: false },
+  })
+  expect(stderr).toMatch(
+    /^oa-audience: nothing was removed\. Run "oa-audience accounts remove \d+ --yes" [^\n]+\n$/,
+  )
+  expect(await readContents(database)).toEqual(before)
+})
+
+it('deletes all rows of an account and none of another one', async () => {
+  const { database, service, tenant, run } = await setUp()
+  const before = await readContents(database)
+  const other = await addTenant(database)
+  await fill({ database, service }, tenant)
+  await fill({ database, service }, other)
+  const filled = Object.keys(await readContents(database))
+  for (const table of [...ACCOUNT_TABLES, ...ACCOUNT_PARTITIONED_TABLES]) expect(filled).toContain(table)
+
+  const removed = run('accounts', 'remove', String(tenant.accountId), '--yes')
+  expect(removed).toMatchObject({
+    status: 0,
+    json: { members: 1, storedEvents: 4, apiKeys: 1, removed: true },
+  })
+  for (const table of [...ACCOUNT_TABLES, ...ACCOUNT_PARTITIONED_TABLES]) {
+    const [row] = await database.query(
+      `select count(*) filter (where channel_oa_id = $1)::int as own, count(*)::int as all from ${table}`,
+      [tenant.accountId],
+    )
+    expect(row, table).toMatchObject({ own: 0 })
+    expect(row?.all, table).toBeGreaterThan(0)
+  }
+  expect((await service.members(other)).length).toBe(1)
+
+  run('accounts', 'remove', String(other.accountId), '--yes')
+  for (const { organizationId, clientRowId } of [tenant, other]) {
+    expect(run('organizations', 'remove', String(organizationId), '--yes').status).toBe(0)
+    expect(run('clients', 'remove', String(clientRowId), '--yes').status).toBe(0)
+  }
+  const { official_account, api_key, api_client, organization, ...kept } = before
+  const after = await readContents(database)
+  for (const table of ['change_mark', 'endpoint_answer']) expect(after[table]).toBe(kept[table])
+  for (const table of ['official_account', 'api_key', 'api_client', 'organization', ...ACCOUNT_TABLES])
+    expect(after[table], table).toBeUndefined()
+})
+
+it('refuses deliveries and requests of a removed account, also of an instance that has cached it', async () => {
+  const { database, service, tenant } = await setUp()
+  const follow = () => service.deliver(tenant, [lineEvent('follow', 'U1')])
+  expect((await follow()).status).toBe(200)
+  await removeAccount(database, tenant.accountId)
+  expect((await follow()).status).toBe(404)
+  expect((await service.track(tenant, [{ type: 'page', messageId: 'm1' }])).status).toBe(400)
+  const list = await service.call('GET', '/api/audience', { headers: tenant.headers })
+  expect(list.json).toBeNull()
+  expect(await readContents(database)).not.toHaveProperty('event_key')
+})
+
+it('stores no delivery that was admitted before the removal and is flushed after it began', async () => {
+  const { database, service, tenant } = await setUp()
+  await service.deliver(tenant, [lineEvent('follow', 'U1')])
+  let removed: Promise<unknown> = Promise.resolve()
+  let delivered: ReturnType<typeof service.deliver> | null = null
+  await database.session(async (session) => {
+    await session.query('begin')
+    await session.query(lockOutFlushes, [tenant.accountId])
+    // The removal waits for the lock, and the flush of a delivery that the cached account admitted waits behind it.
+    removed = removeAccount(database, tenant.accountId)
+    await waits(1)
+    delivered = service.deliver(tenant, [lineEvent('follow', 'U2')])
+    await waits(2)
+    await session.query('commit')
+  })
+  await removed
+  // 503: the lock took too long, which LINE repeats. Never 200.
+  expect([403, 404, 503]).toContain(
+    (await (delivered as unknown as ReturnType<typeof service.deliver>)).status,
+  )
+  for (const table of ['event', 'event_key', 'audience_member'])
+    expect(await readContents(database)).not.toHaveProperty(table)
+
+  function waits(sessions: number) {
+    return eventually(
+      () =>
+        database.query(`select from pg_locks where locktype = 'advisory' and not granted and classid = 7301`),
+      (rows) => rows.length === sessions,
+    )
+  }
+})
+
+it('continues a removal that was interrupted', async () => {
+  const { database, service, tenant, run } = await setUp()
+  await fill({ database, service }, tenant)
+  const interrupted = removeAccount(database, tenant.accountId, {
+    onProgress: (rows) => {
+      if (rows > 4) throw new Error('interrupted')
+    },
+  })
+  await expect(interrupted).rejects.toThrow('interrupted')
+  expect((await service.deliver(tenant, [lineEvent('follow', 'U3')])).status).toBe(403)
+  expect(run('accounts', 'remove', String(tenant.accountId), '--yes').status).toBe(0)
+  const contents = await readContents(database)
+  for (const table of ['official_account', ...ACCOUNT_TABLES, ...ACCOUNT_PARTITIONED_TABLES])
+    expect(contents, table).not.toHaveProperty(table)
+})
+
+it('deletes more rows than one statement does, although members are inserted meanwhile', async () => {
+  const { database, tenant } = await setUp()
+  const addMembers = (from: number, to: number) =>
+    database.query(
+      `insert into audience_member (channel_oa_id, organization_id, user_id)
+       select $1, $2, 'U' || i from generate_series($3::int, $4) i`,
+      [tenant.accountId, tenant.organizationId, from, to],
+    )
+  await addMembers(1, 5_000)
+  await database.query(
+    `insert into event (channel_oa_id, source, kind, key, occurred_at, payload)
+     select $1, 'line', 'message', gen_random_uuid(), now(), repeat('x', 500) from generate_series(1, 10000)`,
+    [tenant.accountId],
+  )
+  let added: Promise<unknown> | null = null
+  const deleted = await removeAccount(database, tenant.accountId, {
+    onProgress: (rows) => {
+      if (rows > 6_000) added ??= addMembers(5_001, 5_003).catch(() => undefined)
+    },
+  })
+  await added
+  expect(deleted).toMatchObject({ event: 10_000 })
+  expect(await readContents(database)).not.toHaveProperty('audience_member')
+  expect(await readContents(database)).not.toHaveProperty('erased_member')
+})
+
+it('sends no endpoint that the members of a removed account were erased', async () => {
+  const { database, service, tenant } = await setUp()
+  await database.query(
+    `insert into endpoint (channel_oa_id, url, format) values ($1, 'https://crm.example.com/', 'members')`,
+    [tenant.accountId],
+  )
+  await service.deliver(tenant, [lineEvent('follow', 'U1')])
+  await removeAccount(database, tenant.accountId)
+  expect(await readContents(database)).not.toHaveProperty('endpoint_delivery')
+})
+
+it('removes an organization only without accounts, and a client with its keys', async () => {
+  const { database, tenant, run } = await setUp()
+  const organization = run('organizations', 'remove', String(tenant.organizationId), '--yes')
+  expect(organization.status).toBe(1)
+  expect(organization.stderr).toContain(
+    `organization ${tenant.organizationId} still has accounts: 1. Remove each`,
+  )
+  const empty = await addOrganization(database, 'empty')
+  expect(run('organizations', 'remove', String(empty))).toMatchObject({
+    ...{ status: 1, json: { name: 'empty', accounts: 0, apiKeys: 0, removed: false } },
+  })
+  expect(run('organizations', 'remove', String(empty), '--yes').status).toBe(0)
+  await addClient(database, 'kept')
+  expect(run('clients', 'remove', String(tenant.clientRowId), '--yes').json).toMatchObject({ apiKeys: 1 })
+  const clients = await database.query('select name from api_client')
+  expect(clients).toEqual([{ name: 'kept' }])
+})
+
+it.each(['accounts', 'organizations', 'clients'])('says that a row of %s does not exist', async (group) => {
+  const { run } = await setUp()
+  for (const options of [[], ['--yes']]) {
+    const { status, stderr } = run(group, 'remove', '99', ...options)
+    expect({ status, stderr }).toEqual({
+      status: 1,
+      stderr: expect.stringMatching(
+        /^oa-audience: \w+ 99 does not exist\. Run "oa-audience \w+ list" [^\n]+\n$/,
+      ),
+    })
+  }
+})
