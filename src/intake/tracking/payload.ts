@@ -125,7 +125,7 @@ function readTrackingEvent(
   if (Buffer.byteLength(payload) > TRACKING_EVENT_MAX_BYTES) {
     throw new InvalidEvent(`the event is larger than ${TRACKING_EVENT_MAX_BYTES} bytes`)
   }
-  const userId = readUserId(proof?.userId ?? (event.userId === '' ? null : event.userId))
+  const userId = readUserId(proof?.userId ?? claimedUserId(event))
   if (userId === null && !isFilled(event.anonymousId))
     throw new InvalidEvent('userId or anonymousId is required')
   return {
@@ -142,6 +142,15 @@ function readTrackingEvent(
     payload,
     failure: null,
   }
+}
+
+/** Sites whose own ids are numbers send them so. Beyond 2^53, JSON.parse rounds, and two people would become one. */
+function claimedUserId({ userId }: Record<string, unknown>): unknown {
+  if (typeof userId !== 'number') return userId === '' ? null : userId
+  if (Number.isInteger(userId) && !Number.isSafeInteger(userId)) {
+    throw new InvalidEvent('the user id is a number that is not exact: send it as text')
+  }
+  return String(userId)
 }
 
 /** Anybody can send tracking events, so one that is nested some thousand levels deep is not worth the time to write it. */
