@@ -1408,7 +1408,7 @@ export interface operations {
           'application/json': components['schemas']['Verification']
         }
       }
-      /** @description The body is not valid JSON, If-Match is malformed, or a field is invalid. `details` names the field. */
+      /** @description The body is not valid JSON, or a field is invalid. `details` names the field. */
       400: {
         headers: {
           [name: string]: unknown
