@@ -123,7 +123,8 @@ describe('the word for an account', () => {
 
   it('is ok again when another account of the organization has that bot', async () => {
     const tenant = await addTenant(database, usable)
-    const attached = { ...usable, organizationId: tenant.organizationId, botUserId: 'Uattached' }
+    const { organizationId, channelSecret } = tenant
+    const attached = { ...usable, organizationId, channelSecret, botUserId: 'Uattached' }
     await onService((service) => service.deliver({ ...tenant, botUserId: attached.botUserId }, follow))
     expect(await statusOf(tenant)).toMatchObject({ word: 'broken', reasons: ['foreign_destination'] })
     await addTenant(database, attached)

@@ -1,0 +1,2 @@
+-- functions/flush.sql of this release gives a delivery to the account that its destination names only if that account has the
+-- channel secret that signed it (decision 29).
