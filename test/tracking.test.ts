@@ -158,7 +158,7 @@ describe('a rejected event', () => {
       page('U'.repeat(129)),
       page('\u0000'),
       page('U1', { properties: { text: 'x'.repeat(33_000) } }),
-      { type: 'page', userId: 7 },
+      { type: 'page', userId: [7] },
     ])
     expect(answer.status).toBe(200)
     expect(answer.json).toMatchObject({ success: true, accepted: 2, duplicates: 0 })

@@ -119,9 +119,7 @@ function readTrackingEvent(
     throw new InvalidEvent('writeKey belongs to another account')
   const messageId = isFilled(event.messageId) ? String(event.messageId) : randomUUID()
   const typed = { ...content, type }
-  const payload = withoutTokensInAddresses(
-    proof === null ? storedPayload(typed, refuseDeep) : provenPayload(typed, messageId, proof),
-  )
+  const payload = proof === null ? storedPayload(typed, refuseDeep) : provenPayload(typed, messageId, proof)
   if (Buffer.byteLength(payload) > TRACKING_EVENT_MAX_BYTES) {
     throw new InvalidEvent(`the event is larger than ${TRACKING_EVENT_MAX_BYTES} bytes`)
   }
@@ -174,14 +172,6 @@ function provenPayload(
 ): string {
   const payload = storedPayload({ ...content, userId, messageId }, refuseDeep)
   return token === null ? payload : payload.replaceAll(token, '[token]')
-}
-
-/** Up to the next parameter or the end of the text. An address may be a parameter of another one, and is then percent-encoded. */
-const TOKENS_IN_ADDRESSES = /((?:access|context|feature|id)_token(?:=|%3D))(?:(?!%26|%23)[^&#"\\\s])+/gi
-
-/** Until `liff.init()` ends, the address of a LIFF page contains the tokens of its visitor, and libraries send that address. */
-function withoutTokensInAddresses(payload: string): string {
-  return payload.replace(TOKENS_IN_ADDRESSES, '$1[token]')
 }
 
 /**
