@@ -41,6 +41,9 @@ export function bodyBytes(request: FastifyRequest): Buffer {
   return bytesIn(request, ['', 'identity'])
 }
 
+/** Bytes of the body as it came, compressed or not. */
+export const receivedBytes = ({ body }: FastifyRequest): number => (Buffer.isBuffer(body) ? body.length : 0)
+
 const gunzip = promisify(zlib.gunzip)
 
 /**

@@ -10,6 +10,7 @@ import { readTimeMs, readUserId } from '../event-fields.ts'
 import { hashKey } from '../event-key.ts'
 import { epochMs, parseTimeText } from '../event-time.ts'
 import { storedPayload } from '../stored-payload.ts'
+import type { Usage } from './budget.ts'
 import { typeOfEvent } from './calls.ts'
 import type { Proof, Proofs } from './id-token.ts'
 
@@ -77,7 +78,7 @@ function eventsOf(parsed: unknown, type: string | null): unknown[] | null {
 }
 
 /**
- * Splits a request into events to store and rejected ones, by index.
+ * Splits a request into events to store and rejected ones, by index. Returns as well what the events to store use of budgets.
  * @param admittedBy the tracking key that named the account
  * @param proofs the people whom ID tokens prove
  */
@@ -86,8 +87,12 @@ export async function readTrackingEvents(
   admittedBy: string,
   receivedAtMs: number,
   proofs: Proofs,
-): Promise<{ accepted: IntakeEvent[]; rejected: Rejection[] }> {
+): Promise<{ accepted: IntakeEvent[]; rejected: Rejection[]; claimed: Usage; proven: Usage }> {
   const accepted: IntakeEvent[] = []
+  const [claimed, proven] = [
+    { events: 0, bytes: 0 },
+    { events: 0, bytes: 0 },
+  ]
   const rejected: Rejection[] = []
   for (const [index, event] of events.entries()) {
     if (index % TRACKING_EVENTS_PER_TURN === TRACKING_EVENTS_PER_TURN - 1) await setImmediate()
@@ -95,13 +100,18 @@ export async function readTrackingEvents(
       if (index >= TRACKING_REQUEST_MAX_EVENTS) {
         throw new InvalidEvent(`more than ${TRACKING_REQUEST_MAX_EVENTS} events in one request`)
       }
-      accepted.push(readTrackingEvent(event, admittedBy, sentAtMs, receivedAtMs, proofs.of(event)))
+      const proof = proofs.of(event)
+      const read = readTrackingEvent(event, admittedBy, sentAtMs, receivedAtMs, proof)
+      accepted.push(read)
+      const usage = proof === null ? claimed : proven
+      usage.events += 1
+      usage.bytes += Buffer.byteLength(read.payload ?? '')
     } catch (error) {
       if (!(error instanceof InvalidEvent)) throw error
       rejected.push({ index, message: error.message })
     }
   }
-  return { accepted, rejected }
+  return { accepted, rejected, claimed, proven }
 }
 
 function readTrackingEvent(
