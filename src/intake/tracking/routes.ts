@@ -44,7 +44,12 @@ export function addTrackingRoutes(app: FastifyInstance, parts: SourceParts): voi
     app.options<CallParameters>(url, { onSend: allowOrigin, onRequest: requireKnownCall }, answerPreflight)
     app.post<CallParameters>(
       url,
-      { ...(schema && { schema }), onSend: allowOrigin, onRequest: [requireKnownCall, refuse] },
+      {
+        ...(schema && { schema }),
+        config: { bodies: parts.bodies },
+        onSend: allowOrigin,
+        onRequest: [requireKnownCall, refuse],
+      },
       answer,
     )
   }
@@ -98,7 +103,7 @@ async function receiveTracking(parts: TrackingParts, request: TrackingCall) {
     // Nothing is stored for an empty request, so no flush would compare a cached account.
     if (accepted.length === 0 && isCached) continue
     if (accepted.length === 0 && rejected.length > 0) throw unreadable(rejected)
-    const taken = giveBack ?? keys.take(key, read.claimed, read.proven)
+    const taken: GiveBack = giveBack ?? keys.take(key, read.claimed, read.proven)
     giveBack = taken
     const reception = await intake.receive(admission, accepted).catch((error) => {
       taken(1)
