@@ -13,7 +13,7 @@ const isOver = () => {
 }
 
 /** From an address of its own, so that no share of an address stops it. */
-function hold(no) {
+function hold(no, onConnect) {
   const localAddress = `127.1.${no >> 8}.${no & 255}`
   const socket = connect({ port: Number(port), host: '127.0.0.1', localAddress })
   let left = Number(bodyBytes) - 1
@@ -30,10 +30,19 @@ function hold(no) {
     }
     end()
   }
-  socket.on('drain', send).on('error', end).on('close', end).resume()
+  socket
+    .once('connect', onConnect)
+    .on('drain', send)
+    .on('error', end)
+    .on('close', onConnect)
+    .on('close', end)
+    .resume()
   socket.write(`POST ${path} HTTP/1.1\r\nhost: x\r\ncontent-length: ${bodyBytes}\r\n\r\n`)
   send()
 }
 
-for (let no = 0; no < Number(connections); no += 1) hold(no)
+/** No faster than the service accepts them: the kernel drops connections when its queue is full. */
+for (let no = 0; no < Number(connections); no += 1) {
+  await new Promise((resolve) => hold(no, resolve))
+}
 process.on('disconnect', () => process.exit(0))
