@@ -1184,7 +1184,7 @@ export interface operations {
           'application/json': components['schemas']['Member']
         }
       }
-      /** @description The body is not valid JSON, or a field is invalid. `details` names the field. */
+      /** @description The body is not valid JSON, If-Match is malformed, or a field is invalid. `details` names the field. */
       400: {
         headers: {
           [name: string]: unknown
@@ -1313,7 +1313,7 @@ export interface operations {
         }
         content?: never
       }
-      /** @description Step 1: the API key is not active for this client. */
+      /** @description Step 1: the API key is not active for this client. Or If-Match is malformed. */
       400: {
         headers: {
           [name: string]: unknown

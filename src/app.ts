@@ -8,6 +8,7 @@ import { listRoute } from './audience/list.ts'
 import { updateRoute } from './audience/update.ts'
 import { componentSchemas } from './component-schemas.ts'
 import type { Config } from './config.ts'
+import { BodyBudget } from './http/body-budget.ts'
 import { documentRoutes } from './http/documents.ts'
 import { healthRoutes } from './http/health.ts'
 import { collectRouteSchemas } from './http/openapi.ts'
@@ -77,7 +78,18 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   // POST /api/tracking/:call, /v1/:call, /api/s/:call, /api/s/s2s/:call and /beacon/v1/batch below it; OPTIONS of all of them
   for (const source of SOURCES) {
     const intake = new Intake(database, source, counts, handOver)
-    source.addRoutes(app, { source, database, intake, counts, spareSigned, trackingBudgets, idTokens, now })
+    const bodies = new BodyBudget(source.share.maxBodyBytes)
+    source.addRoutes(app, {
+      source,
+      database,
+      intake,
+      bodies,
+      counts,
+      spareSigned,
+      trackingBudgets,
+      idTokens,
+      now,
+    })
   }
 
   // Protected by the three headers.

@@ -25,6 +25,11 @@ export class Secret {
     return equalInConstantTime(Buffer.from(this.#value), Buffer.from(other.#value))
   }
 
+  /** White space only. Anybody would guess it. */
+  isBlank(): boolean {
+    return this.#value.trim() === ''
+  }
+
   toString(): string {
     return '[secret]'
   }
@@ -38,9 +43,9 @@ export class Secret {
   }
 }
 
-/** Wraps a nullable column. An empty secret counts as absent, so checks against it fail closed. */
+/** Wraps a nullable column. A blank secret counts as absent, so checks against it fail closed. */
 export function secretOrNull(value: string | null): Secret | null {
-  return value === null || value === '' ? null : new Secret(value)
+  return value === null || value.trim() === '' ? null : new Secret(value)
 }
 
 /** The duration depends only on the lengths, which are not secret. */

@@ -24,10 +24,11 @@ const PROTECTED = [
 
 describe.each(PROTECTED)('%s %s', (method, path) => {
   it.each(['x-client-id', 'x-client-secret', 'x-api-key'] as const)(
-    'answers 401 if %s is missing or empty',
+    'answers 401 if %s is missing, empty or blank',
     async (name) => {
       const { [name]: _, ...others } = tenant.headers
-      for (const headers of [others, { ...others, [name]: '' }]) {
+      const noBreakSpace = Buffer.from('\u00a0', 'utf8').toString('latin1')
+      for (const headers of [others, { ...others, [name]: '' }, { ...others, [name]: noBreakSpace }]) {
         const answer = await service.call(method, path, { headers: headers as Record<string, string> })
         expect(answer.json).toEqual({
           statusCode: 401,

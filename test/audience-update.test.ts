@@ -55,7 +55,7 @@ describe('PUT /api/audience/:id', () => {
 
   it('answers 412 unless If-Match names the current version', async () => {
     const member = await newMember()
-    for (const stale of ['"2"', '"0"', 'W/"1"', '1', '"x"', '""', '"99999999999999999999"']) {
+    for (const stale of ['"2"', '"0"', '"x"', '""', '"a,b"', '"99999999999999999999"']) {
       expect(
         (await put(tenant, member.id, { tags: ['a'] }, { 'if-match': stale })).json,
         stale,
@@ -66,6 +66,17 @@ describe('PUT /api/audience/:id', () => {
     expect(done.headers.get('etag')).toBe('"2"')
     expect((await put(tenant, member.id, { tags: ['b'] }, { 'if-match': '*' })).status).toBe(200)
     expect((await put(tenant, '999999', { tags: ['b'] }, { 'if-match': '"1"' })).status).toBe(404)
+  })
+
+  it('answers 400 with the expected form when If-Match is weak, unquoted or empty', async () => {
+    const member = await newMember()
+    for (const malformed of ['W/"1"', '1', '"1', '"1" "2"', '"1", 2', '"1",', '', '1'.repeat(9_000)]) {
+      const refused = await put(tenant, member.id, { tags: ['a'] }, { 'if-match': malformed })
+      expect(refused.json, malformed).toMatchObject({
+        statusCode: 400,
+        message: 'If-Match must be versions in quotes, as ETag has them: "4"',
+      })
+    }
   })
 
   it('keeps the version when events change the member', async () => {

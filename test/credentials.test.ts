@@ -1,4 +1,5 @@
 /** CONTRACT: no credential that a body carries is stored, from any source. */
+import fc from 'fast-check'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { isCredentialName, storedPayload } from '../src/intake/stored-payload.ts'
 import { readMigrations } from '../src/postgres/migrate.ts'
@@ -16,6 +17,38 @@ const NAMES = [
   ...['line_channel_secret', 'line_channel_token', 'pubsub_token', 'hmac_token', 'bot_token', 'auth_token'],
   ...['page_access_token', 'user_access_token', 'webhook_verify_token', 'api_key', 'secret', 'smtp_password'],
   ...['imapPassword', 'accessToken', 'idToken', 'id-token', 'client_secret', 'privateKey', 'Authorization'],
+  ...[
+    'secret_key',
+    'auth_key',
+    'signing_key',
+    'pass',
+    'smtp_pass',
+    'smtppass',
+    'userPass',
+    'pwd',
+    'jwt',
+    'cookie',
+  ],
+  ...[
+    'bearer',
+    'verification_pin',
+    'PIN',
+    'tokens',
+    'api_keys',
+    'secrets',
+    'passwords',
+    'cookies',
+    'Set-Cookie',
+  ],
+  ...[
+    'password_confirmation',
+    'password_digest',
+    'token2',
+    'X-Api-Key',
+    'api.key',
+    'AWS_SECRET_ACCESS_KEY',
+    'otp',
+  ],
 ]
 
 /** The value with a marker under each name in each of its objects. */
@@ -31,6 +64,10 @@ const inboxEvent = (event: string) => ({
   event,
   id: 3,
   name: 'Corner Coffee',
+  webhook_url: `https://user:${MARKER}@chat.example/hook?lang=th&token=${MARKER}#top`,
+  provider_config: { undocumented: MARKER },
+  changed_attributes: [{ channel: { previous_value: MARKER, current_value: MARKER } }],
+  nested: { channel: MARKER },
   channel: {
     id: 1,
     account_id: 1,
@@ -48,7 +85,10 @@ const CHAT = [
   { event: 'conversation_created', ...chatwoot.conversation('Uann') },
   { event: 'conversation_status_changed', ...chatwoot.conversation('Uann') },
   { event: 'contact_updated', ...chatwoot.contact('Uann') },
-  { event: 'webwidget_triggered', id: 8, contact: chatwoot.contact('Uann'), current_conversation: {} },
+  {
+    ...{ event: 'webwidget_triggered', id: 8, contact: chatwoot.contact('Uann'), current_conversation: {} },
+    event_info: { referer: `https://shop.example/?a=1&reset_token=${MARKER}&b=2` },
+  },
   { event: 'something_new', anything: [{ deep: [{}] }] },
 ]
 
@@ -87,16 +127,10 @@ it('stores, logs and answers none of the credentials in any known payload, and k
   const body = JSON.stringify({ writeKey: tenant.trackingKey, batch: trackingWithMarkers(null) })
   answers.push((await service.call('POST', '/api/tracking', { headers, body })).text)
   const refused = (await service.track(tenant, trackingWithMarkers(MARKER))).text
-  const kinds = [
-    textMessage('Uann', 'hello'),
-    ...['follow', 'unfollow', 'postback', 'memberJoined', 'accountLink', 'unknown'].map((kind) =>
-      lineEvent(kind, 'Uann'),
-    ),
-  ]
-  for (const event of kinds) answers.push((await service.deliver(tenant, [withMarkers(event)])).text)
   expect(answers.filter((text) => !/"accepted":[1-9]/.test(text))).toEqual([])
   const everything = await readEverything(database)
-  expect(everything).toContain('2000000001')
+  expect(everything).toContain('https://chat.example/hook?lang=th&token=[token]#top')
+  expect(everything).toContain('https://shop.example/?a=1&reset_token=[token]&b=2')
   const places = { everything, log: lines.join(), answers: answers.join(), refused }
   for (const [place, text] of Object.entries(places)) {
     for (const credential of [MARKER, idToken]) expect(text.includes(credential), place).toBe(false)
@@ -104,7 +138,115 @@ it('stores, logs and answers none of the credentials in any known payload, and k
   await database.close()
 })
 
-it("keeps the tokens of LINE's events, and texts that speak of credentials", () => {
+it("stores LINE's events as LINE sends them, with every field", async () => {
+  const { database, service, tenant } = await setUpTest()
+  const address = `https://a:b@shop.example/?token=${MARKER}`
+  const events = ['follow', 'postback', 'accountLink', 'unknown'].map((kind) =>
+    lineEvent(kind, 'Uann', {
+      shopToken: MARKER,
+      replyToken: 'reply',
+      secrets: [{ api_key: MARKER, address }],
+    }),
+  )
+  const [alone, ...together] = events
+  expect((await service.deliver(tenant, [alone])).status).toBe(200)
+  expect((await service.deliver(tenant, together)).status).toBe(200)
+  const rows = await database.query<{ payload: string }>('select payload from event order by id')
+  expect(rows.map(({ payload }) => payload)).toEqual(events.map((event) => JSON.stringify(event)))
+  await database.close()
+})
+
+describe('of any JSON', () => {
+  const name = fc.oneof(
+    { weight: 3, arbitrary: fc.string({ maxLength: 12 }) },
+    fc.constantFrom(...NAMES),
+    fc.constantFrom('name', 'channel', 'key', 'compass', '__proto__', 'replyToken', 'messages'),
+  )
+  const { json } = fc.letrec((tie) => ({
+    json: fc.oneof(
+      { depthSize: 'small' },
+      fc.oneof(fc.string(), fc.integer(), fc.boolean(), fc.constant(null)),
+      fc.array(tie('json'), { maxLength: 4 }),
+      fc
+        .array(fc.tuple(name, tie('json')), { maxLength: 4 })
+        .map((fields) =>
+          JSON.parse(`{${fields.map(([k, v]) => `${JSON.stringify(k)}:${JSON.stringify(v)}`)}}`),
+        ),
+    ),
+  }))
+
+  /** An independent rule: the same value, where no object has a field with the name of a credential. */
+  const without = (value: unknown): unknown => {
+    if (Array.isArray(value)) return value.map(without)
+    if (typeof value !== 'object' || value === null) return value
+    const kept = Object.entries(value).filter(([field]) => !isCredentialName(field))
+    return JSON.parse(`{${kept.map(([k, v]) => `${JSON.stringify(k)}:${JSON.stringify(without(v))}`)}}`)
+  }
+
+  it('everything but the fields with the names of credentials is kept', () => {
+    fc.assert(
+      fc.property(json, (value) => {
+        const before = JSON.stringify(value)
+        expect(JSON.parse(storedPayload(value))).toEqual(without(value))
+        expect(JSON.stringify(value)).toBe(before)
+      }),
+    )
+  })
+
+  it('no value is stored under any spelling of a credential, and none of its texts', () => {
+    const spelled = fc
+      .tuple(
+        fc.constantFrom(...NAMES),
+        fc.constantFrom('', 'my_', 'X-', 'old'),
+        fc.constantFrom('', '1', '_'),
+      )
+      .map(([each, before, after]) => `${before}${each.charAt(0).toUpperCase()}${each.slice(1)}${after}`)
+    fc.assert(
+      fc.property(spelled, json, json, (field, around, inside) => {
+        const credential = { [field]: [MARKER, { deep: MARKER, inside }] }
+        const text = storedPayload({ event: 'something_new', around, list: [[credential]], ...credential })
+        expect(text).not.toContain(MARKER)
+        expect(JSON.parse(text)).toEqual({ event: 'something_new', around: without(around), list: [[{}]] })
+      }),
+    )
+  })
+})
+
+describe('an address', () => {
+  it.each([
+    ['https://user:pass@host/path', 'https://host/path'],
+    ['https://user:p@ss@host', 'https://host'],
+    ['wss://:key@host', 'wss://host'],
+    ['https://host/?u=https%3A%2F%2Fa%3Ab%40other%2Fpath', 'https://host/?u=https%3A%2F%2Fother%2Fpath'],
+    ['https://host/?a=1&token=x&b=2', 'https://host/?a=1&token=[token]&b=2'],
+    ['https://host/?user[token]=x#id_token=y', 'https://host/?user[token]=[token]#id_token=[token]'],
+    [
+      'https://host/?X-Amz-Credential=x&X-Amz-Security-Token=y',
+      'https://host/?X-Amz-Credential=[token]&X-Amz-Security-Token=[token]',
+    ],
+    ['https://host/?token=a\\b', 'https://host/?token=[token]'],
+    ['<a href="https://host/?token=x">@ann</a>', '<a href="https://host/?token=[token]">@ann</a>'],
+  ])('%s is stored without its credentials', (address, kept) => {
+    expect(JSON.parse(storedPayload({ address }))).toEqual({ address: kept })
+  })
+
+  it.each([
+    'mail ann@example.com',
+    'https://host/@ann?page=2#pin',
+    'see https://host and ask @ann',
+    'a token=x of yours',
+  ])('%s is kept', (text) => expect(JSON.parse(storedPayload({ text }))).toEqual({ text }))
+
+  it('of a megabyte costs no more than reading it', () => {
+    for (const text of ['://', '%3A%2F%2F', '?', '?a', '&token=', 'a@', '://a', '\\']) {
+      const startedAtMs = performance.now()
+      storedPayload({ text: text.repeat(1_000_000 / text.length) })
+      expect(performance.now() - startedAtMs, text).toBeLessThan(2_000)
+    }
+  })
+})
+
+it('keeps the tokens that are part of an event, and texts that speak of credentials', () => {
   for (const token of ['replyToken', 'quoteToken', 'markAsReadToken']) {
     const event = { ...textMessage('Uann', 'my "secret": token'), [token]: 'kept' }
     expect(JSON.parse(storedPayload(event))).toEqual(event)
@@ -113,13 +255,66 @@ it("keeps the tokens of LINE's events, and texts that speak of credentials", () 
 
 describe('a name', () => {
   it.each(NAMES)('%s is that of a credential', (name) => expect(isCredentialName(name)).toBe(true))
-  it.each(['replyToken', 'quoteToken', 'markAsReadToken', 'tokens', 'secretary', 'key', 'name'])(
-    '%s is not that of a credential',
-    (name) => expect(isCredentialName(name)).toBe(false),
-  )
+  it.each([
+    'replyToken',
+    'quoteToken',
+    'markAsReadToken',
+    'compass',
+    'bypass',
+    'spin',
+    'secretary',
+    'key',
+    'name',
+  ])('%s is not that of a credential', (name) => expect(isCredentialName(name)).toBe(false))
 })
 
-it('removes by a migration what was stored before, and nothing else', async () => {
+it('removes by a migration what earlier versions stored, and nothing else', async () => {
+  const { database, tenant } = await setUpTest()
+  const chat = {
+    event: 'conversation_updated',
+    contact_inbox: {
+      source_id: 'Uann',
+      settings: [{ smtp_pass: MARKER, verification_pin: MARKER, cookies: [MARKER] }],
+    },
+    event_info: { referer: `https://user:${MARKER}@shop.example/?a=1&token=${MARKER}#b` },
+    content: 'he said "my token": 7',
+  }
+  const inbox = { event: 'inbox_updated', id: 3, channel: { any: MARKER }, changed_attributes: [MARKER] }
+  const deep = `${'['.repeat(20_000)}{"api_keys":"${MARKER}"}${']'.repeat(20_000)}`
+  const line = JSON.stringify({ type: 'message', shopToken: 'kept' })
+  const store = (source: string, kind: string, payload: string) =>
+    database.query(
+      `insert into event (channel_oa_id, source, kind, key, occurred_at, payload)
+       values ($1, $2, $3, gen_random_uuid(), now(), $4)`,
+      [tenant.accountId, source, kind, payload],
+    )
+  await store('mbox', chat.event, JSON.stringify(chat))
+  await store('mbox', inbox.event, JSON.stringify(inbox))
+  await store('mbox', 'something_new', deep)
+  await store('line', 'message', line)
+  await database.query(
+    `insert into tracking_event (channel_oa_id, kind, occurred_at, payload) values ($1, 'page', now(), $2)`,
+    [tenant.accountId, JSON.stringify({ traits: { signing_key: MARKER, name: 'Ann' } })],
+  )
+  const migration = readMigrations().find(({ name }) => name.includes('0019'))
+  await database.session((session) => session.query(migration?.sql ?? ''))
+  const rows = await database.query<{ payload: string | null }>('select payload from event order by id')
+  const tracked = await database.query<{ payload: string }>('select payload from tracking_event')
+  expect(rows.map(({ payload }) => JSON.parse(payload ?? 'null'))).toEqual([
+    {
+      ...chat,
+      contact_inbox: { source_id: 'Uann', settings: [{}] },
+      event_info: { referer: 'https://shop.example/?a=1&token=[token]#b' },
+    },
+    { event: 'inbox_updated', id: 3 },
+    null,
+    JSON.parse(line),
+  ])
+  expect(tracked.map(({ payload }) => JSON.parse(payload))).toEqual([{ traits: { name: 'Ann' } }])
+  await database.close()
+})
+
+it('removed by an earlier migration the credentials that were known then', async () => {
   const { database, tenant } = await setUpTest()
   const payload = JSON.stringify({
     event: 'inbox_updated',

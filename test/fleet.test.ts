@@ -146,8 +146,8 @@ describe('the word for an account', () => {
 
   it('is ok again when another account of the organization has that bot', async () => {
     const tenant = await addTenant(database, usable)
-    const { organizationId } = tenant
-    const attached = { channelId: '2000000002', organizationId, botUserId: 'Uattached' }
+    const { organizationId, channelSecret } = tenant
+    const attached = { channelId: '2000000002', channelSecret, organizationId, botUserId: 'Uattached' }
     await onService((service) => service.deliver({ ...tenant, botUserId: attached.botUserId }, follow))
     expect(await statusOf(tenant)).toMatchObject({ word: 'broken', reasons: ['foreign_destination'] })
     await addTenant(database, attached)

@@ -458,3 +458,24 @@ describe("LINE's keys", () => {
     expect(await keys.get()).not.toBeNull()
   })
 })
+
+describe('a budget of a tracking key that strangers have used up', () => {
+  it('leaves people with a proven ID token a budget of their own', async () => {
+    const budget = { eventsPerMinute: 500, bytesPerMinute: 0 }
+    const none = { eventsPerMinute: 0, bytesPerMinute: 0 }
+    const limited = await startAppForTest(database, {
+      config: { ...config, trackingBudgets: { address: none, key: budget } },
+    })
+    const strangers = Array.from({ length: 500 }, () => page(null))
+    expect(await track(strangers, {}, limited)).toMatchObject(accepted(500))
+    expect((await track([page(null)], {}, limited)).status).toBe(429)
+    const idToken = await tokenOf(randomUserId())
+    expect(await track([page(idToken)], {}, limited)).toMatchObject(accepted(1))
+    expect(await track([page(null)], { 'x-line-id-token': idToken }, limited)).toMatchObject(accepted(1))
+    // A token that proves nothing opens nothing.
+    expect((await track([page('forged'), page(null)], {}, limited)).status).toBe(429)
+    const proven = Array.from({ length: 499 }, () => page(idToken))
+    expect((await track(proven, {}, limited)).status).toBe(429)
+    expect(await track(proven.slice(1), {}, limited)).toMatchObject(accepted(498))
+  })
+})

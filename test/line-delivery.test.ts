@@ -45,11 +45,14 @@ describe('the signature', () => {
     expect((await service.call('POST', path, { headers, body: `${body} ` })).status).toBe(403)
   })
 
-  it.each([null, ''])('is rejected when the channel secret of the account is %j', async (secret) => {
-    const account = await addTenant(database)
-    await storeSecret(account, secret)
-    expect((await service.deliver({ ...account, channelSecret: '' }, [])).status).toBe(403)
-  })
+  it.each([null, '', ' ', '\t\n', '\u00a0\u3000'])(
+    'is rejected when the channel secret of the account is %j',
+    async (secret) => {
+      const account = await addTenant(database)
+      await storeSecret(account, secret)
+      expect((await service.deliver({ ...account, channelSecret: secret ?? '' }, [])).status).toBe(403)
+    },
+  )
 
   it('is checked against the new channel secret from the next delivery on', async () => {
     const account = await addTenant(database)

@@ -229,6 +229,29 @@ describe('a repeated callback', () => {
   })
 })
 
+describe('a blank', () => {
+  it('chat secret refuses every callback, signed with it or not', async () => {
+    const account = await addTenant(database, { chatSecret: ' ' })
+    const webhook = { event: 'contact_updated', id: 1 }
+    expect((await service.chat(account, webhook)).status).toBe(403)
+    expect((await service.chat({ ...account, chatSecret: null }, webhook)).status).toBe(403)
+  })
+
+  it('callback hash or tracking key names no account', async () => {
+    const account = await addTenant(database)
+    await database.query(`update official_account set oa_hash = ' ', tracking_key = ' ' where id = $1`, [
+      account.accountId,
+    ])
+    const blank = { ...account, oaHash: '%20', trackingKey: ' ' }
+    expect((await service.chat(blank, { event: 'contact_updated', id: 1 })).status).toBe(404)
+    const tracked = await service.track(blank, [{ type: 'page', userId: 'U1' }])
+    expect(tracked.json).toMatchObject({
+      statusCode: 400,
+      message: 'Unknown or missing tracking key (writeKey)',
+    })
+  })
+})
+
 describe('the signature', () => {
   it('is required once the account has a chat secret: a callback without it is answered 403', async () => {
     const signed = await addTenant(database, { chatSecret: 'chat-secret' })

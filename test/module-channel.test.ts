@@ -13,10 +13,14 @@ import { setUpFile } from './support/service.ts'
 
 const { database, service } = await setUpFile()
 
-/** The account whose webhook and secret the module channel uses, and another account of its organization. */
+/** Adds an account behind the same module channel: of the same organization, with the same channel secret. */
+const attachTo = ({ organizationId, channelSecret }: Tenant, columns: { botUserId?: string } = {}) =>
+  addTenant(database, { organizationId, channelSecret, ...columns })
+
+/** The account whose webhook the module channel uses, and another one behind the channel. */
 async function addModuleChannel(): Promise<{ path: Tenant; attached: Tenant }> {
   const path = await addTenant(database)
-  return { path, attached: await addTenant(database, { organizationId: path.organizationId }) }
+  return { path, attached: await attachTo(path) }
 }
 
 /** Sends an event of a new person to the webhook of one account, for the bot of another. Returns the person. */
@@ -70,7 +74,7 @@ describe('a delivery whose destination is the bot of another account', () => {
 
   it('stays with the account in the path and flags it if two accounts of the organization have the bot', async () => {
     const { path, attached } = await addModuleChannel()
-    await addTenant(database, { organizationId: path.organizationId, botUserId: attached.botUserId })
+    await attachTo(path, { botUserId: attached.botUserId })
     expect(await accountsOf(await follow(path, attached.botUserId))).toEqual([path.accountId])
     expect(await flagOf(path)).toBe(attached.botUserId)
   })
@@ -92,8 +96,37 @@ describe('a delivery whose destination is the bot of another account', () => {
     expect(await flagOf(path)).toBeNull()
   })
 
+  it('of the same organization with another secret stays with the account in the path, and flags it', async () => {
+    const path = await addTenant(database)
+    const sibling = await addTenant(database, { organizationId: path.organizationId })
+    const person = await follow(sibling, sibling.botUserId)
+    await service.deliver(sibling, [
+      lineEvent('message', person, { message: { type: 'text', id: '4711', text: 'kept' } }),
+    ])
+    const forged = [
+      lineEvent('unfollow', person, { timestamp: Date.now() + 1_000 }),
+      lineEvent('unsend', person, { unsend: { messageId: '4711' } }),
+      lineEvent('botSuspended', null),
+      lineEvent('message', person),
+    ]
+    for (const _ of ['looked up', 'cached']) {
+      const answer = await service.deliver({ ...path, botUserId: sibling.botUserId }, forged)
+      expect(answer.status).toBe(200)
+    }
+    expect(await service.member(sibling, person)).toMatchObject({ relationship: 'following', eventCount: 2 })
+    const [stored] = await load<{ payload: string | null; suspended: boolean | null }>(
+      database,
+      `select e.payload, a.suspended from event e join official_account a on a.id = e.channel_oa_id
+        where a.id = $1 and e.message_id = '4711'`,
+      [sibling.accountId],
+    )
+    expect(stored).toMatchObject({ payload: expect.stringContaining('kept'), suspended: null })
+    expect([await flagOf(path), await flagOf(sibling)]).toEqual([sibling.botUserId, null])
+  })
+
   it('is refused if it has the secret of the other account instead of the path’s', async () => {
-    const { path, attached } = await addModuleChannel()
+    const path = await addTenant(database)
+    const attached = await addTenant(database, { organizationId: path.organizationId })
     const forged = { ...path, channelSecret: attached.channelSecret, botUserId: attached.botUserId }
     expect((await service.deliver(forged, [lineEvent('follow', 'U1')])).status).toBe(403)
   })
@@ -187,9 +220,16 @@ describe('a cached account does not decide alone', () => {
     expect(await accountsOf(await follow(path, 'Uchanged'))).toEqual([attached.accountId])
   })
 
+  it('when the other account gets another secret, and then the same one again', async () => {
+    const { path, attached } = await addCached()
+    await change(attached, 'channel_secret', 'another')
+    expect(await accountsOf(await follow(path, attached.botUserId))).toEqual([path.accountId])
+    await change(attached, 'channel_secret', path.channelSecret)
+    expect(await accountsOf(await follow(path, attached.botUserId))).toEqual([attached.accountId])
+  })
+
   it('when the other account moves to another organization', async () => {
-    const path = await addTenant(database)
-    const attached = await addTenant(database, { organizationId: path.organizationId })
+    const { path, attached } = await addModuleChannel()
     const { organizationId } = await addTenant(database)
     const tracked = lineEvent('botResumed', null)
     await service.deliver({ ...path, botUserId: attached.botUserId }, [tracked])
@@ -199,7 +239,7 @@ describe('a cached account does not decide alone', () => {
 
   it('when a third account of the organization gets the same bot', async () => {
     const { path, attached } = await addCached()
-    await addTenant(database, { organizationId: path.organizationId, botUserId: attached.botUserId })
+    await attachTo(path, { botUserId: attached.botUserId })
     expect(await accountsOf(await follow(path, attached.botUserId))).toEqual([path.accountId])
   })
 
@@ -207,7 +247,7 @@ describe('a cached account does not decide alone', () => {
     const path = await addTenant(database)
     const botUserId = randomUserId()
     expect(await accountsOf(await follow(path, botUserId))).toEqual([path.accountId])
-    const added = await addTenant(database, { organizationId: path.organizationId, botUserId })
+    const added = await attachTo(path, { botUserId })
     expect(await accountsOf(await follow(path, botUserId))).toEqual([added.accountId])
   })
 
@@ -230,6 +270,7 @@ describe('a cached account does not decide alone', () => {
   it('when the account in the path gets another secret', async () => {
     const { path, attached } = await addCached()
     await change(path, 'channel_secret', 'another')
+    await change(attached, 'channel_secret', 'another')
     const body = lineBody(attached.botUserId, [lineEvent('follow', 'Urevoked')])
     expect((await service.deliverRaw(path, body)).status).toBe(403)
     expect(await accountsOf('Urevoked')).toEqual([])
@@ -241,7 +282,8 @@ describe('a cached account does not decide alone', () => {
 it('endpoints of the account that the destination names receive the delivery, signed with its secret', async () => {
   const sending = await startSending()
   const { tenant: path, addEndpoint, becomesQuiet } = sending
-  const attached = await addTenant(sending.database, { organizationId: path.organizationId })
+  const { organizationId, channelSecret } = path
+  const attached = await addTenant(sending.database, { organizationId, channelSecret })
   const [ofPath, ofAttached] = [await startReceiver(), await startReceiver()]
   await addEndpoint(ofPath.url)
   await addEndpoint(ofAttached.url, { channel_oa_id: attached.accountId })

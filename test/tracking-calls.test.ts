@@ -221,16 +221,27 @@ describe('an event without a type', () => {
   })
 })
 
+it.each([
+  [123456789, '123456789'],
+  [0, '0'],
+  [-7, '-7'],
+])('takes the numeric userId %j, which libraries send, as text', async (userId, text) => {
+  const answer = await post('/api/tracking', { writeKey, type: 'page', userId })
+  expect(answer.json).toMatchObject({ accepted: 1, rejected: [] })
+  expect(await storedKinds(text)).toEqual(['page'])
+})
+
 describe('a request of which no event can be read', () => {
   it.each([
     ['a single event', { userId: 'U1' }, [{ path: '0', message: 'type is missing' }]],
     ['an array', [7], [{ path: '0', message: 'the event is not an object' }]],
     [
       'a batch',
-      { batch: [{ type: 'page' }, { type: 'page', userId: 7 }] },
+      { batch: [{ type: 'page' }, { type: 'page', userId: [7] }, { type: 'page', userId: 2 ** 53 }] },
       [
         { path: '0', message: 'userId or anonymousId is required' },
         { path: '1', message: 'the user id is not a string' },
+        { path: '2', message: 'the user id is a number that is not exact: send it as text' },
       ],
     ],
   ])('is 400 with the reason of each event: %s', async (_shape, body, details) => {

@@ -158,7 +158,7 @@ describe('a rejected event', () => {
       page('U'.repeat(129)),
       page('\u0000'),
       page('U1', { properties: { text: 'x'.repeat(33_000) } }),
-      { type: 'page', userId: 7 },
+      { type: 'page', userId: [7] },
     ])
     expect(answer.status).toBe(200)
     expect(answer.json).toMatchObject({ success: true, accepted: 2, duplicates: 0 })
@@ -348,6 +348,36 @@ describe('a budget of events and bytes per minute', () => {
     const large = events(36).map((event) => ({ ...event, properties: { text: 'x'.repeat(28_000) } }))
     expect((await track(limited, '192.0.2.1', large)).status).toBe(200)
     expect((await track(limited, '192.0.2.2', large)).status).toBe(429)
+  })
+
+  it('charges what cannot be read, and duplicates, to the address and not to the tracking key', async () => {
+    const limited = await start(
+      { eventsPerMinute: 6_000 },
+      { eventsPerMinute: 500, bytesPerMinute: 1024 * 1024 },
+    )
+    const large = page('U1', { properties: { text: 'x'.repeat(33_000) } })
+    const known = [page(randomUserId(), { messageId: randomUserId() })]
+    const attacks: Array<[status: number, batch: unknown[]]> = [
+      [400, Array.from({ length: 5_000 }, () => 0)],
+      [400, Array.from({ length: 30 }, () => large)],
+      [400, events(499).map((event) => ({ ...event, userId: '' }))],
+      [400, events(499).map((event) => ({ ...event, writeKey: 'another' }))],
+      [400, events(499).map((event) => ({ ...event, context: { idToken: 'forged' } }))],
+      [200, known],
+      ...Array.from({ length: 10 }, (): [number, unknown[]] => [
+        200,
+        Array.from({ length: 499 }, () => known[0]),
+      ]),
+    ]
+    for (const [no, [status, batch]] of attacks.entries()) {
+      expect((await track(limited, `192.0.2.${no}`, batch)).status).toBe(status)
+    }
+    // The first of the known events is all that the key has been charged.
+    expect((await track(limited, '192.0.2.100', events(499))).json.accepted).toBe(499)
+    expect((await track(limited, '192.0.2.101', events(1))).status).toBe(429)
+    // The unreadable items were charged to their address.
+    expect((await track(limited, '192.0.2.0', events(500), 'unknown')).status).toBe(400)
+    expect((await track(limited, '192.0.2.0', events(501))).status).toBe(429)
   })
 
   it('does not let unknown tracking keys use up anything but the budget of their address', async () => {

@@ -27,13 +27,15 @@ create or replace function is_newer(at timestamptz, key uuid, stored_at timestam
   return ((at, key) > (stored_at, stored_key)) is not false;
 
 -- The account whose events a delivery carries if it arrives at the webhook of one account and names the bot of another: the
--- only account of the same organization with this bot user id. All accounts of a module channel share its webhook and its
--- secret. If no account or several have the id, it is the account in the path.
+-- only account of the same organization with this bot user id and the same channel secret. All accounts of a module channel
+-- share its webhook and its secret, and a secret that only the account in the path has proves nothing about another one. If no
+-- account or several match, it is the account in the path.
 create or replace function account_of_destination(path_account_id bigint, destination text) returns bigint
   language sql stable as $$
   select coalesce((select case when count(*) = 1 then min(named.id) end
                      from official_account addressed join official_account named using (organization_id)
-                    where addressed.id = path_account_id and named.bot_user_id = destination), path_account_id)
+                    where addressed.id = path_account_id and named.bot_user_id = destination
+                      and named.channel_secret = addressed.channel_secret), path_account_id)
 $$;
 
 -- Stores the events that are new and applies them to members. The caller's transaction is the flush.

@@ -58,8 +58,10 @@ async function findClient(database: Database, clientId: string, clientSecret: st
   }
 }
 
-/** Node decodes header bytes as Latin-1, but clients send UTF-8. */
+/** Node decodes header bytes as Latin-1, but clients send UTF-8. A blank header counts as missing. */
 function header(request: FastifyRequest, name: string): string | undefined {
   const value = request.headers[name]
-  return typeof value === 'string' ? Buffer.from(value, 'latin1').toString('utf8') : undefined
+  if (typeof value !== 'string') return undefined
+  const text = Buffer.from(value, 'latin1').toString('utf8')
+  return text.trim() === '' ? undefined : text
 }

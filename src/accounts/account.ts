@@ -113,11 +113,18 @@ export function findAccount(database: Lookups, id: AccountId): Promise<Account |
   return findOne(database, selectById, [id])
 }
 
-export function findAccountByOaHash(database: Lookups, oaHash: string): Promise<Account | null> {
+/** Null for a blank hash, which anybody would guess. */
+export async function findAccountByOaHash(database: Lookups, oaHash: string): Promise<Account | null> {
+  if (oaHash.trim() === '') return null
   return findOne(database, selectByOaHash, [oaHash])
 }
 
-export function findAccountByTrackingKey(database: Lookups, trackingKey: string): Promise<Account | null> {
+/** Null for a blank key: a program that forgot its key must not write into an account. */
+export async function findAccountByTrackingKey(
+  database: Lookups,
+  trackingKey: string,
+): Promise<Account | null> {
+  if (trackingKey.trim() === '') return null
   return findOne(database, selectByTrackingKey, [trackingKey])
 }
 
@@ -150,7 +157,8 @@ async function findOne(database: Lookups, statement: Statement, values: unknown[
     channelAccessToken: secretOrNull(row.channel_access_token),
     botUserId: row.bot_user_id,
     basicId: row.basic_id,
-    chatSecret: secretOrNull(row.chat_secret),
+    // Without one, callbacks are not signed. A blank one stays, and refuses them: somebody wanted them signed.
+    chatSecret: row.chat_secret ? new Secret(row.chat_secret) : null,
     chatInboxId: row.chat_inbox_id,
     oaHash: new Secret(row.oa_hash),
     trackingKey: row.tracking_key,

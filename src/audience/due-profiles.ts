@@ -28,7 +28,7 @@ const takeDue: Statement = {
     with due as (
       select m.channel_oa_id, m.id
         from (select id from official_account
-               where (channel_access_token <> '' or (channel_id <> '' and channel_secret <> ''))
+               where (channel_access_token ~ '\\S' or (channel_id <> '' and channel_secret ~ '\\S'))
                  and id <> all ($1::bigint[])
                order by id <= $2, id) a
        cross join lateral (
@@ -57,7 +57,7 @@ const countDue: Statement = {
   text: `
     select count(*)::int as count
       from (select id from official_account
-             where channel_access_token <> '' or (channel_id <> '' and channel_secret <> '')) a
+             where channel_access_token ~ '\\S' or (channel_id <> '' and channel_secret ~ '\\S')) a
      cross join lateral (
        select from audience_member
         where channel_oa_id = a.id and profile_due_at <= now() limit $1) m`,

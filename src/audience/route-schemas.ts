@@ -112,7 +112,7 @@ export const updateSchema: FastifySchema = {
     ...failures({
       ...CLIENT_FAILURES,
       ...BODY_FAILURES,
-      400: 'The body is not valid JSON, or a field is invalid. `details` names the field.',
+      400: 'The body is not valid JSON, If-Match is malformed, or a field is invalid. `details` names the field.',
       404: 'The scope has no such member.',
       409: 'Another member of the scope has this `externalId`.',
       412: 'The member has another version than If-Match names.',
@@ -135,7 +135,7 @@ export const eraseSchema: FastifySchema = {
     204: { type: 'null', description: 'The member was erased.', headers: ANSWERED_TOKEN },
     ...failures({
       ...CLIENT_FAILURES,
-      400: 'Step 1: the API key is not active for this client.',
+      400: 'Step 1: the API key is not active for this client. Or If-Match is malformed.',
       404: 'Step 2: the scope has no such member.',
       412: 'Step 2: the member has another version than If-Match names.',
       413: BODY_FAILURES[413],

@@ -1,5 +1,6 @@
 /** Where endpoints are sent to: their URLs, read once. */
 import { LRUCache } from 'lru-cache'
+import { secretOrNull } from '../secret.ts'
 import { RefusedUrl, readEndpointUrl } from './address.ts'
 import type { ContentRow } from './backlog.ts'
 import type { Target } from './post.ts'
@@ -19,7 +20,7 @@ export class Targets {
 
   /** RefusedUrl: nothing is sent, for the reason that it says. */
   of(row: ContentRow): Target | RefusedUrl {
-    if (!(row.format === 'line' ? row.channel_secret : row.secret)) {
+    if (secretOrNull(row.format === 'line' ? row.channel_secret : row.secret) === null) {
       return new RefusedUrl(`there is no ${row.format === 'line' ? 'channel secret' : 'secret'} to sign with`)
     }
     const key = `${row.allow_private_network} ${row.url}`

@@ -8,6 +8,9 @@ import zlib from 'node:zlib'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { AppError } from '../errors.ts'
 import { BODY_MAX_BYTES } from '../limits.ts'
+import { BodyBudget, type HeldBody } from './body-budget.ts'
+import { readBody } from './body-reader.ts'
+import { createClientKey } from './rate-limit-counter.ts'
 
 /** Batches of alike events shrink to a fiftieth. */
 const GZIP_RATIO_MAX = 200
@@ -15,8 +18,17 @@ const GZIP_RATIO_MAX = 200
 const BYTES = 'application/octet-stream'
 const EMPTY = Buffer.alloc(0)
 
+/** For the routes without a budget of their own, which read a body only for authenticated clients and operators. */
+const OTHER_BODIES_MAX_BYTES = 16 * 1024 * 1024
+
 declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** what the bodies of this route may hold; by default, the server's other routes share a budget */
+    bodies?: BodyBudget
+  }
   interface FastifyRequest {
+    /** null: the request has no body, or it was refused */
+    heldBody: HeldBody | null
     /** the content-type header as the client sent it */
     contentType: string | undefined
   }
@@ -24,6 +36,11 @@ declare module 'fastify' {
 
 export function readBodiesAsBytes(app: FastifyInstance): void {
   app.decorateRequest('contentType', undefined)
+  app.decorateRequest('heldBody', null)
+  // Also when the client disconnects.
+  app.answerObservers.push(({ request }) => request?.heldBody?.release())
+  const others = new BodyBudget(OTHER_BODIES_MAX_BYTES)
+  const addressOf = createClientKey()
   // Fastify rejects an unknown content type before the guard runs, so every request claims the same type.
   app.addHook('onRequest', (request, _reply, done) => {
     request.contentType = request.headers['content-type']
@@ -31,15 +48,20 @@ export function readBodiesAsBytes(app: FastifyInstance): void {
     done()
   })
   app.removeAllContentTypeParsers()
-  app.addContentTypeParser(BYTES, { parseAs: 'buffer', bodyLimit: BODY_MAX_BYTES }, (_request, body, done) =>
-    done(null, body),
-  )
+  app.addContentTypeParser(BYTES, (request, payload, done) => {
+    const budget = request.routeOptions.config.bodies ?? others
+    const declaredBytes = Number(request.headers['content-length'] ?? Number.NaN)
+    request.heldBody = readBody(payload, declaredBytes, budget, addressOf(request), done)
+  })
 }
 
 /** The bytes of the body, empty without one. Throws `unsupported_encoding` for a compressed body. */
 export function bodyBytes(request: FastifyRequest): Buffer {
   return bytesIn(request, ['', 'identity'])
 }
+
+/** Bytes of the body as it came, compressed or not. */
+export const receivedBytes = ({ body }: FastifyRequest): number => (Buffer.isBuffer(body) ? body.length : 0)
 
 const gunzip = promisify(zlib.gunzip)
 

@@ -1,12 +1,24 @@
 /** The If-Match header: a client's condition that the member has not changed since it was read. */
 import type { FastifyRequest } from 'fastify'
+import { AppError } from '../errors.ts'
 
 const VERSION = /^"([1-9]\d{0,17})"$/
 
-/** The versions that the header allows, or null for any. A tag that is not a version of this service matches nothing. */
+/** A list of strong tags. A weak tag never matches (RFC 9110), so a client that sends one has made a mistake. */
+const STRONG_TAGS = /^"[^"]*"(?:[ \t]*,[ \t]*"[^"]*")*$/
+
+/**
+ * The versions that the header allows, or null for any. A tag that is not a version of this service matches nothing. Throws
+ * `bad_request` for a weak tag or one without quotes, which would otherwise look like a version that has passed.
+ */
 export function readIfMatch({ headers }: FastifyRequest): bigint[] | null {
-  const header = headers['if-match']
-  if (header === undefined || header.trim() === '*') return null
+  const header = headers['if-match']?.trim()
+  if (header === undefined || header === '*') return null
+  if (!STRONG_TAGS.test(header)) {
+    throw new AppError('bad_request', {
+      message: 'If-Match must be versions in quotes, as ETag has them: "4"',
+    })
+  }
   const versions = header.split(',').map((tag) => VERSION.exec(tag.trim())?.[1])
   return versions.filter((version) => version !== undefined).map(BigInt)
 }

@@ -81,8 +81,13 @@ function isDecodable(url: string): boolean {
   }
 }
 
-/** Call it after all routes are added. */
+/** Call it after all routes are added, and after limitRate, so that these requests count. */
 export function answerUnknownRoutes(app: FastifyInstance): void {
+  // Before the body is read: nobody needs it, and anybody can send one.
+  app.addHook('preParsing', ({ is404 }, _reply, payload, done) => {
+    if (is404) done(new AppError('unknown_route'))
+    else done(null, payload)
+  })
   app.setNotFoundHandler(() => {
     throw new AppError('unknown_route')
   })

@@ -36,6 +36,11 @@ export interface SourceShare extends QueueLimits {
    * sync takes milliseconds: at 5 ms, two connections store a quarter more than one.
    */
   flushConnections: number
+  /**
+   * Bytes of bodies that are being received or answered. More than what waits in the queue, so that a queue is full before its
+   * bodies are refused.
+   */
+  maxBodyBytes: number
 }
 
 /** Receives the deliveries of one source. */
@@ -52,7 +57,7 @@ export class Intake {
   /** @param handOver receives what was committed for endpoints */
   constructor(
     database: Database,
-    { name, share: { flushConnections, ...limits } }: Source & { share: SourceShare },
+    { name, share: { flushConnections, maxEvents, maxPayload } }: Source & { share: SourceShare },
     counts: DeliveryCounts,
     handOver: (deliveries: LeasedDelivery[]) => void,
   ) {
@@ -60,7 +65,7 @@ export class Intake {
     this.#database = database
     this.#source = name
     this.#counts = counts
-    this.#queue = new FairQueue(limits)
+    this.#queue = new FairQueue({ maxEvents, maxPayload })
     this.#idle = Array.from({ length: flushConnections }, () => database.pin())
   }
 

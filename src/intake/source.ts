@@ -2,6 +2,7 @@
 import type { FastifyInstance } from 'fastify'
 import type { Account } from '../accounts/account.ts'
 import type { Config } from '../config.ts'
+import type { BodyBudget } from '../http/body-budget.ts'
 import type { SpareSigned } from '../http/rate-limit.ts'
 import type { IdTokens } from '../line-api/id-tokens.ts'
 import type { Database } from '../postgres/database.ts'
@@ -13,6 +14,8 @@ export interface SourceParts {
   source: Source
   database: Database
   intake: Intake
+  /** What the bodies of this source's routes may hold. */
+  bodies: BodyBudget
   /** Counts deliveries with a wrong signature, for operators. The intake counts the others. */
   counts: DeliveryCounts
   /** Call it for a request whose signature proves its sender: the request need not count against its address. */

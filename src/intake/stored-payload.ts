@@ -1,53 +1,109 @@
-/** Events as they are stored: as JSON text, without the credentials that a sender included. */
+/**
+ * What pages and support chats send, as it is stored: as JSON text without credentials. Events of LINE are stored as LINE sends
+ * them.
+ */
 import { toJsonText } from './json-text.ts'
 
 /**
- * Names of credentials, without case, underscores and hyphens: what ends so, such as `line_channel_secret`, `smtpPassword` or
- * `pubsub_token`. Chatwoot's inbox events carry the whole record of their channel.
+ * Names of credentials in lower case, of letters and digits only: what ends so, such as `line_channel_secret`, `smtpPassword` or
+ * `pubsub_token`.
  */
 const CREDENTIAL =
-  /(secret|password|passwd|passphrase|token|apikey|accesskey|privatekey|authorization|credential|credentials)$/
+  /(?:secret|password|passwd|passphrase|passcode|token|jwt|cookie|bearer|authorization|credential|pwd|verificationpin|(?:api|access|private|secret|auth|signing|encryption|master|shared|session|hmac|account)key|(?:user|db|smtp|imap|mail|proxy|admin|redis|basic)pass)s?$|(?:password|passwd|token|secret)(?:confirmation|hash|digest|value)$/
+/** Words that name a credential only where a name ends with them as a word of its own: `smtp_pass`, but not `compass`. */
+const CREDENTIAL_WORD = /^(?:pass|passes|pin|pins|otp|otps)$/
 /** Tokens that are part of an event. Endpoints and reply APIs need them, and they open no account. */
 const EVENT_TOKENS = new Set(['replytoken', 'quotetoken', 'markasreadtoken'])
 
-/** Finds text that may name a credential: a hundredth of the time that reading it would take. */
-const MAY_NAME_CREDENTIAL =
-  /(?:secret|passw(?:or)?d|passphrase|(?<!reply|quote|mark_?as_?read)token|api[_-]?key|access[_-]?key|private[_-]?key|authorization|credentials?)"\s*:/i
+/** Names whose verdict is cached. Senders use a few hundred; a hostile one must not fill the memory. */
+const VERDICTS_MAX = 10_000
+/** Characters of a name that are judged, and of a name whose verdict is cached. */
+const NAME_MAX_LENGTH = 64
+const verdicts = new Map<string, boolean>()
 
+/** Whether a field or a parameter with this name holds a credential. */
 export function isCredentialName(name: string): boolean {
-  const plain = name.toLowerCase().replace(/[_-]/g, '')
-  return CREDENTIAL.test(plain) && !EVENT_TOKENS.has(plain)
+  const cached = verdicts.get(name)
+  if (cached !== undefined) return cached
+  const verdict = judgeName(name)
+  if (verdicts.size >= VERDICTS_MAX) verdicts.clear()
+  if (name.length <= NAME_MAX_LENGTH) verdicts.set(name, verdict)
+  return verdict
+}
+
+function judgeName(name: string): boolean {
+  // The end decides, so a name of a megabyte costs no more than others.
+  const end = name.slice(-NAME_MAX_LENGTH)
+  const plain = end
+    .replace(/[^A-Za-z0-9]/g, '')
+    .replace(/\d+$/, '')
+    .toLowerCase()
+  if (EVENT_TOKENS.has(plain)) return false
+  const lastWord = /(?:[A-Z]?[a-z]+|[A-Z]+)(?=[^A-Za-z]*$)/.exec(end)?.[0] ?? ''
+  return CREDENTIAL.test(plain) || CREDENTIAL_WORD.test(lastWord.toLowerCase())
 }
 
 /**
- * The value as JSON text without credentials, at any depth.
+ * The value as JSON text without credentials: neither under the names of credentials, at any depth, nor in addresses.
  * @param writeDeep handles a value that is too deep for JSON.stringify
  */
 export function storedPayload(value: unknown, writeDeep?: (value: unknown) => string): string {
-  const text = toJsonText(value, writeDeep)
-  return withoutCredentials(text, writeDeep)
+  return withoutCredentialsInAddresses(
+    withoutFields(toJsonText(value, writeDeep), value, isCredentialName, writeDeep),
+  )
 }
 
-/** The same for JSON text. */
-export function withoutCredentials(text: string, writeDeep?: (value: unknown) => string): string {
-  if (!MAY_NAME_CREDENTIAL.test(text)) return text
+/**
+ * JSON text without the fields that a name drops, at any depth.
+ * @param value what the text says
+ */
+export function withoutFields(
+  text: string,
+  value: unknown,
+  isDropped: (name: string) => boolean,
+  writeDeep?: (value: unknown) => string,
+): string {
+  if (!visitFields(value, (_holder, name) => isDropped(name))) return text
+  // The value stays as it is: its content may be the key of the event.
   const copy = JSON.parse(text) as unknown
-  deleteCredentials(copy)
+  visitFields(copy, (holder, name) => {
+    if (isDropped(name)) delete holder[name]
+    return false
+  })
   return toJsonText(copy, writeDeep)
 }
 
-/** Without recursion, because JSON.parse reads deeper than a stack goes. */
-function deleteCredentials(root: unknown): void {
+/** Visits fields until a visit returns true, and returns whether one did. Without recursion: JSON.parse reads deeper than a stack goes. */
+function visitFields(
+  root: unknown,
+  visit: (holder: Record<string, unknown>, name: string) => boolean,
+): boolean {
   const waiting = [root]
   for (let value = waiting.pop(); value !== undefined; value = waiting.pop()) {
     if (typeof value !== 'object' || value === null) continue
-    if (Array.isArray(value)) {
-      for (const item of value) if (typeof item === 'object' && item !== null) waiting.push(item)
-      continue
-    }
-    for (const [name, field] of Object.entries(value)) {
-      if (isCredentialName(name)) delete (value as Record<string, unknown>)[name]
-      else if (typeof field === 'object' && field !== null) waiting.push(field)
+    const fields = value as Record<string, unknown>
+    const isList = Array.isArray(value)
+    for (const name of Object.keys(fields)) {
+      if (!isList && visit(fields, name)) return true
+      const field = fields[name]
+      if (typeof field === 'object' && field !== null) waiting.push(field)
     }
   }
+  return false
+}
+
+/** A user name and a password before the host. An address may be a parameter of another one, and is then percent-encoded. */
+const USER_IN_ADDRESS = /(:\/\/)(?:\\\\|[^\s"\\/?#])+@|(%3A%2F%2F)(?:(?!%2F|%3F|%23)[^\s"\\/?#&])+%40/gi
+/** A parameter, and its value up to the next parameter or the end of the text. */
+const PARAMETER = /([?&#;]|%3F|%26|%23)([\w.[\]-]{1,64})(=|%3D)(?:(?!%26|%23)(?:\\\\|[^&#"\\\s]))+/gi
+
+/**
+ * Until `liff.init()` ends, the address of a LIFF page contains the tokens of its visitor, and libraries send that address. The
+ * addresses of webhooks and referring pages contain credentials, too.
+ */
+function withoutCredentialsInAddresses(payload: string): string {
+  const withoutUsers = /:\/\/|%3A%2F%2F/i.test(payload) ? payload.replace(USER_IN_ADDRESS, '$1$2') : payload
+  return withoutUsers.replace(PARAMETER, (parameter, start: string, name: string, equals: string) =>
+    isCredentialName(name) ? `${start}${name}${equals}[token]` : parameter,
+  )
 }

@@ -27,7 +27,7 @@ const takeDue: Statement = {
       select c.channel_oa_id
         from account_check c join official_account a on a.id = c.channel_oa_id
        where c.due_at <= now()
-         and (a.channel_access_token <> '' or (a.channel_id <> '' and a.channel_secret <> ''))
+         and (a.channel_access_token ~ '\\S' or (a.channel_id <> '' and a.channel_secret ~ '\\S'))
        order by c.due_at limit $1
          for update of c skip locked
     )

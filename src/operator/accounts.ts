@@ -73,8 +73,9 @@ const selectAccountDetails = `
   select id, organization_id as "organizationId", name, channel_id as "channelId", bot_user_id as "botUserId",
          basic_id as "basicId", chat_inbox_id as "chatInboxId", oa_hash as "oaHash", tracking_key as "trackingKey",
          login_channel_id as "loginChannelId",
-         channel_secret is not null as "hasChannelSecret",
-         channel_access_token is not null as "hasChannelAccessToken", chat_secret is not null as "hasChatSecret"
+         coalesce(channel_secret, '') ~ '\\S' as "hasChannelSecret",
+         coalesce(channel_access_token, '') ~ '\\S' as "hasChannelAccessToken",
+         coalesce(chat_secret, '') ~ '\\S' as "hasChatSecret"
     from official_account
    where id = $1`
 

@@ -90,9 +90,9 @@ const selectFleet: Statement = {
     select a.id, a.organization_id as "organizationId", o.name as "organizationName", a.name, a.basic_id as "basicId",
            a.created_at as "addedAt",
            coalesce(a.channel_id, '') <> '' as "hasChannelId",
-           coalesce(a.channel_secret, '') <> '' as "hasChannelSecret",
-           coalesce(a.channel_access_token, '') <> ''
-             or coalesce(a.channel_id, '') <> '' and coalesce(a.channel_secret, '') <> '' as "canCallPlatform",
+           coalesce(a.channel_secret, '') ~ '\\S' as "hasChannelSecret",
+           coalesce(a.channel_access_token, '') ~ '\\S'
+             or coalesce(a.channel_id, '') <> '' and coalesce(a.channel_secret, '') ~ '\\S' as "canCallPlatform",
            coalesce(a.suspended, false) as "isSuspended",
            -- Another account with this bot may have been added since. It receives them now.
            case when a.foreign_destination <> a.bot_user_id and a.foreign_destination_at > now() - interval '7 days'

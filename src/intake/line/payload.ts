@@ -7,7 +7,6 @@ import { DELIVERY_MAX_EVENTS, type Effect, type IntakeEvent, InvalidEvent, NO_EF
 import { readKind, readOptionalId, readTimeMs, readUserId } from '../event-fields.ts'
 import { hashKey, ulidKey } from '../event-key.ts'
 import { toJsonText } from '../json-text.ts'
-import { storedPayload, withoutCredentials } from '../stored-payload.ts'
 import { LINE } from './channel.ts'
 
 type Fields = Record<string, unknown>
@@ -54,7 +53,7 @@ function readSingleEvent(delivery: string, receivedAtMs: number): LineDelivery |
   try {
     return {
       destination: readDestination(destination),
-      events: [readLineEvent(JSON.parse(payload), receivedAtMs, withoutCredentials(payload))],
+      events: [readLineEvent(JSON.parse(payload), receivedAtMs, payload)],
     }
   } catch (error) {
     if (error instanceof SyntaxError) return null
@@ -68,11 +67,14 @@ function readDestination(value: unknown): string | null {
   return isStorableText(value) ? value : null
 }
 
-/** Reads one element of `events`, whatever it is. An event that cannot be applied has its `failure` set. */
+/**
+ * Reads one element of `events`, whatever it is. An event that cannot be applied has its `failure` set. Its payload is what LINE
+ * sent, with every field: endpoints are promised LINE's own events, and a future `shopToken` belongs to one.
+ */
 export function readLineEvent(
   event: unknown,
   receivedAtMs: number,
-  payload: string = storedPayload(event),
+  payload: string = toJsonText(event),
 ): IntakeEvent {
   if (!isObject(event)) {
     return invalidEvent({}, contentKey(event), payload, receivedAtMs, 'the event is not an object')

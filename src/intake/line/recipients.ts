@@ -31,7 +31,7 @@ export class Recipients {
     this.#database = database
   }
 
-  /** Admits a delivery to the account in its path, or to another of the same organization that its destination names. */
+  /** Admits a delivery to the account in its path, or to another of the same organization and with the same secret that its destination names. */
   async admit({ account, admission }: Candidate, destination: string | null): Promise<Admission> {
     if (!namesAnotherBot(account, destination)) return admission
     const cached = this.#cached.get(account) ?? new LRUCache<string, Admission>({ max: DESTINATIONS_MAX })

@@ -23,7 +23,7 @@ export function addLineRoutes(app: FastifyInstance, parts: SourceParts): void {
     recipients: new Recipients(parts.database),
   }
   for (const path of deliveryPaths(':id')) {
-    const options = { schema: lineDeliverySchema(path) }
+    const options = { schema: lineDeliverySchema(path), config: { bodies: parts.bodies } }
     app.post(path, options, (request: DeliveryRequest, reply) => receiveDelivery(line, request, reply))
   }
 }

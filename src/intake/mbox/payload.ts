@@ -7,7 +7,7 @@ import { DELIVERY_MAX_EVENTS, type Effect, type IntakeEvent, InvalidEvent, NO_EF
 import { readKind, readOptionalId, readUserId } from '../event-fields.ts'
 import { hashKey } from '../event-key.ts'
 import { toJsonText } from '../json-text.ts'
-import { storedPayload } from '../stored-payload.ts'
+import { storedPayload, withoutFields } from '../stored-payload.ts'
 import { stateTime, timeOf } from './times.ts'
 
 type Fields = Record<string, unknown>
@@ -88,6 +88,19 @@ function channelMessageId({ conversation, source_id: id }: Fields): string | nul
 }
 
 /**
+ * Fields of an inbox's events that describe its channel: the channel's whole record, the provider's settings, and both as they
+ * were before a change. Their fields differ between channels and versions, so they are not stored at all.
+ */
+const CHANNEL_FIELDS = new Set(['channel', 'provider_config', 'changed_attributes'])
+
+function storedContent(webhook: unknown): string {
+  const kept = withoutListedMessages(webhook)
+  const payload = storedPayload(kept)
+  const isAboutInbox = isObject(webhook) && String(webhook.event).startsWith('inbox_')
+  return isAboutInbox ? withoutFields(payload, kept, (name) => CHANNEL_FIELDS.has(name)) : payload
+}
+
+/**
  * Leaves out the last messages that a conversation lists. Each of them has its own webhook, where a private note can be told
  * apart and an unsent message can be found. The conversation is the webhook itself, a message's, or a visitor's.
  */
@@ -113,7 +126,7 @@ export function readWebhook(webhook: unknown, knownKey: Buffer | null, receivedA
   const fields = isObject(webhook) ? webhook : {}
   const kept = {
     kind: readKind(fields.event),
-    payload: storedPayload(withoutListedMessages(webhook)),
+    payload: storedContent(webhook),
     claimedAtMs: null,
     isOwnAct: isOwnAct(fields),
     otherUserIds: [],

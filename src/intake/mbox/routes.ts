@@ -21,7 +21,7 @@ export function addMboxRoutes(app: FastifyInstance, parts: SourceParts): void {
     (oaHash) => findAccountByOaHash(parts.database, oaHash),
     (oaHash) => createHash('sha256').update(oaHash).digest('base64'),
   )
-  const options = { schema: chatCallbackSchema }
+  const options = { schema: chatCallbackSchema, config: { bodies: parts.bodies } }
   app.post(callbackPath(':oaHash'), options, (request: CallbackRequest, reply) =>
     receiveCallback(parts, accounts, request, reply),
   )

@@ -18,6 +18,7 @@ export function hasValidChatSignature(
   chatSecret: Secret,
   nowMs: number,
 ): boolean {
+  if (chatSecret.isBlank()) return false
   if (typeof signature !== 'string' || typeof timestamp !== 'string') return false
   if (!/^\d{1,12}$/.test(timestamp)) return false
   if (Math.abs(Number(timestamp) * 1000 - nowMs) > SIGNATURE_TOLERANCE_MS) return false

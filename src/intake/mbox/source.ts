@@ -6,7 +6,12 @@ import { addMboxRoutes } from './routes.ts'
 export const mboxSource: SourceModule = {
   name: 'mbox',
   isProven: true,
-  share: { flushConnections: 1, maxEvents: 20_000, maxPayload: 64 * 1024 * 1024 },
+  share: {
+    flushConnections: 1,
+    maxEvents: 20_000,
+    maxPayload: 64 * 1024 * 1024,
+    maxBodyBytes: 96 * 1024 * 1024,
+  },
   addRoutes: addMboxRoutes,
   // The inbox that the event belongs to is part of its content.
   needsContent: ({ chatInboxId }) => chatInboxId !== null,

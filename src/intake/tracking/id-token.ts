@@ -75,6 +75,11 @@ async function prove(
   }
 }
 
+/** Whether any event has a token, valid or not. */
+export function haveTokens(events: unknown[], headerToken: string | null): boolean {
+  return events.some((event) => tokenOf(event, headerToken) !== null)
+}
+
 function proofOf(token: unknown, verdicts: ReadonlyMap<string, TokenVerdict>): Proof | null {
   if (token === null) return null
   const verdict = typeof token === 'string' ? verdicts.get(token) : undefined

@@ -10,6 +10,7 @@ import { readTimeMs, readUserId } from '../event-fields.ts'
 import { hashKey } from '../event-key.ts'
 import { epochMs, parseTimeText } from '../event-time.ts'
 import { storedPayload } from '../stored-payload.ts'
+import type { Usage } from './budget.ts'
 import { typeOfEvent } from './calls.ts'
 import type { Proof, Proofs } from './id-token.ts'
 
@@ -77,7 +78,7 @@ function eventsOf(parsed: unknown, type: string | null): unknown[] | null {
 }
 
 /**
- * Splits a request into events to store and rejected ones, by index.
+ * Splits a request into events to store and rejected ones, by index. Returns as well what the events to store use of budgets.
  * @param admittedBy the tracking key that named the account
  * @param proofs the people whom ID tokens prove
  */
@@ -86,8 +87,12 @@ export async function readTrackingEvents(
   admittedBy: string,
   receivedAtMs: number,
   proofs: Proofs,
-): Promise<{ accepted: IntakeEvent[]; rejected: Rejection[] }> {
+): Promise<{ accepted: IntakeEvent[]; rejected: Rejection[]; claimed: Usage; proven: Usage }> {
   const accepted: IntakeEvent[] = []
+  const [claimed, proven] = [
+    { events: 0, bytes: 0 },
+    { events: 0, bytes: 0 },
+  ]
   const rejected: Rejection[] = []
   for (const [index, event] of events.entries()) {
     if (index % TRACKING_EVENTS_PER_TURN === TRACKING_EVENTS_PER_TURN - 1) await setImmediate()
@@ -95,13 +100,18 @@ export async function readTrackingEvents(
       if (index >= TRACKING_REQUEST_MAX_EVENTS) {
         throw new InvalidEvent(`more than ${TRACKING_REQUEST_MAX_EVENTS} events in one request`)
       }
-      accepted.push(readTrackingEvent(event, admittedBy, sentAtMs, receivedAtMs, proofs.of(event)))
+      const proof = proofs.of(event)
+      const read = readTrackingEvent(event, admittedBy, sentAtMs, receivedAtMs, proof)
+      accepted.push(read)
+      const usage = proof === null ? claimed : proven
+      usage.events += 1
+      usage.bytes += Buffer.byteLength(read.payload ?? '')
     } catch (error) {
       if (!(error instanceof InvalidEvent)) throw error
       rejected.push({ index, message: error.message })
     }
   }
-  return { accepted, rejected }
+  return { accepted, rejected, claimed, proven }
 }
 
 function readTrackingEvent(
@@ -119,13 +129,11 @@ function readTrackingEvent(
     throw new InvalidEvent('writeKey belongs to another account')
   const messageId = isFilled(event.messageId) ? String(event.messageId) : randomUUID()
   const typed = { ...content, type }
-  const payload = withoutTokensInAddresses(
-    proof === null ? storedPayload(typed, refuseDeep) : provenPayload(typed, messageId, proof),
-  )
+  const payload = proof === null ? storedPayload(typed, refuseDeep) : provenPayload(typed, messageId, proof)
   if (Buffer.byteLength(payload) > TRACKING_EVENT_MAX_BYTES) {
     throw new InvalidEvent(`the event is larger than ${TRACKING_EVENT_MAX_BYTES} bytes`)
   }
-  const userId = readUserId(proof?.userId ?? (event.userId === '' ? null : event.userId))
+  const userId = readUserId(proof?.userId ?? claimedUserId(event))
   if (userId === null && !isFilled(event.anonymousId))
     throw new InvalidEvent('userId or anonymousId is required')
   return {
@@ -142,6 +150,15 @@ function readTrackingEvent(
     payload,
     failure: null,
   }
+}
+
+/** Sites whose own ids are numbers send them so. Beyond 2^53, JSON.parse rounds, and two people would become one. */
+function claimedUserId({ userId }: Record<string, unknown>): unknown {
+  if (typeof userId !== 'number') return userId === '' ? null : userId
+  if (Number.isInteger(userId) && !Number.isSafeInteger(userId)) {
+    throw new InvalidEvent('the user id is a number that is not exact: send it as text')
+  }
+  return String(userId)
 }
 
 /** Anybody can send tracking events, so one that is nested some thousand levels deep is not worth the time to write it. */
@@ -165,14 +182,6 @@ function provenPayload(
 ): string {
   const payload = storedPayload({ ...content, userId, messageId }, refuseDeep)
   return token === null ? payload : payload.replaceAll(token, '[token]')
-}
-
-/** Up to the next parameter or the end of the text. An address may be a parameter of another one, and is then percent-encoded. */
-const TOKENS_IN_ADDRESSES = /((?:access|context|feature|id)_token(?:=|%3D))(?:(?!%26|%23)[^&#"\\\s])+/gi
-
-/** Until `liff.init()` ends, the address of a LIFF page contains the tokens of its visitor, and libraries send that address. */
-function withoutTokensInAddresses(payload: string): string {
-  return payload.replace(TOKENS_IN_ADDRESSES, '$1[token]')
 }
 
 /**

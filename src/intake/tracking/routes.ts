@@ -5,14 +5,14 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { findAccountByTrackingKey } from '../../accounts/account.ts'
 import { AppError } from '../../errors.ts'
-import { decodedBytes } from '../../http/body.ts'
+import { decodedBytes, receivedBytes } from '../../http/body.ts'
 import { createClientKey } from '../../http/rate-limit-counter.ts'
 import { isStorableText } from '../../postgres/storable.ts'
 import { AdmittingAccounts } from '../admit.ts'
 import type { SourceParts } from '../source.ts'
-import { Budgets } from './budget.ts'
+import { Budgets, type GiveBack, KeyBudgets } from './budget.ts'
 import { METRICS_PATHS, TRACKING_PATHS, typeOfCall } from './calls.ts'
-import { createProver } from './id-token.ts'
+import { createProver, haveTokens } from './id-token.ts'
 import { parseTrackingRequest, type Rejection, readTrackingEvents } from './payload.ts'
 import { trackingSchemas } from './route-schema.ts'
 
@@ -35,7 +35,7 @@ export function addTrackingRoutes(app: FastifyInstance, parts: SourceParts): voi
       findAccountByTrackingKey(parts.database, name),
     ),
     addresses: new Budgets(address, 'address'),
-    keys: new Budgets(key, 'tracking key'),
+    keys: new KeyBudgets(key),
     addressOf: createClientKey(),
   }
   const add = (url: string, answer: (request: TrackingCall) => Promise<unknown>) => {
@@ -44,7 +44,12 @@ export function addTrackingRoutes(app: FastifyInstance, parts: SourceParts): voi
     app.options<CallParameters>(url, { onSend: allowOrigin, onRequest: requireKnownCall }, answerPreflight)
     app.post<CallParameters>(
       url,
-      { ...(schema && { schema }), onSend: allowOrigin, onRequest: [requireKnownCall, refuse] },
+      {
+        ...(schema && { schema }),
+        config: { bodies: parts.bodies },
+        onSend: allowOrigin,
+        onRequest: [requireKnownCall, refuse],
+      },
       answer,
     )
   }
@@ -55,7 +60,7 @@ export function addTrackingRoutes(app: FastifyInstance, parts: SourceParts): voi
 interface TrackingParts extends SourceParts {
   accounts: AdmittingAccounts<string>
   addresses: Budgets
-  keys: Budgets
+  keys: KeyBudgets
   addressOf: (request: FastifyRequest) => string
 }
 
@@ -68,32 +73,48 @@ function refuseBeforeBody({ addresses, addressOf }: TrackingParts, request: Fast
   addresses.check(addressOf(request), 1, Number(request.headers['content-length'] ?? 0) || 0)
 }
 
-async function receiveTracking(
-  { database, intake, now, accounts, addresses, keys, addressOf, idTokens }: TrackingParts,
-  request: TrackingCall,
-) {
-  database.requireConfigured()
+/** Charges the address for the body as it came, and for what it expands to: also if it cannot be read. */
+async function readBody({ addresses, addressOf }: TrackingParts, request: TrackingCall): Promise<Buffer> {
+  const received = receivedBytes(request)
+  addresses.take(addressOf(request), 0, received)
   const body = await decodedBytes(request)
-  addresses.take(addressOf(request), 0, body.length)
+  addresses.spend(addressOf(request), Math.max(0, body.length - received))
+  return body
+}
+
+async function receiveTracking(parts: TrackingParts, request: TrackingCall) {
+  const { database, intake, now, accounts, addresses, keys, addressOf, idTokens } = parts
+  database.requireConfigured()
+  const body = await readBody(parts, request)
   const tracking = parseTrackingRequest(body, typeOfCall(request.params.call))
   addresses.take(addressOf(request), tracking.events.length, 0)
   const key = tracking.writeKey ?? keyOutsideBody(request)
   if (key === null || !isStorableText(key)) throw new AppError('unknown_tracking_key')
   const prove = createProver(idTokens, tracking.events, idTokenOf(request))
-  let isCharged = false
+  const isClaimed = !haveTokens(tracking.events, idTokenOf(request))
+  let giveBack: GiveBack | null = null
   for await (const { account, admission, isCached } of accounts.candidates(key)) {
     // After the key was found, because unknown keys would displace the budgets of others from memory.
-    if (!isCharged) keys.take(key, tracking.events.length, body.length)
-    isCharged = true
+    if (giveBack === null && isClaimed) keys.checkClaimed(key)
     const proofs = await prove(account.loginChannelId)
     if (proofs.dependOnAccount && isCached) continue
-    const { accepted, rejected } = await readTrackingEvents(tracking, key, now(), proofs)
+    const read = await readTrackingEvents(tracking, key, now(), proofs)
+    const { accepted, rejected } = read
     // Nothing is stored for an empty request, so no flush would compare a cached account.
     if (accepted.length === 0 && isCached) continue
     if (accepted.length === 0 && rejected.length > 0) throw unreadable(rejected)
-    const reception = await intake.receive(admission, accepted)
+    const taken: GiveBack = giveBack ?? keys.take(key, read.claimed, read.proven)
+    giveBack = taken
+    const reception = await intake.receive(admission, accepted).catch((error) => {
+      taken(1)
+      throw error
+    })
     if (reception === 'stale') continue
-    if (reception === 'overloaded') throw new AppError('unavailable', { retryAfterSeconds: 1 })
+    if (reception === 'overloaded') {
+      taken(1)
+      throw new AppError('unavailable', { retryAfterSeconds: 1 })
+    }
+    if (reception.duplicates > 0) taken(reception.duplicates / accepted.length)
     return { success: true, ...reception, rejected }
   }
   throw new AppError('unknown_tracking_key')
@@ -111,9 +132,9 @@ function unreadable(rejected: Rejection[]): AppError {
 }
 
 /** Segment's browser library sends these without a tracking key. They cost their address its budget, and nothing is stored. */
-async function discardMetrics({ addresses, addressOf }: TrackingParts, request: TrackingCall) {
-  const body = await decodedBytes(request)
-  addresses.take(addressOf(request), 1, body.length)
+async function discardMetrics(parts: TrackingParts, request: TrackingCall) {
+  await readBody(parts, request)
+  parts.addresses.take(parts.addressOf(request), 1, 0)
   return { success: true, accepted: 0, duplicates: 0, rejected: [] }
 }
 

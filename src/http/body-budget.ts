@@ -1,0 +1,163 @@
+/**
+ * Bounds the memory of request bodies. Anybody can open connections and send all of a body but its last byte, so bodies that are
+ * being received take bytes from a budget: one for each source, and in it at most half for each client address. When a budget is
+ * full, the newcomer is not refused. The body that has been incomplete for longest is cut off, or the largest one while all are
+ * young: LINE's senders take milliseconds and send a few kilobytes, so strangers lose their own bodies.
+ */
+
+/** What an incomplete request takes besides its body: the connection, its buffers and the request. */
+export const INCOMPLETE_BYTES = 16 * 1024
+/** An honest sender has sent its body by then. The oldest body is cut off first, if it is older. */
+const YOUNG_MS = 1_000
+/** Of a budget, for the incomplete bodies of one address. Behind a proxy without TRUST_PROXY, all senders have one. */
+const ADDRESS_SHARE = 0.5
+
+/** Bytes with the incomplete bodies that hold them. */
+class Pool {
+  readonly maxBytes: number
+  bytes = 0
+  /** The oldest first. */
+  readonly incomplete = new Set<HeldBody>()
+  /** The same by size: the position is the number of binary digits. */
+  readonly #bySize: Array<Set<HeldBody> | undefined> = []
+
+  constructor(maxBytes: number) {
+    this.maxBytes = maxBytes
+  }
+
+  add(body: HeldBody): void {
+    this.bytes += body.bytes
+    this.incomplete.add(body)
+    this.#sizeOf(body.bytes).add(body)
+  }
+
+  remove(body: HeldBody): void {
+    this.bytes -= body.bytes
+    this.incomplete.delete(body)
+    this.#sizeOf(body.bytes).delete(body)
+  }
+
+  /** Cuts off others until so many bytes more fit. Returns false if the body itself should be cut off. */
+  makeRoom(body: HeldBody, moreBytes: number): boolean {
+    while (this.bytes + moreBytes > this.maxBytes) {
+      const other = this.#next(body, moreBytes)
+      if (other === null) return false
+      other.cutOff()
+    }
+    return true
+  }
+
+  #next(body: HeldBody, moreBytes: number): HeldBody | null {
+    const [oldest] = this.incomplete
+    if (oldest === undefined) return null
+    if (performance.now() - oldest.startedAtMs > YOUNG_MS) return oldest === body ? null : oldest
+    for (let size = this.#bySize.length - 1; size >= digits(body.bytes + moreBytes); size -= 1) {
+      for (const other of this.#bySize[size] ?? []) if (other !== body) return other
+    }
+    return null
+  }
+
+  #sizeOf(bytes: number): Set<HeldBody> {
+    const size = digits(bytes)
+    const bodies = this.#bySize[size] ?? new Set<HeldBody>()
+    this.#bySize[size] = bodies
+    return bodies
+  }
+}
+
+const digits = (bytes: number) => 32 - Math.clz32(bytes)
+
+export class BodyBudget {
+  readonly #all: Pool
+  readonly #addresses = new Map<string, Pool>()
+
+  constructor(maxBytes: number) {
+    this.#all = new Pool(maxBytes)
+  }
+
+  /** Bytes that are held now. */
+  get bytes(): number {
+    return this.#all.bytes
+  }
+
+  /**
+   * A request with a body has begun. Null: there is no room for it.
+   * @param onCutOff is called when the body must make room for others. It is then released.
+   */
+  open(address: string, onCutOff: () => void): HeldBody | null {
+    const ofAddress = this.#addresses.get(address) ?? new Pool(this.#all.maxBytes * ADDRESS_SHARE)
+    const leave = () => {
+      if (ofAddress.incomplete.size === 0) this.#addresses.delete(address)
+    }
+    const body = new HeldBody(this.#all, ofAddress, onCutOff, leave)
+    if (!body.begin()) return null
+    this.#addresses.set(address, ofAddress)
+    return body
+  }
+}
+
+/** The bytes that one request holds: from its headers to its response. */
+export class HeldBody {
+  readonly startedAtMs = performance.now()
+  bytes = INCOMPLETE_BYTES
+  readonly #all: Pool
+  readonly #ofAddress: Pool
+  readonly #onCutOff: () => void
+  readonly #leave: () => void
+  #state: 'new' | 'incomplete' | 'complete' | 'released' = 'new'
+
+  constructor(all: Pool, ofAddress: Pool, onCutOff: () => void, leave: () => void) {
+    this.#all = all
+    this.#ofAddress = ofAddress
+    this.#onCutOff = onCutOff
+    this.#leave = leave
+  }
+
+  /** Call it once. Returns false if there is no room. */
+  begin(): boolean {
+    if (!this.#ofAddress.makeRoom(this, this.bytes) || !this.#all.makeRoom(this, this.bytes)) return false
+    this.#state = 'incomplete'
+    this.#ofAddress.add(this)
+    this.#all.add(this)
+    return true
+  }
+
+  /** The incomplete body needs so many bytes in all. Returns false if there is no room. */
+  grow(bodyBytes: number): boolean {
+    const more = INCOMPLETE_BYTES + bodyBytes - this.bytes
+    if (!this.#ofAddress.makeRoom(this, more) || !this.#all.makeRoom(this, more)) return false
+    this.#ofAddress.remove(this)
+    this.#all.remove(this)
+    this.bytes += more
+    this.#ofAddress.add(this)
+    this.#all.add(this)
+    return true
+  }
+
+  /** The body is complete and has this size. It is not cut off any more. Returns false if there is no room. */
+  complete(bodyBytes: number): boolean {
+    if (!this.#all.makeRoom(this, bodyBytes - this.bytes)) return false
+    this.#endTransit()
+    this.bytes = bodyBytes
+    this.#all.bytes += bodyBytes
+    this.#state = 'complete'
+    return true
+  }
+
+  cutOff(): void {
+    this.release()
+    this.#onCutOff()
+  }
+
+  release(): void {
+    if (this.#state === 'incomplete') this.#endTransit()
+    else if (this.#state === 'complete') this.#all.bytes -= this.bytes
+    this.#state = 'released'
+  }
+
+  #endTransit(): void {
+    this.#ofAddress.remove(this)
+    this.#all.remove(this)
+    this.#leave()
+  }
+}
