@@ -87,8 +87,8 @@ export async function useEverything(users: Users): Promise<string[]> {
   await service.deliver(tenant, [
     lineEvent('unsend', 'U1', { unsend: { messageId: 'M1' } }),
     lineEvent('unfollow', 'U3'),
-    lineEvent('botSuspended'),
-    lineEvent('botResumed'),
+    lineEvent('botSuspended', null),
+    lineEvent('botResumed', null),
   ])
   await service.deliver({ ...tenant, botUserId: 'another bot' }, [lineEvent('unfollow', 'U4')])
   await service.chat(tenant, {
