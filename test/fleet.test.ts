@@ -229,8 +229,8 @@ describe('the word for an account', () => {
     const tenant = await addTenant(database, usable)
     await onService((service) => service.deliver(tenant, follow))
     await database.query(
-      `insert into account_check (channel_oa_id, token_expires_at, quota_limit, quota_used)
-       values ($1, now() + interval '3 days', 200, 200)`,
+      `update account_check set token_expires_at = now() + interval '3 days', quota_limit = 200, quota_used = 200
+        where channel_oa_id = $1`,
       [tenant.accountId],
     )
     expect(await statusOf(tenant)).toMatchObject({

@@ -4,7 +4,7 @@ import { deliveryPaths } from '../src/intake/line/channel.ts'
 import { LineApi } from '../src/line-api/client.ts'
 import { runMaintenance } from '../src/maintenance/maintenance.ts'
 import { AccountMonitor } from '../src/monitoring/account-monitor.ts'
-import { countNextAudience } from '../src/monitoring/audience-counts.ts'
+import { countDueAudiences } from '../src/monitoring/audience-counts.ts'
 import { findFleetAccount, listAccountDays } from '../src/operator/fleet.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
@@ -116,6 +116,15 @@ it('keeps the last outcome and checks again within minutes while LINE is unreach
   expect(due).toEqual({ is_soon: true })
 })
 
+it('checks an account again as soon as its credentials change', async () => {
+  const { database, monitor } = await setUp()
+  expect([await monitor.checkDue(), await monitor.checkDue()]).toEqual([1, 0])
+  await load(database, `update official_account set name = 'Corner Tea'`)
+  expect(await monitor.checkDue()).toBe(0)
+  await load(database, `update official_account set channel_access_token = 'another'`)
+  expect(await monitor.checkDue()).toBe(1)
+})
+
 it('is one of two instances that check an account', async () => {
   const { platform, database, monitor } = await setUp()
   const other = new AccountMonitor(database, {
@@ -131,13 +140,18 @@ it('counts members by relationship, again only after they have changed', async (
   await loadMembers(database, tenant, 30)
   await service.deliver(tenant, [lineEvent('follow', 'U1'), lineEvent('unfollow', 'U2')])
   await monitor.checkDue()
-  expect(await countNextAudience(database)).toBe(1)
-  expect(await state()).toMatchObject({ members: 30, following: 1, blocked: 1 })
-  expect((await state()).days?.at(-1)).toBe(1)
-  await load(database, `update account_check set counted_at = now() - interval '11 minutes'`)
-  expect(await countNextAudience(database)).toBe(0)
+  expect(await countDueAudiences(database)).toBe(1)
+  expect(await countDueAudiences(database)).toBe(0)
+  const first = await state()
+  expect(first).toMatchObject({ members: 30, following: 1, blocked: 1 })
+  expect(first.days?.at(-1)).toBe(1)
+  const passTenMinutes = () => load(database, 'update account_check set count_due_at = now()')
+  await passTenMinutes()
+  expect(await countDueAudiences(database)).toBe(1)
+  expect((await state()).countedAt).toBe(first.countedAt)
   await service.deliver(tenant, [lineEvent('follow', 'U3')])
-  expect(await countNextAudience(database)).toBe(1)
+  await passTenMinutes()
+  expect(await countDueAudiences(database)).toBe(1)
   expect(await state()).toMatchObject({ members: 30, following: 2 })
 })
 

@@ -82,6 +82,7 @@ declare
   changed_at timestamptz;
   erasing bigint[] := '{}';
   forwards boolean;
+  suspension record;
 begin
   -- An unsend erases content, so it locks other flushes out of its accounts.
   if unsent_messages is not null then
@@ -210,7 +211,8 @@ begin
   end if;
 
   -- Two more upserts, although the members exist by now and are locked: an upsert finds its row by the unique index,
-  -- whatever the statistics say, while an update with a join may plan another index and read the whole account.
+  -- whatever the statistics say, while an update with a join may plan another index and read the whole account. For the same
+  -- reason each event looks its account up (`offset 0`): a join may walk the index of all accounts.
   if relationships is not null then
     insert into audience_member as m (channel_oa_id, organization_id, user_id, relationship, relationship_at,
                                       relationship_key, followed_at, blocked_at)
@@ -220,7 +222,8 @@ begin
       from (select a.id as account_id, a.organization_id, e.*
               from unnest(admissions, keys, occurred_ats, user_ids, relationships)
                    with ordinality as e (admission, key, occurred_at, user_id, relationship, position)
-              join official_account a on a.id = account_ids[e.admission]
+             cross join lateral (select id, organization_id from official_account
+                                  where id = account_ids[e.admission] offset 0) a
              where e.relationship is not null and e.user_id is not null
                and e.admission = any (admitted) and e.position <> all (ineffective)) e
     window person as (partition by account_id, user_id)
@@ -250,7 +253,8 @@ begin
       from (select a.id as account_id, a.organization_id, e.*
               from unnest(admissions, keys, user_ids, conversation_ids, conversation_statuses, conversation_ats)
                    with ordinality as e (admission, key, user_id, conversation_id, status, at, position)
-              join official_account a on a.id = account_ids[e.admission]
+             cross join lateral (select id, organization_id from official_account
+                                  where id = account_ids[e.admission] offset 0) a
              where e.conversation_id is not null and e.user_id is not null
                and e.admission = any (admitted) and e.position <> all (ineffective)) e
      order by account_id, user_id, at desc, key desc
@@ -277,16 +281,20 @@ begin
   end if;
 
   if suspensions is not null then
-    update official_account a
-       set suspended = s.suspended, suspension_at = s.occurred_at, suspension_key = s.key
-      from (select distinct on (account_id) *
-              from (select account_ids[e.admission] as account_id, e.*
-                      from unnest(admissions, keys, occurred_ats, suspensions)
-                           with ordinality as e (admission, key, occurred_at, suspended, position)
-                     where e.suspended is not null
-                       and e.admission = any (admitted) and e.position <> all (coalesce(duplicates, '{}'))) e
-             order by account_id, occurred_at desc, key desc) s
-     where a.id = s.account_id and is_newer(s.occurred_at, s.key, a.suspension_at, a.suspension_key);
+    -- One statement per account, in the order of their ids. An update by a join may read all accounts.
+    for suspension in
+      select distinct on (account_ids[e.admission]) account_ids[e.admission] as account_id, e.*
+        from unnest(admissions, keys, occurred_ats, suspensions)
+             with ordinality as e (admission, key, occurred_at, suspended, position)
+       where e.suspended is not null
+         and e.admission = any (admitted) and e.position <> all (coalesce(duplicates, '{}'))
+       order by account_ids[e.admission], occurred_at desc, key desc
+    loop
+      update official_account a
+         set suspended = suspension.suspended, suspension_at = suspension.occurred_at, suspension_key = suspension.key
+       where a.id = suspension.account_id
+         and is_newer(suspension.occurred_at, suspension.key, a.suspension_at, a.suspension_key);
+    end loop;
   end if;
 
   if forwards and deliveries is not null then

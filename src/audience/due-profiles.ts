@@ -6,6 +6,8 @@ import type { Queryable, Row, Statement } from '../postgres/statement.ts'
 /** Members per pass, and of one account, so that accounts take turns. */
 const PASS_MAX = 64
 const PASS_MAX_OF_ACCOUNT = 16
+/** Accounts of one pass: as many index lookups, some 3 ms. */
+const PASS_MAX_ACCOUNTS = 1_000
 /** Members counted per account. Above this the exact number says nothing more. */
 const COUNTED_MAX = 10_000
 
@@ -15,9 +17,16 @@ export interface DueMember extends Row {
   user_id: string
 }
 
+/** $1 bigint: the account before the first one; $2 int: accounts. */
+const selectNextAccounts: Statement = {
+  name: 'select-next-accounts',
+  text: `
+    select id, can_call_platform(account)
+      from official_account account where id > $1 order by id limit $2`,
+}
+
 /**
- * $1 bigint[]: accounts to leave out; $2 bigint: the account that the last pass ended with; $3 int: members per account;
- * $4 int: members. Only accounts with credentials are taken.
+ * $1 bigint[]: accounts, in the order of their turns; $2 int: members per account; $3 int: members.
  *
  * A taken member is leased for 10 minutes: if the instance dies, the profile is due again after that. Rows that another
  * instance takes, or a flush changes, are skipped, so this never waits for a lock and holds its own for one statement.
@@ -27,28 +36,48 @@ const takeDue: Statement = {
   text: `
     with due as (
       select m.channel_oa_id, m.id
-        from (select id from official_account
-               where (channel_access_token ~ '\\S' or (channel_id <> '' and channel_secret ~ '\\S'))
-                 and id <> all ($1::bigint[])
-               order by id <= $2, id) a
+        from unnest($1::bigint[]) as account_id
        cross join lateral (
          select channel_oa_id, id from audience_member
-          where channel_oa_id = a.id and profile_due_at <= now()
-          order by profile_due_at limit $3
+          where channel_oa_id = account_id and profile_due_at <= now()
+          order by profile_due_at limit $2
             for update skip locked) m
-       limit $4
+       limit $3
     )
     update audience_member m set profile_due_at = now() + interval '10 minutes'
       from due where m.channel_oa_id = due.channel_oa_id and m.id = due.id
     returning m.channel_oa_id, m.id, m.user_id`,
 }
 
-export function takeDueMembers(
+export interface DueMembers {
+  members: DueMember[]
+  /** The account after which the next pass begins. 0: all accounts have had their turn. */
+  lastAccountId: AccountId
+}
+
+/**
+ * Takes members of the accounts after `after`. A pass looks at PASS_MAX_ACCOUNTS accounts at most, so that it costs the same
+ * with 30,000 of them.
+ */
+export async function takeDueMembers(
   database: Queryable,
   except: AccountId[],
   after: AccountId,
-): Promise<DueMember[]> {
-  return database.query<DueMember>(takeDue, [except, after, PASS_MAX_OF_ACCOUNT, PASS_MAX])
+): Promise<DueMembers> {
+  const values = [after, PASS_MAX_ACCOUNTS]
+  const accounts = await database.query<{ id: AccountId; can_call_platform: boolean }>(
+    selectNextAccounts,
+    values,
+  )
+  const ids = accounts
+    .filter(({ id, can_call_platform }) => can_call_platform && !except.includes(id))
+    .map(({ id }) => id)
+  const members = await database.query<DueMember>(takeDue, [ids, PASS_MAX_OF_ACCOUNT, PASS_MAX])
+  if (members.length === PASS_MAX) {
+    const taken = members.map(({ channel_oa_id }) => channel_oa_id)
+    return { members, lastAccountId: taken.reduce((last, id) => (id > last ? id : last)) }
+  }
+  return { members, lastAccountId: accounts.length === PASS_MAX_ACCOUNTS ? (accounts.at(-1)?.id ?? 0n) : 0n }
 }
 
 /** $1 int: members counted per account. */
@@ -56,8 +85,7 @@ const countDue: Statement = {
   name: 'count-due-profiles',
   text: `
     select count(*)::int as count
-      from (select id from official_account
-             where channel_access_token ~ '\\S' or (channel_id <> '' and channel_secret ~ '\\S')) a
+      from (select id from official_account account where can_call_platform(account)) a
      cross join lateral (
        select from audience_member
         where channel_oa_id = a.id and profile_due_at <= now() limit $1) m`,

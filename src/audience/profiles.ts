@@ -11,7 +11,7 @@ import { profileRequest, profileRequested, profilesBackedOff } from '../observab
 import type { Database } from '../postgres/database.ts'
 import { type DueMember, findGroup, storeProfile, storeUnknown, takeDueMembers } from './due-profiles.ts'
 
-/** Between two passes when nothing was due. */
+/** Between two passes while nothing is due at any account. */
 const IDLE_MS = 1_000
 /** Requests in flight: the platform answers in tens of milliseconds. */
 const CONCURRENCY = 8
@@ -30,6 +30,9 @@ export class ProfileFiller {
   readonly #backoffs = new Map<AccountId, Backoff>()
   readonly #stopped = new AbortController()
   #lastAccountId: AccountId = 0n
+  /** Members found since the present round through all accounts began, and in the round before. */
+  #foundInRound = 0
+  #foundInLastRound = 0
   #running: Promise<void> = Promise.resolve()
 
   constructor(database: Database, lineApi: LineApi) {
@@ -51,23 +54,24 @@ export class ProfileFiller {
     const { signal } = this.#stopped
     while (!signal.aborted) {
       const count = await this.pass().catch(() => 0)
-      if (count === 0) await sleep(IDLE_MS, undefined, { signal }).catch(() => undefined)
+      const isIdle = count + this.#foundInRound + this.#foundInLastRound === 0
+      if (isIdle) await sleep(IDLE_MS, undefined, { signal }).catch(() => undefined)
     }
   }
 
-  /** Requests the profiles that are due, once, and returns their number. Throws DatabaseUnavailable. */
+  /** Requests profiles that are due at the next accounts, and returns their number. Throws DatabaseUnavailable. */
   async pass(): Promise<number> {
     const now = Date.now()
     const pausing = [...this.#backoffs].filter(([, { untilMs }]) => untilMs > now).map(([id]) => id)
-    const due = await takeDueMembers(this.#database, pausing, this.#lastAccountId)
-    this.#lastAccountId = due.at(-1)?.channel_oa_id ?? 0n
+    const { members, lastAccountId } = await takeDueMembers(this.#database, pausing, this.#lastAccountId)
+    this.#countRound(members.length, lastAccountId)
     const accounts = new Map<AccountId, Promise<Account | null>>()
     const accountOf = (id: AccountId) => {
       const account = accounts.get(id) ?? findAccount(this.#database, id)
       accounts.set(id, account)
       return account
     }
-    const queue = due.values()
+    const queue = members.values()
     const work = async () => {
       for (const member of queue) {
         // If the database refuses the result, the profile is due again after its lease.
@@ -75,7 +79,15 @@ export class ProfileFiller {
       }
     }
     await Promise.all(Array.from({ length: CONCURRENCY }, work))
-    return due.length
+    return members.length
+  }
+
+  #countRound(found: number, lastAccountId: AccountId): void {
+    this.#lastAccountId = lastAccountId
+    this.#foundInRound += found
+    if (lastAccountId !== 0n) return
+    this.#foundInLastRound = this.#foundInRound
+    this.#foundInRound = 0
   }
 
   async #request(member: DueMember, accountOf: (id: AccountId) => Promise<Account | null>): Promise<void> {

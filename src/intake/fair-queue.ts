@@ -4,8 +4,8 @@ import type { QueuedDelivery } from './queued-delivery.ts'
 
 /** People whom the events of one flush name. Larger flushes gain nothing and hold row locks longer. */
 const FLUSH_MAX_PEOPLE = 256
-/** UTF-16 units of payload in one flush: what a tenth of a second writes. */
-const FLUSH_MAX_PAYLOAD = 4 * 1024 * 1024
+/** UTF-16 units of payload in one flush: at 40 MB/s, 25 ms, for which other deliveries wait. */
+const FLUSH_MAX_PAYLOAD = 1024 * 1024
 
 export interface QueueLimits {
   /** A few seconds of work at full speed. Beyond it, senders are asked to retry. */
@@ -21,7 +21,7 @@ interface AccountQueue {
 }
 
 /**
- * Accounts take turns, one delivery each, so an account that sends much delays only itself. An account may hold as much as is
+ * Accounts take turns, one delivery or slice each, so an account that sends much delays only itself. An account may hold as much as is
  * still free: half of the queue if it is alone, and a queue is never so full that no other account finds room.
  */
 export class FairQueue {
@@ -44,19 +44,22 @@ export class FairQueue {
     return this.#events
   }
 
-  /** Returns false, and queues nothing, if the account would hold more than its share. */
-  push(delivery: QueuedDelivery): boolean {
-    const account = this.#accountOf(delivery.accountId)
-    const events = delivery.events.length
+  /** Queues slices of one delivery. Returns false, and queues nothing, if the account would hold more than its share. */
+  push(slices: QueuedDelivery[]): boolean {
+    const [first] = slices
+    if (first === undefined) return true
+    const account = this.#accountOf(first.accountId)
+    const events = slices.reduce((sum, slice) => sum + slice.events.length, 0)
+    const payload = slices.reduce((sum, slice) => sum + slice.payloadLength, 0)
     if (
       account.events + events > this.#limits.maxEvents - this.#events ||
-      account.payload + delivery.payloadLength > this.#limits.maxPayload - this.#payload
+      account.payload + payload > this.#limits.maxPayload - this.#payload
     ) {
       return false
     }
     if (account.deliveries.length === 0) this.#turns.push(account)
-    account.deliveries.push(delivery)
-    this.#count(account, events, delivery.payloadLength)
+    account.deliveries.push(...slices)
+    this.#count(account, events, payload)
     return true
   }
 

@@ -11,7 +11,7 @@ import type { ForwardedDelivery, IntakeEvent, Source } from './event.ts'
 import { FairQueue, type QueueLimits } from './fair-queue.ts'
 import { type Admission, flushWithRetry, type LeasedDelivery, type Outcome } from './flush.ts'
 import { flushIsolated } from './isolate.ts'
-import { type QueuedDelivery, settle } from './queued-delivery.ts'
+import { queuedDelivery, settle, sliceEvents } from './queued-delivery.ts'
 
 export interface Receipt {
   accepted: number
@@ -19,8 +19,8 @@ export interface Receipt {
 }
 
 /**
- * A receipt: every event is committed to disk. Otherwise nothing was stored: `stale` means that the account has changed
- * since the delivery was admitted, `overloaded` that too many events wait.
+ * A receipt: every event is committed to disk. `stale`: the account has changed since the delivery was admitted. `overloaded`: too
+ * many events wait, and nothing was stored.
  */
 export type Reception = Receipt | 'stale' | 'overloaded'
 
@@ -70,8 +70,8 @@ export class Intake {
   }
 
   /**
-   * Stores the events of one delivery. Rejects with DatabaseUnavailable, or the database's error, with nothing stored: the
-   * sender should retry, which is always safe.
+   * Stores the events of one delivery. Rejects with DatabaseUnavailable, or the database's error: the sender should retry, which
+   * is always safe. Nothing is stored then, or some slices of a large delivery, whose events are duplicates in the retry.
    * @param forwarded set if endpoints of the account receive the delivery
    */
   async receive(
@@ -100,24 +100,20 @@ export class Intake {
     return { accepted, duplicates }
   }
 
-  #queueUp(
+  /** Each slice of the delivery waits for a flush of its own. Rejects if one of them is refused; others may be stored then. */
+  async #queueUp(
     admission: Admission,
     events: IntakeEvent[],
     forwarded: ForwardedDelivery | null,
   ): Promise<Outcome[] | 'overloaded'> {
-    return new Promise<Outcome[] | 'overloaded'>((resolve, reject) => {
-      const delivery: QueuedDelivery = {
-        accountId: admission.accountId,
-        events: events.map((event) => ({ admission, event, forwarded })),
-        people: events.reduce((sum, { otherUserIds }) => sum + 1 + otherUserIds.length, 0),
-        payloadLength: events.reduce((sum, { payload }) => sum + (payload?.length ?? 0), 0),
-        resolve,
-        reject,
-      }
-      if (!this.#queue.push(delivery)) return resolve('overloaded')
-      deliveryQueued.publish({ delivery, source: this.#source, queuedEvents: this.#queue.events })
-      this.#flushQueued()
-    })
+    const queued = sliceEvents(events).map((slice) => queuedDelivery(admission, slice, forwarded))
+    const deliveries = queued.map(({ delivery }) => delivery)
+    if (!this.#queue.push(deliveries)) return 'overloaded'
+    const waiting = { source: this.#source, queuedEvents: this.#queue.events }
+    for (const delivery of deliveries) deliveryQueued.publish({ delivery, ...waiting })
+    this.#flushQueued()
+    const outcomes = await Promise.all(queued.map(({ outcomes }) => outcomes))
+    return outcomes.flat()
   }
 
   #flushQueued(): void {

@@ -8,7 +8,7 @@ import { type Verifier, verifyAccount } from '../accounts/verify.ts'
 import { AppError } from '../errors.ts'
 import { CallBudget } from '../line-api/call-budget.ts'
 import type { Database } from '../postgres/database.ts'
-import { countNextAudience } from './audience-counts.ts'
+import { countDueAudiences } from './audience-counts.ts'
 import {
   type CheckResult,
   findMissingDays,
@@ -36,7 +36,7 @@ export class AccountMonitor {
   start(): void {
     this.#running = Promise.all([
       this.#repeat(() => this.checkDue()),
-      this.#repeat(() => countNextAudience(this.#database)),
+      this.#repeat(() => countDueAudiences(this.#database)),
     ])
   }
 
@@ -56,9 +56,10 @@ export class AccountMonitor {
 
   /** Checks some of the accounts that are due and returns their number. Throws DatabaseUnavailable. */
   async checkDue(): Promise<number> {
-    const ids = await takeDueAccounts(this.#database, CONCURRENCY)
-    await Promise.all(ids.map((id) => this.#check(id)))
-    return ids.length
+    const due = await takeDueAccounts(this.#database, CONCURRENCY)
+    const checked = due.filter(({ can_call_platform }) => can_call_platform)
+    await Promise.all(checked.map(({ id }) => this.#check(id)))
+    return due.length
   }
 
   async #check(id: AccountId): Promise<void> {

@@ -3,25 +3,30 @@ import type { AccountId } from '../accounts/account.ts'
 import { LINE_TODAY } from '../line-day.ts'
 import type { Queryable, Statement } from '../postgres/statement.ts'
 
+/** Accounts that one pass looks at. Most have not changed, and cost two index lookups each. */
+const PASS_MAX = 100
+
 /**
- * The account that was counted longest ago, of those whose members changed in the last ten minutes, or that were not counted for
- * an hour. Taken for ten minutes, so that no other instance counts it.
+ * Takes accounts for ten minutes, so that no other instance looks at them. Those whose members have changed are counted, and all
+ * once an hour.
+ *
+ * $1 int: accounts
  */
-const takeUncounted: Statement = {
-  name: 'take-uncounted-audience',
+const takeDue: Statement = {
+  name: 'take-due-audience-counts',
   text: `
-    update account_check
-       set counted_at = now()
-     where channel_oa_id = (
-       select c.channel_oa_id
-         from account_check c
-        where c.counted_at is null or c.counted_at < now() - interval '1 hour'
-           or c.counted_at < now() - interval '10 minutes'
-              and c.counted_change is distinct from (select max(m.change) from audience_member m
-                                                      where m.channel_oa_id = c.channel_oa_id)
-        order by c.counted_at nulls first limit 1
-          for update skip locked)
-    returning channel_oa_id as id`,
+    with due as materialized (
+      select channel_oa_id, counted_at, counted_change from account_check
+       where count_due_at <= now() order by count_due_at limit $1 for update skip locked
+    ), taken as (
+      update account_check set count_due_at = now() + interval '10 minutes'
+       where channel_oa_id = any (array(select channel_oa_id from due))
+    )
+    select channel_oa_id as id,
+           counted_at is null or counted_at < now() - interval '1 hour'
+             or counted_change is distinct from (select max(m.change) from audience_member m
+                                                  where m.channel_oa_id = due.channel_oa_id) as is_outdated
+      from due`,
 }
 
 /** $1 bigint: account. Counts from indexes alone, and at most 10,000 due profiles. */
@@ -51,10 +56,9 @@ const countAudience: Statement = {
            members = excluded.members, following = excluded.following, blocked = excluded.blocked`,
 }
 
-/** Counts the audience of one account. Returns 0 if every count is recent enough. */
-export async function countNextAudience(database: Queryable): Promise<number> {
-  const [taken] = await database.query<{ id: AccountId }>(takeUncounted)
-  if (taken === undefined) return 0
-  await database.query(countAudience, [taken.id])
-  return 1
+/** Counts the audiences that are due. Returns how many accounts it looked at. */
+export async function countDueAudiences(database: Queryable): Promise<number> {
+  const due = await database.query<{ id: AccountId; is_outdated: boolean }>(takeDue, [PASS_MAX])
+  for (const { id, is_outdated } of due) if (is_outdated) await database.query(countAudience, [id])
+  return due.length
 }

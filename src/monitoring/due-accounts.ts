@@ -2,44 +2,36 @@
 import type { AccountId } from '../accounts/account.ts'
 import type { FollowerStatistics, MessageQuota } from '../line-api/statistics.ts'
 import { LINE_TODAY } from '../line-day.ts'
-import type { Queryable, Statement } from '../postgres/statement.ts'
-
-/** Accounts that are new are due. */
-const addMissing: Statement = {
-  name: 'add-account-checks',
-  text: `
-    insert into account_check (channel_oa_id)
-    select a.id from official_account a
-     where not exists (select from account_check c where c.channel_oa_id = a.id)
-        on conflict do nothing`,
-}
+import type { Queryable, Row, Statement } from '../postgres/statement.ts'
 
 /**
- * Takes accounts that are due and have credentials, for an hour: if this instance dies, others check them then. Rows that another
- * instance takes are skipped.
+ * Takes accounts that are due, for an hour: if this instance dies, others check them then. Rows that another instance takes are
+ * skipped. A trigger makes an account due when it is added and when its credentials change.
  *
  * $1 int: accounts
  */
 const takeDue: Statement = {
   name: 'take-due-accounts',
   text: `
-    with due as (
-      select c.channel_oa_id
-        from account_check c join official_account a on a.id = c.channel_oa_id
-       where c.due_at <= now()
-         and (a.channel_access_token ~ '\\S' or (a.channel_id <> '' and a.channel_secret ~ '\\S'))
-       order by c.due_at limit $1
-         for update of c skip locked
+    with due as materialized (
+      select channel_oa_id from account_check where due_at <= now() order by due_at limit $1 for update skip locked
+    ), taken as (
+      update account_check set due_at = now() + interval '1 hour'
+       where channel_oa_id = any (array(select channel_oa_id from due))
     )
-    update account_check c set due_at = now() + interval '1 hour'
-      from due where c.channel_oa_id = due.channel_oa_id
-    returning c.channel_oa_id as id`,
+    select due.channel_oa_id as id, a.can_call_platform
+      from due cross join lateral (select can_call_platform(account) from official_account account
+                                    where id = due.channel_oa_id offset 0) a`,
 }
 
-export async function takeDueAccounts(database: Queryable, max: number): Promise<AccountId[]> {
-  await database.query(addMissing)
-  const rows = await database.query<{ id: AccountId }>(takeDue, [max])
-  return rows.map(({ id }) => id)
+export interface DueAccount extends Row {
+  id: AccountId
+  /** An access token is stored, or what one is issued for. */
+  can_call_platform: boolean
+}
+
+export function takeDueAccounts(database: Queryable, max: number): Promise<DueAccount[]> {
+  return database.query<DueAccount>(takeDue, [max])
 }
 
 /** $1 bigint: account. The days of LINE that have ended but are not stored yet, of the last three, as 20261122. */

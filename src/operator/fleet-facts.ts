@@ -91,8 +91,7 @@ const selectFleet: Statement = {
            a.created_at as "addedAt",
            coalesce(a.channel_id, '') <> '' as "hasChannelId",
            coalesce(a.channel_secret, '') ~ '\\S' as "hasChannelSecret",
-           coalesce(a.channel_access_token, '') ~ '\\S'
-             or coalesce(a.channel_id, '') <> '' and coalesce(a.channel_secret, '') ~ '\\S' as "canCallPlatform",
+           can_call_platform(a) as "canCallPlatform",
            coalesce(a.suspended, false) as "isSuspended",
            -- Another account with this bot may have been added since. It receives them now.
            case when a.foreign_destination <> a.bot_user_id and a.foreign_destination_at > now() - interval '7 days'

@@ -1,37 +1,17 @@
 /** Anybody can send tracking events: a flood of them neither delays LINE's deliveries nor fills the disk. */
 import { randomBytes } from 'node:crypto'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, it, onTestFinished } from 'vitest'
-import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
+import { randomUserId } from '../../tools/simulator/events.ts'
 import { simulatePlatform } from '../../tools/simulator/platform.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from '../support/database.ts'
+import { measureDeliveries } from '../support/delivery-latency.ts'
 import { becomesWell, spawnService } from '../support/process.ts'
-import { signedDelivery } from '../support/service.ts'
 
-/** LINE's deliveries measured, one every 20 ms: few enough that they queue behind each other only if something else holds them up. */
-const DELIVERIES = 250
-const DELIVERY_INTERVAL_MS = 20
 /** Requests per second of 500 events: half of what the rate limit lets one address send. */
 const FLOOD_PER_SECOND = 49
 /** The account's budget in an hour: 60 minutes × 6,000 events. */
 const EVENTS_PER_HOUR = 360_000
 const GIB = 1024 ** 3
-
-async function measureDeliveries(url: string, tenant: Tenant): Promise<number> {
-  const latenciesMs = await Promise.all(
-    Array.from({ length: DELIVERIES }, async (_, no) => {
-      const { path, init } = signedDelivery(tenant, [lineEvent('message', randomUserId())])
-      await sleep(no * DELIVERY_INTERVAL_MS)
-      const startedAtMs = performance.now()
-      const answer = await fetch(url + path, init)
-      expect(answer.status).toBe(200)
-      await answer.arrayBuffer()
-      return performance.now() - startedAtMs
-    }),
-  )
-  latenciesMs.sort((a, b) => a - b)
-  return latenciesMs[Math.floor(DELIVERIES * 0.95)] as number
-}
 
 /** @param idToken a token whose signature is replaced in each event, so that each has to be verified */
 const trackingBody = (trackingKey: string, idToken: string | null = null) => {

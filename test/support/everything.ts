@@ -7,7 +7,7 @@ import { ProfileFiller } from '../../src/audience/profiles.ts'
 import { Sender } from '../../src/endpoints/sender.ts'
 import { retryEvent } from '../../src/intake/retry.ts'
 import { LineApi } from '../../src/line-api/client.ts'
-import { countNextAudience } from '../../src/monitoring/audience-counts.ts'
+import { countDueAudiences } from '../../src/monitoring/audience-counts.ts'
 import { takeDueAccounts } from '../../src/monitoring/due-accounts.ts'
 import { importEntries } from '../../src/operator/import-entries.ts'
 import { countMembers, findMember, memberTimeline } from '../../src/operator/members.ts'
@@ -87,7 +87,10 @@ export async function useEverything(users: Users): Promise<string[]> {
   await service.deliver(tenant, [
     lineEvent('unsend', 'U1', { unsend: { messageId: 'M1' } }),
     lineEvent('unfollow', 'U3'),
+    lineEvent('botSuspended', null),
+    lineEvent('botResumed', null),
   ])
+  await service.deliver({ ...tenant, botUserId: 'another bot' }, [lineEvent('unfollow', 'U4')])
   await service.chat(tenant, {
     event: 'conversation_updated',
     id: 1,
@@ -103,7 +106,7 @@ export async function useEverything(users: Users): Promise<string[]> {
   )
   await new ProfileFiller(database, new LineApi(platform.url)).pass()
   await takeDueAccounts(database, 1)
-  while ((await countNextAudience(database)) > 0);
+  while ((await countDueAudiences(database)) > 0);
   await database.query(rememberPending, [tenant.accountId, tenant.organizationId, 99n, 'U9', 0n])
   await finishErasures(database)
   await skipTakenMemberIds(database, [tenant.accountId])

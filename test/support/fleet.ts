@@ -56,7 +56,7 @@ async function loadAccounts(database: PostgresDatabase, { organizationId }: Tena
   await load(database, insertAccounts, [organizationId, count])
   await load(database, insertHours)
   await load(database, insertDays)
-  await load(database, insertChecks)
+  await load(database, storeChecks)
   await load(database, 'analyze')
 }
 
@@ -103,9 +103,10 @@ const insertDays = `
          1004 - age, 101 - age
     from official_account, generate_series(0, 30) age`
 
-const insertChecks = `
-  insert into account_check (channel_oa_id, members, following, blocked, quota_limit, quota_used, due_at)
-  select id, 1000, 900, 100, 5000, (id * 37) % 5001, now() + interval '1 year' from official_account`
+const storeChecks = `
+  update account_check
+     set members = 1000, following = 900, blocked = 100, quota_limit = 5000, quota_used = (channel_oa_id * 37) % 5001,
+         due_at = now() + interval '1 year'`
 
 /** Sixty acts and an edit of the first member. $1 account bigint */
 const insertTimeline = `

@@ -61,6 +61,31 @@ async function addGrownTenant(
   return tenant
 }
 
+/** Accounts of other organizations, as a service has them that has run for a while. */
+async function addAccounts(database: PostgresDatabase, count: number): Promise<void> {
+  await load(
+    database,
+    `with added as (
+       insert into organization (name) select 'Agency ' || i from generate_series(1, $1::int) i returning id
+     ), account as (
+       insert into official_account (organization_id, name, channel_id, channel_secret, bot_user_id)
+       select id, 'OA ' || id, 'C' || id, repeat('0', 32), 'B' || id from added returning id
+     ), counted as (
+       insert into delivery_hour (channel_oa_id, hour, source, deliveries, last_at)
+       select id, date_trunc('hour', now()), 'line', 1, now() from account
+     ), forwarding as (
+       insert into endpoint (channel_oa_id, url) select id, 'https://example.com/' from account returning id, channel_oa_id
+     )
+     insert into endpoint_delivery (channel_oa_id, endpoint_id, event_keys, failed_at)
+     select channel_oa_id, id, array[gen_random_uuid()], now() from forwarding`,
+    [count],
+  )
+  await load(
+    database,
+    `update account_check set due_at = now() + interval '1 hour', count_due_at = now() + interval '1 hour'`,
+  )
+}
+
 interface ExplainedService {
   /** Uses everything. Returns the plans of all statements of the service, in the order of their execution. */
   plansOfEverything: (tenant: Tenant) => Promise<Plan[]>
@@ -100,9 +125,12 @@ async function startExplained(
 export async function plansBySize({
   membersOfTenant,
   members,
+  accounts = 0,
 }: {
   membersOfTenant: number
   members: number
+  /** Other accounts, each with an endpoint that has a failed delivery. */
+  accounts?: number
 }) {
   const { database, connection } = await createUnanalyzedDatabase()
   const platform = await simulatePlatform()
@@ -112,6 +140,7 @@ export async function plansBySize({
   for (let i = 0; i < 3; i += 1) tenants.push(await addGrownTenant(database, membersOfTenant, platform))
   const [first, second, third] = tenants as [Tenant, Tenant, Tenant]
   await addGrownTenant(database, members - 3 * membersOfTenant)
+  await addAccounts(database, accounts)
 
   const before = await startExplained(connection, platform)
   const unanalyzed = await before.plansOfEverything(first)

@@ -25,43 +25,59 @@ const accountsOf = (deliveries: QueuedDelivery[]) => deliveries.map(({ accountId
 describe('a flush', () => {
   it('takes one delivery of each account in turn', () => {
     const queue = new FairQueue(LIMITS)
-    for (const accountId of [1, 1, 1, 2, 3, 3]) queue.push(delivery(accountId))
+    for (const accountId of [1, 1, 1, 2, 3, 3]) queue.push([delivery(accountId)])
     expect(accountsOf(queue.take())).toEqual([1, 2, 3, 1, 3, 1])
     expect(queue.events).toBe(0)
   })
 
   it('leaves the turn with the account whose delivery does not fit', () => {
     const queue = new FairQueue({ ...LIMITS, maxEvents: 10_000 })
-    for (const accountId of [1, 2]) queue.push(delivery(accountId, 200))
-    queue.push(delivery(3))
+    for (const accountId of [1, 2]) queue.push([delivery(accountId, 200)])
+    queue.push([delivery(3)])
     expect(accountsOf(queue.take())).toEqual([1])
     expect(accountsOf(queue.take())).toEqual([2, 3])
   })
 
   it('takes a delivery that alone exceeds the limits of a flush', () => {
     const queue = new FairQueue({ ...LIMITS, maxEvents: 10_000 })
-    queue.push(delivery(1, 5_000))
-    queue.push(delivery(2))
+    queue.push([delivery(1, 5_000)])
+    queue.push([delivery(2)])
     expect(queue.take()).toHaveLength(1)
     expect(queue.take()).toHaveLength(1)
+  })
+})
+
+describe('a delivery of several slices', () => {
+  it('takes turns with other accounts, slice by slice', () => {
+    const queue = new FairQueue({ ...LIMITS, maxEvents: 10_000 })
+    queue.push([delivery(1, 128), delivery(1, 128), delivery(1, 128)])
+    queue.push([delivery(2)])
+    expect(accountsOf(queue.take())).toEqual([1, 2])
+    expect(accountsOf(queue.take())).toEqual([1, 1])
+  })
+
+  it('is queued as a whole or not at all', () => {
+    const queue = new FairQueue(LIMITS)
+    expect(queue.push([delivery(1, 60), delivery(1, 60)])).toBe(false)
+    expect(queue.events).toBe(0)
   })
 })
 
 describe('a full queue', () => {
   it('refuses an account that holds half of it, and accepts others', () => {
     const queue = new FairQueue(LIMITS)
-    const pushed = Array.from({ length: 100 }, () => queue.push(delivery(1)))
+    const pushed = Array.from({ length: 100 }, () => queue.push([delivery(1)]))
     expect(pushed.filter(Boolean)).toHaveLength(50)
-    expect(queue.push(delivery(2, 25))).toBe(true)
-    expect(queue.push(delivery(1))).toBe(false)
-    expect(queue.push(delivery(3))).toBe(true)
+    expect(queue.push([delivery(2, 25)])).toBe(true)
+    expect(queue.push([delivery(1)])).toBe(false)
+    expect(queue.push([delivery(3)])).toBe(true)
   })
 
   it('counts payload as it counts events', () => {
     const queue = new FairQueue({ maxEvents: 100, maxPayload: 10 })
-    expect(queue.push(delivery(1, 1, { payloadLength: 5 }))).toBe(true)
-    expect(queue.push(delivery(1, 1, { payloadLength: 1 }))).toBe(false)
-    expect(queue.push(delivery(2, 1, { payloadLength: 5 }))).toBe(true)
+    expect(queue.push([delivery(1, 1, { payloadLength: 5 })])).toBe(true)
+    expect(queue.push([delivery(1, 1, { payloadLength: 1 })])).toBe(false)
+    expect(queue.push([delivery(2, 1, { payloadLength: 5 })])).toBe(true)
   })
 })
 
@@ -79,7 +95,7 @@ it('hands out every accepted delivery once, in the order of its account, and nev
         if (action === 'take') taken.push(...(queue.take() as NumberedDelivery[]))
         else {
           const next = delivery(action.accountId, action.events, { no })
-          if (queue.push(next)) accepted.push(next)
+          if (queue.push([next])) accepted.push(next)
         }
         expect(queue.events).toBeLessThanOrEqual(LIMITS.maxEvents)
       }

@@ -89,7 +89,7 @@ async function addMember(database: Queryable, organizationId: bigint, member: Fl
   const following = Math.round(member.people * 0.84)
   const growth = member.failedCheck === undefined ? Math.round(member.people / 110) : -1
   await database.query(insertDays, [id, following, Math.round(member.people * 0.1), growth])
-  await database.query(insertCheck, [id, expiresInDays, quota, member.quotaUsed ?? null])
+  await database.query(storeCheck, [id, expiresInDays, quota, member.quotaUsed ?? null])
   await database.query(storeVerification, [id, verificationOf(member.failedCheck)])
   if (member.refused) await database.query(insertRefused, [id, member.refused])
   if (member.unapplied) await database.query(insertUnapplied, [id, member.unapplied])
@@ -153,12 +153,15 @@ const insertDays = `
  *
  * $1 account bigint; $2 days until the token expires int or null; $3 quota bigint or null; $4 used messages bigint or null
  */
-const insertCheck = `
-  insert into account_check (channel_oa_id, due_at, checked_at, token_expires_at, quota_limit, quota_used,
-                             members, following, blocked, profiles_due, counted_at)
-  select $1, now() + interval '1 year', now(), now() + $2::int * interval '1 day', $3, $4,
-         count(*), count(*) filter (where relationship = 'following'), count(*) filter (where relationship = 'blocked'), 0, now()
-    from audience_member where channel_oa_id = $1`
+const storeCheck = `
+  update account_check c
+     set due_at = now() + interval '1 year', checked_at = now(), token_expires_at = now() + $2::int * interval '1 day',
+         quota_limit = $3, quota_used = $4, members = counted.members, following = counted.following,
+         blocked = counted.blocked, profiles_due = 0, counted_at = now()
+    from (select count(*) as members, count(*) filter (where relationship = 'following') as following,
+                 count(*) filter (where relationship = 'blocked') as blocked
+            from audience_member where channel_oa_id = $1) counted
+   where c.channel_oa_id = $1`
 
 /** $1 account bigint; $2 verification jsonb */
 const storeVerification = `

@@ -53,7 +53,7 @@ async function receiveDelivery(
     }
     if (!isSpared) spareSigned(request, reply)
     isSpared = true
-    const { destination, events } = parseLineDelivery(body, now())
+    const { destination, events } = await parseLineDelivery(body, now())
     // Nothing is stored for an empty delivery, so no flush would compare a cached account.
     if (events.length === 0 && isCached) continue
     const admission = await recipients.admit(candidate, destination)

@@ -1,0 +1,26 @@
+/** How long deliveries of one account take while others use the service. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { expect } from 'vitest'
+import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
+import type { Tenant } from './database.ts'
+import { signedDelivery } from './service.ts'
+
+/** Deliveries measured, one every 20 ms: few enough that they queue behind each other only if something else holds them up. */
+const DELIVERIES = 250
+const DELIVERY_INTERVAL_MS = 20
+/** Returns the 95th percentile, in milliseconds. */
+export async function measureDeliveries(url: string, tenant: Tenant): Promise<number> {
+  const latenciesMs = await Promise.all(
+    Array.from({ length: DELIVERIES }, async (_, no) => {
+      const { path, init } = signedDelivery(tenant, [lineEvent('message', randomUserId())])
+      await sleep(no * DELIVERY_INTERVAL_MS)
+      const startedAtMs = performance.now()
+      const answer = await fetch(url + path, init)
+      expect(answer.status).toBe(200)
+      await answer.arrayBuffer()
+      return performance.now() - startedAtMs
+    }),
+  )
+  latenciesMs.sort((a, b) => a - b)
+  return latenciesMs[Math.floor(DELIVERIES * 0.95)] as number
+}
