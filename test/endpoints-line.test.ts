@@ -62,7 +62,7 @@ describe('an endpoint without replies', () => {
   })
 })
 
-it('retries what was refused, marks retries, and keeps the answer', async () => {
+it('retries what was refused, marks retries, and keeps the status but no text of the receiver', async () => {
   const { database, service, tenant, addEndpoint, makeDue, becomesQuiet } = await startSending()
   const receiver = await startReceiver()
   await addEndpoint(receiver.url)
@@ -70,10 +70,13 @@ it('retries what was refused, marks retries, and keeps the answer', async () => 
   await service.deliver(tenant, [lineEvent('follow', randomUserId())])
   await becomesQuiet()
   const [row] = await database.query(
-    `select status, length(answer) as length, attempts, due_at - last_attempt_at between interval '5 s' and interval '8 s' as is_later
+    `select status, answer, attempts, due_at - last_attempt_at between interval '5 s' and interval '8 s' as is_later
        from endpoint_delivery`,
   )
-  expect(row).toEqual({ status: 500, length: 1_000, attempts: 1, is_later: true })
+  expect(row).toEqual({ status: 500, answer: '', attempts: 1, is_later: true })
+  expect(await database.query('select status, answer from endpoint_answer')).toEqual([
+    { status: 500, answer: '' },
+  ])
   receiver.answer = { status: 204 }
   await makeDue()
   await becomesQuiet()

@@ -1,9 +1,8 @@
 /** Endpoints and what is still to be sent to them, as operators see them: never with a secret or the content of a delivery. */
 import type { AccountId } from '../accounts/account.ts'
 import { type ContentRow, loadContents } from '../endpoints/backlog.ts'
-import { contentOf } from '../endpoints/contents.ts'
 import type { EndpointFormat } from '../endpoints/manage.ts'
-import { writeMessage } from '../endpoints/messages.ts'
+import { contentOf, writeMessage } from '../endpoints/messages.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import type { Queryable } from '../postgres/statement.ts'
 
