@@ -26,8 +26,9 @@ end $$;
 -- to its session, because bodies are written after the transaction that reads them.
 --
 -- An erasure takes the lock exclusively, and so waits for the bodies that may contain the person. While it waits, senders cannot
--- take the lock again. Longer than WRITE_MAX_MS, for which a sender holds the lock at most unless it is frozen.
-create or replace function lock_out_sending(account_id bigint) returns void language sql set lock_timeout = '2500ms'
+-- take the lock again. 4 s: 0.02 s in which deliveries join, 1 s for the last write, 0.6 s for which a statement in front of the
+-- release may wait for rows, and twice that for a busy machine. Only a frozen process holds the lock longer.
+create or replace function lock_out_sending(account_id bigint) returns void language sql set lock_timeout = '4s'
   return pg_advisory_xact_lock(7302, (account_id % 2147483647)::int);
 
 -- Whether nothing of the account is being sent now.

@@ -18,7 +18,7 @@ import type { BoundStatement, Row, Statement } from '../postgres/statement.ts'
 import { type ContentRow, holdSending, loadContents, releaseSending, renewSending } from './backlog.ts'
 
 /** An erasure may wait this long for deliveries that join, in addition to the write of the last one: see post.ts. */
-const HOLD_JOINED_MS = 50
+const HOLD_JOINED_MS = 20
 const HOLD_RETRY_MS = 10
 /** As long as a request. Its attempt has ended by then. */
 const READ_MAX_MS = 10_000

@@ -20,7 +20,7 @@ import { lookupPublic, RefusedUrl } from './address.ts'
 
 /** From the beginning of the connection to the end of the response. */
 const REQUEST_TIMEOUT_MS = 10_000
-/** Erasures of the account wait while a body is written, and give up after 2.5 s: see lock_out_sending in flush.sql. */
+/** Erasures of the account wait while a body is written, and give up after 4 s: see lock_out_sending in flush.sql. */
 const WRITE_MAX_MS = 1_000
 const ANSWER_MAX_BYTES = 64 * 1024
 /** Per endpoint and kind of agent. As many as requests to one endpoint, see sender.ts. */
