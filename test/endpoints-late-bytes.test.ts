@@ -153,7 +153,8 @@ it('ends an attempt whose receiver does not take the body, and lets erasures pas
   const message = { headers: {}, body: 'x'.repeat(64 * 1024 * 1024) }
   let releasedAfterMs = 0
   const startedAtMs = performance.now()
-  const answer = post({ url: new URL(silent.url), allowPrivateNetwork: true }, async () => ({
+  const lookup = () => expect.fail('an address needs no lookup')
+  const answer = post({ url: new URL(silent.url), allowPrivateNetwork: true, lookup }, async () => ({
     message,
     release: () => {
       releasedAfterMs ||= performance.now() - startedAtMs

@@ -46,6 +46,7 @@ export const claimDue: Statement = {
 /** Where an endpoint is, without any content. */
 export interface EndpointRow extends Row {
   id: bigint
+  channel_oa_id: bigint
   status: string
   url: string
   allow_private_network: boolean
@@ -57,7 +58,7 @@ export interface EndpointRow extends Row {
 export const loadEndpoints: Statement = {
   name: 'load-endpoints',
   text: `
-    select p.id, p.status, p.url, p.allow_private_network, p.format,
+    select p.id, p.channel_oa_id, p.status, p.url, p.allow_private_network, p.format,
            coalesce(case p.format when 'line' then a.channel_secret else p.secret end, '') <> '' as can_sign
       from unnest($1::bigint[]) as w (id)
       join lateral (select * from endpoint where id = w.id offset 0) p on true

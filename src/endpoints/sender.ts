@@ -24,6 +24,7 @@ import { Contents } from './contents.ts'
 import { EndpointState } from './endpoint-state.ts'
 import { contentOf, writeMessage } from './messages.ts'
 import { type Answer, isAccepted, type OpenMessage, post, type Target } from './post.ts'
+import { HostResolver } from './resolver.ts'
 import { Settlements } from './settlements.ts'
 import { type Endpoint, Targets } from './targets.ts'
 
@@ -68,11 +69,11 @@ export class Sender {
   #isStopped = true
 
   /** @param isOwnUrl whether a URL is one of this service's own: sending there would be a loop */
-  constructor(database: Database, isOwnUrl: (url: URL) => boolean) {
+  constructor(database: Database, isOwnUrl: (url: URL) => boolean, resolver = new HostResolver()) {
     this.#connection = database.pin()
     this.#settlements = new Settlements(this.#connection)
     this.#contents = new Contents(this.#connection)
-    this.#targets = new Targets(this.#connection, isOwnUrl)
+    this.#targets = new Targets(this.#connection, isOwnUrl, resolver)
   }
 
   start(): void {

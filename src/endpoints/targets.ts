@@ -2,10 +2,11 @@
 import { LRUCache } from 'lru-cache'
 import { int8Array } from '../postgres/binary-array.ts'
 import type { PinnedConnection } from '../postgres/pinned-connection.ts'
-import { RefusedUrl, readEndpointUrl } from './address.ts'
+import { lookupWith, RefusedUrl, readEndpointUrl } from './address.ts'
 import { type EndpointRow, loadEndpoints } from './backlog.ts'
 import { Batcher } from './batcher.ts'
 import type { Target } from './post.ts'
+import type { HostResolver } from './resolver.ts'
 
 /** Endpoints, and URLs, that are kept. */
 const TARGETS_MAX = 10_000
@@ -21,13 +22,15 @@ export interface Endpoint {
 export class Targets {
   readonly #isOwnUrl: (url: URL) => boolean
   readonly #endpoints = new LRUCache<bigint, Endpoint>({ max: TARGETS_MAX, ttl: ENDPOINT_MAX_AGE_MS })
-  /** By the URL's text and whether it may be private: reading one takes 10 µs. */
+  readonly #resolver: HostResolver
+  /** By account, URL and whether it may be private: reading one takes 10 µs. */
   readonly #urls = new LRUCache<string, Target | RefusedUrl>({ max: TARGETS_MAX })
   readonly #batches: Batcher<bigint, Endpoint>
 
   /** @param isOwnUrl whether a URL is one of this service's own: sending there would be a loop */
-  constructor(connection: PinnedConnection, isOwnUrl: (url: URL) => boolean) {
+  constructor(connection: PinnedConnection, isOwnUrl: (url: URL) => boolean, resolver: HostResolver) {
     this.#isOwnUrl = isOwnUrl
+    this.#resolver = resolver
     this.#batches = new Batcher(async (ids) => {
       const values = [int8Array([...new Set(ids)])]
       const [rows] = await connection.pipelineIdempotent([{ statement: loadEndpoints, values }])
@@ -57,17 +60,22 @@ export class Targets {
     if (!row.can_sign) {
       return new RefusedUrl(`there is no ${row.format === 'line' ? 'channel secret' : 'secret'} to sign with`)
     }
-    const key = `${row.allow_private_network} ${row.url}`
+    const key = `${row.channel_oa_id} ${row.allow_private_network} ${row.url}`
     const target = this.#urls.get(key) ?? this.#readTarget(row)
     this.#urls.set(key, target)
     return target
   }
 
-  #readTarget({ url, allow_private_network: allowPrivateNetwork }: EndpointRow): Target | RefusedUrl {
+  #readTarget({
+    channel_oa_id: accountId,
+    url: text,
+    allow_private_network: allowPrivateNetwork,
+  }: EndpointRow): Target | RefusedUrl {
     try {
-      const target = { url: readEndpointUrl(url, allowPrivateNetwork), allowPrivateNetwork }
-      if (this.#isOwnUrl(target.url)) return new RefusedUrl("the URL is this service's own: a loop")
-      return target
+      const url = readEndpointUrl(text, allowPrivateNetwork)
+      if (this.#isOwnUrl(url)) return new RefusedUrl("the URL is this service's own: a loop")
+      const lookup = lookupWith(this.#resolver, { accountId, allowPrivateNetwork })
+      return { url, allowPrivateNetwork, lookup }
     } catch (error) {
       if (error instanceof RefusedUrl) return error
       throw error
