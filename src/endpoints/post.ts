@@ -8,6 +8,7 @@
  *
  * If an idle connection turns out to be closed, all steps are repeated, so the content is read again.
  */
+import { constants } from 'node:crypto'
 import {
   type ClientRequest,
   Agent as HttpAgent,
@@ -18,20 +19,24 @@ import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
 import type { LookupFunction, Socket } from 'node:net'
 import { isPublicAddress, RefusedUrl } from './address.ts'
 import { UnresolvedName } from './resolver.ts'
+import { limitResponse } from './response-budget.ts'
 
 /** From the beginning of the connection to the end of the response. */
 const REQUEST_TIMEOUT_MS = 10_000
 /** Erasures of the account wait while a body is written, and give up after 4 s: see lock_out_sending in flush.sql. */
 const WRITE_MAX_MS = 1_000
-const ANSWER_MAX_BYTES = 64 * 1024
+/** Of `100 Continue` and `103 Early Hints`. Servers send one or two. */
+const INFORMATIONAL_MAX = 8
 /** Per endpoint and kind of agent. As many as requests to one endpoint, see sender.ts. */
 const IDLE_SOCKETS_MAX = 16
 /** Less than the idle timeouts of common servers and proxies. */
 const IDLE_SOCKET_MS = 4_000
 
 const AGENT = { keepAlive: true, maxFreeSockets: IDLE_SOCKETS_MAX, timeout: IDLE_SOCKET_MS }
-const publicAgent = new HttpsAgent(AGENT)
-const privateAgents = { 'https:': new HttpsAgent(AGENT), 'http:': new HttpAgent(AGENT) }
+/** A server could ask for one handshake after the other on one connection. */
+const TLS = { secureOptions: constants.SSL_OP_NO_RENEGOTIATION }
+const publicAgent = new HttpsAgent({ ...AGENT, ...TLS })
+const privateAgents = { 'https:': new HttpsAgent({ ...AGENT, ...TLS }), 'http:': new HttpAgent(AGENT) }
 
 export interface Target {
   url: URL
@@ -120,24 +125,8 @@ function send(
       request.destroy()
     }
     const timer = setTimeout(fail, deadlineMs - performance.now(), late)
-    let isAnswering = false
-    request.once('close', () => {
-      clearTimeout(timer)
-      if (!isAnswering) reject(new Ended('no response: the connection was closed'))
-    })
-    request.on('error', (error: Error & { code?: string }) => {
-      const isStale = request.reusedSocket && ['ECONNRESET', 'EPIPE'].includes(error.code ?? '')
-      reject(isStale ? new StaleConnection() : error)
-    })
-    request.on('response', (response) => {
-      if (!request.writableEnded) return fail(new Ended('the receiver answered before it was sent anything'))
-      isAnswering = true
-      readAnswer(response).then((answer) => {
-        resolve(answer)
-        // The receiver has answered before it took all of the body.
-        if (!request.writableFinished) request.destroy()
-      }, reject)
-    })
+    request.once('close', () => clearTimeout(timer))
+    readResponse(request, resolve, fail)
     whenConnected(request, (socket) => {
       if (!allowPrivateNetwork && !isPublicAddress(socket.remoteAddress ?? '')) {
         return fail(new RefusedUrl('the connection leads to an address that is not public'))
@@ -151,6 +140,49 @@ function send(
         (error) => fail(new NotWritten('the message could not be built', { cause: error })),
       )
     })
+  })
+}
+
+/** Calls `answer` or `fail`, perhaps both: the first one counts. */
+function readResponse(
+  request: ClientRequest,
+  answer: (answer: Answer) => void,
+  fail: (error: Error) => void,
+): void {
+  let response: IncomingMessage | null = null
+  let informational = 0
+  let isTooLong = false
+  const end = (error: Error & { code?: string }) => {
+    const isStale = request.reusedSocket && ['ECONNRESET', 'EPIPE'].includes(error.code ?? '')
+    // The status of a response that is too long is known, and counts.
+    if (isTooLong && response !== null) answer(answerOf(response))
+    if (isTooLong) fail(new Ended('the response is too long'))
+    else fail(isStale && response === null ? new StaleConnection() : error)
+  }
+  request.on('error', end)
+  request.once('close', () => end(new Ended('no response: the connection was closed')))
+  request.once('socket', (socket: Socket) => {
+    const endBudget = limitResponse(socket, () => {
+      isTooLong = true
+      // The parser may not have seen the beginning of the response yet.
+      setImmediate(end, new Ended('the response is too long'))
+    })
+    request.once('close', endBudget)
+  })
+  request.on('information', () => {
+    informational += 1
+    if (informational > INFORMATIONAL_MAX) fail(new Ended('the receiver sent no final response'))
+  })
+  request.on('response', (received) => {
+    if (!request.writableEnded) return fail(new Ended('the receiver answered before it was sent anything'))
+    response = received
+    received.on('error', end)
+    received.once('end', () => {
+      answer(answerOf(received))
+      // The receiver has answered before it took all of the body.
+      if (!request.writableFinished) request.destroy()
+    })
+    received.resume()
   })
 }
 
@@ -185,23 +217,15 @@ function whenConnected(request: ClientRequest, ready: (socket: Socket) => void):
   })
 }
 
-async function readAnswer(response: IncomingMessage): Promise<Answer> {
-  let bytes = 0
-  // Leaving the loop early closes the connection.
-  for await (const chunk of response as AsyncIterable<Buffer>) {
-    bytes += chunk.length
-    if (bytes >= ANSWER_MAX_BYTES) break
-  }
-  return {
-    status: response.statusCode ?? null,
-    reason: '',
-    retryAfterMs: retryAfterMs(response.headers['retry-after']),
-  }
+function answerOf({ statusCode, headers }: IncomingMessage): Answer {
+  return { status: statusCode ?? null, reason: '', retryAfterMs: retryAfterMs(headers['retry-after']) }
 }
 
-/** Seconds, or a date. */
+/** Seconds, or a date in the form that RFC 9110 prescribes. Anything else is ignored. */
 function retryAfterMs(value: string | undefined): number | null {
   if (value === undefined) return null
-  const ms = /^\d{1,9}$/.test(value) ? Number(value) * 1000 : Date.parse(value) - Date.now()
+  if (/^\d{1,9}$/.test(value)) return Number(value) * 1000
+  if (!/^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT$/.test(value)) return null
+  const ms = Date.parse(value) - Date.now()
   return Number.isFinite(ms) ? Math.max(0, ms) : null
 }
