@@ -159,3 +159,39 @@ it('sends a destination that is not the bot user id, as LINE sent it', async () 
   await becomesQuiet()
   expect(bodies(received)[0]).toMatchObject({ destination: tenant.botUserId })
 })
+
+it('gives reply tokens only to the endpoint that had them when the events came', async () => {
+  const { database, service, tenant, addEndpoint, makeDue, becomesQuiet } = await startSending()
+  const [first, second] = [await startReceiver(), await startReceiver()]
+  const firstId = await addEndpoint(first.url, { replies: true })
+  const secondId = await addEndpoint(second.url)
+  first.answer = { status: 500 }
+  second.answer = { status: 500 }
+  await service.deliver(tenant, [{ ...textMessage('U1', 'before'), replyToken: 'token-1' }])
+  await becomesQuiet()
+  await database.query('update endpoint set replies = false where id = $1', [firstId])
+  await database.query('update endpoint set replies = true where id = $1', [secondId])
+  await service.deliver(tenant, [{ ...textMessage('U1', 'after'), replyToken: 'token-2' }])
+  await becomesQuiet()
+  await makeDue()
+  await becomesQuiet()
+  const withToken = (received: Received[], token: string) =>
+    received.filter(({ body }) => body.includes(token)).length
+  expect(withToken(first.received, 'token-1')).toBe(1)
+  expect(withToken(second.received, 'token-1')).toBe(0)
+  expect(withToken(first.received, 'token-2')).toBe(0)
+  expect(withToken(second.received, 'token-2')).toBe(2)
+})
+
+it('waits 2 hours at most, whatever Retry-After asks for', async () => {
+  const { database, service, tenant, addEndpoint, becomesQuiet } = await startSending()
+  const receiver = await startReceiver()
+  await addEndpoint(receiver.url)
+  receiver.answer = { status: 429, headers: { 'retry-after': '86400' } }
+  await service.deliver(tenant, [lineEvent('follow', randomUserId())])
+  await becomesQuiet()
+  const [row] = await database.query(
+    `select due_at - now() between interval '119 minutes' and interval '120 minutes' as is_capped from endpoint_delivery`,
+  )
+  expect(row).toEqual({ is_capped: true })
+})
