@@ -339,9 +339,7 @@ describe('the examination of an endpoint', () => {
     await addAnswer(id, 502, '<html>\n  Bad gateway')
     const [finding] = await findingOf(id)
     expect(finding).toMatchObject({ severity: 'error' })
-    expect(finding?.message).toMatch(
-      /fails with "502"; deliveries waiting: 2, the oldest for 60 min/,
-    )
+    expect(finding?.message).toMatch(/fails with "502"; deliveries waiting: 2, the oldest for 60 min/)
   })
 
   it('warns of a paused endpoint with a backlog and says who paused it', async () => {

@@ -1,6 +1,7 @@
 /** Which addresses an endpoint may have. Endpoints are set by tenants, so they must not reach into the operator's network. */
 import { BlockList, isIP, type LookupFunction } from 'node:net'
-import type { Address, HostResolver } from './resolver.ts'
+import type { HostResolver } from './resolver.ts'
+import type { Address } from './system-names.ts'
 
 /** IPv4 networks that are not public: the IANA registry of special-purpose addresses, multicast, and what is reserved. */
 const SPECIAL_IPV4: Array<[network: string, bits: number]> = [

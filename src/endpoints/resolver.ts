@@ -7,7 +7,7 @@
 import { Resolver } from 'node:dns/promises'
 import { isIP } from 'node:net'
 import { LRUCache } from 'lru-cache'
-import { HostsFile, type SystemNames, searchedNames } from './system-names.ts'
+import { type Address, HostsFile, type SystemNames, searchedNames } from './system-names.ts'
 
 /** Less than the 10 s of a request, which still has to connect. */
 const LOOKUP_MAX_MS = 5_000
@@ -23,11 +23,6 @@ const CACHED_MAX_MS = 300_000
 const FAILURE_CACHED_MS = 5_000
 /** Lookups of this process at a time, each with two queries. An account may have as many as are free for all others. */
 const LOOKUPS_MAX = 64
-
-export interface Address {
-  address: string
-  family: 4 | 6
-}
 
 export class UnresolvedName extends Error {
   override readonly name = 'UnresolvedName'

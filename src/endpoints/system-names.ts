@@ -1,12 +1,16 @@
 /** What the system itself says of host names: /etc/hosts, and the search domains of /etc/resolv.conf. */
 import { readFile } from 'node:fs/promises'
 import { isIP } from 'node:net'
-import type { Address } from './resolver.ts'
 
 /** Containers get their extra hosts before they start, so a change is rare. */
 const READ_EVERY_MS = 5_000
 /** As the C library. */
 const SEARCH_DOMAINS_MAX = 6
+
+export interface Address {
+  address: string
+  family: 4 | 6
+}
 
 export interface NamesOfSystem {
   hosts: Map<string, Address[]>
