@@ -18,15 +18,15 @@ import { int4Array, int8Array } from '../postgres/binary-array.ts'
 import type { Database } from '../postgres/database.ts'
 import type { PinnedConnection } from '../postgres/pinned-connection.ts'
 import { RefusedUrl } from './address.ts'
+import { attempt, isSame } from './attempt.ts'
 import { type ClaimedRow, type ContentRow, claimDue, pauseEndpoint } from './backlog.ts'
 import { takeMemberChanges } from './changes.ts'
 import { Contents } from './contents.ts'
 import { EndpointState } from './endpoint-state.ts'
-import { contentOf, writeMessage } from './messages.ts'
-import { type Answer, isAccepted, type OpenMessage, post, type Target } from './post.ts'
+import { type Answer, isAccepted } from './post.ts'
 import { HostResolver } from './resolver.ts'
 import { Settlements } from './settlements.ts'
-import { type Endpoint, Targets } from './targets.ts'
+import { Targets } from './targets.ts'
 
 /** Also in flush_events. Longer than a request (10 s) with the wait before it. */
 const LEASE_MS = 30_000
@@ -46,14 +46,6 @@ interface Item extends LeasedDelivery {
   /** This one included. */
   attempts: number
   committedAtMs: number
-}
-
-/** How an attempt ended. */
-interface Outcome {
-  /** Null: there was nothing to send. */
-  answer: Answer | null
-  /** What was read. Null: nothing, because no connection stood. */
-  row: ContentRow | null
 }
 
 export class Sender {
@@ -206,33 +198,14 @@ export class Sender {
         startedAtMs,
       )
     }
-    const sent = await this.#postTo(target, endpoint, item)
+    const sent = await attempt(this.#contents, endpoint.row, target, item)
     if (sent.answer !== null) this.#judge(state, item, sent.answer, sent.row, startedAtMs)
-    else if (sent.row !== null && isSame(endpoint, sent.row))
+    else if (sent.row !== null && isSame(endpoint.row, sent.row))
       this.#settlements.complete(item, sent.row.change)
     else {
       this.#targets.forget(item.endpointId)
       this.#settlements.release(item)
     }
-  }
-
-  async #postTo(target: Target, endpoint: Endpoint, item: Item): Promise<Outcome> {
-    let row: ContentRow | null = null
-    const answer = await post(target, async (): Promise<OpenMessage | null> => {
-      const content = await this.#contents.read(item)
-      row = content?.row ?? null
-      if (content === undefined) return null
-      const message = isSame(endpoint, content.row) ? writeMessage(contentOf(content.row), Date.now()) : null
-      if (message !== null) {
-        const whenLost = (stop: () => void) => {
-          content.onLost = stop
-        }
-        return { message, release: content.release, whenLost }
-      }
-      content.release()
-      return null
-    })
-    return { answer, row }
   }
 
   #judge(
@@ -258,7 +231,3 @@ export class Sender {
     }
   }
 }
-
-/** Whether the endpoint is still what the connection was opened for. */
-const isSame = ({ row }: Endpoint, now: ContentRow): boolean =>
-  now.status === 'active' && now.url === row.url && now.allow_private_network === row.allow_private_network
