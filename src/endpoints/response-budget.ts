@@ -9,6 +9,9 @@ import type { Socket } from 'node:net'
 const RESPONSE_MAX_BYTES = 20 * 1024
 /** Lines of heads, chunk sizes, and lines of a body: 256 one-byte chunks take 0.7 ms. */
 const RESPONSE_MAX_LINES = 512
+/** Status lines of 100 Continue, 103 Early Hints and the final response, in one piece. Each 1xx takes 15 µs. */
+const STATUS_LINES_MAX = 10
+const STATUS_LINE_1XX = /^HTTP\/\d\.\d 1/
 /** Tickets for a resumption of the TLS session, of which servers send two. */
 const TLS_TICKETS_MAX = 8
 const LINE_FEED = 10
@@ -16,6 +19,7 @@ const LINE_FEED = 10
 interface Budget {
   bytes: number
   lines: number
+  statusLines: number
   exceeded: () => void
 }
 
@@ -25,7 +29,12 @@ const watched = new WeakSet<Socket>()
 
 /** Returns a function that ends the attempt. @param exceeded is called before the parser sees the end of the budget */
 export function limitResponse(socket: Socket, exceeded: () => void): () => void {
-  const budget = { bytes: RESPONSE_MAX_BYTES, lines: RESPONSE_MAX_LINES, exceeded }
+  const budget = {
+    bytes: RESPONSE_MAX_BYTES,
+    lines: RESPONSE_MAX_LINES,
+    statusLines: STATUS_LINES_MAX,
+    exceeded,
+  }
   budgets.set(socket, budget)
   if (!watched.has(socket)) watch(socket)
   return () => {
@@ -56,7 +65,8 @@ function spend(budget: Budget, chunk: Buffer): number {
   budget.bytes -= length
   for (let at = chunk.indexOf(LINE_FEED); at >= 0 && at < length; at = chunk.indexOf(LINE_FEED, at + 1)) {
     budget.lines -= 1
-    if (budget.lines < 0) return at
+    if (STATUS_LINE_1XX.test(chunk.toString('latin1', at + 1, at + 11))) budget.statusLines -= 1
+    if (budget.lines < 0 || budget.statusLines < 0) return at
   }
   return length
 }
