@@ -75,6 +75,20 @@ const addAnswer = (endpointId: string, status: number | null, answer: string) =>
     [endpointId, status, answer],
   )
 
+it('shows neither query strings nor credentials of URLs', async () => {
+  const own = await addTenant(database)
+  await add(own, { url: 'https://crm.example.com/hook?token=hidden-1' })
+  await database.query(
+    `insert into endpoint (channel_oa_id, url) values ($1, 'https://user:hidden-2@crm.example.com/hook#hidden-3')`,
+    [own.accountId],
+  )
+  const { stdout } = await run('list', '--account', String(own.accountId))
+  expect(stdout).toContain('https://crm.example.com/hook?…')
+  expect(stdout).toContain('https://…@crm.example.com/hook#…')
+  expect(JSON.stringify(await json('list', '--account', String(own.accountId)))).not.toContain('hidden')
+  expect(stdout).not.toContain('hidden')
+})
+
 describe('endpoints add', () => {
   it('prints the id, and a secret for the format members alone', async () => {
     const own = await addTenant(database)
@@ -319,15 +333,13 @@ describe('the examination of an endpoint', () => {
     expect(await findingOf(id)).toMatchObject([{ severity: 'ok', message: expect.stringContaining('Chat') }])
   })
 
-  it('names the last answer of an endpoint that fails, in one line', async () => {
+  it('names the last status of an endpoint that fails, without the text of the receiver', async () => {
     const { id } = await add(tenant)
     await addDeliveries(id, 2, { created_at: `now() - interval '1 hour'` })
     await addAnswer(id, 502, '<html>\n  Bad gateway')
     const [finding] = await findingOf(id)
     expect(finding).toMatchObject({ severity: 'error' })
-    expect(finding?.message).toMatch(
-      /fails with "502 <html> Bad gateway"; deliveries waiting: 2, the oldest for 60 min/,
-    )
+    expect(finding?.message).toMatch(/fails with "502"; deliveries waiting: 2, the oldest for 60 min/)
   })
 
   it('warns of a paused endpoint with a backlog and says who paused it', async () => {
@@ -335,7 +347,7 @@ describe('the examination of an endpoint', () => {
     await addDeliveries(id, 1)
     await addAnswer(id, 410, 'Gone')
     await json('pause', id)
-    const message = expect.stringMatching(/paused after the answer "410 Gone"; deliveries waiting: 1,/)
+    const message = expect.stringMatching(/paused after the answer "410"; deliveries waiting: 1,/)
     expect(await findingOf(id)).toMatchObject([{ severity: 'warning', message }])
   })
 

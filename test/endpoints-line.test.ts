@@ -62,7 +62,7 @@ describe('an endpoint without replies', () => {
   })
 })
 
-it('retries what was refused, marks retries, and keeps the answer', async () => {
+it('retries what was refused, marks retries, and keeps the status but no text of the receiver', async () => {
   const { database, service, tenant, addEndpoint, makeDue, becomesQuiet } = await startSending()
   const receiver = await startReceiver()
   await addEndpoint(receiver.url)
@@ -70,10 +70,13 @@ it('retries what was refused, marks retries, and keeps the answer', async () => 
   await service.deliver(tenant, [lineEvent('follow', randomUserId())])
   await becomesQuiet()
   const [row] = await database.query(
-    `select status, length(answer) as length, attempts, due_at - last_attempt_at between interval '5 s' and interval '8 s' as is_later
+    `select status, answer, attempts, due_at - last_attempt_at between interval '5 s' and interval '8 s' as is_later
        from endpoint_delivery`,
   )
-  expect(row).toEqual({ status: 500, length: 1_000, attempts: 1, is_later: true })
+  expect(row).toEqual({ status: 500, answer: '', attempts: 1, is_later: true })
+  expect(await database.query('select status, answer from endpoint_answer')).toEqual([
+    { status: 500, answer: '' },
+  ])
   receiver.answer = { status: 204 }
   await makeDue()
   await becomesQuiet()
@@ -155,4 +158,40 @@ it('sends a destination that is not the bot user id, as LINE sent it', async () 
   await service.deliver(tenant, [lineEvent('follow', randomUserId())])
   await becomesQuiet()
   expect(bodies(received)[0]).toMatchObject({ destination: tenant.botUserId })
+})
+
+it('gives reply tokens only to the endpoint that had them when the events came', async () => {
+  const { database, service, tenant, addEndpoint, makeDue, becomesQuiet } = await startSending()
+  const [first, second] = [await startReceiver(), await startReceiver()]
+  const firstId = await addEndpoint(first.url, { replies: true })
+  const secondId = await addEndpoint(second.url)
+  first.answer = { status: 500 }
+  second.answer = { status: 500 }
+  await service.deliver(tenant, [{ ...textMessage('U1', 'before'), replyToken: 'token-1' }])
+  await becomesQuiet()
+  await database.query('update endpoint set replies = false where id = $1', [firstId])
+  await database.query('update endpoint set replies = true where id = $1', [secondId])
+  await service.deliver(tenant, [{ ...textMessage('U1', 'after'), replyToken: 'token-2' }])
+  await becomesQuiet()
+  await makeDue()
+  await becomesQuiet()
+  const withToken = (received: Received[], token: string) =>
+    received.filter(({ body }) => body.includes(token)).length
+  expect(withToken(first.received, 'token-1')).toBe(1)
+  expect(withToken(second.received, 'token-1')).toBe(0)
+  expect(withToken(first.received, 'token-2')).toBe(0)
+  expect(withToken(second.received, 'token-2')).toBe(2)
+})
+
+it('waits 2 hours at most, whatever Retry-After asks for', async () => {
+  const { database, service, tenant, addEndpoint, becomesQuiet } = await startSending()
+  const receiver = await startReceiver()
+  await addEndpoint(receiver.url)
+  receiver.answer = { status: 429, headers: { 'retry-after': '86400' } }
+  await service.deliver(tenant, [lineEvent('follow', randomUserId())])
+  await becomesQuiet()
+  const [row] = await database.query(
+    `select due_at - now() between interval '119 minutes' and interval '120 minutes' as is_capped from endpoint_delivery`,
+  )
+  expect(row).toEqual({ is_capped: true })
 })

@@ -1,7 +1,7 @@
 /** `remove` of accounts, clients and organizations: what it deletes, what it leaves, and what happens meanwhile. */
 import { expect, it, vi } from 'vitest'
 import { addClient, addOrganization } from '../src/accounts/provisioning.ts'
-import { lockOutFlushes } from '../src/audience/erasure-lock.ts'
+import { lockOutSendersAndFlushes } from '../src/audience/erasure-lock.ts'
 import { ACCOUNT_PARTITIONED_TABLES, ACCOUNT_TABLES, removeAccount } from '../src/operator/remove-account.ts'
 import { lineEvent, textMessage } from '../tools/simulator/events.ts'
 import { readContents } from './support/contents.ts'
@@ -136,7 +136,7 @@ it('stores no delivery that was admitted before the removal and is flushed after
   let delivered: ReturnType<typeof service.deliver> | null = null
   await database.session(async (session) => {
     await session.query('begin')
-    await session.query(lockOutFlushes, [tenant.accountId])
+    await session.query(lockOutSendersAndFlushes, [tenant.accountId])
     // The removal waits for the lock, and the flush of a delivery that the cached account admitted waits behind it.
     removed = removeAccount(database, tenant.accountId)
     await waits(1)

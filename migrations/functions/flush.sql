@@ -21,6 +21,36 @@ begin
      from (select distinct account_id from unnest(account_ids) as account_id order by account_id) sorted;
 end $$;
 
+-- Keeps erasures apart from bodies on their way to endpoints: decision 46. A sender holds the account's lock, shared, from before
+-- it reads a content until the body is in the kernel's buffers, at most WRITE_MAX_MS of src/endpoints/post.ts. The locks belong
+-- to its session, because bodies are written after the transaction that reads them.
+--
+-- An erasure takes the lock exclusively, and so waits for the bodies that may contain the person. While it waits, senders cannot
+-- take the lock again. 4 s: 0.02 s in which deliveries join, 1 s for the last write, 0.6 s for which a statement in front of the
+-- release may wait for rows, and twice that for a busy machine. Only a frozen process holds the lock longer.
+create or replace function lock_out_sending(account_id bigint) returns void language sql set lock_timeout = '4s'
+  return pg_advisory_xact_lock(7302, (account_id % 2147483647)::int);
+
+-- Whether nothing of the account is being sent now.
+create or replace function is_sending_quiet(account_id bigint) returns boolean language sql
+  return pg_try_advisory_xact_lock(7302, (account_id % 2147483647)::int);
+
+-- Takes the locks that no erasure waits for. Returns the accounts.
+create or replace function hold_sending(account_ids bigint[]) returns bigint[] language sql
+  return array(select account_id from unnest(account_ids) as account_id
+                where pg_try_advisory_lock_shared(7302, (account_id % 2147483647)::int));
+
+-- Those of the accounts for which no erasure waits.
+create or replace function without_waiting_erasure(account_ids bigint[]) returns bigint[] language sql
+  return array(select account_id from unnest(account_ids) as account_id
+                where (account_id % 2147483647)::int::oid not in (
+                        select objid from pg_locks where locktype = 'advisory' and classid = 7302 and objsubid = 2
+                           and database = (select oid from pg_database where datname = current_database()) and not granted));
+
+create or replace function release_sending(account_ids bigint[]) returns bigint language sql
+  return (select count(pg_advisory_unlock_shared(7302, (account_id % 2147483647)::int))
+            from unnest(account_ids) as account_id);
+
 -- Whether a state is newer than the stored one. A state that no event produced has no time or no key: an event is newer.
 create or replace function is_newer(at timestamptz, key uuid, stored_at timestamptz, stored_key uuid) returns boolean
   language sql immutable parallel safe
@@ -300,8 +330,8 @@ begin
   if forwards and deliveries is not null then
     -- An active endpoint's rows are leased to the caller, which sends them from memory. 30 s: see src/endpoints/sender.ts.
     with queued as (
-      insert into endpoint_delivery as d (channel_oa_id, endpoint_id, destination, event_keys, attempts, leased_until)
-      select p.channel_oa_id, p.id, max(e.destination), array_agg(e.key order by e.position),
+      insert into endpoint_delivery as d (channel_oa_id, endpoint_id, destination, event_keys, replies, attempts, leased_until)
+      select p.channel_oa_id, p.id, max(e.destination), array_agg(e.key order by e.position), p.replies,
              case when p.status = 'active' then 1 else 0 end,
              case when p.status = 'active' then now() + interval '30 seconds' else '-infinity' end
         from unnest(admissions, kinds, keys, deliveries, destinations)
@@ -309,7 +339,7 @@ begin
         join endpoint p on p.channel_oa_id = account_ids[e.admission]
        where e.delivery is not null and e.admission = any (admitted) and e.position <> all (coalesce(duplicates, '{}'))
          and p.format = 'line' and (p.events is null or e.kind = any (p.events))
-       group by p.channel_oa_id, p.id, p.status, e.delivery
+       group by p.channel_oa_id, p.id, p.replies, p.status, e.delivery
        order by e.delivery
       returning d.id, d.channel_oa_id, d.endpoint_id, d.attempts
     )

@@ -9,7 +9,7 @@ import type { Database } from '../postgres/database.ts'
 import { DatabaseBusy } from '../postgres/faults.ts'
 import type { Queryable, Statement, Transactions } from '../postgres/statement.ts'
 import { waitForStandby } from '../postgres/unreplicated.ts'
-import { lockOutFlushes } from './erasure-lock.ts'
+import { lockOutSendersAndFlushes } from './erasure-lock.ts'
 import { selectVersion } from './member.ts'
 import {
   finishErasure,
@@ -69,8 +69,9 @@ export async function erasePerson(
  * older events are recognised. The erasure of a person with very many events is returned as pending: flushes wait for this
  * transaction, so the other events are scrubbed after it. `unknown`: the scope has no such member. Throws `erase_stale`.
  *
- * The lock comes first, in a statement of its own: a flush that holds it has committed before the events are searched, and a
- * flush that waits for it sees the erasure and stores its events under greater ids.
+ * The locks come first, in a statement of their own. A flush that holds its lock has committed before the events are searched, and
+ * a flush that waits for it sees the erasure and stores its events under greater ids. A body for an endpoint was either read before
+ * and is written completely, or is read after the commit: decision 46.
  */
 export async function eraseMember(
   transaction: Queryable,
@@ -80,7 +81,7 @@ export async function eraseMember(
   allowedVersions: bigint[] | null = null,
 ): Promise<PendingErasure | 'complete' | 'unknown'> {
   const { accountId, organizationId } = scope
-  await transaction.query(lockOutFlushes, [accountId])
+  await transaction.query(lockOutSendersAndFlushes, [accountId])
   const values = [accountId, organizationId, id, allowedVersions]
   const [member] = await transaction.query<Pick<Person, 'user_id' | 'person_hash' | 'last_event_id'>>(
     deleteMember,
@@ -103,7 +104,7 @@ export async function eraseUser(
   const { accountId, organizationId } = scope
   let wasMember = false
   const erasure = await tenant.transaction(async (transaction) => {
-    await transaction.query(lockOutFlushes, [accountId])
+    await transaction.query(lockOutSendersAndFlushes, [accountId])
     const [person] = await transaction.query<Person & { is_member: boolean }>(selectPerson, [
       accountId,
       organizationId,

@@ -1,5 +1,6 @@
 /** Scrubs the stored events of an erased person, a bounded number per statement, and finishes what was interrupted. */
 import type { Queryable, Row, Statement } from '../postgres/statement.ts'
+import { waitForSenders } from './erasure-lock.ts'
 
 /** Events scrubbed in one statement: about a tenth of a second, during which flushes of the account wait. */
 const EVENTS_PER_STATEMENT = 20_000
@@ -21,6 +22,8 @@ export async function finishErasures(database: Queryable): Promise<void> {
 
 export async function finishErasure(database: Queryable, erasure: PendingErasure): Promise<void> {
   while (!(await scrub(database, erasure)));
+  // Bodies that were read before the last events were scrubbed may still be on their way to endpoints.
+  await database.query(waitForSenders, [erasure.channel_oa_id])
   await database.query(forgetPending, [erasure.channel_oa_id, erasure.member_id])
 }
 

@@ -1,6 +1,7 @@
 /** Which addresses an endpoint may have. Endpoints are set by tenants, so they must not reach into the operator's network. */
-import { lookup as resolve } from 'node:dns'
 import { BlockList, isIP, type LookupFunction } from 'node:net'
+import type { HostResolver } from './resolver.ts'
+import type { Address } from './system-names.ts'
 
 /** IPv4 networks that are not public: the IANA registry of special-purpose addresses, multicast, and what is reserved. */
 const SPECIAL_IPV4: Array<[network: string, bits: number]> = [
@@ -67,20 +68,27 @@ export function readEndpointUrl(text: string, allowPrivateNetwork: boolean): URL
 }
 
 /**
- * Resolves a host name for the connection that is about to be opened, and refuses it if any of its addresses is not public. What
- * is checked is what is connected to, so a name that resolves to another address each time gains nothing.
+ * A lookup for the connections to one endpoint. Refuses a name if any of its addresses is not public. What is checked is what is
+ * connected to, also if it comes from the cache, so a name that resolves to another address each time gains nothing.
  */
-export const lookupPublic: LookupFunction = (hostname, options, callback) => {
-  resolve(hostname, { ...options, all: true }, (error, addresses) => {
-    if (error) return callback(error, [])
-    const refused = addresses.find(({ address }) => !isPublicAddress(address))
-    const [first] = addresses
-    if (refused !== undefined || first === undefined) {
-      return callback(new RefusedUrl(`${hostname} resolves to an address that is not public`), [])
+export function lookupWith(
+  resolver: HostResolver,
+  { accountId, allowPrivateNetwork }: { accountId: bigint; allowPrivateNetwork: boolean },
+): LookupFunction {
+  return (name, { family, all }, callback) => {
+    const answer = (addresses: Address[]) => {
+      const isRefused = !allowPrivateNetwork && addresses.some(({ address }) => !isPublicAddress(address))
+      const usable = addresses.filter(
+        (one) => !family || family === one.family || family === `IPv${one.family}`,
+      )
+      const [first] = usable
+      if (isRefused) callback(new RefusedUrl(`${name} resolves to an address that is not public`), [])
+      else if (first === undefined) callback(new RefusedUrl(`${name} has no address of the family`), [])
+      else if (all) callback(null, usable)
+      else callback(null, first.address, first.family)
     }
-    if (options.all) callback(null, addresses)
-    else callback(null, first.address, first.family)
-  })
+    resolver.resolve(name, accountId, allowPrivateNetwork).then(answer, (error) => callback(error, []))
+  }
 }
 
 /** The addresses at which this service's own API is reached, as far as it knows them. */

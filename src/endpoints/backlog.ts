@@ -2,11 +2,15 @@
 import { memberJson, withTrackedActivity } from '../audience/member.ts'
 import type { Row, Statement } from '../postgres/statement.ts'
 
-/** A delivery that this process has leased, with its endpoint as it was then. */
+/** A delivery that this process has leased. */
 export interface ClaimedRow extends Row {
   id: bigint
   channel_oa_id: bigint
   endpoint_id: bigint
+  /** this one included */
+  attempts: number
+  /** since the delivery was committed */
+  age_ms: number
 }
 
 /**
@@ -35,8 +39,46 @@ export const claimDue: Statement = {
        set attempts = attempts + 1, leased_until = now() + $5 * interval '1 millisecond'
       from due
      where d.channel_oa_id = due.channel_oa_id and d.id = due.id
-    returning d.id, d.channel_oa_id, d.endpoint_id`,
+    returning d.id, d.channel_oa_id, d.endpoint_id, d.attempts,
+              (extract(epoch from clock_timestamp() - d.created_at) * 1000)::float8 as age_ms`,
 }
+
+/** Where an endpoint is, without any content. */
+export interface EndpointRow extends Row {
+  id: bigint
+  channel_oa_id: bigint
+  status: string
+  url: string
+  allow_private_network: boolean
+  format: 'line' | 'members'
+  can_sign: boolean
+}
+
+/** $1 bigint[]: endpoints. */
+export const loadEndpoints: Statement = {
+  name: 'load-endpoints',
+  text: `
+    select p.id, p.channel_oa_id, p.status, p.url, p.allow_private_network, p.format,
+           coalesce(case p.format when 'line' then a.channel_secret else p.secret end, '') ~ '\\S' as can_sign
+      from unnest($1::bigint[]) as w (id)
+      join lateral (select * from endpoint where id = w.id offset 0) p on true
+      join lateral (select * from official_account where id = p.channel_oa_id offset 0) a on true`,
+}
+
+/**
+ * $1 bigint[]: accounts. Makes erasures of the accounts wait until releaseSending. Returns those for which no erasure waits. Sent in
+ * front of loadContents, because a statement sees what was committed before it began.
+ */
+export const holdSending: Statement = { name: 'hold-sending', text: 'select hold_sending($1) as held' }
+
+/** $1 bigint[]: accounts. Returns those for which no erasure waits. */
+export const renewSending: Statement = {
+  name: 'renew-sending',
+  text: 'select without_waiting_erasure($1) as held',
+}
+
+/** $1 bigint[]: accounts. */
+export const releaseSending: Statement = { name: 'release-sending', text: 'select release_sending($1)' }
 
 /** What a delivery contains now. */
 export interface ContentRow extends Row {
@@ -46,14 +88,13 @@ export interface ContentRow extends Row {
   url: string
   allow_private_network: boolean
   format: 'line' | 'members'
+  /** Had reply tokens when the events came, and still has them. */
   replies: boolean
   secret: string | null
   previous_secret: string | null
   channel_secret: string | null
   destination: string | null
   attempts: number
-  /** since the delivery was committed */
-  age_ms: number
   /** since 1970 */
   created_ms: bigint
   type: string | null
@@ -67,9 +108,9 @@ export interface ContentRow extends Row {
 export const loadContents: Statement = {
   name: 'load-delivery-contents',
   text: `
-    select d.id, d.endpoint_id, p.status, p.url, p.allow_private_network, p.format, p.replies, p.secret, p.previous_secret,
+    select d.id, d.endpoint_id, p.status, p.url, p.allow_private_network, p.format,
+           p.replies and d.replies is not false as replies, p.secret, p.previous_secret,
            a.channel_secret, coalesce(d.destination, a.bot_user_id) as destination, d.attempts, d.type, d.change,
-           (extract(epoch from clock_timestamp() - d.created_at) * 1000)::float8 as age_ms,
            (extract(epoch from d.created_at) * 1000)::bigint as created_ms,
            (select string_agg(e.payload, ',' order by k.position)
               from unnest(d.event_keys) with ordinality as k (key, position)

@@ -3,7 +3,8 @@ import { createHmac } from 'node:crypto'
 import { isObject } from '../http/body.ts'
 import { toJsonText } from '../intake/json-text.ts'
 import { signLine } from '../intake/line/signature.ts'
-import type { Secret } from '../secret.ts'
+import { type Secret, secretOrNull } from '../secret.ts'
+import type { ContentRow } from './backlog.ts'
 import type { Message } from './post.ts'
 
 /** What the format `members` can send. */
@@ -36,6 +37,28 @@ export interface MembersContent {
 }
 
 export type Content = LineContent | MembersContent
+
+export function contentOf(row: ContentRow): Content {
+  if (row.format === 'line') {
+    return {
+      format: 'line',
+      destination: row.destination,
+      events: row.events,
+      channelSecret: secretOrNull(row.channel_secret),
+      replies: row.replies,
+      isRetry: row.attempts > 1,
+    }
+  }
+  return {
+    format: 'members',
+    // With the time: after a restore, numbers are given again, and receivers ignore a message whose id they have seen.
+    id: `msg_${row.id}_${row.change ?? 0}_${row.created_ms}`,
+    type: row.type ?? '',
+    data: row.data,
+    secret: secretOrNull(row.secret),
+    previousSecret: secretOrNull(row.previous_secret),
+  }
+}
 
 export function writeMessage(content: Content, nowMs: number): Message | null {
   switch (content.format) {

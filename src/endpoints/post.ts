@@ -1,4 +1,14 @@
-/** One request to an endpoint. */
+/**
+ * One request to an endpoint:
+ *
+ * 1. An idle connection is taken, or a new one is opened.
+ * 2. When it stands, `open` reads the content and builds the message. Until then there is no body in memory.
+ * 3. The body is written, within WRITE_MAX_MS. Then, or when the connection is closed, the content is released.
+ * 4. The response is read. Only its status and Retry-After count.
+ *
+ * If an idle connection turns out to be closed, all steps are repeated, so the content is read again.
+ */
+import { constants } from 'node:crypto'
 import {
   type ClientRequest,
   Agent as HttpAgent,
@@ -6,26 +16,32 @@ import {
   type IncomingMessage,
 } from 'node:http'
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
-import type { Socket } from 'node:net'
-import { lookupPublic, RefusedUrl } from './address.ts'
+import type { LookupFunction, Socket } from 'node:net'
+import { isPublicAddress, RefusedUrl } from './address.ts'
+import { UnresolvedName } from './resolver.ts'
+import { limitResponse } from './response-budget.ts'
 
 /** From the beginning of the connection to the end of the response. */
 const REQUEST_TIMEOUT_MS = 10_000
-const ANSWER_MAX_BYTES = 64 * 1024
-/** Characters of a response that are kept for operators. */
-const ANSWER_KEPT_CHARACTERS = 1_000
+/** Erasures of the account wait while a body is written, and give up after 4 s: see lock_out_sending in flush.sql. */
+const WRITE_MAX_MS = 1_000
+/** Of `100 Continue` and `103 Early Hints`. Servers send one or two. */
+const INFORMATIONAL_MAX = 8
 /** Per endpoint and kind of agent. As many as requests to one endpoint, see sender.ts. */
 const IDLE_SOCKETS_MAX = 16
 /** Less than the idle timeouts of common servers and proxies. */
 const IDLE_SOCKET_MS = 4_000
 
 const AGENT = { keepAlive: true, maxFreeSockets: IDLE_SOCKETS_MAX, timeout: IDLE_SOCKET_MS }
-const publicAgent = new HttpsAgent({ ...AGENT, lookup: lookupPublic })
-const privateAgents = { 'https:': new HttpsAgent(AGENT), 'http:': new HttpAgent(AGENT) }
+/** A server could ask for one handshake after the other on one connection. */
+const TLS = { secureOptions: constants.SSL_OP_NO_RENEGOTIATION }
+const publicAgent = new HttpsAgent({ ...AGENT, ...TLS })
+const privateAgents = { 'https:': new HttpsAgent({ ...AGENT, ...TLS }), 'http:': new HttpAgent(AGENT) }
 
 export interface Target {
   url: URL
   allowPrivateNetwork: boolean
+  lookup: LookupFunction
 }
 
 export interface Message {
@@ -33,11 +49,20 @@ export interface Message {
   body: string
 }
 
+/** A message that may be written until it is released. */
+export interface OpenMessage {
+  message: Message
+  /** The body is written, or will not be. */
+  release: () => void
+  /** Calls `stop` if the message may no longer be written. */
+  whenLost: (stop: () => void) => void
+}
+
 export interface Answer {
   /** Null: there was no complete response. */
   status: number | null
-  /** The beginning of the response, or why there was none. */
-  text: string
+  /** Why there was no response, in words of our own: a receiver may echo what it was sent. Empty if there was one. */
+  reason: string
   retryAfterMs: number | null
 }
 
@@ -46,116 +71,161 @@ export const isAccepted = ({ status }: Pick<Answer, 'status'>): boolean =>
   status !== null && status >= 200 && status < 300
 
 /** Null: there is nothing to send any more. */
-export type WriteMessage = (isNewConnection: boolean) => Promise<Message | null>
+export type Open = () => Promise<OpenMessage | null>
 
-/**
- * Sends what `write` returns. It is called when the connection stands, so that the message contains what is stored at that
- * moment. Returns null if there was nothing to send. Never rejects because of the endpoint.
- */
-export async function post(target: Target, write: WriteMessage): Promise<Answer | null> {
+/** Sends what `open` returns. Returns null if there was nothing to send. Never rejects because of the endpoint. */
+export async function post(target: Target, open: Open): Promise<Answer | null> {
   const deadlineMs = performance.now() + REQUEST_TIMEOUT_MS
-  try {
-    return await send(target, write, deadlineMs)
-  } catch (error) {
-    // The server closed an idle connection at the moment at which it was used again.
-    if (error instanceof StaleConnection) return send(target, write, deadlineMs).catch(failure)
-    return failure(error)
+  for (;;) {
+    try {
+      return await send(target, open, deadlineMs)
+    } catch (error) {
+      // The server closed an idle connection at the moment at which it was used again. Others of that server may be closed, too.
+      if (!(error instanceof StaleConnection)) return failure(error)
+    }
   }
 }
 
 class StaleConnection extends Error {}
-class TimedOut extends Error {}
+
+/** The attempt ends for a reason that we give it. */
+class Ended extends Error {}
 
 /** A fault of our own, such as the database's, is not the endpoint's. */
 class NotWritten extends Error {}
 
+const OURS = [RefusedUrl, UnresolvedName, Ended]
+
 function failure(error: unknown): Answer {
   if (error instanceof NotWritten) throw error.cause
-  const { code, message, cause } = error as Error & { code?: string }
-  const refused = [error, cause].find((fault) => fault instanceof RefusedUrl)
-  const text =
-    error instanceof TimedOut
-      ? `no response within ${REQUEST_TIMEOUT_MS / 1000} s`
-      : refused
-        ? (refused as RefusedUrl).message
-        : `no response: ${code ?? message}`
-  return { status: null, text, retryAfterMs: null }
+  const { code = '', cause } = error as Error & { code?: string }
+  const ours = [error, cause].find((fault) => OURS.some((kind) => fault instanceof kind))
+  // Codes of Node.js and OpenSSL, never the text of a message.
+  const known = /^[A-Z][A-Z0-9_]{1,60}$/.test(code) ? code : 'the connection failed'
+  return {
+    status: null,
+    reason: ours ? (ours as Error).message : `no response: ${known}`,
+    retryAfterMs: null,
+  }
 }
 
 function send(
-  { url, allowPrivateNetwork }: Target,
-  write: WriteMessage,
+  { url, allowPrivateNetwork, lookup }: Target,
+  open: Open,
   deadlineMs: number,
 ): Promise<Answer | null> {
   return new Promise((resolve, reject) => {
     const isHttp = url.protocol === 'http:'
     const agent = allowPrivateNetwork ? privateAgents[isHttp ? 'http:' : 'https:'] : publicAgent
-    const request = (isHttp ? httpRequest : httpsRequest)(url, { method: 'POST', agent })
+    const request = (isHttp ? httpRequest : httpsRequest)(url, { method: 'POST', agent, lookup })
     // Not an AbortSignal, which takes 8 µs of the 170 µs that a request takes.
-    const timer = setTimeout(() => {
-      reject(new TimedOut())
+    const late = new Ended(`no response within ${REQUEST_TIMEOUT_MS / 1000} s`)
+    const fail = (error: Error) => {
+      reject(error)
       request.destroy()
-    }, deadlineMs - performance.now())
-    const end = (settle: () => void) => {
-      clearTimeout(timer)
-      settle()
     }
-    request.on('error', (error: Error & { code?: string }) => {
-      const isStale = request.reusedSocket && ['ECONNRESET', 'EPIPE'].includes(error.code ?? '')
-      end(() => reject(isStale ? new StaleConnection() : error))
-    })
-    request.on('response', (response) => {
-      readAnswer(response).then(
-        (answer) => end(() => resolve(answer)),
-        (error) => end(() => reject(error)),
-      )
-    })
-    whenConnected(request, (isNewConnection) => {
-      write(isNewConnection).then(
-        (message) => {
-          if (message === null) {
-            request.destroy()
-            return end(() => resolve(null))
-          }
-          for (const [name, value] of Object.entries(message.headers)) request.setHeader(name, value)
-          request.end(message.body)
-        },
-        (error) => {
+    const timer = setTimeout(fail, deadlineMs - performance.now(), late)
+    request.once('close', () => clearTimeout(timer))
+    readResponse(request, resolve, fail)
+    whenConnected(request, (socket) => {
+      if (!allowPrivateNetwork && !isPublicAddress(socket.remoteAddress ?? '')) {
+        return fail(new RefusedUrl('the connection leads to an address that is not public'))
+      }
+      write(request, open, fail).then(
+        (isWritten) => {
+          if (isWritten) return
+          resolve(null)
           request.destroy()
-          end(() => reject(new NotWritten('the message could not be built', { cause: error })))
         },
+        (error) => fail(new NotWritten('the message could not be built', { cause: error })),
       )
     })
   })
 }
 
-function whenConnected(request: ClientRequest, ready: (isNewConnection: boolean) => void): void {
-  request.on('socket', (socket: Socket & { encrypted?: boolean }) => {
-    if (!socket.connecting) ready(false)
-    else socket.once(socket.encrypted === true ? 'secureConnect' : 'connect', () => ready(true))
+/** Calls `answer` or `fail`, perhaps both: the first one counts. */
+function readResponse(
+  request: ClientRequest,
+  answer: (answer: Answer) => void,
+  fail: (error: Error) => void,
+): void {
+  let response: IncomingMessage | null = null
+  let informational = 0
+  let isTooLong = false
+  const end = (error: Error & { code?: string }) => {
+    const isStale = request.reusedSocket && ['ECONNRESET', 'EPIPE'].includes(error.code ?? '')
+    // The status of a response that is too long is known, and counts.
+    if (isTooLong && response !== null) answer(answerOf(response))
+    if (isTooLong) fail(new Ended('the response is too long'))
+    else fail(isStale && response === null ? new StaleConnection() : error)
+  }
+  request.on('error', end)
+  request.once('close', () => end(new Ended('no response: the connection was closed')))
+  request.once('socket', (socket: Socket) => {
+    const endBudget = limitResponse(socket, () => {
+      isTooLong = true
+      // The parser may not have seen the beginning of the response yet.
+      setImmediate(end, new Ended('the response is too long'))
+    })
+    request.once('close', endBudget)
+  })
+  request.on('information', () => {
+    informational += 1
+    if (informational > INFORMATIONAL_MAX) fail(new Ended('the receiver sent no final response'))
+  })
+  request.on('response', (received) => {
+    if (!request.writableEnded) return fail(new Ended('the receiver answered before it was sent anything'))
+    response = received
+    received.on('error', end)
+    received.once('end', () => {
+      answer(answerOf(received))
+      // The receiver has answered before it took all of the body.
+      if (!request.writableFinished) request.destroy()
+    })
+    received.resume()
   })
 }
 
-async function readAnswer(response: IncomingMessage): Promise<Answer> {
-  const chunks: Buffer[] = []
-  let bytes = 0
-  // Leaving the loop early closes the connection.
-  for await (const chunk of response as AsyncIterable<Buffer>) {
-    chunks.push(chunk)
-    bytes += chunk.length
-    if (bytes >= ANSWER_MAX_BYTES) break
+/** Returns false if there is nothing to send. */
+async function write(request: ClientRequest, open: Open, fail: (error: Error) => void): Promise<boolean> {
+  const opened = await open()
+  if (opened === null) return false
+  const { message, release, whenLost } = opened
+  if (request.destroyed) {
+    release()
+    return true
   }
-  const text = Buffer.concat(chunks).toString('utf8').slice(0, ANSWER_KEPT_CHARACTERS)
-  return {
-    status: response.statusCode ?? null,
-    text,
-    retryAfterMs: retryAfterMs(response.headers['retry-after']),
+  const slow = new Ended(`the receiver did not take the request within ${WRITE_MAX_MS / 1000} s`)
+  const timer = setTimeout(fail, WRITE_MAX_MS, slow)
+  const end = () => {
+    clearTimeout(timer)
+    release()
   }
+  whenLost(() => fail(new Ended('the database was lost while the request was written')))
+  // `finish`: the kernel has the last byte. `close`: no byte follows.
+  request.once('finish', end)
+  request.once('close', end)
+  for (const [name, value] of Object.entries(message.headers)) request.setHeader(name, value)
+  request.end(message.body)
+  return true
 }
 
-/** Seconds, or a date. */
+function whenConnected(request: ClientRequest, ready: (socket: Socket) => void): void {
+  request.on('socket', (socket: Socket & { encrypted?: boolean }) => {
+    if (!socket.connecting) ready(socket)
+    else socket.once(socket.encrypted === true ? 'secureConnect' : 'connect', () => ready(socket))
+  })
+}
+
+function answerOf({ statusCode, headers }: IncomingMessage): Answer {
+  return { status: statusCode ?? null, reason: '', retryAfterMs: retryAfterMs(headers['retry-after']) }
+}
+
+/** Seconds, or a date in the form that RFC 9110 prescribes. Anything else is ignored. */
 function retryAfterMs(value: string | undefined): number | null {
   if (value === undefined) return null
-  const ms = /^\d{1,9}$/.test(value) ? Number(value) * 1000 : Date.parse(value) - Date.now()
+  if (/^\d{1,9}$/.test(value)) return Number(value) * 1000
+  if (!/^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT$/.test(value)) return null
+  const ms = Date.parse(value) - Date.now()
   return Number.isFinite(ms) ? Math.max(0, ms) : null
 }

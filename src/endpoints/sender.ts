@@ -1,7 +1,15 @@
 /**
- * Sends deliveries to endpoints. A row of endpoint_delivery is leased by one process at a time: by the process that committed it,
- * which sends it within milliseconds, or later by a process that polls for rows that are due. A process that dies holds its
- * leases for LEASE_MS at most.
+ * Sends deliveries to endpoints. The life of a delivery in this process:
+ *
+ * 1. Leased: a row of endpoint_delivery is leased by one process at a time. The process that committed it sends it within
+ *    milliseconds (`handOver`). Later, a process that polls finds it due (`#claim`). A process that dies holds its leases for
+ *    LEASE_MS at most.
+ * 2. Queued: it waits in the queue of its endpoint, as an id without content. Endpoints take turns (`#startNext`).
+ * 3. Connected: `targets.ts` says where the endpoint is, `post.ts` takes or opens a connection.
+ * 4. Read: when the connection stands, `contents.ts` reads what is stored now. Erasures of the account wait from here on.
+ * 5. Written: `messages.ts` builds and signs the body, `post.ts` writes it, within a second. Erasures wait no longer.
+ * 6. Answered: `#judge` decides from the status alone.
+ * 7. Settled: `settlements.ts` deletes the row, moves its next attempt, or returns the lease.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { LeasedDelivery } from '../intake/flush.ts'
@@ -10,12 +18,13 @@ import { int4Array, int8Array } from '../postgres/binary-array.ts'
 import type { Database } from '../postgres/database.ts'
 import type { PinnedConnection } from '../postgres/pinned-connection.ts'
 import { RefusedUrl } from './address.ts'
+import { attempt, isSame } from './attempt.ts'
 import { type ClaimedRow, type ContentRow, claimDue, pauseEndpoint } from './backlog.ts'
 import { takeMemberChanges } from './changes.ts'
-import { Contents, contentOf, type ReadDelivery } from './contents.ts'
+import { Contents } from './contents.ts'
 import { EndpointState } from './endpoint-state.ts'
-import { writeMessage } from './messages.ts'
-import { type Answer, isAccepted, post } from './post.ts'
+import { type Answer, isAccepted } from './post.ts'
+import { HostResolver } from './resolver.ts'
 import { Settlements } from './settlements.ts'
 import { Targets } from './targets.ts'
 
@@ -32,8 +41,11 @@ const FIRST_CLAIM = 16
 /** A shutdown waits this long for requests in flight; later ones are sent again. */
 const STOP_MAX_MS = 4_000
 
-interface Item extends ReadDelivery {
+interface Item extends LeasedDelivery {
   leasedAtMs: number
+  /** This one included. */
+  attempts: number
+  committedAtMs: number
 }
 
 export class Sender {
@@ -49,11 +61,11 @@ export class Sender {
   #isStopped = true
 
   /** @param isOwnUrl whether a URL is one of this service's own: sending there would be a loop */
-  constructor(database: Database, isOwnUrl: (url: URL) => boolean) {
+  constructor(database: Database, isOwnUrl: (url: URL) => boolean, resolver = new HostResolver()) {
     this.#connection = database.pin()
     this.#settlements = new Settlements(this.#connection)
     this.#contents = new Contents(this.#connection)
-    this.#targets = new Targets(isOwnUrl)
+    this.#targets = new Targets(this.#connection, isOwnUrl, resolver)
   }
 
   start(): void {
@@ -77,14 +89,16 @@ export class Sender {
   /** Sends what a flush of this process has just committed and leased. */
   readonly handOver = (deliveries: LeasedDelivery[]): void => {
     const leasedAtMs = performance.now()
-    for (const delivery of deliveries) this.#enqueue(delivery, leasedAtMs)
+    for (const delivery of deliveries) {
+      this.#enqueue({ ...delivery, leasedAtMs, attempts: 1, committedAtMs: leasedAtMs })
+    }
     this.#startNext()
   }
 
-  #enqueue(delivery: LeasedDelivery, leasedAtMs: number): void {
-    const state = this.#stateOf(delivery.endpointId)
-    if (this.#isStopped || state.room === 0) this.#settlements.release(delivery)
-    else state.waiting.push({ ...delivery, leasedAtMs, content: null, readAtMs: 0 })
+  #enqueue(item: Item): void {
+    const state = this.#stateOf(item.endpointId)
+    if (this.#isStopped || state.room === 0) this.#settlements.release(item)
+    else state.waiting.push(item)
   }
 
   #stateOf(endpointId: bigint): EndpointState<Item> {
@@ -117,9 +131,10 @@ export class Sender {
     const [rows] = await this.#connection.pipelineIdempotent([{ statement: claimDue, values }])
     const leasedAtMs = performance.now()
     for (const state of this.#endpoints.values()) state.hasMore = false
-    for (const { id, channel_oa_id, endpoint_id } of rows as ClaimedRow[]) {
+    for (const { id, channel_oa_id, endpoint_id, attempts, age_ms } of rows as ClaimedRow[]) {
       const state = this.#stateOf(endpoint_id)
-      this.#enqueue({ id, accountId: channel_oa_id, endpointId: endpoint_id }, leasedAtMs)
+      const delivery = { id, accountId: channel_oa_id, endpointId: endpoint_id }
+      this.#enqueue({ ...delivery, leasedAtMs, attempts, committedAtMs: leasedAtMs - age_ms })
       state.hasMore = state.room === 0
     }
     this.#startNext()
@@ -134,7 +149,6 @@ export class Sender {
         if (next === undefined || !this.#mayStart(state, next)) continue
         state.waiting.shift()
         void this.#attempt(state, next)
-        this.#contents.readAhead(state.waiting)
         hasStarted = true
       }
     }
@@ -170,40 +184,46 @@ export class Sender {
   }
 
   async #send(state: EndpointState<Item>, item: Item, startedAtMs: number): Promise<void> {
-    let row = await this.#contents.read(item)
-    if (row === undefined) return
+    const endpoint = await this.#targets.find(item.endpointId)
+    // A trigger deletes the deliveries of an endpoint that was removed.
+    if (endpoint === undefined) return
+    const { row, target } = endpoint
     if (row.status !== 'active') return this.#settlements.release(item)
-    const { url } = row
-    const target = this.#targets.of(row)
-    const answer =
-      target instanceof RefusedUrl
-        ? { status: null, text: target.message, retryAfterMs: null }
-        : await post(target, async (isNewConnection) => {
-            // Something may have been erased while the connection was opened.
-            if (isNewConnection) row = await this.#contents.readAgain(item)
-            const isReady = row !== undefined && row.status === 'active' && row.url === url
-            return isReady ? writeMessage(contentOf(row as ContentRow), Date.now()) : null
-          })
-    if (answer !== null) this.#judge(state, item, answer, row, startedAtMs)
-    else if (row?.status === 'active' && row.url === url) this.#settlements.complete(item, row.change)
-    else this.#settlements.release(item)
+    if (target instanceof RefusedUrl) {
+      return this.#judge(
+        state,
+        item,
+        { status: null, reason: target.message, retryAfterMs: null },
+        null,
+        startedAtMs,
+      )
+    }
+    const sent = await attempt(this.#contents, endpoint.row, target, item)
+    if (sent.answer !== null) this.#judge(state, item, sent.answer, sent.row, startedAtMs)
+    else if (sent.row !== null && isSame(endpoint.row, sent.row))
+      this.#settlements.complete(item, sent.row.change)
+    else {
+      this.#targets.forget(item.endpointId)
+      this.#settlements.release(item)
+    }
   }
 
   #judge(
     state: EndpointState<Item>,
     item: Item,
     answer: Answer,
-    sent: ContentRow | undefined,
+    sent: ContentRow | null,
     startedAtMs: number,
   ): void {
-    const tookMs = performance.now() - startedAtMs
+    const nowMs = performance.now()
+    const tookMs = nowMs - startedAtMs
     const wasAccepted = isAccepted(answer)
     state.note(wasAccepted, tookMs)
     const outcome = wasAccepted ? 'accepted' : answer.status === null ? 'no_response' : 'rejected'
-    endpointAnswered.publish({ outcome, sinceCommitMs: (sent?.age_ms ?? 0) + tookMs })
+    endpointAnswered.publish({ outcome, sinceCommitMs: nowMs - item.committedAtMs })
     this.#settlements.note(item.endpointId, answer)
     if (wasAccepted) this.#settlements.complete(item, sent?.change ?? null)
-    else this.#settlements.postpone(item, answer, sent?.attempts ?? 1, tookMs)
+    else this.#settlements.postpone(item, answer, item.attempts, tookMs)
     if (answer.status === 410) {
       void this.#connection
         .pipelineIdempotent([{ statement: pauseEndpoint, values: [item.endpointId] }])

@@ -13,10 +13,8 @@ const RETRY_MS = 1_000
 /** Backoff doubles from the first delay to the last, with half of it at random, so that retries do not come in waves. */
 const FIRST_RETRY_MS = 5_000
 const LAST_RETRY_MS = 2 * 60 * 60 * 1000
-/** After so many hours of attempts a delivery has failed. */
+/** After this many hours of attempts a delivery has failed. */
 const RETRY_HOURS = 24
-/** An answer may ask for a longer pause, up to this. */
-const RETRY_AFTER_MAX_MS = 24 * 60 * 60 * 1000
 
 interface Postponed {
   delivery: LeasedDelivery
@@ -30,7 +28,8 @@ export function retryDelayMs(attempts: number, answer: Answer, random = Math.ran
   const backoffMs = Math.min(LAST_RETRY_MS, FIRST_RETRY_MS * 2 ** Math.max(0, attempts - 1))
   const jittered = Math.min(LAST_RETRY_MS, backoffMs * (1 + random / 2))
   const isLimiting = answer.status === 429 || answer.status === 503
-  const asked = isLimiting ? Math.min(RETRY_AFTER_MAX_MS, answer.retryAfterMs ?? 0) : 0
+  // A longer pause than the longest of our own would only use up the hours after which the delivery has failed.
+  const asked = isLimiting ? Math.min(LAST_RETRY_MS, answer.retryAfterMs ?? 0) : 0
   return Math.ceil(Math.max(jittered, asked))
 }
 
@@ -114,7 +113,7 @@ function statementsFor({ completed, postponed, released, answers }: Ended): Boun
     const values = [
       ...keysOf(postponed.map(({ delivery }) => delivery)),
       int4Array(postponed.map(({ answer }) => answer.status)),
-      textArray(postponed.map(({ answer }) => toStorableText(answer.text))),
+      textArray(postponed.map(({ answer }) => toStorableText(answer.reason))),
       int4Array(postponed.map(({ delayMs }) => delayMs)),
       int4Array(postponed.map(({ tookMs }) => Math.ceil(tookMs))),
       RETRY_HOURS,
@@ -126,7 +125,7 @@ function statementsFor({ completed, postponed, released, answers }: Ended): Boun
     const values = [
       int8Array([...answers.keys()]),
       int4Array([...answers.values()].map(({ status }) => status)),
-      textArray([...answers.values()].map(({ text }) => toStorableText(text))),
+      textArray([...answers.values()].map(({ reason }) => toStorableText(reason))),
     ]
     statements.push({ statement: noteAnswers, values })
   }

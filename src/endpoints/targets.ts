@@ -1,39 +1,81 @@
-/** Where endpoints are sent to: their URLs, read once. */
+/** Where endpoints are: their URLs and whether they receive, without any content. */
 import { LRUCache } from 'lru-cache'
-import { secretOrNull } from '../secret.ts'
-import { RefusedUrl, readEndpointUrl } from './address.ts'
-import type { ContentRow } from './backlog.ts'
+import { int8Array } from '../postgres/binary-array.ts'
+import type { PinnedConnection } from '../postgres/pinned-connection.ts'
+import { lookupWith, RefusedUrl, readEndpointUrl } from './address.ts'
+import { type EndpointRow, loadEndpoints } from './backlog.ts'
+import { Batcher } from './batcher.ts'
 import type { Target } from './post.ts'
+import type { HostResolver } from './resolver.ts'
 
-/** URLs that are kept as they were read. */
+/** Endpoints, and URLs, that are kept. */
 const TARGETS_MAX = 10_000
+/** A connection may be opened to where the endpoint was then. Before anything is sent, the endpoint is read again. */
+const ENDPOINT_MAX_AGE_MS = 1_000
+
+export interface Endpoint {
+  row: EndpointRow
+  /** RefusedUrl: nothing is sent, for the reason that it says. */
+  target: Target | RefusedUrl
+}
 
 export class Targets {
   readonly #isOwnUrl: (url: URL) => boolean
-  /** By the URL's text and whether it may be private: reading one takes 10 µs. */
-  readonly #targets = new LRUCache<string, Target | RefusedUrl>({ max: TARGETS_MAX })
+  readonly #endpoints = new LRUCache<bigint, Endpoint>({ max: TARGETS_MAX, ttl: ENDPOINT_MAX_AGE_MS })
+  readonly #resolver: HostResolver
+  /** By account, URL and whether it may be private: reading one takes 10 µs. */
+  readonly #urls = new LRUCache<string, Target | RefusedUrl>({ max: TARGETS_MAX })
+  readonly #batches: Batcher<bigint, Endpoint>
 
   /** @param isOwnUrl whether a URL is one of this service's own: sending there would be a loop */
-  constructor(isOwnUrl: (url: URL) => boolean) {
+  constructor(connection: PinnedConnection, isOwnUrl: (url: URL) => boolean, resolver: HostResolver) {
     this.#isOwnUrl = isOwnUrl
+    this.#resolver = resolver
+    this.#batches = new Batcher(async (ids) => {
+      const values = [int8Array([...new Set(ids)])]
+      const [rows] = await connection.pipelineIdempotent([{ statement: loadEndpoints, values }])
+      const byId = new Map((rows as EndpointRow[]).map((row) => [row.id, row]))
+      return ids.map((id) => {
+        const row = byId.get(id)
+        return row && { row, target: this.#targetOf(row) }
+      })
+    })
   }
 
-  /** RefusedUrl: nothing is sent, for the reason that it says. */
-  of(row: ContentRow): Target | RefusedUrl {
-    if (secretOrNull(row.format === 'line' ? row.channel_secret : row.secret) === null) {
+  /** Undefined: the endpoint no longer exists. */
+  async find(id: bigint): Promise<Endpoint | undefined> {
+    const cached = this.#endpoints.get(id)
+    if (cached !== undefined) return cached
+    const endpoint = await this.#batches.load(id)
+    if (endpoint !== undefined) this.#endpoints.set(id, endpoint)
+    return endpoint
+  }
+
+  /** The endpoint has changed. */
+  forget(id: bigint): void {
+    this.#endpoints.delete(id)
+  }
+
+  #targetOf(row: EndpointRow): Target | RefusedUrl {
+    if (!row.can_sign) {
       return new RefusedUrl(`there is no ${row.format === 'line' ? 'channel secret' : 'secret'} to sign with`)
     }
-    const key = `${row.allow_private_network} ${row.url}`
-    const target = this.#targets.get(key) ?? this.#readTarget(row)
-    this.#targets.set(key, target)
+    const key = `${row.channel_oa_id} ${row.allow_private_network} ${row.url}`
+    const target = this.#urls.get(key) ?? this.#readTarget(row)
+    this.#urls.set(key, target)
     return target
   }
 
-  #readTarget({ url, allow_private_network: allowPrivateNetwork }: ContentRow): Target | RefusedUrl {
+  #readTarget({
+    channel_oa_id: accountId,
+    url: text,
+    allow_private_network: allowPrivateNetwork,
+  }: EndpointRow): Target | RefusedUrl {
     try {
-      const target = { url: readEndpointUrl(url, allowPrivateNetwork), allowPrivateNetwork }
-      if (this.#isOwnUrl(target.url)) return new RefusedUrl("the URL is this service's own: a loop")
-      return target
+      const url = readEndpointUrl(text, allowPrivateNetwork)
+      if (this.#isOwnUrl(url)) return new RefusedUrl("the URL is this service's own: a loop")
+      const lookup = lookupWith(this.#resolver, { accountId, allowPrivateNetwork })
+      return { url, allowPrivateNetwork, lookup }
     } catch (error) {
       if (error instanceof RefusedUrl) return error
       throw error

@@ -3,6 +3,7 @@
  * Batches form by themselves: what arrives during one flush goes into the next, so a lone delivery does not wait and many
  * deliveries share a commit.
  */
+import { SendersBarrier } from '../audience/erasure-lock.ts'
 import { deliveriesDequeued, deliveryQueued, deliveryStored, flushing } from '../observability/facts.ts'
 import type { Database } from '../postgres/database.ts'
 import type { PinnedConnection } from '../postgres/pinned-connection.ts'
@@ -49,6 +50,7 @@ export class Intake {
   readonly #source: string
   readonly #queue: FairQueue
   readonly #counts: DeliveryCounts
+  readonly #senders: SendersBarrier
   readonly #handOver: (deliveries: LeasedDelivery[]) => void
   /** A connection is not idle while the batch that it could not flush is being isolated, so few batches are. */
   readonly #idle: PinnedConnection[]
@@ -63,6 +65,7 @@ export class Intake {
   ) {
     this.#handOver = handOver
     this.#database = database
+    this.#senders = new SendersBarrier(database)
     this.#source = name
     this.#counts = counts
     this.#queue = new FairQueue({ maxEvents, maxPayload })
@@ -92,6 +95,8 @@ export class Intake {
       return 'overloaded'
     }
     if (outcomes.includes('stale')) return 'stale'
+    // Only the delivery with the unsend waits. Also a duplicate: the first attempt may have failed to wait.
+    if (events.some(({ effect }) => effect.type === 'unsend')) await this.#senders.pass(admission.accountId)
     const duplicates = outcomes.filter((outcome) => outcome === 'duplicate').length
     const unapplied = outcomes.filter((outcome) => outcome === 'unapplied').length
     const accepted = outcomes.length - duplicates

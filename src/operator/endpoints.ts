@@ -1,9 +1,8 @@
 /** Endpoints and what is still to be sent to them, as operators see them: never with a secret or the content of a delivery. */
 import type { AccountId } from '../accounts/account.ts'
 import { type ContentRow, loadContents } from '../endpoints/backlog.ts'
-import { contentOf } from '../endpoints/contents.ts'
 import type { EndpointFormat } from '../endpoints/manage.ts'
-import { writeMessage } from '../endpoints/messages.ts'
+import { contentOf, writeMessage } from '../endpoints/messages.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import type { Queryable } from '../postgres/statement.ts'
 
@@ -17,6 +16,7 @@ export interface EndpointSummary {
   accountId: AccountId
   accountName: string
   name: string
+  /** without a query string, which may be a token: see printableUrl */
   url: string
   format: EndpointFormat
   /** null: all */
@@ -101,9 +101,17 @@ async function queryEndpoints(database: Queryable, values: unknown[]): Promise<E
   const rows = await database.query<EndpointRow>(selectEndpoints, values)
   return rows.map(({ answeredAt, answerStatus, answer, ...endpoint }) => ({
     ...endpoint,
+    url: printableUrl(endpoint.url),
     lastAnswer: answeredAt === null ? null : { at: answeredAt, status: answerStatus, text: answer ?? '' },
   }))
 }
+
+/**
+ * Credentials and query strings are replaced by `…`: tools put tokens there. Other programs may have stored any text. The table
+ * has the whole URL.
+ */
+export const printableUrl = (url: string): string =>
+  url.replace(/[?#].*$/s, (rest) => `${rest[0]}…`).replace(/^([^/]*\/\/)[^/]*@/, '$1…@')
 
 /** An answer in one line: `500 upstream timed out`, or why there was none. */
 export function answerLine(status: number | null, text: string): string {
@@ -233,7 +241,11 @@ export async function previewDelivery(
     name,
     SIGNATURE_HEADERS.includes(name) ? '•••' : value,
   ])
-  return { url: content.url, headers: Object.fromEntries(headers), body: message?.body.toString() ?? null }
+  return {
+    url: printableUrl(content.url),
+    headers: Object.fromEntries(headers),
+    body: message?.body.toString() ?? null,
+  }
 }
 
 /** $1 endpoint id bigint */

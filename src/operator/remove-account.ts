@@ -10,7 +10,7 @@
  * A removal that was interrupted is continued by running it again.
  */
 import type { AccountId } from '../accounts/account.ts'
-import { lockOutFlushes } from '../audience/erasure-lock.ts'
+import { lockOutSendersAndFlushes } from '../audience/erasure-lock.ts'
 import { finishErasure, type PendingErasure } from '../audience/pending-erasure.ts'
 import type { Database } from '../postgres/database.ts'
 import { violatedConstraint } from '../postgres/faults.ts'
@@ -140,7 +140,7 @@ const deleteAccount = `delete from official_account where id = $1`
 /** Returns false if the account does not exist. */
 function refuseEverything(database: Database, id: AccountId, add: Add): Promise<boolean> {
   return database.transaction(async (transaction) => {
-    await transaction.query(lockOutFlushes, [id])
+    await transaction.query(lockOutSendersAndFlushes, [id])
     const [account] = await transaction.query(replaceCredentials, [id])
     if (account === undefined) return false
     await transaction.query(pauseEndpoints, [id])
@@ -154,7 +154,7 @@ async function finish(database: Database, id: AccountId, add: Add): Promise<bool
   for (let attempt = 1; ; attempt += 1) {
     try {
       return await database.transaction(async (transaction) => {
-        await transaction.query(lockOutFlushes, [id])
+        await transaction.query(lockOutSendersAndFlushes, [id])
         for (const table of ACCOUNT_TABLES) {
           const count = await deleteBatch(transaction, table, id)
           add(table, count)

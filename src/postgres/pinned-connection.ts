@@ -24,6 +24,7 @@ export class PinnedConnection {
   #connection: Promise<Lease> | null = null
   #inFlight = 0
   #isReleased = false
+  #onLost: () => void = () => undefined
 
   constructor(connect: () => Promise<Lease>) {
     this.#connect = connect
@@ -47,6 +48,22 @@ export class PinnedConnection {
         if (!(isLost || isUnprepared) || attempt === ATTEMPTS_MAX) throw error
       }
     }
+  }
+
+  /** Sends a transaction once. For what depends on the session, such as its advisory locks: a new session does not have them. */
+  pipelineOnce(statements: BoundStatement[]): Promise<Row[][]> {
+    return this.#send(statements)
+  }
+
+  /** @param listener is called when the session ends, with its advisory locks. A network failure may be noticed later. */
+  whenLost(listener: () => void): void {
+    this.#onLost = listener
+  }
+
+  /** Ends the session, and with it its advisory locks. The next pipeline opens another one. */
+  reset(): void {
+    const connection = this.#connection
+    connection?.then((lease) => this.#drop(connection, lease)).catch(() => undefined)
   }
 
   /** Gives the connection up once nothing is in flight. */
@@ -89,6 +106,7 @@ export class PinnedConnection {
   #drop(connection: Promise<Lease>, lease: Lease): void {
     if (this.#connection !== connection) return
     this.#connection = null
+    this.#onLost()
     lease.release(true)
   }
 }

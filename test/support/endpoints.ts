@@ -2,6 +2,7 @@
 import { createServer, type IncomingHttpHeaders } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { onTestFinished } from 'vitest'
+import { HostResolver } from '../../src/endpoints/resolver.ts'
 import { Sender } from '../../src/endpoints/sender.ts'
 import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import type { Tenant } from './database.ts'
@@ -56,9 +57,9 @@ export interface Sending {
 }
 
 /** A service with a sender, as an instance has them. */
-export async function startSending(): Promise<Sending> {
+export async function startSending(resolver = new HostResolver()): Promise<Sending> {
   const { database, tenant } = await setUpTest()
-  const sender = new Sender(database, () => false)
+  const sender = new Sender(database, () => false, resolver)
   const service = await startApp(database, { handOver: sender.handOver })
   sender.start()
   onTestFinished(async () => {

@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest'
-import { isPublicAddress, lookupPublic, readEndpointUrl } from '../../src/endpoints/address.ts'
+import { isPublicAddress, lookupWith, readEndpointUrl } from '../../src/endpoints/address.ts'
+import { HostResolver } from '../../src/endpoints/resolver.ts'
 
 it.each([
   ['a plain host name', 'https://example.com/webhook'],
@@ -53,7 +54,11 @@ it('accepts private addresses and http if the endpoint allows its network, but n
 })
 
 it('refuses a name that resolves to an address that is not public', async () => {
-  const error = await new Promise((resolve) => lookupPublic('localhost', {}, (fault) => resolve(fault)))
+  const error = await new Promise((resolve) =>
+    lookupWith(new HostResolver(), { accountId: 1n, allowPrivateNetwork: false })('localhost', {}, (fault) =>
+      resolve(fault),
+    ),
+  )
   expect(error).toMatchObject({ name: 'RefusedUrl' })
 })
 

@@ -1,0 +1,190 @@
+/** CONTRACT: no byte of a person or of a message is written to a receiver after its erasure or unsend was acknowledged. */
+import { expect, it } from 'vitest'
+import { Contents } from '../src/endpoints/contents.ts'
+import { post } from '../src/endpoints/post.ts'
+import { lineEvent, textMessage } from '../tools/simulator/events.ts'
+import { startReceiver, startSending } from './support/endpoints.ts'
+import { eventually } from './support/process.ts'
+import { arrivalsOf, OK, type RawConnection, startRawReceiver } from './support/raw-receiver.ts'
+
+/** A receiver with four idle connections that holds the next request. */
+async function startHolding() {
+  const sending = await startSending()
+  let isHolding = false
+  const held: RawConnection[] = []
+  const pending: RawConnection[] = []
+  const receiver = await startRawReceiver((connection) => {
+    if (isHolding) held.push(connection)
+    else if (pending.length < 4) {
+      if (pending.push(connection) === 4) for (const { socket } of pending) socket.write(OK)
+    } else connection.socket.write(OK)
+  })
+  await sending.addEndpoint(receiver.url)
+  const { service, tenant, becomesQuiet } = sending
+  await Promise.all([1, 2, 3, 4].map((no) => service.deliver(tenant, [textMessage(`U${no}`, 'hello')])))
+  await becomesQuiet()
+  expect(receiver.connections).toHaveLength(4)
+  isHolding = true
+  const release = () => {
+    isHolding = false
+    for (const { socket } of held.slice(1)) socket.write(OK)
+  }
+  return { ...sending, receiver, held, release }
+}
+
+it('sends an erased person to no other idle connection when a receiver resets one after the erasure', async () => {
+  const { service, tenant, receiver, held, release, becomesQuiet } = await startHolding()
+  await service.deliver(tenant, [textMessage('Ugone', 'secret words')])
+  await eventually(
+    async () => held,
+    ({ length }) => length === 1,
+  )
+  const member = await service.member(tenant, 'Ugone')
+  const { status } = await service.call('DELETE', `/api/audience/${member?.id}`, { headers: tenant.headers })
+  const acknowledgedAtMs = performance.now()
+  expect(status).toBe(204)
+  release()
+  held[0]?.socket.resetAndDestroy()
+  await becomesQuiet()
+  expect(arrivalsOf(receiver, 'secret words').filter((atMs) => atMs > acknowledgedAtMs)).toEqual([])
+})
+
+it('sends an unsent message to no other idle connection when a receiver resets one after the unsend', async () => {
+  const { service, tenant, receiver, held, release, becomesQuiet } = await startHolding()
+  const message = textMessage('Uback', 'taken back') as unknown as { message: { id: string } }
+  await service.deliver(tenant, [message])
+  await eventually(
+    async () => held,
+    ({ length }) => length === 1,
+  )
+  const unsend = { ...lineEvent('unsend', 'Uback'), unsend: { messageId: message.message.id } }
+  expect((await service.deliver(tenant, [unsend])).status).toBe(200)
+  const acknowledgedAtMs = performance.now()
+  release()
+  held[0]?.socket.resetAndDestroy()
+  await becomesQuiet()
+  expect(arrivalsOf(receiver, 'taken back').filter((atMs) => atMs > acknowledgedAtMs)).toEqual([])
+})
+
+/** A delivery that is being sent by another process: what it does with the content is up to the test. */
+async function startOther() {
+  const sending = await startSending()
+  const { database, service, tenant, addEndpoint } = sending
+  const endpointId = await addEndpoint('http://127.0.0.1:9/', { status: 'paused' })
+  const message = textMessage('Ugone', 'secret words') as unknown as { message: { id: string } }
+  await service.deliver(tenant, [message])
+  const [row] = await database.query<{ id: bigint }>('select id from endpoint_delivery')
+  await database.query(`update endpoint set status = 'active'`)
+  await database.query(`update endpoint_delivery set leased_until = now() + interval '1 hour'`)
+  const connection = database.pin()
+  const delivery = { id: row?.id as bigint, accountId: tenant.accountId, endpointId }
+  const member = await service.member(tenant, 'Ugone')
+  const erase = () =>
+    service
+      .call('DELETE', `/api/audience/${member?.id}`, { headers: tenant.headers })
+      .then(({ status }) => status)
+  const unsend = { ...lineEvent('unsend', 'Ugone'), unsend: { messageId: message.message.id } }
+  const takeBack = () => service.deliver(tenant, [unsend]).then(({ status }) => status)
+  return { ...sending, connection, contents: new Contents(connection), delivery, erase, takeBack }
+}
+
+it.each(['erase', 'takeBack'] as const)(
+  '%s is acknowledged only when bodies that were read before are written',
+  async (action) => {
+    const other = await startOther()
+    const content = await other.contents.read(other.delivery)
+    expect(content?.row.events).toContain('secret words')
+    let isAcknowledged = false
+    const acknowledged = other[action]().then((status) => {
+      isAcknowledged = true
+      return status
+    })
+    await eventually(
+      () => other.database.query(`select from pg_locks where classid = 7302 and not granted`),
+      ({ length }) => length === 1,
+    )
+    expect(isAcknowledged).toBe(false)
+    // Nothing that is read from now on may keep it waiting.
+    const later = other.contents.read(other.delivery)
+    content?.release()
+    expect(await acknowledged).toBe(action === 'erase' ? 204 : 200)
+    expect((await later)?.row.events ?? '').not.toContain('secret words')
+  },
+)
+
+it('acknowledges an erasure while deliveries of the account are read without a pause', async () => {
+  const { contents, delivery, erase } = await startOther()
+  let isErased = false
+  const read = async () => {
+    while (!isErased) {
+      const content = await contents.read(delivery)
+      await new Promise((resolve) => setTimeout(resolve, 20))
+      content?.release()
+    }
+  }
+  const readers = Array.from({ length: 8 }, read)
+  expect(await erase()).toBe(204)
+  isErased = true
+  await Promise.all(readers)
+})
+
+it('refuses an erasure, and changes nothing, while the process of a sender is frozen', async () => {
+  const { contents, delivery, erase, service, tenant } = await startOther()
+  const content = await contents.read(delivery)
+  expect(await erase()).toBe(500)
+  expect(await service.member(tenant, 'Ugone')).toBeDefined()
+  content?.release()
+  expect(await erase()).toBe(204)
+})
+
+it('stops writing when its database session ends, because erasures no longer wait', async () => {
+  const { contents, connection, delivery, erase } = await startOther()
+  const content = await contents.read(delivery)
+  const isStopped = new Promise<void>((resolve) => {
+    if (content) content.onLost = resolve
+  })
+  connection.reset()
+  await isStopped
+  expect(await erase()).toBe(204)
+})
+
+it('ends an attempt whose receiver does not take the body, and lets erasures pass', async () => {
+  const silent = await startRawReceiver(() => undefined)
+  const message = { headers: {}, body: 'x'.repeat(64 * 1024 * 1024) }
+  let releasedAfterMs = 0
+  const startedAtMs = performance.now()
+  const lookup = () => expect.fail('an address needs no lookup')
+  const answer = post({ url: new URL(silent.url), allowPrivateNetwork: true, lookup }, async () => ({
+    message,
+    release: () => {
+      releasedAfterMs ||= performance.now() - startedAtMs
+    },
+    whenLost: () => undefined,
+  }))
+  await eventually(
+    async () => silent.connections[0],
+    (connection) => connection !== undefined,
+  )
+  silent.connections[0]?.socket.pause()
+  expect(await answer).toMatchObject({
+    status: null,
+    reason: 'the receiver did not take the request within 1 s',
+  })
+  expect(releasedAfterMs).toBeLessThan(2_500)
+})
+
+it('stores nothing that a receiver echoes, also while instances of the previous version run', async () => {
+  const { database, service, tenant, addEndpoint, becomesQuiet } = await startSending()
+  const receiver = await startReceiver()
+  receiver.answer = { status: 400, body: 'you sent secret words' }
+  await addEndpoint(receiver.url)
+  await service.deliver(tenant, [textMessage('Uecho', 'secret words')])
+  await becomesQuiet()
+  const stored = await database.query(
+    `select d.answer from endpoint_delivery d union all select x.answer from endpoint_answer x`,
+  )
+  expect(stored).toEqual([{ answer: '' }, { answer: '' }])
+  // An instance of the previous version writes it still.
+  await database.query(`update endpoint_answer set status = 400, answer = 'you sent secret words'`)
+  expect(await database.query('select answer from endpoint_answer')).toEqual([{ answer: '' }])
+})

@@ -1,0 +1,44 @@
+/** Name servers that do not answer: other endpoints receive, and nothing of the process waits for a thread. */
+import { readFile } from 'node:fs/promises'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { expect, it } from 'vitest'
+import { HostResolver } from '../../src/endpoints/resolver.ts'
+import { lineEvent } from '../../tools/simulator/events.ts'
+import { addTenant } from '../support/database.ts'
+import { startReceiver, startSending } from '../support/endpoints.ts'
+import { startNameServer } from '../support/name-server.ts'
+import { eventually } from '../support/process.ts'
+
+const DEAD_NAMES = 300
+
+it('delivers a message a second beside 300 endpoints whose name servers say nothing', async () => {
+  const { server } = await startNameServer((name) =>
+    name.startsWith('dead') ? 'silent' : { address: '127.0.0.1' },
+  )
+  const { database, service, tenant, addEndpoint } = await startSending(new HostResolver([server]))
+  const other = await addTenant(database)
+  for (let no = 0; no < DEAD_NAMES; no += 1) await addEndpoint(`http://dead${no}.example/`)
+  const receiver = await startReceiver()
+  await addEndpoint(receiver.url.replace('127.0.0.1', 'alive.example'), { channel_oa_id: other.accountId })
+  const waitsMs: number[] = []
+  let longestThreadMs = 0
+  for (let second = 0; second < 7; second += 1) {
+    await service.deliver(tenant, [lineEvent('follow', `Udead${second}`)])
+    const sentAtMs = performance.now()
+    await service.deliver(other, [lineEvent('follow', `Ualive${second}`)])
+    await eventually(
+      async () => receiver.received,
+      ({ length }) => length === second + 1,
+    )
+    waitsMs.push(performance.now() - sentAtMs)
+    const readAtMs = performance.now()
+    await readFile('/etc/hosts')
+    longestThreadMs = Math.max(longestThreadMs, performance.now() - readAtMs)
+    await sleep(1_000)
+  }
+  console.log(
+    `delivered after ${waitsMs.map(Math.round)} ms; a thread was free after ${Math.round(longestThreadMs)} ms at most`,
+  )
+  expect(Math.max(...waitsMs)).toBeLessThan(3_000)
+  expect(longestThreadMs).toBeLessThan(1_000)
+})
