@@ -155,7 +155,9 @@ it('stores no delivery that was admitted before the removal and is flushed after
   function waits(sessions: number) {
     return eventually(
       () =>
-        database.query(`select from pg_locks where locktype = 'advisory' and not granted and classid = 7301`),
+        database.query(
+          `select from pg_locks where locktype = 'advisory' and not granted and classid in (7301, 7302)`,
+        ),
       (rows) => rows.length === sessions,
     )
   }

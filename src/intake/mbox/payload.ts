@@ -96,7 +96,8 @@ const CHANNEL_FIELDS = new Set(['channel', 'provider_config', 'changed_attribute
 function storedContent(webhook: unknown): string {
   const kept = withoutListedMessages(webhook)
   const payload = storedPayload(kept)
-  const isAboutInbox = isObject(webhook) && String(webhook.event).startsWith('inbox_')
+  const event = at(webhook, 'event')
+  const isAboutInbox = typeof event === 'string' && event.startsWith('inbox_')
   return isAboutInbox ? withoutFields(payload, kept, (name) => CHANNEL_FIELDS.has(name)) : payload
 }
 
