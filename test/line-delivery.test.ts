@@ -136,7 +136,7 @@ describe('while another program writes to the same tables, a delivery', () => {
     )
     await database.query(
       `insert into audience_member (id, channel_oa_id, organization_id, user_id)
-       select $3 + i, $1, $2, 'Uloaded' || i from generate_series(0, 50) i`,
+       select $3::bigint + i, $1, $2, 'Uloaded' || i from generate_series(0, 50) i`,
       [account.accountId, account.organizationId, sequence?.next],
     )
     const people = [randomUserId(), randomUserId()]

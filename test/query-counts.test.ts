@@ -64,8 +64,8 @@ describe('the cost of a request', () => {
   })
 
   it('is one lookup more for the first delivery to another account of a module channel', async () => {
-    const { organizationId } = tenant
-    const { botUserId } = await addTenant(direct, { organizationId })
+    const { organizationId, channelSecret } = tenant
+    const { botUserId } = await addTenant(direct, { organizationId, channelSecret })
     const deliverByModule = () => service.deliver({ ...tenant, botUserId }, [lineEvent('message', 'U1')])
     expect(await costOf(deliverByModule)).toEqual({
       statements: [named('account-of-destination'), named('flush-events')],

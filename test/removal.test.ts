@@ -1,7 +1,6 @@
 /** `remove` of accounts, clients and organizations: what it deletes, what it leaves, and what happens meanwhile. */
 import { expect, it, vi } from 'vitest'
 import { addClient, addOrganization } from '../src/accounts/provisioning.ts'
-import { lockOutSendersAndFlushes } from '../src/audience/erasure-lock.ts'
 import { ACCOUNT_PARTITIONED_TABLES, ACCOUNT_TABLES, removeAccount } from '../src/operator/remove-account.ts'
 import { lineEvent, textMessage } from '../tools/simulator/events.ts'
 import { readContents } from './support/contents.ts'
@@ -136,7 +135,7 @@ it('stores no delivery that was admitted before the removal and is flushed after
   let delivered: ReturnType<typeof service.deliver> | null = null
   await database.session(async (session) => {
     await session.query('begin')
-    await session.query(lockOutSendersAndFlushes, [tenant.accountId])
+    await session.query('select lock_out_flushes($1)', [tenant.accountId])
     // The removal waits for the lock, and the flush of a delivery that the cached account admitted waits behind it.
     removed = removeAccount(database, tenant.accountId)
     await waits(1)
@@ -155,9 +154,7 @@ it('stores no delivery that was admitted before the removal and is flushed after
   function waits(sessions: number) {
     return eventually(
       () =>
-        database.query(
-          `select from pg_locks where locktype = 'advisory' and not granted and classid in (7301, 7302)`,
-        ),
+        database.query(`select from pg_locks where locktype = 'advisory' and not granted and classid = 7301`),
       (rows) => rows.length === sessions,
     )
   }

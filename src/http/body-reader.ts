@@ -11,7 +11,7 @@ const FIRST_BUFFER_BYTES = 4 * 1024
 type Done = (error: Error | null, body?: Buffer) => void
 
 /**
- * Returns what the body holds, until the caller releases it. Null: there was no room. Calls `done` once, with `busy` if the body is cut
+ * Returns what the body holds, until the caller releases it. Null: there was no room. Calls `done` once, with `too_many_bodies` if the body is cut
  * off. Pieces are copied: a piece of one byte would keep some hundred bytes, and a sender can make a million of them.
  */
 export function readBody(
@@ -70,8 +70,5 @@ export function readBody(
 }
 
 function tooManyBodies(): AppError {
-  return new AppError('busy', {
-    message: 'Too many bodies are being received. Send the whole body at once, or try again later.',
-    retryAfterSeconds: 1,
-  })
+  return new AppError('too_many_bodies', { retryAfterSeconds: 1 })
 }

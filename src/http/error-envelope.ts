@@ -36,6 +36,7 @@ export const ERROR_STATUS: Record<ErrorCode, number> = {
   tracking_budget_exceeded: 429,
   account_busy: 429,
   busy: 503,
+  too_many_bodies: 503,
   unavailable: 503,
   platform_unavailable: 503,
   internal: 500,

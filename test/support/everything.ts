@@ -1,5 +1,6 @@
 /** All that clients, senders and operators do with the members and events of one tenant. */
 import { findAccount } from '../../src/accounts/account.ts'
+import { eraseUser } from '../../src/audience/erase.ts'
 import { importFollowers } from '../../src/audience/import-followers.ts'
 import { skipTakenMemberIds } from '../../src/audience/member-ids.ts'
 import { finishErasures, rememberPending } from '../../src/audience/pending-erasure.ts'
@@ -155,6 +156,7 @@ async function useCommands({ database, direct, platform, tenant }: Users): Promi
   for await (const _ of importFollowers(database, new LineApi(platform.url), account));
   const scope = { keyId: null, accountId: tenant.accountId, organizationId: tenant.organizationId }
   await importEntries(database, scope, [{ userId: 'U2' }, { userId: 'U3', tags: ['imported'] }])
+  await eraseUser(database.forTenant(scope), scope, 'U9', Date.now)
   const member = await findMember(database, tenant.accountId, 'U2', null)
   if (member === null) throw new Error('no member')
   const { entries: timeline } = await memberTimeline(database, tenant.accountId, member, 100)
