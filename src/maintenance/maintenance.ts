@@ -1,6 +1,7 @@
 /** Keeps storage bounded: partitions ahead of time, and nothing beyond its retention. */
 import type { Queryable } from '../postgres/statement.ts'
 import { countFollows } from './follow-counts.ts'
+import { createKeyPartitions } from './key-partitions.ts'
 import { createPartitions, EVENTS, TRACKING_EVENTS } from './partitions.ts'
 import { deleteExpired, type Retention } from './retention.ts'
 import { summarizeNewRanges } from './summaries.ts'
@@ -34,6 +35,7 @@ export async function makePartitions(session: Queryable): Promise<void> {
 async function createAllPartitions(session: Queryable): Promise<void> {
   await createPartitions(session, EVENTS)
   await createPartitions(session, TRACKING_EVENTS)
+  await createKeyPartitions(session)
 }
 
 async function unlessRunning(session: Queryable, work: () => Promise<void>): Promise<void> {
