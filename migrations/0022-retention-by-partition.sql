@@ -2,10 +2,10 @@
 -- old and new ones, so not in a table whose space is reused. See decision 51.
 
 -- Keys in partitions by the time that they begin with: a month is dropped as a whole. src/maintenance creates the months. The
--- keys stored until now become the default partition, which also receives keys of times without a partition.
+-- keys stored until now become the default partition, which also receives keys of times without a partition. Its primary key
+-- keeps its name: the previous version recognises by it that two flushes have inserted the same key.
 drop index event_key_received;
 alter table event_key rename to event_key_default;
-alter index event_key_pkey rename to event_key_default_pkey;
 create index if not exists event_key_default_received on event_key_default (received_at);
 -- Finds the keys of a month that gets a partition.
 create index if not exists event_key_default_key on event_key_default (key);
@@ -14,7 +14,7 @@ create table event_key (
   channel_oa_id bigint not null,
   key uuid not null,
   received_at timestamptz not null default now(),
-  primary key (channel_oa_id, key)
+  constraint event_key_identity primary key (channel_oa_id, key)
 ) partition by range (key);
 
 -- Keys that begin with a hash: 63 of 64. As times, these values are after the year 2109. In a partition of its own, which is not

@@ -77,7 +77,7 @@ export async function flushWithRetry(
 }
 
 /** The primary key of a partition of event_key. */
-const KEY_TAKEN = /^event_key_\w+_pkey$/
+const KEY_TAKEN = /^event_key(_\w+)?_pkey$/
 
 /**
  * Another transaction did the same at the same moment: 40001 serialization failure, 40P01 deadlock, or a key that both
