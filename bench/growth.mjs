@@ -65,16 +65,17 @@ function batchOf(admission, people) {
   return events.map((event) => ({ admission, event: readLineEvent(event, Date.now()) }))
 }
 
-/** Keys like ULIDs of several hours, and events of members and of people who are not members. */
+/** Keys like ULIDs of the last hours, and events of members and of people who are not members. */
 async function store(session, count) {
+  const firstMs = Date.now() - count * 6
   await session.query(
     `insert into event_key (channel_oa_id, key)
-     select 1, (lpad(to_hex(1700000000000 + i * 6), 12, '0') || substr(md5(i::text), 1, 20))::uuid
+     select 1, (lpad(to_hex(${firstMs} + i::bigint * 6), 12, '0') || substr(md5(i::text), 1, 20))::uuid
        from generate_series(1, ${count}) i`,
   )
   await session.query(
     `insert into event (channel_oa_id, source, kind, key, occurred_at, user_id, message_id, payload)
-     select 1, 'line', 'message', (lpad(to_hex(1700000000000 + i * 6), 12, '0') || substr(md5(i::text), 1, 20))::uuid,
+     select 1, 'line', 'message', (lpad(to_hex(${firstMs} + i::bigint * 6), 12, '0') || substr(md5(i::text), 1, 20))::uuid,
             now(), 'U' || md5((i % 100000)::text), i::text, repeat('x', 300)
        from generate_series(1, ${count}) i`,
   )

@@ -10,6 +10,7 @@ const benches = {
   workers: () => import('./workers.mjs'),
   replicas: () => import('./replicas.mjs'),
   replication: () => import('./replication.mjs'),
+  years: () => import('./years.mjs'),
 }
 
 if (!(name in benches)) {

@@ -5,6 +5,9 @@
  * that runs 1,440 times as fast, because its schema comes before pg_catalog in the search path. The same clock is the default of
  * the columns by which retention finds old rows.
  *
+ * Keys begin with real times, so they are in the month of the start until the fast clock has passed it, and then in the default
+ * partition.
+ *
  * Accelerated: partitions of `event` and `tracking_event`, `event_key`, `unsent_message`, `tracked_activity`, `member_edit`,
  * and `erased_member`. Not accelerated, because the service itself compares or writes their times: change marks, deliveries to
  * endpoints, hours of deliveries and days of accounts. Empty temporary tables hide the first and the last two from the session,
@@ -44,10 +47,12 @@ export async function installClock(database) {
   for (const [table, column] of Object.entries(COLUMNS)) {
     await database.query(`alter table ${table} alter column ${column} set default soak.now()`)
   }
-  // A flush sets the time of activity that grows again, so the default is not enough.
+  const month = `date_trunc('month', soak.now() at time zone 'UTC')::date`
+  await database.query(`alter table tracked_activity alter column active_month set default ${month}`)
+  // A flush sets the time of activity that grows again, so the defaults are not enough.
   await database.query(
     `create function soak.touch() returns trigger language plpgsql as $$
-     begin new.received_at := soak.now(); return new; end $$`,
+     begin new.received_at := soak.now(); new.active_month := ${month}; return new; end $$`,
   )
   await database.query(
     'create trigger soak_touched before update on tracked_activity for each row execute function soak.touch()',

@@ -113,7 +113,16 @@ declare
   erasing bigint[] := '{}';
   forwards boolean;
   suspension record;
+  -- The bounds of the keys: PostgreSQL then opens one or two partitions of event_key instead of all.
+  least_key uuid := keys[1];
+  greatest_key uuid := keys[1];
+  next_key uuid;
 begin
+  foreach next_key in array keys loop
+    if next_key < least_key then least_key := next_key; end if;
+    if next_key > greatest_key then greatest_key := next_key; end if;
+  end loop;
+
   -- An unsend erases content, so it locks other flushes out of its accounts.
   if unsent_messages is not null then
     erasing := array(select account_ids[u.admission] from unnest(admissions, unsent_messages) as u (admission, message_id)
@@ -149,7 +158,9 @@ begin
   ), incoming as materialized (
     -- Subqueries instead of joins: the planner expects a few rows and would join in nested loops.
     select a.account_id, a.organization_id, a.person_key, a.has_erased, a.source, a.is_proven, a.forwards, e.*,
-           not exists (select from event_key k where k.channel_oa_id = a.account_id and k.key = e.key) as is_new,
+           not exists (select from event_key k
+                        where k.channel_oa_id = a.account_id and k.key = e.key
+                          and k.key between least_key and greatest_key) as is_new,
            -- What others do makes no member of an erased person, and updates one who came back.
            a.has_erased and coalesce((
              select coalesce(claimed_ats[e.position], e.occurred_at) <= x.erased_at
@@ -237,7 +248,9 @@ begin
            event_count = least(t.event_count, 9223372036854775807 - excluded.event_count) + excluded.event_count,
            first_seen_at = least(t.first_seen_at, excluded.first_seen_at),
            last_seen_at = greatest(t.last_seen_at, excluded.last_seen_at),
-           received_at = now();
+           received_at = now(),
+           -- Indexed, so it changes once a month: all other updates are heap-only.
+           active_month = date_trunc('month', now() at time zone 'UTC')::date;
   end if;
 
   -- Two more upserts, although the members exist by now and are locked: an upsert finds its row by the unique index,

@@ -76,13 +76,16 @@ export async function flushWithRetry(
   }
 }
 
+/** The primary key of a partition of event_key. */
+const KEY_TAKEN = /^event_key(_\w+)?_pkey$/
+
 /**
  * Another transaction did the same at the same moment: 40001 serialization failure, 40P01 deadlock, or a key that both
  * inserted.
  */
 export function isConflict(error: unknown): boolean {
   return (
-    violatedConstraint(error) === 'event_key_pkey' || ['40001', '40P01'].includes(sqlStateOf(error) ?? '')
+    KEY_TAKEN.test(violatedConstraint(error) ?? '') || ['40001', '40P01'].includes(sqlStateOf(error) ?? '')
   )
 }
 

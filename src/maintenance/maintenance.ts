@@ -3,6 +3,7 @@ import type { Database } from '../postgres/database.ts'
 import { migrate } from '../postgres/migrate.ts'
 import type { Queryable } from '../postgres/statement.ts'
 import { countFollows } from './follow-counts.ts'
+import { createKeyPartitions } from './key-partitions.ts'
 import { createPartitions, EVENTS, TRACKING_EVENTS } from './partitions.ts'
 import { deleteExpired, type Retention } from './retention.ts'
 import { summarizeNewRanges } from './summaries.ts'
@@ -43,6 +44,7 @@ export async function makePartitions(session: Queryable): Promise<void> {
 async function createAllPartitions(session: Queryable): Promise<void> {
   await createPartitions(session, EVENTS)
   await createPartitions(session, TRACKING_EVENTS)
+  await createKeyPartitions(session)
 }
 
 async function unlessRunning(session: Queryable, work: () => Promise<void>): Promise<void> {

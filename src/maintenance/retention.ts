@@ -1,6 +1,7 @@
 /** Deletes what has been stored long enough. Each statement deletes few rows, so that no other session waits for it. */
 import type { Config } from '../config.ts'
 import type { Queryable, Statement } from '../postgres/statement.ts'
+import { dropExpiredKeyPartitions } from './key-partitions.ts'
 import { dropExpiredPartitions, EVENTS, TRACKING_EVENTS, unlessLocked } from './partitions.ts'
 
 /** Rows deleted in one statement. */
@@ -37,10 +38,12 @@ export async function deleteExpired(
   await deleteInBatches(session, deleteOrphanedDeliveries, 0)
   await dropExpiredPartitions(session, TRACKING_EVENTS, trackingRetentionDays)
   await deleteInBatches(session, deleteUnpartitionedTrackingEvents, trackingRetentionDays)
-  await deleteInBatches(session, deleteEventKeys, deduplicationDays)
+  await dropExpiredKeyPartitions(session, deduplicationDays)
+  await deleteInBatches(session, deleteHashedKeys, deduplicationDays)
+  await deleteInBatches(session, deleteUnpartitionedKeys, deduplicationDays)
   // A message may arrive after its unsend, as late as any event.
   await deleteInBatches(session, deleteUnsentMessages, deduplicationDays)
-  await deleteInBatches(session, deleteTrackedActivity, deduplicationDays)
+  await deleteInBatches(session, reviewTrackedActivity, deduplicationDays)
   await deleteInBatches(session, deleteTombstones, deduplicationDays)
   await deleteInBatches(session, deleteMarks, MARKS_KEPT_DAYS)
   await deleteInBatches(session, deleteDeliveryHours, HOURS_KEPT_DAYS)
@@ -56,9 +59,10 @@ async function deleteInBatches(session: Queryable, statement: Statement, days: n
   }
 }
 
-// All of them: $1 int: days; $2 int: rows. Large tables have a BRIN index on the time, which finds old rows without reading
-// the others; tracked_activity has none, because its rows change, and is read as a whole. The time is checked again when the
-// row is deleted: it may have moved since it was found.
+// All of them: $1 int: days; $2 int: rows. Each finds its rows by a B-tree, so it reads what it deletes. `order by` makes the
+// planner use the index before statistics exist. A BRIN index would not do: once vacuum has freed space, new rows are stored
+// between old ones, and after some months each page has a row of each age.
+// The time is checked again when the row is deleted: it may have moved since it was found.
 
 /** The rows of a table whose time is too old. */
 function deleteOlder(name: string, table: string, time: string): Statement {
@@ -68,7 +72,7 @@ function deleteOlder(name: string, table: string, time: string): Statement {
     with deleted as (
       delete from ${table}
        where ctid = any (array(select ctid from ${table}
-                                where ${time} < now() - $1 * interval '1 day' limit $2))
+                                where ${time} < now() - $1 * interval '1 day' order by ${time} limit $2))
          and ${time} < now() - $1 * interval '1 day'
       returning 1)
     select count(*)::int from deleted`,
@@ -91,44 +95,82 @@ const deleteFailedDeliveries: Statement = {
   text: `
     with deleted as (
       delete from endpoint_delivery
-       where ctid = any (array(select d.ctid from endpoint p
-                                 join endpoint_delivery d on d.endpoint_id = p.id
-                                where d.failed_at is not null and d.created_at < now() - $1 * interval '1 day' limit $2))
+       where ctid = any (array(select ctid from endpoint_delivery
+                                where failed_at is not null and created_at < now() - $1 * interval '1 day'
+                                order by created_at limit $2))
          and failed_at is not null and created_at < now() - $1 * interval '1 day'
       returning 1)
     select count(*)::int from deleted`,
 }
 
-/** Written by a flush that began before the endpoint was removed. */
+/**
+ * Written by a flush that began before the endpoint was removed. Reads one row for each endpoint that has deliveries, instead of
+ * all deliveries.
+ */
 const deleteOrphanedDeliveries: Statement = {
   name: 'delete-deliveries-of-removed-endpoints',
   text: `
-    with deleted as (
+    with recursive pending as (
+      select min(endpoint_id) as id from endpoint_delivery where failed_at is null
+       union all
+      select (select min(endpoint_id) from endpoint_delivery where failed_at is null and endpoint_id > p.id)
+        from pending p where p.id is not null
+    ), failed as (
+      select min(endpoint_id) as id from endpoint_delivery where failed_at is not null
+       union all
+      select (select min(endpoint_id) from endpoint_delivery where failed_at is not null and endpoint_id > f.id)
+        from failed f where f.id is not null
+    ), removed as (
+      select id from (select id from pending union select id from failed) e
+       where id is not null and not exists (select from endpoint p where p.id = e.id)
+    ), deleted as (
       delete from endpoint_delivery
-       where ctid = any (array(select d.ctid from endpoint_delivery d
-                                where d.created_at < now() - $1 * interval '1 day'
-                                  and not exists (select from endpoint p where p.id = d.endpoint_id) limit $2))
+       where ctid = any (array(select d.ctid from removed r
+                                cross join lateral (
+                                  (select ctid, created_at from endpoint_delivery
+                                    where endpoint_id = r.id and failed_at is null)
+                                   union all
+                                  (select ctid, created_at from endpoint_delivery
+                                    where endpoint_id = r.id and failed_at is not null)) d
+                                where d.created_at < now() - $1 * interval '1 day' limit $2))
+         and not exists (select from endpoint p where p.id = endpoint_id)
       returning 1)
     select count(*)::int from deleted`,
 }
 
-const deleteEventKeys = deleteOlder('delete-event-keys', 'event_key', 'received_at')
+const deleteHashedKeys = deleteOlder('delete-hashed-keys', 'event_key_hashed', 'received_at')
+
+const deleteUnpartitionedKeys = deleteOlder('delete-unpartitioned-keys', 'event_key_default', 'received_at')
 
 const deleteUnsentMessages = deleteOlder('delete-unsent-messages', 'unsent_message', 'unsent_at')
 
-const deleteTrackedActivity: Statement = {
-  name: 'delete-tracked-activity-of-strangers',
+/**
+ * Deletes the activity of people who are not members. That of a member stays, and is reviewed again as if it had grown this month:
+ * otherwise each run would find it. The count is of both.
+ */
+const reviewTrackedActivity: Statement = {
+  name: 'review-tracked-activity',
   text: `
-    with deleted as (
-      delete from tracked_activity
-       where ctid = any (array(select t.ctid from tracked_activity t
-                                where t.received_at < now() - $1 * interval '1 day'
-                                  and not exists (select from audience_member m
-                                                   where m.channel_oa_id = t.channel_oa_id and m.user_id = t.user_id)
-                                limit $2))
-         and received_at < now() - $1 * interval '1 day'
-      returning 1)
-    select count(*)::int from deleted`,
+    with reviewed as materialized (
+      select t.channel_oa_id, t.user_id, m.user_id is not null as is_member
+        from (select channel_oa_id, user_id from tracked_activity
+               where active_month < (now() at time zone 'UTC')::date - $1::int - 31
+               order by active_month limit $2) t
+        left join lateral (select user_id from audience_member
+                            where channel_oa_id = t.channel_oa_id and user_id = t.user_id offset 0) m on true
+       order by t.channel_oa_id, t.user_id
+    ), kept as (
+      update tracked_activity t set active_month = date_trunc('month', now() at time zone 'UTC')::date
+        from reviewed r
+       where r.is_member and t.channel_oa_id = r.channel_oa_id and t.user_id = r.user_id
+      returning 1
+    ), deleted as (
+      delete from tracked_activity t using reviewed r
+       where not r.is_member and t.channel_oa_id = r.channel_oa_id and t.user_id = r.user_id
+         and t.received_at < now() - $1 * interval '1 day'
+      returning 1
+    )
+    select (select count(*) from kept)::int + (select count(*) from deleted)::int as count`,
 }
 
 const deleteTombstones = deleteOlder('delete-tombstones', 'erased_member', 'deleted_at')

@@ -158,7 +158,7 @@ async function finish(database: Database, id: AccountId, add: Add): Promise<bool
         for (const table of ACCOUNT_TABLES) {
           const count = await deleteBatch(transaction, table, id)
           add(table, count)
-          if (count === ROWS_PER_STATEMENT) return false
+          if (count >= ROWS_PER_STATEMENT) return false
         }
         await transaction.query(deleteAccount, [id])
         return true
@@ -171,13 +171,13 @@ async function finish(database: Database, id: AccountId, add: Add): Promise<bool
 }
 
 async function deleteInBatches(session: Queryable, table: Table, id: AccountId, add: Add): Promise<void> {
-  for (let count = ROWS_PER_STATEMENT; count === ROWS_PER_STATEMENT; ) {
+  for (let count = ROWS_PER_STATEMENT; count >= ROWS_PER_STATEMENT; ) {
     count = await deleteBatch(session, table, id)
     add(table, count)
   }
 }
 
-/** `+ 0` keeps indexes out of the second check, which would lead through all rows of the account. */
+/** A ctid is only unique within one partition, so a batch may be larger. `+ 0` keeps indexes out of the second check, which would lead through all rows of the account. */
 async function deleteBatch(database: Queryable, table: Table, id: AccountId): Promise<number> {
   const [deleted] = await database.query<{ count: number }>(
     `with deleted as (

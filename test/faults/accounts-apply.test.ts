@@ -394,7 +394,7 @@ describe('--no-webhook', () => {
 })
 
 describe('a file with a fault', () => {
-  const SECRET = 'do-not-print-this-secret'
+  const SECRET = 'd0d0cafed0d0cafed0d0cafed0d0cafe'
 
   const faultsOf = async (content: string) => {
     const { status, stdout, stderr } = await apply(content)

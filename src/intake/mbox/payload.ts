@@ -5,10 +5,10 @@ import { isObject, parseJson } from '../../http/body.ts'
 import { isStorableText } from '../../postgres/storable.ts'
 import { DELIVERY_MAX_EVENTS, type Effect, type IntakeEvent, InvalidEvent, NO_EFFECT } from '../event.ts'
 import { readKind, readOptionalId, readUserId } from '../event-fields.ts'
-import { hashKey } from '../event-key.ts'
+import { hashKey, timedKey } from '../event-key.ts'
 import { toJsonText } from '../json-text.ts'
 import { storedPayload, withoutFields } from '../stored-payload.ts'
-import { stateTime, timeOf } from './times.ts'
+import { keyTimeOf, stateTime, timeOf } from './times.ts'
 
 type Fields = Record<string, unknown>
 
@@ -39,7 +39,7 @@ export function parseChatCallback(
   }
   return webhooks.flatMap((webhook, index) => {
     if (belongsToOtherInbox(webhook, inboxId) || (isObject(webhook) && isSkipped(webhook))) return []
-    return [readWebhook(webhook, deliveryKey(body, index, delivery), receivedAtMs)]
+    return [readWebhook(webhook, deliveryKey(body, webhook, index, delivery), receivedAtMs)]
   })
 }
 
@@ -55,10 +55,16 @@ export interface DeliveryIdentity {
  * The signature does not cover the id, so a captured body could be repeated under other ids, or without one. Null: the
  * webhook's fields have to identify it.
  */
-function deliveryKey(body: Buffer, index: number, { id, isSigned }: DeliveryIdentity): Buffer | null {
+function deliveryKey(
+  body: Buffer,
+  webhook: unknown,
+  index: number,
+  { id, isSigned }: DeliveryIdentity,
+): Buffer | null {
   if (isSigned) {
     const digest = createHash('sha256').update(body).digest('base64')
-    return hashKey('mbox', 'signed', digest, String(index))
+    const fields = isObject(webhook) ? webhook : {}
+    return timedKey(keyTimeOf(fields, readKind(fields.event)), 'mbox', 'signed', digest, String(index))
   }
   return id ? hashKey('mbox', 'delivery', `${id}/${index}`) : null
 }
@@ -180,8 +186,10 @@ function isOwnAct({ event, message_type: type }: Fields): boolean {
 function contentKey(webhook: unknown, fields: Fields, kind: string): Buffer {
   const id = readWord(fields.id)
   const updatedAt = readWord(fields.updated_at)
-  if (id === null || updatedAt === null) return hashKey('mbox', 'content', toJsonText(webhook))
-  return hashKey('mbox', 'update', kind, id, updatedAt)
+  if (id === null || updatedAt === null) {
+    return timedKey(keyTimeOf(fields, kind), 'mbox', 'content', toJsonText(webhook))
+  }
+  return timedKey(keyTimeOf({ updated_at: updatedAt }, kind), 'mbox', 'update', kind, id, updatedAt)
 }
 
 /** Conversation events are the conversation; message events carry one. */

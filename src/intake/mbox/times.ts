@@ -5,11 +5,26 @@ import { epochMs, parseTimeText } from '../event-time.ts'
 
 type Fields = Record<string, unknown>
 
-/** `created_at` is the time of the event only for the events that report a creation. */
+/** The time that the webhook states, or else that of its receipt. Throws InvalidEvent if it cannot be read. */
 export function timeOf(webhook: Fields, kind: string, receivedAtMs: number): number {
+  return statedTimeOf(webhook, kind) ?? receivedAtMs
+}
+
+/** `created_at` is the time of the event only for the events that report a creation. */
+function statedTimeOf(webhook: Fields, kind: string): number | null {
   const createdAtMs = readTime(webhook.created_at)
   if (kind.endsWith('_created') && createdAtMs !== null) return createdAtMs
-  return readTime(webhook.updated_at) ?? readTime(webhook.timestamp) ?? createdAtMs ?? receivedAtMs
+  return readTime(webhook.updated_at) ?? readTime(webhook.timestamp) ?? createdAtMs
+}
+
+/** The time in a webhook's key. It depends on nothing but the webhook. Null: the webhook states none that can be read. */
+export function keyTimeOf(webhook: Fields, kind: string): number | null {
+  try {
+    return statedTimeOf(webhook, kind)
+  } catch (error) {
+    if (error instanceof InvalidEvent) return null
+    throw error
+  }
 }
 
 /**

@@ -1,0 +1,111 @@
+/** A key is the same whenever the same event is delivered, whatever a retry changes. */
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { hashKey, timedKey } from '../../src/intake/event-key.ts'
+import { readLineEvent } from '../../src/intake/line/payload.ts'
+import { parseChatCallback } from '../../src/intake/mbox/payload.ts'
+import { parseTrackingRequest, readTrackingEvents } from '../../src/intake/tracking/payload.ts'
+import { ulid } from '../../tools/simulator/events.ts'
+
+const YEAR_9999_MS = 253_402_300_799_999
+const time = fc.integer({ min: 0, max: YEAR_9999_MS })
+const hex = (key: Buffer | undefined) => key?.toString('hex')
+const timeOfKey = (key: Buffer | undefined) => key?.readUIntBE(0, 6)
+
+describe('the key of an event of LINE', () => {
+  it('is the same in every redelivery and begins with the time of its ULID (property)', () => {
+    fc.assert(
+      fc.property(time, time, time, fc.boolean(), (at, first, second, isRedelivery) => {
+        const event = { type: 'follow', timestamp: at, webhookEventId: ulid(at) }
+        const { key } = readLineEvent({ ...event, deliveryContext: { isRedelivery: false } }, first)
+        expect(timeOfKey(key)).toBe(Math.max(1, at))
+        const again = readLineEvent({ ...event, deliveryContext: { isRedelivery } }, second)
+        expect(hex(again.key)).toBe(hex(key))
+      }),
+    )
+  })
+})
+
+describe('the key of a webhook of the support chat', () => {
+  const keyOf = (body: string, receivedAtMs: number, id: string | undefined, isSigned: boolean) =>
+    parseChatCallback(Buffer.from(body), { id, isSigned }, receivedAtMs)[0]?.key
+  const webhook = fc.record({
+    event: fc.constantFrom('message_created', 'message_updated', 'conversation_updated', 'contact_updated'),
+    id: fc.option(fc.nat(), { nil: undefined }),
+    created_at: fc.oneof(time, fc.string(), fc.constant(undefined)),
+    updated_at: fc.oneof(
+      time.map((ms) => new Date(ms).toISOString()),
+      fc.string(),
+      fc.double(),
+      fc.constant(undefined),
+    ),
+  })
+
+  it('is the same for the same body, whenever and under whatever id it arrives (property)', () => {
+    fc.assert(
+      fc.property(webhook, time, time, fc.string(), (fields, first, second, id) => {
+        const body = JSON.stringify(fields)
+        expect(hex(keyOf(body, first, id, true))).toBe(hex(keyOf(body, second, undefined, true)))
+        expect(hex(keyOf(body, first, undefined, false))).toBe(hex(keyOf(body, second, undefined, false)))
+      }),
+    )
+  })
+
+  it('is the same for the same delivery id, whatever the body says (property)', () => {
+    fc.assert(
+      fc.property(webhook, webhook, time, (fields, others, at) => {
+        const [key, again] = [fields, others].map((each) => keyOf(JSON.stringify(each), at, 'd-1', false))
+        expect(hex(again)).toBe(hex(key))
+      }),
+    )
+  })
+
+  it('begins with the time that the webhook states', () => {
+    const at = Date.parse('2026-03-01T10:00:00Z')
+    const update = JSON.stringify({
+      event: 'conversation_updated',
+      id: 7,
+      updated_at: '2026-03-01T10:00:00Z',
+    })
+    const message = JSON.stringify({ event: 'message_created', id: 7, created_at: at / 1000 })
+    const keys = [keyOf(update, 0, 'd-1', true), keyOf(update, 0, undefined, false)]
+    for (const key of [...keys, keyOf(message, 0, undefined, false)]) expect(timeOfKey(key)).toBe(at)
+  })
+})
+
+describe('the key of a tracking event', () => {
+  it('is the same for the same messageId, whatever times a retry states (property)', async () => {
+    const anyTime = fc.oneof(time, fc.string(), fc.constant(undefined))
+    await fc.assert(
+      fc.asyncProperty(
+        anyTime,
+        anyTime,
+        anyTime,
+        time,
+        time,
+        async (timestamp, again, sentAt, first, second) => {
+          const keyOf = async (at: unknown, receivedAtMs: number) => {
+            const batch = [{ type: 'page', userId: 'U1', messageId: 'm-1', timestamp: at }]
+            const request = parseTrackingRequest(Buffer.from(JSON.stringify({ batch, sentAt })), null)
+            const noProofs = { of: () => null }
+            return hex(
+              (await readTrackingEvents(request, 'k', receivedAtMs, noProofs as never)).accepted[0]?.key,
+            )
+          }
+          expect(await keyOf(again, second)).toBe(await keyOf(timestamp, first))
+        },
+      ),
+    )
+  })
+})
+
+describe('a key with a time', () => {
+  it('is a plain hash for a time that cannot be one (property)', () => {
+    const unusable = fc.oneof(fc.constant(null), fc.integer({ max: -1 }), fc.constant(0x0400_0000_0000))
+    fc.assert(
+      fc.property(unusable, fc.string(), (at, part) => {
+        expect(hex(timedKey(at, 'mbox', part))).toBe(hex(hashKey('mbox', part)))
+      }),
+    )
+  })
+})
