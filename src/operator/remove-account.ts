@@ -177,7 +177,10 @@ async function deleteInBatches(session: Queryable, table: Table, id: AccountId, 
   }
 }
 
-/** A ctid is only unique within one partition, so a batch may be larger. `+ 0` keeps indexes out of the second check, which would lead through all rows of the account. */
+/**
+ * A ctid is only unique within one partition, so a batch may be larger. `+ 0` keeps indexes out of the second check, which would
+ * lead through all rows of the account.
+ */
 async function deleteBatch(database: Queryable, table: Table, id: AccountId): Promise<number> {
   const [deleted] = await database.query<{ count: number }>(
     `with deleted as (
