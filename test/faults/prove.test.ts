@@ -48,7 +48,6 @@ const OLD_ROWS = [
    select $1, gen_random_uuid(), now() - interval '3 years' from generate_series(1, 700)`,
   `insert into unsent_message (channel_oa_id, message_id, unsent_at) values ($1, 'm', now() - interval '3 years')`,
   `insert into delivery_hour (channel_oa_id, hour, source) values ($1, now() - interval '1 year', 'line')`,
-  `insert into account_check (channel_oa_id) values ($1)`,
 ]
 
 /** What an operator's shell may hold. None of it is for the proof. */
