@@ -3,6 +3,7 @@ import type { IncomingMessage } from 'node:http'
 import { AppError } from '../errors.ts'
 import { BODY_MAX_BYTES } from '../limits.ts'
 import type { BodyBudget, HeldBody } from './body-budget.ts'
+import { LARGE_BODY_BYTES, type LargeBodyTurns } from './large-body-turns.ts'
 
 /** Of a buffer that collects small pieces: two pages of memory. */
 const COLLECTING_BYTES = 8 * 1024
@@ -16,13 +17,13 @@ type Done = (error: Error | null, body?: Buffer) => void
 export function readBody(
   payload: IncomingMessage,
   declaredBytes: number,
-  budget: BodyBudget,
+  { budget, turns }: { budget: BodyBudget; turns: LargeBodyTurns },
   address: string,
   done: Done,
 ): HeldBody | null {
   const pieces = new Pieces()
   const finish = (error: Error | null, body?: Buffer) => {
-    payload.off('data', read).off('end', end).off('error', fail)
+    stopReading()
     pieces.clear()
     done(error, body)
   }
@@ -41,16 +42,20 @@ export function readBody(
     // Most bodies are one piece. It is complete in the same turn of the event loop.
     if (piece.length !== declaredBytes && !held.grow(pieces.heldBytes)) refuse(tooManyBodies())
   }
+  const stopReading = () => payload.off('data', read).off('end', end).off('error', fail)
   const end = () => {
+    stopReading()
     const body = pieces.join()
-    if (!held.complete(body.length)) return refuse(tooManyBodies())
-    finish(null, body)
+    if (!held.complete(body)) return refuse(tooManyBodies())
+    if (body.length <= LARGE_BODY_BYTES) return finish(null, body)
+    // Nobody waits for the body of a client that has disconnected.
+    turns.add(() => finish(held.content === null ? incomplete() : null, held.content ?? undefined))
   }
   const refuse = (error: Error) => {
     held.release()
     finish(error)
   }
-  const fail = () => refuse(new AppError('bad_request', { message: 'The body is incomplete' }))
+  const fail = () => refuse(incomplete())
   payload.on('data', read).on('end', end).on('error', fail)
   return held
 }
@@ -107,6 +112,10 @@ class Pieces {
     this.#collecting = null
     this.#collected = 0
   }
+}
+
+function incomplete(): AppError {
+  return new AppError('bad_request', { message: 'The body is incomplete' })
 }
 
 function tooManyBodies(): AppError {
