@@ -5,9 +5,9 @@
  * young: LINE's senders take milliseconds and send a few kilobytes, so strangers lose their own bodies.
  */
 
-/** What an incomplete request takes besides its body: the connection, its buffers and the request. */
+/** What an incomplete request takes besides its body: the connection, its buffers and the request (measured with 1,000). */
 export const INCOMPLETE_BYTES = 16 * 1024
-/** An honest sender has sent its body by then. The oldest body is cut off first, if it is older. */
+/** Milliseconds. An honest sender has sent its body by then. The oldest body is cut off first, if it is older. */
 const YOUNG_MS = 1_000
 /** Of a budget, for the incomplete bodies of one address. Behind a proxy without TRUST_PROXY, all senders have one. */
 const ADDRESS_SHARE = 0.5
