@@ -73,7 +73,7 @@ describe('a budget', () => {
 
   it('cuts off the largest body while all are young, and keeps those that are complete', () => {
     const { budget, cutOff, open } = start(400)
-    expect(open('complete')?.complete(100 * KIB)).toBe(true)
+    expect(open('complete')?.complete(Buffer.alloc(100 * KIB))).toBe(true)
     open('large')?.grow(150 * KIB)
     open('small')?.grow(20 * KIB)
     expect(open('newcomer')?.grow(100 * KIB)).toBe(true)
@@ -103,7 +103,7 @@ describe('a budget', () => {
       if (!body?.grow(30 * KIB)) body?.release()
       return body
     })
-    held[5]?.complete(10)
+    held[5]?.complete(Buffer.alloc(10))
     for (const body of held) body?.release()
     for (const body of held) body?.release()
     expect(budget.bytes).toBe(0)

@@ -5,9 +5,9 @@
  * young: LINE's senders take milliseconds and send a few kilobytes, so strangers lose their own bodies.
  */
 
-/** What an incomplete request takes besides its body: the connection, its buffers and the request. */
+/** What an incomplete request takes besides its body: the connection, its buffers and the request (measured with 1,000). */
 export const INCOMPLETE_BYTES = 16 * 1024
-/** An honest sender has sent its body by then. The oldest body is cut off first, if it is older. */
+/** Milliseconds. An honest sender has sent its body by then. The oldest body is cut off first, if it is older. */
 const YOUNG_MS = 1_000
 /** Of a budget, for the incomplete bodies of one address. Behind a proxy without TRUST_PROXY, all senders have one. */
 const ADDRESS_SHARE = 0.5
@@ -100,6 +100,8 @@ export class BodyBudget {
 export class HeldBody {
   readonly startedAtMs = performance.now()
   bytes = INCOMPLETE_BYTES
+  /** The complete body, while it waits to be handled. Null once it is released: nothing keeps bytes that nobody counts. */
+  content: Buffer | null = null
   readonly #all: Pool
   readonly #ofAddress: Pool
   readonly #onCutOff: () => void
@@ -134,12 +136,13 @@ export class HeldBody {
     return true
   }
 
-  /** The body is complete and has this size. It is not cut off any more. Returns false if there is no room. */
-  complete(bodyBytes: number): boolean {
-    if (!this.#all.makeRoom(this, bodyBytes - this.bytes)) return false
+  /** The body is complete. It is not cut off any more. Returns false if there is no room. */
+  complete(content: Buffer): boolean {
+    if (!this.#all.makeRoom(this, content.length - this.bytes)) return false
     this.#endTransit()
-    this.bytes = bodyBytes
-    this.#all.bytes += bodyBytes
+    this.content = content
+    this.bytes = content.length
+    this.#all.bytes += content.length
     this.#state = 'complete'
     return true
   }
@@ -153,6 +156,7 @@ export class HeldBody {
     if (this.#state === 'incomplete') this.#endTransit()
     else if (this.#state === 'complete') this.#all.bytes -= this.bytes
     this.#state = 'released'
+    this.content = null
   }
 
   #endTransit(): void {

@@ -3,29 +3,28 @@ import type { IncomingMessage } from 'node:http'
 import { AppError } from '../errors.ts'
 import { BODY_MAX_BYTES } from '../limits.ts'
 import type { BodyBudget, HeldBody } from './body-budget.ts'
+import { LARGE_BODY_BYTES, type LargeBodyTurns } from './large-body-turns.ts'
 
-const EMPTY = Buffer.alloc(0)
-/** The first buffer of a body that arrives in several pieces. It doubles when it is full. */
-const FIRST_BUFFER_BYTES = 4 * 1024
+/** Of a buffer that collects small pieces: two pages of memory. */
+const COLLECTING_BYTES = 8 * 1024
 
 type Done = (error: Error | null, body?: Buffer) => void
 
 /**
- * Returns what the body holds, until the caller releases it. Null: there was no room. Calls `done` once, with `too_many_bodies` if the body is cut
- * off. Pieces are copied: a piece of one byte would keep some hundred bytes, and a sender can make a million of them.
+ * Returns what the body holds, until the caller releases it. Null: there was no room. Calls `done` once, with `too_many_bodies` if the
+ * body is cut off.
  */
 export function readBody(
   payload: IncomingMessage,
   declaredBytes: number,
-  budget: BodyBudget,
+  { budget, turns }: { budget: BodyBudget; turns: LargeBodyTurns },
   address: string,
   done: Done,
 ): HeldBody | null {
-  let buffer = EMPTY
-  let length = 0
+  const pieces = new Pieces()
   const finish = (error: Error | null, body?: Buffer) => {
-    payload.off('data', read).off('end', end).off('error', fail)
-    buffer = EMPTY
+    stopReading()
+    pieces.clear()
     done(error, body)
   }
   if (declaredBytes > BODY_MAX_BYTES) {
@@ -38,35 +37,85 @@ export function readBody(
     return null
   }
   const read = (piece: Buffer) => {
-    if (length + piece.length > BODY_MAX_BYTES) return refuse(new AppError('body_too_large'))
-    if (length + piece.length === declaredBytes && length === 0) {
-      buffer = Buffer.concat([piece])
-    } else if (length + piece.length > buffer.length) {
-      const bytes = Math.min(
-        BODY_MAX_BYTES,
-        Math.max(FIRST_BUFFER_BYTES, 2 * buffer.length, length + piece.length),
-      )
-      if (!held.grow(bytes)) return refuse(tooManyBodies())
-      const larger = Buffer.allocUnsafeSlow(bytes)
-      buffer.copy(larger, 0, 0, length)
-      buffer = larger
-      piece.copy(buffer, length)
-    } else {
-      piece.copy(buffer, length)
-    }
-    length += piece.length
+    if (pieces.length + piece.length > BODY_MAX_BYTES) return refuse(new AppError('body_too_large'))
+    pieces.add(piece)
+    // Most bodies are one piece. It is complete in the same turn of the event loop.
+    if (piece.length !== declaredBytes && !held.grow(pieces.heldBytes)) refuse(tooManyBodies())
   }
+  const stopReading = () => payload.off('data', read).off('end', end).off('error', fail)
   const end = () => {
-    if (!held.complete(buffer.length)) return refuse(tooManyBodies())
-    finish(null, buffer.subarray(0, length))
+    stopReading()
+    const body = pieces.join()
+    if (!held.complete(body)) return refuse(tooManyBodies())
+    if (body.length <= LARGE_BODY_BYTES) return finish(null, body)
+    // Nobody waits for the body of a client that has disconnected.
+    turns.add(() => finish(held.content === null ? incomplete() : null, held.content ?? undefined))
   }
   const refuse = (error: Error) => {
     held.release()
     finish(error)
   }
-  const fail = () => refuse(new AppError('bad_request', { message: 'The body is incomplete' }))
+  const fail = () => refuse(incomplete())
   payload.on('data', read).on('end', end).on('error', fail)
   return held
+}
+
+/**
+ * The pieces of a body. A piece is a part of what was read from the connection at a time, and keeps all of that in memory. If it is
+ * less than half of that, or small, it is copied: a sender can make a million pieces of one byte.
+ */
+class Pieces {
+  length = 0
+  heldBytes = 0
+  #pieces: Buffer[] = []
+  /** Collects small pieces. */
+  #collecting: Buffer | null = null
+  #collected = 0
+
+  add(piece: Buffer): void {
+    this.length += piece.length
+    const isMostOfItsMemory = 2 * piece.length > piece.buffer.byteLength
+    if (isMostOfItsMemory && (this.#pieces.length === 0 || piece.length > COLLECTING_BYTES)) {
+      this.#closeCollecting()
+      this.#pieces.push(piece)
+      this.heldBytes += piece.buffer.byteLength
+    } else {
+      this.#collect(piece)
+    }
+  }
+
+  /** The whole body. The pieces are forgotten. */
+  join(): Buffer {
+    this.#closeCollecting()
+    const [first] = this.#pieces
+    const body = this.#pieces.length === 1 && first !== undefined ? first : Buffer.concat(this.#pieces)
+    this.clear()
+    return body
+  }
+
+  clear(): void {
+    this.#pieces = []
+    this.#collecting = null
+  }
+
+  #collect(piece: Buffer): void {
+    if (this.#collecting === null || this.#collected + piece.length > this.#collecting.length) {
+      this.#closeCollecting()
+      this.#collecting = Buffer.allocUnsafeSlow(Math.max(COLLECTING_BYTES, piece.length))
+      this.heldBytes += this.#collecting.length
+    }
+    this.#collected += piece.copy(this.#collecting, this.#collected)
+  }
+
+  #closeCollecting(): void {
+    if (this.#collecting !== null) this.#pieces.push(this.#collecting.subarray(0, this.#collected))
+    this.#collecting = null
+    this.#collected = 0
+  }
+}
+
+function incomplete(): AppError {
+  return new AppError('bad_request', { message: 'The body is incomplete' })
 }
 
 function tooManyBodies(): AppError {

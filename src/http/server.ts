@@ -8,6 +8,7 @@ import { BODY_MAX_BYTES } from '../limits.ts'
 import { observeAnswers } from './answers.ts'
 import { readBodiesAsBytes } from './body.ts'
 import { answerErrors } from './error-envelope.ts'
+import { limitIdleConnections } from './idle-connections.ts'
 import { useSchemasAsDocumentation } from './openapi.ts'
 import { answerClientError, answerExpectation, answerFrameworkError } from './unroutable.ts'
 
@@ -53,6 +54,7 @@ export function createServer(
   })
   app.decorate('limitUnroutable', null)
   app.server.on('checkExpectation', (request, response) => answerExpectation(app, request, response))
+  limitIdleConnections(app.server)
   observeAnswers(app)
   readBodiesAsBytes(app)
   useSchemasAsDocumentation(app)

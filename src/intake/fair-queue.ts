@@ -7,6 +7,15 @@ const FLUSH_MAX_PEOPLE = 256
 /** UTF-16 units of payload in one flush: at 40 MB/s, 25 ms, for which other deliveries wait. */
 const FLUSH_MAX_PAYLOAD = 1024 * 1024
 
+/**
+ * Cost that an account may take in a turn, in people. A slice of 128 people costs 16 turns, in which each other account takes up to
+ * 128 deliveries of one event. If a turn were one delivery of any size, an account that sends small deliveries would get one of them
+ * into each flush beside a slice: at 100 ms per flush, more than ten a second would wait for seconds.
+ */
+const COST_PER_TURN = 8
+/** UTF-16 units of payload that cost as much as a person: 256 KiB, the most in a slice, cost as much as 128 people. */
+const PAYLOAD_PER_PERSON = 2 * 1024
+
 export interface QueueLimits {
   /** A few seconds of work at full speed. Beyond it, senders are asked to retry. */
   maxEvents: number
@@ -18,10 +27,15 @@ interface AccountQueue {
   deliveries: QueuedDelivery[]
   events: number
   payload: number
+  /** Cost that the account may take now: what it has saved in its turns. */
+  credit: number
 }
 
+const costOf = ({ people, payloadLength }: QueuedDelivery) =>
+  Math.max(people, payloadLength / PAYLOAD_PER_PERSON)
+
 /**
- * Accounts take turns, one delivery or slice each, so an account that sends much delays only itself. An account may hold as much as is
+ * Accounts take turns by what their deliveries cost (deficit round robin), so an account that sends much delays only itself. An account may hold as much as is
  * still free: half of the queue if it is alone, and a queue is never so full that no other account finds room.
  */
 export class FairQueue {
@@ -68,25 +82,41 @@ export class FairQueue {
     const taken: QueuedDelivery[] = []
     let people = 0
     let payload = 0
-    for (let account = this.#turns[0]; account !== undefined; account = this.#turns[0]) {
+    for (let account = this.#nextAccount(); account !== null; account = this.#nextAccount()) {
       const delivery = account.deliveries[0] as QueuedDelivery
       people += delivery.people
       payload += delivery.payloadLength
       if (taken.length > 0 && (people > FLUSH_MAX_PEOPLE || payload > FLUSH_MAX_PAYLOAD)) break
       taken.push(delivery)
       account.deliveries.shift()
+      account.credit -= costOf(delivery)
       this.#count(account, -delivery.events.length, -delivery.payloadLength)
+      if (account.deliveries.length > 0) continue
+      account.credit = 0
       this.#turns.shift()
-      if (account.deliveries.length > 0) this.#turns.push(account)
     }
     return taken
+  }
+
+  /** The account whose turn it is, once it can pay for its next delivery. Null: nothing waits. */
+  #nextAccount(): AccountQueue | null {
+    for (;;) {
+      const account = this.#turns[0]
+      if (account === undefined) return null
+      const cost = costOf(account.deliveries[0] as QueuedDelivery)
+      if (account.credit >= cost) return account
+      // Alone, it need not save.
+      account.credit = this.#turns.length === 1 ? cost : account.credit + COST_PER_TURN
+      this.#turns.shift()
+      this.#turns.push(account)
+    }
   }
 
   #accountOf(accountId: AccountId): AccountQueue {
     const number = Number(accountId)
     let account = this.#accounts.get(number)
     if (account === undefined) {
-      account = { deliveries: [], events: 0, payload: 0 }
+      account = { deliveries: [], events: 0, payload: 0, credit: 0 }
       this.#accounts.set(number, account)
     }
     return account

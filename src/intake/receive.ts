@@ -37,10 +37,7 @@ export interface SourceShare extends QueueLimits {
    * sync takes milliseconds: at 5 ms, two connections store a quarter more than one.
    */
   flushConnections: number
-  /**
-   * Bytes of bodies that are being received or answered. More than what waits in the queue, so that a queue is full before its
-   * bodies are refused.
-   */
+  /** Bytes of bodies that are being received or answered. */
   maxBodyBytes: number
 }
 

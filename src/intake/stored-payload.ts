@@ -43,14 +43,22 @@ function judgeName(name: string): boolean {
   return CREDENTIAL.test(plain) || CREDENTIAL_WORD.test(lastWord.toLowerCase())
 }
 
+/** The value as JSON text without credentials: neither under the names of credentials, at any depth, nor in addresses. */
+export function storedPayload(value: unknown): string {
+  return withoutCredentials(toJsonText(value), value)
+}
+
 /**
- * The value as JSON text without credentials: neither under the names of credentials, at any depth, nor in addresses.
+ * The same for JSON text.
+ * @param value what the text says
  * @param writeDeep handles a value that is too deep for JSON.stringify
  */
-export function storedPayload(value: unknown, writeDeep?: (value: unknown) => string): string {
-  return withoutCredentialsInAddresses(
-    withoutFields(toJsonText(value, writeDeep), value, isCredentialName, writeDeep),
-  )
+export function withoutCredentials(
+  text: string,
+  value: unknown,
+  writeDeep?: (value: unknown) => string,
+): string {
+  return withoutCredentialsInAddresses(withoutFields(text, value, isCredentialName, writeDeep))
 }
 
 /**

@@ -23,10 +23,11 @@ function delivery(accountId: number, events = 1, { no = 0, people = events, payl
 const accountsOf = (deliveries: QueuedDelivery[]) => deliveries.map(({ accountId }) => Number(accountId))
 
 describe('a flush', () => {
-  it('takes one delivery of each account in turn', () => {
+  it('takes 8 people of each account in turn', () => {
     const queue = new FairQueue(LIMITS)
-    for (const accountId of [1, 1, 1, 2, 3, 3]) queue.push([delivery(accountId)])
-    expect(accountsOf(queue.take())).toEqual([1, 2, 3, 1, 3, 1])
+    for (let no = 0; no < 10; no += 1) queue.push([delivery(1)])
+    for (const accountId of [2, 3, 3]) queue.push([delivery(accountId)])
+    expect(accountsOf(queue.take())).toEqual([1, 1, 1, 1, 1, 1, 1, 1, 2, 3, 3, 1, 1])
     expect(queue.events).toBe(0)
   })
 
@@ -34,8 +35,8 @@ describe('a flush', () => {
     const queue = new FairQueue({ ...LIMITS, maxEvents: 10_000 })
     for (const accountId of [1, 2]) queue.push([delivery(accountId, 200)])
     queue.push([delivery(3)])
-    expect(accountsOf(queue.take())).toEqual([1])
-    expect(accountsOf(queue.take())).toEqual([2, 3])
+    expect(accountsOf(queue.take())).toEqual([3, 1])
+    expect(accountsOf(queue.take())).toEqual([2])
   })
 
   it('takes a delivery that alone exceeds the limits of a flush', () => {
@@ -52,8 +53,24 @@ describe('a delivery of several slices', () => {
     const queue = new FairQueue({ ...LIMITS, maxEvents: 10_000 })
     queue.push([delivery(1, 128), delivery(1, 128), delivery(1, 128)])
     queue.push([delivery(2)])
-    expect(accountsOf(queue.take())).toEqual([1, 2])
+    expect(accountsOf(queue.take())).toEqual([2, 1])
     expect(accountsOf(queue.take())).toEqual([1, 1])
+  })
+
+  it('leaves room in each flush for many small deliveries of others', () => {
+    const queue = new FairQueue({ ...LIMITS, maxEvents: 10_000 })
+    queue.push([delivery(1, 128), delivery(1, 128), delivery(1, 128)])
+    for (let no = 0; no < 100; no += 1) queue.push([delivery(2)])
+    const first = accountsOf(queue.take())
+    expect(first.filter((accountId) => accountId === 2)).toHaveLength(100)
+    expect(first).toContain(1)
+  })
+
+  it('costs as much for its payload as for its people', () => {
+    const queue = new FairQueue({ maxEvents: 10_000, maxPayload: 10_000_000 })
+    queue.push([1, 2, 3].map(() => delivery(1, 1, { payloadLength: 512 * 1024 })))
+    for (let no = 0; no < 100; no += 1) queue.push([delivery(2)])
+    expect(accountsOf(queue.take()).filter((accountId) => accountId === 2)).toHaveLength(100)
   })
 
   it('is queued as a whole or not at all', () => {

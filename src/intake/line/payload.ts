@@ -1,5 +1,4 @@
 /** Reads LINE's webhook events. Every kind is kept, known today or not. */
-import { setImmediate } from 'node:timers/promises'
 import { USER_ID_MAX_LENGTH } from '../../audience/member.ts'
 import { AppError } from '../../errors.ts'
 import { isObject, parseJson } from '../../http/body.ts'
@@ -8,6 +7,7 @@ import { DELIVERY_MAX_EVENTS, type Effect, type IntakeEvent, InvalidEvent, NO_EF
 import { readKind, readOptionalId, readTimeMs, readUserId } from '../event-fields.ts'
 import { hashKey, ulidKey } from '../event-key.ts'
 import { toJsonText } from '../json-text.ts'
+import { ReadingTurns } from '../reading-turns.ts'
 import { LINE } from './channel.ts'
 
 type Fields = Record<string, unknown>
@@ -40,13 +40,11 @@ export async function parseLineDelivery(body: Buffer, receivedAtMs: number): Pro
   }
 }
 
-/** Events read in one turn of the event loop: 128 × 12 µs = 1.5 ms, for which other requests wait. */
-const EVENTS_PER_TURN = 128
-
 async function readEvents(events: unknown[], receivedAtMs: number): Promise<IntakeEvent[]> {
   const read: IntakeEvent[] = []
-  for (const [index, event] of events.entries()) {
-    if (index > 0 && index % EVENTS_PER_TURN === 0) await setImmediate()
+  const turns = new ReadingTurns()
+  for (const event of events) {
+    if (turns.isOver()) await turns.next()
     read.push(readLineEvent(event, receivedAtMs))
   }
   return read

@@ -1,0 +1,39 @@
+/** Anybody can open connections and send no request: those that are idle for longest are closed. */
+import { once } from 'node:events'
+import { connect, type Socket } from 'node:net'
+import { expect, it, onTestFinished } from 'vitest'
+import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
+import { eventually } from '../support/process.ts'
+import { setUpFile } from '../support/service.ts'
+
+const { service, tenant } = await setUpFile()
+
+/** Half of an instance's. */
+const IDLE_OF_ADDRESS = 2_048
+/** Its connection is then kept for 65 s. */
+const REQUEST = 'GET /api HTTP/1.1\r\nhost: x\r\n\r\n'
+const SOON_MS = 20_000
+
+async function open(localAddress = '127.0.0.1'): Promise<Socket> {
+  const socket = connect({ port: Number(new URL(service.url).port), host: '127.0.0.1', localAddress })
+  socket.on('error', () => undefined).resume()
+  onTestFinished(() => void socket.destroy())
+  await once(socket, 'connect')
+  socket.write(REQUEST)
+  return socket
+}
+
+it('closes the oldest connections without a request of an address that has too many, and accepts new ones', async () => {
+  const other = await open('127.0.0.2')
+  const strangers: Socket[] = []
+  for (let no = 0; no < IDLE_OF_ADDRESS + 10; no += 1) strangers.push(await open())
+  await eventually(
+    async () => strangers.filter(({ closed }) => closed).length,
+    (closed) => closed === 10,
+    SOON_MS,
+  )
+  expect(strangers.slice(0, 100).filter(({ closed }) => closed).length).toBe(10)
+  const delivered = await service.deliver(tenant, [lineEvent('follow', randomUserId())])
+  expect(delivered.json).toEqual({ accepted: 1, duplicates: 0 })
+  expect(other.closed).toBe(false)
+})
