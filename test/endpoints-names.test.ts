@@ -91,3 +91,15 @@ it('refuses a public name that leads to a private address, and sends to a privat
     ({ length }) => length === 1,
   )
 })
+
+it('resolves a name for others although the names in front of it in the queue of one account do not answer', async () => {
+  const names = await startNameServer((name) =>
+    name.startsWith('dead') ? 'silent' : { address: '93.184.216.34' },
+  )
+  const resolver = new HostResolver([names.server])
+  for (let n = 0; n < 64; n += 1) resolver.resolve(`dead${n}.example`, 1n, false).catch(() => undefined)
+  const ofFirst = resolver.resolve('hooks.example', 1n, false).catch(() => 'no place')
+  await expect(resolver.resolve('hooks.example', 2n, false)).resolves.toHaveLength(1)
+  await ofFirst
+  await expect(resolver.resolve('hooks.example', 3n, false)).resolves.toHaveLength(1)
+})

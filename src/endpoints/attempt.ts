@@ -3,7 +3,7 @@ import type { LeasedDelivery } from '../intake/flush.ts'
 import type { ContentRow, EndpointRow } from './backlog.ts'
 import type { Contents } from './contents.ts'
 import { contentOf, writeMessage } from './messages.ts'
-import { type Answer, post, type Target } from './post.ts'
+import { type Answer, type Message, post, type Target } from './post.ts'
 
 export interface Outcome {
   /** Null: there was nothing to send. */
@@ -23,11 +23,14 @@ export async function attempt(
     const content = await contents.read(delivery)
     row = content?.row ?? null
     if (content === undefined) return null
-    const message = isSame(endpoint, content.row) ? writeMessage(contentOf(content.row), Date.now()) : null
-    if (message === null) {
-      content.release()
-      return null
+    let message: Message | null = null
+    try {
+      if (isSame(endpoint, content.row)) message = writeMessage(contentOf(content.row), Date.now())
+    } finally {
+      // Also if it cannot be built: erasures would wait until the session ends.
+      if (message === null) content.release()
     }
+    if (message === null) return null
     const whenLost = (stop: () => void) => {
       content.onLost = stop
     }

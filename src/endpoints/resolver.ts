@@ -2,7 +2,7 @@
  * Resolves the host names of endpoints. Never by getaddrinfo, as dns.lookup does: it occupies one of four threads that the whole
  * process shares until the name server answers. c-ares uses no thread. Decision 45.
  *
- * A name is resolved once at a time, within LOOKUP_MAX_MS, whatever its name server does. Successes and failures are cached.
+ * An account resolves a name once at a time, within LOOKUP_MAX_MS, whatever its name server does. Successes and failures are cached.
  */
 import { Resolver } from 'node:dns/promises'
 import { isIP } from 'node:net'
@@ -27,6 +27,8 @@ const LOOKUPS_MAX = 64
 export class UnresolvedName extends Error {
   override readonly name = 'UnresolvedName'
 }
+
+class NoPlace extends UnresolvedName {}
 
 interface Waiting {
   accountId: bigint
@@ -59,15 +61,27 @@ export class HostResolver {
     const cached = this.#cache.get(key)
     if (cached instanceof UnresolvedName) throw cached
     if (cached !== undefined) return cached
-    const running = this.#running.get(key) ?? this.#resolveNow(key, name, accountId, isPrivate)
-    this.#running.set(key, running)
+    // By account: an account's names wait for its own lookups, and nobody else's do.
+    const place = `${accountId} ${key}`
+    const running = this.#running.get(place) ?? this.#resolveNow(place, key, name, accountId, isPrivate)
+    this.#running.set(place, running)
     return running
   }
 
-  async #resolveNow(key: string, name: string, accountId: bigint, isPrivate: boolean): Promise<Address[]> {
+  async #resolveNow(
+    place: string,
+    key: string,
+    name: string,
+    accountId: bigint,
+    isPrivate: boolean,
+  ): Promise<Address[]> {
     try {
       await this.#takePlace(accountId)
       try {
+        // Another account may have resolved it meanwhile.
+        const cached = this.#cache.get(key)
+        if (cached instanceof UnresolvedName) throw cached
+        if (cached !== undefined) return cached
         const { addresses, ttlMs } = await this.#query(name, isPrivate)
         this.#cache.set(key, addresses, { ttl: Math.min(CACHED_MAX_MS, Math.max(CACHED_MIN_MS, ttlMs)) })
         return addresses
@@ -77,10 +91,11 @@ export class HostResolver {
     } catch (error) {
       const failure =
         error instanceof UnresolvedName ? error : new UnresolvedName(`${name} cannot be resolved`)
-      this.#cache.set(key, failure, { ttl: FAILURE_CACHED_MS })
+      // That the account has no place says nothing of the name.
+      if (!(failure instanceof NoPlace)) this.#cache.set(key, failure, { ttl: FAILURE_CACHED_MS })
       throw failure
     } finally {
-      this.#running.delete(key)
+      this.#running.delete(place)
     }
   }
 
@@ -126,7 +141,7 @@ export class HostResolver {
       }
       const timer = setTimeout(() => {
         this.#waiting = this.#waiting.filter((one) => one !== waiting)
-        reject(new UnresolvedName('too many names are being resolved'))
+        reject(new NoPlace('too many names are being resolved'))
       }, LOOKUP_MAX_MS)
       this.#waiting.push(waiting)
       this.#startWaiting()
