@@ -124,6 +124,7 @@ export class HeldBody {
 
   /** The incomplete body needs so many bytes in all. Returns false if there is no room. */
   grow(bodyBytes: number): boolean {
+    if (this.#state !== 'incomplete') return false
     const more = INCOMPLETE_BYTES + bodyBytes - this.bytes
     if (!this.#ofAddress.makeRoom(this, more) || !this.#all.makeRoom(this, more)) return false
     this.#ofAddress.remove(this)
@@ -136,6 +137,7 @@ export class HeldBody {
 
   /** The body is complete and has this size. It is not cut off any more. Returns false if there is no room. */
   complete(bodyBytes: number): boolean {
+    if (this.#state !== 'incomplete') return false
     if (!this.#all.makeRoom(this, bodyBytes - this.bytes)) return false
     this.#endTransit()
     this.bytes = bodyBytes
