@@ -1,5 +1,6 @@
 /** Publishes every finished request, answered or not, to the log, the metrics and the traces. */
 import type { ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 
 /** nginx's status for a client that disconnected before the end of the response. No client receives it. */
@@ -50,7 +51,7 @@ export function observeAnswers(app: FastifyInstance): void {
     const startedAtMs = performance.now()
     // A closed socket no longer has an address.
     const { ip } = request
-    raw.once('close', () => {
+    onceClosed(raw, request.raw.socket, () => {
       const abort = (raw as Response)[ABORT]
       publishAnswer(app, {
         request,
@@ -63,4 +64,29 @@ export function observeAnswers(app: FastifyInstance): void {
     })
     done()
   })
+}
+
+/** By connection: what to do for its unanswered requests when it closes. */
+const unanswered = new WeakMap<Socket, Set<() => void>>()
+
+/**
+ * Calls back once, when the response or its connection closes. When a client disconnects, Node closes only the response that is being
+ * sent, not those of pipelined requests that wait for their turn.
+ */
+function onceClosed(response: ServerResponse, socket: Socket, callback: () => void): void {
+  let pending = unanswered.get(socket)
+  if (pending === undefined) {
+    const added = new Set<() => void>()
+    pending = added
+    unanswered.set(socket, added)
+    socket.once('close', () => {
+      for (const close of added) close()
+    })
+  }
+  const ofSocket = pending
+  const close = () => {
+    if (ofSocket.delete(close)) callback()
+  }
+  ofSocket.add(close)
+  response.once('close', close)
 }

@@ -126,6 +126,7 @@ export class HeldBody {
 
   /** The incomplete body needs so many bytes in all. Returns false if there is no room. */
   grow(bodyBytes: number): boolean {
+    if (this.#state !== 'incomplete') return false
     const more = INCOMPLETE_BYTES + bodyBytes - this.bytes
     if (!this.#ofAddress.makeRoom(this, more) || !this.#all.makeRoom(this, more)) return false
     this.#ofAddress.remove(this)
@@ -136,8 +137,9 @@ export class HeldBody {
     return true
   }
 
-  /** The body is complete. It is not cut off any more. Returns false if there is no room. */
+  /** The body is complete. It is not cut off any more. Returns false if there is no room, or it was released. */
   complete(content: Buffer): boolean {
+    if (this.#state !== 'incomplete') return false
     if (!this.#all.makeRoom(this, content.length - this.bytes)) return false
     this.#endTransit()
     this.content = content

@@ -31,6 +31,11 @@ export function readBody(
     done(new AppError('body_too_large'))
     return null
   }
+  // The client disconnected during an earlier hook: nothing would release what the body holds.
+  if (payload.destroyed || payload.socket.destroyed) {
+    done(new AppError('bad_request', { message: 'The body is incomplete' }))
+    return null
+  }
   const held = budget.open(address, () => finish(tooManyBodies()))
   if (held === null) {
     done(tooManyBodies())
