@@ -101,9 +101,10 @@ function visitFields(
 }
 
 /** A user name and a password before the host. An address may be a parameter of another one, and is then percent-encoded. */
-const USER_IN_ADDRESS = /(:\/\/)(?:\\\\|[^\s"\\/?#])+@|(%3A%2F%2F)(?:(?!%2F|%3F|%23)[^\s"\\/?#&])+%40/gi
+const USER_IN_ADDRESS =
+  /(:\/\/)[\w.~%!$&'()*+,;=:@-]+@|(%3A%2F%2F)(?:(?!%2F|%3F|%23)[\w.~%!$'()*+,;=:-])+%40/gi
 /** A parameter, and its value up to the next parameter or the end of the text. */
-const PARAMETER = /([?&#;]|%3F|%26|%23)([\w.[\]-]{1,64})(=|%3D)(?:(?!%26|%23)(?:\\\\|[^&#"\\\s]))+/gi
+const PARAMETER = /([?&#;]|%3F|%26|%23)([\w.[\]-]{1,64})(=|%3D)(?:(?!%26|%23|%3F)(?:\\\\|[^?;&#"\\\s]))+/gi
 
 /**
  * Until `liff.init()` ends, the address of a LIFF page contains the tokens of its visitor, and libraries send that address. The
