@@ -132,6 +132,10 @@ export class Contents {
   #join(batch: Batch, read: Read): boolean {
     if (batch.reads.length >= READS_PER_BATCH) return false
     const nowMs = performance.now()
+    if (nowMs > read.startedAtMs + READ_MAX_MS) {
+      read.reject(new Error('the content was not read in time'))
+      return true
+    }
     const { accountId } = read.delivery
     const found = this.#holds.get(accountId)
     if (found?.isClosed) return false
