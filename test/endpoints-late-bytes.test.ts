@@ -164,7 +164,7 @@ it('stops writing when its database session ends, because erasures no longer wai
   const { contents, connection, delivery, erase } = await startOther()
   const content = await contents.read(delivery)
   const isStopped = new Promise<void>((resolve) => {
-    if (content) content.onLost = resolve
+    content?.whenLost(resolve)
   })
   connection.reset()
   await isStopped

@@ -31,7 +31,7 @@ function failing(failures: number): EndpointState<Item> {
 describe('an endpoint', () => {
   it('has no outage after four failures in a row', () => {
     expect(failing(4).isDown).toBe(false)
-    expect(failing(4).room(0)).toBe(16)
+    expect(failing(4).room(0)).toBe(4)
   })
 
   it('is probed with one delivery at a time during an outage, after pauses that double up to a minute', () => {

@@ -37,10 +37,7 @@ export class Attempt {
       content.release()
       return null
     }
-    const whenLost = (stop: () => void) => {
-      content.onLost = stop
-    }
-    return { message, release: content.release, whenLost }
+    return { message, release: content.release, whenLost: content.whenLost }
   }
 }
 

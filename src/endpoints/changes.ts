@@ -35,12 +35,15 @@ const takeChanges: Statement = {
        where p.id in (
          select f.id from examined x
            join lateral (select * from endpoint where id = x.id offset 0) f on true
-          where exists (select from audience_member m
+          -- In the order of the index, because for a mere existence a plan may use another one.
+          where (select m.id from audience_member m
                          where m.channel_oa_id = f.channel_oa_id and (m.change, m.id) > (f.change_position, f.change_member)
-                           and m.change < change_horizon() and is_committed_after(m.change, f.first_change, f.open_changes))
-             or exists (select from erased_member e
+                           and m.change < change_horizon() and is_committed_after(m.change, f.first_change, f.open_changes)
+                         order by m.change, m.id limit 1) is not null
+             or (select e.id from erased_member e
                          where e.channel_oa_id = f.channel_oa_id and (e.change, e.id) > (f.change_position, f.change_member)
-                           and e.change < change_horizon() and is_committed_after(e.change, f.first_change, f.open_changes))
+                           and e.change < change_horizon() and is_committed_after(e.change, f.first_change, f.open_changes)
+                         order by e.change, e.id limit 1) is not null
           order by f.id limit $4)
        order by p.id for no key update skip locked
     ), found as materialized (

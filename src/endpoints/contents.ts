@@ -8,7 +8,7 @@
  *    would never get it. Every HOLD_JOINED_MS, a batch also reads whether an erasure waits. If one does, later deliveries wait
  *    until the lock is released, and take it again behind the erasure. An unused hold is released after HOLD_JOINED_MS.
  * 3. If an erasure has the lock or waits for it, the account's deliveries try again HOLD_RETRY_MS later. Others are not delayed.
- * 4. The writer of the body calls `release`. If the session is lost, and the locks with it, `onLost` must stop the writing.
+ * 4. The writer of the body calls `release`. If the session is lost, and the locks with it, `whenLost` stops the writing.
  *
  * Contents being read or written are limited by their bytes: see content-budget.ts.
  */
@@ -37,8 +37,13 @@ export interface HeldContent {
   row: ContentRow
   /** Lets erasures pass. Call it once the body is written or can no longer be written. */
   release: () => void
-  /** Set it to a function that stops the writing. It is called when erasures wait no longer. */
-  onLost: () => void
+  /** Calls `stop` when erasures wait no longer. */
+  whenLost: (stop: () => void) => void
+}
+
+/** Does not refer to the content, which would otherwise stay in memory until the response. */
+interface Writing {
+  stop: () => void
 }
 
 interface Read {
@@ -54,7 +59,7 @@ interface Hold {
   joinUntilMs: number
   /** Reads in progress. */
   reading: number
-  contents: Set<HeldContent>
+  writings: Set<Writing>
   /** An erasure waits for the contents, so no read joins them. */
   isClosed: boolean
   /** An erasure had the lock, or waited for it, before this session asked. */
@@ -153,8 +158,8 @@ export class Contents {
 
   #openHold(accountId: bigint, { toHold }: Batch): Hold {
     const joinUntilMs = performance.now() + HOLD_JOINED_MS
-    const contents = new Set<HeldContent>()
-    const hold = { joinUntilMs, reading: 0, contents, isClosed: false, isRefused: false, isLost: false }
+    const writings = new Set<Writing>()
+    const hold = { joinUntilMs, reading: 0, writings, isClosed: false, isRefused: false, isLost: false }
     this.#holds.set(accountId, hold)
     toHold.push(accountId)
     return hold
@@ -234,17 +239,17 @@ export class Contents {
 
   #content(accountId: bigint, hold: Hold, row: ContentRow, reservation: Reservation): HeldContent {
     this.#budget.settle(reservation, row)
-    const content: HeldContent = {
-      row,
-      release: () => {
-        this.#budget.end(reservation)
-        if (hold.contents.delete(content)) this.#endHold(accountId, hold)
-        if (this.#waiting.length > 0) this.#runSoon()
-      },
-      onLost: () => undefined,
+    const writing: Writing = { stop: () => undefined }
+    hold.writings.add(writing)
+    const release = () => {
+      this.#budget.end(reservation)
+      if (hold.writings.delete(writing)) this.#endHold(accountId, hold)
+      if (this.#waiting.length > 0) this.#runSoon()
     }
-    hold.contents.add(content)
-    return content
+    const whenLost = (stop: () => void) => {
+      writing.stop = stop
+    }
+    return { row, release, whenLost }
   }
 
   /** Releases a lock that erasures wait for when its last content is written. Other locks are likely to be needed again soon. */
@@ -291,14 +296,14 @@ export class Contents {
     this.#holds.clear()
     for (const hold of holds) {
       hold.isLost = true
-      for (const { onLost } of hold.contents) onLost()
+      for (const { stop } of hold.writings) stop()
     }
     if (this.#waiting.length > 0) this.#runSoon()
   }
 }
 
-const isUnused = ({ contents, reading, isLost, isRefused }: Hold): boolean =>
-  contents.size === 0 && reading === 0 && !isLost && !isRefused
+const isUnused = ({ writings, reading, isLost, isRefused }: Hold): boolean =>
+  writings.size === 0 && reading === 0 && !isLost && !isRefused
 
 /** bigint[] of a result of pg. */
 const accountsIn = ([row]: Row[]): Set<bigint> => new Set(((row?.held ?? []) as string[]).map(BigInt))

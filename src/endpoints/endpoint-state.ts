@@ -2,9 +2,11 @@
 
 /** Requests of one process to one endpoint. */
 const ENDPOINT_IN_FLIGHT_MAX = 16
+/** Requests to, and deliveries in memory for, an endpoint that is new or whose last attempt failed. */
+const UNCERTAIN_MAX = 4
 /** Deliveries that wait in memory for an endpoint that answers quickly, and for one that does not. */
 const WAITING_MAX_PROVEN = 1_024
-const WAITING_MAX_UNPROVEN = 16
+const WAITING_MAX_SLOW = 16
 /** 1,024 deliveries ÷ 16 requests × 0.2 s = 13 s, within the 18 s in which a leased delivery must begin. */
 const QUICK_MS = 200
 /** A single message that an endpoint refuses is not an outage. */
@@ -33,7 +35,8 @@ export class EndpointState<Item> {
 
   /** Requests that may be in flight to it, if enough are free. */
   get inFlightMax(): number {
-    return this.isDown ? 1 : ENDPOINT_IN_FLIGHT_MAX
+    if (this.isDown) return 1
+    return this.#isUncertain ? UNCERTAIN_MAX : ENDPOINT_IN_FLIGHT_MAX
   }
 
   /** Deliveries that this process may lease now. */
@@ -42,7 +45,12 @@ export class EndpointState<Item> {
       const isProbing = this.waiting.length + this.inFlight > 0
       return !isProbing && nowMs >= this.#probeAtMs ? 1 : 0
     }
-    return Math.max(0, (this.#isQuick ? WAITING_MAX_PROVEN : WAITING_MAX_UNPROVEN) - this.waiting.length)
+    const most = this.#isQuick ? WAITING_MAX_PROVEN : this.#isUncertain ? UNCERTAIN_MAX : WAITING_MAX_SLOW
+    return Math.max(0, most - this.waiting.length)
+  }
+
+  get #isUncertain(): boolean {
+    return !this.#isKnown || this.#failuresInRow > 0
   }
 
   /** How the last attempt of any process ended. It counts until this process has made an attempt of its own. */

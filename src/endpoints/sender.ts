@@ -165,6 +165,8 @@ export class Sender {
     const wasAccepted = isAccepted(answer)
     const hasRecovered = state.note(wasAccepted, tookMs - attempt.waitedMs, nowMs)
     if (hasRecovered) this.#claims.expect(item.endpointId)
+    // Other processes and later probes find them.
+    if (state.isDown) for (const waiting of state.waiting.splice(0)) this.#settlements.release(waiting)
     const outcome = wasAccepted ? 'accepted' : answer.status === null ? 'no_response' : 'rejected'
     endpointAnswered.publish({ outcome, sinceCommitMs: nowMs - item.committedAtMs })
     this.#settlements.note(item.endpointId, answer)
