@@ -28,8 +28,18 @@ end $$;
 -- An erasure takes the lock exclusively, and so waits for the bodies that may contain the person. While it waits, senders cannot
 -- take the lock again. 4 s: 0.02 s in which deliveries join, 1 s for the last write, 0.6 s for which a statement in front of the
 -- release may wait for rows, and twice that for a busy machine. Only a frozen process holds the lock longer.
-create or replace function lock_out_sending(account_id bigint) returns void language sql set lock_timeout = '4s'
-  return pg_advisory_xact_lock(7302, (account_id % 2147483647)::int);
+create or replace function lock_out_sending(account_id bigint) returns void language plpgsql set lock_timeout = '4s' as $$
+declare
+  account constant int := (account_id % 2147483647)::int;
+begin
+  -- One erasure at a time waits for senders, and one that had to wait for another pauses. Senders only try for the lock, every
+  -- 10 ms, so a queue of erasures would otherwise keep them from sending for as long as it lasts.
+  if not pg_try_advisory_xact_lock(7303, account) then
+    perform pg_advisory_xact_lock(7303, account);
+    perform pg_sleep(0.03);
+  end if;
+  perform pg_advisory_xact_lock(7302, account);
+end $$;
 
 -- Whether nothing of the account is being sent now.
 create or replace function is_sending_quiet(account_id bigint) returns boolean language sql

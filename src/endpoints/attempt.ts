@@ -3,44 +3,47 @@ import type { LeasedDelivery } from '../intake/flush.ts'
 import type { ContentRow, EndpointRow } from './backlog.ts'
 import type { Contents } from './contents.ts'
 import { contentOf, writeMessage } from './messages.ts'
-import { type Answer, type Message, post, type Target } from './post.ts'
+import type { Message, OpenMessage } from './post.ts'
 
-export interface Outcome {
-  /** Null: there was nothing to send. */
-  answer: Answer | null
-  /** What was read last. Null: nothing, because no connection stood or the delivery is gone. */
-  row: ContentRow | null
-}
+export class Attempt {
+  readonly #contents: Contents
+  readonly #endpoint: EndpointRow
+  readonly #delivery: LeasedDelivery
+  readonly #isProven: boolean
+  /** The change that was read last, for a member. The content itself is not kept until the response. */
+  change: bigint | null = null
+  /** Whether there is a delivery, and its endpoint is what the connection was opened for, as far as was read. */
+  isCurrent = false
+  /** For our own database. */
+  waitedMs = 0
 
-export async function attempt(
-  contents: Contents,
-  endpoint: EndpointRow,
-  target: Target,
-  delivery: LeasedDelivery,
-): Promise<Outcome> {
-  let row: ContentRow | null = null
-  const answer = await post(target, async () => {
-    const content = await contents.read(delivery)
-    row = content?.row ?? null
+  constructor(contents: Contents, endpoint: EndpointRow, delivery: LeasedDelivery, isProven: boolean) {
+    this.#contents = contents
+    this.#endpoint = endpoint
+    this.#delivery = delivery
+    this.#isProven = isProven
+  }
+
+  /** Null: there is nothing to send. */
+  readonly open = async (): Promise<OpenMessage | null> => {
+    const startedAtMs = performance.now()
+    const content = await this.#contents.read(this.#delivery, this.#isProven)
+    this.waitedMs += performance.now() - startedAtMs
+    this.isCurrent = content !== undefined && isSame(this.#endpoint, content.row)
+    this.change = content?.row.change ?? null
     if (content === undefined) return null
     let message: Message | null = null
     try {
-      if (isSame(endpoint, content.row)) message = writeMessage(contentOf(content.row), Date.now())
+      if (this.isCurrent) message = writeMessage(contentOf(content.row), Date.now())
     } finally {
       // Also if it cannot be built: erasures would wait until the session ends.
       if (message === null) content.release()
     }
-    if (message === null) return null
-    const whenLost = (stop: () => void) => {
-      content.onLost = stop
-    }
-    return { message, release: content.release, whenLost }
-  })
-  return { answer, row }
+    return message && { message, release: content.release, whenLost: content.whenLost }
+  }
 }
 
-/** Whether the endpoint is still what the connection was opened for. */
-export const isSame = (endpoint: EndpointRow, now: ContentRow): boolean =>
+const isSame = (endpoint: EndpointRow, now: ContentRow): boolean =>
   now.status === 'active' &&
   now.url === endpoint.url &&
   now.allow_private_network === endpoint.allow_private_network

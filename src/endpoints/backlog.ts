@@ -13,30 +13,62 @@ export interface ClaimedRow extends Row {
   age_ms: number
 }
 
+export interface PendingRow extends Row {
+  id: bigint
+  /** Null: nothing was ever sent to the endpoint. */
+  was_accepted: boolean | null
+}
+
+/**
+ * The next endpoints with pending deliveries, in the order of their ids. Each is one probe of the index, however many
+ * deliveries and endpoints there are.
+ *
+ * $1 bigint: the id after which to begin; $2 int: how many.
+ */
+export const pendingEndpoints: Statement = {
+  name: 'pending-endpoints',
+  text: `
+    with recursive pending (id, position) as (
+      (select endpoint_id, 1 from endpoint_delivery
+        where endpoint_id > $1 and failed_at is null order by endpoint_id, due_at limit 1)
+       union all
+      select next.endpoint_id, position + 1
+        from pending
+        join lateral (select endpoint_id from endpoint_delivery
+                       where endpoint_id > pending.id and failed_at is null
+                       order by endpoint_id, due_at limit 1) next on true
+       where position < $2
+    )
+    select w.id, x.status between 200 and 299 as was_accepted
+      from pending w
+      left join lateral (select coalesce(status, 0) as status from endpoint_answer
+                          where endpoint_id = w.id offset 0) x on true
+     order by w.position`,
+}
+
 /**
  * Leases deliveries that are due, the oldest of each endpoint first. An endpoint has recovered if it accepts deliveries again
  * after several failures in a row: then its backlog is due, except what was tried since.
  *
- * $1 bigint[]: endpoints that have a state in this process; $2 int[]: how many deliveries each may take; $3 int: how many the
- * others may; $4 int[]: milliseconds since the recovery, null for none; $5 int: milliseconds of the lease.
+ * $1 bigint[]: endpoints; $2 int[]: how many deliveries each may take; $3 int[]: milliseconds since the recovery, null for
+ * none; $4 int: milliseconds of the lease.
  */
 export const claimDue: Statement = {
   name: 'claim-due-deliveries',
   text: `
     with due as materialized (
       select d.channel_oa_id, d.id
-        from endpoint p
-        left join unnest($1::bigint[], $2::int[], $4::int[]) as s (endpoint_id, room, recovered_ms) on s.endpoint_id = p.id
+        from unnest($1::bigint[], $2::int[], $3::int[]) as w (endpoint_id, room, recovered_ms)
+        join lateral (select from endpoint where id = w.endpoint_id and status = 'active' offset 0) p on true
         join lateral (
           select channel_oa_id, id from endpoint_delivery
-           where endpoint_id = p.id and failed_at is null and leased_until <= now()
-             and due_at <= case when s.recovered_ms is null then now() else 'infinity' end
-             and (due_at <= now() or last_attempt_at < now() - s.recovered_ms * interval '1 millisecond')
-           order by due_at limit coalesce(s.room, $3) for update skip locked) d on true
-       where p.status = 'active'
+           where endpoint_id = w.endpoint_id and failed_at is null and leased_until <= now()
+             and due_at <= case when w.recovered_ms is null then now() else 'infinity' end
+             and (due_at <= now() or last_attempt_at < now() - w.recovered_ms * interval '1 millisecond')
+           order by due_at limit w.room for update skip locked) d on true
     )
     update endpoint_delivery d
-       set attempts = attempts + 1, leased_until = now() + $5 * interval '1 millisecond'
+       set attempts = attempts + 1, leased_until = now() + $4 * interval '1 millisecond'
       from due
      where d.channel_oa_id = due.channel_oa_id and d.id = due.id
     returning d.id, d.channel_oa_id, d.endpoint_id, d.attempts,
@@ -198,7 +230,7 @@ export const noteAnswers: Statement = {
     insert into endpoint_answer as x (endpoint_id, answered_at, status, answer)
     select p.id, now(), s.status, s.answer
       from unnest($1::bigint[], $2::int[], $3::text[]) as s (endpoint_id, status, answer)
-      join endpoint p on p.id = s.endpoint_id
+      join lateral (select id from endpoint where id = s.endpoint_id offset 0) p on true
      order by p.id
         on conflict (endpoint_id) do update
            set answered_at = excluded.answered_at, status = excluded.status, answer = excluded.answer`,

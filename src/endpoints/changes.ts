@@ -1,20 +1,51 @@
-/** Changes of members on their way to endpoint_delivery: each `members` endpoint follows its account's delta feed. */
-import type { PinnedConnection } from '../postgres/pinned-connection.ts'
-import type { Statement } from '../postgres/statement.ts'
+/**
+ * Changes of members on their way to endpoint_delivery: each `members` endpoint follows its account's delta feed. Endpoints take
+ * turns in the order of their ids, a bounded number of changes each. When a round finds nothing, the next one begins later.
+ */
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Row, Statement, Transactions } from '../postgres/statement.ts'
 
-/** Changes that one endpoint takes in one step: some 20 ms. */
-const CHANGES_PER_STEP = 500
+/** Changes that one endpoint takes in one step. */
+const CHANGES_PER_ENDPOINT = 100
+/** Endpoints with changes that one step moves: 20 × 100 rows are some 80 ms. */
+const MOVED_PER_STEP = 20
+/** Endpoints that one step examines: two index probes each. */
+const EXAMINED_PER_STEP = 200
+/** Changes of members are sent within 2 s. */
+const PAUSE_MS = 500
+/** With many endpoints, a round that finds nothing takes a fifth of one connection at most. */
+const PAUSE_PER_ROUND = 4
+const RETRY_MS = 1_000
 
 /**
- * Moves each endpoint ahead by up to $1 changes. Changes of one member that have not been sent yet stay one row, so a member
- * that changed a hundred times is sent once. Another instance that moves the same endpoint is skipped.
+ * Moves endpoints ahead by up to $1 changes each. Changes of one member that have not been sent yet stay one row, so a member
+ * that changed a hundred times is sent once. An endpoint that another instance moves is skipped.
+ *
+ * $2 bigint: the endpoint after which to begin; $3 int: how many are examined; $4 int: how many are moved.
  */
 const takeChanges: Statement = {
   name: 'take-member-changes',
   text: `
-    with follower as materialized (
-      select id, channel_oa_id, events, change_position, change_member, first_change, open_changes from endpoint
-       where format = 'members' and status = 'active' order by id for no key update skip locked
+    with examined as materialized (
+      select id from endpoint
+       where format = 'members' and status = 'active' and id > $2 order by id limit $3
+    ), follower as materialized (
+      select p.id, p.channel_oa_id, p.events, p.change_position, p.change_member, p.first_change, p.open_changes
+        from endpoint p
+       where p.id in (
+         select f.id from examined x
+           join lateral (select * from endpoint where id = x.id offset 0) f on true
+          -- In the order of the index, because for a mere existence a plan may use another one.
+          where (select m.id from audience_member m
+                         where m.channel_oa_id = f.channel_oa_id and (m.change, m.id) > (f.change_position, f.change_member)
+                           and m.change < change_horizon() and is_committed_after(m.change, f.first_change, f.open_changes)
+                         order by m.change, m.id limit 1) is not null
+             or (select e.id from erased_member e
+                         where e.channel_oa_id = f.channel_oa_id and (e.change, e.id) > (f.change_position, f.change_member)
+                           and e.change < change_horizon() and is_committed_after(e.change, f.first_change, f.open_changes)
+                         order by e.change, e.id limit 1) is not null
+          order by f.id limit $4)
+       order by p.id for no key update skip locked
     ), found as materialized (
       select p.id as endpoint_id, p.channel_oa_id, p.events, c.*
         from follower p
@@ -46,14 +77,69 @@ const takeChanges: Statement = {
                  due_at = case when d.failed_at is null then d.due_at else now() end,
                  type = case when d.type = 'member.created' and excluded.type = 'member.updated' then d.type
                         else excluded.type end
+    ), moved as (
+      update endpoint p set change_position = last.change, change_member = last.id
+        from (select distinct on (endpoint_id) endpoint_id, change, id from found
+               order by endpoint_id, change desc, id desc) last
+       where p.id = last.endpoint_id
+      returning p.id
     )
-    update endpoint p set change_position = last.change, change_member = last.id
-      from (select distinct on (endpoint_id) endpoint_id, change, id from found
-             order by endpoint_id, change desc, id desc) last
-     where p.id = last.endpoint_id`,
+    select case when (select count(*) from follower) = $4 then (select max(id) from follower)
+                else (select max(id) from examined) end as last_id,
+           array(select id from moved) as moved`,
 }
 
-/** Everything below change_horizon() is visible, so no change can appear before the newest that was taken. */
-export async function takeMemberChanges(connection: PinnedConnection): Promise<void> {
-  await connection.pipelineIdempotent([{ statement: takeChanges, values: [CHANGES_PER_STEP] }])
+interface StepRow extends Row {
+  /** Null: there is no endpoint any more in this round. */
+  last_id: bigint | null
+  /** bigint[] of a result of pg. */
+  moved: string[]
+}
+
+export class Feeds {
+  readonly #database: Transactions
+  readonly #onMoved: (endpointIds: bigint[]) => void
+  #stopping = new AbortController()
+  #running: Promise<void> = Promise.resolve()
+
+  /** @param onMoved receives endpoints that have deliveries now */
+  constructor(database: Transactions, onMoved: (endpointIds: bigint[]) => void) {
+    this.#database = database
+    this.#onMoved = onMoved
+  }
+
+  start(): void {
+    this.#stopping = new AbortController()
+    this.#running = this.#run(this.#stopping.signal)
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping.abort()
+    await this.#running
+  }
+
+  async #run(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      // While the database is down or busy, changes wait.
+      const pauseMs = await this.#round(signal).catch(() => RETRY_MS)
+      await sleep(pauseMs, undefined, { signal }).catch(() => undefined)
+    }
+  }
+
+  /** Lets each endpoint take its turn once. Returns the pause before the next round. */
+  async #round(signal: AbortSignal): Promise<number> {
+    const startedAtMs = performance.now()
+    let movedCount = 0
+    let lastId: bigint | null = 0n
+    while (lastId !== null && !signal.aborted) {
+      const values: unknown[] = [CHANGES_PER_ENDPOINT, lastId, EXAMINED_PER_STEP, MOVED_PER_STEP]
+      // Everything below change_horizon() is visible, so no change can appear before the newest that was taken.
+      const [row]: Array<StepRow | undefined> = await this.#database.query<StepRow>(takeChanges, values)
+      const moved = (row?.moved ?? []).map(BigInt)
+      movedCount += moved.length
+      if (moved.length > 0) this.#onMoved(moved)
+      lastId = row?.last_id ?? null
+    }
+    return movedCount > 0 ? 0 : Math.max(PAUSE_MS, PAUSE_PER_ROUND * (performance.now() - startedAtMs))
+  }
 }

@@ -1,54 +1,76 @@
-/** What one process remembers of an endpoint, and the endpoint's share of the process. */
+/** What one process knows of an endpoint: what waits for it, and how its last attempts ended. */
 
 /** Requests of one process to one endpoint. */
 const ENDPOINT_IN_FLIGHT_MAX = 16
-/** An endpoint may start a request while it has fewer in flight than this part of what is free in the whole process. */
-const SHARE_OF_FREE = 1 / 8
+/** Requests to, and deliveries in memory for, an endpoint that is new or whose last attempt failed. */
+const UNCERTAIN_MAX = 4
 /** Deliveries that wait in memory for an endpoint that answers quickly, and for one that does not. */
-const WAITING_MAX_FAST = 1_024
+const WAITING_MAX_PROVEN = 1_024
 const WAITING_MAX_SLOW = 16
 /** 1,024 deliveries ÷ 16 requests × 0.2 s = 13 s, within the 18 s in which a leased delivery must begin. */
-const FAST_MS = 200
-/** Of the backlog in memory: below it, more is leased before it runs out. */
-const HUNGRY_BELOW = 512
+const QUICK_MS = 200
 /** A single message that an endpoint refuses is not an outage. */
 const OUTAGE_FAILURES = 5
-/** During an outage, new deliveries are still tried, but take less of the process. */
-const OUTAGE_IN_FLIGHT_MAX = 4
+/** During an outage, one delivery at a time is tried. The pause doubles from the first to the last. */
+const FIRST_PROBE_MS = 1_000
+const LAST_PROBE_MS = 60_000
 
 export class EndpointState<Item> {
   readonly waiting: Item[] = []
   inFlight = 0
-  /** The last poll found as much as there was room for. */
-  hasMore = false
-  #isFast = true
+  #isKnown = false
+  #isQuick = false
   #failuresInRow = 0
+  #probeAtMs = 0
   #recoveredAtMs: number | null = null
 
+  /** Its last attempt was a quick success. */
+  get isProven(): boolean {
+    return this.#isQuick
+  }
+
+  get isDown(): boolean {
+    return this.#failuresInRow >= OUTAGE_FAILURES
+  }
+
+  /** Requests that may be in flight to it, if enough are free. */
+  get inFlightMax(): number {
+    if (this.isDown) return 1
+    return this.#isUncertain ? UNCERTAIN_MAX : ENDPOINT_IN_FLIGHT_MAX
+  }
+
   /** Deliveries that this process may lease now. */
-  get room(): number {
-    return Math.max(0, (this.#isFast ? WAITING_MAX_FAST : WAITING_MAX_SLOW) - this.waiting.length)
-  }
-
-  get isHungry(): boolean {
-    return this.hasMore && this.#isFast && this.waiting.length < HUNGRY_BELOW
-  }
-
-  /** @param free requests that this process may still start, for all endpoints */
-  mayStart(free: number): boolean {
-    const isDown = this.#failuresInRow >= OUTAGE_FAILURES
-    const most = isDown ? OUTAGE_IN_FLIGHT_MAX : ENDPOINT_IN_FLIGHT_MAX
-    const share = Math.max(1, Math.min(most, Math.floor(free * SHARE_OF_FREE)))
-    return free > 0 && this.inFlight < share
-  }
-
-  note(isAccepted: boolean, tookMs: number): void {
-    this.#isFast = isAccepted && tookMs < FAST_MS
-    if (!isAccepted) this.#failuresInRow += 1
-    else {
-      if (this.#failuresInRow >= OUTAGE_FAILURES) this.#recoveredAtMs = performance.now()
-      this.#failuresInRow = 0
+  room(nowMs: number): number {
+    if (this.isDown) {
+      const isProbing = this.waiting.length + this.inFlight > 0
+      return !isProbing && nowMs >= this.#probeAtMs ? 1 : 0
     }
+    const most = this.#isQuick ? WAITING_MAX_PROVEN : this.#isUncertain ? UNCERTAIN_MAX : WAITING_MAX_SLOW
+    return Math.max(0, most - this.waiting.length)
+  }
+
+  get #isUncertain(): boolean {
+    return !this.#isKnown || this.#failuresInRow > 0
+  }
+
+  /** How the last attempt of any process ended. It counts until this process has made an attempt of its own. */
+  learn(wasAccepted: boolean): void {
+    if (this.#isKnown) return
+    this.#isKnown = true
+    this.#isQuick = wasAccepted
+    this.#failuresInRow = wasAccepted ? 0 : OUTAGE_FAILURES
+  }
+
+  /** Returns whether the endpoint has recovered from an outage. @param tookMs without waits for our own database */
+  note(isAccepted: boolean, tookMs: number, nowMs: number): boolean {
+    const wasDown = this.isDown
+    this.#isKnown = true
+    this.#isQuick = isAccepted && tookMs < QUICK_MS
+    this.#failuresInRow = isAccepted ? 0 : this.#failuresInRow + 1
+    if (this.isDown) this.#probeAtMs = nowMs + probePauseMs(this.#failuresInRow - OUTAGE_FAILURES)
+    const isRecovered = wasDown && isAccepted
+    if (isRecovered) this.#recoveredAtMs = nowMs
+    return isRecovered
   }
 
   /** Milliseconds since the endpoint accepted a delivery after an outage. Null: there was none, or it is not over. */
@@ -57,3 +79,5 @@ export class EndpointState<Item> {
     return Math.floor(nowMs - this.#recoveredAtMs)
   }
 }
+
+const probePauseMs = (probes: number): number => Math.min(LAST_PROBE_MS, FIRST_PROBE_MS * 2 ** probes)

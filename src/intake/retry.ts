@@ -1,5 +1,5 @@
 /** Applies stored events that could not be applied: `oa-audience events retry`. */
-import { lockOutErasures } from '../audience/erasure-lock.ts'
+import { lockOutErasures, waitForSenders } from '../audience/erasure-lock.ts'
 import { DatabaseUnavailable, LOCK_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
 import type { Row, Statement, Transactions } from '../postgres/statement.ts'
 import { type IntakeEvent, InvalidEvent, NO_EFFECT } from './event.ts'
@@ -50,7 +50,19 @@ async function storeAgain(
     },
   ]
   const [outcome] = await flushWithRetry(database.pipeline, database, batch, { before })
-  return outcome === 'accepted' ? APPLIED : 'it has changed meanwhile: check it again'
+  if (outcome !== 'accepted') return 'it has changed meanwhile: check it again'
+  return event.effect.type === 'unsend' ? await outliveSenders(database, accountId) : APPLIED
+}
+
+/** Waits for bodies that were read before the unsend was committed, and may still be written to an endpoint. */
+async function outliveSenders(database: Transactions, accountId: bigint): Promise<string> {
+  try {
+    await database.query(waitForSenders, [accountId])
+    return APPLIED
+  } catch (error) {
+    if (sqlStateOf(error) !== LOCK_TIMEOUT) throw error
+    return 'it was applied, but a process that does not continue may still send the message to an endpoint'
+  }
 }
 
 /** The stored content, read by the source that it came from. Throws InvalidEvent. */

@@ -1,0 +1,123 @@
+/**
+ * Which endpoints have due deliveries. A claim examines a bounded number of endpoints, however many there are:
+ *
+ * 1. Rotation: each poll examines the next ENDPOINTS_PER_POLL endpoints that have pending deliveries, in the order of their ids.
+ *    2,000 endpoints are examined within 3 s.
+ * 2. Backlogs: endpoints of which this process knows that they have more are examined in turn, as soon as little waits for them.
+ */
+import { int4Array, int8Array } from '../postgres/binary-array.ts'
+import type { PinnedConnection } from '../postgres/pinned-connection.ts'
+import { type ClaimedRow, claimDue, type PendingRow, pendingEndpoints } from './backlog.ts'
+import type { EndpointState } from './endpoint-state.ts'
+
+/** Each costs an index probe of 10 µs. */
+const ENDPOINTS_PER_POLL = 200
+/** Backlogs may be claimed more often. Less than the interval of polls, which varies. */
+const ROTATION_MS = 250
+/** Endpoints with a known backlog that one claim examines. */
+const BACKLOGS_PER_CLAIM = 200
+/** Also in flush_events. Longer than a request (10 s) with the wait before it. */
+export const LEASE_MS = 30_000
+/** Deliveries that wait in memory, divided among the endpoints that one claim examines. */
+const WAITING_MAX = 8_192
+/** Of one endpoint, if many divide WAITING_MAX. */
+const WAITING_MIN = 16
+
+/** What this process knows of endpoints: its queue. */
+interface Endpoints {
+  stateOf(endpointId: bigint): EndpointState<unknown>
+  learn(endpointId: bigint, wasAccepted: boolean): void
+}
+
+export class Claims {
+  readonly #connection: PinnedConnection
+  readonly #endpoints: Endpoints
+  readonly #backlogs = new Set<bigint>()
+  #lastExamined = 0n
+  #rotatedAtMs = Number.NEGATIVE_INFINITY
+  /** Deliveries of one endpoint that may wait in memory, since the last claim. */
+  #share = WAITING_MAX
+
+  constructor(connection: PinnedConnection, endpoints: Endpoints) {
+    this.#connection = connection
+    this.#endpoints = endpoints
+  }
+
+  /** The endpoint has due deliveries that no process has leased. */
+  expect(endpointId: bigint): void {
+    this.#backlogs.add(endpointId)
+  }
+
+  /** Below this low-water mark, more is leased before the queue in memory runs out. */
+  isRunningOut(endpointId: bigint): boolean {
+    return this.#backlogs.has(endpointId) && this.#isLow(endpointId)
+  }
+
+  async claim(): Promise<ClaimedRow[]> {
+    const isTurn = performance.now() - this.#rotatedAtMs >= ROTATION_MS
+    const rotated = isTurn ? await this.#rotate() : []
+    const rooms = this.#roomsOf(new Set([...rotated, ...this.#nextBacklogs()]), performance.now())
+    if (rooms.size === 0) return []
+    const nowMs = performance.now()
+    const values = [
+      int8Array([...rooms.keys()]),
+      int4Array([...rooms.values()]),
+      int4Array([...rooms.keys()].map((id) => this.#endpoints.stateOf(id).recoveredAgoMs(nowMs))),
+      LEASE_MS,
+    ]
+    const [rows] = await this.#connection.pipelineIdempotent([{ statement: claimDue, values }])
+    this.#noteBacklogs(rooms, rows as ClaimedRow[])
+    return rows as ClaimedRow[]
+  }
+
+  async #rotate(): Promise<bigint[]> {
+    this.#rotatedAtMs = performance.now()
+    const values = [this.#lastExamined, ENDPOINTS_PER_POLL]
+    const [rows] = await this.#connection.pipelineIdempotent([{ statement: pendingEndpoints, values }])
+    const found = rows as PendingRow[]
+    for (const { id, was_accepted } of found) {
+      if (was_accepted !== null) this.#endpoints.learn(id, was_accepted)
+    }
+    this.#lastExamined = found.length < ENDPOINTS_PER_POLL ? 0n : (found.at(-1)?.id ?? 0n)
+    return found.map(({ id }) => id)
+  }
+
+  #nextBacklogs(): bigint[] {
+    const next: bigint[] = []
+    for (const id of this.#backlogs) {
+      if (next.length === BACKLOGS_PER_CLAIM) break
+      // During an outage, the rotation finds what to try.
+      if (this.#endpoints.stateOf(id).isDown) this.#backlogs.delete(id)
+      else if (this.#isLow(id)) next.push(id)
+    }
+    return next
+  }
+
+  #isLow(endpointId: bigint): boolean {
+    return this.#endpoints.stateOf(endpointId).waiting.length * 2 < this.#share
+  }
+
+  #roomsOf(ids: Set<bigint>, nowMs: number): Map<bigint, number> {
+    const withRoom = [...ids].filter((id) => this.#endpoints.stateOf(id).room(nowMs) > 0)
+    const share = Math.max(
+      WAITING_MIN,
+      Math.floor(WAITING_MAX / Math.max(withRoom.length, this.#backlogs.size)),
+    )
+    this.#share = share
+    const rooms = withRoom.map((id): [bigint, number] => {
+      const state = this.#endpoints.stateOf(id)
+      return [id, Math.min(state.room(nowMs), share - state.waiting.length)]
+    })
+    return new Map(rooms.filter(([, room]) => room > 0))
+  }
+
+  /** An endpoint of which as many were found as there was room for has more. It gets the last turn. */
+  #noteBacklogs(rooms: Map<bigint, number>, rows: ClaimedRow[]): void {
+    const found = new Map<bigint, number>()
+    for (const { endpoint_id: id } of rows) found.set(id, (found.get(id) ?? 0) + 1)
+    for (const [id, room] of rooms) {
+      this.#backlogs.delete(id)
+      if (found.get(id) === room && !this.#endpoints.stateOf(id).isDown) this.#backlogs.add(id)
+    }
+  }
+}

@@ -1,0 +1,116 @@
+/**
+ * Deliveries that wait in this process, and which of them may start:
+ *
+ * 1. Endpoints take turns, one delivery each.
+ * 2. An endpoint is proven if its last attempt was a quick success. Proven endpoints go first.
+ * 3. All other endpoints, new, slow, failing or silent, have half of the requests together. A silent endpoint occupies a request
+ *    for 10 s, so proven endpoints find a free one however many are silent.
+ * 4. An endpoint may have an eighth of what is free, an account as many as are free for all others.
+ */
+import type { LeasedDelivery } from '../intake/flush.ts'
+import { EndpointState } from './endpoint-state.ts'
+
+/** Requests of this process in flight. Sockets and their memory are limited by it. */
+const IN_FLIGHT_MAX = 1_024
+const UNPROVEN_IN_FLIGHT_MAX = IN_FLIGHT_MAX / 2
+const SHARE_OF_FREE = 1 / 8
+
+/** A delivery that has begun. */
+export interface Started<Item> {
+  state: EndpointState<Item>
+  item: Item
+  /** Whether the endpoint was proven then. */
+  isProven: boolean
+}
+
+export class Queue<Item extends LeasedDelivery> {
+  readonly #states = new Map<bigint, EndpointState<Item>>()
+  /** Endpoints with waiting deliveries that have fewer in flight than they may have, in the order of their turns. */
+  readonly #proven = new Set<EndpointState<Item>>()
+  readonly #unproven = new Set<EndpointState<Item>>()
+  #inFlight = 0
+  #unprovenInFlight = 0
+  readonly #inFlightOf = new Map<bigint, number>()
+
+  get inFlight(): number {
+    return this.#inFlight
+  }
+
+  stateOf(endpointId: bigint): EndpointState<Item> {
+    const state = this.#states.get(endpointId) ?? new EndpointState<Item>()
+    this.#states.set(endpointId, state)
+    return state
+  }
+
+  /** How the last attempt of any process to send to the endpoint ended. */
+  learn(endpointId: bigint, wasAccepted: boolean): void {
+    const state = this.stateOf(endpointId)
+    state.learn(wasAccepted)
+    this.#queue(state)
+  }
+
+  /** Returns false if there is no room. */
+  add(item: Item, nowMs: number): boolean {
+    const state = this.stateOf(item.endpointId)
+    if (state.room(nowMs) === 0) return false
+    state.waiting.push(item)
+    if (!this.#turnsOf(state).has(state)) this.#queue(state)
+    return true
+  }
+
+  /** Starts the next delivery. Null: none may start now. */
+  start(): Started<Item> | null {
+    const free = IN_FLIGHT_MAX - this.#inFlight
+    const unprovenFree = Math.min(free, UNPROVEN_IN_FLIGHT_MAX - this.#unprovenInFlight)
+    return this.#startOf(this.#proven, free) ?? this.#startOf(this.#unproven, unprovenFree)
+  }
+
+  end({ state, item, isProven }: Started<Item>): void {
+    this.#count(item, isProven, -1)
+    state.inFlight -= 1
+    this.#queue(state)
+  }
+
+  /** Removes and returns everything that waits. */
+  clear(): Item[] {
+    this.#proven.clear()
+    this.#unproven.clear()
+    return [...this.#states.values()].flatMap(({ waiting }) => waiting.splice(0))
+  }
+
+  #startOf(turns: Set<EndpointState<Item>>, free: number): Started<Item> | null {
+    if (free <= 0) return null
+    const share = Math.max(1, Math.floor(free * SHARE_OF_FREE))
+    for (const state of turns) {
+      const [item] = state.waiting
+      const isFair = item !== undefined && (this.#inFlightOf.get(item.accountId) ?? 0) < free
+      if (!isFair || state.inFlight >= Math.min(share, state.inFlightMax)) continue
+      state.waiting.shift()
+      state.inFlight += 1
+      this.#queue(state)
+      const started = { state, item, isProven: turns === this.#proven }
+      this.#count(item, started.isProven, 1)
+      return started
+    }
+    return null
+  }
+
+  /** Gives the endpoint the last turn, or none if it can start nothing. */
+  #queue(state: EndpointState<Item>): void {
+    this.#proven.delete(state)
+    this.#unproven.delete(state)
+    if (state.waiting.length > 0 && state.inFlight < state.inFlightMax) this.#turnsOf(state).add(state)
+  }
+
+  #turnsOf({ isProven }: EndpointState<Item>): Set<EndpointState<Item>> {
+    return isProven ? this.#proven : this.#unproven
+  }
+
+  #count({ accountId }: Item, isProven: boolean, change: 1 | -1): void {
+    this.#inFlight += change
+    if (!isProven) this.#unprovenInFlight += change
+    const ofAccount = (this.#inFlightOf.get(accountId) ?? 0) + change
+    if (ofAccount === 0) this.#inFlightOf.delete(accountId)
+    else this.#inFlightOf.set(accountId, ofAccount)
+  }
+}

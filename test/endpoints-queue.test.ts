@@ -1,0 +1,135 @@
+/** Which deliveries start, and how many wait: endpoints that fail, are slow or are silent leave room for others. */
+import { describe, expect, it } from 'vitest'
+import { EndpointState } from '../src/endpoints/endpoint-state.ts'
+import { Queue } from '../src/endpoints/queue.ts'
+
+interface Item {
+  id: bigint
+  accountId: bigint
+  endpointId: bigint
+}
+
+const itemOf = (endpointId: number, id = 0): Item => ({
+  id: BigInt(id),
+  accountId: BigInt(endpointId),
+  endpointId: BigInt(endpointId),
+})
+
+function startAll(queue: Queue<Item>) {
+  const started = []
+  for (let next = queue.start(); next !== null; next = queue.start()) started.push(next)
+  return started
+}
+
+/** An endpoint that has failed so often in a row at the time 0. */
+function failing(failures: number): EndpointState<Item> {
+  const state = new EndpointState<Item>()
+  for (let no = 0; no < failures; no += 1) state.note(false, 10, 0)
+  return state
+}
+
+describe('an endpoint', () => {
+  it('has no outage after four failures in a row', () => {
+    expect(failing(4).isDown).toBe(false)
+    expect(failing(4).room(0)).toBe(4)
+  })
+
+  it('is probed with one delivery at a time during an outage, after pauses that double up to a minute', () => {
+    const pauses = Array.from({ length: 9 }, (_, probes) => {
+      const state = failing(5 + probes)
+      return [999, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 59_999, 60_000].find(
+        (ms) => state.room(ms) > 0,
+      )
+    })
+    expect(pauses).toEqual([1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000, 60_000])
+    const state = failing(5)
+    expect(state.room(1_000)).toBe(1)
+    state.inFlight = 1
+    expect(state.room(1_000)).toBe(0)
+    expect(state.inFlightMax).toBe(1)
+  })
+
+  it('has recovered when it accepts a delivery after an outage, and only then', () => {
+    expect(failing(5).note(true, 10, 500)).toBe(true)
+    expect(failing(4).note(true, 10, 500)).toBe(false)
+    const state = failing(6)
+    state.note(true, 10, 500)
+    expect(state.recoveredAgoMs(700)).toBe(200)
+    expect(state.room(700)).toBe(1_024)
+  })
+
+  it('begins as its last attempt of any process ended, until this process has tried it', () => {
+    const [accepted, failed, tried] = [new EndpointState(), new EndpointState(), new EndpointState()]
+    accepted.learn(true)
+    expect(accepted.isProven).toBe(true)
+    failed.learn(false)
+    expect(failed.room(0)).toBe(1)
+    tried.note(true, 10, 0)
+    tried.learn(false)
+    expect(tried.isProven).toBe(true)
+  })
+
+  it('that takes 200 ms or more is not proven', () => {
+    const state = new EndpointState()
+    state.note(true, 199, 0)
+    expect(state.isProven).toBe(true)
+    state.note(true, 200, 0)
+    expect(state.isProven).toBe(false)
+    expect(state.room(0)).toBe(16)
+  })
+})
+
+describe('the queue', () => {
+  it('leaves half of the requests to proven endpoints, however many others wait', () => {
+    const queue = new Queue<Item>()
+    for (let no = 1; no <= 1_900; no += 1) queue.add(itemOf(no), 0)
+    expect(startAll(queue)).toHaveLength(512)
+    for (let no = 2_001; no <= 2_100; no += 1) {
+      queue.learn(BigInt(no), true)
+      for (let id = 0; id < 4; id += 1) queue.add(itemOf(no, id), 0)
+    }
+    expect(startAll(queue)).toHaveLength(400)
+  })
+
+  it('starts a waiting delivery of an endpoint that turns out to be proven', () => {
+    const queue = new Queue<Item>()
+    for (let no = 1; no <= 600; no += 1) queue.add(itemOf(no), 0)
+    startAll(queue)
+    queue.learn(600n, true)
+    expect(startAll(queue).map(({ item }) => item.endpointId)).toEqual([600n])
+  })
+
+  it('gives one endpoint 16 requests, and each of many one in turn', () => {
+    const queue = new Queue<Item>()
+    queue.learn(1n, true)
+    queue.learn(2n, true)
+    for (let id = 0; id < 100; id += 1) queue.add(itemOf(1, id), 0)
+    for (let id = 0; id < 100; id += 1) queue.add(itemOf(2, id), 0)
+    const started = startAll(queue)
+    expect(started.filter(({ item }) => item.endpointId === 1n)).toHaveLength(16)
+    expect(started.slice(0, 4).map(({ item }) => item.endpointId)).toEqual([1n, 2n, 1n, 2n])
+  })
+
+  it('gives one account as many requests as are free for all others', () => {
+    const queue = new Queue<Item>()
+    for (let no = 1; no <= 1_000; no += 1) {
+      queue.learn(BigInt(no), true)
+      queue.add({ ...itemOf(no), accountId: 7n }, 0)
+    }
+    expect(startAll(queue)).toHaveLength(512)
+    queue.learn(2_000n, true)
+    queue.add(itemOf(2_000), 0)
+    expect(startAll(queue)).toHaveLength(1)
+  })
+
+  it('starts the next delivery of an endpoint when one has ended', () => {
+    const queue = new Queue<Item>()
+    for (let id = 0; id < 17; id += 1) {
+      queue.learn(1n, true)
+      queue.add(itemOf(1, id), 0)
+    }
+    const [first] = startAll(queue)
+    if (first !== undefined) queue.end(first)
+    expect(startAll(queue).map(({ item }) => item.id)).toEqual([16n])
+  })
+})

@@ -1,0 +1,187 @@
+/** Endpoints that fail, are silent, take no body or answer without an end delay neither others nor LINE, in bounded memory. */
+import { execFileSync } from 'node:child_process'
+import { createServer } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Worker } from 'node:worker_threads'
+import { expect, it, onTestFinished } from 'vitest'
+import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
+import { randomUserId, textMessage } from '../../tools/simulator/events.ts'
+import { addTenant, createTestDatabase, type Tenant, urlOf } from '../support/database.ts'
+import { measureDeliveries } from '../support/delivery-latency.ts'
+import { startReceiver } from '../support/endpoints.ts'
+import { becomesWell, eventually, spawnService } from '../support/process.ts'
+import { signedDelivery } from '../support/service.ts'
+
+/** Another program may slow one of two measurements that are compared. It does not slow the same one three times. */
+const COMPARED = { retry: 2 }
+const NO_LIMITS = { RATE_LIMIT_MAX: '0' }
+/** Nothing listens there. */
+const REFUSING_URL = 'http://127.0.0.1:9/'
+
+const addEndpoints = (database: PostgresDatabase, { accountId }: Tenant, url: string, count: number) =>
+  database.query(
+    `insert into endpoint (channel_oa_id, url, allow_private_network, status)
+     select $1, $2, true, 'paused' from generate_series(1, $3::int)`,
+    [accountId, url, count],
+  )
+
+async function deliver(serviceUrl: string, tenant: Tenant, text: string): Promise<void> {
+  const { path, init } = signedDelivery(tenant, [textMessage(randomUserId(), text)])
+  const response = await fetch(serviceUrl + path, init)
+  expect(response.status).toBe(200)
+  await response.arrayBuffer()
+}
+
+/** Stores one delivery of each tenant for its paused endpoints, and the given number of copies. */
+async function storeBacklog(
+  { database, serviceUrl }: { database: PostgresDatabase; serviceUrl: string },
+  tenants: Tenant[],
+  { text, copies }: { text: string; copies: number },
+): Promise<void> {
+  for (const tenant of tenants) await deliver(serviceUrl, tenant, text)
+  await database.query(
+    `insert into endpoint_delivery (channel_oa_id, endpoint_id, event_keys, created_at)
+     select channel_oa_id, endpoint_id, event_keys, created_at from endpoint_delivery, generate_series(1, $1::int)`,
+    [copies],
+  )
+}
+
+const resumeAll = (database: PostgresDatabase) => database.query(`update endpoint set status = 'active'`)
+
+/** Accepts connections and never answers. @param isReading takes the requests */
+async function startSilent(isReading: boolean): Promise<string> {
+  const server = createServer((socket) => {
+    socket.on('error', () => undefined)
+    if (isReading) socket.resume()
+    else socket.pause()
+    onTestFinished(() => {
+      socket.destroy()
+    })
+  }).listen(0, '127.0.0.1')
+  await new Promise((resolve) => server.once('listening', resolve))
+  onTestFinished(() => {
+    server.close()
+  })
+  return `http://127.0.0.1:${(server.address() as { port: number }).port}/`
+}
+
+/** Milliseconds from each of LINE's requests to the endpoint's, sorted. */
+async function measureForwarding(serviceUrl: string, tenant: Tenant, received: Array<{ body: string }>) {
+  const latenciesMs: number[] = []
+  for (let no = 0; no < 60; no += 1) {
+    const text = `forwarded ${no} ${randomUserId()}`
+    const startedAtMs = performance.now()
+    await deliver(serviceUrl, tenant, text)
+    await eventually(
+      async () => received.at(-1)?.body ?? '',
+      (body) => body.includes(text),
+    )
+    latenciesMs.push(performance.now() - startedAtMs)
+    await sleep(50)
+  }
+  return latenciesMs.sort((a, b) => a - b)
+}
+
+it(
+  'sends to a healthy endpoint, and acknowledges LINE, beside 1,900 endpoints that refuse or say nothing with 190,000 due deliveries',
+  COMPARED,
+  async () => {
+    const { database, connection } = await createTestDatabase()
+    const tenants: Tenant[] = []
+    for (let no = 0; no < 38; no += 1) tenants.push(await addTenant(database))
+    const [healthy, other] = [await addTenant(database), await addTenant(database)]
+    const receiver = await startReceiver()
+    const silentUrl = await startSilent(true)
+    for (const [no, tenant] of tenants.entries())
+      await addEndpoints(database, tenant, no % 2 === 0 ? silentUrl : REFUSING_URL, 50)
+    await addEndpoints(database, healthy, receiver.url, 1)
+    const service = await spawnService({ DATABASE_URL: urlOf(connection), ...NO_LIMITS })
+    await becomesWell(service.url)
+    await storeBacklog({ database, serviceUrl: service.url }, tenants, { text: 'hello', copies: 99 })
+    await measureDeliveries(service.url, other)
+    const idleMs = await measureDeliveries(service.url, other)
+    await resumeAll(database)
+    const latenciesMs = await measureForwarding(service.url, healthy, receiver.received)
+    // After the seconds in which each endpoint fails for the first time.
+    const busyMs = await measureDeliveries(service.url, other)
+    const [medianMs, worstMs] = [latenciesMs[30] as number, latenciesMs.at(-1) as number]
+    console.log(
+      `forwarded: median ${medianMs.toFixed(0)} ms, worst ${worstMs.toFixed(0)} ms; LINE: p95 ${idleMs.toFixed(0)} ms idle, ${busyMs.toFixed(0)} ms busy`,
+    )
+    expect(medianMs).toBeLessThan(500)
+    expect(worstMs).toBeLessThan(5_000)
+    expect(busyMs).toBeLessThan(2 * idleMs + 50)
+    await database.close()
+  },
+)
+
+it('keeps its memory below 512 MiB beside 100 endpoints that take no body, with 20 deliveries of 1 MiB each', async () => {
+  const { database, connection } = await createTestDatabase()
+  const [large, healthy] = [await addTenant(database), await addTenant(database)]
+  const receiver = await startReceiver()
+  await addEndpoints(database, large, await startSilent(false), 100)
+  await addEndpoints(database, healthy, receiver.url, 1)
+  const service = await spawnService({ DATABASE_URL: urlOf(connection), ...NO_LIMITS })
+  await becomesWell(service.url)
+  const text = 'x'.repeat(1_000_000)
+  await storeBacklog({ database, serviceUrl: service.url }, [large], { text, copies: 19 })
+  await resumeAll(database)
+  const latenciesMs = await measureForwarding(service.url, healthy, receiver.received)
+  // VmHWM is the largest resident size so far.
+  const status = execFileSync('cat', [`/proc/${service.child.pid}/status`], { encoding: 'utf8' })
+  const mebibytes = Number(/VmHWM:\s+(\d+) kB/.exec(status)?.[1]) / 1024
+  const medianMs = latenciesMs[30] as number
+  console.log(
+    `at most ${mebibytes.toFixed(0)} MiB; forwarded to a healthy endpoint: median ${medianMs.toFixed(0)} ms`,
+  )
+  expect(mebibytes).toBeLessThan(512)
+  expect(medianMs).toBeLessThan(500)
+  await database.close()
+})
+
+/** A receiver that writes a piece over and over. In a thread of its own, so that only the service's time is measured. */
+async function startFlooding(head: string, unit: string): Promise<string> {
+  const worker = new Worker(FLOODING, { eval: true, workerData: { head, piece: unit.repeat(4_096) } })
+  onTestFinished(async () => {
+    await worker.terminate()
+  })
+  const port = await new Promise<number>((resolve) => worker.once('message', resolve))
+  return `http://127.0.0.1:${port}/`
+}
+
+const FLOODING = `
+  const { parentPort, workerData: { head, piece } } = require('node:worker_threads')
+  const server = require('node:net').createServer((socket) => {
+    socket.on('error', () => undefined)
+    socket.once('data', () => {
+      socket.write(head)
+      const write = () => {
+        while (!socket.destroyed && socket.write(piece));
+        if (!socket.destroyed) socket.once('drain', write)
+      }
+      write()
+    })
+  }).listen(0, '127.0.0.1', () => parentPort.postMessage(server.address().port))`
+
+it.each([['103 for ever', '', 'HTTP/1.1 103 Early Hints\r\n\r\n']])(
+  "acknowledges LINE's deliveries beside 30 endpoints that answer %s",
+  COMPARED,
+  async (_what, head, unit) => {
+    const { database, connection } = await createTestDatabase()
+    const [tenant, other] = [await addTenant(database), await addTenant(database)]
+    const url = await startFlooding(head, unit)
+    await addEndpoints(database, tenant, url, 30)
+    const service = await spawnService({ DATABASE_URL: urlOf(connection), ...NO_LIMITS })
+    await becomesWell(service.url)
+    await measureDeliveries(service.url, other)
+    const idleMs = await measureDeliveries(service.url, other)
+    await storeBacklog({ database, serviceUrl: service.url }, [tenant], { text: 'hello', copies: 20 })
+    await resumeAll(database)
+    const busyMs = await measureDeliveries(service.url, other)
+    console.log(`LINE: p95 ${idleMs.toFixed(0)} ms idle, ${busyMs.toFixed(0)} ms beside hostile endpoints`)
+    const attempted = await database.query('select from endpoint_answer')
+    expect(attempted).toHaveLength(30)
+    expect(busyMs).toBeLessThan(2 * idleMs + 50)
+    await database.close()
+  },
+)
