@@ -1,5 +1,5 @@
 -- Retention reads what it deletes and nothing else, also after years. A BRIN index finds old rows only while no page holds both
--- old and new ones, so not in a table whose space is reused. See decision 51.
+-- old and new ones, so not in a table whose space is reused. See decision 48.
 
 -- Keys in partitions by the time that they begin with: a month is dropped as a whole. src/maintenance creates the months. The
 -- keys stored until now become the default partition, which also receives keys of times without a partition. Its primary key

@@ -196,6 +196,28 @@ it('ends an attempt whose receiver does not take the body, and lets erasures pas
   expect(releasedAfterMs).toBeLessThan(2_500)
 })
 
+it('sends to an account of which one person after the other is erased', async () => {
+  const { service, tenant, addEndpoint } = await startSending()
+  const receiver = await startReceiver()
+  await addEndpoint(receiver.url)
+  let isOver = false
+  const eraseAgain = async () => {
+    while (!isOver) await service.call('DELETE', '/api/audience/5', { headers: tenant.headers })
+  }
+  const erasing = Array.from({ length: 6 }, eraseAgain)
+  for (let no = 1; no <= 5; no += 1) {
+    await service.deliver(tenant, [textMessage('Ustays', `message ${no}`)])
+    // Less than the lease of a delivery that was given up.
+    await eventually(
+      async () => receiver.received.length,
+      (count) => count === no,
+      20_000,
+    )
+  }
+  isOver = true
+  await Promise.all(erasing)
+})
+
 it('stores nothing that a receiver echoes, also while instances of the previous version run', async () => {
   const { database, service, tenant, addEndpoint, becomesQuiet } = await startSending()
   const receiver = await startReceiver()

@@ -34,12 +34,19 @@ async function* readCsvEntries(file: string): AsyncGenerator<FileEntry> {
   let columns: string[] | null = null
   for await (const { cells, line } of readCsv(file, LINE_MAX_BYTES)) {
     if (columns === null) {
-      columns = cells
+      columns = cells.map((name) => name.trim())
       refuseDuplicates(columns)
+      requireUsed(columns)
       continue
     }
     const length = cells.reduce((sum, cell) => sum + cell.length, 0)
-    yield { line, length, value: fromCsv(columns, cells) }
+    const { length: expected } = columns
+    // A comma in a cell that is not quoted would move all cells behind it into other columns.
+    const surplus = () =>
+      new FatalError(
+        `the line has ${cells.length} cells, but line 1 has ${expected}. Quote cells that contain a comma.`,
+      )
+    yield { line, length, value: cells.length > expected ? surplus() : fromCsv(columns, cells) }
   }
 }
 
@@ -49,6 +56,16 @@ function refuseDuplicates(columns: string[]): void {
     throw new FatalError(
       `line 1: several columns have the name ${duplicates.join(', ')}. Remove all but one.`,
     )
+}
+
+/** A mistyped column would be ignored, and the import would change nothing. */
+function requireUsed(columns: string[]): void {
+  const isNamed = (names: string[]) => names.some((name) => columns.includes(name))
+  if (isNamed(['id', 'userId']) && isNamed(['externalId', 'tags', 'attributes'])) return
+  throw new FatalError(
+    `line 1: the columns are ${columns.map((name) => JSON.stringify(name)).join(', ')}. ` +
+      'A file needs userId or id, and externalId, tags or attributes.',
+  )
 }
 
 async function* readNdjson(file: string): AsyncGenerator<FileEntry> {
