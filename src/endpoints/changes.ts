@@ -27,8 +27,11 @@ const takeChanges: Statement = {
   name: 'take-member-changes',
   text: `
     with examined as materialized (
+      -- A range in the order of one index. For equalities, a plan may walk the primary key past all other endpoints.
       select id from endpoint
-       where format = 'members' and status = 'active' and id > $2 order by id limit $3
+       where (format, status, id) > ('members', 'active', $2)
+         and (format, status, id) <= ('members', 'active', 9223372036854775807)
+       order by format, status, id limit $3
     ), follower as materialized (
       select p.id, p.channel_oa_id, p.events, p.change_position, p.change_member, p.first_change, p.open_changes
         from endpoint p

@@ -27,7 +27,7 @@ const addCounts: Statement = {
       from unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[],
                   $9::timestamptz[], $10::timestamptz[], $11::timestamptz[])
            as c (id, source, deliveries, accepted, duplicates, unapplied, refused, failed, last_at, last_refused_at, at)
-     where exists (select from official_account a where a.id = c.id)
+     cross join lateral (select from official_account where id = c.id offset 0) account
      order by id, source
         on conflict (channel_oa_id, hour, source) do update set
            deliveries = h.deliveries + excluded.deliveries, accepted = h.accepted + excluded.accepted,

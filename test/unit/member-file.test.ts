@@ -23,7 +23,8 @@ async function readingMs(file: string): Promise<number> {
 it.each(['ndjson', 'csv'])('reads a line of a file in %s that has no end in linear time', async (format) => {
   const file = (mebibytes: number) => {
     const path = join(temporaryDirectory(), `members.${format}`)
-    const line = format === 'csv' ? `userId,tags\n"${'x'.repeat(mebibytes * MIB)}"` : 'x'.repeat(mebibytes * MIB)
+    const line =
+      format === 'csv' ? `userId,tags\n"${'x'.repeat(mebibytes * MIB)}"` : 'x'.repeat(mebibytes * MIB)
     writeFileSync(path, line)
     return path
   }
