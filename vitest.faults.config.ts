@@ -1,13 +1,56 @@
 import { defineConfig } from 'vitest/config'
 import base from './vitest.config.ts'
 
-/** Tests that take minutes or most of the machine run one file at a time. */
+/** Their results do not depend on what else runs, so two files run at a time. All others measure, or take most of the machine. */
+const CONCURRENT = [
+  ...[
+    'accounts-apply',
+    'audience-import',
+    'citus',
+    'compression',
+    'console-browser-actions',
+    'console-browser',
+  ],
+  ...['console-charts', 'console-markup', 'console-pages', 'demo', 'embedded-database', 'embedded-lifecycle'],
+  ...[
+    'embedded-upgrade',
+    'failover',
+    'idle-connections',
+    'import-followers',
+    'loss',
+    'nginx',
+    'pgbouncer',
+    'plans',
+  ],
+  ...['prove', 'replicas', 'retention', 'tracking-browsers', 'upgrade', 'workers'],
+].map((name) => `test/faults/${name}.test.ts`)
+
+const slow = { ...base.test, testTimeout: 300_000 }
+
+/** Tests that take minutes or most of the machine. */
 export default defineConfig({
   test: {
-    ...base.test,
-    include: ['test/faults/*.test.ts'],
-    exclude: [],
-    maxWorkers: 1,
-    testTimeout: 300_000,
+    projects: [
+      {
+        test: {
+          ...slow,
+          name: 'two at a time',
+          include: CONCURRENT,
+          exclude: [],
+          maxWorkers: 2,
+          sequence: { groupOrder: 0 },
+        },
+      },
+      {
+        test: {
+          ...slow,
+          name: 'one at a time',
+          include: ['test/faults/*.test.ts'],
+          exclude: CONCURRENT,
+          maxWorkers: 1,
+          sequence: { groupOrder: 1 },
+        },
+      },
+    ],
   },
 })

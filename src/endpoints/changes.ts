@@ -27,15 +27,13 @@ const takeChanges: Statement = {
   name: 'take-member-changes',
   text: `
     with examined as materialized (
-      -- A range in the order of one index. For equalities, a plan may walk the primary key past all other endpoints.
       select id from endpoint
-       where (format, status, id) > ('members', 'active', $2)
-         and (format, status, id) <= ('members', 'active', 9223372036854775807)
-       order by format, status, id limit $3
+       where format = 'members' and status = 'active' and id > $2 order by id limit $3
     ), follower as materialized (
       select p.id, p.channel_oa_id, p.events, p.change_position, p.change_member, p.first_change, p.open_changes
         from endpoint p
-       where p.id in (
+       -- An array, because a plan of a semi-join may walk the index of all endpoints.
+       where p.id = any (array(
          select f.id from examined x
            join lateral (select * from endpoint where id = x.id offset 0) f on true
           -- In the order of the index, because for a mere existence a plan may use another one.
@@ -47,7 +45,7 @@ const takeChanges: Statement = {
                          where e.channel_oa_id = f.channel_oa_id and (e.change, e.id) > (f.change_position, f.change_member)
                            and e.change < change_horizon() and is_committed_after(e.change, f.first_change, f.open_changes)
                          order by e.change, e.id limit 1) is not null
-          order by f.id limit $4)
+          order by f.id limit $4))
        order by p.id for no key update skip locked
     ), found as materialized (
       select p.id as endpoint_id, p.channel_oa_id, p.events, c.*
