@@ -8,10 +8,10 @@ import { readFileSync } from 'node:fs'
 import { findAccount } from '../dist/src/accounts/account.js'
 import { addAccount, addOrganization } from '../dist/src/accounts/provisioning.js'
 import { flush } from '../dist/src/intake/flush.js'
-import { parseLineDelivery } from '../dist/src/intake/line/payload.js'
+import { readLineEvent } from '../dist/src/intake/line/payload.js'
 import { lineSource } from '../dist/src/intake/line/source.js'
 import { makePartitions, runMaintenance } from '../dist/src/maintenance/maintenance.js'
-import { lineBody, randomUserId, textMessage } from '../dist/tools/simulator/events.js'
+import { randomUserId, textMessage } from '../dist/tools/simulator/events.js'
 import { openDatabase } from './database.mjs'
 import { median } from './load.mjs'
 
@@ -158,6 +158,5 @@ function batchOf(admission, people, size) {
   const events = Array.from({ length: size }, () =>
     textMessage(people[Math.floor(Math.random() * PEOPLE)], 'Good morning, is the shop open today?'),
   )
-  const { events: parsed } = parseLineDelivery(Buffer.from(lineBody('U1', events)), Date.now())
-  return parsed.map((event) => ({ admission, event }))
+  return events.map((event) => ({ admission, event: readLineEvent(event, Date.now()) }))
 }
