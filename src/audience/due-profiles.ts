@@ -61,7 +61,7 @@ export interface DueMembers {
  */
 export async function takeDueMembers(
   database: Queryable,
-  except: AccountId[],
+  except: ReadonlySet<AccountId>,
   after: AccountId,
 ): Promise<DueMembers> {
   const values = [after, PASS_MAX_ACCOUNTS]
@@ -70,7 +70,7 @@ export async function takeDueMembers(
     values,
   )
   const ids = accounts
-    .filter(({ id, can_call_platform }) => can_call_platform && !except.includes(id))
+    .filter(({ id, can_call_platform }) => can_call_platform && !except.has(id))
     .map(({ id }) => id)
   const members = await database.query<DueMember>(takeDue, [ids, PASS_MAX_OF_ACCOUNT, PASS_MAX])
   if (members.length === PASS_MAX) {

@@ -62,7 +62,7 @@ export class ProfileFiller {
   /** Requests profiles that are due at the next accounts, and returns their number. Throws DatabaseUnavailable. */
   async pass(): Promise<number> {
     const now = Date.now()
-    const pausing = [...this.#backoffs].filter(([, { untilMs }]) => untilMs > now).map(([id]) => id)
+    const pausing = new Set([...this.#backoffs].filter(([, { untilMs }]) => untilMs > now).map(([id]) => id))
     const { members, lastAccountId } = await takeDueMembers(this.#database, pausing, this.#lastAccountId)
     this.#countRound(members.length, lastAccountId)
     const accounts = new Map<AccountId, Promise<Account | null>>()

@@ -29,7 +29,7 @@ export function accountsCommand(program: Command): void {
   addRemoveCommand(group, {
     noun: 'account',
     description:
-      'remove an account with its members, events, endpoints and keys; it receives nothing from the first moment on, and an interrupted removal continues when the command is run again',
+      'remove an account with its members, events, endpoints and keys; its deliveries and requests are refused from the start, and an interrupted removal continues when the command is run again',
     preview: findAccountContents,
     remove,
   })
@@ -96,14 +96,14 @@ function showCommand(group: Command): void {
 
 /** Counts what was deleted now. A continued removal finds only what the interrupted one has left. */
 async function remove(database: Database, id: bigint): Promise<Printable | null> {
-  const contents = await findAccountContents(database, id)
-  if (contents === null) return null
+  const account = await findAccountDetails(database, id)
+  if (account === null) return null
   const progress = new Progress('rows', null)
   try {
     const deleted = await removeAccount(database, id, { onProgress: (rows) => progress.show(rows) })
     return (
       deleted && {
-        name: contents.name,
+        name: account.name,
         members: deleted.audience_member,
         receivedEvents: deleted.event_key,
         storedEvents: deleted.event + deleted.tracking_event,

@@ -1,6 +1,4 @@
 /** `oa-audience members`: why a member is in its current state, and erasures by user id. */
-import { readFile } from 'node:fs/promises'
-import { text } from 'node:stream/consumers'
 import type { Command } from 'commander'
 import { eraseUser } from '../audience/erase.ts'
 import { USER_ID_MAX_LENGTH } from '../audience/member.ts'
@@ -11,6 +9,7 @@ import type { Database } from '../postgres/database.ts'
 import { isStorableText } from '../postgres/storable.ts'
 import { between, onDatabase, parseId, requireAccount, withJson } from './input.ts'
 import { printJson, printMany, printOne } from './output.ts'
+import { readLines } from './utf8-file.ts'
 
 const TIMELINE_DEFAULT = 50
 const TIMELINE_MAX = 100_000
@@ -65,14 +64,22 @@ interface EraseOptions {
   json?: boolean
 }
 
-/** Blank lines are ignored. */
+/** Bytes: a user id of USER_ID_MAX_LENGTH characters in UTF-8, and the end of a line written on Windows. */
+const USER_ID_LINE_MAX_BYTES = 4 * USER_ID_MAX_LENGTH + 1
+
+/** Skips blank lines. A line that is too long becomes an empty user id, which is refused. */
 async function readUserIds(file: string): Promise<string[]> {
+  const userIds: string[] = []
   try {
-    const content = await (file === '-' ? text(process.stdin) : readFile(file, 'utf8'))
-    return content.split(/\r?\n/).filter((line) => line !== '')
+    for await (const { text } of readLines(file, USER_ID_LINE_MAX_BYTES)) {
+      const userId = text?.replace(/\r$/, '')
+      if (userId !== '') userIds.push(userId ?? '')
+    }
   } catch (error) {
-    throw new FatalError(`${file} cannot be read (${(error as { code?: string }).code})`)
+    const { code, message } = error as { code?: string; message: string }
+    throw new FatalError(`${file} cannot be read (${code ?? message})`)
   }
+  return userIds
 }
 
 /** Nobody is erased if one of the user ids cannot be one. */

@@ -30,11 +30,12 @@ export function printMany(items: Printable[], asJson: boolean): void {
     return
   }
   const names = Object.keys(first)
-  const rows = [names, ...items.map((item) => names.map((name) => forTerminal(item[name])))]
+  const texts = [names, ...items.map((item) => names.map((name) => forTerminal(item[name])))]
   // Columns of the terminal: a Japanese character takes two, a Thai vowel above another character takes none.
-  const widths = names.map((_, column) => maxOf(rows.map((row) => stringWidth(row[column] ?? ''))))
+  const rows = texts.map((row) => row.map((text) => ({ text, width: stringWidth(text) })))
+  const widths = names.map((_, column) => maxOf(rows.map((row) => row[column]?.width ?? 0)))
   for (const row of rows) {
-    const cells = row.map((cell, column) => cell + ' '.repeat((widths[column] ?? 0) - stringWidth(cell)))
+    const cells = row.map(({ text, width }, column) => text + ' '.repeat((widths[column] ?? 0) - width))
     console.log(cells.join('  ').trimEnd())
   }
 }

@@ -196,9 +196,7 @@ export class Contents {
 
   /** An erasure has the lock or waits for it. */
   #readLater(read: Read): void {
-    if (performance.now() < read.startedAtMs + READ_MAX_MS)
-      setTimeout(() => this.#enqueue(read), HOLD_RETRY_MS)
-    else read.reject(new Error('an erasure of the account has not ended'))
+    setTimeout(() => this.#enqueue(read), HOLD_RETRY_MS)
   }
 
   async #send({ reads, toHold, toRenew, toRelease }: Batch) {
@@ -207,10 +205,9 @@ export class Contents {
       int8Array(deliveries.map(({ accountId }) => accountId)),
       int8Array(deliveries.map(({ id }) => id)),
     ]
-    const isPresent = (ids: bigint[]) => ids.length > 0
     const statements: BoundStatement[] = []
     const ofAccounts = (statement: Statement, ids: bigint[]) => {
-      if (isPresent(ids)) statements.push({ statement, values: [int8Array(ids)] })
+      if (ids.length > 0) statements.push({ statement, values: [int8Array(ids)] })
     }
     ofAccounts(releaseSending, toRelease)
     ofAccounts(renewSending, toRenew)

@@ -7,48 +7,56 @@ const SLICE_MAX_PEOPLE = 128
 /** UTF-16 units of payload: at 40 MB/s, 6 ms of a flush. A single event may be larger. */
 const SLICE_MAX_PAYLOAD = 256 * 1024
 
-export interface QueuedDelivery {
-  accountId: Admission['accountId']
-  events: AdmittedEvent[]
-  /** People whom its events name, at least one each. */
+interface Weight {
+  /** People whom the events name, at least one each. */
   people: number
   /** UTF-16 units. */
   payloadLength: number
+}
+
+export interface QueuedDelivery extends Weight {
+  accountId: Admission['accountId']
+  events: AdmittedEvent[]
   resolve: (outcomes: Outcome[]) => void
   reject: (error: unknown) => void
 }
 
-const peopleOf = ({ otherUserIds }: IntakeEvent) => 1 + otherUserIds.length
-const payloadLengthOf = ({ payload }: IntakeEvent) => payload?.length ?? 0
+export interface Slice extends Weight {
+  events: IntakeEvent[]
+}
 
 /** Splits the events of one delivery, in their order. Most deliveries are one slice. */
-export function sliceEvents(events: IntakeEvent[]): IntakeEvent[][] {
-  const slices: IntakeEvent[][] = []
-  let people = 0
-  let payloadLength = 0
+export function sliceEvents(events: IntakeEvent[]): Slice[] {
+  const slices: Slice[] = []
+  let slice: Slice | undefined
   for (const event of events) {
-    people += peopleOf(event)
-    payloadLength += payloadLengthOf(event)
-    if (slices.length === 0 || people > SLICE_MAX_PEOPLE || payloadLength > SLICE_MAX_PAYLOAD) {
-      slices.push([])
-      people = peopleOf(event)
-      payloadLength = payloadLengthOf(event)
+    const people = 1 + event.otherUserIds.length
+    const payloadLength = event.payload?.length ?? 0
+    const fits =
+      slice !== undefined &&
+      slice.people + people <= SLICE_MAX_PEOPLE &&
+      slice.payloadLength + payloadLength <= SLICE_MAX_PAYLOAD
+    if (slice === undefined || !fits) {
+      slice = { events: [], people: 0, payloadLength: 0 }
+      slices.push(slice)
     }
-    slices.at(-1)?.push(event)
+    slice.events.push(event)
+    slice.people += people
+    slice.payloadLength += payloadLength
   }
   return slices
 }
 
 export function queuedDelivery(
   admission: Admission,
-  events: IntakeEvent[],
+  { events, people, payloadLength }: Slice,
   forwarded: ForwardedDelivery | null,
 ): { delivery: QueuedDelivery; outcomes: Promise<Outcome[]> } {
   const delivery: QueuedDelivery = {
     accountId: admission.accountId,
     events: events.map((event) => ({ admission, event, forwarded })),
-    people: events.reduce((sum, event) => sum + peopleOf(event), 0),
-    payloadLength: events.reduce((sum, event) => sum + payloadLengthOf(event), 0),
+    people,
+    payloadLength,
     resolve: () => undefined,
     reject: () => undefined,
   }
