@@ -36,6 +36,7 @@ const RELEASE_TIMEOUT_MS = 2_000
 const IDLE_SWEEP_MS = 50
 /** A terminal or systemd signals npm and this process, and npm forwards its own: within this they count as one. */
 const SIGNAL_ECHO_MS = 1_000
+
 export interface RunningService {
   url: string
   /** null: no console */

@@ -58,7 +58,7 @@ function importCommand(group: Command): void {
     })
 }
 
-/** Prints the tally whatever ends the import: the end of the file, an error or a signal. */
+/** Prints the tally at the end of the file, after an error and after a signal. */
 async function reporting(
   tally: ImportTally,
   asJson: boolean,

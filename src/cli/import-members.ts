@@ -39,7 +39,7 @@ export const NOTHING_IMPORTED: ImportTally = {
 
 /**
  * Entries are applied in the order of the file, which decides if two of them name one member or one externalId.
- * @param tally is kept up to date, so that the caller can report it whatever ends the import
+ * @param tally is kept up to date, so that the caller can report it however the import ends
  */
 export async function importMembers(
   database: Database,
@@ -54,7 +54,8 @@ export async function importMembers(
       progress.show(tally.changed + tally.refused)
     }
   } catch (error) {
-    tally.stopReason = 'of an unexpected error'
+    // An error that stopReasonOf throws again.
+    tally.stopReason = 'an unexpected error'
     tally.stopReason = stopReasonOf(error)
   }
 }

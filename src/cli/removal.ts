@@ -29,7 +29,7 @@ export function addRemoveCommand(group: Command, { noun, description, preview, r
       printOne({ id, ...contents, removed: yes === true }, json === true)
       if (!yes)
         throw new FatalError(
-          `nothing was removed. Run "oa-audience ${noun}s remove ${id} --yes" to delete all of this for ever.`,
+          `nothing was removed. Run "oa-audience ${noun}s remove ${id} --yes" to delete all of this permanently.`,
         )
     })
 }

@@ -2,7 +2,7 @@
  * Resolves the host names of endpoints. Never by getaddrinfo, as dns.lookup does: it occupies one of four threads that the whole
  * process shares until the name server answers. c-ares uses no thread. Decision 45.
  *
- * An account resolves a name once at a time, within LOOKUP_MAX_MS, whatever its name server does. Successes and failures are cached.
+ * An account resolves a name once at a time, within LOOKUP_MAX_MS, for any behaviour of its name server. Successes and failures are cached.
  */
 import { Resolver } from 'node:dns/promises'
 import { isIP } from 'node:net'

@@ -9,7 +9,7 @@
  * 3. Connected: `targets.ts` says where the endpoint is, `post.ts` takes or opens a connection.
  * 4. Read: when the connection stands, `contents.ts` reads what is stored now. Erasures of the account wait from here on.
  * 5. Written: `messages.ts` builds and signs the body, `post.ts` writes it, within a second. Erasures wait no longer.
- * 6. Answered: `#judge` decides from the status alone.
+ * 6. Answered: `#noteAnswer` decides by the status alone.
  * 7. Settled: `settlements.ts` deletes the row, moves its next attempt, or returns the lease.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -152,7 +152,7 @@ export class Sender {
       target instanceof RefusedUrl
         ? { status: null, reason: target.message, retryAfterMs: null }
         : await post(target, attempt.open)
-    if (answer !== null) this.#judge(started, answer, attempt, performance.now() - startedAtMs)
+    if (answer !== null) this.#noteAnswer(started, answer, attempt, performance.now() - startedAtMs)
     else if (attempt.isCurrent) this.#settlements.complete(item, attempt.change)
     else {
       this.#targets.forget(item.endpointId)
@@ -160,7 +160,7 @@ export class Sender {
     }
   }
 
-  #judge({ state, item }: Started<Item>, answer: Answer, attempt: Attempt, tookMs: number): void {
+  #noteAnswer({ state, item }: Started<Item>, answer: Answer, attempt: Attempt, tookMs: number): void {
     const nowMs = performance.now()
     const wasAccepted = isAccepted(answer)
     const hasRecovered = state.note(wasAccepted, tookMs - attempt.waitedMs, nowMs)

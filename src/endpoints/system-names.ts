@@ -33,7 +33,7 @@ export class HostsFile implements SystemNames {
   #read: Promise<NamesOfSystem> | null = null
   #readAtMs = 0
 
-  /** The files are read at most once in READ_EVERY_MS, whatever names are resolved. */
+  /** The files are read at most once in READ_EVERY_MS, for any number of names. */
   read(): Promise<NamesOfSystem> {
     const nowMs = performance.now()
     if (this.#read !== null && nowMs - this.#readAtMs < READ_EVERY_MS) return this.#read

@@ -17,7 +17,7 @@ const EVENT_TOKENS = new Set(['replytoken', 'quotetoken', 'markasreadtoken'])
 
 /** Names whose verdict is cached. Senders use a few hundred; a hostile one must not fill the memory. */
 const VERDICTS_MAX = 10_000
-/** Characters of a name that are judged, and of a name whose verdict is cached. */
+/** Characters of a name that are checked, and of a name whose verdict is cached. */
 const NAME_MAX_LENGTH = 64
 const verdicts = new Map<string, boolean>()
 
@@ -25,13 +25,13 @@ const verdicts = new Map<string, boolean>()
 export function isCredentialName(name: string): boolean {
   const cached = verdicts.get(name)
   if (cached !== undefined) return cached
-  const verdict = judgeName(name)
+  const verdict = matchesCredential(name)
   if (verdicts.size >= VERDICTS_MAX) verdicts.clear()
   if (name.length <= NAME_MAX_LENGTH) verdicts.set(name, verdict)
   return verdict
 }
 
-function judgeName(name: string): boolean {
+function matchesCredential(name: string): boolean {
   // The end decides, so a name of a megabyte costs no more than others.
   const end = name.slice(-NAME_MAX_LENGTH)
   const plain = end

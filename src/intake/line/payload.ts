@@ -79,7 +79,7 @@ function readDestination(value: unknown): string | null {
 }
 
 /**
- * Reads one element of `events`, whatever it is. An event that cannot be applied has its `failure` set. Its payload is what LINE
+ * Reads one element of `events`, of any type. An event that cannot be applied has its `failure` set. Its payload is what LINE
  * sent, with every field: endpoints are promised LINE's own events, and a future `shopToken` belongs to one.
  */
 export function readLineEvent(
