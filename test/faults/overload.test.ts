@@ -2,7 +2,7 @@
 import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
-import { expect, it, onTestFinished } from 'vitest'
+import { expect, it, onTestFinished, vi } from 'vitest'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { addTenant, createTestDatabase, urlOf } from '../support/database.ts'
 import { becomesWell, spawnService } from '../support/process.ts'
@@ -92,7 +92,9 @@ it('serves others while one address holds 10,000 connections', async () => {
     await Promise.all(batch.map((socket) => once(socket, 'connect')))
     expect(await status()).toBe(200)
   }
-  expect(sockets.filter((socket) => socket.destroyed)).toEqual([])
+  // Its share of idle connections: half of IDLE_MAX.
+  const open = () => sockets.filter((socket) => !socket.destroyed).length
+  await vi.waitFor(() => expect(open()).toBeLessThanOrEqual(2_048), { timeout: 30_000 })
   for (let i = 0; i < 20; i += 1) expect(await status()).toBe(200)
   await Promise.all(sockets.map(endOf))
   await database.close()
