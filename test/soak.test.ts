@@ -21,6 +21,7 @@ describe('npm run soak', () => {
     [['--minutes', '0'], '--minutes must be a number from 1 to 10080'],
     [['--hours', '1', '--minutes', '2'], '--hours and --minutes exclude each other'],
     [['--seed', '1.5'], '--seed must be an integer'],
+    [['--rate', '100'], '--rate must be max'],
     [['--days', '1'], "Unknown option '--days'"],
     [['forever'], "Unexpected argument 'forever'"],
   ])('refuses %j with one line', (args, reason) => {

@@ -32,8 +32,11 @@ export async function checkBooks({ tenants, people, clients, receiver, database 
       compared.updates += version - 1
     }
   }
-  wrong.push(...(await findErased(database, people)), ...(await findUnsent(database, people)))
-  wrong.push(...(await findKeptTooLong(database)))
+  // At full rate these read gigabytes, which takes longer than a statement of a request may.
+  await database.session(async (session) => {
+    wrong.push(...(await findErased(session, people)), ...(await findUnsent(session, people)))
+    wrong.push(...(await findKeptTooLong(session)))
+  })
   require(wrong)
   await waitForEndpoints(receiver)
   return compared

@@ -1,4 +1,7 @@
-/** Starts requests at fixed rates, whatever the time that answers take, and pauses for the checks. */
+/**
+ * Starts requests at fixed rates, whatever the time that answers take, and pauses for the checks. At full rate it also sends large
+ * deliveries, each as soon as an earlier one is acknowledged.
+ */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { BrokenBook } from './requests.mjs'
 
@@ -19,6 +22,8 @@ const RATES = {
   verify: 0.05,
 }
 const TICK_MS = 25
+/** Large deliveries in flight at full rate. */
+const LARGE_IN_FLIGHT = 48
 /** Requests of one kind in flight. Those beyond it are dropped and counted: both services or the database are down. */
 const IN_FLIGHT_MAX = 300
 /** Longer than a sender repeats a request. */
@@ -32,18 +37,20 @@ export class Load {
   #random
   #onFault
   #timer = null
+  #isFullRate
   #isPaused = false
   #activeMs = 0
   #started = Object.fromEntries(Object.keys(RATES).map((kind) => [kind, 0]))
-  #inFlight = Object.fromEntries(Object.keys(RATES).map((kind) => [kind, 0]))
+  #inFlight = { ...Object.fromEntries(Object.keys(RATES).map((kind) => [kind, 0])), large: 0 }
   /** tenants whose feed or stream is being read: a client has one of each at a time */
   #reading = new Set()
   #dropped = 0
 
-  constructor({ senders, clients, tenants, random, onFault }) {
+  constructor({ senders, clients, tenants, isFullRate, random, onFault }) {
     this.#senders = senders
     this.#clients = clients
     this.#tenants = tenants
+    this.#isFullRate = isFullRate
     this.#random = random
     this.#onFault = onFault
   }
@@ -58,6 +65,7 @@ export class Load {
       }
       lastMs = nowMs
     }, TICK_MS)
+    if (this.#isFullRate) this.#sendLarge()
   }
 
   /** Resolves when everything that was sent is acknowledged. */
@@ -72,9 +80,11 @@ export class Load {
 
   resume() {
     this.#isPaused = false
+    if (this.#isFullRate) this.#sendLarge()
   }
 
   stop() {
+    this.#isPaused = true
     clearInterval(this.#timer)
   }
 
@@ -97,6 +107,14 @@ export class Load {
       }
     }
     for (const work of this.#senders.redeliver(nowMs)) this.#follow('line', work)
+  }
+
+  /** To the last account, which has no endpoint. */
+  #sendLarge() {
+    while (!this.#isPaused && this.#inFlight.large < LARGE_IN_FLIGHT) {
+      const work = this.#senders.large(this.#tenants.at(-1))
+      this.#follow('large', work, () => this.#sendLarge())
+    }
   }
 
   #begin(kind) {
@@ -122,10 +140,11 @@ export class Load {
     )
   }
 
-  #follow(kind, work) {
+  #follow(kind, work, then = () => undefined) {
     this.#inFlight[kind] += 1
     work.catch(this.#onFault).finally(() => {
       this.#inFlight[kind] -= 1
+      then()
     })
   }
 }

@@ -37,7 +37,7 @@ if (options.help) {
 }
 process.exitCode = await soak(options)
 
-async function soak({ durationMs, seed, directory }) {
+async function soak({ durationMs, isFullRate, seed, directory }) {
   mkdirSync(directory, { recursive: true })
   writeFileSync(join(directory, 'figures.jsonl'), '')
   const dataDirectory = mkdtempSync(join(tmpdir(), 'oa-audience-soak-data-'))
@@ -50,8 +50,8 @@ async function soak({ durationMs, seed, directory }) {
   try {
     await server.own(() => undefined)
     console.log(`database in ${dataDirectory}`)
-    const parts = await prepare({ server, seed, directory, dataDirectory, closers })
-    status = await new Run(parts, { durationMs, seed, directory, interruption }).complete()
+    const parts = await prepare({ server, isFullRate, seed, directory, dataDirectory, closers })
+    status = await new Run(parts, { durationMs, isFullRate, seed, directory, interruption }).complete()
   } finally {
     for (const close of closers.reverse()) await close()
     // The stored rows explain what is wrong.
@@ -73,7 +73,7 @@ function watchSignals() {
   return interruption
 }
 
-async function prepare({ server, seed, directory, dataDirectory, closers }) {
+async function prepare({ server, isFullRate, seed, directory, dataDirectory, closers }) {
   const database = new PostgresDatabase(server.connection, () => undefined)
   closers.push(() => database.close())
   await migrate(database)
@@ -92,7 +92,7 @@ async function prepare({ server, seed, directory, dataDirectory, closers }) {
   const receiverUrl = await receiver.start()
   closers.push(() => receiver.close())
   const tenants = await addTenants(database, platform, receiverUrl)
-  const people = new People(tenants, random)
+  const people = new People(tenants, isFullRate, random)
   receiver.watch(tenants, people)
 
   const services = []
@@ -110,7 +110,7 @@ async function prepare({ server, seed, directory, dataDirectory, closers }) {
   closers.push(() => requests.close())
   const senders = new Senders(requests, people, receiver, random)
   const clients = new Clients({ requests, people, senders, receiver, random })
-  const load = new Load({ senders, clients, tenants, random, onFault })
+  const load = new Load({ senders, clients, tenants, isFullRate, random, onFault })
   const events = []
   const parts = {
     database,

@@ -7,12 +7,13 @@ import { parseArgs } from 'node:util'
 const MINUTES_MIN = 1
 const HOURS_MAX = 168
 
-export const HELP = `npm run soak -- [--hours H | --minutes M] [--seed N] [--output DIR]
+export const HELP = `npm run soak -- [--hours H | --minutes M] [--rate max] [--seed N] [--output DIR]
 
-Runs the service under a fixed load with random kills, checks the books, and records one line of figures a minute.
+Runs the service under load with random kills, checks the books, and records one line of figures a minute.
 
   --hours H      duration; fractions are allowed (default 2)
   --minutes M    duration in minutes instead
+  --rate max     adds as many events of LINE as the machine can take (default: a fixed load only)
   --seed N       draws the same kills and choices again (default: random, printed)
   --output DIR   for figures.jsonl, summary.json, plot.svg and the services' logs (default: a new directory in the
                  system's one for temporary files)
@@ -24,7 +25,7 @@ check and the summary. bench/soak/README.md explains the figures.
 /**
  * Throws an Error with one line if an option is wrong.
  * @param {string[]} args
- * @returns {{help: boolean, durationMs: number, seed: number, directory: string}}
+ * @returns {{help: boolean, durationMs: number, isFullRate: boolean, seed: number, directory: string}}
  */
 export function readOptions(args) {
   const { values } = parseArgs({
@@ -32,6 +33,7 @@ export function readOptions(args) {
     options: {
       hours: { type: 'string' },
       minutes: { type: 'string' },
+      rate: { type: 'string' },
       seed: { type: 'string' },
       output: { type: 'string' },
       help: { type: 'boolean', short: 'h', default: false },
@@ -40,6 +42,7 @@ export function readOptions(args) {
   if (values.hours !== undefined && values.minutes !== undefined) {
     throw new Error('--hours and --minutes exclude each other')
   }
+  if (values.rate !== undefined && values.rate !== 'max') throw new Error('--rate must be max')
   const minutes =
     values.minutes === undefined
       ? 60 * number('--hours', values.hours ?? '2', MINUTES_MIN / 60, HOURS_MAX)
@@ -50,6 +53,7 @@ export function readOptions(args) {
   return {
     help: values.help,
     durationMs: minutes * 60_000,
+    isFullRate: values.rate === 'max',
     seed,
     directory: values.output ?? join(tmpdir(), `oa-audience-soak-${started}`),
   }

@@ -6,6 +6,8 @@ import { randomBytes } from 'node:crypto'
 
 /** Per account. */
 const PEOPLE = 1_000
+/** Of the account that takes the full rate, so that its deliveries rarely wait for each other's members. */
+const PEOPLE_AT_FULL_RATE = 20_000
 /** Erased people and unsent messages that later checks look for. */
 const REMEMBERED_MAX = 2_000
 const NAMES = ['Ann', 'Somchai', 'Mali', 'Kenji', 'Yui', 'Wei', 'Nok', 'Ploy', 'สมหญิง', '山田花子']
@@ -56,11 +58,12 @@ export class People {
   unsent = new Set()
   erasures = 0
 
-  constructor(tenants, random) {
+  constructor(tenants, isFullRate, random) {
     this.#random = random
     for (const tenant of tenants) {
       this.#lists.set(tenant, [])
-      for (let slot = 0; slot < PEOPLE; slot += 1) this.#add(tenant, slot)
+      const count = isFullRate && tenant === tenants.at(-1) ? PEOPLE_AT_FULL_RATE : PEOPLE
+      for (let slot = 0; slot < count; slot += 1) this.#add(tenant, slot)
     }
   }
 

@@ -13,6 +13,8 @@ const MINUTE_MS = 60_000
 /** On average. */
 const KILL_INTERVAL_MS = 6 * MINUTE_MS
 const CHECK_INTERVAL_MS = 5 * MINUTE_MS
+/** At full rate a check reads gigabytes. */
+const CHECK_INTERVAL_AT_FULL_RATE_MS = 15 * MINUTE_MS
 const TICK_MS = 200
 
 export class Run {
@@ -51,12 +53,13 @@ export class Run {
 
   /** Kills by the seed, and checks at fixed intervals, in the order of their times. */
   #plan() {
-    const { durationMs, seed } = this.#options
+    const { durationMs, isFullRate, seed } = this.#options
+    const intervalMs = isFullRate ? CHECK_INTERVAL_AT_FULL_RATE_MS : CHECK_INTERVAL_MS
     const random = seededRandom(seed + 1)
     const kills = (name, kill) =>
       randomTimes(random, durationMs, KILL_INTERVAL_MS).map((atMs) => ({ atMs, name, kill }))
     const checks = []
-    for (let atMs = CHECK_INTERVAL_MS; atMs < durationMs - CHECK_INTERVAL_MS / 2; atMs += CHECK_INTERVAL_MS) {
+    for (let atMs = intervalMs; atMs < durationMs - intervalMs / 2; atMs += intervalMs) {
       checks.push({ atMs, name: 'check' })
     }
     return [

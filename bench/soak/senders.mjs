@@ -6,6 +6,8 @@ import { lineBody, lineEvent, textMessage } from '../../dist/tools/simulator/eve
 import { userIdOf } from './people.mjs'
 
 const EVENTS_MAX = 3
+/** Of a delivery at full rate. */
+const EVENTS_OF_LARGE = 10
 const TRACKING_EVENTS = 4
 /** Messages of a person that may be unsent. */
 const MESSAGES_KEPT = 3
@@ -44,13 +46,15 @@ export class Senders {
       first.firstDelivery = message
       return
     }
-    const count = 1 + this.#random.below(EVENTS_MAX)
-    const acts = []
-    for (let act = 0; act < count; act += 1) {
-      const person = act === 0 ? first : this.#people.pick(tenant, ({ isGreeted }) => isGreeted)
-      if (person !== null) acts.push({ person, ...this.#act(person) })
-    }
-    await this.#deliver(tenant, acts)
+    await this.#deliver(tenant, this.#acts(tenant, first, 1 + this.#random.below(EVENTS_MAX)))
+  }
+
+  /** A delivery at full rate, about people of whom some are new. */
+  async large(tenant) {
+    const first = this.#people.pick(tenant)
+    if (first === null) return
+    first.isGreeted = true
+    await this.#deliver(tenant, this.#acts(tenant, first, EVENTS_OF_LARGE), 'large')
   }
 
   /** Sends again what is due. */
@@ -115,12 +119,21 @@ export class Senders {
     this.acknowledged.tracking += batch.length
   }
 
-  async #deliver(tenant, acts) {
+  #acts(tenant, first, count) {
+    const acts = []
+    for (let act = 0; act < count; act += 1) {
+      const person = act === 0 ? first : this.#people.pick(tenant, ({ isGreeted }) => isGreeted)
+      if (person !== null) acts.push({ person, ...this.#act(person) })
+    }
+    return acts
+  }
+
+  async #deliver(tenant, acts, kind = 'line') {
     const events = acts.map(({ event }) => event)
     this.#deliveries.expect(tenant, acts)
     const message = lineMessage(tenant, events)
     const people = acts.map(({ person }) => person)
-    await this.#named(people, () => this.#requests.until('line', message, [200]))
+    await this.#named(people, () => this.#requests.until(kind, message, [200]))
     for (const { person, messageId, unsends } of acts) {
       person.isMember = true
       person.acts += 1

@@ -40,7 +40,7 @@ export const PANELS = [
   {
     title: 'Answer times, p50',
     unit: 'ms',
-    series: ['line', 'tracking', 'update', 'page', 'stream'].map((name) => ({
+    series: ['line', 'large', 'tracking', 'update', 'page', 'stream'].map((name) => ({
       name,
       value: percentile(name, 0),
     })),
@@ -49,7 +49,10 @@ export const PANELS = [
     title: 'Answer times, p99',
     unit: 'ms, logarithmic',
     isLogarithmic: true,
-    series: ['line', 'tracking', 'update', 'page'].map((name) => ({ name, value: percentile(name, 1) })),
+    series: ['line', 'large', 'tracking', 'update', 'page'].map((name) => ({
+      name,
+      value: percentile(name, 1),
+    })),
   },
   {
     title: 'Repeated attempts',
