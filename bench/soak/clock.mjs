@@ -1,12 +1,12 @@
 /**
- * Retention with days of a minute's length.
+ * Retention with days of one minute.
  *
  * The service's own code of maintenance runs once a minute in a session of this program. In that session `now()` is a function
  * that runs 1,440 times as fast, because its schema comes before pg_catalog in the search path. The same clock is the default of
  * the columns by which retention finds old rows.
  *
- * Keys begin with real times, so they are in the month of the start until the fast clock has passed it, and then in the default
- * partition.
+ * LINE's event ids begin with the time of the fast clock, so their keys are in its months. The few keys that begin with another real
+ * time are in the month of the start, and later in the default partition.
  *
  * Accelerated: partitions of `event` and `tracking_event`, `event_key`, `unsent_message`, `tracked_activity`, `member_edit`,
  * and `erased_member`. Not accelerated, because the service itself compares or writes their times: change marks, deliveries to
@@ -16,6 +16,7 @@
 import { performance } from 'node:perf_hooks'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { runMaintenance } from '../../dist/src/maintenance/maintenance.js'
+import { ulid } from '../../dist/tools/simulator/events.js'
 
 /** Days are one minute long, and events leave in partitions of seven. Every steady state is reached after 21 minutes. */
 export const RETENTION = { retentionDays: 14, deduplicationDays: 20, trackingRetentionDays: 3 }
@@ -36,10 +37,16 @@ const COLUMNS = {
 }
 const HIDDEN = ['change_mark', 'delivery_hour', 'account_day']
 
+let startMs = 0
+
+/** A new id of an event of LINE. */
+export const eventId = () => ulid(startMs + (Date.now() - startMs) * SPEED)
+
 /** Installs the clock in a migrated database without accounts. */
 export async function installClock(database) {
   await database.query('create schema soak')
   const [{ start }] = await database.query('select pg_catalog.now()::text as start')
+  startMs = Date.parse(start)
   await database.query(
     `create function soak.now() returns timestamptz language sql stable
        return timestamptz '${start}' + (pg_catalog.now() - timestamptz '${start}') * ${SPEED}`,

@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { signLine } from '../../dist/src/intake/line/signature.js'
 import { signChat } from '../../dist/src/intake/mbox/signature.js'
 import { lineBody, lineEvent, textMessage } from '../../dist/tools/simulator/events.js'
+import { eventId } from './clock.mjs'
 import { userIdOf } from './people.mjs'
 
 const EVENTS_MAX = 3
@@ -164,14 +165,13 @@ export class Senders {
     if (dice < 0.16 && person.messageIds.length > 0) {
       const unsends = person.messageIds.shift()
       this.#deliveries.exempt(unsends)
-      return { event: lineEvent('unsend', person.userId, { unsend: { messageId: unsends } }), unsends }
+      return { event: eventOf('unsend', person, { unsend: { messageId: unsends } }), unsends }
     }
     if (dice < 0.24) {
-      return {
-        event: lineEvent('postback', person.userId, { replyToken: randomUUID(), postback: { data: 'id=7' } }),
-      }
+      return { event: eventOf('postback', person, { replyToken: randomUUID(), postback: { data: 'id=7' } }) }
     }
-    const event = textMessage(person.userId, this.#random.pick(TEXTS), { replyToken: randomUUID() })
+    const text = this.#random.pick(TEXTS)
+    const event = textMessage(person.userId, text, { replyToken: randomUUID(), webhookEventId: eventId() })
     return { event, messageId: event.message.id }
   }
 
@@ -181,11 +181,14 @@ export class Senders {
     const timestamp = Math.max(Date.now(), atMs + 1)
     const follows = state !== 'following'
     const fields = follows ? { follow: { isUnblocked: state === 'blocked' }, replyToken: randomUUID() } : {}
-    const event = lineEvent(follows ? 'follow' : 'unfollow', person.userId, { timestamp, ...fields })
+    const event = eventOf(follows ? 'follow' : 'unfollow', person, { timestamp, ...fields })
     person.relationship = { atMs: timestamp, state: follows ? 'following' : 'blocked' }
     return { event }
   }
 }
+
+const eventOf = (type, { userId }, fields) =>
+  lineEvent(type, userId, { webhookEventId: eventId(), ...fields })
 
 function lineMessage(tenant, events) {
   const body = lineBody(tenant.botUserId, events)
