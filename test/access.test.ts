@@ -1,4 +1,4 @@
-/** CONTRACT: authentication by three headers, and the scope of the API key. */
+/** Authentication by three headers, and the scope of the API key. */
 import { describe, expect, it } from 'vitest'
 import { decorateWithCaller } from '../src/access/api-client.ts'
 import { verifyRoute } from '../src/accounts/verify-route.ts'

@@ -1,4 +1,4 @@
-/** CONTRACT: the command line `oa-audience`. */
+/** The command line `oa-audience`. */
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { addAccount, addClient, addKey, addOrganization } from '../src/accounts/provisioning.ts'
 import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'

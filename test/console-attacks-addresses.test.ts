@@ -1,4 +1,4 @@
-/** CONTRACT: guessed tokens, hostile addresses and hostile bodies on the console port. */
+/** Guessed tokens, hostile addresses and hostile bodies on the console port. */
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import { afterAll, describe, expect, it } from 'vitest'

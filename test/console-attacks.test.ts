@@ -1,4 +1,4 @@
-/** CONTRACT: what other pages and stolen cookies can do with the console: nothing. */
+/** What other pages and stolen cookies can do with the console: nothing. */
 import { once } from 'node:events'
 import { createServer, request as sendRequest } from 'node:http'
 import type { AddressInfo } from 'node:net'

@@ -1,4 +1,4 @@
-/** CONTRACT: the live tail of the console. */
+/** The live tail of the console. */
 import { request as sendRequest } from 'node:http'
 import { expect, it, onTestFinished } from 'vitest'
 import { PostgresDatabase } from '../src/postgres/postgres-database.ts'

@@ -1,4 +1,4 @@
-/** CONTRACT: sign-in to the console, its cookie, its limits, and which requests it refuses. */
+/** Sign-in to the console, its cookie, its limits, and which requests it refuses. */
 import { request as sendRequest } from 'node:http'
 import { afterAll, describe, expect, it } from 'vitest'
 import { runMaintenance } from '../src/maintenance/maintenance.ts'

@@ -1,4 +1,4 @@
-/** CONTRACT: what the console shows and changes, over HTTP. */
+/** What the console shows and changes, over HTTP. */
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { addClient, addKey, updateAccount } from '../src/accounts/provisioning.ts'

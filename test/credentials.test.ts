@@ -1,4 +1,4 @@
-/** CONTRACT: no credential that a body carries is stored, from any source. */
+/** No credential that a body carries is stored, from any source. */
 import fc from 'fast-check'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { isCredentialName, storedPayload } from '../src/intake/stored-payload.ts'

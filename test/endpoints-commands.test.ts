@@ -1,4 +1,4 @@
-/** CONTRACT: `oa-audience endpoints`, and what `doctor`, metrics and maintenance make of endpoints. */
+/** `oa-audience endpoints`, and what `doctor`, metrics and maintenance make of endpoints. */
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { verifyAccount } from '../src/accounts/verify.ts'
 import { requireAccount } from '../src/cli/input.ts'

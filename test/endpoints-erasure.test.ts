@@ -1,4 +1,4 @@
-/** CONTRACT: after an erasure or an unsend, no body contains the person or the content any more. */
+/** After an erasure or an unsend, no body contains the person or the content any more. */
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { lineEvent, textMessage } from '../tools/simulator/events.ts'

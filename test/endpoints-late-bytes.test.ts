@@ -1,4 +1,4 @@
-/** CONTRACT: no byte of a person or of a message is written to a receiver after its erasure or unsend was acknowledged. */
+/** No byte of a person or of a message is written to a receiver after its erasure or unsend was acknowledged. */
 import { expect, it } from 'vitest'
 import { Contents } from '../src/endpoints/contents.ts'
 import { post } from '../src/endpoints/post.ts'

@@ -1,4 +1,4 @@
-/** CONTRACT: outgoing webhooks of the format `line`. */
+/** Outgoing webhooks of the format `line`. */
 import { describe, expect, it } from 'vitest'
 import { signLine } from '../src/intake/line/signature.ts'
 import { Secret } from '../src/secret.ts'

@@ -1,4 +1,4 @@
-/** CONTRACT: outgoing webhooks of the format `members`, as Standard Webhooks. */
+/** Outgoing webhooks of the format `members`, as Standard Webhooks. */
 import { createHmac } from 'node:crypto'
 import { EventEmitter, once } from 'node:events'
 import { expect, it } from 'vitest'

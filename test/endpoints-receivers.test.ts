@@ -1,4 +1,4 @@
-/** CONTRACT: existing tools work unchanged behind this service. */
+/** Existing tools work unchanged behind this service. */
 import { text } from 'node:stream/consumers'
 import { Webhook } from 'standardwebhooks'
 import { expect, it } from 'vitest'

@@ -1,4 +1,4 @@
-/** CONTRACT: every error has one shape, and every request is logged and counted once. */
+/** Every error has one shape, and every request is logged and counted once. */
 import { get } from 'node:http'
 import { describe, expect, it } from 'vitest'
 import { signLine } from '../src/intake/line/signature.ts'

@@ -1,4 +1,4 @@
-/** CONTRACT: body limits, methods, path ids and health, on every route. */
+/** Body limits, methods, path ids and health, on every route. */
 import { describe, expect, it } from 'vitest'
 import { setUpFile, startAppForTest } from './support/service.ts'
 

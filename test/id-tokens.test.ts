@@ -1,4 +1,4 @@
-/** CONTRACT: an ID token of LINE proves the person of a tracking event. */
+/** An ID token of LINE proves the person of a tracking event. */
 import { createHmac, generateKeyPairSync, sign } from 'node:crypto'
 import { afterAll, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { retryEvent } from '../src/intake/retry.ts'

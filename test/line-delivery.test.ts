@@ -1,4 +1,4 @@
-/** CONTRACT: POST /api/line/:id, LINE's webhook: what admits a delivery, and how it is answered. */
+/** POST /api/line/:id, LINE's webhook: what admits a delivery, and how it is answered. */
 import { describe, expect, it } from 'vitest'
 import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'

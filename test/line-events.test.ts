@@ -1,4 +1,4 @@
-/** CONTRACT: POST /api/line/:id, LINE's webhook: which events it stores, recognizes and applies. */
+/** POST /api/line/:id, LINE's webhook: which events it stores, recognizes and applies. */
 import { describe, expect, it } from 'vitest'
 import { lineEvent, randomUserId, textMessage, ulid } from '../tools/simulator/events.ts'
 import { addTenant } from './support/database.ts'

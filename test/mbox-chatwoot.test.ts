@@ -1,4 +1,4 @@
-/** CONTRACT: POST /api/mbox/callback/:oaHash with the webhooks that Chatwoot's webhook_listener.rb sends. */
+/** POST /api/mbox/callback/:oaHash with the webhooks that Chatwoot's webhook_listener.rb sends. */
 import { describe, expect, it } from 'vitest'
 import { randomUserId } from '../tools/simulator/events.ts'
 import { AT, account, contact, conversation, inbox, message, type Webhook } from './support/chatwoot.ts'

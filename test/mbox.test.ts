@@ -1,4 +1,4 @@
-/** CONTRACT: POST /api/mbox/callback/:oaHash, the support chat's webhook. */
+/** POST /api/mbox/callback/:oaHash, the support chat's webhook. */
 import { createHmac } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { signChat } from '../src/intake/mbox/signature.ts'

@@ -1,4 +1,4 @@
-/** CONTRACT: with REDIS_URL the rate limit is shared by all instances, on a real Redis. */
+/** With REDIS_URL the rate limit is shared by all instances, on a real Redis. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'

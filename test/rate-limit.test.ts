@@ -1,4 +1,4 @@
-/** CONTRACT: one rate limit per client address for all routes, counted in memory. */
+/** One rate limit per client address for all routes, counted in memory. */
 import { describe, expect, it } from 'vitest'
 import { sendRaw, WITHOUT_HOST } from './support/raw.ts'
 import { type Service, setUpFile, startAppForTest } from './support/service.ts'

@@ -1,4 +1,4 @@
-/** CONTRACT: the calls of Segment's HTTP API below /api/tracking, and events without a type. */
+/** The calls of Segment's HTTP API below /api/tracking, and events without a type. */
 import { gzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
 import { METRICS_PATHS, TRACKING_CALLS, TRACKING_PATHS } from '../src/intake/tracking/calls.ts'

@@ -1,4 +1,4 @@
-/** CONTRACT: client libraries for Node work unmodified, with the settings of docs/api.md. */
+/** Client libraries for Node work unmodified, with the settings of docs/api.md. */
 import { describe, expect, it } from 'vitest'
 import { randomUserId } from '../tools/simulator/events.ts'
 import { installedVersion, listedLibraries, settingFor } from './support/client-libraries.ts'

@@ -1,4 +1,4 @@
-/** CONTRACT: POST /api/tracking, Segment's HTTP shape. */
+/** POST /api/tracking, Segment's HTTP shape. */
 import { brotliCompressSync, gzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
 import { timeReplaced } from '../src/observability/facts.ts'

@@ -1,4 +1,4 @@
-/** CONTRACT: POST /api/line-oa/verify, with a platform that answers as documented. */
+/** POST /api/line-oa/verify, with a platform that answers as documented. */
 import { describe, expect, it } from 'vitest'
 import { addTenant } from './support/database.ts'
 import { type Answer, startAppForTest } from './support/service.ts'

@@ -18,7 +18,7 @@ export function audienceCommand(program: Command): void {
 
 function exportCommand(group: Command): void {
   withJson(group.command('export'))
-    .description('write all matching members from one snapshot to standard output or a file')
+    .description('write all matching members, page by page, to standard output or a file')
     .requiredOption('--account <id>', 'id of the account', parseId)
     .addOption(new Option('--format <format>', 'file format').choices(Object.keys(FORMATS)).default('ndjson'))
     .option(

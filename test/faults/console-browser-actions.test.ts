@@ -1,4 +1,4 @@
-/** CONTRACT: what operators do in the console, with the mouse and the keyboard, and what it changes. */
+/** What operators do in the console, with the mouse and the keyboard, and what it changes. */
 import type { Browser, Page } from 'playwright-core'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { updateAccount } from '../../src/accounts/provisioning.ts'

@@ -1,4 +1,4 @@
-/** CONTRACT: signing in to the console, its languages, and its use with the keyboard alone. */
+/** Signing in to the console, its languages, and its use with the keyboard alone. */
 import type { Browser, Page } from 'playwright-core'
 import { beforeAll, describe, expect, it } from 'vitest'
 import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'

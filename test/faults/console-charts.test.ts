@@ -1,4 +1,4 @@
-/** CONTRACT: the charts of the console name each hour and day once, in any zone and whatever the clock of the browser says. */
+/** The charts of the console name each hour and day once, in any zone and whatever the clock of the browser says. */
 import type { Browser } from 'playwright-core'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { canRunChromium } from '../support/chromium.ts'

@@ -1,4 +1,4 @@
-/** CONTRACT: text of other people is text in the console, whatever it is made of. */
+/** Text of other people is text in the console, whatever it is made of. */
 import type { Browser, Page } from 'playwright-core'
 import { beforeAll, describe, expect, it } from 'vitest'
 import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'

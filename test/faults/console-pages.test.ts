@@ -1,4 +1,4 @@
-/** CONTRACT: every page and dialog of the console at 1,000 accounts: in every language, in both schemes, on a desk and on a phone. */
+/** Every page and dialog of the console at 1,000 accounts: in every language, in both schemes, on a desk and on a phone. */
 import type { Browser } from 'playwright-core'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { canRunChromium } from '../support/chromium.ts'

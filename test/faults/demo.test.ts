@@ -1,4 +1,4 @@
-/** CONTRACT: `demo` shows the main job, can be run again, and its curl lines work. */
+/** `demo` shows the main job, can be run again, and its curl lines work. */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readdirSync } from 'node:fs'

@@ -1,4 +1,4 @@
-/** CONTRACT: browser libraries work unmodified on a page of another origin, with the settings of docs/api.md. */
+/** Browser libraries work unmodified on a page of another origin, with the settings of docs/api.md. */
 import type { Browser } from 'playwright-core'
 import { afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { randomUserId } from '../../tools/simulator/events.ts'

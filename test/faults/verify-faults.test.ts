@@ -1,4 +1,4 @@
-/** CONTRACT: POST /api/line-oa/verify, with a platform that is unreachable, slow, rate limiting or wrong. */
+/** POST /api/line-oa/verify, with a platform that is unreachable, slow, rate limiting or wrong. */
 import fc from 'fast-check'
 import { afterAll, describe, expect, it } from 'vitest'
 import { LineApi } from '../../src/line-api/client.ts'

@@ -1,4 +1,4 @@
-/** CONTRACT: all invalid variables are reported together, by name and without their values. */
+/** All invalid variables are reported together, by name and without their values. */
 import { describe, expect, it } from 'vitest'
 import { describeVariables, readConfig } from '../../src/config.ts'
 import { FatalError } from '../../src/errors.ts'

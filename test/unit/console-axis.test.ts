@@ -1,4 +1,4 @@
-/** CONTRACT: the time axis of the console's charts, in any zone and with any number of points. */
+/** The time axis of the console's charts, in any zone and with any number of points. */
 import { describe, expect, it } from 'vitest'
 import {
   countLabelsOf,
