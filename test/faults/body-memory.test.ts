@@ -4,6 +4,7 @@ import { fileURLToPath } from 'node:url'
 import { expect, it, onTestFinished } from 'vitest'
 import { addTenant, createTestDatabase, urlOf } from '../support/database.ts'
 import { measureDeliveries } from '../support/delivery-latency.ts'
+import { MEASURED } from '../support/measured.ts'
 import { becomesWell, spawnService } from '../support/process.ts'
 
 const CONNECTIONS = 3_000
@@ -30,12 +31,9 @@ function holdBodies(url: string, path: string): Promise<unknown> {
   })
 }
 
-/** Another program may slow one of two measurements that are compared. It does not slow the same one three times. */
-const COMPARED = { retry: 2 }
-
 it(
   `${CONNECTIONS} bodies that never end refuse no delivery of LINE, and take no more memory than stated`,
-  COMPARED,
+  MEASURED,
   async () => {
     const { database, connection } = await createTestDatabase()
     const [tenant, stranger] = [await addTenant(database), await addTenant(database)]

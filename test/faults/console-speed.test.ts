@@ -5,6 +5,7 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { canRunChromium } from '../support/chromium.ts'
 import { openConsole, visitConsole } from '../support/console-browser.ts'
 import { loadFleet } from '../support/fleet.ts'
+import { MEASURED } from '../support/measured.ts'
 
 const ACCOUNTS = 1_000
 const ROUNDS = 9
@@ -14,9 +15,6 @@ const FRAMES = 180
 
 const median = (values: number[]) => values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] as number
 const loadAverage = () => `load average ${loadavg()[0]?.toFixed(1)}`
-
-/** Another program may slow a measurement. It does not slow the same one three times. */
-const MEASURED = { retry: 2 }
 
 describe.runIf(canRunChromium('the speed of the console is'))('the fleet of 1,000 accounts', MEASURED, () => {
   let browser: Browser

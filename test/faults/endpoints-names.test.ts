@@ -6,12 +6,13 @@ import { HostResolver } from '../../src/endpoints/resolver.ts'
 import { lineEvent } from '../../tools/simulator/events.ts'
 import { addTenant } from '../support/database.ts'
 import { startReceiver, startSending } from '../support/endpoints.ts'
+import { MEASURED } from '../support/measured.ts'
 import { startNameServer } from '../support/name-server.ts'
 import { eventually } from '../support/process.ts'
 
 const DEAD_NAMES = 300
 
-it('delivers a message a second beside 300 endpoints whose name servers say nothing', async () => {
+it('delivers a message a second beside 300 endpoints whose name servers say nothing', MEASURED, async () => {
   const { server } = await startNameServer((name) =>
     name.startsWith('dead') ? 'silent' : { address: '127.0.0.1' },
   )

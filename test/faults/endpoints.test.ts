@@ -8,6 +8,7 @@ import { expect, it, onTestFinished } from 'vitest'
 import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { randomUserId, textMessage } from '../../tools/simulator/events.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from '../support/database.ts'
+import { MEASURED } from '../support/measured.ts'
 import { becomesWell, eventually, runCommand, spawnService, temporaryDirectory } from '../support/process.ts'
 import { signedDelivery } from '../support/service.ts'
 
@@ -188,7 +189,7 @@ it('sends again what a receiver took without an answer', async () => {
   await database.close()
 })
 
-it('does not delay an endpoint behind 200 that never answer', async () => {
+it('does not delay an endpoint behind 200 that never answer', MEASURED, async () => {
   const { database, connection } = await createTestDatabase()
   const [tenant, victim] = [await addTenant(database), await addTenant(database)]
   const [silent, fast] = [await startCounter(() => undefined), await startCounter()]
