@@ -1,11 +1,11 @@
 /** GET /api/audience: a page of the scope's members, oldest first, or the changes since `updatedSince`. */
 import type { FastifyInstance, onRequestAsyncHookHandler } from 'fastify'
-import Type from 'typebox'
 import { type Scope, scopeOf } from '../access/scope.ts'
 import { readConsistencyToken } from '../http/consistency-token.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { checker, refuseInput } from '../http/validate.ts'
 import type { Database } from '../postgres/database.ts'
+import { Type } from '../typebox.ts'
 import { checkFilters, type Filters, filterParameters, toFilters } from './filters.ts'
 import { decodeCursor, encodeCursor } from './page-cursor.ts'
 import { listSchema } from './route-schemas.ts'

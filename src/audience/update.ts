@@ -1,7 +1,5 @@
 /** PUT /api/audience/:id: changes what clients may set on a member. */
 import type { FastifyInstance, FastifyRequest, onRequestAsyncHookHandler } from 'fastify'
-import type { Static } from 'typebox'
-import Type from 'typebox'
 import { type Scope, scopeOf } from '../access/scope.ts'
 import { AppError } from '../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../http/body.ts'
@@ -14,6 +12,7 @@ import type { Database } from '../postgres/database.ts'
 import { violatedConstraint } from '../postgres/faults.ts'
 import type { Row, Statement } from '../postgres/statement.ts'
 import { isStorableText } from '../postgres/storable.ts'
+import { type Static, Type } from '../typebox.ts'
 import {
   EXTERNAL_ID_MAX_LENGTH,
   memberJson,
