@@ -3,7 +3,7 @@ import { spawn, spawnSync } from 'node:child_process'
 import { createInterface } from 'node:readline'
 
 // The console's pages, if they have changed. It is not rebuilt while the service runs.
-spawnSync(process.execPath, ['scripts/build-console.mjs'], { stdio: 'inherit' })
+spawnSync(process.execPath, ['scripts/bundle.mjs'], { stdio: 'inherit' })
 const compiler = spawn(
   process.execPath,
   ['node_modules/typescript/bin/tsc', '-p', 'tsconfig.build.json', '--watch', '--preserveWatchOutput'],

@@ -1,7 +1,7 @@
 /** The one place where parts are joined; every route is named here. */
 import type { FastifyInstance } from 'fastify'
 import pino, { type DestinationStream } from 'pino'
-import { decorateWithCaller, requireApiClient } from './access/api-client.ts'
+import { decorateWithCaller, requireApiClient } from './access/scope.ts'
 import { verifyRoute } from './accounts/verify-route.ts'
 import { eraseRoute } from './audience/erase.ts'
 import { listRoute } from './audience/list.ts'

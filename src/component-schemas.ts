@@ -1,11 +1,12 @@
 /** The named schemas of the OpenAPI document. Route schemas refer to them by name. */
-import Type from 'typebox'
+
 import { ClaimsSchema, VerificationSchema } from './accounts/verification.ts'
 import { MemberSchema } from './audience/member.ts'
 import { MemberUpdateSchema } from './audience/update.ts'
 import { ErrorEnvelopeSchema } from './http/error-envelope.ts'
 import { reference } from './http/schema-parts.ts'
 import { Nullable } from './http/validate.ts'
+import { Type } from './typebox.ts'
 
 const Receipt = Type.Object({
   accepted: Type.Integer({ description: 'Number of events stored by this request.' }),

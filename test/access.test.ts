@@ -1,6 +1,6 @@
 /** Authentication by three headers, and the scope of the API key. */
 import { describe, expect, it } from 'vitest'
-import { decorateWithCaller } from '../src/access/api-client.ts'
+import { decorateWithCaller } from '../src/access/scope.ts'
 import { verifyRoute } from '../src/accounts/verify-route.ts'
 import { eraseRoute } from '../src/audience/erase.ts'
 import { listRoute } from '../src/audience/list.ts'

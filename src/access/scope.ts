@@ -1,9 +1,12 @@
-/** Service stage of the protected routes: resolves the scope of the caller's API key. */
+/**
+ * Who calls a protected route, by three headers, and what they may touch. Every request asks the database, so a revoked client or
+ * key is refused on its next request.
+ */
+import type { FastifyInstance, FastifyRequest, onRequestAsyncHookHandler } from 'fastify'
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import { AppError } from '../errors.ts'
 import type { Database } from '../postgres/database.ts'
 import type { Row } from '../postgres/statement.ts'
-import type { Caller } from './api-client.ts'
 
 /** The official account and organization that a request may read and change. */
 export interface Scope {
@@ -13,32 +16,92 @@ export interface Scope {
   organizationId: OrganizationId
 }
 
-interface ScopeRow extends Row {
-  id: bigint
+/** An authenticated API client. */
+interface Caller {
+  apiClientId: bigint
+  apiKey: string
+  /** null: the key is not active, or belongs to another client */
+  scope: Scope | null
+}
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** null on routes without the guard */
+    caller: Caller | null
+  }
+}
+
+interface CallerRow extends Row {
+  client_id: bigint
+  key_id: bigint | null
   channel_oa_id: bigint
   organization_id: bigint
 }
 
-/** $1 api_client_id bigint, $2 key text */
-const selectActiveKey = {
-  name: 'active-api-key',
-  text: `select id, channel_oa_id, organization_id from api_key
-          where api_client_id = $1 and key = $2 and status = 'active'`,
+/** $1 client_id text, $2 client_secret text, $3 key text. The active client, with its key if that is active. */
+const selectActiveCaller = {
+  name: 'active-caller',
+  text: `select c.id as client_id, k.id as key_id, k.channel_oa_id, k.organization_id
+           from api_client c
+           left join api_key k on k.api_client_id = c.id and k.key = $3 and k.status = 'active'
+          where c.client_id = $1 and c.client_secret = $2 and c.status = 'active'`,
+}
+
+/** Call it once for the whole server. */
+export function decorateWithCaller(app: FastifyInstance): void {
+  app.decorateRequest('caller', null)
 }
 
 /**
- * Returns null if the key is not active or belongs to another client. Each route answers that in its own way, before it
- * checks anything else of the request. Throws `caller_unknown` without the guard, and `internal` if the query fails.
+ * The guard. Throws `missing_credentials` or `invalid_client` (401). Without a database, or if the query fails, it throws
+ * `internal` (500). A 401 would tell the client that its credentials are wrong.
  */
-export async function findScope(database: Database, caller: Caller | null): Promise<Scope | null> {
-  if (!caller?.apiKey) throw new AppError('caller_unknown')
+export function requireApiClient(database: Database): onRequestAsyncHookHandler {
+  return async (request) => {
+    const clientId = header(request, 'x-client-id')
+    const clientSecret = header(request, 'x-client-secret')
+    const apiKey = header(request, 'x-api-key')
+    if (!clientId || !clientSecret || !apiKey) throw new AppError('missing_credentials')
+    const caller = await findCaller(database, clientId, clientSecret, apiKey)
+    if (caller === null) throw new AppError('invalid_client')
+    request.caller = caller
+  }
+}
+
+/**
+ * Null if the key is not active or belongs to another client. Each route answers that in its own way, before it checks anything
+ * else of the request. Throws `caller_unknown` (401) without the guard.
+ */
+export function scopeOf({ caller }: FastifyRequest): Scope | null {
+  if (caller === null) throw new AppError('caller_unknown')
+  return caller.scope
+}
+
+async function findCaller(
+  database: Database,
+  clientId: string,
+  clientSecret: string,
+  apiKey: string,
+): Promise<Caller | null> {
   try {
-    const [row] = await database.lookup<ScopeRow>('caller', selectActiveKey, [
-      caller.apiClientId,
-      caller.apiKey,
+    const [row] = await database.lookup<CallerRow>('caller', selectActiveCaller, [
+      clientId,
+      clientSecret,
+      apiKey,
     ])
-    return row ? { keyId: row.id, accountId: row.channel_oa_id, organizationId: row.organization_id } : null
+    if (row === undefined) return null
+    const { client_id: apiClientId, key_id: keyId, channel_oa_id: accountId, organization_id } = row
+    const scope = keyId === null ? null : { keyId, accountId, organizationId: organization_id }
+    return { apiClientId, apiKey, scope }
   } catch (error) {
     throw new AppError('internal', { cause: error })
   }
+}
+
+/** Node decodes header bytes as Latin-1, but clients send UTF-8. A blank header counts as missing. */
+function header(request: FastifyRequest, name: string): string | undefined {
+  const value = request.headers[name]
+  if (typeof value !== 'string') return undefined
+  const text = Buffer.from(value, 'latin1').toString('utf8')
+  return text.trim() === '' ? undefined : text
 }

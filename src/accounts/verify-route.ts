@@ -1,6 +1,6 @@
 /** POST /api/line-oa/verify: verifies the scope's account with the platform. */
 import type { FastifyInstance, onRequestAsyncHookHandler } from 'fastify'
-import { findScope } from '../access/scope.ts'
+import { scopeOf } from '../access/scope.ts'
 import { AppError } from '../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../http/body.ts'
 import { checker } from '../http/validate.ts'
@@ -26,7 +26,7 @@ export function verifyRoute(
   const { channelName, ...verifier } = parts
   const { database } = parts
   app.post(`/api/${channelName}-oa/verify`, { schema: verifySchema, onRequest: guard }, async (request) => {
-    const scope = await findScope(database, request.caller)
+    const scope = scopeOf(request)
     if (scope === null) throw new AppError('no_account_in_scope')
     const account = await findAccountInOrganization(database, scope.accountId, scope.organizationId)
     if (account === null) throw new AppError('no_account_in_scope')

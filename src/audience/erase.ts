@@ -1,6 +1,6 @@
 /** DELETE /api/audience/:id: erases a person, so that nothing older brings them back. */
 import type { FastifyInstance, onRequestAsyncHookHandler } from 'fastify'
-import { findScope, type Scope } from '../access/scope.ts'
+import { type Scope, scopeOf } from '../access/scope.ts'
 import { AppError } from '../errors.ts'
 import { withConsistencyToken } from '../http/consistency-token.ts'
 import { readIfMatch } from '../http/if-match.ts'
@@ -30,7 +30,7 @@ export function eraseRoute(
     '/api/audience/:id',
     { schema: eraseSchema, onRequest: guard },
     async (request, reply) => {
-      const scope = await findScope(database, request.caller)
+      const scope = scopeOf(request)
       if (scope === null) throw new AppError('erase_without_scope')
       const id = parsePathId(request.params.id)
       if (id === null) throw new AppError('erase_unknown_member')

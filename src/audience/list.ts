@@ -1,11 +1,11 @@
 /** GET /api/audience: a page of the scope's members, oldest first, or the changes since `updatedSince`. */
 import type { FastifyInstance, onRequestAsyncHookHandler } from 'fastify'
-import Type from 'typebox'
-import { findScope, type Scope } from '../access/scope.ts'
+import { type Scope, scopeOf } from '../access/scope.ts'
 import { readConsistencyToken } from '../http/consistency-token.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { checker, refuseInput } from '../http/validate.ts'
 import type { Database } from '../postgres/database.ts'
+import { Type } from '../typebox.ts'
 import { checkFilters, type Filters, filterParameters, toFilters } from './filters.ts'
 import { decodeCursor, encodeCursor } from './page-cursor.ts'
 import { listSchema } from './route-schemas.ts'
@@ -27,7 +27,7 @@ export function listRoute(app: FastifyInstance, database: Database, guard: onReq
   const streamer = new Streamer(database)
   const schema = listSchema({ default: LIMIT_DEFAULT, maximum: LIMIT_MAX })
   app.get('/api/audience', { schema, onRequest: guard }, async (request, reply) => {
-    const scope = await findScope(database, request.caller)
+    const scope = scopeOf(request)
     const format = streamFormatOf(request.headers.accept)
     reply.header('vary', 'accept')
     if (scope === null) {

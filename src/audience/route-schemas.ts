@@ -1,6 +1,5 @@
 /** What the OpenAPI document says about GET, PUT and DELETE /api/audience. */
 import type { FastifySchema } from 'fastify'
-import Type from 'typebox'
 import {
   BODY_FAILURES,
   CLIENT_FAILURES,
@@ -14,6 +13,7 @@ import {
   THREE_HEADERS,
 } from '../http/schema-parts.ts'
 import { Nullable } from '../http/validate.ts'
+import { Type } from '../typebox.ts'
 import { filterParameters } from './filters.ts'
 
 const ANSWERED_TOKEN = {

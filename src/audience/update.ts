@@ -1,8 +1,6 @@
 /** PUT /api/audience/:id: changes what clients may set on a member. */
 import type { FastifyInstance, FastifyRequest, onRequestAsyncHookHandler } from 'fastify'
-import type { Static } from 'typebox'
-import Type from 'typebox'
-import { findScope, type Scope } from '../access/scope.ts'
+import { type Scope, scopeOf } from '../access/scope.ts'
 import { AppError } from '../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../http/body.ts'
 import { withConsistencyToken } from '../http/consistency-token.ts'
@@ -14,6 +12,7 @@ import type { Database } from '../postgres/database.ts'
 import { violatedConstraint } from '../postgres/faults.ts'
 import type { Row, Statement } from '../postgres/statement.ts'
 import { isStorableText } from '../postgres/storable.ts'
+import { type Static, Type } from '../typebox.ts'
 import {
   EXTERNAL_ID_MAX_LENGTH,
   memberJson,
@@ -86,7 +85,7 @@ export function updateRoute(
 ): void {
   const options = { schema: updateSchema, onRequest: guard }
   app.put<{ Params: { id: string } }>('/api/audience/:id', options, async (request, reply) => {
-    const scope = await findScope(database, request.caller)
+    const scope = scopeOf(request)
     if (scope === null) throw new AppError('update_without_scope')
     const id = parsePathId(request.params.id)
     if (id === null) throw new AppError('unknown_member')

@@ -1,6 +1,5 @@
 /** The fleet, one account with what it needs, and its verification. */
 import type { FastifyInstance } from 'fastify'
-import Type from 'typebox'
 import { findAccount } from '../accounts/account.ts'
 import { verifyAccount } from '../accounts/verify.ts'
 import { AppError } from '../errors.ts'
@@ -9,6 +8,7 @@ import { checker } from '../http/validate.ts'
 import { findAccountDetails, findVerification, searchAccounts } from '../operator/accounts.ts'
 import { findFleetAccount, listAccountDays, listDeliveryHours, listFleet } from '../operator/fleet.ts'
 import type { Transactions } from '../postgres/statement.ts'
+import { Type } from '../typebox.ts'
 import { found, requireId, ShortText } from './input.ts'
 import type { ConsoleParts } from './parts.ts'
 

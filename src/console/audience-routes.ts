@@ -1,6 +1,5 @@
 /** The audience of an account: search, one member with its timeline, erasure. */
 import type { FastifyInstance } from 'fastify'
-import Type from 'typebox'
 import { erasePerson } from '../audience/erase.ts'
 import { checkFilters, filterParameters, toFilters } from '../audience/filters.ts'
 import { USER_ID_MAX_LENGTH } from '../audience/member.ts'
@@ -8,6 +7,7 @@ import { parsePathId } from '../http/path-id.ts'
 import { checker, refuseInput } from '../http/validate.ts'
 import { findAccountDetails } from '../operator/accounts.ts'
 import { findMember, memberTimeline, searchMembers, type TimelinePosition } from '../operator/members.ts'
+import { Type } from '../typebox.ts'
 import { found, PAGE_SIZE, requireId } from './input.ts'
 import type { ConsoleParts } from './parts.ts'
 

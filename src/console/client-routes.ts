@@ -1,12 +1,12 @@
 /** API clients and their keys. A new secret is in one answer and in no other. */
 import type { FastifyInstance } from 'fastify'
-import Type from 'typebox'
 import { addClient, addKey, revokeClient, revokeKey } from '../accounts/provisioning.ts'
 import { AppError } from '../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../http/body.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { checker } from '../http/validate.ts'
 import { findClient, listClientDetails, listKeyDetails } from '../operator/clients.ts'
+import { Type } from '../typebox.ts'
 import { found, Id, idOrNull, pageOf, READ_LIMIT, requireId, ShortText } from './input.ts'
 import type { ConsoleParts } from './parts.ts'
 

@@ -1,10 +1,10 @@
 /** Outgoing webhooks: endpoints, their deliveries, pause, resume and retry. */
 import type { FastifyInstance } from 'fastify'
-import Type from 'typebox'
 import { beginResumption, continueResumption, pauseEndpoint, retryFailedBatch } from '../endpoints/manage.ts'
 import { bodyBytes, parseUtf8Json } from '../http/body.ts'
 import { checker } from '../http/validate.ts'
 import { findEndpoint, listEndpoints, pageDeliveries, previewDelivery } from '../operator/endpoints.ts'
+import { Type } from '../typebox.ts'
 import { found, Id, idOrNull, PAGE_SIZE, pageOf, READ_LIMIT, requireId } from './input.ts'
 import type { ConsoleParts } from './parts.ts'
 

@@ -1,6 +1,5 @@
 /** Events that could not be applied: which, why, and another attempt. */
 import type { FastifyInstance } from 'fastify'
-import Type from 'typebox'
 import { bodyBytes, parseUtf8Json } from '../http/body.ts'
 import { checker, StorableText } from '../http/validate.ts'
 import {
@@ -11,6 +10,7 @@ import {
   retryEvents,
   retryNextEvents,
 } from '../operator/events.ts'
+import { Type } from '../typebox.ts'
 import { found, Id, idOrNull, pageOf, READ_LIMIT, requireId } from './input.ts'
 import type { ConsoleParts } from './parts.ts'
 

@@ -1,8 +1,9 @@
 /** Input that several routes share. */
-import Type from 'typebox'
+
 import { AppError } from '../errors.ts'
 import { INT64_MAX, parsePathId } from '../http/path-id.ts'
 import { StorableText } from '../http/validate.ts'
+import { Type } from '../typebox.ts'
 
 /** Rows of one page of a list. */
 export const PAGE_SIZE = 50

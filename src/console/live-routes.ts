@@ -1,11 +1,11 @@
 /** GET /api/live: server-sent events with what is being committed. */
 import type { FastifyInstance, FastifyReply } from 'fastify'
-import Type, { type Static } from 'typebox'
 import { AppError } from '../errors.ts'
 import { describeFault } from '../http/error-envelope.ts'
 import { checker } from '../http/validate.ts'
 import type { TailEvent } from '../operator/event-tail.ts'
 import { toJson } from '../operator/json.ts'
+import { type Static, Type } from '../typebox.ts'
 import { Id, ShortText } from './input.ts'
 import { LiveTail, type TailFrame } from './live-tail.ts'
 import type { ConsoleParts } from './parts.ts'

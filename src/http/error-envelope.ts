@@ -1,8 +1,8 @@
 /** The shape of every error response, and the HTTP status of every error code. */
 import { STATUS_CODES } from 'node:http'
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import Type, { type Static } from 'typebox'
 import { AppError, type ErrorCode } from '../errors.ts'
+import { type Static, Type } from '../typebox.ts'
 
 export const ERROR_STATUS: Record<ErrorCode, number> = {
   missing_credentials: 401,

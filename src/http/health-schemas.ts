@@ -1,7 +1,7 @@
 /** What the OpenAPI document says about GET /api and GET /api/health. */
 import type { FastifySchema } from 'fastify'
-import Type from 'typebox'
 import { REPLICATION_STATES } from '../postgres/replication.ts'
+import { Type } from '../typebox.ts'
 import { failures, jsonBody, reference, TAGS } from './schema-parts.ts'
 
 export const serviceSchema: FastifySchema = {

@@ -1,7 +1,7 @@
 /** The OpenAPI 3.1 document, which @fastify/swagger builds from the `schema` of each route. */
 import swagger, { type SwaggerTransformObject } from '@fastify/swagger'
 import type { FastifyInstance } from 'fastify'
-import type { TSchema } from 'typebox'
+import type { TSchema } from '../typebox.ts'
 import { TAGS } from './schema-parts.ts'
 
 declare module 'fastify' {

@@ -1,11 +1,15 @@
 /** Validates input against a schema and reports each invalid field. */
-import type { Static, TSchema } from 'typebox'
-import Type from 'typebox'
-import { Compile } from 'typebox/compile'
-import type { TLocalizedValidationError } from 'typebox/error'
-import { Settings } from 'typebox/system'
+
 import { AppError, type ErrorDetail } from '../errors.ts'
 import { isStorableText } from '../postgres/storable.ts'
+import {
+  Compile,
+  Settings,
+  type Static,
+  type TLocalizedValidationError,
+  type TSchema,
+  Type,
+} from '../typebox.ts'
 
 /** Validation errors collected per request. One invalid field can cause several. */
 const ERRORS_MAX = 64

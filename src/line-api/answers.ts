@@ -1,6 +1,7 @@
 /** What LINE answers about accounts and people, and the functions that check it. Null: the answer is not what LINE documents. */
-import Type, { type Static } from 'typebox'
+
 import { Nullable } from '../http/validate.ts'
+import { type Static, Type } from '../typebox.ts'
 
 export const BotInfoSchema = Type.Object({
   userId: Type.String(),

@@ -28,6 +28,7 @@ const LEAVES = [
   'limits.ts',
   'line-day.ts',
   'secret.ts',
+  'typebox.ts',
   'package.ts',
   'observability/facts.ts',
 ]

@@ -1,7 +1,7 @@
 /** What the OpenAPI document says about POST /api/line/:id and /api/Line/:id. */
 import type { FastifySchema } from 'fastify'
-import Type from 'typebox'
 import { failures, jsonBody, pathParameter, TAGS } from '../../http/schema-parts.ts'
+import { Type } from '../../typebox.ts'
 import { EXAMPLE_USER_ID, RECEIPT, SIGNED_FAILURES } from '../schema-parts.ts'
 import { deliveryPaths } from './channel.ts'
 

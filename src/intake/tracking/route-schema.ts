@@ -1,7 +1,7 @@
 /** What the OpenAPI document says about POST /api/tracking and the calls below it. */
 import type { FastifySchema } from 'fastify'
-import Type from 'typebox'
 import { failures, success, TAGS } from '../../http/schema-parts.ts'
+import { Type } from '../../typebox.ts'
 import { EXAMPLE_USER_ID, INTAKE_FAILURES } from '../schema-parts.ts'
 import { TRACKING_CALLS } from './calls.ts'
 
