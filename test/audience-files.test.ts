@@ -13,9 +13,10 @@ import { join } from 'node:path'
 import { parse } from 'csv-parse/sync'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
+import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
 import { load, loadMembers } from './support/load.ts'
-import { runCommandAsync, temporaryDirectory } from './support/process.ts'
+import { temporaryDirectory } from './support/process.ts'
 import { type Service, setUpTest, startApp } from './support/service.ts'
 
 let database: PostgresDatabase
@@ -34,7 +35,7 @@ afterAll(async () => {
 })
 
 const runAudience = (command: 'export' | 'import', tenant: Tenant, ...args: string[]) =>
-  runCommandAsync(['audience', command, '--account', String(tenant.accountId), ...args], env)
+  runCommand(['audience', command, '--account', String(tenant.accountId), ...args], env)
 
 async function tenantWithMembers(count: number, columns?: Record<string, string>): Promise<Tenant> {
   const tenant = await addTenant(database)
@@ -99,7 +100,7 @@ describe('audience export', () => {
     writeFileSync(file, 'an earlier export')
     const other = await setUpTest()
     await load(other.database, 'drop table tracked_activity cascade')
-    const failed = await runCommandAsync(
+    const failed = await runCommand(
       ['audience', 'export', '--account', String(other.tenant.accountId), '--output', file],
       { DATABASE_URL: urlOf(other.connection) },
     )

@@ -6,10 +6,11 @@ import { join } from 'node:path'
 import fc from 'fast-check'
 import { expect, it, onTestFinished } from 'vitest'
 import type { Member } from '../src/audience/member.ts'
+import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
 import { load, loadMembers } from './support/load.ts'
 import { holdTransaction } from './support/locks.ts'
-import { eventually, MAIN, runCommandAsync, temporaryDirectory } from './support/process.ts'
+import { eventually, MAIN, temporaryDirectory } from './support/process.ts'
 import { setUpTest, startAppForTest } from './support/service.ts'
 
 interface Entry {
@@ -26,7 +27,7 @@ async function importFile(tenant: Tenant, entries: unknown[], to = connection) {
   const file = join(temporaryDirectory(), 'members.ndjson')
   writeFileSync(file, entries.map((entry) => JSON.stringify(entry)).join('\n'))
   const args = ['audience', 'import', '--account', String(tenant.accountId), file, '--json']
-  const { stdout, stderr, status } = await runCommandAsync(args, { DATABASE_URL: urlOf(to) })
+  const { stdout, stderr, status } = await runCommand(args, { DATABASE_URL: urlOf(to) })
   const faults = stderr.split('\n').filter((line) => line.startsWith('oa-audience: '))
   return { tally: JSON.parse(stdout), faults, status }
 }

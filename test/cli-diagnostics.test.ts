@@ -1,17 +1,15 @@
 /** What operators ask first: `doctor` and `members show`. */
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Connection } from '../src/postgres/embedded/server.ts'
 import { migrateDatabase } from '../src/postgres/open.ts'
 import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
+import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
 import { load } from './support/load.ts'
-import { runCommandAsync, temporaryDirectory } from './support/process.ts'
+import { temporaryDirectory } from './support/process.ts'
 import { setUpTest } from './support/service.ts'
-
-// A command takes half a second to start, and ten on a busy machine.
-vi.setConfig({ testTimeout: 120_000 })
 
 let database: PostgresDatabase
 let connection: Connection
@@ -29,7 +27,7 @@ describe('doctor', () => {
     // The server that the tests share does not sync, which is an error.
     const installation = { DATA_DIR: temporaryDirectory(), LINE_API_URL: platform.url }
     await migrateDatabase({ kind: 'embedded', dataDir: installation.DATA_DIR })
-    const { stdout, status } = await runCommandAsync(['doctor', '--json'], installation)
+    const { stdout, status } = await runCommand(['doctor', '--json'], installation)
     const findings: Array<{ check: string; severity: string }> = JSON.parse(stdout)
     for (const check of ['configuration', 'database', 'migrations', 'platform', 'clock'])
       expect(findings).toContainEqual(expect.objectContaining({ check, severity: 'ok' }))
@@ -38,14 +36,14 @@ describe('doctor', () => {
   })
 
   it('reports a database that does not sync to disk, and exits with 1', async () => {
-    const { stdout, status } = await runCommandAsync(['doctor', '--json'], env)
+    const { stdout, status } = await runCommand(['doctor', '--json'], env)
     const message = expect.stringMatching('fsync is off')
     expect(JSON.parse(stdout)).toContainEqual({ check: 'database', severity: 'error', message })
     expect(status).toBe(1)
   })
 
   it('reports every server that does not respond and exits with 1', async () => {
-    const { stdout, status } = await runCommandAsync(['doctor', '--json'], {
+    const { stdout, status } = await runCommand(['doctor', '--json'], {
       DATABASE_URL: 'postgres://nobody@127.0.0.1:1/none',
       LINE_API_URL: 'http://127.0.0.1:9',
       REDIS_URL: 'redis://127.0.0.1:9',
@@ -57,7 +55,7 @@ describe('doctor', () => {
 
   it('warns when the clock of the database stepped back', async () => {
     await load(database, `insert into change_mark values (now() + interval '1 hour', 1)`)
-    const { stdout } = await runCommandAsync(['doctor', '--json'], env)
+    const { stdout } = await runCommand(['doctor', '--json'], env)
     await load(database, 'truncate change_mark')
     const message = expect.stringMatching(/clock stepped back by 3\d\d\d s/)
     expect(JSON.parse(stdout)).toContainEqual({ check: 'database', severity: 'warning', message })
@@ -65,7 +63,7 @@ describe('doctor', () => {
 
   it('names the account of each finding', async () => {
     const tenant = await addTenant(database)
-    const { stdout } = await runCommandAsync(['doctor', '--json'], env)
+    const { stdout } = await runCommand(['doctor', '--json'], env)
     expect(JSON.parse(stdout)).toContainEqual(
       expect.objectContaining({ check: `account ${tenant.accountId}`, severity: 'warning' }),
     )
@@ -94,7 +92,7 @@ describe('members show', () => {
         body: JSON.stringify(body),
       })
     const show = (user: string) =>
-      runCommandAsync(['members', 'show', '--account', String(tenant.accountId), user, '--json'], {
+      runCommand(['members', 'show', '--account', String(tenant.accountId), user, '--json'], {
         DATABASE_URL: urlOf(target),
       })
     return { ...parts, id, edit, show }
@@ -134,7 +132,7 @@ describe('members show', () => {
 
   it('reports a member that does not exist', async () => {
     const { accountId } = await addTenant(database)
-    const result = await runCommandAsync(['members', 'show', '--account', String(accountId), 'U404'], env)
+    const result = await runCommand(['members', 'show', '--account', String(accountId), 'U404'], env)
     expect(result).toMatchObject({
       status: 1,
       stderr: `oa-audience: account ${accountId} has no member U404\n`,

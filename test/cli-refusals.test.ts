@@ -1,13 +1,10 @@
 /** A command that the database refuses names the row that does not exist or the value that is taken, not a constraint. */
-import { afterAll, beforeAll, expect, it, vi } from 'vitest'
+import { afterAll, beforeAll, expect, it } from 'vitest'
 import { CONSTRAINT_SENTENCES } from '../src/cli/constraint-sentences.ts'
 import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
+import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
 import { load } from './support/load.ts'
-import { runCommand } from './support/process.ts'
-
-// A command takes half a second to start, and ten on a busy machine.
-vi.setConfig({ testTimeout: 120_000 })
 
 let database: PostgresDatabase
 let env: { DATABASE_URL: string }
@@ -25,8 +22,8 @@ it('warns of a channel secret that LINE would not issue, and stores it', async (
   const { accountId } = await addTenant(database)
   const update = (secret: string) =>
     runCommand(['accounts', 'update', String(accountId), '--channel-secret', secret], env)
-  expect(update('8c570fa6dd201bb328f1c1eac23a96d8')).toMatchObject({ status: 0, stderr: '' })
-  const { status, stderr } = update('abc')
+  expect(await update('8c570fa6dd201bb328f1c1eac23a96d8')).toMatchObject({ status: 0, stderr: '' })
+  const { status, stderr } = await update('abc')
   expect([status, stderr]).toEqual([
     0,
     expect.stringMatching(/^oa-audience: warning: the channel secret is not 32 digits [^\n]+\n$/),
@@ -37,8 +34,8 @@ it('warns of a channel secret that LINE would not issue, and stores it', async (
 /** The tables that commands and other programs write. */
 const TABLES = ['organization', 'official_account', 'api_client', 'api_key', 'audience_member', 'endpoint']
 
-const refusal = (args: string[]) => {
-  const { status, stdout, stderr } = runCommand(args, env)
+const refusal = async (args: string[]) => {
+  const { status, stdout, stderr } = await runCommand(args, env)
   expect(status).toBe(1)
   expect(stdout).toBe('')
   expect(stderr).toMatch(/^oa-audience: [^\n]+\n$/)
@@ -54,8 +51,8 @@ it.each([
     ['endpoints', 'add', '--account', '99', '--url', 'https://crm.example.com/x'],
     'account 99 does not exist',
   ],
-])('%j names the row that does not exist', (args, message) => {
-  expect(refusal(args)).toContain(`${message}. Run "oa-audience`)
+])('%j names the row that does not exist', async (args, message) => {
+  expect(await refusal(args)).toContain(`${message}. Run "oa-audience`)
 })
 
 it.each([
@@ -65,7 +62,7 @@ it.each([
   const other = await addTenant(database)
   const add = ['accounts', 'add', '--organization', String(tenant.organizationId), '--name', 'x']
   for (const args of [add, ['accounts', 'update', String(other.accountId)]]) {
-    const line = refusal([...args, option, taken()])
+    const line = await refusal([...args, option, taken()])
     expect(line).toContain(message)
     expect(line).not.toContain(taken())
   }
@@ -79,9 +76,11 @@ it('a channel id that another account of the organization has is refused, by add
     [...add, String(first.organizationId)],
     ['accounts', 'update', String(own.accountId), '--channel-id', '2000000007'],
   ])
-    expect(refusal(args)).toContain('another account of the organization already has this channel id. Run')
+    expect(await refusal(args)).toContain(
+      'another account of the organization already has this channel id. Run',
+    )
   // Another organization may have an account of the same channel.
-  expect(runCommand([...add, String(second.organizationId)], env).status).toBe(0)
+  expect((await runCommand([...add, String(second.organizationId)], env)).status).toBe(0)
 })
 
 it('has a sentence for every foreign key, unique index and check of the tables that commands write', async () => {

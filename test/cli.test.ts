@@ -1,13 +1,10 @@
 /** The command line `oa-audience`. */
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { addAccount, addClient, addKey, addOrganization } from '../src/accounts/provisioning.ts'
 import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
+import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
-import { runCommand } from './support/process.ts'
 import { startAppForTest } from './support/service.ts'
-
-// A command takes half a second to start, and ten on a busy machine.
-vi.setConfig({ testTimeout: 120_000 })
 
 let database: PostgresDatabase
 let env: { DATABASE_URL: string }
@@ -19,7 +16,7 @@ beforeAll(async () => {
 })
 afterAll(() => database.close())
 
-const json = (...args: string[]) => JSON.parse(runCommand([...args, '--json'], env).stdout)
+const json = async (...args: string[]) => JSON.parse((await runCommand([...args, '--json'], env)).stdout)
 
 /** An account with every secret and no member. */
 async function addSecretAccount() {
@@ -35,15 +32,15 @@ async function addSecretAccount() {
 }
 
 it('provisions an organization, an account, a client and a key that grants access', async () => {
-  const organization = json('organizations', 'add', '--name', 'Agency')
+  const organization = await json('organizations', 'add', '--name', 'Agency')
   expect(organization).toEqual({ id: expect.stringMatching(/^\d+$/) })
-  const account = json('accounts', 'add', '--organization', organization.id, '--name', 'Café')
+  const account = await json('accounts', 'add', '--organization', organization.id, '--name', 'Café')
   expect(Object.keys(account)).toEqual(['id', 'oaHash', 'trackingKey'])
   expect(account.oaHash).toMatch(/^[0-9a-f]{64}$/)
   expect(account.trackingKey).not.toBe(account.oaHash)
-  const client = json('clients', 'add')
+  const client = await json('clients', 'add')
   expect(Object.keys(client)).toEqual(['id', 'clientId', 'clientSecret'])
-  const key = json('keys', 'add', '--client', client.id, '--account', account.id)
+  const key = await json('keys', 'add', '--client', client.id, '--account', account.id)
   expect(Object.keys(key)).toEqual(['id', 'key'])
 
   const service = await startAppForTest(database)
@@ -61,9 +58,9 @@ it('revokes a key and a client from their next request on', async () => {
   const { headers, keyId, clientRowId } = await addTenant(database)
   const list = () => service.call('GET', '/api/audience', { headers })
   expect((await list()).json.data).toEqual([])
-  expect(json('keys', 'revoke', String(keyId))).toEqual({ id: String(keyId), status: 'revoked' })
+  expect(await json('keys', 'revoke', String(keyId))).toEqual({ id: String(keyId), status: 'revoked' })
   expect((await list()).text).toBe('null')
-  expect(json('clients', 'revoke', String(clientRowId))).toEqual({
+  expect(await json('clients', 'revoke', String(clientRowId))).toEqual({
     id: String(clientRowId),
     status: 'revoked',
   })
@@ -79,7 +76,7 @@ describe.each([
     const { organizationId } = await addSecretAccount()
     const withEnv = { ...env, ...variables }
     const options = ['--organization', String(organizationId), '--name', 'Café']
-    const added = runCommand(['accounts', 'add', ...options], withEnv).stdout
+    const added = (await runCommand(['accounts', 'add', ...options], withEnv)).stdout
     const [, id] = /^id +(\d+)$/m.exec(added) ?? []
     const [, oaHash] = /^oaHash +(\w+)$/m.exec(added) ?? []
     const addresses = {
@@ -88,7 +85,7 @@ describe.each([
     }
     for (const [name, url] of Object.entries(addresses))
       expect(added).toMatch(new RegExp(`^${name} +${url.replaceAll(/[[\].]/g, '\\$&')}$`, 'm'))
-    const shown = runCommand(['accounts', 'show', id as string, '--json'], withEnv).stdout
+    const shown = (await runCommand(['accounts', 'show', id as string, '--json'], withEnv)).stdout
     expect(JSON.parse(shown)).toMatchObject(addresses)
   })
 })
@@ -109,14 +106,14 @@ it('sets every field that an option of accounts add names', async () => {
     login_channel_id: '2000000002',
   }
   const given = Object.entries(options).flatMap(([name, value]) => [`--${name.replaceAll('_', '-')}`, value])
-  const { id } = json('accounts', 'add', '--organization', String(organizationId), ...given)
+  const { id } = await json('accounts', 'add', '--organization', String(organizationId), ...given)
   const [stored] = await database.query('select * from official_account where id = $1', [id])
   expect(stored).toMatchObject({ ...options, organization_id: organizationId })
 })
 
 it('changes only the given fields of an account and clears those given as empty', async () => {
   const { id, idText, oaHash } = await addSecretAccount()
-  expect(json('accounts', 'update', idText, '--channel-secret', 'rotated', '--basic-id', '')).toEqual({
+  expect(await json('accounts', 'update', idText, '--channel-secret', 'rotated', '--basic-id', '')).toEqual({
     id: idText,
     changed: 'channel_secret, basic_id',
   })
@@ -132,7 +129,7 @@ it('changes only the given fields of an account and clears those given as empty'
 })
 
 describe('a secret given as -', () => {
-  const update = (idText: string, options: string[], input: string) =>
+  const update = async (idText: string, options: string[], input: string) =>
     runCommand(['accounts', 'update', idText, ...options], env, { input })
 
   it('is read from standard input, one line each in the order of the options', async () => {
@@ -146,7 +143,7 @@ describe('a secret given as -', () => {
       '-',
       '--channel-access-token=-',
     ]
-    const { status } = update(idText, options, 'new chat secret\r\nnew-channel-secret\nnew-token')
+    const { status } = await update(idText, options, 'new chat secret\r\nnew-channel-secret\nnew-token')
     expect(status).toBe(0)
     const [updated] = await database.query('select * from official_account where id = $1', [id])
     expect(updated).toMatchObject({
@@ -175,8 +172,8 @@ describe('a secret given as -', () => {
         env,
         { input },
       )
-    expect(JSON.parse(add('unguessable\n').stdout).oaHash).toBe('unguessable')
-    expect(add('a/b\n').stderr).toMatch(/^oa-audience: --oa-hash has characters .+\n$/)
+    expect(JSON.parse((await add('unguessable\n')).stdout).oaHash).toBe('unguessable')
+    expect((await add('a/b\n')).stderr).toMatch(/^oa-audience: --oa-hash has characters .+\n$/)
   })
 
   it.each([
@@ -184,7 +181,7 @@ describe('a secret given as -', () => {
     ['is empty', '\nthe next line\n'],
   ])('is refused with one line when its line %s', async (_, input) => {
     const { idText } = await addSecretAccount()
-    const { status, stderr } = update(idText, ['--channel-secret', '-'], input)
+    const { status, stderr } = await update(idText, ['--channel-secret', '-'], input)
     expect(status).toBe(1)
     expect(stderr).toMatch(/^oa-audience: standard input has no line for --channel-secret\. .+\n$/)
   })
@@ -193,7 +190,7 @@ describe('a secret given as -', () => {
 it('lists accounts with the outcome of their last verification', async () => {
   const { id, idText, organizationId } = await addSecretAccount()
   await database.query(`update official_account set verification = '{"verified": true}' where id = $1`, [id])
-  expect(json('accounts', 'list')).toContainEqual({
+  expect(await json('accounts', 'list')).toContainEqual({
     id: idText,
     organizationId: String(organizationId),
     name: 'Café',
@@ -205,7 +202,7 @@ it('lists accounts with the outcome of their last verification', async () => {
 
 it('shows the identifiers of an account but only the presence of its secrets', async () => {
   const { idText, oaHash, trackingKey } = await addSecretAccount()
-  const { stdout } = runCommand(['accounts', 'show', idText, '--json'], env)
+  const { stdout } = await runCommand(['accounts', 'show', idText, '--json'], env)
   expect(JSON.parse(stdout)).toMatchObject({ oaHash, trackingKey, hasChannelSecret: true })
   for (const secret of ['the-channel-secret', 'the-access-token', 'the-chat-secret'])
     expect(stdout).not.toContain(secret)
@@ -213,7 +210,7 @@ it('shows the identifiers of an account but only the presence of its secrets', a
 
 it.each(['clients', 'keys', 'accounts'])('prints no secret in the list of %s', async (group) => {
   const { headers, oaHash, channelSecret } = await addTenant(database)
-  const { stdout } = runCommand([group, 'list'], env)
+  const { stdout } = await runCommand([group, 'list'], env)
   expect(stdout.split('\n').length).toBeGreaterThan(2)
   for (const secret of [headers['x-client-secret'], headers['x-api-key'], oaHash, channelSecret])
     expect(stdout).not.toContain(secret)
@@ -236,16 +233,16 @@ it('provisions rows beside rows that another program has inserted with explicit 
   await loaded.close()
 })
 
-it('names every environment variable and command group in its help', () => {
-  const { status, stdout } = runCommand(['--help'])
+it('names every environment variable and command group in its help', async () => {
+  const { status, stdout } = await runCommand(['--help'])
   expect(status).toBe(0)
   const variables = ['PORT', 'DATABASE_URL', 'DATA_DIR', 'REDIS_URL', 'METRICS_PORT']
   for (const name of [...variables, 'organizations', 'demo']) expect(stdout).toContain(name)
 })
 
 describe('an error that the user can fix is one line and exit code 1', () => {
-  const expectError = (args: readonly string[], message: string, withEnv: Record<string, string>) => {
-    const { status, stderr } = runCommand([...args], withEnv)
+  const expectError = async (args: readonly string[], message: string, withEnv: Record<string, string>) => {
+    const { status, stderr } = await runCommand([...args], withEnv)
     expect(status).toBe(1)
     expect(stderr).toMatch(/^oa-audience: [^\n]+\n$/)
     expect(stderr).toContain(message)
@@ -263,20 +260,20 @@ describe('an error that the user can fix is one line and exit code 1', () => {
     [['events', 'list', '--account', '999'], 'account 999 does not exist'],
     [['events', 'show', '999'], 'event 999 does not exist'],
     [['events', 'retry', '999'], 'no failed event has the id 999'],
-  ] as const)('%j', (args, message) => {
-    expectError(args, message, env)
+  ] as const)('%j', async (args, message) => {
+    await expectError(args, message, env)
   })
 
   it.each([
     ['postgres://127.0.0.1:1/x', '(ECONNREFUSED)'],
     ['none', 'needs a database'],
-  ])('for the database %s', (url, message) => {
-    expectError(['clients', 'list'], message, { DATABASE_URL: url })
+  ])('for the database %s', async (url, message) => {
+    await expectError(['clients', 'list'], message, { DATABASE_URL: url })
   })
 })
 
-it('reports all invalid environment variables together, one line each', () => {
-  const { status, stderr } = runCommand(['serve'], { PORT: 'x', LOG_LEVEL: 'y' })
+it('reports all invalid environment variables together, one line each', async () => {
+  const { status, stderr } = await runCommand(['migrate'], { PORT: 'x', LOG_LEVEL: 'y' })
   expect(status).toBe(1)
   expect(stderr.trimEnd().split('\n')).toHaveLength(2)
 })

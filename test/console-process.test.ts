@@ -4,7 +4,7 @@ import { expect, it, onTestFinished } from 'vitest'
 import { freePort } from '../tools/prove/service.ts'
 import { CONSOLE_TOKEN, signedIn } from './support/console.ts'
 import { createTestDatabase, urlOf } from './support/database.ts'
-import { becomesWell, runCommand, spawnService } from './support/process.ts'
+import { becomesWell, runProgram, spawnService } from './support/process.ts'
 
 async function databaseUrl(): Promise<string> {
   const { database, connection } = await createTestDatabase()
@@ -40,7 +40,7 @@ it('serves the console on its own port, and ends open streams at a shutdown', as
 
 it('does not start without a token, or on a port that is in use', async () => {
   const env = { DATABASE_URL: await databaseUrl() }
-  const refused = runCommand(['serve'], { ...env, CONSOLE_PORT: '0' })
+  const refused = runProgram(['serve'], { ...env, CONSOLE_PORT: '0' })
   expect([refused.status, refused.stderr]).toEqual([
     1,
     expect.stringMatching(/CONSOLE_TOKEN is not set.*\n$/),
@@ -49,7 +49,7 @@ it('does not start without a token, or on a port that is in use', async () => {
   onTestFinished(() => void other.close())
   const port = await freePort()
   await new Promise<void>((resolve) => other.listen(port, '127.0.0.1', resolve))
-  const taken = runCommand(['serve'], { ...env, CONSOLE_PORT: String(port), CONSOLE_TOKEN })
+  const taken = runProgram(['serve'], { ...env, CONSOLE_PORT: String(port), CONSOLE_TOKEN })
   expect([taken.status, taken.stderr]).toEqual([
     1,
     expect.stringContaining(`CONSOLE_PORT ${port} on 127.0.0.1 cannot be used`),

@@ -5,10 +5,10 @@ import { examineSystem } from '../src/operator/system-health.ts'
 import { migrate } from '../src/postgres/migrate.ts'
 import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { lineEvent, textMessage } from '../tools/simulator/events.ts'
+import { runCommand } from './support/command.ts'
 import { signedIn, startConsoleForTest } from './support/console.ts'
 import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
 import { load } from './support/load.ts'
-import { runCommand } from './support/process.ts'
 import { startAppForTest } from './support/service.ts'
 
 /** Each group is one database. Values of one group do not hide each other. */
@@ -101,7 +101,7 @@ it('says in one line that search_path names no schema in which tables can be', a
   await load(database, `alter database ${connection.database} set search_path = nowhere`)
   await database.close()
   for (const command of [['migrate'], ['accounts', 'list']]) {
-    const { status, stderr } = runCommand(command, { DATABASE_URL: urlOf(connection) })
+    const { status, stderr } = await runCommand(command, { DATABASE_URL: urlOf(connection) })
     expect(status).toBe(1)
     expect(stderr).toMatch(/^oa-audience: .*search_path.*nowhere.*\n$/)
   }

@@ -1,5 +1,5 @@
 /** `oa-audience endpoints`, and what `doctor`, metrics and maintenance make of endpoints. */
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { verifyAccount } from '../src/accounts/verify.ts'
 import { requireAccount } from '../src/cli/input.ts'
 import { ownAddresses } from '../src/endpoints/address.ts'
@@ -12,11 +12,9 @@ import { examineEndpoints } from '../src/operator/endpoint-health.ts'
 import { listDeliveries, listEndpoints } from '../src/operator/endpoints.ts'
 import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
+import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
-import { eventually, runCommandAsync } from './support/process.ts'
-
-// A command takes half a second to start, and ten on a busy machine.
-vi.setConfig({ testTimeout: 120_000 })
+import { eventually } from './support/process.ts'
 
 const URL_OF_TOOL = 'https://chat.example.com/webhooks/line/2000000001'
 const SECRET = /^whsec_[A-Za-z0-9+/]{43}=$/
@@ -33,7 +31,7 @@ beforeAll(async () => {
 })
 afterAll(() => database.close())
 
-const run = (...args: string[]) => runCommandAsync(['endpoints', ...args], env)
+const run = (...args: string[]) => runCommand(['endpoints', ...args], env)
 
 async function json(...args: string[]) {
   const { stdout, stderr, status } = await run(...args, '--json')
@@ -364,7 +362,7 @@ describe('the examination of an endpoint', () => {
 
   it('is a part of doctor', async () => {
     const { id } = await add(tenant)
-    const { stdout } = await runCommandAsync(['doctor', '--json'], env)
+    const { stdout } = await runCommand(['doctor', '--json'], env)
     expect(JSON.parse(stdout)).toContainEqual(
       expect.objectContaining({ check: `endpoint ${id}`, severity: 'ok' }),
     )

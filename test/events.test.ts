@@ -1,16 +1,13 @@
 /** Events that could not be applied are stored, can be listed and retried, and count once. */
-import { describe, expect, it, vi } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { hashKey } from '../src/intake/event-key.ts'
 import { retryEvent } from '../src/intake/retry.ts'
 import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import type { BoundStatement } from '../src/postgres/statement.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
+import { runCommand } from './support/command.ts'
 import { type Tenant, urlOf } from './support/database.ts'
-import { runCommandAsync } from './support/process.ts'
 import { type Service, setUpTest } from './support/service.ts'
-
-// A command takes half a second to start, and ten on a busy machine.
-vi.setConfig({ testTimeout: 120_000 })
 
 /** Stores an event as an older version did that could not parse it. Returns its id. */
 async function storeFailed(
@@ -69,8 +66,7 @@ describe('oa-audience events', () => {
     const { connection, ...parts } = await setUpTest()
     const invalid = { ...textMessage('Ubad', 'hello'), timestamp: 'never' }
     await parts.service.deliver(parts.tenant, [invalid, lineEvent('follow', 'Ugood')])
-    const run = (...args: string[]) =>
-      runCommandAsync(['events', ...args], { DATABASE_URL: urlOf(connection) })
+    const run = (...args: string[]) => runCommand(['events', ...args], { DATABASE_URL: urlOf(connection) })
     const json = async (...args: string[]) => JSON.parse((await run(...args, '--json')).stdout)
     return { ...parts, run, json }
   }

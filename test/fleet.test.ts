@@ -7,8 +7,9 @@ import { findFleetAccount, listFleet } from '../src/operator/fleet.ts'
 import type { Connection } from '../src/postgres/embedded/server.ts'
 import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
+import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
-import { eventually, runCommandAsync } from './support/process.ts'
+import { eventually } from './support/process.ts'
 import { type Service, startApp } from './support/service.ts'
 
 let database: PostgresDatabase
@@ -346,16 +347,16 @@ describe('oa-audience fleet', () => {
     const { database: own, connection: target } = await createTestDatabase()
     const fine = await addTenant(own, usable)
     const env = { DATABASE_URL: urlOf(target) }
-    expect(await runCommandAsync(['fleet'], env)).toMatchObject({ status: 0 })
+    expect(await runCommand(['fleet'], env)).toMatchObject({ status: 0 })
     const broken = await addTenant(own, usable)
     await own.query('update official_account set suspended = true where id = $1', [broken.accountId])
-    const { status, stdout } = await runCommandAsync(['fleet', '--json'], env)
+    const { status, stdout } = await runCommand(['fleet', '--json'], env)
     expect(status).toBe(1)
     expect(JSON.parse(stdout)).toMatchObject([
       { id: String(broken.accountId), word: 'broken', problems: [{ reason: 'suspended' }, {}] },
       { id: String(fine.accountId), word: 'quiet' },
     ])
-    const text = (await runCommandAsync(['fleet'], env)).stdout
+    const text = (await runCommand(['fleet'], env)).stdout
     expect(text.split('\n')[1]).toMatch(
       new RegExp(`^${broken.accountId} .*broken.*LINE has suspended the account`),
     )

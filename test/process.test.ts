@@ -10,7 +10,7 @@ import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/dat
 import {
   becomesWell,
   eventually,
-  runCommandAsync,
+  runProgramAsync,
   spawnService,
   temporaryDirectory,
 } from './support/process.ts'
@@ -246,7 +246,7 @@ describe('on a port that is already in use', () => {
     ['with an embedded database', () => ({ DATA_DIR: temporaryDirectory() })],
   ])('the service exits with 1 and names the port (%s)', async (_, env) => {
     const port = await occupyPort()
-    const { status, stdout, stderr } = await runCommandAsync(['serve'], { ...env(), PORT: String(port) })
+    const { status, stdout, stderr } = await runProgramAsync(['serve'], { ...env(), PORT: String(port) })
     expect(status).toBe(1)
     expect(stderr).toBe(
       `oa-audience: PORT ${port} on 127.0.0.1 is already in use. Stop the other process or set PORT.\n`,

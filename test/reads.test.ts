@@ -10,8 +10,9 @@ import type { ReplicaServers } from '../src/postgres/reads.ts'
 import type { Row } from '../src/postgres/statement.ts'
 import { freePort } from '../tools/prove/service.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
+import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
-import { eventually, runCommandAsync } from './support/process.ts'
+import { eventually } from './support/process.ts'
 import { setUpTest, startAppForTest } from './support/service.ts'
 
 /** A service whose reads go to the servers that `choose` returns, with an account that has two members. */
@@ -123,7 +124,7 @@ it('doctor reports each replica, and one that is not a copy of the database', as
   const { connection } = await createTestDatabase()
   const { connection: other } = await createTestDatabase()
   const examine = async (readUrl: string) => {
-    const { stdout } = await runCommandAsync(['doctor'], {
+    const { stdout } = await runCommand(['doctor'], {
       DATABASE_URL: urlOf(connection),
       DATABASE_READ_URL: readUrl,
       LINE_API_URL: 'http://127.0.0.1:9',
@@ -271,7 +272,7 @@ it('ends a command although a replica hangs when the command starts or ends', as
   await markChanges(database)
   const proxy = await behindProxy(connection, () => true)
   const env = { DATABASE_URL: urlOf(connection), DATABASE_READ_URL: proxy.servers[0]?.url as string }
-  const run = () => runCommandAsync(['fleet', '--json'], env)
+  const run = () => runCommand(['fleet', '--json'], env)
   expect(await run()).toMatchObject({ status: 0, stdout: '[]\n', stderr: '' })
   proxy.hang()
   expect(await run()).toMatchObject({ status: 0, stdout: '[]\n', stderr: '' })

@@ -1,20 +1,20 @@
 /** `remove` of accounts, clients and organizations: what it deletes, what it leaves, and what happens meanwhile. */
-import { expect, it, vi } from 'vitest'
+import { expect, it } from 'vitest'
 import { addClient, addOrganization } from '../src/accounts/provisioning.ts'
 import { ACCOUNT_PARTITIONED_TABLES, ACCOUNT_TABLES, removeAccount } from '../src/operator/remove-account.ts'
 import { lineEvent, textMessage } from '../tools/simulator/events.ts'
+import { runCommand } from './support/command.ts'
 import { readContents } from './support/contents.ts'
 import { addTenant, urlOf } from './support/database.ts'
-import { eventually, runCommand } from './support/process.ts'
+import { eventually } from './support/process.ts'
 import { setUpTest } from './support/service.ts'
-
-// A command takes half a second to start, and ten on a busy machine.
-vi.setConfig({ testTimeout: 120_000 })
 
 async function setUp() {
   const { database, connection, service, tenant } = await setUpTest()
-  const run = (...args: string[]) => {
-    const { status, stdout, stderr } = runCommand([...args, '--json'], { DATABASE_URL: urlOf(connection) })
+  const run = async (...args: string[]) => {
+    const { status, stdout, stderr } = await runCommand([...args, '--json'], {
+      DATABASE_URL: urlOf(connection),
+    })
     return { status, json: stdout === '' ? null : JSON.parse(stdout), stderr }
   }
   return { database, service, tenant, run }
@@ -68,7 +68,7 @@ it('says what a removal would delete, and deletes nothing without --yes', async 
   const { database, service, tenant, run } = await setUp()
   await fill({ database, service }, tenant)
   const before = await readContents(database)
-  const { status, json, stderr } = run('accounts', 'remove', String(tenant.accountId))
+  const { status, json, stderr } = await run('accounts', 'remove', String(tenant.accountId))
   expect(status).toBe(1)
   expect(json).toEqual({
     ...{ id: String(tenant.accountId), name: 'test', members: 1, receivedEvents: 4, endpoints: 1 },
@@ -89,7 +89,7 @@ it('deletes all rows of an account and none of another one', async () => {
   const filled = Object.keys(await readContents(database))
   for (const table of [...ACCOUNT_TABLES, ...ACCOUNT_PARTITIONED_TABLES]) expect(filled).toContain(table)
 
-  const removed = run('accounts', 'remove', String(tenant.accountId), '--yes')
+  const removed = await run('accounts', 'remove', String(tenant.accountId), '--yes')
   expect(removed).toMatchObject({
     status: 0,
     json: { members: 1, storedEvents: 4, apiKeys: 1, removed: true },
@@ -104,10 +104,10 @@ it('deletes all rows of an account and none of another one', async () => {
   }
   expect((await service.members(other)).length).toBe(1)
 
-  run('accounts', 'remove', String(other.accountId), '--yes')
+  await run('accounts', 'remove', String(other.accountId), '--yes')
   for (const { organizationId, clientRowId } of [tenant, other]) {
-    expect(run('organizations', 'remove', String(organizationId), '--yes').status).toBe(0)
-    expect(run('clients', 'remove', String(clientRowId), '--yes').status).toBe(0)
+    expect((await run('organizations', 'remove', String(organizationId), '--yes')).status).toBe(0)
+    expect((await run('clients', 'remove', String(clientRowId), '--yes')).status).toBe(0)
   }
   const { official_account, api_key, api_client, organization, ...kept } = before
   const after = await readContents(database)
@@ -170,7 +170,7 @@ it('continues a removal that was interrupted', async () => {
   })
   await expect(interrupted).rejects.toThrow('interrupted')
   expect((await service.deliver(tenant, [lineEvent('follow', 'U3')])).status).toBe(403)
-  expect(run('accounts', 'remove', String(tenant.accountId), '--yes').status).toBe(0)
+  expect((await run('accounts', 'remove', String(tenant.accountId), '--yes')).status).toBe(0)
   const contents = await readContents(database)
   for (const table of ['official_account', ...ACCOUNT_TABLES, ...ACCOUNT_PARTITIONED_TABLES])
     expect(contents, table).not.toHaveProperty(table)
@@ -215,18 +215,20 @@ it('sends no endpoint that the members of a removed account were erased', async 
 
 it('removes an organization only without accounts, and a client with its keys', async () => {
   const { database, tenant, run } = await setUp()
-  const organization = run('organizations', 'remove', String(tenant.organizationId), '--yes')
+  const organization = await run('organizations', 'remove', String(tenant.organizationId), '--yes')
   expect(organization.status).toBe(1)
   expect(organization.stderr).toContain(
     `organization ${tenant.organizationId} still has accounts: 1. Remove each`,
   )
   const empty = await addOrganization(database, 'empty')
-  expect(run('organizations', 'remove', String(empty))).toMatchObject({
+  expect(await run('organizations', 'remove', String(empty))).toMatchObject({
     ...{ status: 1, json: { name: 'empty', accounts: 0, apiKeys: 0, removed: false } },
   })
-  expect(run('organizations', 'remove', String(empty), '--yes').status).toBe(0)
+  expect((await run('organizations', 'remove', String(empty), '--yes')).status).toBe(0)
   await addClient(database, 'kept')
-  expect(run('clients', 'remove', String(tenant.clientRowId), '--yes').json).toMatchObject({ apiKeys: 1 })
+  expect((await run('clients', 'remove', String(tenant.clientRowId), '--yes')).json).toMatchObject({
+    apiKeys: 1,
+  })
   const clients = await database.query('select name from api_client')
   expect(clients).toEqual([{ name: 'kept' }])
 })
@@ -234,7 +236,7 @@ it('removes an organization only without accounts, and a client with its keys', 
 it.each(['accounts', 'organizations', 'clients'])('says that a row of %s does not exist', async (group) => {
   const { run } = await setUp()
   for (const options of [[], ['--yes']]) {
-    const { status, stderr } = run(group, 'remove', '99', ...options)
+    const { status, stderr } = await run(group, 'remove', '99', ...options)
     expect({ status, stderr }).toEqual({
       status: 1,
       stderr: expect.stringMatching(

@@ -3,10 +3,11 @@ import { describe, expect, inject, it, onTestFinished } from 'vitest'
 import { migrate } from '../src/postgres/migrate.ts'
 import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
+import { runCommand } from './support/command.ts'
 import { type Tenant, urlOf } from './support/database.ts'
 import { startReceiver, startSending } from './support/endpoints.ts'
 import { load, loadMembers, readEverything } from './support/load.ts'
-import { eventually, runCommand } from './support/process.ts'
+import { eventually } from './support/process.ts'
 import { type Service, setUpTest } from './support/service.ts'
 import { walk } from './support/walk.ts'
 
@@ -160,9 +161,9 @@ describe('members erase', () => {
         input,
       })
     }
-    const { stdout, stderr } = erasePeople('Umember\r\nUnobody\n\n', '--user-id', 'Uother')
+    const { stdout, stderr } = await erasePeople('Umember\r\nUnobody\n\n', '--user-id', 'Uother')
     expect([JSON.parse(stdout), stderr]).toEqual([{ erased: 3, members: 1 }, ''])
-    expect(JSON.parse(erasePeople('Umember\n').stdout)).toEqual({ erased: 1, members: 0 })
+    expect(JSON.parse((await erasePeople('Umember\n')).stdout)).toEqual({ erased: 1, members: 0 })
     for (const userId of ['Umember', 'Unobody', 'Uother'])
       await service.deliver(tenant, [
         lineEvent('follow', userId, past),
@@ -174,7 +175,7 @@ describe('members erase', () => {
       expect(stored.split(text)).toHaveLength(1)
     await follow(service, tenant, 'Unobody')
     expect(await service.members(tenant)).toMatchObject([{ userId: 'Unobody' }])
-    const refused = erasePeople(`Unobody\n${'x'.repeat(129)}\n`)
+    const refused = await erasePeople(`Unobody\n${'x'.repeat(129)}\n`)
     expect(refused).toMatchObject({
       status: 1,
       stderr: 'oa-audience: user id 2 of 2 is not a user id. Nobody was erased.\n',

@@ -2,9 +2,10 @@
 import { expect, it, onTestFinished } from 'vitest'
 import { readMigrations } from '../src/postgres/migrate.ts'
 import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
+import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
 import { load } from './support/load.ts'
-import { becomesWell, runCommand, spawnService } from './support/process.ts'
+import { becomesWell, runProgramAsync, spawnService } from './support/process.ts'
 
 const newestKnown = readMigrations().at(-1)?.version ?? 0
 
@@ -33,7 +34,7 @@ it.each(['clients list', 'organizations add --name x', 'doctor'])(
     const { database, env } = await setUp()
     await load(database, 'delete from schema_migration where version = $1', [newestKnown])
     const before = await versions(database)
-    const { status, stdout, stderr } = runCommand(command.split(' '), env)
+    const { status, stdout, stderr } = await runCommand(command.split(' '), env)
     expect(status).toBe(1)
     expect(stdout + stderr).toContain(
       `the database schema lacks migration ${newestKnown}. Run "oa-audience migrate".\n`,
@@ -53,8 +54,8 @@ it('keeps accounts that have had one channel id before the constraint, names the
   await load(database, 'drop index official_account_channel')
   await load(database, 'delete from schema_migration where version = 16')
   for (const channelId of ['7', '7', '8', '', '']) await add(channelId)
-  expect(runCommand(['migrate'], env).stdout).toBe('applied 0016-one-account-per-channel.sql\n')
-  expect(runCommand(['doctor'], env).stdout).toContain(
+  expect((await runCommand(['migrate'], env)).stdout).toBe('applied 0016-one-account-per-channel.sql\n')
+  expect((await runCommand(['doctor'], env)).stdout).toContain(
     'accounts 2, 3 have the channel id 7; keep one, and run',
   )
   for (const channelId of ['7', '8']) await expect(add(channelId)).rejects.toThrow('official_account_channel')
@@ -63,12 +64,12 @@ it('keeps accounts that have had one channel id before the constraint, names the
 
 it('refuses a command with one line on a database without a schema, until migrate ran', async () => {
   const { database, env } = await setUp('template0')
-  const { status, stderr } = runCommand(['clients', 'list'], env)
+  const { status, stderr } = await runCommand(['clients', 'list'], env)
   expect(status).toBe(1)
   expect(stderr).toBe('oa-audience: the database has no schema yet. Run "oa-audience migrate".\n')
   expect(await load(database, 'select from pg_tables where schemaname = current_schema()')).toEqual([])
-  expect(runCommand(['migrate'], env).stdout).toMatch(/^applied 0001-/)
-  expect(runCommand(['clients', 'list'], env)).toMatchObject({ status: 0, stdout: 'none\n' })
+  expect((await runCommand(['migrate'], env)).stdout).toMatch(/^applied 0001-/)
+  expect(await runCommand(['clients', 'list'], env)).toMatchObject({ status: 0, stdout: 'none\n' })
 })
 
 it('starts on a newer schema that supports it, and leaves the newer functions alone', async () => {
@@ -76,7 +77,7 @@ it('starts on a newer schema that supports it, and leaves the newer functions al
   await migrateFurther(database, { oldestSupported: newestKnown })
   const service = await spawnService(env)
   await becomesWell(service.url)
-  expect(runCommand(['clients', 'list'], env).status).toBe(0)
+  expect((await runCommand(['clients', 'list'], env)).status).toBe(0)
   const functions = await load(database, `select from schema_function where checksum <> 'of a later version'`)
   expect(functions).toEqual([])
 })
@@ -84,8 +85,10 @@ it('starts on a newer schema that supports it, and leaves the newer functions al
 it('refuses a newer schema that does not support it with one line', async () => {
   const { database, env } = await setUp()
   await migrateFurther(database, { oldestSupported: newestKnown + 1 })
-  for (const args of [['serve'], ['clients', 'list']]) {
-    const { status, stderr } = runCommand(args, env)
+  for (const { status, stderr } of [
+    await runProgramAsync(['serve'], env),
+    await runCommand(['clients', 'list'], env),
+  ]) {
     expect(status).toBe(1)
     expect(stderr).toMatch(/^oa-audience: the database schema has version \d+ and supports .+\n$/)
   }

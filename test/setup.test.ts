@@ -3,15 +3,13 @@ import { spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { PassThrough } from 'node:stream'
-import { describe, expect, it, vi } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { ask } from '../src/cli/questions.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
+import { runCommand } from './support/command.ts'
 import { urlOf } from './support/database.ts'
-import { runCommand, temporaryDirectory } from './support/process.ts'
+import { temporaryDirectory } from './support/process.ts'
 import { setUpTest } from './support/service.ts'
-
-// A command takes half a second to start, and ten on a busy machine.
-vi.setConfig({ testTimeout: 120_000 })
 
 const SECRET = '8c570fa6dd201bb328f1c1eac23a96d8'
 const OPTIONS = [
@@ -58,7 +56,7 @@ const curlLines = (stdout: string) =>
 
 it('prints curl lines that work when they are pasted, and the addresses that accept deliveries', async () => {
   const { service, env } = await setUp()
-  const { status, stdout, stderr } = setup(env, OPTIONS)
+  const { status, stdout, stderr } = await setup(env, OPTIONS)
   expect({ status, stderr }).toEqual({ status: 0, stderr: '' })
   const [tracking = '', list = ''] = curlLines(stdout)
   // Asynchronous, because this process serves the requests.
@@ -89,7 +87,7 @@ it('prints curl lines that work when they are pasted, and the addresses that acc
 it('prints public addresses if PUBLIC_URL is set, and one JSON object with --json', async () => {
   const { env } = await setUp()
   const withEnv = { ...env, PUBLIC_URL: 'https://oa.example.com' }
-  const { stdout } = setup(withEnv, [...OPTIONS, '--json'])
+  const { stdout } = await setup(withEnv, [...OPTIONS, '--json'])
   const added = JSON.parse(stdout)
   expect(Object.keys(added)).toEqual([
     ...['organizationId', 'accountId', 'oaHash', 'trackingKey', 'webhookUrl', 'callbackUrl'],
@@ -97,16 +95,16 @@ it('prints public addresses if PUBLIC_URL is set, and one JSON object with --jso
   ])
   expect(added.webhookUrl).toBe(`https://oa.example.com/api/line/${added.accountId}`)
   expect(added.callbackUrl).toBe(`https://oa.example.com/api/mbox/callback/${added.oaHash}`)
-  expect(setup(withEnv, anotherChannel()).stdout).not.toContain('PUBLIC_URL')
+  expect((await setup(withEnv, anotherChannel())).stdout).not.toContain('PUBLIC_URL')
 })
 
 it('adds nothing the second time, and says what exists', async () => {
   const { env, counts } = await setUp()
-  const { organizationId, accountId } = JSON.parse(setup(env, [...OPTIONS, '--json']).stdout)
+  const { organizationId, accountId } = JSON.parse((await setup(env, [...OPTIONS, '--json'])).stdout)
   const after = await counts()
   const refusals = [OPTIONS, ['--organization-name', 'Other', ...OPTIONS.slice(2)]]
   for (const options of refusals) {
-    const { status, stderr } = setup(env, options)
+    const { status, stderr } = await setup(env, options)
     expect({ status, stderr }).toEqual({
       status: 1,
       stderr:
@@ -115,7 +113,13 @@ it('adds nothing the second time, and says what exists', async () => {
         `"oa-audience keys add --client ID --account ${accountId}" for another key.\n`,
     })
   }
-  const sameOrganization = setup(env, [...OPTIONS.slice(0, 4), '--channel-id', '2', '--channel-secret', '-'])
+  const sameOrganization = await setup(env, [
+    ...OPTIONS.slice(0, 4),
+    '--channel-id',
+    '2',
+    '--channel-secret',
+    '-',
+  ])
   expect(sameOrganization.stderr).toContain(
     `organization ${organizationId} "My agency" already exists. Nothing`,
   )
@@ -128,7 +132,7 @@ it.each([
 ])('refuses the channel id %s, which LINE would not give', async (channelId, message) => {
   const { env, counts } = await setUp()
   const before = await counts()
-  const { status, stderr } = setup(env, [
+  const { status, stderr } = await setup(env, [
     ...OPTIONS.slice(0, 4),
     '--channel-id',
     channelId,
@@ -141,12 +145,12 @@ it.each([
 it('adds all four rows or none', async () => {
   const { env, counts } = await setUp()
   const before = await counts()
-  expect(setup(env, [...OPTIONS, '--tracking-key', 'ours']).status).toBe(0)
+  expect((await setup(env, [...OPTIONS, '--tracking-key', 'ours'])).status).toBe(0)
   const after = await counts()
   expect(Object.values(after ?? {})).toEqual(
     Object.values(before ?? {}).map((count) => (count as number) + 1),
   )
-  const refused = setup(env, [...anotherChannel(), '--tracking-key', 'ours'])
+  const refused = await setup(env, [...anotherChannel(), '--tracking-key', 'ours'])
   expect(refused.status).toBe(1)
   expect(refused.stderr).toMatch(/^oa-audience: another account already has this tracking key\. [^\n]+\n$/)
   expect(await counts()).toEqual(after)
@@ -157,7 +161,7 @@ it('adds its rows beside rows that another program has inserted with explicit id
   for (const table of ['organization', 'official_account', 'api_client', 'api_key'])
     await database.query(`select setval(pg_get_serial_sequence('${table}', 'id'), 1, false)`)
   const before = await counts()
-  expect(setup(env, OPTIONS).status).toBe(0)
+  expect((await setup(env, OPTIONS)).status).toBe(0)
   expect(await counts()).toEqual({
     ...before,
     ...Object.fromEntries(Object.entries(before ?? {}).map(([name, n]) => [name, (n as number) + 1])),
@@ -172,17 +176,17 @@ it('makes a database and says where, and no other command makes one', async () =
     ['doctor'],
     ['audience', 'export', '--account', '1'],
   ]) {
-    const { status, stdout, stderr } = runCommand(args, { DATA_DIR })
+    const { status, stdout, stderr } = await runCommand(args, { DATA_DIR })
     expect(status).toBe(1)
     expect(stdout + stderr).toMatch(
       `DATA_DIR (${DATA_DIR}) has no database. Run the command in the folder of the service, or set DATA_DIR or DATABASE_URL`,
     )
   }
   expect(existsSync(DATA_DIR)).toBe(false)
-  const { status, stdout, stderr } = setup({ DATA_DIR }, [...OPTIONS, '--json'])
+  const { status, stdout, stderr } = await setup({ DATA_DIR }, [...OPTIONS, '--json'])
   expect([status, stderr]).toEqual([0, expect.stringContaining(`made a database in ${DATA_DIR}. `)])
   const { accountId } = JSON.parse(stdout)
-  expect(JSON.parse(runCommand(['accounts', 'list', '--json'], { DATA_DIR }).stdout)).toMatchObject([
+  expect(JSON.parse((await runCommand(['accounts', 'list', '--json'], { DATA_DIR })).stdout)).toMatchObject([
     { id: accountId },
   ])
 })
@@ -193,7 +197,7 @@ describe('without a terminal', () => {
     [['--name', 'x'], '--organization-name, --channel-id, --channel-secret are missing'],
     [['--name', ' '], '--name must not be empty'],
   ])('%j is refused with one line', async (options, message) => {
-    const { status, stderr } = setup({ DATABASE_URL: 'none' }, options)
+    const { status, stderr } = await setup({ DATABASE_URL: 'none' }, options)
     expect(status).toBe(1)
     expect(stderr).toMatch(/^oa-audience: [^\n]+\n$/)
     expect(stderr).toContain(message)

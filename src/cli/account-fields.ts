@@ -2,6 +2,7 @@
 import type { Command } from 'commander'
 import type { AccountColumns } from '../accounts/provisioning.ts'
 import { FatalError } from '../errors.ts'
+import { printError } from './io.ts'
 
 /** Option → column. The compiler requires one option for each column. */
 export const COLUMNS = {
@@ -87,7 +88,7 @@ export function columnsOf(fields: Fields): Partial<AccountColumns> {
       '--oa-hash has characters that a URL would change. Use letters, digits and - _ . ~ only.',
     )
   const warning = secretWarning(fields.channelSecret)
-  if (warning !== null) console.error(`oa-audience: warning: ${warning}`)
+  if (warning !== null) printError(`oa-audience: warning: ${warning}`)
   return Object.fromEntries(given.map((field) => [COLUMNS[field], fields[field] || null]))
 }
 

@@ -11,6 +11,7 @@ import { addressesOf } from './addresses.ts'
 import { applyCommand } from './apply-accounts.ts'
 import { importFollowersCommand } from './import-followers.ts'
 import { onDatabase, parseId, unknownAccount, withJson } from './input.ts'
+import { io } from './io.ts'
 import { type Printable, printMany, printOne } from './output.ts'
 import { Progress } from './progress.ts'
 import { addRemoveCommand } from './removal.ts'
@@ -52,7 +53,7 @@ function addCommand(group: Command): void {
         )
         const added = { id, oaHash, trackingKey }
         // Programs read these three fields. People also need the addresses.
-        printOne(json ? added : { ...added, ...addressesOf(readConfig(), id, oaHash) }, json === true)
+        printOne(json ? added : { ...added, ...addressesOf(readConfig(io.env), id, oaHash) }, json === true)
       },
     )
 }
@@ -90,7 +91,7 @@ function showCommand(group: Command): void {
     .action(async (id: bigint, { json }: { json?: boolean }) => {
       const account = await onDatabase((database) => findAccountDetails(database, id))
       if (account === null) throw unknownAccount(id)
-      printOne({ ...account, ...addressesOf(readConfig(), id, account.oaHash) }, json === true)
+      printOne({ ...account, ...addressesOf(readConfig(io.env), id, account.oaHash) }, json === true)
     })
 }
 

@@ -16,6 +16,7 @@ import { secretWarning } from './account-fields.ts'
 import { constraintSentence } from './constraint-sentences.ts'
 import { readFleet } from './fleet-file.ts'
 import { onDatabase, withJson } from './input.ts'
+import { io, print, printError } from './io.ts'
 import { type Outcome, onboard } from './onboard.ts'
 import { type Printable, printMany } from './output.ts'
 import { type Onboarding, previewWebhook, type WebhookPreview, webhookUrl } from './point-webhook.ts'
@@ -51,7 +52,7 @@ export function applyCommand(group: Command): void {
     .option('--no-webhook', 'neither set nor test the webhook URLs')
     .addHelpText('after', HELP)
     .action(async (file: string, { dryRun, webhook, json }: Options) => {
-      const { publicUrl, lineApiUrl } = readConfig()
+      const { publicUrl, lineApiUrl } = readConfig(io.env)
       if (webhook) requirePublicUrl(publicUrl)
       const wanted = await readFleet(file)
       warnAboutSecrets(wanted)
@@ -65,7 +66,7 @@ export function applyCommand(group: Command): void {
 function warnAboutSecrets(wanted: WantedAccount[]): void {
   for (const { line, columns } of wanted) {
     const warning = secretWarning(columns.channel_secret)
-    if (warning !== null) console.error(`oa-audience: warning: line ${line}: ${warning}`)
+    if (warning !== null) printError(`oa-audience: warning: line ${line}: ${warning}`)
   }
 }
 
@@ -88,7 +89,7 @@ async function apply(onboarding: Onboarding, wanted: WantedAccount[], asJson: bo
   }))
   printMany(rows, asJson)
   if (!asJson) printRemainingSteps(rows, onboarding.setsWebhook)
-  if (rows.some(({ problem }) => problem !== null)) process.exitCode = 1
+  if (rows.some(({ problem }) => problem !== null)) io.exitCode = 1
 }
 
 async function preview(onboarding: Onboarding, wanted: WantedAccount[], asJson: boolean): Promise<void> {
@@ -98,7 +99,7 @@ async function preview(onboarding: Onboarding, wanted: WantedAccount[], asJson: 
     plans.map((plan, i) => ({ ...rowOf(plan), ...(webhooks[i] as WebhookPreview) })),
     asJson,
   )
-  if (!asJson) console.log('\nThis was a dry run: nothing was changed.')
+  if (!asJson) print('\nThis was a dry run: nothing was changed.')
 }
 
 async function storeAll(database: Database, wanted: WantedAccount[]): Promise<AppliedAccount[]> {

@@ -5,6 +5,7 @@ import type { Database } from '../postgres/database.ts'
 import { type ExportOptions, exportMembers, FORMATS } from './export-members.ts'
 import { type ImportTally, importMembers, NOTHING_IMPORTED } from './import-members.ts'
 import { onDatabase, parseId, requireAccount, withJson } from './input.ts'
+import { io, printError } from './io.ts'
 import { printOne } from './output.ts'
 import { Progress } from './progress.ts'
 
@@ -82,17 +83,16 @@ async function reporting(
 }
 
 function printTally({ changed, refused, faults, lastLine, stopReason }: ImportTally, asJson: boolean): void {
-  for (const fault of faults) console.error(`oa-audience: ${fault}`)
-  if (refused > faults.length)
-    console.error(`oa-audience: ${refused - faults.length} more entries were refused`)
+  for (const fault of faults) printError(`oa-audience: ${fault}`)
+  if (refused > faults.length) printError(`oa-audience: ${refused - faults.length} more entries were refused`)
   if (stopReason !== null) {
     const place = lastLine === 0 ? '' : ` after line ${lastLine}`
     // A batch whose connection was lost may have been committed.
     const hint = lastLine === 0 ? '' : ' It is safe to run the command again: it sets the same values.'
-    console.error(`oa-audience: the import stopped${place}: ${stopReason.replace(/\.$/, '')}.${hint}`)
+    printError(`oa-audience: the import stopped${place}: ${stopReason.replace(/\.$/, '')}.${hint}`)
   }
   printOne({ changed, refused }, asJson)
-  if (refused > 0 || stopReason !== null) process.exitCode ||= 1
+  if (refused > 0 || stopReason !== null) io.exitCode ||= 1
 }
 
 async function scopeOf(database: Database, id: bigint): Promise<Scope> {

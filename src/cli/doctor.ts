@@ -3,6 +3,7 @@ import type { Command } from 'commander'
 import { readConfig } from '../config.ts'
 import { examineSystem } from '../operator/system-health.ts'
 import { withJson } from './input.ts'
+import { io } from './io.ts'
 import { printMany } from './output.ts'
 
 export function doctorCommand(program: Command): void {
@@ -11,8 +12,8 @@ export function doctorCommand(program: Command): void {
       'check configuration, database, Redis, platform, clocks, accounts and endpoints; exits with 1 if one has an error',
     )
     .action(async ({ json }: { json?: boolean }) => {
-      const findings = await examineSystem(readConfig())
+      const findings = await examineSystem(readConfig(io.env))
       printMany(findings, json === true)
-      if (findings.some(({ severity }) => severity === 'error')) process.exitCode = 1
+      if (findings.some(({ severity }) => severity === 'error')) io.exitCode = 1
     })
 }

@@ -25,6 +25,7 @@ import {
 } from '../operator/endpoints.ts'
 import type { Queryable } from '../postgres/statement.ts'
 import { between, onDatabase, parseId, requireAccount, unknownAccount, withJson } from './input.ts'
+import { io } from './io.ts'
 import { type Printable, printJson, printMany, printOne } from './output.ts'
 
 const LIST_DEFAULT = 50
@@ -71,7 +72,7 @@ function addCommand(group: Command): void {
     .option('--replies', 'receive reply tokens; only one endpoint of an account may have them')
     .option('--allow-private-network', 'allow http, and addresses that are not public')
     .action(async ({ account, json, events, replies, allowPrivateNetwork, ...given }: AddOptions) => {
-      const { publicUrl, host, port } = readConfig()
+      const { publicUrl, host, port } = readConfig(io.env)
       const endpoint = {
         ...given,
         name: given.name ?? '',

@@ -12,6 +12,7 @@ import {
 } from '../operator/events.ts'
 import type { Database } from '../postgres/database.ts'
 import { between, onDatabase, parseId, requireAccount, withJson } from './input.ts'
+import { io } from './io.ts'
 import { printMany, printOne } from './output.ts'
 
 const LIST_DEFAULT = 50
@@ -68,7 +69,7 @@ export function eventsCommand(program: Command): void {
     .action(async (ids: bigint[] | undefined, { json }: { json?: boolean }) => {
       const outcomes = await onDatabase((database) => retry(database, ids?.length ? ids : null))
       printMany(outcomes, json === true)
-      if (outcomes.some(({ outcome }) => outcome !== APPLIED)) process.exitCode = 1
+      if (outcomes.some(({ outcome }) => outcome !== APPLIED)) io.exitCode = 1
     })
 }
 

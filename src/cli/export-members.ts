@@ -12,6 +12,7 @@ import { FatalError } from '../errors.ts'
 import { countMembers } from '../operator/members.ts'
 import type { Database } from '../postgres/database.ts'
 import { toFatalError } from './input.ts'
+import { io } from './io.ts'
 import { Progress } from './progress.ts'
 
 export const FORMATS = { ndjson: NDJSON, csv: CSV }
@@ -36,7 +37,7 @@ export async function exportMembers(
   const filters = readFilters(filterOptions)
   const lines = memberLines(database.reads.streams(), scope, filters, beginningOf(filters), FORMATS[format])
   // A progress bar would overwrite lines that go to the same terminal.
-  const isShared = output === undefined && process.stdout.isTTY
+  const isShared = output === undefined && io.stdout.isTTY
   const progress = isShared ? null : new Progress('members', await countMatching(database, scope, filters))
   let count = 0
   const texts = async function* () {
@@ -63,7 +64,7 @@ const WRITE_ERRORS = ['ENOENT', 'ENOSPC', 'EACCES', 'EISDIR', 'EPERM', 'EROFS', 
 async function writeTexts(texts: AsyncIterable<string>, file: string | undefined): Promise<void> {
   const input = Readable.from(texts, { highWaterMark: 1 })
   try {
-    if (file === undefined) await pipeline(input, process.stdout, { end: false })
+    if (file === undefined) await pipeline(input, io.stdout, { end: false })
     else if (await isSpecial(file)) await pipeline(input, createWriteStream(file))
     else await replaceFile(input, file)
   } catch (error) {

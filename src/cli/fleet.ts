@@ -2,6 +2,7 @@
 import type { Command } from 'commander'
 import { listFleet } from '../operator/fleet.ts'
 import { onDatabase, withJson } from './input.ts'
+import { io, print } from './io.ts'
 import { printJson, printMany, styled } from './output.ts'
 
 export function fleetCommand(program: Command): void {
@@ -22,8 +23,8 @@ export function fleetCommand(program: Command): void {
         )
         for (const { id, name, problems } of fleet)
           for (const { message, fix } of problems)
-            console.log(`\n${styled('bold', `${id} ${name}`)}: ${message}\n  ${fix}`)
+            print(`\n${styled('bold', `${id} ${name}`)}: ${message}\n  ${fix}`)
       }
-      if (fleet.some(({ word }) => word === 'broken')) process.exitCode = 1
+      if (fleet.some(({ word }) => word === 'broken')) io.exitCode = 1
     })
 }

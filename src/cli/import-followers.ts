@@ -6,6 +6,7 @@ import { readConfig } from '../config.ts'
 import { LineApi } from '../line-api/client.ts'
 import type { Database } from '../postgres/database.ts'
 import { onDatabase, parseId, requireAccount, withJson } from './input.ts'
+import { io } from './io.ts'
 import { printOne } from './output.ts'
 import { Progress } from './progress.ts'
 
@@ -22,7 +23,7 @@ export function importFollowersCommand(group: Command): void {
 }
 
 async function importAll(database: Database, account: Account): Promise<ImportProgress> {
-  const lineApi = new LineApi(readConfig().lineApiUrl)
+  const lineApi = new LineApi(readConfig(io.env).lineApiUrl)
   const progress = new Progress('followers', null)
   let last: ImportProgress = { seen: 0, added: 0, skipped: 0 }
   try {

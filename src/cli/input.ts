@@ -6,10 +6,11 @@ import { AppError, FatalError } from '../errors.ts'
 import { parsePathId } from '../http/path-id.ts'
 import type { Database } from '../postgres/database.ts'
 import { withDatabase } from '../postgres/open.ts'
+import { io } from './io.ts'
 
 /** Runs `work` on the configured database. The embedded server is started for this command if it is not running. */
 export function onDatabase<T>(work: (database: Database) => Promise<T>): Promise<T> {
-  return withDatabase(readConfig().database, work)
+  return withDatabase(readConfig(io.env).database, work)
 }
 
 /** Throws a FatalError if the account does not exist. */

@@ -8,6 +8,7 @@ import { findMember, memberTimeline } from '../operator/members.ts'
 import type { Database } from '../postgres/database.ts'
 import { isStorableText } from '../postgres/storable.ts'
 import { between, onDatabase, parseId, requireAccount, withJson } from './input.ts'
+import { print } from './io.ts'
 import { printJson, printMany, printOne } from './output.ts'
 import { readLines } from './utf8-file.ts'
 
@@ -39,7 +40,7 @@ export function membersCommand(program: Command): void {
         printJson({ member, timeline })
         return
       }
-      console.log(`${JSON.stringify(member, null, 2)}\n`)
+      print(`${JSON.stringify(member, null, 2)}\n`)
       printMany(timeline, false)
     })
 

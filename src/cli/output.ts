@@ -2,6 +2,7 @@
 import { styleText } from 'node:util'
 import stringWidth from 'string-width'
 import { toJson } from '../operator/json.ts'
+import { io, print } from './io.ts'
 
 type Cell = string | number | bigint | boolean | null
 
@@ -14,8 +15,7 @@ export function printOne(item: Printable, asJson: boolean): void {
     return
   }
   const width = Math.max(...Object.keys(item).map((name) => name.length))
-  for (const [name, value] of Object.entries(item))
-    console.log(`${name.padEnd(width)}  ${forTerminal(value)}`)
+  for (const [name, value] of Object.entries(item)) print(`${name.padEnd(width)}  ${forTerminal(value)}`)
 }
 
 /** Prints a table or a JSON array. */
@@ -26,7 +26,7 @@ export function printMany(items: Printable[], asJson: boolean): void {
   }
   const [first] = items
   if (first === undefined) {
-    console.log('none')
+    print('none')
     return
   }
   const names = Object.keys(first)
@@ -36,7 +36,7 @@ export function printMany(items: Printable[], asJson: boolean): void {
   const widths = names.map((_, column) => maxOf(rows.map((row) => row[column]?.width ?? 0)))
   for (const row of rows) {
     const cells = row.map(({ text, width }, column) => text + ' '.repeat((widths[column] ?? 0) - width))
-    console.log(cells.join('  ').trimEnd())
+    print(cells.join('  ').trimEnd())
   }
 }
 
@@ -54,10 +54,10 @@ function forTerminal(value: Cell | undefined): string {
 
 /** Prints a value as one line of JSON, ids as decimal strings. */
 export function printJson(value: unknown): void {
-  console.log(toJson(value))
+  print(toJson(value))
 }
 
 /** Styles text on a terminal. A pipe or a file gets plain text, which `styleText` of Node 20 does not ensure. */
 export function styled(format: Parameters<typeof styleText>[0], text: string): string {
-  return process.stdout.isTTY ? styleText(format, text) : text
+  return io.stdout.isTTY ? styleText(format, text) : text
 }

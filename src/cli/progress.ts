@@ -1,5 +1,6 @@
 /** Progress of a long command: a bar on a terminal, elsewhere a plain line every few seconds. */
 import cliProgress, { type Options, type Params, type SingleBar } from 'cli-progress'
+import { io } from './io.ts'
 
 const BAR_WIDTH = 24
 const PLAIN_LINE_INTERVAL_MS = 5_000
@@ -14,7 +15,7 @@ export class Progress {
   /** @param total null if it is unknown */
   constructor(unit: string, total: number | null) {
     this.#bar = new cliProgress.SingleBar({
-      stream: process.stderr,
+      stream: io.stderr,
       barsize: BAR_WIDTH,
       barIncompleteChar: ' ',
       noTTYOutput: true,
@@ -22,7 +23,7 @@ export class Progress {
       // The escape sequence that switches wrapping off would outlive an interrupted command.
       linewrap: true,
       // Off a terminal this clears nothing. It only prevents an empty line after the last one.
-      clearOnComplete: process.stderr.isTTY !== true,
+      clearOnComplete: io.stderr.isTTY !== true,
       format: (options, params, { note }: { note: string }) =>
         // A line as wide as the terminal would wrap on some terminals.
         `${unit} ${amountText(options, params, total)}${note}`.slice(0, params.maxWidth - 1),

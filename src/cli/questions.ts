@@ -2,6 +2,7 @@
 import { createInterface } from 'node:readline'
 import { Writable } from 'node:stream'
 import { FatalError } from '../errors.ts'
+import { io } from './io.ts'
 
 export interface Question {
   /** the field of the answers */
@@ -16,8 +17,8 @@ export interface Question {
  */
 export async function ask(
   questions: Question[],
-  input: NodeJS.ReadableStream = process.stdin,
-  screen: NodeJS.WritableStream = process.stderr,
+  input: NodeJS.ReadableStream = io.stdin,
+  screen: NodeJS.WritableStream = io.stderr,
 ): Promise<Record<string, string>> {
   const remaining = [...questions]
   const answers: Record<string, string> = {}

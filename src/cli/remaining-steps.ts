@@ -1,4 +1,6 @@
 /** What no API of LINE can change: the settings that an operator has to look at in LINE's consoles. */
+
+import { print } from './io.ts'
 import type { Outcome } from './onboard.ts'
 import { styled } from './output.ts'
 
@@ -15,14 +17,14 @@ export function printRemainingSteps(
   setsWebhook: boolean,
 ): void {
   if (!setsWebhook) return
-  console.log(`\n${styled('bold', "Only LINE's own consoles can do the following:")}`)
+  print(`\n${styled('bold', "Only LINE's own consoles can do the following:")}`)
   const inactive = rows.filter(({ webhookActive }) => webhookActive === false)
   if (inactive.length > 0) {
     const ids = inactive.map(({ account }) => account).join(', ')
-    console.log(
+    print(
       `  LINE Developers Console, "Messaging API", "Use webhook": switch it on for ${inactive.length} of ${rows.length} accounts: ${ids}`,
     )
   }
-  console.log(`  For all accounts, because LINE's API does not show these settings:`)
-  for (const setting of INVISIBLE_SETTINGS) console.log(`    ${setting}`)
+  print(`  For all accounts, because LINE's API does not show these settings:`)
+  for (const setting of INVISIBLE_SETTINGS) print(`    ${setting}`)
 }

@@ -2,6 +2,7 @@
 import { createInterface } from 'node:readline'
 import { Writable } from 'node:stream'
 import { FatalError } from '../errors.ts'
+import { io } from './io.ts'
 
 /** The value of an option whose secret is on standard input. */
 const FROM_STANDARD_INPUT = '-'
@@ -24,18 +25,18 @@ export async function readSecrets<O extends Record<string, unknown>>(
 }
 
 async function readLines(flags: string[]): Promise<string[]> {
-  const isTerminal = process.stdin.isTTY === true
+  const isTerminal = io.stdin.isTTY === true
   // A terminal's input is echoed to the output, which discards it.
   const output = new Writable({ write: (_chunk, _encoding, done) => done() })
-  const input = createInterface({ input: process.stdin, output, terminal: isTerminal })
+  const input = createInterface({ input: io.stdin, output, terminal: isTerminal })
   input.on('SIGINT', () => process.exit(130))
   const iterator = input[Symbol.asyncIterator]()
   const lines: string[] = []
   try {
     for (const flag of flags) {
-      if (isTerminal) process.stderr.write(`${flag}: `)
+      if (isTerminal) io.stderr.write(`${flag}: `)
       const { value } = await iterator.next()
-      if (isTerminal) process.stderr.write('\n')
+      if (isTerminal) io.stderr.write('\n')
       if (typeof value !== 'string' || value === '') {
         throw new FatalError(
           `standard input has no line for ${flag}. Write one line for each secret, in the order of the options.`,

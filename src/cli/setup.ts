@@ -7,6 +7,7 @@ import { makeMissingDatabase } from '../postgres/open.ts'
 import { columnsOf, type Fields, SECRET_FLAGS, withFields } from './account-fields.ts'
 import { type AddressConfig, addressesOf, baseUrl } from './addresses.ts'
 import { onDatabase, withJson } from './input.ts'
+import { io, print, printError } from './io.ts'
 import { printJson, printOne, styled } from './output.ts'
 import { ask, type Question } from './questions.ts'
 import { readSecrets } from './secret-input.ts'
@@ -45,12 +46,12 @@ export function setupCommand(program: Command): void {
     .option('--organization-name <name>', 'name of the organization that owns the account')
     .option('--name <name>', 'display name of the account')
     .action(async ({ json, ...options }: Options) => {
-      const config = readConfig()
+      const config = readConfig(io.env)
       const given = await readSecrets(options, SECRET_FLAGS)
       requireAnswerable(given)
       const made = await makeMissingDatabase(config.database)
       if (made !== null)
-        console.error(`oa-audience: made a database in ${made}. Start the service with this DATA_DIR.`)
+        printError(`oa-audience: made a database in ${made}. Start the service with this DATA_DIR.`)
       const added = await onDatabase(async (database) => {
         const { organizationName, ...fields } = await complete(given)
         return addFirstAccount(database, organizationName, { ...columnsOf(fields), name: fields.name })
@@ -65,7 +66,7 @@ function requireAnswerable(given: Partial<Answers>): void {
   for (const { name, flag } of QUESTIONS)
     if (given[name]?.trim() === '') throw new FatalError(`${flag} must not be empty.`)
   const missing = missingOf(given).map(({ flag }) => flag)
-  if (missing.length > 0 && process.stdin.isTTY !== true) {
+  if (missing.length > 0 && io.stdin.isTTY !== true) {
     const verb = missing.length === 1 ? 'is' : 'are'
     throw new FatalError(
       `${missing.join(', ')} ${verb} missing. Give all options, or run the command on a terminal.`,
@@ -100,8 +101,8 @@ function introduce(added: AddedFirstAccount, config: AddressConfig): void {
   )
   const base = baseUrl(config)
   const step = (title: string, ...lines: string[]) => {
-    console.log(`\n${styled('bold', title)}`)
-    for (const line of lines) console.log(`  ${line}`)
+    print(`\n${styled('bold', title)}`)
+    for (const line of lines) print(`  ${line}`)
   }
   printOne({ organization: organizationId, account: accountId, trackingKey }, false)
   step(
@@ -123,7 +124,7 @@ function introduce(added: AddedFirstAccount, config: AddressConfig): void {
   const options = headers.map((header) => `-H ${quote(header)}`).join(' ')
   step('List the audience', `curl -sS ${quote(`${base}/api/audience`)} ${options}`)
   if (config.publicUrl === null) {
-    console.log(
+    print(
       `\nPUBLIC_URL is not set, so these addresses work on this machine only. Set it to the https:// address at which LINE reaches this service, and run "oa-audience accounts show ${accountId}".`,
     )
   }

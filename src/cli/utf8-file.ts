@@ -1,5 +1,6 @@
 /** Reads the lines of a text file in UTF-8. Holds one line in memory. */
 import { createReadStream } from 'node:fs'
+import { io } from './io.ts'
 
 const LINE_FEED = 0x0a
 
@@ -15,7 +16,7 @@ export interface TextLine {
  * @param file `-` is standard input. Throws the file's own error, or an Error that says which line is not in UTF-8.
  */
 export async function* readLines(file: string, maxBytes: number): AsyncGenerator<TextLine> {
-  const input = file === '-' ? process.stdin : createReadStream(file)
+  const input = file === '-' ? io.stdin : createReadStream(file)
   const line = new LineBytes(maxBytes)
   let number = 1
   for await (const chunk of input as AsyncIterable<Buffer>) {

@@ -9,6 +9,7 @@ import { deliveryPaths } from '../intake/line/channel.ts'
 import { LineApi } from '../line-api/client.ts'
 import type { Database } from '../postgres/database.ts'
 import { onDatabase, parseId, requireAccount, withJson } from './input.ts'
+import { io, print } from './io.ts'
 import { printJson, printMany, printOne } from './output.ts'
 
 export function verifyCommand(group: Command): void {
@@ -22,12 +23,12 @@ export function verifyCommand(group: Command): void {
       )
       if (options.json) printJson(verification)
       else printVerification(verification)
-      if (!verification.verified) process.exitCode = 1
+      if (!verification.verified) io.exitCode = 1
     })
 }
 
 async function verify(database: Database, account: Account, testWebhook: boolean): Promise<Verification> {
-  const { lineApiUrl, publicUrl } = readConfig()
+  const { lineApiUrl, publicUrl } = readConfig(io.env)
   const lineApi = new LineApi(lineApiUrl)
   const verifier = { database, lineApi, publicUrl, webhookPaths: deliveryPaths, now: Date.now }
   try {
@@ -41,7 +42,7 @@ async function verify(database: Database, account: Account, testWebhook: boolean
 function printVerification({ verified, account, accountType, webhook, checks }: Verification): void {
   const rows = checks.map(({ name, ok, message }) => ({ check: name, ok: ok ? 'yes' : 'NO', message }))
   printMany(rows, false)
-  console.log()
+  print()
   printOne(
     {
       verified,

@@ -17,7 +17,7 @@ import { type SimulatedPlatform, simulatePlatform } from '../../tools/simulator/
 import { randomAccount, type SimulatedAccount } from '../../tools/simulator/state.ts'
 import { createTestDatabase, urlOf } from '../support/database.ts'
 import { load } from '../support/load.ts'
-import { eventually, MAIN, runCommandAsync, temporaryDirectory } from '../support/process.ts'
+import { eventually, MAIN, runProgramAsync, temporaryDirectory } from '../support/process.ts'
 import { type Service, startApp } from '../support/service.ts'
 
 // A command takes half a second to start, and ten on a busy machine.
@@ -77,7 +77,7 @@ function fileOf(content: string): string {
 }
 
 async function apply(content: string, options: string[] = [], variables = {}) {
-  const result = await runCommandAsync(['accounts', 'apply', fileOf(content), ...options], {
+  const result = await runProgramAsync(['accounts', 'apply', fileOf(content), ...options], {
     ...env,
     ...variables,
   })

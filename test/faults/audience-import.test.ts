@@ -6,7 +6,7 @@ import { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { textMessage } from '../../tools/simulator/events.ts'
 import { urlOf } from '../support/database.ts'
 import { load, loadMembers } from '../support/load.ts'
-import { runCommandAsync, temporaryDirectory } from '../support/process.ts'
+import { runProgramAsync, temporaryDirectory } from '../support/process.ts'
 import { setUpTest } from '../support/service.ts'
 
 const PEOPLE = Array.from({ length: 200 }, (_, index) => `U${index + 1}`)
@@ -26,7 +26,7 @@ it('neither loses an event nor deadlocks with a flush', async () => {
 
   let isImporting = true
   const args = ['audience', 'import', '--account', String(tenant.accountId), file, '--json']
-  const imported = runCommandAsync(args, { DATABASE_URL: urlOf(connection) }).finally(() => {
+  const imported = runProgramAsync(args, { DATABASE_URL: urlOf(connection) }).finally(() => {
     isImporting = false
   })
   const statuses = new Set<number>()

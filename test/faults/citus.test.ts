@@ -10,7 +10,7 @@ import {
   ReplicatedPostgres,
 } from '../../tools/simulator/replicated-postgres.ts'
 import { addTenant } from '../support/database.ts'
-import { becomesWell, runCommandAsync, spawnService, temporaryDirectory } from '../support/process.ts'
+import { becomesWell, runProgramAsync, spawnService, temporaryDirectory } from '../support/process.ts'
 import { signedDelivery } from '../support/service.ts'
 
 const tools = findDebianPostgres()
@@ -62,7 +62,7 @@ describe.runIf(isCitusInstalled)('a database with Citus', () => {
     ['a reference table', `select create_reference_table('change_mark')`],
   ])('is refused when one table of the service is %s', async (_, distribute) => {
     const { server, env } = await startCitus()
-    expect((await runCommandAsync(['migrate'], env)).status).toBe(0)
+    expect((await runProgramAsync(['migrate'], env)).status).toBe(0)
     await server.ask(distribute)
     await server.ask('create role service login')
     const asService = { DATABASE_URL: env.DATABASE_URL.replace('postgres@', 'service@') }
@@ -73,19 +73,19 @@ describe.runIf(isCitusInstalled)('a database with Citus', () => {
       [['migrate'], env],
       [['clients', 'list'], asService],
     ] as const) {
-      const { status, stderr } = await runCommandAsync([...command], by)
+      const { status, stderr } = await runProgramAsync([...command], by)
       expect(status).toBe(1)
       expect(stderr).toMatch(REFUSAL)
     }
     await server.ask(`select undistribute_table(logicalrelid) from pg_dist_partition`)
-    expect((await runCommandAsync(['clients', 'list'], asService)).status).toBe(0)
+    expect((await runProgramAsync(['clients', 'list'], asService)).status).toBe(0)
   })
 
   it('is refused before the migrations when new tables of the schema would be distributed', async () => {
     const { server, env } = await startCitus()
     await server.ask('set citus.enable_schema_based_sharding = on; create schema audience')
     await server.ask('alter role postgres set search_path = audience')
-    const { status, stderr } = await runCommandAsync(['migrate'], env)
+    const { status, stderr } = await runProgramAsync(['migrate'], env)
     expect(status).toBe(1)
     expect(stderr).toMatch(REFUSAL)
     expect(

@@ -4,7 +4,7 @@ import { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { freePort } from '../../tools/prove/service.ts'
 import { TcpProxy } from '../../tools/simulator/tcp-proxy.ts'
 import { createTestDatabase } from '../support/database.ts'
-import { becomesWell, eventually, runCommandAsync, spawnService } from '../support/process.ts'
+import { becomesWell, eventually, runProgramAsync, spawnService } from '../support/process.ts'
 
 /** A host of its own in front of the test's server, and a way to cut it off. */
 async function addHost() {
@@ -26,7 +26,7 @@ it('uses a host that accepts writes, wherever it is in the list', async () => {
   const service = await spawnService({ DATABASE_URL: urlOf([dead, address], connection.database) })
   await becomesWell(service.url)
   const env = { DATABASE_URL: urlOf([address, dead], connection.database) }
-  const { status, stderr } = await runCommandAsync(['organizations', 'add', '--name', 'one'], env)
+  const { status, stderr } = await runProgramAsync(['organizations', 'add', '--name', 'one'], env)
   expect(status, stderr).toBe(0)
   expect(await direct.query('select name from organization')).toEqual([{ name: 'one' }])
   await direct.close()
@@ -58,7 +58,7 @@ it('never uses a host that is read-only, and ends a command with one line', asyn
     session.query(`alter database ${connection.database} set default_transaction_read_only = on`),
   )
   const env = { DATABASE_URL: urlOf([address, address], connection.database) }
-  const { status, stderr } = await runCommandAsync(['organizations', 'list'], env)
+  const { status, stderr } = await runProgramAsync(['organizations', 'list'], env)
   expect([status, stderr]).toEqual([
     1,
     'oa-audience: the database does not answer (no server of DATABASE_URL accepts writes)\n',

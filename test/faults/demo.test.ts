@@ -5,7 +5,7 @@ import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, it, onTestFinished, vi } from 'vitest'
 import { Operator } from '../support/console.ts'
-import { eventually, MAIN, runCommand, temporaryDirectory } from '../support/process.ts'
+import { eventually, MAIN, runProgram, temporaryDirectory } from '../support/process.ts'
 
 /** The embedded server needs seconds to start, and a multiple of that on a busy machine. */
 const START_MAX_MS = 60_000
@@ -14,7 +14,7 @@ vi.setConfig({ testTimeout: 180_000 })
 it('exits with 0 after the steps, also on the data of an earlier run', () => {
   const dataDir = temporaryDirectory()
   for (let run = 1; run <= 2; run += 1) {
-    const { status, stdout, stderr } = runCommand(['demo', '--once'], { DATA_DIR: dataDir })
+    const { status, stdout, stderr } = runProgram(['demo', '--once'], { DATA_DIR: dataDir })
     expect(stderr).toBe('')
     expect(status).toBe(0)
     expect(stdout.match(/^\d{3}(?= )/gm)?.map(Number)).toEqual([
@@ -29,12 +29,12 @@ it('exits with 0 after the steps, also on the data of an earlier run', () => {
     expect(readdirSync(dataDir)).toEqual(['demo'])
   }
   // The platform of the second run does not know the account of the first one, which would be shown as broken.
-  const { stdout } = runCommand(['accounts', 'list', '--json'], { DATA_DIR: join(dataDir, 'demo') })
+  const { stdout } = runProgram(['accounts', 'list', '--json'], { DATA_DIR: join(dataDir, 'demo') })
   expect(JSON.parse(stdout)).toEqual([expect.objectContaining({ verified: true })])
 })
 
 it('prints its steps as JSON lines with --json', () => {
-  const { status, stdout } = runCommand(['demo', '--once', '--json'], { DATA_DIR: temporaryDirectory() })
+  const { status, stdout } = runProgram(['demo', '--once', '--json'], { DATA_DIR: temporaryDirectory() })
   expect(status).toBe(0)
   const lines = stdout.trim().split('\n')
   const steps = lines.map((line) => JSON.parse(line))
@@ -53,7 +53,7 @@ it('prints its steps as JSON lines with --json', () => {
 })
 
 it('reports in one line why it cannot start', () => {
-  const { status, stderr } = runCommand(['demo', '--once'], { DATA_DIR: '/proc/nowhere' })
+  const { status, stderr } = runProgram(['demo', '--once'], { DATA_DIR: '/proc/nowhere' })
   expect(status).toBe(1)
   expect(stderr).toMatch(/^oa-audience: cannot set up a PostgreSQL in DATA_DIR [^\n]+\n$/)
 })

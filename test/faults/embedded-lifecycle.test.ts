@@ -10,8 +10,8 @@ import {
   becomesWell,
   eventually,
   MAIN,
-  runCommand,
-  runCommandAsync,
+  runProgram,
+  runProgramAsync,
   spawnService,
   temporaryDirectory,
 } from '../support/process.ts'
@@ -132,7 +132,7 @@ describe('a service', () => {
   it('is refused with one line on a directory that another service uses', async () => {
     const dataDir = createDataDirectory()
     await startService(dataDir)
-    const second = runCommand(['serve'], { DATA_DIR: dataDir })
+    const second = runProgram(['serve'], { DATA_DIR: dataDir })
     expect(second.status).toBe(1)
     expect(second.stderr).toMatch(
       /^oa-audience: DATA_DIR is in use by another oa-audience service \(oa-audience, process \d+\): .+\n$/,
@@ -143,14 +143,14 @@ describe('a service', () => {
 describe('a command', () => {
   it('starts the server without a service, and stops it afterwards', () => {
     const dataDir = createDataDirectory()
-    expect(runCommand(['migrate'], { DATA_DIR: dataDir }).stdout).toBe('nothing to do\n')
+    expect(runProgram(['migrate'], { DATA_DIR: dataDir }).stdout).toBe('nothing to do\n')
     expect(() => serverPid(dataDir)).toThrow()
   })
 
   it('does not stop the server while another command uses it', async () => {
     const dataDir = createDataDirectory()
     const runs = Array.from({ length: 6 }, (_, i) =>
-      runCommandAsync(['organizations', 'add', '--name', `n${i}`, '--json'], { DATA_DIR: dataDir }),
+      runProgramAsync(['organizations', 'add', '--name', `n${i}`, '--json'], { DATA_DIR: dataDir }),
     )
     const ids = (await Promise.all(runs)).map(({ stdout }) => JSON.parse(stdout).id)
     expect(ids.toSorted()).toEqual(['1', '2', '3', '4', '5', '6'])
@@ -159,19 +159,19 @@ describe('a command', () => {
 
   it('works in a directory whose path is too long for a unix socket', () => {
     const dataDir = createDataDirectory('x'.repeat(150))
-    expect(runCommand(['migrate'], { DATA_DIR: dataDir }).stdout).toBe('nothing to do\n')
+    expect(runProgram(['migrate'], { DATA_DIR: dataDir }).stdout).toBe('nothing to do\n')
   })
 
   it('ignores a lock file whose process id now belongs to another program', () => {
     const dataDir = createDataDirectory()
     writeFileSync(join(dataDir, 'postgres/postmaster.pid'), `${process.pid}\n/nowhere\n0\n5432\n.\n`)
-    expect(runCommand(['migrate'], { DATA_DIR: dataDir }).stdout).toBe('nothing to do\n')
+    expect(runProgram(['migrate'], { DATA_DIR: dataDir }).stdout).toBe('nothing to do\n')
   })
 
   it('fails with one line that names the document if another major version created the data', () => {
     const dataDir = createDataDirectory()
     writeFileSync(join(dataDir, 'postgres/PG_VERSION'), '17\n')
-    const { status, stderr } = runCommand(['migrate'], { DATA_DIR: dataDir })
+    const { status, stderr } = runProgram(['migrate'], { DATA_DIR: dataDir })
     expect(status).toBe(1)
     expect(stderr).toMatch(
       /^oa-audience: .+ has the format of PostgreSQL 17, but .+ docs\/operations\.md\.\n$/,
@@ -179,10 +179,10 @@ describe('a command', () => {
   })
 
   it('fails with one line if DATA_DIR is a file', () => {
-    const { status, stderr } = runCommand(['migrate'], { DATA_DIR: fileURLToPath(import.meta.url) })
+    const { status, stderr } = runProgram(['migrate'], { DATA_DIR: fileURLToPath(import.meta.url) })
     expect(status).toBe(1)
     expect(stderr).toMatch(/^oa-audience: DATA_DIR \(.+\) has no database\. .+\n$/)
-    expect(runCommand(['serve'], { DATA_DIR: fileURLToPath(import.meta.url) }).stderr).toMatch(
+    expect(runProgram(['serve'], { DATA_DIR: fileURLToPath(import.meta.url) }).stderr).toMatch(
       /^oa-audience: cannot set up a PostgreSQL in DATA_DIR .+\n$/,
     )
   })

@@ -12,7 +12,7 @@ import { addTenant, type Tenant, urlOf } from '../support/database.ts'
 import {
   becomesWell,
   eventually,
-  runCommand,
+  runProgram,
   type ServiceProcess,
   spawnService,
   temporaryDirectory,
@@ -103,7 +103,7 @@ it.runIf(tools !== null)('keeps members, keys of events and generated ids', asyn
   runTool('pg_dump', [...server, '--format', 'custom', '--file', dump, 'oa_audience'])
   await stopOlderServer()
 
-  const refused = runCommand(['serve'], { DATA_DIR: dataDir })
+  const refused = runProgram(['serve'], { DATA_DIR: dataDir })
   expect(refused.stderr).toMatch(/^oa-audience: .+ Follow "Upgrade the embedded PostgreSQL" in .+\n$/)
   renameSync(host, `${host}-older`)
   const first = await spawnService({ DATA_DIR: dataDir })

@@ -9,7 +9,7 @@ import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { randomUserId, textMessage } from '../../tools/simulator/events.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from '../support/database.ts'
 import { MEASURED } from '../support/measured.ts'
-import { becomesWell, eventually, runCommand, spawnService, temporaryDirectory } from '../support/process.ts'
+import { becomesWell, eventually, runProgram, spawnService, temporaryDirectory } from '../support/process.ts'
 import { signedDelivery } from '../support/service.ts'
 
 interface Counter {
@@ -117,7 +117,7 @@ it('loses nothing when PostgreSQL is killed under load', async () => {
   const service = await spawnService({ DATA_DIR: dataDir, RATE_LIMIT_MAX: '0' })
   await becomesWell(service.url)
   const fast = await startCounter()
-  const json = (args: string[]) => JSON.parse(runCommand([...args, '--json'], { DATA_DIR: dataDir }).stdout)
+  const json = (args: string[]) => JSON.parse(runProgram([...args, '--json'], { DATA_DIR: dataDir }).stdout)
   const organization = json(['organizations', 'add', '--name', 'Shop'])
   const account = json([
     ...['accounts', 'add', '--organization', organization.id, '--name', 'Shop'],

@@ -13,7 +13,7 @@ import { FailoverLoad, NO_LIMITS } from '../support/failover-load.ts'
 import {
   becomesWell,
   eventually,
-  runCommandAsync,
+  runProgramAsync,
   type ServiceProcess,
   spawnService,
   temporaryDirectory,
@@ -179,7 +179,7 @@ it.runIf(tools !== null)('says whether a second disk has what was acknowledged',
   const { primary, url } = cluster
   const [service] = (await startServices(url, 1)) as [ServiceProcess]
   const doctor = async (address = url) => {
-    const { stdout } = await runCommandAsync(['doctor', '--json'], { DATABASE_URL: address })
+    const { stdout } = await runProgramAsync(['doctor', '--json'], { DATABASE_URL: address })
     const findings: Array<{ check: string; severity: string; message: string }> = JSON.parse(stdout)
     return findings.find(({ check }) => check === 'replication')
   }
@@ -232,10 +232,10 @@ it.runIf(tools !== null)('is proved by prove, with a command that fails over', a
   onTestFinished(() => void operator.close())
   const { port } = operator.address() as AddressInfo
   const env = { DATABASE_URL: cluster.url }
-  await runCommandAsync(['migrate'], env)
+  await runProgramAsync(['migrate'], env)
   const failOver = `"${process.execPath}" -e "fetch('http://127.0.0.1:${port}/').catch(() => process.exit(1))"`
   const args = ['prove', '--kills', '2', '--failover-command', failOver, '--json']
-  const { status, stdout, stderr } = await runCommandAsync(args, env)
+  const { status, stdout, stderr } = await runProgramAsync(args, env)
   expect(status, stderr).toBe(0)
   const outcome = JSON.parse(stdout)
   expect(outcome).toMatchObject({ failover: 2, missing: 0, twice: 0, unknown: 0 })

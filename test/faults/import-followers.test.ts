@@ -8,7 +8,7 @@ import { addPeople } from '../../tools/simulator/deliveries.ts'
 import { lineEvent, textMessage } from '../../tools/simulator/events.ts'
 import { type SimulatedPlatform, simulatePlatform } from '../../tools/simulator/platform.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from '../support/database.ts'
-import { runCommandAsync } from '../support/process.ts'
+import { runProgramAsync } from '../support/process.ts'
 import { type Service, startApp } from '../support/service.ts'
 
 // A command takes half a second to start, and ten on a busy machine.
@@ -47,7 +47,7 @@ const importing = async () => {
   return importFollowers(database, new LineApi(platform.url), account)
 }
 const commandLine = (...options: string[]) =>
-  runCommandAsync(['accounts', 'import-followers', '--account', String(tenant.accountId), ...options], env)
+  runProgramAsync(['accounts', 'import-followers', '--account', String(tenant.accountId), ...options], env)
 
 it('adds every follower once and reports progress on standard error', async () => {
   const first = await commandLine('--json')
@@ -167,7 +167,7 @@ async function verifiableAccount(webhook: { path: string; active: boolean }): Pr
 
 it('accounts verify prints its checks as a table', async () => {
   const id = await verifiableAccount({ path: '/api/line/:id', active: true })
-  const { stdout, status } = await runCommandAsync(['accounts', 'verify', id], env)
+  const { stdout, status } = await runProgramAsync(['accounts', 'verify', id], env)
   expect(stdout).toMatch(/access_token +yes/)
   expect(stdout).toMatch(/verified +true/)
   expect(status).toBe(0)
@@ -175,7 +175,7 @@ it('accounts verify prints its checks as a table', async () => {
 
 it('accounts verify exits with 1 if a check fails', async () => {
   const id = await verifiableAccount({ path: '/', active: false })
-  const { stdout, status } = await runCommandAsync(['accounts', 'verify', id], env)
+  const { stdout, status } = await runProgramAsync(['accounts', 'verify', id], env)
   expect(stdout).toMatch(/webhook_active +NO/)
   expect(status).toBe(1)
 })
@@ -193,7 +193,7 @@ it.each([
 it('accounts verify prints what the platform says about a refusal', async () => {
   const id = await verifiableAccount({ path: '/', active: true })
   platform.misbehave((_, response) => response.writeHead(410).end('{"message":"This API was removed"}'))
-  const { stdout, status } = await runCommandAsync(['accounts', 'verify', id], env)
+  const { stdout, status } = await runProgramAsync(['accounts', 'verify', id], env)
   expect(stdout).toContain('does not describe the account (status 410): This API was removed')
   expect(status).toBe(1)
 })
@@ -201,7 +201,7 @@ it('accounts verify prints what the platform says about a refusal', async () => 
 it('accounts verify reports a platform that does not respond', async () => {
   const id = await verifiableAccount({ path: '/', active: true })
   platform.misbehave((_, response) => response.writeHead(500).end())
-  const result = await runCommandAsync(['accounts', 'verify', id], env)
+  const result = await runProgramAsync(['accounts', 'verify', id], env)
   expect(result).toMatchObject({
     status: 1,
     stderr: expect.stringMatching(/^oa-audience: .+\(in \d+ s\)\n$/),

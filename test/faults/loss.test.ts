@@ -5,7 +5,7 @@ import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { addTenant, createTestDatabase, urlOf } from '../support/database.ts'
 import {
   becomesWell,
-  runCommandAsync,
+  runProgramAsync,
   type ServiceProcess,
   spawnService,
   temporaryDirectory,
@@ -13,7 +13,7 @@ import {
 import { signedDelivery } from '../support/service.ts'
 
 it('loses and duplicates nothing when service and embedded PostgreSQL are killed 21 times', async () => {
-  const { stdout, stderr, status } = await runCommandAsync(['prove', '--kills', '21', '--json'], {
+  const { stdout, stderr, status } = await runProgramAsync(['prove', '--kills', '21', '--json'], {
     DATA_DIR: temporaryDirectory(),
   })
   expect(status, stderr).toBe(0)
@@ -30,7 +30,7 @@ it('loses and duplicates nothing when service and embedded PostgreSQL are killed
 it('loses and duplicates nothing on an external PostgreSQL when service or network fails 20 times', async () => {
   const { database, connection } = await createTestDatabase()
   // The port of an address is optional.
-  const { stdout, stderr, status } = await runCommandAsync(['prove', '--kills', '20', '--json'], {
+  const { stdout, stderr, status } = await runProgramAsync(['prove', '--kills', '20', '--json'], {
     DATABASE_URL: urlOf(connection).replace('&port=5432', ''),
   })
   expect(status, stderr).toBe(0)

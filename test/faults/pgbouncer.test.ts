@@ -5,7 +5,7 @@ import { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { lineEvent } from '../../tools/simulator/events.ts'
 import { addTenant, createTestDatabase } from '../support/database.ts'
 import { isPgBouncerInstalled, type PgBouncerSettings, startPgBouncer } from '../support/pgbouncer.ts'
-import { becomesWell, runCommandAsync, spawnService } from '../support/process.ts'
+import { becomesWell, runProgramAsync, spawnService } from '../support/process.ts'
 import { signedDelivery } from '../support/service.ts'
 
 if (!isPgBouncerInstalled) {
@@ -43,7 +43,7 @@ describe.skipIf(!isPgBouncerInstalled)('a pooler that keeps no sessions', () => 
   it('ends the start of the service and of a command with one line', async () => {
     const url = await startPgBouncer(connection, { pool_mode: 'transaction' })
     for (const command of [['serve'], ['organizations', 'list']]) {
-      const { status, stderr } = await runCommandAsync(command, { DATABASE_URL: url })
+      const { status, stderr } = await runProgramAsync(command, { DATABASE_URL: url })
       expect(status).toBe(1)
       expect(stderr).toMatch(REFUSAL)
       expect(stderr.trim().split('\n')).toHaveLength(1)

@@ -7,7 +7,7 @@ import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { readContents } from '../support/contents.ts'
 import { addTenant, createTestDatabase, urlOf } from '../support/database.ts'
 import { startReceiver } from '../support/endpoints.ts'
-import { eventually, MAIN, runCommandAsync, temporaryDirectory } from '../support/process.ts'
+import { eventually, MAIN, runProgramAsync, temporaryDirectory } from '../support/process.ts'
 
 // A proof takes 20 s, and five times as long on a busy machine.
 vi.setConfig({ testTimeout: 400_000 })
@@ -111,7 +111,7 @@ const becomesEmpty = (text: string) =>
 it('changes no row, sends nothing and leaves nothing of its own in a database with real accounts', async () => {
   const { database, url, receiver } = await setUpProduction()
   const before = await readContents(database)
-  const { status, stderr } = await runCommandAsync(['prove', '--kills', '4'], { ...SHELL, DATABASE_URL: url })
+  const { status, stderr } = await runProgramAsync(['prove', '--kills', '4'], { ...SHELL, DATABASE_URL: url })
   expect(status, stderr).toBe(0)
   expect(await readContents(database)).toEqual(before)
   expect(receiver.received).toEqual([])
@@ -128,7 +128,7 @@ it('leaves no process after a SIGKILL, and the next run removes what it left in 
   child.kill('SIGKILL')
   await becomesEmpty(mark)
   expect(Object.keys(await readContents(database))).toContain('event')
-  const { status, stderr } = await runCommandAsync(['prove', '--kills', '1'], { DATABASE_URL: url })
+  const { status, stderr } = await runProgramAsync(['prove', '--kills', '1'], { DATABASE_URL: url })
   expect(status, stderr).toBe(0)
   expect(await readContents(database)).toEqual(before)
 })
@@ -138,7 +138,7 @@ it('leaves alone what another run is using', async () => {
   const before = await readContents(database)
   const first = startProve({ DATABASE_URL: url })
   await receives(database, 1)
-  const { status, stderr } = await runCommandAsync(['prove', '--kills', '1'], { DATABASE_URL: url })
+  const { status, stderr } = await runProgramAsync(['prove', '--kills', '1'], { DATABASE_URL: url })
   expect(status, stderr).toBe(0)
   await receives(database, 1)
   first.kill('SIGINT')
@@ -161,6 +161,6 @@ it('leaves no process after a SIGKILL with the embedded PostgreSQL, and the next
   )
   child.kill('SIGKILL')
   await becomesEmpty(dataDir)
-  const { status, stderr } = await runCommandAsync(['prove', '--kills', '1'], { DATA_DIR: dataDir })
+  const { status, stderr } = await runProgramAsync(['prove', '--kills', '1'], { DATA_DIR: dataDir })
   expect(status, stderr).toBe(0)
 })

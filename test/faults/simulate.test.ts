@@ -10,7 +10,7 @@ import { simulatePlatform } from '../../tools/simulator/platform.ts'
 import { describeReceipt } from '../../tools/simulator/receiver.ts'
 import { randomAccount } from '../../tools/simulator/state.ts'
 import { urlOf } from '../support/database.ts'
-import { eventually, runCommandAsync, startCommand } from '../support/process.ts'
+import { eventually, runProgramAsync, startCommand } from '../support/process.ts'
 import { setUpTest } from '../support/service.ts'
 
 // A command takes half a second to start, and ten on a busy machine.
@@ -18,7 +18,7 @@ vi.setConfig({ testTimeout: 120_000 })
 
 it('sends signed deliveries of all kinds with duplicates, and each event is stored once', async () => {
   const { database, connection, service, tenant } = await setUpTest()
-  const { stdout, stderr, status } = await runCommandAsync(
+  const { stdout, stderr, status } = await runProgramAsync(
     [
       ...['simulate', '--port', '0', '--account', String(tenant.accountId), '--people', '20', '--json'],
       ...['--deliver-to', `${service.url}/api/line/${tenant.accountId}`],
@@ -131,7 +131,7 @@ it.each([
   [['--rate', '0'], 'whole number from 1'],
   [['--repeats', '2'], 'number from 0 to 1'],
 ])('refuses the options %j with the reason', async (args, complaint) => {
-  const { status, stderr } = await runCommandAsync(['simulate', '--port', '0', ...args])
+  const { status, stderr } = await runProgramAsync(['simulate', '--port', '0', ...args])
   expect(status).toBe(1)
   expect(stderr).toContain(complaint)
 })

@@ -9,8 +9,8 @@ import { assembleNextVersion, buildPreviousVersion } from '../support/previous-v
 import {
   becomesWell,
   eventually,
-  runCommand,
-  runCommandAsync,
+  runProgram,
+  runProgramAsync,
   type ServiceProcess,
   spawnService,
   temporaryDirectory,
@@ -35,7 +35,7 @@ async function setUpDatabase(previous: string) {
   const { database, connection } = await createTestDatabase('template0')
   onTestFinished(() => database.close())
   const env = { ...NO_LIMITS, DATABASE_URL: urlOf(connection) }
-  expect(await runCommandAsync(['migrate'], env, previous)).toMatchObject({ status: 0, stderr: '' })
+  expect(await runProgramAsync(['migrate'], env, previous)).toMatchObject({ status: 0, stderr: '' })
   return { database, env }
 }
 
@@ -101,7 +101,7 @@ async function replace(
 
 async function migrateUnderLoad(fleet: UnderLoad, program: string): Promise<void> {
   await eventually(
-    () => runCommandAsync(['migrate'], fleet.env, program),
+    () => runProgramAsync(['migrate'], fleet.env, program),
     ({ status }) => status === 0,
   )
   await work(fleet)
@@ -158,13 +158,13 @@ it(
   async () => {
     const [previous, next] = [await buildPreviousVersion(), assembleNextVersion(temporaryDirectory())]
     const { database, env } = await setUpDatabase(previous)
-    expect(runCommand(['migrate'], env, { main: next }).status).toBe(0)
+    expect(runProgram(['migrate'], env, { main: next }).status).toBe(0)
     await loadRows(
       database,
       'update schema_compatibility set oldest_supported = (select max(version) from schema_migration)',
     )
     for (const args of [['serve'], ['clients', 'list']]) {
-      const { status, stderr } = runCommand(args, env, { main: previous })
+      const { status, stderr } = runProgram(args, env, { main: previous })
       expect(status).toBe(1)
       expect(stderr).toMatch(
         /^oa-audience: the database schema has version \d+ and supports .+ Install the newer .+\n$/,

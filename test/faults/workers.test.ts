@@ -10,7 +10,7 @@ import { addTenant, createTestDatabase, urlOf } from '../support/database.ts'
 import {
   becomesWell,
   eventually,
-  runCommandAsync,
+  runProgramAsync,
   spawnService,
   startCommand,
   temporaryDirectory,
@@ -141,7 +141,7 @@ it('owns the embedded server, and leaves neither workers nor a locked directory 
   const env = { WEB_CONCURRENCY: '2', DATA_DIR }
   const first = await spawnService(env)
   await becomesWell(first.url)
-  const { stderr } = await runCommandAsync(['organizations', 'add', '--name', 'kept'], { DATA_DIR })
+  const { stderr } = await runProgramAsync(['organizations', 'add', '--name', 'kept'], { DATA_DIR })
   expect(stderr).toBe('')
   first.child.kill('SIGKILL')
   await first.exited
@@ -155,7 +155,7 @@ it('owns the embedded server, and leaves neither workers nor a locked directory 
       ),
     (answers) => !answers,
   )
-  const { stdout } = await runCommandAsync(['organizations', 'list'], { DATA_DIR })
+  const { stdout } = await runProgramAsync(['organizations', 'list'], { DATA_DIR })
   expect(stdout).toContain('kept')
   second.child.kill('SIGTERM')
   expect(await second.exited).toEqual({ code: 0, signal: null })
@@ -182,7 +182,7 @@ it.each([
   onTestFinished(() => database.close())
   const env = { WEB_CONCURRENCY: '4', DATABASE_URL: urlOf(connection) }
   const { port } = new URL((await spawnService(env)).url)
-  const { status, stderr } = await runCommandAsync(['serve'], { ...env, PORT: '0', [name]: port })
+  const { status, stderr } = await runProgramAsync(['serve'], { ...env, PORT: '0', [name]: port })
   expect([status, stderr]).toEqual([1, `oa-audience: ${name} ${port} on 127.0.0.1 ${reason}\n`])
 })
 

@@ -35,7 +35,7 @@ export function temporaryDirectory(): string {
   return directory
 }
 
-function environment(env: Record<string, string>): NodeJS.ProcessEnv {
+export function environment(env: Record<string, string>): NodeJS.ProcessEnv {
   return { PATH: process.env.PATH, HOME: process.env.HOME, PORT: '0', LOG_LEVEL: 'info', ...env }
 }
 
@@ -67,7 +67,7 @@ export function spawnService(env: Record<string, string>, main = MAIN): Promise<
 }
 
 /** Runs a command of the command line and waits for its end. */
-export function runCommand(
+export function runProgram(
   args: string[],
   env: Record<string, string> = {},
   { main = MAIN, ...options }: { main?: string; cwd?: string; input?: string } = {},
@@ -99,7 +99,7 @@ export async function eventually<T>(
 }
 
 /** Runs a command without blocking this process, so that the command can call a server in it. */
-export function runCommandAsync(
+export function runProgramAsync(
   args: string[],
   env: Record<string, string> = {},
   main = MAIN,

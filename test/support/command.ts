@@ -1,0 +1,38 @@
+/** Commands of `oa-audience` in this process, which takes milliseconds instead of a start. `serve` and signals need process.ts. */
+import { Readable, Writable } from 'node:stream'
+import type { Io } from '../../src/cli/io.ts'
+import { run } from '../../src/cli/run.ts'
+import { environment } from './process.ts'
+
+class Collector extends Writable {
+  readonly #chunks: Buffer[] = []
+
+  override _write(chunk: Buffer, _encoding: BufferEncoding, done: () => void): void {
+    this.#chunks.push(chunk)
+    done()
+  }
+
+  text(): string {
+    return Buffer.concat(this.#chunks).toString()
+  }
+}
+
+/** Commands share their input and output, so they run one at a time. */
+let last: Promise<unknown> = Promise.resolve()
+
+/** Resolves when the command has ended. */
+export function runCommand(
+  args: string[],
+  env: Record<string, string> = {},
+  { input = '' } = {},
+): Promise<{ status: number; stdout: string; stderr: string }> {
+  const running = last.then(async () => {
+    const [stdout, stderr] = [new Collector(), new Collector()]
+    const stdin = Readable.from([Buffer.from(input)], { objectMode: false })
+    const io: Io = { env: environment(env), stdin, stdout, stderr }
+    await run(args, io)
+    return { status: Number(io.exitCode ?? 0), stdout: stdout.text(), stderr: stderr.text() }
+  })
+  last = running.catch(() => undefined)
+  return running
+}
