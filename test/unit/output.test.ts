@@ -1,10 +1,11 @@
 /** Tables for people. */
 import { expect, it, onTestFinished, vi } from 'vitest'
+import { io } from '../../src/cli/io.ts'
 import { printMany } from '../../src/cli/output.ts'
 
 it('aligns columns by the width of characters on a terminal', () => {
-  const log = vi.spyOn(console, 'log').mockImplementation(() => undefined)
-  onTestFinished(() => log.mockRestore())
+  const write = vi.spyOn(io.stdout, 'write').mockReturnValue(true)
+  onTestFinished(() => write.mockRestore())
   printMany(
     [
       { name: 'Corner Coffee', id: 1 },
@@ -14,7 +15,7 @@ it('aligns columns by the width of characters on a terminal', () => {
     ],
     false,
   )
-  expect(log.mock.calls.flat()).toEqual([
+  expect(write.mock.calls.flat().join('').split('\n').slice(0, -1)).toEqual([
     'name           id',
     'Corner Coffee  1',
     // 4 characters of 2 columns, and 5 spaces to the end of the column.
