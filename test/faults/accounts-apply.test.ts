@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { findAccount } from '../../src/accounts/account.ts'
 import { applyAccounts } from '../../src/accounts/apply.ts'
 import { addOrganization } from '../../src/accounts/provisioning.ts'
@@ -15,13 +15,11 @@ import { addPeople } from '../../tools/simulator/deliveries.ts'
 import { MISBEHAVIOURS, type Misbehaviour } from '../../tools/simulator/misbehaviour.ts'
 import { type SimulatedPlatform, simulatePlatform } from '../../tools/simulator/platform.ts'
 import { randomAccount, type SimulatedAccount } from '../../tools/simulator/state.ts'
+import { runCommand } from '../support/command.ts'
 import { createTestDatabase, urlOf } from '../support/database.ts'
 import { load } from '../support/load.ts'
-import { eventually, MAIN, runProgramAsync, temporaryDirectory } from '../support/process.ts'
+import { eventually, MAIN, temporaryDirectory } from '../support/process.ts'
 import { type Service, startApp } from '../support/service.ts'
-
-// A command takes half a second to start, and ten on a busy machine.
-vi.setConfig({ testTimeout: 120_000 })
 
 const PUBLIC_URL = 'https://oa.example.com'
 /** where the webhooks of the fleet point before */
@@ -77,7 +75,7 @@ function fileOf(content: string): string {
 }
 
 async function apply(content: string, options: string[] = [], variables = {}) {
-  const result = await runProgramAsync(['accounts', 'apply', fileOf(content), ...options], {
+  const result = await runCommand(['accounts', 'apply', fileOf(content), ...options], {
     ...env,
     ...variables,
   })
