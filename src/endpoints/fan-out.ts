@@ -6,11 +6,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Row, Statement, Transactions } from '../postgres/statement.ts'
 
-/** Endpoints that one account's delivery reaches in one step, and accounts in one step: 8 × 25 rows are some 10 ms. */
-const ENDPOINTS_PER_STEP = 25
+/** Endpoints that one account's delivery reaches in one step, and accounts in one step: 8 × 50 rows are some 15 ms. */
+const ENDPOINTS_PER_STEP = 50
 const ACCOUNTS_PER_STEP = 8
-/** Between two steps, as a multiple of the step: the loop takes a third of one connection at most. */
-const PAUSE_PER_STEP = 2
+/** Between two steps, as a multiple of the step: the loop takes half of one connection at most. */
+const PAUSE_PER_STEP = 1
 /** Deliveries that a process stored and did not reach, because it was killed. */
 const POLL_MS = 1_000
 

@@ -33,7 +33,10 @@ import { Targets } from './targets.ts'
 /** An attempt must begin early enough to end within the lease. */
 const LATEST_START_MS = LEASE_MS - 12_000
 const POLL_MS = 300
-/** Attempts that start in one turn of the event loop. Each takes 0.2 to 0.5 ms of it, until its response: some 5 ms. */
+/**
+ * Attempts that start in one turn of the event loop. Each takes 0.2 to 0.5 ms of it until its response, so a turn takes some 4 ms.
+ * With 4, batches of statements get so small that a delivery takes 16 % more processor time, with 8 it takes 4 % more.
+ */
 const STARTS_PER_TURN = 8
 /** A shutdown waits this long for requests in flight; later ones are sent again. */
 const STOP_MAX_MS = 4_000
