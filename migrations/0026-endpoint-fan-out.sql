@@ -15,4 +15,4 @@ create table endpoint_fan_out (
   kinds text[] not null,
   created_at timestamptz not null default now(),
   primary key (channel_oa_id, id)
-);
+) with (fillfactor = 85);
