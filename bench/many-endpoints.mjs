@@ -33,6 +33,7 @@ async function failing(bench, { accounts, due }) {
     await addEndpoints(failingAccount, no % 2 === 0 ? REFUSING_URL : bench.silentUrl, 50, 'paused')
     await deliver(failingAccount, 1)
   }
+  await fannedOut(database)
   await database.query(
     `insert into endpoint_delivery (channel_oa_id, endpoint_id, event_keys, created_at)
      select channel_oa_id, endpoint_id, event_keys, created_at from endpoint_delivery, generate_series(2, $1::int)`,
@@ -74,7 +75,7 @@ async function silent(bench, { endpoints }) {
   await addEndpoints(large, bench.silentUrl, endpoints, 'paused')
   await addEndpoints(healthy, receiver.url, 1, 'active')
   await deliver(large, 20)
-  await until(async () => (await database.query('select from endpoint_fan_out')).length === 0)
+  await fannedOut(database)
   await database.query(`update event set payload = replace(payload, 'Good', repeat('x', 1000000))`)
   await measureForwarding(bench, healthy, 5)
   const idleMiB = readProcess(service.child.pid).rssMiB
@@ -125,6 +126,7 @@ async function beside(name, measure, sizes) {
     0,
     '127.0.0.1',
   )
+  await until(() => counting.listening && saysNothing.listening)
   receiver.url = `http://127.0.0.1:${counting.address().port}/`
   const service = await startService({ DATABASE_URL: urlOf(server) })
   const { port } = service
@@ -191,6 +193,9 @@ function show(latenciesMs) {
   const p99 = latenciesMs.toSorted((a, b) => a - b)[Math.floor(latenciesMs.length * 0.99)]
   return `median ${median(latenciesMs).toFixed(1)} ms, p99 ${p99.toFixed(0)} ms`
 }
+
+const fannedOut = (database) =>
+  until(async () => (await database.query('select from endpoint_fan_out limit 1')).length === 0)
 
 async function until(isDone, everyMs = 5) {
   while (!(await isDone())) await sleep(everyMs)

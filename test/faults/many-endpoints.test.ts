@@ -39,6 +39,10 @@ async function storeBacklog(
   { text, copies }: { text: string; copies: number },
 ): Promise<void> {
   for (const tenant of tenants) await deliver(serviceUrl, tenant, text)
+  await eventually(
+    () => database.query('select from endpoint_fan_out'),
+    (rows) => rows.length === 0,
+  )
   await database.query(
     `insert into endpoint_delivery (channel_oa_id, endpoint_id, event_keys, created_at)
      select channel_oa_id, endpoint_id, event_keys, created_at from endpoint_delivery, generate_series(1, $1::int)`,
