@@ -105,7 +105,8 @@ async function feeds({ database, addTenant, addEndpoints, receiver }, { accounts
   await until(async () => {
     const [row] = await database.query(
       `select count(*)::int as behind from endpoint p
-        where change_position < (select max(change) from audience_member where channel_oa_id = p.channel_oa_id)`,
+        where (change_position, change_member) < (select change, id from audience_member
+                where channel_oa_id = p.channel_oa_id order by change desc, id desc limit 1)`,
     )
     return row.behind === 0
   }, 1_000)
