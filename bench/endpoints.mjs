@@ -5,6 +5,7 @@ import { addAccount, addOrganization } from '../dist/src/accounts/provisioning.j
 import { openDatabase } from './database.mjs'
 import { BOT_USER_ID, CHANNEL_SECRET, requestsFor } from './deliveries.mjs'
 import { median, send } from './load.mjs'
+import { runMany } from './many-endpoints.mjs'
 import { startService, urlOf } from './targets.mjs'
 
 const CONNECTIONS = 64
@@ -79,6 +80,7 @@ export async function run({ smoke }) {
     receiver.close()
     await close()
   }
+  await runMany({ smoke })
 }
 
 /** Not by asking the database, which would be measured, too. */

@@ -15,7 +15,7 @@ import { collectRouteSchemas } from './http/openapi.ts'
 import { limitRate } from './http/rate-limit.ts'
 import { answerUnknownRoutes, createServer, requireWellFormed } from './http/server.ts'
 import { DeliveryCounts } from './intake/delivery-counts.ts'
-import type { LeasedDelivery } from './intake/flush.ts'
+import type { HandOver } from './intake/flush.ts'
 import { deliveryPaths, LINE } from './intake/line/channel.ts'
 import { Intake } from './intake/receive.ts'
 import { SOURCES } from './intake/sources.ts'
@@ -46,7 +46,7 @@ export interface AppOptions {
   tracing?: Tracing | null
   isClosing?: () => boolean
   /** Receives deliveries for endpoints once they are committed. Default: they are sent when somebody polls for them. */
-  handOver?: (deliveries: LeasedDelivery[]) => void
+  handOver?: HandOver
 }
 
 /** The service as an HTTP server that does not listen yet. Closing it does not close the database. */

@@ -111,10 +111,14 @@ create or replace function flush_events(
   -- One element per admission, null unless the delivery names another bot than that of the account in its path: the account in
   -- the path, which credentials_versions is then about, and the bot user id. account_ids has the account that receives the events.
   path_account_ids bigint[], foreign_bots text[],
+  -- An account with more `line` endpoints than this gets one row of endpoint_fan_out per delivery. null: a row per endpoint.
+  endpoints_max int,
   -- Positions of the admissions that still hold, and of the events that were stored before.
   out admitted int[], out duplicates int[],
   -- Rows of endpoint_delivery that the caller has leased, with their accounts and endpoints.
-  out leased_ids bigint[], out leased_accounts bigint[], out leased_endpoints bigint[]
+  out leased_ids bigint[], out leased_accounts bigint[], out leased_endpoints bigint[],
+  -- Whether there are new rows of endpoint_fan_out.
+  out fans_out boolean
 ) language plpgsql as $$
 declare
   -- Events without effect: duplicates, those of erased people, and those that cannot be applied.
@@ -122,6 +126,8 @@ declare
   changed_at timestamptz;
   erasing bigint[] := '{}';
   forwards boolean;
+  -- Accounts with more than endpoints_max endpoints.
+  crowded bigint[] := '{}';
   suspension record;
   -- The bounds of the keys: PostgreSQL then opens one or two partitions of event_key instead of all.
   least_key uuid := keys[1];
@@ -351,6 +357,27 @@ begin
   end if;
 
   if forwards and deliveries is not null then
+    if endpoints_max is not null then
+      crowded := array(select id from (select distinct unnest(account_ids)) as a (id)
+                        where exists (select from endpoint p where p.channel_oa_id = a.id and p.format = 'line'
+                                      offset endpoints_max));
+    end if;
+    if crowded <> '{}' then
+      insert into endpoint_fan_out (channel_oa_id, endpoint_ids, replier_id, destination, event_keys, kinds)
+      select c.id, p.ids, p.replier_id, max(e.destination), array_agg(e.key order by e.position),
+             array_agg(e.kind order by e.position)
+        from unnest(crowded) as c (id)
+       cross join lateral (select array_agg(id order by id) as ids, max(id) filter (where replies) as replier_id
+                             from endpoint where channel_oa_id = c.id and format = 'line') p
+        join unnest(admissions, kinds, keys, deliveries, destinations)
+             with ordinality as e (admission, kind, key, delivery, destination, position)
+          on account_ids[e.admission] = c.id
+       where e.delivery is not null and e.admission = any (admitted) and e.position <> all (coalesce(duplicates, '{}'))
+       group by c.id, p.ids, p.replier_id, e.delivery
+       order by e.delivery;
+      fans_out := found;
+    end if;
+
     -- An active endpoint's rows are leased to the caller, which sends them from memory. 30 s: see src/endpoints/sender.ts.
     with queued as (
       insert into endpoint_delivery as d (channel_oa_id, endpoint_id, destination, event_keys, replies, attempts, leased_until)
@@ -361,6 +388,7 @@ begin
              with ordinality as e (admission, kind, key, delivery, destination, position)
         join endpoint p on p.channel_oa_id = account_ids[e.admission]
        where e.delivery is not null and e.admission = any (admitted) and e.position <> all (coalesce(duplicates, '{}'))
+         and account_ids[e.admission] <> all (crowded)
          and p.format = 'line' and (p.events is null or e.kind = any (p.events))
        group by p.channel_oa_id, p.id, p.replies, p.status, e.delivery
        order by e.delivery
@@ -372,7 +400,7 @@ begin
   end if;
 end $$;
 
--- For instances of the previous version, which do not know path_account_ids. The next release drops it.
+-- For instances of the previous version, which know neither path_account_ids nor endpoint_fan_out. The next release drops it.
 create or replace function flush_events(
   account_ids bigint[], credentials_versions bigint[], sources text[], proven boolean[],
   admissions int[], kinds text[], keys uuid[], occurred_ats timestamptz[], user_ids text[],
@@ -383,11 +411,11 @@ create or replace function flush_events(
   out admitted int[], out duplicates int[],
   out leased_ids bigint[], out leased_accounts bigint[], out leased_endpoints bigint[]
 ) language sql as $$
-  select *
+  select admitted, duplicates, leased_ids, leased_accounts, leased_endpoints
     from flush_events(account_ids, credentials_versions, sources, proven, admissions, kinds, keys, occurred_ats, user_ids,
                       group_ids, message_ids, payloads, failures, claimed_ats, own_acts, other_events, other_people,
                       relationships, conversation_ids, conversation_statuses, conversation_ats, unsent_messages, suspensions,
-                      deliveries, destinations, null, null)
+                      deliveries, destinations, null, null, null)
 $$;
 
 -- For older instances, which know neither claimed_ats nor own_acts. The next release drops it.
@@ -404,5 +432,5 @@ create or replace function flush_events(
     from flush_events(account_ids, credentials_versions, sources, proven, admissions, kinds, keys, occurred_ats, user_ids,
                       group_ids, message_ids, payloads, failures, null, null, other_events, other_people, relationships,
                       conversation_ids, conversation_statuses, conversation_ats, unsent_messages, suspensions, null, null,
-                      null, null)
+                      null, null, null)
 $$;

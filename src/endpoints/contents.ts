@@ -3,12 +3,9 @@
  * the kernel's buffers, erasures of the account wait (decision 46):
  *
  * 1. A batch takes the locks of its accounts, shared, in a statement of its own, and reads in the next one. So it either reads
- *    after an erasure, or the erasure waits for it.
- * 2. Deliveries of one account share a hold of its lock. A session that has a lock gets it again without queueing, so erasures
- *    would never get it. Every HOLD_JOINED_MS, a batch also reads whether an erasure waits. If one does, later deliveries wait
- *    until the lock is released, and take it again behind the erasure. An unused hold is released after HOLD_JOINED_MS.
- * 3. If an erasure has the lock or waits for it, the account's deliveries try again HOLD_RETRY_MS later. Others are not delayed.
- * 4. The writer of the body calls `release`. If the session is lost, and the locks with it, `whenLost` stops the writing.
+ *    after an erasure, or the erasure waits for it. How long a lock is held: see holds.ts.
+ * 2. If an erasure has the lock or waits for it, the account's deliveries try again HOLD_RETRY_MS later. Others are not delayed.
+ * 3. The writer of the body calls `release`. If the session is lost, and the locks with it, `whenLost` stops the writing.
  *
  * Contents being read or written are limited by their bytes: see content-budget.ts.
  */
@@ -19,9 +16,8 @@ import type { PinnedConnection } from '../postgres/pinned-connection.ts'
 import type { BoundStatement, Row, Statement } from '../postgres/statement.ts'
 import { type ContentRow, holdSending, loadContents, releaseSending, renewSending } from './backlog.ts'
 import { ContentBudget, type Reservation } from './content-budget.ts'
+import { type Hold, Holds, type LockChanges } from './holds.ts'
 
-/** An erasure may wait this long for deliveries that join, in addition to the write of the last one: see post.ts. */
-const HOLD_JOINED_MS = 20
 const HOLD_RETRY_MS = 10
 /** As long as a request. Its attempt has ended by then. */
 const READ_MAX_MS = 10_000
@@ -41,11 +37,6 @@ export interface HeldContent {
   whenLost: (stop: () => void) => void
 }
 
-/** Does not refer to the content, which would otherwise stay in memory until the response. */
-interface Writing {
-  stop: () => void
-}
-
 interface Read {
   delivery: LeasedDelivery
   isProven: boolean
@@ -55,38 +46,21 @@ interface Read {
   reject: (error: unknown) => void
 }
 
-interface Hold {
-  joinUntilMs: number
-  /** Reads in progress. */
-  reading: number
-  writings: Set<Writing>
-  /** An erasure waits for the contents, so no read joins them. */
-  isClosed: boolean
-  /** An erasure had the lock, or waited for it, before this session asked. */
-  isRefused: boolean
-  /** The session has ended. */
-  isLost: boolean
-}
-
 interface Batch {
   /** Of the database, counted by the sessions that were lost. */
   session: number
   reads: Array<{ read: Read; hold: Hold; reservation: Reservation }>
-  toHold: bigint[]
-  toRenew: bigint[]
-  toRelease: bigint[]
+  locks: LockChanges
 }
 
 export class Contents {
   readonly #connection: PinnedConnection
   readonly #budget = new ContentBudget()
-  readonly #holds = new Map<bigint, Hold>()
+  readonly #holds = new Holds(() => this.#runSoon())
   #waiting: Read[] = []
-  #released: bigint[] = []
   #session = 0
   #batchesInFlight = 0
   #isScheduled = false
-  #idleTimer: NodeJS.Timeout | null = null
 
   constructor(connection: PinnedConnection) {
     this.#connection = connection
@@ -122,66 +96,41 @@ export class Contents {
 
   /** Null: there is nothing to do now. */
   #takeBatch(): Batch | null {
-    const batch: Batch = {
-      session: this.#session,
-      reads: [],
-      toHold: [],
-      toRenew: [],
-      toRelease: this.#released.splice(0),
-    }
-    this.#waiting = this.#waiting.filter((read) => !this.#join(batch, read))
-    return [batch.reads, batch.toRelease].some(({ length }) => length > 0) ? batch : null
+    const reads: Batch['reads'] = []
+    this.#waiting = this.#waiting.filter((read) => !this.#join(reads, read))
+    if (reads.length === 0 && !this.#holds.hasReleases) return null
+    return { session: this.#session, reads, locks: this.#holds.takeChanges() }
   }
 
   /** Whether the batch takes the read. */
-  #join(batch: Batch, read: Read): boolean {
-    if (batch.reads.length >= READS_PER_BATCH) return false
-    const nowMs = performance.now()
-    if (nowMs > read.startedAtMs + READ_MAX_MS) {
+  #join(reads: Batch['reads'], read: Read): boolean {
+    if (reads.length >= READS_PER_BATCH) return false
+    if (performance.now() > read.startedAtMs + READ_MAX_MS) {
       read.reject(new Error('the content was not read in time'))
       return true
     }
     const { accountId } = read.delivery
-    const found = this.#holds.get(accountId)
-    if (found?.isClosed) return false
+    if (this.#holds.isClosed(accountId)) return false
     const reservation = this.#budget.reserve(read.isProven)
     if (reservation === null) return false
-    const hold = found ?? this.#openHold(accountId, batch)
-    if (hold.joinUntilMs < nowMs) {
-      hold.joinUntilMs = nowMs + HOLD_JOINED_MS
-      batch.toRenew.push(accountId)
-    }
-    hold.reading += 1
-    batch.reads.push({ read, hold, reservation })
+    reads.push({ read, hold: this.#holds.join(accountId), reservation })
     return true
-  }
-
-  #openHold(accountId: bigint, { toHold }: Batch): Hold {
-    const joinUntilMs = performance.now() + HOLD_JOINED_MS
-    const writings = new Set<Writing>()
-    const hold = { joinUntilMs, reading: 0, writings, isClosed: false, isRefused: false, isLost: false }
-    this.#holds.set(accountId, hold)
-    toHold.push(accountId)
-    return hold
   }
 
   async #run(batch: Batch): Promise<void> {
     this.#batchesInFlight += 1
     try {
       const { held, renewed, rows } = await this.#send(batch)
-      for (const accountId of batch.toRenew) if (!renewed.has(accountId)) this.#close(accountId)
+      this.#holds.noteChanges(batch.locks, held, renewed)
       for (const { read, hold, reservation } of batch.reads) {
-        const { accountId, id } = read.delivery
-        if (batch.toHold.includes(accountId) && !held.has(accountId)) this.#refuse(accountId, hold)
-        hold.reading -= 1
-        const row = rows.get(id)
+        const row = rows.get(read.delivery.id)
         const isHeld = !(hold.isRefused || hold.isLost || hold.isClosed)
         if (isHeld && row !== undefined) {
-          read.resolve(this.#content(accountId, hold, row, reservation))
+          read.resolve(this.#content(hold, row, reservation))
           continue
         }
         this.#budget.end(reservation)
-        this.#endHold(accountId, hold)
+        this.#holds.endRead(hold)
         if (hold.isRefused) this.#readLater(read)
         else if (isHeld) read.resolve(undefined)
         else this.#waiting.push(read)
@@ -190,7 +139,7 @@ export class Contents {
       this.#retry(batch, error)
     } finally {
       this.#batchesInFlight -= 1
-      if (this.#waiting.length > 0 || this.#released.length > 0) this.#runSoon()
+      if (this.#waiting.length > 0 || this.#holds.hasReleases) this.#runSoon()
     }
   }
 
@@ -199,7 +148,7 @@ export class Contents {
     setTimeout(() => this.#enqueue(read), HOLD_RETRY_MS)
   }
 
-  async #send({ reads, toHold, toRenew, toRelease }: Batch) {
+  async #send({ reads, locks }: Batch) {
     const deliveries = reads.map(({ read }) => read.delivery)
     const keys = [
       int8Array(deliveries.map(({ accountId }) => accountId)),
@@ -209,9 +158,9 @@ export class Contents {
     const ofAccounts = (statement: Statement, ids: bigint[]) => {
       if (ids.length > 0) statements.push({ statement, values: [int8Array(ids)] })
     }
-    ofAccounts(releaseSending, toRelease)
-    ofAccounts(renewSending, toRenew)
-    ofAccounts(holdSending, toHold)
+    ofAccounts(releaseSending, locks.toRelease)
+    ofAccounts(renewSending, accountsOf(locks.toRenew))
+    ofAccounts(holdSending, accountsOf(locks.toHold))
     if (reads.length > 0) statements.push({ statement: loadContents, values: keys })
     const results = await this.#connection.pipelineOnce(statements)
     const resultOf = (wanted: Statement): Row[] =>
@@ -223,52 +172,18 @@ export class Contents {
     }
   }
 
-  /** Deliveries join the lock no more. */
-  #close(accountId: bigint): void {
-    const hold = this.#holds.get(accountId)
-    if (hold !== undefined) hold.isClosed = true
-  }
-
-  #refuse(accountId: bigint, hold: Hold): void {
-    hold.isRefused = true
-    if (this.#holds.get(accountId) === hold) this.#holds.delete(accountId)
-  }
-
-  #content(accountId: bigint, hold: Hold, row: ContentRow, reservation: Reservation): HeldContent {
+  #content(hold: Hold, row: ContentRow, reservation: Reservation): HeldContent {
     this.#budget.settle(reservation, row)
-    const writing: Writing = { stop: () => undefined }
-    hold.writings.add(writing)
+    const { writing, end } = this.#holds.beginWriting(hold)
     const release = () => {
       this.#budget.end(reservation)
-      if (hold.writings.delete(writing)) this.#endHold(accountId, hold)
+      end()
       if (this.#waiting.length > 0) this.#runSoon()
     }
     const whenLost = (stop: () => void) => {
       writing.stop = stop
     }
     return { row, release, whenLost }
-  }
-
-  /** Releases a lock that erasures wait for when its last content is written. Other locks are likely to be needed again soon. */
-  #endHold(accountId: bigint, hold: Hold): void {
-    if (!isUnused(hold)) return
-    if (hold.isClosed) this.#releaseHold(accountId)
-    else this.#idleTimer ??= setTimeout(() => this.#releaseIdle(), HOLD_JOINED_MS)
-  }
-
-  #releaseIdle(): void {
-    this.#idleTimer = null
-    const nowMs = performance.now()
-    for (const [accountId, hold] of this.#holds) {
-      if (isUnused(hold) && hold.joinUntilMs < nowMs) this.#releaseHold(accountId)
-      else this.#endHold(accountId, hold)
-    }
-  }
-
-  #releaseHold(accountId: bigint): void {
-    this.#holds.delete(accountId)
-    this.#released.push(accountId)
-    this.#runSoon()
   }
 
   #retry(batch: Batch, error: unknown): void {
@@ -288,19 +203,12 @@ export class Contents {
 
   #loseHolds(): void {
     this.#session += 1
-    this.#released = []
-    const holds = [...this.#holds.values()]
-    this.#holds.clear()
-    for (const hold of holds) {
-      hold.isLost = true
-      for (const { stop } of hold.writings) stop()
-    }
+    this.#holds.lose()
     if (this.#waiting.length > 0) this.#runSoon()
   }
 }
 
-const isUnused = ({ writings, reading, isLost, isRefused }: Hold): boolean =>
-  writings.size === 0 && reading === 0 && !isLost && !isRefused
+const accountsOf = (holds: Hold[]): bigint[] => holds.map(({ accountId }) => accountId)
 
 /** bigint[] of a result of pg. */
 const accountsIn = ([row]: Row[]): Set<bigint> => new Set(((row?.held ?? []) as string[]).map(BigInt))

@@ -13,7 +13,7 @@
  * 7. Settled: `settlements.ts` deletes the row, moves its next attempt, or returns the lease.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { LeasedDelivery } from '../intake/flush.ts'
+import type { HandOver, LeasedDelivery } from '../intake/flush.ts'
 import { endpointAnswered } from '../observability/facts.ts'
 import type { Database } from '../postgres/database.ts'
 import type { PinnedConnection } from '../postgres/pinned-connection.ts'
@@ -23,6 +23,7 @@ import { pauseEndpoint } from './backlog.ts'
 import { Feeds } from './changes.ts'
 import { Claims, LEASE_MS } from './claims.ts'
 import { Contents } from './contents.ts'
+import { FanOut } from './fan-out.ts'
 import { type Answer, isAccepted, post } from './post.ts'
 import { Queue, type Started } from './queue.ts'
 import { HostResolver } from './resolver.ts'
@@ -32,6 +33,11 @@ import { Targets } from './targets.ts'
 /** An attempt must begin early enough to end within the lease. */
 const LATEST_START_MS = LEASE_MS - 12_000
 const POLL_MS = 300
+/**
+ * Attempts that start in one turn of the event loop. Each takes 0.2 to 0.5 ms of it until its response, so a turn takes some 4 ms.
+ * With 4, batches of statements get so small that a delivery takes 16 % more processor time. With 8 and more, there is no difference.
+ */
+const STARTS_PER_TURN = 8
 /** A shutdown waits this long for requests in flight; later ones are sent again. */
 const STOP_MAX_MS = 4_000
 
@@ -47,18 +53,22 @@ export class Sender {
   readonly #queue = new Queue<Item>()
   readonly #claims: Claims
   readonly #feeds: Feeds
+  readonly #fanOut: FanOut
   readonly #contents: Contents
   readonly #settlements: Settlements
   readonly #targets: Targets
   #timer: NodeJS.Timeout | undefined
   #polling: Promise<void> | null = null
   #isStopped = true
+  #hasStartedInTurn = false
+  #mayStartMore = false
 
   /** @param isOwnUrl whether a URL is one of this service's own: sending there would be a loop */
   constructor(database: Database, isOwnUrl: (url: URL) => boolean, resolver = new HostResolver()) {
     this.#connection = database.pin()
     this.#claims = new Claims(this.#connection, this.#queue)
     this.#feeds = new Feeds(database, (endpointIds) => this.#expect(endpointIds))
+    this.#fanOut = new FanOut(database, (endpointIds) => this.#expect(endpointIds))
     this.#settlements = new Settlements(this.#connection)
     this.#contents = new Contents(this.#connection)
     this.#targets = new Targets(this.#connection, isOwnUrl, resolver)
@@ -68,13 +78,14 @@ export class Sender {
     this.#isStopped = false
     this.#timer = setInterval(() => this.#poll(), POLL_MS)
     this.#feeds.start()
+    this.#fanOut.start()
   }
 
   /** Ends polling, returns what was leased and not begun, and waits a while for requests in flight. */
   async stop(): Promise<void> {
     clearInterval(this.#timer)
     this.#isStopped = true
-    await Promise.all([this.#feeds.stop(), this.#polling])
+    await Promise.all([this.#feeds.stop(), this.#fanOut.stop(), this.#polling])
     for (const item of this.#queue.clear()) this.#settlements.release(item)
     const deadlineMs = performance.now() + STOP_MAX_MS
     while (this.#queue.inFlight > 0 && performance.now() < deadlineMs) await sleep(20)
@@ -82,7 +93,8 @@ export class Sender {
   }
 
   /** Sends what a flush of this process has just committed and leased. */
-  readonly handOver = (deliveries: LeasedDelivery[]): void => {
+  readonly handOver: HandOver = (deliveries, fansOut) => {
+    if (fansOut) this.#fanOut.wake()
     const leasedAtMs = performance.now()
     for (const delivery of deliveries) {
       this.#enqueue({ ...delivery, leasedAtMs, attempts: 1, committedAtMs: leasedAtMs })
@@ -120,8 +132,26 @@ export class Sender {
     this.#startNext()
   }
 
+  /** Starts at most one burst per turn of the event loop: requests of LINE wait for a burst, and not for all that may start. */
   #startNext(): void {
-    for (let next = this.#queue.start(); next !== null; next = this.#queue.start()) void this.#attempt(next)
+    this.#mayStartMore = true
+    if (this.#hasStartedInTurn) return
+    this.#hasStartedInTurn = true
+    this.#mayStartMore = this.#startBurst()
+    setImmediate(() => {
+      this.#hasStartedInTurn = false
+      if (this.#mayStartMore) this.#startNext()
+    })
+  }
+
+  /** Returns whether more may be able to start. */
+  #startBurst(): boolean {
+    for (let started = 0; started < STARTS_PER_TURN; started += 1) {
+      const next = this.#queue.start()
+      if (next === null) return false
+      void this.#attempt(next)
+    }
+    return true
   }
 
   async #attempt(started: Started<Item>): Promise<void> {

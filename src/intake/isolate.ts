@@ -14,7 +14,14 @@ import {
   sqlStateOf,
 } from '../postgres/faults.ts'
 import { NO_EFFECT } from './event.ts'
-import { type AdmittedEvent, type FlushOptions, flushWithRetry, isConflict, type Outcome } from './flush.ts'
+import {
+  type AdmittedEvent,
+  type FlushOptions,
+  flushWithRetry,
+  type HandOver,
+  isConflict,
+  type Outcome,
+} from './flush.ts'
 import { type QueuedDelivery, settle } from './queued-delivery.ts'
 
 /** Parts flushed concurrently: the connections of intake that flushes leave free. */
@@ -26,8 +33,6 @@ const ACCOUNT_STATEMENT_TIMEOUT_MS = 1_000
  * waited once, so each delivery waits only 10 ms now: 256 deliveries × 10 ms ÷ 2 workers = 1.3 s at worst.
  */
 const DELIVERY_LOCK_TIMEOUT_MS = 10
-
-type HandOver = NonNullable<FlushOptions['handOver']>
 
 /** Settles every delivery, whatever happens. */
 export async function flushIsolated(

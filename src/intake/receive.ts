@@ -10,7 +10,7 @@ import type { PinnedConnection } from '../postgres/pinned-connection.ts'
 import type { DeliveryCounts } from './delivery-counts.ts'
 import type { ForwardedDelivery, IntakeEvent, Source } from './event.ts'
 import { FairQueue, type QueueLimits } from './fair-queue.ts'
-import { type Admission, flushWithRetry, type LeasedDelivery, type Outcome } from './flush.ts'
+import { type Admission, flushWithRetry, type HandOver, type Outcome } from './flush.ts'
 import { flushIsolated } from './isolate.ts'
 import { queuedDelivery, settle, sliceEvents } from './queued-delivery.ts'
 
@@ -48,7 +48,7 @@ export class Intake {
   readonly #queue: FairQueue
   readonly #counts: DeliveryCounts
   readonly #senders: SendersBarrier
-  readonly #handOver: (deliveries: LeasedDelivery[]) => void
+  readonly #handOver: HandOver
   /** A connection is not idle while the batch that it could not flush is being isolated, so few batches are. */
   readonly #idle: PinnedConnection[]
   #flushesInFlight = 0
@@ -58,7 +58,7 @@ export class Intake {
     database: Database,
     { name, share: { flushConnections, maxEvents, maxPayload } }: Source & { share: SourceShare },
     counts: DeliveryCounts,
-    handOver: (deliveries: LeasedDelivery[]) => void,
+    handOver: HandOver,
   ) {
     this.#handOver = handOver
     this.#database = database

@@ -25,6 +25,7 @@ const ATTEMPTS_MAX = 5
 
 /** Every table with rows of accounts, in the order of deletion: endpoints before members, whose erasure they would receive. */
 export const ACCOUNT_TABLES = [
+  'endpoint_fan_out',
   'endpoint_delivery',
   'endpoint',
   'member_edit',

@@ -1,0 +1,133 @@
+/**
+ * Deliveries of accounts with many `line` endpoints on their way to endpoint_delivery. A flush stores one row of endpoint_fan_out
+ * per delivery, and this loop makes the rows of the endpoints from it (decision 51). Accounts take turns, a bounded number of
+ * endpoints each. Of one account, the oldest delivery goes first, so each endpoint's rows are in the order of the deliveries.
+ */
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Row, Statement, Transactions } from '../postgres/statement.ts'
+
+/** Endpoints that one account's delivery reaches in one step, and accounts in one step: 8 × 50 rows are some 15 ms. */
+const ENDPOINTS_PER_STEP = 50
+const ACCOUNTS_PER_STEP = 8
+/** Between two steps, as a multiple of the step: the loop takes half of one connection at most. */
+const PAUSE_PER_STEP = 1
+/** Deliveries that a process stored and did not reach, because it was killed. */
+const POLL_MS = 1_000
+
+/**
+ * Moves the oldest delivery of each account ahead. A delivery that another instance moves is skipped. `created_at` stays, because
+ * a content is searched among the events since then.
+ *
+ * $1 bigint: the account after which to begin; $2 int: how many accounts; $3 int: how many endpoints of each.
+ */
+const fanOut: Statement = {
+  name: 'fan-out-deliveries',
+  text: `
+    with recursive oldest (channel_oa_id, id, position) as (
+      (select channel_oa_id, id, 1 from endpoint_fan_out where channel_oa_id > $1 order by channel_oa_id, id limit 1)
+       union all
+      select next.channel_oa_id, next.id, position + 1
+        from oldest
+        join lateral (select channel_oa_id, id from endpoint_fan_out
+                       where channel_oa_id > oldest.channel_oa_id order by channel_oa_id, id limit 1) next on true
+       where position < $2
+    ), delivery as materialized (
+      select f.* from oldest
+        join lateral (select * from endpoint_fan_out where channel_oa_id = oldest.channel_oa_id and id = oldest.id
+                         for update skip locked) f on true
+    ), queued as (
+      insert into endpoint_delivery (channel_oa_id, endpoint_id, destination, event_keys, replies, created_at, due_at)
+      select f.channel_oa_id, p.id, f.destination, wanted.keys, p.id is not distinct from f.replier_id, f.created_at, f.created_at
+        from delivery f
+       cross join lateral unnest(f.endpoint_ids[f.done + 1 : f.done + $3]) as w (id)
+        join lateral (select id, events from endpoint where id = w.id offset 0) p on true
+        join lateral (select array_agg(key order by position) as keys
+                        from unnest(f.event_keys, f.kinds) with ordinality as e (key, kind, position)
+                       where p.events is null or e.kind = any (p.events)) wanted on wanted.keys is not null
+      returning endpoint_id
+    ), moved as (
+      update endpoint_fan_out o set done = o.done + $3
+        from delivery f
+       where o.channel_oa_id = f.channel_oa_id and o.id = f.id and f.done + $3 < cardinality(f.endpoint_ids)
+    ), completed as (
+      delete from endpoint_fan_out o using delivery f
+       where o.channel_oa_id = f.channel_oa_id and o.id = f.id and f.done + $3 >= cardinality(f.endpoint_ids)
+    )
+    select count(*)::int as accounts, max(channel_oa_id) as last_account, array(select endpoint_id from queued) as queued
+      from oldest`,
+}
+
+interface StepRow extends Row {
+  /** Accounts that have deliveries, as far as the step looked. */
+  accounts: number
+  last_account: bigint | null
+  /** bigint[] of a result of pg. */
+  queued: string[]
+}
+
+const NOTHING: StepRow = { accounts: 0, last_account: null, queued: [] }
+
+export class FanOut {
+  readonly #database: Transactions
+  readonly #onQueued: (endpointIds: bigint[]) => void
+  #stopping = new AbortController()
+  #running: Promise<void> = Promise.resolve()
+  #wake: () => void = () => undefined
+  #isWoken = false
+
+  /** @param onQueued receives endpoints that have deliveries now */
+  constructor(database: Transactions, onQueued: (endpointIds: bigint[]) => void) {
+    this.#database = database
+    this.#onQueued = onQueued
+  }
+
+  start(): void {
+    this.#stopping = new AbortController()
+    this.#running = this.#run(this.#stopping.signal)
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping.abort()
+    this.wake()
+    await this.#running
+  }
+
+  /** There are new deliveries. */
+  wake(): void {
+    this.#isWoken = true
+    this.#wake()
+  }
+
+  async #run(signal: AbortSignal): Promise<void> {
+    let lastAccount = 0n
+    while (!signal.aborted) {
+      this.#isWoken = false
+      const startedAtMs = performance.now()
+      // While the database is down or busy, deliveries wait.
+      const step = await this.#step(lastAccount).catch(() => NOTHING)
+      const pauseMs = PAUSE_PER_STEP * (performance.now() - startedAtMs)
+      if (step.accounts > 0) await sleep(pauseMs, undefined, { signal }).catch(() => undefined)
+      else if (lastAccount === 0n) await this.#sleep()
+      lastAccount = step.accounts === ACCOUNTS_PER_STEP ? (step.last_account ?? 0n) : 0n
+    }
+  }
+
+  async #step(afterAccount: bigint): Promise<StepRow> {
+    const values: unknown[] = [afterAccount, ACCOUNTS_PER_STEP, ENDPOINTS_PER_STEP]
+    const [row = NOTHING] = await this.#database.query<StepRow>(fanOut, values)
+    if (row.queued.length > 0) this.#onQueued(row.queued.map(BigInt))
+    return row
+  }
+
+  /** Until there are new deliveries, or for POLL_MS. */
+  async #sleep(): Promise<void> {
+    if (this.#isWoken) return
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, POLL_MS)
+      this.#wake = () => {
+        clearTimeout(timer)
+        resolve()
+      }
+    })
+  }
+}
