@@ -2,15 +2,17 @@
 import type { AccountId } from '../accounts/account.ts'
 import { LINE_TODAY } from '../line-day.ts'
 import type { Queryable } from '../postgres/statement.ts'
-import { ACCOUNT_WORDS, type AccountStatus, judgeAccount } from './account-status.ts'
+import { ACCOUNT_WORDS, type AccountStatus, judgeAccount, type Problem } from './account-status.ts'
 import { type AccountFacts, readAccountFacts, readFleet } from './fleet-facts.ts'
 
 export type FleetAccount = AccountFacts & AccountStatus
 
 /** The worst accounts first; among equals, by id. */
 export async function listFleet(database: Queryable, now: number): Promise<FleetAccount[]> {
-  const fleet = await readFleet(database)
-  return fleet.map((facts) => ({ ...facts, ...judgeAccount(facts, now) })).sort((a, b) => rank(b) - rank(a))
+  const fleet: FleetAccount[] = []
+  for await (const page of readFleet(database))
+    for (const facts of page) fleet.push({ ...facts, ...judgeAccount(facts, now) })
+  return fleet.sort((a, b) => rank(b) - rank(a))
 }
 
 /** Null if the account does not exist. */
@@ -21,6 +23,36 @@ export async function findFleetAccount(
 ): Promise<FleetAccount | null> {
   const facts = await readAccountFacts(database, id)
   return facts === null ? null : { ...facts, ...judgeAccount(facts, now) }
+}
+
+const ROW_FACTS = [
+  ...([
+    'id',
+    'name',
+    'basicId',
+    'organizationName',
+    'word',
+    'lastDeliveryAt',
+    'deliveries24h',
+    'following',
+  ] as const),
+  ...(['growth7d', 'unapplied', 'endpointsPending', 'endpointsFailed', 'quotaLimit', 'quotaUsed'] as const),
+]
+
+/** What the table of the fleet shows of an account: a third of its facts, because the table may have 10,000 rows. */
+export type FleetRow = Pick<FleetAccount, (typeof ROW_FACTS)[number]> & {
+  /** the worst problem; null: none */
+  problem: Pick<Problem, 'reason' | 'message'> | null
+  problemCount: number
+}
+
+export function fleetRow(account: FleetAccount): FleetRow {
+  const [worst] = account.problems
+  return {
+    ...(Object.fromEntries(ROW_FACTS.map((name) => [name, account[name]])) as FleetRow),
+    problem: worst === undefined ? null : { reason: worst.reason, message: worst.message },
+    problemCount: account.problems.length,
+  }
 }
 
 const rank = ({ word }: AccountStatus): number => ACCOUNT_WORDS.indexOf(word)
