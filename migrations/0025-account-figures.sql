@@ -4,6 +4,10 @@
 alter table account_check
   -- When the figures below were computed.
   add column judged_at timestamptz,
+  -- Of the 23 hours before the hour of `judged_at`. The counts of that hour and later ones are read from delivery_hour.
+  add column deliveries_before bigint,
+  add column events_before bigint,
+  add column failed_before bigint,
   -- The platform's newest delivery at that time, and the chance of the silence that followed. A delivery since then ends the silence.
   add column silent_since timestamptz,
   add column silence_chance float8,

@@ -88,6 +88,28 @@ describe('the word for an account', () => {
     expect(await statusOf(tenant)).toMatchObject({ word: 'ok', account: { deliveries24h: 1, events24h: 0 } })
   })
 
+  it('counts deliveries of 24 hours, those since the stored counts and those of an account that nobody counted', async () => {
+    const tenant = await addTenant(database, usable)
+    await deliveredIn(tenant, [0, 1, 5, 23, 24, 30])
+    const counts = async () => {
+      const { deliveries24h, failed24h } = (await statusOf(tenant)).account
+      return { deliveries24h, failed24h }
+    }
+    expect(await counts()).toEqual({ deliveries24h: 4, failed24h: 0 })
+    await refreshFigures(tenant)
+    expect(await counts()).toEqual({ deliveries24h: 4, failed24h: 0 })
+    await database.query(
+      `update delivery_hour set deliveries = 3, failed = 2 where channel_oa_id = $1 and hour = date_trunc('hour', now())`,
+      [tenant.accountId],
+    )
+    expect(await counts()).toEqual({ deliveries24h: 6, failed24h: 2 })
+    await database.query(
+      `update account_check set judged_at = now() - interval '21 minutes', deliveries_before = 99 where channel_oa_id = $1`,
+      [tenant.accountId],
+    )
+    expect(await counts()).toEqual({ deliveries24h: 6, failed24h: 2 })
+  })
+
   it('is quiet if LINE has never delivered', async () => {
     const tenant = await addTenant(database, usable)
     expect(await statusOf(tenant)).toMatchObject({ word: 'quiet', reasons: ['never_delivered'] })

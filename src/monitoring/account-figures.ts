@@ -26,13 +26,20 @@ const takeDue: Statement = {
       select channel_oa_id as id, counted_at, counted_change from account_check
        where count_due_at <= now() order by count_due_at limit $1 for update skip locked
     ), figures as materialized (
-      select due.id, last.last_at, silence_chance(due.id, last.last_at), followers.week_ago, gap.day, gap.missing
+      select due.id, last.last_at, silence_chance(due.id, last.last_at), before.deliveries, before.events, before.failed,
+             followers.week_ago, gap.day, gap.missing
         from due
         -- LINE's newest delivery, as in select-fleet.
         left join lateral (
           select h.last_at from delivery_hour h
            where h.channel_oa_id = due.id and h.source = 'line' and h.last_at is not null
            order by h.hour desc limit 1) last on true
+       cross join lateral (
+         select coalesce(sum(h.deliveries), 0) as deliveries, coalesce(sum(h.accepted), 0) as events,
+                coalesce(sum(h.failed), 0) as failed
+           from delivery_hour h
+          where h.channel_oa_id = due.id and h.hour > date_trunc('hour', now()) - interval '24 hours'
+            and h.hour < date_trunc('hour', now())) before
         left join lateral (
           select d.following as week_ago from account_day d
            where d.channel_oa_id = due.id and d.following is not null
@@ -54,7 +61,8 @@ const takeDue: Statement = {
     ), taken as (
       update account_check c
          set count_due_at = now() + interval '10 minutes', judged_at = now(), silent_since = f.last_at,
-             silence_chance = f.silence_chance, following_week_ago = f.week_ago, missing_day = f.day, missing = f.missing
+             silence_chance = f.silence_chance, deliveries_before = f.deliveries, events_before = f.events,
+             failed_before = f.failed, following_week_ago = f.week_ago, missing_day = f.day, missing = f.missing
         from figures f
        where c.channel_oa_id = f.id and c.channel_oa_id = any (array(select id from due))
     )

@@ -68,8 +68,9 @@ export interface AccountFacts {
 const PAGE_SIZE = 500
 
 /**
- * The account monitor stores the chance of a silence. A delivery since then has ended that silence, and if no instance has run the
- * monitor for twice its interval, the chance is computed here. A delivery within the present or the previous whole hour needs none.
+ * The account monitor stores the chance of a silence and the counts of past hours. A delivery since then has ended that silence. If
+ * no instance has run the monitor for twice its interval, both are computed here. An account that was delivered to in the present
+ * hour or the one before is not silent.
  *
  * $1 after this account id bigint; $2 accounts int
  */
@@ -80,16 +81,19 @@ const selectFleet: Statement = {
            a.created_at as "addedAt",
            coalesce(a.channel_id, '') <> '' as "hasChannelId", coalesce(a.channel_secret, '') ~ '\\S' as "hasChannelSecret",
            can_call_platform(a) as "canCallPlatform", coalesce(a.suspended, false) as "isSuspended",
-           -- Another account with this bot may have been added since. It receives them now.
-           case when a.foreign_destination <> a.bot_user_id and a.foreign_destination_at > now() - interval '7 days'
+           -- Another account with this bot may have been added since. It receives them now. Without the first condition, a null
+           -- would not end the evaluation before the function.
+           case when a.foreign_destination is not null and a.foreign_destination <> a.bot_user_id
+                 and a.foreign_destination_at > now() - interval '7 days'
                  and account_of_destination(a.id, a.foreign_destination) = a.id
                 then a.foreign_destination_at end as "foreignDestinationAt",
            last.last_at as "lastDeliveryAt",
            case when last.last_at >= date_trunc('hour', now()) - interval '1 hour' then null
-                when c.silent_since = last.last_at and c.judged_at > now() - interval '20 minutes' then c.silence_chance
+                when figures.are_fresh and c.silent_since = last.last_at then c.silence_chance
                 else silence_chance(a.id, last.last_at) end as "silenceChance",
-           coalesce(day.deliveries, 0)::float8 as "deliveries24h", coalesce(day.events, 0)::float8 as "events24h",
-           coalesce(day.failed, 0)::float8 as "failed24h",
+           (coalesce(hours.deliveries, 0) + case when figures.are_fresh then c.deliveries_before else 0 end)::float8 as "deliveries24h",
+           (coalesce(hours.events, 0) + case when figures.are_fresh then c.events_before else 0 end)::float8 as "events24h",
+           (coalesce(hours.failed, 0) + case when figures.are_fresh then c.failed_before else 0 end)::float8 as "failed24h",
            coalesce(refused.count, 0)::float8 as refused, refused.last_at as "lastRefusedAt",
            coalesce(refused.sources, '{}') as "refusedSources", unapplied.count as unapplied,
            a.verified_at as "verifiedAt", (a.verification->>'verified')::boolean as verified,
@@ -111,10 +115,13 @@ const selectFleet: Statement = {
         select h.last_at from delivery_hour h
          where h.channel_oa_id = a.id and h.source = 'line' and h.last_at is not null
          order by h.hour desc limit 1) last on true
+      cross join lateral (select coalesce(c.judged_at > now() - interval '20 minutes', false) as are_fresh) figures
       left join lateral (
         select sum(h.deliveries) as deliveries, sum(h.accepted) as events, sum(h.failed) as failed
           from delivery_hour h
-         where h.channel_oa_id = a.id and h.hour > date_trunc('hour', now()) - interval '24 hours') day on true
+         where h.channel_oa_id = a.id
+           and h.hour >= date_trunc('hour', case when figures.are_fresh then c.judged_at
+                                                 else now() - interval '23 hours' end)) hours on true
       -- Wrong signatures of a week. A source is listed if nothing valid came from it since.
       left join lateral (
         select sum(r.count) as count, max(r.last_at) as last_at,
@@ -165,18 +172,23 @@ export async function readAccountFacts(database: Queryable, id: AccountId): Prom
 }
 
 async function readPage(database: Queryable, afterId: bigint, count: number): Promise<AccountFacts[]> {
-  const rows = await database.query<AccountFacts & Row>(selectFleet, [afterId, count])
+  const rows = await database.query<FactsRow>(selectFleet, [afterId, count])
   return rows.map(factsOf)
 }
+
+type FactsRow = Row & Omit<AccountFacts, Time> & Record<Time, string | null>
+type Time = (typeof TIMES)[number]
 
 const TIMES = [
   ...['foreignDestinationAt', 'lastDeliveryAt', 'lastRefusedAt', 'verifiedAt', 'checkedAt', 'tokenExpiresAt'],
   ...['countedAt', 'addedAt'],
 ] as const
 
-function factsOf(row: AccountFacts & Row): AccountFacts {
-  const times = TIMES.map((name) => [name, isoTime(row[name] as string | null)])
-  return { ...row, ...Object.fromEntries(times), failedChecks: row.failedChecks ?? [] }
+/** Changes the row that it receives: a copy would cost as much as the rest. */
+function factsOf(row: FactsRow): AccountFacts {
+  for (const name of TIMES) row[name] = isoTime(row[name])
+  row.failedChecks ??= []
+  return row as AccountFacts
 }
 
 /** PostgreSQL writes a time as `2026-11-22 09:00:00.123456+00`. Null for `infinity`, which another program may have stored. */

@@ -2,7 +2,7 @@
 import type { AccountId } from '../accounts/account.ts'
 import { LINE_TODAY } from '../line-day.ts'
 import type { Queryable } from '../postgres/statement.ts'
-import { ACCOUNT_WORDS, type AccountStatus, judgeAccount, type Problem } from './account-status.ts'
+import { ACCOUNT_WORDS, type AccountStatus, judgeAccount } from './account-status.ts'
 import { type AccountFacts, readAccountFacts, readFleet } from './fleet-facts.ts'
 
 export type FleetAccount = AccountFacts & AccountStatus
@@ -11,7 +11,7 @@ export type FleetAccount = AccountFacts & AccountStatus
 export async function listFleet(database: Queryable, now: number): Promise<FleetAccount[]> {
   const fleet: FleetAccount[] = []
   for await (const page of readFleet(database))
-    for (const facts of page) fleet.push({ ...facts, ...judgeAccount(facts, now) })
+    for (const facts of page) fleet.push(Object.assign(facts, judgeAccount(facts, now)))
   return fleet.sort((a, b) => rank(b) - rank(a))
 }
 
@@ -25,33 +25,29 @@ export async function findFleetAccount(
   return facts === null ? null : { ...facts, ...judgeAccount(facts, now) }
 }
 
-const ROW_FACTS = [
-  ...([
-    'id',
-    'name',
-    'basicId',
-    'organizationName',
-    'word',
-    'lastDeliveryAt',
-    'deliveries24h',
-    'following',
-  ] as const),
-  ...(['growth7d', 'unapplied', 'endpointsPending', 'endpointsFailed', 'quotaLimit', 'quotaUsed'] as const),
-]
-
 /** What the table of the fleet shows of an account: a third of its facts, because the table may have 10,000 rows. */
-export type FleetRow = Pick<FleetAccount, (typeof ROW_FACTS)[number]> & {
-  /** the worst problem; null: none */
-  problem: Pick<Problem, 'reason' | 'message'> | null
-  problemCount: number
-}
+export type FleetRow = ReturnType<typeof fleetRow>
 
-export function fleetRow(account: FleetAccount): FleetRow {
+export function fleetRow(account: FleetAccount) {
   const [worst] = account.problems
+  // One literal: assembled from parts, an object takes 20 µs.
   return {
-    ...(Object.fromEntries(ROW_FACTS.map((name) => [name, account[name]])) as FleetRow),
+    id: account.id,
+    name: account.name,
+    basicId: account.basicId,
+    organizationName: account.organizationName,
+    word: account.word,
     problem: worst === undefined ? null : { reason: worst.reason, message: worst.message },
     problemCount: account.problems.length,
+    lastDeliveryAt: account.lastDeliveryAt,
+    deliveries24h: account.deliveries24h,
+    following: account.following,
+    growth7d: account.growth7d,
+    unapplied: account.unapplied,
+    endpointsPending: account.endpointsPending,
+    endpointsFailed: account.endpointsFailed,
+    quotaLimit: account.quotaLimit,
+    quotaUsed: account.quotaUsed,
   }
 }
 

@@ -1,4 +1,4 @@
-/** How fast the console is at 1,000 accounts: from the address to a table that answers, and while it scrolls. */
+/** How fast the console is at 10,000 accounts: from the address to a table that answers, and while it scrolls. */
 import { loadavg } from 'node:os'
 import type { Browser, Page } from 'playwright-core'
 import { beforeAll, describe, expect, it } from 'vitest'
@@ -6,16 +6,16 @@ import { canRunChromium } from '../support/chromium.ts'
 import { openConsole, visitConsole } from '../support/console-browser.ts'
 import { loadFleet } from '../support/fleet.ts'
 
-const ACCOUNTS = 1_000
-const ROUNDS = 9
-/** An idle machine takes half a second. The limit is for one that runs other tests as well. */
-const INTERACTIVE_MAX_MS = 3_000
+const ACCOUNTS = 10_000
+const ROUNDS = 5
+/** An idle machine takes about a second. The limit is for one that runs other tests as well. */
+const INTERACTIVE_MAX_MS = 8_000
 const FRAMES = 180
 
 const median = (values: number[]) => values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] as number
 const loadAverage = () => `load average ${loadavg()[0]?.toFixed(1)}`
 
-describe.runIf(canRunChromium('the speed of the console is'))('the fleet of 1,000 accounts', () => {
+describe.runIf(canRunChromium('the speed of the console is'))('the fleet of 10,000 accounts', () => {
   let browser: Browser
   let url: string
   beforeAll(async () => {
@@ -36,7 +36,7 @@ describe.runIf(canRunChromium('the speed of the console is'))('the fleet of 1,00
     })`)) as number
   }
 
-  it('is interactive within a second on an idle machine', async () => {
+  it('is interactive within 1.5 s on an idle machine', async () => {
     const timesMs: number[] = []
     const signedInPage = await visitConsole(browser, url, { path: '/nothing' })
     const storageState = await signedInPage.context().storageState()
