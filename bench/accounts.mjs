@@ -1,0 +1,176 @@
+/**
+ * Whether work for three accounts costs more beside 1,000 and 30,000 other ones, and what work for all accounts costs each of them.
+ *
+ * Each number of accounts has a PostgreSQL server and an instance of its own. Processor time counts, because latencies of three
+ * servers on one machine say little.
+ */
+import { performance } from 'node:perf_hooks'
+import { gzipSync } from 'node:zlib'
+import { runMaintenance } from '../dist/src/maintenance/maintenance.js'
+import { refreshDueFigures } from '../dist/src/monitoring/account-figures.js'
+import { takeDueAccounts } from '../dist/src/monitoring/due-accounts.js'
+import { Metrics } from '../dist/src/observability/metrics.js'
+import { listEndpoints } from '../dist/src/operator/endpoints.js'
+import { findFleetAccount, fleetRow, listFleet } from '../dist/src/operator/fleet.js'
+import { toJson } from '../dist/src/operator/json.js'
+import { addAccounts, requestsOf, USED } from './account-fleet.mjs'
+import { openDatabase } from './database.mjs'
+import { median, send } from './load.mjs'
+import { processorUs, sessionsUs } from './processes.mjs'
+import { startService, urlOf } from './targets.mjs'
+
+const CONNECTIONS = 8
+const RETENTION = { retentionDays: 90, deduplicationDays: 400, trackingRetentionDays: 7 }
+
+export async function run({ smoke }) {
+  const sizes = smoke ? [3, 30, 100] : [3, 1_000, 30_000]
+  const fleets = smoke ? [30] : [1_000, 10_000]
+  const plan = smoke ? { rounds: 1, requests: 20, passes: 2 } : { rounds: 7, requests: 600, passes: 40 }
+  const targets = []
+  try {
+    for (const accounts of sizes) targets.push(await openTarget(accounts))
+    report(sizes, await measureWork(targets, plan))
+    console.log('\nwork for all accounts, µs of processor time per account')
+    for (const target of targets.slice(1)) await reportWorkForAll(target)
+  } finally {
+    for (const { close } of targets) await close()
+  }
+  for (const accounts of fleets) await reportFleet(accounts, smoke ? 2 : 11)
+}
+
+/** A database and an instance. Nothing is due, so that only the measured work runs. */
+async function openTarget(accounts) {
+  console.log(`storing ${accounts} accounts …`)
+  const { database, server, close } = await openDatabase()
+  const used = await database.session((session) => addAccounts(session, accounts))
+  const instance = await startService({
+    DATABASE_URL: urlOf(server),
+    // Nothing listens there.
+    LINE_API_URL: 'http://127.0.0.1:9',
+  })
+  const end = async () => {
+    instance.child.kill('SIGKILL')
+    await close()
+  }
+  return { accounts, database, instance, used, close: end }
+}
+
+/** Microseconds by work and number of accounts. The first round warms up. */
+async function measureWork(targets, { rounds, requests, passes }) {
+  const costs = new Map()
+  for (let round = -1; round < rounds; round += 1) {
+    for (const [name, make] of Object.entries(requestsOf)) {
+      for (const target of targets) {
+        const us = await perRequest(
+          target,
+          Array.from({ length: requests }, (_, i) => make(target.used, i)),
+        )
+        if (round >= 0) add(costs, name, target.accounts, us)
+      }
+    }
+    for (const [name, pass] of Object.entries(PASSES)) {
+      for (const target of targets) {
+        const us = await perPass(target, passes, pass)
+        if (round >= 0) add(costs, name, target.accounts, us)
+      }
+    }
+  }
+  return costs
+}
+
+function add(costs, name, accounts, us) {
+  const key = `${name} ${accounts}`
+  costs.set(key, [...(costs.get(key) ?? []), us])
+}
+
+/** What the service does for three accounts by itself, and for an operator who looks at one. */
+const PASSES = {
+  'monitor: verifications due': async ({ database }) => {
+    await database.query('update account_check set due_at = now() where channel_oa_id <= $1', [USED])
+    await takeDueAccounts(database, USED)
+  },
+  'monitor: figures': async ({ database }) => {
+    await database.query('update account_check set count_due_at = now() where channel_oa_id <= $1', [USED])
+    await refreshDueFigures(database)
+  },
+  'facts of one account': ({ database }) => findFleetAccount(database, 2n, Date.now()),
+}
+
+/** Of the instance and of PostgreSQL. */
+async function perRequest({ database, instance }, requests) {
+  const used = async () => processorUs(instance.child.pid) + (await sessionsUs(database))
+  const before = await used()
+  const { failures } = await send({ port: instance.port, connections: CONNECTIONS, requests })
+  if (failures > 0) throw new Error(`${failures} requests failed: ${requests[0]}`)
+  return ((await used()) - before) / requests.length
+}
+
+/** Of PostgreSQL. */
+async function perPass(target, passes, pass) {
+  const before = await sessionsUs(target.database)
+  for (let i = 0; i < passes; i += 1) await pass(target)
+  return ((await sessionsUs(target.database)) - before) / passes
+}
+
+function report(sizes, costs) {
+  console.log(
+    `µs of processor time for ${USED} accounts, beside others: ${sizes.join(', ')} in all; last / first`,
+  )
+  for (const name of [...Object.keys(requestsOf), ...Object.keys(PASSES)]) {
+    const us = sizes.map((accounts) => median(costs.get(`${name} ${accounts}`)))
+    const cells = us.map((value) => value.toFixed(0).padStart(7)).join('')
+    console.log(`  ${name.padEnd(27)}${cells}   ${(us.at(-1) / us[0]).toFixed(2)}`)
+  }
+}
+
+async function reportWorkForAll({ accounts, database }) {
+  const per = async (label, work) => {
+    const [node, postgres] = [process.cpuUsage(), await sessionsUs(database)]
+    await work()
+    const { user, system } = process.cpuUsage(node)
+    const us = [user + system, (await sessionsUs(database)) - postgres].map((value) =>
+      (value / accounts).toFixed(1),
+    )
+    console.log(
+      `  ${String(accounts).padStart(6)} accounts, ${label.padEnd(38)} ${us[0]} service, ${us[1]} PostgreSQL`,
+    )
+  }
+  await per('figures, every ten minutes', () => refreshAll(database))
+  await database.session(async (session) => {
+    await per('maintenance, every hour', () => runMaintenance(session, RETENTION))
+  })
+  const metrics = new Metrics(['line'])
+  const show = (read) => new Promise((resolve) => read(resolve))
+  await per('metrics of accounts, every minute', () =>
+    show((resolve) => metrics.watchAccounts(() => listFleet(database, Date.now()).finally(resolve))),
+  )
+  await per('metrics of endpoints, every 15 s', () =>
+    show((resolve) => metrics.watchEndpoints(() => listEndpoints(database, null).finally(resolve))),
+  )
+  await per('metrics, one scrape', () => metrics.registry.metrics())
+  metrics.close()
+}
+
+/** From the request of the table until its bytes are ready to be sent. */
+async function reportFleet(accounts, rounds) {
+  const { database, close } = await openDatabase()
+  try {
+    await database.session((session) => addAccounts(session, accounts))
+    await refreshAll(database)
+    const times = []
+    for (let round = -3; round < rounds; round += 1) {
+      const started = performance.now()
+      const fleet = await listFleet(database, Date.now())
+      gzipSync(toJson({ accounts: fleet.map(fleetRow) }), { level: 1 })
+      if (round >= 0) times.push(performance.now() - started)
+    }
+    console.log(`\ntable of ${accounts} accounts: ${median(times).toFixed(0)} ms`)
+  } finally {
+    await close()
+  }
+}
+
+async function refreshAll(database) {
+  await database.query('update account_check set count_due_at = now()')
+  while ((await refreshDueFigures(database)) > 0);
+}
