@@ -10,7 +10,7 @@ import { runMaintenance } from '../dist/src/maintenance/maintenance.js'
 import { refreshDueFigures } from '../dist/src/monitoring/account-figures.js'
 import { takeDueAccounts } from '../dist/src/monitoring/due-accounts.js'
 import { Metrics } from '../dist/src/observability/metrics.js'
-import { listEndpoints } from '../dist/src/operator/endpoints.js'
+import { listBacklogs } from '../dist/src/operator/endpoint-backlogs.js'
 import { findFleetAccount, fleetRow, listFleet } from '../dist/src/operator/fleet.js'
 import { toJson } from '../dist/src/operator/json.js'
 import { addAccounts, requestsOf, USED } from './account-fleet.mjs'
@@ -145,7 +145,7 @@ async function reportWorkForAll({ accounts, database }) {
     show((resolve) => metrics.watchAccounts(() => listFleet(database, Date.now()).finally(resolve))),
   )
   await per('metrics of endpoints, every 15 s', () =>
-    show((resolve) => metrics.watchEndpoints(() => listEndpoints(database, null).finally(resolve))),
+    show((resolve) => metrics.watchEndpoints(() => listBacklogs(database).finally(resolve))),
   )
   await per('metrics, one scrape', () => metrics.registry.metrics())
   metrics.close()
