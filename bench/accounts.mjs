@@ -65,7 +65,9 @@ async function measureWork(targets, { rounds, requests, passes }) {
           target,
           Array.from({ length: requests }, (_, i) => make(target.used, i)),
         )
-        if (round >= 0) add(costs, name, target.accounts, us)
+        if (round < 0) continue
+        add(costs, `${name}: service`, target.accounts, us[0])
+        add(costs, `${name}: PostgreSQL`, target.accounts, us[1])
       }
     }
     for (const [name, pass] of Object.entries(PASSES)) {
@@ -98,11 +100,12 @@ const PASSES = {
 
 /** Of the instance and of PostgreSQL. */
 async function perRequest({ database, instance }, requests) {
-  const used = async () => processorUs(instance.child.pid) + (await sessionsUs(database))
+  const used = async () => [processorUs(instance.child.pid), await sessionsUs(database)]
   const before = await used()
   const { failures } = await send({ port: instance.port, connections: CONNECTIONS, requests })
   if (failures > 0) throw new Error(`${failures} requests failed: ${requests[0]}`)
-  return ((await used()) - before) / requests.length
+  const after = await used()
+  return after.map((us, i) => (us - before[i]) / requests.length)
 }
 
 /** Of PostgreSQL. */
@@ -116,10 +119,11 @@ function report(sizes, costs) {
   console.log(
     `µs of processor time for ${USED} accounts, beside others: ${sizes.join(', ')} in all; last / first`,
   )
-  for (const name of [...Object.keys(requestsOf), ...Object.keys(PASSES)]) {
+  const parts = Object.keys(requestsOf).flatMap((name) => [`${name}: service`, `${name}: PostgreSQL`])
+  for (const name of [...parts, ...Object.keys(PASSES)]) {
     const us = sizes.map((accounts) => median(costs.get(`${name} ${accounts}`)))
     const cells = us.map((value) => value.toFixed(0).padStart(7)).join('')
-    console.log(`  ${name.padEnd(27)}${cells}   ${(us.at(-1) / us[0]).toFixed(2)}`)
+    console.log(`  ${name.padEnd(34)}${cells}   ${(us.at(-1) / us[0]).toFixed(2)}`)
   }
 }
 
@@ -135,6 +139,8 @@ async function reportWorkForAll({ accounts, database }) {
       `  ${String(accounts).padStart(6)} accounts, ${label.padEnd(38)} ${us[0]} service, ${us[1]} PostgreSQL`,
     )
   }
+  // Members are counted the first time only, because they do not change afterwards.
+  await per('figures and counts of members', () => refreshAll(database))
   await per('figures, every ten minutes', () => refreshAll(database))
   await database.session(async (session) => {
     await per('maintenance, every hour', () => runMaintenance(session, RETENTION))
