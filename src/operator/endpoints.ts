@@ -71,7 +71,7 @@ const selectEndpoints = `
               where endpoint_id = p.id and failed_at is null order by due_at limit $2) d) pending
    cross join lateral (
      select count(*)::int as count
-       from (select from endpoint_delivery where endpoint_id = p.id and failed_at is not null limit $2) d) failed
+       from (select from endpoint_delivery where endpoint_id = p.id and failed_at is not null order by id limit $2) d) failed
    where ($1::bigint is null or p.channel_oa_id = $1) and ($3::bigint[] is null or p.id = any ($3)) and p.id > $4
    order by p.id
    limit $5`
