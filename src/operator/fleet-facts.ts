@@ -151,9 +151,9 @@ const selectFleet: Statement = {
            select count(*) from (select from endpoint_delivery d
                                   where d.endpoint_id = p.id and d.failed_at is not null order by d.id limit 10000) d) failed
          where p.channel_oa_id = a.id) endpoints on true
-     where a.id > $1
-     order by a.id
-     limit $2`,
+     -- As an array, PostgreSQL expects as many ids in every plan, and so plans once for one account and for a page.
+     where a.id = any (array(select id from official_account where id > $1 order by id limit $2))
+     order by a.id`,
 }
 
 /** All accounts page by page, in the order of their ids. */
