@@ -6,10 +6,10 @@ const benches = {
   audience: () => import('./audience.mjs'),
   endpoints: () => import('./endpoints.mjs'),
   loading: () => import('./loading.mjs'),
-  fleet: () => import('./fleet.mjs'),
   workers: () => import('./workers.mjs'),
   replicas: () => import('./replicas.mjs'),
   replication: () => import('./replication.mjs'),
+  accounts: () => import('./accounts.mjs'),
   years: () => import('./years.mjs'),
 }
 

@@ -4,7 +4,6 @@
  * A steady state of a B-tree and of partitions is simulated at scale: each of 400 days has its keys, and a run of retention deletes
  * an hour's. "Before" is one table with a BRIN index on received_at, whose freed space is reused.
  */
-import { readFileSync } from 'node:fs'
 import { findAccount } from '../dist/src/accounts/account.js'
 import { addAccount, addOrganization } from '../dist/src/accounts/provisioning.js'
 import { flush } from '../dist/src/intake/flush.js'
@@ -14,6 +13,7 @@ import { makePartitions, runMaintenance } from '../dist/src/maintenance/maintena
 import { randomUserId, textMessage } from '../dist/tools/simulator/events.js'
 import { openDatabase } from './database.mjs'
 import { median } from './load.mjs'
+import { sessionsUs } from './processes.mjs'
 
 const DAYS = 400
 const KEEP = { retentionDays: 90, deduplicationDays: DAYS, trackingRetentionDays: 7 }
@@ -137,21 +137,12 @@ async function measureFlushes(targets, smoke) {
     for (const { database, admission, times } of targets) {
       for (const [size, figures] of times) {
         const batches = Array.from({ length: smoke ? 3 : 100 }, () => batchOf(admission, people, size))
-        const started = await processorUs(database)
+        const started = await sessionsUs(database)
         for (const batch of batches) await flush(database.pipeline, batch)
-        if (round >= 0) figures.push(((await processorUs(database)) - started) / batches.length)
+        if (round >= 0) figures.push(((await sessionsUs(database)) - started) / batches.length)
       }
     }
   }
-}
-
-/** Processor time of all sessions of the database. Other work on the machine changes it less than the time on the clock. */
-async function processorUs(database) {
-  const sessions = await database.query('select pid from pg_stat_activity where datname = current_database()')
-  return sessions.reduce(
-    (sum, { pid }) => sum + Number(readFileSync(`/proc/${pid}/schedstat`, 'utf8').split(' ')[0]) / 1000,
-    0,
-  )
 }
 
 function batchOf(admission, people, size) {

@@ -43,14 +43,12 @@ async function request<T>(method: string, path: string, body: unknown, signal?: 
     headers: { 'x-console': '1', ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
     body: body === undefined ? null : JSON.stringify(body),
     signal: signal ?? null,
-  }).catch((error: Error) => {
-    if (error.name === 'AbortError') throw error
-    // The service is down or the network is gone.
-    throw new ApiError('', { status: 0, retryAfter: null })
-  })
+  }).catch(rejectAsUnreachable)
   noteServerTime(response)
   if (response.status === 204) return undefined as T
-  const answer = (await response.json().catch(() => ({}))) as { message?: string; requestId?: string }
+  // A refusal may come from a proxy, with any body. A successful response without its body was cut off, or the page left it.
+  const content = response.json().catch(response.ok ? rejectAsUnreachable : () => ({}))
+  const answer = (await content) as { message?: string; requestId?: string }
   if (response.ok) return answer as T
   if (response.status === 401 && path.startsWith('/api/')) onSignedOut()
   throw new ApiError(answer.message ?? '', {
@@ -58,6 +56,12 @@ async function request<T>(method: string, path: string, body: unknown, signal?: 
     ...(answer.requestId === undefined ? {} : { requestId: answer.requestId }),
     retryAfter: response.headers.get('retry-after'),
   })
+}
+
+/** The service is down or the network is gone. */
+function rejectAsUnreachable(error: Error): never {
+  if (error.name === 'AbortError') throw error
+  throw new ApiError('', { status: 0, retryAfter: null })
 }
 
 /** `?a=1&b=2` of the values that are set. */

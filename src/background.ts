@@ -14,7 +14,7 @@ import type { Retention } from './maintenance/retention.ts'
 import { AccountMonitor } from './monitoring/account-monitor.ts'
 import { clockCompared } from './observability/facts.ts'
 import type { Metrics } from './observability/metrics.ts'
-import { listEndpoints } from './operator/endpoints.ts'
+import { listBacklogs } from './operator/endpoint-backlogs.ts'
 import { listFleet } from './operator/fleet.ts'
 import { CLOCK_SKEW_MAX_SECONDS, readClockSkew } from './postgres/clock.ts'
 import type { OpenDatabase } from './postgres/open.ts'
@@ -64,7 +64,7 @@ export class Background {
       this.#monitor.start()
       this.#sender.start()
       metrics?.watchProfileBacklog(() => countDueProfiles(database))
-      metrics?.watchEndpoints(() => listEndpoints(database, null))
+      metrics?.watchEndpoints(() => listBacklogs(database))
       metrics?.watchAccounts(() => listFleet(database, Date.now()))
     }
     // If the database never becomes ready, the process ends with that error.

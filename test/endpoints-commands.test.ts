@@ -8,8 +8,9 @@ import { LineApi } from '../src/line-api/client.ts'
 import { runMaintenance } from '../src/maintenance/maintenance.ts'
 import { endpointAnswered } from '../src/observability/facts.ts'
 import { Metrics } from '../src/observability/metrics.ts'
+import { listBacklogs } from '../src/operator/endpoint-backlogs.ts'
 import { examineEndpoints } from '../src/operator/endpoint-health.ts'
-import { listDeliveries, listEndpoints } from '../src/operator/endpoints.ts'
+import { listDeliveries } from '../src/operator/endpoints.ts'
 import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { runCommand } from './support/command.ts'
@@ -369,7 +370,7 @@ describe('the examination of an endpoint', () => {
   })
 })
 
-it('exports the backlog of each endpoint and the outcome of attempts as metrics', async () => {
+it('exports the backlog of each endpoint that has one and the outcome of attempts as metrics', async () => {
   const { database: own } = await createTestDatabase()
   const owner = await addTenant(own)
   const [endpoint] = await own.query<{ id: bigint }>(
@@ -381,8 +382,16 @@ it('exports the backlog of each endpoint and the outcome of attempts as metrics'
      select $1, $2, now() - interval '1 hour', failed_at from unnest(array[null, null, now()]) failed_at`,
     [owner.accountId, endpoint?.id],
   )
+  const [failed, idle] = await own.query<{ id: bigint }>(
+    'insert into endpoint (channel_oa_id, url) select $1, $2 from generate_series(1, 2) returning id',
+    [owner.accountId, URL_OF_TOOL],
+  )
+  await own.query(
+    'insert into endpoint_delivery (channel_oa_id, endpoint_id, failed_at) values ($1, $2, now())',
+    [owner.accountId, failed?.id],
+  )
   const metrics = new Metrics(['line'])
-  metrics.watchEndpoints(() => listEndpoints(own, null))
+  metrics.watchEndpoints(() => listBacklogs(own))
   endpointAnswered.publish({ outcome: 'accepted', sinceCommitMs: 70 })
   endpointAnswered.publish({ outcome: 'no_response', sinceCommitMs: 10_000 })
   const text = await eventually(
@@ -392,6 +401,8 @@ it('exports the backlog of each endpoint and the outcome of attempts as metrics'
   for (const line of [
     `oa_audience_endpoint_pending{endpoint="${endpoint?.id}",status="active"} 2`,
     `oa_audience_endpoint_failed{endpoint="${endpoint?.id}",status="active"} 1`,
+    `oa_audience_endpoint_pending{endpoint="${failed?.id}",status="active"} 0`,
+    `oa_audience_endpoint_failed{endpoint="${failed?.id}",status="active"} 1`,
     'oa_audience_endpoint_attempts_total{outcome="accepted"} 1',
     'oa_audience_endpoint_attempts_total{outcome="rejected"} 0',
     'oa_audience_endpoint_attempts_total{outcome="no_response"} 1',
@@ -399,6 +410,7 @@ it('exports the backlog of each endpoint and the outcome of attempts as metrics'
     'oa_audience_endpoint_delivery_seconds_count 1',
   ])
     expect(text).toContain(line)
+  expect(text).not.toContain(`endpoint="${idle?.id}"`)
   expect(text).toMatch(/oa_audience_endpoint_oldest_pending_seconds\{endpoint="\d+",status="active"\} 36\d\d/)
   metrics.close()
   await own.close()

@@ -1,9 +1,11 @@
 /** What operators see of all accounts: one word for each, its problems, and how to fix them. */
 import { readFileSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { refreshDueFigures } from '../src/monitoring/account-figures.ts'
 import { Metrics } from '../src/observability/metrics.ts'
 import { REASONS } from '../src/operator/account-status.ts'
 import { findFleetAccount, listFleet } from '../src/operator/fleet.ts'
+import { readFleetCharts } from '../src/operator/fleet-charts.ts'
 import type { Connection } from '../src/postgres/embedded/server.ts'
 import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
@@ -46,6 +48,12 @@ async function statusOf({ accountId }: Tenant) {
 const set = (tenant: Tenant, columns: string) =>
   database.query(`update official_account set ${columns} where id = $1`, [tenant.accountId])
 
+/** What the account monitor does every ten minutes. */
+async function refreshFigures({ accountId }: Tenant) {
+  await database.query('update account_check set count_due_at = now() where channel_oa_id = $1', [accountId])
+  while ((await refreshDueFigures(database)) > 0);
+}
+
 /** Deliveries of LINE in the given hours before the present one. */
 const deliveredIn = (tenant: Tenant, hoursAgo: number[]) =>
   database.query(
@@ -71,13 +79,36 @@ describe('the word for an account', () => {
     const { word, reasons, account } = await statusOf(tenant)
     expect({ word, reasons }).toEqual({ word: 'ok', reasons: [] })
     expect(account).toMatchObject({ deliveries24h: 1, events24h: 1, refused: 0, unapplied: 0 })
-    expect(account.hours.at(-1)).toBe(1)
+    const [charts] = await readFleetCharts(database, [tenant.accountId])
+    expect(charts?.hours.at(-1)).toBe(1)
   })
 
   it('takes a delivery without events as a delivery', async () => {
     const tenant = await addTenant(database, usable)
     await onService((service) => service.deliver(tenant, []))
     expect(await statusOf(tenant)).toMatchObject({ word: 'ok', account: { deliveries24h: 1, events24h: 0 } })
+  })
+
+  it('counts deliveries of 24 hours, those since the stored counts and those of an account that nobody counted', async () => {
+    const tenant = await addTenant(database, usable)
+    await deliveredIn(tenant, [0, 1, 5, 23, 24, 30])
+    const counts = async () => {
+      const { deliveries24h, failed24h } = (await statusOf(tenant)).account
+      return { deliveries24h, failed24h }
+    }
+    expect(await counts()).toEqual({ deliveries24h: 4, failed24h: 0 })
+    await refreshFigures(tenant)
+    expect(await counts()).toEqual({ deliveries24h: 4, failed24h: 0 })
+    await database.query(
+      `update delivery_hour set deliveries = 3, failed = 2 where channel_oa_id = $1 and hour = date_trunc('hour', now())`,
+      [tenant.accountId],
+    )
+    expect(await counts()).toEqual({ deliveries24h: 6, failed24h: 2 })
+    await database.query(
+      `update account_check set judged_at = now() - interval '21 minutes', deliveries_before = 99 where channel_oa_id = $1`,
+      [tenant.accountId],
+    )
+    expect(await counts()).toEqual({ deliveries24h: 6, failed24h: 2 })
   })
 
   it('is quiet if LINE has never delivered', async () => {
@@ -254,6 +285,32 @@ describe('a silence', () => {
     expect(account.silenceChance).toBeCloseTo(1 / 6 ** 4)
   })
 
+  it('is judged by the stored chance, until a delivery ends it or nobody has judged it for 20 minutes', async () => {
+    const tenant = await addTenant(database, usable)
+    await deliveredIn(tenant, [5, ...weekly([5, 4, 3, 2, 1])])
+    await refreshFigures(tenant)
+    const store = (columns: string) =>
+      database.query(`update account_check set ${columns} where channel_oa_id = $1`, [tenant.accountId])
+    const chance = async () => (await statusOf(tenant)).account.silenceChance
+    expect(await chance()).toBeCloseTo(1 / 6 ** 4)
+    await store('silence_chance = 0.5')
+    expect(await chance()).toBe(0.5)
+    await store(`judged_at = now() - interval '21 minutes'`)
+    expect(await chance()).toBeCloseTo(1 / 6 ** 4)
+    await store('judged_at = now(), silence_chance = 0.00001')
+    expect((await statusOf(tenant)).reasons).toEqual(['unusually_quiet'])
+    await deliveredIn(tenant, [0])
+    expect(await statusOf(tenant)).toMatchObject({ word: 'ok', account: { silenceChance: null } })
+  })
+
+  it('that began after the stored one is judged by itself', async () => {
+    const tenant = await addTenant(database, usable)
+    await deliveredIn(tenant, [9, ...weekly([9, 8, 7, 6, 5, 4, 3, 2])])
+    await refreshFigures(tenant)
+    await deliveredIn(tenant, [4])
+    expect((await statusOf(tenant)).account.silenceChance).toBeCloseTo(1 / 6 ** 2)
+  })
+
   it('is usual if the account is silent at that time of each week', async () => {
     const tenant = await addTenant(database, usable)
     await deliveredIn(tenant, [20, ...weekly([20, 21, 22])])
@@ -306,6 +363,7 @@ describe('a comparison with the statistics of LINE', () => {
     const tenant = await addTenant(database, usable)
     await onService((service) => service.deliver(tenant, follow))
     await addDays(tenant, { followers: 5000, blocks: 400 }, day)
+    await refreshFigures(tenant)
     return statusOf(tenant)
   }
 
@@ -340,6 +398,24 @@ describe('a comparison with the statistics of LINE', () => {
     const marked = { followers: 5000, blocks: 370, first: 30, returns: 0, unfollows: 0 }
     expect(await compare(marked)).toMatchObject({ word: 'ok' })
   })
+})
+
+it('lists more accounts than one statement reads, and finds each by its id', async () => {
+  const { database: own } = await createTestDatabase()
+  const { organizationId } = await addTenant(own, usable)
+  await own.query(
+    `insert into official_account (organization_id, name, channel_id, channel_secret)
+     select $1, 'OA ' || i, 'C' || i, 'secret' from generate_series(1, 1200) i`,
+    [organizationId],
+  )
+  const fleet = await listFleet(own, Date.now())
+  const ids = await own.query<{ id: bigint }>('select id from official_account order by id')
+  expect(fleet.map(({ id }) => id)).toEqual(ids.map(({ id }) => id))
+  const last = fleet.at(-1)?.id as bigint
+  expect(await findFleetAccount(own, last, Date.now())).toMatchObject({ id: last })
+  expect(await findFleetAccount(own, 0n, Date.now())).toBeNull()
+  expect(await findFleetAccount(own, last + 1n, Date.now())).toBeNull()
+  await own.close()
 })
 
 describe('oa-audience fleet', () => {

@@ -3,9 +3,10 @@ import { expect, it, onTestFinished } from 'vitest'
 import { deliveryPaths } from '../src/intake/line/channel.ts'
 import { LineApi } from '../src/line-api/client.ts'
 import { runMaintenance } from '../src/maintenance/maintenance.ts'
+import { refreshDueFigures } from '../src/monitoring/account-figures.ts'
 import { AccountMonitor } from '../src/monitoring/account-monitor.ts'
-import { countDueAudiences } from '../src/monitoring/audience-counts.ts'
 import { findFleetAccount, listAccountDays } from '../src/operator/fleet.ts'
+import { readFleetCharts } from '../src/operator/fleet-charts.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { randomAccount } from '../tools/simulator/state.ts'
@@ -46,7 +47,7 @@ async function setUp() {
     const found = await findFleetAccount(database, tenant.accountId, Date.now())
     return { ...found, reasons: found?.problems.map(({ reason }) => reason) }
   }
-  const makeDue = () => load(database, 'update account_check set due_at = now()')
+  const makeDue = () => load(database, 'update account_check set due_at = now(), count_due_at = now()')
   return { platform, database, service, tenant, monitor, state, makeDue }
 }
 
@@ -140,18 +141,19 @@ it('counts members by relationship, again only after they have changed', async (
   await loadMembers(database, tenant, 30)
   await service.deliver(tenant, [lineEvent('follow', 'U1'), lineEvent('unfollow', 'U2')])
   await monitor.checkDue()
-  expect(await countDueAudiences(database)).toBe(1)
-  expect(await countDueAudiences(database)).toBe(0)
+  expect(await refreshDueFigures(database)).toBe(1)
+  expect(await refreshDueFigures(database)).toBe(0)
   const first = await state()
   expect(first).toMatchObject({ members: 30, following: 1, blocked: 1 })
-  expect(first.days?.at(-1)).toBe(1)
+  const [charts] = await readFleetCharts(database, [tenant.accountId])
+  expect(charts?.days.at(-1)).toBe(1)
   const passTenMinutes = () => load(database, 'update account_check set count_due_at = now()')
   await passTenMinutes()
-  expect(await countDueAudiences(database)).toBe(1)
+  expect(await refreshDueFigures(database)).toBe(1)
   expect((await state()).countedAt).toBe(first.countedAt)
   await service.deliver(tenant, [lineEvent('follow', 'U3')])
   await passTenMinutes()
-  expect(await countDueAudiences(database)).toBe(1)
+  expect(await refreshDueFigures(database)).toBe(1)
   expect(await state()).toMatchObject({ members: 30, following: 2 })
 })
 
@@ -169,6 +171,7 @@ it('finds deliveries that LINE did not make, by comparing the follows of a day w
   await service.deliver(tenant, [...follows, unfollow])
   await database.session((session) => runMaintenance(session, RETENTION))
   await monitor.checkDue()
+  await refreshDueFigures(database)
   expect(await state()).toMatchObject({ word: 'degraded', reasons: ['deliveries_missing'], missing: 30 })
   const days = await listAccountDays(database, tenant.accountId, 7)
   expect(days.find(({ day }) => day.replaceAll('-', '') === platformDay(yesterday))).toMatchObject({
@@ -180,6 +183,7 @@ it('finds deliveries that LINE did not make, by comparing the follows of a day w
   await load(database, `update account_day set events_counted_at = null`)
   await database.session((session) => runMaintenance(session, RETENTION))
   await makeDue()
+  await refreshDueFigures(database)
   expect(await state()).toMatchObject({ word: 'ok', missing: null })
 })
 

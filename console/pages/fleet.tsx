@@ -1,10 +1,11 @@
 /** All accounts in one dense table, the worst first. */
 import { useMemo, useState } from 'preact/hooks'
 import type { AccountWord } from '../../src/operator/account-status.ts'
-import type { FleetAccount } from '../../src/operator/fleet.ts'
+import type { FleetRow as Row } from '../../src/operator/fleet.ts'
 import type { Json } from '../api.ts'
 import { serverNowMs } from '../clock.ts'
 import { useQuery } from '../hooks.ts'
+import { useFleetCharts } from '../parts/fleet-charts.ts'
 import { FleetRow, quotaShare } from '../parts/fleet-row.tsx'
 import { Page } from '../parts/page.tsx'
 import { compareBy, type Order, SortHeader } from '../parts/sort.tsx'
@@ -15,7 +16,7 @@ import { Word } from '../parts/word.tsx'
 import { replaceQuery, usePlace } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
 
-type Account = Json<FleetAccount>
+type Account = Json<Row>
 
 const REFRESH_MS = 30_000
 const WORDS: AccountWord[] = ['broken', 'degraded', 'quiet', 'ok']
@@ -121,6 +122,8 @@ function FleetTable({ accounts }: { accounts: Account[] }) {
     [accounts, order],
   )
   const { body, first, last, above, below } = useRowWindow(sorted.length)
+  const shown = sorted.slice(first, last)
+  const charts = useFleetCharts(shown.map(({ id }) => id))
   if (accounts.length === 0) return <Empty title={t.fleet.noMatch}>{t.fleet.noMatchHelp}</Empty>
   const sort = { order, onSort: setOrder }
   return (
@@ -162,8 +165,13 @@ function FleetTable({ accounts }: { accounts: Account[] }) {
         </thead>
         <tbody ref={body}>
           {above > 0 && <Gap height={above} />}
-          {sorted.slice(first, last).map((account, i) => (
-            <FleetRow key={account.id} account={account} index={first + i + 2} />
+          {shown.map((account, i) => (
+            <FleetRow
+              key={account.id}
+              account={account}
+              charts={charts.get(account.id)}
+              index={first + i + 2}
+            />
           ))}
           {below > 0 && <Gap height={below} />}
         </tbody>

@@ -1,26 +1,27 @@
 /** One account in the table of the fleet. */
-import type { FleetAccount } from '../../src/operator/fleet.ts'
+import type { FleetRow as Row } from '../../src/operator/fleet.ts'
+import type { FleetCharts } from '../../src/operator/fleet-charts.ts'
 import type { Json } from '../api.ts'
 import { Link } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
 import { COUNTED_MAX } from './endpoint-table.tsx'
-import { SparkBars, SparkLine } from './spark.tsx'
+import { SparkBars, SparkLine, SparkSpace } from './spark.tsx'
 import { Count, Time } from './values.tsx'
-import { useReason, Word } from './word.tsx'
+import { Word } from './word.tsx'
 
-type Account = Json<FleetAccount>
+type Account = Json<Row>
+type Charts = Json<FleetCharts> | undefined
 
 /** The part of the month's message quota that is used; null: LINE gives no limit. */
 export const quotaShare = ({ quotaLimit, quotaUsed }: Account) =>
   quotaLimit === null || quotaLimit === 0 || quotaUsed === null ? null : quotaUsed / quotaLimit
 
-export function FleetRow({ account, index }: { account: Account; index: number }) {
+/** @param props.charts undefined until they are loaded */
+export function FleetRow({ account, charts, index }: { account: Account; charts: Charts; index: number }) {
   const { t } = useLocalized()
-  const reasonOf = useReason()
-  const { id, name, basicId, organizationName, word, problems } = account
-  const [problem] = problems
-  const label = problem && reasonOf(problem).label
-  const further = problems.length > 1 ? t.fleet.more(String(problems.length - 1)) : ''
+  const { id, name, basicId, organizationName, word, problem, problemCount } = account
+  const label = problem && t.reasons[problem.reason][0]
+  const further = problemCount > 1 ? t.fleet.more(String(problemCount - 1)) : ''
   const identity = [basicId, organizationName].filter(Boolean).join(' · ')
   return (
     <tr aria-rowindex={index}>
@@ -51,15 +52,16 @@ export function FleetRow({ account, index }: { account: Account; index: number }
           </span>
         )}
       </td>
-      <TrafficCells account={account} />
+      <TrafficCells account={account} charts={charts} />
       <BacklogCells account={account} />
     </tr>
   )
 }
 
-function TrafficCells({ account }: { account: Account }) {
+function TrafficCells({ account, charts }: { account: Account; charts: Charts }) {
   const { t, number, short, signed } = useLocalized()
-  const { deliveries24h, hours, days, following, growth7d } = account
+  const { deliveries24h, following, growth7d } = account
+  const { hours = [], days = [] } = charts ?? {}
   const counted = days.filter((value) => value !== null)
   const hoursLabel = t.fleet.sparkHours(number(deliveries24h), number(Math.max(0, ...hours)))
   const daysLabel = t.fleet.sparkDays(number(counted[0] ?? 0), number(counted.at(-1) ?? 0))
@@ -67,7 +69,7 @@ function TrafficCells({ account }: { account: Account }) {
     <>
       <td class="numeric">
         <span class="with-spark">
-          {hours.length > 0 && <SparkBars values={hours} label={hoursLabel} />}
+          {charts ? <SparkBars values={hours} label={hoursLabel} /> : <SparkSpace />}
           <b>{short(deliveries24h)}</b>
         </span>
       </td>
@@ -76,6 +78,7 @@ function TrafficCells({ account }: { account: Account }) {
       </td>
       <td class="numeric medium-only">
         <span class="with-spark">
+          {charts === undefined && <SparkSpace />}
           {counted.length > 1 && <SparkLine values={days} label={daysLabel} />}
           <b>{following === null ? '–' : short(following)}</b>
         </span>

@@ -40,3 +40,6 @@ export function SparkLine({ values, label }: { values: Array<number | null>; lab
     </svg>
   )
 }
+
+/** Keeps the place of a chart that is not loaded yet, so that the row does not move. */
+export const SparkSpace = () => <span class="spark" aria-hidden="true" />

@@ -6,7 +6,14 @@ import { AppError } from '../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../http/body.ts'
 import { checker } from '../http/validate.ts'
 import { findAccountDetails, findVerification, searchAccounts } from '../operator/accounts.ts'
-import { findFleetAccount, listAccountDays, listDeliveryHours, listFleet } from '../operator/fleet.ts'
+import {
+  findFleetAccount,
+  fleetRow,
+  listAccountDays,
+  listDeliveryHours,
+  listFleet,
+} from '../operator/fleet.ts'
+import { readFleetCharts } from '../operator/fleet-charts.ts'
 import type { Transactions } from '../postgres/statement.ts'
 import { Type } from '../typebox.ts'
 import { found, requireId, ShortText } from './input.ts'
@@ -14,11 +21,19 @@ import type { ConsoleParts } from './parts.ts'
 
 /** Accounts that the search box offers. */
 const MATCHES_MAX = 20
+/** Rows of the fleet whose charts one request reads. The page draws 120 rows, or what a very tall screen shows. */
+const CHARTS_MAX = 250
 /** Days that the charts of an account show. */
 const HOURS_CHART_DAYS = 7
 const DAYS_CHART_DAYS = 90
 
 const checkSearch = checker(Type.Object({ q: Type.Optional(ShortText) }, { additionalProperties: false }))
+const checkCharts = checker(
+  Type.Object(
+    { ids: Type.String({ pattern: `^\\d{1,19}(,\\d{1,19}){0,${CHARTS_MAX - 1}}$` }) },
+    { additionalProperties: false },
+  ),
+)
 const checkVerify = checker(
   Type.Object({ testWebhook: Type.Optional(Type.Boolean()) }, { additionalProperties: false }),
 )
@@ -27,7 +42,12 @@ export function accountRoutes(
   api: FastifyInstance,
   { database, reads, verifier, config, now }: ConsoleParts,
 ): void {
-  api.get('/fleet', async () => ({ accounts: await listFleet(reads, now()) }))
+  api.get('/fleet', async () => ({ accounts: (await listFleet(reads, now())).map(fleetRow) }))
+
+  api.get('/fleet/charts', async ({ query }) => {
+    const { ids } = checkCharts(query)
+    return { charts: await readFleetCharts(reads, ids.split(',').map(requireId)) }
+  })
 
   api.get('/accounts', async ({ query }) => {
     const { q = '' } = checkSearch(query)

@@ -8,7 +8,7 @@ import { type Verifier, verifyAccount } from '../accounts/verify.ts'
 import { AppError } from '../errors.ts'
 import { CallBudget } from '../line-api/call-budget.ts'
 import type { Database } from '../postgres/database.ts'
-import { countDueAudiences } from './audience-counts.ts'
+import { refreshDueFigures } from './account-figures.ts'
 import {
   type CheckResult,
   findMissingDays,
@@ -36,7 +36,7 @@ export class AccountMonitor {
   start(): void {
     this.#running = Promise.all([
       this.#repeat(() => this.checkDue()),
-      this.#repeat(() => countDueAudiences(this.#database)),
+      this.#repeat(() => refreshDueFigures(this.#database)),
     ])
   }
 

@@ -202,7 +202,7 @@ export class Metrics {
     )
   }
 
-  /** Reads the backlog of each endpoint every 15 s. */
+  /** Reads the backlogs of endpoints every 15 s. An endpoint without one has no series. */
   watchEndpoints(read: () => Promise<EndpointBacklog[]>): void {
     const show = endpointBacklogGauges(this.registry)
     // No figure is better than an outdated one.

@@ -47,7 +47,7 @@ export interface LastAnswer {
  * The oldest pending delivery is found among the first $2 that are due and the first $2 of the account. It is exact unless the
  * endpoint has more pending ones, and as many older deliveries of the account's other endpoints are stored.
  *
- * $1 account id bigint, null: all accounts; $2 rows counted int; $3 endpoint id bigint, null: all; $4 after this id bigint;
+ * $1 account id bigint, null: all accounts; $2 rows counted int; $3 endpoint ids bigint[], null: all; $4 after this id bigint;
  * $5 maximum number of rows int, null: all
  */
 const selectEndpoints = `
@@ -71,8 +71,8 @@ const selectEndpoints = `
               where endpoint_id = p.id and failed_at is null order by due_at limit $2) d) pending
    cross join lateral (
      select count(*)::int as count
-       from (select from endpoint_delivery where endpoint_id = p.id and failed_at is not null limit $2) d) failed
-   where ($1::bigint is null or p.channel_oa_id = $1) and ($3::bigint is null or p.id = $3) and p.id > $4
+       from (select from endpoint_delivery where endpoint_id = p.id and failed_at is not null order by id limit $2) d) failed
+   where ($1::bigint is null or p.channel_oa_id = $1) and ($3::bigint[] is null or p.id = any ($3)) and p.id > $4
    order by p.id
    limit $5`
 
@@ -93,8 +93,13 @@ export function listEndpoints(
 
 /** Null if the endpoint does not exist. */
 export async function findEndpoint(database: Queryable, id: bigint): Promise<EndpointSummary | null> {
-  const [endpoint] = await queryEndpoints(database, [null, COUNTED_MAX, id, INT64_MIN, 1])
+  const [endpoint] = await findEndpoints(database, [id])
   return endpoint ?? null
+}
+
+/** Those of the ids that exist, in their order. */
+export function findEndpoints(database: Queryable, ids: bigint[]): Promise<EndpointSummary[]> {
+  return queryEndpoints(database, [null, COUNTED_MAX, ids, INT64_MIN, null])
 }
 
 async function queryEndpoints(database: Queryable, values: unknown[]): Promise<EndpointSummary[]> {

@@ -1,12 +1,8 @@
-/** What operators see of all official accounts: one row of facts for each, in one statement. */
+/** What operators see of all official accounts: one row of facts for each. */
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import type { Check } from '../accounts/verification.ts'
-import { LINE_TODAY } from '../line-day.ts'
+import { INT64_MIN } from '../http/path-id.ts'
 import type { Queryable, Row, Statement } from '../postgres/statement.ts'
-
-/** Hours of deliveries in a row of the fleet, and days of followers. */
-export const FLEET_HOURS = 24
-export const FLEET_DAYS = 30
 
 /** What is known of one account. Times are ISO 8601 in UTC. */
 export interface AccountFacts {
@@ -26,7 +22,7 @@ export interface AccountFacts {
 
   /** LINE's newest delivery in 35 days */
   lastDeliveryAt: string | null
-  /** the chance of a silence as long as the present one, by the account's own last four weeks; null: no silence to judge */
+  /** the chance of a silence as long as the present one, by the account's own last four weeks; null: no silence to judge. Up to 20 minutes old. */
   silenceChance: number | null
   deliveries24h: number
   events24h: number
@@ -66,72 +62,67 @@ export interface AccountFacts {
   endpointsFailed: number
   /** the lowest id of an active endpoint that does not accept what is sent; null: none */
   failingEndpointId: bigint | null
-
-  /** LINE's deliveries of the last FLEET_HOURS hours, oldest first; the last one is the present hour */
-  hours: number[]
-  /** people who followed, of the last FLEET_DAYS days, oldest first; null: not counted on that day */
-  days: Array<number | null>
 }
 
+/** Accounts per statement. Between two pages, other work of the process runs: judging 10,000 accounts takes it some 100 ms. */
+const PAGE_SIZE = 500
+
 /**
- * The chance of a silence is the product over its whole hours, at most three days of them. An hour in which the account had
- * deliveries in b of w weeks before stays empty with the chance (w - b + 1) / (w + 2), by Laplace's rule of succession. An hour in
- * which it never had any says nothing. An account that was never delivered to for a whole week has no rhythm yet.
+ * The account monitor stores the chance of a silence and the counts of past hours. A delivery since then has ended that silence. If
+ * no instance has run the monitor for twice its interval, both are computed here. An account that was delivered to in the present
+ * hour or the one before is not silent.
  *
- * A gap compares LINE's statistics with the events of the same day. LINE's number of followers never decreases, so its increase is
- * the people who followed for the first time, and the increase of blocks is those who left without those who came back. The sum of
- * all changes is compared as well, because LINE's mark of a return is not always right. Up to 10 people, or a tenth, are tolerated.
- *
- * $1 account id bigint, null: all accounts
+ * $1 after this account id bigint; $2 accounts int
  */
 const selectFleet: Statement = {
   name: 'select-fleet',
   text: `
     select a.id, a.organization_id as "organizationId", o.name as "organizationName", a.name, a.basic_id as "basicId",
            a.created_at as "addedAt",
-           coalesce(a.channel_id, '') <> '' as "hasChannelId",
-           coalesce(a.channel_secret, '') ~ '\\S' as "hasChannelSecret",
-           can_call_platform(a) as "canCallPlatform",
-           coalesce(a.suspended, false) as "isSuspended",
-           -- Another account with this bot may have been added since. It receives them now.
-           case when a.foreign_destination <> a.bot_user_id and a.foreign_destination_at > now() - interval '7 days'
+           coalesce(a.channel_id, '') <> '' as "hasChannelId", coalesce(a.channel_secret, '') ~ '\\S' as "hasChannelSecret",
+           can_call_platform(a) as "canCallPlatform", coalesce(a.suspended, false) as "isSuspended",
+           -- Another account with this bot may have been added since. It receives them now. Without the first condition, a null
+           -- would not end the evaluation before the function.
+           case when a.foreign_destination is not null and a.foreign_destination <> a.bot_user_id
+                 and a.foreign_destination_at > now() - interval '7 days'
                  and account_of_destination(a.id, a.foreign_destination) = a.id
                 then a.foreign_destination_at end as "foreignDestinationAt",
            last.last_at as "lastDeliveryAt",
-           silence.chance as "silenceChance",
-           coalesce(day.deliveries, 0)::float8 as "deliveries24h", coalesce(day.events, 0)::float8 as "events24h",
-           coalesce(day.failed, 0)::float8 as "failed24h", day.line_hours, day.line_deliveries,
+           case when last.last_at >= date_trunc('hour', now()) - interval '1 hour' then null
+                when figures.are_fresh and c.silent_since = last.last_at then c.silence_chance
+                else silence_chance(a.id, last.last_at) end as "silenceChance",
+           (coalesce(hours.deliveries, 0) + case when figures.are_fresh then c.deliveries_before else 0 end)::float8 as "deliveries24h",
+           (coalesce(hours.events, 0) + case when figures.are_fresh then c.events_before else 0 end)::float8 as "events24h",
+           (coalesce(hours.failed, 0) + case when figures.are_fresh then c.failed_before else 0 end)::float8 as "failed24h",
            coalesce(refused.count, 0)::float8 as refused, refused.last_at as "lastRefusedAt",
-           coalesce(refused.sources, '{}') as "refusedSources",
-           unapplied.count as unapplied,
+           coalesce(refused.sources, '{}') as "refusedSources", unapplied.count as unapplied,
            a.verified_at as "verifiedAt", (a.verification->>'verified')::boolean as verified,
            case when (a.verification->>'verified')::boolean then '[]'
                 else jsonb_path_query_array(a.verification, '$.checks[*] ? (@.ok == false).name') end as "failedChecks",
            jsonb_path_query_first(a.verification, '$.checks[*] ? (@.ok == false).message') #>> '{}' as "firstFailure",
            c.checked_at as "checkedAt", c.fault, c.token_expires_at as "tokenExpiresAt",
-           c.quota_limit::float8 as "quotaLimit", c.quota_used::float8 as "quotaUsed",
-           c.members::float8 as members, c.following::float8 as following, c.blocked::float8 as blocked,
-           c.profiles_due::float8 as "profilesDue", c.counted_at as "countedAt",
-           (c.following - followers.week_ago)::float8 as "growth7d", followers.ages, followers.followings,
-           gap.day::text as "missingDay", gap.missing::float8 as missing,
+           c.quota_limit::float8 as "quotaLimit", c.quota_used::float8 as "quotaUsed", c.members::float8 as members,
+           c.following::float8 as following, c.blocked::float8 as blocked, c.profiles_due::float8 as "profilesDue",
+           c.counted_at as "countedAt", (c.following - c.following_week_ago)::float8 as "growth7d",
+           c.missing_day::text as "missingDay", c.missing::float8 as missing,
            endpoints.pending as "endpointsPending", endpoints.failed as "endpointsFailed",
            endpoints.failing_id as "failingEndpointId"
       from official_account a
-      join organization o on o.id = a.organization_id
-      left join account_check c on c.channel_oa_id = a.id
+      -- "offset 0" keeps these joins from reading all accounts for each page.
+     cross join lateral (select name from organization where id = a.organization_id offset 0) o
+      left join lateral (select * from account_check where channel_oa_id = a.id offset 0) c on true
       -- LINE's newest delivery.
       left join lateral (
         select h.last_at from delivery_hour h
          where h.channel_oa_id = a.id and h.source = 'line' and h.last_at is not null
          order by h.hour desc limit 1) last on true
-      -- Counts of 24 hours, by hour for LINE.
+      cross join lateral (select coalesce(c.judged_at > now() - interval '20 minutes', false) as are_fresh) figures
       left join lateral (
-        select sum(h.deliveries) as deliveries, sum(h.accepted) as events, sum(h.failed) as failed,
-               array_agg(extract(epoch from date_trunc('hour', now()) - h.hour)::int / 3600)
-                 filter (where h.source = 'line') as line_hours,
-               array_agg(h.deliveries::float8) filter (where h.source = 'line') as line_deliveries
+        select sum(h.deliveries) as deliveries, sum(h.accepted) as events, sum(h.failed) as failed
           from delivery_hour h
-         where h.channel_oa_id = a.id and h.hour > date_trunc('hour', now()) - interval '24 hours') day on true
+         where h.channel_oa_id = a.id
+           and h.hour >= date_trunc('hour', case when figures.are_fresh then c.judged_at
+                                                 else now() - interval '23 hours' end)) hours on true
       -- Wrong signatures of a week. A source is listed if nothing valid came from it since.
       left join lateral (
         select sum(r.count) as count, max(r.last_at) as last_at,
@@ -146,42 +137,6 @@ const selectFleet: Statement = {
       cross join lateral (
         select count(*)::int as count
           from (select from event e where e.channel_oa_id = a.id and e.failure is not null limit 10000) e) unapplied
-      -- The hours of the present silence in the weeks before it.
-      left join lateral (
-        select exp(sum(ln((weeks - least(busy, weeks) + 1) / (weeks + 2.0)::float8))) as chance
-          from (select count(*) as busy
-                  from generate_series(1, 4) as week
-                  join delivery_hour h
-                    on h.channel_oa_id = a.id and h.source = 'line' and h.deliveries > 0
-                   and h.hour > date_trunc('hour', last.last_at) - week * interval '7 days'
-                   and h.hour < least(date_trunc('hour', now()), date_trunc('hour', last.last_at) + interval '73 hours')
-                                - week * interval '7 days'
-                 where last.last_at < date_trunc('hour', now()) - interval '1 hour'
-                 group by h.hour + week * interval '7 days') slot
-         cross join (select least(4, extract(epoch from last.last_at - min(h.hour))::int / 604800) as weeks
-                       from delivery_hour h where h.channel_oa_id = a.id) history
-         where weeks >= 1) silence on true
-      left join lateral (
-        select array_agg(${LINE_TODAY} - d.day) as ages,
-               array_agg(d.following::float8) as followings,
-               (array_agg(d.following order by d.day desc)
-                 filter (where d.day <= ${LINE_TODAY} - 7))[1] as week_ago
-          from account_day d
-         where d.channel_oa_id = a.id and d.following is not null
-           and d.day > ${LINE_TODAY} - 30) followers on true
-      left join lateral (
-        select g.day, g.missing
-          from (select d.day, d.line_followers - p.line_followers as new_followers,
-                       greatest(d.line_followers - p.line_followers - d.first_follows,
-                                abs(d.line_followers - p.line_followers - (d.line_blocks - p.line_blocks)
-                                    - (d.first_follows + d.returns - d.unfollows))) as missing,
-                       d.first_follows + d.returns + d.unfollows as delivered
-                  from account_day d
-                  join account_day p on p.channel_oa_id = d.channel_oa_id and p.day = d.day - 1
-                 where d.channel_oa_id = a.id and d.day > (now() at time zone 'UTC')::date - 8
-                   and d.first_follows is not null and d.line_followers is not null and p.line_followers is not null) g
-         where g.missing > greatest(10, 0.1 * greatest(g.new_followers, g.delivered))
-         order by g.day desc limit 1) gap on true
       left join lateral (
         select coalesce(sum(pending.count), 0)::int as pending, coalesce(sum(failed.count), 0)::int as failed,
                min(p.id) filter (where p.status = 'active' and pending.count > 0
@@ -192,60 +147,54 @@ const selectFleet: Statement = {
            select count(*) from (select from endpoint_delivery d
                                   where d.endpoint_id = p.id and d.failed_at is null limit 10000) d) pending
          cross join lateral (
+           -- The order keeps PostgreSQL from the index of creation times, which has the failed deliveries of all endpoints.
            select count(*) from (select from endpoint_delivery d
-                                  where d.endpoint_id = p.id and d.failed_at is not null limit 10000) d) failed
+                                  where d.endpoint_id = p.id and d.failed_at is not null order by d.id limit 10000) d) failed
          where p.channel_oa_id = a.id) endpoints on true
-     where $1::bigint is null or a.id = $1
+     -- As an array, PostgreSQL expects as many ids in every plan, and so plans once for one account and for a page.
+     where a.id = any (array(select id from official_account where id > $1 order by id limit $2))
      order by a.id`,
 }
 
-/** All accounts, in the order of their ids. */
-export async function readFleet(database: Queryable): Promise<AccountFacts[]> {
-  const rows = await database.query<FleetRow>(selectFleet, [null])
-  return rows.map(factsOf)
+/** All accounts page by page, in the order of their ids. */
+export async function* readFleet(database: Queryable): AsyncGenerator<AccountFacts[]> {
+  let afterId = INT64_MIN
+  for (;;) {
+    const page = await readPage(database, afterId, PAGE_SIZE)
+    if (page.length > 0) yield page
+    if (page.length < PAGE_SIZE) return
+    afterId = page.at(-1)?.id as AccountId
+  }
 }
 
 /** Null if the account does not exist. */
 export async function readAccountFacts(database: Queryable, id: AccountId): Promise<AccountFacts | null> {
-  const [row] = await database.query<FleetRow>(selectFleet, [id])
-  return row === undefined ? null : factsOf(row)
+  const [facts] = await readPage(database, id - 1n, 1)
+  return facts?.id === id ? facts : null
 }
 
-type FleetRow = Row &
-  Omit<AccountFacts, 'hours' | 'days'> & {
-    /** ages in hours, and what was delivered in them */
-    line_hours: number[] | null
-    line_deliveries: number[] | null
-    /** ages in days, and how many people followed */
-    ages: number[] | null
-    followings: number[] | null
-  }
+async function readPage(database: Queryable, afterId: bigint, count: number): Promise<AccountFacts[]> {
+  const rows = await database.query<FactsRow>(selectFleet, [afterId, count])
+  return rows.map(factsOf)
+}
+
+type FactsRow = Row & Omit<AccountFacts, Time> & Record<Time, string | null>
+type Time = (typeof TIMES)[number]
 
 const TIMES = [
   ...['foreignDestinationAt', 'lastDeliveryAt', 'lastRefusedAt', 'verifiedAt', 'checkedAt', 'tokenExpiresAt'],
   ...['countedAt', 'addedAt'],
 ] as const
 
-function factsOf({ line_hours, line_deliveries, ages, followings, ...row }: FleetRow): AccountFacts {
-  const times = TIMES.map((name) => [name, isoTime(row[name] as string | null)])
-  return {
-    ...row,
-    ...Object.fromEntries(times),
-    failedChecks: row.failedChecks ?? [],
-    hours: spread(FLEET_HOURS, 0, line_hours, line_deliveries),
-    days: spread<number | null>(FLEET_DAYS, null, ages, followings),
-  }
+/** Changes the row that it receives: a copy would cost as much as the rest. */
+function factsOf(row: FactsRow): AccountFacts {
+  for (const name of TIMES) row[name] = isoTime(row[name])
+  row.failedChecks ??= []
+  return row as AccountFacts
 }
 
 /** PostgreSQL writes a time as `2026-11-22 09:00:00.123456+00`. Null for `infinity`, which another program may have stored. */
 function isoTime(text: string | null): string | null {
   const ms = Date.parse(text ?? '')
   return Number.isNaN(ms) ? null : new Date(ms).toISOString()
-}
-
-/** Places values by their age in a list that ends with the present one. */
-function spread<T>(length: number, nothing: T, ages: number[] | null, values: T[] | null): T[] {
-  const list = Array<T>(length).fill(nothing)
-  for (const [index, age] of (ages ?? []).entries()) list[length - 1 - age] = (values as T[])[index] as T
-  return list
 }

@@ -8,8 +8,10 @@ import { ProfileFiller } from '../../src/audience/profiles.ts'
 import { Sender } from '../../src/endpoints/sender.ts'
 import { retryEvent } from '../../src/intake/retry.ts'
 import { LineApi } from '../../src/line-api/client.ts'
-import { countDueAudiences } from '../../src/monitoring/audience-counts.ts'
+import { refreshDueFigures } from '../../src/monitoring/account-figures.ts'
 import { takeDueAccounts } from '../../src/monitoring/due-accounts.ts'
+import { findFleetAccount } from '../../src/operator/fleet.ts'
+import { readFleetCharts } from '../../src/operator/fleet-charts.ts'
 import { importEntries } from '../../src/operator/import-entries.ts'
 import { countMembers, findMember, memberTimeline } from '../../src/operator/members.ts'
 import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
@@ -107,7 +109,9 @@ export async function useEverything(users: Users): Promise<string[]> {
   )
   await new ProfileFiller(database, new LineApi(platform.url)).pass()
   await takeDueAccounts(database, 1)
-  while ((await countDueAudiences(database)) > 0);
+  while ((await refreshDueFigures(database)) > 0);
+  await findFleetAccount(database, tenant.accountId, Date.now())
+  await readFleetCharts(database, [tenant.accountId])
   await database.query(rememberPending, [tenant.accountId, tenant.organizationId, 99n, 'U9', 0n])
   await finishErasures(database)
   await skipTakenMemberIds(database, [tenant.accountId])

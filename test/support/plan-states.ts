@@ -72,7 +72,11 @@ async function addAccounts(database: PostgresDatabase, count: number): Promise<v
        select id, 'OA ' || id, 'C' || id, repeat('0', 32), 'B' || id from added returning id
      ), counted as (
        insert into delivery_hour (channel_oa_id, hour, source, deliveries, last_at)
-       select id, date_trunc('hour', now()), 'line', 1, now() from account
+       select id, date_trunc('hour', now()) - hours * interval '1 hour', 'line', 1, now() - hours * interval '1 hour'
+         from account cross join unnest(array[0, 2, 26]) hours
+     ), days as (
+       insert into account_day (channel_oa_id, day, following)
+       select id, current_date - age, 100 from account cross join unnest(array[0, 1, 2, 8, 20]) age
      ), forwarding as (
        insert into endpoint (channel_oa_id, url) select id, 'https://example.com/' from account returning id, channel_oa_id
      )
@@ -175,10 +179,10 @@ function shapeOf({ steps }: Plan): string {
   return [...new Set(reads)].sort().join(', ')
 }
 
-/** The shapes of each statement's plans. */
+/** The shapes of each statement's plans. Statements inside functions without a source text cannot be told apart. */
 function shapesOf(plans: Plan[]): Map<string, string> {
   const shapes = new Map<string, Set<string>>()
-  for (const plan of plans.filter((each) => !isCount(each))) {
+  for (const plan of plans.filter((each) => each.text !== '' && !isCount(each))) {
     const text = plan.text.trim().replaceAll(/\s+/g, ' ')
     shapes.set(text, (shapes.get(text) ?? new Set()).add(shapeOf(plan)))
   }

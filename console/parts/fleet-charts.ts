@@ -1,0 +1,35 @@
+/** Loads the charts of the rows that the table of the fleet shows. */
+import { useEffect, useState } from 'preact/hooks'
+import type { FleetCharts } from '../../src/operator/fleet-charts.ts'
+import { get, type Json } from '../api.ts'
+import { useInterval, useSettled } from '../hooks.ts'
+
+type Charts = Json<FleetCharts>
+
+/** Rows that pass by while the page scrolls are not loaded. */
+const SETTLED_MS = 100
+/** Charts show hours and days. */
+const REFRESH_MS = 60_000
+
+/** The charts by account that are loaded so far. @param ids of the rows that are shown */
+export function useFleetCharts(ids: string[]): Map<string, Charts> {
+  const [charts, setCharts] = useState(new Map<string, Charts>())
+  const add = (added: Charts[]) =>
+    setCharts((before) => new Map([...before, ...added.map((chart) => [chart.id, chart] as const)]))
+  const load = (wanted: string[], signal?: AbortSignal) => {
+    if (wanted.length === 0) return
+    // Without its charts, a row is still complete. The next refresh tries again.
+    get<{ charts: Charts[] }>(`/api/fleet/charts?ids=${wanted.join(',')}`, signal).then(
+      (answer) => add(answer.charts),
+      () => undefined,
+    )
+  }
+  const missing = useSettled(ids.filter((id) => !charts.has(id)).join(','), SETTLED_MS)
+  useEffect(() => {
+    const abort = new AbortController()
+    load(missing.split(',').filter(Boolean), abort.signal)
+    return () => abort.abort()
+  }, [missing])
+  useInterval(REFRESH_MS, () => load(ids))
+  return charts
+}
