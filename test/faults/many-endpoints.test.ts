@@ -9,11 +9,10 @@ import { randomUserId, textMessage } from '../../tools/simulator/events.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from '../support/database.ts'
 import { measureDeliveries } from '../support/delivery-latency.ts'
 import { startReceiver } from '../support/endpoints.ts'
+import { MEASURED } from '../support/measured.ts'
 import { becomesWell, eventually, spawnService } from '../support/process.ts'
 import { signedDelivery } from '../support/service.ts'
 
-/** Another program may slow one of two measurements that are compared. It does not slow the same one three times. */
-const COMPARED = { retry: 2 }
 const NO_LIMITS = { RATE_LIMIT_MAX: '0' }
 /** Nothing listens there. */
 const REFUSING_URL = 'http://127.0.0.1:9/'
@@ -88,7 +87,7 @@ async function measureForwarding(serviceUrl: string, tenant: Tenant, received: A
 
 it(
   'sends to a healthy endpoint, and acknowledges LINE, beside 1,900 endpoints that refuse or say nothing with 190,000 due deliveries',
-  COMPARED,
+  MEASURED,
   async () => {
     const { database, connection } = await createTestDatabase()
     const tenants: Tenant[] = []
@@ -149,7 +148,7 @@ const COUNTING = `
 
 it(
   "acknowledges LINE's deliveries to others while 1,000 endpoints of one account receive a delivery each second",
-  COMPARED,
+  MEASURED,
   async () => {
     const endpoints = 1_000
     const { database, connection } = await createTestDatabase()
@@ -226,7 +225,7 @@ const FLOODING = `
 
 it.each([['103 for ever', '', 'HTTP/1.1 103 Early Hints\r\n\r\n']])(
   "acknowledges LINE's deliveries beside 30 endpoints that answer %s",
-  COMPARED,
+  MEASURED,
   async (_what, head, unit) => {
     const { database, connection } = await createTestDatabase()
     const [tenant, other] = [await addTenant(database), await addTenant(database)]
