@@ -58,7 +58,7 @@ describe('accounts', () => {
     const { json } = await operator.get(`/api/fleet/charts?ids=${id},999`)
     expect(json.charts.map((charts: { id: string }) => charts.id)).toEqual([id, '999'])
     expect(json.charts[0]).toMatchObject({ hours: { length: 24 }, days: { length: 30 } })
-    for (const ids of ['', '1,', 'x', '1,-2', '99999999999999999999', Array(251).fill('1').join(',')])
+    for (const ids of ['', '1,', 'x', '99999999999999999999', Array(251).fill('1').join(',')])
       expect((await operator.get(`/api/fleet/charts?ids=${ids}`)).status, ids).toBe(400)
     expect((await operator.get('/api/fleet/charts?ids=9999999999999999999')).status).toBe(404)
   })

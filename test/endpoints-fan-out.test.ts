@@ -109,3 +109,22 @@ it('leaves out endpoints that were added later or removed, and contents that wer
     (rows) => rows[0]?.endpoints === 2 && rows[1]?.endpoints === MANY - 2,
   )
 })
+
+it('serves accounts of any id, because other programs choose theirs', async () => {
+  const { database, tenant, startSender, becomesQuiet } = await startWithoutSender()
+  const ids = [0n, -5n, -(2n ** 63n), 2n ** 63n - 1n]
+  for (const accountId of ids) {
+    await database.query(`insert into official_account (id, organization_id, name) values ($1, $2, 'any')`, [
+      accountId,
+      tenant.organizationId,
+    ])
+    await addPaused(database, { ...tenant, accountId }, 1)
+  }
+  await database.query(
+    `insert into endpoint_fan_out (channel_oa_id, endpoint_ids, event_keys, kinds)
+     select channel_oa_id, array[id], array[gen_random_uuid()], '{message}' from endpoint`,
+  )
+  startSender()
+  await becomesQuiet()
+  expect(await rowsPerEndpoint(database)).toEqual([{ rows: 1, endpoints: ids.length }])
+})

@@ -30,7 +30,7 @@ const DAYS_CHART_DAYS = 90
 const checkSearch = checker(Type.Object({ q: Type.Optional(ShortText) }, { additionalProperties: false }))
 const checkCharts = checker(
   Type.Object(
-    { ids: Type.String({ pattern: `^\\d{1,19}(,\\d{1,19}){0,${CHARTS_MAX - 1}}$` }) },
+    { ids: Type.String({ pattern: `^-?\\d{1,19}(,-?\\d{1,19}){0,${CHARTS_MAX - 1}}$` }) },
     { additionalProperties: false },
   ),
 )

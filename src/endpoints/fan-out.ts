@@ -4,6 +4,7 @@
  * endpoints each. Of one account, the oldest delivery goes first, so each endpoint's rows are in the order of the deliveries.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
+import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
 import type { Row, Statement, Transactions } from '../postgres/statement.ts'
 
 /** Endpoints that one account's delivery reaches in one step, and accounts in one step: 8 × 50 rows are some 15 ms. */
@@ -18,13 +19,13 @@ const POLL_MS = 1_000
  * Moves the oldest delivery of each account ahead. A delivery that another instance moves is skipped. `created_at` stays, because
  * a content is searched among the events since then.
  *
- * $1 bigint: the account after which to begin; $2 int: how many accounts; $3 int: how many endpoints of each.
+ * $1 bigint: the least account; $2 int: how many accounts; $3 int: how many endpoints of each.
  */
 const fanOut: Statement = {
   name: 'fan-out-deliveries',
   text: `
     with recursive oldest (channel_oa_id, id, position) as (
-      (select channel_oa_id, id, 1 from endpoint_fan_out where channel_oa_id > $1 order by channel_oa_id, id limit 1)
+      (select channel_oa_id, id, 1 from endpoint_fan_out where channel_oa_id >= $1 order by channel_oa_id, id limit 1)
        union all
       select next.channel_oa_id, next.id, position + 1
         from oldest
@@ -99,21 +100,23 @@ export class FanOut {
   }
 
   async #run(signal: AbortSignal): Promise<void> {
-    let lastAccount = 0n
+    let leastAccount = INT64_MIN
     while (!signal.aborted) {
       this.#isWoken = false
       const startedAtMs = performance.now()
       // While the database is down or busy, deliveries wait.
-      const step = await this.#step(lastAccount).catch(() => NOTHING)
+      const step = await this.#step(leastAccount).catch(() => NOTHING)
       const pauseMs = PAUSE_PER_STEP * (performance.now() - startedAtMs)
       if (step.accounts > 0) await sleep(pauseMs, undefined, { signal }).catch(() => undefined)
-      else if (lastAccount === 0n) await this.#sleep()
-      lastAccount = step.accounts === ACCOUNTS_PER_STEP ? (step.last_account ?? 0n) : 0n
+      else if (leastAccount === INT64_MIN) await this.#sleep()
+      // Behind the last account of a full step, or from the beginning.
+      const last = step.accounts === ACCOUNTS_PER_STEP ? step.last_account : null
+      leastAccount = last === null || last === INT64_MAX ? INT64_MIN : last + 1n
     }
   }
 
-  async #step(afterAccount: bigint): Promise<StepRow> {
-    const values: unknown[] = [afterAccount, ACCOUNTS_PER_STEP, ENDPOINTS_PER_STEP]
+  async #step(leastAccount: bigint): Promise<StepRow> {
+    const values: unknown[] = [leastAccount, ACCOUNTS_PER_STEP, ENDPOINTS_PER_STEP]
     const [row = NOTHING] = await this.#database.query<StepRow>(fanOut, values)
     if (row.queued.length > 0) this.#onQueued(row.queued.map(BigInt))
     return row

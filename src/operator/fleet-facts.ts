@@ -1,7 +1,7 @@
 /** What operators see of all official accounts: one row of facts for each. */
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import type { Check } from '../accounts/verification.ts'
-import { INT64_MIN } from '../http/path-id.ts'
+import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
 import type { Queryable, Row, Statement } from '../postgres/statement.ts'
 
 /** What is known of one account. Times are ISO 8601 in UTC. */
@@ -72,7 +72,7 @@ const PAGE_SIZE = 500
  * no instance has run the monitor for twice its interval, both are computed here. An account that was delivered to in the present
  * hour or the one before is not silent.
  *
- * $1 after this account id bigint; $2 accounts int
+ * $1 least account id bigint; $2 accounts int
  */
 const selectFleet: Statement = {
   name: 'select-fleet',
@@ -152,29 +152,29 @@ const selectFleet: Statement = {
                                   where d.endpoint_id = p.id and d.failed_at is not null order by d.id limit 10000) d) failed
          where p.channel_oa_id = a.id) endpoints on true
      -- As an array, PostgreSQL expects as many ids in every plan, and so plans once for one account and for a page.
-     where a.id = any (array(select id from official_account where id > $1 order by id limit $2))
+     where a.id = any (array(select id from official_account where id >= $1 order by id limit $2))
      order by a.id`,
 }
 
 /** All accounts page by page, in the order of their ids. */
 export async function* readFleet(database: Queryable): AsyncGenerator<AccountFacts[]> {
-  let afterId = INT64_MIN
-  for (;;) {
-    const page = await readPage(database, afterId, PAGE_SIZE)
+  for (let leastId = INT64_MIN; ; ) {
+    const page = await readPage(database, leastId, PAGE_SIZE)
     if (page.length > 0) yield page
-    if (page.length < PAGE_SIZE) return
-    afterId = page.at(-1)?.id as AccountId
+    const lastId = page.at(-1)?.id
+    if (page.length < PAGE_SIZE || lastId === undefined || lastId === INT64_MAX) return
+    leastId = lastId + 1n
   }
 }
 
 /** Null if the account does not exist. */
 export async function readAccountFacts(database: Queryable, id: AccountId): Promise<AccountFacts | null> {
-  const [facts] = await readPage(database, id - 1n, 1)
+  const [facts] = await readPage(database, id, 1)
   return facts?.id === id ? facts : null
 }
 
-async function readPage(database: Queryable, afterId: bigint, count: number): Promise<AccountFacts[]> {
-  const rows = await database.query<FactsRow>(selectFleet, [afterId, count])
+async function readPage(database: Queryable, leastId: AccountId, count: number): Promise<AccountFacts[]> {
+  const rows = await database.query<FactsRow>(selectFleet, [leastId, count])
   return rows.map(factsOf)
 }
 
