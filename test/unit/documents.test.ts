@@ -1,4 +1,4 @@
-/** The documents name files that exist. */
+/** The documents name files that exist, and limits as they are in the code. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { basename } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -30,4 +30,142 @@ it.each(documents)('%s names files of code that exist', (document) => {
     return !files.some((file) => file === path || file.endsWith(`/${path}`))
   })
   expect(missing).toEqual([])
+})
+
+/** The value of a constant, or of a property, that a file gives as a number. */
+function valueOf(file: string, name: string): number {
+  const text = readFileSync(`${ROOT}/src/${file}`, 'utf8')
+  const [, expression] = new RegExp(`\\b${name}(?: =|:) ([\\d_]+(?: [*/] [\\d_]+)*)`).exec(text) ?? []
+  if (expression === undefined) throw new Error(`src/${file} has no number ${name}`)
+  const [first = '', ...others] = expression.replaceAll('_', '').split(' ')
+  let value = Number(first)
+  for (let i = 0; i < others.length; i += 2)
+    value = others[i] === '*' ? value * Number(others[i + 1]) : value / Number(others[i + 1])
+  return value
+}
+
+const plain = (value: number) => value.toLocaleString('en')
+const seconds = (ms: number) => `${ms / 1000} s`
+const milliseconds = (ms: number) => `${ms} ms`
+const kibibytes = (bytes: number) => `${bytes / 1024} KiB`
+const mebibytes = (bytes: number) => `${bytes / 1024 ** 2} MiB`
+const mebi = (characters: number) => `${characters / 1024 ** 2} Mi`
+
+/** The document, the beginning of a row of its tables, and what the row has to contain. */
+const LIMITS: Array<[string, string, Array<[file: string, name: string, show: (value: number) => string]>]> =
+  [
+    [
+      'operations',
+      'events of one source that wait for a flush',
+      [
+        ['intake/line/source.ts', 'maxEvents', plain],
+        ['intake/mbox/source.ts', 'maxEvents', plain],
+        ['intake/tracking/source.ts', 'maxEvents', plain],
+      ],
+    ],
+    [
+      'operations',
+      'payload of one source that waits for a flush',
+      [
+        ['intake/line/source.ts', 'maxPayload', mebi],
+        ['intake/mbox/source.ts', 'maxPayload', mebi],
+        ['intake/tracking/source.ts', 'maxPayload', mebi],
+      ],
+    ],
+    [
+      'operations',
+      'request bodies of one source in memory',
+      [
+        ['intake/line/source.ts', 'maxBodyBytes', mebibytes],
+        ['intake/mbox/source.ts', 'maxBodyBytes', mebibytes],
+        ['intake/tracking/source.ts', 'maxBodyBytes', mebibytes],
+        ['http/body.ts', 'OTHER_BODIES_MAX_BYTES', mebibytes],
+      ],
+    ],
+    ['operations', 'large bodies', [['http/large-body-turns.ts', 'LARGE_BODY_BYTES', kibibytes]]],
+    [
+      'operations',
+      'connections without a request per instance',
+      [['http/idle-connections.ts', 'IDLE_MAX', plain]],
+    ],
+    ['operations', 'ID tokens that wait', [['line-api/waiting-tokens.ts', 'WAITING_MAX', plain]]],
+    [
+      'operations',
+      'concurrent statements of one account',
+      [
+        ['postgres/turns.ts', 'ACCOUNT_MAX', plain],
+        ['postgres/turns.ts', 'WAIT_MAX_MS', seconds],
+      ],
+    ],
+    [
+      'operations',
+      'one SQL statement of a request',
+      [['postgres/connection-settings.ts', 'STATEMENT_TIMEOUT_MS', seconds]],
+    ],
+    [
+      'operations',
+      'wait for a row lock',
+      [['postgres/connection-settings.ts', 'LOCK_TIMEOUT_MS', milliseconds]],
+    ],
+    ['operations', 'concurrent streams per instance', [['audience/stream.ts', 'STREAMS_MAX', plain]]],
+    [
+      'operations',
+      'time that the client of a stream may be behind',
+      [
+        ['http/reading-rate.ts', 'ARREARS_MAX_MS', seconds],
+        ['http/reading-rate.ts', 'PIECE_MAX_MS', seconds],
+        ['http/reading-rate.ts', 'PIECE_BYTES', kibibytes],
+      ],
+    ],
+    ['operations', 'members that one page examines', [['audience/list-statements.ts', 'SCAN_MAX', plain]]],
+    [
+      'operations',
+      "lookups of endpoints' names at a time",
+      [
+        ['endpoints/resolver.ts', 'LOOKUPS_MAX', plain],
+        ['endpoints/resolver.ts', 'LOOKUP_MAX_MS', seconds],
+      ],
+    ],
+    [
+      'operations',
+      'requests to endpoints in flight per instance',
+      [
+        ['endpoints/queue.ts', 'IN_FLIGHT_MAX', plain],
+        ['endpoints/endpoint-state.ts', 'ENDPOINT_IN_FLIGHT_MAX', plain],
+      ],
+    ],
+    [
+      'operations',
+      'deliveries in memory per endpoint and instance',
+      [
+        ['endpoints/endpoint-state.ts', 'WAITING_MAX_PROVEN', plain],
+        ['endpoints/endpoint-state.ts', 'WAITING_MAX_SLOW', plain],
+        ['endpoints/endpoint-state.ts', 'UNCERTAIN_MAX', plain],
+      ],
+    ],
+    [
+      'api',
+      'request body',
+      [
+        ['limits.ts', 'BODY_MAX_BYTES', mebibytes],
+        ['http/body.ts', 'GZIP_RATIO_MAX', plain],
+      ],
+    ],
+    [
+      'api',
+      '`limit`',
+      [
+        ['audience/list.ts', 'LIMIT_MAX', plain],
+        ['audience/list.ts', 'LIMIT_DEFAULT', plain],
+      ],
+    ],
+    ['api', '`tags`', [['audience/update.ts', 'TAGS_MAX', plain]]],
+    ['api', '`attributes`', [['audience/update.ts', 'ATTRIBUTES_MAX_BYTES', kibibytes]]],
+  ]
+
+it.each(LIMITS)('docs/%s.md states the limit of "%s" as it is in the code', (document, beginning, values) => {
+  const lines = readFileSync(`${ROOT}/docs/${document}.md`, 'utf8').split('\n')
+  const row = lines.find((line) => line.startsWith(`| ${beginning}`))
+  for (const [file, name, show] of values)
+    expect(row).toMatch(new RegExp(`(?<![\\d,])${show(valueOf(file, name))}(?![\\d,]\\d)`))
 })
