@@ -32,16 +32,13 @@ it.each(documents)('%s names files of code that exist', (document) => {
   expect(missing).toEqual([])
 })
 
-/** The value of a constant, or of a property, that a file gives as a number. */
+/** The value of a constant, or of a property, that a file gives as a number or a product. */
 function valueOf(file: string, name: string): number {
   const text = readFileSync(`${ROOT}/src/${file}`, 'utf8')
-  const [, expression] = new RegExp(`\\b${name}(?: =|:) ([\\d_]+(?: [*/] [\\d_]+)*)`).exec(text) ?? []
-  if (expression === undefined) throw new Error(`src/${file} has no number ${name}`)
-  const [first = '', ...others] = expression.replaceAll('_', '').split(' ')
-  let value = Number(first)
-  for (let i = 0; i < others.length; i += 2)
-    value = others[i] === '*' ? value * Number(others[i + 1]) : value / Number(others[i + 1])
-  return value
+  const [, product] = new RegExp(`\\b${name}(?: =|:) ([\\d_]+(?: \\* [\\d_]+)*)`).exec(text) ?? []
+  if (product === undefined) throw new Error(`src/${file} has no number ${name}`)
+  const factors = product.replaceAll('_', '').split(' * ').map(Number)
+  return factors.reduce((value, factor) => value * factor)
 }
 
 const plain = (value: number) => value.toLocaleString('en')
