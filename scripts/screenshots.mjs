@@ -68,6 +68,7 @@ async function startDemo() {
 async function takePictures() {
   const light = await signIn({ viewport: DESKTOP, colorScheme: 'light' })
   await light.getByRole('link', { name: ACCOUNT }).waitFor()
+  await light.locator('.fleet svg.spark').first().waitFor()
   await take(light, 'fleet')
   await light.getByRole('link', { name: ACCOUNT }).click()
   await light.locator('.plot canvas').nth(1).waitFor()
