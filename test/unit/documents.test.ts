@@ -33,7 +33,7 @@ it.each(documents)('%s names files of code that exist', (document) => {
 })
 
 /** The value of a constant, or of a property, that a file gives as a number or a product. */
-function valueOf(file: string, name: string): number {
+function limitOf(file: string, name: string): number {
   const text = readFileSync(`${ROOT}/src/${file}`, 'utf8')
   const [, product] = new RegExp(`\\b${name}(?: =|:) ([\\d_]+(?: \\* [\\d_]+)*)`).exec(text) ?? []
   if (product === undefined) throw new Error(`src/${file} has no number ${name}`)
@@ -164,5 +164,5 @@ it.each(LIMITS)('docs/%s.md states the limit of "%s" as it is in the code', (doc
   const lines = readFileSync(`${ROOT}/docs/${document}.md`, 'utf8').split('\n')
   const row = lines.find((line) => line.startsWith(`| ${beginning}`))
   for (const [file, name, show] of values)
-    expect(row).toMatch(new RegExp(`(?<![\\d,])${show(valueOf(file, name))}(?![\\d,]\\d)`))
+    expect(row).toMatch(new RegExp(`(?<![\\d,])${show(limitOf(file, name))}(?![\\d,]\\d)`))
 })
