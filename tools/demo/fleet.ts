@@ -157,7 +157,10 @@ const storeCheck = `
   update account_check c
      set due_at = now() + interval '1 year', checked_at = now(), token_expires_at = now() + $2::int * interval '1 day',
          quota_limit = $3, quota_used = $4, members = counted.members, following = counted.following,
-         blocked = counted.blocked, profiles_due = 0, counted_at = now()
+         blocked = counted.blocked, profiles_due = 0, counted_at = now(),
+         following_week_ago = (select d.following from account_day d
+                                where d.channel_oa_id = $1 and d.day <= (now() at time zone 'UTC')::date - 7
+                                order by d.day desc limit 1)
     from (select count(*) as members, count(*) filter (where relationship = 'following') as following,
                  count(*) filter (where relationship = 'blocked') as blocked
             from audience_member where channel_oa_id = $1) counted
