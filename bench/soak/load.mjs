@@ -1,5 +1,5 @@
 /**
- * Starts requests at fixed rates, whatever the time that answers take, and pauses for the checks. At full rate it also sends large
+ * Starts requests at fixed rates, however long responses take, and pauses for the checks. At full rate it also sends large
  * deliveries, each as soon as an earlier one is acknowledged.
  */
 import { setTimeout as sleep } from 'node:timers/promises'

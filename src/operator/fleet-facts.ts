@@ -22,7 +22,7 @@ export interface AccountFacts {
 
   /** LINE's newest delivery in 35 days */
   lastDeliveryAt: string | null
-  /** the chance of a silence as long as the present one, by the account's own last four weeks; null: no silence to judge. Up to 20 minutes old. */
+  /** the chance of a silence as long as the present one, by the account's own last four weeks; null: there is no silence. Up to 20 minutes old. */
   silenceChance: number | null
   deliveries24h: number
   events24h: number
