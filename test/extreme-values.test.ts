@@ -5,6 +5,7 @@ import { migrate } from '../src/postgres/migrate.ts'
 import { lineEvent, textMessage } from '../tools/simulator/events.ts'
 import { addTenant, type Tenant } from './support/database.ts'
 import { load, loadMembers } from './support/load.ts'
+import { eventually } from './support/process.ts'
 import { setUpFile } from './support/service.ts'
 
 const { database, service } = await setUpFile()
@@ -80,11 +81,12 @@ describe('a member that another program loaded', () => {
     expect((await service.deliver(tenant, events)).status).toBe(200)
     for (const accept of ['application/json', 'text/csv', 'application/x-ndjson']) {
       for (const query of ['', '?updatedSince=2020-01-01T00:00:00Z']) {
-        const listed = await service.call('GET', `/api/audience${query}`, {
-          headers: { ...tenant.headers, accept },
-        })
+        // A walk leaves a change whose time is in the future to the next walk while an older transaction runs.
+        const listed = await eventually(
+          () => service.call('GET', `/api/audience${query}`, { headers: { ...tenant.headers, accept } }),
+          ({ status, text }) => status !== 200 || text.includes('U1'),
+        )
         expect([accept, query, listed.status]).toEqual([accept, query, 200])
-        expect(listed.text).toContain('U1')
       }
     }
     const changed = await put(tenant, id, { externalId: 'x', tags: ['t'], attributes: { a: 1 } })
