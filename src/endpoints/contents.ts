@@ -11,7 +11,7 @@
  */
 import type { LeasedDelivery } from '../intake/flush.ts'
 import { int8Array } from '../postgres/binary-array.ts'
-import { isLostConnection, NOT_PREPARED, sqlStateOf } from '../postgres/faults.ts'
+import { isLostConnection, isUnprepared } from '../postgres/faults.ts'
 import type { PinnedConnection } from '../postgres/pinned-connection.ts'
 import type { BoundStatement, Row, Statement } from '../postgres/statement.ts'
 import { type ContentRow, holdSending, loadContents, releaseSending, renewSending } from './backlog.ts'
@@ -192,7 +192,7 @@ export class Contents {
       this.#loseHolds()
       this.#connection.reset()
     }
-    const isPassing = isLostConnection(error) || sqlStateOf(error) === NOT_PREPARED
+    const isPassing = isLostConnection(error) || isUnprepared(error)
     for (const { read, reservation } of batch.reads) {
       this.#budget.end(reservation)
       read.failures += 1

@@ -8,8 +8,11 @@ export const LOCK_TIMEOUT = '55P03'
 /** SQLSTATE: a statement took too long or was cancelled. */
 export const STATEMENT_TIMEOUT = '57014'
 
-/** SQLSTATE: the statement that a pipeline names is not prepared on this connection. */
-export const NOT_PREPARED = '26000'
+/**
+ * SQLSTATE: the statement is not prepared on this connection, or was prepared twice. If preparing it fails, pg has already sent
+ * others that rely on it, and then may prepare it again for each of them.
+ */
+const UNPREPARED = ['26000', '42P05']
 
 /** SQLSTATE: the server is starting, as after a crash, or shutting down. It refuses every connection. */
 const CANNOT_CONNECT_NOW = '57P03'
@@ -52,6 +55,11 @@ export function isLostConnection(error: unknown): boolean {
   return endsConnection(error) && sqlStateOf(error) !== CANNOT_CONNECT_NOW
 }
 
+/** Whether the same statement succeeds if it is sent again on this connection. */
+export function isUnprepared(error: unknown): boolean {
+  return UNPREPARED.includes(sqlStateOf(error) ?? '')
+}
+
 /** The server has become a replica. A new connection may reach the server that took over. */
 const READ_ONLY = '25006'
 
@@ -62,7 +70,7 @@ function isFatal({ severity }: pg.DatabaseError): boolean {
 
 /**
  * Classes of SQLSTATE that say nothing about the statement: 08 connection, 25006 read-only,
- * 26000 not prepared, 40 serialization and deadlock, 53 resources (disk full, too many connections), 55P03 lock timeout,
+ * UNPREPARED, 40 serialization and deadlock, 53 resources (disk full, too many connections), 55P03 lock timeout,
  * 57 operator intervention (shutdown, cancel, starting up), 58 system, XX internal. Errors without a SQLSTATE
  * come from the socket.
  */
@@ -75,7 +83,7 @@ function isTemporary(error: unknown): boolean {
     isFatal(error) ||
     /^(08|40|53|57|58|XX)/.test(code) ||
     code === READ_ONLY ||
-    code === NOT_PREPARED ||
+    UNPREPARED.includes(code) ||
     code === LOCK_TIMEOUT
   )
 }

@@ -1,8 +1,7 @@
 /** A connection that stays leased, for pipelines that follow each other closely. */
-import { endsConnection, isLostConnection, NOT_PREPARED, sqlStateOf } from './faults.ts'
-import { sendPipeline } from './pipeline.ts'
-import type { Lease } from './share.ts'
-import type { BoundStatement, Row } from './statement.ts'
+import { endsConnection, isLostConnection, isUnprepared } from './faults.ts'
+import { type Lease, sendTransaction } from './share.ts'
+import type { BoundStatement, Row, SendPipeline } from './statement.ts'
 
 /**
  * A connection that died while idle refuses the next pipeline within milliseconds: the server restarted, another server took
@@ -35,7 +34,7 @@ export class PinnedConnection {
    * committed, and it is sent again. Reads are idempotent, and so are flushes (then those of a committed flush that was
    * never answered count as duplicates).
    */
-  async pipelineIdempotent(statements: BoundStatement[]): Promise<Row[][]> {
+  readonly pipelineIdempotent: SendPipeline = async (statements) => {
     const startedAtMs = performance.now()
     for (let attempt = 1; ; attempt += 1) {
       try {
@@ -43,9 +42,7 @@ export class PinnedConnection {
       } catch (error) {
         const isLate = performance.now() - startedAtMs > LOST_WITHIN_MS
         const isLost = isLostConnection(error) && !isLate
-        // The pipeline in front of this one was to prepare the statement, and failed before it did.
-        const isUnprepared = sqlStateOf(error) === NOT_PREPARED
-        if (!(isLost || isUnprepared) || attempt === ATTEMPTS_MAX) throw error
+        if (!(isLost || isUnprepared(error)) || attempt === ATTEMPTS_MAX) throw error
       }
     }
   }
@@ -80,7 +77,7 @@ export class PinnedConnection {
     const lease = await connection
     this.#inFlight += 1
     try {
-      return await sendPipeline(lease.client, statements)
+      return await sendTransaction(lease.client, statements)
     } catch (error) {
       if (endsConnection(error)) this.#drop(connection, lease)
       throw error

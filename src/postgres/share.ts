@@ -3,8 +3,7 @@ import pg from 'pg'
 import { databaseQuery } from '../observability/facts.ts'
 import { connectionSettings, PREPARE_WRITES, STATEMENT_TIMEOUT_MS } from './connection-settings.ts'
 import { DatabaseUnavailable, endsConnection, toFault } from './faults.ts'
-import { sendPipeline } from './pipeline.ts'
-import type { Queryable, Row, Statement, Transactions } from './statement.ts'
+import type { BoundStatement, Queryable, Row, Statement, Transactions } from './statement.ts'
 import { type Claimant, Turns } from './turns.ts'
 import { refuseUnreplicated } from './unreplicated.ts'
 
@@ -90,7 +89,7 @@ export class Share {
 export function transactionsOn(lease: () => Promise<Lease>): Transactions {
   return {
     query: (statement, values) => withLease(lease, ({ client }) => send(client, statement, values)),
-    pipeline: (statements) => withLease(lease, ({ client }) => sendPipeline(client, statements)),
+    pipeline: (statements) => withLease(lease, ({ client }) => sendTransaction(client, statements)),
     transaction: (work) => withLease(lease, ({ client }) => runTransaction(client, work)),
   }
 }
@@ -140,4 +139,28 @@ export async function send<R extends Row>(
   } catch (error) {
     throw toFault(error)
   }
+}
+
+/**
+ * Sends the statements as one transaction and resolves with the rows of each. pg sends all of them before the first response,
+ * so this is one round trip. A single statement is a transaction by itself.
+ */
+export async function sendTransaction(client: pg.ClientBase, statements: BoundStatement[]): Promise<Row[][]> {
+  const queries = statements.map(({ statement, values }) => ({ ...statement, values }))
+  const sent = queries.length === 1 ? queries : ['begin', ...queries, 'commit']
+  const names = statements.map(({ statement }) => statement.name)
+  // All end before the connection is used again, the `commit` behind a failed statement as a rollback.
+  const results = await databaseQuery.run({ statements: names }, () => {
+    const settled = Promise.allSettled(sent.map((query) => client.query<Row>(query as pg.QueryConfig)))
+    return settled.then(rowsOfAll)
+  })
+  return queries.length === 1 ? results : results.slice(1, -1)
+}
+
+/** Throws the first error: those behind it are its consequences. */
+function rowsOfAll(results: Array<PromiseSettledResult<pg.QueryResult<Row>>>): Row[][] {
+  return results.map((result) => {
+    if (result.status === 'rejected') throw toFault(result.reason)
+    return result.value.rows
+  })
 }
