@@ -180,7 +180,7 @@ async function storePage(
     return await database.transaction(store)
   } catch (error) {
     if (violatedConstraint(error) !== MEMBER_ID_TAKEN) throw error
-    await skipTakenMemberIds(database, [account.id])
+    await skipTakenMemberIds(database.pipeline, [account.id])
     return database.transaction(store)
   }
 }

@@ -1,13 +1,13 @@
 /** Ids of members that another program loaded. */
 import type { AccountId } from '../accounts/account.ts'
-import type { Queryable, Statement } from '../postgres/statement.ts'
+import type { SendPipeline, Statement } from '../postgres/statement.ts'
 
 /** The constraint that a new member violates if its id is taken. */
 export const MEMBER_ID_TAKEN = 'audience_member_pkey'
 
 /** Moves generated ids past the accounts' members, never back. */
-export async function skipTakenMemberIds(database: Queryable, accountIds: AccountId[]): Promise<void> {
-  await database.query(skipTaken, [accountIds])
+export async function skipTakenMemberIds(send: SendPipeline, accountIds: AccountId[]): Promise<void> {
+  await send([{ statement: skipTaken, values: [accountIds] }])
 }
 
 /**

@@ -3,7 +3,7 @@
  * delivery, so accounts are cached, but a cached account never decides alone:
  *
  * - the flush compares the account's credentials_version in the transaction that stores the events;
- * - a delivery that is refused by a cached account is judged again by the stored one.
+ * - a delivery that is refused by a cached account is checked again with the stored one.
  *
  * So a changed secret, hash or bot user id, or a removed account, counts on the next delivery.
  */
@@ -17,21 +17,23 @@ import type { Admission } from './flush.ts'
 const CACHE_MAX_ACCOUNTS = 10_000
 /** Values that admit nothing, such as the last foreign destination, take effect after this. */
 const CACHE_TTL_MS = 30_000
-/** Reads of an account that changes again and again while a delivery is being stored. */
-const READS_MAX = 5
+/** Attempts to store a delivery whose account changes again and again meanwhile. */
+const ATTEMPTS_MAX = 5
 
 /** An account, as it was when it was read. */
-export interface Candidate {
+export interface Found {
   account: Account
   /** What the flush compares. One object per read, which flushes group deliveries by. */
   admission: Admission
-  /** The account may have changed meanwhile, so a refusal is not final. */
+  /** Whether the account's secret proves the sender. */
+  isAccepted: boolean
+  /** The account may have changed meanwhile. */
   isCached: boolean
 }
 
 /** The accounts of one source, under the name by which its deliveries find them: an id, a hash or a key. */
 export class AdmittingAccounts<Name extends bigint | string> {
-  readonly #cache = new LRUCache<bigint | string, Candidate>({ max: CACHE_MAX_ACCOUNTS, ttl: CACHE_TTL_MS })
+  readonly #cache = new LRUCache<bigint | string, Found>({ max: CACHE_MAX_ACCOUNTS, ttl: CACHE_TTL_MS })
   readonly #source: Source
   readonly #read: (name: Name) => Promise<Account | null>
   readonly #keyOf: (name: Name) => bigint | string
@@ -48,25 +50,39 @@ export class AdmittingAccounts<Name extends bigint | string> {
   }
 
   /**
-   * Yields the account to judge a delivery by: first the cached one, then the stored one, and again while it changes under
-   * the delivery. Nothing more is yielded once there is no such account. Take the next candidate if the delivery is refused by
-   * a cached account, or if its events turn out to be stale. Throws `unavailable` if the account never stops changing.
+   * The account that a delivery is for, or null. A cached account that does not accept the delivery is read again.
+   * @param isAgain the account changed under the delivery, so the cached one is not used
+   * @param accepts whether the account's secret proves the sender
    */
-  async *candidates(name: Name): AsyncGenerator<Candidate> {
+  async find(
+    name: Name,
+    isAgain: boolean,
+    accepts: (account: Account) => boolean = () => true,
+  ): Promise<Found | null> {
     const key = this.#keyOf(name)
-    const cached = this.#cache.get(key)
-    if (cached !== undefined) yield cached
-    for (let reads = 1; reads <= READS_MAX; reads += 1) {
-      const account = await this.#read(name)
-      if (account === null) {
-        this.#cache.delete(key)
-        return
-      }
-      const { id: accountId, credentialsVersion } = account
-      const admission = { accountId, credentialsVersion, source: this.#source }
-      this.#cache.set(key, { account, admission, isCached: true })
-      yield { account, admission, isCached: false }
+    const cached = isAgain ? undefined : this.#cache.get(key)
+    if (cached !== undefined && accepts(cached.account)) return cached
+    const account = await this.#read(name)
+    if (account === null) {
+      this.#cache.delete(key)
+      return null
     }
-    throw new AppError('unavailable', { retryAfterSeconds: 1 })
+    const { id: accountId, credentialsVersion } = account
+    const admission = { accountId, credentialsVersion, source: this.#source }
+    this.#cache.set(key, { account, admission, isAccepted: true, isCached: true })
+    return { account, admission, isAccepted: accepts(account), isCached: false }
   }
+}
+
+/**
+ * Stores a delivery again with the account as it is now, if the account changed under it. Throws `unavailable` if the account
+ * never stops changing.
+ * @param attempt `stale`: the account has changed since it was read
+ */
+export async function repeatWhileStale<T>(attempt: (isAgain: boolean) => Promise<T | 'stale'>): Promise<T> {
+  for (let attempts = 1; attempts <= ATTEMPTS_MAX; attempts += 1) {
+    const result = await attempt(attempts > 1)
+    if (result !== 'stale') return result
+  }
+  throw new AppError('unavailable', { retryAfterSeconds: 1 })
 }

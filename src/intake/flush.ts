@@ -1,12 +1,20 @@
-/** Commits a batch of events: one call of the SQL function flush_events (migrations/functions/flush.sql), one transaction. */
+/**
+ * Commits a batch of events in one transaction:
+ *
+ * 1. `numberEvents` leaves out repetitions and numbers what is left.
+ * 2. `bindFlush` (flush-parameters.ts) makes the parameters of the SQL function flush_events (migrations/functions/flush.sql).
+ * 3. The function locks the accounts, stores what is new, applies it to members, and queues deliveries to endpoints.
+ * 4. What it queued is handed over to the sender, after the commit.
+ * 5. `outcomesOf` says for each event what became of it.
+ *
+ * A transaction that collided with another one is sent again.
+ */
 import type { AccountId } from '../accounts/account.ts'
 import { MEMBER_ID_TAKEN, skipTakenMemberIds } from '../audience/member-ids.ts'
-import { booleanArray, int4Array, int8Array, textArray } from '../postgres/binary-array.ts'
 import { sqlStateOf, violatedConstraint } from '../postgres/faults.ts'
-import { sparse } from '../postgres/sparse-column.ts'
-import type { BoundStatement, Queryable, SendPipeline, Statement } from '../postgres/statement.ts'
+import type { BoundStatement, SendPipeline, Statement } from '../postgres/statement.ts'
 import type { ForwardedDelivery, IntakeEvent, Source } from './event.ts'
-import { effectColumns, eventColumns, forwardColumns, otherColumns } from './flush-columns.ts'
+import { bindFlush, type FlushResult } from './flush-parameters.ts'
 
 /**
  * `unapplied`: stored without effect, because of the event's `failure`. `stale`: the account has gone, or its credentials
@@ -21,7 +29,7 @@ export interface Admission {
   /** Of the account in the path of the delivery. */
   credentialsVersion: bigint
   source: Source
-  /** The delivery names another bot than that of the account in its path. The flush decides again whose events it carries. */
+  /** The delivery contains another bot than that of the account in its path. The flush decides again whose events it carries. */
   foreign?: { pathAccountId: AccountId; botUserId: string }
 }
 
@@ -51,34 +59,30 @@ export interface LeasedDelivery {
   endpointId: bigint
 }
 
-/**
- * Endpoints of one account for which a flush stores a row each: 20 rows are 0.3 ms. With more, it stores one row for all of them.
- * Most accounts have fewer than five.
- */
-const ENDPOINTS_PER_FLUSH = 20
-
 /** Each attempt sees what the previous one collided with, so ten new collisions in a row do not happen. */
-const FLUSH_ATTEMPTS = 10
+const ATTEMPTS_MAX = 10
 
 /**
- * Commits the batch and returns each event's outcome, in the order given. It retries where another transaction inserted the
- * same key at the same moment, or where member ids were taken. Throws DatabaseUnavailable, or the database's error, with
- * nothing stored.
+ * Commits the batch and returns each event's outcome, in the order given. An event that is in the batch twice counts once.
+ * Throws DatabaseUnavailable, or the database's error, with nothing stored.
+ * @param send to a connection that may send the transaction again if it is lost: events that it had committed are duplicates then
  */
-export async function flushWithRetry(
+export async function flush(
   send: SendPipeline,
-  database: Queryable,
   batch: AdmittedEvent[],
-  options: FlushOptions = {},
+  { before = [], handOver, ...limits }: FlushOptions = {},
 ): Promise<Outcome[]> {
+  const numbered = numberEvents(batch)
+  const statements = [...limitStatements(limits), ...before, bindFlush(numbered)]
   for (let attempt = 1; ; attempt += 1) {
     try {
-      return await flush(send, batch, options)
+      const [result] = (await send(statements)).at(-1) as unknown as [FlushResult]
+      if (result.leased_ids || result.fans_out) handOver?.(leasedDeliveries(result), result.fans_out ?? false)
+      return outcomesOf(batch, numbered, result)
     } catch (error) {
-      if (attempt === FLUSH_ATTEMPTS) throw error
+      if (attempt === ATTEMPTS_MAX) throw error
       if (violatedConstraint(error) === MEMBER_ID_TAKEN) {
-        const accountIds = new Set(batch.map(({ admission }) => admission.accountId))
-        await skipTakenMemberIds(database, [...accountIds])
+        await skipTakenMemberIds(send, [...new Set(numbered.admissions.map(({ accountId }) => accountId))])
       } else if (!isConflict(error)) throw error
     }
   }
@@ -95,73 +99,6 @@ export function isConflict(error: unknown): boolean {
   return (
     KEY_TAKEN.test(violatedConstraint(error) ?? '') || ['40001', '40P01'].includes(sqlStateOf(error) ?? '')
   )
-}
-
-/** One attempt. An event that is in the batch twice counts once. */
-export async function flush(
-  send: SendPipeline,
-  batch: AdmittedEvent[],
-  { before = [], handOver, ...limits }: FlushOptions = {},
-): Promise<Outcome[]> {
-  const { admissions, proven, positions } = numberAdmissions(batch)
-  const { unique, indexes } = withoutRepetitions(batch)
-  const events = unique.map((index) => (batch[index] as AdmittedEvent).event)
-  const values = [
-    int8Array(admissions.map(({ accountId }) => accountId)),
-    int8Array(admissions.map(({ credentialsVersion }) => credentialsVersion)),
-    textArray(admissions.map(({ source }) => source.name)),
-    booleanArray(proven),
-    int4Array(unique.map((index) => positions[index] as number)),
-    ...eventColumns(events),
-    ...otherColumns(events),
-    ...effectColumns(events),
-    ...forwardColumns(unique.map((index) => (batch[index] as AdmittedEvent).forwarded)),
-    sparse(
-      admissions.map(({ foreign }) => foreign?.pathAccountId ?? null),
-      int8Array,
-    ),
-    sparse(
-      admissions.map(({ foreign }) => foreign?.botUserId ?? null),
-      textArray,
-    ),
-    ENDPOINTS_PER_FLUSH,
-  ]
-  const rows = await send([...limitStatements(limits), ...before, { statement: flushEvents, values }])
-  const [result] = rows.at(-1) as unknown as FlushResult[]
-  if (result?.leased_ids || result?.fans_out) handOver?.(leasedDeliveries(result), result.fans_out ?? false)
-  const admitted = new Set(result?.admitted)
-  const duplicates = new Set(result?.duplicates)
-  const isAdmitted = (index: number) => admitted.has(positions[index] as number)
-  return batch.map(({ event }, index) => {
-    const place = indexes[index] as number
-    const first = unique[place] as number
-    // A copy that another admission brought is only stored if that admission holds.
-    if (!isAdmitted(index) || !isAdmitted(first)) return 'stale'
-    if (duplicates.has(place + 1) || first !== index) return 'duplicate'
-    return event.failure === null ? 'accepted' : 'unapplied'
-  })
-}
-
-/**
- * Parameters: those of the function, in its order. A flush of duplicates alone writes nothing, so its commit would not wait for
- * a synchronous standby, although the first copies may not have reached one. The message makes it wait.
- */
-const flushEvents: Statement = {
-  name: 'flush-events',
-  text: `select admitted, duplicates, leased_ids, leased_accounts, leased_endpoints, fans_out,
-                case when pg_current_xact_id_if_assigned() is null and current_setting('synchronous_standby_names') <> ''
-                     then pg_logical_emit_message(true, 'oa-audience', '') end as waits_for_standby
-           from flush_events($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
-                             $23, $24, $25, $26, $27, $28)`,
-}
-
-interface FlushResult {
-  admitted: number[] | null
-  duplicates: number[] | null
-  leased_ids: string[] | null
-  leased_accounts: string[] | null
-  leased_endpoints: string[] | null
-  fans_out: boolean | null
 }
 
 function leasedDeliveries({ leased_ids, leased_accounts, leased_endpoints }: FlushResult): LeasedDelivery[] {
@@ -184,50 +121,67 @@ function limitStatements({ lockTimeoutMs, statementTimeoutMs }: FlushOptions): B
   return [{ statement: setLimits, values: [lockTimeoutMs ?? null, statementTimeoutMs ?? null] }]
 }
 
-interface NumberedAdmissions {
+/** A batch without repetitions. Numbers begin at 1, as positions in PostgreSQL's arrays do. */
+export interface NumberedEvents {
+  /** The distinct admissions. A batch has few. */
   admissions: Admission[]
-  /** Whether the events of each admission are proven: by their source, or by themselves. */
+  /** For each admission whether the people of its events are proven: by the source, or by the events themselves. */
   proven: boolean[]
-  /** For each event of the batch the position of its admission, from 1. */
-  positions: number[]
-}
-
-/** The distinct admissions of a batch. A batch has few. */
-function numberAdmissions(batch: AdmittedEvent[]): NumberedAdmissions {
-  const admissions: Admission[] = []
-  const proven: boolean[] = []
-  const byIdentity = new Map<string, number>()
-  // Most deliveries of an account share one object: see AdmittingAccounts.
-  const byObject = { proven: new Map<Admission, number>(), unproven: new Map<Admission, number>() }
-  const positions = batch.map(({ admission, event }) => {
-    const { accountId, source, credentialsVersion, foreign } = admission
-    const isProven = event.isProven ?? source.isProven
-    const seen = byObject[isProven ? 'proven' : 'unproven']
-    const known = seen.get(admission)
-    if (known !== undefined) return known
-    const path = foreign === undefined ? '' : `${foreign.pathAccountId} ${foreign.botUserId}`
-    const identity = `${accountId} ${source.name} ${credentialsVersion} ${isProven} ${path}`
-    const position = byIdentity.get(identity) ?? admissions.push(admission)
-    proven[position - 1] = isProven
-    byIdentity.set(identity, position)
-    seen.set(admission, position)
-    return position
-  })
-  return { admissions, proven, positions }
+  /** Each event once, with the number of its admission. */
+  unique: Array<AdmittedEvent & { admissionNumber: number }>
+  /** For each event of the batch: its number in `unique`, and that of its own admission. */
+  numbers: Array<{ event: number; admission: number }>
 }
 
 /**
- * `unique` are the indexes of events to store; `indexes` is for each event of the batch its place among those. An account's
- * event may be in the batch under two admissions: by its own webhook and by that of its module channel.
+ * An account's event may be in the batch under two admissions: by its own webhook and by that of its module channel. The first
+ * one counts.
  */
-function withoutRepetitions(batch: AdmittedEvent[]): { unique: number[]; indexes: number[] } {
-  const unique: number[] = []
-  const placeOf = new Map<string, number>()
-  const indexes = batch.map(({ admission, event }, index) => {
-    const identity = `${admission.accountId} ${event.key.toString('latin1')}`
-    const place = placeOf.get(identity) ?? unique.push(index) - 1
-    placeOf.set(identity, place)
-    return place
+function numberEvents(batch: AdmittedEvent[]): NumberedEvents {
+  const { admissions, proven, numberOf } = numberAdmissions()
+  const unique: NumberedEvents['unique'] = []
+  const eventNumbers = new Map<string, number>()
+  const numbers = batch.map((admitted) => {
+    const admissionNumber = numberOf(admitted)
+    const identity = `${admitted.admission.accountId} ${admitted.event.key.toString('latin1')}`
+    const event = eventNumbers.get(identity) ?? unique.push({ ...admitted, admissionNumber })
+    eventNumbers.set(identity, event)
+    return { event, admission: admissionNumber }
   })
-  return { unique, indexes }
+  return { admissions, proven, unique, numbers }
+}
+
+/** Deliveries of an account share one admission object: see AdmittingAccounts. */
+function numberAdmissions() {
+  const admissions: Admission[] = []
+  const proven: boolean[] = []
+  const numbers = { proven: new Map<Admission, number>(), unproven: new Map<Admission, number>() }
+  const numberOf = ({ admission, event }: AdmittedEvent): number => {
+    const isProven = event.isProven ?? admission.source.isProven
+    const seen = isProven ? numbers.proven : numbers.unproven
+    const number = seen.get(admission) ?? admissions.push(admission)
+    seen.set(admission, number)
+    proven[number - 1] = isProven
+    return number
+  }
+  return { admissions, proven, numberOf }
+}
+
+function outcomesOf(
+  batch: AdmittedEvent[],
+  { unique, numbers }: NumberedEvents,
+  result: FlushResult,
+): Outcome[] {
+  const admitted = new Set(result.admitted)
+  const duplicates = new Set(result.duplicates)
+  const counted = new Set<number>()
+  return batch.map(({ event: { failure } }, index) => {
+    const { event, admission } = numbers[index] as NumberedEvents['numbers'][number]
+    // A copy that another admission brought is only stored if that admission holds.
+    const storing = unique[event - 1]?.admissionNumber as number
+    if (!admitted.has(admission) || !admitted.has(storing)) return 'stale'
+    if (duplicates.has(event) || counted.has(event)) return 'duplicate'
+    counted.add(event)
+    return failure === null ? 'accepted' : 'unapplied'
+  })
 }

@@ -1,7 +1,11 @@
 /**
- * What happens to a batch that the database refuses: it is split by account and then by delivery, until the cause stands
- * alone. An event that cannot be applied is stored without effect. A delivery whose rows another transaction has locked is
- * refused, so that its sender retries. All others are stored.
+ * What happens to a batch that the database refuses:
+ *
+ * 1. If the database is unavailable, all deliveries are refused. Their senders retry.
+ * 2. Otherwise each delivery is flushed by itself, those of one account one after the other.
+ * 3. A delivery whose rows another transaction has locked is refused. If one takes too long, it is refused with those of its
+ *    account behind it, each of which would take as long.
+ * 4. A delivery that fails for another reason is flushed event by event. An event that cannot be applied is stored without effect.
  */
 import type { AccountId } from '../accounts/account.ts'
 import { eventUnapplied } from '../observability/facts.ts'
@@ -14,25 +18,13 @@ import {
   sqlStateOf,
 } from '../postgres/faults.ts'
 import { NO_EFFECT } from './event.ts'
-import {
-  type AdmittedEvent,
-  type FlushOptions,
-  flushWithRetry,
-  type HandOver,
-  isConflict,
-  type Outcome,
-} from './flush.ts'
-import { type QueuedDelivery, settle } from './queued-delivery.ts'
+import { type AdmittedEvent, flush, type HandOver, isConflict, type Outcome } from './flush.ts'
+import type { QueuedDelivery } from './queued-delivery.ts'
 
-/** Parts flushed concurrently: the connections of intake that flushes leave free. */
+/** Accounts whose deliveries are flushed concurrently: the connections of intake that flushes leave free. */
 const CONCURRENCY = 2
-/** For the deliveries of one account together. The batch has taken longer already, and all other accounts wait. */
-const ACCOUNT_STATEMENT_TIMEOUT_MS = 1_000
-/**
- * For one delivery, after its account's deliveries met rows that another transaction has locked. The batch has already
- * waited once, so each delivery waits only 10 ms now: 256 deliveries × 10 ms ÷ 2 workers = 1.3 s at worst.
- */
-const DELIVERY_LOCK_TIMEOUT_MS = 10
+/** The batch has waited for locked rows and has taken long already, and all other accounts wait. */
+const LIMITS = { lockTimeoutMs: 10, statementTimeoutMs: 1_000 }
 
 /** Settles every delivery, whatever happens. */
 export async function flushIsolated(
@@ -41,53 +33,42 @@ export async function flushIsolated(
   error: unknown,
   handOver: HandOver,
 ): Promise<void> {
-  const [only] = deliveries
   const accounts = byAccount(deliveries)
-  // If one account's deliveries take too long together, each of them would take too long, one after the other.
-  const isTooLong = sqlStateOf(error) === STATEMENT_TIMEOUT && accounts.length === 1
-  const isLocked = sqlStateOf(error) === LOCK_TIMEOUT && deliveries.length === 1
-  if (isDatabaseDown(error) || isTooLong || isLocked) {
-    for (const { reject } of deliveries) reject(error)
-  } else if (only !== undefined && deliveries.length === 1) {
-    await flushEachEvent(database, only, handOver)
-  } else {
-    const [parts, limits] =
-      accounts.length > 1
-        ? [accounts, { statementTimeoutMs: ACCOUNT_STATEMENT_TIMEOUT_MS }]
-        : [deliveries.map((delivery) => [delivery]), { lockTimeoutMs: DELIVERY_LOCK_TIMEOUT_MS }]
-    for (const refused of await flushParts(database, parts, { ...limits, handOver })) {
-      await flushIsolated(database, refused.part, refused.error, handOver)
-    }
-  }
-}
-
-interface RefusedPart {
-  part: QueuedDelivery[]
-  error: unknown
-}
-
-/** Flushes each part by itself and returns those that the database refused. */
-async function flushParts(
-  database: Database,
-  parts: QueuedDelivery[][],
-  limits: FlushOptions,
-): Promise<RefusedPart[]> {
-  const refused: RefusedPart[] = []
-  const waiting = [...parts]
+  if (isDatabaseDown(error) || (isTooLong(error) && accounts.length === 1)) return refuse(deliveries, error)
   const work = async () => {
-    for (let part = waiting.shift(); part !== undefined; part = waiting.shift()) {
-      try {
-        const events = part.flatMap((delivery) => delivery.events)
-        settle(part, await flushWithRetry(database.intake.pipeline, database.intake, events, limits))
-      } catch (error) {
-        refused.push({ part, error })
-        // Each of the others would only wait for the same failure.
-        if (isDatabaseDown(error)) refused.push(...waiting.splice(0).map((part) => ({ part, error })))
-      }
+    for (let next = accounts.shift(); next !== undefined; next = accounts.shift()) {
+      const outage = await flushOneByOne(database, next, handOver)
+      // Each of the others would only wait for the same failure.
+      if (outage !== null) refuse(accounts.splice(0).flat(), outage)
     }
   }
   await Promise.all(Array.from({ length: CONCURRENCY }, work))
-  return refused
+}
+
+/** Settles the deliveries of one account. Returns the error if the database has become unavailable, otherwise null. */
+async function flushOneByOne(
+  database: Database,
+  deliveries: QueuedDelivery[],
+  handOver: HandOver,
+): Promise<unknown> {
+  for (const [index, delivery] of deliveries.entries()) {
+    try {
+      const { events } = delivery
+      delivery.resolve(await flush(database.intake.pipeline, events, { ...LIMITS, handOver }))
+    } catch (error) {
+      if (isDatabaseDown(error) || isTooLong(error)) {
+        refuse(deliveries.slice(index), error)
+        return isTooLong(error) ? null : error
+      }
+      if (isLocked(error)) delivery.reject(error)
+      else await flushEachEvent(database, delivery, handOver)
+    }
+  }
+  return null
+}
+
+function refuse(deliveries: QueuedDelivery[], error: unknown): void {
+  for (const { reject } of deliveries) reject(error)
 }
 
 async function flushEachEvent(
@@ -110,7 +91,7 @@ async function flushOrStoreUnapplied(
   handOver: HandOver,
 ): Promise<Outcome> {
   const flushOne = async (one: AdmittedEvent) => {
-    const [outcome] = await flushWithRetry(database.intake.pipeline, database.intake, [one], { handOver })
+    const [outcome] = await flush(database.intake.pipeline, [one], { handOver })
     return outcome as Outcome
   }
   try {
@@ -132,11 +113,13 @@ function byAccount(deliveries: QueuedDelivery[]): QueuedDelivery[][] {
   return [...accounts.values()]
 }
 
+const isLocked = (error: unknown) => sqlStateOf(error) === LOCK_TIMEOUT
+const isTooLong = (error: unknown) => sqlStateOf(error) === STATEMENT_TIMEOUT
+
 /** The database itself is unavailable, or has no connection free, so splitting the batch cannot help. */
 function isDatabaseDown(error: unknown): boolean {
   if (error instanceof DatabaseBusy) return true
-  const isAboutRows = [LOCK_TIMEOUT, STATEMENT_TIMEOUT].includes(sqlStateOf(error) ?? '')
-  return error instanceof DatabaseUnavailable && !isConflict(error) && !isAboutRows
+  return error instanceof DatabaseUnavailable && !isConflict(error) && !isLocked(error) && !isTooLong(error)
 }
 
 /**

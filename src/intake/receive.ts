@@ -4,13 +4,14 @@
  * deliveries share a commit.
  */
 import { SendersBarrier } from '../audience/erasure-lock.ts'
+import { AppError } from '../errors.ts'
 import { deliveriesDequeued, deliveryQueued, deliveryStored, flushing } from '../observability/facts.ts'
 import type { Database } from '../postgres/database.ts'
 import type { PinnedConnection } from '../postgres/pinned-connection.ts'
 import type { DeliveryCounts } from './delivery-counts.ts'
 import type { ForwardedDelivery, IntakeEvent, Source } from './event.ts'
 import { FairQueue, type QueueLimits } from './fair-queue.ts'
-import { type Admission, flushWithRetry, type HandOver, type Outcome } from './flush.ts'
+import { type Admission, flush, type HandOver, type Outcome } from './flush.ts'
 import { flushIsolated } from './isolate.ts'
 import { queuedDelivery, settle, sliceEvents } from './queued-delivery.ts'
 
@@ -19,11 +20,8 @@ export interface Receipt {
   duplicates: number
 }
 
-/**
- * A receipt: every event is committed to disk. `stale`: the account has changed since the delivery was admitted. `overloaded`: too
- * many events wait, and nothing was stored.
- */
-export type Reception = Receipt | 'stale' | 'overloaded'
+/** A receipt: every event is committed to disk. `stale`: the account has changed since the delivery was admitted. */
+export type Reception = Receipt | 'stale'
 
 /**
  * Smaller flushes waste more than waiting for the one in flight costs. Measured with 8 to 48, for syncs of 50 µs, 1 ms and 5 ms.
@@ -70,8 +68,8 @@ export class Intake {
   }
 
   /**
-   * Stores the events of one delivery. Rejects with DatabaseUnavailable, or the database's error: the sender should retry, which
-   * is always safe. Nothing is stored then, or some slices of a large delivery, whose events are duplicates in the retry.
+   * Stores the events of one delivery. Rejects with `unavailable` if too many events wait or the database is unavailable, or with
+   * the database's error: the sender should retry, which is always safe. Nothing is stored then, or some slices of a large delivery, whose events are duplicates in the retry.
    * @param forwarded set if endpoints of the account receive the delivery
    */
   async receive(
@@ -87,10 +85,6 @@ export class Intake {
       this.#counts.addFailed(admission.accountId, this.#source)
       throw error
     })
-    if (outcomes === 'overloaded') {
-      this.#counts.addFailed(admission.accountId, this.#source)
-      return 'overloaded'
-    }
     if (outcomes.includes('stale')) return 'stale'
     // Only the delivery with the unsend waits. Also a duplicate: the first attempt may have failed to wait.
     if (events.some(({ effect }) => effect.type === 'unsend')) await this.#senders.pass(admission.accountId)
@@ -107,10 +101,10 @@ export class Intake {
     admission: Admission,
     events: IntakeEvent[],
     forwarded: ForwardedDelivery | null,
-  ): Promise<Outcome[] | 'overloaded'> {
+  ): Promise<Outcome[]> {
     const queued = sliceEvents(events).map((slice) => queuedDelivery(admission, slice, forwarded))
     const deliveries = queued.map(({ delivery }) => delivery)
-    if (!this.#queue.push(deliveries)) return 'overloaded'
+    if (!this.#queue.push(deliveries)) throw new AppError('unavailable', { retryAfterSeconds: 1 })
     const waiting = { source: this.#source, queuedEvents: this.#queue.events }
     for (const delivery of deliveries) deliveryQueued.publish({ delivery, ...waiting })
     this.#flushQueued()
@@ -131,12 +125,7 @@ export class Intake {
     this.#flushesInFlight += 1
     try {
       const outcomes = await flushing.run({ events: events.length, deliveries }, () =>
-        flushWithRetry(
-          (statements) => connection.pipelineIdempotent(statements),
-          this.#database.intake,
-          events,
-          { handOver: this.#handOver },
-        ),
+        flush(connection.pipelineIdempotent, events, { handOver: this.#handOver }),
       )
       this.#flushesInFlight -= 1
       this.#idle.push(connection)

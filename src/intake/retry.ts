@@ -3,7 +3,7 @@ import { lockOutErasures, waitForSenders } from '../audience/erasure-lock.ts'
 import { DatabaseUnavailable, LOCK_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
 import type { Row, Statement, Transactions } from '../postgres/statement.ts'
 import { type IntakeEvent, InvalidEvent, NO_EFFECT } from './event.ts'
-import { flushWithRetry } from './flush.ts'
+import { flush } from './flush.ts'
 import type { SourceModule } from './source.ts'
 import { SOURCES } from './sources.ts'
 
@@ -49,7 +49,7 @@ async function storeAgain(
       values: [id, accountId, credentialsVersion, String(stored.payload === null)],
     },
   ]
-  const [outcome] = await flushWithRetry(database.pipeline, database, batch, { before })
+  const [outcome] = await flush(database.pipeline, batch, { before })
   if (outcome !== 'accepted') return 'it has changed meanwhile: check it again'
   return event.effect.type === 'unsend' ? await outliveSenders(database, accountId) : APPLIED
 }

@@ -114,7 +114,7 @@ export async function useEverything(users: Users): Promise<string[]> {
   await readFleetCharts(database, [tenant.accountId])
   await database.query(rememberPending, [tenant.accountId, tenant.organizationId, 99n, 'U9', 0n])
   await finishErasures(database)
-  await skipTakenMemberIds(database, [tenant.accountId])
+  await skipTakenMemberIds(database.pipeline, [tenant.accountId])
   answers.push(await service.call('DELETE', `/api/audience/${await idOf('U1')}`, { headers }))
   answers.push(
     await service.call('DELETE', '/api/audience/1', { headers: { ...headers, 'if-match': '"1"' } }),

@@ -7,7 +7,7 @@ import { LRUCache } from 'lru-cache'
 import type { Account, AccountId } from '../../accounts/account.ts'
 import type { Database } from '../../postgres/database.ts'
 import type { Statement } from '../../postgres/statement.ts'
-import type { Candidate } from '../admit.ts'
+import type { Found } from '../admit.ts'
 import type { Admission } from '../flush.ts'
 
 /**
@@ -32,7 +32,7 @@ export class Recipients {
   }
 
   /** Admits a delivery to the account in its path, or to another of the same organization and with the same secret that its destination names. */
-  async admit({ account, admission }: Candidate, destination: string | null): Promise<Admission> {
+  async admit({ account, admission }: Found, destination: string | null): Promise<Admission> {
     if (!namesAnotherBot(account, destination)) return admission
     const cached = this.#cached.get(account) ?? new LRUCache<string, Admission>({ max: DESTINATIONS_MAX })
     this.#cached.set(account, cached)

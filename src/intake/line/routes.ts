@@ -5,8 +5,8 @@ import { AppError } from '../../errors.ts'
 import { bodyBytes } from '../../http/body.ts'
 import { parsePathId } from '../../http/path-id.ts'
 import type { Database } from '../../postgres/database.ts'
-import { AdmittingAccounts } from '../admit.ts'
-import type { Receipt } from '../receive.ts'
+import { AdmittingAccounts, repeatWhileStale } from '../admit.ts'
+import type { Reception } from '../receive.ts'
 import type { SourceParts } from '../source.ts'
 import { deliveryPaths } from './channel.ts'
 import { parseLineDelivery } from './payload.ts'
@@ -24,7 +24,9 @@ export function addLineRoutes(app: FastifyInstance, parts: SourceParts): void {
   }
   for (const path of deliveryPaths(':id')) {
     const options = { schema: lineDeliverySchema(path), config: { bodies: parts.bodies } }
-    app.post(path, options, (request: DeliveryRequest, reply) => receiveDelivery(line, request, reply))
+    app.post(path, options, (request: DeliveryRequest, reply) =>
+      repeatWhileStale((isAgain) => receiveDelivery(line, request, reply, isAgain)),
+    )
   }
 }
 
@@ -37,35 +39,30 @@ async function receiveDelivery(
   { source, database, intake, counts, spareSigned, now, accounts, recipients }: LineParts,
   request: DeliveryRequest,
   reply: FastifyReply,
-): Promise<Receipt> {
+  isAgain: boolean,
+): Promise<Reception> {
   database.requireConfigured()
   const id = parsePathId(request.params.id)
   if (id === null) throw new AppError('unknown_account')
   const body = bodyBytes(request)
   const signature = request.headers['x-line-signature']
-  let isSpared = false
-  for await (const candidate of accounts.candidates(id)) {
-    const { account, isCached } = candidate
-    if (!hasValidLineSignature(body, signature, account.channelSecret)) {
-      if (isCached) continue
-      counts.addRefused(id, source.name)
-      throw new AppError('bad_signature')
-    }
-    if (!isSpared) spareSigned(request, reply)
-    isSpared = true
-    const { destination, events } = await parseLineDelivery(body, now())
-    // Nothing is stored for an empty delivery, so no flush would compare a cached account.
-    if (events.length === 0 && isCached) continue
-    const admission = await recipients.admit(candidate, destination)
-    const isOwn = destination === account.botUserId || admission.accountId !== account.id
-    const forwarded = { destination: isOwn ? null : destination }
-    const reception = await intake.receive(admission, events, forwarded)
-    if (reception === 'stale') continue
-    if (reception === 'overloaded') throw new AppError('unavailable', { retryAfterSeconds: 1 })
-    if (!isOwn) await flagIfForeign(database, account, destination)
-    return reception
+  const isSigned = ({ channelSecret }: Account) => hasValidLineSignature(body, signature, channelSecret)
+  const found = await accounts.find(id, isAgain, isSigned)
+  if (found === null) throw new AppError('unknown_account')
+  if (!found.isAccepted) {
+    counts.addRefused(id, source.name)
+    throw new AppError('bad_signature')
   }
-  throw new AppError('unknown_account')
+  if (!isAgain) spareSigned(request, reply)
+  const { account, isCached } = found
+  const { destination, events } = await parseLineDelivery(body, now())
+  // Nothing is stored for an empty delivery, so no flush would compare a cached account.
+  if (events.length === 0 && isCached) return 'stale'
+  const admission = await recipients.admit(found, destination)
+  const isOwn = destination === account.botUserId || admission.accountId !== account.id
+  const reception = await intake.receive(admission, events, { destination: isOwn ? null : destination })
+  if (reception !== 'stale' && !isOwn) await flagIfForeign(database, account, destination)
+  return reception
 }
 
 /** No other account has this bot. The signature is valid, so the events count, but an operator should check the set-up. */

@@ -5,8 +5,8 @@ import { findAccountByOaHash } from '../../accounts/account.ts'
 import { AppError } from '../../errors.ts'
 import { bodyBytes } from '../../http/body.ts'
 import { isStorableText } from '../../postgres/storable.ts'
-import { AdmittingAccounts } from '../admit.ts'
-import type { Receipt } from '../receive.ts'
+import { AdmittingAccounts, repeatWhileStale } from '../admit.ts'
+import type { Reception } from '../receive.ts'
 import type { SourceParts } from '../source.ts'
 import { callbackPath } from './path.ts'
 import { parseChatCallback } from './payload.ts'
@@ -23,7 +23,7 @@ export function addMboxRoutes(app: FastifyInstance, parts: SourceParts): void {
   )
   const options = { schema: chatCallbackSchema, config: { bodies: parts.bodies } }
   app.post(callbackPath(':oaHash'), options, (request: CallbackRequest, reply) =>
-    receiveCallback(parts, accounts, request, reply),
+    repeatWhileStale((isAgain) => receiveCallback(parts, accounts, request, reply, isAgain)),
   )
 }
 
@@ -32,7 +32,8 @@ async function receiveCallback(
   accounts: AdmittingAccounts<string>,
   request: CallbackRequest,
   reply: FastifyReply,
-): Promise<Receipt> {
+  isAgain: boolean,
+): Promise<Reception> {
   database.requireConfigured()
   const { oaHash } = request.params
   if (!isStorableText(oaHash)) throw new AppError('unknown_account')
@@ -41,27 +42,23 @@ async function receiveCallback(
     signature: request.headers['x-chatwoot-signature'],
     timestamp: request.headers['x-chatwoot-timestamp'],
   }
-  const delivery = request.headers['x-chatwoot-delivery']
-  const deliveryId = typeof delivery === 'string' ? delivery : undefined
-  let isSpared = false
-  for await (const { account, admission, isCached } of accounts.candidates(oaHash)) {
-    if (account.chatSecret !== null) {
-      if (!hasValidChatSignature(body, signature, account.chatSecret, now())) {
-        if (isCached) continue
-        counts.addRefused(account.id, source.name)
-        throw new AppError('bad_signature')
-      }
-      if (!isSpared) spareSigned(request, reply)
-      isSpared = true
-    }
-    const identity = { id: deliveryId, isSigned: account.chatSecret !== null }
-    const events = parseChatCallback(body, identity, now(), account.chatInboxId)
-    // Nothing is stored for an empty delivery, so no flush would compare a cached account.
-    if (events.length === 0 && isCached) continue
-    const reception = await intake.receive(admission, events)
-    if (reception === 'stale') continue
-    if (reception === 'overloaded') throw new AppError('unavailable', { retryAfterSeconds: 1 })
-    return reception
+  const found = await accounts.find(
+    oaHash,
+    isAgain,
+    ({ chatSecret }) => chatSecret === null || hasValidChatSignature(body, signature, chatSecret, now()),
+  )
+  if (found === null) throw new AppError('unknown_account')
+  if (!found.isAccepted) {
+    counts.addRefused(found.account.id, source.name)
+    throw new AppError('bad_signature')
   }
-  throw new AppError('unknown_account')
+  const { account, admission, isCached } = found
+  const isSigned = account.chatSecret !== null
+  if (isSigned && !isAgain) spareSigned(request, reply)
+  const delivery = request.headers['x-chatwoot-delivery']
+  const id = typeof delivery === 'string' ? delivery : undefined
+  const events = parseChatCallback(body, { id, isSigned }, now(), account.chatInboxId)
+  // Nothing is stored for an empty delivery, so no flush would compare a cached account.
+  if (events.length === 0 && isCached) return 'stale'
+  return intake.receive(admission, events)
 }

@@ -8,12 +8,12 @@ import { AppError } from '../../errors.ts'
 import { decodedBytes, receivedBytes } from '../../http/body.ts'
 import { createClientKey } from '../../http/rate-limit-counter.ts'
 import { isStorableText } from '../../postgres/storable.ts'
-import { AdmittingAccounts } from '../admit.ts'
+import { AdmittingAccounts, repeatWhileStale } from '../admit.ts'
 import type { SourceParts } from '../source.ts'
 import { Budgets, type GiveBack, KeyBudgets } from './budget.ts'
 import { METRICS_PATHS, TRACKING_PATHS, typeOfCall } from './calls.ts'
 import { createProver, haveTokens } from './id-token.ts'
-import { parseTrackingRequest, type Rejection, readTrackingEvents } from './payload.ts'
+import { parseTrackingRequest, type Rejection, readTrackingEvents, type TrackingRequest } from './payload.ts'
 import { trackingSchemas } from './route-schema.ts'
 
 /** How long browsers may cache the answer to a preflight request. */
@@ -83,7 +83,7 @@ async function readBody({ addresses, addressOf }: TrackingParts, request: Tracki
 }
 
 async function receiveTracking(parts: TrackingParts, request: TrackingCall) {
-  const { database, intake, now, accounts, addresses, keys, addressOf, idTokens } = parts
+  const { database, addresses, addressOf, idTokens } = parts
   database.requireConfigured()
   const body = await readBody(parts, request)
   const tracking = parseTrackingRequest(body, typeOfCall(request.params.call))
@@ -92,32 +92,45 @@ async function receiveTracking(parts: TrackingParts, request: TrackingCall) {
   if (key === null || !isStorableText(key)) throw new AppError('unknown_tracking_key')
   const prove = createProver(idTokens, tracking.events, idTokenOf(request))
   const isClaimed = !haveTokens(tracking.events, idTokenOf(request))
-  let giveBack: GiveBack | null = null
-  for await (const { account, admission, isCached } of accounts.candidates(key)) {
-    // After the key was found, because unknown keys would displace the budgets of others from memory.
-    if (giveBack === null && isClaimed) keys.checkClaimed(key)
-    const proofs = await prove(account.loginChannelId)
-    if (proofs.dependOnAccount && isCached) continue
-    const read = await readTrackingEvents(tracking, key, now(), proofs)
-    const { accepted, rejected } = read
-    // Nothing is stored for an empty request, so no flush would compare a cached account.
-    if (accepted.length === 0 && isCached) continue
-    if (accepted.length === 0 && rejected.length > 0) throw unreadable(rejected)
-    const taken: GiveBack = giveBack ?? keys.take(key, read.claimed, read.proven)
-    giveBack = taken
-    const reception = await intake.receive(admission, accepted).catch((error) => {
-      taken(1)
-      throw error
-    })
-    if (reception === 'stale') continue
-    if (reception === 'overloaded') {
-      taken(1)
-      throw new AppError('unavailable', { retryAfterSeconds: 1 })
-    }
-    if (reception.duplicates > 0) taken(reception.duplicates / accepted.length)
-    return { success: true, ...reception, rejected }
-  }
-  throw new AppError('unknown_tracking_key')
+  const charged: Charged = { tracking, key, prove, isClaimed, giveBack: null }
+  return repeatWhileStale((isAgain) => storeTracking(parts, charged, isAgain))
+}
+
+/** A request whose address has paid. The tracking key pays once, however often its account changes meanwhile. */
+interface Charged {
+  tracking: TrackingRequest
+  key: string
+  prove: ReturnType<typeof createProver>
+  isClaimed: boolean
+  giveBack: GiveBack | null
+}
+
+async function storeTracking(
+  { intake, now, accounts, keys }: TrackingParts,
+  charged: Charged,
+  isAgain: boolean,
+) {
+  const { tracking, key, prove, isClaimed } = charged
+  const found = await accounts.find(key, isAgain)
+  if (found === null) throw new AppError('unknown_tracking_key')
+  const { account, admission, isCached } = found
+  // After the key was found, because unknown keys would displace the budgets of others from memory.
+  if (charged.giveBack === null && isClaimed) keys.checkClaimed(key)
+  const proofs = await prove(account.loginChannelId)
+  if (proofs.dependOnAccount && isCached) return 'stale'
+  const { accepted, rejected, claimed, proven } = await readTrackingEvents(tracking, key, now(), proofs)
+  // Nothing is stored for an empty request, so no flush would compare a cached account.
+  if (accepted.length === 0 && isCached) return 'stale'
+  if (accepted.length === 0 && rejected.length > 0) throw unreadable(rejected)
+  charged.giveBack ??= keys.take(key, claimed, proven)
+  const { giveBack } = charged
+  const reception = await intake.receive(admission, accepted).catch((error) => {
+    giveBack(1)
+    throw error
+  })
+  if (reception === 'stale') return 'stale'
+  if (reception.duplicates > 0) giveBack(reception.duplicates / accepted.length)
+  return { success: true, ...reception, rejected }
 }
 
 /** The ID token of LINE for all events that have none of their own. */
