@@ -224,28 +224,3 @@ describe('the clock of the database', () => {
     expect(await readClockSkew(database, clockAt(60_000))).toBeCloseTo(-60, 0)
   })
 })
-
-describe('an instance of the previous version', () => {
-  /** Parameters after the failures of events, as each version calls flush_events. */
-  const CALLS = {
-    'with 21 parameters': `null, null, '{following}', null, null, null, null, null`,
-    'with 25 parameters': `null, null, null, null, '{following}', null, null, null, null, null, '{1}', null`,
-  }
-
-  it.each(Object.entries(CALLS))('flushes events during an upgrade (%s)', async (_, parameters) => {
-    const { database } = await setUpDatabase()
-    const { accountId } = await addTenant(database)
-    const flushAsBefore = `
-      select f.admitted, f.duplicates
-        from official_account a
-       cross join flush_events(array[a.id], array[a.credentials_version], '{line}', '{t}', '{1}', '{follow}', array[$2::uuid],
-                               array[now()], '{U1}', null, '{null}'::text[], '{"{}"}'::text[], null, ${parameters}) f
-       where a.id = $1`
-    const flush = () => database.query(flushAsBefore, [accountId, '00000000-0000-0000-0000-000000000001'])
-    expect(await flush()).toEqual([{ admitted: [1], duplicates: null }])
-    expect(await flush()).toEqual([{ admitted: [1], duplicates: [1] }])
-    expect(await database.query('select relationship, event_count from audience_member')).toEqual([
-      { relationship: 'following', event_count: 1n },
-    ])
-  })
-})

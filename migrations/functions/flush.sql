@@ -1,7 +1,7 @@
 -- How a batch of events reaches events and members, in one transaction: the locks, and flush_events.
 
 -- A repeatable file: the service applies it again whenever it changes, see CONTRIBUTING.md. A change here is a change of the
--- running flush. The same functions in 0004-flush.sql are the first version, which this file replaces.
+-- running flush. The steps stand before flush_events, which calls them in their order.
 
 -- Keeps erasures and flushes of an account apart. An erasure takes the account's lock exclusively before it looks for
 -- what to erase. A flush takes the locks of its accounts shared. So a flush either commits first, and the erasure finds
@@ -66,7 +66,7 @@ create or replace function is_newer(at timestamptz, key uuid, stored_at timestam
   language sql immutable parallel safe
   return ((at, key) > (stored_at, stored_key)) is not false;
 
--- The account whose events a delivery carries if it arrives at the webhook of one account and names the bot of another: the
+-- The account whose events a delivery carries if it arrives at the webhook of one account and its destination is the bot of another: the
 -- only account of the same organization with this bot user id and the same channel secret. All accounts of a module channel
 -- share its webhook and its secret, and a secret that only the account in the path has proves nothing about another one. If no
 -- account or several match, it is the account in the path.
@@ -78,10 +78,191 @@ create or replace function account_of_destination(path_account_id bigint, destin
                       and named.channel_secret = addressed.channel_secret), path_account_id)
 $$;
 
+-- The versions to compare with the accounts' own. A delivery for another bot needs two accounts: the one in its path must have
+-- the credentials, and the receiving one the bot. If both hold, the result is the receiving account's version, which changes with
+-- the bot and the organization. Otherwise it is null, and the delivery is stale. A condition in flush_events would triple
+-- the time of every flush, because the planner would expect more accounts.
+create or replace function versions_to_compare(
+  account_ids bigint[], credentials_versions bigint[], path_account_ids bigint[], foreign_bots text[]
+) returns bigint[] language plpgsql as $$
+begin
+  return array(
+    select case when d.foreign_bot is null then d.version else (
+             select a.credentials_version
+               from official_account p
+               join official_account a on a.id = account_of_destination(p.id, d.foreign_bot) and a.id = d.account_id
+              where p.id = d.path_account_id and p.credentials_version = d.version) end
+      from unnest(account_ids, credentials_versions, path_account_ids, foreign_bots)
+           with ordinality as d (account_id, version, path_account_id, foreign_bot, position)
+     order by d.position);
+end $$;
+
+-- Tracked activity: events that anybody could send, by user id. Those that cannot be applied are in `event`.
+create or replace function track_activity(
+  effective bigint[], proven boolean[], admissions int[], kinds text[], occurred_ats timestamptz[], user_ids text[], payloads text[]
+) returns void language plpgsql as $$
+begin
+  insert into tracking_event (channel_oa_id, kind, occurred_at, user_id, payload)
+  select e.account_id, e.kind, e.occurred_at, e.user_id, e.payload
+    from unnest(effective, admissions, kinds, occurred_ats, user_ids, payloads)
+         as e (account_id, admission, kind, occurred_at, user_id, payload)
+   where e.account_id is not null and not proven[e.admission];
+  insert into tracked_activity as t (channel_oa_id, user_id, event_count, first_seen_at, last_seen_at)
+  select e.account_id, e.user_id, count(*), min(e.occurred_at), max(e.occurred_at)
+    from unnest(effective, admissions, occurred_ats, user_ids) as e (account_id, admission, occurred_at, user_id)
+   where e.account_id is not null and not proven[e.admission] and e.user_id is not null
+   group by e.account_id, e.user_id order by e.account_id, e.user_id
+      on conflict (channel_oa_id, user_id) do update set
+         event_count = least(t.event_count, 9223372036854775807 - excluded.event_count) + excluded.event_count,
+         first_seen_at = least(t.first_seen_at, excluded.first_seen_at),
+         last_seen_at = greatest(t.last_seen_at, excluded.last_seen_at),
+         received_at = now(),
+         -- Indexed, so it changes once a month: all other updates are heap-only.
+         active_month = date_trunc('month', now() at time zone 'UTC')::date;
+end $$;
+
+-- Two upserts, although the members exist by now and are locked: an upsert finds its row by the unique index, whatever the
+-- statistics say, while an update with a join may plan another index and read the whole account. For the same reason each
+-- event looks its account up (`offset 0`): a join may walk the index of all accounts.
+create or replace function apply_relationships(
+  effective bigint[], keys uuid[], occurred_ats timestamptz[], user_ids text[], relationships text[]
+) returns void language plpgsql as $$
+declare
+  changed_at constant timestamptz := clock_timestamp();
+begin
+  insert into audience_member as m (channel_oa_id, organization_id, user_id, relationship, relationship_at,
+                                    relationship_key, followed_at, blocked_at)
+  select distinct on (account_id, user_id) account_id, organization_id, user_id, relationship, occurred_at, key,
+         max(occurred_at) filter (where relationship = 'following') over person,
+         max(occurred_at) filter (where relationship = 'blocked') over person
+    from unnest(effective, keys, occurred_ats, user_ids, relationships) as e (account_id, key, occurred_at, user_id, relationship)
+   cross join lateral (select organization_id from official_account where id = e.account_id offset 0) a
+   where relationship is not null and user_id is not null
+  window person as (partition by account_id, user_id)
+   order by account_id, user_id, occurred_at desc, key desc
+      on conflict on constraint audience_member_user do update set
+         followed_at = greatest(m.followed_at, excluded.followed_at),
+         blocked_at = greatest(m.blocked_at, excluded.blocked_at),
+         relationship = case when is_newer(excluded.relationship_at, excluded.relationship_key, m.relationship_at,
+                                           m.relationship_key) then excluded.relationship else m.relationship end,
+         relationship_at = greatest(m.relationship_at, excluded.relationship_at),
+         relationship_key = case when is_newer(excluded.relationship_at, excluded.relationship_key, m.relationship_at,
+                                               m.relationship_key)
+                            then excluded.relationship_key else m.relationship_key end,
+         -- A person who follows again may have another name by now.
+         profile_due_at = case when excluded.followed_at > coalesce(m.followed_at, '-infinity')
+                          then now() else m.profile_due_at end,
+         updated_at = greatest(changed_at, m.updated_at), change = next_change()
+   where is_newer(excluded.relationship_at, excluded.relationship_key, m.relationship_at, m.relationship_key)
+      or excluded.followed_at > coalesce(m.followed_at, '-infinity')
+      or excluded.blocked_at > coalesce(m.blocked_at, '-infinity');
+end $$;
+
+create or replace function apply_conversations(
+  effective bigint[], keys uuid[], user_ids text[],
+  conversation_ids text[], conversation_statuses text[], conversation_ats timestamptz[]
+) returns void language plpgsql as $$
+declare
+  changed_at constant timestamptz := clock_timestamp();
+begin
+  insert into audience_member as m (channel_oa_id, organization_id, user_id, conversation_id, conversation_status,
+                                    conversation_at, conversation_key)
+  select distinct on (account_id, user_id) account_id, organization_id, user_id, conversation_id, status, at, key
+    from unnest(effective, keys, user_ids, conversation_ids, conversation_statuses, conversation_ats)
+         as e (account_id, key, user_id, conversation_id, status, at)
+   cross join lateral (select organization_id from official_account where id = e.account_id offset 0) a
+   where conversation_id is not null and user_id is not null
+   order by account_id, user_id, at desc, key desc
+      on conflict on constraint audience_member_user do update set
+         conversation_id = excluded.conversation_id, conversation_status = excluded.conversation_status,
+         conversation_at = excluded.conversation_at, conversation_key = excluded.conversation_key,
+         updated_at = greatest(changed_at, m.updated_at), change = next_change()
+   where is_newer(excluded.conversation_at, excluded.conversation_key, m.conversation_at, m.conversation_key);
+end $$;
+
+-- Erases the content of messages that were taken back, and remembers them for messages that arrive later.
+create or replace function apply_unsends(owners bigint[], unsent_messages text[]) returns void language plpgsql as $$
+begin
+  insert into unsent_message (channel_oa_id, message_id)
+  select distinct owner, message_id from unnest(owners, unsent_messages) as u (owner, message_id)
+   where owner is not null and message_id is not null
+   order by 1, 2
+      on conflict do nothing;
+  update event e
+     set payload = null
+    from unnest(owners, unsent_messages) as u (owner, message_id)
+   where e.channel_oa_id = u.owner and e.message_id = u.message_id and e.payload is not null;
+end $$;
+
+-- The platform suspended an account or reinstated it. One statement per account, in the order of their ids: an update by a
+-- join may read all accounts.
+create or replace function apply_suspensions(
+  owners bigint[], keys uuid[], occurred_ats timestamptz[], suspensions boolean[]
+) returns void language plpgsql as $$
+declare
+  newest record;
+begin
+  for newest in
+    select distinct on (account_id) account_id, key, occurred_at, suspended
+      from unnest(owners, keys, occurred_ats, suspensions) as e (account_id, key, occurred_at, suspended)
+     where account_id is not null and suspended is not null
+     order by account_id, occurred_at desc, key desc
+  loop
+    update official_account a
+       set suspended = newest.suspended, suspension_at = newest.occurred_at, suspension_key = newest.key
+     where a.id = newest.account_id and is_newer(newest.occurred_at, newest.key, a.suspension_at, a.suspension_key);
+  end loop;
+end $$;
+
+-- For accounts with so many endpoints that others would wait for their rows: one row per delivery. Returns whether there is any.
+create or replace function queue_fan_outs(
+  crowded bigint[], owners bigint[], kinds text[], keys uuid[], deliveries int[], destinations text[]
+) returns boolean language plpgsql as $$
+begin
+  insert into endpoint_fan_out (channel_oa_id, endpoint_ids, replier_id, destination, event_keys, kinds)
+  select c.id, p.ids, p.replier_id, max(e.destination), array_agg(e.key order by e.position),
+         array_agg(e.kind order by e.position)
+    from unnest(crowded) as c (id)
+   cross join lateral (select array_agg(id order by id) as ids, max(id) filter (where replies) as replier_id
+                         from endpoint where channel_oa_id = c.id and format = 'line') p
+    join unnest(owners, kinds, keys, deliveries, destinations)
+         with ordinality as e (owner, kind, key, delivery, destination, position) on e.owner = c.id
+   where e.delivery is not null
+   group by c.id, p.ids, p.replier_id, e.delivery
+   order by e.delivery;
+  return found;
+end $$;
+
+-- One row per endpoint. An active endpoint's rows are leased to the caller, which sends them from memory. 30 s: see
+-- src/endpoints/claims.ts.
+create or replace function queue_deliveries(
+  crowded bigint[], owners bigint[], kinds text[], keys uuid[], deliveries int[], destinations text[],
+  out leased_ids bigint[], out leased_accounts bigint[], out leased_endpoints bigint[]
+) language plpgsql as $$
+begin
+  with queued as (
+    insert into endpoint_delivery as d (channel_oa_id, endpoint_id, destination, event_keys, replies, attempts, leased_until)
+    select p.channel_oa_id, p.id, max(e.destination), array_agg(e.key order by e.position), p.replies,
+           case when p.status = 'active' then 1 else 0 end,
+           case when p.status = 'active' then now() + interval '30 seconds' else '-infinity' end
+      from unnest(owners, kinds, keys, deliveries, destinations)
+           with ordinality as e (owner, kind, key, delivery, destination, position)
+      join endpoint p on p.channel_oa_id = e.owner
+     where e.delivery is not null and e.owner <> all (crowded)
+       and p.format = 'line' and (p.events is null or e.kind = any (p.events))
+     group by p.channel_oa_id, p.id, p.replies, p.status, e.delivery
+     order by e.delivery
+    returning d.id, d.channel_oa_id, d.endpoint_id, d.attempts
+  )
+  select array_agg(id), array_agg(channel_oa_id), array_agg(endpoint_id)
+    into leased_ids, leased_accounts, leased_endpoints
+    from queued where attempts = 1;
+end $$;
+
 -- Stores the events that are new and applies them to members. The caller's transaction is the flush.
 --
--- Admissions are numbered from 1; event n consists of the nth element of each array from `admissions` to `failures`.
--- An array is null if no event of the batch needs it, and then costs nothing.
+-- Admissions and events are numbered from 1. Event n consists of the nth element of each array from `admissions` to
+-- `destinations`. An array is null if no event of the batch needs it, and then costs nothing.
 --
 -- An event's effect on a member is commutative and idempotent: the count adds distinct acts of the person, first and last
 -- seen are a minimum and a maximum of their times, relationship and conversation are the newest by (time, key). So neither
@@ -90,6 +271,9 @@ create or replace function flush_events(
   -- What admitted the deliveries: the account with its credentials_version, the source, and whether the source's senders
   -- can be trusted to name people. Anybody can send tracking events, so they make no member.
   account_ids bigint[], credentials_versions bigint[], sources text[], proven boolean[],
+  -- Null unless the delivery is for another bot than that of the account in its path: the account in the path, which
+  -- credentials_versions is then about, and the bot user id. account_ids has the account that receives the events.
+  path_account_ids bigint[], foreign_bots text[],
   -- The events, without duplicates among themselves. `admissions` are positions in account_ids.
   admissions int[], kinds text[], keys uuid[], occurred_ats timestamptz[], user_ids text[],
   group_ids text[], message_ids text[], payloads text[], failures text[],
@@ -98,7 +282,7 @@ create or replace function flush_events(
   -- false: the event is not the person's own act, as when an agent closes a conversation. It makes a member but does not
   -- count. null: it is.
   own_acts boolean[],
-  -- People who joined or left, beside an event's source: the event's position, and the person.
+  -- People who joined or left, beside an event's source: the event's number, and the person.
   other_events int[], other_people text[],
   -- Effects, one element per event. null: this event has none of the kind.
   relationships text[],
@@ -108,12 +292,9 @@ create or replace function flush_events(
   -- What is forwarded to endpoints: the number of the event's delivery in this batch, and the delivery's destination where it
   -- is not the account's bot user id. null: the event is not forwarded.
   deliveries int[], destinations text[],
-  -- One element per admission, null unless the delivery names another bot than that of the account in its path: the account in
-  -- the path, which credentials_versions is then about, and the bot user id. account_ids has the account that receives the events.
-  path_account_ids bigint[], foreign_bots text[],
-  -- An account with more `line` endpoints than this gets one row of endpoint_fan_out per delivery. null: a row per endpoint.
+  -- An account with more `line` endpoints than this gets one row of endpoint_fan_out per delivery.
   endpoints_max int,
-  -- Positions of the admissions that still hold, and of the events that were stored before.
+  -- Numbers of the admissions that still hold, and of the events that were stored before.
   out admitted int[], out duplicates int[],
   -- Rows of endpoint_delivery that the caller has leased, with their accounts and endpoints.
   out leased_ids bigint[], out leased_accounts bigint[], out leased_endpoints bigint[],
@@ -121,47 +302,35 @@ create or replace function flush_events(
   out fans_out boolean
 ) language plpgsql as $$
 declare
-  -- Events without effect: duplicates, those of erased people, and those that cannot be applied.
+  -- Numbers of events without effect on members: they were stored before, are from before an erasure, or cannot be applied.
   ineffective int[];
-  changed_at timestamptz;
-  erasing bigint[] := '{}';
   forwards boolean;
-  -- Accounts with more than endpoints_max endpoints.
-  crowded bigint[] := '{}';
-  suspension record;
   -- The bounds of the keys: PostgreSQL then opens one or two partitions of event_key instead of all.
   least_key uuid := keys[1];
   greatest_key uuid := keys[1];
   next_key uuid;
+  -- For each event the account that it was stored for now, and the same if the event changes members. Otherwise null.
+  owners bigint[];
+  effective bigint[];
+  -- Accounts for which an unsend erases content. It locks other flushes out of them.
+  erasing bigint[] := '{}';
+  crowded bigint[];
 begin
-  foreach next_key in array keys loop
-    if next_key < least_key then least_key := next_key; end if;
-    if next_key > greatest_key then greatest_key := next_key; end if;
-  end loop;
-
-  -- An unsend erases content, so it locks other flushes out of its accounts.
   if unsent_messages is not null then
     erasing := array(select account_ids[u.admission] from unnest(admissions, unsent_messages) as u (admission, message_id)
                       where u.message_id is not null);
   end if;
   perform lock_out_erasures(account_ids, erasing);
-
-  -- A delivery that names another bot needs two accounts: the one in its path must have the credentials, and the receiving one
-  -- the bot. If both hold, the receiving account's version replaces the given one, otherwise null does, and the delivery is
-  -- stale. The next statement compares that version, which changes with the bot and the organization. A condition there would
-  -- triple the time of every flush, because the planner would expect more accounts.
   if foreign_bots is not null then
-    credentials_versions := array(
-      select case when d.foreign_bot is null then d.version else (
-               select a.credentials_version
-                 from official_account p
-                 join official_account a on a.id = account_of_destination(p.id, d.foreign_bot) and a.id = d.account_id
-                where p.id = d.path_account_id and p.credentials_version = d.version) end
-        from unnest(account_ids, credentials_versions, path_account_ids, foreign_bots)
-             with ordinality as d (account_id, version, path_account_id, foreign_bot, position)
-       order by d.position);
+    credentials_versions := versions_to_compare(account_ids, credentials_versions, path_account_ids, foreign_bots);
   end if;
 
+  foreach next_key in array keys loop
+    if next_key < least_key then least_key := next_key; end if;
+    if next_key > greatest_key then greatest_key := next_key; end if;
+  end loop;
+
+  -- One statement, because as functions of its own for what is new, for events and for acts, a flush would take 5 % longer.
   with admission as materialized (
     -- Most accounts have erased nobody and unsent nothing: their events need no further look-up.
     select d.position, d.source, d.is_proven, a.id as account_id, a.organization_id, a.person_key,
@@ -244,193 +413,40 @@ begin
          (select array_agg(position) from incoming where not is_new or is_erased or failure is not null),
          (select bool_or(a.forwards) from admission a)
     into admitted, duplicates, ineffective, forwards;
-  ineffective := coalesce(ineffective, '{}');
-  changed_at := clock_timestamp();
 
+  if false = any (proven) or relationships is not null or conversation_ids is not null then
+    effective := array(
+      select case when admission = any (admitted) and position <> all (coalesce(ineffective, '{}')) then account_ids[admission] end
+        from unnest(admissions) with ordinality as e (admission, position) order by position);
+  end if;
   if false = any (proven) then
-    -- Nothing is kept of an event from before an erasure but its key. One that could not be applied is in `event`.
-    insert into tracking_event (channel_oa_id, kind, occurred_at, user_id, payload)
-    select account_ids[e.admission], e.kind, e.occurred_at, e.user_id, e.payload
-      from unnest(admissions, kinds, occurred_ats, user_ids, payloads)
-           with ordinality as e (admission, kind, occurred_at, user_id, payload, position)
-     where e.admission = any (admitted) and e.position <> all (ineffective) and not proven[e.admission];
-    insert into tracked_activity as t (channel_oa_id, user_id, event_count, first_seen_at, last_seen_at)
-    select account_ids[e.admission], e.user_id, count(*), min(e.occurred_at), max(e.occurred_at)
-      from unnest(admissions, occurred_ats, user_ids) with ordinality as e (admission, occurred_at, user_id, position)
-     where e.admission = any (admitted) and e.position <> all (ineffective)
-       and not proven[e.admission] and e.user_id is not null
-     group by account_ids[e.admission], e.user_id order by account_ids[e.admission], e.user_id
-        on conflict (channel_oa_id, user_id) do update set
-           event_count = least(t.event_count, 9223372036854775807 - excluded.event_count) + excluded.event_count,
-           first_seen_at = least(t.first_seen_at, excluded.first_seen_at),
-           last_seen_at = greatest(t.last_seen_at, excluded.last_seen_at),
-           received_at = now(),
-           -- Indexed, so it changes once a month: all other updates are heap-only.
-           active_month = date_trunc('month', now() at time zone 'UTC')::date;
+    perform track_activity(effective, proven, admissions, kinds, occurred_ats, user_ids, payloads);
   end if;
-
-  -- Two more upserts, although the members exist by now and are locked: an upsert finds its row by the unique index,
-  -- whatever the statistics say, while an update with a join may plan another index and read the whole account. For the same
-  -- reason each event looks its account up (`offset 0`): a join may walk the index of all accounts.
   if relationships is not null then
-    insert into audience_member as m (channel_oa_id, organization_id, user_id, relationship, relationship_at,
-                                      relationship_key, followed_at, blocked_at)
-    select distinct on (account_id, user_id) account_id, organization_id, user_id, relationship, occurred_at, key,
-           max(occurred_at) filter (where relationship = 'following') over person,
-           max(occurred_at) filter (where relationship = 'blocked') over person
-      from (select a.id as account_id, a.organization_id, e.*
-              from unnest(admissions, keys, occurred_ats, user_ids, relationships)
-                   with ordinality as e (admission, key, occurred_at, user_id, relationship, position)
-             cross join lateral (select id, organization_id from official_account
-                                  where id = account_ids[e.admission] offset 0) a
-             where e.relationship is not null and e.user_id is not null
-               and e.admission = any (admitted) and e.position <> all (ineffective)) e
-    window person as (partition by account_id, user_id)
-     order by account_id, user_id, occurred_at desc, key desc
-        on conflict on constraint audience_member_user do update set
-           followed_at = greatest(m.followed_at, excluded.followed_at),
-           blocked_at = greatest(m.blocked_at, excluded.blocked_at),
-           relationship = case when is_newer(excluded.relationship_at, excluded.relationship_key, m.relationship_at,
-                                             m.relationship_key) then excluded.relationship else m.relationship end,
-           relationship_at = greatest(m.relationship_at, excluded.relationship_at),
-           relationship_key = case when is_newer(excluded.relationship_at, excluded.relationship_key, m.relationship_at,
-                                                 m.relationship_key)
-                              then excluded.relationship_key else m.relationship_key end,
-           -- A person who follows again may have another name by now.
-           profile_due_at = case when excluded.followed_at > coalesce(m.followed_at, '-infinity')
-                            then now() else m.profile_due_at end,
-           updated_at = greatest(changed_at, m.updated_at), change = next_change()
-     where is_newer(excluded.relationship_at, excluded.relationship_key, m.relationship_at, m.relationship_key)
-        or excluded.followed_at > coalesce(m.followed_at, '-infinity')
-        or excluded.blocked_at > coalesce(m.blocked_at, '-infinity');
+    perform apply_relationships(effective, keys, occurred_ats, user_ids, relationships);
   end if;
-
   if conversation_ids is not null then
-    insert into audience_member as m (channel_oa_id, organization_id, user_id, conversation_id, conversation_status,
-                                      conversation_at, conversation_key)
-    select distinct on (account_id, user_id) account_id, organization_id, user_id, conversation_id, status, at, key
-      from (select a.id as account_id, a.organization_id, e.*
-              from unnest(admissions, keys, user_ids, conversation_ids, conversation_statuses, conversation_ats)
-                   with ordinality as e (admission, key, user_id, conversation_id, status, at, position)
-             cross join lateral (select id, organization_id from official_account
-                                  where id = account_ids[e.admission] offset 0) a
-             where e.conversation_id is not null and e.user_id is not null
-               and e.admission = any (admitted) and e.position <> all (ineffective)) e
-     order by account_id, user_id, at desc, key desc
-        on conflict on constraint audience_member_user do update set
-           conversation_id = excluded.conversation_id, conversation_status = excluded.conversation_status,
-           conversation_at = excluded.conversation_at, conversation_key = excluded.conversation_key,
-           updated_at = greatest(changed_at, m.updated_at), change = next_change()
-     where is_newer(excluded.conversation_at, excluded.conversation_key, m.conversation_at, m.conversation_key);
+    perform apply_conversations(effective, keys, user_ids, conversation_ids, conversation_statuses, conversation_ats);
   end if;
-
+  if unsent_messages is not null or suspensions is not null or deliveries is not null and forwards then
+    owners := array(
+      select case when admission = any (admitted) and position <> all (coalesce(duplicates, '{}')) then account_ids[admission] end
+        from unnest(admissions) with ordinality as e (admission, position) order by position);
+  end if;
   if unsent_messages is not null then
-    insert into unsent_message (channel_oa_id, message_id)
-    select distinct account_ids[u.admission], u.message_id
-      from unnest(admissions, unsent_messages) with ordinality as u (admission, message_id, position)
-     where u.message_id is not null and u.admission = any (admitted)
-       and u.position <> all (coalesce(duplicates, '{}'))
-     order by 1, 2
-        on conflict do nothing;
-    update event e
-       set payload = null
-      from unnest(admissions, unsent_messages) with ordinality as u (admission, message_id, position)
-     where e.channel_oa_id = account_ids[u.admission] and e.message_id = u.message_id and e.payload is not null
-       and u.admission = any (admitted) and u.position <> all (coalesce(duplicates, '{}'));
+    perform apply_unsends(owners, unsent_messages);
   end if;
-
   if suspensions is not null then
-    -- One statement per account, in the order of their ids. An update by a join may read all accounts.
-    for suspension in
-      select distinct on (account_ids[e.admission]) account_ids[e.admission] as account_id, e.*
-        from unnest(admissions, keys, occurred_ats, suspensions)
-             with ordinality as e (admission, key, occurred_at, suspended, position)
-       where e.suspended is not null
-         and e.admission = any (admitted) and e.position <> all (coalesce(duplicates, '{}'))
-       order by account_ids[e.admission], occurred_at desc, key desc
-    loop
-      update official_account a
-         set suspended = suspension.suspended, suspension_at = suspension.occurred_at, suspension_key = suspension.key
-       where a.id = suspension.account_id
-         and is_newer(suspension.occurred_at, suspension.key, a.suspension_at, a.suspension_key);
-    end loop;
+    perform apply_suspensions(owners, keys, occurred_ats, suspensions);
   end if;
-
   if forwards and deliveries is not null then
-    if endpoints_max is not null then
-      crowded := array(select id from (select distinct unnest(account_ids)) as a (id)
-                        where exists (select from endpoint p where p.channel_oa_id = a.id and p.format = 'line'
-                                      offset endpoints_max));
-    end if;
+    crowded := array(select id from (select distinct unnest(account_ids)) as a (id)
+                      where exists (select from endpoint p where p.channel_oa_id = a.id and p.format = 'line'
+                                    offset endpoints_max));
     if crowded <> '{}' then
-      insert into endpoint_fan_out (channel_oa_id, endpoint_ids, replier_id, destination, event_keys, kinds)
-      select c.id, p.ids, p.replier_id, max(e.destination), array_agg(e.key order by e.position),
-             array_agg(e.kind order by e.position)
-        from unnest(crowded) as c (id)
-       cross join lateral (select array_agg(id order by id) as ids, max(id) filter (where replies) as replier_id
-                             from endpoint where channel_oa_id = c.id and format = 'line') p
-        join unnest(admissions, kinds, keys, deliveries, destinations)
-             with ordinality as e (admission, kind, key, delivery, destination, position)
-          on account_ids[e.admission] = c.id
-       where e.delivery is not null and e.admission = any (admitted) and e.position <> all (coalesce(duplicates, '{}'))
-       group by c.id, p.ids, p.replier_id, e.delivery
-       order by e.delivery;
-      fans_out := found;
+      fans_out := queue_fan_outs(crowded, owners, kinds, keys, deliveries, destinations);
     end if;
-
-    -- An active endpoint's rows are leased to the caller, which sends them from memory. 30 s: see src/endpoints/sender.ts.
-    with queued as (
-      insert into endpoint_delivery as d (channel_oa_id, endpoint_id, destination, event_keys, replies, attempts, leased_until)
-      select p.channel_oa_id, p.id, max(e.destination), array_agg(e.key order by e.position), p.replies,
-             case when p.status = 'active' then 1 else 0 end,
-             case when p.status = 'active' then now() + interval '30 seconds' else '-infinity' end
-        from unnest(admissions, kinds, keys, deliveries, destinations)
-             with ordinality as e (admission, kind, key, delivery, destination, position)
-        join endpoint p on p.channel_oa_id = account_ids[e.admission]
-       where e.delivery is not null and e.admission = any (admitted) and e.position <> all (coalesce(duplicates, '{}'))
-         and account_ids[e.admission] <> all (crowded)
-         and p.format = 'line' and (p.events is null or e.kind = any (p.events))
-       group by p.channel_oa_id, p.id, p.replies, p.status, e.delivery
-       order by e.delivery
-      returning d.id, d.channel_oa_id, d.endpoint_id, d.attempts
-    )
-    select array_agg(id), array_agg(channel_oa_id), array_agg(endpoint_id)
-      into leased_ids, leased_accounts, leased_endpoints
-      from queued where attempts = 1;
+    select * from queue_deliveries(crowded, owners, kinds, keys, deliveries, destinations)
+      into leased_ids, leased_accounts, leased_endpoints;
   end if;
 end $$;
-
--- For instances of the previous version, which know neither path_account_ids nor endpoint_fan_out. The next release drops it.
-create or replace function flush_events(
-  account_ids bigint[], credentials_versions bigint[], sources text[], proven boolean[],
-  admissions int[], kinds text[], keys uuid[], occurred_ats timestamptz[], user_ids text[],
-  group_ids text[], message_ids text[], payloads text[], failures text[], claimed_ats timestamptz[], own_acts boolean[],
-  other_events int[], other_people text[], relationships text[],
-  conversation_ids text[], conversation_statuses text[], conversation_ats timestamptz[],
-  unsent_messages text[], suspensions boolean[], deliveries int[], destinations text[],
-  out admitted int[], out duplicates int[],
-  out leased_ids bigint[], out leased_accounts bigint[], out leased_endpoints bigint[]
-) language sql as $$
-  select admitted, duplicates, leased_ids, leased_accounts, leased_endpoints
-    from flush_events(account_ids, credentials_versions, sources, proven, admissions, kinds, keys, occurred_ats, user_ids,
-                      group_ids, message_ids, payloads, failures, claimed_ats, own_acts, other_events, other_people,
-                      relationships, conversation_ids, conversation_statuses, conversation_ats, unsent_messages, suspensions,
-                      deliveries, destinations, null, null, null)
-$$;
-
--- For older instances, which know neither claimed_ats nor own_acts. The next release drops it.
-create or replace function flush_events(
-  account_ids bigint[], credentials_versions bigint[], sources text[], proven boolean[],
-  admissions int[], kinds text[], keys uuid[], occurred_ats timestamptz[], user_ids text[],
-  group_ids text[], message_ids text[], payloads text[], failures text[],
-  other_events int[], other_people text[], relationships text[],
-  conversation_ids text[], conversation_statuses text[], conversation_ats timestamptz[],
-  unsent_messages text[], suspensions boolean[],
-  out admitted int[], out duplicates int[]
-) language sql as $$
-  select admitted, duplicates
-    from flush_events(account_ids, credentials_versions, sources, proven, admissions, kinds, keys, occurred_ats, user_ids,
-                      group_ids, message_ids, payloads, failures, null, null, other_events, other_people, relationships,
-                      conversation_ids, conversation_statuses, conversation_ats, unsent_messages, suspensions, null, null,
-                      null, null, null)
-$$;

@@ -3,12 +3,18 @@ import type { Scope } from '../access/scope.ts'
 import { booleanArray, int8Array, textArray } from '../postgres/binary-array.ts'
 import type { Database } from '../postgres/database.ts'
 import type { Statement } from '../postgres/statement.ts'
-import { CHANGES, type MemberUpdate, nameEditor, updateError } from './update.ts'
+import { CHANGES, type MemberUpdate, updateError } from './update.ts'
 
 export interface NamedUpdate {
   /** the member */
   id: bigint
   update: MemberUpdate
+}
+
+/** $1 text: the API key's id, which the trigger record_member_edit reads. For this transaction alone. */
+const nameEditor: Statement = {
+  name: 'name-editor',
+  text: `select set_config('oa_audience.api_key_id', $1, true)`,
 }
 
 /**

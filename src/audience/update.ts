@@ -10,7 +10,7 @@ import { checker, refuseInput, StorableText } from '../http/validate.ts'
 import { int8Array, textArray } from '../postgres/binary-array.ts'
 import type { Database } from '../postgres/database.ts'
 import { violatedConstraint } from '../postgres/faults.ts'
-import type { Row, Statement } from '../postgres/statement.ts'
+import type { Statement } from '../postgres/statement.ts'
 import { isStorableText } from '../postgres/storable.ts'
 import { type Static, Type } from '../typebox.ts'
 import {
@@ -122,7 +122,8 @@ export const CHANGES = `
 
 /**
  * $1 bigint: account; $2 bigint: organization; $3 bigint: member; $4 bigint[]: allowed versions, null for any;
- * $5 boolean: change externalId to $6 text; $7 boolean: change tags to $8 text[]; $9 boolean: change attributes to $10 jsonb.
+ * $5 boolean: change externalId to $6 text; $7 boolean: change tags to $8 text[]; $9 boolean: change attributes to $10 jsonb;
+ * $11 text: the API key's id, which the trigger record_member_edit reads. It is set for this transaction alone.
  *
  * PostgreSQL evaluates all of it on the locked row: two clients that change different fields at the same time lose nothing.
  */
@@ -136,15 +137,10 @@ const applyUpdate: Statement = {
                      $9::boolean as sets_attributes, $10::jsonb as attributes) e
        where m.channel_oa_id = $1 and m.organization_id = $2 and m.id = $3
          and ($4::bigint[] is null or m.version = any ($4))
+         and set_config('oa_audience.api_key_id', $11, true) is not null
       returning m.*
     )
     select m.version, ${memberJson} as json from updated m ${withTrackedActivity}`,
-}
-
-/** $1 text: the API key's id. The trigger record_member_edit reads it. For this transaction alone. */
-export const nameEditor: Statement = {
-  name: 'name-editor',
-  text: `select set_config('oa_audience.api_key_id', $1, true)`,
 }
 
 /** The error of an update as a client sees it: `external_id_taken`, or the database's own. */
@@ -171,12 +167,10 @@ export async function updateMember(
     ...[String(externalId !== undefined), externalId ?? null],
     ...[String(tags !== undefined), tags ? textArray(tags) : null],
     ...[String(attributes !== undefined), attributes ? JSON.stringify(attributes) : null],
+    String(scope.keyId ?? ''),
   ]
   try {
-    const [, [member]] = (await tenant.pipeline([
-      { statement: nameEditor, values: [String(scope.keyId ?? '')] },
-      { statement: applyUpdate, values },
-    ])) as [Row[], Array<{ version: bigint; json: string }>]
+    const [member] = await tenant.query<{ version: bigint; json: string }>(applyUpdate, values)
     if (member !== undefined) return member
   } catch (error) {
     throw updateError(error)

@@ -11,7 +11,7 @@ import { LRUCache } from 'lru-cache'
 import type { Account } from '../accounts/account.ts'
 import { AppError } from '../errors.ts'
 import type { Source } from './event.ts'
-import type { Admission } from './flush.ts'
+import type { Admission } from './flush-batch.ts'
 
 /** Accounts that one process caches for each source. */
 const CACHE_MAX_ACCOUNTS = 10_000

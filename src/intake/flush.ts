@@ -2,43 +2,24 @@
  * Commits a batch of events in one transaction:
  *
  * 1. `numberEvents` leaves out repetitions and numbers what is left.
- * 2. `bindFlush` (flush-parameters.ts) makes the parameters of the SQL function flush_events (migrations/functions/flush.sql).
+ * 2. `bindFlush` (flush-batch.ts) makes the parameters of the SQL function flush_events (migrations/functions/flush.sql).
  * 3. The function locks the accounts, stores what is new, applies it to members, and queues deliveries to endpoints.
  * 4. What it queued is handed over to the sender, after the commit.
  * 5. `outcomesOf` says for each event what became of it.
  *
  * A transaction that collided with another one is sent again.
  */
-import type { AccountId } from '../accounts/account.ts'
 import { MEMBER_ID_TAKEN, skipTakenMemberIds } from '../audience/member-ids.ts'
 import { sqlStateOf, violatedConstraint } from '../postgres/faults.ts'
 import type { BoundStatement, SendPipeline, Statement } from '../postgres/statement.ts'
-import type { ForwardedDelivery, IntakeEvent, Source } from './event.ts'
-import { bindFlush, type FlushResult } from './flush-parameters.ts'
-
-/**
- * `unapplied`: stored without effect, because of the event's `failure`. `stale`: the account has gone, or its credentials
- * have changed since the delivery was admitted; nothing was stored.
- */
-export type Outcome = 'accepted' | 'unapplied' | 'duplicate' | 'stale'
-
-/** What admitted a delivery. The flush compares it with the account in the transaction that stores the events. */
-export interface Admission {
-  /** The account that the events belong to. */
-  accountId: AccountId
-  /** Of the account in the path of the delivery. */
-  credentialsVersion: bigint
-  source: Source
-  /** The delivery contains another bot than that of the account in its path. The flush decides again whose events it carries. */
-  foreign?: { pathAccountId: AccountId; botUserId: string }
-}
-
-export interface AdmittedEvent {
-  admission: Admission
-  event: IntakeEvent
-  /** The delivery that carries the event, if endpoints receive it. Null: the event is not forwarded. */
-  forwarded: ForwardedDelivery | null
-}
+import {
+  type AdmittedEvent,
+  bindFlush,
+  type FlushResult,
+  numberEvents,
+  type Outcome,
+  outcomesOf,
+} from './flush-batch.ts'
 
 export interface FlushOptions {
   /** Statements of the same transaction that run first. */
@@ -119,69 +100,4 @@ const setLimits: Statement = {
 function limitStatements({ lockTimeoutMs, statementTimeoutMs }: FlushOptions): BoundStatement[] {
   if (lockTimeoutMs === undefined && statementTimeoutMs === undefined) return []
   return [{ statement: setLimits, values: [lockTimeoutMs ?? null, statementTimeoutMs ?? null] }]
-}
-
-/** A batch without repetitions. Numbers begin at 1, as positions in PostgreSQL's arrays do. */
-export interface NumberedEvents {
-  /** The distinct admissions. A batch has few. */
-  admissions: Admission[]
-  /** For each admission whether the people of its events are proven: by the source, or by the events themselves. */
-  proven: boolean[]
-  /** Each event once, with the number of its admission. */
-  unique: Array<AdmittedEvent & { admissionNumber: number }>
-  /** For each event of the batch: its number in `unique`, and that of its own admission. */
-  numbers: Array<{ event: number; admission: number }>
-}
-
-/**
- * An account's event may be in the batch under two admissions: by its own webhook and by that of its module channel. The first
- * one counts.
- */
-function numberEvents(batch: AdmittedEvent[]): NumberedEvents {
-  const { admissions, proven, numberOf } = numberAdmissions()
-  const unique: NumberedEvents['unique'] = []
-  const eventNumbers = new Map<string, number>()
-  const numbers = batch.map((admitted) => {
-    const admissionNumber = numberOf(admitted)
-    const identity = `${admitted.admission.accountId} ${admitted.event.key.toString('latin1')}`
-    const event = eventNumbers.get(identity) ?? unique.push({ ...admitted, admissionNumber })
-    eventNumbers.set(identity, event)
-    return { event, admission: admissionNumber }
-  })
-  return { admissions, proven, unique, numbers }
-}
-
-/** Deliveries of an account share one admission object: see AdmittingAccounts. */
-function numberAdmissions() {
-  const admissions: Admission[] = []
-  const proven: boolean[] = []
-  const numbers = { proven: new Map<Admission, number>(), unproven: new Map<Admission, number>() }
-  const numberOf = ({ admission, event }: AdmittedEvent): number => {
-    const isProven = event.isProven ?? admission.source.isProven
-    const seen = isProven ? numbers.proven : numbers.unproven
-    const number = seen.get(admission) ?? admissions.push(admission)
-    seen.set(admission, number)
-    proven[number - 1] = isProven
-    return number
-  }
-  return { admissions, proven, numberOf }
-}
-
-function outcomesOf(
-  batch: AdmittedEvent[],
-  { unique, numbers }: NumberedEvents,
-  result: FlushResult,
-): Outcome[] {
-  const admitted = new Set(result.admitted)
-  const duplicates = new Set(result.duplicates)
-  const counted = new Set<number>()
-  return batch.map(({ event: { failure } }, index) => {
-    const { event, admission } = numbers[index] as NumberedEvents['numbers'][number]
-    // A copy that another admission brought is only stored if that admission holds.
-    const storing = unique[event - 1]?.admissionNumber as number
-    if (!admitted.has(admission) || !admitted.has(storing)) return 'stale'
-    if (duplicates.has(event) || counted.has(event)) return 'duplicate'
-    counted.add(event)
-    return failure === null ? 'accepted' : 'unapplied'
-  })
 }

@@ -18,7 +18,8 @@ import {
   sqlStateOf,
 } from '../postgres/faults.ts'
 import { NO_EFFECT } from './event.ts'
-import { type AdmittedEvent, flush, type HandOver, isConflict, type Outcome } from './flush.ts'
+import { flush, type HandOver, isConflict } from './flush.ts'
+import type { AdmittedEvent, Outcome } from './flush-batch.ts'
 import type { QueuedDelivery } from './queued-delivery.ts'
 
 /** Accounts whose deliveries are flushed concurrently: the connections of intake that flushes leave free. */

@@ -1,6 +1,6 @@
 /** What waits for a flush: a delivery, or a slice of a large one, so that other accounts wait for a slice only. */
 import type { ForwardedDelivery, IntakeEvent } from './event.ts'
-import type { Admission, AdmittedEvent, Outcome } from './flush.ts'
+import type { Admission, AdmittedEvent, Outcome } from './flush-batch.ts'
 
 /** People whom the events of a slice name: some 3 ms of a flush. Ordinary deliveries are far smaller. */
 const SLICE_MAX_PEOPLE = 128

@@ -8,7 +8,7 @@ import type { Account, AccountId } from '../../accounts/account.ts'
 import type { Database } from '../../postgres/database.ts'
 import type { Statement } from '../../postgres/statement.ts'
 import type { Found } from '../admit.ts'
-import type { Admission } from '../flush.ts'
+import type { Admission } from '../flush-batch.ts'
 
 /**
  * Destinations cached for each account in a path, so that one sender's invented destinations displace nobody else's. A delivery

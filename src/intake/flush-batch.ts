@@ -1,4 +1,5 @@
-/** The parameters of the SQL function flush_events, and what it returns. */
+/** What a flush sends and what it gets back: pure functions between a batch of events and the SQL function flush_events. */
+import type { AccountId } from '../accounts/account.ts'
 import {
   booleanArray,
   int4Array,
@@ -9,10 +10,86 @@ import {
 } from '../postgres/binary-array.ts'
 import { SparseColumn, sparse } from '../postgres/sparse-column.ts'
 import type { BoundStatement, Statement } from '../postgres/statement.ts'
-import type { ForwardedDelivery, IntakeEvent } from './event.ts'
-import type { Admission, NumberedEvents } from './flush.ts'
+import type { ForwardedDelivery, IntakeEvent, Source } from './event.ts'
 
-/** Its parameters, in the order of the statement. Each is an array, or null if no event of the batch needs it. */
+/**
+ * `unapplied`: stored without effect, because of the event's `failure`. `stale`: the account has gone, or its credentials
+ * have changed since the delivery was admitted; nothing was stored.
+ */
+export type Outcome = 'accepted' | 'unapplied' | 'duplicate' | 'stale'
+
+/** What admitted a delivery. The flush compares it with the account in the transaction that stores the events. */
+export interface Admission {
+  /** The account that the events belong to. */
+  accountId: AccountId
+  /** Of the account in the path of the delivery. */
+  credentialsVersion: bigint
+  source: Source
+  /** The delivery contains another bot than that of the account in its path. The flush decides again whose events it carries. */
+  foreign?: { pathAccountId: AccountId; botUserId: string }
+}
+
+export interface AdmittedEvent {
+  admission: Admission
+  event: IntakeEvent
+  /** The delivery that carries the event, if endpoints receive it. Null: the event is not forwarded. */
+  forwarded: ForwardedDelivery | null
+}
+
+/** A batch without repetitions. Numbers begin at 1, as positions in PostgreSQL's arrays do. */
+interface NumberedEvents {
+  /** The distinct admissions. A batch has few. */
+  admissions: Admission[]
+  /** For each admission whether the people of its events are proven: by the source, or by the events themselves. */
+  proven: boolean[]
+  /** Each event once. */
+  unique: AdmittedEvent[]
+  /** The number of the admission of each unique event. */
+  uniqueAdmissions: number[]
+  /** For each event of the batch: its number among the unique ones, and that of its own admission. */
+  eventNumbers: number[]
+  admissionNumbers: number[]
+}
+
+/**
+ * An account's event may be in the batch under two admissions: by its own webhook and by that of its module channel. The first
+ * one counts.
+ */
+export function numberEvents(batch: AdmittedEvent[]): NumberedEvents {
+  const { admissions, proven, numberOf } = numberAdmissions()
+  const admissionNumbers = batch.map(numberOf)
+  const unique: AdmittedEvent[] = []
+  const uniqueAdmissions: number[] = []
+  const numbers = new Map<string, number>()
+  const eventNumbers = batch.map((admitted, index) => {
+    const identity = `${admitted.admission.accountId} ${admitted.event.key.toString('latin1')}`
+    const known = numbers.get(identity)
+    if (known !== undefined) return known
+    const number = unique.push(admitted)
+    uniqueAdmissions.push(admissionNumbers[index] as number)
+    numbers.set(identity, number)
+    return number
+  })
+  return { admissions, proven, unique, uniqueAdmissions, eventNumbers, admissionNumbers }
+}
+
+/** Deliveries of an account share one admission object: see AdmittingAccounts. */
+function numberAdmissions() {
+  const admissions: Admission[] = []
+  const proven: boolean[] = []
+  const numbers = { proven: new Map<Admission, number>(), unproven: new Map<Admission, number>() }
+  const numberOf = ({ admission, event }: AdmittedEvent): number => {
+    const isProven = event.isProven ?? admission.source.isProven
+    const seen = isProven ? numbers.proven : numbers.unproven
+    const number = seen.get(admission) ?? admissions.push(admission)
+    seen.set(admission, number)
+    proven[number - 1] = isProven
+    return number
+  }
+  return { admissions, proven, numberOf }
+}
+
+/** The parameters of flush_events, in the order of the statement. Each is an array, or null if no event of the batch needs it. */
 const PARAMETERS = [
   ...([
     'account_ids',
@@ -58,12 +135,12 @@ export interface FlushResult {
  */
 const ENDPOINTS_PER_FLUSH = 20
 
-export function bindFlush({ admissions, proven, unique }: NumberedEvents): BoundStatement {
+export function bindFlush({ admissions, proven, unique, uniqueAdmissions }: NumberedEvents): BoundStatement {
   const events = unique.map(({ event }) => event)
   const columns: Parameters = {
     ...admissionColumns(admissions),
     proven: booleanArray(proven),
-    admissions: int4Array(unique.map(({ admissionNumber }) => admissionNumber)),
+    admissions: int4Array(uniqueAdmissions),
     ...eventColumns(events),
     ...otherColumns(events),
     ...effectColumns(events),
@@ -71,6 +148,23 @@ export function bindFlush({ admissions, proven, unique }: NumberedEvents): Bound
     endpoints_max: ENDPOINTS_PER_FLUSH,
   }
   return { statement: flushEvents, values: PARAMETERS.map((name) => columns[name]) }
+}
+
+export function outcomesOf(
+  batch: AdmittedEvent[],
+  { unique, uniqueAdmissions, eventNumbers, admissionNumbers }: NumberedEvents,
+  result: FlushResult,
+): Outcome[] {
+  const admitted = new Set(result.admitted)
+  const duplicates = new Set(result.duplicates)
+  return batch.map((event, index) => {
+    const number = eventNumbers[index] as number
+    // A copy that another admission brought is only stored if that admission holds.
+    const isStored = admitted.has(uniqueAdmissions[number - 1] as number)
+    if (!isStored || !admitted.has(admissionNumbers[index] as number)) return 'stale'
+    if (duplicates.has(number) || unique[number - 1] !== event) return 'duplicate'
+    return event.event.failure === null ? 'accepted' : 'unapplied'
+  })
 }
 
 function admissionColumns(admissions: Admission[]) {
