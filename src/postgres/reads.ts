@@ -93,37 +93,28 @@ export class ReplicaReads implements Reads {
     await Promise.all(this.#replicas.map((replica) => replica.close()))
   }
 
+  /** Tries the replicas in turn until one serves the read, and at last the primary. */
   #on(kind: ReadKind, sinceMs: number, primary: Queryable, claimant?: Claimant): Queryable {
     return {
       query: async <R extends Row>(statement: Statement | string, values: unknown[] = []) => {
         const required = await this.#positionSince(sinceMs)
-        const { outcome, rows } = await this.#readFromReplica((replica) =>
-          replica.read<R>(kind, claimant, required, statement, values),
-        )
+        let outcome: ReadOutcome = 'unavailable'
+        this.#turn += 1
+        for (let no = 0; no < this.#replicas.length; no += 1) {
+          const replica = this.#replicas[(this.#turn + no) % this.#replicas.length] as Replica
+          if (!replica.mayTry()) continue
+          const read = replica.read<R>(kind, claimant, required, statement, values)
+          const rows = await read.catch(requireReplicaFault)
+          if (rows) {
+            readAnswered.publish({ outcome: 'replica' })
+            return rows
+          }
+          if (rows === null) outcome = 'behind'
+        }
         readAnswered.publish({ outcome })
-        return rows ?? primary.query<R>(statement, values)
+        return primary.query<R>(statement, values)
       },
     }
-  }
-
-  /** Tries the replicas in turn until one serves the read. Null rows: the primary has to serve it. */
-  async #readFromReplica<R>(
-    read: (replica: Replica) => Promise<R[] | null>,
-  ): Promise<{ outcome: ReadOutcome; rows: R[] | null }> {
-    let outcome: ReadOutcome = 'unavailable'
-    this.#turn += 1
-    for (let no = 0; no < this.#replicas.length; no += 1) {
-      const replica = this.#replicas[(this.#turn + no) % this.#replicas.length] as Replica
-      if (!replica.mayTry()) continue
-      try {
-        const rows = await read(replica)
-        if (rows !== null) return { outcome: 'replica', rows }
-        outcome = 'behind'
-      } catch (error) {
-        requireReplicaFault(error)
-      }
-    }
-    return { outcome, rows: null }
   }
 
   /** The oldest stored position that includes every commit before the time, or the present one if none does. */

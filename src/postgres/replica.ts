@@ -34,27 +34,33 @@ export const ANSWER_TIMEOUT_MS = 1_000
 const RETRY_MS = 5_000
 /** A replica that keeps up replays a position within a few milliseconds after the primary had it. */
 const REPLAY_MAX_MS = 200
-const REPLAY_STEP_MS = 5
+const REPLAY_STEP_MS = 10
 
 /**
- * Returns no row unless the server is a standby: a former primary, or a standby that was promoted by mistake, accepts writes. All
- * copies of a server have its system identifier, and no other server has. A standby that still follows a former primary stays on
- * the former timeline. A standby reports the timeline of its last restartpoint, because it cannot name the one that it replays.
+ * All copies of a server have its system identifier, and no other server has. A standby that still follows a former primary stays
+ * on the former timeline. A standby reports the timeline of its last restartpoint, because it cannot name the one that it replays.
  */
-const selectReplayed: Statement & { query_timeout: number } = {
-  name: 'replayed',
+const selectLog = {
+  name: 'replica-log',
   text: `
     select concat_ws(' ', current_database(), (select system_identifier from pg_control_system()),
-                     (select upper(lpad(to_hex(timeline_id), 8, '0')) from pg_control_checkpoint())) as log,
-           pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0')::bigint as position
-     where pg_is_in_recovery()`,
+                     (select upper(lpad(to_hex(timeline_id), 8, '0')) from pg_control_checkpoint())) as log`,
   query_timeout: ANSWER_TIMEOUT_MS,
-}
+} satisfies Statement & { query_timeout: number }
+
+/** Returns no row unless the server is a standby: a former primary, or a standby that was promoted by mistake, accepts writes. */
+const selectReplayed = {
+  name: 'replica-position',
+  text: `select pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0')::bigint as position where pg_is_in_recovery()`,
+  query_timeout: ANSWER_TIMEOUT_MS,
+} satisfies Statement & { query_timeout: number }
 
 export class Replica {
   readonly name: string
   readonly #shares: Record<ReadKind, Share>
   readonly #clients = new Set<pg.Client>()
+  /** The log that the server of a connection was found to replay. */
+  readonly #logs = new WeakMap<pg.ClientBase, string>()
   /** Null: not checked yet. Rejects with a FatalError if a pooler does not keep sessions. */
   #sessions: Promise<void> | null = null
   /** Null: the replica works. */
@@ -92,18 +98,23 @@ export class Replica {
     statement: Statement | string,
     values: unknown[],
   ): Promise<R[] | null> {
-    return this.#use(kind, claimant, async (client) => {
-      while ((await behindBytes(client, required)) > 0) {
+    return this.#use(kind, claimant, required.log, async (client) => {
+      for (;;) {
+        // Pipelined behind the check on the same session, so the rows are at least as new as the position.
+        const [behind, rows] = await Promise.all([
+          behindBytes(client, required),
+          send<R>(client, statement, values),
+        ])
+        if (behind === 0) return rows
         if (performance.now() > required.takenAtMs + REPLAY_MAX_MS) return null
         await sleep(REPLAY_STEP_MS)
       }
-      return send<R>(client, statement, values)
     })
   }
 
   /** Bytes up to the position that the replica has not replayed. Throws if the replica cannot be read. */
   behindBytes(newest: LogPosition): Promise<number> {
-    return this.#use('clients', undefined, (client) => behindBytes(client, newest))
+    return this.#use('clients', undefined, newest.log, (client) => behindBytes(client, newest))
   }
 
   connectionStates(): Array<{ share: string; total: number; idle: number; waiting: number }> {
@@ -119,24 +130,33 @@ export class Replica {
     for (const client of this.#clients) abandon(client)
   }
 
-  /** The check and the read use the same connection, so the rows are at least as new as the position. */
   async #use<T>(
     kind: ReadKind,
     claimant: Claimant | undefined,
+    log: string,
     work: (client: pg.ClientBase) => Promise<T>,
   ): Promise<T> {
     try {
       await this.#requireSessions()
-      const result = await withLease(
-        () => this.#shares[kind].lease(claimant),
-        ({ client }) => work(client),
-      )
+      const lease = () => this.#shares[kind].lease(claimant)
+      const result = await withLease(lease, async ({ client }) => {
+        await this.#requireLog(client, log)
+        return work(client)
+      })
       this.#retryAtMs = null
       return result
     } catch (error) {
       if (isOfServer(error)) this.#giveUp(error)
       throw error
     }
+  }
+
+  /** A session stays on its server, and a standby never leaves a timeline for another one of the same number. */
+  async #requireLog(client: pg.ClientBase, log: string): Promise<void> {
+    if (this.#logs.get(client) === log) return
+    const [replica] = await send<{ log: string }>(client, selectLog)
+    if (replica?.log !== log) throw notStandby()
+    this.#logs.set(client, log)
   }
 
   /** Fails all requests that wait for this replica, so that they go to another server. */
@@ -156,12 +176,14 @@ export class Replica {
   }
 }
 
-/** Throws unless the server is a standby that replays the log of the primary. */
-async function behindBytes(client: pg.ClientBase, { log, position }: LogPosition): Promise<number> {
-  const [replayed] = await send<Row & { log: string; position: bigint | null }>(client, selectReplayed)
-  if (replayed?.log !== log) throw new DatabaseUnavailable(new Error('not a standby of the primary'))
+/** Throws unless the server is a standby. */
+async function behindBytes(client: pg.ClientBase, { position }: LogPosition): Promise<number> {
+  const [replayed] = await send<{ position: bigint | null }>(client, selectReplayed)
+  if (replayed === undefined) throw notStandby()
   return Math.max(0, Number(position - (replayed.position ?? 0n)))
 }
+
+const notStandby = () => new DatabaseUnavailable(new Error('the server is not a standby of the primary'))
 
 /** Whether other reads would fail, too. A time limit and a conflict with replay (class 40) concern one statement. */
 function isOfServer(error: unknown): error is Error {
