@@ -159,11 +159,10 @@ export class Replica {
     this.#logs.set(client, log)
   }
 
-  /** Fails all requests that wait for this replica, so that they go to another server. */
+  /** Fails all reads on this replica, so that they go to another server. A read that takes the turn of a failed one fails with it. */
   #giveUp(error: Error): void {
     this.#retryAtMs = performance.now() + RETRY_MS
     for (const client of this.#clients) abandon(client, error)
-    for (const share of Object.values(this.#shares)) share.refuseWaiting(error)
   }
 
   /** The check and the read must reach the same session, and the session must have the settings of the service. */
