@@ -1,4 +1,4 @@
-/** Pages per second with no, one and two replicas, and their processor time on the primary. All servers run on this machine. */
+/** Pages that may be old per second with no, one and two replicas, and their processor time on the primary. All servers run on this machine. */
 import { chmodSync, mkdtempSync, rmSync } from 'node:fs'
 import { loadavg, tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -12,6 +12,7 @@ import { readPostgres } from './processes.mjs'
 import { startService } from './targets.mjs'
 
 const CONNECTIONS = 8
+const MAY_BE_OLD = { 'cache-control': 'max-age=5' }
 /** Several, because one account runs at most two statements at a time on each server. */
 const ACCOUNTS = 8
 
@@ -78,7 +79,7 @@ function startReading(cluster, replicas) {
 async function measure(cluster, port, audiences, size) {
   const requests = Array.from({ length: size }, () => {
     const audience = audiences[random(audiences.length)]
-    return get(audience, `/api/audience?cursor=${cursorAt(audience, randomId(audience))}`)
+    return get(audience, `/api/audience?cursor=${cursorAt(audience, randomId(audience))}`, MAY_BE_OLD)
   })
   const before = await processorSeconds(cluster.primary)
   const { failures, perSecond, p50Ms } = await send({ port, connections: CONNECTIONS, requests })

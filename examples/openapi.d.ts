@@ -1073,8 +1073,8 @@ export interface operations {
         cursor?: string
       }
       header?: {
-        /** @description The `x-consistency-token` of the answer to your last PUT or DELETE. The list then includes that change. Separate several tokens by commas. */
-        'x-consistency-token'?: string
+        /** @description `max-age=N` accepts a page that is up to N seconds old, which a replica may serve. Without it, the page is current. */
+        'cache-control'?: string
       }
       path?: never
       cookie?: never
@@ -1176,8 +1176,6 @@ export interface operations {
         headers: {
           /** @description Version of the member in quotes. Send it back as If-Match. */
           ETag?: string
-          /** @description Send it back with a list, which then includes this change. Present only if the service reads from replicas. */
-          'x-consistency-token'?: string
           [name: string]: unknown
         }
         content: {
@@ -1307,8 +1305,6 @@ export interface operations {
       /** @description The member was erased. */
       204: {
         headers: {
-          /** @description Send it back with a list, which then includes this change. Present only if the service reads from replicas. */
-          'x-consistency-token'?: string
           [name: string]: unknown
         }
         content?: never

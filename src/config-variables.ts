@@ -65,14 +65,14 @@ export const VARIABLES = {
   databaseReadUrl: variable<Secret | null>({
     name: 'DATABASE_READ_URL',
     shownDefault: 'unset',
-    help: 'postgres://… of replicas of DATABASE_URL (h1,h2), which then answer lists, streams and searches',
+    help: 'postgres://… of replicas of DATABASE_URL (h1,h2), which then serve streams, exports, searches and pages that may be old',
     fallback: null,
     parse: (text) => new Secret(replicasUrl(text)),
   }),
   readMaxLagMs: variable({
     name: 'READ_MAX_LAG_MS',
     shownDefault: '2000',
-    help: 'maximum age of an answer of a replica in milliseconds; the primary answers if every replica is older',
+    help: 'maximum age in milliseconds of what a replica serves; the primary serves reads if every replica is older',
     fallback: 2_000,
     parse: integer(1_000, 30_000),
   }),

@@ -25,22 +25,10 @@ const CONFIGURATIONS: Array<
 > = [
   ['a database', (DATABASE_URL) => ({ DATABASE_URL }), UP],
   [
-    'a replica',
-    (url) => ({ DATABASE_URL: url, DATABASE_READ_URL: url }),
-    'oa_audience_database_sessions{share="replica-clients",state="waiting"} 0\n',
-  ],
-  [
-    'several hosts and replicas',
+    'several hosts, replicas and a console',
     (_, hosts, database) => ({
       DATABASE_URL: several(hosts, database),
       DATABASE_READ_URL: `postgres://postgres@${hosts}/${database}`,
-    }),
-    UP,
-  ],
-  [
-    'a console and a replica',
-    (url) => ({
-      ...{ DATABASE_URL: url, DATABASE_READ_URL: url },
       ...{ CONSOLE_PORT: '0', CONSOLE_TOKEN: 'a-token-of-the-console-for-tests' },
     }),
     'oa_audience_database_sessions{share="replica-console",state="total"} 0\n',

@@ -19,8 +19,8 @@ import { erasedCsv, erasedJson, memberCsv, memberJson, withTrackedActivity } fro
 
 /**
  * A mark may be 10 s older than the next one, and a late one 20 s more. Within such a gap the database's clock may step back
- * without a trace in the marks, so a feed begins at a mark that is older than the requested time by a whole gap of 30 s. The
- * previous walk may have read replicas, which lacked the changes of up to 30 s (the maximum of READ_MAX_LAG_MS). 30 + 30 = 60 s.
+ * without a trace in the marks, so a feed begins at a mark that is older than the requested time by a whole gap of 30 s. A page
+ * of the previous walk may have lacked the changes of 30 s, the maximum of READ_MAX_LAG_MS. 30 + 30 = 60 s.
  */
 const SINCE = `timestamptz 'epoch' + $14::bigint * interval '1 millisecond' - interval '60 seconds'`
 

@@ -1,7 +1,7 @@
 /** GET /api/audience: a page of the scope's members, oldest first, or the changes since `updatedSince`. */
 import type { FastifyInstance, onRequestAsyncHookHandler } from 'fastify'
 import { type Scope, scopeOf } from '../access/scope.ts'
-import { readConsistencyToken } from '../http/consistency-token.ts'
+import { acceptedAgeMs } from '../http/accepted-age.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { checker, refuseInput } from '../http/validate.ts'
 import type { Database } from '../postgres/database.ts'
@@ -33,14 +33,15 @@ export function listRoute(app: FastifyInstance, database: Database, guard: onReq
     if (scope === null) {
       return reply.type('application/json; charset=utf-8').send('null')
     }
-    const after = readConsistencyToken(request)
     if (format !== null) {
       refusePaging(request.query)
       const filters = toFilters(checkFilters(request.query))
-      return streamer.answer(reply, scope, filters, beginningOf(filters), format, after)
+      return streamer.answer(reply, scope, filters, beginningOf(filters), format)
     }
     const { limit, position, filters } = readPageQuery(scope, request.query)
-    const source = database.reads.forTenant(scope, after)
+    const ageMs = acceptedAgeMs(request)
+    const source =
+      ageMs === 0 ? database.forTenant(scope) : database.reads.forTenant(scope, performance.now() - ageMs)
     const { lines, next } = await readPage(source, scope, filters, position, limit, 'page')
     const nextCursor = next && encodeCursor({ scope, filters }, next)
     return reply

@@ -16,19 +16,11 @@ import { Nullable } from '../http/validate.ts'
 import { Type } from '../typebox.ts'
 import { filterParameters } from './filters.ts'
 
-const ANSWERED_TOKEN = {
-  'x-consistency-token': {
-    type: 'string',
-    description:
-      'Send it back with a list, which then includes this change. Present only if the service reads from replicas.',
-  },
-}
-
-const sentToken = Type.Object({
-  'x-consistency-token': Type.Optional(
+const acceptedAge = Type.Object({
+  'cache-control': Type.Optional(
     Type.String({
       description:
-        'The `x-consistency-token` of the answer to your last PUT or DELETE. The list then includes that change. Separate several tokens by commas.',
+        '`max-age=N` accepts a page that is up to N seconds old, which a replica may serve. Without it, the page is current.',
     }),
   ),
 })
@@ -47,7 +39,7 @@ the same filters and \`cursor\` set to the \`nextCursor\` of this page. A page m
 With \`Accept: application/x-ndjson\` or \`text/csv\`, the response streams every match, read page by page. Streams accept neither \`limit\` nor
 \`cursor\`, and they need HTTP/1.1.`,
     querystring: listParameters(limit),
-    headers: sentToken,
+    headers: acceptedAge,
     response: {
       200: {
         description:
@@ -107,7 +99,6 @@ export const updateSchema: FastifySchema = {
   response: {
     ...success('Member', 'The updated member.', {
       ETag: { type: 'string', description: 'Version of the member in quotes. Send it back as If-Match.' },
-      ...ANSWERED_TOKEN,
     }),
     ...failures({
       ...CLIENT_FAILURES,
@@ -132,7 +123,7 @@ export const eraseSchema: FastifySchema = {
   params: pathParameter('id', 'Id of the member.'),
   headers: ifMatch('Erases the member only if it still has this version.'),
   response: {
-    204: { type: 'null', description: 'The member was erased.', headers: ANSWERED_TOKEN },
+    204: { type: 'null', description: 'The member was erased.' },
     ...failures({
       ...CLIENT_FAILURES,
       400: 'Step 1: the API key is not active for this client. Or If-Match is malformed.',

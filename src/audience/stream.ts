@@ -9,7 +9,6 @@ import { describeFault } from '../http/error-envelope.ts'
 import { PIECE_BYTES, ReadingRate } from '../http/reading-rate.ts'
 import type { Database } from '../postgres/database.ts'
 import type { Queryable } from '../postgres/statement.ts'
-import type { WalPosition } from '../postgres/wal-position.ts'
 import type { Filters } from './filters.ts'
 import { CSV_HEADER } from './member.ts'
 import { type Beginning, type Page, readPage } from './select-list.ts'
@@ -99,11 +98,10 @@ export class Streamer {
     filters: Filters,
     beginning: Beginning,
     format: StreamFormat,
-    after: WalPosition | null,
   ): Promise<FastifyReply> {
     refuseHttp10(reply)
     this.#take(scope.keyId)
-    const lines = memberLines(this.#database.reads.streams(after), scope, filters, beginning, format)
+    const lines = memberLines(this.#database.reads.streams(), scope, filters, beginning, format)
     const rate = new ReadingRate(() => {
       recordAbort(reply.raw, 408)
       reply.raw.destroy()

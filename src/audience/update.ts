@@ -3,7 +3,6 @@ import type { FastifyInstance, FastifyRequest, onRequestAsyncHookHandler } from 
 import { type Scope, scopeOf } from '../access/scope.ts'
 import { AppError } from '../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../http/body.ts'
-import { withConsistencyToken } from '../http/consistency-token.ts'
 import { readIfMatch } from '../http/if-match.ts'
 import { parsePathId } from '../http/path-id.ts'
 import { checker, refuseInput, StorableText } from '../http/validate.ts'
@@ -90,8 +89,7 @@ export function updateRoute(
     const id = parsePathId(request.params.id)
     if (id === null) throw new AppError('unknown_member')
     const update = readUpdate(request)
-    const updated = updateMember(database, scope, id, update, readIfMatch(request))
-    const { json, version } = await withConsistencyToken(reply, database, updated)
+    const { json, version } = await updateMember(database, scope, id, update, readIfMatch(request))
     return reply.header('etag', `"${version}"`).type('application/json; charset=utf-8').send(json)
   })
 }

@@ -10,14 +10,14 @@ import type { Secret } from '../secret.ts'
 export interface ConsoleParts extends Omit<ConsoleOptions, 'database'> {
   /** the console's own connection to the primary */
   database: Transactions
-  /** for searches and the facts of accounts, which a replica may answer; answers include what was changed in this console */
+  /** for searches and the facts of accounts, which a replica may serve; they include what was changed in this console */
   reads: Queryable
 }
 
 export interface ConsoleOptions {
   config: Pick<Config, 'logLevel' | 'trustProxy' | 'publicUrl'>
   token: Secret
-  database: Pick<Database, 'console' | 'reads' | 'position'>
+  database: Pick<Database, 'console' | 'reads'>
   /** asks LINE about an account */
   verifier: Omit<Verifier, 'database'>
   log: DestinationStream

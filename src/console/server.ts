@@ -6,7 +6,6 @@ import { logRequests } from '../observability/request-log.ts'
 import { toJson } from '../operator/json.ts'
 import { PACKAGE_ROOT } from '../package.ts'
 import type { Queryable } from '../postgres/statement.ts'
-import type { WalPosition } from '../postgres/wal-position.ts'
 import { accountRoutes } from './account-routes.ts'
 import { audienceRoutes } from './audience-routes.ts'
 import { clientRoutes } from './client-routes.ts'
@@ -22,7 +21,10 @@ import { addSessions } from './session.ts'
 /** The console as an HTTP server that does not listen yet. */
 export async function createConsole(options: ConsoleOptions): Promise<FastifyInstance> {
   const app = createServer(options.config, options.log)
-  const { reads, rememberChange } = readsAfterChanges(options.database)
+  let changedAtMs = 0
+  const reads: Queryable = {
+    query: (statement, values) => options.database.reads.console(changedAtMs).query(statement, values),
+  }
   const parts = { ...options, database: options.database.console, reads }
   logRequests(app, parts.log)
   app.setReplySerializer(toJson)
@@ -35,7 +37,7 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
     async (api) => {
       api.addHook('onRequest', sessions.requireSession)
       api.addHook('onSend', async ({ method }) => {
-        if (method === 'POST') await rememberChange()
+        if (method === 'POST') changedAtMs = performance.now()
       })
       accountRoutes(api, parts) //  fleet, accounts, verification
       audienceRoutes(api, parts) // members, their timeline, erasure
@@ -48,20 +50,6 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
   )
   await addPages(app, parts.pages ?? new URL('dist/console/', PACKAGE_ROOT))
   return app
-}
-
-/** Answers of replicas include every change that operators made in this console before. */
-function readsAfterChanges(database: ConsoleOptions['database']): {
-  reads: Queryable
-  rememberChange: () => Promise<void>
-} {
-  let changedAt: WalPosition | null = null
-  return {
-    reads: { query: (statement, values) => database.reads.console(changedAt).query(statement, values) },
-    rememberChange: async () => {
-      changedAt = await database.position()
-    },
-  }
 }
 
 /** Listens on CONSOLE_PORT. Throws a FatalError if the port cannot be used. */

@@ -30,7 +30,7 @@ export function countDatabaseFacts(registry: Registry): () => void {
   })
   const reads = new Counter({
     name: 'oa_audience_reads_total',
-    help: 'Reads that a replica may answer, by outcome: replica, or the primary answered because every replica was behind or unavailable',
+    help: 'Reads that a replica may serve, by outcome: replica, or the primary served them because every replica was behind or unavailable',
     labelNames: ['outcome'] as const,
     registers: [registry],
   })

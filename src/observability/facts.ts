@@ -50,11 +50,11 @@ export const platformCall = operation<{ method: string; path: string }>('platfor
 /** A request waited too long for a connection: `account` because of its own account's statements, `share` because of others. */
 export const databaseBusy = occurrence<{ share: string; reason: 'account' | 'share' }>('database-busy')
 
-/** `replica`, or why the primary answered: no replica could be queried (`unavailable`), or every one was too far `behind`. */
+/** `replica`, or why the primary served the read: no replica could be queried (`unavailable`), or every one was too far `behind`. */
 export const READ_OUTCOMES = ['replica', 'behind', 'unavailable'] as const
 export type ReadOutcome = (typeof READ_OUTCOMES)[number]
 
-/** A read that a replica may answer. Published only with DATABASE_READ_URL. */
+/** A read that a replica may serve. Published only with DATABASE_READ_URL. */
 export const readAnswered = occurrence<{ outcome: ReadOutcome }>('read-answered')
 
 /** A batch of events on its way to the database; `deliveries` are those that deliveryQueued named. */

@@ -6,7 +6,6 @@ import type { Reads } from './reads.ts'
 import type { ReplicationState } from './replication.ts'
 import type { Queryable, Row, Statement, Transactions } from './statement.ts'
 import type { Claimant } from './turns.ts'
-import type { WalPosition } from './wal-position.ts'
 
 /** `read-only`: it answers, but stores nothing. `down`: it does not answer in time. `none`: started without a database. */
 export type DatabaseState = 'up' | 'read-only' | 'down' | 'none'
@@ -33,10 +32,8 @@ export interface Database extends Transactions {
   lookup<R extends Row>(kind: LookupKind, statement: Statement, values: unknown[]): Promise<R[]>
   /** Runs `work` on a connection of its own, without time limits: migrations and other work that is not a request. */
   session<T>(work: (session: Queryable) => Promise<T>): Promise<T>
-  /** Reads that replicas may answer. Without replicas, the primary answers them. */
+  /** Reads that replicas may serve. Without replicas, the primary serves them. */
   readonly reads: Reads
-  /** A position that includes every commit that was acknowledged before. Null: no replica is configured. Never throws. */
-  position(): Promise<WalPosition | null>
   /** A connection for the pages of the console, apart from requests of clients and deliveries. */
   readonly console: Transactions
 }
@@ -60,10 +57,6 @@ export class NoDatabase implements Database {
 
   async state(): Promise<DatabaseState> {
     return 'none'
-  }
-
-  async position(): Promise<null> {
-    return null
   }
 
   forTenant(): Transactions {

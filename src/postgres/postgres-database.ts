@@ -6,12 +6,11 @@ import type { Connection } from './embedded/server.ts'
 import { DatabaseUnavailable, isLostConnection } from './faults.ts'
 import { PinnedConnection } from './pinned-connection.ts'
 import { requireSessions } from './pooler.ts'
-import { type Reads, ReplicaReads, type ReplicaServers } from './reads.ts'
+import { type AskPrimary, type Reads, ReplicaReads, type ReplicaServers } from './reads.ts'
 import { type Replication, type ReplicationState, readReplication } from './replication.ts'
 import { type Lease, Share, send, transactionsOn } from './share.ts'
 import type { Queryable, Row, SendPipeline, Statement, Transactions } from './statement.ts'
 import type { Claimant } from './turns.ts'
-import { type AskPrimary, PRIMARY_ONLY, readPrimaryState, type WalPosition } from './wal-position.ts'
 
 /**
  * Connections per instance, by the work that uses them. No kind of work can take the connections of another.
@@ -45,7 +44,7 @@ export class PostgresDatabase implements Database {
   readonly intake: Transactions
   readonly console: Transactions
   readonly reads: Reads
-  /** Null: the primary answers all reads. */
+  /** Null: the primary serves all reads. */
   readonly #replicaReads: ReplicaReads | null
   #probe: Promise<'up' | 'read-only'> | null = null
   #isReady = false
@@ -54,7 +53,7 @@ export class PostgresDatabase implements Database {
   /**
    * @param target a postgres:// address or the embedded server; nothing connects before the first query
    * @param onConnectionLost called when the server closes an idle connection
-   * @param replicas may answer reads; nothing connects to them before the first read
+   * @param replicas may serve reads; nothing connects to them before the first read
    */
   constructor(
     target: string | Connection,
@@ -103,17 +102,7 @@ export class PostgresDatabase implements Database {
 
   /** Bytes of WAL that each replica of DATABASE_READ_URL has not replayed. Null: the replica cannot be read. */
   async replicaLags(): Promise<Array<{ replica: string; behindBytes: number | null }>> {
-    await this.#replicaReads?.start()
     return this.#replicaReads?.lags() ?? []
-  }
-
-  async position(): Promise<WalPosition | null> {
-    if (this.#replicaReads === null) return null
-    // What was committed stands, even if the database fails now.
-    return readPrimaryState(this.#askCallers).then(
-      ({ position }) => position,
-      () => PRIMARY_ONLY,
-    )
   }
 
   /** Lets queries through: from now on the schema is the one that they are written for. */

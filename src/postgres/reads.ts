@@ -1,29 +1,20 @@
-/** Reads that a replica may answer (DATABASE_READ_URL). If no replica can, the primary does. */
+/** Reads that a replica may serve (DATABASE_READ_URL). If no replica can, the primary does. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { DatabaseServer } from '../database-url.ts'
 import { type ReadOutcome, readAnswered } from '../observability/facts.ts'
-import { DatabaseBusy, DatabaseUnavailable, STATEMENT_TIMEOUT, sqlStateOf } from './faults.ts'
-import { type ReadKind, Replica } from './replica.ts'
+import { DatabaseBusy, STATEMENT_TIMEOUT, sqlStateOf } from './faults.ts'
+import { ANSWER_TIMEOUT_MS, type LogPosition, type ReadKind, Replica } from './replica.ts'
 import type { Queryable, Row, Statement } from './statement.ts'
 import type { Claimant } from './turns.ts'
-import {
-  type AskPrimary,
-  type Lineage,
-  PRIMARY_ONLY,
-  type PrimaryState,
-  type ReplicaState,
-  readPrimaryState,
-  type WalPosition,
-} from './wal-position.ts'
 
-/** Servers for reads. An answer may be READ_MAX_LAG_MS old. With `after`, it also includes that position. */
+/** Each result includes every commit that was acknowledged before a time of `performance.now()`, and READ_MAX_LAG_MS ago. */
 export interface Reads {
-  /** For a client's pages. A query throws DatabaseBusy if it waits too long for a connection. */
-  forTenant(tenant: Claimant, after?: WalPosition | null): Queryable
-  /** For the statements of streams. */
-  streams(after?: WalPosition | null): Queryable
+  /** For pages of a client that accepts their age. A query throws DatabaseBusy if it waits too long for a connection. */
+  forTenant(tenant: Claimant, sinceMs: number): Queryable
+  /** For the statements of one stream. The time is that of this call. */
+  streams(): Queryable
   /** For the searches and facts that operators see. */
-  console(after?: WalPosition | null): Queryable
+  console(sinceMs?: number): Queryable
 }
 
 export interface ReplicaServers {
@@ -32,31 +23,33 @@ export interface ReplicaServers {
   maxLagMs: number
 }
 
-/** Time between two queries of the primary's position and of each replica's: a quarter of the smallest READ_MAX_LAG_MS. */
-const WATCH_INTERVAL_MS = 250
-/** A client that reads its own write waits this long at most. A replica that keeps up replays the write within a few milliseconds. */
-const WAIT_MAX_MS = 200
-/** The first read waits this long for a replica that can be read, and then goes to the primary. */
-const FIRST_ANSWER_MAX_MS = 1_000
+/** Sends a statement to the primary. */
+export type AskPrimary = <R extends Row>(statement: Statement) => Promise<R[]>
+
+/** Pages at full load read the primary's position this often: a quarter of the smallest age that a client can accept. */
+const POSITION_INTERVAL_MS = 250
 
 /**
- * An answer is never older than READ_MAX_LAG_MS, whatever the clocks of the servers say. The instance keeps the primary's positions
- * of the last READ_MAX_LAG_MS. Each read checks on its own connection that the replica has replayed the oldest of them.
+ * Reads the flush position: an acknowledged commit has been flushed, and positions behind it may wait for the next commit. The
+ * name of a WAL file begins with the timeline in 8 hexadecimal digits.
  */
+const selectPrimaryPosition: Statement = {
+  name: 'primary-position',
+  text: `
+    select concat_ws(' ', current_database(), (select system_identifier from pg_control_system()),
+                     left(pg_walfile_name(pg_current_wal_flush_lsn()), 8)) as log,
+           pg_wal_lsn_diff(pg_current_wal_flush_lsn(), '0/0')::bigint as position`,
+}
+
+/** The age of a result does not depend on clocks: a replica must have replayed a position that the primary had at that time. */
 export class ReplicaReads implements Reads {
   readonly #replicas: Replica[]
   readonly #maxLagMs: number
   readonly #primary: Reads
   readonly #askPrimary: AskPrimary
-  /** States of the current timeline, oldest first. */
-  #states: PrimaryState[] = []
-  #timeline: string | null = null
-  /** The newest mark when the timeline began. Null: there was none, or the instance saw no other timeline before. */
-  #inheritedMark: string | null = null
+  /** Positions of the primary in the last maxLagMs, oldest first. */
+  #positions: LogPosition[] = []
   #turn = 0
-  #timer: NodeJS.Timeout | null = null
-  #firstAnswers: Promise<void> | null = null
-  #isClosed = false
 
   constructor(
     { servers, maxLagMs }: ReplicaServers,
@@ -70,31 +63,26 @@ export class ReplicaReads implements Reads {
     this.#askPrimary = askPrimary
   }
 
-  forTenant(tenant: Claimant, after: WalPosition | null = null): Queryable {
-    return this.#on('clients', after, this.#primary.forTenant(tenant), tenant)
+  forTenant(tenant: Claimant, sinceMs: number): Queryable {
+    return this.#on('clients', sinceMs, this.#primary.forTenant(tenant, sinceMs), tenant)
   }
 
-  streams(after: WalPosition | null = null): Queryable {
-    return this.#on('streams', after, this.#primary.streams())
+  streams(): Queryable {
+    return this.#on('streams', performance.now(), this.#primary.streams())
   }
 
-  console(after: WalPosition | null = null): Queryable {
-    return this.#on('console', after, this.#primary.console())
+  console(sinceMs = 0): Queryable {
+    return this.#on('console', sinceMs, this.#primary.console())
   }
 
-  /** Begins to watch the primary and the replicas. The first read begins it as well. */
-  start(): Promise<void> {
-    this.#firstAnswers ??= this.#begin()
-    return this.#firstAnswers
-  }
-
-  /** Bytes of WAL up to the primary's newest position that each replica has not replayed. Null: the replica cannot be read. */
-  lags(): Array<{ replica: string; behindBytes: number | null }> {
-    const newest = this.#states.at(-1)?.position ?? 0n
-    return this.#replicas.map(({ name, state }) => {
-      const behindBytes = state?.isCopy ? Math.max(0, Number(newest - state.position)) : null
-      return { replica: name, behindBytes }
-    })
+  /** Bytes of WAL up to the primary's position that each replica has not replayed. Null: the replica cannot be read. */
+  async lags(): Promise<Array<{ replica: string; behindBytes: number | null }>> {
+    const late = sleep(ANSWER_TIMEOUT_MS, null, { ref: false })
+    const newest = await Promise.race([this.#readPosition(), late]).catch(() => null)
+    const lagOf = (replica: Replica) => newest && replica.behindBytes(newest).catch(() => null)
+    return Promise.all(
+      this.#replicas.map(async (replica) => ({ replica: replica.name, behindBytes: await lagOf(replica) })),
+    )
   }
 
   connectionStates(): Array<{ share: string; total: number; idle: number; waiting: number }> {
@@ -102,101 +90,53 @@ export class ReplicaReads implements Reads {
   }
 
   async close(): Promise<void> {
-    this.#isClosed = true
-    if (this.#timer !== null) clearTimeout(this.#timer)
     await Promise.all(this.#replicas.map((replica) => replica.close()))
   }
 
-  #on(kind: ReadKind, after: WalPosition | null, primary: Queryable, claimant?: Claimant): Queryable {
+  /** Tries the replicas in turn until one serves the read, and at last the primary. */
+  #on(kind: ReadKind, sinceMs: number, primary: Queryable, claimant?: Claimant): Queryable {
     return {
       query: async <R extends Row>(statement: Statement | string, values: unknown[] = []) => {
-        await this.start()
-        const read = (replica: Replica, lineage: Lineage) =>
-          replica.read(kind, claimant, lineage, statement, values)
-        const { outcome, rows } = await this.#readFromReplica(read, after)
+        const required = await this.#positionSince(sinceMs)
+        let outcome: ReadOutcome = 'unavailable'
+        this.#turn += 1
+        for (let no = 0; no < this.#replicas.length; no += 1) {
+          const replica = this.#replicas[(this.#turn + no) % this.#replicas.length] as Replica
+          if (!replica.mayTry()) continue
+          const read = replica.read<R>(kind, claimant, required, statement, values)
+          const rows = await read.catch(requireReplicaFault)
+          if (rows) {
+            readAnswered.publish({ outcome: 'replica' })
+            return rows
+          }
+          if (rows === null) outcome = 'behind'
+        }
         readAnswered.publish({ outcome })
-        return (rows as R[] | null) ?? primary.query<R>(statement, values)
+        return primary.query<R>(statement, values)
       },
     }
   }
 
-  /** Reads from the replicas in turn until one answers. Null rows: the primary has to answer. */
-  async #readFromReplica(
-    read: (replica: Replica, lineage: Lineage) => ReturnType<Replica['read']>,
-    after: WalPosition | null,
-  ): Promise<{ outcome: ReadOutcome; rows: Row[] | null }> {
-    if (after === PRIMARY_ONLY) return { outcome: 'behind', rows: null }
-    const requirement = this.#requirement()
-    const deadlineMs = performance.now() + WAIT_MAX_MS
-    let outcome: ReadOutcome = 'unavailable'
-    this.#turn += 1
-    for (let no = 0; requirement !== null && no < this.#replicas.length; no += 1) {
-      const replica = this.#replicas[(this.#turn + no) % this.#replicas.length] as Replica
-      if (!replica.state?.isCopy) continue
-      outcome = 'behind'
-      if (!meets(replica.state, requirement)) continue
-      if (after !== null && !(await replica.reaches(after, requirement, deadlineMs))) continue
-      const { state, rows } = await read(replica, requirement).catch((error) => {
-        requireReplicaFault(error)
-        if (error instanceof DatabaseUnavailable) outcome = 'unavailable'
-        return { state: null, rows: [] }
-      })
-      const isNewEnough = state !== null && meets(state, requirement) && state.position >= (after ?? 0n)
-      if (isNewEnough) return { outcome: 'replica', rows }
-    }
-    return { outcome, rows: null }
+  /** The oldest stored position that includes every commit before the time, or the present one if none does. */
+  async #positionSince(sinceMs: number): Promise<LogPosition> {
+    const nowMs = performance.now()
+    const oldestMs = Math.max(sinceMs, nowMs - this.#maxLagMs)
+    const newest = this.#positions.at(-1)
+    if (newest === undefined || newest.takenAtMs < nowMs - POSITION_INTERVAL_MS) await this.#readPosition()
+    return this.#positions.find(({ takenAtMs }) => takenAtMs >= oldestMs) ?? this.#readPosition()
   }
 
-  /** The oldest state of the last maxLagMs. An answer must include all commits up to its position. Null: there is none yet. */
-  #requirement(): PrimaryState | null {
-    const since = performance.now() - this.#maxLagMs
-    return this.#states.find(({ takenAtMs }) => takenAtMs >= since) ?? null
-  }
-
-  /** Resolves when a replica can be read, or after FIRST_ANSWER_MAX_MS. */
-  async #begin(): Promise<void> {
-    const deadlineMs = performance.now() + FIRST_ANSWER_MAX_MS
-    await this.#watch()
-    while (performance.now() < deadlineMs && !this.#isClosed && !this.#canRead()) {
-      await sleep(WATCH_INTERVAL_MS / 10)
-      await this.#checkReplicas()
-    }
-  }
-
-  #canRead(): boolean {
-    const requirement = this.#requirement()
-    return (
-      requirement !== null && this.#replicas.some(({ state }) => state !== null && meets(state, requirement))
-    )
-  }
-
-  async #watch(): Promise<void> {
-    const state = await readPrimaryState(this.#askPrimary).catch(() => null)
-    if (state !== null) this.#remember(state)
-    // A replica that hangs must not keep the others from being watched.
-    if (!this.#isClosed) this.#timer = setTimeout(() => void this.#watch(), WATCH_INTERVAL_MS).unref()
-    await this.#checkReplicas()
-  }
-
-  /**
-   * After a takeover, only a mark of the new timeline distinguishes its replicas from those of the former primary. Until there is
-   * one, for about 10 s, the primary answers all reads.
-   */
-  #remember(state: PrimaryState): void {
-    if (state.timeline !== this.#timeline) {
-      this.#inheritedMark = this.#timeline === null ? null : state.mark
-      this.#timeline = state.timeline
-      this.#states = []
-    }
-    if (state.mark === this.#inheritedMark) return
-    const since = performance.now() - this.#maxLagMs
-    this.#states = [...this.#states.filter(({ takenAtMs }) => takenAtMs >= since), state]
-  }
-
-  async #checkReplicas(): Promise<void> {
-    const requirement = this.#requirement()
-    const checks = Promise.all(this.#replicas.map((replica) => replica.check(requirement)))
-    await Promise.race([checks, sleep(FIRST_ANSWER_MAX_MS, undefined, { ref: false })])
+  /** A takeover begins another log, whose positions cannot be compared with those stored before. */
+  async #readPosition(): Promise<LogPosition> {
+    // Before the query is sent: the position includes every commit until then.
+    const takenAtMs = performance.now()
+    const [row] = await this.#askPrimary<Row & Omit<LogPosition, 'takenAtMs'>>(selectPrimaryPosition)
+    if (row === undefined) throw new Error('the primary returned no position')
+    const present = { ...row, takenAtMs }
+    const sinceMs = takenAtMs - this.#maxLagMs
+    const comparable = this.#positions.filter((one) => one.log === row.log && one.takenAtMs >= sinceMs)
+    this.#positions = [...comparable, present]
+    return present
   }
 }
 
@@ -206,9 +146,4 @@ export class ReplicaReads implements Reads {
  */
 function requireReplicaFault(error: unknown): void {
   if (error instanceof DatabaseBusy || sqlStateOf(error) === STATEMENT_TIMEOUT) throw error
-}
-
-/** Whether the server is a copy of the primary that has what was required. */
-function meets({ isCopy, position }: ReplicaState, requirement: PrimaryState): boolean {
-  return isCopy && position >= requirement.position
 }

@@ -1,23 +1,25 @@
-/** One server of DATABASE_READ_URL: its connections, and the position that it has replayed. */
+/** One server of DATABASE_READ_URL: its connections, and the check in front of each read. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import type { DatabaseServer } from '../database-url.ts'
 import { FatalError } from '../errors.ts'
 import { Connector } from './connector.ts'
-import { DatabaseUnavailable } from './faults.ts'
+import { DatabaseUnavailable, STATEMENT_TIMEOUT, sqlStateOf } from './faults.ts'
 import { requireSessions } from './pooler.ts'
 import { abandon } from './primary.ts'
-import { type Lease, Share, send, withLease } from './share.ts'
+import { Share, send, withLease } from './share.ts'
 import type { Row, Statement } from './statement.ts'
 import type { Claimant } from './turns.ts'
-import {
-  type Lineage,
-  type ReplicaState,
-  type ReplicaStateRow,
-  replicaStateOf,
-  selectReplicaState,
-  type WalPosition,
-} from './wal-position.ts'
+
+/** A position in a write-ahead log. Positions in different logs cannot be compared. */
+export interface LogPosition {
+  /** Database, system identifier and timeline. Each promotion of a standby begins another timeline. */
+  log: string
+  /** Bytes since the beginning of the log. */
+  position: bigint
+  /** By `performance.now()`. */
+  takenAtMs: number
+}
 
 /** The same shares as on the primary, so that an account or a stream takes no more of a replica than of the primary. */
 const CONNECTIONS = { clients: 5, streams: 4, console: 1 }
@@ -27,20 +29,42 @@ export type ReadKind = keyof typeof CONNECTIONS
  * The check takes a millisecond. A replica that needs this long is stopped, or its packets are dropped. Requests wait up to 2 s for
  * a connection (turns.ts), so the primary still gets those that wait for this replica.
  */
-const ANSWER_TIMEOUT_MS = 1_000
-const CHECK = { ...selectReplicaState, query_timeout: ANSWER_TIMEOUT_MS }
-const WAIT_STEP_MS = 5
+export const ANSWER_TIMEOUT_MS = 1_000
+/** After a failure, one read tries the replica this often. The others do not wait for it. */
+const RETRY_MS = 5_000
+/** A replica that keeps up replays a position within a few milliseconds after the primary had it. */
+const REPLAY_MAX_MS = 200
+const REPLAY_STEP_MS = 10
+
+/**
+ * All copies of a server have its system identifier, and no other server has. A standby that still follows a former primary stays
+ * on the former timeline. A standby reports the timeline of its last restartpoint, because it cannot name the one that it replays.
+ */
+const selectLog = {
+  name: 'replica-log',
+  text: `
+    select concat_ws(' ', current_database(), (select system_identifier from pg_control_system()),
+                     (select upper(lpad(to_hex(timeline_id), 8, '0')) from pg_control_checkpoint())) as log`,
+  query_timeout: ANSWER_TIMEOUT_MS,
+} satisfies Statement & { query_timeout: number }
+
+/** Returns no row unless the server is a standby: a former primary, or a standby that was promoted by mistake, accepts writes. */
+const selectReplayed = {
+  name: 'replica-position',
+  text: `select pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0')::bigint as position where pg_is_in_recovery()`,
+  query_timeout: ANSWER_TIMEOUT_MS,
+} satisfies Statement & { query_timeout: number }
 
 export class Replica {
   readonly name: string
   readonly #shares: Record<ReadKind, Share>
-  /** A connection of its own, so that no read delays the watch. */
-  readonly #watch: Share
   readonly #clients = new Set<pg.Client>()
-  #state: ReplicaState | null = null
-  #check: Promise<ReplicaState> | null = null
+  /** The log that the server of a connection was found to replay. */
+  readonly #logs = new WeakMap<pg.ClientBase, string>()
   /** Null: not checked yet. Rejects with a FatalError if a pooler does not keep sessions. */
   #sessions: Promise<void> | null = null
+  /** Null: the replica works. */
+  #retryAtMs: number | null = null
 
   constructor(server: DatabaseServer, onConnectionLost: (error: Error) => void) {
     this.name = server.name
@@ -49,74 +73,48 @@ export class Replica {
       connectionTimeoutMillis: ANSWER_TIMEOUT_MS,
       Client: clientOf(this.#clients),
     }
-    const share = (name: string, connections: number, isDivided = false) =>
-      new Share(target as unknown as pg.PoolConfig, { name, connections, isDivided }, onConnectionLost)
-    this.#shares = {
-      clients: share('clients', CONNECTIONS.clients, true),
-      streams: share('streams', CONNECTIONS.streams),
-      console: share('console', CONNECTIONS.console),
-    }
-    this.#watch = share('watch', 1)
+    const share = (name: ReadKind, isDivided = false) =>
+      new Share(
+        target as unknown as pg.PoolConfig,
+        { name, connections: CONNECTIONS[name], isDivided },
+        onConnectionLost,
+      )
+    this.#shares = { clients: share('clients', true), streams: share('streams'), console: share('console') }
   }
 
-  /** The state at the replica's last answer. Null: the replica does not answer. */
-  get state(): ReplicaState | null {
-    return this.#state
+  /** Whether to read from the replica. After a failure, this is true once per RETRY_MS. */
+  mayTry(): boolean {
+    if (this.#retryAtMs === null) return true
+    if (performance.now() < this.#retryAtMs) return false
+    this.#retryAtMs = performance.now() + RETRY_MS
+    return true
   }
 
-  /** Sends the statement behind a check on the same connection, so the rows are at least as new as the state. */
-  async read(
+  /** Returns null if the replica has not replayed the position within REPLAY_MAX_MS after the primary had it. */
+  async read<R extends Row>(
     kind: ReadKind,
     claimant: Claimant | undefined,
-    lineage: Lineage,
+    required: LogPosition,
     statement: Statement | string,
     values: unknown[],
-  ): Promise<{ state: ReplicaState; rows: Row[] }> {
-    const work = async ({ client }: Lease) => {
-      const [checked, read] = await Promise.allSettled([
-        send<ReplicaStateRow>(client, CHECK, valuesOf(lineage)),
-        send(client, statement, values),
-      ])
-      if (checked.status === 'rejected') throw checked.reason
-      if (read.status === 'rejected') throw read.reason
-      return { state: replicaStateOf(checked.value[0]), rows: read.value }
-    }
-    return withLease(() => this.#shares[kind].lease(claimant), work).catch((error) => {
-      // Of several servers behind the address, one may hang that the watch does not reach.
-      if (isSilence(error)) this.#giveUp(error)
-      throw error
+  ): Promise<R[] | null> {
+    return this.#use(kind, claimant, required.log, async (client) => {
+      for (;;) {
+        // Pipelined behind the check on the same session, so the rows are at least as new as the position.
+        const [behind, rows] = await Promise.all([
+          behindBytes(client, required),
+          send<R>(client, statement, values),
+        ])
+        if (behind === 0) return rows
+        if (performance.now() > required.takenAtMs + REPLAY_MAX_MS) return null
+        await sleep(REPLAY_STEP_MS)
+      }
     })
   }
 
-  /** Whether the replica replays the position before the deadline. */
-  async reaches(position: WalPosition, lineage: Lineage, deadlineMs: number): Promise<boolean> {
-    while (this.#state !== null && this.#state.position < position) {
-      if (performance.now() > deadlineMs) return false
-      await sleep(WAIT_STEP_MS)
-      await this.check(lineage)
-    }
-    return this.#state !== null
-  }
-
-  /** Updates `state`. Concurrent callers share one query. Never throws. */
-  async check(lineage: Lineage | null): Promise<void> {
-    this.#check ??= this.#ask(lineage).finally(() => {
-      this.#check = null
-    })
-    await this.#check.then(
-      (state) => {
-        this.#state = state
-      },
-      (error: Error) => this.#giveUp(error),
-    )
-  }
-
-  /** Fails all requests that wait for this replica, so that they go to another server. The next answer to the watch ends this. */
-  #giveUp(error: Error): void {
-    if (this.#state === null) return
-    this.#state = null
-    for (const client of this.#clients) abandon(client, error)
-    for (const share of Object.values(this.#shares)) share.refuseWaiting(error)
+  /** Bytes up to the position that the replica has not replayed. Throws if the replica cannot be read. */
+  behindBytes(newest: LogPosition): Promise<number> {
+    return this.#use('clients', undefined, newest.log, (client) => behindBytes(client, newest))
   }
 
   connectionStates(): Array<{ share: string; total: number; idle: number; waiting: number }> {
@@ -127,16 +125,44 @@ export class Replica {
   }
 
   async close(): Promise<void> {
-    await Promise.all([...Object.values(this.#shares), this.#watch].map((share) => share.close()))
+    await Promise.all(Object.values(this.#shares).map((share) => share.close()))
     // A server that hangs never closes its side, and an open socket would keep the process of a command running.
     for (const client of this.#clients) abandon(client)
   }
 
-  async #ask(lineage: Lineage | null): Promise<ReplicaState> {
-    await this.#requireSessions()
-    const work = ({ client }: Lease) => send<ReplicaStateRow>(client, CHECK, valuesOf(lineage))
-    const [row] = await withLease(() => this.#watch.lease(), work)
-    return replicaStateOf(row)
+  async #use<T>(
+    kind: ReadKind,
+    claimant: Claimant | undefined,
+    log: string,
+    work: (client: pg.ClientBase) => Promise<T>,
+  ): Promise<T> {
+    try {
+      await this.#requireSessions()
+      const lease = () => this.#shares[kind].lease(claimant)
+      const result = await withLease(lease, async ({ client }) => {
+        await this.#requireLog(client, log)
+        return work(client)
+      })
+      this.#retryAtMs = null
+      return result
+    } catch (error) {
+      if (isOfServer(error)) this.#giveUp(error)
+      throw error
+    }
+  }
+
+  /** A session stays on its server, and a standby never leaves a timeline for another one of the same number. */
+  async #requireLog(client: pg.ClientBase, log: string): Promise<void> {
+    if (this.#logs.get(client) === log) return
+    const [replica] = await send<{ log: string }>(client, selectLog)
+    if (replica?.log !== log) throw notStandby()
+    this.#logs.set(client, log)
+  }
+
+  /** Fails all reads on this replica, so that they go to another server. A read that takes the turn of a failed one fails with it. */
+  #giveUp(error: Error): void {
+    this.#retryAtMs = performance.now() + RETRY_MS
+    for (const client of this.#clients) abandon(client, error)
   }
 
   /** The check and the read must reach the same session, and the session must have the settings of the service. */
@@ -149,13 +175,20 @@ export class Replica {
   }
 }
 
-function valuesOf(lineage: Lineage | null): unknown[] {
-  return [lineage?.mark, lineage?.timeline]
+/** Throws unless the server is a standby. */
+async function behindBytes(client: pg.ClientBase, { position }: LogPosition): Promise<number> {
+  const [replayed] = await send<{ position: bigint | null }>(client, selectReplayed)
+  if (replayed === undefined) throw notStandby()
+  return Math.max(0, Number(position - (replayed.position ?? 0n)))
 }
 
-/** Whether the server did not answer at all, not even with an error. */
-function isSilence(error: unknown): error is DatabaseUnavailable {
-  return error instanceof DatabaseUnavailable && !(error.cause instanceof pg.DatabaseError)
+const notStandby = () => new DatabaseUnavailable(new Error('the server is not a standby of the primary'))
+
+/** Whether other reads would fail, too. A time limit and a conflict with replay (class 40) concern one statement. */
+function isOfServer(error: unknown): error is Error {
+  const state = sqlStateOf(error) ?? ''
+  const isOfStatement = state === STATEMENT_TIMEOUT || state.startsWith('40')
+  return error instanceof FatalError || (error instanceof DatabaseUnavailable && !isOfStatement)
 }
 
 /** A class of clients that are in the set until they are closed, because pg.Pool does not list its clients. */

@@ -75,11 +75,6 @@ export class Share {
     return { total: this.#pool.totalCount, idle: this.#pool.idleCount, waiting: this.#turns.waitingCount }
   }
 
-  /** Rejects all requests that wait for a connection, because the server does not answer. */
-  refuseWaiting(error: Error): void {
-    this.#turns.refuseWaiting(new DatabaseUnavailable(error))
-  }
-
   close(): Promise<void> {
     return this.#pool.end()
   }

@@ -66,11 +66,6 @@ export class Turns {
     })
   }
 
-  /** Rejects all that wait. */
-  refuseWaiting(error: Error): void {
-    for (const waiting of [...this.#waiting.values()].flatMap((others) => [...others])) waiting.refuse(error)
-  }
-
   #mayStart({ accountId, organizationId }: Claimant): boolean {
     const free = this.#size - this.#taken
     if (!this.#isDivided) return free > 0

@@ -1,6 +1,5 @@
 /** PgBouncer between the service and PostgreSQL: it must keep sessions. */
 import { afterAll, describe, expect, it, onTestFinished } from 'vitest'
-import { markChanges } from '../../src/audience/change-marks.ts'
 import { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { lineEvent } from '../../tools/simulator/events.ts'
 import { addTenant, createTestDatabase } from '../support/database.ts'
@@ -48,21 +47,6 @@ describe.skipIf(!isPgBouncerInstalled)('a pooler that keeps no sessions', () => 
       expect(stderr).toMatch(REFUSAL)
       expect(stderr.trim().split('\n')).toHaveLength(1)
     }
-  })
-})
-
-describe.skipIf(!isPgBouncerInstalled)('a replica behind a pooler', () => {
-  it.each([
-    ['transaction', null],
-    ['session', 0],
-  ] as const)('is skipped unless the pooler keeps sessions: pool_mode %s', async (pool_mode, behindBytes) => {
-    await markChanges(database)
-    const url = await startPgBouncer(connection, { pool_mode })
-    const servers = [{ name: 'pooled', url }]
-    const reading = new PostgresDatabase(connection, () => undefined, { servers, maxLagMs: 2_000 })
-    reading.markReady()
-    onTestFinished(() => reading.close())
-    expect(await reading.replicaLags()).toEqual([{ replica: 'pooled', behindBytes }])
   })
 })
 

@@ -18,7 +18,7 @@ export interface WireLog {
 export async function startWireLog({ host, port, user, database }: Connection): Promise<WireLog> {
   const sockets = new Set<Socket>()
   const proxy = createServer((client) => {
-    const server = open(`${host}/.s.PGSQL.${port}`)
+    const server = host.startsWith('/') ? open(`${host}/.s.PGSQL.${port}`) : open(port, host)
     for (const socket of [client, server]) sockets.add(socket.on('error', () => undefined))
     client.on('data', recordRequests(log))
     server.on('data', recordNotices(log))

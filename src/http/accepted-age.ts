@@ -1,0 +1,10 @@
+/** Request `Cache-Control: max-age` (RFC 9111, 5.2.1.1): the age of a response that the client accepts. */
+import type { FastifyRequest } from 'fastify'
+
+/** 0 without the directive, and also if it is malformed or stands beside `no-cache`: such a client gets a current response. */
+export function acceptedAgeMs({ headers }: FastifyRequest): number {
+  const directives = (headers['cache-control'] ?? '').toLowerCase().split(',')
+  const values = directives.map((directive) => directive.trim())
+  const [, seconds = '0'] = values.map((value) => /^max-age="?(\d+)"?$/.exec(value)).find(Boolean) ?? []
+  return values.includes('no-cache') ? 0 : Number(seconds) * 1000
+}
