@@ -20,7 +20,7 @@ export const quotaShare = ({ quotaLimit, quotaUsed }: Account) =>
 export function FleetRow({ account, charts, index }: { account: Account; charts: Charts; index: number }) {
   const { t } = useLocalized()
   const { id, name, basicId, organizationName, word, problem, problemCount } = account
-  const label = problem && t.reasons[problem.reason][0]
+  const label = problem && t.reasons[problem.reason]
   const further = problemCount > 1 ? t.fleet.more(String(problemCount - 1)) : ''
   const identity = [basicId, organizationName].filter(Boolean).join(' · ')
   return (
