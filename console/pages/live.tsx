@@ -1,6 +1,6 @@
 /** What is being committed now, by server-sent events. */
 import { useEffect, useRef, useState } from 'preact/hooks'
-import type { TailEvent } from '../../src/operator/event-tail.ts'
+import type { TailEvent } from '../../src/operator/events.ts'
 import { get, type Json, queryOf } from '../api.ts'
 import { AccountFilter } from '../parts/account-filter.tsx'
 import { Page } from '../parts/page.tsx'

@@ -1,6 +1,5 @@
 /** One account in the table of the fleet. */
-import type { FleetRow as Row } from '../../src/operator/fleet.ts'
-import type { FleetCharts } from '../../src/operator/fleet-charts.ts'
+import type { FleetCharts, FleetRow as Row } from '../../src/operator/fleet.ts'
 import type { Json } from '../api.ts'
 import { Link } from '../router.tsx'
 import { useLocalized } from '../texts.ts'

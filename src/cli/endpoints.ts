@@ -13,16 +13,15 @@ import {
   rotateSecret,
 } from '../endpoints/manage.ts'
 import { FatalError } from '../errors.ts'
-import { age } from '../operator/age.ts'
+import { answerLine, countText } from '../operator/endpoint-health.ts'
 import {
-  answerLine,
-  countText,
   type DeliverySummary,
   type EndpointSummary,
   endpointExists,
   listDeliveries,
   listEndpoints,
 } from '../operator/endpoints.ts'
+import { age } from '../operator/format.ts'
 import type { Queryable } from '../postgres/statement.ts'
 import { between, onDatabase, parseId, requireAccount, unknownAccount, withJson } from './input.ts'
 import { io } from './io.ts'

@@ -1,7 +1,7 @@
 /** Output that all commands share: a line or a table for people, JSON with --json. */
 import { styleText } from 'node:util'
 import stringWidth from 'string-width'
-import { toJson } from '../operator/json.ts'
+import { toJson } from '../operator/format.ts'
 import { io, print } from './io.ts'
 
 type Cell = string | number | bigint | boolean | null
