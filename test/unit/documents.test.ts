@@ -71,6 +71,11 @@ const LIMITS: Array<[string, string, Array<[file: string, name: string, show: (v
     ],
     [
       'operations',
+      'levels of arrays and objects in one event',
+      [['intake/json-depth.ts', 'MAX_LEVELS', plain]],
+    ],
+    [
+      'operations',
       'request bodies of one source in memory',
       [
         ['intake/line/source.ts', 'maxBodyBytes', mebibytes],
