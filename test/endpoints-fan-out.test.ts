@@ -80,6 +80,22 @@ it('stores one row per delivery in the flush, and any process makes the rows of 
   expect(row).toEqual({ orders: 1 })
 })
 
+it('sends what an instance stored and did not send, also to an endpoint whose id is 0 or negative', async () => {
+  const { database, tenant, service, startSender } = await startWithoutSender()
+  const { url, received } = await startReceiver()
+  await database.query(
+    `insert into endpoint (id, channel_oa_id, url, allow_private_network)
+     select unnest('{0,-7}'::bigint[]), $1, $2, true`,
+    [tenant.accountId, url],
+  )
+  await service.deliver(tenant, [textMessage('Uann', 'hello')])
+  startSender()
+  await eventually(
+    async () => received,
+    (all) => all.length === 2,
+  )
+})
+
 it('leaves out endpoints that were added later or removed, and contents that were erased', async () => {
   const { database, tenant, service, startSender, becomesQuiet } = await startWithoutSender()
   const { url, received } = await startReceiver()

@@ -1,7 +1,7 @@
 /** POST /api/line/:id, LINE's webhook: which events it stores, recognizes and applies. */
 import { describe, expect, it } from 'vitest'
 import { lineEvent, randomUserId, textMessage, ulid } from '../tools/simulator/events.ts'
-import { addTenant } from './support/database.ts'
+import { addTenant, type Tenant } from './support/database.ts'
 import { setUpFile, startAppForTest } from './support/service.ts'
 
 const { database, service, tenant } = await setUpFile()
@@ -184,10 +184,17 @@ describe('an invalid event', () => {
   })
 })
 
-describe('an event nested 20,000 levels deep', () => {
-  it('is stored, and its neighbours take effect', async () => {
+describe('an event nested deeper than 512 levels', () => {
+  const nested = (levels: number) => `${'{"a":'.repeat(levels)}1${'}'.repeat(levels)}`
+  const storedOf = ({ accountId }: Tenant) =>
+    database.query<{ payload: string; failure: string | null }>(
+      'select payload, failure from event where channel_oa_id = $1 order by id',
+      [accountId],
+    )
+
+  it('is stored with a failure and without effect, and its neighbours take effect', async () => {
     const userId = randomUserId()
-    const deep = `${'{"a":'.repeat(20_000)}1${'}'.repeat(20_000)}`
+    const deep = nested(20_000)
     const neighbour = JSON.stringify(textMessage(userId, 'hello'))
     const id = ulid(Date.now())
     const body = `{"events":[{"type":"message","timestamp":1,"webhookEventId":"${id}","x":${deep}},${neighbour}]}`
@@ -196,18 +203,21 @@ describe('an event nested 20,000 levels deep', () => {
     expect((await service.member(tenant, userId))?.eventCount).toBe(1)
   })
 
-  it('and without webhookEventId is stored unchanged, and recognized by all of its content', async () => {
+  it('makes no member, also alone and without webhookEventId, while an event of 512 levels does', async () => {
     const account = await addTenant(database)
-    const deep = (leaf: string) => `${'['.repeat(20_000)}${leaf}${']'.repeat(20_000)}`
-    const event = (leaf: string) => `{"type":"message","timestamp":5,"x":${deep(leaf)}}`
-    const deliver = async (leaf: string) =>
-      (await service.deliverRaw(account, `{"events":[${event(leaf)}]}`)).json
-    expect(await deliver('1')).toEqual(ACCEPTED)
-    expect(await deliver('2')).toEqual(ACCEPTED)
-    expect(await deliver('1')).toEqual(DUPLICATE)
-    const stored = await database.query('select payload from event where channel_oa_id = $1 order by id', [
-      account.accountId,
-    ])
-    expect(stored).toEqual([{ payload: event('1') }, { payload: event('2') }])
+    const event = (levels: number, userId: string) =>
+      `{"type":"follow","timestamp":5,"source":{"type":"user","userId":"${userId}"},"x":${nested(levels - 1)}}`
+    const deliver = async (body: string) =>
+      (await service.deliverRaw(account, `{"destination":"","events":[${body}]}`)).json
+    expect(await deliver(event(512, 'Uflat'))).toEqual(ACCEPTED)
+    expect(await deliver(event(513, 'Udeep'))).toEqual(ACCEPTED)
+    expect(await deliver(event(513, 'Udeep'))).toEqual(DUPLICATE)
+    expect((await service.members(account)).map(({ userId }) => userId)).toEqual(['Uflat'])
+    const [flat, deep] = await storedOf(account)
+    expect(flat).toEqual({ payload: event(512, 'Uflat'), failure: null })
+    expect(deep).toEqual({
+      payload: event(513, 'Udeep').replace('{"a":1}', 'null'),
+      failure: 'the event is nested deeper than 512 levels',
+    })
   })
 })

@@ -8,7 +8,7 @@ import { addPeople } from '../tools/simulator/deliveries.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { eventOf } from '../tools/simulator/kinds.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
-import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
+import { addCredentials, addTenant, createTestDatabase, type Tenant } from './support/database.ts'
 import { eventually } from './support/process.ts'
 import { startApp } from './support/service.ts'
 
@@ -67,6 +67,19 @@ const makeDue = () =>
 const displayNames = async () => (await service.members(tenant)).map(({ displayName }) => displayName)
 
 describe('the profile of a new member', () => {
+  it.each([0n, -7n])('is requested if the id of the account is %s', async (id) => {
+    await database.query(
+      `insert into official_account (id, organization_id, name, channel_secret, channel_access_token)
+       values ($1, $2, 'test', $3, $4)`,
+      [id, tenant.organizationId, tenant.channelSecret, platform.account.channelAccessToken],
+    )
+    const credentials = await addCredentials(database, id, tenant.organizationId)
+    tenant = { ...tenant, ...credentials, accountId: id }
+    await addFollowers(1)
+    await fillAll()
+    expect(await displayNames()).toEqual([expect.any(String)])
+  })
+
   it('is not requested before the delivery is answered', async () => {
     const [userId = ''] = await addFollowers(1)
     expect(platform.calls).toEqual([])

@@ -173,7 +173,7 @@ describe('a rejected event', () => {
     )
     expect(answer.json).toMatchObject({
       accepted: 1,
-      rejected: [{ index: 0, message: 'the event is nested too deeply' }],
+      rejected: [{ index: 0, message: 'the event is nested deeper than 512 levels' }],
     })
   })
 

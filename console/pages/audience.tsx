@@ -140,24 +140,14 @@ function MemberTable({ account, members }: { account: string; members: Member[] 
   const { t } = useLocalized()
   return (
     <Table
-      head={
-        <>
-          <th scope="col">{t.audience.member}</th>
-          <th scope="col">{t.audience.relationship}</th>
-          <th scope="col" class="medium-only">
-            {t.audience.tags}
-          </th>
-          <th scope="col" class="wide-only">
-            {t.member.externalId}
-          </th>
-          <th scope="col" class="numeric medium-only">
-            {t.audience.events}
-          </th>
-          <th scope="col" class="numeric">
-            {t.audience.lastSeen}
-          </th>
-        </>
-      }
+      columns={[
+        t.audience.member,
+        t.audience.relationship,
+        { label: t.audience.tags, class: 'medium-only' },
+        { label: t.member.externalId, class: 'wide-only' },
+        { label: t.audience.events, class: 'numeric medium-only' },
+        { label: t.audience.lastSeen, class: 'numeric' },
+      ]}
     >
       {members.map((member) => (
         <tr key={member.id}>

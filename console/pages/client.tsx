@@ -113,19 +113,13 @@ function KeyTable({ keys, onRevoke }: { keys: Key[]; onRevoke: (key: Key) => voi
   const { t } = useLocalized()
   return (
     <Table
-      head={
-        <>
-          <th scope="col">{t.clients.key}</th>
-          <th scope="col">{t.common.account}</th>
-          <th scope="col">{t.common.status}</th>
-          <th scope="col" class="medium-only">
-            {t.common.created}
-          </th>
-          <th scope="col">
-            <span class="visually-hidden">{t.common.actions}</span>
-          </th>
-        </>
-      }
+      columns={[
+        t.clients.key,
+        t.common.account,
+        t.common.status,
+        { label: t.common.created, class: 'medium-only' },
+        { label: t.common.actions, isHidden: true },
+      ]}
     >
       {keys.map((key) => (
         <tr key={key.id}>

@@ -54,18 +54,12 @@ function ClientTable({ clients }: { clients: Client[] }) {
   const { t } = useLocalized()
   return (
     <Table
-      head={
-        <>
-          <th scope="col">{t.clients.client}</th>
-          <th scope="col">{t.common.status}</th>
-          <th scope="col" class="numeric">
-            {t.clients.activeKeys}
-          </th>
-          <th scope="col" class="numeric medium-only">
-            {t.common.created}
-          </th>
-        </>
-      }
+      columns={[
+        t.clients.client,
+        t.common.status,
+        { label: t.clients.activeKeys, class: 'numeric' },
+        { label: t.common.created, class: 'numeric medium-only' },
+      ]}
     >
       {clients.map((client) => (
         <tr key={client.id}>

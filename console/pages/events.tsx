@@ -102,18 +102,12 @@ function EventTable({ events }: { events: Event[] }) {
   const { t } = useLocalized()
   return (
     <Table
-      head={
-        <>
-          <th scope="col">{t.events.event}</th>
-          <th scope="col" class="medium-only">
-            {t.common.account}
-          </th>
-          <th scope="col">{t.events.reason}</th>
-          <th scope="col" class="numeric">
-            {t.events.received}
-          </th>
-        </>
-      }
+      columns={[
+        t.events.event,
+        { label: t.common.account, class: 'medium-only' },
+        t.events.reason,
+        { label: t.events.received, class: 'numeric' },
+      ]}
     >
       {events.map((event) => (
         <tr key={event.id}>

@@ -21,18 +21,22 @@ type Account = Json<Row>
 const REFRESH_MS = 30_000
 const WORDS: AccountWord[] = ['broken', 'degraded', 'quiet', 'ok']
 
-/** How a click on a header orders the table. */
+/** The columns in their order, and how a click on a header orders the table. */
 const COLUMNS = {
-  state: ({ word }: Account) => -WORDS.indexOf(word),
-  account: ({ name }: Account) => name,
-  deliveries: ({ deliveries24h }: Account) => deliveries24h,
-  lastDelivery: ({ lastDeliveryAt }: Account) => lastDeliveryAt,
-  followers: ({ following }: Account) => following,
-  growth: ({ growth7d }: Account) => growth7d,
-  unapplied: ({ unapplied }: Account) => unapplied,
-  waiting: ({ endpointsPending, endpointsFailed }: Account) => endpointsPending + endpointsFailed,
-  quota: (account: Account) => quotaShare(account),
-}
+  state: { class: 'col-state', value: ({ word }: Account) => -WORDS.indexOf(word) },
+  account: { class: '', value: ({ name }: Account) => name },
+  problem: { class: 'wide-only', value: null },
+  deliveries: { class: 'numeric', value: ({ deliveries24h }: Account) => deliveries24h },
+  lastDelivery: { class: 'numeric medium-only', value: ({ lastDeliveryAt }: Account) => lastDeliveryAt },
+  followers: { class: 'numeric medium-only', value: ({ following }: Account) => following },
+  growth: { class: 'numeric medium-only', value: ({ growth7d }: Account) => growth7d },
+  unapplied: { class: 'numeric extra-only', value: ({ unapplied }: Account) => unapplied },
+  waiting: {
+    class: 'numeric extra-only',
+    value: ({ endpointsPending, endpointsFailed }: Account) => endpointsPending + endpointsFailed,
+  },
+  quota: { class: 'numeric extra-only', value: quotaShare },
+} satisfies Record<string, { class: string; value: ((account: Account) => number | string | null) | null }>
 type Column = keyof typeof COLUMNS
 
 export function FleetPage() {
@@ -118,49 +122,36 @@ function FleetTable({ accounts }: { accounts: Account[] }) {
   const { t } = useLocalized()
   const [order, setOrder] = useState<Order<Column>>({ column: 'state', isDescending: true })
   const sorted = useMemo(
-    () => accounts.toSorted(compareBy<Account>(COLUMNS[order.column], order.isDescending)),
+    () =>
+      accounts.toSorted(compareBy<Account>(COLUMNS[order.column].value ?? (() => null), order.isDescending)),
     [accounts, order],
   )
   const { body, first, last, above, below } = useRowWindow(sorted.length)
   const shown = sorted.slice(first, last)
   const charts = useFleetCharts(shown.map(({ id }) => id))
   if (accounts.length === 0) return <Empty title={t.fleet.noMatch}>{t.fleet.noMatchHelp}</Empty>
-  const sort = { order, onSort: setOrder }
   return (
     <div class="table-frame">
       <table class="fleet" aria-rowcount={sorted.length + 1}>
         <thead>
           <tr>
-            <SortHeader column="state" {...sort} class="col-state">
-              {t.fleet.state}
-            </SortHeader>
-            <SortHeader column="account" {...sort}>
-              {t.fleet.account}
-            </SortHeader>
-            <th scope="col" class="wide-only">
-              {t.fleet.problem}
-            </th>
-            <SortHeader column="deliveries" {...sort} class="numeric">
-              {t.fleet.deliveries}
-            </SortHeader>
-            <SortHeader column="lastDelivery" {...sort} class="numeric medium-only">
-              {t.fleet.lastDelivery}
-            </SortHeader>
-            <SortHeader column="followers" {...sort} class="numeric medium-only">
-              {t.fleet.followers}
-            </SortHeader>
-            <SortHeader column="growth" {...sort} class="numeric medium-only">
-              {t.fleet.growth}
-            </SortHeader>
-            <SortHeader column="unapplied" {...sort} class="numeric extra-only">
-              {t.fleet.unapplied}
-            </SortHeader>
-            <SortHeader column="waiting" {...sort} class="numeric extra-only">
-              {t.fleet.waiting}
-            </SortHeader>
-            <SortHeader column="quota" {...sort} class="numeric extra-only">
-              {t.fleet.quota}
-            </SortHeader>
+            {(Object.keys(COLUMNS) as Column[]).map((name) =>
+              COLUMNS[name].value === null ? (
+                <th key={name} scope="col" class={COLUMNS[name].class}>
+                  {t.fleet[name]}
+                </th>
+              ) : (
+                <SortHeader
+                  key={name}
+                  column={name}
+                  order={order}
+                  onSort={setOrder}
+                  class={COLUMNS[name].class}
+                >
+                  {t.fleet[name]}
+                </SortHeader>
+              ),
+            )}
           </tr>
         </thead>
         <tbody ref={body}>

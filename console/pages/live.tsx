@@ -1,6 +1,6 @@
 /** What is being committed now, by server-sent events. */
 import { useEffect, useRef, useState } from 'preact/hooks'
-import type { TailEvent } from '../../src/operator/event-tail.ts'
+import type { TailEvent } from '../../src/operator/events.ts'
 import { get, type Json, queryOf } from '../api.ts'
 import { AccountFilter } from '../parts/account-filter.tsx'
 import { Page } from '../parts/page.tsx'
@@ -126,18 +126,12 @@ function EventTable({ events }: { events: Event[] }) {
   return (
     <Table
       class="live"
-      head={
-        <>
-          <th scope="col">{t.live.time}</th>
-          <th scope="col">{t.live.event}</th>
-          <th scope="col" class="medium-only">
-            {t.common.account}
-          </th>
-          <th scope="col" class="medium-only">
-            {t.live.person}
-          </th>
-        </>
-      }
+      columns={[
+        t.live.time,
+        t.live.event,
+        { label: t.common.account, class: 'medium-only' },
+        { label: t.live.person, class: 'medium-only' },
+      ]}
     >
       {events.map((event) => (
         <tr key={event.id}>

@@ -67,16 +67,7 @@ export function AccountKeys({ id }: { id: string }) {
 function KeyTable({ keys }: { keys: KeyAnswer['keys'] }) {
   const { t } = useLocalized()
   return (
-    <Table
-      head={
-        <>
-          <th scope="col">{t.clients.key}</th>
-          <th scope="col">{t.clients.client}</th>
-          <th scope="col">{t.common.status}</th>
-          <th scope="col">{t.common.created}</th>
-        </>
-      }
-    >
+    <Table columns={[t.clients.key, t.clients.client, t.common.status, t.common.created]}>
       {keys.map((key) => (
         <tr key={key.id}>
           <th scope="row">{key.id}</th>

@@ -73,24 +73,14 @@ function DeliveryTable({
   const { t } = useLocalized()
   return (
     <Table
-      head={
-        <>
-          <th scope="col">{t.endpoints.delivery}</th>
-          <th scope="col">{t.endpoints.content}</th>
-          <th scope="col" class="numeric">
-            {t.endpoints.attempts}
-          </th>
-          <th scope="col" class="medium-only">
-            {t.endpoints.lastAnswer}
-          </th>
-          <th scope="col" class="numeric medium-only">
-            {t.endpoints.next}
-          </th>
-          <th scope="col">
-            <span class="visually-hidden">{t.common.actions}</span>
-          </th>
-        </>
-      }
+      columns={[
+        t.endpoints.delivery,
+        t.endpoints.content,
+        { label: t.endpoints.attempts, class: 'numeric' },
+        { label: t.endpoints.lastAnswer, class: 'medium-only' },
+        { label: t.endpoints.next, class: 'numeric medium-only' },
+        { label: t.common.actions, isHidden: true },
+      ]}
     >
       {deliveries.map((delivery) => (
         <DeliveryRow key={delivery.id} delivery={delivery} onOpen={onOpen} />

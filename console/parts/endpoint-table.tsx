@@ -21,22 +21,14 @@ export function EndpointTable({
   const { t } = useLocalized()
   return (
     <Table
-      head={
-        <>
-          <th scope="col">{t.endpoints.endpoint}</th>
-          {!withoutAccount && <th scope="col">{t.common.account}</th>}
-          <th scope="col">{t.common.status}</th>
-          <th scope="col" class="numeric">
-            {t.endpoints.pending}
-          </th>
-          <th scope="col" class="numeric">
-            {t.endpoints.failed}
-          </th>
-          <th scope="col" class="medium-only">
-            {t.endpoints.lastAnswer}
-          </th>
-        </>
-      }
+      columns={[
+        t.endpoints.endpoint,
+        ...(withoutAccount ? [] : [t.common.account]),
+        t.common.status,
+        { label: t.endpoints.pending, class: 'numeric' },
+        { label: t.endpoints.failed, class: 'numeric' },
+        { label: t.endpoints.lastAnswer, class: 'medium-only' },
+      ]}
     >
       {endpoints.map((endpoint) => (
         <EndpointRow key={endpoint.id} endpoint={endpoint} withoutAccount={withoutAccount} />

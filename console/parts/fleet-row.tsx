@@ -1,6 +1,5 @@
 /** One account in the table of the fleet. */
-import type { FleetRow as Row } from '../../src/operator/fleet.ts'
-import type { FleetCharts } from '../../src/operator/fleet-charts.ts'
+import type { FleetCharts, FleetRow as Row } from '../../src/operator/fleet.ts'
 import type { Json } from '../api.ts'
 import { Link } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
@@ -20,7 +19,7 @@ export const quotaShare = ({ quotaLimit, quotaUsed }: Account) =>
 export function FleetRow({ account, charts, index }: { account: Account; charts: Charts; index: number }) {
   const { t } = useLocalized()
   const { id, name, basicId, organizationName, word, problem, problemCount } = account
-  const label = problem && t.reasons[problem.reason][0]
+  const label = problem && t.reasons[problem.reason]
   const further = problemCount > 1 ? t.fleet.more(String(problemCount - 1)) : ''
   const identity = [basicId, organizationName].filter(Boolean).join(' · ')
   return (

@@ -1,13 +1,14 @@
 /** The frame of every table of a list. It scrolls sideways where the page is too narrow. */
 import type { ComponentChildren } from 'preact'
 
-/** @param head the cells of the header row */
+export type Column = string | { label: string; class?: string; isHidden?: boolean }
+
 export function Table({
-  head,
+  columns,
   class: name,
   children,
 }: {
-  head: ComponentChildren
+  columns: Column[]
   class?: string
   children: ComponentChildren
 }) {
@@ -15,10 +16,19 @@ export function Table({
     <div class="table-frame">
       <table class={name}>
         <thead>
-          <tr>{head}</tr>
+          <tr>{columns.map(header)}</tr>
         </thead>
         <tbody>{children}</tbody>
       </table>
     </div>
+  )
+}
+
+function header(column: Column) {
+  const { label, class: name, isHidden } = typeof column === 'string' ? { label: column } : column
+  return (
+    <th key={label} scope="col" class={name}>
+      {isHidden ? <span class="visually-hidden">{label}</span> : label}
+    </th>
   )
 }

@@ -29,9 +29,6 @@ export interface Explained {
 
 /** English has the service's own sentences. The other languages have a label and a fix for each reason. */
 export function useReason(): (problem: Problem) => Explained {
-  const { t, language } = useLocalized()
-  return ({ reason, message, fix }) => {
-    const [label, ownFix] = t.reasons[reason]
-    return { label, message, fix: language === 'en' ? fix : ownFix }
-  }
+  const { t } = useLocalized()
+  return ({ reason, message, fix }) => ({ label: t.reasons[reason], message, fix: t.fixes?.[reason] ?? fix })
 }

@@ -1,5 +1,6 @@
 /** Which profiles are due, and what becomes of them: the statements behind profiles.ts. */
 import type { AccountId } from '../accounts/account.ts'
+import { INT64_MIN } from '../http/path-id.ts'
 import type { Profile } from '../line-api/answers.ts'
 import type { Queryable, Row, Statement } from '../postgres/statement.ts'
 
@@ -51,7 +52,7 @@ const takeDue: Statement = {
 
 export interface DueMembers {
   members: DueMember[]
-  /** The account after which the next pass begins. 0: all accounts have had their turn. */
+  /** The account after which the next pass begins. INT64_MIN: all accounts have had their turn. */
   lastAccountId: AccountId
 }
 
@@ -77,7 +78,10 @@ export async function takeDueMembers(
     const taken = members.map(({ channel_oa_id }) => channel_oa_id)
     return { members, lastAccountId: taken.reduce((last, id) => (id > last ? id : last)) }
   }
-  return { members, lastAccountId: accounts.length === PASS_MAX_ACCOUNTS ? (accounts.at(-1)?.id ?? 0n) : 0n }
+  return {
+    members,
+    lastAccountId: accounts.length === PASS_MAX_ACCOUNTS ? (accounts.at(-1)?.id ?? INT64_MIN) : INT64_MIN,
+  }
 }
 
 /** $1 int: members counted per account. */

@@ -4,6 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Account, type AccountId, findAccount } from '../accounts/account.ts'
+import { INT64_MIN } from '../http/path-id.ts'
 import type { PlatformFault } from '../line-api/call.ts'
 import { CallBudget } from '../line-api/call-budget.ts'
 import type { LineApi } from '../line-api/client.ts'
@@ -29,7 +30,7 @@ export class ProfileFiller {
   readonly #lineApi: LineApi
   readonly #backoffs = new Map<AccountId, Backoff>()
   readonly #stopped = new AbortController()
-  #lastAccountId: AccountId = 0n
+  #lastAccountId: AccountId = INT64_MIN
   /** Members found since the present round through all accounts began, and in the round before. */
   #foundInRound = 0
   #foundInLastRound = 0
@@ -85,7 +86,7 @@ export class ProfileFiller {
   #countRound(found: number, lastAccountId: AccountId): void {
     this.#lastAccountId = lastAccountId
     this.#foundInRound += found
-    if (lastAccountId !== 0n) return
+    if (lastAccountId !== INT64_MIN) return
     this.#foundInLastRound = this.#foundInRound
     this.#foundInRound = 0
   }

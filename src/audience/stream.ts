@@ -6,7 +6,6 @@ import type { Scope } from '../access/scope.ts'
 import { AppError } from '../errors.ts'
 import { recordAbort } from '../http/answers.ts'
 import { describeFault } from '../http/error-envelope.ts'
-import { PIECE_BYTES, ReadingRate } from '../http/reading-rate.ts'
 import type { Database } from '../postgres/database.ts'
 import type { Queryable } from '../postgres/statement.ts'
 import type { Filters } from './filters.ts'
@@ -17,6 +16,13 @@ import { type Beginning, type Page, readPage } from './select-list.ts'
 const PAGE_MEMBERS = 1_000
 /** Concurrent streams per instance. Each has a database connection of its own, beside the pool. */
 const STREAMS_MAX = 4
+/** Bytes that a stream is sent in. */
+const PIECE_BYTES = 320 * 1024
+/**
+ * Milliseconds that a client may take for a piece: 320 KiB ÷ 50 s = 6.4 KiB/s. The limit is no finer, because a socket takes bytes again
+ * only when a third of its buffer is free. A client that stops reading is cut off after this time, too.
+ */
+const PIECE_MAX_MS = 50_000
 /** An export of a million members takes about ten seconds. */
 const RETRY_AFTER_SECONDS = 10
 
@@ -102,13 +108,13 @@ export class Streamer {
     refuseHttp10(reply)
     this.#take(scope.keyId)
     const lines = memberLines(this.#database.reads.streams(), scope, filters, beginning, format)
-    const rate = new ReadingRate(() => {
+    const slow = setTimeout(() => {
       recordAbort(reply.raw, 408)
       reply.raw.destroy()
-    })
+    }, PIECE_MAX_MS)
     // Runs once however the response ends, also for a client that disconnected before it began.
     finished(reply.raw, () => {
-      rate.end()
+      clearTimeout(slow)
       // The place is free when the statement in flight has ended. A stream that failed has none.
       const free = () => void this.#open.delete(scope.keyId)
       lines.return(undefined).then(free, free)
@@ -116,7 +122,7 @@ export class Streamer {
     const first = await lines.next()
     return reply
       .type(`${format.mediaType}; charset=utf-8`)
-      .send(Readable.from(pieces(reply, first, lines, rate), { objectMode: false, highWaterMark: 1 }))
+      .send(Readable.from(pieces(reply, first, lines, slow), { objectMode: false, highWaterMark: 1 }))
   }
 
   #take(keyId: Scope['keyId']): void {
@@ -146,20 +152,17 @@ async function* pieces(
   reply: FastifyReply,
   first: Awaited<ReturnType<Lines['next']>>,
   lines: Lines,
-  rate: ReadingRate,
+  slow: NodeJS.Timeout,
 ): AsyncGenerator<Buffer> {
   try {
     for (let next = first; !next.done && !reply.raw.destroyed; next = await lines.next()) {
       const bytes = Buffer.from(next.value.text)
       for (let start = 0; start < bytes.length; start += PIECE_BYTES) {
-        const piece = bytes.subarray(start, start + PIECE_BYTES)
-        rate.wait()
-        yield piece
-        rate.took(piece.length)
+        slow.refresh()
+        yield bytes.subarray(start, start + PIECE_BYTES)
       }
+      slow.refresh()
     }
-    // The last pieces may still wait for the client.
-    rate.wait()
   } catch (error) {
     if (!reply.raw.destroyed) {
       recordAbort(reply.raw, 500)

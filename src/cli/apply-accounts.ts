@@ -16,12 +16,10 @@ import { secretWarning } from './account-fields.ts'
 import { constraintSentence } from './constraint-sentences.ts'
 import { readFleet } from './fleet-file.ts'
 import { onDatabase, withJson } from './input.ts'
-import { io, print, printError } from './io.ts'
+import { io, type Printable, print, printError, printMany, styled } from './io.ts'
 import { type Outcome, onboard } from './onboard.ts'
-import { type Printable, printMany } from './output.ts'
 import { type Onboarding, previewWebhook, type WebhookPreview, webhookUrl } from './point-webhook.ts'
 import { Progress } from './progress.ts'
-import { printRemainingSteps } from './remaining-steps.ts'
 
 /**
  * Accounts that are worked on at the same time. A command has 5 database connections, so none waits for one. LINE's limits are per
@@ -144,4 +142,29 @@ async function inParallel<T, R>(unit: string, items: T[], work: (item: T) => Pro
   } finally {
     progress.end()
   }
+}
+
+/** LINE's API neither changes nor shows these (developers.line.biz, "Build a bot" and "Receive messages"). */
+const INVISIBLE_SETTINGS = [
+  'LINE Developers Console, "Messaging API", "Webhook redelivery": switch it on. LINE then repeats deliveries that failed.',
+  'LINE Developers Console, "Messaging API", "Auto-reply messages": disable them if a bot or a chat tool replies.',
+  'LINE Developers Console, "Messaging API", "Allow bot to join group chats": enable it to receive events of groups.',
+]
+
+/** Prints nothing if the webhook was not asked for. */
+export function printRemainingSteps(
+  rows: Array<Pick<Outcome, 'webhookActive'> & { account: bigint }>,
+  setsWebhook: boolean,
+): void {
+  if (!setsWebhook) return
+  print(`\n${styled('bold', "Only LINE's own consoles can do the following:")}`)
+  const inactive = rows.filter(({ webhookActive }) => webhookActive === false)
+  if (inactive.length > 0) {
+    const ids = inactive.map(({ account }) => account).join(', ')
+    print(
+      `  LINE Developers Console, "Messaging API", "Use webhook": switch it on for ${inactive.length} of ${rows.length} accounts: ${ids}`,
+    )
+  }
+  print(`  For all accounts, because LINE's API does not show these settings:`)
+  for (const setting of INVISIBLE_SETTINGS) print(`    ${setting}`)
 }

@@ -5,8 +5,7 @@ import type { Database } from '../postgres/database.ts'
 import { type ExportOptions, exportMembers, FORMATS } from './export-members.ts'
 import { type ImportTally, importMembers, NOTHING_IMPORTED } from './import-members.ts'
 import { onDatabase, parseId, requireAccount, withJson } from './input.ts'
-import { io, printError } from './io.ts'
-import { printOne } from './output.ts'
+import { io, printError, printOne } from './io.ts'
 import { Progress } from './progress.ts'
 
 const INTERRUPTS = ['SIGINT', 'SIGTERM'] as const

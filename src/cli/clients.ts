@@ -1,12 +1,11 @@
 /** `oa-audience clients` */
 import type { Command } from 'commander'
-import { addClient, revokeClient } from '../accounts/provisioning.ts'
-import { FatalError } from '../errors.ts'
-import { listClients } from '../operator/clients.ts'
+import { addClient, addKey, revokeClient, revokeKey } from '../accounts/provisioning.ts'
+import { listClients, listKeys } from '../operator/clients.ts'
 import { findClientContents, removeClient } from '../operator/remove.ts'
-import { onDatabase, parseId, withJson } from './input.ts'
-import { printMany, printOne } from './output.ts'
-import { addRemoveCommand } from './removal.ts'
+import { notFound, onDatabase, parseId, withJson } from './input.ts'
+import { printOne } from './io.ts'
+import { addChangeCommand, addListCommand, addRemoveCommand } from './shared-commands.ts'
 
 export function clientsCommand(program: Command): void {
   const group = program
@@ -21,23 +20,15 @@ export function clientsCommand(program: Command): void {
       printOne({ id, clientId, clientSecret }, json === true)
     })
 
-  withJson(group.command('list'))
-    .description('list all clients without their secrets')
-    .action(async ({ json }: { json?: boolean }) => {
-      printMany(await onDatabase(listClients), json === true)
-    })
+  addListCommand(group, 'list all clients without their secrets', listClients)
 
-  withJson(group.command('revoke'))
-    .description('revoke a client; its next request is refused')
-    .argument('<id>', 'id of the client, as `clients list` shows it', parseId)
-    .action(async (id: bigint, { json }: { json?: boolean }) => {
-      const isRevoked = await onDatabase((database) => revokeClient(database, id))
-      if (!isRevoked)
-        throw new FatalError(
-          `client ${id} does not exist. Run "oa-audience clients list" to see all clients.`,
-        )
-      printOne({ id, status: 'revoked' }, json === true)
-    })
+  addChangeCommand(
+    group,
+    'client',
+    ['revoke', 'revoked'],
+    'revoke a client; its next request is refused',
+    revokeClient,
+  )
 
   addRemoveCommand(group, {
     noun: 'client',
@@ -45,4 +36,36 @@ export function clientsCommand(program: Command): void {
     preview: findClientContents,
     remove: removeClient,
   })
+}
+
+interface AddOptions {
+  client: bigint
+  account: bigint
+  json?: boolean
+}
+
+export function keysCommand(program: Command): void {
+  const group = program
+    .command('keys')
+    .description('manage API keys; each gives a client access to one official account')
+
+  withJson(group.command('add'))
+    .description('add a key and print it, which is not shown again')
+    .requiredOption('--client <id>', 'id of the client, as `clients list` shows it', parseId)
+    .requiredOption('--account <id>', 'id of the account, as `accounts list` shows it', parseId)
+    .action(async ({ client, account, json }: AddOptions) => {
+      const added = await onDatabase((database) => addKey(database, client, account))
+      if (added === null) throw notFound('account', account)
+      printOne({ id: added.id, key: added.key }, json === true)
+    })
+
+  addListCommand(group, 'list all keys with their ids and status, but not the keys themselves', listKeys)
+
+  addChangeCommand(
+    group,
+    'key',
+    ['revoke', 'revoked'],
+    'revoke a key; the next request with it is refused',
+    revokeKey,
+  )
 }

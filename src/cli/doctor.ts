@@ -3,8 +3,7 @@ import type { Command } from 'commander'
 import { readConfig } from '../config.ts'
 import { examineSystem } from '../operator/system-health.ts'
 import { withJson } from './input.ts'
-import { io } from './io.ts'
-import { printMany } from './output.ts'
+import { io, printMany } from './io.ts'
 
 export function doctorCommand(program: Command): void {
   withJson(program.command('doctor'))

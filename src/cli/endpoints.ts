@@ -12,21 +12,20 @@ import {
   retryFailedDeliveries,
   rotateSecret,
 } from '../endpoints/manage.ts'
-import { FatalError } from '../errors.ts'
-import { age } from '../operator/age.ts'
+import { answerLine, countText } from '../operator/endpoint-health.ts'
 import {
-  answerLine,
-  countText,
   type DeliverySummary,
   type EndpointSummary,
   endpointExists,
   listDeliveries,
   listEndpoints,
 } from '../operator/endpoints.ts'
+import { age } from '../operator/format.ts'
+import type { Database } from '../postgres/database.ts'
 import type { Queryable } from '../postgres/statement.ts'
-import { between, onDatabase, parseId, requireAccount, unknownAccount, withJson } from './input.ts'
-import { io } from './io.ts'
-import { type Printable, printJson, printMany, printOne } from './output.ts'
+import { between, notFound, onDatabase, parseId, requireAccount, withJson } from './input.ts'
+import { io, type Printable, printJson, printMany, printOne } from './io.ts'
+import { addChangeCommand } from './shared-commands.ts'
 
 const LIST_DEFAULT = 50
 const LIST_MAX = 100_000
@@ -84,7 +83,7 @@ function addCommand(group: Command): void {
       const added = await onDatabase((database) =>
         addEndpoint(database, endpoint, ownAddresses(publicUrl, host, port)),
       )
-      if (added === null) throw unknownAccount(account)
+      if (added === null) throw notFound('account', account)
       printOne({ id: added.id, secret: added.secret }, json === true)
     })
 }
@@ -128,29 +127,17 @@ function endpointRow(endpoint: EndpointSummary): Printable {
 }
 
 function changeCommands(group: Command): void {
-  const change = (
-    name: string,
-    description: string,
-    work: (session: Queryable, id: bigint) => Promise<boolean>,
-    status: string,
-  ) =>
-    withJson(group.command(name))
-      .description(description)
-      .argument('<id>', 'id of the endpoint, as `endpoints list` shows it', parseId)
-      .action(async (id: bigint, { json }: { json?: boolean }) => {
-        // A large backlog takes longer than a request may.
-        const isKnown = await onDatabase((database) => database.session((session) => work(session, id)))
-        if (!isKnown) throw unknownEndpoint(id)
-        printOne({ id, status }, json === true)
-      })
-  change('pause', 'stop sending; what is not sent yet is kept', pauseEndpoint, 'paused')
-  change('resume', 'send again, beginning with what is kept', resumeEndpoint, 'active')
-  change('remove', 'remove an endpoint and everything it has not received yet', removeEndpoint, 'removed')
-}
-
-function unknownEndpoint(id: bigint): FatalError {
-  return new FatalError(
-    `endpoint ${id} does not exist. Run "oa-audience endpoints list" to see all endpoints.`,
+  // A large backlog takes longer than a request may.
+  const inSession =
+    (work: (session: Queryable, id: bigint) => Promise<boolean>) => (database: Database, id: bigint) =>
+      database.session((session) => work(session, id))
+  const add = addChangeCommand.bind(null, group, 'endpoint')
+  add(['pause', 'paused'], 'stop sending; what is not sent yet is kept', inSession(pauseEndpoint))
+  add(['resume', 'active'], 'send again, beginning with what is kept', inSession(resumeEndpoint))
+  add(
+    ['remove', 'removed'],
+    'remove an endpoint and everything it has not received yet',
+    inSession(removeEndpoint),
   )
 }
 
@@ -161,12 +148,12 @@ function rotateCommand(group: Command): void {
     .option('--finish', 'stop signing with the previous secret')
     .action(async (id: bigint, { finish, json }: { finish?: boolean; json?: boolean }) => {
       if (finish) {
-        if (!(await onDatabase((database) => finishRotation(database, id)))) throw unknownEndpoint(id)
+        if (!(await onDatabase((database) => finishRotation(database, id)))) throw notFound('endpoint', id)
         printOne({ id, status: 'finished' }, json === true)
         return
       }
       const secret = await onDatabase((database) => rotateSecret(database, id))
-      if (secret === null) throw unknownEndpoint(id)
+      if (secret === null) throw notFound('endpoint', id)
       printOne({ id, secret }, json === true)
     })
 }
@@ -187,7 +174,7 @@ function deliveriesCommand(group: Command): void {
     .option('--limit <count>', 'maximum number of deliveries', between(1, LIST_MAX), LIST_DEFAULT)
     .action(async (id: bigint, { status, limit, json }: DeliveriesOptions) => {
       const deliveries = await onDatabase(async (database) => {
-        if (!(await endpointExists(database, id))) throw unknownEndpoint(id)
+        if (!(await endpointExists(database, id))) throw notFound('endpoint', id)
         return listDeliveries(database, id, status ?? null, limit)
       })
       printMany(json ? deliveries : deliveries.map(deliveryRow), json === true)
@@ -213,7 +200,7 @@ function retryCommand(group: Command): void {
     .argument('<id>', 'id of the endpoint, as `endpoints list` shows it', parseId)
     .action(async (id: bigint, { json }: { json?: boolean }) => {
       const retried = await onDatabase(async (database) => {
-        if (!(await endpointExists(database, id))) throw unknownEndpoint(id)
+        if (!(await endpointExists(database, id))) throw notFound('endpoint', id)
         return database.session((session) => retryFailedDeliveries(session, id))
       })
       printOne({ id, retried }, json === true)

@@ -12,8 +12,7 @@ import {
 } from '../operator/events.ts'
 import type { Database } from '../postgres/database.ts'
 import { between, onDatabase, parseId, requireAccount, withJson } from './input.ts'
-import { io } from './io.ts'
-import { printMany, printOne } from './output.ts'
+import { io, printMany, printOne } from './io.ts'
 
 const LIST_DEFAULT = 50
 const LIST_MAX = 100_000

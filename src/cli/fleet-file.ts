@@ -7,7 +7,7 @@ import { FatalError } from '../errors.ts'
 import { isSendable } from '../line-api/tokens.ts'
 import { isStorableText } from '../postgres/storable.ts'
 import { COLUMNS, isChannelId, isUrlSegment } from './account-fields.ts'
-import { readCsv } from './csv-file.ts'
+import { readCsv } from './text-file.ts'
 
 /** All accounts of a file are held in memory and added in one transaction: 10,000 take about 10 s. */
 const ACCOUNTS_MAX = 10_000

@@ -2,8 +2,7 @@
 import type { Command } from 'commander'
 import { listFleet } from '../operator/fleet.ts'
 import { onDatabase, withJson } from './input.ts'
-import { io, print } from './io.ts'
-import { printJson, printMany, styled } from './output.ts'
+import { io, print, printJson, printMany, styled } from './io.ts'
 
 export function fleetCommand(program: Command): void {
   withJson(program.command('fleet'))

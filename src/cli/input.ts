@@ -16,12 +16,13 @@ export function onDatabase<T>(work: (database: Database) => Promise<T>): Promise
 /** Throws a FatalError if the account does not exist. */
 export async function requireAccount(database: Database, id: bigint): Promise<Account> {
   const account = await findAccount(database, id)
-  if (account === null) throw unknownAccount(id)
+  if (account === null) throw notFound('account', id)
   return account
 }
 
-export function unknownAccount(id: bigint): FatalError {
-  return new FatalError(`account ${id} does not exist. Run "oa-audience accounts list" to see all accounts.`)
+/** @param noun of a command group with `list`, such as `account` */
+export function notFound(noun: string, id: bigint): FatalError {
+  return new FatalError(`${noun} ${id} does not exist. Run "oa-audience ${noun}s list" to see all ${noun}s.`)
 }
 
 /** Parses an id given on the command line. */

@@ -1,4 +1,8 @@
 /** What a command reads and writes, apart from the database. */
+import { styleText } from 'node:util'
+import stringWidth from 'string-width'
+import { toJson } from '../operator/format.ts'
+
 export interface Io {
   env: Record<string, string | undefined>
   stdin: NodeJS.ReadableStream & { isTTY?: boolean }
@@ -23,4 +27,62 @@ export function print(text = ''): void {
 /** The same to standard error. */
 export function printError(text: string): void {
   io.stderr.write(`${text}\n`)
+}
+
+type Cell = string | number | bigint | boolean | null
+
+export type Printable = Record<string, Cell>
+
+/** Prints one object as `name value` lines or as JSON. */
+export function printOne(item: Printable, asJson: boolean): void {
+  if (asJson) {
+    printJson(item)
+    return
+  }
+  const width = Math.max(...Object.keys(item).map((name) => name.length))
+  for (const [name, value] of Object.entries(item)) print(`${name.padEnd(width)}  ${forTerminal(value)}`)
+}
+
+/** Prints a table or a JSON array. */
+export function printMany(items: Printable[], asJson: boolean): void {
+  if (asJson) {
+    printJson(items)
+    return
+  }
+  const [first] = items
+  if (first === undefined) {
+    print('none')
+    return
+  }
+  const names = Object.keys(first)
+  const texts = [names, ...items.map((item) => names.map((name) => forTerminal(item[name])))]
+  // Columns of the terminal: a Japanese character takes two, a Thai vowel above another character takes none.
+  const rows = texts.map((row) => row.map((text) => ({ text, width: stringWidth(text) })))
+  const widths = names.map((_, column) => maxOf(rows.map((row) => row[column]?.width ?? 0)))
+  for (const row of rows) {
+    const cells = row.map(({ text, width }, column) => text + ' '.repeat((widths[column] ?? 0) - width))
+    print(cells.join('  ').trimEnd())
+  }
+}
+
+/** Unlike Math.max, which takes the numbers as arguments, any number of them. */
+const maxOf = (numbers: number[]) => numbers.reduce((max, each) => Math.max(max, each), 0)
+
+/** Escapes control characters. Anybody can send tracking events, and such characters could rewrite the screen or forge rows. */
+function forTerminal(value: Cell | undefined): string {
+  return String(value ?? '-').replace(
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern matches control characters on purpose
+    /[\u0000-\u001f\u007f-\u009f]/g,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  )
+}
+
+/** Prints a value as one line of JSON, ids as decimal strings. */
+export function printJson(value: unknown): void {
+  print(toJson(value))
+}
+
+/** Styles text on a terminal. A pipe or a file gets plain text, which `styleText` of Node 20 does not ensure. */
+export function styled(format: Parameters<typeof styleText>[0], text: string): string {
+  return io.stdout.isTTY ? styleText(format, text) : text
 }

@@ -2,8 +2,7 @@
 import { fromCsvText } from '../audience/member.ts'
 import { FatalError } from '../errors.ts'
 import { BODY_MAX_BYTES } from '../limits.ts'
-import { readCsv } from './csv-file.ts'
-import { readLines } from './utf8-file.ts'
+import { readCsv, readLines } from './text-file.ts'
 
 /** As many bytes as a PUT of a member may have. 100 tags of 64 characters and 16 KiB of attributes need less than 100 KiB. */
 export const LINE_MAX_BYTES = BODY_MAX_BYTES

@@ -8,9 +8,8 @@ import { findMember, memberTimeline } from '../operator/members.ts'
 import type { Database } from '../postgres/database.ts'
 import { isStorableText } from '../postgres/storable.ts'
 import { between, onDatabase, parseId, requireAccount, withJson } from './input.ts'
-import { print } from './io.ts'
-import { printJson, printMany, printOne } from './output.ts'
-import { readLines } from './utf8-file.ts'
+import { print, printJson, printMany, printOne } from './io.ts'
+import { readLines } from './text-file.ts'
 
 const TIMELINE_DEFAULT = 50
 const TIMELINE_MAX = 100_000

@@ -6,8 +6,8 @@ import { listOrganizations } from '../operator/accounts.ts'
 import { findOrganizationContents, removeOrganization } from '../operator/remove.ts'
 import type { Database } from '../postgres/database.ts'
 import { onDatabase, withJson } from './input.ts'
-import { type Printable, printMany, printOne } from './output.ts'
-import { addRemoveCommand } from './removal.ts'
+import { type Printable, printOne } from './io.ts'
+import { addListCommand, addRemoveCommand } from './shared-commands.ts'
 
 export function organizationsCommand(program: Command): void {
   const group = program
@@ -23,11 +23,7 @@ export function organizationsCommand(program: Command): void {
       printOne({ id }, json === true)
     })
 
-  withJson(group.command('list'))
-    .description('list all organizations')
-    .action(async ({ json }: { json?: boolean }) => {
-      printMany(await onDatabase(listOrganizations), json === true)
-    })
+  addListCommand(group, 'list all organizations', listOrganizations)
 
   addRemoveCommand(group, {
     noun: 'organization',

@@ -1,4 +1,4 @@
-/** Asks for values on a terminal. Answers that are secrets are not shown. */
+/** Values that a person types, and secrets from standard input. */
 import { createInterface } from 'node:readline'
 import { Writable } from 'node:stream'
 import { FatalError } from '../errors.ts'
@@ -58,4 +58,40 @@ export async function ask(
     )
     askNext()
   })
+}
+
+/** The value of an option whose secret is on standard input. */
+const FROM_STANDARD_INPUT = '-'
+
+/**
+ * Arguments are visible to every user of the machine in the list of processes. Replaces each `-` among the named options by one line of standard input, in the order of the options on the command line.
+ * Throws a FatalError if a line is missing or empty.
+ */
+export async function readSecrets<O extends Record<string, unknown>>(
+  options: O,
+  flags: Record<string, string>,
+): Promise<O> {
+  // Commander adds an option when it parses it, so the object has the order of the command line.
+  const names = Object.keys(options).filter(
+    (name) => Object.hasOwn(flags, name) && options[name] === FROM_STANDARD_INPUT,
+  )
+  if (names.length === 0) return options
+  const lines = await readLines(names.map((name) => flags[name] ?? name))
+  return { ...options, ...Object.fromEntries(names.map((name, i) => [name, lines[i]])) }
+}
+
+async function readLines(flags: string[]): Promise<string[]> {
+  if (io.stdin.isTTY) {
+    const answers = await ask(flags.map((flag) => ({ name: flag, text: flag, isSecret: true })))
+    return flags.map((flag) => answers[flag] as string)
+  }
+  const lines: string[] = []
+  for await (const line of createInterface({ input: io.stdin })) {
+    if (lines.push(line) === flags.length) break
+  }
+  const missing = flags.find((_, i) => !lines[i])
+  if (missing === undefined) return lines
+  throw new FatalError(
+    `standard input has no line for ${missing}. Write one line for each secret, in the order of the options.`,
+  )
 }

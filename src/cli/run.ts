@@ -7,8 +7,7 @@ import { serviceName, serviceVersion } from '../package.ts'
 import { migrateDatabase, requireDatabase } from '../postgres/open.ts'
 import { constraintSentence } from './constraint-sentences.ts'
 import { withJson } from './input.ts'
-import { type Io, io, print, printError, useIo } from './io.ts'
-import { printMany } from './output.ts'
+import { type Io, io, print, printError, printMany, useIo } from './io.ts'
 
 /** The command groups, in the order of --help. */
 const GROUPS: Record<string, () => Promise<(program: Command) => void>> = {
@@ -19,7 +18,7 @@ const GROUPS: Record<string, () => Promise<(program: Command) => void>> = {
   audience: async () => (await import('./audience.ts')).audienceCommand,
   members: async () => (await import('./members.ts')).membersCommand,
   clients: async () => (await import('./clients.ts')).clientsCommand,
-  keys: async () => (await import('./keys.ts')).keysCommand,
+  keys: async () => (await import('./clients.ts')).keysCommand,
   endpoints: async () => (await import('./endpoints.ts')).endpointsCommand,
   events: async () => (await import('./events.ts')).eventsCommand,
   fleet: async () => (await import('./fleet.ts')).fleetCommand,

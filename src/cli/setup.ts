@@ -7,10 +7,8 @@ import { makeMissingDatabase } from '../postgres/open.ts'
 import { columnsOf, type Fields, SECRET_FLAGS, withFields } from './account-fields.ts'
 import { type AddressConfig, addressesOf, baseUrl } from './addresses.ts'
 import { onDatabase, withJson } from './input.ts'
-import { io, print, printError } from './io.ts'
-import { printJson, printOne, styled } from './output.ts'
-import { ask, type Question } from './questions.ts'
-import { readSecrets } from './secret-input.ts'
+import { io, print, printError, printJson, printOne, styled } from './io.ts'
+import { ask, type Question, readSecrets } from './questions.ts'
 
 type Answers = Fields & { organizationName: string; name: string }
 type Options = Partial<Answers> & { json?: boolean }

@@ -12,8 +12,8 @@ import {
   listAccountDays,
   listDeliveryHours,
   listFleet,
+  readFleetCharts,
 } from '../operator/fleet.ts'
-import { readFleetCharts } from '../operator/fleet-charts.ts'
 import type { Transactions } from '../postgres/statement.ts'
 import { Type } from '../typebox.ts'
 import { found, requireId, ShortText } from './input.ts'

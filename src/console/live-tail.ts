@@ -1,5 +1,5 @@
 /** Follows what is stored, with one poller for all who watch. It reads only committed rows, so it delays no flush. */
-import { lastEventId, prepareTail, readTail, type TailEvent } from '../operator/event-tail.ts'
+import { lastEventId, prepareTail, readTail, type TailEvent } from '../operator/events.ts'
 import type { Queryable } from '../postgres/statement.ts'
 
 const POLL_MS = 1_000

@@ -1,49 +1,16 @@
 /** Which addresses an endpoint may have. Endpoints are set by tenants, so they must not reach into the operator's network. */
-import { BlockList, isIP, type LookupFunction } from 'node:net'
+import { isIP, type LookupFunction } from 'node:net'
+import ipaddr from 'ipaddr.js'
 import type { HostResolver } from './resolver.ts'
 import type { Address } from './system-names.ts'
 
-/** IPv4 networks that are not public: the IANA registry of special-purpose addresses, multicast, and what is reserved. */
-const SPECIAL_IPV4: Array<[network: string, bits: number]> = [
-  ['0.0.0.0', 8],
-  ['10.0.0.0', 8],
-  ['100.64.0.0', 10],
-  ['127.0.0.0', 8],
-  ['169.254.0.0', 16],
-  ['172.16.0.0', 12],
-  ['192.0.0.0', 24],
-  ['192.0.2.0', 24],
-  ['192.88.99.0', 24],
-  ['192.168.0.0', 16],
-  ['198.18.0.0', 15],
-  ['198.51.100.0', 24],
-  ['203.0.113.0', 24],
-  ['224.0.0.0', 3],
-]
-/** The only public IPv6 addresses are in 2000::/3, without these. 2001::/23 and 2002::/16 contain IPv4 addresses. */
-const PUBLIC_IPV6: [string, number] = ['2000::', 3]
-const SPECIAL_IPV6: Array<[network: string, bits: number]> = [
-  ['2001::', 23],
-  ['2001:db8::', 32],
-  ['2002::', 16],
-  ['3fff::', 20],
-]
+/** All public IPv6 addresses are in this network. Others may contain an IPv4 address, such as ::127.0.0.1. */
+const PUBLIC_IPV6 = ipaddr.parseCIDR('2000::/3')
 
-const special = new BlockList()
-for (const [network, bits] of SPECIAL_IPV4) special.addSubnet(network, bits, 'ipv4')
-for (const [network, bits] of SPECIAL_IPV6) special.addSubnet(network, bits, 'ipv6')
-const publicIpv6 = new BlockList()
-publicIpv6.addSubnet(...PUBLIC_IPV6, 'ipv6')
-
-export function isPublicAddress(address: string): boolean {
-  switch (isIP(address)) {
-    case 4:
-      return !special.check(address, 'ipv4')
-    case 6:
-      return publicIpv6.check(address, 'ipv6') && !special.check(address, 'ipv6')
-    default:
-      return false
-  }
+export function isPublicAddress(text: string): boolean {
+  if (isIP(text) === 0) return false
+  const address = ipaddr.parse(text)
+  return address.range() === 'unicast' && (address.kind() === 'ipv4' || address.match(PUBLIC_IPV6))
 }
 
 /** Why an endpoint's URL is refused, as a sentence for its owner. */

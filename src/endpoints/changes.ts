@@ -3,6 +3,7 @@
  * turns in the order of their ids, a bounded number of changes each. When a round finds nothing, the next one begins later.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
+import { INT64_MIN } from '../http/path-id.ts'
 import type { Row, Statement, Transactions } from '../postgres/statement.ts'
 
 /** Changes that one endpoint takes in one step. */
@@ -131,7 +132,7 @@ export class Feeds {
   async #round(signal: AbortSignal): Promise<number> {
     const startedAtMs = performance.now()
     let movedCount = 0
-    let lastId: bigint | null = 0n
+    let lastId: bigint | null = INT64_MIN
     while (lastId !== null && !signal.aborted) {
       const values: unknown[] = [CHANGES_PER_ENDPOINT, lastId, EXAMINED_PER_STEP, MOVED_PER_STEP]
       // Everything below change_horizon() is visible, so no change can appear before the newest that was taken.

@@ -5,6 +5,7 @@
  *    2,000 endpoints are examined within 3 s.
  * 2. Backlogs: endpoints of which this process knows that they have more are examined in turn, as soon as little waits for them.
  */
+import { INT64_MIN } from '../http/path-id.ts'
 import { int4Array, int8Array } from '../postgres/binary-array.ts'
 import type { PinnedConnection } from '../postgres/pinned-connection.ts'
 import { type ClaimedRow, claimDue, type PendingRow, pendingEndpoints } from './backlog.ts'
@@ -33,7 +34,7 @@ export class Claims {
   readonly #connection: PinnedConnection
   readonly #endpoints: Endpoints
   readonly #backlogs = new Set<bigint>()
-  #lastExamined = 0n
+  #lastExamined = INT64_MIN
   #rotatedAtMs = Number.NEGATIVE_INFINITY
   /** Deliveries of one endpoint that may wait in memory, since the last claim. */
   #share = WAITING_MAX
@@ -78,7 +79,7 @@ export class Claims {
     for (const { id, was_accepted } of found) {
       if (was_accepted !== null) this.#endpoints.learn(id, was_accepted)
     }
-    this.#lastExamined = found.length < ENDPOINTS_PER_POLL ? 0n : (found.at(-1)?.id ?? 0n)
+    this.#lastExamined = found.length < ENDPOINTS_PER_POLL ? INT64_MIN : (found.at(-1)?.id ?? INT64_MIN)
     return found.map(({ id }) => id)
   }
 

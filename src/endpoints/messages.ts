@@ -1,7 +1,6 @@
 /** What endpoints receive, from what is stored at the moment of sending. */
 import { createHmac } from 'node:crypto'
 import { isObject } from '../http/body.ts'
-import { toJsonText } from '../intake/json-text.ts'
 import { signLine } from '../intake/line/signature.ts'
 import { type Secret, secretOrNull } from '../secret.ts'
 import type { ContentRow } from './backlog.ts'
@@ -98,7 +97,7 @@ function rewrite(text: string, replies: boolean, isRetry: boolean): string {
       event.deliveryContext = { ...context, isRedelivery: true }
     }
   }
-  return toJsonText(events)
+  return JSON.stringify(events)
 }
 
 /** As Standard Webhooks says: https://github.com/standard-webhooks/standard-webhooks */

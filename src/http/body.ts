@@ -8,8 +8,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { AppError } from '../errors.ts'
 import { BODY_MAX_BYTES } from '../limits.ts'
 import { BodyBudget, type HeldBody } from './body-budget.ts'
-import { readBody } from './body-reader.ts'
-import { LargeBodyTurns } from './large-body-turns.ts'
+import { LargeBodyTurns, readBody } from './body-reader.ts'
 import { createClientKey } from './rate-limit-counter.ts'
 
 /** Batches of alike events shrink to a fiftieth. */

@@ -1,9 +1,11 @@
 /** GET /api and GET /api/health. */
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifySchema } from 'fastify'
 import { AppError } from '../errors.ts'
 import type { Database } from '../postgres/database.ts'
+import { REPLICATION_STATES } from '../postgres/replication.ts'
+import { Type } from '../typebox.ts'
 import { errorEnvelope } from './error-envelope.ts'
-import { healthSchema, serviceSchema } from './health-schemas.ts'
+import { failures, jsonBody, reference, TAGS } from './schema-parts.ts'
 
 interface Parts {
   name: string
@@ -27,4 +29,53 @@ export function healthRoutes(app: FastifyInstance, { name, version, database, is
     const error = errorEnvelope(new AppError('unavailable', { message }), request.id)
     return reply.code(503).send({ ...error, status: 'unavailable', database: state })
   })
+}
+
+export const serviceSchema: FastifySchema = {
+  operationId: 'getService',
+  summary: 'Get the name and version of the service',
+  tags: [TAGS.service],
+  response: {
+    200: {
+      description: 'The service is running.',
+      ...jsonBody(Type.Object({ name: Type.String(), version: Type.String() })),
+    },
+    ...failures({}),
+  },
+}
+
+export const healthSchema: FastifySchema = {
+  operationId: 'getHealth',
+  summary: 'Check the health of the service',
+  description: 'Load balancers and orchestrators poll this endpoint.',
+  tags: [TAGS.service],
+  response: {
+    200: {
+      description: 'The service can do its work, or a part of it (`degraded`).',
+      ...jsonBody(
+        Type.Object({
+          status: Type.Union([Type.Literal('ok'), Type.Literal('degraded')], {
+            description: '`degraded`: clients can read, but nothing can be stored.',
+          }),
+          database: Type.Union([Type.Literal('up'), Type.Literal('read-only'), Type.Literal('none')], {
+            description: '`none`: the service was started without a database.',
+          }),
+          replication: Type.Optional(
+            Type.Union(
+              REPLICATION_STATES.map((state) => Type.Literal(state)),
+              {
+                description:
+                  'Whether a second disk has what was acknowledged: only if `synchronous`. Present if `DATABASE_URL` names several hosts or `synchronous_standby_names` is set; at most ten seconds old.',
+              },
+            ),
+          ),
+        }),
+      ),
+    },
+    503: {
+      description: 'The database does not answer, or the service is shutting down.',
+      ...jsonBody(reference('Error')),
+    },
+    ...failures({}),
+  },
 }

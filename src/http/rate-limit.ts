@@ -2,8 +2,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Config } from '../config.ts'
 import { AppError } from '../errors.ts'
-import type { Limit } from './rate-limit-counter.ts'
-import { countInMemory } from './rate-limit-memory.ts'
+import { countInMemory, type Limit } from './rate-limit-counter.ts'
 import { countInRedis } from './rate-limit-redis.ts'
 
 /** Gives a request's count back. The platform's servers share few addresses, so proven deliveries need not count. */

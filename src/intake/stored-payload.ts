@@ -2,7 +2,6 @@
  * What pages and support chats send, as it is stored: as JSON text without credentials. Events of LINE are stored as LINE sends
  * them.
  */
-import { toJsonText } from './json-text.ts'
 
 /**
  * Names of credentials in lower case, of letters and digits only: what ends so, such as `line_channel_secret`, `smtpPassword` or
@@ -43,61 +42,25 @@ function matchesCredential(name: string): boolean {
   return CREDENTIAL.test(plain) || CREDENTIAL_WORD.test(lastWord.toLowerCase())
 }
 
-/** The value as JSON text without credentials: neither under the names of credentials, at any depth, nor in addresses. */
-export function storedPayload(value: unknown): string {
-  return withoutCredentials(toJsonText(value), value)
-}
-
 /**
- * The same for JSON text.
- * @param value what the text says
- * @param writeDeep handles a value that is too deep for JSON.stringify
+ * The value as JSON text without credentials: neither under the names of credentials, at any depth, nor in addresses.
+ * @param isDropped decides by the name of a field whether the field is left out
  */
-export function withoutCredentials(
-  text: string,
+export function storedPayload(
   value: unknown,
-  writeDeep?: (value: unknown) => string,
+  isDropped = isCredentialName,
+  text = JSON.stringify(value),
 ): string {
-  return withoutCredentialsInAddresses(withoutFields(text, value, isCredentialName, writeDeep))
+  const kept = hasField(value, isDropped)
+    ? JSON.stringify(value, (name, field: unknown) => (isDropped(name) ? undefined : field))
+    : text
+  return withoutCredentialsInAddresses(kept)
 }
 
-/**
- * JSON text without the fields that a name drops, at any depth.
- * @param value what the text says
- */
-export function withoutFields(
-  text: string,
-  value: unknown,
-  isDropped: (name: string) => boolean,
-  writeDeep?: (value: unknown) => string,
-): string {
-  if (!visitFields(value, (_holder, name) => isDropped(name))) return text
-  // The value stays as it is: its content may be the key of the event.
-  const copy = JSON.parse(text) as unknown
-  visitFields(copy, (holder, name) => {
-    if (isDropped(name)) delete holder[name]
-    return false
-  })
-  return toJsonText(copy, writeDeep)
-}
-
-/** Visits fields until a visit returns true, and returns whether one did. Without recursion: JSON.parse reads deeper than a stack goes. */
-function visitFields(
-  root: unknown,
-  visit: (holder: Record<string, unknown>, name: string) => boolean,
-): boolean {
-  const waiting = [root]
-  for (let value = waiting.pop(); value !== undefined; value = waiting.pop()) {
-    if (typeof value !== 'object' || value === null) continue
-    const fields = value as Record<string, unknown>
-    const isList = Array.isArray(value)
-    for (const name of Object.keys(fields)) {
-      if (!isList && visit(fields, name)) return true
-      const field = fields[name]
-      if (typeof field === 'object' && field !== null) waiting.push(field)
-    }
-  }
-  return false
+function hasField(value: unknown, isDropped: (name: string) => boolean): boolean {
+  if (typeof value !== 'object' || value === null) return false
+  if (Array.isArray(value)) return value.some((element) => hasField(element, isDropped))
+  return Object.entries(value).some(([name, field]) => isDropped(name) || hasField(field, isDropped))
 }
 
 /** A user name and a password before the host. An address may be a parameter of another one, and is then percent-encoded. */

@@ -2,9 +2,7 @@
 import type { FastifyInstance } from 'fastify'
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import { UNKNOWN_ROUTE } from '../http/answers.ts'
-import { type AccountProblems, accountProblemGauge } from './account-metrics.ts'
 import { countDatabaseFacts, databaseGauges, type WatchedDatabase } from './database-metrics.ts'
-import { countEndpointAttempts, type EndpointBacklog, endpointBacklogGauges } from './endpoint-metrics.ts'
 import {
   accountVerified,
   deliveriesDequeued,
@@ -15,6 +13,13 @@ import {
   profileRequested,
   timeReplaced,
 } from './facts.ts'
+import {
+  type AccountProblems,
+  accountProblemGauge,
+  countEndpointAttempts,
+  type EndpointBacklog,
+  endpointBacklogGauges,
+} from './stored-metrics.ts'
 
 const SECONDS_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5]
 const EVENTS_BUCKETS = [1, 2, 4, 8, 16, 32, 64, 128, 256]

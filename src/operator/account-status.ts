@@ -1,7 +1,7 @@
 /** Judges an account by its facts: one word, and for each problem a sentence that says what is wrong and one that says how to fix it. */
 
-import { age } from './age.ts'
 import type { AccountFacts } from './fleet-facts.ts'
+import { age } from './format.ts'
 
 /** From good to bad. `quiet`: nothing is wrong but that deliveries have stopped. `broken`: deliveries or answers are lost. */
 export const ACCOUNT_WORDS = ['ok', 'quiet', 'degraded', 'broken'] as const

@@ -1,11 +1,14 @@
-/** Examines endpoints: whether they accept what is sent to them, and what waits for them. */
+/** The health of endpoints: whether they accept what is sent to them, and what waits for them. For `doctor` and metrics. */
 import { isAccepted } from '../endpoints/post.ts'
-import type { Queryable } from '../postgres/statement.ts'
-import { age } from './age.ts'
-import { answerLine, countText, type EndpointSummary, listEndpoints } from './endpoints.ts'
+import type { Queryable, Statement } from '../postgres/statement.ts'
+import { COUNTED_MAX, type EndpointSummary, findEndpoints, listEndpoints } from './endpoints.ts'
+import { age } from './format.ts'
 
 /** An endpoint that accepts deliveries, but more slowly than they arrive. */
 const SLOW_SECONDS = 600
+
+/** Characters of an answer in one line. */
+const ANSWER_LINE_MAX = 120
 
 export type Severity = 'ok' | 'warning' | 'error'
 
@@ -53,5 +56,51 @@ function failuresOf(endpoint: EndpointSummary): Problem | null {
   return { severity: 'warning', message }
 }
 
+/** An answer in one line: `500 upstream timed out`, or why there was none. */
+export function answerLine(status: number | null, text: string): string {
+  const line = text.replace(/\s+/g, ' ').trim()
+  const short = line.length > ANSWER_LINE_MAX ? `${line.slice(0, ANSWER_LINE_MAX)}…` : line
+  return status === null ? short : `${status} ${short}`.trim()
+}
+
+/** A count that stops at COUNTED_MAX: `10000+`. */
+export const countText = (count: number): string => (count < COUNTED_MAX ? String(count) : `${count}+`)
+
 const nameOf = ({ name, accountId }: EndpointSummary): string =>
   `${name === '' ? 'no name' : name} (account ${accountId})`
+
+/**
+ * Finds one endpoint after the other in the indexes of pending and of failed deliveries, so the cost grows with the endpoints that
+ * have some, not with all.
+ */
+const selectBacklogs: Statement = {
+  name: 'select-endpoint-backlogs',
+  text: `
+    with recursive pending (id) as (
+      (select endpoint_id from endpoint_delivery where failed_at is null order by endpoint_id, due_at limit 1)
+       union all
+      select next.endpoint_id
+        from pending
+        join lateral (select endpoint_id from endpoint_delivery
+                       where endpoint_id > pending.id and failed_at is null
+                       order by endpoint_id, due_at limit 1) next on true
+    ), failed (id) as (
+      (select endpoint_id from endpoint_delivery where failed_at is not null order by endpoint_id, id limit 1)
+       union all
+      select next.endpoint_id
+        from failed
+        join lateral (select endpoint_id from endpoint_delivery
+                       where endpoint_id > failed.id and failed_at is not null
+                       order by endpoint_id, id limit 1) next on true
+    )
+    select id from pending union select id from failed`,
+}
+
+/** The endpoints for which deliveries wait or have failed. */
+export async function listBacklogs(database: Queryable): Promise<EndpointSummary[]> {
+  const found = await database.query<{ id: bigint }>(selectBacklogs)
+  return findEndpoints(
+    database,
+    found.map(({ id }) => id),
+  )
+}

@@ -8,8 +8,6 @@ import type { Queryable } from '../postgres/statement.ts'
 
 /** Deliveries counted per endpoint and state. Above this the exact number says nothing more, and counting takes long. */
 export const COUNTED_MAX = 10_000
-/** Characters of an answer in one line. */
-const ANSWER_LINE_MAX = 120
 
 export interface EndpointSummary {
   id: bigint
@@ -117,16 +115,6 @@ async function queryEndpoints(database: Queryable, values: unknown[]): Promise<E
  */
 export const printableUrl = (url: string): string =>
   url.replace(/[?#].*$/s, (rest) => `${rest[0]}…`).replace(/^([^/]*\/\/)[^/]*@/, '$1…@')
-
-/** An answer in one line: `500 upstream timed out`, or why there was none. */
-export function answerLine(status: number | null, text: string): string {
-  const line = text.replace(/\s+/g, ' ').trim()
-  const short = line.length > ANSWER_LINE_MAX ? `${line.slice(0, ANSWER_LINE_MAX)}…` : line
-  return status === null ? short : `${status} ${short}`.trim()
-}
-
-/** A count that stops at COUNTED_MAX: `10000+`. */
-export const countText = (count: number): string => (count < COUNTED_MAX ? String(count) : `${count}+`)
 
 /** `sending`: a process has leased it. */
 export type DeliveryStatus = 'pending' | 'sending' | 'failed'

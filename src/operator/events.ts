@@ -3,7 +3,7 @@ import type { AccountId } from '../accounts/account.ts'
 import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
 import { retryEvent } from '../intake/retry.ts'
 import type { Database } from '../postgres/database.ts'
-import type { Queryable, Transactions } from '../postgres/statement.ts'
+import type { Queryable, Statement, Transactions } from '../postgres/statement.ts'
 
 export type EventSummary = {
   id: bigint
@@ -172,4 +172,66 @@ export async function retryEvents(database: Transactions, ids: bigint[]): Promis
   const outcomes: RetryOutcome[] = []
   for (const id of ids) outcomes.push({ id, outcome: await retryEvent(database, id) })
   return outcomes
+}
+
+export type TailEvent = {
+  id: bigint
+  accountId: AccountId
+  accountName: string
+  source: string
+  kind: string
+  occurredAt: string
+  receivedAt: string
+  userId: string | null
+  failure: string | null
+}
+
+const selectLastId: Statement = {
+  name: 'last-event-id',
+  text: `select coalesce(pg_sequence_last_value(pg_get_serial_sequence('event', 'id')::regclass), 0) as id`,
+}
+
+/** The greatest id that was ever given to an event. */
+export async function lastEventId(database: Queryable): Promise<bigint> {
+  const [row] = await database.query<{ id: bigint }>(selectLastId)
+  return row?.id ?? 0n
+}
+
+/**
+ * The BRIN indexes on ids lead to the end of the partitions that received something in the last minute. No transaction of a flush
+ * takes that long.
+ *
+ * $1 after this id bigint; $2 maximum number of rows int
+ */
+const selectTail: Statement = {
+  name: 'event-tail',
+  text: `
+    select e.id, e.channel_oa_id as "accountId", a.name as "accountName", e.source, e.kind,
+           to_char(e.occurred_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "occurredAt",
+           to_char(e.received_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "receivedAt",
+           e.user_id as "userId", e.failure
+      from (select * from stored_event
+             where id > $1 and received_at > now() - interval '1 minute'
+             order by id desc limit $2) e
+      join lateral (select name from official_account where id = e.channel_oa_id offset 0) a on true
+     order by e.id desc`,
+}
+
+/** The newest events first, of all accounts. */
+export function readTail(database: Queryable, afterId: bigint, limit: number): Promise<TailEvent[]> {
+  return database.query(selectTail, [afterId, limit])
+}
+
+/**
+ * The index names a range of pages as unknown until somebody summarizes it, and each read would search all such pages. Otherwise
+ * only VACUUM does this. With two million new events it takes 3 s once, and a read takes 15 ms instead of more than 5 s. A call
+ * that is cancelled keeps the ranges that it summarized.
+ */
+const summarizeRanges: Statement = {
+  name: 'summarize-event-ids',
+  text: `select brin_summarize_new_values(relid) from pg_partition_tree('event_id') where isleaf`,
+}
+
+export async function prepareTail(database: Queryable): Promise<void> {
+  await database.query(summarizeRanges)
 }

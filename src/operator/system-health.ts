@@ -6,9 +6,9 @@ import { redisRefusal } from '../http/rate-limit-redis.ts'
 import { CLOCK_SKEW_MAX_SECONDS, readClockSkew } from '../postgres/clock.ts'
 import { withDatabase } from '../postgres/open.ts'
 import type { Queryable } from '../postgres/statement.ts'
-import { age } from './age.ts'
 import { examineEndpoints, type Severity } from './endpoint-health.ts'
 import { type FleetAccount, listFleet } from './fleet.ts'
+import { age } from './format.ts'
 import { examineReplica, examineReplication } from './replication-health.ts'
 
 const RESPONSE_TIMEOUT_MS = 3_000

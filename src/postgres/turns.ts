@@ -30,9 +30,8 @@ export class Turns {
   readonly #isDivided: boolean
   /** By account, in the order in which accounts had their last turn. */
   readonly #waiting = new Map<bigint | null, Set<Waiting>>()
-  readonly #accounts = new Counts()
-  readonly #organizations = new Counts()
-  #taken = 0
+  /** One element per turn, at most as many as connections. */
+  readonly #running: Claimant[] = []
 
   constructor(share: string, size: number, isDivided: boolean) {
     this.#share = share
@@ -66,21 +65,21 @@ export class Turns {
     })
   }
 
-  #mayStart({ accountId, organizationId }: Claimant): boolean {
-    const free = this.#size - this.#taken
+  #mayStart(claimant: Claimant): boolean {
+    const free = this.#size - this.#running.length
     if (!this.#isDivided) return free > 0
-    const isOrganizationIdle = this.#organizations.of(organizationId) === 0
-    return this.#accounts.of(accountId) < ACCOUNT_MAX && free >= (isOrganizationIdle ? 1 : 2)
+    const isOrganizationIdle = this.#turnsOf(claimant, 'organizationId') === 0
+    return this.#turnsOf(claimant, 'accountId') < ACCOUNT_MAX && free >= (isOrganizationIdle ? 1 : 2)
   }
 
-  #start({ accountId, organizationId }: Claimant): () => void {
-    this.#taken += 1
-    this.#accounts.add(accountId, 1)
-    this.#organizations.add(organizationId, 1)
+  #turnsOf(claimant: Claimant, owner: keyof Claimant): number {
+    return this.#running.filter((other) => other[owner] === claimant[owner]).length
+  }
+
+  #start(claimant: Claimant): () => void {
+    this.#running.push(claimant)
     return () => {
-      this.#taken -= 1
-      this.#accounts.add(accountId, -1)
-      this.#organizations.add(organizationId, -1)
+      this.#running.splice(this.#running.indexOf(claimant), 1)
       this.#startWaiting()
     }
   }
@@ -97,8 +96,8 @@ export class Turns {
     let fewest = Number.POSITIVE_INFINITY
     for (const [first] of this.#waiting.values()) {
       if (first === undefined || !this.#mayStart(first.claimant)) continue
-      const { accountId, organizationId } = first.claimant
-      const turns = this.#accounts.of(accountId) + this.#organizations.of(organizationId)
+      const { claimant } = first
+      const turns = this.#turnsOf(claimant, 'accountId') + this.#turnsOf(claimant, 'organizationId')
       if (turns < fewest) [best, fewest] = [first, turns]
     }
     return best
@@ -121,24 +120,9 @@ export class Turns {
   }
 
   #refusal(claimant: Claimant): DatabaseBusy {
-    const isOwnLoad = this.#accounts.of(claimant.accountId) >= ACCOUNT_MAX || this.#taken < this.#size
+    const isOwnLoad = this.#turnsOf(claimant, 'accountId') >= ACCOUNT_MAX || this.#running.length < this.#size
     const reason = isOwnLoad && claimant.accountId !== null ? 'account' : 'share'
     databaseBusy.publish({ share: this.#share, reason })
     return new DatabaseBusy(reason)
-  }
-}
-
-/** Numbers of turns. Holds only those that are not zero. */
-class Counts {
-  readonly #counts = new Map<bigint | null, number>()
-
-  of(id: bigint | null): number {
-    return this.#counts.get(id) ?? 0
-  }
-
-  add(id: bigint | null, change: number): void {
-    const count = this.of(id) + change
-    if (count === 0) this.#counts.delete(id)
-    else this.#counts.set(id, count)
   }
 }

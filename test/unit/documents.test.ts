@@ -71,6 +71,11 @@ const LIMITS: Array<[string, string, Array<[file: string, name: string, show: (v
     ],
     [
       'operations',
+      'levels of arrays and objects in one event',
+      [['intake/json-depth.ts', 'MAX_LEVELS', plain]],
+    ],
+    [
+      'operations',
       'request bodies of one source in memory',
       [
         ['intake/line/source.ts', 'maxBodyBytes', mebibytes],
@@ -79,7 +84,7 @@ const LIMITS: Array<[string, string, Array<[file: string, name: string, show: (v
         ['http/body.ts', 'OTHER_BODIES_MAX_BYTES', mebibytes],
       ],
     ],
-    ['operations', 'large bodies', [['http/large-body-turns.ts', 'LARGE_BODY_BYTES', kibibytes]]],
+    ['operations', 'large bodies', [['http/body-reader.ts', 'LARGE_BODY_BYTES', kibibytes]]],
     [
       'operations',
       'connections without a request per instance',
@@ -107,11 +112,10 @@ const LIMITS: Array<[string, string, Array<[file: string, name: string, show: (v
     ['operations', 'concurrent streams per instance', [['audience/stream.ts', 'STREAMS_MAX', plain]]],
     [
       'operations',
-      'time that the client of a stream may be behind',
+      'time that the client of a stream may take',
       [
-        ['http/reading-rate.ts', 'ARREARS_MAX_MS', seconds],
-        ['http/reading-rate.ts', 'PIECE_MAX_MS', seconds],
-        ['http/reading-rate.ts', 'PIECE_BYTES', kibibytes],
+        ['audience/stream.ts', 'PIECE_MAX_MS', seconds],
+        ['audience/stream.ts', 'PIECE_BYTES', kibibytes],
       ],
     ],
     ['operations', 'members that one page examines', [['audience/list-statements.ts', 'SCAN_MAX', plain]]],

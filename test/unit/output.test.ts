@@ -1,7 +1,6 @@
 /** Tables for people. */
 import { expect, it, onTestFinished, vi } from 'vitest'
-import { io } from '../../src/cli/io.ts'
-import { printMany } from '../../src/cli/output.ts'
+import { io, printMany } from '../../src/cli/io.ts'
 
 it('aligns columns by the width of characters on a terminal', () => {
   const write = vi.spyOn(io.stdout, 'write').mockReturnValue(true)

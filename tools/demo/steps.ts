@@ -1,7 +1,7 @@
 /** The steps of the demo, in order: events come in, a client works with the audience, a person is erased. */
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { styled } from '../../src/cli/output.ts'
+import { styled } from '../../src/cli/io.ts'
 import { signLine } from '../../src/intake/line/signature.ts'
 import { Secret } from '../../src/secret.ts'
 import { addPeople } from '../simulator/deliveries.ts'

@@ -6,7 +6,7 @@ import { isStorableText } from '../../postgres/storable.ts'
 import { DELIVERY_MAX_EVENTS, type Effect, type IntakeEvent, InvalidEvent, NO_EFFECT } from '../event.ts'
 import { readKind, readOptionalId, readTimeMs, readUserId } from '../event-fields.ts'
 import { hashKey, ulidKey } from '../event-key.ts'
-import { toJsonText } from '../json-text.ts'
+import { cutDeep, isTooDeep, SHALLOW_TEXT_LENGTH, TOO_DEEP } from '../json-depth.ts'
 import { ReadingTurns } from '../reading-turns.ts'
 import { LINE } from './channel.ts'
 
@@ -82,11 +82,11 @@ function readDestination(value: unknown): string | null {
  * Reads one element of `events`, of any type. An event that cannot be applied has its `failure` set. Its payload is what LINE
  * sent, with every field: endpoints are promised LINE's own events, and a future `shopToken` belongs to one.
  */
-export function readLineEvent(
-  event: unknown,
-  receivedAtMs: number,
-  payload: string = toJsonText(event),
-): IntakeEvent {
+export function readLineEvent(event: unknown, receivedAtMs: number, text?: string): IntakeEvent {
+  if ((text === undefined || text.length > SHALLOW_TEXT_LENGTH) && isTooDeep(event)) {
+    return { ...readLineEvent(cutDeep(event), receivedAtMs), effect: NO_EFFECT, failure: TOO_DEEP }
+  }
+  const payload = text ?? JSON.stringify(event)
   if (!isObject(event)) {
     return invalidEvent({}, contentKey(event), payload, receivedAtMs, 'the event is not an object')
   }
@@ -158,7 +158,7 @@ function lineKey(event: Fields): Buffer {
   return contentKey(content)
 }
 
-const contentKey = (content: unknown) => hashKey(LINE, 'content', toJsonText(content))
+const contentKey = (content: unknown) => hashKey(LINE, 'content', JSON.stringify(content))
 
 /** LINE names the user who acted as the source, except here: LINE itself, a module channel or an agent acts. */
 const KINDS_OF_OTHERS = new Set<unknown>([

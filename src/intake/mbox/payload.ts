@@ -6,8 +6,8 @@ import { isStorableText } from '../../postgres/storable.ts'
 import { DELIVERY_MAX_EVENTS, type Effect, type IntakeEvent, InvalidEvent, NO_EFFECT } from '../event.ts'
 import { readKind, readOptionalId, readUserId } from '../event-fields.ts'
 import { hashKey, timedKey } from '../event-key.ts'
-import { toJsonText } from '../json-text.ts'
-import { storedPayload, withoutFields } from '../stored-payload.ts'
+import { cutDeep, isTooDeep, TOO_DEEP } from '../json-depth.ts'
+import { isCredentialName, storedPayload } from '../stored-payload.ts'
 import { keyTimeOf, stateTime, timeOf } from './times.ts'
 
 type Fields = Record<string, unknown>
@@ -101,10 +101,10 @@ const CHANNEL_FIELDS = new Set(['channel', 'provider_config', 'changed_attribute
 
 function storedContent(webhook: unknown): string {
   const kept = withoutListedMessages(webhook)
-  const payload = storedPayload(kept)
   const event = at(webhook, 'event')
   const isAboutInbox = typeof event === 'string' && event.startsWith('inbox_')
-  return isAboutInbox ? withoutFields(payload, kept, (name) => CHANNEL_FIELDS.has(name)) : payload
+  if (!isAboutInbox) return storedPayload(kept)
+  return storedPayload(kept, (name) => CHANNEL_FIELDS.has(name) || isCredentialName(name))
 }
 
 /**
@@ -130,6 +130,9 @@ function withoutMessages({ messages: _, ...kept }: Fields): Fields {
  * @param knownKey null: the webhook's fields identify it
  */
 export function readWebhook(webhook: unknown, knownKey: Buffer | null, receivedAtMs: number): IntakeEvent {
+  if (isTooDeep(webhook)) {
+    return { ...readWebhook(cutDeep(webhook), knownKey, receivedAtMs), effect: NO_EFFECT, failure: TOO_DEEP }
+  }
   const fields = isObject(webhook) ? webhook : {}
   const kept = {
     kind: readKind(fields.event),
@@ -187,7 +190,7 @@ function contentKey(webhook: unknown, fields: Fields, kind: string): Buffer {
   const id = readWord(fields.id)
   const updatedAt = readWord(fields.updated_at)
   if (id === null || updatedAt === null) {
-    return timedKey(keyTimeOf(fields, kind), 'mbox', 'content', toJsonText(webhook))
+    return timedKey(keyTimeOf(fields, kind), 'mbox', 'content', JSON.stringify(webhook))
   }
   return timedKey(keyTimeOf({ updated_at: updatedAt }, kind), 'mbox', 'update', kind, id, updatedAt)
 }

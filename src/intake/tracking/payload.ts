@@ -8,9 +8,9 @@ import { type IntakeEvent, InvalidEvent, NO_EFFECT } from '../event.ts'
 import { readTimeMs, readUserId } from '../event-fields.ts'
 import { hashKey } from '../event-key.ts'
 import { epochMs, parseTimeText } from '../event-time.ts'
-import { toJsonText } from '../json-text.ts'
+import { isTooDeep, TOO_DEEP } from '../json-depth.ts'
 import { ReadingTurns } from '../reading-turns.ts'
-import { withoutCredentials } from '../stored-payload.ts'
+import { isCredentialName, storedPayload } from '../stored-payload.ts'
 import type { Usage } from './budget.ts'
 import { typeOfEvent } from './calls.ts'
 import type { Proof, Proofs } from './id-token.ts'
@@ -122,6 +122,7 @@ function readTrackingEvent(
   proof: Proof | null,
 ): IntakeEvent {
   if (!isObject(event)) throw new InvalidEvent('the event is not an object')
+  if (isTooDeep(event)) throw new InvalidEvent(TOO_DEEP)
   const type = typeOfEvent(event)
   if (type === null) throw new InvalidEvent('type is missing')
   const { writeKey, ...content } = event
@@ -160,16 +161,11 @@ function claimedUserId({ userId }: Record<string, unknown>): unknown {
 
 /** The size is checked first: searching 1 MiB for credentials takes up to 0.2 s, for which all other requests wait. */
 function boundedPayload(content: Record<string, unknown>): string {
-  const text = toJsonText(content, refuseDeep)
+  const text = JSON.stringify(content)
   if (Buffer.byteLength(text) > TRACKING_EVENT_MAX_BYTES) {
     throw new InvalidEvent(`the event is larger than ${TRACKING_EVENT_MAX_BYTES} bytes`)
   }
-  return withoutCredentials(text, content, refuseDeep)
-}
-
-/** Anybody can send tracking events, so one that is nested some thousand levels deep is not worth the time to write it. */
-function refuseDeep(): never {
-  throw new InvalidEvent('the event is nested too deeply')
+  return storedPayload(content, isCredentialName, text)
 }
 
 /**

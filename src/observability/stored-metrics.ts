@@ -1,4 +1,4 @@
-/** Metrics of outgoing webhooks. */
+/** Metrics of endpoints and of official accounts. */
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
 import { endpointAnswered } from './facts.ts'
 
@@ -70,5 +70,29 @@ export function endpointBacklogGauges(registry: Registry): (endpoints: EndpointB
       failed.set(labels, backlog.failed)
       oldest.set(labels, backlog.oldestPendingSeconds ?? 0)
     }
+  }
+}
+
+/** What the metrics show of an account. */
+export interface AccountProblems {
+  id: bigint
+  problems: Array<{ reason: string; word: 'quiet' | 'degraded' | 'broken' }>
+}
+
+const VALUES = { quiet: 1, degraded: 2, broken: 3 }
+
+/** Shows what is wrong with each account. Returns a function that replaces what is shown. */
+export function accountProblemGauge(registry: Registry): (accounts: AccountProblems[]) => void {
+  const problems = new Gauge({
+    name: 'oa_audience_account_problem',
+    aggregator: 'max',
+    help: 'Problems of official accounts: 1 the account is quiet, 2 it is degraded, 3 it is broken',
+    labelNames: ['account', 'reason'] as const,
+    registers: [registry],
+  })
+  return (accounts) => {
+    problems.reset()
+    for (const { id, problems: found } of accounts)
+      for (const { reason, word } of found) problems.set({ account: String(id), reason }, VALUES[word])
   }
 }

@@ -1,0 +1,63 @@
+/** Commands that several groups have. */
+import type { Command } from 'commander'
+import { FatalError } from '../errors.ts'
+import type { Database } from '../postgres/database.ts'
+import { notFound, onDatabase, parseId, withJson } from './input.ts'
+import { type Printable, printMany, printOne } from './io.ts'
+
+export function addListCommand(
+  group: Command,
+  description: string,
+  list: (database: Database) => Promise<Printable[]>,
+): void {
+  withJson(group.command('list'))
+    .description(description)
+    .action(async ({ json }: { json?: boolean }) => printMany(await onDatabase(list), json === true))
+}
+
+/**
+ * A command that changes the status of one object.
+ * @param change returns false if the object does not exist
+ */
+export function addChangeCommand(
+  group: Command,
+  noun: string,
+  [name, status]: [name: string, status: string],
+  description: string,
+  change: (database: Database, id: bigint) => Promise<boolean>,
+): void {
+  withJson(group.command(name))
+    .description(description)
+    .argument('<id>', `id of the ${noun}, as \`${noun}s list\` shows it`, parseId)
+    .action(async (id: bigint, { json }: { json?: boolean }) => {
+      if (!(await onDatabase((database) => change(database, id)))) throw notFound(noun, id)
+      printOne({ id, status }, json === true)
+    })
+}
+
+interface Removal {
+  /** such as `account` */
+  noun: string
+  description: string
+  /** What would be deleted. Null: it does not exist. */
+  preview: (database: Database, id: bigint) => Promise<Printable | null>
+  /** Returns what was deleted. Null: it does not exist. */
+  remove: (database: Database, id: bigint) => Promise<Printable | null>
+}
+
+/** Says what it would delete, and deletes it with --yes. */
+export function addRemoveCommand(group: Command, { noun, description, preview, remove }: Removal): void {
+  withJson(group.command('remove'))
+    .description(description)
+    .argument('<id>', `id of the ${noun}, as \`${noun}s list\` shows it`, parseId)
+    .option('--yes', 'remove it; without this option, the command only says what it would delete')
+    .action(async (id: bigint, { yes, json }: { yes?: boolean; json?: boolean }) => {
+      const contents = await onDatabase((database) => (yes ? remove : preview)(database, id))
+      if (contents === null) throw notFound(noun, id)
+      printOne({ id, ...contents, removed: yes === true }, json === true)
+      if (!yes)
+        throw new FatalError(
+          `nothing was removed. Run "oa-audience ${noun}s remove ${id} --yes" to delete all of this permanently.`,
+        )
+    })
+}
