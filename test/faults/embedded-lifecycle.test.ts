@@ -1,10 +1,11 @@
 /** The embedded PostgreSQL starts in any directory, survives kills, and serves one service. */
 import { execFileSync, spawn } from 'node:child_process'
-import { existsSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { chmodSync, cpSync, existsSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { describe, expect, it } from 'vitest'
-import { findServer } from '../../src/postgres/embedded/lock-file.ts'
+import { describe, expect, it, onTestFinished } from 'vitest'
+import { findServer } from '../../src/postgres/embedded/postmaster.ts'
+import { EmbeddedServer } from '../../src/postgres/embedded/server.ts'
 import { serverPid, setUpDataDirectories, withServer } from '../support/data-directory.ts'
 import {
   becomesWell,
@@ -32,15 +33,6 @@ const organizations = (dataDir: string) =>
     database.query<{ name: string }>('select name from organization order by id'),
   ).then((rows) => rows.map(({ name }) => name))
 
-function isRunning(pid: number): boolean {
-  try {
-    process.kill(pid, 0)
-    return true
-  } catch {
-    return false
-  }
-}
-
 describe('a service', () => {
   it('creates its server on first use, which syncs every commit and opens no TCP port', async () => {
     const dataDir = temporaryDirectory()
@@ -62,19 +54,33 @@ describe('a service', () => {
     expect(() => serverPid(dataDir)).toThrow()
   })
 
-  it('adopts the server of a killed service, with its data', async () => {
+  it('stops the server of a killed service and starts its own, with the same data', async () => {
     const dataDir = createDataDirectory()
     const first = await startService(dataDir)
     await addOrganization(dataDir, 'kept')
     const pid = serverPid(dataDir)
     first.child.kill('SIGKILL')
     await first.exited
-    expect(isRunning(pid)).toBe(true)
+    expect(findServer(join(dataDir, 'postgres'))).toBe(pid)
     const second = await startService(dataDir)
-    expect(serverPid(dataDir)).toBe(pid)
+    expect(serverPid(dataDir)).not.toBe(pid)
     expect(await organizations(dataDir)).toEqual(['kept'])
     second.child.kill('SIGINT')
     expect((await second.exited).code).toBe(0)
+    expect(() => serverPid(dataDir)).toThrow()
+  })
+
+  it('keeps the server that a command has started and uses', async () => {
+    const dataDir = createDataDirectory()
+    const command = new EmbeddedServer(dataDir)
+    await command.use()
+    const pid = serverPid(dataDir)
+    const service = await startService(dataDir)
+    await command.release()
+    expect(serverPid(dataDir)).toBe(pid)
+    await becomesWell(service.url)
+    service.child.kill('SIGINT')
+    expect((await service.exited).code).toBe(0)
     expect(() => serverPid(dataDir)).toThrow()
   })
 
@@ -165,6 +171,27 @@ describe('a command', () => {
   it('ignores a lock file whose process id now belongs to another program', () => {
     const dataDir = createDataDirectory()
     writeFileSync(join(dataDir, 'postgres/postmaster.pid'), `${process.pid}\n/nowhere\n0\n5432\n.\n`)
+    expect(runProgram(['migrate'], { DATA_DIR: dataDir }).stdout).toBe('nothing to do\n')
+  })
+
+  it.runIf(existsSync('/proc/self'))('ignores a lock file whose killed server is a zombie', async () => {
+    const dataDir = createDataDirectory()
+    const program = join(temporaryDirectory(), 'postgres')
+    cpSync('/bin/true', program)
+    chmodSync(dirname(program), 0o755)
+    // The second program does not reap the first one.
+    const { uid } = statSync(join(dataDir, 'postgres'))
+    const parent = spawn('sh', ['-c', `${program} & echo $!; exec sleep 60`], {
+      uid,
+      stdio: ['ignore', 'pipe', 'inherit'],
+    })
+    onTestFinished(() => void parent.kill())
+    const pid = String(await new Promise((resolve) => parent.stdout.once('data', resolve))).trim()
+    await eventually(
+      async () => readFileSync(`/proc/${pid}/stat`, 'utf8'),
+      (stat) => stat.includes(') Z '),
+    )
+    writeFileSync(join(dataDir, 'postgres/postmaster.pid'), `${pid}\n/nowhere\n0\n5432\n.\n`)
     expect(runProgram(['migrate'], { DATA_DIR: dataDir }).stdout).toBe('nothing to do\n')
   })
 

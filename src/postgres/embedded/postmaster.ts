@@ -1,11 +1,10 @@
-/** The process of the embedded PostgreSQL: its settings, how it is started, and its log. */
-import { type ChildProcess, spawn } from 'node:child_process'
-import { closeSync, openSync, readFileSync, statSync } from 'node:fs'
-import { join } from 'node:path'
+/** The process of the embedded PostgreSQL: its settings, its start, its log, and the lock file that names it. */
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
+import { closeSync, existsSync, fchownSync, openSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { basename, join } from 'node:path'
 import { FatalError } from '../../errors.ts'
 import type { Binaries } from './binaries.ts'
-import { isRoot, pathThatNeedsNoParents, serverEnvironment } from './cluster.ts'
-import { removeStaleLockFile } from './lock-file.ts'
+import { ENVIRONMENT, isRoot, pathFor } from './cluster.ts'
 
 export const SETTINGS = {
   listen_addresses: '',
@@ -25,20 +24,21 @@ export const SETTINGS = {
   log_statement: 'none',
 }
 
-/** Starts a server on the data directory. Throws a FatalError if its log cannot be written. */
+/** Starts a server as the owner of its data directory. Throws a FatalError if its log cannot be written. */
 export function startPostmaster(
   binaries: Binaries,
   directory: string,
   chosen: typeof SETTINGS,
 ): ChildProcess {
   removeStaleLockFile(directory)
+  const { uid, gid } = statSync(directory)
   const log = openLog(directory)
-  const path = isRoot ? pathThatNeedsNoParents(directory) : directory
+  if (isRoot) fchownSync(log, uid, gid)
   const settings = Object.entries(chosen).flatMap(([name, value]) => ['-c', `${name}=${value}`])
-  const child = spawn(binaries.postgres, ['-D', path, ...settings], {
+  const child = spawn(binaries.postgres, ['-D', pathFor(directory), ...settings], {
     cwd: directory,
-    env: serverEnvironment(),
-    ...(isRoot ? ownerOf(directory) : {}),
+    env: ENVIRONMENT,
+    ...(isRoot ? { uid, gid } : {}),
     // A process group of its own: Ctrl-C in a terminal must reach only the service, which then stops the server.
     detached: true,
     stdio: ['ignore', log, log],
@@ -48,19 +48,7 @@ export function startPostmaster(
   return child
 }
 
-/** If root starts the service once, a directory of an ordinary user keeps its owner. */
-function ownerOf(directory: string): { uid: number; gid: number } {
-  const { uid, gid } = statSync(directory)
-  return { uid, gid }
-}
-
-export function lastLogLine(directory: string): string | undefined {
-  try {
-    return readFileSync(logPath(directory), 'utf8').trim().split('\n').at(-1) || undefined
-  } catch {
-    return undefined
-  }
-}
+const logPath = (directory: string) => join(directory, '..', 'postgres.log')
 
 function openLog(directory: string): number {
   const path = logPath(directory)
@@ -74,6 +62,49 @@ function openLog(directory: string): number {
   }
 }
 
-function logPath(directory: string): string {
-  return join(directory, '..', 'postgres.log')
+export function lastLogLine(directory: string): string | undefined {
+  try {
+    return readFileSync(logPath(directory), 'utf8').trim().split('\n').at(-1) || undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** The process id of the server of a data directory, or null if none runs. */
+export function findServer(directory: string): number | null {
+  const pid = recordedProcess(directory)
+  return pid !== null && isPostgres(pid) ? pid : null
+}
+
+/**
+ * PostgreSQL starts only if no process has the id in its lock file. After a container restart the id may belong to another
+ * program. After a kill it belongs to a zombie until pid 1 reaps it.
+ */
+function removeStaleLockFile(directory: string): void {
+  const pid = recordedProcess(directory)
+  if (pid === null || isPostgres(pid)) return
+  for (const name of ['postmaster.pid', '.s.PGSQL.5432.lock']) rmSync(join(directory, name), { force: true })
+}
+
+/** The process id in the lock file, if any process with this id exists. */
+function recordedProcess(directory: string): number | null {
+  try {
+    const pid = Number.parseInt(readFileSync(join(directory, 'postmaster.pid'), 'utf8'), 10)
+    process.kill(pid, 0)
+    return pid
+  } catch {
+    return null
+  }
+}
+
+/** False for a zombie. True if the command is unknown: a failed start is better than deleting the lock file of a running server. */
+function isPostgres(pid: number): boolean {
+  try {
+    const command = existsSync('/proc/self/cmdline')
+      ? readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0', 1).join()
+      : execFileSync('ps', ['-o', 'comm=', '-p', String(pid)], { encoding: 'utf8' }).trim()
+    return basename(command) === 'postgres'
+  } catch {
+    return true
+  }
 }
