@@ -5,8 +5,8 @@ import { basename, dirname, join } from 'node:path'
 import { FatalError } from '../../errors.ts'
 
 export interface Binaries {
-  postgres: string
-  initdb: string
+  /** the directory of postgres and initdb */
+  programs: string
   /** major version of PostgreSQL, such as 18 */
   major: string
 }
@@ -17,11 +17,7 @@ export function findBinaries(): Binaries {
   linkLibraries(directory)
   // The version of the npm package begins with the version of PostgreSQL, such as 18.4.0-beta.17.
   const { version } = readJson(join(directory, 'package.json')) as { version: string }
-  return {
-    postgres: join(directory, 'native/bin/postgres'),
-    initdb: join(directory, 'native/bin/initdb'),
-    major: version.split('.', 1).join(),
-  }
+  return { programs: join(directory, 'native/bin'), major: version.split('.', 1).join() }
 }
 
 function packageDirectory(): string {
@@ -57,14 +53,11 @@ function readJson(path: string): unknown {
 }
 
 /** What prevented the start of a program, and what to do. */
-export function explainSpawn({ code, message }: NodeJS.ErrnoException, program: string): FatalError {
-  const remedy = 'Run oa-audience as an ordinary user, or set DATABASE_URL=postgres://…'
+export function explainSpawn({ code, message, path }: NodeJS.ErrnoException): FatalError {
   if (process.getuid?.() !== 0) return new FatalError(message)
-  if (code === 'EACCES') {
-    return new FatalError(
-      `root may not run PostgreSQL, and no other user can enter the directory of ${program}. ` +
-        `Move oa-audience to a directory that every user can enter, such as /opt. ${remedy}`,
-    )
-  }
-  return new FatalError(`root may not run PostgreSQL, and cannot change the user (${message}). ${remedy}`)
+  const problem = code === 'EACCES' ? `no other user can enter the directory of ${path}` : message
+  return new FatalError(
+    `root may not run PostgreSQL, and ${problem}. Run oa-audience as an ordinary user, move it to a directory that every user can ` +
+      'enter, such as /opt, or set DATABASE_URL=postgres://…',
+  )
 }

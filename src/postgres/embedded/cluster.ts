@@ -1,22 +1,13 @@
 /** The data directory of the embedded PostgreSQL: created once, and owned by a user that is not root. */
 import { type SpawnSyncOptions, spawnSync } from 'node:child_process'
-import {
-  chownSync,
-  existsSync,
-  mkdtempSync,
-  openSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  statSync,
-} from 'node:fs'
+import { existsSync, mkdtempSync, openSync, readFileSync, renameSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { FatalError } from '../../errors.ts'
 import { type Binaries, explainSpawn } from './binaries.ts'
 
 export const EMBEDDED_DATABASE = 'oa_audience'
 export const SUPERUSER = 'postgres'
-export const isRoot = process.getuid?.() === 0
+const isRoot = process.getuid?.() === 0
 
 /**
  * PostgreSQL refuses to run as root. If DATA_DIR belongs to root, the server has this user id. It needs no entry in
@@ -45,7 +36,7 @@ export function makeCluster(dataDir: string, binaries: Binaries): string {
     if (!hasCluster(dataDir)) createCluster(dataDir, directory, binaries)
   } catch (error) {
     // Another process may have created it meanwhile: rename fails on a directory that is not empty.
-    if (!hasCluster(dataDir)) throw explainCreation(dataDir, error as Error)
+    if (!hasCluster(dataDir)) throw explainFailure(dataDir, error as Error)
   }
   const stored = readFileSync(join(directory, 'PG_VERSION'), 'utf8').trim()
   if (stored === binaries.major) return directory
@@ -55,7 +46,7 @@ export function makeCluster(dataDir: string, binaries: Binaries): string {
   )
 }
 
-function explainCreation(dataDir: string, error: Error): FatalError {
+function explainFailure(dataDir: string, error: Error): FatalError {
   if (error instanceof FatalError) return error
   return new FatalError(
     `cannot set up a PostgreSQL in DATA_DIR (${dataDir}): ${error.message}. ` +
@@ -63,17 +54,18 @@ function explainCreation(dataDir: string, error: Error): FatalError {
   )
 }
 
-/** Under a temporary name, which is changed when the directory is complete, so that a kill leaves no partial one. */
+/** The directory gets its name when it is complete, so that a kill leaves no partial one. */
 function createCluster(dataDir: string, directory: string, binaries: Binaries): void {
   // Not Node's recursive mkdir, which does not terminate below /proc.
   run('mkdir', ['-p', dataDir])
   const made = mkdtempSync(join(dataDir, 'postgres.new-'))
+  const { uid, gid } = statSync(dataDir)
+  const owner = uid === 0 ? `${SERVER_UID}:${SERVER_UID}` : `${uid}:${gid}`
   try {
+    // Unlike the server, initdb needs a user in /etc/passwd.
+    if (isRoot) run('chown', ['nobody:', made])
     initdb(made, binaries)
-    if (isRoot) {
-      const { uid, gid } = statSync(dataDir)
-      run('chown', ['-R', uid === 0 ? `${SERVER_UID}:${SERVER_UID}` : `${uid}:${gid}`, made])
-    }
+    if (isRoot) run('chown', ['-R', owner, made])
     renameSync(made, directory)
   } finally {
     rmSync(made, { recursive: true, force: true })
@@ -81,47 +73,28 @@ function createCluster(dataDir: string, directory: string, binaries: Binaries): 
 }
 
 function initdb(directory: string, binaries: Binaries): void {
-  // Unlike the server, initdb needs a user in /etc/passwd.
-  const user = isRoot ? findNobody() : null
-  if (user) chownSync(directory, user.uid, user.gid)
-  const options = { cwd: directory, ...user }
-  const cluster = [
-    '-D',
-    pathFor(directory),
-    '-U',
-    SUPERUSER,
-    '-A',
-    'trust',
-    '-E',
-    'UTF8',
-    '--no-instructions',
-  ]
+  const options = { cwd: directory, ...ownerOf(directory) }
+  const path = pathFor(directory)
+  const cluster = ['-D', path, '-U', SUPERUSER, '-A', 'trust', '-E', 'UTF8', '--no-instructions']
   // The builtin locale sorts identically on every machine, so the indexes of a copied data directory stay valid.
-  run(
-    binaries.initdb,
-    [...cluster, '--locale-provider=builtin', '--builtin-locale=C.UTF-8', '--locale=C'],
-    options,
-  )
+  const locale = ['--locale-provider=builtin', '--builtin-locale=C.UTF-8', '--locale=C']
+  run(join(binaries.programs, 'initdb'), [...cluster, ...locale], options)
   // In single-user mode, so that the database exists before the first connection.
   const input = `create database ${EMBEDDED_DATABASE}\n`
-  run(binaries.postgres, ['--single', '-D', pathFor(directory), 'postgres'], { ...options, input })
-}
-
-function findNobody(): { uid: number; gid: number } {
-  const [, uid, gid] = /^nobody:[^:]*:(\d+):(\d+):/m.exec(readFileSync('/etc/passwd', 'utf8')) ?? []
-  if (uid === undefined) throw new Error('/etc/passwd has no user nobody, and root may not run PostgreSQL')
-  return { uid: Number(uid), gid: Number(gid) }
+  run(join(binaries.programs, 'postgres'), ['--single', '-D', path, 'postgres'], { ...options, input })
 }
 
 /** Throws an error with the last line that a failed program printed. */
 function run(program: string, args: string[], options: SpawnSyncOptions = {}): void {
-  const { error, status, stderr } = spawnSync(program, args, {
-    env: ENVIRONMENT,
-    ...options,
-    encoding: 'utf8',
-  })
-  if (error) throw explainSpawn(error, program)
-  if (status !== 0) throw new Error(stderr.trim().split('\n').at(-1))
+  const done = spawnSync(program, args, { env: ENVIRONMENT, ...options, encoding: 'utf8' })
+  if (done.error) throw explainSpawn(done.error)
+  if (done.status !== 0) throw new Error(done.stderr.trim().split('\n').at(-1))
+}
+
+/** Root starts programs as the owner of the data directory. */
+export function ownerOf(directory: string): { uid?: number; gid?: number } {
+  const { uid, gid } = statSync(directory)
+  return isRoot ? { uid, gid } : {}
 }
 
 /**

@@ -1,10 +1,10 @@
 /** The process of the embedded PostgreSQL: its settings, its start, its log, and the lock file that names it. */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
-import { closeSync, existsSync, fchownSync, openSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { closeSync, existsSync, fchownSync, openSync, readFileSync, rmSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { FatalError } from '../../errors.ts'
 import type { Binaries } from './binaries.ts'
-import { ENVIRONMENT, isRoot, pathFor } from './cluster.ts'
+import { ENVIRONMENT, ownerOf, pathFor } from './cluster.ts'
 
 export const SETTINGS = {
   listen_addresses: '',
@@ -25,20 +25,15 @@ export const SETTINGS = {
 }
 
 /** Starts a server as the owner of its data directory. Throws a FatalError if its log cannot be written. */
-export function startPostmaster(
-  binaries: Binaries,
-  directory: string,
-  chosen: typeof SETTINGS,
-): ChildProcess {
+export function startPostmaster({ programs }: Binaries, directory: string, settings: object): ChildProcess {
   removeStaleLockFile(directory)
-  const { uid, gid } = statSync(directory)
-  const log = openLog(directory)
-  if (isRoot) fchownSync(log, uid, gid)
-  const settings = Object.entries(chosen).flatMap(([name, value]) => ['-c', `${name}=${value}`])
-  const child = spawn(binaries.postgres, ['-D', pathFor(directory), ...settings], {
+  const owner = ownerOf(directory)
+  const log = openLog(directory, owner)
+  const options = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`])
+  const child = spawn(join(programs, 'postgres'), ['-D', pathFor(directory), ...options], {
     cwd: directory,
     env: ENVIRONMENT,
-    ...(isRoot ? { uid, gid } : {}),
+    ...owner,
     // A process group of its own: Ctrl-C in a terminal must reach only the service, which then stops the server.
     detached: true,
     stdio: ['ignore', log, log],
@@ -50,14 +45,14 @@ export function startPostmaster(
 
 const logPath = (directory: string) => join(directory, '..', 'postgres.log')
 
-function openLog(directory: string): number {
-  const path = logPath(directory)
+function openLog(directory: string, { uid, gid }: ReturnType<typeof ownerOf>): number {
   try {
-    return openSync(path, 'a', 0o600)
+    const log = openSync(logPath(directory), 'a', 0o600)
+    if (uid !== undefined && gid !== undefined) fchownSync(log, uid, gid)
+    return log
   } catch (error) {
-    const { code } = error as { code?: string }
     throw new FatalError(
-      `DATA_DIR cannot be used: ${path} is not writable (${code}). Make it writable, or set DATA_DIR to another directory`,
+      `DATA_DIR cannot be used (${(error as Error).message}). Make it writable, or set DATA_DIR to another directory.`,
     )
   }
 }
@@ -77,8 +72,8 @@ export function findServer(directory: string): number | null {
 }
 
 /**
- * PostgreSQL starts only if no process has the id in its lock file. After a container restart the id may belong to another
- * program. After a kill it belongs to a zombie until pid 1 reaps it.
+ * PostgreSQL does not start while any process has the id in its lock file. After a restart of the container the id may belong to
+ * another program. After a kill it belongs to a zombie until pid 1 reaps that.
  */
 function removeStaleLockFile(directory: string): void {
   const pid = recordedProcess(directory)
@@ -86,7 +81,7 @@ function removeStaleLockFile(directory: string): void {
   for (const name of ['postmaster.pid', '.s.PGSQL.5432.lock']) rmSync(join(directory, name), { force: true })
 }
 
-/** The process id in the lock file, if any process with this id exists. */
+/** The process id in the lock file, if any process has it. */
 function recordedProcess(directory: string): number | null {
   try {
     const pid = Number.parseInt(readFileSync(join(directory, 'postmaster.pid'), 'utf8'), 10)
@@ -97,7 +92,7 @@ function recordedProcess(directory: string): number | null {
   }
 }
 
-/** False for a zombie. True if the command is unknown: a failed start is better than deleting the lock file of a running server. */
+/** False for a zombie, which has no command line. True if unknown: a running server must keep its lock file. */
 function isPostgres(pid: number): boolean {
   try {
     const command = existsSync('/proc/self/cmdline')

@@ -22,10 +22,10 @@ const USER_LOCK = 7_301_003
 
 /** For a server that recovers from a crash, or that another process is stopping. */
 const START_TIMEOUT_MS = 30_000
-const RETRY_MS = 20
-/** A fast shutdown ends every session and writes a checkpoint, normally in less than 1 s. */
+/** A shutdown normally takes less than 1 s. A slower one ends without this process. */
 const STOP_TIMEOUT_MS = 7_000
-const STOP_POLL_MS = 10
+/** Between two attempts to connect to a starting server, and two looks at a stopping one. */
+const POLL_MS = 20
 /** After a crash, between two attempts to own a server again. */
 const RESTART_DELAY_MS = 1_000
 /** How long stop() waits for a restart in progress, so that it can stop the new server. */
@@ -55,7 +55,6 @@ export class EmbeddedServer {
   #child: ChildProcess | null = null
   #spawnError: FatalError | null = null
   #stopped = false
-  #isOwner = false
   /** settles when a crashed server is owned again */
   #restarting: Promise<void> = Promise.resolve()
 
@@ -69,10 +68,6 @@ export class EmbeddedServer {
     this.#directory = makeCluster(dataDir, this.#binaries)
     const host = socketDirectory(dataDir)
     this.connection = { host, port: 5432, user: SUPERUSER, database: EMBEDDED_DATABASE }
-    // A process that ends without stop() shuts down the server that it owns or started.
-    process.once('exit', () => {
-      if (!this.#stopped && (this.#isOwner || this.#child !== null)) this.#signal('SIGINT')
-    })
   }
 
   /**
@@ -87,7 +82,6 @@ export class EmbeddedServer {
       client = await this.#connectAsService()
     }
     this.#client = client
-    this.#isOwner = true
     client.once('end', () => {
       this.#client = null
       if (this.#stopped) return
@@ -130,24 +124,17 @@ export class EmbeddedServer {
     return findServer(this.#directory) ?? this.#child?.pid ?? null
   }
 
-  #signal(signal: NodeJS.Signals): void {
+  /** A fast shutdown, which ends every session and writes a checkpoint. The server removes its lock file last. */
+  async #shutDown(): Promise<void> {
+    const pid = this.#pid()
+    if (pid === null) return
     try {
-      const pid = this.#pid()
-      if (pid !== null) process.kill(pid, signal)
+      process.kill(pid, 'SIGINT')
     } catch {
       // The process has already exited.
     }
-  }
-
-  async #shutDown(): Promise<void> {
-    const pid = this.#pid()
-    for (const signal of ['SIGINT', 'SIGQUIT'] as const) {
-      // The server removes its lock file last.
-      if (this.#pid() !== pid) return
-      this.#signal(signal)
-      const deadline = Date.now() + STOP_TIMEOUT_MS
-      while (Date.now() < deadline && this.#pid() === pid) await sleep(STOP_POLL_MS)
-    }
+    const deadline = Date.now() + STOP_TIMEOUT_MS
+    while (this.#pid() === pid && Date.now() < deadline) await sleep(POLL_MS)
   }
 
   async #restart(onLost: (error: Error) => void): Promise<void> {
@@ -165,11 +152,7 @@ export class EmbeddedServer {
   async #connectAsService(): Promise<pg.Client> {
     const client = await this.#connectOrStart()
     if (await tryLock(client, SERVICE_LOCK)) return client
-    const { rows } = await client.query<{ name: string }>(
-      `select application_name as name from pg_locks join pg_stat_activity using (pid)
-        where locktype = 'advisory' and objid = $1 and granted`,
-      [SERVICE_LOCK],
-    )
+    const { rows } = await client.query<{ name: string }>(selectOwner, [SERVICE_LOCK])
     await client.end()
     throw new FatalError(
       `DATA_DIR is in use by another oa-audience service (${rows[0]?.name ?? 'unknown process'}): ` +
@@ -192,7 +175,7 @@ export class EmbeddedServer {
         // Any other error comes from a running server that is starting, stopping or busy.
         const isDown = ['ENOENT', 'ECONNREFUSED'].includes((error as { code?: string }).code ?? '')
         if (isDown && this.#child === null) this.#start()
-        await sleep(RETRY_MS)
+        await sleep(POLL_MS)
       }
     }
   }
@@ -205,28 +188,31 @@ export class EmbeddedServer {
       connectionTimeoutMillis: 5000,
     })
     client.on('error', () => undefined)
-    try {
-      await client.connect()
-      await client.query('select pg_advisory_lock_shared($1)', [USER_LOCK])
-      return client
-    } catch (error) {
-      await client.end().catch(() => undefined)
-      throw error
-    }
+    await client.connect()
+    await client.query('select pg_advisory_lock_shared($1)', [USER_LOCK])
+    return client
   }
 
   #start(): void {
     const child = startPostmaster(this.#binaries, this.#directory, this.#settings)
+    // For a process that ends without stop().
+    const shutDown = () => this.#stopped || child.kill('SIGINT')
+    process.once('exit', shutDown)
+    const clear = () => {
+      this.#child = null
+      process.off('exit', shutDown)
+    }
+    child.once('exit', clear)
     child.once('error', (error) => {
-      this.#child = null
-      this.#spawnError = explainSpawn(error, this.#binaries.postgres)
-    })
-    child.once('exit', () => {
-      this.#child = null
+      clear()
+      this.#spawnError = explainSpawn(error)
     })
     this.#child = child
   }
 }
+
+const selectOwner = `select application_name as name from pg_locks join pg_stat_activity using (pid)
+  where locktype = 'advisory' and objid = $1 and granted`
 
 async function tryLock(client: pg.Client, key: number): Promise<boolean> {
   const { rows } = await client.query<{ locked: boolean }>('select pg_try_advisory_lock($1) as locked', [key])
