@@ -80,7 +80,8 @@ describe.runIf(process.getuid?.() === 0)('as root', () => {
     const project = temporary(0o700)
     copyProject(project)
     const main = join(project, 'dist/src/cli/main.js')
-    const expected = /^oa-audience: root may not run PostgreSQL, and no other user can enter .+ Run oa-audience .+\n$/
+    const expected =
+      /^oa-audience: root may not run PostgreSQL, and no other user can enter .+ Run oa-audience .+\n$/
     for (const dataDir of [createDataDirectory(), join(temporary(0o755), 'data')]) {
       const { status, stderr } = runProgram(['serve'], { DATA_DIR: dataDir }, { main })
       expect(stderr).toMatch(expected)

@@ -177,19 +177,19 @@ describe('a command', () => {
   it.runIf(existsSync('/proc/self'))('ignores a lock file whose killed server is a zombie', async () => {
     const dataDir = createDataDirectory()
     const program = join(temporaryDirectory(), 'postgres')
-    cpSync('/bin/true', program)
+    cpSync('/bin/sleep', program)
     chmodSync(dirname(program), 0o755)
-    // The second program does not reap the first one.
+    // The first program ends after the second one, which does not reap it, has replaced the shell.
     const { uid } = statSync(join(dataDir, 'postgres'))
-    const parent = spawn('sh', ['-c', `${program} & echo $!; exec sleep 60`], {
+    const parent = spawn('sh', ['-c', `${program} 1 & echo $!; exec sleep 60`], {
       uid,
       stdio: ['ignore', 'pipe', 'inherit'],
     })
     onTestFinished(() => void parent.kill())
     const pid = String(await new Promise((resolve) => parent.stdout.once('data', resolve))).trim()
     await eventually(
-      async () => readFileSync(`/proc/${pid}/stat`, 'utf8'),
-      (stat) => stat.includes(') Z '),
+      async () => readFileSync(`/proc/${pid}/stat`, 'utf8').includes(') Z '),
+      (isZombie) => isZombie === true,
     )
     writeFileSync(join(dataDir, 'postgres/postmaster.pid'), `${pid}\n/nowhere\n0\n5432\n.\n`)
     expect(runProgram(['migrate'], { DATA_DIR: dataDir }).stdout).toBe('nothing to do\n')
