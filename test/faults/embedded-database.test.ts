@@ -8,7 +8,9 @@ import {
   mkdtempSync,
   readdirSync,
   rmSync,
+  statSync,
   symlinkSync,
+  writeFileSync,
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -109,6 +111,16 @@ describe.runIf(process.getuid?.() === 0)('as root', () => {
     chownSync(dataDir, NOBODY, NOBODY)
     run(SETUP, dataDir)
     expect(run(['accounts', 'list'], dataDir, { uid: NOBODY, gid: NOBODY })).toContain('An account')
+  })
+
+  it('follows no symbolic link in the place of the log', () => {
+    const dataDir = createDataDirectory()
+    const target = join(temporary(0o700), 'file')
+    writeFileSync(target, '')
+    rmSync(join(dataDir, 'postgres.log'))
+    symlinkSync(target, join(dataDir, 'postgres.log'))
+    expect(() => run(['migrate'], dataDir)).toThrow(/oa-audience: DATA_DIR cannot be used \(ELOOP: .+\n$/)
+    expect(statSync(target)).toMatchObject({ uid: 0, size: 0 })
   })
 })
 

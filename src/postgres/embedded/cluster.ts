@@ -63,9 +63,9 @@ function createCluster(dataDir: string, directory: string, binaries: Binaries): 
   const owner = uid === 0 ? `${SERVER_UID}:${SERVER_UID}` : `${uid}:${gid}`
   try {
     // Unlike the server, initdb needs a user in /etc/passwd.
-    if (isRoot) run('chown', ['nobody:', made])
+    if (isRoot) run('chown', ['-h', 'nobody:', made])
     initdb(made, binaries)
-    if (isRoot) run('chown', ['-R', owner, made])
+    if (isRoot) run('chown', ['-hR', owner, made])
     renameSync(made, directory)
   } finally {
     rmSync(made, { recursive: true, force: true })

@@ -1,6 +1,6 @@
 /** The process of the embedded PostgreSQL: its settings, its start, its log, and the lock file that names it. */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
-import { closeSync, existsSync, fchownSync, openSync, readFileSync, rmSync } from 'node:fs'
+import { closeSync, constants, existsSync, fchownSync, openSync, readFileSync, rmSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { FatalError } from '../../errors.ts'
 import type { Binaries } from './binaries.ts'
@@ -45,9 +45,12 @@ export function startPostmaster({ programs }: Binaries, directory: string, setti
 
 const logPath = (directory: string) => join(directory, '..', 'postgres.log')
 
+/** Root must not follow a symbolic link, which the owner of DATA_DIR could have made to any file. */
+const APPEND = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NOFOLLOW
+
 function openLog(directory: string, { uid, gid }: ReturnType<typeof ownerOf>): number {
   try {
-    const log = openSync(logPath(directory), 'a', 0o600)
+    const log = openSync(logPath(directory), APPEND, 0o600)
     if (uid !== undefined && gid !== undefined) fchownSync(log, uid, gid)
     return log
   } catch (error) {
