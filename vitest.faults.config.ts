@@ -3,14 +3,7 @@ import base from './vitest.config.ts'
 
 /** Their results do not depend on what else runs, so two files run at a time. All others measure, or take most of the machine. */
 const CONCURRENT = [
-  ...[
-    'accounts-apply',
-    'audience-import',
-    'citus',
-    'compression',
-    'console-browser-actions',
-    'console-browser',
-  ],
+  ...['accounts-apply', 'audience-import', 'compression', 'console-browser-actions', 'console-browser'],
   ...['console-charts', 'console-markup', 'console-pages', 'demo', 'embedded-database', 'embedded-lifecycle'],
   ...[
     'embedded-upgrade',

@@ -62,7 +62,6 @@ async function ownEmbeddedServer({ database, workers }: Config, log: Logger): Pr
   )
   const settings = { ...SETTINGS, max_connections: String(connections) }
   const server = new EmbeddedServer(database.dataDir, settings)
-  process.once('exit', () => server.abandon())
   await server.own((error) => log.warn(`a database connection was lost (${error.message})`))
   return server
 }

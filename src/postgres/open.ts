@@ -39,7 +39,6 @@ export async function openForService(
   const lost = (error: Error & { code?: string }) =>
     notices.warn(`a database connection was lost (${error.code ?? error.message})`)
   const server = choice.kind === 'embedded' ? new EmbeddedServer(choice.dataDir) : null
-  if (server) process.once('exit', () => server.abandon())
   await server?.own(lost)
   const database = new PostgresDatabase(targetOf(choice, server), lost, replicasOf(choice))
   const stop = new AbortController()
@@ -106,14 +105,15 @@ async function withOpened<P, T>(
   if (choice.kind === 'none') throw new FatalError('DATABASE_URL is none: this command needs a database')
   const server = choice.kind === 'embedded' ? new EmbeddedServer(choice.dataDir) : null
   const interrupt = () => process.exit(130)
-  if (server) {
-    // Ctrl-C runs no exit listeners by itself, and the server would live on.
-    process.once('exit', () => server.abandon())
-    process.once('SIGINT', interrupt).once('SIGTERM', interrupt)
-  }
+  // Ctrl-C runs no exit listeners by itself, and the embedded server would live on.
+  if (server) process.once('SIGINT', interrupt).once('SIGTERM', interrupt)
   try {
-    const { database, prepared } = await openForCommand(choice, server, prepare)
+    await server?.use()
+    const database = new PostgresDatabase(targetOf(choice, server), () => undefined, replicasOf(choice))
     try {
+      await database.requireSessions()
+      const prepared = await prepare(database)
+      database.markReady()
       return await work(database, prepared)
     } finally {
       await database.close()
@@ -124,29 +124,6 @@ async function withOpened<P, T>(
   } finally {
     await server?.release()
     process.off('SIGINT', interrupt).off('SIGTERM', interrupt)
-  }
-}
-
-/** Another command that was the server's last user may be stopping it just now: then it is started again. */
-const OPEN_ATTEMPTS = 5
-
-async function openForCommand<P>(
-  choice: Exclude<DatabaseChoice, { kind: 'none' }>,
-  server: EmbeddedServer | null,
-  prepare: (database: PostgresDatabase) => Promise<P>,
-): Promise<{ database: PostgresDatabase; prepared: P }> {
-  for (let attempt = 1; ; attempt += 1) {
-    await server?.use()
-    const database = new PostgresDatabase(targetOf(choice, server), () => undefined, replicasOf(choice))
-    try {
-      await database.requireSessions()
-      const prepared = await prepare(database)
-      database.markReady()
-      return { database, prepared }
-    } catch (error) {
-      await database.close()
-      if (!(error instanceof DatabaseUnavailable) || server === null || attempt === OPEN_ATTEMPTS) throw error
-    }
   }
 }
 

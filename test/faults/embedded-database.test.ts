@@ -2,26 +2,24 @@
 import { execFileSync } from 'node:child_process'
 import {
   chmodSync,
+  chownSync,
   cpSync,
-  existsSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
   rmSync,
+  statSync,
   symlinkSync,
+  writeFileSync,
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it, onTestFinished } from 'vitest'
-import { SHARED_CACHE } from '../../src/postgres/embedded/binaries.ts'
-import { findServer } from '../../src/postgres/embedded/lock-file.ts'
-import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
-import { serverPid, setUpDataDirectories, withServer } from '../support/data-directory.ts'
-import { addTenant } from '../support/database.ts'
-import { becomesWell, eventually, spawnService } from '../support/process.ts'
-import { signedDelivery } from '../support/service.ts'
+import { findServer } from '../../src/postgres/embedded/postmaster.ts'
+import { serverPid, setUpDataDirectories } from '../support/data-directory.ts'
+import { becomesWell, environment, eventually, MAIN, runProgram, spawnService } from '../support/process.ts'
 
 const createDataDirectory = setUpDataDirectories()
 
@@ -66,18 +64,6 @@ function copyProject(target: string): void {
   }
 }
 
-/** Provisions an account and returns a function that sends it a delivery and reports the status. */
-async function provision(dataDir: string) {
-  const tenant = await withServer(dataDir, (database) => addTenant(database))
-  return async (url: string) => {
-    const { path, init } = signedDelivery(tenant, [lineEvent('follow', randomUserId())])
-    const { status } = await fetch(url + path, init)
-    return status
-  }
-}
-
-const deliversAgain = (deliver: () => Promise<number>) => eventually(deliver, (status) => status === 200)
-
 it('writes nothing to the temporary directory with a DATA_DIR whose path is too long for a unix socket', async () => {
   const dataDir = createDataDirectory('x'.repeat(150))
   const env = { DATA_DIR: dataDir, TMPDIR: temporary(0o700) }
@@ -91,76 +77,48 @@ it('writes nothing to the temporary directory with a DATA_DIR whose path is too 
   expect(readdirSync(env.TMPDIR)).toEqual([])
 })
 
-it('repairs its server when the socket is deleted', async () => {
-  const dataDir = createDataDirectory()
-  const service = await spawnService({ DATA_DIR: dataDir })
-  await becomesWell(service.url)
-  const deliver = await provision(dataDir)
-  rmSync(join(dataDir, 'postgres/.s.PGSQL.5432'))
-  await eventually(
-    async () => existsSync(join(dataDir, 'postgres/.s.PGSQL.5432')),
-    (exists) => exists,
-  )
-  await deliversAgain(() => deliver(service.url))
-})
-
-it('replaces an orphaned server whose socket is deleted', async () => {
-  const dataDir = createDataDirectory()
-  const first = await spawnService({ DATA_DIR: dataDir })
-  await becomesWell(first.url)
-  first.child.kill('SIGKILL')
-  await first.exited
-  rmSync(join(dataDir, 'postgres/.s.PGSQL.5432'))
-  const second = await spawnService({ DATA_DIR: dataDir })
-  await becomesWell(second.url)
-})
-
-describe.runIf(process.getuid?.() === 0)('as root, with a project that only root can enter', () => {
-  const main = (project: string) => join(project, 'dist/src/cli/main.js')
-
-  it('works with data that only root can enter, too', () => {
-    const isNew = !existsSync(SHARED_CACHE)
-    onTestFinished(() => {
-      if (isNew) rmSync(SHARED_CACHE, { recursive: true, force: true })
-    })
-    const locked = temporary(0o700)
-    copyProject(locked)
-    const run = (...args: string[]) =>
-      execFileSync(process.execPath, [main(locked), ...args], {
-        env: { PATH: process.env.PATH, DATA_DIR: join(locked, 'data'), TMPDIR: temporary(0o755) },
-        encoding: 'utf8',
-      })
-    const credentials = ['--channel-id', '1', '--channel-secret', '8c570fa6dd201bb328f1c1eac23a96d8']
-    run('setup', '--organization-name', 'x', '--name', 'x', ...credentials)
-    expect(run('migrate')).toBe('nothing to do\n')
-  })
-
-  it('survives a cleaner that deletes its copies of the binaries, while it runs and before a restart', async () => {
+describe.runIf(process.getuid?.() === 0)('as root', () => {
+  it('runs from a directory that only root can enter', () => {
     const project = temporary(0o700)
     copyProject(project)
-    const dataDir = join(temporary(0o755), 'data')
-    const env = { DATA_DIR: dataDir, TMPDIR: temporary(0o755) }
-    const deleteCopies = () => {
-      for (const name of readdirSync(env.TMPDIR)) rmSync(join(env.TMPDIR, name), { recursive: true })
-      // Some cleaners delete old files and keep directories.
-      const files = readdirSync(dataDir, { recursive: true, withFileTypes: true })
-      for (const file of files) {
-        if (file.parentPath.includes('binaries') && !file.isDirectory()) {
-          rmSync(join(file.parentPath, file.name))
-        }
-      }
-    }
-    const first = await spawnService(env, main(project))
-    await becomesWell(first.url)
-    const deliver = await provision(dataDir)
-    deleteCopies()
-    await deliversAgain(() => deliver(first.url))
-    process.kill(serverPid(dataDir), 'SIGKILL')
-    await deliversAgain(() => deliver(first.url))
-    first.child.kill('SIGTERM')
-    await first.exited
-    deleteCopies()
-    const second = await spawnService(env, main(project))
-    await deliversAgain(() => deliver(second.url))
+    const main = join(project, 'dist/src/cli/main.js')
+    const { status, stderr } = runProgram(SETUP, { DATA_DIR: join(project, 'data') }, { main })
+    expect(status, stderr).toBe(0)
+  })
+
+  /** Returns the standard output. */
+  const run = (args: string[], DATA_DIR: string, identity = {}) =>
+    execFileSync(process.execPath, [MAIN, ...args], {
+      env: environment({ DATA_DIR }),
+      encoding: 'utf8',
+      stdio: 'pipe',
+      ...identity,
+    })
+
+  it('works with data that only root can enter', () => {
+    const dataDir = join(temporary(0o700), 'data')
+    run(SETUP, dataDir)
+    expect(run(['migrate'], dataDir)).toBe('nothing to do\n')
+  })
+
+  it('runs the server as the owner of DATA_DIR, who can use the data afterwards', () => {
+    const dataDir = temporary(0o700)
+    chownSync(dataDir, NOBODY, NOBODY)
+    run(SETUP, dataDir)
+    expect(run(['accounts', 'list'], dataDir, { uid: NOBODY, gid: NOBODY })).toContain('An account')
+  })
+
+  it('follows no symbolic link in the place of the log', () => {
+    const dataDir = createDataDirectory()
+    const target = join(temporary(0o700), 'file')
+    writeFileSync(target, '')
+    rmSync(join(dataDir, 'postgres.log'))
+    symlinkSync(target, join(dataDir, 'postgres.log'))
+    expect(() => run(['migrate'], dataDir)).toThrow(/oa-audience: DATA_DIR cannot be used \(ELOOP: .+\n$/)
+    expect(statSync(target)).toMatchObject({ uid: 0, size: 0 })
   })
 })
+
+const NOBODY = 65_534
+const CREDENTIALS = ['--channel-id', '1', '--channel-secret', '8c570fa6dd201bb328f1c1eac23a96d8']
+const SETUP = ['setup', '--organization-name', 'x', '--name', 'An account', ...CREDENTIALS]

@@ -1,11 +1,10 @@
 /** The upgrade of the embedded PostgreSQL between major versions, as docs/operations.md describes it. */
 import { spawn, spawnSync } from 'node:child_process'
 import { chmodSync, chownSync, existsSync, mkdirSync, readdirSync, renameSync, statSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, it, onTestFinished } from 'vitest'
 import { findBinaries } from '../../src/postgres/embedded/binaries.ts'
-import { findServer } from '../../src/postgres/embedded/lock-file.ts'
+import { findServer } from '../../src/postgres/embedded/postmaster.ts'
 import { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { addTenant, type Tenant, urlOf } from '../support/database.ts'
@@ -31,7 +30,7 @@ if (tools === null) {
 }
 
 function findOlderPostgres(): string | null {
-  const embedded = Number(findBinaries(tmpdir(), false).major)
+  const embedded = Number(findBinaries().major)
   const majors = existsSync(DEBIAN) ? readdirSync(DEBIAN).map(Number) : []
   const [major] = majors.filter((found) => found >= 14 && found < embedded).toSorted((a, b) => b - a)
   return major === undefined ? null : join(DEBIAN, String(major), 'bin')

@@ -137,7 +137,8 @@ it('serves the metrics of workers that read from replicas, and logs once that a 
 })
 
 it('owns the embedded server, and leaves neither workers nor a locked directory when it is killed', async () => {
-  const DATA_DIR = join(temporaryDirectory(), 'data')
+  // Too long for a unix socket.
+  const DATA_DIR = join(temporaryDirectory(), 'x'.repeat(100))
   const env = { WEB_CONCURRENCY: '2', DATA_DIR }
   const first = await spawnService(env)
   await becomesWell(first.url)

