@@ -14,7 +14,7 @@ Runs the service under load with random kills, checks the books, and records one
   --hours H      duration; fractions are allowed (default 2)
   --minutes M    duration in minutes instead
   --rate max     adds as many events of LINE as the machine can take (default: a fixed load only)
-  --seed N       draws the same kills and choices again (default: random, printed)
+  --seed N       draws the same times of kills again (default: random, printed)
   --output DIR   for figures.jsonl, summary.json, plot.svg and the services' logs (default: a new directory in the
                  system's one for temporary files)
 
