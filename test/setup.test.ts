@@ -6,6 +6,7 @@ import { PassThrough } from 'node:stream'
 import { describe, expect, it } from 'vitest'
 import { ask } from '../src/cli/questions.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
+import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { runCommand } from './support/command.ts'
 import { urlOf } from './support/database.ts'
 import { temporaryDirectory } from './support/process.ts'
@@ -168,7 +169,7 @@ it('adds its rows beside rows that another program has inserted with explicit id
   })
 })
 
-it('makes a database and says where, and no other command makes one', async () => {
+it('makes a database without faults and says where, and no other command makes one', async () => {
   const DATA_DIR = join(temporaryDirectory(), 'data')
   for (const args of [
     ['accounts', 'list'],
@@ -189,6 +190,12 @@ it('makes a database and says where, and no other command makes one', async () =
   expect(JSON.parse((await runCommand(['accounts', 'list', '--json'], { DATA_DIR })).stdout)).toMatchObject([
     { id: accountId },
   ])
+  const platform = await simulatePlatform()
+  const doctor = await runCommand(['doctor', '--json'], { DATA_DIR, LINE_API_URL: platform.url })
+  await platform.close()
+  for (const check of ['configuration', 'database', 'migrations', 'platform', 'clock'])
+    expect(JSON.parse(doctor.stdout)).toContainEqual(expect.objectContaining({ check, severity: 'ok' }))
+  expect(doctor.status).toBe(0)
 })
 
 describe('without a terminal', () => {
