@@ -3,14 +3,7 @@ import base from './vitest.config.ts'
 
 /** Their results do not depend on what else runs, so two files run at a time. All others measure, or take most of the machine. */
 const CONCURRENT = [
-  ...[
-    'accounts-apply',
-    'audience-import',
-    'citus',
-    'compression',
-    'console-browser-actions',
-    'console-browser',
-  ],
+  ...['accounts-apply', 'audience-import', 'compression', 'console-browser-actions', 'console-browser'],
   ...['console-charts', 'console-markup', 'console-pages', 'demo', 'embedded-database', 'embedded-lifecycle'],
   ...[
     'embedded-upgrade',
@@ -27,6 +20,12 @@ const CONCURRENT = [
 
 const slow = { ...base.test, testTimeout: 300_000 }
 
+/** Files of `npm test` whose property tests have all their runs here. test/support/runs.ts */
+const PROPERTIES = [
+  ...['audience-delta', 'audience-filters', 'audience-import', 'audience-rare-filters', 'convergence'],
+  ...['endpoints-erasure', 'event-keys', 'line-order', 'tenants', 'unit/line-payload'],
+].map((name) => `test/${name}.test.ts`)
+
 /** Tests that take minutes or most of the machine. */
 export default defineConfig({
   test: {
@@ -37,6 +36,16 @@ export default defineConfig({
           name: 'two at a time',
           include: CONCURRENT,
           exclude: [],
+          maxWorkers: 2,
+          sequence: { groupOrder: 0 },
+        },
+      },
+      {
+        test: {
+          ...slow,
+          name: 'all runs of properties',
+          include: PROPERTIES,
+          env: { ALL_RUNS: 'true' },
           maxWorkers: 2,
           sequence: { groupOrder: 0 },
         },

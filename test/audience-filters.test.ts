@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { addTenant, type Tenant } from './support/database.ts'
 import { load, loadMembers } from './support/load.ts'
+import { runs } from './support/runs.ts'
 import { setUpFile } from './support/service.ts'
 import { type Listed, listPage, pagesOf, walk } from './support/walk.ts'
 
@@ -88,7 +89,7 @@ describe('the filters of GET /api/audience', () => {
         const expected = people.filter((each) => matches(chosen, each)).map(({ userId }) => userId)
         expect(userIdsOf(await walk(service, tenant, String(query), limit))).toEqual(expected)
       }),
-      { numRuns: 100 },
+      { numRuns: runs(100) },
     )
   })
 
@@ -210,7 +211,7 @@ describe('a walk over all pages', () => {
           for (const id of ids) if (!erased.has(id)) expect(seen).toContain(id)
         },
       ),
-      { numRuns: 15 },
+      { numRuns: runs(15) },
     )
   })
 })

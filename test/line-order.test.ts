@@ -3,6 +3,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { lineEvent, randomUserId, textMessage, ulid } from '../tools/simulator/events.ts'
 import { addTenant } from './support/database.ts'
+import { runs } from './support/runs.ts'
 import { setUpFile, startAppForTest } from './support/service.ts'
 
 const { database, service, tenant } = await setUpFile()
@@ -83,7 +84,7 @@ describe('follow and unfollow', () => {
         }
         expect(await stateOf(shuffled)).toEqual(await stateOf(straight))
       }),
-      { numRuns: 30 },
+      { numRuns: runs(30) },
     )
   })
 })
