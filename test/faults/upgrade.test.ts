@@ -73,12 +73,14 @@ async function work({ load }: UnderLoad): Promise<void> {
   const { walks, feeds } = load.reader
   await eventually(
     async () => load,
-    ({ acknowledged, reader }) => acknowledged.line >= target && reader.walks > walks && reader.feeds > feeds,
+    ({ acknowledged, reader, faults }) =>
+      faults.length > 0 || (acknowledged.line >= target && reader.walks > walks && reader.feeds > feeds),
   )
 }
 
 /** No request needs a retry: an instance leaves the load balancer before it is stopped. */
 function expectNoFailures({ load }: UnderLoad): void {
+  expect(load.faults).toEqual([])
   expect(load.client.failures.slice(0, FAILURES_SHOWN)).toEqual([])
 }
 

@@ -10,7 +10,8 @@ import { Reader } from '../../tools/load/reader.ts'
 import { addCredentials, type Tenant } from './database.ts'
 
 const GROUPS = 10
-const GROUP_SIZE = 2
+/** Three pages of members in all, and few requests about one person overlap. */
+const GROUP_SIZE = 12
 /** Leaves the processor to the service. */
 const PAUSE_MS = 5
 const READ_PAUSE_MS = 20
@@ -33,6 +34,8 @@ export class FailoverLoad {
   readonly #database: PostgresDatabase
   readonly reader: Reader
   readonly #loops = new Loops()
+  /** what ended a loop */
+  readonly faults: Error[] = []
   revocations = 0
   revokedAndLetIn = 0
 
@@ -67,7 +70,7 @@ export class FailoverLoad {
   }
 
   start(): void {
-    this.#loops.start()
+    this.#loops.start((error) => this.faults.push(error))
   }
 
   /** Resolves when everything that was begun is acknowledged. */

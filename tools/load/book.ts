@@ -26,6 +26,8 @@ export interface Person {
   userId: string
   /** LINE or the support chat has named the person: tracking alone makes no member */
   isMember: boolean
+  /** set before the erasure is requested */
+  isLeaving: boolean
   events: number
   updates: number
   relationship: { atMs: number; state: string }
@@ -72,6 +74,7 @@ export class Book {
     const userId = this.newUserId()
     const person: Person = {
       ...{ userId, isMember: false, events: 0, updates: 0, messageIds: [], memberId: null, received: null },
+      isLeaving: false,
       relationship: { atMs: 0, state: 'unknown' },
       conversation: { atMs: 0, status: null },
     }

@@ -171,6 +171,7 @@ export class Group {
     const person = this.#people[slot] as Person
     const delivery = await this.#send('line', [this.#act(person)])
     const id = await this.#idOf(person)
+    person.isLeaving = true
     if (account.membersSecret !== undefined) owedErasures.add(id)
     const init = { method: 'DELETE', headers: account.headers }
     await this.#client.until('erase', `/api/audience/${id}`, init, [204, 404])

@@ -30,7 +30,7 @@ export class Reader {
     const before = [...this.#book.people.values()].filter(({ isMember }) => isMember)
     const seen = (await this.#readPages('page', '')).map(({ userId }) => userId)
     const found = new Set(seen)
-    const missed = before.find(({ userId }) => this.#book.people.has(userId) && !found.has(userId))
+    const missed = before.find(({ isLeaving, userId }) => !isLeaving && !found.has(userId))
     if (missed !== undefined) throw new Error(`a walk over all pages missed ${missed.userId}`)
     if (found.size !== seen.length) throw new Error('a walk over all pages returned a member twice')
     this.walks += 1
