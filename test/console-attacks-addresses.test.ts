@@ -60,6 +60,8 @@ describe('an address', () => {
     '/assets/..%5c..%5cpackage.json',
     '/assets/.',
     '/assets/%00',
+    '/assets/../index.html',
+    '/assets//etc/passwd',
     '//etc/passwd',
     '//evil.example/%2e%2e',
     '/.env',

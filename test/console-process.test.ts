@@ -26,9 +26,6 @@ it('serves the console on its own port, and ends open streams at a shutdown', as
   expect((await operator.get('/api/fleet')).json).toEqual({ accounts: [] })
   const stream = await fetch(`${operator.url}/api/live`, { headers: operator.headers })
   expect(stream.status).toBe(200)
-  for (const path of ['/', '/sign-in', '/api/fleet', '/api/session', '/assets/']) {
-    expect([path, (await fetch(service.url + path)).status]).toEqual([path, 404])
-  }
   const stoppedAt = performance.now()
   service.child.kill('SIGTERM')
   expect(await service.exited).toEqual({ code: 0, signal: null })

@@ -157,18 +157,6 @@ it('adds all four rows or none', async () => {
   expect(await counts()).toEqual(after)
 })
 
-it('adds its rows beside rows that another program has inserted with explicit ids', async () => {
-  const { database, env, counts } = await setUp()
-  for (const table of ['organization', 'official_account', 'api_client', 'api_key'])
-    await database.query(`select setval(pg_get_serial_sequence('${table}', 'id'), 1, false)`)
-  const before = await counts()
-  expect((await setup(env, OPTIONS)).status).toBe(0)
-  expect(await counts()).toEqual({
-    ...before,
-    ...Object.fromEntries(Object.entries(before ?? {}).map(([name, n]) => [name, (n as number) + 1])),
-  })
-})
-
 it('makes a database without faults and says where, and no other command makes one', async () => {
   const DATA_DIR = join(temporaryDirectory(), 'data')
   for (const args of [
