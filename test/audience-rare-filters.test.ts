@@ -24,7 +24,7 @@ afterAll(async () => {
 
 /** More than four statements examine. */
 const MEMBERS = 9_000
-const LIMIT = 20
+const LIMIT = 100
 
 /** Every 1,000th member is rare. The second half have names of their own. All are tagged. */
 const tenantWithRareMembers = async (): Promise<Tenant> => {

@@ -7,13 +7,7 @@ import { freePort } from '../tools/prove/service.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { TcpProxy } from '../tools/simulator/tcp-proxy.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
-import {
-  becomesWell,
-  eventually,
-  runProgramAsync,
-  spawnService,
-  temporaryDirectory,
-} from './support/process.ts'
+import { becomesWell, eventually, runProgramAsync, spawnService } from './support/process.ts'
 import { signedDelivery } from './support/service.ts'
 
 async function createDatabase(
@@ -194,7 +188,7 @@ describe('on a port that is already in use', () => {
 
   it('the service exits with 1, names the port, and has begun no background work', async () => {
     const port = await occupyPort()
-    const env = { DATA_DIR: temporaryDirectory(), PORT: String(port) }
+    const env = { DATABASE_URL: urlOf((await createDatabase()).connection), PORT: String(port) }
     const { status, stdout, stderr } = await runProgramAsync(['serve'], env)
     expect(status).toBe(1)
     expect(stderr).toBe(
