@@ -10,7 +10,7 @@ import { Reader } from '../../tools/load/reader.ts'
 import { addCredentials, type Tenant } from './database.ts'
 
 const GROUPS = 10
-/** Three pages of members in all, and few requests about one person overlap. */
+/** Three pages of members in all. */
 const GROUP_SIZE = 12
 /** Leaves the processor to the service. */
 const PAUSE_MS = 5
@@ -52,7 +52,10 @@ export class FailoverLoad {
     this.#database = database
     this.reader = new Reader(this.client, this.book)
     for (let no = 0; no < GROUPS; no += 1) {
-      const group = new Group(this.client, this.book, GROUP_SIZE, { findLimitMs: FIND_LIMIT_MS })
+      const group = new Group(this.client, this.book, GROUP_SIZE, {
+        isSequential: true,
+        findLimitMs: FIND_LIMIT_MS,
+      })
       this.#loops.add(PAUSE_MS, () => group.round())
     }
     this.#loops.add(PAUSE_MS, () => this.#revoke())

@@ -39,6 +39,8 @@ export interface GroupOptions {
   /** receives the deliveries about erased people alone */
   onErased?: (delivery: Delivery) => void
   onAcknowledged?: (acts: Act[]) => void
+  /** requests about its people do not overlap, so none waits for a row that another has locked, and gets a 503 */
+  isSequential?: boolean
   /** how long an acknowledged member may be missing, where an instance may still read a former primary */
   findLimitMs?: number
 }
@@ -61,12 +63,14 @@ export class Group {
 
   /** A delivery, beside it some requests of other kinds, and sometimes an erasure after them. */
   async round(): Promise<void> {
-    await Promise.all([
-      this.deliver(),
-      chance(SHARES.chat) ? this.#chat() : null,
-      chance(SHARES.tracking) ? this.#track() : null,
-      chance(SHARES.update) ? this.#update() : null,
-    ])
+    const requests = [
+      () => this.deliver(),
+      ...(chance(SHARES.chat) ? [() => this.#chat()] : []),
+      ...(chance(SHARES.tracking) ? [() => this.#track()] : []),
+      ...(chance(SHARES.update) ? [() => this.#update()] : []),
+    ]
+    if (this.#options.isSequential) for (const request of requests) await request()
+    else await Promise.all(requests.map((request) => request()))
     if (chance(SHARES.erasure)) await this.#erase()
   }
 
