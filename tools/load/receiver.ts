@@ -54,9 +54,9 @@ export class Receiver {
     response.end('ok')
   }
 
-  #receiveEvents(book: Book, events: Array<{ webhookEventId: string; source: { userId: string } }>): void {
-    for (const { webhookEventId, source } of events) {
-      requireOwn(book, source.userId)
+  #receiveEvents(book: Book, events: LineEvent[]): void {
+    for (const { webhookEventId, type, timestamp, source } of events) {
+      requireOwn(book, source.userId, `${type} of ${new Date(timestamp).toISOString()}`)
       this.received.line += 1
       if (!book.owed.delete(webhookEventId)) this.received.repeated += 1
     }
@@ -67,19 +67,26 @@ export class Receiver {
     this.received.members += 1
     if (type === 'member.erased') book.owedErasures.delete(data.id)
     if (type !== 'member.created' && type !== 'member.updated') return
-    requireOwn(book, data.userId)
+    requireOwn(book, data.userId, type)
     const person = book.people.get(data.userId)
     if (person === undefined || (person.received && data.updatedAt < person.received.updatedAt)) return
     person.received = data
   }
 }
 
-function requireOwn({ account, prefix, erased }: Book, userId: string): void {
-  const endpoint = `the endpoint of account ${account.id}`
+interface LineEvent {
+  webhookEventId: string
+  type: string
+  timestamp: number
+  source: { userId: string }
+}
+
+function requireOwn({ account, prefix, erased }: Book, userId: string, what: string): void {
+  const endpoint = `the endpoint of account ${account.id} (${what})`
   if (!userId.startsWith(prefix)) throw new Error(`${endpoint} received ${userId} of another account`)
   const erasedAtMs = erased.get(userId)
   if (erasedAtMs !== undefined && Date.now() > erasedAtMs + IN_FLIGHT_MS) {
-    throw new Error(`${endpoint} received ${userId}, who was erased`)
+    throw new Error(`${endpoint} received ${userId}, who was erased at ${new Date(erasedAtMs).toISOString()}`)
   }
 }
 
