@@ -20,6 +20,12 @@ const CONCURRENT = [
 
 const slow = { ...base.test, testTimeout: 300_000 }
 
+/** Files of `npm test` whose property tests have all their runs here. test/support/runs.ts */
+const PROPERTIES = [
+  ...['audience-delta', 'audience-filters', 'audience-import', 'audience-rare-filters', 'convergence'],
+  ...['endpoints-erasure', 'event-keys', 'line-order', 'tenants', 'unit/line-payload'],
+].map((name) => `test/${name}.test.ts`)
+
 /** Tests that take minutes or most of the machine. */
 export default defineConfig({
   test: {
@@ -30,6 +36,16 @@ export default defineConfig({
           name: 'two at a time',
           include: CONCURRENT,
           exclude: [],
+          maxWorkers: 2,
+          sequence: { groupOrder: 0 },
+        },
+      },
+      {
+        test: {
+          ...slow,
+          name: 'all runs of properties',
+          include: PROPERTIES,
+          env: { ALL_RUNS: 'true' },
           maxWorkers: 2,
           sequence: { groupOrder: 0 },
         },

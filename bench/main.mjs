@@ -10,7 +10,6 @@ const benches = {
   replicas: () => import('./replicas.mjs'),
   replication: () => import('./replication.mjs'),
   accounts: () => import('./accounts.mjs'),
-  years: () => import('./years.mjs'),
 }
 
 if (!(name in benches)) {

@@ -142,11 +142,4 @@ describe('an event', () => {
     )) as [{ is_due: boolean }]
     expect(is_due).toBe(true)
   })
-
-  it('that names people who joined counts for each of them', async () => {
-    const account = await addTenant(database)
-    await service.deliver(account, [eventOf('memberJoined', 'Usource')])
-    const members = await service.members(account)
-    expect(members.map(({ eventCount }) => eventCount)).toEqual([1, 1, 1])
-  })
 })

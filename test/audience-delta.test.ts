@@ -11,6 +11,7 @@ import { addTenant, type Tenant } from './support/database.ts'
 import { load, loadMembers } from './support/load.ts'
 import { holdTransaction } from './support/locks.ts'
 import { eventually } from './support/process.ts'
+import { runs } from './support/runs.ts'
 import { setUpFile, setUpTest } from './support/service.ts'
 import { type Listed, listPage, pagesOf, walk } from './support/walk.ts'
 
@@ -345,7 +346,7 @@ describe('a copy that follows a delta feed', () => {
         const audience = new Map((await service.members(tenant)).map((member) => [member.id, member]))
         expect(copy.members).toEqual(audience)
       }),
-      { numRuns: 20 },
+      { numRuns: runs(20) },
     )
   })
 })

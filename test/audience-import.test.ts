@@ -1,16 +1,15 @@
 /** `oa-audience audience import` applies entries in batches, with the result of its entries one after the other. */
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import fc from 'fast-check'
-import { expect, it, onTestFinished } from 'vitest'
+import { expect, it } from 'vitest'
 import type { Member } from '../src/audience/member.ts'
 import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
 import { load, loadMembers } from './support/load.ts'
 import { holdTransaction } from './support/locks.ts'
-import { eventually, MAIN, temporaryDirectory } from './support/process.ts'
+import { temporaryDirectory } from './support/process.ts'
+import { runs } from './support/runs.ts'
 import { setUpTest, startAppForTest } from './support/service.ts'
 
 interface Entry {
@@ -171,40 +170,6 @@ it('ends after the last batch that was committed when the connection is lost', a
   await own.close()
 })
 
-it('prints the tally when Ctrl-C interrupts it', async () => {
-  const tenant = await tenantWithMembers(150)
-  const args = ['audience', 'import', '--account', String(tenant.accountId), '-', '--json']
-  const child = spawn(process.execPath, [MAIN, ...args], {
-    env: { PATH: process.env.PATH, DATABASE_URL: urlOf(connection) },
-  })
-  onTestFinished(() => void child.kill('SIGKILL'))
-  const printed = { stdout: '', stderr: '' }
-  child.stdout.on('data', (chunk) => {
-    printed.stdout += chunk
-  })
-  child.stderr.on('data', (chunk) => {
-    printed.stderr += chunk
-  })
-  const closed = once(child, 'close')
-  // The input stays open, so the last lines wait for a full batch.
-  for (const entry of numbered(150, () => ({ tags: ['a'] }))) child.stdin.write(`${JSON.stringify(entry)}\n`)
-  await eventually(
-    () =>
-      load(database, `select from audience_member where channel_oa_id = $1 and tags = '{a}'`, [
-        tenant.accountId,
-      ]),
-    (changed) => changed.length === 100,
-  )
-  await eventually(
-    async () => printed.stderr,
-    (text) => text.includes('lines 100'),
-  )
-  child.kill('SIGINT')
-  expect(await closed).toEqual([130, null])
-  expect(printed.stderr).toMatch(/the import stopped after line 100: it was interrupted\. It is safe to run/)
-  expect(JSON.parse(printed.stdout)).toEqual({ changed: 100, refused: 0 })
-})
-
 const PEOPLE = 8
 const fields = {
   externalId: fc.option(fc.constantFrom('a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j', 'k', 'l')),
@@ -215,7 +180,7 @@ const entry = fc
   .tuple(fc.integer({ min: 1, max: PEOPLE + 1 }), fc.record(fields, { requiredKeys: [] }))
   .map(([no, update]) => ({ userId: `U${no}`, ...update }))
 
-it('changes members exactly like the same updates one after the other', async () => {
+it('changes members exactly like the same updates one after the other (property)', async () => {
   const service = await startAppForTest(database)
   const put = (tenant: Tenant, { userId, ...update }: { userId: string }, members: Member[]) => {
     const id = members.find((member) => member.userId === userId)?.id ?? '404'
@@ -234,5 +199,5 @@ it('changes members exactly like the same updates one after the other', async ()
     const lines = faults.map((fault) => Number(fault.match(/line (\d+)/)?.[1])).filter(Number.isInteger)
     expect(lines).toEqual(refused.slice(0, 20))
   })
-  await fc.assert(property, { numRuns: 3, endOnFailure: true })
+  await fc.assert(property, { numRuns: runs(3), endOnFailure: true })
 })

@@ -1,14 +1,11 @@
 /** What operators ask first: `doctor` and `members show`. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Connection } from '../src/postgres/embedded/server.ts'
-import { migrateDatabase } from '../src/postgres/open.ts'
 import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
-import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
 import { load } from './support/load.ts'
-import { temporaryDirectory } from './support/process.ts'
 import { setUpTest } from './support/service.ts'
 
 let database: PostgresDatabase
@@ -22,19 +19,6 @@ beforeAll(async () => {
 afterAll(() => database.close())
 
 describe('doctor', () => {
-  it('finds no error in a working installation', async () => {
-    const platform = await simulatePlatform()
-    // The server that the tests share does not sync, which is an error.
-    const installation = { DATA_DIR: temporaryDirectory(), LINE_API_URL: platform.url }
-    await migrateDatabase({ kind: 'embedded', dataDir: installation.DATA_DIR })
-    const { stdout, status } = await runCommand(['doctor', '--json'], installation)
-    const findings: Array<{ check: string; severity: string }> = JSON.parse(stdout)
-    for (const check of ['configuration', 'database', 'migrations', 'platform', 'clock'])
-      expect(findings).toContainEqual(expect.objectContaining({ check, severity: 'ok' }))
-    expect(status).toBe(0)
-    await platform.close()
-  })
-
   it('reports a database that does not sync to disk, and exits with 1', async () => {
     const { stdout, status } = await runCommand(['doctor', '--json'], env)
     const message = expect.stringMatching('fsync is off')

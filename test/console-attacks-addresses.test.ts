@@ -15,8 +15,6 @@ afterAll(async () => {
   await database.close()
 })
 
-const proxied = { logLevel: 'silent' as const, trustProxy: ['loopback'], publicUrl: null }
-
 /** Sends the bytes of a request as they are, and reads the answer to its end. */
 async function sendRaw(port: number, head: string): Promise<string> {
   const socket = connect(port, '127.0.0.1')
@@ -32,8 +30,8 @@ async function sendRaw(port: number, head: string): Promise<string> {
 const portOf = (address: string) => Number(new URL(address).port)
 
 describe('guessing the token', () => {
-  const guess = (base: string, headers: Record<string, string>, token = 'wrong') =>
-    new Operator(base).signIn(token, headers).then(({ status }) => status)
+  const guess = (base: string, headers: Record<string, string>) =>
+    new Operator(base).signIn('wrong', headers).then(({ status }) => status)
 
   it('gains nothing from X-Forwarded-For unless TRUST_PROXY names the sender', async () => {
     const { url: direct } = await startConsoleForTest(database)
@@ -47,20 +45,6 @@ describe('guessing the token', () => {
         }),
       )
     expect(statuses).toEqual([...Array(10).fill(401), ...Array(5).fill(429)])
-  })
-
-  it('from many addresses does not lock out an operator who signed in before', async () => {
-    const attacked = await startConsoleForTest(database, { config: proxied })
-    const home = { 'x-forwarded-for': '198.51.100.1' }
-    expect(await guess(attacked.url, home, CONSOLE_TOKEN)).toBe(200)
-    const statuses: number[] = []
-    for (let address = 0; address < 101; address += 1) {
-      const from = { 'x-forwarded-for': `203.0.113.${address}` }
-      statuses.push(...(await Promise.all(Array.from({ length: 10 }, () => guess(attacked.url, from)))))
-    }
-    expect(statuses.filter((status) => status === 401)).toHaveLength(1_000)
-    expect(await guess(attacked.url, { 'x-forwarded-for': '192.0.2.1' }, CONSOLE_TOKEN)).toBe(429)
-    expect(await guess(attacked.url, home, CONSOLE_TOKEN)).toBe(200)
   })
 })
 
@@ -76,6 +60,8 @@ describe('an address', () => {
     '/assets/..%5c..%5cpackage.json',
     '/assets/.',
     '/assets/%00',
+    '/assets/../index.html',
+    '/assets//etc/passwd',
     '//etc/passwd',
     '//evil.example/%2e%2e',
     '/.env',

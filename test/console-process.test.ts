@@ -1,22 +1,35 @@
 /** The console of a running service: its start, its port and its end. */
 import { createServer } from 'node:net'
-import { expect, it, onTestFinished } from 'vitest'
+import { expect, inject, it, onTestFinished } from 'vitest'
 import { freePort } from '../tools/prove/service.ts'
+import { TcpProxy } from '../tools/simulator/tcp-proxy.ts'
 import { CONSOLE_TOKEN, signedIn } from './support/console.ts'
 import { createTestDatabase, urlOf } from './support/database.ts'
-import { becomesWell, runProgram, spawnService } from './support/process.ts'
+import { becomesWell, runProgramAsync, spawnService } from './support/process.ts'
 
-async function databaseUrl(): Promise<string> {
-  const { database, connection } = await createTestDatabase()
-  onTestFinished(() => database.close())
-  return urlOf(connection)
+/** Addresses of two hosts that lead to the test's server. */
+async function twoHosts(): Promise<string> {
+  const { host, port } = inject('postgres')
+  const proxies = [1, 2].map(() => new TcpProxy({ path: `${host}/.s.PGSQL.${port}` }))
+  onTestFinished(() => Promise.all(proxies.map((proxy) => proxy.close())).then(() => undefined))
+  const ports = await Promise.all(proxies.map((proxy) => proxy.listen()))
+  for (const proxy of proxies) proxy.open()
+  return ports.map((each) => `127.0.0.1:${each}`).join()
 }
 
-it('serves the console on its own port, and ends open streams at a shutdown', async () => {
-  const port = await freePort()
+const several = (hosts: string, database: string) =>
+  `postgres://postgres@${hosts}/${database}?target_session_attrs=read-write`
+
+it('serves console and metrics on their own ports with several hosts and replicas, and ends open streams at a shutdown', async () => {
+  const [port, metricsPort] = [await freePort(), await freePort()]
+  const { database, connection } = await createTestDatabase()
+  onTestFinished(() => database.close())
+  const hosts = await twoHosts()
   const env = {
-    DATABASE_URL: await databaseUrl(),
+    DATABASE_URL: several(hosts, connection.database),
+    DATABASE_READ_URL: `postgres://postgres@${hosts}/${connection.database}`,
     CONSOLE_PORT: String(port),
+    METRICS_PORT: String(metricsPort),
     CONSOLE_TOKEN,
     LOG_LEVEL: 'trace',
   }
@@ -26,8 +39,15 @@ it('serves the console on its own port, and ends open streams at a shutdown', as
   expect((await operator.get('/api/fleet')).json).toEqual({ accounts: [] })
   const stream = await fetch(`${operator.url}/api/live`, { headers: operator.headers })
   expect(stream.status).toBe(200)
-  for (const path of ['/', '/sign-in', '/api/fleet', '/api/session', '/assets/']) {
-    expect([path, (await fetch(service.url + path)).status]).toEqual([path, 404])
+  const scrape = await fetch(`http://127.0.0.1:${metricsPort}/metrics`)
+  const metrics = await scrape.text()
+  expect(scrape.status).toBe(200)
+  for (const line of [
+    'oa_audience_database_state{state="up"} 1\n',
+    'oa_audience_database_sessions{share="replica-clients",state="waiting"} 0\n',
+    'oa_audience_database_sessions{share="replica-console",state="total"}',
+  ]) {
+    expect(metrics).toContain(line)
   }
   const stoppedAt = performance.now()
   service.child.kill('SIGTERM')
@@ -38,18 +58,17 @@ it('serves the console on its own port, and ends open streams at a shutdown', as
   for (const secret of [CONSOLE_TOKEN, session]) expect(service.output()).not.toContain(secret)
 })
 
-it('does not start without a token, or on a port that is in use', async () => {
-  const env = { DATABASE_URL: await databaseUrl() }
-  const refused = runProgram(['serve'], { ...env, CONSOLE_PORT: '0' })
-  expect([refused.status, refused.stderr]).toEqual([
-    1,
-    expect.stringMatching(/CONSOLE_TOKEN is not set.*\n$/),
-  ])
+it('does not start on a port that is in use', async () => {
   const other = createServer()
   onTestFinished(() => void other.close())
   const port = await freePort()
   await new Promise<void>((resolve) => other.listen(port, '127.0.0.1', resolve))
-  const taken = runProgram(['serve'], { ...env, CONSOLE_PORT: String(port), CONSOLE_TOKEN })
+  const env = {
+    DATABASE_URL: urlOf((await createTestDatabase()).connection),
+    CONSOLE_PORT: String(port),
+    CONSOLE_TOKEN,
+  }
+  const taken = await runProgramAsync(['serve'], env)
   expect([taken.status, taken.stderr]).toEqual([
     1,
     expect.stringContaining(`CONSOLE_PORT ${port} on 127.0.0.1 cannot be used`),

@@ -8,6 +8,7 @@ import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { lineEvent, ulid } from '../tools/simulator/events.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
+import { runs } from './support/runs.ts'
 import { type Service, startApp } from './support/service.ts'
 
 const { database, connection } = await createTestDatabase()
@@ -160,7 +161,7 @@ describe('the members of an audience', () => {
         await Promise.all([sendAll(plain, deliveries, 1), sendAll(mixed, shuffled, 1 + chance.below(8))])
         expect(await viewOf(mixed)).toEqual(await viewOf(plain))
       }),
-      { numRuns: 30, endOnFailure: true },
+      { numRuns: runs(30), endOnFailure: true },
     )
   })
 
@@ -199,7 +200,7 @@ describe('the members of an audience', () => {
         await Promise.all([inOrder(), inDisorder()])
         expect(await viewOf(mixed)).toEqual(await viewOf(plain))
       }),
-      { numRuns: 20, endOnFailure: true },
+      { numRuns: runs(20), endOnFailure: true },
     )
   })
 })

@@ -18,12 +18,28 @@ const GROUPS: Array<Record<string, string>> = [
     extra_float_digits: '-15',
     intervalstyle: `'sql_standard'`,
     bytea_output: 'escape',
+    idle_session_timeout: '200',
+    default_transaction_deferrable: 'on',
+    check_function_bodies: 'off',
   },
-  { datestyle: `'SQL, DMY'`, array_nulls: 'off', transform_null_equals: 'on', quote_all_identifiers: 'on' },
-  { datestyle: `'Postgres, MDY'`, exit_on_error: 'on', row_security: 'off', gin_fuzzy_search_limit: '1' },
-  { idle_session_timeout: '200', default_transaction_deferrable: 'on', check_function_bodies: 'off' },
-  { session_replication_role: 'replica', 'plpgsql.extra_errors': `'all'`, xmloption: 'document' },
-  { restrict_nonsystem_relation_kind: `'view'`, backslash_quote: 'on', client_min_messages: 'error' },
+  {
+    datestyle: `'SQL, DMY'`,
+    array_nulls: 'off',
+    transform_null_equals: 'on',
+    quote_all_identifiers: 'on',
+    session_replication_role: 'replica',
+    'plpgsql.extra_errors': `'all'`,
+    xmloption: 'document',
+  },
+  {
+    datestyle: `'Postgres, MDY'`,
+    exit_on_error: 'on',
+    row_security: 'off',
+    gin_fuzzy_search_limit: '1',
+    restrict_nonsystem_relation_kind: `'view'`,
+    backslash_quote: 'on',
+    client_min_messages: 'error',
+  },
 ]
 
 async function databaseWith(settings: Record<string, string>) {

@@ -3,6 +3,7 @@ import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { lineEvent, textMessage } from '../tools/simulator/events.ts'
 import { startReceiver, startSending } from './support/endpoints.ts'
+import { runs } from './support/runs.ts'
 
 const PEOPLE = ['Uann', 'Ubob', 'Ucai']
 
@@ -15,7 +16,7 @@ const step = fc.oneof(
   fc.record({ type: fc.constant('retry' as const), accepted: fc.boolean() }),
 )
 
-it('sends nothing that was erased or unsent before, in any order of deliveries, failures, erasures and unsends', async () => {
+it('sends nothing that was erased or unsent before, in any order of deliveries, failures, erasures and unsends (property)', async () => {
   const { database, service, tenant, addEndpoint, makeDue, becomesQuiet } = await startSending()
   await fc.assert(
     fc.asyncProperty(fc.array(step, { minLength: 3, maxLength: 12 }), async (steps) => {
@@ -80,6 +81,6 @@ it('sends nothing that was erased or unsent before, in any order of deliveries, 
         for (const text of gone) expect(body).not.toContain(text)
       expect(await database.query('select from endpoint_delivery')).toEqual([])
     }),
-    { numRuns: 15 },
+    { numRuns: runs(15) },
   )
 })

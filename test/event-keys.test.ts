@@ -7,6 +7,7 @@ import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { load } from './support/load.ts'
 import { holdTransaction } from './support/locks.ts'
+import { runs } from './support/runs.ts'
 import { setUpTest, startApp } from './support/service.ts'
 
 const DAY_MS = 86_400_000
@@ -70,12 +71,12 @@ describe('a duplicate', () => {
     const expectDuplicates = async () =>
       expect((await service.deliver(tenant, sent)).json).toEqual({ accepted: 0, duplicates: sent.length })
     const property = fc.asyncProperty(fc.array(time, { minLength: 1, maxLength: 8 }), deliver)
-    await fc.assert(property, { numRuns: 10, endOnFailure: true })
+    await fc.assert(property, { numRuns: runs(10), endOnFailure: true })
     await deliver(boundaries)
     await expectDuplicates()
     await maintain(database)
     await expectDuplicates()
-    await fc.assert(property, { numRuns: 10, endOnFailure: true })
+    await fc.assert(property, { numRuns: runs(10), endOnFailure: true })
     await deliver(boundaries)
     await expectDuplicates()
     await database.close()

@@ -71,34 +71,19 @@ describe('oa-audience events', () => {
     return { ...parts, run, json }
   }
 
-  it('lists events that could not be applied, with the reasons', async () => {
-    const { database, tenant, json } = await setUpFailure()
-    expect(await json('list')).toEqual([
+  it('lists events that could not be applied with the reasons, shows them, and reports a retry in vain', async () => {
+    const { database, tenant, run, json } = await setUpFailure()
+    const failed = await json('list')
+    expect(failed).toEqual([
       expect.objectContaining({
         accountId: String(tenant.accountId),
         kind: 'message',
         failure: expect.stringContaining('time'),
       }),
     ])
-    await database.close()
-  })
-
-  it('lists applied events, too, with --all', async () => {
-    const { database, json } = await setUpFailure()
     expect(await json('list', '--all')).toHaveLength(2)
-    await database.close()
-  })
-
-  it('shows an event as it was received', async () => {
-    const { database, run } = await setUpFailure()
-    const [id] = await failedIds(database)
-    expect((await run('show', String(id))).stdout).toContain('"timestamp":"never"')
-    await database.close()
-  })
-
-  it('reports the reason and exits with 1 if a retried event still cannot be applied', async () => {
-    const { database, run, json } = await setUpFailure()
-    const [{ id, failure }] = await json('list')
+    const [{ id, failure }] = failed
+    expect((await run('show', id)).stdout).toContain('"timestamp":"never"')
     const { stdout, status } = await run('retry', '--json')
     expect(JSON.parse(stdout)).toEqual([{ id, outcome: failure }])
     expect(status).toBe(1)

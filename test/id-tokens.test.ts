@@ -4,7 +4,6 @@ import { afterAll, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { retryEvent } from '../src/intake/retry.ts'
 import { IdTokens } from '../src/line-api/id-tokens.ts'
 import { LoginKeys } from '../src/line-api/login-keys.ts'
-import { idTokenJudged } from '../src/observability/facts.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { MISBEHAVIOURS, type Misbehaviour } from '../tools/simulator/misbehaviour.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
@@ -284,15 +283,6 @@ describe('an event with a wrong ID token', async () => {
     expect(answer).toMatchObject({ status: 200, json: { accepted: others.length } })
     for (const other of others) expect(await service.member(tenant, other)).toMatchObject({ eventCount: 1 })
     expect(await service.member(tenant, victim)).toBeUndefined()
-  })
-
-  it('is counted by the outcome of its token', async () => {
-    const outcomes: string[] = []
-    const stop = idTokenJudged.subscribe(({ outcome }) => outcomes.push(outcome))
-    const token = await tokenOf(randomUserId())
-    await track([page(token), page(token), page('...')])
-    stop()
-    expect(outcomes.toSorted()).toEqual(['invalid', 'valid'])
   })
 
   it('is rejected for any token if the account has no login channel', async () => {

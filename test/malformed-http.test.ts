@@ -1,24 +1,11 @@
 /** Requests whose HTTP is malformed or ambiguous, sent as raw bytes. */
-import { connect } from 'node:net'
 import { describe, expect, it } from 'vitest'
+import { sendRaw } from './support/raw.ts'
 import { setUpFile, signedDelivery } from './support/service.ts'
 
 const { service, tenant } = await setUpFile()
 
-/** Everything that the service sends until it closes the connection. */
-function exchange(bytes: string): Promise<string> {
-  return new Promise((resolve) => {
-    const socket = connect(Number(new URL(service.url).port), '127.0.0.1', () =>
-      socket.write(bytes, 'latin1'),
-    )
-    let answer = ''
-    socket.on('data', (chunk) => {
-      answer += chunk
-    })
-    socket.on('error', () => undefined)
-    socket.on('close', () => resolve(answer))
-  })
-}
+const exchange = (bytes: string) => sendRaw(service, bytes)
 
 const statusesIn = (answer: string) =>
   [...answer.matchAll(/HTTP\/1\.1 (\d{3})/g)].map(([, code]) => Number(code))

@@ -1,56 +1,6 @@
-/** A scrape of /metrics in each configuration of one process. faults/workers.test.ts scrapes several processes. */
-import { expect, inject, it, onTestFinished } from 'vitest'
+/** A scrape of /metrics that fails. console-process.test.ts, process.test.ts and faults/workers.test.ts scrape services. */
+import { expect, it, onTestFinished } from 'vitest'
 import { serveMetrics } from '../src/observability/metrics-page.ts'
-import { freePort } from '../tools/prove/service.ts'
-import { TcpProxy } from '../tools/simulator/tcp-proxy.ts'
-import { createTestDatabase } from './support/database.ts'
-import { becomesWell, spawnService } from './support/process.ts'
-
-/** Addresses of two hosts that lead to the test's server. */
-async function twoHosts(): Promise<string> {
-  const { host, port } = inject('postgres')
-  const proxies = [1, 2].map(() => new TcpProxy({ path: `${host}/.s.PGSQL.${port}` }))
-  onTestFinished(() => Promise.all(proxies.map((proxy) => proxy.close())).then(() => undefined))
-  const ports = await Promise.all(proxies.map((proxy) => proxy.listen()))
-  for (const proxy of proxies) proxy.open()
-  return ports.map((each) => `127.0.0.1:${each}`).join()
-}
-
-const several = (hosts: string, database: string) =>
-  `postgres://postgres@${hosts}/${database}?target_session_attrs=read-write`
-
-const UP = 'oa_audience_database_state{state="up"} 1\n'
-const CONFIGURATIONS: Array<
-  [string, (url: string, hosts: string, database: string) => Record<string, string>, string]
-> = [
-  ['a database', (DATABASE_URL) => ({ DATABASE_URL }), UP],
-  [
-    'several hosts, replicas and a console',
-    (_, hosts, database) => ({
-      DATABASE_URL: several(hosts, database),
-      DATABASE_READ_URL: `postgres://postgres@${hosts}/${database}`,
-      ...{ CONSOLE_PORT: '0', CONSOLE_TOKEN: 'a-token-of-the-console-for-tests' },
-    }),
-    'oa_audience_database_sessions{share="replica-console",state="total"} 0\n',
-  ],
-  ['no database', () => ({ DATABASE_URL: 'none' }), 'oa_audience_requests_total'],
-]
-
-it.each(CONFIGURATIONS)('answers a scrape of a service with %s', async (_, environmentOf, line) => {
-  const { database, connection } = await createTestDatabase()
-  onTestFinished(() => database.close())
-  const hosts = await twoHosts()
-  const url = `postgres://postgres@${hosts.split(',')[0]}/${connection.database}`
-  const port = await freePort()
-  const service = await spawnService({
-    ...environmentOf(url, hosts, connection.database),
-    METRICS_PORT: String(port),
-  })
-  await becomesWell(service.url)
-  const response = await fetch(`http://127.0.0.1:${port}/metrics`)
-  expect([response.status, await response.text()]).toEqual([200, expect.stringContaining(line)])
-  expect(service.output()).not.toContain('scraped')
-})
 
 it('logs the first failed scrape of an outage, and answers 503 until it ends', async () => {
   let fault: Error | null = null

@@ -7,13 +7,7 @@ import { freePort } from '../tools/prove/service.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { TcpProxy } from '../tools/simulator/tcp-proxy.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
-import {
-  becomesWell,
-  eventually,
-  runProgramAsync,
-  spawnService,
-  temporaryDirectory,
-} from './support/process.ts'
+import { becomesWell, eventually, runProgramAsync, spawnService } from './support/process.ts'
 import { signedDelivery } from './support/service.ts'
 
 async function createDatabase(
@@ -40,40 +34,22 @@ function deliver(url: string, tenant: Tenant, events: unknown[]): Promise<number
   return statusOf(url, path, init)
 }
 
-describe('before its database answers, the service', () => {
-  it('listens and answers 503 or 500', async () => {
-    const { connection } = await createDatabase()
-    const service = await spawnService({ DATABASE_URL: (await proxyTo(connection)).url })
-    expect(await statusOf(service.url, '/api')).toBe(200)
-    expect(await statusOf(service.url, '/api/health')).toBe(503)
-    expect(await statusOf(service.url, '/api/line/1', { method: 'POST', body: '{}' })).toBe(503)
-    const headers = { 'x-client-id': 'a', 'x-client-secret': 'b', 'x-api-key': 'c' }
-    expect(await statusOf(service.url, '/api/audience', { headers })).toBe(500)
-  })
-
-  it('logs the outage, and migrates without a restart when the database answers', async () => {
-    const { connection } = await createDatabase('template0')
-    const { proxy, url } = await proxyTo(connection)
-    const service = await spawnService({ DATABASE_URL: url })
-    const logs = (text: string) =>
-      eventually(
-        async () => service.output(),
-        (output) => output.includes(text),
-      )
-    await logs('the database does not answer')
-    proxy.open()
-    await becomesWell(service.url)
-    await logs('migrated: 0001-')
-  })
-})
-
-it('answers 500 and 503 during each outage of its database, and 200 after it', async () => {
-  const { database, connection } = await createDatabase()
-  const tenant = await addTenant(database)
+it('answers 503 or 500 before its database responds and during outages, migrates, and answers 200 otherwise', async () => {
+  const { database, connection } = await createDatabase('template0')
   const { proxy, url } = await proxyTo(connection)
-  proxy.open()
   const service = await spawnService({ DATABASE_URL: url })
+  expect(await statusOf(service.url, '/api')).toBe(200)
+  expect(await statusOf(service.url, '/api/health')).toBe(503)
+  expect(await statusOf(service.url, '/api/line/1', { method: 'POST', body: '{}' })).toBe(503)
+  const headers = { 'x-client-id': 'a', 'x-client-secret': 'b', 'x-api-key': 'c' }
+  expect(await statusOf(service.url, '/api/audience', { headers })).toBe(500)
+  proxy.open()
   await becomesWell(service.url)
+  await eventually(
+    async () => service.output(),
+    (output) => output.includes('the database does not answer') && output.includes('migrated: 0001-'),
+  )
+  const tenant = await addTenant(database)
   const statuses = async () => [
     await statusOf(service.url, '/api/health'),
     await statusOf(service.url, '/api/audience', { headers: tenant.headers }),
@@ -146,83 +122,21 @@ it('after SIGTERM answers health with 503, then the accepted requests, and exits
   expect(await service.exited).toEqual({ code: 0, signal: null })
 })
 
-it('applies each migration once when five instances start together', async () => {
-  const { connection } = await createDatabase('template0')
-  const env = { DATABASE_URL: urlOf(connection) }
-  const services = await Promise.all(Array.from({ length: 5 }, () => spawnService(env)))
-  await Promise.all(services.map(({ url }) => becomesWell(url)))
-  const applied = services.flatMap(({ output }) => output().match(/migrated: \d+/g) ?? [])
-  expect(new Set(applied).size).toBe(applied.length)
-  expect(applied.length).toBeGreaterThanOrEqual(2)
-})
-
-describe('the metrics', () => {
-  it('are served on a port of their own, with route patterns instead of paths', async () => {
-    const port = await freePort()
-    const service = await spawnService({ DATABASE_URL: 'none', METRICS_PORT: String(port) })
-    await statusOf(service.url, '/api')
-    await statusOf(service.url, '/api/mbox/callback/unguessable', { method: 'POST' })
-    const metrics = await fetch(`http://127.0.0.1:${port}/metrics`).then((response) => response.text())
-    expect(metrics).toContain('oa_audience_requests_total{method="GET",route="/api",status="200"} 1')
-    expect(metrics).toContain('route="/api/mbox/callback/:oaHash",status="503"')
-    expect(metrics).not.toContain('unguessable')
-    expect(await statusOf(service.url, '/metrics')).toBe(404)
-  })
-
-  it('count events, flushes and verifications', async () => {
-    const { database, connection } = await createDatabase()
-    const tenant = await addTenant(database)
-    const port = await freePort()
-    const service = await spawnService({ DATABASE_URL: urlOf(connection), METRICS_PORT: String(port) })
-    await becomesWell(service.url)
-    const events = [lineEvent('follow', 'U1'), { ...lineEvent('follow', 'U2'), timestamp: 'never' }]
-    await deliver(service.url, tenant, events)
-    await deliver(service.url, tenant, events)
-    await database.query(`alter table audience_member add constraint refused check (user_id <> 'Urefused')`)
-    await deliver(service.url, tenant, [lineEvent('follow', 'Urefused')])
-    await statusOf(service.url, '/api/line-oa/verify', { method: 'POST', headers: tenant.headers })
-    const metrics = await fetch(`http://127.0.0.1:${port}/metrics`).then((response) => response.text())
-    for (const line of [
-      'oa_audience_events_total{source="line",outcome="accepted"} 3',
-      'oa_audience_events_total{source="line",outcome="duplicate"} 2',
-      'oa_audience_events_total{source="line",outcome="unapplied"} 2',
-      'oa_audience_flush_events_count 2',
-      'oa_audience_queue_events{source="line"} 0',
-      'oa_audience_profiles_due 0',
-      'oa_audience_verifications_total{outcome="refused"} 1',
-      'oa_audience_database_sessions{share="clients",state="waiting"} 0',
-      'oa_audience_database_state{state="up"} 1',
-    ]) {
-      expect(metrics).toContain(line)
-    }
-  })
-})
-
-it('marks the changes that have ended, for delta feeds, and compares the clocks', async () => {
-  const { connection, database } = await createDatabase()
+it('counts, finishes an erasure that another instance left pending, marks changes and compares clocks', async () => {
+  const { database, connection } = await createDatabase()
+  const tenant = await addTenant(database)
+  await database.query(
+    `with added as (
+       insert into event (channel_oa_id, source, kind, key, occurred_at, user_id, payload)
+       values ($1, 'line', 'message', gen_random_uuid(), now(), 'U0', '{}') returning id
+     )
+     insert into pending_erasure (channel_oa_id, organization_id, member_id, user_id, last_event_id)
+     select $1, $2, 7, 'U0', id from added`,
+    [tenant.accountId, tenant.organizationId],
+  )
   const port = await freePort()
   const service = await spawnService({ DATABASE_URL: urlOf(connection), METRICS_PORT: String(port) })
   await becomesWell(service.url)
-  const marks = () => database.query('select from change_mark where change <= change_limit()')
-  await eventually(marks, ({ length }) => length === 1)
-  const metrics = () => fetch(`http://127.0.0.1:${port}/metrics`).then((response) => response.text())
-  await eventually(metrics, (text) => /oa_audience_database_clock_skew_seconds -?[0-4](\.|\n)/.test(text))
-})
-
-it('finishes an erasure at its start that another instance left pending', async () => {
-  const { database, connection } = await createDatabase()
-  const { accountId, organizationId } = await addTenant(database)
-  const [event] = await database.query<{ id: bigint }>(
-    `insert into event (channel_oa_id, source, kind, key, occurred_at, user_id, payload)
-     values ($1, 'line', 'message', gen_random_uuid(), now(), 'U1', '{}') returning id`,
-    [accountId],
-  )
-  await database.query(
-    `insert into pending_erasure (channel_oa_id, organization_id, member_id, user_id, last_event_id)
-     values ($1, $2, 7, 'U1', $3)`,
-    [accountId, organizationId, event?.id],
-  )
-  await spawnService({ DATABASE_URL: urlOf(connection) })
   await eventually(
     () => database.query('select from pending_erasure'),
     (pending) => pending.length === 0,
@@ -230,6 +144,37 @@ it('finishes an erasure at its start that another instance left pending', async 
   expect(await database.query('select user_id, payload from event')).toEqual([
     { user_id: null, payload: null },
   ])
+  const events = [lineEvent('follow', 'U1'), { ...lineEvent('follow', 'U2'), timestamp: 'never' }]
+  await deliver(service.url, tenant, events)
+  await deliver(service.url, tenant, events)
+  await database.query(`alter table audience_member add constraint refused check (user_id <> 'Urefused')`)
+  await deliver(service.url, tenant, [lineEvent('follow', 'Urefused')])
+  await statusOf(service.url, '/api/mbox/callback/unguessable', { method: 'POST' })
+  await statusOf(service.url, '/api/line-oa/verify', { method: 'POST', headers: tenant.headers })
+  await eventually(
+    () => database.query('select from change_mark where change <= change_limit()'),
+    ({ length }) => length === 1,
+  )
+  const metrics = await eventually(
+    () => fetch(`http://127.0.0.1:${port}/metrics`).then((response) => response.text()),
+    (text) => /oa_audience_database_clock_skew_seconds -?[0-4](\.|\n)/.test(text),
+  )
+  for (const line of [
+    'oa_audience_requests_total{method="POST",route="/api/mbox/callback/:oaHash",status=',
+    'oa_audience_events_total{source="line",outcome="accepted"} 3',
+    'oa_audience_events_total{source="line",outcome="duplicate"} 2',
+    'oa_audience_events_total{source="line",outcome="unapplied"} 2',
+    'oa_audience_flush_events_count 2',
+    'oa_audience_queue_events{source="line"} 0',
+    'oa_audience_profiles_due 0',
+    'oa_audience_verifications_total{outcome="refused"} 1',
+    'oa_audience_database_sessions{share="clients",state="waiting"} 0',
+    'oa_audience_database_state{state="up"} 1',
+  ]) {
+    expect(metrics).toContain(line)
+  }
+  expect(metrics).not.toContain('unguessable')
+  expect(await statusOf(service.url, '/metrics')).toBe(404)
 })
 
 describe('on a port that is already in use', () => {
@@ -241,23 +186,22 @@ describe('on a port that is already in use', () => {
     )
   }
 
-  it.each([
-    ['without a database', () => ({ DATABASE_URL: 'none' })],
-    ['with an embedded database', () => ({ DATA_DIR: temporaryDirectory() })],
-  ])('the service exits with 1 and names the port (%s)', async (_, env) => {
+  it('the service exits with 1, names the port, and has begun no background work', async () => {
     const port = await occupyPort()
-    const { status, stdout, stderr } = await runProgramAsync(['serve'], { ...env(), PORT: String(port) })
+    const env = { DATABASE_URL: urlOf((await createDatabase()).connection), PORT: String(port) }
+    const { status, stdout, stderr } = await runProgramAsync(['serve'], env)
     expect(status).toBe(1)
     expect(stderr).toBe(
       `oa-audience: PORT ${port} on 127.0.0.1 is already in use. Stop the other process or set PORT.\n`,
     )
-    // No background work starts, and fails, after the end.
-    expect(stdout).not.toMatch(/maintenance|does not answer/)
+    expect(stdout).not.toContain('maintenance')
   })
 })
 
 it('starts without a database if DATABASE_URL is none', async () => {
-  const service = await spawnService({ DATABASE_URL: 'none' })
+  const port = await freePort()
+  const service = await spawnService({ DATABASE_URL: 'none', METRICS_PORT: String(port) })
+  expect(await statusOf(`http://127.0.0.1:${port}`, '/metrics')).toBe(200)
   expect(await fetch(`${service.url}/api/health`).then((response) => response.json())).toEqual({
     status: 'ok',
     database: 'none',

@@ -7,8 +7,6 @@ import { addTenant, createTestDatabase } from './support/database.ts'
 import { startApp } from './support/service.ts'
 import { startWireLog } from './support/wire-log.ts'
 
-const CREDENTIALS = 'active-caller'
-
 const { database: direct, connection } = await createTestDatabase()
 const log = await startWireLog(connection)
 const database = new PostgresDatabase(log.connection, () => undefined)
@@ -34,7 +32,7 @@ const put = (id: string, tag: string) =>
 async function costOf(request: () => Promise<{ status: number }>) {
   Object.assign(log, { statements: [], roundTrips: 0 })
   expect((await request()).status).toBe(200)
-  return { statements: log.statements, roundTrips: log.roundTrips }
+  return { statements: log.statements.length, roundTrips: log.roundTrips }
 }
 
 // The first request of each kind opens its session. The statements of that are not counted.
@@ -46,36 +44,24 @@ describe('the cost of a request', () => {
   it.each(['', '?limit=1', '?userId=U1', '?tag=a&tag=b&q=ann', '?q=a', '?updatedSince=2020-01-01T00:00:00Z'])(
     'is a lookup and one statement for GET /api/audience%s',
     async (query) => {
-      const { statements, roundTrips } = await costOf(() => list(query))
-      expect(statements[0]).toEqual(CREDENTIALS)
-      expect(statements).toHaveLength(2)
-      expect(roundTrips).toBe(2)
+      expect(await costOf(() => list(query))).toEqual({ statements: 2, roundTrips: 2 })
     },
   )
 
   it('is a lookup and one statement for an update', async () => {
-    expect(await costOf(() => put(id, 'b'))).toEqual({
-      statements: [CREDENTIALS, 'member-update'],
-      roundTrips: 2,
-    })
+    expect(await costOf(() => put(id, 'b'))).toEqual({ statements: 2, roundTrips: 2 })
   })
 
   it('is one lookup more for the first delivery to another account of a module channel', async () => {
     const { organizationId, channelSecret } = tenant
     const { botUserId } = await addTenant(direct, { organizationId, channelSecret })
     const deliverByModule = () => service.deliver({ ...tenant, botUserId }, [lineEvent('message', 'U1')])
-    expect(await costOf(deliverByModule)).toEqual({
-      statements: ['account-of-destination', 'flush-events'],
-      roundTrips: 2,
-    })
-    expect(await costOf(deliverByModule)).toEqual({ statements: ['flush-events'], roundTrips: 1 })
+    expect(await costOf(deliverByModule)).toEqual({ statements: 2, roundTrips: 2 })
+    expect(await costOf(deliverByModule)).toEqual({ statements: 1, roundTrips: 1 })
   })
 
   it('is one round trip for a delivery', async () => {
-    expect(await costOf(deliver)).toEqual({
-      statements: ['flush-events'],
-      roundTrips: 1,
-    })
+    expect(await costOf(deliver)).toEqual({ statements: 1, roundTrips: 1 })
   })
 
   it('is one lookup and one transaction for a batch of an import', async () => {
@@ -89,8 +75,7 @@ describe('the cost of a request', () => {
       return { status: refusal === null ? 200 : 500 }
     }
     await importBatch()
-    const transaction = ['begin', 'lock-members', 'name-editor', 'member-updates', 'commit']
-    const { statements } = await costOf(importBatch)
-    expect(statements).toEqual(['member-ids-by-user', ...transaction])
+    // begin, lock, editor, updates, commit: pg sends them without waiting for responses.
+    expect((await costOf(importBatch)).statements).toBe(6)
   })
 })

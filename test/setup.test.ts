@@ -6,6 +6,7 @@ import { PassThrough } from 'node:stream'
 import { describe, expect, it } from 'vitest'
 import { ask } from '../src/cli/questions.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
+import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { runCommand } from './support/command.ts'
 import { urlOf } from './support/database.ts'
 import { temporaryDirectory } from './support/process.ts'
@@ -156,19 +157,7 @@ it('adds all four rows or none', async () => {
   expect(await counts()).toEqual(after)
 })
 
-it('adds its rows beside rows that another program has inserted with explicit ids', async () => {
-  const { database, env, counts } = await setUp()
-  for (const table of ['organization', 'official_account', 'api_client', 'api_key'])
-    await database.query(`select setval(pg_get_serial_sequence('${table}', 'id'), 1, false)`)
-  const before = await counts()
-  expect((await setup(env, OPTIONS)).status).toBe(0)
-  expect(await counts()).toEqual({
-    ...before,
-    ...Object.fromEntries(Object.entries(before ?? {}).map(([name, n]) => [name, (n as number) + 1])),
-  })
-})
-
-it('makes a database and says where, and no other command makes one', async () => {
+it('makes a database without faults and says where, and no other command makes one', async () => {
   const DATA_DIR = join(temporaryDirectory(), 'data')
   for (const args of [
     ['accounts', 'list'],
@@ -189,6 +178,12 @@ it('makes a database and says where, and no other command makes one', async () =
   expect(JSON.parse((await runCommand(['accounts', 'list', '--json'], { DATA_DIR })).stdout)).toMatchObject([
     { id: accountId },
   ])
+  const platform = await simulatePlatform()
+  const doctor = await runCommand(['doctor', '--json'], { DATA_DIR, LINE_API_URL: platform.url })
+  await platform.close()
+  for (const check of ['configuration', 'database', 'migrations', 'platform', 'clock'])
+    expect(JSON.parse(doctor.stdout)).toContainEqual(expect.objectContaining({ check, severity: 'ok' }))
+  expect(doctor.status).toBe(0)
 })
 
 describe('without a terminal', () => {

@@ -3,6 +3,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { addTenant, type Tenant } from './support/database.ts'
+import { runs } from './support/runs.ts'
 import { setUpFile } from './support/service.ts'
 
 const { database, service } = await setUpFile()
@@ -110,7 +111,7 @@ describe('the answer to any request', () => {
         for (const [, id] of text.matchAll(/"id":"(\d+)"/g)) expect(foreign).not.toContain(id)
         if (method === 'PUT' && target.no !== caller.no) expect([404, 500]).toContain(status)
       }),
-      { numRuns: 300 },
+      { numRuns: runs(300) },
     )
   })
 

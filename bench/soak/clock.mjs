@@ -19,12 +19,16 @@ import { runMaintenance } from '../../dist/src/maintenance/maintenance.js'
 import { ulid } from '../../dist/tools/simulator/events.js'
 
 /** Days are one minute long, and events leave in partitions of seven. Every steady state is reached after 21 minutes. */
-export const RETENTION = { retentionDays: 14, deduplicationDays: 20, trackingRetentionDays: 3 }
-export const DAY_MS = 60_000
+const RETENTION = { retentionDays: 14, deduplicationDays: 20, trackingRetentionDays: 3 }
+const DAY_MS = 60_000
 const SPEED = 86_400_000 / DAY_MS
 /** The lock of maintenance.ts. The session holds it, so that the services' hourly run, with the real clock, stays out. */
 const MAINTENANCE_LOCK = 7_301_004
 const RETRY_MS = 1_000
+
+/** Weeks of seven minutes, and the day until the next maintenance, twice in case that PostgreSQL was killed. */
+const EVENT_AGE_MAX_DAYS = 14 + 7 + 2
+const TRACKING_AGE_MAX_DAYS = 3 + 1 + 2
 
 const COLUMNS = {
   event: 'received_at',
@@ -127,4 +131,21 @@ export class FastMaintenance {
       }
     }
   }
+}
+
+/** Every event has a partition, and none is older than retention allows. */
+export async function findKeptTooLong(database) {
+  const wrong = []
+  for (const [table, days] of [
+    ['event', EVENT_AGE_MAX_DAYS],
+    ['tracking_event', TRACKING_AGE_MAX_DAYS],
+  ]) {
+    const [{ outside, age }] = await database.query(
+      `select (select count(*)::int from ${table}_default) as outside,
+              coalesce(extract(epoch from soak.now() - min(received_at)) / 86400, 0)::float8 as age from ${table}`,
+    )
+    if (outside > 0) wrong.push(`${outside} rows of ${table} have no partition`)
+    if (age > days) wrong.push(`${table} has a row that is ${age.toFixed(1)} days old`)
+  }
+  return wrong
 }

@@ -1,38 +1,20 @@
-/** One line of figures a minute. README.md has the meaning and the unit of each field. */
-import { appendFileSync } from 'node:fs'
+/** One line of figures a minute, and their trends. README.md has the meaning and the unit of each field. */
+import { appendFileSync, writeFileSync } from 'node:fs'
 import { loadavg } from 'node:os'
 import { join } from 'node:path'
 import { findServer } from '../../dist/src/postgres/embedded/lock-file.js'
 import { readPostgres, readProcess } from '../processes.mjs'
+import { PANELS, shown, wholeMinutes } from './plot.mjs'
 
 const KIB = 1024
-/** A larger table is not counted. The planner's estimate is as old as the last vacuum. */
-const COUNTED_MAX = 256 * KIB * KIB
-const TABLES = new Set([
-  ...[
-    'event',
-    'event_key',
-    'tracking_event',
-    'tracked_activity',
-    'audience_member',
-    'audience_tag',
-    'member_edit',
-  ],
-  ...[
-    'erased_member',
-    'erased_person',
-    'unsent_message',
-    'endpoint_delivery',
-    'change_mark',
-    'delivery_hour',
-  ],
-])
+const HOUR_MINUTES = 60
 
 /** Partitions count as their table. */
 const SELECT_TABLES = `
   select coalesce(p.relname, c.relname) as name, count(p.relname)::int as partitions,
-         coalesce(sum(pg_table_size(c.oid)), 0)::float8 as heap, coalesce(sum(pg_indexes_size(c.oid)), 0)::float8 as indexes,
-         coalesce(sum(s.n_dead_tup), 0)::float8 as dead, sum(greatest(c.reltuples, 0))::float8 as estimate
+         coalesce(sum(pg_table_size(c.oid)), 0)::float8 / 1024 as heap,
+         coalesce(sum(pg_indexes_size(c.oid)), 0)::float8 / 1024 as indexes,
+         coalesce(sum(s.n_dead_tup), 0)::float8 as dead
     from pg_class c
     left join pg_inherits i on i.inhrelid = c.oid
     left join pg_class p on p.oid = i.inhparent
@@ -41,29 +23,32 @@ const SELECT_TABLES = `
    group by 1`
 
 const SELECT_SERVER = `
-  select (pg_current_wal_lsn() - '0/0')::float8 as wal, (select checkpoint_lsn::text from pg_control_checkpoint()) as checkpoint,
+  select (pg_current_wal_lsn() - '0/0')::float8 as wal, pg_database_size(current_database())::float8 as size,
          (select count(*)::int from pg_stat_activity where backend_type = 'client backend') as connections,
-         (select count(*)::int from endpoint_delivery) as backlog,
-         (select count(*)::int from audience_member where profile_due_at <= now()) as profiles,
-         (select coalesce(extract(epoch from max(clock_timestamp() - xact_start)), 0)::float8
-            from pg_stat_activity where backend_type = 'client backend') as oldest,
-         pg_database_size(current_database())::float8 as size`
+         (select count(*)::int from endpoint_delivery) as deliveries,
+         (select count(*)::int from audience_member where profile_due_at <= now()) as profiles`
 
 export class Figures {
   #parts
   #file
-  #startedMs = Date.now()
-  #minute = 0
   #lastMs = Date.now()
-  #before = null
+  #before = {}
   #cpu = new Map()
-  #checkpoint = null
+  #latencies = {}
+  #statuses = {}
   lines = []
 
   /** @param parts of the run, whose figures are read */
   constructor(parts, directory) {
     this.#parts = parts
     this.#file = join(directory, 'figures.jsonl')
+    writeFileSync(this.#file, '')
+    parts.client.onResponse = (kind, status, tookMs) => {
+      this.#statuses[status] = (this.#statuses[status] ?? 0) + 1
+      if (status < 200 || status >= 300) return
+      this.#latencies[kind] ??= []
+      this.#latencies[kind].push(tookMs)
+    }
   }
 
   /** Writes the line of the time since the last one. */
@@ -71,94 +56,107 @@ export class Figures {
     const nowMs = Date.now()
     const seconds = (nowMs - this.#lastMs) / 1000
     this.#lastMs = nowMs
-    this.#minute += 1
-    const { requests, load, maintenance, events } = this.#parts
-    const { latencies, statuses, longestMs } = requests.take()
+    const { maintenance, receiver, events } = this.#parts
     const line = {
-      minute: this.#minute,
+      minute: this.lines.length + 1,
       at: new Date(nowMs).toISOString().slice(0, 19),
       seconds: rounded(seconds),
-      ...this.#rates(seconds),
-      ms: Object.fromEntries([...latencies].map(([kind, times]) => [kind, percentiles(times)])),
-      longestMs: Math.round(longestMs),
-      statuses,
-      dropped: load.takeDropped(),
-      inFlight: load.inFlight,
+      rates: this.#rates(seconds),
+      ...{ repeated: receiver.received.repeated, refused: receiver.received.refused },
+      ms: mapValues(this.#latencies, percentiles),
+      statuses: this.#statuses,
       processes: this.#processes(seconds),
-      ...(await this.#database()),
+      // PostgreSQL may have been killed within the last seconds.
+      ...(await this.#database().catch(() => ({}))),
       maintenance: mapValues(maintenance.take(), Math.round),
       load: rounded(loadavg()[0]),
       heapMiB: rounded(process.memoryUsage().heapUsed / KIB / KIB),
       events: events.splice(0),
     }
+    this.#latencies = {}
+    this.#statuses = {}
     this.lines.push(line)
     appendFileSync(this.#file, `${JSON.stringify(line)}\n`)
-    console.log(describe(line, nowMs - this.#startedMs))
+    const { line: lineRate, chat, tracking } = line.rates
+    const marks = line.events.map(({ kind }) => kind).join(', ')
+    const rate = `${Math.round(lineRate + chat + tracking)} events/s, LINE p99 ${line.ms.line?.[1] ?? '-'} ms`
+    console.log(`minute ${line.minute}  ${rate}  database ${line.databaseMiB ?? '-'} MiB  ${marks}`)
   }
 
-  /** Acknowledged per second since the last line. */
-  #rates(seconds) {
-    const { senders, clients, receiver } = this.#parts
-    const now = { ...senders.acknowledged, ...clients.acknowledged, forwarded: receiver.received.line }
-    now.changes = receiver.received.members
-    const before = this.#before ?? mapValues(now, () => 0)
-    this.#before = now
-    const rates = Object.fromEntries(
-      Object.entries(now).map(([kind, count]) => [kind, rounded((count - before[kind]) / seconds)]),
+  /** The maximum of each curve, and its medians in the first and in the last hour, or in the halves of a shorter run. */
+  summarize() {
+    const minutes = wholeMinutes(this.lines)
+    const span = Math.min(HOUR_MINUTES, Math.ceil(minutes.length / 2))
+    const trends = PANELS.flatMap(([title, unit, series]) =>
+      Object.entries(series).map(([name, value]) => {
+        const values = minutes.map((line) => value(line) ?? null)
+        const known = values.filter((one) => one !== null)
+        const max = known.length === 0 ? null : Math.max(...known)
+        return {
+          title,
+          name,
+          unit,
+          max,
+          first: median(values.slice(0, span)),
+          last: median(values.slice(-span)),
+        }
+      }),
     )
-    return { rates, repeated: receiver.received.repeated, refused: receiver.received.refused }
+    const rows = trends.map(({ title, name, unit, max, first, last }) => {
+      const numbers = [max, first, last].map((value) => shown(value).padStart(10)).join('')
+      return `${`${title}, ${name}`.padEnd(56)}${numbers}  ${unit}`
+    })
+    const head = `medians of the first and of the last ${span} minutes`.padEnd(60)
+    return { text: ['', `${head}maximum     first      last`, ...rows].join('\n'), trends }
+  }
+
+  /** Per second since the last line. */
+  #rates(seconds) {
+    const { load, receiver } = this.#parts
+    const now = {
+      ...load.acknowledged,
+      forwarded: receiver.received.line,
+      changes: receiver.received.members,
+    }
+    const before = this.#before
+    this.#before = now
+    return mapValues(now, (count, kind) => rounded((count - (before[kind] ?? 0)) / seconds))
   }
 
   #processes(seconds) {
     const { services, dataDirectory } = this.#parts
-    const read = Object.fromEntries(services.map(({ name, pid }) => [name, { pid, ...readProcess(pid) }]))
-    read.driver = { pid: process.pid, ...readProcess(process.pid) }
     const postmaster = findServer(join(dataDirectory, 'postgres'))
-    read.postgres = { pid: postmaster, ...readPostgres(postmaster) }
-    return mapValues(read, ({ pid, rssMiB = null, fds = null, cpuSeconds = null }) => {
+    const pids = {
+      'service-1': services[0].pid,
+      'service-2': services[1].pid,
+      driver: process.pid,
+      postgres: postmaster,
+    }
+    return mapValues(pids, (pid, name) => {
+      const read = name === 'postgres' ? readPostgres(pid) : readProcess(pid)
+      if (read === null) return null
       const before = this.#cpu.get(pid) ?? 0
-      if (pid !== null) this.#cpu.set(pid, cpuSeconds)
+      this.#cpu.set(pid, read.cpuSeconds)
       // The sum of PostgreSQL's processes falls when one of them ends before its parent has counted it.
-      const cpu = cpuSeconds === null ? null : rounded(Math.max(0, cpuSeconds - before) / seconds, 100)
-      return { rss: rssMiB === null ? null : rounded(rssMiB), fds, cpu }
+      const cpu = rounded(Math.max(0, read.cpuSeconds - before) / seconds, 100)
+      return { rss: rounded(read.rssMiB), fds: read.fds, cpu }
     })
   }
 
   async #database() {
     const { database } = this.#parts
-    try {
-      const [server] = await database.query(SELECT_SERVER)
-      const rows = await database.query(SELECT_TABLES)
-      const isNew = this.#checkpoint !== null && server.checkpoint !== this.#checkpoint
-      this.#checkpoint = server.checkpoint
-      const kept = rows.filter(({ name }) => TABLES.has(name))
-      // Counted, because PostgreSQL's own numbers of live rows are lost in a crash.
-      for (const table of kept) {
-        if (table.heap > COUNTED_MAX) {
-          table.rows = table.estimate
-          continue
-        }
-        const [{ count }] = await database.query(`select count(*)::float8 from ${table.name}`)
-        table.rows = count
-      }
-      return {
-        backlog: { deliveries: server.backlog, profiles: server.profiles },
-        connections: server.connections,
-        oldestTransactionMs: Math.round(server.oldest * 1000),
-        walMiB: rounded(server.wal / KIB / KIB),
-        checkpointed: isNew,
-        databaseMiB: rounded(server.size / KIB / KIB),
-        partitions: Object.fromEntries(
-          rows.filter(({ partitions }) => partitions > 0).map(({ name, partitions }) => [name, partitions]),
-        ),
-        // [table KiB, indexes KiB, rows, dead rows]
-        tables: Object.fromEntries(
-          kept.map(({ name, heap, indexes, rows, dead }) => [name, [heap / KIB, indexes / KIB, rows, dead]]),
-        ),
-      }
-    } catch {
-      // PostgreSQL was killed within the last seconds.
-      return { backlog: null, connections: null, walMiB: null, partitions: null, tables: null }
+    const [{ wal, size, connections, deliveries, profiles }] = await database.query(SELECT_SERVER)
+    const tables = (await database.query(SELECT_TABLES)).sort((a, b) => a.name.localeCompare(b.name))
+    const byName = (rows, value) => Object.fromEntries(rows.map((row) => [row.name, value(row)]))
+    return {
+      ...{ backlog: { deliveries, profiles }, connections },
+      ...{ walMiB: rounded(wal / KIB / KIB), databaseMiB: rounded(size / KIB / KIB) },
+      partitions: byName(
+        tables.filter(({ partitions }) => partitions > 0),
+        ({ partitions }) => partitions,
+      ),
+      // [KiB of the table, KiB of its indexes, dead rows]
+      tables: byName(tables, ({ heap, indexes, dead }) => [heap, indexes, dead]),
     }
   }
 }
@@ -169,23 +167,12 @@ function percentiles(times) {
   return [at(0.5), at(0.99), rounded(times.at(-1))]
 }
 
+function median(values) {
+  const known = values.filter((value) => value !== null).sort((a, b) => a - b)
+  return known[Math.floor(known.length / 2)] ?? null
+}
+
 const rounded = (value, steps = 10) => Math.round(value * steps) / steps
 
 const mapValues = (object, map) =>
-  Object.fromEntries(Object.entries(object).map(([key, value]) => [key, map(value)]))
-
-function describe({ minute, rates, ms, statuses, processes, backlog, databaseMiB, events }, elapsedMs) {
-  const sum = Math.round(rates.line + rates.chat + rates.tracking)
-  const rss = Object.entries(processes).map(([name, { rss }]) => `${name} ${rss ?? '-'} MiB`)
-  const p99 = ms.line === undefined ? '-' : ms.line[1]
-  const marks = events.map(({ kind }) => kind).join(', ')
-  return [
-    `minute ${String(minute).padStart(3)} (${(elapsedMs / 3_600_000).toFixed(2)} h)`,
-    `${sum} events/s, LINE p99 ${p99} ms`,
-    `503: ${statuses[503] ?? 0}`,
-    `backlog ${backlog?.deliveries ?? '-'}`,
-    `${rss.join(', ')}`,
-    `database ${databaseMiB ?? '-'} MiB`,
-    marks,
-  ].join('  ')
-}
+  Object.fromEntries(Object.entries(object).map(([key, value]) => [key, map(value, key)]))

@@ -1,150 +1,79 @@
-/**
- * Starts requests at fixed rates, however long responses take, and pauses for the checks. At full rate it also sends large
- * deliveries, each as soon as an earlier one is acknowledged.
- */
-import { setTimeout as sleep } from 'node:timers/promises'
-import { BrokenBook } from './requests.mjs'
+/** The load of a soak. */
+import { Group } from '../../dist/tools/load/group.js'
+import { Loops } from '../../dist/tools/load/loops.js'
+import { Reader } from '../../dist/tools/load/reader.js'
+import { eventId } from './clock.mjs'
 
-/**
- * Per second, of all accounts together. Deliveries of LINE have two events on average and requests of tracking four, so these are
- * 30 × 2 + 12 + 8 × 4 = 104 events a second. They take about 0.35 of two cores, the driver included.
- */
-const RATES = {
-  line: 30,
-  chat: 12,
-  tracking: 8,
-  update: 4,
-  page: 5,
-  search: 1,
-  erase: 0.5,
-  feed: 0.15,
-  stream: 0.05,
-  verify: 0.05,
-}
-const TICK_MS = 25
-/** Large deliveries in flight at full rate. */
-const LARGE_IN_FLIGHT = 48
-/** Requests of one kind in flight. Those beyond it are dropped and counted: both services or the database are down. */
-const IN_FLIGHT_MAX = 300
-/** Longer than a sender repeats a request. */
-const DRAIN_LIMIT_MS = 200_000
-const POLL_MS = 20
+/** Per account. 3 × 100 groups with a pause of 10 s make 30 rounds/s, which are about 104 events/s. */
+const GROUPS = 100
+const GROUP_SIZE = 10
+const GROUP_PAUSE_MS = 10_000
+/** Between two of the client's requests of a kind, per account. */
+const PAUSES_MS = { walk: 15_000, search: 3_000, feed: 20_000, stream: 60_000, verify: 60_000 }
+/** At full rate: senders of deliveries of ten events, each about people of its own, so that they rarely wait for each other. */
+const LARGE_SENDERS = 48
+const LARGE_GROUP_SIZE = 400
+const LARGE_EVENTS = 10
+/** Long after the deduplication of the events has ended, and so has the retention of the events. */
+const LATE_MS = 25 * 60_000
+const LATE_POLL_MS = 1_000
 
 export class Load {
-  #senders
-  #clients
-  #tenants
-  #random
+  #loops = new Loops()
   #onFault
-  #timer = null
-  #isFullRate
-  #isPaused = false
-  #activeMs = 0
-  #started = Object.fromEntries(Object.keys(RATES).map((kind) => [kind, 0]))
-  #inFlight = { ...Object.fromEntries(Object.keys(RATES).map((kind) => [kind, 0])), large: 0 }
-  /** tenants whose feed or stream is being read: a client has one of each at a time */
-  #reading = new Set()
-  #dropped = 0
+  #books
+  /** deliveries about erased people, in the order of the times at which they are sent again */
+  #late = []
+  /** of the accounts, in the order of their books */
+  readers
 
-  constructor({ senders, clients, tenants, isFullRate, random, onFault }) {
-    this.#senders = senders
-    this.#clients = clients
-    this.#tenants = tenants
-    this.#isFullRate = isFullRate
-    this.#random = random
+  constructor({ client, books, isFullRate, onFault }) {
     this.#onFault = onFault
+    this.#books = books
+    const options = {
+      eventId,
+      onErased: (delivery) => this.#late.push({ ...delivery, atMs: Date.now() + LATE_MS }),
+    }
+    const groupsOf = (book, count, size) =>
+      Array.from({ length: count }, () => new Group(client, book, size, options))
+    this.readers = books.map((book) => new Reader(client, book))
+    for (const [i, book] of books.entries()) {
+      for (const group of groupsOf(book, GROUPS, GROUP_SIZE))
+        this.#loops.add(GROUP_PAUSE_MS, () => group.round())
+      for (const kind of ['walk', 'search', 'feed', 'stream']) {
+        this.#loops.add(PAUSES_MS[kind], () => this.readers[i][kind]())
+      }
+      const headers = { ...book.account.headers, 'content-type': 'application/json' }
+      const verification = { method: 'POST', headers, body: '{}' }
+      this.#loops.add(PAUSES_MS.verify, () =>
+        client.until('verify', '/api/line-oa/verify', verification, [200]),
+      )
+    }
+    this.#loops.add(LATE_POLL_MS, async () => {
+      while (this.#late[0]?.atMs <= Date.now()) {
+        const { path, init } = this.#late.shift()
+        await client.until('again', path, init, [200])
+      }
+    })
+    // To the last account, which has no endpoint.
+    for (const group of isFullRate ? groupsOf(books.at(-1), LARGE_SENDERS, LARGE_GROUP_SIZE) : []) {
+      this.#loops.add(0, () => group.deliver(LARGE_EVENTS, 'large'))
+    }
   }
 
   start() {
-    let lastMs = Date.now()
-    this.#timer = setInterval(() => {
-      const nowMs = Date.now()
-      if (!this.#isPaused) {
-        this.#activeMs += nowMs - lastMs
-        this.#tick(nowMs)
-      }
-      lastMs = nowMs
-    }, TICK_MS)
-    if (this.#isFullRate) this.#sendLarge()
+    this.#loops.start(this.#onFault)
   }
 
   /** Resolves when everything that was sent is acknowledged. */
-  async pause() {
-    this.#isPaused = true
-    const deadline = Date.now() + DRAIN_LIMIT_MS
-    while (this.inFlight > 0) {
-      if (Date.now() > deadline) throw new BrokenBook(`${this.inFlight} requests are not acknowledged`)
-      await sleep(POLL_MS)
-    }
+  finish() {
+    return this.#loops.finish()
   }
 
-  resume() {
-    this.#isPaused = false
-    if (this.#isFullRate) this.#sendLarge()
-  }
-
-  stop() {
-    this.#isPaused = true
-    clearInterval(this.#timer)
-  }
-
-  get inFlight() {
-    return Object.values(this.#inFlight).reduce((sum, count) => sum + count, 0)
-  }
-
-  takeDropped() {
-    const dropped = this.#dropped
-    this.#dropped = 0
-    return dropped
-  }
-
-  #tick(nowMs) {
-    for (const [kind, rate] of Object.entries(RATES)) {
-      const due = Math.floor((this.#activeMs * rate) / 1000)
-      while (this.#started[kind] < due) {
-        this.#started[kind] += 1
-        this.#begin(kind)
-      }
-    }
-    for (const work of this.#senders.redeliver(nowMs)) this.#follow('line', work)
-  }
-
-  /** To the last account, which has no endpoint. */
-  #sendLarge() {
-    while (!this.#isPaused && this.#inFlight.large < LARGE_IN_FLIGHT) {
-      const work = this.#senders.large(this.#tenants.at(-1))
-      this.#follow('large', work, () => this.#sendLarge())
-    }
-  }
-
-  #begin(kind) {
-    if (this.#inFlight[kind] >= IN_FLIGHT_MAX) {
-      this.#dropped += 1
-      return
-    }
-    const tenant = this.#random.pick(this.#tenants)
-    if (kind === 'line' || kind === 'chat' || kind === 'tracking') {
-      this.#follow(kind, this.#senders[kind](tenant))
-      return
-    }
-    if (kind !== 'feed' && kind !== 'stream' && kind !== 'page') {
-      this.#follow(kind, this.#clients[kind](tenant))
-      return
-    }
-    const reader = `${kind} ${tenant.number}`
-    if (this.#reading.has(reader)) return
-    this.#reading.add(reader)
-    this.#follow(
-      kind,
-      this.#clients[kind](tenant).finally(() => this.#reading.delete(reader)),
-    )
-  }
-
-  #follow(kind, work, then = () => undefined) {
-    this.#inFlight[kind] += 1
-    work.catch(this.#onFault).finally(() => {
-      this.#inFlight[kind] -= 1
-      then()
-    })
+  /** Of all accounts together. */
+  get acknowledged() {
+    const sum = { line: 0, chat: 0, tracking: 0, updates: 0, erasures: 0 }
+    for (const { acknowledged } of this.#books) for (const kind in sum) sum[kind] += acknowledged[kind]
+    return { ...sum, read: this.readers.reduce((total, { read }) => total + read, 0) }
   }
 }

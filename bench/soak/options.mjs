@@ -4,7 +4,6 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 
-const MINUTES_MIN = 1
 const HOURS_MAX = 168
 
 export const HELP = `npm run soak -- [--hours H | --minutes M] [--rate max] [--seed N] [--output DIR]
@@ -14,7 +13,7 @@ Runs the service under load with random kills, checks the books, and records one
   --hours H      duration; fractions are allowed (default 2)
   --minutes M    duration in minutes instead
   --rate max     adds as many events of LINE as the machine can take (default: a fixed load only)
-  --seed N       draws the same kills and choices again (default: random, printed)
+  --seed N       draws the same times of kills again (default: random, printed)
   --output DIR   for figures.jsonl, summary.json, plot.svg and the services' logs (default: a new directory in the
                  system's one for temporary files)
 
@@ -22,47 +21,40 @@ Exit status: 0 if the books are right, 1 if one is wrong, 2 if an option is wron
 check and the summary. bench/soak/README.md explains the figures.
 `
 
-/**
- * Throws an Error with one line if an option is wrong.
- * @param {string[]} args
- * @returns {{help: boolean, durationMs: number, isFullRate: boolean, seed: number, directory: string}}
- */
+const TEXT = { type: 'string' }
+
+/** Throws an Error with one line if an option is wrong. */
 export function readOptions(args) {
   const { values } = parseArgs({
     args,
     options: {
-      hours: { type: 'string' },
-      minutes: { type: 'string' },
-      rate: { type: 'string' },
-      seed: { type: 'string' },
-      output: { type: 'string' },
-      help: { type: 'boolean', short: 'h', default: false },
+      hours: TEXT,
+      minutes: TEXT,
+      rate: TEXT,
+      seed: TEXT,
+      output: TEXT,
+      help: { type: 'boolean', short: 'h' },
     },
   })
-  if (values.hours !== undefined && values.minutes !== undefined) {
+  const { hours, minutes, rate, seed, output, help = false } = values
+  if (hours !== undefined && minutes !== undefined)
     throw new Error('--hours and --minutes exclude each other')
-  }
-  if (values.rate !== undefined && values.rate !== 'max') throw new Error('--rate must be max')
-  const minutes =
-    values.minutes === undefined
-      ? 60 * number('--hours', values.hours ?? '2', MINUTES_MIN / 60, HOURS_MAX)
-      : number('--minutes', values.minutes, MINUTES_MIN, HOURS_MAX * 60)
-  const seed = values.seed === undefined ? randomInt(2 ** 31) : number('--seed', values.seed, 0, 2 ** 31 - 1)
-  if (!Number.isInteger(seed)) throw new Error('--seed must be an integer')
-  const started = new Date().toISOString().slice(0, 19).replaceAll(':', '')
+  if (rate !== undefined && rate !== 'max') throw new Error('--rate must be max')
+  const durationMs =
+    minutes === undefined
+      ? 3_600_000 * number('--hours', hours ?? '2', 1 / 60, HOURS_MAX)
+      : 60_000 * number('--minutes', minutes, 1, HOURS_MAX * 60)
   return {
-    help: values.help,
-    durationMs: minutes * 60_000,
-    isFullRate: values.rate === 'max',
-    seed,
-    directory: values.output ?? join(tmpdir(), `oa-audience-soak-${started}`),
+    ...{ help, durationMs, isFullRate: rate === 'max' },
+    seed: Math.trunc(number('--seed', seed ?? String(randomInt(2 ** 31)), 0, 2 ** 31 - 1)),
+    directory:
+      output ??
+      join(tmpdir(), `oa-audience-soak-${new Date().toISOString().slice(0, 19).replaceAll(':', '')}`),
   }
 }
 
 function number(name, text, min, max) {
   const value = Number(text)
-  if (text.trim() === '' || !(value >= min && value <= max)) {
-    throw new Error(`${name} must be a number from ${Number(min.toFixed(3))} to ${max}`)
-  }
-  return value
+  if (text.trim() !== '' && value >= min && value <= max) return value
+  throw new Error(`${name} must be a number from ${Number(min.toFixed(3))} to ${max}`)
 }

@@ -4,7 +4,13 @@ import type { Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, it, onTestFinished } from 'vitest'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
-import { type Operator, type RunningConsole, signedIn, startConsoleForTest } from '../support/console.ts'
+import {
+  CONSOLE_TOKEN,
+  Operator,
+  type RunningConsole,
+  signedIn,
+  startConsoleForTest,
+} from '../support/console.ts'
 import { load, loadMembers } from '../support/load.ts'
 import { eventually } from '../support/process.ts'
 import { setUpFile } from '../support/service.ts'
@@ -109,4 +115,21 @@ it('delays no delivery by searches and watchers', async () => {
   )
   // A delivery shares the processor with the console, but no connection and no lock.
   expect(loadedMs).toBeLessThan(5 * aloneMs + 50)
+})
+
+it('does not lock out an operator who signed in before when many addresses guess the token', async () => {
+  const config = { logLevel: 'silent' as const, trustProxy: ['loopback'], publicUrl: null }
+  const attacked = await startConsoleForTest(database, { config })
+  const guess = (headers: Record<string, string>, token = 'wrong') =>
+    new Operator(attacked.url).signIn(token, headers).then(({ status }) => status)
+  const home = { 'x-forwarded-for': '198.51.100.1' }
+  expect(await guess(home, CONSOLE_TOKEN)).toBe(200)
+  const statuses: number[] = []
+  for (let address = 0; address < 101; address += 1) {
+    const from = { 'x-forwarded-for': `203.0.113.${address}` }
+    statuses.push(...(await Promise.all(Array.from({ length: 10 }, () => guess(from)))))
+  }
+  expect(statuses.filter((status) => status === 401)).toHaveLength(1_000)
+  expect(await guess({ 'x-forwarded-for': '192.0.2.1' }, CONSOLE_TOKEN)).toBe(429)
+  expect(await guess(home, CONSOLE_TOKEN)).toBe(200)
 })

@@ -43,3 +43,15 @@ it('delivers a message a second beside 300 endpoints whose name servers say noth
   expect(Math.max(...waitsMs)).toBeLessThan(3_000)
   expect(longestThreadMs).toBeLessThan(1_000)
 })
+
+it('resolves a name for others although the names in front of it in the queue of one account do not answer', async () => {
+  const names = await startNameServer((name) =>
+    name.startsWith('dead') ? 'silent' : { address: '93.184.216.34' },
+  )
+  const resolver = new HostResolver([names.server])
+  for (let n = 0; n < 64; n += 1) resolver.resolve(`dead${n}.example`, 1n, false).catch(() => undefined)
+  const ofFirst = resolver.resolve('hooks.example', 1n, false).catch(() => 'no place')
+  await expect(resolver.resolve('hooks.example', 2n, false)).resolves.toHaveLength(1)
+  await ofFirst
+  await expect(resolver.resolve('hooks.example', 3n, false)).resolves.toHaveLength(1)
+})

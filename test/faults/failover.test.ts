@@ -69,12 +69,13 @@ async function startUnderLoad() {
   const cluster = await startCluster(2, SYNCHRONOUS)
   const services = await startServices(cluster.url, 2)
   const database = openDatabase(cluster.url)
-  const tenant = await addTenant(database)
   const load = new FailoverLoad(
     services.map(({ url }) => url),
-    tenant,
+    await addTenant(database),
     database,
   )
+  // Whose events measure the recovery.
+  const tenant = await addTenant(database)
   onTestFinished(() => load.client.close())
   load.start()
   return { cluster, services, tenant, load }
@@ -120,13 +121,8 @@ it.runIf(tools !== null)('loses nothing acknowledged when the primary dies or ha
     ...load.acknowledged,
     statuses: load.client.statuses,
   })
-  expect(await load.compare()).toEqual({
-    missing: 0,
-    twice: 0,
-    lostUpdates: 0,
-    erasedAndBack: 0,
-    revokedAndLetIn: 0,
-  })
+  expect(await load.compare()).toEqual([])
+  expect(load.revokedAndLetIn).toBe(0)
   expect(Math.max(...recoveries)).toBeLessThan(RECOVERY_LIMIT_MS)
   // More than one per person and failover, so the books are about something.
   expect(Math.min(...Object.values(load.acknowledged))).toBeGreaterThan(FAILOVERS)
@@ -147,7 +143,7 @@ it.runIf(tools !== null)('loses nothing acknowledged when the former primary kee
   }
   await load.finish()
   // Revocations are not compared: until an instance has noticed the takeover, it reads the former primary.
-  expect(await load.compare()).toMatchObject({ missing: 0, twice: 0, lostUpdates: 0, erasedAndBack: 0 })
+  expect(await load.compare()).toEqual([])
   expect(Math.max(...recoveries)).toBeLessThan(RECOVERY_LIMIT_MS)
 })
 

@@ -5,9 +5,9 @@ import { onTestFinished } from 'vitest'
 import { HostResolver } from '../../src/endpoints/resolver.ts'
 import { Sender } from '../../src/endpoints/sender.ts'
 import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
-import type { Tenant } from './database.ts'
+import { addTenant, createTestDatabase, type Tenant } from './database.ts'
 import { eventually } from './process.ts'
-import { type Service, setUpTest, startApp } from './service.ts'
+import { type Service, startApp } from './service.ts'
 
 export interface Received {
   path: string
@@ -58,12 +58,14 @@ export interface Sending {
 
 /** A service with a sender, as an instance has them. */
 export async function startSending(resolver = new HostResolver()): Promise<Sending> {
-  const { database, tenant } = await setUpTest()
+  const { database } = await createTestDatabase()
   const sender = new Sender(database, () => false, resolver)
   const service = await startApp(database, { handOver: sender.handOver })
+  const tenant = await addTenant(database)
   sender.start()
   onTestFinished(async () => {
     await sender.stop()
+    await service.app.close()
     await database.close()
   })
   return {

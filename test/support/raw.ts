@@ -5,13 +5,16 @@ import type { Service } from './service.ts'
 /** Sends bytes to the service and returns everything that it answers until it closes the connection. */
 export function sendRaw(service: Service, request: string): Promise<string> {
   return new Promise((resolve, reject) => {
-    const socket = connect(Number(new URL(service.url).port), '127.0.0.1', () => socket.write(request))
+    const socket = connect(Number(new URL(service.url).port), '127.0.0.1', () =>
+      socket.write(request, 'latin1'),
+    )
     let answer = ''
     socket.on('data', (chunk) => {
       answer += chunk
     })
     socket.on('close', () => resolve(answer))
-    socket.on('error', reject)
+    // The service may reset the connection after its response.
+    socket.on('error', (error) => (answer === '' ? reject(error) : undefined))
   })
 }
 

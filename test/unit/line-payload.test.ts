@@ -2,6 +2,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { type LineDelivery, parseLineDelivery } from '../../src/intake/line/payload.ts'
+import { runs } from '../support/runs.ts'
 
 const parse = (text: string) => parseLineDelivery(Buffer.from(text), 1_700_000_000_000)
 
@@ -42,7 +43,7 @@ describe('parseLineDelivery', () => {
           expect(meaning(await parse(JSON.stringify({ events, destination })))).toEqual(asLineWrites)
         },
       ),
-      { numRuns: 1_000 },
+      { numRuns: runs(1_000) },
     )
   })
 

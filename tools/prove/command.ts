@@ -5,6 +5,7 @@
 import { randomInt } from 'node:crypto'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
 import type { Command } from 'commander'
 import { between, withJson } from '../../src/cli/input.ts'
 import { printMany, printOne } from '../../src/cli/io.ts'
@@ -25,6 +26,8 @@ import {
 import { type Fault, faultsOfEmbedded, faultsOfExternal, faultsOfFailover } from './faults.ts'
 import { Load } from './load.ts'
 import { freePort, openProxies, Service } from './service.ts'
+
+const INSTANCE = fileURLToPath(new URL('./instance.js', import.meta.url))
 
 /** Pause between two faults. */
 const PAUSE_MIN_MS = 300
@@ -126,7 +129,7 @@ async function proveWith(
   signal: AbortSignal,
 ): Promise<Outcome> {
   const { service, faults, close } = await prepare()
-  const load = new Load(`${service.url}/api/line/${account.id}`, account.channelSecret, account.botUserId)
+  const load = new Load(service.url, account)
   let injected: Injected
   try {
     await service.start()
@@ -160,15 +163,18 @@ const SERVICE_ENV = { RATE_LIMIT_MAX: '0' }
 async function setUp({ id }: ProveAccount, choice: UsableDatabase, failoverCommand?: string): Promise<SetUp> {
   const port = await freePort()
   if (choice.kind === 'embedded') {
-    const service = new Service(port, id, { ...SERVICE_ENV, DATA_DIR: choice.dataDir })
+    const service = new Service(port, [INSTANCE, String(id)], { ...SERVICE_ENV, DATA_DIR: choice.dataDir })
     return { service, faults: faultsOfEmbedded(service, choice.dataDir), close: () => service.stop() }
   }
   if (failoverCommand !== undefined) {
-    const service = new Service(port, id, { ...SERVICE_ENV, DATABASE_URL: choice.url.reveal() })
+    const service = new Service(port, [INSTANCE, String(id)], {
+      ...SERVICE_ENV,
+      DATABASE_URL: choice.url.reveal(),
+    })
     return { service, faults: faultsOfFailover(failoverCommand), close: () => service.stop() }
   }
   const { proxies, url } = await openProxies(choice.url.reveal())
-  const service = new Service(port, id, { ...SERVICE_ENV, DATABASE_URL: url })
+  const service = new Service(port, [INSTANCE, String(id)], { ...SERVICE_ENV, DATABASE_URL: url })
   const close = async () => {
     await service.stop()
     for (const proxy of proxies) proxy.close()

@@ -25,8 +25,6 @@ const opening = openForService(config.database, { info: ignored, warn: ignored }
   await requireMigrated(database)
   return []
 })
-// Ctrl-C on a terminal reaches this process, too, but only the process that started it decides when it ends.
-process.on('SIGINT', ignored)
 // A process that owns the embedded server stops it when it exits.
 const exit = () => void opening.finally(() => process.exit())
 process.stdin.on('end', exit).on('error', exit).resume()

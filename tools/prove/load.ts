@@ -1,52 +1,59 @@
 /** The load of `oa-audience prove`, with a record of every acknowledged event. */
-import { randomInt } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { FatalError } from '../../src/errors.ts'
-import { signLine } from '../../src/intake/line/signature.ts'
-import { Secret } from '../../src/secret.ts'
-import { lineBody, lineEvent, randomUserId } from '../simulator/events.ts'
+import { Book } from '../load/book.ts'
+import { RetryingClient } from '../load/client.ts'
+import { Group } from '../load/group.ts'
+import { Loops } from '../load/loops.ts'
+import type { ProveAccount } from './account.ts'
 import { RECOVERY_MS } from './service.ts'
 
-const PEOPLE = 200
 const SENDERS = 24
-const EVENTS_MAX = 3
-/** Share of acknowledged deliveries that are sent again to test deduplication. */
-const REPEATED_SHARE = 0.2
+const PEOPLE_PER_SENDER = 8
 /** LINE waits as long for a response. */
 const RESPONSE_TIMEOUT_MS = 2_000
-const RETRY_MS = 50
+const POLL_MS = 50
 
 /** Concurrent senders. Each repeats its delivery until it is acknowledged, and sometimes once more. */
 export class Load {
-  readonly #address: string
-  readonly #channelSecret: Secret
-  readonly #botUserId: string
-  readonly #people = Array.from({ length: PEOPLE }, randomUserId)
-  #senders: Array<Promise<void>> = []
-  #isFinished = false
-  #isStopped = false
+  readonly #client: RetryingClient
+  readonly #loops = new Loops()
+  readonly #book: Book
+  /** deliveries */
   acknowledged = 0
-  repeated = 0
   /** ids of all acknowledged events */
   eventIds: string[] = []
-  /** user id → number of acknowledged events that name it */
-  expected = new Map<string, number>()
 
-  /** @param address webhook address of the account */
-  constructor(address: string, channelSecret: string, botUserId: string) {
-    this.#address = address
-    this.#channelSecret = new Secret(channelSecret)
-    this.#botUserId = botUserId
+  /** @param url of the service */
+  constructor(url: string, account: ProveAccount) {
+    this.#client = new RetryingClient([url], RESPONSE_TIMEOUT_MS)
+    this.#book = new Book({ ...account, oaHash: '', trackingKey: '', chatSecret: null, headers: {} })
+    const onAcknowledged = (events: Array<{ event: { webhookEventId: string } }>) => {
+      this.acknowledged += 1
+      for (const { event } of events) this.eventIds.push(event.webhookEventId)
+    }
+    for (let sender = 0; sender < SENDERS; sender += 1) {
+      const group = new Group(this.#client, this.#book, PEOPLE_PER_SENDER, { onAcknowledged })
+      this.#loops.add(0, () => group.deliver())
+    }
+  }
+
+  get repeated(): number {
+    return this.#client.repeated
+  }
+
+  /** user id → number of acknowledged events that name it */
+  get expected(): Map<string, number> {
+    return new Map([...this.#book.people.values()].map(({ userId, events }) => [userId, events]))
   }
 
   start(): void {
-    this.#senders = Array.from({ length: SENDERS }, () => this.#send())
+    this.#loops.start()
   }
 
   /** Starts no new delivery and resolves when all started ones are acknowledged. */
   async finish(): Promise<void> {
-    this.#isFinished = true
-    const all = Promise.all(this.#senders).then(() => true)
+    const all = this.#loops.finish().then(() => true)
     if (!(await Promise.race([all, sleep(RECOVERY_MS, false, { ref: false })]))) {
       throw new FatalError(
         `some deliveries were not acknowledged within ${RECOVERY_MS / 1000} s after the last fault`,
@@ -58,7 +65,7 @@ export class Load {
   async waitForNext(): Promise<number> {
     const [before, startedAtMs] = [this.acknowledged, performance.now()]
     while (this.acknowledged === before) {
-      await sleep(RETRY_MS)
+      await sleep(POLL_MS)
       if (performance.now() - startedAtMs > RECOVERY_MS) {
         throw new FatalError(`no delivery was acknowledged within ${RECOVERY_MS / 1000} s after the failover`)
       }
@@ -67,50 +74,7 @@ export class Load {
   }
 
   stop(): void {
-    this.#isFinished = true
-    this.#isStopped = true
-  }
-
-  async #send(): Promise<void> {
-    while (!this.#isFinished) {
-      const events = Array.from({ length: 1 + randomInt(EVENTS_MAX) }, () => {
-        const kind = ['message', 'follow', 'unfollow', 'postback'][randomInt(4)] as string
-        const userId = this.#people[randomInt(PEOPLE)] as string
-        return { userId, event: lineEvent(kind, userId) }
-      })
-      const body = lineBody(
-        this.#botUserId,
-        events.map(({ event }) => event),
-      )
-      while (!this.#isStopped && !(await this.#deliver(body))) {
-        this.repeated += 1
-        await sleep(RETRY_MS)
-      }
-      if (this.#isStopped) return
-      this.acknowledged += 1
-      for (const { userId, event } of events) {
-        this.eventIds.push(event.webhookEventId)
-        this.expected.set(userId, (this.expected.get(userId) ?? 0) + 1)
-      }
-      if (Math.random() < REPEATED_SHARE) {
-        this.repeated += 1
-        await this.#deliver(body)
-      }
-    }
-  }
-
-  #deliver(body: string): Promise<boolean> {
-    return fetch(this.#address, {
-      method: 'POST',
-      headers: { 'x-line-signature': signLine(body, this.#channelSecret) },
-      body,
-      signal: AbortSignal.timeout(RESPONSE_TIMEOUT_MS),
-    }).then(
-      async (response) => {
-        await response.arrayBuffer()
-        return response.ok
-      },
-      () => false,
-    )
+    this.#client.close()
+    this.#loops.finish().catch(() => undefined)
   }
 }

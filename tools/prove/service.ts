@@ -2,7 +2,6 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { type AddressInfo, createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
 import { parse as parseConnectionString } from 'pg-connection-string'
 import { environmentOfPrograms } from '../../src/config.ts'
 import { parseDatabaseUrl } from '../../src/database-url.ts'
@@ -14,30 +13,50 @@ export const RECOVERY_MS = 60_000
 const HEALTH_TIMEOUT_MS = 2_000
 const RETRY_MS = 50
 
-const INSTANCE = fileURLToPath(new URL('./instance.js', import.meta.url))
-
-/** A service for one account, as a child process that can be killed and restarted on the same port. */
+/** A service as a child process that can be killed and restarted on the same port. */
 export class Service {
   readonly url: string
-  readonly #accountId: bigint
+  readonly #args: string[]
+  readonly #output: 'ignore' | number
   readonly #env: Record<string, string>
   #child: ChildProcess | null = null
 
-  /** @param env the only configuration: what the shell holds is meant for the real service */
-  constructor(port: number, accountId: bigint, env: Record<string, string>) {
+  /**
+   * @param args the program and its arguments
+   * @param env the only configuration: what the shell holds is meant for the real service
+   * @param output file descriptor for what it prints
+   */
+  constructor(
+    port: number,
+    args: string[],
+    env: Record<string, string>,
+    output: 'ignore' | number = 'ignore',
+  ) {
     this.url = `http://127.0.0.1:${port}`
-    this.#accountId = accountId
+    this.#args = args
+    this.#output = output
     this.#env = { ...environmentOfPrograms(), PORT: String(port), ...env }
+  }
+
+  get pid(): number | null {
+    return this.#child?.pid ?? null
+  }
+
+  /** It was started, and has ended although nobody stopped it. */
+  get hasEnded(): boolean {
+    return this.#child !== null && (this.#child.exitCode ?? this.#child.signalCode) !== null
   }
 
   /** Resolves when the health check succeeds. */
   async start(): Promise<void> {
     for (const startedAtMs = Date.now(); Date.now() < startedAtMs + RECOVERY_MS; await sleep(RETRY_MS)) {
-      if (this.#child === null || this.#child.exitCode !== null) {
+      if (this.#child === null || this.hasEnded) {
         // The pipe to its standard input closes when this process ends, even by SIGKILL, and then the child ends, too.
-        this.#child = spawn(process.execPath, [INSTANCE, String(this.#accountId)], {
+        this.#child = spawn(process.execPath, this.#args, {
           env: this.#env,
-          stdio: ['pipe', 'ignore', 'ignore'],
+          stdio: ['pipe', this.#output, this.#output],
+          // Ctrl-C on a terminal reaches the whole process group, but only this process decides when the service ends.
+          detached: true,
         })
       }
       const isHealthy = await fetch(`${this.url}/api/health`, {
@@ -62,7 +81,7 @@ export class Service {
   async #end(signal: NodeJS.Signals): Promise<void> {
     const child = this.#child
     this.#child = null
-    if (child === null || child.exitCode !== null) return
+    if (child === null || (child.exitCode ?? child.signalCode) !== null) return
     const exited = new Promise((resolve) => child.once('exit', resolve))
     child.kill(signal)
     await exited
