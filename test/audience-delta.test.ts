@@ -238,11 +238,8 @@ describe('a delta feed', () => {
     const scope = { ...tenant, keyId: null }
     let nodes: PlanNode[] = []
     const explaining = {
-      query: async <R>(statement: Statement | string, values: unknown[] = []): Promise<R[]> => {
-        const explained = {
-          name: 'explained',
-          text: `explain (analyze, format json) ${(statement as Statement).text}`,
-        }
+      query: async <R>({ text }: Statement, values: unknown[] = []): Promise<R[]> => {
+        const explained = `explain (analyze, format json) ${text}`
         const [row] = await database.query<{ 'QUERY PLAN': Array<{ Plan: PlanNode }> }>(explained, values)
         nodes = nodesOf(row?.['QUERY PLAN'][0]?.Plan as PlanNode)
         return []

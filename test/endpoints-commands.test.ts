@@ -11,8 +11,8 @@ import { Metrics } from '../src/observability/metrics.ts'
 import { listBacklogs } from '../src/operator/endpoint-backlogs.ts'
 import { examineEndpoints } from '../src/operator/endpoint-health.ts'
 import { listDeliveries } from '../src/operator/endpoints.ts'
-import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
+import type { TextDatabase } from '../tools/text-database.ts'
 import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
 import { eventually } from './support/process.ts'
@@ -20,7 +20,7 @@ import { eventually } from './support/process.ts'
 const URL_OF_TOOL = 'https://chat.example.com/webhooks/line/2000000001'
 const SECRET = /^whsec_[A-Za-z0-9+/]{43}=$/
 
-let database: PostgresDatabase
+let database: TextDatabase
 let env: Record<string, string>
 let tenant: Tenant
 

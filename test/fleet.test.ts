@@ -7,14 +7,14 @@ import { REASONS } from '../src/operator/account-status.ts'
 import { findFleetAccount, listFleet } from '../src/operator/fleet.ts'
 import { readFleetCharts } from '../src/operator/fleet-charts.ts'
 import type { Connection } from '../src/postgres/embedded/server.ts'
-import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
+import { TextDatabase } from '../tools/text-database.ts'
 import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
 import { eventually } from './support/process.ts'
 import { type Service, startApp } from './support/service.ts'
 
-let database: PostgresDatabase
+let database: TextDatabase
 let connection: Connection
 
 beforeAll(async () => {
@@ -28,7 +28,7 @@ const withWrongSecret = (tenant: Tenant): Tenant => ({ ...tenant, channelSecret:
 
 /** Runs `work` against a service and closes it, which writes the counts of deliveries. */
 async function onService(work: (service: Service) => Promise<unknown>): Promise<void> {
-  const own = new PostgresDatabase(connection, () => undefined)
+  const own = new TextDatabase(connection, () => undefined)
   own.markReady()
   const service = await startApp(own)
   try {

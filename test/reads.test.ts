@@ -5,11 +5,11 @@ import { expect, it, onTestFinished } from 'vitest'
 import { markChanges } from '../src/audience/change-marks.ts'
 import { Metrics } from '../src/observability/metrics.ts'
 import type { Connection } from '../src/postgres/embedded/server.ts'
-import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import type { ReplicaServers } from '../src/postgres/reads.ts'
 import type { Row } from '../src/postgres/statement.ts'
 import { freePort } from '../tools/prove/service.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
+import { TextDatabase } from '../tools/text-database.ts'
 import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
 import { eventually } from './support/process.ts'
@@ -25,7 +25,7 @@ async function setUp(
   const { database: direct, connection } = await createTestDatabase()
   await markChanges(direct)
   const servers = await choose(urlOf(connection), connection)
-  const database = new PostgresDatabase(connection, () => undefined, { servers, maxLagMs: 2_000 })
+  const database = new TextDatabase(connection, () => undefined, { servers, maxLagMs: 2_000 })
   database.markReady()
   const metrics = new Metrics([])
   onTestFinished(async () => {
@@ -131,7 +131,7 @@ it('doctor reports each replica, and one that is not a copy of the database', as
     })
     return stdout.split('\n').filter((line) => line.includes('replica '))
   }
-  const database = new PostgresDatabase(connection, () => undefined)
+  const database = new TextDatabase(connection, () => undefined)
   database.markReady()
   onTestFinished(() => database.close())
   await markChanges(database)

@@ -4,9 +4,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { EmbeddedServer } from '../../dist/src/postgres/embedded/server.js'
 import { migrate } from '../../dist/src/postgres/migrate.js'
-import { PostgresDatabase } from '../../dist/src/postgres/postgres-database.js'
 import { freePort } from '../../dist/tools/prove/service.js'
 import { simulatePlatform } from '../../dist/tools/simulator/platform.js'
+import { TextDatabase } from '../../dist/tools/text-database.js'
 import { urlOf } from '../targets.mjs'
 import { addTenants } from './accounts.mjs'
 import { Clients } from './clients.mjs'
@@ -74,7 +74,7 @@ function watchSignals() {
 }
 
 async function prepare({ server, isFullRate, seed, directory, dataDirectory, closers }) {
-  const database = new PostgresDatabase(server.connection, () => undefined)
+  const database = new TextDatabase(server.connection, () => undefined)
   closers.push(() => database.close())
   await migrate(database)
   database.markReady()

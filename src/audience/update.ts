@@ -10,7 +10,7 @@ import { checker, refuseInput, StorableText } from '../http/validate.ts'
 import { int8Array, textArray } from '../postgres/binary-array.ts'
 import type { Database } from '../postgres/database.ts'
 import { violatedConstraint } from '../postgres/faults.ts'
-import type { Row, Statement } from '../postgres/statement.ts'
+import { type Row, statement } from '../postgres/statement.ts'
 import { isStorableText } from '../postgres/storable.ts'
 import { type Static, Type } from '../typebox.ts'
 import {
@@ -126,9 +126,7 @@ export const CHANGES = `
  *
  * PostgreSQL evaluates all of it on the locked row: two clients that change different fields at the same time lose nothing.
  */
-const applyUpdate: Statement = {
-  name: 'member-update',
-  text: `
+const applyUpdate = statement('member-update')`
     with updated as (
       update audience_member m
          set ${CHANGES}
@@ -138,14 +136,10 @@ const applyUpdate: Statement = {
          and ($4::bigint[] is null or m.version = any ($4))
       returning m.*
     )
-    select m.version, ${memberJson} as json from updated m ${withTrackedActivity}`,
-}
+    select m.version, ${memberJson} as json from updated m ${withTrackedActivity}`
 
 /** $1 text: the API key's id. The trigger record_member_edit reads it. For this transaction alone. */
-export const nameEditor: Statement = {
-  name: 'name-editor',
-  text: `select set_config('oa_audience.api_key_id', $1, true)`,
-}
+export const nameEditor = statement('name-editor')`select set_config('oa_audience.api_key_id', $1, true)`
 
 /** The error of an update as a client sees it: `external_id_taken`, or the database's own. */
 export function updateError(error: unknown): unknown {

@@ -4,7 +4,7 @@ import { MEMBER_ID_TAKEN, skipTakenMemberIds } from '../audience/member-ids.ts'
 import { booleanArray, int4Array, int8Array, textArray } from '../postgres/binary-array.ts'
 import { sqlStateOf, violatedConstraint } from '../postgres/faults.ts'
 import { sparse } from '../postgres/sparse-column.ts'
-import type { BoundStatement, Queryable, SendPipeline, Statement } from '../postgres/statement.ts'
+import { type BoundStatement, type Queryable, type SendPipeline, statement } from '../postgres/statement.ts'
 import type { ForwardedDelivery, IntakeEvent, Source } from './event.ts'
 import { effectColumns, eventColumns, forwardColumns, otherColumns } from './flush-columns.ts'
 
@@ -146,14 +146,13 @@ export async function flush(
  * Parameters: those of the function, in its order. A flush of duplicates alone writes nothing, so its commit would not wait for
  * a synchronous standby, although the first copies may not have reached one. The message makes it wait.
  */
-const flushEvents: Statement = {
-  name: 'flush-events',
-  text: `select admitted, duplicates, leased_ids, leased_accounts, leased_endpoints, fans_out,
+const flushEvents = statement(
+  'flush-events',
+)`select admitted, duplicates, leased_ids, leased_accounts, leased_endpoints, fans_out,
                 case when pg_current_xact_id_if_assigned() is null and current_setting('synchronous_standby_names') <> ''
                      then pg_logical_emit_message(true, 'oa-audience', '') end as waits_for_standby
            from flush_events($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
-                             $23, $24, $25, $26, $27, $28)`,
-}
+                             $23, $24, $25, $26, $27, $28)`
 
 interface FlushResult {
   admitted: number[] | null
@@ -173,11 +172,10 @@ function leasedDeliveries({ leased_ids, leased_accounts, leased_endpoints }: Flu
 }
 
 /** $1 text, $2 text: milliseconds; null keeps the connection's own. For this transaction alone. */
-const setLimits: Statement = {
-  name: 'set-limits',
-  text: `select set_config('lock_timeout', coalesce($1, current_setting('lock_timeout')), true),
-                set_config('statement_timeout', coalesce($2, current_setting('statement_timeout')), true)`,
-}
+const setLimits = statement(
+  'set-limits',
+)`select set_config('lock_timeout', coalesce($1, current_setting('lock_timeout')), true),
+                set_config('statement_timeout', coalesce($2, current_setting('statement_timeout')), true)`
 
 function limitStatements({ lockTimeoutMs, statementTimeoutMs }: FlushOptions): BoundStatement[] {
   if (lockTimeoutMs === undefined && statementTimeoutMs === undefined) return []

@@ -1,6 +1,6 @@
 /** What was stored most recently, for a view that follows it. */
 import type { AccountId } from '../accounts/account.ts'
-import type { Queryable, Statement } from '../postgres/statement.ts'
+import { type Queryable, statement } from '../postgres/statement.ts'
 
 export type TailEvent = {
   id: bigint
@@ -14,10 +14,9 @@ export type TailEvent = {
   failure: string | null
 }
 
-const selectLastId: Statement = {
-  name: 'last-event-id',
-  text: `select coalesce(pg_sequence_last_value(pg_get_serial_sequence('event', 'id')::regclass), 0) as id`,
-}
+const selectLastId = statement(
+  'last-event-id',
+)`select coalesce(pg_sequence_last_value(pg_get_serial_sequence('event', 'id')::regclass), 0) as id`
 
 /** The greatest id that was ever given to an event. */
 export async function lastEventId(database: Queryable): Promise<bigint> {
@@ -31,9 +30,7 @@ export async function lastEventId(database: Queryable): Promise<bigint> {
  *
  * $1 after this id bigint; $2 maximum number of rows int
  */
-const selectTail: Statement = {
-  name: 'event-tail',
-  text: `
+const selectTail = statement('event-tail')`
     select e.id, e.channel_oa_id as "accountId", a.name as "accountName", e.source, e.kind,
            to_char(e.occurred_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "occurredAt",
            to_char(e.received_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "receivedAt",
@@ -42,8 +39,7 @@ const selectTail: Statement = {
              where id > $1 and received_at > now() - interval '1 minute'
              order by id desc limit $2) e
       join lateral (select name from official_account where id = e.channel_oa_id offset 0) a on true
-     order by e.id desc`,
-}
+     order by e.id desc`
 
 /** The newest events first, of all accounts. */
 export function readTail(database: Queryable, afterId: bigint, limit: number): Promise<TailEvent[]> {
@@ -55,10 +51,9 @@ export function readTail(database: Queryable, afterId: bigint, limit: number): P
  * only VACUUM does this. With two million new events it takes 3 s once, and a read takes 15 ms instead of more than 5 s. A call
  * that is cancelled keeps the ranges that it summarized.
  */
-const summarizeRanges: Statement = {
-  name: 'summarize-event-ids',
-  text: `select brin_summarize_new_values(relid) from pg_partition_tree('event_id') where isleaf`,
-}
+const summarizeRanges = statement(
+  'summarize-event-ids',
+)`select brin_summarize_new_values(relid) from pg_partition_tree('event_id') where isleaf`
 
 export async function prepareTail(database: Queryable): Promise<void> {
   await database.query(summarizeRanges)

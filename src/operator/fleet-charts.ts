@@ -1,7 +1,7 @@
 /** The small charts in the table of the fleet. They are read only for the accounts that a page shows. */
 import type { AccountId } from '../accounts/account.ts'
 import { LINE_TODAY } from '../line-day.ts'
-import type { Queryable, Row, Statement } from '../postgres/statement.ts'
+import { type Queryable, type Row, statement } from '../postgres/statement.ts'
 
 const HOURS = 24
 const DAYS = 30
@@ -15,9 +15,7 @@ export interface FleetCharts {
 }
 
 /** $1 account ids bigint[]; $2 hours int; $3 days int. Values with their ages in hours and in days. */
-const selectCharts: Statement = {
-  name: 'select-fleet-charts',
-  text: `
+const selectCharts = statement('select-fleet-charts')`
     select a.id, hour.ages as "hourAges", hour.deliveries, day.ages as "dayAges", day.following
       from unnest($1::bigint[]) as a (id)
      cross join lateral (
@@ -30,8 +28,7 @@ const selectCharts: Statement = {
        select coalesce(array_agg(${LINE_TODAY} - d.day), '{}') as ages,
               coalesce(array_agg(d.following::float8), '{}') as following
          from account_day d
-        where d.channel_oa_id = a.id and d.following is not null and d.day > ${LINE_TODAY} - $3::int) day`,
-}
+        where d.channel_oa_id = a.id and d.following is not null and d.day > ${LINE_TODAY} - $3::int) day`
 
 interface ChartRow extends Row {
   id: AccountId

@@ -109,7 +109,7 @@ export class ReplicaReads implements Reads {
 
   #on(kind: ReadKind, after: WalPosition | null, primary: Queryable, claimant?: Claimant): Queryable {
     return {
-      query: async <R extends Row>(statement: Statement | string, values: unknown[] = []) => {
+      query: async <R extends Row>(statement: Statement, values: unknown[] = []) => {
         await this.start()
         const read = (replica: Replica, lineage: Lineage) =>
           replica.read(kind, claimant, lineage, statement, values)

@@ -69,7 +69,7 @@ export class Replica {
     kind: ReadKind,
     claimant: Claimant | undefined,
     lineage: Lineage,
-    statement: Statement | string,
+    statement: Statement,
     values: unknown[],
   ): Promise<{ state: ReplicaState; rows: Row[] }> {
     const work = async ({ client }: Lease) => {

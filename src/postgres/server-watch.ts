@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import type { DatabaseServer } from '../database-url.ts'
-import type { Statement } from './statement.ts'
+import { statement } from './statement.ts'
 
 /** A takeover is noticed within this and the time of one answer. Half a second is a tenth of the 5 s that it may take. */
 const WATCH_INTERVAL_MS = 500
@@ -17,11 +17,10 @@ export interface Standing {
 }
 
 /** A standby has no WAL position of its own, and asking for one would fail. */
-const selectStanding: Statement = {
-  name: 'standing',
-  text: `select current_setting('transaction_read_only') = 'off' as can_write,
-                case when not pg_is_in_recovery() then pg_walfile_name(pg_current_wal_lsn()) end as wal_file`,
-}
+const selectStanding = statement(
+  'standing',
+)`select current_setting('transaction_read_only') = 'off' as can_write,
+                case when not pg_is_in_recovery() then pg_walfile_name(pg_current_wal_lsn()) end as wal_file`
 
 /** Throws what pg throws, within ANSWER_TIMEOUT_MS. */
 export async function readStanding(client: pg.ClientBase): Promise<Standing> {

@@ -1,5 +1,5 @@
 /** Positions in the write-ahead log. A replica must have replayed a position before it may answer. */
-import type { Row, Statement } from './statement.ts'
+import { type Row, type Statement, statement } from './statement.ts'
 
 /** Bytes since the beginning of the log. */
 export type WalPosition = bigint
@@ -32,13 +32,10 @@ export type AskPrimary = <R extends Row>(statement: Statement) => Promise<R[]>
  * Reads the flush position: an acknowledged commit has been flushed, and positions behind it may wait for the next commit. The
  * name of a WAL file begins with the timeline in 8 hexadecimal digits.
  */
-const selectPrimaryState: Statement = {
-  name: 'primary-state',
-  text: `
+const selectPrimaryState = statement('primary-state')`
     select pg_wal_lsn_diff(pg_current_wal_flush_lsn(), '0/0')::bigint as position,
            left(pg_walfile_name(pg_current_wal_flush_lsn()), 8) as timeline,
-           (select max(marked_at) from change_mark where marked_at <= clock_timestamp()) as mark`,
-}
+           (select max(marked_at) from change_mark where marked_at <= clock_timestamp()) as mark`
 
 export async function readPrimaryState(ask: AskPrimary): Promise<PrimaryState> {
   const takenAtMs = performance.now()
@@ -57,15 +54,12 @@ export interface ReplicaState {
  * $1 timestamptz: mark; $2 text: timeline. A promoted replica no longer replays, and DATABASE_READ_URL may name the primary. Such a
  * server accepts writes, so its flush position counts, and its timeline is compared. A standby cannot name the timeline it replays.
  */
-export const selectReplicaState: Statement = {
-  name: 'replica-state',
-  text: `
+export const selectReplicaState = statement('replica-state')`
     select pg_wal_lsn_diff(case when pg_is_in_recovery() then pg_last_wal_replay_lsn()
                                 else pg_current_wal_flush_lsn() end, '0/0')::bigint as position,
            exists (select from change_mark where marked_at = $1::timestamptz)
              and case when pg_is_in_recovery() then true
-                      else left(pg_walfile_name(pg_current_wal_flush_lsn()), 8) = $2::text end as is_copy`,
-}
+                      else left(pg_walfile_name(pg_current_wal_flush_lsn()), 8) = $2::text end as is_copy`
 
 export interface ReplicaStateRow extends Record<string, unknown> {
   position: bigint | null

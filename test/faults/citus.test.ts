@@ -2,13 +2,13 @@
 import { existsSync } from 'node:fs'
 import { basename, dirname } from 'node:path'
 import { describe, expect, it, onTestFinished } from 'vitest'
-import { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import {
   findDebianPostgres,
   type PostgresServer,
   ReplicatedPostgres,
 } from '../../tools/simulator/replicated-postgres.ts'
+import { TextDatabase } from '../../tools/text-database.ts'
 import { addTenant } from '../support/database.ts'
 import { becomesWell, runProgramAsync, spawnService, temporaryDirectory } from '../support/process.ts'
 import { signedDelivery } from '../support/service.ts'
@@ -47,7 +47,7 @@ describe.runIf(isCitusInstalled)('a database with Citus', () => {
     await server.ask(`select create_distributed_table('orders', 'id')`)
     const service = await spawnService(env)
     await becomesWell(service.url)
-    const database = new PostgresDatabase(env.DATABASE_URL, () => undefined)
+    const database = new TextDatabase(env.DATABASE_URL, () => undefined)
     onTestFinished(() => database.close())
     database.markReady()
     const tenant = await addTenant(database)

@@ -5,8 +5,8 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, it, onTestFinished } from 'vitest'
-import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { randomUserId, textMessage } from '../../tools/simulator/events.ts'
+import type { TextDatabase } from '../../tools/text-database.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from '../support/database.ts'
 import { MEASURED } from '../support/measured.ts'
 import { becomesWell, eventually, runProgram, spawnService, temporaryDirectory } from '../support/process.ts'
@@ -43,7 +43,7 @@ async function startCounter(
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`, counts }
 }
 
-const addEndpoint = (database: PostgresDatabase, { accountId }: Tenant, url: string) =>
+const addEndpoint = (database: TextDatabase, { accountId }: Tenant, url: string) =>
   database.query('insert into endpoint (channel_oa_id, url, allow_private_network) values ($1, $2, true)', [
     accountId,
     url,

@@ -9,13 +9,13 @@ import { markChanges } from '../../src/audience/change-marks.ts'
 import { readPage } from '../../src/audience/select-list.ts'
 import { Metrics } from '../../src/observability/metrics.ts'
 import { migrate } from '../../src/postgres/migrate.ts'
-import { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import {
   findDebianPostgres,
   type PostgresServer,
   ReplicatedPostgres,
 } from '../../tools/simulator/replicated-postgres.ts'
+import { TextDatabase } from '../../tools/text-database.ts'
 import { signedIn, startConsoleForTest } from '../support/console.ts'
 import { addTenant, type Tenant } from '../support/database.ts'
 import { eventually } from '../support/process.ts'
@@ -41,7 +41,7 @@ const SHORT_MS = 1_000
 
 let cluster: ReplicatedPostgres
 let directory: string
-let admin: PostgresDatabase
+let admin: TextDatabase
 
 const urlOf = ({ port }: PostgresServer) => `postgres://postgres@127.0.0.1:${port}/postgres`
 const serverOf = (server: PostgresServer) => ({ name: `127.0.0.1:${server.port}`, url: urlOf(server) })
@@ -51,7 +51,7 @@ const resume = () => onStandbys('select pg_wal_replay_resume()')
 
 /** The service, which reads from both standbys. */
 async function startReading(maxLagMs: number, servers = cluster.standbys.map(serverOf)) {
-  const database = new PostgresDatabase(urlOf(cluster.primary), () => undefined, { servers, maxLagMs })
+  const database = new TextDatabase(urlOf(cluster.primary), () => undefined, { servers, maxLagMs })
   database.markReady()
   const metrics = new Metrics([])
   const service = await startAppForTest(database)
@@ -102,7 +102,7 @@ describe.runIf(tools !== null)('reads on replicas', () => {
       standbys: 2,
       settings: '',
     })
-    admin = new PostgresDatabase(urlOf(cluster.primary), () => undefined)
+    admin = new TextDatabase(urlOf(cluster.primary), () => undefined)
     await migrate(admin)
     admin.markReady()
     await markChanges(admin)
@@ -254,7 +254,7 @@ describe.runIf(tools !== null)('reads on replicas', () => {
 
   it('never come from another database, nor from a standby that was promoted by mistake', async () => {
     const tenant = await addTenant(admin)
-    const other = new PostgresDatabase(urlOf(cluster.primary).replace(/postgres$/, 'other'), () => undefined)
+    const other = new TextDatabase(urlOf(cluster.primary).replace(/postgres$/, 'other'), () => undefined)
     await cluster.primary.ask('create database other')
     onTestFinished(() => other.close())
     await migrate(other)
@@ -344,7 +344,7 @@ describe.runIf(tools !== null)('reads on replicas', () => {
     await addMember(service, tenant)
     await caughtUp()
     const [standby] = cluster.standbys as [PostgresServer]
-    const replica = new PostgresDatabase(urlOf(standby), () => undefined)
+    const replica = new TextDatabase(urlOf(standby), () => undefined)
     replica.markReady()
     onTestFinished(() => replica.close())
     const scope = {
@@ -367,7 +367,7 @@ describe.runIf(tools !== null)('reads on replicas', () => {
   it('never come from a former primary that still runs', async () => {
     const tenant = await addTenant(admin)
     const former = cluster.primary
-    const database = new PostgresDatabase(cluster.url, () => undefined, {
+    const database = new TextDatabase(cluster.url, () => undefined, {
       servers: [serverOf(former)],
       maxLagMs: SHORT_MS,
     })

@@ -1,6 +1,6 @@
 /** A rolling upgrade from the last release under load, in which one instance is rolled back. */
 import { expect, it, onTestFinished } from 'vitest'
-import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
+import type { TextDatabase } from '../../tools/text-database.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from '../support/database.ts'
 import { startReceiver } from '../support/endpoints.ts'
 import { FailoverLoad, NO_LIMITS } from '../support/failover-load.ts'
@@ -39,7 +39,7 @@ async function setUpDatabase(previous: string) {
   return { database, env }
 }
 
-async function addReceiver(database: PostgresDatabase, { accountId }: Tenant, format: 'line' | 'members') {
+async function addReceiver(database: TextDatabase, { accountId }: Tenant, format: 'line' | 'members') {
   const { url, received } = await startReceiver()
   await database.query(
     'insert into endpoint (channel_oa_id, url, format, allow_private_network) values ($1, $2, $3, true)',

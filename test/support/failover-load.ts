@@ -1,7 +1,7 @@
 /** Senders and clients of all kinds, with books of what was acknowledged to them. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
+import type { TextDatabase } from '../../tools/text-database.ts'
 import { addCredentials, type Tenant } from './database.ts'
 import { RetryingClient } from './retrying-client.ts'
 import { signedDelivery } from './service.ts'
@@ -32,7 +32,7 @@ export interface Discrepancies {
 export class FailoverLoad {
   readonly client: RetryingClient
   readonly #tenant: Tenant
-  readonly #database: PostgresDatabase
+  readonly #database: TextDatabase
   readonly #events = new Map<string, number>()
   readonly #updates = new Map<string, number>()
   readonly #erased: string[] = []
@@ -42,7 +42,7 @@ export class FailoverLoad {
   acknowledged = { events: 0, updates: 0, erasures: 0, revocations: 0 }
 
   /** @param database writes credentials, as another program does */
-  constructor(urls: string[], tenant: Tenant, database: PostgresDatabase) {
+  constructor(urls: string[], tenant: Tenant, database: TextDatabase) {
     this.client = new RetryingClient(urls)
     this.#tenant = tenant
     this.#database = database

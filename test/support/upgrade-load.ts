@@ -1,7 +1,7 @@
 /** Load of followers, lists, delta feeds and outgoing webhooks, and a comparison with what was acknowledged. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
+import type { TextDatabase } from '../../tools/text-database.ts'
 import type { Tenant } from './database.ts'
 import type { Received } from './endpoints.ts'
 import type { RetryingClient } from './retrying-client.ts'
@@ -123,7 +123,7 @@ export class UpgradeLoad {
 
   /** Compares what was acknowledged with the database and with what the endpoints received, once the load has finished. */
   async compare(
-    database: PostgresDatabase,
+    database: TextDatabase,
     received: Record<'line' | 'members', Received[]>,
   ): Promise<UpgradeDiscrepancies> {
     const followers = [...this.#events.keys()]
