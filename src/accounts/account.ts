@@ -50,48 +50,44 @@ interface AccountRow extends Row {
 // webhook.
 
 /** $1 id bigint */
-const selectById = statement(
-  'account-by-id',
-)`select id, organization_id, channel_id, channel_secret, channel_access_token, bot_user_id, basic_id,
-                chat_secret, nullif(btrim(chat_inbox_id), '') as chat_inbox_id, oa_hash, tracking_key,
-                nullif(btrim(login_channel_id), '') as login_channel_id, credentials_version,
-                case when foreign_destination_at > now() - interval '1 hour' then foreign_destination end
-                  as foreign_destination
-           from official_account
-          where id = $1`
+const selectById = statement('account-by-id')`
+    select id, organization_id, channel_id, channel_secret, channel_access_token, bot_user_id, basic_id,
+           chat_secret, nullif(btrim(chat_inbox_id), '') as chat_inbox_id, oa_hash, tracking_key,
+           nullif(btrim(login_channel_id), '') as login_channel_id, credentials_version,
+           case when foreign_destination_at > now() - interval '1 hour' then foreign_destination end
+             as foreign_destination
+      from official_account
+     where id = $1`
 
 /** $1 oa_hash text */
-const selectByOaHash = statement(
-  'account-by-oa-hash',
-)`select id, organization_id, channel_id, channel_secret, channel_access_token, bot_user_id, basic_id,
-                chat_secret, nullif(btrim(chat_inbox_id), '') as chat_inbox_id, oa_hash, tracking_key,
-                nullif(btrim(login_channel_id), '') as login_channel_id, credentials_version,
-                case when foreign_destination_at > now() - interval '1 hour' then foreign_destination end
-                  as foreign_destination
-           from official_account
-          where oa_hash = $1`
+const selectByOaHash = statement('account-by-oa-hash')`
+    select id, organization_id, channel_id, channel_secret, channel_access_token, bot_user_id, basic_id,
+           chat_secret, nullif(btrim(chat_inbox_id), '') as chat_inbox_id, oa_hash, tracking_key,
+           nullif(btrim(login_channel_id), '') as login_channel_id, credentials_version,
+           case when foreign_destination_at > now() - interval '1 hour' then foreign_destination end
+             as foreign_destination
+      from official_account
+     where oa_hash = $1`
 
 /** $1 tracking_key text */
-const selectByTrackingKey = statement(
-  'account-by-tracking-key',
-)`select id, organization_id, channel_id, channel_secret, channel_access_token, bot_user_id, basic_id,
-                chat_secret, nullif(btrim(chat_inbox_id), '') as chat_inbox_id, oa_hash, tracking_key,
-                nullif(btrim(login_channel_id), '') as login_channel_id, credentials_version,
-                case when foreign_destination_at > now() - interval '1 hour' then foreign_destination end
-                  as foreign_destination
-           from official_account
-          where tracking_key = $1`
+const selectByTrackingKey = statement('account-by-tracking-key')`
+    select id, organization_id, channel_id, channel_secret, channel_access_token, bot_user_id, basic_id,
+           chat_secret, nullif(btrim(chat_inbox_id), '') as chat_inbox_id, oa_hash, tracking_key,
+           nullif(btrim(login_channel_id), '') as login_channel_id, credentials_version,
+           case when foreign_destination_at > now() - interval '1 hour' then foreign_destination end
+             as foreign_destination
+      from official_account
+     where tracking_key = $1`
 
 /** $1 id bigint, $2 organization_id bigint */
-const selectInOrganization = statement(
-  'account-in-organization',
-)`select id, organization_id, channel_id, channel_secret, channel_access_token, bot_user_id, basic_id,
-                chat_secret, nullif(btrim(chat_inbox_id), '') as chat_inbox_id, oa_hash, tracking_key,
-                nullif(btrim(login_channel_id), '') as login_channel_id, credentials_version,
-                case when foreign_destination_at > now() - interval '1 hour' then foreign_destination end
-                  as foreign_destination
-           from official_account
-          where id = $1 and organization_id = $2`
+const selectInOrganization = statement('account-in-organization')`
+    select id, organization_id, channel_id, channel_secret, channel_access_token, bot_user_id, basic_id,
+           chat_secret, nullif(btrim(chat_inbox_id), '') as chat_inbox_id, oa_hash, tracking_key,
+           nullif(btrim(login_channel_id), '') as login_channel_id, credentials_version,
+           case when foreign_destination_at > now() - interval '1 hour' then foreign_destination end
+             as foreign_destination
+      from official_account
+     where id = $1 and organization_id = $2`
 
 /**
  * $1 id bigint, $2 destination text. Writes at most once per hour for the same destination, and once per minute for others: the

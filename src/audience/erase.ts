@@ -194,6 +194,5 @@ const rememberErasure = statement('remember-erasure')`
         on conflict (channel_oa_id, person_hash) do update set erased_at = greatest(e.erased_at, excluded.erased_at)`
 
 /** $1 bigint: account; $2 text: user id. */
-const deleteTrackedActivity = statement(
-  'delete-tracked-activity',
-)`delete from tracked_activity where channel_oa_id = $1 and user_id = $2`
+const deleteTrackedActivity = statement('delete-tracked-activity')`
+    delete from tracked_activity where channel_oa_id = $1 and user_id = $2`

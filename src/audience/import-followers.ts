@@ -37,14 +37,12 @@ interface ImportState extends ImportProgress {
   completedAt?: string
 }
 
-const selectState = statement(
-  'select-followers-import',
-)`select followers_import as state from official_account where id = $1`
+const selectState = statement('select-followers-import')`
+    select followers_import as state from official_account where id = $1`
 
 /** $1 bigint: account; $2 jsonb: state */
-const storeState = statement(
-  'store-followers-import',
-)`update official_account set followers_import = $2 where id = $1`
+const storeState = statement('store-followers-import')`
+    update official_account set followers_import = $2 where id = $1`
 
 /**
  * Yields after each page. A page is committed together with the continuation token, so an interrupted import continues there.

@@ -197,6 +197,5 @@ export const withTrackedActivity = `
      where channel_oa_id = m.channel_oa_id and user_id = m.user_id offset 0) t on true`
 
 /** $1 bigint: account; $2 bigint: organization; $3 bigint: member. Tells a stale version from an unknown member. */
-export const selectVersion = statement(
-  'member-version',
-)`select version from audience_member where channel_oa_id = $1 and organization_id = $2 and id = $3`
+export const selectVersion = statement('member-version')`
+    select version from audience_member where channel_oa_id = $1 and organization_id = $2 and id = $3`

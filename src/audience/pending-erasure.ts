@@ -82,22 +82,18 @@ const deleteTrackingEvents = statement('delete-tracking-events')`
     select (select count(*) from found)::int as found, (select count(*) from deleted)::int as scrubbed`
 
 /** $1 bigint: account; $2 bigint: organization; $3 bigint: member; $4 text: user id; $5 bigint: last event id. */
-export const rememberPending = statement(
-  'remember-pending-erasure',
-)`insert into pending_erasure (channel_oa_id, organization_id, member_id, user_id, last_event_id)
-         values ($1, $2, $3, $4, $5)`
+export const rememberPending = statement('remember-pending-erasure')`
+    insert into pending_erasure (channel_oa_id, organization_id, member_id, user_id, last_event_id)
+    values ($1, $2, $3, $4, $5)`
 
-const selectAllPending = statement(
-  'select-all-pending-erasures',
-)`select channel_oa_id, member_id, user_id, last_event_id from pending_erasure`
+const selectAllPending = statement('select-all-pending-erasures')`
+    select channel_oa_id, member_id, user_id, last_event_id from pending_erasure`
 
 /** $1 bigint: account; $2 bigint: organization; $3 bigint: member. */
-export const selectPending = statement(
-  'select-pending-erasure',
-)`select channel_oa_id, member_id, user_id, last_event_id from pending_erasure
-          where channel_oa_id = $1 and organization_id = $2 and member_id = $3`
+export const selectPending = statement('select-pending-erasure')`
+    select channel_oa_id, member_id, user_id, last_event_id from pending_erasure
+     where channel_oa_id = $1 and organization_id = $2 and member_id = $3`
 
 /** $1 bigint: account; $2 bigint: member. */
-const forgetPending = statement(
-  'forget-pending-erasure',
-)`delete from pending_erasure where channel_oa_id = $1 and member_id = $2`
+const forgetPending = statement('forget-pending-erasure')`
+    delete from pending_erasure where channel_oa_id = $1 and member_id = $2`

@@ -210,6 +210,5 @@ export const noteAnswers = statement('note-endpoint-answers')`
            set answered_at = excluded.answered_at, status = excluded.status, answer = excluded.answer`
 
 /** $1 bigint: the endpoint said 410. */
-export const pauseEndpoint = statement(
-  'pause-endpoint',
-)`update endpoint set status = 'paused' where id = $1 and status = 'active'`
+export const pauseEndpoint = statement('pause-endpoint')`
+    update endpoint set status = 'paused' where id = $1 and status = 'active'`

@@ -101,9 +101,8 @@ function checkEvents({ format, events, replies }: NewEndpoint): void {
 const newSecret = () => `${SECRET_PREFIX}${randomBytes(SECRET_BYTES).toString('base64')}`
 
 /** $1 endpoint id bigint */
-const pauseById = statement(
-  'pause-endpoint-by-id',
-)`update endpoint set status = 'paused' where id = $1 returning id`
+const pauseById = statement('pause-endpoint-by-id')`
+    update endpoint set status = 'paused' where id = $1 returning id`
 
 /** Its deliveries are kept. Returns false if the endpoint does not exist. */
 export async function pauseEndpoint(database: Queryable, id: bigint): Promise<boolean> {
@@ -203,9 +202,8 @@ export async function rotateSecret(database: Queryable, id: bigint): Promise<str
 }
 
 /** $1 endpoint id bigint */
-const clearPreviousSecret = statement(
-  'clear-previous-endpoint-secret',
-)`update endpoint set previous_secret = null where id = $1 returning id`
+const clearPreviousSecret = statement('clear-previous-endpoint-secret')`
+    update endpoint set previous_secret = null where id = $1 returning id`
 
 /** The previous secret signs nothing any more. Returns false if the endpoint does not exist. */
 export async function finishRotation(database: Queryable, id: bigint): Promise<boolean> {

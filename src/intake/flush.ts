@@ -146,13 +146,12 @@ export async function flush(
  * Parameters: those of the function, in its order. A flush of duplicates alone writes nothing, so its commit would not wait for
  * a synchronous standby, although the first copies may not have reached one. The message makes it wait.
  */
-const flushEvents = statement(
-  'flush-events',
-)`select admitted, duplicates, leased_ids, leased_accounts, leased_endpoints, fans_out,
-                case when pg_current_xact_id_if_assigned() is null and current_setting('synchronous_standby_names') <> ''
-                     then pg_logical_emit_message(true, 'oa-audience', '') end as waits_for_standby
-           from flush_events($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
-                             $23, $24, $25, $26, $27, $28)`
+const flushEvents = statement('flush-events')`
+    select admitted, duplicates, leased_ids, leased_accounts, leased_endpoints, fans_out,
+           case when pg_current_xact_id_if_assigned() is null and current_setting('synchronous_standby_names') <> ''
+                then pg_logical_emit_message(true, 'oa-audience', '') end as waits_for_standby
+      from flush_events($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
+                        $23, $24, $25, $26, $27, $28)`
 
 interface FlushResult {
   admitted: number[] | null
@@ -172,10 +171,9 @@ function leasedDeliveries({ leased_ids, leased_accounts, leased_endpoints }: Flu
 }
 
 /** $1 text, $2 text: milliseconds; null keeps the connection's own. For this transaction alone. */
-const setLimits = statement(
-  'set-limits',
-)`select set_config('lock_timeout', coalesce($1, current_setting('lock_timeout')), true),
-                set_config('statement_timeout', coalesce($2, current_setting('statement_timeout')), true)`
+const setLimits = statement('set-limits')`
+    select set_config('lock_timeout', coalesce($1, current_setting('lock_timeout')), true),
+           set_config('statement_timeout', coalesce($2, current_setting('statement_timeout')), true)`
 
 function limitStatements({ lockTimeoutMs, statementTimeoutMs }: FlushOptions): BoundStatement[] {
   if (lockTimeoutMs === undefined && statementTimeoutMs === undefined) return []

@@ -83,9 +83,8 @@ async function attachAhead(session: Queryable, month: Month, isFenced: boolean):
 }
 
 /** $1 text: constraint */
-const selectFence = statement(
-  'select-fence-of-key-partition',
-)`select from pg_constraint where conrelid = 'event_key_default'::regclass and conname = $1`
+const selectFence = statement('select-fence-of-key-partition')`
+    select from pg_constraint where conrelid = 'event_key_default'::regclass and conname = $1`
 
 async function hasFence(session: Queryable, { name }: Month): Promise<boolean> {
   const found = await session.query(selectFence, [`${name}_fence`])
@@ -93,9 +92,8 @@ async function hasFence(session: Queryable, { name }: Month): Promise<boolean> {
 }
 
 /** $1 text: least key; $2 text: least key of the next month */
-const selectUnpartitionedKey = statement(
-  'select-unpartitioned-key',
-)`select from event_key_default where key >= $1::uuid and key < $2::uuid limit 1`
+const selectUnpartitionedKey = statement('select-unpartitioned-key')`
+    select from event_key_default where key >= $1::uuid and key < $2::uuid limit 1`
 
 async function isInDefault(session: Queryable, { first_key, next_key }: Month): Promise<boolean> {
   const found = await session.query(selectUnpartitionedKey, [first_key, next_key])

@@ -172,6 +172,5 @@ const deleteAccountDays = deleteOlder('delete-account-days', 'account_day', 'day
 const deleteExpiredSessions = deleteOlder('delete-expired-sessions', 'operator_session', 'expires_at')
 
 /** $1 int: days. */
-const deleteRefusals = statement(
-  'delete-refusals',
-)`delete from refused_delivery where day < (now() at time zone 'UTC')::date - $1::int`
+const deleteRefusals = statement('delete-refusals')`
+    delete from refused_delivery where day < (now() at time zone 'UTC')::date - $1::int`

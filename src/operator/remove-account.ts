@@ -131,9 +131,8 @@ const replaceCredentials = statement('replace-account-credentials')`
     returning id`
 
 /** $1 account id bigint */
-const pauseEndpoints = statement(
-  'pause-endpoints-of-account',
-)`update endpoint set status = 'paused' where channel_oa_id = $1`
+const pauseEndpoints = statement('pause-endpoints-of-account')`
+    update endpoint set status = 'paused' where channel_oa_id = $1`
 
 /** $1 account id bigint */
 const selectPendingErasures = statement('select-pending-erasures-of-account')`

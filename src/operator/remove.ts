@@ -14,9 +14,8 @@ const selectOrganization = statement('select-organization-contents')`
 const lockOrganization = statement('lock-organization')`select from organization where id = $1 for update`
 
 /** $1 organization id bigint */
-const deleteKeysOfOrganization = statement(
-  'delete-keys-of-organization',
-)`delete from api_key where organization_id = $1`
+const deleteKeysOfOrganization = statement('delete-keys-of-organization')`
+    delete from api_key where organization_id = $1`
 
 /** $1 organization id bigint */
 const deleteOrganization = statement('delete-organization')`delete from organization where id = $1`

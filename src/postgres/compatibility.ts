@@ -2,9 +2,8 @@
 import { FatalError } from '../errors.ts'
 import { type Queryable, statement } from './statement.ts'
 
-const selectSupport = statement(
-  'select-oldest-supported-version',
-)`select oldest_supported from schema_compatibility`
+const selectSupport = statement('select-oldest-supported-version')`
+    select oldest_supported from schema_compatibility`
 
 /**
  * For a program that is older than the schema. Each migration that breaks older programs raises `oldest_supported`: the number

@@ -7,9 +7,8 @@ import { type Queryable, statement } from './statement.ts'
 const NAMED_MAX = 3
 
 /** Without Citus, a statement that mentions its catalogue fails. */
-const selectHasCitus = statement(
-  'select-has-citus-catalogue',
-)`select to_regclass('pg_dist_partition') is not null as exists`
+const selectHasCitus = statement('select-has-citus-catalogue')`
+    select to_regclass('pg_dist_partition') is not null as exists`
 
 /** $1 text[]: tables */
 const selectDistributed = statement('select-distributed-tables')`

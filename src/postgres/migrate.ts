@@ -41,8 +41,8 @@ const limitLockWait = statement('limit-lock-wait-of-migration')`set local lock_t
 
 const selectServer = statement('select-server-settings')`
     select current_setting('server_version_num')::int as number, current_setting('server_version') as version,
-           current_setting('server_encoding') as encoding, current_setting('search_path') as path,
-           (select schema from unnest(current_schemas(false)) as schema where schema !~ '^pg_temp' limit 1) as schema`
+      current_setting('server_encoding') as encoding, current_setting('search_path') as path,
+      (select schema from unnest(current_schemas(false)) as schema where schema !~ '^pg_temp' limit 1) as schema`
 
 const createTable = statement('create-migration-table')`
     create table if not exists schema_migration (
@@ -55,14 +55,12 @@ const createTable = statement('create-migration-table')`
 const selectApplied = statement('select-applied-migrations')`select version, checksum from schema_migration`
 
 /** $1 int: version; $2 text: name; $3 text: checksum */
-const storeApplied = statement(
-  'store-applied-migration',
-)`insert into schema_migration (version, name, checksum) values ($1, $2, $3)`
+const storeApplied = statement('store-applied-migration')`
+    insert into schema_migration (version, name, checksum) values ($1, $2, $3)`
 
 /** See migrations/functions/restores.sql. */
-const raiseNumbers = statement(
-  'raise-numbers-after-restore',
-)`select raise_change_offset(), raise_member_ids(null)`
+const raiseNumbers = statement('raise-numbers-after-restore')`
+    select raise_change_offset(), raise_member_ids(null)`
 
 /** The migrations of this package, oldest first. */
 export function readMigrations(directory = new URL('migrations/', PACKAGE_ROOT)): Migration[] {

@@ -242,6 +242,5 @@ async function readAgainIfLost<T>(read: () => Promise<T>): Promise<T> {
 }
 
 /** Read-only are replicas, and servers and databases that an administrator has set so. */
-const selectCanWrite = statement(
-  'can-write',
-)`select current_setting('transaction_read_only') = 'off' as can_write`
+const selectCanWrite = statement('can-write')`
+    select current_setting('transaction_read_only') = 'off' as can_write`

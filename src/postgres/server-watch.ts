@@ -17,10 +17,9 @@ export interface Standing {
 }
 
 /** A standby has no WAL position of its own, and asking for one would fail. */
-const selectStanding = statement(
-  'standing',
-)`select current_setting('transaction_read_only') = 'off' as can_write,
-                case when not pg_is_in_recovery() then pg_walfile_name(pg_current_wal_lsn()) end as wal_file`
+const selectStanding = statement('standing')`
+    select current_setting('transaction_read_only') = 'off' as can_write,
+           case when not pg_is_in_recovery() then pg_walfile_name(pg_current_wal_lsn()) end as wal_file`
 
 /** Throws what pg throws, within ANSWER_TIMEOUT_MS. */
 export async function readStanding(client: pg.ClientBase): Promise<Standing> {

@@ -60,14 +60,12 @@ export async function addFleet(database: Queryable): Promise<FleetAccount[]> {
 }
 
 /** The simulated platform of this run does not know accounts of earlier runs. */
-const restEarlierChecks = statement(
-  'demo-rest-earlier-checks',
-)`update account_check set due_at = now() + interval '1 year', checked_at = now()`
+const restEarlierChecks = statement('demo-rest-earlier-checks')`
+    update account_check set due_at = now() + interval '1 year', checked_at = now()`
 
 /** $1 name text */
-const selectOrganization = statement(
-  'demo-select-organization',
-)`select id from organization where name = $1 limit 1`
+const selectOrganization = statement('demo-select-organization')`
+    select id from organization where name = $1 limit 1`
 
 /** $1 name of the organization text */
 const selectHealthy = statement('demo-select-healthy')`
