@@ -256,7 +256,7 @@ describe('a delta feed', () => {
     `update audience_member set relationship = 'blocked'`,
     `update audience_member set tags = '{z}'`,
     `update audience_member set tags = '{zz}', version = version + 1`,
-    // So does an instance of the previous version, which knows no change numbers.
+    // A program that moves updated_at by itself.
     `update audience_member set followed_at = now(), updated_at = clock_timestamp()`,
     'delete from audience_member',
   ])('returns a member that another program changed with "%s"', async (change) => {

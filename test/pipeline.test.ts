@@ -6,8 +6,8 @@ import { createTestDatabase } from './support/database.ts'
 it('runs a pipeline behind one that failed before it prepared their common statement', async () => {
   const { database } = await createTestDatabase()
   const pinned = database.pin()
-  const common = { statement: statement('common')`select $1::int as number`, values: [1] }
-  const faulty = { statement: statement('faulty')`select * from missing`, values: [] }
+  const common = { statement: statement('test-common')`select $1::int as number`, values: [1] }
+  const faulty = { statement: statement('test-faulty')`select * from missing`, values: [] }
   const [failed, ...others] = await Promise.allSettled([
     pinned.pipelineIdempotent([faulty, common]),
     ...Array.from({ length: 5 }, () => pinned.pipelineIdempotent([common])),

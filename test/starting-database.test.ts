@@ -33,7 +33,7 @@ async function startingServer() {
   return { database, refused }
 }
 
-const selectOne = statement('one')`select 1 as one`
+const selectOne = statement('test-one')`select 1 as one`
 
 it.each([
   ['lookup', (database: TextDatabase) => database.lookup('caller', selectOne, [])],

@@ -62,8 +62,7 @@ const selectStored = statement('select-stored-accounts')`
     select id, organization_id as "organizationId", channel_id as "channelId",
            to_jsonb(account) - 'person_key' as columns
       from official_account account
-     where organization_id = any ($1::bigint[]) and channel_id = any ($2::text[])
-     order by id`
+     where organization_id = any ($1::bigint[]) and channel_id = any ($2::text[])`
 
 /** $1 account id bigint. The stored outcome is that of the previous credentials. */
 const forgetVerification = statement('forget-account-verification')`
@@ -84,14 +83,7 @@ export async function planAccounts(database: Queryable, wanted: WantedAccount[])
     const first = lines.get(key)
     if (first !== undefined) faults.push(`line ${row.line}: the account is already in line ${first}.`)
     else lines.set(key, row.line)
-    const matches = stored.get(key) ?? []
-    if (matches.length > 1) {
-      const ids = matches.map(({ id }) => id).join(', ')
-      faults.push(
-        `line ${row.line}: accounts ${ids} have this channel_id. Change or clear it in all but one.`,
-      )
-    }
-    return planOf(row, matches[0], faults)
+    return planOf(row, stored.get(key), faults)
   })
   throwFaults(faults)
   return plans
@@ -169,17 +161,11 @@ type StoredAccount = {
 }
 type PlacedAccount = WantedAccount & { organizationId: OrganizationId }
 
-async function findStored(
-  database: Queryable,
-  placed: PlacedAccount[],
-): Promise<Map<string, StoredAccount[]>> {
-  const found = new Map<string, StoredAccount[]>()
+async function findStored(database: Queryable, placed: PlacedAccount[]): Promise<Map<string, StoredAccount>> {
   const organizationIds = [...new Set(placed.map(({ organizationId }) => organizationId))]
   const channelIds = placed.map(({ channelId }) => channelId)
-  for (const row of await database.query<StoredAccount>(selectStored, [organizationIds, channelIds])) {
-    found.set(keyOf(row), [...(found.get(keyOf(row)) ?? []), row])
-  }
-  return found
+  const rows = await database.query<StoredAccount>(selectStored, [organizationIds, channelIds])
+  return new Map(rows.map((row) => [keyOf(row), row]))
 }
 
 function planOf(

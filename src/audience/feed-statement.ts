@@ -1,5 +1,5 @@
 /**
- * The statement of the delta feed: members and tombstones in the order of their change numbers (migrations/0005). It takes the
+ * The statement of the delta feed: members and tombstones in the order of their change numbers (migrations/0002-audience.sql). It takes the
  * parameters of the other lists (list-statements.ts), and
  *
  *   $10 bigint  after this change number; null: on the first page

@@ -11,8 +11,6 @@ const ROWS_PER_STATEMENT = 10_000
 const HOURS_KEPT_DAYS = 35
 /** A year of followers, to compare with the same day of the year before. */
 const DAYS_KEPT_DAYS = 400
-/** Only earlier versions of the service write them. */
-const REFUSALS_KEPT_DAYS = 30
 
 /** A delta feed of an older time begins at the beginning. A mark every ten seconds makes 260,000 rows in this time. */
 const MARKS_KEPT_DAYS = 30
@@ -49,7 +47,6 @@ export async function deleteExpired(
   await deleteInBatches(session, deleteDeliveryHours, HOURS_KEPT_DAYS)
   await deleteInBatches(session, deleteAccountDays, DAYS_KEPT_DAYS)
   await deleteInBatches(session, deleteExpiredSessions, 0)
-  await unlessLocked(session.query(deleteRefusals, [REFUSALS_KEPT_DAYS]))
 }
 
 async function deleteInBatches(session: Queryable, statement: Statement, days: number): Promise<void> {
@@ -170,7 +167,3 @@ const deleteDeliveryHours = deleteOlder('delete-delivery-hours', 'delivery_hour'
 const deleteAccountDays = deleteOlder('delete-account-days', 'account_day', 'day')
 
 const deleteExpiredSessions = deleteOlder('delete-expired-sessions', 'operator_session', 'expires_at')
-
-/** $1 int: days. */
-const deleteRefusals = statement('delete-refusals')`
-    delete from refused_delivery where day < (now() at time zone 'UTC')::date - $1::int`

@@ -40,7 +40,6 @@ export const ACCOUNT_TABLES = [
   'account_check',
   'account_day',
   'delivery_hour',
-  'refused_delivery',
   'api_key',
 ] as const
 

@@ -54,7 +54,6 @@ async function examineDatabase({ database: choice }: Config): Promise<Finding[]>
       ...(await database.replicaLags()).map(examineReplica),
       { check: 'migrations', severity: 'ok', message: 'the schema is up to date' },
       ...(await listFleet(database, Date.now())).flatMap(examineAccount),
-      ...(await examineChannels(database)),
       ...(await database.session(examineEndpoints)).map(({ endpointId, severity, message }) => ({
         check: `endpoint ${endpointId}`,
         severity,
@@ -77,23 +76,6 @@ function examineAccount({ id, problems, lastDeliveryAt }: FleetAccount): Finding
     check,
     severity: word === 'broken' ? 'error' : 'warning',
     message: `${message} ${fix}`,
-  }))
-}
-
-/** Accounts that are older than the constraint. */
-const selectSharedChannels = statement('select-shared-channels')`
-    select organization_id as "organizationId", channel_id as "channelId", string_agg(id::text, ', ' order by id) as ids
-      from official_account where channel_id <> ''
-     group by organization_id, channel_id having count(*) > 1
-     order by min(id)`
-
-async function examineChannels(database: Queryable): Promise<Finding[]> {
-  type Shared = { organizationId: bigint; channelId: string; ids: string }
-  const shared = await database.query<Shared>(selectSharedChannels)
-  return shared.map(({ organizationId, channelId, ids }) => ({
-    check: `organization ${organizationId}`,
-    severity: 'warning',
-    message: `accounts ${ids} have the channel id ${channelId}; keep one, and run "oa-audience accounts remove" for the others`,
   }))
 }
 

@@ -31,6 +31,9 @@ export interface Migration {
   checksum: string
 }
 
+/** 0.2.0 began the migrations again, and named the first one differently. Before 0.1.0, the table had no checksums. */
+const FIRST_BEFORE_0_2_0 = '0001-accounts-and-access.sql'
+
 /** The table of applied migrations. The migrations create all other tables of the schema. */
 const MIGRATION_TABLE = 'schema_migration'
 
@@ -52,7 +55,9 @@ const createTable = statement('create-migration-table')`
       applied_at timestamptz not null default now()
     )`
 
-const selectApplied = statement('select-applied-migrations')`select version, checksum from schema_migration`
+const selectApplied = statement(
+  'select-applied-migrations',
+)`select version, name, checksum from schema_migration`
 
 /** $1 int: version; $2 text: name; $3 text: checksum */
 const storeApplied = statement('store-applied-migration')`
@@ -77,7 +82,7 @@ export function readMigrations(directory = new URL('migrations/', PACKAGE_ROOT))
 /**
  * Applies the missing migrations, then the changed functions, and returns the names of what it applied. Throws a FatalError if
  * the server is too old, the database cannot store every text, Citus has distributed a table, the schema is newer and does not
- * support this program, or an applied migration was edited.
+ * support this program, an applied migration was edited, or a release before 0.2.0 created the database.
  */
 export async function migrate(
   database: Database,
@@ -150,18 +155,24 @@ async function createMigrationTable(session: Queryable): Promise<void> {
   }
 }
 
-/** The checksums of applied migrations, by version. None on a database without a schema. */
+/** The checksums of applied migrations, by version. None on a database without a schema. Throws a FatalError if it is too old. */
 async function readApplied(session: Queryable): Promise<Map<number, string>> {
   try {
-    const rows = await session.query<{ version: number; checksum: string }>(selectApplied)
+    const rows = await session.query<{ version: number; name: string; checksum: string }>(selectApplied)
+    if (rows.some(({ version, name }) => version === 1 && name === FIRST_BEFORE_0_2_0)) throw tooOld()
     return new Map(rows.map(({ version, checksum }) => [version, checksum]))
   } catch (error) {
     if (sqlStateOf(error) === UNDEFINED_TABLE) return new Map()
-    if (sqlStateOf(error) !== UNDEFINED_COLUMN) throw error
-    throw new FatalError(
-      'a development version before 0.1.0 created this database, and its schema cannot be upgraded. Use a new database.',
-    )
+    if (sqlStateOf(error) === UNDEFINED_COLUMN) throw tooOld()
+    throw error
   }
+}
+
+function tooOld(): FatalError {
+  return new FatalError(
+    'a release before 0.2.0 created this database, and its schema cannot be upgraded. Start with a new database, or install ' +
+      'that release again. Its "audience export" and "audience import" of this release move what clients have set.',
+  )
 }
 
 /** Such a schema has newer functions, too, which an older program must leave alone. */

@@ -162,7 +162,7 @@ export async function plansBySize({
  * plans again when autovacuum has found more.
  */
 const SMALL_TABLES =
-  /^(Seq Scan on endpoint$|endpoint_(?!delivery)|api_client|api_key|official_account|organization|refused_delivery)/
+  /^(Seq Scan on endpoint$|endpoint_(?!delivery)|api_client|api_key|official_account|organization)/
 
 /**
  * How a plan reads the tables that grow: the indexes, and tables that it reads without one. A partition and its indexes stand

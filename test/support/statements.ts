@@ -6,6 +6,9 @@ import { type Statement, statements } from '../../src/postgres/statement.ts'
 
 const SOURCES = fileURLToPath(new URL('../../src', import.meta.url))
 
+/** Of tools and tests, which other files of the same process may have loaded. */
+const NOT_OF_THE_SERVICE = /^(demo|prove|test)-/
+
 /** Loads the modules that can make a statement: those that import statement.ts. */
 export async function loadStatements(): Promise<Statement[]> {
   const modules = readdirSync(SOURCES, { recursive: true, encoding: 'utf8' })
@@ -13,7 +16,7 @@ export async function loadStatements(): Promise<Statement[]> {
     .map((name) => join(SOURCES, name))
     .filter((path) => readFileSync(path, 'utf8').includes("/statement.ts'"))
   await Promise.all(modules.map((path) => import(pathToFileURL(path).href)))
-  return [...statements.values()]
+  return [...statements.values()].filter(({ name }) => !NOT_OF_THE_SERVICE.test(name))
 }
 
 /** Tables whose rows belong to one account, and grow with it. */

@@ -78,7 +78,7 @@ export function findDiscrepancies(
  * $1 account id bigint
  * $2 keys of the acknowledged events text[], each a uuid in hexadecimal digits
  */
-const selectKeyDifferences = statement('select-key-differences')`
+const selectKeyDifferences = statement('prove-select-key-differences')`
     with sent as (
       select unnest($2::text[])::uuid as key
     )
@@ -94,7 +94,7 @@ async function compareKeys(session: Queryable, id: bigint, eventIds: string[]) {
 }
 
 /** $1 account id bigint */
-const selectEventCounts = statement('select-event-counts')`
+const selectEventCounts = statement('prove-select-event-counts')`
     select user_id, event_count from audience_member where channel_oa_id = $1`
 
 async function compareCounts(session: Queryable, id: bigint, expected: Map<string, number>) {
@@ -117,23 +117,23 @@ interface StoredAccount {
 }
 
 /** $1 name text; $2 account id bigint, null: all */
-const selectProveAccounts = statement('select-prove-accounts')`
+const selectProveAccounts = statement('prove-select-accounts')`
     select a.id, a.organization_id as "organizationId", split_part(a.oa_hash, '-', 2)::int as run, a.created_at::text as "createdAt"
       from official_account a join organization o on o.id = a.organization_id
      where a.name = $1 and o.name = $1 and a.oa_hash ~ '^prove-\\d{1,9}-' and ($2::bigint is null or a.id = $2)`
 
 /** $1 name text. Organizations whose accounts were removed, but not they. */
-const selectEmptyOrganizations = statement('select-empty-organizations')`
+const selectEmptyOrganizations = statement('prove-select-empty-organizations')`
     select id from organization o
      where name = $1 and not exists (select from official_account a where a.organization_id = o.id)`
 
 /** $1 int: RUN_LOCK; $2 int: run */
-const tryLockRun = statement('try-lock-prove-run')`select pg_try_advisory_lock($1, $2) as "isOurs"`
+const tryLockRun = statement('prove-try-lock-run')`select pg_try_advisory_lock($1, $2) as "isOurs"`
 
 /** $1 int: RUN_LOCK; $2 int: run */
-const lockRun = statement('lock-prove-run')`select pg_advisory_lock($1, $2)`
+const lockRun = statement('prove-lock-run')`select pg_advisory_lock($1, $2)`
 
-const ping = statement('ping-prove-run')`select 1`
+const ping = statement('prove-ping')`select 1`
 
 export async function removeProveAccount(database: Database, { id }: { id: bigint }): Promise<void> {
   const [account] = await database.query<StoredAccount & Record<string, unknown>>(selectProveAccounts, [
