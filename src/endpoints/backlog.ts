@@ -20,6 +20,30 @@ export interface PendingRow extends Row {
 }
 
 /**
+ * The id of each endpoint that has pending or failed deliveries, as a query. It finds one endpoint after the other in the indexes, so
+ * the cost grows with the endpoints that have some, not with deliveries.
+ */
+export const ENDPOINTS_WITH_DELIVERIES = `
+    with recursive pending (id) as (
+      (select endpoint_id from endpoint_delivery where failed_at is null order by endpoint_id, due_at limit 1)
+       union all
+      select next.endpoint_id
+        from pending
+        join lateral (select endpoint_id from endpoint_delivery
+                       where endpoint_id > pending.id and failed_at is null
+                       order by endpoint_id, due_at limit 1) next on true
+    ), failed (id) as (
+      (select endpoint_id from endpoint_delivery where failed_at is not null order by endpoint_id, id limit 1)
+       union all
+      select next.endpoint_id
+        from failed
+        join lateral (select endpoint_id from endpoint_delivery
+                       where endpoint_id > failed.id and failed_at is not null
+                       order by endpoint_id, id limit 1) next on true
+    )
+    select id from pending union select id from failed`
+
+/**
  * The next endpoints with pending deliveries, in the order of their ids. Each is one probe of the index, however many
  * deliveries and endpoints there are.
  *

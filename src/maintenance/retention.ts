@@ -1,5 +1,6 @@
 /** Deletes what has been stored long enough. Each statement deletes few rows, so that no other session waits for it. */
 import type { Config } from '../config.ts'
+import { ENDPOINTS_WITH_DELIVERIES } from '../endpoints/backlog.ts'
 import { type Queryable, type Statement, statement } from '../postgres/statement.ts'
 import { dropExpiredKeyPartitions } from './key-partitions.ts'
 import { dropExpiredPartitions, EVENTS, TRACKING_EVENTS, unlessLocked } from './partitions.ts'
@@ -94,24 +95,11 @@ const deleteFailedDeliveries = statement('delete-failed-deliveries')`
       returning 1)
     select count(*)::int from deleted`
 
-/**
- * Written by a flush that began before the endpoint was removed. Reads one row for each endpoint that has deliveries, instead of
- * all deliveries.
- */
+/** Written by a flush that began before the endpoint was removed. */
 const deleteOrphanedDeliveries = statement('delete-deliveries-of-removed-endpoints')`
-    with recursive pending as (
-      select min(endpoint_id) as id from endpoint_delivery where failed_at is null
-       union all
-      select (select min(endpoint_id) from endpoint_delivery where failed_at is null and endpoint_id > p.id)
-        from pending p where p.id is not null
-    ), failed as (
-      select min(endpoint_id) as id from endpoint_delivery where failed_at is not null
-       union all
-      select (select min(endpoint_id) from endpoint_delivery where failed_at is not null and endpoint_id > f.id)
-        from failed f where f.id is not null
-    ), removed as (
-      select id from (select id from pending union select id from failed) e
-       where id is not null and not exists (select from endpoint p where p.id = e.id)
+    with removed as (
+      select id from (${ENDPOINTS_WITH_DELIVERIES}) e
+       where not exists (select from endpoint p where p.id = e.id)
     ), deleted as (
       delete from endpoint_delivery
        where ctid = any (array(select d.ctid from removed r

@@ -53,7 +53,7 @@ const ALLOWED: Record<string, string[]> = {
     'postgres',
   ],
   endpoints: ['accounts', 'audience', 'http', 'intake', 'intake/line', 'postgres'],
-  maintenance: ['postgres'],
+  maintenance: ['endpoints', 'postgres'],
   monitoring: ['accounts', 'line-api', 'postgres'],
   observability: ['http'],
   console: ['accounts', 'audience', 'endpoints', 'http', 'observability', 'operator', 'postgres'],
