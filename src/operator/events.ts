@@ -52,7 +52,7 @@ export interface UnappliedFilter {
 }
 
 /**
- * Each account reads its own range of event_failure.
+ * Each account reads its own range of event_failure. `between` finds one account by its index, and `$1 is null or` would read all.
  *
  * $1 account id bigint, null: all accounts; $2 reason text, null: any; $3 before this id bigint; $4 maximum number of rows int
  */
@@ -65,7 +65,7 @@ const selectUnapplied = statement('select-unapplied')`
        select * from event
         where channel_oa_id = a.id and failure is not null and id < $3 and ($2::text is null or failure = $2)
         order by id desc limit $4) e
-     where $1::bigint is null or a.id = $1
+     where a.id between coalesce($1::bigint, '-9223372036854775808') and coalesce($1, 9223372036854775807)
      order by e.id desc
      limit $4`
 
