@@ -4,14 +4,14 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { EmbeddedServer } from '../dist/src/postgres/embedded/server.js'
 import { migrate } from '../dist/src/postgres/migrate.js'
-import { PostgresDatabase } from '../dist/src/postgres/postgres-database.js'
+import { TextDatabase } from '../dist/tools/text-database.js'
 
 /** The caller stops the programs that use the database before it calls `close`. */
 export async function openDatabase() {
   const directory = mkdtempSync(join(tmpdir(), 'oa-audience-bench-'))
   const server = new EmbeddedServer(directory)
   await server.own(() => undefined)
-  const database = new PostgresDatabase(server.connection, () => undefined)
+  const database = new TextDatabase(server.connection, () => undefined)
   const close = async () => {
     await database.close()
     await server.stop()

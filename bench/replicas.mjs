@@ -4,8 +4,8 @@ import { loadavg, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { markChanges } from '../dist/src/audience/change-marks.js'
 import { migrate } from '../dist/src/postgres/migrate.js'
-import { PostgresDatabase } from '../dist/src/postgres/postgres-database.js'
 import { findDebianPostgres, ReplicatedPostgres } from '../dist/tools/simulator/replicated-postgres.js'
+import { TextDatabase } from '../dist/tools/text-database.js'
 import { median, send } from './load.mjs'
 import { addAudience, cursorAt, get, random, randomId } from './members.mjs'
 import { readPostgres } from './processes.mjs'
@@ -56,7 +56,7 @@ export async function run({ smoke }) {
 const urlOf = ({ port }) => `postgres://postgres@127.0.0.1:${port}/postgres`
 
 async function fill(cluster, members) {
-  const database = new PostgresDatabase(urlOf(cluster.primary), () => undefined)
+  const database = new TextDatabase(urlOf(cluster.primary), () => undefined)
   await migrate(database)
   database.markReady()
   await markChanges(database)

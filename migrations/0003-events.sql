@@ -1,16 +1,30 @@
--- Received events, and the keys that let each of them take effect once.
+-- Received events, and the keys that let each of them take effect once. Retention reads what it deletes and nothing else, also after
+-- years: it drops partitions, and finds old rows elsewhere by B-trees. A BRIN index finds old rows only while no page holds both old
+-- and new ones, so not in a table whose space is reused (decision 48).
 
 -- Which events took effect: this table alone decides what is a duplicate. It is narrow, because it is kept longer than
 -- the events (DEDUPLICATION_DAYS). The key is the event's ULID where it has one, so that new keys go to the index's
 -- right edge, and a hash otherwise.
+--
+-- In partitions by the time that they begin with: a month is dropped as a whole. src/maintenance creates the months.
 create table event_key (
   channel_oa_id bigint not null,
   key uuid not null,
   received_at timestamptz not null default now(),
-  primary key (channel_oa_id, key)
-);
--- Rows arrive in the order of time, so a BRIN index finds the old ones for a few bytes per page range.
-create index event_key_received on event_key using brin (received_at);
+  constraint event_key_identity primary key (channel_oa_id, key)
+) partition by range (key);
+
+-- Keys that begin with a hash: 63 of 64. As times, these values are after the year 2109. In a partition of its own, which is not
+-- the default one, because PostgreSQL reads the whole default partition whenever a partition is added.
+create table event_key_hashed partition of event_key
+  for values from ('04000000-0000-0000-0000-000000000000') to (maxvalue);
+create index event_key_hashed_received on event_key_hashed (received_at);
+
+-- Receives keys of times without a partition.
+create table event_key_default partition of event_key default;
+create index event_key_default_received on event_key_default (received_at);
+-- Finds the keys of a month that gets a partition.
+create index event_key_default_key on event_key_default (key);
 
 -- What was received, in weekly partitions: retention drops whole partitions, and no index grows without end.
 -- src/maintenance creates them ahead of time.
@@ -34,7 +48,9 @@ create table event (
   -- Null: the person was erased or the message was unsent.
   payload text,
   -- Why the event could not be applied to members. Null: it was applied.
-  failure text
+  failure text,
+  -- Whether the account had a `line` endpoint. Finds the events of a delivery: only such accounts pay for the index.
+  is_forwarded boolean not null default false
 ) partition by range (received_at);
 
 -- No primary key: nothing references events, and a B-tree costs a twentieth of a flush. Ids grow with the table, so a
@@ -45,9 +61,40 @@ create index event_other_users on event using gin (other_user_ids) where other_u
 -- Message ids grow with time, so new ones go to the right edge.
 create index event_message on event (message_id, channel_oa_id) where message_id is not null;
 create index event_failure on event (channel_oa_id, id) where failure is not null;
+create index event_forwarded on event (channel_oa_id, key) where is_forwarded;
 
 -- Receives the events of a week without a partition, so that none is refused. Normally empty.
 create table event_default partition of event default;
+
+-- Tracking events apart from signed ones: anybody can send them, so they have a retention of their own, and their rows and
+-- indexes slow nobody else's events down.
+
+-- In daily partitions, which src/maintenance creates ahead of time and drops after TRACKING_RETENTION_DAYS.
+create table tracking_event (
+  -- One sequence for both tables, so that an id names one event, and an erasure knows which events arrived after it.
+  id bigint not null default nextval(pg_get_serial_sequence('event', 'id')),
+  channel_oa_id bigint not null,
+  kind text not null,
+  occurred_at timestamptz not null,
+  received_at timestamptz not null default now(),
+  user_id text,
+  -- The event as received, as JSON text without its write key.
+  payload text not null
+) partition by range (received_at);
+
+create index tracking_event_id on tracking_event using brin (id) with (autosummarize = on);
+create index tracking_event_user on tracking_event (user_id, channel_oa_id) where user_id is not null;
+
+-- Receives the events of a day without a partition, so that none is refused. Normally empty.
+create table tracking_event_default partition of tracking_event default;
+
+-- Every stored event, for operators.
+create view stored_event as
+select id, channel_oa_id, source, kind, occurred_at, received_at, user_id, other_user_ids, payload, failure
+  from event
+ union all
+select id, channel_oa_id, 'tracking', kind, occurred_at, received_at, user_id, null, payload, null
+  from tracking_event;
 
 -- Messages that their senders took back. A message that arrives after its unsend is kept without its content.
 create table unsent_message (
@@ -56,3 +103,4 @@ create table unsent_message (
   unsent_at timestamptz not null default now(),
   primary key (channel_oa_id, message_id)
 );
+create index unsent_message_unsent on unsent_message (unsent_at);

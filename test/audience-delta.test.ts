@@ -239,11 +239,8 @@ describe('a delta feed', () => {
     const scope = { ...tenant, keyId: null }
     let nodes: PlanNode[] = []
     const explaining = {
-      query: async <R>(statement: Statement | string, values: unknown[] = []): Promise<R[]> => {
-        const explained = {
-          name: 'explained',
-          text: `explain (analyze, format json) ${(statement as Statement).text}`,
-        }
+      query: async <R>({ text }: Statement, values: unknown[] = []): Promise<R[]> => {
+        const explained = `explain (analyze, format json) ${text}`
         const [row] = await database.query<{ 'QUERY PLAN': Array<{ Plan: PlanNode }> }>(explained, values)
         nodes = nodesOf(row?.['QUERY PLAN'][0]?.Plan as PlanNode)
         return []
@@ -260,7 +257,7 @@ describe('a delta feed', () => {
     `update audience_member set relationship = 'blocked'`,
     `update audience_member set tags = '{z}'`,
     `update audience_member set tags = '{zz}', version = version + 1`,
-    // So does an instance of the previous version, which knows no change numbers.
+    // A program that moves updated_at by itself.
     `update audience_member set followed_at = now(), updated_at = clock_timestamp()`,
     'delete from audience_member',
   ])('returns a member that another program changed with "%s"', async (change) => {

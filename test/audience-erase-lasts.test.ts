@@ -2,8 +2,8 @@
 import { describe, expect, it, onTestFinished } from 'vitest'
 import type { Member } from '../src/audience/member.ts'
 import { finishErasures } from '../src/audience/pending-erasure.ts'
-import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
+import { TextDatabase } from '../tools/text-database.ts'
 import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
 import { load, readEverything } from './support/load.ts'
 import { holdTransaction, waitForBlocked } from './support/locks.ts'
@@ -116,7 +116,7 @@ describe('an erased person', () => {
       `alter database ${connection.database} set default_transaction_isolation = 'repeatable read'`,
     )
     await created.close()
-    const strict = new PostgresDatabase(connection, () => undefined)
+    const strict = new TextDatabase(connection, () => undefined)
     strict.markReady()
     onTestFinished(() => strict.close())
     const at = await startAppForTest(strict)

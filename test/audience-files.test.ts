@@ -12,14 +12,14 @@ import {
 import { join } from 'node:path'
 import { parse } from 'csv-parse/sync'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
+import type { TextDatabase } from '../tools/text-database.ts'
 import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
 import { load, loadMembers } from './support/load.ts'
 import { temporaryDirectory } from './support/process.ts'
 import { type Service, setUpTest, startApp } from './support/service.ts'
 
-let database: PostgresDatabase
+let database: TextDatabase
 let env: Record<string, string>
 let service: Service
 

@@ -58,8 +58,7 @@ const scope = { keyId: null, accountId: large.accountId, organizationId: large.o
 /** Runs the statements of lists, and collects the steps of their plans. */
 function planned() {
   const steps: Step[] = []
-  const query = async <R extends Row>(statement: Statement | string, values: unknown[] = []) => {
-    if (typeof statement === 'string') throw new Error('a list has named statements')
+  const query = async <R extends Row>(statement: Statement, values: unknown[] = []) => {
     steps.push(...(await planner.stepsOf({ statement, values })))
     return database.query<R>(statement, values)
   }

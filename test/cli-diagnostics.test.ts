@@ -1,14 +1,14 @@
 /** What operators ask first: `doctor` and `members show`. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Connection } from '../src/postgres/embedded/server.ts'
-import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
+import type { TextDatabase } from '../tools/text-database.ts'
 import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
 import { load } from './support/load.ts'
 import { setUpTest } from './support/service.ts'
 
-let database: PostgresDatabase
+let database: TextDatabase
 let connection: Connection
 let env: { DATABASE_URL: string }
 

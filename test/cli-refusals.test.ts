@@ -1,12 +1,12 @@
 /** A command that the database refuses names the row that does not exist or the value that is taken, not a constraint. */
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { CONSTRAINT_SENTENCES } from '../src/cli/constraint-sentences.ts'
-import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
+import type { TextDatabase } from '../tools/text-database.ts'
 import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
 import { load } from './support/load.ts'
 
-let database: PostgresDatabase
+let database: TextDatabase
 let env: { DATABASE_URL: string }
 let tenant: Tenant
 

@@ -1,12 +1,12 @@
 /** The command line `oa-audience`. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { addAccount, addClient, addKey, addOrganization } from '../src/accounts/provisioning.ts'
-import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
+import type { TextDatabase } from '../tools/text-database.ts'
 import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
 import { startAppForTest } from './support/service.ts'
 
-let database: PostgresDatabase
+let database: TextDatabase
 let env: { DATABASE_URL: string }
 
 beforeAll(async () => {

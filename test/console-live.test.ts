@@ -1,8 +1,8 @@
 /** The live tail of the console. */
 import { request as sendRequest } from 'node:http'
 import { expect, it, onTestFinished } from 'vitest'
-import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
+import { TextDatabase } from '../tools/text-database.ts'
 import { endSessions, Operator, signedIn, startConsoleForTest } from './support/console.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { eventually } from './support/process.ts'
@@ -148,7 +148,7 @@ it('refuses the 21st page that watches', async () => {
 
 it('reads over one connection of its own, which opens when it is used', async () => {
   const { connection } = await createTestDatabase()
-  const own = new PostgresDatabase(connection, () => undefined)
+  const own = new TextDatabase(connection, () => undefined)
   own.markReady()
   onTestFinished(() => own.close())
   await addTenant(own)

@@ -2,7 +2,6 @@
 import fc from 'fast-check'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { isCredentialName, storedPayload } from '../src/intake/stored-payload.ts'
-import { readMigrations } from '../src/postgres/migrate.ts'
 import { lineEvent, textMessage } from '../tools/simulator/events.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
 import * as chatwoot from './support/chatwoot.ts'
@@ -266,79 +265,4 @@ describe('a name', () => {
     'key',
     'name',
   ])('%s is not that of a credential', (name) => expect(isCredentialName(name)).toBe(false))
-})
-
-it('removes by a migration what earlier versions stored, and nothing else', async () => {
-  const { database, tenant } = await setUpTest()
-  const chat = {
-    event: 'conversation_updated',
-    contact_inbox: {
-      source_id: 'Uann',
-      settings: [{ smtp_pass: MARKER, verification_pin: MARKER, cookies: [MARKER] }],
-    },
-    event_info: { referer: `https://user:${MARKER}@shop.example/?a=1&token=${MARKER}#b` },
-    content: 'he said "my token": 7',
-  }
-  const inbox = { event: 'inbox_updated', id: 3, channel: { any: MARKER }, changed_attributes: [MARKER] }
-  const deep = `${'['.repeat(20_000)}{"api_keys":"${MARKER}"}${']'.repeat(20_000)}`
-  const line = JSON.stringify({ type: 'message', shopToken: 'kept' })
-  const store = (source: string, kind: string, payload: string) =>
-    database.query(
-      `insert into event (channel_oa_id, source, kind, key, occurred_at, payload)
-       values ($1, $2, $3, gen_random_uuid(), now(), $4)`,
-      [tenant.accountId, source, kind, payload],
-    )
-  await store('mbox', chat.event, JSON.stringify(chat))
-  await store('mbox', inbox.event, JSON.stringify(inbox))
-  await store('mbox', 'something_new', deep)
-  await store('line', 'message', line)
-  await database.query(
-    `insert into tracking_event (channel_oa_id, kind, occurred_at, payload) values ($1, 'page', now(), $2)`,
-    [tenant.accountId, JSON.stringify({ traits: { signing_key: MARKER, name: 'Ann' } })],
-  )
-  const migration = readMigrations().find(({ name }) => name.includes('0019'))
-  await database.session((session) => session.query(migration?.sql ?? ''))
-  const rows = await database.query<{ payload: string | null }>('select payload from event order by id')
-  const tracked = await database.query<{ payload: string }>('select payload from tracking_event')
-  expect(rows.map(({ payload }) => JSON.parse(payload ?? 'null'))).toEqual([
-    {
-      ...chat,
-      contact_inbox: { source_id: 'Uann', settings: [{}] },
-      event_info: { referer: 'https://shop.example/?a=1&token=[token]#b' },
-    },
-    { event: 'inbox_updated', id: 3 },
-    null,
-    JSON.parse(line),
-  ])
-  expect(tracked.map(({ payload }) => JSON.parse(payload))).toEqual([{ traits: { name: 'Ann' } }])
-  await database.close()
-})
-
-it('removed by an earlier migration the credentials that were known then', async () => {
-  const { database, tenant } = await setUpTest()
-  const payload = JSON.stringify({
-    event: 'inbox_updated',
-    channel: {
-      line_channel_secret: `${MARKER} "quoted" \\`,
-      line_channel_token: MARKER,
-      line_channel_id: '1',
-    },
-    contact_inbox: { pubsub_token: MARKER, source_id: 'Uann' },
-    content: 'he said "my token": 7',
-  })
-  await database.query(
-    `insert into event (channel_oa_id, source, kind, key, occurred_at, payload)
-     values ($1, 'mbox', 'inbox_updated', gen_random_uuid(), now(), $2)`,
-    [tenant.accountId, payload],
-  )
-  const migration = readMigrations().find(({ name }) => name.includes('chat-credentials'))
-  await database.session((session) => session.query(migration?.sql ?? ''))
-  const [row] = await database.query<{ payload: string }>('select payload from event')
-  expect(JSON.parse(row?.payload ?? '')).toEqual({
-    event: 'inbox_updated',
-    channel: { line_channel_secret: null, line_channel_token: null, line_channel_id: '1' },
-    contact_inbox: { pubsub_token: null, source_id: 'Uann' },
-    content: 'he said "my token": 7',
-  })
-  await database.close()
 })

@@ -10,8 +10,8 @@ import { endpointAnswered } from '../src/observability/facts.ts'
 import { Metrics } from '../src/observability/metrics.ts'
 import { examineEndpoints, listBacklogs } from '../src/operator/endpoint-health.ts'
 import { listDeliveries } from '../src/operator/endpoints.ts'
-import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
+import type { TextDatabase } from '../tools/text-database.ts'
 import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
 import { eventually } from './support/process.ts'
@@ -19,7 +19,7 @@ import { eventually } from './support/process.ts'
 const URL_OF_TOOL = 'https://chat.example.com/webhooks/line/2000000001'
 const SECRET = /^whsec_[A-Za-z0-9+/]{43}=$/
 
-let database: PostgresDatabase
+let database: TextDatabase
 let env: Record<string, string>
 let tenant: Tenant
 
@@ -66,7 +66,7 @@ async function addDeliveries(endpointId: string, count: number, columns: Record<
   )
 }
 
-const addAnswer = (endpointId: string, status: number | null, answer: string) =>
+const addAnswer = (endpointId: string, status: number | null, answer = '') =>
   database.query(
     `insert into endpoint_answer values ($1, now(), $2, $3)
      on conflict (endpoint_id) do update set status = excluded.status, answer = excluded.answer`,
@@ -324,14 +324,14 @@ describe('the examination of an endpoint', () => {
   it('finds nothing wrong with an endpoint that accepts', async () => {
     const { id } = await add(tenant, { name: 'Chat' })
     await addDeliveries(id, 1)
-    await addAnswer(id, 200, 'ok')
+    await addAnswer(id, 200)
     expect(await findingOf(id)).toMatchObject([{ severity: 'ok', message: expect.stringContaining('Chat') }])
   })
 
-  it('names the last status of an endpoint that fails, without the text of the receiver', async () => {
+  it('states the last status of an endpoint that fails', async () => {
     const { id } = await add(tenant)
     await addDeliveries(id, 2, { created_at: `now() - interval '1 hour'` })
-    await addAnswer(id, 502, '<html>\n  Bad gateway')
+    await addAnswer(id, 502)
     const [finding] = await findingOf(id)
     expect(finding).toMatchObject({ severity: 'error' })
     expect(finding?.message).toMatch(/fails with "502"; deliveries waiting: 2, the oldest for 60 min/)
@@ -340,7 +340,7 @@ describe('the examination of an endpoint', () => {
   it('warns of a paused endpoint with a backlog and says who paused it', async () => {
     const { id } = await add(tenant)
     await addDeliveries(id, 1)
-    await addAnswer(id, 410, 'Gone')
+    await addAnswer(id, 410)
     await json('pause', id)
     const message = expect.stringMatching(/paused after the answer "410"; deliveries waiting: 1,/)
     expect(await findingOf(id)).toMatchObject([{ severity: 'warning', message }])
@@ -350,7 +350,7 @@ describe('the examination of an endpoint', () => {
     const { id } = await add(tenant)
     await addDeliveries(id, 1, { created_at: `now() - interval '20 minutes'` })
     await addDeliveries(id, 3, { failed_at: 'now()' })
-    await addAnswer(id, 200, 'ok')
+    await addAnswer(id, 200)
     expect(await findingOf(id)).toMatchObject([
       { severity: 'warning', message: expect.stringContaining('slower than its deliveries arrive') },
       { severity: 'warning', message: expect.stringContaining(`run oa-audience endpoints retry ${id}`) },

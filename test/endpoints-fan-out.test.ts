@@ -1,8 +1,8 @@
 /** Accounts with more endpoints than a flush stores rows for: their deliveries reach the endpoints after the commit. */
 import { expect, it, onTestFinished } from 'vitest'
 import { Sender } from '../src/endpoints/sender.ts'
-import type { Queryable } from '../src/postgres/statement.ts'
 import { textMessage } from '../tools/simulator/events.ts'
+import type { TextQueryable } from '../tools/text-database.ts'
 import type { Tenant } from './support/database.ts'
 import { startReceiver, startSending } from './support/endpoints.ts'
 import { eventually } from './support/process.ts'
@@ -11,14 +11,14 @@ import { setUpTest, startApp } from './support/service.ts'
 const MANY = 60
 
 /** Adds paused endpoints of the tenant, which receive nothing, and whose rows stay. */
-const addPaused = (database: Queryable, tenant: Tenant, count: number) =>
+const addPaused = (database: TextQueryable, tenant: Tenant, count: number) =>
   database.query(
     `insert into endpoint (channel_oa_id, url, status, allow_private_network)
      select $1, 'http://127.0.0.1:9/', 'paused', true from generate_series(1, $2::int)`,
     [tenant.accountId, count],
   )
 
-const rowsPerEndpoint = (database: Queryable) =>
+const rowsPerEndpoint = (database: TextQueryable) =>
   database.query<{ rows: number; endpoints: number }>(
     `select rows, count(*)::int as endpoints
        from (select count(d.id)::int as rows from endpoint p

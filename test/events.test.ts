@@ -2,16 +2,16 @@
 import { describe, expect, it } from 'vitest'
 import { hashKey } from '../src/intake/event-key.ts'
 import { retryEvent } from '../src/intake/retry.ts'
-import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import type { BoundStatement } from '../src/postgres/statement.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
+import type { TextDatabase } from '../tools/text-database.ts'
 import { runCommand } from './support/command.ts'
 import { type Tenant, urlOf } from './support/database.ts'
 import { type Service, setUpTest } from './support/service.ts'
 
 /** Stores an event as an older version did that could not parse it. Returns its id. */
 async function storeFailed(
-  database: PostgresDatabase,
+  database: TextDatabase,
   { accountId }: Tenant,
   userId: string,
   event: { type: string; webhookEventId: string },
@@ -27,7 +27,7 @@ async function storeFailed(
 }
 
 /** Makes the database refuse rows of members that match the condition. Returns a function that ends this. */
-async function refuseMembers(database: PostgresDatabase, condition: string): Promise<() => Promise<unknown>> {
+async function refuseMembers(database: TextDatabase, condition: string): Promise<() => Promise<unknown>> {
   const tables = ['audience_member', 'tracked_activity']
   for (const table of tables)
     await database.query(`alter table ${table} add constraint refused check (not (${condition})) not valid`)
@@ -36,7 +36,7 @@ async function refuseMembers(database: PostgresDatabase, condition: string): Pro
 }
 
 /** A database on which `action` runs after an event was read and before it is applied. */
-function betweenReadAndApply(database: PostgresDatabase, action: () => Promise<unknown>): PostgresDatabase {
+function betweenReadAndApply(database: TextDatabase, action: () => Promise<unknown>): TextDatabase {
   return Object.create(database, {
     pipeline: {
       value: async (statements: BoundStatement[]) => {
@@ -48,7 +48,7 @@ function betweenReadAndApply(database: PostgresDatabase, action: () => Promise<u
   })
 }
 
-async function failedIds(database: PostgresDatabase): Promise<bigint[]> {
+async function failedIds(database: TextDatabase): Promise<bigint[]> {
   const rows = await database.query<{ id: bigint }>(
     'select id from event where failure is not null order by id',
   )

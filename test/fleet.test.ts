@@ -6,14 +6,14 @@ import { Metrics } from '../src/observability/metrics.ts'
 import { REASONS } from '../src/operator/account-status.ts'
 import { findFleetAccount, listFleet, readFleetCharts } from '../src/operator/fleet.ts'
 import type { Connection } from '../src/postgres/embedded/server.ts'
-import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
+import { TextDatabase } from '../tools/text-database.ts'
 import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
 import { eventually } from './support/process.ts'
 import { type Service, startApp } from './support/service.ts'
 
-let database: PostgresDatabase
+let database: TextDatabase
 let connection: Connection
 
 beforeAll(async () => {
@@ -27,7 +27,7 @@ const withWrongSecret = (tenant: Tenant): Tenant => ({ ...tenant, channelSecret:
 
 /** Runs `work` against a service and closes it, which writes the counts of deliveries. */
 async function onService(work: (service: Service) => Promise<unknown>): Promise<void> {
-  const own = new PostgresDatabase(connection, () => undefined)
+  const own = new TextDatabase(connection, () => undefined)
   own.markReady()
   const service = await startApp(own)
   try {

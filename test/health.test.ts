@@ -1,8 +1,8 @@
 /** GET /api/health and its metric report what the database can do. */
 import { expect, inject, it } from 'vitest'
 import { Metrics } from '../src/observability/metrics.ts'
-import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
+import { TextDatabase } from '../tools/text-database.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { startAppForTest } from './support/service.ts'
 
@@ -10,11 +10,11 @@ it('reports a read-only database as degraded with status 200, and as up when it 
   const { database: direct, connection } = await createTestDatabase()
   const tenant = await addTenant(direct)
   // The setting is changed from another database, which stays writable.
-  const server = new PostgresDatabase(inject('postgres'), () => undefined)
+  const server = new TextDatabase(inject('postgres'), () => undefined)
   const set = (setting: string) =>
     server.session((session) => session.query(`alter database ${connection.database} ${setting}`))
   await set('set default_transaction_read_only = on')
-  const database = new PostgresDatabase(connection, () => undefined)
+  const database = new TextDatabase(connection, () => undefined)
   database.markReady()
   const metrics = new Metrics(['line'])
   metrics.watchDatabase(database)
@@ -40,7 +40,7 @@ it('reports a read-only database as degraded with status 200, and as up when it 
 
 it('opens one connection for 50 concurrent health checks', async () => {
   const { database: direct, connection } = await createTestDatabase()
-  const database = new PostgresDatabase(connection, () => undefined)
+  const database = new TextDatabase(connection, () => undefined)
   database.markReady()
   const service = await startAppForTest(database)
   const checks = await Promise.all(Array.from({ length: 50 }, () => service.call('GET', '/api/health')))

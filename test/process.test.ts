@@ -2,17 +2,17 @@
 import { type AddressInfo, createServer } from 'node:net'
 import { describe, expect, inject, it, onTestFinished } from 'vitest'
 import type { Connection } from '../src/postgres/embedded/server.ts'
-import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { freePort } from '../tools/prove/service.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { TcpProxy } from '../tools/simulator/tcp-proxy.ts'
+import type { TextDatabase } from '../tools/text-database.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
 import { becomesWell, eventually, runProgramAsync, spawnService } from './support/process.ts'
 import { signedDelivery } from './support/service.ts'
 
 async function createDatabase(
   template?: string,
-): Promise<{ database: PostgresDatabase; connection: Connection }> {
+): Promise<{ database: TextDatabase; connection: Connection }> {
   const created = await createTestDatabase(template)
   onTestFinished(() => created.database.close())
   return created
@@ -66,10 +66,7 @@ it('answers 503 or 500 before its database responds and during outages, migrates
 })
 
 /** Locks the row of a member, so that deliveries about that person wait in the database. */
-async function lockMember(
-  database: PostgresDatabase,
-  userId: string,
-): Promise<{ release: () => Promise<void> }> {
+async function lockMember(database: TextDatabase, userId: string): Promise<{ release: () => Promise<void> }> {
   let unlock = () => {}
   const unlocked = new Promise<void>((resolve) => {
     unlock = resolve
@@ -92,7 +89,7 @@ async function lockMember(
   }
 }
 
-const lockWaits = (database: PostgresDatabase) =>
+const lockWaits = (database: TextDatabase) =>
   eventually(
     () =>
       database.query(

@@ -4,8 +4,8 @@ import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { expect, it, onTestFinished } from 'vitest'
 import { Metrics } from '../src/observability/metrics.ts'
 import { examineReplica } from '../src/operator/replication-health.ts'
-import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
+import { TextDatabase } from '../tools/text-database.ts'
 import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
 import { startAppForTest } from './support/service.ts'
@@ -33,7 +33,7 @@ const hang = () => undefined
 async function setUp(replicaUrl: string | null) {
   const { database: direct, connection } = await createTestDatabase()
   const servers = [{ name: 'replica', url: replicaUrl ?? urlOf(connection) }]
-  const database = new PostgresDatabase(connection, () => undefined, { servers, maxLagMs: 2_000 })
+  const database = new TextDatabase(connection, () => undefined, { servers, maxLagMs: 2_000 })
   database.markReady()
   const metrics = new Metrics([])
   onTestFinished(async () => {

@@ -42,7 +42,6 @@ const OTHER_ROWS = [
   `insert into account_check (channel_oa_id) values ($1) on conflict do nothing`,
   `insert into account_day (channel_oa_id, day) values ($1, '2026-11-01')`,
   `insert into delivery_hour (channel_oa_id, hour, source) values ($1, '2026-11-01', 'line')`,
-  `insert into refused_delivery (channel_oa_id, source, day, count, last_at) values ($1, 'line', '2026-11-01', 1, now())`,
   `insert into endpoint (channel_oa_id, url) values ($1, 'https://crm.example.com/')`,
   `insert into endpoint_answer (endpoint_id, answered_at, answer) select id, now(), '' from endpoint where channel_oa_id = $1`,
   `insert into endpoint_delivery (channel_oa_id, endpoint_id) select $1, id from endpoint where channel_oa_id = $1`,

@@ -1,8 +1,8 @@
 /** What holds after a backup was restored, also beneath a service that keeps running. */
 import { describe, expect, inject, it, onTestFinished } from 'vitest'
 import { migrate } from '../src/postgres/migrate.ts'
-import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
+import { TextDatabase } from '../tools/text-database.ts'
 import { runCommand } from './support/command.ts'
 import { type Tenant, urlOf } from './support/database.ts'
 import { startReceiver, startSending } from './support/endpoints.ts'
@@ -26,7 +26,7 @@ async function follow(service: Service, tenant: Tenant, userId = randomUserId())
 
 /** Runs statements on the tests' server, outside of the database that they copy. */
 async function onServer(...statements: string[]): Promise<void> {
-  const admin = new PostgresDatabase(inject('postgres'), () => undefined)
+  const admin = new TextDatabase(inject('postgres'), () => undefined)
   await admin.session(async (session) => {
     for (const statement of statements) await session.query(statement)
   })
@@ -47,7 +47,7 @@ const restore = (name: string) =>
   onServer(`drop database ${name} with (force)`, `create database ${name} template ${name}_backup`)
 
 /** Makes the stored change numbers those of another server, and ends the connections of the service. */
-async function moveToOtherServer(database: PostgresDatabase): Promise<void> {
+async function moveToOtherServer(database: TextDatabase): Promise<void> {
   await database.session(async (session) => {
     await session.query('delete from change_mark')
     for (const table of ['audience_member', 'erased_member'])

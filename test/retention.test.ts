@@ -179,21 +179,13 @@ describe('maintenance', () => {
        select ${accountId}, ${organizationId}, days, ${time} from ${ages(400)};
        insert into member_edit (channel_oa_id, member_id, edited_at, fields)
        select ${accountId}, 1, ${time}, '{tags}' from ${ages(90)};
-       insert into refused_delivery (channel_oa_id, source, day, count, last_at)
-       select ${accountId}, 'line', (${time})::date, 1, now() from ${ages(30)};
        insert into delivery_hour (channel_oa_id, source, hour)
        select ${accountId}, 'line', ${time} from ${ages(35)};
        insert into account_day (channel_oa_id, day)
        select ${accountId}, ${time} from ${ages(400)}`,
     )
     await maintain(database)
-    for (const table of [
-      'unsent_message',
-      'erased_member',
-      'member_edit',
-      'refused_delivery',
-      'delivery_hour',
-    ]) {
+    for (const table of ['unsent_message', 'erased_member', 'member_edit', 'delivery_hour']) {
       expect(await load(database, `select from ${table}`), table).toHaveLength(1)
     }
     const days = `select from account_day where day < current_date - 10`

@@ -3,7 +3,7 @@ import { expect, it, onTestFinished } from 'vitest'
 import { readMigrations } from '../src/postgres/migrate.ts'
 import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { runCommand } from './support/command.ts'
-import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
+import { createTestDatabase, urlOf } from './support/database.ts'
 import { load } from './support/load.ts'
 import { becomesWell, runProgramAsync, spawnService } from './support/process.ts'
 
@@ -43,24 +43,23 @@ it.each(['clients list', 'organizations add --name x', 'doctor'])(
   },
 )
 
-it('keeps accounts that have had one channel id before the constraint, names them, and refuses further ones', async () => {
-  const { database, env } = await setUp()
-  const { organizationId } = await addTenant(database)
-  const add = (channelId: string) =>
-    load(database, `insert into official_account (organization_id, name, channel_id) values ($1, 'x', $2)`, [
-      organizationId,
-      channelId,
-    ])
-  await load(database, 'drop index official_account_channel')
-  await load(database, 'delete from schema_migration where version = 16')
-  for (const channelId of ['7', '7', '8', '', '']) await add(channelId)
-  expect((await runCommand(['migrate'], env)).stdout).toBe('applied 0016-one-account-per-channel.sql\n')
-  expect((await runCommand(['doctor'], env)).stdout).toContain(
-    'accounts 2, 3 have the channel id 7; keep one, and run',
-  )
-  for (const channelId of ['7', '8']) await expect(add(channelId)).rejects.toThrow('official_account_channel')
-  await add('')
-})
+it.each(['migrate', 'clients list', 'doctor'])(
+  '%s refuses a database of a release before 0.2.0',
+  async (command) => {
+    const { database, env } = await setUp()
+    await load(
+      database,
+      `delete from schema_migration;
+     insert into schema_migration (version, name, checksum)
+     values (1, '0001-accounts-and-access.sql', 'a'), (26, '0026-endpoint-fan-out.sql', 'z')`,
+    )
+    const { status, stdout, stderr } = await runCommand(command.split(' '), env)
+    expect(status).toBe(1)
+    expect(stdout + stderr).toContain('a release before 0.2.0 created this database')
+    expect(stdout + stderr).toContain('Start with a new database')
+    expect(await versions(database)).toHaveLength(2)
+  },
+)
 
 it('refuses a command with one line on a database without a schema, until migrate ran', async () => {
   const { database, env } = await setUp('template0')

@@ -1,9 +1,9 @@
 /** No secret and no personal text appears in any log line, error or metric. No user id is logged at info or above. */
 import { expect, it, onTestFinished } from 'vitest'
-import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { freePort } from '../tools/prove/service.ts'
 import { lineEvent, textMessage } from '../tools/simulator/events.ts'
 import { type SimulatedPlatform, simulatePlatform } from '../tools/simulator/platform.ts'
+import type { TextDatabase } from '../tools/text-database.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
 import { becomesWell, eventually, spawnService } from './support/process.ts'
 import { signedDelivery } from './support/service.ts'
@@ -14,7 +14,7 @@ const ENDPOINT_SECRET = `whsec_${Buffer.from('the secret of an endpoint: 32 b.')
 const ENDPOINT_PATH = '/receive/unguessable-path-of-a-tool'
 
 interface Stage {
-  database: PostgresDatabase
+  database: TextDatabase
   platform: SimulatedPlatform
   tenant: Tenant
   /** of LINE Login, which proves a person to the tracking route */

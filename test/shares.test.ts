@@ -2,8 +2,8 @@
 import { expect, it, onTestFinished } from 'vitest'
 import { addAccount } from '../src/accounts/provisioning.ts'
 import { Metrics } from '../src/observability/metrics.ts'
-import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
+import { TextDatabase } from '../tools/text-database.ts'
 import { addCredentials, addTenant, createTestDatabase, type Tenant } from './support/database.ts'
 import { holdTransaction, waitForBlocked } from './support/locks.ts'
 import { eventually } from './support/process.ts'
@@ -13,7 +13,7 @@ import { makeStuck } from './support/stuck.ts'
 /** The service, a database of the test's own, and tenants with the members U1 and U2. */
 async function setUp(tenantCount: number) {
   const { database: direct, connection } = await createTestDatabase()
-  const database = new PostgresDatabase(connection, () => undefined)
+  const database = new TextDatabase(connection, () => undefined)
   database.markReady()
   const metrics = new Metrics(['line'])
   metrics.watchDatabase(database)
@@ -32,7 +32,7 @@ async function setUp(tenantCount: number) {
 }
 
 /** Another account of the tenant's organization, with a client and key of its own. */
-async function addSister(direct: PostgresDatabase, tenant: Tenant): Promise<Tenant> {
+async function addSister(direct: TextDatabase, tenant: Tenant): Promise<Tenant> {
   const columns = { name: 'sister', channel_secret: tenant.channelSecret }
   const { id } = await addAccount(direct, tenant.organizationId, columns)
   return { ...tenant, accountId: id, ...(await addCredentials(direct, id, tenant.organizationId)) }
@@ -52,7 +52,7 @@ const update = (service: Service, { headers }: Tenant, id: string) =>
 const health = (service: Service) => service.call('GET', '/api/health')
 
 /** Resolves when this number of statements is stuck in the database. */
-const waitForStuck = (direct: PostgresDatabase, count: number) =>
+const waitForStuck = (direct: TextDatabase, count: number) =>
   eventually(
     () =>
       direct.query(

@@ -1,7 +1,9 @@
 /** A PostgreSQL server that recovers from a crash refuses every connection, and each attempt costs it a new process. */
+
 import { type AddressInfo, createServer } from 'node:net'
 import { expect, it, onTestFinished } from 'vitest'
-import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
+import { statement } from '../src/postgres/statement.ts'
+import { TextDatabase } from '../tools/text-database.ts'
 
 /** FATAL 57P03, as a server answers that is starting up. */
 function refusal(): Buffer {
@@ -22,7 +24,7 @@ async function startingServer() {
   }).listen(0, '127.0.0.1')
   await new Promise((resolve) => server.once('listening', resolve))
   onTestFinished(() => void server.close())
-  const database = new PostgresDatabase(
+  const database = new TextDatabase(
     `postgres://postgres@127.0.0.1:${(server.address() as AddressInfo).port}/postgres`,
     () => undefined,
   )
@@ -31,12 +33,15 @@ async function startingServer() {
   return { database, refused }
 }
 
-const statement = { name: 'one', text: 'select 1 as one' }
+const selectOne = statement('test-one')`select 1 as one`
 
 it.each([
-  ['lookup', (database: PostgresDatabase) => database.lookup('caller', statement, [])],
-  ['flush', (database: PostgresDatabase) => database.pin().pipelineIdempotent([{ statement, values: [] }])],
-  ['page of a stream', (database: PostgresDatabase) => database.reads.streams().query(statement, [])],
+  ['lookup', (database: TextDatabase) => database.lookup('caller', selectOne, [])],
+  [
+    'flush',
+    (database: TextDatabase) => database.pin().pipelineIdempotent([{ statement: selectOne, values: [] }]),
+  ],
+  ['page of a stream', (database: TextDatabase) => database.reads.streams().query(selectOne, [])],
 ])('connects to a server that is starting once for a %s', async (_, ask) => {
   const { database, refused } = await startingServer()
   await expect(ask(database)).rejects.toMatchObject({ code: 'unavailable', cause: { code: '57P03' } })

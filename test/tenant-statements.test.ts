@@ -1,38 +1,17 @@
 /** Runs every statement over members and their events for one tenant, beside a twin that has the same data. */
-import { readdirSync, readFileSync } from 'node:fs'
-import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { databaseQuery } from '../src/observability/facts.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { addTenant } from './support/database.ts'
-import { addMembers, FORMATS, LISTS, useEverything } from './support/everything.ts'
+import { addMembers, FORMATS, LISTS, useEverything, useUpAccount } from './support/everything.ts'
 import { load } from './support/load.ts'
 import { setUpFile } from './support/service.ts'
-
-/** Tables whose rows belong to one account. */
-const TABLES = [
-  'audience_member',
-  'audience_tag',
-  'erased_member',
-  'erased_person',
-  'event',
-  'event_key',
-  'member_edit',
-  'pending_erasure',
-  'tracked_activity',
-  'tracking_event',
-  'unsent_message',
-]
-
-/** Statements that serve all accounts on purpose: background work of the service itself, and what operators see of all accounts. */
-const FOR_ALL_ACCOUNTS = [
-  'take-due-profiles',
-  'count-due-profiles',
-  'select-all-pending-erasures',
-  'take-uncounted-audience',
-  'select-fleet',
-  'last-event-id',
-]
+import {
+  FOR_ALL_ACCOUNTS,
+  loadStatements,
+  missingTenantStatements,
+  TENANT_TABLES,
+} from './support/statements.ts'
 
 const { database, service } = await setUpFile()
 const platform = await simulatePlatform()
@@ -45,24 +24,10 @@ const record = (message: unknown) => {
   for (const name of (message as { statements: string[] }).statements) executed.add(name)
 }
 
-/** The names of the statements in src/ that mention one of the tables, except those of maintenance. */
-function namesInSources(): string[] {
-  const root = fileURLToPath(new URL('../src', import.meta.url))
-  const files = readdirSync(root, { recursive: true, encoding: 'utf8' })
-  const sources = files.filter((name) => name.endsWith('.ts') && !name.startsWith('maintenance/'))
-  const statement = /name: '([a-z-]+)',\s*text:\s*(?:`([^`]*)`|'([^']*)')/g
-  const mentionsTable = new RegExp(`\\b(${TABLES.join('|')})\\b|flush_events`)
-  return sources.flatMap((name) =>
-    [...readFileSync(`${root}/${name}`, 'utf8').matchAll(statement)].flatMap(
-      ([, found = '', block = '', line = '']) => (mentionsTable.test(block + line) ? [found] : []),
-    ),
-  )
-}
-
 /** Every row of the twin, except times of reading. */
 async function rowsOfTwin(): Promise<string[]> {
   const rows = await Promise.all(
-    TABLES.map((table) =>
+    TENANT_TABLES.map((table) =>
       load<{ row: string }>(
         database,
         `select t::text as row from ${table} t where channel_oa_id = $1 order by 1`,
@@ -83,13 +48,13 @@ describe('the statements over members and events', () => {
     before = await rowsOfTwin()
     databaseQuery.channels.start.subscribe(record)
     answers = await useEverything({ service, database, direct: database, platform, tenant })
+    answers.push(...(await useUpAccount({ database, tenant })))
     databaseQuery.channels.start.unsubscribe(record)
   })
   afterAll(() => platform.close())
 
-  it('are all executed by this test', () => {
-    const untested = namesInSources().filter((name) => !executed.has(name))
-    expect(untested.filter((name) => !FOR_ALL_ACCOUNTS.includes(name))).toEqual([])
+  it('are all executed by this test', async () => {
+    expect(await missingTenantStatements(({ name }) => executed.has(name))).toEqual(FOR_ALL_ACCOUNTS)
     const lists = [...executed].filter((name) => name.startsWith('audience-'))
     expect(lists).toHaveLength(LISTS.length * FORMATS.length)
   })
@@ -102,6 +67,21 @@ describe('the statements over members and events', () => {
     const foreign = (await service.members(twin)).map(({ id }) => id)
     expect(foreign).toHaveLength(4)
     const ids = new RegExp(`("id":"|^)(${foreign.join('|')})[",]`, 'm')
-    for (const answer of answers) expect(answer).not.toMatch(ids)
+    for (const answer of answers) {
+      expect(answer).not.toMatch(ids)
+      expect(answer).not.toBe(`account ${twin.accountId}`)
+    }
   })
+})
+
+it('all statements of the service are valid on the schema', async () => {
+  const invalid: string[] = []
+  await database.session(async (session) => {
+    for (const { name, text } of await loadStatements()) {
+      if (!/^\s*(select|with|insert|update|delete)\b/.test(text)) continue
+      await session.query(`prepare "${name}" as ${text}`).catch((error) => invalid.push(`${name}: ${error}`))
+    }
+  })
+  // It is sent only to a database with Citus.
+  expect(invalid).toEqual([expect.stringMatching(/^select-distributed-table: .*pg_dist_partition/)])
 })

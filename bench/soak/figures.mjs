@@ -2,7 +2,7 @@
 import { appendFileSync, writeFileSync } from 'node:fs'
 import { loadavg } from 'node:os'
 import { join } from 'node:path'
-import { findServer } from '../../dist/src/postgres/embedded/lock-file.js'
+import { findServer } from '../../dist/src/postgres/embedded/postmaster.js'
 import { readPostgres, readProcess } from '../processes.mjs'
 import { PANELS, shown, wholeMinutes } from './plot.mjs'
 

@@ -5,13 +5,13 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { EmbeddedServer } from '../../dist/src/postgres/embedded/server.js'
 import { migrate } from '../../dist/src/postgres/migrate.js'
-import { PostgresDatabase } from '../../dist/src/postgres/postgres-database.js'
 import { RetryingClient } from '../../dist/tools/load/client.js'
 import { findDiscrepancies } from '../../dist/tools/load/compare.js'
 import { Receiver } from '../../dist/tools/load/receiver.js'
 import { faultsOfEmbedded } from '../../dist/tools/prove/faults.js'
 import { freePort, Service } from '../../dist/tools/prove/service.js'
 import { simulatePlatform } from '../../dist/tools/simulator/platform.js'
+import { TextDatabase } from '../../dist/tools/text-database.js'
 import { MAIN, urlOf } from '../targets.mjs'
 import { addAccounts } from './accounts.mjs'
 import { FastMaintenance, findKeptTooLong, installClock } from './clock.mjs'
@@ -70,7 +70,7 @@ async function soak({ durationMs, isFullRate, seed, directory }) {
 }
 
 async function prepare({ server, isFullRate, directory, dataDirectory, closers }) {
-  const database = new PostgresDatabase(server.connection, () => undefined)
+  const database = new TextDatabase(server.connection, () => undefined)
   closers.push(() => database.close())
   await migrate(database)
   database.markReady()

@@ -6,7 +6,7 @@ import type { FastifyInstance, FastifyRequest, onRequestAsyncHookHandler } from 
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import { AppError } from '../errors.ts'
 import type { Database } from '../postgres/database.ts'
-import type { Row } from '../postgres/statement.ts'
+import { type Row, statement } from '../postgres/statement.ts'
 
 /** The official account and organization that a request may read and change. */
 export interface Scope {
@@ -39,13 +39,11 @@ interface CallerRow extends Row {
 }
 
 /** $1 client_id text, $2 client_secret text, $3 key text. The active client, with its key if that is active. */
-const selectActiveCaller = {
-  name: 'active-caller',
-  text: `select c.id as client_id, k.id as key_id, k.channel_oa_id, k.organization_id
-           from api_client c
-           left join api_key k on k.api_client_id = c.id and k.key = $3 and k.status = 'active'
-          where c.client_id = $1 and c.client_secret = $2 and c.status = 'active'`,
-}
+const selectActiveCaller = statement('active-caller')`
+    select c.id as client_id, k.id as key_id, k.channel_oa_id, k.organization_id
+      from api_client c
+      left join api_key k on k.api_client_id = c.id and k.key = $3 and k.status = 'active'
+     where c.client_id = $1 and c.client_secret = $2 and c.status = 'active'`
 
 /** Call it once for the whole server. */
 export function decorateWithCaller(app: FastifyInstance): void {

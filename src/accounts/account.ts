@@ -1,6 +1,6 @@
 /** Official accounts: the queries by which a delivery or a scope finds its account. */
 import type { Database } from '../postgres/database.ts'
-import type { Queryable, Row, Statement } from '../postgres/statement.ts'
+import { type Queryable, type Row, type Statement, statement } from '../postgres/statement.ts'
 import { Secret, secretOrNull } from '../secret.ts'
 
 type Lookups = Pick<Database, 'lookup'>
@@ -50,64 +50,56 @@ interface AccountRow extends Row {
 // webhook.
 
 /** $1 id bigint */
-const selectById = {
-  name: 'account-by-id',
-  text: `select id, organization_id, channel_id, channel_secret, channel_access_token, bot_user_id, basic_id,
-                chat_secret, nullif(btrim(chat_inbox_id), '') as chat_inbox_id, oa_hash, tracking_key,
-                nullif(btrim(login_channel_id), '') as login_channel_id, credentials_version,
-                case when foreign_destination_at > now() - interval '1 hour' then foreign_destination end
-                  as foreign_destination
-           from official_account
-          where id = $1`,
-}
+const selectById = statement('account-by-id')`
+    select id, organization_id, channel_id, channel_secret, channel_access_token, bot_user_id, basic_id,
+           chat_secret, nullif(btrim(chat_inbox_id), '') as chat_inbox_id, oa_hash, tracking_key,
+           nullif(btrim(login_channel_id), '') as login_channel_id, credentials_version,
+           case when foreign_destination_at > now() - interval '1 hour' then foreign_destination end
+             as foreign_destination
+      from official_account
+     where id = $1`
 
 /** $1 oa_hash text */
-const selectByOaHash = {
-  name: 'account-by-oa-hash',
-  text: `select id, organization_id, channel_id, channel_secret, channel_access_token, bot_user_id, basic_id,
-                chat_secret, nullif(btrim(chat_inbox_id), '') as chat_inbox_id, oa_hash, tracking_key,
-                nullif(btrim(login_channel_id), '') as login_channel_id, credentials_version,
-                case when foreign_destination_at > now() - interval '1 hour' then foreign_destination end
-                  as foreign_destination
-           from official_account
-          where oa_hash = $1`,
-}
+const selectByOaHash = statement('account-by-oa-hash')`
+    select id, organization_id, channel_id, channel_secret, channel_access_token, bot_user_id, basic_id,
+           chat_secret, nullif(btrim(chat_inbox_id), '') as chat_inbox_id, oa_hash, tracking_key,
+           nullif(btrim(login_channel_id), '') as login_channel_id, credentials_version,
+           case when foreign_destination_at > now() - interval '1 hour' then foreign_destination end
+             as foreign_destination
+      from official_account
+     where oa_hash = $1`
 
 /** $1 tracking_key text */
-const selectByTrackingKey = {
-  name: 'account-by-tracking-key',
-  text: `select id, organization_id, channel_id, channel_secret, channel_access_token, bot_user_id, basic_id,
-                chat_secret, nullif(btrim(chat_inbox_id), '') as chat_inbox_id, oa_hash, tracking_key,
-                nullif(btrim(login_channel_id), '') as login_channel_id, credentials_version,
-                case when foreign_destination_at > now() - interval '1 hour' then foreign_destination end
-                  as foreign_destination
-           from official_account
-          where tracking_key = $1`,
-}
+const selectByTrackingKey = statement('account-by-tracking-key')`
+    select id, organization_id, channel_id, channel_secret, channel_access_token, bot_user_id, basic_id,
+           chat_secret, nullif(btrim(chat_inbox_id), '') as chat_inbox_id, oa_hash, tracking_key,
+           nullif(btrim(login_channel_id), '') as login_channel_id, credentials_version,
+           case when foreign_destination_at > now() - interval '1 hour' then foreign_destination end
+             as foreign_destination
+      from official_account
+     where tracking_key = $1`
 
 /** $1 id bigint, $2 organization_id bigint */
-const selectInOrganization = {
-  name: 'account-in-organization',
-  text: `select id, organization_id, channel_id, channel_secret, channel_access_token, bot_user_id, basic_id,
-                chat_secret, nullif(btrim(chat_inbox_id), '') as chat_inbox_id, oa_hash, tracking_key,
-                nullif(btrim(login_channel_id), '') as login_channel_id, credentials_version,
-                case when foreign_destination_at > now() - interval '1 hour' then foreign_destination end
-                  as foreign_destination
-           from official_account
-          where id = $1 and organization_id = $2`,
-}
+const selectInOrganization = statement('account-in-organization')`
+    select id, organization_id, channel_id, channel_secret, channel_access_token, bot_user_id, basic_id,
+           chat_secret, nullif(btrim(chat_inbox_id), '') as chat_inbox_id, oa_hash, tracking_key,
+           nullif(btrim(login_channel_id), '') as login_channel_id, credentials_version,
+           case when foreign_destination_at > now() - interval '1 hour' then foreign_destination end
+             as foreign_destination
+      from official_account
+     where id = $1 and organization_id = $2`
 
 /**
  * $1 id bigint, $2 destination text. Writes at most once per hour for the same destination, and once per minute for others: the
  * deliveries of several bots behind one module channel alternate, and each would cost a commit.
  */
-const updateForeignDestination = `
-  update official_account
-     set foreign_destination = $2, foreign_destination_at = now()
-   where id = $1
-     and bot_user_id <> $2
-     and (foreign_destination_at > now() - case when foreign_destination = $2 then interval '1 hour'
-                                                else interval '1 minute' end) is not true`
+const updateForeignDestination = statement('update-foreign-destination')`
+    update official_account
+       set foreign_destination = $2, foreign_destination_at = now()
+     where id = $1
+       and bot_user_id <> $2
+       and (foreign_destination_at > now() - case when foreign_destination = $2 then interval '1 hour'
+                                                  else interval '1 minute' end) is not true`
 
 export function findAccount(database: Lookups, id: AccountId): Promise<Account | null> {
   return findOne(database, selectById, [id])

@@ -1,7 +1,7 @@
 /** Makes the stored accounts equal to a list of wanted ones, which are identified by organization and channel id. */
 import { FatalError } from '../errors.ts'
 import { violatedConstraint } from '../postgres/faults.ts'
-import type { Queryable, Transactions } from '../postgres/statement.ts'
+import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
 import { transactionWithFreeIds } from '../postgres/taken-ids.ts'
 import type { AccountId, OrganizationId } from './account.ts'
 import { type AccountColumns, addAccount, type NewAccount, updateAccount } from './provisioning.ts'
@@ -50,24 +50,23 @@ export class RefusedLine extends Error {
 }
 
 /** $1 ids bigint[], $2 names text[] */
-const selectOrganizations = `
-  select id, name from organization where id = any ($1::bigint[]) or name = any ($2::text[]) order by id`
+const selectOrganizations = statement('select-named-organizations')`
+    select id, name from organization where id = any ($1::bigint[]) or name = any ($2::text[]) order by id`
 
 /**
  * Secrets are compared here, so that none becomes a parameter, which PostgreSQL may log.
  *
  * $1 organization ids bigint[], $2 channel ids text[]
  */
-const selectStored = `
-  select id, organization_id as "organizationId", channel_id as "channelId",
-         to_jsonb(account) - 'person_key' as columns
-    from official_account account
-   where organization_id = any ($1::bigint[]) and channel_id = any ($2::text[])
-   order by id`
+const selectStored = statement('select-stored-accounts')`
+    select id, organization_id as "organizationId", channel_id as "channelId",
+           to_jsonb(account) - 'person_key' as columns
+      from official_account account
+     where organization_id = any ($1::bigint[]) and channel_id = any ($2::text[])`
 
 /** $1 account id bigint. The stored outcome is that of the previous credentials. */
-const forgetVerification = `
-  update official_account set verification = null, verified_at = null where id = $1`
+const forgetVerification = statement('forget-account-verification')`
+    update official_account set verification = null, verified_at = null where id = $1`
 
 /** What would change. Throws a FatalError with all faults if a row cannot be applied. */
 export async function planAccounts(database: Queryable, wanted: WantedAccount[]): Promise<Plan[]> {
@@ -84,18 +83,14 @@ export async function planAccounts(database: Queryable, wanted: WantedAccount[])
     const first = lines.get(key)
     if (first !== undefined) faults.push(`line ${row.line}: the account is already in line ${first}.`)
     else lines.set(key, row.line)
-    const matches = stored.get(key) ?? []
-    if (matches.length > 1) {
-      const ids = matches.map(({ id }) => id).join(', ')
-      faults.push(
-        `line ${row.line}: accounts ${ids} have this channel_id. Change or clear it in all but one.`,
-      )
-    }
-    return planOf(row, matches[0], faults)
+    return planOf(row, stored.get(key), faults)
   })
   throwFaults(faults)
   return plans
 }
+
+/** $1 bigint: APPLY_LOCK */
+const lockOtherRuns = statement('lock-account-runs')`select pg_advisory_xact_lock($1)`
 
 /** Adds and updates all accounts in one transaction. */
 export async function applyAccounts(
@@ -105,7 +100,7 @@ export async function applyAccounts(
   let line = 0
   try {
     return await transactionWithFreeIds(database, async (transaction) => {
-      await transaction.query('select pg_advisory_xact_lock($1)', [APPLY_LOCK])
+      await transaction.query(lockOtherRuns, [APPLY_LOCK])
       const applied: AppliedAccount[] = []
       for (const plan of await planAccounts(transaction, wanted)) {
         line = plan.line
@@ -166,17 +161,11 @@ type StoredAccount = {
 }
 type PlacedAccount = WantedAccount & { organizationId: OrganizationId }
 
-async function findStored(
-  database: Queryable,
-  placed: PlacedAccount[],
-): Promise<Map<string, StoredAccount[]>> {
-  const found = new Map<string, StoredAccount[]>()
+async function findStored(database: Queryable, placed: PlacedAccount[]): Promise<Map<string, StoredAccount>> {
   const organizationIds = [...new Set(placed.map(({ organizationId }) => organizationId))]
   const channelIds = placed.map(({ channelId }) => channelId)
-  for (const row of await database.query<StoredAccount>(selectStored, [organizationIds, channelIds])) {
-    found.set(keyOf(row), [...(found.get(keyOf(row)) ?? []), row])
-  }
-  return found
+  const rows = await database.query<StoredAccount>(selectStored, [organizationIds, channelIds])
+  return new Map(rows.map((row) => [keyOf(row), row]))
 }
 
 function planOf(

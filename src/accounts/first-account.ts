@@ -1,6 +1,6 @@
 /** Adds what a first account needs. A second run adds nothing, and says what exists. */
 import { FatalError } from '../errors.ts'
-import type { Queryable, Transactions } from '../postgres/statement.ts'
+import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
 import { transactionWithFreeIds } from '../postgres/taken-ids.ts'
 import type { OrganizationId } from './account.ts'
 import {
@@ -34,7 +34,7 @@ export function addFirstAccount(
   columns: NewAccount,
 ): Promise<AddedFirstAccount> {
   return transactionWithFreeIds(database, async (transaction) => {
-    await transaction.query('select pg_advisory_xact_lock($1)', [SETUP_LOCK])
+    await transaction.query(lockOtherRuns, [SETUP_LOCK])
     await requireNew(transaction, organizationName, columns.channel_id ?? null)
     const organizationId = await addOrganization(transaction, organizationName)
     const account = await addAccount(transaction, organizationId, columns)
@@ -45,16 +45,19 @@ export function addFirstAccount(
   })
 }
 
+/** $1 bigint: SETUP_LOCK */
+const lockOtherRuns = statement('lock-setup-runs')`select pg_advisory_xact_lock($1)`
+
 /** $1 channel id text */
-const selectChannel = `
-  select a.id, a.name, o.id as "organizationId", o.name as "organizationName"
-    from official_account a join organization o on o.id = a.organization_id
-   where a.channel_id = $1
-   order by a.id limit 1`
+const selectChannel = statement('select-account-by-channel')`
+    select a.id, a.name, o.id as "organizationId", o.name as "organizationName"
+      from official_account a join organization o on o.id = a.organization_id
+     where a.channel_id = $1
+     order by a.id limit 1`
 
 /** $1 name text */
-const selectOrganization = `
-  select id from organization where name = $1 order by id limit 1`
+const selectOrganization = statement('select-organization-by-name')`
+    select id from organization where name = $1 order by id limit 1`
 
 async function requireNew(
   database: Queryable,

@@ -3,7 +3,7 @@
  * directly. A column that refuses its value surfaces as the database's constraint violation.
  */
 import { randomBytes } from 'node:crypto'
-import type { Queryable } from '../postgres/statement.ts'
+import { type Queryable, statement } from '../postgres/statement.ts'
 import { insertWithFreeId } from '../postgres/taken-ids.ts'
 import type { AccountId, OrganizationId } from './account.ts'
 
@@ -25,22 +25,22 @@ export interface AccountColumns {
 export type NewAccount = Pick<AccountColumns, 'name'> & Partial<AccountColumns>
 
 /** $1 name text */
-const insertOrganization = `
-  insert into organization (name) values ($1) returning id`
+const insertOrganization = statement('insert-organization')`
+    insert into organization (name) values ($1) returning id`
 
 /**
  * $1 organization id bigint
  * $2 values jsonb: an object whose keys are column names
  */
-const insertAccount = `
-  insert into official_account (organization_id, name, channel_id, channel_secret, channel_access_token, bot_user_id,
-                                basic_id, chat_secret, chat_inbox_id, oa_hash, tracking_key,
-                                login_channel_id)
-  select $1, given.name, given.channel_id, given.channel_secret, given.channel_access_token, given.bot_user_id,
-         given.basic_id, given.chat_secret, given.chat_inbox_id,
-         coalesce(given.oa_hash, random_token()), coalesce(given.tracking_key, random_token()), given.login_channel_id
-    from jsonb_populate_record(null::official_account, $2::jsonb) as given
-  returning id, oa_hash, tracking_key`
+const insertAccount = statement('insert-account')`
+    insert into official_account (organization_id, name, channel_id, channel_secret, channel_access_token, bot_user_id,
+                                  basic_id, chat_secret, chat_inbox_id, oa_hash, tracking_key,
+                                  login_channel_id)
+    select $1, given.name, given.channel_id, given.channel_secret, given.channel_access_token, given.bot_user_id,
+           given.basic_id, given.chat_secret, given.chat_inbox_id,
+           coalesce(given.oa_hash, random_token()), coalesce(given.tracking_key, random_token()), given.login_channel_id
+      from jsonb_populate_record(null::official_account, $2::jsonb) as given
+    returning id, oa_hash, tracking_key`
 
 /**
  * A column that $2 does not name keeps its value.
@@ -48,34 +48,34 @@ const insertAccount = `
  * $1 account id bigint
  * $2 values jsonb: an object whose keys are column names
  */
-const updateAccountColumns = `
-  update official_account as account
-     set (name, channel_id, channel_secret, channel_access_token, bot_user_id,
-          basic_id, chat_secret, chat_inbox_id, oa_hash, tracking_key, login_channel_id) =
-         (select changed.name, changed.channel_id, changed.channel_secret, changed.channel_access_token,
-                 changed.bot_user_id, changed.basic_id, changed.chat_secret, changed.chat_inbox_id,
-                 changed.oa_hash, changed.tracking_key, changed.login_channel_id
-            from jsonb_populate_record(account, $2::jsonb) as changed)
-   where id = $1
-  returning id`
+const updateAccountColumns = statement('update-account-columns')`
+    update official_account as account
+       set (name, channel_id, channel_secret, channel_access_token, bot_user_id,
+            basic_id, chat_secret, chat_inbox_id, oa_hash, tracking_key, login_channel_id) =
+           (select changed.name, changed.channel_id, changed.channel_secret, changed.channel_access_token,
+                   changed.bot_user_id, changed.basic_id, changed.chat_secret, changed.chat_inbox_id,
+                   changed.oa_hash, changed.tracking_key, changed.login_channel_id
+              from jsonb_populate_record(account, $2::jsonb) as changed)
+     where id = $1
+    returning id`
 
 /** $1 client id text, $2 client secret text, $3 name text or null */
-const insertClient = `
-  insert into api_client (client_id, client_secret, name) values ($1, $2, $3) returning id`
+const insertClient = statement('insert-client')`
+    insert into api_client (client_id, client_secret, name) values ($1, $2, $3) returning id`
 
 /** $1 api_client.id bigint */
-const revokeClientById = `
-  update api_client set status = 'revoked' where id = $1 returning id`
+const revokeClientById = statement('revoke-client')`
+    update api_client set status = 'revoked' where id = $1 returning id`
 
 /** $1 api_client.id bigint, $2 key text, $3 account id bigint */
-const insertKey = `
-  insert into api_key (api_client_id, key, channel_oa_id, organization_id)
-  select $1, $2, id, organization_id from official_account where id = $3
-  returning id`
+const insertKey = statement('insert-key')`
+    insert into api_key (api_client_id, key, channel_oa_id, organization_id)
+    select $1, $2, id, organization_id from official_account where id = $3
+    returning id`
 
 /** $1 api_key.id bigint */
-const revokeKeyById = `
-  update api_key set status = 'revoked' where id = $1 returning id`
+const revokeKeyById = statement('revoke-key')`
+    update api_key set status = 'revoked' where id = $1 returning id`
 
 export async function addOrganization(database: Queryable, name: string): Promise<OrganizationId> {
   const [added] = await insertWithFreeId<{ id: bigint }>(database, 'organization', insertOrganization, [name])

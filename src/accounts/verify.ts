@@ -5,7 +5,7 @@ import type { PlatformResult } from '../line-api/call.ts'
 import { CallBudget } from '../line-api/call-budget.ts'
 import type { LineApi } from '../line-api/client.ts'
 import { accountVerified } from '../observability/facts.ts'
-import type { Queryable } from '../postgres/statement.ts'
+import { type Queryable, statement } from '../postgres/statement.ts'
 import type { Account } from './account.ts'
 import {
   ACCESS_TOKEN_ACCEPTED,
@@ -45,30 +45,30 @@ type Outcome = Omit<Verification, 'verified' | 'checkedAt'>
  * $1 id bigint, $2 verification jsonb, $3 verified_at timestamptz, $4 boolean: endpoints receive it even if the outcome is the one
  * that was stored before
  */
-const storeVerification = `
-  with before as (
-    select verification->'verified' as verified from official_account where id = $1
-  ), stored as (
-    -- An outcome that nobody requested keeps the last test of the same URL, so that the test is not repeated.
-    update official_account
-       set verification = case
-             when not $4 and verification->'webhook' ? 'test'
-              and verification->'webhook'->'endpoint' = $2::jsonb->'webhook'->'endpoint'
-             then jsonb_set($2, '{webhook,test}', verification->'webhook'->'test')
-             else $2 end,
-           verified_at = $3
-     where id = $1
-    returning id
-  )
-  insert into endpoint_delivery as d (channel_oa_id, endpoint_id, type, change)
-  select p.channel_oa_id, p.id, 'account.verified', next_change()
-    from stored join endpoint p on p.channel_oa_id = stored.id cross join before
-   where ($4 or before.verified is distinct from $2::jsonb->'verified')
-     and p.format = 'members' and (p.events is null or 'account.verified' = any (p.events))
-   order by p.id
-      on conflict (channel_oa_id, endpoint_id) where type = 'account.verified' do update
-         set change = excluded.change, failed_at = null,
-             due_at = case when d.failed_at is null then d.due_at else now() end`
+const storeVerification = statement('store-verification')`
+    with before as (
+      select verification->'verified' as verified from official_account where id = $1
+    ), stored as (
+      -- An outcome that nobody requested keeps the last test of the same URL, so that the test is not repeated.
+      update official_account
+         set verification = case
+               when not $4 and verification->'webhook' ? 'test'
+                and verification->'webhook'->'endpoint' = $2::jsonb->'webhook'->'endpoint'
+               then jsonb_set($2, '{webhook,test}', verification->'webhook'->'test')
+               else $2 end,
+             verified_at = $3
+       where id = $1
+      returning id
+    )
+    insert into endpoint_delivery as d (channel_oa_id, endpoint_id, type, change)
+    select p.channel_oa_id, p.id, 'account.verified', next_change()
+      from stored join endpoint p on p.channel_oa_id = stored.id cross join before
+     where ($4 or before.verified is distinct from $2::jsonb->'verified')
+       and p.format = 'members' and (p.events is null or 'account.verified' = any (p.events))
+     order by p.id
+        on conflict (channel_oa_id, endpoint_id) where type = 'account.verified' do update
+           set change = excluded.change, failed_at = null,
+               due_at = case when d.failed_at is null then d.due_at else now() end`
 
 /**
  * A refusal by the platform is an outcome. If the platform is unreachable, slow or rate limiting, this throws

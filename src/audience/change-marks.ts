@@ -1,6 +1,6 @@
 /** Marks which changes had ended at which time, so that a delta feed can begin at a time. */
 import { PREPARE_WRITES } from '../postgres/connection-settings.ts'
-import type { Queryable, Statement } from '../postgres/statement.ts'
+import { type Queryable, statement } from '../postgres/statement.ts'
 
 /** A feed begins up to this much earlier than necessary. */
 export const MARK_INTERVAL_MS = 10_000
@@ -16,19 +16,18 @@ const AHEAD_MAX_MS = 3_600_000
  * feeds then begin at the newest one before their time. If all marks ahead are farther away, the clock had jumped ahead and is right
  * now. Marks are added again until an hour before those marks. A clock that is before all marks is wrong, and adds none.
  */
-const addMark: Statement = {
-  name: 'add-change-mark',
-  text: `
+const addMark = statement('add-change-mark')`
     insert into change_mark (marked_at, change)
     select clock_timestamp(), change_horizon()
      where not exists (select from change_mark
                         where marked_at > clock_timestamp() - $1::int * interval '1 millisecond'
                           and marked_at <= clock_timestamp() + $2::int * interval '1 millisecond')
-       and (exists (select from change_mark where marked_at <= clock_timestamp()) or not exists (select from change_mark))`,
-}
+       and (exists (select from change_mark where marked_at <= clock_timestamp()) or not exists (select from change_mark))`
+
+const prepareWrites = statement('prepare-writes')`${PREPARE_WRITES}`
 
 export async function markChanges(database: Queryable): Promise<void> {
   // A dump that is restored into the same database does not end connections.
-  await database.query(PREPARE_WRITES)
+  await database.query(prepareWrites)
   await database.query(addMark, [MARK_INTERVAL_MS / 2, AHEAD_MAX_MS])
 }

@@ -2,7 +2,7 @@
 import type { AccountId } from '../accounts/account.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import type { Profile } from '../line-api/answers.ts'
-import type { Queryable, Row, Statement } from '../postgres/statement.ts'
+import { type Queryable, type Row, statement } from '../postgres/statement.ts'
 
 /** Members per pass, and of one account, so that accounts take turns. */
 const PASS_MAX = 64
@@ -19,12 +19,9 @@ export interface DueMember extends Row {
 }
 
 /** $1 bigint: the account before the first one; $2 int: accounts. */
-const selectNextAccounts: Statement = {
-  name: 'select-next-accounts',
-  text: `
+const selectNextAccounts = statement('select-next-accounts')`
     select id, can_call_platform(account)
-      from official_account account where id > $1 order by id limit $2`,
-}
+      from official_account account where id > $1 order by id limit $2`
 
 /**
  * $1 bigint[]: accounts, in the order of their turns; $2 int: members per account; $3 int: members.
@@ -32,9 +29,7 @@ const selectNextAccounts: Statement = {
  * A taken member is leased for 10 minutes: if the instance dies, the profile is due again after that. Rows that another
  * instance takes, or a flush changes, are skipped, so this never waits for a lock and holds its own for one statement.
  */
-const takeDue: Statement = {
-  name: 'take-due-profiles',
-  text: `
+const takeDue = statement('take-due-profiles')`
     with due as (
       select m.channel_oa_id, m.id
         from unnest($1::bigint[]) as account_id
@@ -47,8 +42,7 @@ const takeDue: Statement = {
     )
     update audience_member m set profile_due_at = now() + interval '10 minutes'
       from due where m.channel_oa_id = due.channel_oa_id and m.id = due.id
-    returning m.channel_oa_id, m.id, m.user_id`,
-}
+    returning m.channel_oa_id, m.id, m.user_id`
 
 export interface DueMembers {
   members: DueMember[]
@@ -85,15 +79,12 @@ export async function takeDueMembers(
 }
 
 /** $1 int: members counted per account. */
-const countDue: Statement = {
-  name: 'count-due-profiles',
-  text: `
+const countDue = statement('count-due-profiles')`
     select count(*)::int as count
       from (select id from official_account account where can_call_platform(account)) a
      cross join lateral (
        select from audience_member
-        where channel_oa_id = a.id and profile_due_at <= now() limit $1) m`,
-}
+        where channel_oa_id = a.id and profile_due_at <= now() limit $1) m`
 
 /** Members whose profile is due, at most COUNTED_MAX of each account. */
 export async function countDueProfiles(database: Queryable): Promise<number> {
@@ -109,9 +100,7 @@ const IS_PROFILE_CHANGED = `(display_name, picture_url, language)
  * a group's, or of a person who shares none: the stored language stays. The next request is due in 30 to 31 days, unless a new
  * follow has made it due during the lease.
  */
-const storeFound: Statement = {
-  name: 'store-profile',
-  text: `
+const storeFound = statement('store-profile')`
     update audience_member
        set display_name = $3, picture_url = $4, language = coalesce($5, language),
            profile_checked_at = now(),
@@ -119,8 +108,7 @@ const storeFound: Statement = {
                             else now() + interval '30 days' + random() * interval '1 day' end,
            updated_at = case when ${IS_PROFILE_CHANGED} then greatest(clock_timestamp(), updated_at) else updated_at end,
            change = case when ${IS_PROFILE_CHANGED} then next_change() else change end
-     where channel_oa_id = $1 and id = $2`,
-}
+     where channel_oa_id = $1 and id = $2`
 
 export async function storeProfile(database: Queryable, member: DueMember, profile: Profile): Promise<void> {
   const { displayName, pictureUrl, language } = profile
@@ -131,30 +119,24 @@ export async function storeProfile(database: Queryable, member: DueMember, profi
  * $1 bigint: account; $2 bigint: member. A person without a profile is requested once more after 30 days, and again only if
  * they were seen since. A new follow makes the profile due immediately.
  */
-const storeNotFound: Statement = {
-  name: 'store-unknown-profile',
-  text: `
+const storeNotFound = statement('store-unknown-profile')`
     update audience_member
        set profile_due_at = case when profile_due_at <= clock_timestamp() then profile_due_at
                                  when relationship <> 'blocked'
                                       and last_seen_at > coalesce(profile_checked_at, '-infinity')
                                  then now() + interval '30 days' end,
            profile_checked_at = now()
-     where channel_oa_id = $1 and id = $2`,
-}
+     where channel_oa_id = $1 and id = $2`
 
 export async function storeUnknown(database: Queryable, member: DueMember): Promise<void> {
   await database.query(storeNotFound, [member.channel_oa_id, member.id])
 }
 
 /** $1 bigint: account; $2 text: user id. */
-const selectGroup: Statement = {
-  name: 'select-group-of-person',
-  text: `
+const selectGroup = statement('select-group-of-person')`
     select group_id from event
      where channel_oa_id = $1 and (user_id = $2 or other_user_ids @> array[$2]) and group_id is not null
-     order by id desc limit 1`,
-}
+     order by id desc limit 1`
 
 /** The group or room in which the account met the person last. */
 export async function findGroup(database: Queryable, member: DueMember): Promise<string | null> {

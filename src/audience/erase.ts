@@ -6,7 +6,7 @@ import { readIfMatch } from '../http/if-match.ts'
 import { parsePathId } from '../http/path-id.ts'
 import type { Database } from '../postgres/database.ts'
 import { DatabaseBusy } from '../postgres/faults.ts'
-import type { Queryable, Statement, Transactions } from '../postgres/statement.ts'
+import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
 import { waitForStandby } from '../postgres/unreplicated.ts'
 import { lockOutSendersAndFlushes } from './erasure-lock.ts'
 import { selectVersion } from './member.ts'
@@ -162,46 +162,35 @@ async function findUnfinished(
  * $1 bigint: account; $2 bigint: organization; $3 bigint: member; $4 bigint[]: versions, null for any. A trigger keeps the
  * member's id, which says nothing of the person, as a tombstone for the delta feed.
  */
-const deleteMember: Statement = {
-  name: 'delete-member',
-  text: `
+const deleteMember = statement('delete-member')`
     delete from audience_member m using official_account a
      where m.channel_oa_id = $1 and m.organization_id = $2 and m.id = $3 and a.id = m.channel_oa_id
        and ($4::bigint[] is null or m.version = any ($4))
     returning m.user_id, person_hash(a.person_key, m.user_id) as person_hash,
-              nextval(pg_get_serial_sequence('event', 'id')) as last_event_id`,
-}
+              nextval(pg_get_serial_sequence('event', 'id')) as last_event_id`
 
 /**
  * $1 bigint: account; $2 bigint: organization; $3 text: user id. A person who is not a member gets an id that no member has, for
  * pending_erasure.
  */
-const selectPerson: Statement = {
-  name: 'select-person',
-  text: `
+const selectPerson = statement('select-person')`
     select a.id as channel_oa_id, m.id is not null as is_member, $3::text as user_id,
            coalesce(m.id, nextval(pg_get_serial_sequence('audience_member', 'id'))) as member_id,
            person_hash(a.person_key, $3) as person_hash, nextval(pg_get_serial_sequence('event', 'id')) as last_event_id
       from official_account a
       left join audience_member m on m.channel_oa_id = a.id and m.organization_id = $2 and m.user_id = $3
-     where a.id = $1`,
-}
+     where a.id = $1`
 
 /**
  * $1 bigint: account; $2 bytea: hash of the person; $3 bigint: now by this machine's clock, milliseconds since 1970, the unit of
  * the platforms' times. An event of that very millisecond counts as older than the erasure. Not the database's clock, which
  * may step when another server takes over: events without a time get one from this machine's, and both are compared.
  */
-const rememberErasure: Statement = {
-  name: 'remember-erasure',
-  text: `
+const rememberErasure = statement('remember-erasure')`
     insert into erased_person as e (channel_oa_id, person_hash, erased_at)
     values ($1, $2, timestamptz 'epoch' + $3::bigint * interval '1 millisecond')
-        on conflict (channel_oa_id, person_hash) do update set erased_at = greatest(e.erased_at, excluded.erased_at)`,
-}
+        on conflict (channel_oa_id, person_hash) do update set erased_at = greatest(e.erased_at, excluded.erased_at)`
 
 /** $1 bigint: account; $2 text: user id. */
-const deleteTrackedActivity: Statement = {
-  name: 'delete-tracked-activity',
-  text: `delete from tracked_activity where channel_oa_id = $1 and user_id = $2`,
-}
+const deleteTrackedActivity = statement('delete-tracked-activity')`
+    delete from tracked_activity where channel_oa_id = $1 and user_id = $2`

@@ -4,27 +4,23 @@
  */
 
 import type { Database } from '../postgres/database.ts'
-import type { Statement } from '../postgres/statement.ts'
+import { statement } from '../postgres/statement.ts'
 import type { Claimant } from '../postgres/turns.ts'
 
 /**
  * $1 bigint: the account. Waits for bodies being written to its endpoints, which may contain the person, and lets no other be read
  * until this transaction ends. Then the same for its flushes.
  */
-export const lockOutSendersAndFlushes: Statement = {
-  name: 'lock-out-senders-and-flushes',
-  text: 'select lock_out_sending($1), lock_out_flushes($1)',
-}
+export const lockOutSendersAndFlushes = statement('lock-out-senders-and-flushes')`
+    select lock_out_sending($1), lock_out_flushes($1)`
 
 /** $1 bigint: the account. Waits for the bodies that were read before. */
-export const waitForSenders: Statement = { name: 'wait-for-senders', text: 'select lock_out_sending($1)' }
+export const waitForSenders = statement('wait-for-senders')`select lock_out_sending($1)`
 
 /** $1 bigint: the account. Does not wait. Most accounts have no endpoint. */
-const areSendersQuiet: Statement = {
-  name: 'are-senders-quiet',
-  text: `select case when exists (select from endpoint where channel_oa_id = $1) then is_sending_quiet($1) else true end
-                as is_quiet`,
-}
+const areSendersQuiet = statement('are-senders-quiet')`
+    select case when exists (select from endpoint where channel_oa_id = $1) then is_sending_quiet($1) else true end
+           as is_quiet`
 
 /** Waits for the senders of an account after content was erased in a transaction of its own, as by an unsend. */
 export class SendersBarrier {
@@ -69,7 +65,5 @@ export class SendersBarrier {
  * $1 bigint: the account. Erasures wait for this transaction, and it sees those that have committed. Send it before any row is
  * locked, because locks are taken in one order everywhere.
  */
-export const lockOutErasures: Statement = {
-  name: 'lock-out-erasures',
-  text: `select lock_out_erasures(array[$1::bigint], '{}')`,
-}
+export const lockOutErasures = statement('lock-out-erasures')`
+    select lock_out_erasures(array[$1::bigint], '{}')`

@@ -1,5 +1,5 @@
 /**
- * The statement of the delta feed: members and tombstones in the order of their change numbers (migrations/0005). It takes the
+ * The statement of the delta feed: members and tombstones in the order of their change numbers (migrations/0002-audience.sql). It takes the
  * parameters of the other lists (list-statements.ts), and
  *
  *   $10 bigint  after this change number; null: on the first page
@@ -14,6 +14,7 @@
  *
  * A page is one row: its lines, their number, and the position of the last candidate that was examined (null: the walk is over).
  */
+import { statement } from '../postgres/statement.ts'
 import { FILTERS, type List, SCAN_MAX } from './list-statements.ts'
 import { erasedCsv, erasedJson, memberCsv, memberJson, withTrackedActivity } from './member.ts'
 
@@ -108,7 +109,7 @@ const pageOf = (rows: string, separator: string) => `
                       from (${rows}) found) numbered) ended`
 
 export const listByChange: List = {
-  page: { name: 'audience-by-change-page', text: pageOf(rowsOf(memberJson, erasedJson), `','`) },
-  ndjson: { name: 'audience-by-change-ndjson', text: pageOf(rowsOf(memberJson, erasedJson), `E'\\n'`) },
-  csv: { name: 'audience-by-change-csv', text: pageOf(rowsOf(memberCsv, erasedCsv), `E'\\r\\n'`) },
+  page: statement('audience-by-change-page')`${pageOf(rowsOf(memberJson, erasedJson), `','`)}`,
+  ndjson: statement('audience-by-change-ndjson')`${pageOf(rowsOf(memberJson, erasedJson), `E'\\n'`)}`,
+  csv: statement('audience-by-change-csv')`${pageOf(rowsOf(memberCsv, erasedCsv), `E'\\r\\n'`)}`,
 }

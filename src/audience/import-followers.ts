@@ -7,7 +7,7 @@ import { type PlatformResult, type Reply, statusAndReason } from '../line-api/ca
 import { FOLLOWERS_PAGE_SIZE, type LineApi } from '../line-api/client.ts'
 import type { Database } from '../postgres/database.ts'
 import { violatedConstraint } from '../postgres/faults.ts'
-import type { Queryable, Statement } from '../postgres/statement.ts'
+import { type Queryable, statement } from '../postgres/statement.ts'
 import { isStorableText } from '../postgres/storable.ts'
 import { lockOutErasures } from './erasure-lock.ts'
 import { NO_KEY, USER_ID_MAX_LENGTH } from './member.ts'
@@ -37,7 +37,12 @@ interface ImportState extends ImportProgress {
   completedAt?: string
 }
 
-const selectState = 'select followers_import as state from official_account where id = $1'
+const selectState = statement('select-followers-import')`
+    select followers_import as state from official_account where id = $1`
+
+/** $1 bigint: account; $2 jsonb: state */
+const storeState = statement('store-followers-import')`
+    update official_account set followers_import = $2 where id = $1`
 
 /**
  * Yields after each page. A page is committed together with the continuation token, so an interrupted import continues there.
@@ -137,9 +142,7 @@ function refusalText(reply: Reply): string {
  * $1 bigint: account; $2 text[]: user ids; $3 timestamptz: when the list was requested; $4 uuid: NO_KEY. The list says who
  * followed at that time: newer events win, older ones lose.
  */
-const addFollowers: Statement = {
-  name: 'add-followers',
-  text: `
+const addFollowers = statement('add-followers')`
     with follower as (
       select user_id, a.organization_id,
              exists (select from erased_person e
@@ -163,8 +166,7 @@ const addFollowers: Statement = {
       returning m.xmax = 0 as is_new
     )
     select (select count(*) from applied where is_new)::int as added,
-           (select count(*) from follower where is_erased)::int as skipped`,
-}
+           (select count(*) from follower where is_erased)::int as skipped`
 
 async function storePage(
   database: Database,
@@ -208,9 +210,6 @@ async function addPage(
     skipped: before.skipped + (counts?.skipped ?? 0),
   }
   const stored = next === null ? { ...state, atMs: 0, completedAt: new Date(atMs).toISOString() } : state
-  await transaction.query('update official_account set followers_import = $2 where id = $1', [
-    accountId,
-    JSON.stringify(stored),
-  ])
+  await transaction.query(storeState, [accountId, JSON.stringify(stored)])
   return state
 }

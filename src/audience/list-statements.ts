@@ -10,7 +10,7 @@
  *
  * A filter that is null matches everything. `q` in any case; no character has a special meaning.
  */
-import type { Statement } from '../postgres/statement.ts'
+import { type Statement, statement } from '../postgres/statement.ts'
 import { memberCsv, memberJson, withTrackedActivity } from './member.ts'
 
 /** What a row becomes: one line of text, made by PostgreSQL. */
@@ -166,9 +166,9 @@ function list(name: string, rows: (lines: Lines) => string): List {
   const json = rows({ member: memberJson })
   const csv = rows({ member: memberCsv })
   return {
-    page: { name: `audience-${name}-page`, text: pageById(json, `','`) },
-    ndjson: { name: `audience-${name}-ndjson`, text: streamById(json, `E'\\n'`) },
-    csv: { name: `audience-${name}-csv`, text: streamById(csv, `E'\\r\\n'`) },
+    page: statement(`audience-${name}-page`)`${pageById(json, `','`)}`,
+    ndjson: statement(`audience-${name}-ndjson`)`${streamById(json, `E'\\n'`)}`,
+    csv: statement(`audience-${name}-csv`)`${streamById(csv, `E'\\r\\n'`)}`,
   }
 }
 

@@ -1,6 +1,6 @@
 /** Ids of members that another program loaded. */
 import type { AccountId } from '../accounts/account.ts'
-import type { SendPipeline, Statement } from '../postgres/statement.ts'
+import { type SendPipeline, statement } from '../postgres/statement.ts'
 
 /** The constraint that a new member violates if its id is taken. */
 export const MEMBER_ID_TAKEN = 'audience_member_pkey'
@@ -14,12 +14,9 @@ export async function skipTakenMemberIds(send: SendPipeline, accountIds: Account
  * $1 bigint[]: accounts. Ids are unique per account, so ids of other accounts do not matter. One row of each account is read:
  * without statistics, max() over all of them would read every member.
  */
-const skipTaken: Statement = {
-  name: 'skip-taken-member-ids',
-  text: `
+const skipTaken = statement('skip-taken-member-ids')`
     select skip_member_ids(max(last.id))
       from unnest($1::bigint[]) as account (id)
      cross join lateral (select m.id from audience_member m
                           where m.channel_oa_id = account.id and m.id < 4611686018427387904
-                          order by m.id desc limit 1) last`,
-}
+                          order by m.id desc limit 1) last`

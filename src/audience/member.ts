@@ -1,7 +1,7 @@
 /** The member as clients see it. One table of fields yields its schema, its JSON text and its CSV row. */
 
 import { Nullable } from '../http/validate.ts'
-import type { Statement } from '../postgres/statement.ts'
+import { statement } from '../postgres/statement.ts'
 import { type Static, type TSchema, Type } from '../typebox.ts'
 
 /** Characters. LINE's longest user id has 68 (module channels); the rest is room for other platforms. */
@@ -197,7 +197,5 @@ export const withTrackedActivity = `
      where channel_oa_id = m.channel_oa_id and user_id = m.user_id offset 0) t on true`
 
 /** $1 bigint: account; $2 bigint: organization; $3 bigint: member. Tells a stale version from an unknown member. */
-export const selectVersion: Statement = {
-  name: 'member-version',
-  text: `select version from audience_member where channel_oa_id = $1 and organization_id = $2 and id = $3`,
-}
+export const selectVersion = statement('member-version')`
+    select version from audience_member where channel_oa_id = $1 and organization_id = $2 and id = $3`

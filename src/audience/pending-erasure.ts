@@ -1,5 +1,5 @@
 /** Scrubs the stored events of an erased person, a bounded number per statement, and finishes what was interrupted. */
-import type { Queryable, Row, Statement } from '../postgres/statement.ts'
+import { type Queryable, type Row, statement } from '../postgres/statement.ts'
 import { waitForSenders } from './erasure-lock.ts'
 
 /** Events scrubbed in one statement: about a tenth of a second, during which flushes of the account wait. */
@@ -44,9 +44,7 @@ export async function scrub(target: Queryable, erasure: PendingErasure): Promise
 // keep indexes out of that check: they would lead through all of the person's events and compare each with every ctid. The
 // rows are locked when they are found, because an update that meets a row that was just moved would search all ctids again.
 
-const scrubOwnEvents: Statement = {
-  name: 'scrub-own-events',
-  text: `
+const scrubOwnEvents = statement('scrub-own-events')`
     with found as materialized (
       select ctid as place from event
        where channel_oa_id = $1 and user_id = $2 and id + 0 <= $3 limit $4 for update
@@ -56,12 +54,9 @@ const scrubOwnEvents: Statement = {
          and channel_oa_id + 0 = $1 and coalesce(user_id, '') = $2 and id + 0 <= $3
       returning 1
     )
-    select (select count(*) from found)::int as found, (select count(*) from scrubbed)::int as scrubbed`,
-}
+    select (select count(*) from found)::int as found, (select count(*) from scrubbed)::int as scrubbed`
 
-const scrubOthersEvents: Statement = {
-  name: 'scrub-others-events',
-  text: `
+const scrubOthersEvents = statement('scrub-others-events')`
     with found as materialized (
       select ctid as place from event
        where channel_oa_id = $1 and other_user_ids @> array[$2] and id + 0 <= $3 limit $4 for update
@@ -71,13 +66,10 @@ const scrubOthersEvents: Statement = {
          and channel_oa_id + 0 = $1 and coalesce(other_user_ids, '{}') @> array[$2] and id + 0 <= $3
       returning 1
     )
-    select (select count(*) from found)::int as found, (select count(*) from scrubbed)::int as scrubbed`,
-}
+    select (select count(*) from found)::int as found, (select count(*) from scrubbed)::int as scrubbed`
 
 /** A tracking event says nothing without the person, so its row goes. Its key remains in event_key. */
-const deleteTrackingEvents: Statement = {
-  name: 'delete-tracking-events',
-  text: `
+const deleteTrackingEvents = statement('delete-tracking-events')`
     with found as materialized (
       select ctid as place from tracking_event
        where channel_oa_id = $1 and user_id = $2 and id + 0 <= $3 limit $4 for update
@@ -87,30 +79,21 @@ const deleteTrackingEvents: Statement = {
          and channel_oa_id + 0 = $1 and coalesce(user_id, '') = $2 and id + 0 <= $3
       returning 1
     )
-    select (select count(*) from found)::int as found, (select count(*) from deleted)::int as scrubbed`,
-}
+    select (select count(*) from found)::int as found, (select count(*) from deleted)::int as scrubbed`
 
 /** $1 bigint: account; $2 bigint: organization; $3 bigint: member; $4 text: user id; $5 bigint: last event id. */
-export const rememberPending: Statement = {
-  name: 'remember-pending-erasure',
-  text: `insert into pending_erasure (channel_oa_id, organization_id, member_id, user_id, last_event_id)
-         values ($1, $2, $3, $4, $5)`,
-}
+export const rememberPending = statement('remember-pending-erasure')`
+    insert into pending_erasure (channel_oa_id, organization_id, member_id, user_id, last_event_id)
+    values ($1, $2, $3, $4, $5)`
 
-const selectAllPending: Statement = {
-  name: 'select-all-pending-erasures',
-  text: 'select channel_oa_id, member_id, user_id, last_event_id from pending_erasure',
-}
+const selectAllPending = statement('select-all-pending-erasures')`
+    select channel_oa_id, member_id, user_id, last_event_id from pending_erasure`
 
 /** $1 bigint: account; $2 bigint: organization; $3 bigint: member. */
-export const selectPending: Statement = {
-  name: 'select-pending-erasure',
-  text: `select channel_oa_id, member_id, user_id, last_event_id from pending_erasure
-          where channel_oa_id = $1 and organization_id = $2 and member_id = $3`,
-}
+export const selectPending = statement('select-pending-erasure')`
+    select channel_oa_id, member_id, user_id, last_event_id from pending_erasure
+     where channel_oa_id = $1 and organization_id = $2 and member_id = $3`
 
 /** $1 bigint: account; $2 bigint: member. */
-const forgetPending: Statement = {
-  name: 'forget-pending-erasure',
-  text: 'delete from pending_erasure where channel_oa_id = $1 and member_id = $2',
-}
+const forgetPending = statement('forget-pending-erasure')`
+    delete from pending_erasure where channel_oa_id = $1 and member_id = $2`

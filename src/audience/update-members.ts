@@ -2,7 +2,7 @@
 import type { Scope } from '../access/scope.ts'
 import { booleanArray, int8Array, textArray } from '../postgres/binary-array.ts'
 import type { Database } from '../postgres/database.ts'
-import type { Statement } from '../postgres/statement.ts'
+import { statement } from '../postgres/statement.ts'
 import { CHANGES, type MemberUpdate, updateError } from './update.ts'
 
 export interface NamedUpdate {
@@ -12,10 +12,7 @@ export interface NamedUpdate {
 }
 
 /** $1 text: the API key's id, which the trigger record_member_edit reads. For this transaction alone. */
-const nameEditor: Statement = {
-  name: 'name-editor',
-  text: `select set_config('oa_audience.api_key_id', $1, true)`,
-}
+const nameEditor = statement('name-editor')`select set_config('oa_audience.api_key_id', $1, true)`
 
 /**
  * $1 bigint: account; $2 bigint: organization; $3 bigint[]: members.
@@ -23,9 +20,7 @@ const nameEditor: Statement = {
  * Locks members as strongly as an update does, and in the order of flushes. In the order of the file, an import and a flush would
  * deadlock. The lateral subqueries read each member by the primary key. Without statistics, a join would read the whole account.
  */
-const lockMembers: Statement = {
-  name: 'lock-members',
-  text: `
+const lockMembers = statement('lock-members')`
     select from (select x.id
                    from unnest($3::bigint[]) as u (id)
                   cross join lateral (
@@ -34,8 +29,7 @@ const lockMembers: Statement = {
                   order by x.user_id) e
      cross join lateral (
        select from audience_member
-        where channel_oa_id = $1 and organization_id = $2 and id = e.id for no key update) locked`,
-}
+        where channel_oa_id = $1 and organization_id = $2 and id = e.id for no key update) locked`
 
 /**
  * $1 bigint: account; $2 bigint: organization; $3 bigint[]: members, each once and locked by lock-members; $4 boolean[]: change
@@ -44,9 +38,7 @@ const lockMembers: Statement = {
  * One statement of 100 updates takes half the time of 100 statements, each of which would parse the conditions of all triggers.
  * The rows are updated by ctid in the order of the arrays, because an update may take the externalId that one before it clears.
  */
-const applyUpdates: Statement = {
-  name: 'member-updates',
-  text: `
+const applyUpdates = statement('member-updates')`
     update audience_member m
        set ${CHANGES}
       from (select x.ctid, u.sets_external_id, u.external_id, u.sets_tags, u.tags::text[] as tags, u.sets_attributes,
@@ -59,8 +51,7 @@ const applyUpdates: Statement = {
                 where channel_oa_id = $1 and organization_id = $2 and id = u.id offset 0) x
              order by u.position offset 0) e
      where m.ctid = e.ctid
-    returning m.id`,
-}
+    returning m.id`
 
 /**
  * Changes members of the scope in the given order, in one transaction. Returns the ids of those that exist. Throws

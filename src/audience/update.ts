@@ -9,7 +9,7 @@ import { checker, refuseInput, StorableText } from '../http/validate.ts'
 import { int8Array, textArray } from '../postgres/binary-array.ts'
 import type { Database } from '../postgres/database.ts'
 import { violatedConstraint } from '../postgres/faults.ts'
-import type { Statement } from '../postgres/statement.ts'
+import { statement } from '../postgres/statement.ts'
 import { isStorableText } from '../postgres/storable.ts'
 import { type Static, Type } from '../typebox.ts'
 import {
@@ -125,9 +125,7 @@ export const CHANGES = `
  *
  * PostgreSQL evaluates all of it on the locked row: two clients that change different fields at the same time lose nothing.
  */
-const applyUpdate: Statement = {
-  name: 'member-update',
-  text: `
+const applyUpdate = statement('member-update')`
     with updated as (
       update audience_member m
          set ${CHANGES}
@@ -138,8 +136,7 @@ const applyUpdate: Statement = {
          and set_config('oa_audience.api_key_id', $11, true) is not null
       returning m.*
     )
-    select m.version, ${memberJson} as json from updated m ${withTrackedActivity}`,
-}
+    select m.version, ${memberJson} as json from updated m ${withTrackedActivity}`
 
 /** The error of an update as a client sees it: `external_id_taken`, or the database's own. */
 export function updateError(error: unknown): unknown {

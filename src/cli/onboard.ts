@@ -5,7 +5,7 @@ import { verifyAccount } from '../accounts/verify.ts'
 import { importFollowers, isImportCompleted } from '../audience/import-followers.ts'
 import { AppError, FatalError } from '../errors.ts'
 import { deliveryPaths } from '../intake/line/channel.ts'
-import type { Database } from '../postgres/database.ts'
+import { findVerification } from '../operator/accounts.ts'
 import {
   isWebhookOf,
   NO_WEBHOOK,
@@ -75,15 +75,6 @@ async function runSteps(onboarding: Onboarding, id: AccountId, outcome: Outcome)
   outcome.problem = webhook.problem ?? problemOf(verification, setsWebhook)
   // The credentials may belong to another account, whose followers must not become members of this one.
   if (outcome.problem === null) await addFollowers(onboarding, account, verification, outcome)
-}
-
-/** $1 account id bigint */
-const selectVerification = `
-  select verification from official_account where id = $1`
-
-async function findVerification(database: Database, id: AccountId): Promise<Verification | null> {
-  const [row] = await database.query<{ verification: Verification | null }>(selectVerification, [id])
-  return row?.verification ?? null
 }
 
 /** Whether a stored verification shows that nothing is left to do. */

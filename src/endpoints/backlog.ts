@@ -1,6 +1,6 @@
 /** The statements on endpoint_delivery: what is due, what it contains now, and how its attempt ended. */
 import { memberJson, withTrackedActivity } from '../audience/member.ts'
-import type { Row, Statement } from '../postgres/statement.ts'
+import { type Row, statement } from '../postgres/statement.ts'
 
 /** A delivery that this process has leased. */
 export interface ClaimedRow extends Row {
@@ -20,14 +20,36 @@ export interface PendingRow extends Row {
 }
 
 /**
+ * The id of each endpoint that has pending or failed deliveries, as a query. It finds one endpoint after the other in the indexes, so
+ * the cost grows with the endpoints that have some, not with deliveries.
+ */
+export const ENDPOINTS_WITH_DELIVERIES = `
+    with recursive pending (id) as (
+      (select endpoint_id from endpoint_delivery where failed_at is null order by endpoint_id, due_at limit 1)
+       union all
+      select next.endpoint_id
+        from pending
+        join lateral (select endpoint_id from endpoint_delivery
+                       where endpoint_id > pending.id and failed_at is null
+                       order by endpoint_id, due_at limit 1) next on true
+    ), failed (id) as (
+      (select endpoint_id from endpoint_delivery where failed_at is not null order by endpoint_id, id limit 1)
+       union all
+      select next.endpoint_id
+        from failed
+        join lateral (select endpoint_id from endpoint_delivery
+                       where endpoint_id > failed.id and failed_at is not null
+                       order by endpoint_id, id limit 1) next on true
+    )
+    select id from pending union select id from failed`
+
+/**
  * The next endpoints with pending deliveries, in the order of their ids. Each is one probe of the index, however many
  * deliveries and endpoints there are.
  *
  * $1 bigint: the id after which to begin; $2 int: how many.
  */
-export const pendingEndpoints: Statement = {
-  name: 'pending-endpoints',
-  text: `
+export const pendingEndpoints = statement('pending-endpoints')`
     with recursive pending (id, position) as (
       (select endpoint_id, 1 from endpoint_delivery
         where endpoint_id > $1 and failed_at is null order by endpoint_id, due_at limit 1)
@@ -43,8 +65,7 @@ export const pendingEndpoints: Statement = {
       from pending w
       left join lateral (select coalesce(status, 0) as status from endpoint_answer
                           where endpoint_id = w.id offset 0) x on true
-     order by w.position`,
-}
+     order by w.position`
 
 /**
  * Leases deliveries that are due, the oldest of each endpoint first. An endpoint has recovered if it accepts deliveries again
@@ -53,9 +74,7 @@ export const pendingEndpoints: Statement = {
  * $1 bigint[]: endpoints; $2 int[]: how many deliveries each may take; $3 int[]: milliseconds since the recovery, null for
  * none; $4 int: milliseconds of the lease.
  */
-export const claimDue: Statement = {
-  name: 'claim-due-deliveries',
-  text: `
+export const claimDue = statement('claim-due-deliveries')`
     with due as materialized (
       select d.channel_oa_id, d.id
         from unnest($1::bigint[], $2::int[], $3::int[]) as w (endpoint_id, room, recovered_ms)
@@ -72,8 +91,7 @@ export const claimDue: Statement = {
       from due
      where d.channel_oa_id = due.channel_oa_id and d.id = due.id
     returning d.id, d.channel_oa_id, d.endpoint_id, d.attempts,
-              (extract(epoch from clock_timestamp() - d.created_at) * 1000)::float8 as age_ms`,
-}
+              (extract(epoch from clock_timestamp() - d.created_at) * 1000)::float8 as age_ms`
 
 /** Where an endpoint is, without any content. */
 export interface EndpointRow extends Row {
@@ -87,30 +105,24 @@ export interface EndpointRow extends Row {
 }
 
 /** $1 bigint[]: endpoints. */
-export const loadEndpoints: Statement = {
-  name: 'load-endpoints',
-  text: `
+export const loadEndpoints = statement('load-endpoints')`
     select p.id, p.channel_oa_id, p.status, p.url, p.allow_private_network, p.format,
            coalesce(case p.format when 'line' then a.channel_secret else p.secret end, '') ~ '\\S' as can_sign
       from unnest($1::bigint[]) as w (id)
       join lateral (select * from endpoint where id = w.id offset 0) p on true
-      join lateral (select * from official_account where id = p.channel_oa_id offset 0) a on true`,
-}
+      join lateral (select * from official_account where id = p.channel_oa_id offset 0) a on true`
 
 /**
  * $1 bigint[]: accounts. Makes erasures of the accounts wait until releaseSending. Returns those for which no erasure waits. Sent in
  * front of loadContents, because a statement sees what was committed before it began.
  */
-export const holdSending: Statement = { name: 'hold-sending', text: 'select hold_sending($1) as held' }
+export const holdSending = statement('hold-sending')`select hold_sending($1) as held`
 
 /** $1 bigint[]: accounts. Returns those for which no erasure waits. */
-export const renewSending: Statement = {
-  name: 'renew-sending',
-  text: 'select without_waiting_erasure($1) as held',
-}
+export const renewSending = statement('renew-sending')`select without_waiting_erasure($1) as held`
 
 /** $1 bigint[]: accounts. */
-export const releaseSending: Statement = { name: 'release-sending', text: 'select release_sending($1)' }
+export const releaseSending = statement('release-sending')`select release_sending($1)`
 
 /** What a delivery contains now. */
 export interface ContentRow extends Row {
@@ -137,9 +149,7 @@ export interface ContentRow extends Row {
 }
 
 /** $1 bigint[]: accounts; $2 bigint[]: deliveries. A delivery that no longer exists is left out. */
-export const loadContents: Statement = {
-  name: 'load-delivery-contents',
-  text: `
+export const loadContents = statement('load-delivery-contents')`
     select d.id, d.endpoint_id, p.status, p.url, p.allow_private_network, p.format,
            p.replies and d.replies is not false as replies, p.secret, p.previous_secret,
            a.channel_secret, coalesce(d.destination, a.bot_user_id) as destination, d.attempts, d.type, d.change,
@@ -165,17 +175,14 @@ export const loadContents: Statement = {
       join lateral (select * from endpoint_delivery
                      where channel_oa_id = w.channel_oa_id and id = w.id offset 0) d on true
       join lateral (select * from endpoint where id = d.endpoint_id offset 0) p on true
-      join lateral (select * from official_account where id = d.channel_oa_id offset 0) a on true`,
-}
+      join lateral (select * from official_account where id = d.channel_oa_id offset 0) a on true`
 
 /**
  * Deletes what was accepted. A member that changed during the attempt stays due.
  *
  * $1 bigint[]: accounts; $2 bigint[]: deliveries; $3 bigint[]: the change that was sent, null for none.
  */
-export const completeDeliveries: Statement = {
-  name: 'complete-deliveries',
-  text: `
+export const completeDeliveries = statement('complete-deliveries')`
     with sent as materialized (
       select * from unnest($1::bigint[], $2::bigint[], $3::bigint[]) as s (channel_oa_id, id, change)
        order by channel_oa_id, id
@@ -187,8 +194,7 @@ export const completeDeliveries: Statement = {
     update endpoint_delivery d
        set attempts = 0, first_attempt_at = null, created_at = now(), due_at = now(), leased_until = '-infinity'
       from sent s
-     where d.channel_oa_id = s.channel_oa_id and d.id = s.id and d.change is distinct from s.change`,
-}
+     where d.channel_oa_id = s.channel_oa_id and d.id = s.id and d.change is distinct from s.change`
 
 /**
  * Notes failed attempts. After $7 hours of them a delivery has failed.
@@ -196,9 +202,7 @@ export const completeDeliveries: Statement = {
  * $1 bigint[]: accounts; $2 bigint[]: deliveries; $3 int[]: status; $4 text[]: answer; $5 int[]: milliseconds until the next
  * attempt; $6 int[]: milliseconds since the attempt began.
  */
-export const postponeDeliveries: Statement = {
-  name: 'postpone-deliveries',
-  text: `
+export const postponeDeliveries = statement('postpone-deliveries')`
     update endpoint_delivery d
        set status = s.status, answer = s.answer, leased_until = '-infinity',
            last_attempt_at = now() - s.took_ms * interval '1 millisecond',
@@ -207,37 +211,28 @@ export const postponeDeliveries: Statement = {
            failed_at = case when d.first_attempt_at < now() - $7 * interval '1 hour' then now() end
       from unnest($1::bigint[], $2::bigint[], $3::int[], $4::text[], $5::int[], $6::int[])
            as s (channel_oa_id, id, status, answer, delay_ms, took_ms)
-     where d.channel_oa_id = s.channel_oa_id and d.id = s.id`,
-}
+     where d.channel_oa_id = s.channel_oa_id and d.id = s.id`
 
 /**
  * Returns leased deliveries that were not tried. `due_at` stays, because moving it would write the index.
  *
  * $1 bigint[]: accounts; $2 bigint[]: deliveries.
  */
-export const releaseDeliveries: Statement = {
-  name: 'release-deliveries',
-  text: `
+export const releaseDeliveries = statement('release-deliveries')`
     update endpoint_delivery d set attempts = greatest(0, attempts - 1), leased_until = '-infinity'
       from unnest($1::bigint[], $2::bigint[]) as s (channel_oa_id, id)
-     where d.channel_oa_id = s.channel_oa_id and d.id = s.id`,
-}
+     where d.channel_oa_id = s.channel_oa_id and d.id = s.id`
 
 /** $1 bigint[]: endpoints; $2 int[]: status; $3 text[]: answer. The newest answer of each, for operators. */
-export const noteAnswers: Statement = {
-  name: 'note-endpoint-answers',
-  text: `
+export const noteAnswers = statement('note-endpoint-answers')`
     insert into endpoint_answer as x (endpoint_id, answered_at, status, answer)
     select p.id, now(), s.status, s.answer
       from unnest($1::bigint[], $2::int[], $3::text[]) as s (endpoint_id, status, answer)
       join lateral (select id from endpoint where id = s.endpoint_id offset 0) p on true
      order by p.id
         on conflict (endpoint_id) do update
-           set answered_at = excluded.answered_at, status = excluded.status, answer = excluded.answer`,
-}
+           set answered_at = excluded.answered_at, status = excluded.status, answer = excluded.answer`
 
 /** $1 bigint: the endpoint said 410. */
-export const pauseEndpoint: Statement = {
-  name: 'pause-endpoint',
-  text: `update endpoint set status = 'paused' where id = $1 and status = 'active'`,
-}
+export const pauseEndpoint = statement('pause-endpoint')`
+    update endpoint set status = 'paused' where id = $1 and status = 'active'`

@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { INT64_MIN } from '../http/path-id.ts'
-import type { Row, Statement, Transactions } from '../postgres/statement.ts'
+import { type Row, statement, type Transactions } from '../postgres/statement.ts'
 
 /** Changes that one endpoint takes in one step. */
 const CHANGES_PER_ENDPOINT = 100
@@ -24,9 +24,7 @@ const RETRY_MS = 1_000
  *
  * $2 bigint: the endpoint after which to begin; $3 int: how many are examined; $4 int: how many are moved.
  */
-const takeChanges: Statement = {
-  name: 'take-member-changes',
-  text: `
+const takeChanges = statement('take-member-changes')`
     with examined as materialized (
       select id from endpoint
        where format = 'members' and status = 'active' and id > $2 order by id limit $3
@@ -88,8 +86,7 @@ const takeChanges: Statement = {
     )
     select case when (select count(*) from follower) = $4 then (select max(id) from follower)
                 else (select max(id) from examined) end as last_id,
-           array(select id from moved) as moved`,
-}
+           array(select id from moved) as moved`
 
 interface StepRow extends Row {
   /** Null: there is no endpoint any more in this round. */

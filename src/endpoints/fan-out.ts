@@ -5,7 +5,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
-import type { Row, Statement, Transactions } from '../postgres/statement.ts'
+import { type Row, statement, type Transactions } from '../postgres/statement.ts'
 
 /** Endpoints that one account's delivery reaches in one step, and accounts in one step: 8 × 50 rows are some 15 ms. */
 const ENDPOINTS_PER_STEP = 50
@@ -21,9 +21,7 @@ const POLL_MS = 1_000
  *
  * $1 bigint: the least account; $2 int: how many accounts; $3 int: how many endpoints of each.
  */
-const fanOut: Statement = {
-  name: 'fan-out-deliveries',
-  text: `
+const fanOut = statement('fan-out-deliveries')`
     with recursive oldest (channel_oa_id, id, position) as (
       (select channel_oa_id, id, 1 from endpoint_fan_out where channel_oa_id >= $1 order by channel_oa_id, id limit 1)
        union all
@@ -55,8 +53,7 @@ const fanOut: Statement = {
        where o.channel_oa_id = f.channel_oa_id and o.id = f.id and f.done + $3 >= cardinality(f.endpoint_ids)
     )
     select count(*)::int as accounts, max(channel_oa_id) as last_account, array(select endpoint_id from queued) as queued
-      from oldest`,
-}
+      from oldest`
 
 interface StepRow extends Row {
   /** Accounts that have deliveries, as far as the step looked. */

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto'
 import type { AccountId } from '../accounts/account.ts'
 import { FatalError } from '../errors.ts'
 import { violatedConstraint } from '../postgres/faults.ts'
-import type { Queryable } from '../postgres/statement.ts'
+import { type Queryable, statement } from '../postgres/statement.ts'
 import { insertWithFreeId } from '../postgres/taken-ids.ts'
 import { isOwnUrl, RefusedUrl, readEndpointUrl } from './address.ts'
 import { MEMBER_EVENTS, SECRET_PREFIX } from './messages.ts'
@@ -36,14 +36,14 @@ export interface AddedEndpoint {
  * $1 account id bigint, $2 name text, $3 url text, $4 format text, $5 events text[] or null, $6 replies boolean,
  * $7 allow_private_network boolean, $8 secret text or null
  */
-const insertEndpoint = `
-  insert into endpoint (channel_oa_id, name, url, format, events, replies, allow_private_network, secret)
-  select id, $2, $3, $4, $5, $6, $7, $8 from official_account where id = $1
-  returning id`
+const insertEndpoint = statement('insert-endpoint')`
+    insert into endpoint (channel_oa_id, name, url, format, events, replies, allow_private_network, secret)
+    select id, $2, $3, $4, $5, $6, $7, $8 from official_account where id = $1
+    returning id`
 
 /** $1 account id bigint */
-const selectReplier = `
-  select id, name from endpoint where channel_oa_id = $1 and replies and format = 'line'`
+const selectReplier = statement('select-reply-endpoint')`
+    select id, name from endpoint where channel_oa_id = $1 and replies and format = 'line'`
 
 /**
  * Returns null if the account does not exist. Throws a FatalError that says why the endpoint is refused.
@@ -101,7 +101,8 @@ function checkEvents({ format, events, replies }: NewEndpoint): void {
 const newSecret = () => `${SECRET_PREFIX}${randomBytes(SECRET_BYTES).toString('base64')}`
 
 /** $1 endpoint id bigint */
-const pauseById = `update endpoint set status = 'paused' where id = $1 returning id`
+const pauseById = statement('pause-endpoint-by-id')`
+    update endpoint set status = 'paused' where id = $1 returning id`
 
 /** Its deliveries are kept. Returns false if the endpoint does not exist. */
 export async function pauseEndpoint(database: Queryable, id: bigint): Promise<boolean> {
@@ -109,9 +110,9 @@ export async function pauseEndpoint(database: Queryable, id: bigint): Promise<bo
 }
 
 /** $1 endpoint id bigint */
-const resumeById = `
-  update endpoint set status = 'active' where id = $1
-  returning to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as "resumedAt"`
+const resumeById = statement('resume-endpoint')`
+    update endpoint set status = 'active' where id = $1
+    returning to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as "resumedAt"`
 
 /**
  * What failed before the pause is due now, and 24 hours of retries begin again. In the order of ids, so that each batch begins
@@ -120,17 +121,17 @@ const resumeById = `
  * $1 endpoint id bigint, $2 when it was resumed timestamptz, $3 the last id of the batch before bigint,
  * $4 maximum number of rows int
  */
-const hurryDeliveries = `
-  with tried as (
-    select channel_oa_id, id from endpoint_delivery
-     where channel_oa_id = (select channel_oa_id from endpoint where id = $1) and id > $3
-       and endpoint_id = $1 and failed_at is null and first_attempt_at < $2 and leased_until <= now()
-     order by id limit $4 for update skip locked
-  ), hurried as (
-    update endpoint_delivery d set first_attempt_at = null, due_at = least(due_at, now())
-      from tried where d.channel_oa_id = tried.channel_oa_id and d.id = tried.id
-  )
-  select max(id) as "lastId" from tried`
+const hurryDeliveries = statement('hurry-endpoint-deliveries')`
+    with tried as (
+      select channel_oa_id, id from endpoint_delivery
+       where channel_oa_id = (select channel_oa_id from endpoint where id = $1) and id > $3
+         and endpoint_id = $1 and failed_at is null and first_attempt_at < $2 and leased_until <= now()
+       order by id limit $4 for update skip locked
+    ), hurried as (
+      update endpoint_delivery d set first_attempt_at = null, due_at = least(due_at, now())
+        from tried where d.channel_oa_id = tried.channel_oa_id and d.id = tried.id
+    )
+    select max(id) as "lastId" from tried`
 
 /** Where the work on a resumed endpoint continues. */
 export interface Resumption {
@@ -164,7 +165,7 @@ export async function continueResumption(
 }
 
 /** $1 endpoint id bigint. A trigger deletes its deliveries. */
-const deleteEndpoint = `delete from endpoint where id = $1 returning id`
+const deleteEndpoint = statement('delete-endpoint')`delete from endpoint where id = $1 returning id`
 
 /** What it has not received yet is lost. Returns false if the endpoint does not exist. */
 export async function removeEndpoint(database: Queryable, id: bigint): Promise<boolean> {
@@ -172,14 +173,14 @@ export async function removeEndpoint(database: Queryable, id: bigint): Promise<b
 }
 
 /** $1 endpoint id bigint */
-const selectSecretState = `
-  select format, previous_secret is not null as "isRotating" from endpoint where id = $1`
+const selectSecretState = statement('select-endpoint-secret-state')`
+    select format, previous_secret is not null as "isRotating" from endpoint where id = $1`
 
 /** $1 endpoint id bigint, $2 secret text. Of two rotations at the same time, one changes nothing. */
-const replaceSecret = `
-  update endpoint set previous_secret = secret, secret = $2
-   where id = $1 and format = 'members' and previous_secret is null
-  returning id`
+const replaceSecret = statement('replace-endpoint-secret')`
+    update endpoint set previous_secret = secret, secret = $2
+     where id = $1 and format = 'members' and previous_secret is null
+    returning id`
 
 /**
  * Messages carry the signatures of both secrets until finishRotation. Returns the new secret, or null if the endpoint does not
@@ -201,7 +202,8 @@ export async function rotateSecret(database: Queryable, id: bigint): Promise<str
 }
 
 /** $1 endpoint id bigint */
-const clearPreviousSecret = `update endpoint set previous_secret = null where id = $1 returning id`
+const clearPreviousSecret = statement('clear-previous-endpoint-secret')`
+    update endpoint set previous_secret = null where id = $1 returning id`
 
 /** The previous secret signs nothing any more. Returns false if the endpoint does not exist. */
 export async function finishRotation(database: Queryable, id: bigint): Promise<boolean> {
@@ -213,18 +215,18 @@ export async function finishRotation(database: Queryable, id: bigint): Promise<b
  *
  * $1 endpoint id bigint, $2 maximum number of rows int
  */
-const retryFailed = `
-  with due as (
-    select channel_oa_id, id from endpoint_delivery
-     where endpoint_id = $1 and failed_at is not null
-     order by id limit $2 for update skip locked
-  ), retried as (
-    update endpoint_delivery d
-       set failed_at = null, first_attempt_at = null, attempts = 1, due_at = now(), leased_until = '-infinity'
-      from due where d.channel_oa_id = due.channel_oa_id and d.id = due.id
-    returning 1
-  )
-  select count(*)::int as count from retried`
+const retryFailed = statement('retry-failed-deliveries')`
+    with due as (
+      select channel_oa_id, id from endpoint_delivery
+       where endpoint_id = $1 and failed_at is not null
+       order by id limit $2 for update skip locked
+    ), retried as (
+      update endpoint_delivery d
+         set failed_at = null, first_attempt_at = null, attempts = 1, due_at = now(), leased_until = '-infinity'
+        from due where d.channel_oa_id = due.channel_oa_id and d.id = due.id
+      returning 1
+    )
+    select count(*)::int as count from retried`
 
 /** Makes all failed deliveries of an endpoint due. Returns their number. */
 export async function retryFailedDeliveries(database: Queryable, id: bigint): Promise<number> {

@@ -5,7 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { AccountId } from '../accounts/account.ts'
 import { int8Array, textArray, timestamptzArray } from '../postgres/binary-array.ts'
-import type { Queryable, Statement } from '../postgres/statement.ts'
+import { type Queryable, statement } from '../postgres/statement.ts'
 
 const WRITE_INTERVAL_MS = 10_000
 const LAST_WRITE_MAX_MS = 500
@@ -17,9 +17,7 @@ const LAST_WRITE_MAX_MS = 500
  * $6 bigint[] unapplied events, $7 bigint[] refused deliveries, $8 bigint[] failed deliveries, $9 timestamptz[] last delivery,
  * $10 timestamptz[] last refused delivery, $11 timestamptz[] the newer of both or of a failure: parallel arrays.
  */
-const addCounts: Statement = {
-  name: 'add-delivery-counts',
-  text: `
+const addCounts = statement('add-delivery-counts')`
     insert into delivery_hour as h (channel_oa_id, hour, source, deliveries, accepted, duplicates, unapplied, refused, failed,
                                     last_at, last_refused_at)
     select id, date_trunc('hour', at), source, deliveries, accepted, duplicates, unapplied, refused, failed,
@@ -34,8 +32,7 @@ const addCounts: Statement = {
            duplicates = h.duplicates + excluded.duplicates, unapplied = h.unapplied + excluded.unapplied,
            refused = h.refused + excluded.refused, failed = h.failed + excluded.failed,
            last_at = greatest(h.last_at, excluded.last_at),
-           last_refused_at = greatest(h.last_refused_at, excluded.last_refused_at)`,
-}
+           last_refused_at = greatest(h.last_refused_at, excluded.last_refused_at)`
 
 /** In the order of the parameters $3 to $8. */
 const COUNTED = ['deliveries', 'accepted', 'duplicates', 'unapplied', 'refused', 'failed'] as const

@@ -9,7 +9,7 @@ import {
   uuidArray,
 } from '../postgres/binary-array.ts'
 import { SparseColumn, sparse } from '../postgres/sparse-column.ts'
-import type { BoundStatement, Statement } from '../postgres/statement.ts'
+import { type BoundStatement, statement } from '../postgres/statement.ts'
 import type { ForwardedDelivery, IntakeEvent, Source } from './event.ts'
 
 /**
@@ -111,13 +111,11 @@ type Parameters = Record<(typeof PARAMETERS)[number], Buffer | number | null>
  * A flush of duplicates alone writes nothing, so its commit would not wait for a synchronous standby, although the first
  * copies may not have reached one. The message makes it wait.
  */
-const flushEvents: Statement = {
-  name: 'flush-events',
-  text: `select admitted, duplicates, leased_ids, leased_accounts, leased_endpoints, fans_out,
-                case when pg_current_xact_id_if_assigned() is null and current_setting('synchronous_standby_names') <> ''
-                     then pg_logical_emit_message(true, 'oa-audience', '') end as waits_for_standby
-           from flush_events(${PARAMETERS.map((name, index) => `${name} => $${index + 1}`).join(', ')})`,
-}
+const flushEvents = statement('flush-events')`
+    select admitted, duplicates, leased_ids, leased_accounts, leased_endpoints, fans_out,
+           case when pg_current_xact_id_if_assigned() is null and current_setting('synchronous_standby_names') <> ''
+                then pg_logical_emit_message(true, 'oa-audience', '') end as waits_for_standby
+      from flush_events(${PARAMETERS.map((name, index) => `${name} => $${index + 1}`).join(', ')})`
 
 /** The one row that the statement returns. Numbers of admissions and events are those of NumberedEvents; ids are bigints as text. */
 export interface FlushResult {

@@ -11,7 +11,7 @@
  */
 import { MEMBER_ID_TAKEN, skipTakenMemberIds } from '../audience/member-ids.ts'
 import { sqlStateOf, violatedConstraint } from '../postgres/faults.ts'
-import type { BoundStatement, SendPipeline, Statement } from '../postgres/statement.ts'
+import { type BoundStatement, type SendPipeline, statement } from '../postgres/statement.ts'
 import {
   type AdmittedEvent,
   bindFlush,
@@ -91,11 +91,9 @@ function leasedDeliveries({ leased_ids, leased_accounts, leased_endpoints }: Flu
 }
 
 /** $1 text, $2 text: milliseconds; null keeps the connection's own. For this transaction alone. */
-const setLimits: Statement = {
-  name: 'set-limits',
-  text: `select set_config('lock_timeout', coalesce($1, current_setting('lock_timeout')), true),
-                set_config('statement_timeout', coalesce($2, current_setting('statement_timeout')), true)`,
-}
+const setLimits = statement('set-limits')`
+    select set_config('lock_timeout', coalesce($1, current_setting('lock_timeout')), true),
+           set_config('statement_timeout', coalesce($2, current_setting('statement_timeout')), true)`
 
 function limitStatements({ lockTimeoutMs, statementTimeoutMs }: FlushOptions): BoundStatement[] {
   if (lockTimeoutMs === undefined && statementTimeoutMs === undefined) return []

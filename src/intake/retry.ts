@@ -1,7 +1,7 @@
 /** Applies stored events that could not be applied: `oa-audience events retry`. */
 import { lockOutErasures, waitForSenders } from '../audience/erasure-lock.ts'
 import { DatabaseUnavailable, LOCK_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
-import type { Row, Statement, Transactions } from '../postgres/statement.ts'
+import { type Row, statement, type Transactions } from '../postgres/statement.ts'
 import { type IntakeEvent, InvalidEvent, NO_EFFECT } from './event.ts'
 import { flush } from './flush.ts'
 import type { SourceModule } from './source.ts'
@@ -114,24 +114,19 @@ interface StoredEvent extends Row {
 }
 
 /** $1 bigint: the event. */
-const selectUnapplied: Statement = {
-  name: 'select-unapplied-event',
-  text: `
+const selectUnapplied = statement('select-unapplied-event')`
     select e.channel_oa_id, a.credentials_version, nullif(btrim(a.chat_inbox_id), '') as chat_inbox_id, e.source, e.kind,
            e.key, e.user_id, e.other_user_ids, e.group_id, e.message_id, e.payload,
            round(extract(epoch from e.occurred_at) * 1000)::float8 as occurred_at_ms
       from event e join official_account a on a.id = e.channel_oa_id
-     where e.id = $1 and e.failure is not null`,
-}
+     where e.id = $1 and e.failure is not null`
 
 /**
  * $1 bigint: the event; $2 bigint: its account; $3 bigint: the account's credentials_version; $4 boolean: its content is
  * erased. Deletes nothing if another retry got here first, if the person was erased meanwhile, or if the flush would not
  * admit the event; the flush then finds the key and counts nothing. The account keeps its credentials until the commit.
  */
-const deleteUnapplied: Statement = {
-  name: 'delete-unapplied-event',
-  text: `
+const deleteUnapplied = statement('delete-unapplied-event')`
     with account as materialized (
       select id from official_account where id = $2 and credentials_version = $3 for share
     ), deleted as (
@@ -139,5 +134,4 @@ const deleteUnapplied: Statement = {
        where e.id = $1 and e.channel_oa_id = a.id and e.failure is not null and (e.payload is null) = $4::boolean
       returning e.channel_oa_id, e.key
     )
-    delete from event_key k using deleted d where k.channel_oa_id = d.channel_oa_id and k.key = d.key`,
-}
+    delete from event_key k using deleted d where k.channel_oa_id = d.channel_oa_id and k.key = d.key`

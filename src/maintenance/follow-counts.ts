@@ -4,12 +4,10 @@
  * later, when late deliveries have arrived.
  */
 import { LINE_DAY_START, LINE_TODAY } from '../line-day.ts'
-import type { Queryable, Statement } from '../postgres/statement.ts'
+import { type Queryable, statement } from '../postgres/statement.ts'
 
 /** The days of LINE, which begin at 15:00 UTC, that have ended and are to be counted. */
-const selectUncountedDays: Statement = {
-  name: 'select-uncounted-days',
-  text: `
+const selectUncountedDays = statement('select-uncounted-days')`
     select ended.day::date::text as day
       from generate_series(${LINE_TODAY} - 2,
                            ${LINE_TODAY} - 1, interval '1 day') as ended (day)
@@ -18,8 +16,7 @@ const selectUncountedDays: Statement = {
          left join account_day d on d.channel_oa_id = a.id and d.day = ended.day::date
         where a.created_at < ended.day - interval '9 hours'
           and (d.events_counted_at is null
-               or d.events_counted_at < ended.day + interval '39 hours' and now() > ended.day + interval '39 hours'))`,
-}
+               or d.events_counted_at < ended.day + interval '39 hours' and now() > ended.day + interval '39 hours'))`
 
 /**
  * Accounts that were added during the day are left out, because LINE counts all of it. An event that was erased keeps its kind and
@@ -27,9 +24,7 @@ const selectUncountedDays: Statement = {
  *
  * $1 text: day
  */
-const countFollowsOfDay: Statement = {
-  name: 'count-follows',
-  text: `
+const countFollowsOfDay = statement('count-follows')`
     with follow as (
       select channel_oa_id, kind,
              kind = 'follow' and payload is not null
@@ -50,8 +45,7 @@ const countFollowsOfDay: Statement = {
      where a.created_at < ${LINE_DAY_START}
         on conflict (channel_oa_id, day) do update set
            first_follows = excluded.first_follows, returns = excluded.returns, unfollows = excluded.unfollows,
-           events_counted_at = excluded.events_counted_at`,
-}
+           events_counted_at = excluded.events_counted_at`
 
 export async function countFollows(session: Queryable): Promise<void> {
   const days = await session.query<{ day: string }>(selectUncountedDays)

@@ -1,7 +1,7 @@
 /** Keeps storage bounded: partitions ahead of time, and nothing beyond its retention. */
 import type { Database } from '../postgres/database.ts'
 import { migrate } from '../postgres/migrate.ts'
-import type { Queryable } from '../postgres/statement.ts'
+import { type Queryable, statement } from '../postgres/statement.ts'
 import { countFollows } from './follow-counts.ts'
 import { createKeyPartitions } from './key-partitions.ts'
 import { createPartitions, EVENTS, TRACKING_EVENTS } from './partitions.ts'
@@ -18,6 +18,14 @@ const MAINTENANCE_LOCK = 7_301_004
  * in use, by a dump for example, is left for the next time.
  */
 const LOCK_TIMEOUT_MS = 200
+
+/** $1 bigint: MAINTENANCE_LOCK */
+const tryLock = statement('try-lock-maintenance')`select pg_try_advisory_lock($1) as is_ours`
+
+/** $1 bigint: MAINTENANCE_LOCK */
+const unlock = statement('unlock-maintenance')`select pg_advisory_unlock($1)`
+
+const limitLockWait = statement('limit-lock-wait-of-maintenance')`set lock_timeout = ${LOCK_TIMEOUT_MS}`
 
 /** Runs maintenance, unless another instance is running it. */
 export async function runMaintenance(session: Queryable, retention: Retention): Promise<void> {
@@ -48,14 +56,12 @@ async function createAllPartitions(session: Queryable): Promise<void> {
 }
 
 async function unlessRunning(session: Queryable, work: () => Promise<void>): Promise<void> {
-  const [lock] = await session.query<{ is_ours: boolean }>('select pg_try_advisory_lock($1) as is_ours', [
-    MAINTENANCE_LOCK,
-  ])
+  const [lock] = await session.query<{ is_ours: boolean }>(tryLock, [MAINTENANCE_LOCK])
   if (lock?.is_ours !== true) return
   try {
-    await session.query(`set lock_timeout = ${LOCK_TIMEOUT_MS}`)
+    await session.query(limitLockWait)
     await work()
   } finally {
-    await session.query('select pg_advisory_unlock($1)', [MAINTENANCE_LOCK])
+    await session.query(unlock, [MAINTENANCE_LOCK])
   }
 }

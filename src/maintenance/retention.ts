@@ -1,6 +1,7 @@
 /** Deletes what has been stored long enough. Each statement deletes few rows, so that no other session waits for it. */
 import type { Config } from '../config.ts'
-import type { Queryable, Statement } from '../postgres/statement.ts'
+import { ENDPOINTS_WITH_DELIVERIES } from '../endpoints/backlog.ts'
+import { type Queryable, type Statement, statement } from '../postgres/statement.ts'
 import { dropExpiredKeyPartitions } from './key-partitions.ts'
 import { dropExpiredPartitions, EVENTS, TRACKING_EVENTS, unlessLocked } from './partitions.ts'
 
@@ -11,8 +12,6 @@ const ROWS_PER_STATEMENT = 10_000
 const HOURS_KEPT_DAYS = 35
 /** A year of followers, to compare with the same day of the year before. */
 const DAYS_KEPT_DAYS = 400
-/** Only earlier versions of the service write them. */
-const REFUSALS_KEPT_DAYS = 30
 
 /** A delta feed of an older time begins at the beginning. A mark every ten seconds makes 260,000 rows in this time. */
 const MARKS_KEPT_DAYS = 30
@@ -49,7 +48,6 @@ export async function deleteExpired(
   await deleteInBatches(session, deleteDeliveryHours, HOURS_KEPT_DAYS)
   await deleteInBatches(session, deleteAccountDays, DAYS_KEPT_DAYS)
   await deleteInBatches(session, deleteExpiredSessions, 0)
-  await unlessLocked(session.query(deleteRefusals, [REFUSALS_KEPT_DAYS]))
 }
 
 async function deleteInBatches(session: Queryable, statement: Statement, days: number): Promise<void> {
@@ -66,17 +64,14 @@ async function deleteInBatches(session: Queryable, statement: Statement, days: n
 
 /** The rows of a table whose time is too old. */
 function deleteOlder(name: string, table: string, time: string): Statement {
-  return {
-    name,
-    text: `
+  return statement(name)`
     with deleted as (
       delete from ${table}
        where ctid = any (array(select ctid from ${table}
                                 where ${time} < now() - $1 * interval '1 day' order by ${time} limit $2))
          and ${time} < now() - $1 * interval '1 day'
       returning 1)
-    select count(*)::int from deleted`,
-  }
+    select count(*)::int from deleted`
 }
 
 const deleteUnpartitionedEvents = deleteOlder('delete-unpartitioned-events', 'event_default', 'received_at')
@@ -90,9 +85,7 @@ const deleteUnpartitionedTrackingEvents = deleteOlder(
 const deleteEdits = deleteOlder('delete-edits', 'member_edit', 'edited_at')
 
 /** Counted from when the delivery was received, like its events. */
-const deleteFailedDeliveries: Statement = {
-  name: 'delete-failed-deliveries',
-  text: `
+const deleteFailedDeliveries = statement('delete-failed-deliveries')`
     with deleted as (
       delete from endpoint_delivery
        where ctid = any (array(select ctid from endpoint_delivery
@@ -100,29 +93,13 @@ const deleteFailedDeliveries: Statement = {
                                 order by created_at limit $2))
          and failed_at is not null and created_at < now() - $1 * interval '1 day'
       returning 1)
-    select count(*)::int from deleted`,
-}
+    select count(*)::int from deleted`
 
-/**
- * Written by a flush that began before the endpoint was removed. Reads one row for each endpoint that has deliveries, instead of
- * all deliveries.
- */
-const deleteOrphanedDeliveries: Statement = {
-  name: 'delete-deliveries-of-removed-endpoints',
-  text: `
-    with recursive pending as (
-      select min(endpoint_id) as id from endpoint_delivery where failed_at is null
-       union all
-      select (select min(endpoint_id) from endpoint_delivery where failed_at is null and endpoint_id > p.id)
-        from pending p where p.id is not null
-    ), failed as (
-      select min(endpoint_id) as id from endpoint_delivery where failed_at is not null
-       union all
-      select (select min(endpoint_id) from endpoint_delivery where failed_at is not null and endpoint_id > f.id)
-        from failed f where f.id is not null
-    ), removed as (
-      select id from (select id from pending union select id from failed) e
-       where id is not null and not exists (select from endpoint p where p.id = e.id)
+/** Written by a flush that began before the endpoint was removed. */
+const deleteOrphanedDeliveries = statement('delete-deliveries-of-removed-endpoints')`
+    with removed as (
+      select id from (${ENDPOINTS_WITH_DELIVERIES}) e
+       where not exists (select from endpoint p where p.id = e.id)
     ), deleted as (
       delete from endpoint_delivery
        where ctid = any (array(select d.ctid from removed r
@@ -135,8 +112,7 @@ const deleteOrphanedDeliveries: Statement = {
                                 where d.created_at < now() - $1 * interval '1 day' limit $2))
          and not exists (select from endpoint p where p.id = endpoint_id)
       returning 1)
-    select count(*)::int from deleted`,
-}
+    select count(*)::int from deleted`
 
 const deleteHashedKeys = deleteOlder('delete-hashed-keys', 'event_key_hashed', 'received_at')
 
@@ -148,9 +124,7 @@ const deleteUnsentMessages = deleteOlder('delete-unsent-messages', 'unsent_messa
  * Deletes the activity of people who are not members. That of a member stays, and is reviewed again as if it had grown this month:
  * otherwise each run would find it. The count is of both.
  */
-const reviewTrackedActivity: Statement = {
-  name: 'review-tracked-activity',
-  text: `
+const reviewTrackedActivity = statement('review-tracked-activity')`
     with reviewed as materialized (
       select t.channel_oa_id, t.user_id, m.user_id is not null as is_member
         from (select channel_oa_id, user_id from tracked_activity
@@ -170,8 +144,7 @@ const reviewTrackedActivity: Statement = {
          and t.received_at < now() - $1 * interval '1 day'
       returning 1
     )
-    select (select count(*) from kept)::int + (select count(*) from deleted)::int as count`,
-}
+    select (select count(*) from kept)::int + (select count(*) from deleted)::int as count`
 
 const deleteTombstones = deleteOlder('delete-tombstones', 'erased_member', 'deleted_at')
 
@@ -182,9 +155,3 @@ const deleteDeliveryHours = deleteOlder('delete-delivery-hours', 'delivery_hour'
 const deleteAccountDays = deleteOlder('delete-account-days', 'account_day', 'day')
 
 const deleteExpiredSessions = deleteOlder('delete-expired-sessions', 'operator_session', 'expires_at')
-
-/** $1 int: days. */
-const deleteRefusals: Statement = {
-  name: 'delete-refusals',
-  text: `delete from refused_delivery where day < (now() at time zone 'UTC')::date - $1::int`,
-}

@@ -4,7 +4,7 @@
  */
 import type { AccountId } from '../accounts/account.ts'
 import { LINE_TODAY } from '../line-day.ts'
-import type { Queryable, Statement } from '../postgres/statement.ts'
+import { type Queryable, statement } from '../postgres/statement.ts'
 
 /** Accounts that one pass looks at. Most members have not changed, and then an account costs some dozens of index lookups. */
 const PASS_MAX = 100
@@ -19,9 +19,7 @@ const PASS_MAX = 100
  *
  * $1 int: accounts
  */
-const takeDue: Statement = {
-  name: 'take-due-account-figures',
-  text: `
+const takeDue = statement('take-due-account-figures')`
     with due as materialized (
       select channel_oa_id as id, counted_at, counted_change from account_check
        where count_due_at <= now() order by count_due_at limit $1 for update skip locked
@@ -70,13 +68,10 @@ const takeDue: Statement = {
            counted_at is null or counted_at < now() - interval '1 hour'
              or counted_change is distinct from (select max(m.change) from audience_member m
                                                   where m.channel_oa_id = due.id) as is_outdated
-      from due`,
-}
+      from due`
 
 /** $1 bigint: account. Counts from indexes alone, and at most 10,000 due profiles. */
-const countAudience: Statement = {
-  name: 'count-audience',
-  text: `
+const countAudience = statement('count-audience')`
     with counted as (
       select count(*) as members, count(*) filter (where relationship = 'following') as following,
              count(*) filter (where relationship = 'blocked') as blocked
@@ -97,8 +92,7 @@ const countAudience: Statement = {
       from official_account a cross join counted
      where a.id = $1
         on conflict (channel_oa_id, day) do update set
-           members = excluded.members, following = excluded.following, blocked = excluded.blocked`,
-}
+           members = excluded.members, following = excluded.following, blocked = excluded.blocked`
 
 /** Refreshes the figures of accounts that are due. Returns how many accounts it looked at. */
 export async function refreshDueFigures(database: Queryable): Promise<number> {

@@ -2,7 +2,7 @@
 import type { AccountId } from '../accounts/account.ts'
 import type { FollowerStatistics, MessageQuota } from '../line-api/statistics.ts'
 import { LINE_TODAY } from '../line-day.ts'
-import type { Queryable, Row, Statement } from '../postgres/statement.ts'
+import { type Queryable, type Row, statement } from '../postgres/statement.ts'
 
 /**
  * Takes accounts that are due, for an hour: if this instance dies, others check them then. Rows that another instance takes are
@@ -10,9 +10,7 @@ import type { Queryable, Row, Statement } from '../postgres/statement.ts'
  *
  * $1 int: accounts
  */
-const takeDue: Statement = {
-  name: 'take-due-accounts',
-  text: `
+const takeDue = statement('take-due-accounts')`
     with due as materialized (
       select channel_oa_id from account_check where due_at <= now() order by due_at limit $1 for update skip locked
     ), taken as (
@@ -21,8 +19,7 @@ const takeDue: Statement = {
     )
     select due.channel_oa_id as id, a.can_call_platform
       from due cross join lateral (select can_call_platform(account) from official_account account
-                                    where id = due.channel_oa_id offset 0) a`,
-}
+                                    where id = due.channel_oa_id offset 0) a`
 
 export interface DueAccount extends Row {
   id: AccountId
@@ -35,15 +32,12 @@ export function takeDueAccounts(database: Queryable, max: number): Promise<DueAc
 }
 
 /** $1 bigint: account. The days of LINE that have ended but are not stored yet, of the last three, as 20261122. */
-const selectMissingDays: Statement = {
-  name: 'select-missing-days',
-  text: `
+const selectMissingDays = statement('select-missing-days')`
     select to_char(ended.day, 'YYYYMMDD') as day
       from generate_series(${LINE_TODAY} - 3,
                            ${LINE_TODAY} - 1, interval '1 day') as ended (day)
      where not exists (select from account_day d
-                        where d.channel_oa_id = $1 and d.day = ended.day::date and d.line_followers is not null)`,
-}
+                        where d.channel_oa_id = $1 and d.day = ended.day::date and d.line_followers is not null)`
 
 export async function findMissingDays(database: Queryable, id: AccountId): Promise<string[]> {
   const rows = await database.query<{ day: string }>(selectMissingDays, [id])
@@ -51,15 +45,12 @@ export async function findMissingDays(database: Queryable, id: AccountId): Promi
 }
 
 /** $1 bigint: account; $2 text: day; $3, $4 and $5 bigint: followers, reachable ones, blocks. */
-const storeStatistics: Statement = {
-  name: 'store-follower-statistics',
-  text: `
+const storeStatistics = statement('store-follower-statistics')`
     insert into account_day (channel_oa_id, day, line_followers, line_reachable, line_blocks)
     values ($1, $2::text::date, $3, $4, $5)
         on conflict (channel_oa_id, day) do update set
            line_followers = excluded.line_followers, line_reachable = excluded.line_reachable,
-           line_blocks = excluded.line_blocks`,
-}
+           line_blocks = excluded.line_blocks`
 
 export async function storeFollowerStatistics(
   database: Queryable,
@@ -85,17 +76,14 @@ const RETRY_MINUTES = 10
  * $1 bigint: account; $2 text: fault or null; $3 boolean: $4 is known; $4 float8: seconds until the token expires, or null;
  * $5 boolean: $6 and $7 are known; $6 bigint: quota or null; $7 bigint: used messages; $8 int: minutes after a fault.
  */
-const storeCheck: Statement = {
-  name: 'store-account-check',
-  text: `
+const storeCheck = statement('store-account-check')`
     update account_check
        set checked_at = now(), fault = $2::text,
            token_expires_at = case when $3::boolean then now() + $4::float8 * interval '1 second' else token_expires_at end,
            quota_limit = case when $5::boolean then $6::bigint else quota_limit end,
            quota_used = case when $5::boolean then $7::bigint else quota_used end,
            due_at = case when $2::text is null then due_at else now() + $8 * interval '1 minute' end
-     where channel_oa_id = $1`,
-}
+     where channel_oa_id = $1`
 
 export async function storeCheckResult(
   database: Queryable,

@@ -1,12 +1,12 @@
 /** Organizations and official accounts, as operators see them: never with a secret. */
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import type { Verification } from '../accounts/verification.ts'
-import type { Queryable } from '../postgres/statement.ts'
+import { type Queryable, statement } from '../postgres/statement.ts'
 
 export type OrganizationSummary = { id: OrganizationId; name: string }
 
-const selectOrganizations = `
-  select id, name from organization order by id`
+const selectOrganizations = statement('select-organizations')`
+    select id, name from organization order by id`
 
 export function listOrganizations(database: Queryable): Promise<OrganizationSummary[]> {
   return database.query(selectOrganizations)
@@ -22,11 +22,11 @@ export type AccountSummary = {
   verified: boolean | null
 }
 
-const selectAccounts = `
-  select id, organization_id as "organizationId", name, channel_id as "channelId", basic_id as "basicId",
-         (verification->>'verified')::boolean as verified
-    from official_account
-   order by id`
+const selectAccounts = statement('select-accounts')`
+    select id, organization_id as "organizationId", name, channel_id as "channelId", basic_id as "basicId",
+           (verification->>'verified')::boolean as verified
+      from official_account
+     order by id`
 
 export function listAccounts(database: Queryable): Promise<AccountSummary[]> {
   return database.query(selectAccounts)
@@ -40,12 +40,12 @@ export type AccountMatch = {
 }
 
 /** $1 part of the name, id or basic id text, in any case; $2 maximum number of rows int */
-const selectMatches = `
-  select a.id, a.name, a.basic_id as "basicId", o.name as "organizationName"
-    from official_account a join organization o on o.id = a.organization_id
-   where $1 = '' or strpos(lower(a.name), lower($1)) > 0 or strpos(lower(a.basic_id), lower($1)) > 0 or a.id::text = $1
-   order by a.id::text = $1 desc, strpos(lower(a.name), lower($1)) = 1 desc, a.name, a.id
-   limit $2`
+const selectMatches = statement('search-accounts')`
+    select a.id, a.name, a.basic_id as "basicId", o.name as "organizationName"
+      from official_account a join organization o on o.id = a.organization_id
+     where $1 = '' or strpos(lower(a.name), lower($1)) > 0 or strpos(lower(a.basic_id), lower($1)) > 0 or a.id::text = $1
+     order by a.id::text = $1 desc, strpos(lower(a.name), lower($1)) = 1 desc, a.name, a.id
+     limit $2`
 
 /** Finds accounts by a part of their name or basic id, or by their id. */
 export function searchAccounts(database: Queryable, text: string, limit: number): Promise<AccountMatch[]> {
@@ -69,15 +69,15 @@ export type AccountDetails = {
 }
 
 /** $1 account id bigint */
-const selectAccountDetails = `
-  select id, organization_id as "organizationId", name, channel_id as "channelId", bot_user_id as "botUserId",
-         basic_id as "basicId", chat_inbox_id as "chatInboxId", oa_hash as "oaHash", tracking_key as "trackingKey",
-         login_channel_id as "loginChannelId",
-         coalesce(channel_secret, '') ~ '\\S' as "hasChannelSecret",
-         coalesce(channel_access_token, '') ~ '\\S' as "hasChannelAccessToken",
-         coalesce(chat_secret, '') ~ '\\S' as "hasChatSecret"
-    from official_account
-   where id = $1`
+const selectAccountDetails = statement('select-account-details')`
+    select id, organization_id as "organizationId", name, channel_id as "channelId", bot_user_id as "botUserId",
+           basic_id as "basicId", chat_inbox_id as "chatInboxId", oa_hash as "oaHash", tracking_key as "trackingKey",
+           login_channel_id as "loginChannelId",
+           coalesce(channel_secret, '') ~ '\\S' as "hasChannelSecret",
+           coalesce(channel_access_token, '') ~ '\\S' as "hasChannelAccessToken",
+           coalesce(chat_secret, '') ~ '\\S' as "hasChatSecret"
+      from official_account
+     where id = $1`
 
 /** Includes the two identifiers that callbacks and web pages need. Null if the account does not exist. */
 export async function findAccountDetails(database: Queryable, id: AccountId): Promise<AccountDetails | null> {
@@ -86,8 +86,8 @@ export async function findAccountDetails(database: Queryable, id: AccountId): Pr
 }
 
 /** $1 account id bigint */
-const selectVerification = `
-  select verification from official_account where id = $1`
+const selectVerification = statement('select-verification')`
+    select verification from official_account where id = $1`
 
 /** The outcome of the last verification. Null if there was none. */
 export async function findVerification(database: Queryable, id: AccountId): Promise<Verification | null> {

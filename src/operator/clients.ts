@@ -1,12 +1,12 @@
 /** API clients and their keys, as operators see them: never with a secret. */
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import { INT64_MIN } from '../http/path-id.ts'
-import type { Queryable } from '../postgres/statement.ts'
+import { type Queryable, statement } from '../postgres/statement.ts'
 
 export type ClientSummary = { id: bigint; clientId: string; name: string | null; status: string }
 
-const selectClients = `
-  select id, client_id as "clientId", name, status from api_client order by id`
+const selectClients = statement('select-clients')`
+    select id, client_id as "clientId", name, status from api_client order by id`
 
 export function listClients(database: Queryable): Promise<ClientSummary[]> {
   return database.query(selectClients)
@@ -20,10 +20,10 @@ export type KeySummary = {
   status: string
 }
 
-const selectKeys = `
-  select id, api_client_id as client, channel_oa_id as account, organization_id as organization, status
-    from api_key
-   order by id`
+const selectKeys = statement('select-keys')`
+    select id, api_client_id as client, channel_oa_id as account, organization_id as organization, status
+      from api_key
+     order by id`
 
 export function listKeys(database: Queryable): Promise<KeySummary[]> {
   return database.query(selectKeys)
@@ -32,14 +32,14 @@ export function listKeys(database: Queryable): Promise<KeySummary[]> {
 export type ClientDetails = ClientSummary & { createdAt: string; activeKeys: number }
 
 /** $1 client id bigint, null: all; $2 after this id bigint; $3 maximum number of rows int */
-const selectClientDetails = `
-  select c.id, c.client_id as "clientId", c.name, c.status,
-         to_char(c.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt",
-         (select count(*) from api_key k where k.api_client_id = c.id and k.status = 'active')::int as "activeKeys"
-    from api_client c
-   where ($1::bigint is null or c.id = $1) and c.id > $2
-   order by c.id
-   limit $3`
+const selectClientDetails = statement('select-client-details')`
+    select c.id, c.client_id as "clientId", c.name, c.status,
+           to_char(c.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt",
+           (select count(*) from api_key k where k.api_client_id = c.id and k.status = 'active')::int as "activeKeys"
+      from api_client c
+     where ($1::bigint is null or c.id = $1) and c.id > $2
+     order by c.id
+     limit $3`
 
 /** Clients in the order of their ids, with the number of keys that work. */
 export function listClientDetails(
@@ -70,16 +70,16 @@ export type KeyDetails = {
 }
 
 /** $1 client id bigint, null: all; $2 account id bigint, null: all; $3 after this id bigint; $4 maximum number of rows int */
-const selectKeyDetails = `
-  select k.id, c.id as "clientRowId", c.client_id as "clientId", c.name as "clientName", k.channel_oa_id as "accountId",
-         a.name as "accountName", k.status = 'active' and c.status = 'active' as works, k.status,
-         to_char(k.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt"
-    from api_key k
-    join api_client c on c.id = k.api_client_id
-    left join official_account a on a.id = k.channel_oa_id and a.organization_id = k.organization_id
-   where ($1::bigint is null or k.api_client_id = $1) and ($2::bigint is null or k.channel_oa_id = $2) and k.id > $3
-   order by k.id
-   limit $4`
+const selectKeyDetails = statement('select-key-details')`
+    select k.id, c.id as "clientRowId", c.client_id as "clientId", c.name as "clientName", k.channel_oa_id as "accountId",
+           a.name as "accountName", k.status = 'active' and c.status = 'active' as works, k.status,
+           to_char(k.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt"
+      from api_key k
+      join api_client c on c.id = k.api_client_id
+      left join official_account a on a.id = k.channel_oa_id and a.organization_id = k.organization_id
+     where ($1::bigint is null or k.api_client_id = $1) and ($2::bigint is null or k.channel_oa_id = $2) and k.id > $3
+     order by k.id
+     limit $4`
 
 /** The keys of a client or of an account, in the order of their ids, without the keys themselves. */
 export function listKeyDetails(

@@ -1,6 +1,8 @@
 /** The health of endpoints: whether they accept what is sent to them, and what waits for them. For `doctor` and metrics. */
+
+import { ENDPOINTS_WITH_DELIVERIES } from '../endpoints/backlog.ts'
 import { isAccepted } from '../endpoints/post.ts'
-import type { Queryable, Statement } from '../postgres/statement.ts'
+import { type Queryable, statement } from '../postgres/statement.ts'
 import { COUNTED_MAX, type EndpointSummary, findEndpoints, listEndpoints } from './endpoints.ts'
 import { age } from './format.ts'
 
@@ -69,32 +71,7 @@ export const countText = (count: number): string => (count < COUNTED_MAX ? Strin
 const nameOf = ({ name, accountId }: EndpointSummary): string =>
   `${name === '' ? 'no name' : name} (account ${accountId})`
 
-/**
- * Finds one endpoint after the other in the indexes of pending and of failed deliveries, so the cost grows with the endpoints that
- * have some, not with all.
- */
-const selectBacklogs: Statement = {
-  name: 'select-endpoint-backlogs',
-  text: `
-    with recursive pending (id) as (
-      (select endpoint_id from endpoint_delivery where failed_at is null order by endpoint_id, due_at limit 1)
-       union all
-      select next.endpoint_id
-        from pending
-        join lateral (select endpoint_id from endpoint_delivery
-                       where endpoint_id > pending.id and failed_at is null
-                       order by endpoint_id, due_at limit 1) next on true
-    ), failed (id) as (
-      (select endpoint_id from endpoint_delivery where failed_at is not null order by endpoint_id, id limit 1)
-       union all
-      select next.endpoint_id
-        from failed
-        join lateral (select endpoint_id from endpoint_delivery
-                       where endpoint_id > failed.id and failed_at is not null
-                       order by endpoint_id, id limit 1) next on true
-    )
-    select id from pending union select id from failed`,
-}
+const selectBacklogs = statement('select-endpoint-backlogs')`${ENDPOINTS_WITH_DELIVERIES}`
 
 /** The endpoints for which deliveries wait or have failed. */
 export async function listBacklogs(database: Queryable): Promise<EndpointSummary[]> {

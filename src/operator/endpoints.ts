@@ -4,7 +4,7 @@ import { type ContentRow, loadContents } from '../endpoints/backlog.ts'
 import type { EndpointFormat } from '../endpoints/manage.ts'
 import { contentOf, writeMessage } from '../endpoints/messages.ts'
 import { INT64_MIN } from '../http/path-id.ts'
-import type { Queryable } from '../postgres/statement.ts'
+import { type Queryable, statement } from '../postgres/statement.ts'
 
 /** Deliveries counted per endpoint and state. Above this the exact number says nothing more, and counting takes long. */
 export const COUNTED_MAX = 10_000
@@ -48,31 +48,31 @@ export interface LastAnswer {
  * $1 account id bigint, null: all accounts; $2 rows counted int; $3 endpoint ids bigint[], null: all; $4 after this id bigint;
  * $5 maximum number of rows int, null: all
  */
-const selectEndpoints = `
-  select p.id, p.channel_oa_id as "accountId", a.name as "accountName", p.name, p.url, p.format, p.events, p.replies, p.status,
-         p.allow_private_network as "allowPrivateNetwork", p.previous_secret is not null as "isRotating",
-         to_char(p.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt",
-         pending.count as pending, failed.count as failed,
-         extract(epoch from now() - least(pending.first_at, (
-           select min(created_at)
-             from (select endpoint_id, failed_at, created_at from endpoint_delivery
-                    where pending.count = $2 and channel_oa_id = p.channel_oa_id order by id limit $2) d
-            where endpoint_id = p.id and failed_at is null)))::float8 as "oldestPendingSeconds",
-         to_char(x.answered_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "answeredAt",
-         x.status as "answerStatus", x.answer
-    from endpoint p
-    join official_account a on a.id = p.channel_oa_id
-    left join endpoint_answer x on x.endpoint_id = p.id
-   cross join lateral (
-     select count(*)::int as count, min(created_at) as first_at
-       from (select created_at from endpoint_delivery
-              where endpoint_id = p.id and failed_at is null order by due_at limit $2) d) pending
-   cross join lateral (
-     select count(*)::int as count
-       from (select from endpoint_delivery where endpoint_id = p.id and failed_at is not null order by id limit $2) d) failed
-   where ($1::bigint is null or p.channel_oa_id = $1) and ($3::bigint[] is null or p.id = any ($3)) and p.id > $4
-   order by p.id
-   limit $5`
+const selectEndpoints = statement('select-endpoints')`
+    select p.id, p.channel_oa_id as "accountId", a.name as "accountName", p.name, p.url, p.format, p.events, p.replies, p.status,
+           p.allow_private_network as "allowPrivateNetwork", p.previous_secret is not null as "isRotating",
+           to_char(p.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt",
+           pending.count as pending, failed.count as failed,
+           extract(epoch from now() - least(pending.first_at, (
+             select min(created_at)
+               from (select endpoint_id, failed_at, created_at from endpoint_delivery
+                      where pending.count = $2 and channel_oa_id = p.channel_oa_id order by id limit $2) d
+              where endpoint_id = p.id and failed_at is null)))::float8 as "oldestPendingSeconds",
+           to_char(x.answered_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "answeredAt",
+           x.status as "answerStatus", x.answer
+      from endpoint p
+      join official_account a on a.id = p.channel_oa_id
+      left join endpoint_answer x on x.endpoint_id = p.id
+     cross join lateral (
+       select count(*)::int as count, min(created_at) as first_at
+         from (select created_at from endpoint_delivery
+                where endpoint_id = p.id and failed_at is null order by due_at limit $2) d) pending
+     cross join lateral (
+       select count(*)::int as count
+         from (select from endpoint_delivery where endpoint_id = p.id and failed_at is not null order by id limit $2) d) failed
+     where ($1::bigint is null or p.channel_oa_id = $1) and ($3::bigint[] is null or p.id = any ($3)) and p.id > $4
+     order by p.id
+     limit $5`
 
 type EndpointRow = Omit<EndpointSummary, 'lastAnswer'> & {
   answeredAt: string | null
@@ -152,20 +152,20 @@ const DELIVERY_COLUMNS = `id, case when failed_at is not null then 'failed' when
          status as "lastStatus", answer as "lastAnswer", (extract(epoch from due_at) * 1000000)::bigint as "dueUs"`
 
 /** $1 endpoint id bigint; $2 after this id bigint; $3 maximum number of rows int */
-const selectFailedDeliveries = `
-  select ${DELIVERY_COLUMNS}
-    from endpoint_delivery
-   where endpoint_id = $1 and failed_at is not null and id > $2
-   order by id limit $3`
+const selectFailedDeliveries = statement('select-failed-deliveries')`
+    select ${DELIVERY_COLUMNS}
+      from endpoint_delivery
+     where endpoint_id = $1 and failed_at is not null and id > $2
+     order by id limit $3`
 
 /** $1 endpoint id bigint; $2 and $3 after this time, in microseconds, and id bigint; $4 maximum number of rows int */
-const selectPendingDeliveries = `
-  select ${DELIVERY_COLUMNS}
-    from endpoint_delivery
-   where endpoint_id = $1 and failed_at is null
-     and due_at >= timestamptz 'epoch' + $2 * interval '1 microsecond'
-     and (due_at, id) > (timestamptz 'epoch' + $2 * interval '1 microsecond', $3)
-   order by due_at, id limit $4`
+const selectPendingDeliveries = statement('select-pending-deliveries')`
+    select ${DELIVERY_COLUMNS}
+      from endpoint_delivery
+     where endpoint_id = $1 and failed_at is null
+       and due_at >= timestamptz 'epoch' + $2 * interval '1 microsecond'
+       and (due_at, id) > (timestamptz 'epoch' + $2 * interval '1 microsecond', $3)
+     order by due_at, id limit $4`
 
 export interface DeliveryPage {
   deliveries: DeliverySummary[]
@@ -242,7 +242,7 @@ export async function previewDelivery(
 }
 
 /** $1 endpoint id bigint */
-const selectExists = `select from endpoint where id = $1`
+const selectExists = statement('select-endpoint-exists')`select from endpoint where id = $1`
 
 export async function endpointExists(database: Queryable, id: bigint): Promise<boolean> {
   return (await database.query(selectExists, [id])).length > 0

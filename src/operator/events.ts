@@ -3,7 +3,7 @@ import type { AccountId } from '../accounts/account.ts'
 import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
 import { retryEvent } from '../intake/retry.ts'
 import type { Database } from '../postgres/database.ts'
-import type { Queryable, Statement, Transactions } from '../postgres/statement.ts'
+import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
 
 export type EventSummary = {
   id: bigint
@@ -23,14 +23,14 @@ export type EventDetails = EventSummary & { payload: string | null }
  * $1 account id bigint, null: all accounts
  * $2 maximum number of rows int
  */
-const selectEvents = `
-  select id, channel_oa_id as "accountId", source, kind,
-         to_char(occurred_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "occurredAt",
-         to_char(received_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "receivedAt", failure
-    from stored_event
-   where $1::bigint is null or channel_oa_id = $1
-   order by id desc
-   limit $2`
+const selectEvents = statement('select-newest-events')`
+    select id, channel_oa_id as "accountId", source, kind,
+           to_char(occurred_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "occurredAt",
+           to_char(received_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "receivedAt", failure
+      from stored_event
+     where $1::bigint is null or channel_oa_id = $1
+     order by id desc
+     limit $2`
 
 /**
  * The newest events first, applied or not. No index has this order, so it is a scan of all events in its own session, for
@@ -52,22 +52,22 @@ export interface UnappliedFilter {
 }
 
 /**
- * Each account reads its own range of event_failure.
+ * Each account reads its own range of event_failure. `between` finds one account by its index, and `$1 is null or` would read all.
  *
  * $1 account id bigint, null: all accounts; $2 reason text, null: any; $3 before this id bigint; $4 maximum number of rows int
  */
-const selectUnapplied = `
-  select e.id, a.id as "accountId", a.name as "accountName", e.source, e.kind,
-         to_char(e.occurred_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "occurredAt",
-         to_char(e.received_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "receivedAt", e.failure
-    from official_account a
-   cross join lateral (
-     select * from event
-      where channel_oa_id = a.id and failure is not null and id < $3 and ($2::text is null or failure = $2)
-      order by id desc limit $4) e
-   where $1::bigint is null or a.id = $1
-   order by e.id desc
-   limit $4`
+const selectUnapplied = statement('select-unapplied')`
+    select e.id, a.id as "accountId", a.name as "accountName", e.source, e.kind,
+           to_char(e.occurred_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "occurredAt",
+           to_char(e.received_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "receivedAt", e.failure
+      from official_account a
+     cross join lateral (
+       select * from event
+        where channel_oa_id = a.id and failure is not null and id < $3 and ($2::text is null or failure = $2)
+        order by id desc limit $4) e
+     where a.id between coalesce($1::bigint, '-9223372036854775808') and coalesce($1, 9223372036854775807)
+     order by e.id desc
+     limit $4`
 
 export type UnappliedEvent = EventSummary & { accountName: string }
 
@@ -84,12 +84,12 @@ export function listUnappliedEvents(
 const COUNTED_MAX = 10_000
 
 /** $1 account id bigint, null: all accounts; $2 maximum number of events int */
-const selectReasons = `
-  select failure, count(*)::int as count
-    from (select failure from event
-           where failure is not null and ($1::bigint is null or channel_oa_id = $1) limit $2) e
-   group by failure
-   order by count(*) desc, failure`
+const selectReasons = statement('select-failure-reasons')`
+    select failure, count(*)::int as count
+      from (select failure from event
+             where failure is not null and ($1::bigint is null or channel_oa_id = $1) limit $2) e
+     group by failure
+     order by count(*) desc, failure`
 
 export type FailureReason = { failure: string; count: number }
 
@@ -102,12 +102,12 @@ export function listFailureReasons(
 }
 
 /** $1 event id bigint */
-const selectEvent = `
-  select id, channel_oa_id as "accountId", source, kind,
-         to_char(occurred_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "occurredAt",
-         to_char(received_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "receivedAt", failure, payload
-    from stored_event
-   where id = $1`
+const selectEvent = statement('select-event')`
+    select id, channel_oa_id as "accountId", source, kind,
+           to_char(occurred_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "occurredAt",
+           to_char(received_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "receivedAt", failure, payload
+      from stored_event
+     where id = $1`
 
 /** Null if the event does not exist. */
 export async function findEvent(database: Queryable, id: bigint): Promise<EventDetails | null> {
@@ -116,8 +116,8 @@ export async function findEvent(database: Queryable, id: bigint): Promise<EventD
 }
 
 /** $1 event ids bigint[], null: all events that could not be applied */
-const selectFailedEventIds = `
-  select id from event where failure is not null and ($1::bigint[] is null or id = any ($1)) order by id`
+const selectFailedEventIds = statement('select-failed-event-ids')`
+    select id from event where failure is not null and ($1::bigint[] is null or id = any ($1)) order by id`
 
 /** Of the given ids, those of events that could not be applied. Null selects all such events. */
 export async function findFailedEventIds(database: Queryable, ids: bigint[] | null): Promise<bigint[]> {
@@ -135,13 +135,13 @@ export type RetryPosition = {
  * $1 account id bigint, null: all accounts; $2 reason text, null: any; $3 and $4 after this account and id bigint;
  * $5 maximum number of rows int
  */
-const selectNextUnapplied = `
-  select channel_oa_id as "accountId", id
-    from event
-   where failure is not null and (channel_oa_id, id) > ($3, $4)
-     and ($1::bigint is null or channel_oa_id = $1) and ($2::text is null or failure = $2)
-   order by channel_oa_id, id
-   limit $5`
+const selectNextUnapplied = statement('select-next-unapplied')`
+    select channel_oa_id as "accountId", id
+      from event
+     where failure is not null and (channel_oa_id, id) > ($3, $4)
+       and ($1::bigint is null or channel_oa_id = $1) and ($2::text is null or failure = $2)
+     order by channel_oa_id, id
+     limit $5`
 
 export interface RetriedBatch {
   outcomes: RetryOutcome[]
@@ -186,10 +186,9 @@ export type TailEvent = {
   failure: string | null
 }
 
-const selectLastId: Statement = {
-  name: 'last-event-id',
-  text: `select coalesce(pg_sequence_last_value(pg_get_serial_sequence('event', 'id')::regclass), 0) as id`,
-}
+const selectLastId = statement(
+  'last-event-id',
+)`select coalesce(pg_sequence_last_value(pg_get_serial_sequence('event', 'id')::regclass), 0) as id`
 
 /** The greatest id that was ever given to an event. */
 export async function lastEventId(database: Queryable): Promise<bigint> {
@@ -203,9 +202,7 @@ export async function lastEventId(database: Queryable): Promise<bigint> {
  *
  * $1 after this id bigint; $2 maximum number of rows int
  */
-const selectTail: Statement = {
-  name: 'event-tail',
-  text: `
+const selectTail = statement('event-tail')`
     select e.id, e.channel_oa_id as "accountId", a.name as "accountName", e.source, e.kind,
            to_char(e.occurred_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "occurredAt",
            to_char(e.received_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "receivedAt",
@@ -214,8 +211,7 @@ const selectTail: Statement = {
              where id > $1 and received_at > now() - interval '1 minute'
              order by id desc limit $2) e
       join lateral (select name from official_account where id = e.channel_oa_id offset 0) a on true
-     order by e.id desc`,
-}
+     order by e.id desc`
 
 /** The newest events first, of all accounts. */
 export function readTail(database: Queryable, afterId: bigint, limit: number): Promise<TailEvent[]> {
@@ -227,10 +223,9 @@ export function readTail(database: Queryable, afterId: bigint, limit: number): P
  * only VACUUM does this. With two million new events it takes 3 s once, and a read takes 15 ms instead of more than 5 s. A call
  * that is cancelled keeps the ranges that it summarized.
  */
-const summarizeRanges: Statement = {
-  name: 'summarize-event-ids',
-  text: `select brin_summarize_new_values(relid) from pg_partition_tree('event_id') where isleaf`,
-}
+const summarizeRanges = statement(
+  'summarize-event-ids',
+)`select brin_summarize_new_values(relid) from pg_partition_tree('event_id') where isleaf`
 
 export async function prepareTail(database: Queryable): Promise<void> {
   await database.query(summarizeRanges)

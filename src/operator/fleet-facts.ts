@@ -2,7 +2,7 @@
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import type { Check } from '../accounts/verification.ts'
 import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
-import type { Queryable, Row, Statement } from '../postgres/statement.ts'
+import { type Queryable, type Row, statement } from '../postgres/statement.ts'
 
 /** What is known of one account. Times are ISO 8601 in UTC. */
 export interface AccountFacts {
@@ -74,9 +74,7 @@ const PAGE_SIZE = 500
  *
  * $1 least account id bigint; $2 accounts int
  */
-const selectFleet: Statement = {
-  name: 'select-fleet',
-  text: `
+const selectFleet = statement('select-fleet')`
     select a.id, a.organization_id as "organizationId", o.name as "organizationName", a.name, a.basic_id as "basicId",
            a.created_at as "addedAt",
            coalesce(a.channel_id, '') <> '' as "hasChannelId", coalesce(a.channel_secret, '') ~ '\\S' as "hasChannelSecret",
@@ -153,8 +151,7 @@ const selectFleet: Statement = {
          where p.channel_oa_id = a.id) endpoints on true
      -- As an array, PostgreSQL expects as many ids in every plan, and so plans once for one account and for a page.
      where a.id = any (array(select id from official_account where id >= $1 order by id limit $2))
-     order by a.id`,
-}
+     order by a.id`
 
 /** All accounts page by page, in the order of their ids. */
 export async function* readFleet(database: Queryable): AsyncGenerator<AccountFacts[]> {

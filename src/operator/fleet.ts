@@ -1,7 +1,7 @@
 /** The fleet: every official account with its facts and what they say about it. */
 import type { AccountId } from '../accounts/account.ts'
 import { LINE_TODAY } from '../line-day.ts'
-import type { Queryable, Row, Statement } from '../postgres/statement.ts'
+import { type Queryable, type Row, statement } from '../postgres/statement.ts'
 import { ACCOUNT_WORDS, type AccountStatus, judgeAccount } from './account-status.ts'
 import { type AccountFacts, readAccountFacts, readFleet } from './fleet-facts.ts'
 
@@ -65,14 +65,14 @@ export type DeliveryHour = {
 }
 
 /** $1 account id bigint, $2 days int */
-const selectDeliveryHours = `
-  select to_char(hour at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as hour, sum(deliveries)::float8 as deliveries,
-         sum(accepted)::float8 as accepted, sum(duplicates)::float8 as duplicates, sum(unapplied)::float8 as unapplied,
-         sum(refused)::float8 as refused, sum(failed)::float8 as failed
-    from delivery_hour h
-   where channel_oa_id = $1 and h.hour > now() - $2 * interval '1 day'
-   group by h.hour
-   order by h.hour`
+const selectDeliveryHours = statement('select-delivery-hours')`
+    select to_char(hour at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as hour, sum(deliveries)::float8 as deliveries,
+           sum(accepted)::float8 as accepted, sum(duplicates)::float8 as duplicates, sum(unapplied)::float8 as unapplied,
+           sum(refused)::float8 as refused, sum(failed)::float8 as failed
+      from delivery_hour h
+     where channel_oa_id = $1 and h.hour > now() - $2 * interval '1 day'
+     group by h.hour
+     order by h.hour`
 
 /** The hours of the last days in which the account was delivered to, by all sources. */
 export function listDeliveryHours(database: Queryable, id: AccountId, days: number): Promise<DeliveryHour[]> {
@@ -93,13 +93,13 @@ export type AccountDay = {
 }
 
 /** $1 account id bigint, $2 days int */
-const selectAccountDays = `
-  select day::text, following::float8 as following, blocked::float8 as blocked, first_follows::float8 as "firstFollows",
-         returns::float8 as returns, unfollows::float8 as unfollows, line_followers::float8 as "lineFollowers",
-         line_blocks::float8 as "lineBlocks"
-    from account_day
-   where channel_oa_id = $1 and day > ${LINE_TODAY} - $2::int
-   order by day`
+const selectAccountDays = statement('select-account-days')`
+    select day::text, following::float8 as following, blocked::float8 as blocked, first_follows::float8 as "firstFollows",
+           returns::float8 as returns, unfollows::float8 as unfollows, line_followers::float8 as "lineFollowers",
+           line_blocks::float8 as "lineBlocks"
+      from account_day
+     where channel_oa_id = $1 and day > ${LINE_TODAY} - $2::int
+     order by day`
 
 export function listAccountDays(database: Queryable, id: AccountId, days: number): Promise<AccountDay[]> {
   return database.query(selectAccountDays, [id, days])
@@ -117,9 +117,7 @@ export interface FleetCharts {
 }
 
 /** $1 account ids bigint[]; $2 hours int; $3 days int. Values with their ages in hours and in days. */
-const selectCharts: Statement = {
-  name: 'select-fleet-charts',
-  text: `
+const selectCharts = statement('select-fleet-charts')`
     select a.id, hour.ages as "hourAges", hour.deliveries, day.ages as "dayAges", day.following
       from unnest($1::bigint[]) as a (id)
      cross join lateral (
@@ -132,8 +130,7 @@ const selectCharts: Statement = {
        select coalesce(array_agg(${LINE_TODAY} - d.day), '{}') as ages,
               coalesce(array_agg(d.following::float8), '{}') as following
          from account_day d
-        where d.channel_oa_id = a.id and d.following is not null and d.day > ${LINE_TODAY} - $3::int) day`,
-}
+        where d.channel_oa_id = a.id and d.following is not null and d.day > ${LINE_TODAY} - $3::int) day`
 
 interface ChartRow extends Row {
   id: AccountId

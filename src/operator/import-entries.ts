@@ -7,6 +7,7 @@ import { isObject } from '../http/body.ts'
 import { parsePathId } from '../http/path-id.ts'
 import { textArray } from '../postgres/binary-array.ts'
 import type { Database } from '../postgres/database.ts'
+import { statement } from '../postgres/statement.ts'
 import { isStorableText } from '../postgres/storable.ts'
 
 /** A parsed entry. An error stands for an entry that cannot be parsed. */
@@ -68,11 +69,8 @@ function memberIdOf({ id, userId }: Record<string, unknown>, idsByUserId: Map<st
 }
 
 /** $1 account id bigint, $2 organization id bigint, $3 user ids text[] */
-const selectMemberIds = {
-  name: 'member-ids-by-user',
-  text: `select id, user_id from audience_member
-          where channel_oa_id = $1 and organization_id = $2 and user_id = any ($3::text[])`,
-}
+const selectMemberIds = statement('member-ids-by-user')`select id, user_id from audience_member
+          where channel_oa_id = $1 and organization_id = $2 and user_id = any ($3::text[])`
 
 /** The ids of the members that the entries name by their user ids. */
 async function findMemberIds(

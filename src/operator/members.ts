@@ -7,7 +7,7 @@ import { decodeCursor, encodeCursor } from '../audience/page-cursor.ts'
 import { readPage } from '../audience/select-list.ts'
 import { refuseInput } from '../http/validate.ts'
 import type { Database } from '../postgres/database.ts'
-import type { Queryable } from '../postgres/statement.ts'
+import { type Queryable, statement } from '../postgres/statement.ts'
 import type { AccountDetails } from './accounts.ts'
 
 /**
@@ -17,12 +17,12 @@ import type { AccountDetails } from './accounts.ts'
  * $2 user id text
  * $3 member id bigint or null
  */
-const selectMember = `
-  select ${memberJson} as json
-    from audience_member m ${withTrackedActivity}
-   where m.channel_oa_id = $1 and (m.user_id = $2 or m.id = $3)
-   order by m.user_id = $2 desc
-   limit 1`
+const selectMember = statement('select-member')`
+    select ${memberJson} as json
+      from audience_member m ${withTrackedActivity}
+     where m.channel_oa_id = $1 and (m.user_id = $2 or m.id = $3)
+     order by m.user_id = $2 desc
+     limit 1`
 
 /** Finds a member by its user id, or else by its id. Returns null if neither matches. */
 export async function findMember(
@@ -71,44 +71,44 @@ export interface Timeline {
  * $4 maximum number of rows int
  * $5 to $7 the position of the last entry of the page before: time in microseconds bigint, part int, id bigint; null: none
  */
-const selectTimeline = `
-  select to_char(entry.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at,
-         to_char(entry.received_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "receivedAt",
-         entry.source, entry.kind, entry.effect, entry.event_id as "eventId",
-         (extract(epoch from entry.at) * 1000000)::bigint as "atUs", entry.part, entry.id
-    from (
-      (select occurred_at as at, received_at, source, kind,
-              case when failure is not null then 'not applied: ' || failure
-                   when user_id is distinct from $2 then 'named as joined or left'
-                   when kind = 'follow' then 'relationship following'
-                   when kind = 'unfollow' then 'relationship blocked'
-                   when source = 'mbox' then 'conversation'
-                   when source = 'tracking' then 'activity'
-                   else 'seen'
-              end as effect,
-              id as event_id, 2 as part, id
-         from stored_event
-        where channel_oa_id = $1 and (user_id = $2 or other_user_ids @> array[$2])
-          and ($5::bigint is null
-               or (occurred_at, 2, id) < (timestamptz 'epoch' + $5 * interval '1 microsecond', $6::int, $7::bigint))
-        order by occurred_at desc, id desc
-        limit $4)
-      union all
-      (select e.edited_at, null, 'client', 'edit',
-              array_to_string(e.fields, ', ') || ' by '
-                || coalesce('client ' || c.client_id, 'key ' || e.api_key_id, 'a command or another program'),
-              null, 1, e.id
-         from member_edit e
-         left join api_key k on k.id = e.api_key_id
-         left join api_client c on c.id = k.api_client_id
-        where e.channel_oa_id = $1 and e.member_id = $3
-          and ($5::bigint is null
-               or (e.edited_at, 1, e.id) < (timestamptz 'epoch' + $5 * interval '1 microsecond', $6::int, $7::bigint))
-        order by e.edited_at desc, e.id desc
-        limit $4)
-    ) as entry
-   order by entry.at desc, entry.part desc, entry.id desc
-   limit $4`
+const selectTimeline = statement('select-timeline')`
+    select to_char(entry.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at,
+           to_char(entry.received_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "receivedAt",
+           entry.source, entry.kind, entry.effect, entry.event_id as "eventId",
+           (extract(epoch from entry.at) * 1000000)::bigint as "atUs", entry.part, entry.id
+      from (
+        (select occurred_at as at, received_at, source, kind,
+                case when failure is not null then 'not applied: ' || failure
+                     when user_id is distinct from $2 then 'named as joined or left'
+                     when kind = 'follow' then 'relationship following'
+                     when kind = 'unfollow' then 'relationship blocked'
+                     when source = 'mbox' then 'conversation'
+                     when source = 'tracking' then 'activity'
+                     else 'seen'
+                end as effect,
+                id as event_id, 2 as part, id
+           from stored_event
+          where channel_oa_id = $1 and (user_id = $2 or other_user_ids @> array[$2])
+            and ($5::bigint is null
+                 or (occurred_at, 2, id) < (timestamptz 'epoch' + $5 * interval '1 microsecond', $6::int, $7::bigint))
+          order by occurred_at desc, id desc
+          limit $4)
+        union all
+        (select e.edited_at, null, 'client', 'edit',
+                array_to_string(e.fields, ', ') || ' by '
+                  || coalesce('client ' || c.client_id, 'key ' || e.api_key_id, 'a command or another program'),
+                null, 1, e.id
+           from member_edit e
+           left join api_key k on k.id = e.api_key_id
+           left join api_client c on c.id = k.api_client_id
+          where e.channel_oa_id = $1 and e.member_id = $3
+            and ($5::bigint is null
+                 or (e.edited_at, 1, e.id) < (timestamptz 'epoch' + $5 * interval '1 microsecond', $6::int, $7::bigint))
+          order by e.edited_at desc, e.id desc
+          limit $4)
+      ) as entry
+     order by entry.at desc, entry.part desc, entry.id desc
+     limit $4`
 
 /** The events and edits that made the member what it is, newest first. */
 export async function memberTimeline(
@@ -154,8 +154,8 @@ export async function searchMembers(
 }
 
 /** $1 account id bigint */
-const selectMemberCount = `
-  select count(*) from audience_member where channel_oa_id = $1`
+const selectMemberCount = statement('select-member-count')`
+    select count(*) from audience_member where channel_oa_id = $1`
 
 /** A count of millions may exceed a request's time limit, so it runs in its own session. */
 export async function countMembers(database: Database, accountId: AccountId): Promise<number> {

@@ -14,7 +14,7 @@ import { lockOutSendersAndFlushes } from '../audience/erasure-lock.ts'
 import { finishErasure, type PendingErasure } from '../audience/pending-erasure.ts'
 import type { Database } from '../postgres/database.ts'
 import { violatedConstraint } from '../postgres/faults.ts'
-import type { Queryable } from '../postgres/statement.ts'
+import { type Queryable, type Statement, statement } from '../postgres/statement.ts'
 
 /** Rows deleted in one statement. A member costs the most, with its tombstone, tags and edits: about 50 ms in all. */
 const ROWS_PER_STATEMENT = 2_000
@@ -40,14 +40,15 @@ export const ACCOUNT_TABLES = [
   'account_check',
   'account_day',
   'delivery_hour',
-  'refused_delivery',
   'api_key',
 ] as const
 
 /** Tables without an index on the account, in partitions: read as a whole, page by page. */
 export const ACCOUNT_PARTITIONED_TABLES = ['event', 'tracking_event'] as const
 
-type Table = (typeof ACCOUNT_TABLES)[number] | (typeof ACCOUNT_PARTITIONED_TABLES)[number]
+type AccountTable = (typeof ACCOUNT_TABLES)[number]
+type PartitionedTable = (typeof ACCOUNT_PARTITIONED_TABLES)[number]
+type Table = AccountTable | PartitionedTable
 
 /** Number of deleted rows by table. */
 export type DeletedRows = Record<Table, number>
@@ -63,14 +64,14 @@ export type AccountContents = {
 }
 
 /** $1 account id bigint */
-const selectContents = `
-  select name,
-         (select count(*)::int from audience_member where channel_oa_id = $1) as members,
-         (select count(*)::int from event_key where channel_oa_id = $1) as "receivedEvents",
-         (select count(*)::int from endpoint where channel_oa_id = $1) as endpoints,
-         (select count(*)::int from endpoint_delivery where channel_oa_id = $1) as "waitingDeliveries",
-         (select count(*)::int from api_key where channel_oa_id = $1) as "apiKeys"
-    from official_account where id = $1`
+const selectContents = statement('select-account-contents')`
+    select name,
+           (select count(*)::int from audience_member where channel_oa_id = $1) as members,
+           (select count(*)::int from event_key where channel_oa_id = $1) as "receivedEvents",
+           (select count(*)::int from endpoint where channel_oa_id = $1) as endpoints,
+           (select count(*)::int from endpoint_delivery where channel_oa_id = $1) as "waitingDeliveries",
+           (select count(*)::int from api_key where channel_oa_id = $1) as "apiKeys"
+      from official_account where id = $1`
 
 /** What a removal would delete. Null if the account does not exist. */
 export async function findAccountContents(
@@ -121,22 +122,23 @@ type Add = (table: Table, count: number) => void
  *
  * $1 account id bigint
  */
-const replaceCredentials = `
-  update official_account
-     set channel_id = null, channel_secret = null, channel_access_token = null, bot_user_id = null, chat_secret = null,
-         login_channel_id = null, oa_hash = oa_hash || random_token(), tracking_key = random_token()
-   where id = $1
-  returning id`
+const replaceCredentials = statement('replace-account-credentials')`
+    update official_account
+       set channel_id = null, channel_secret = null, channel_access_token = null, bot_user_id = null, chat_secret = null,
+           login_channel_id = null, oa_hash = oa_hash || random_token(), tracking_key = random_token()
+     where id = $1
+    returning id`
 
 /** $1 account id bigint */
-const pauseEndpoints = `update endpoint set status = 'paused' where channel_oa_id = $1`
+const pauseEndpoints = statement('pause-endpoints-of-account')`
+    update endpoint set status = 'paused' where channel_oa_id = $1`
 
 /** $1 account id bigint */
-const selectPendingErasures = `
-  select channel_oa_id, member_id, user_id, last_event_id from pending_erasure where channel_oa_id = $1`
+const selectPendingErasures = statement('select-pending-erasures-of-account')`
+    select channel_oa_id, member_id, user_id, last_event_id from pending_erasure where channel_oa_id = $1`
 
 /** $1 account id bigint */
-const deleteAccount = `delete from official_account where id = $1`
+const deleteAccount = statement('delete-account')`delete from official_account where id = $1`
 
 /** Returns false if the account does not exist. */
 function refuseEverything(database: Database, id: AccountId, add: Add): Promise<boolean> {
@@ -171,7 +173,12 @@ async function finish(database: Database, id: AccountId, add: Add): Promise<bool
   }
 }
 
-async function deleteInBatches(session: Queryable, table: Table, id: AccountId, add: Add): Promise<void> {
+async function deleteInBatches(
+  session: Queryable,
+  table: AccountTable,
+  id: AccountId,
+  add: Add,
+): Promise<void> {
   for (let count = ROWS_PER_STATEMENT; count >= ROWS_PER_STATEMENT; ) {
     count = await deleteBatch(session, table, id)
     add(table, count)
@@ -179,44 +186,66 @@ async function deleteInBatches(session: Queryable, table: Table, id: AccountId, 
 }
 
 /**
- * A ctid is only unique within one partition, so a batch may be larger. `+ 0` keeps indexes out of the second check, which would
- * lead through all rows of the account.
+ * By table. A ctid is only unique within one partition, so a batch may be larger. `+ 0` keeps indexes out of the second check, which
+ * would lead through all rows of the account.
+ *
+ * $1 account id bigint
+ * $2 maximum number of rows int
  */
-async function deleteBatch(database: Queryable, table: Table, id: AccountId): Promise<number> {
-  const [deleted] = await database.query<{ count: number }>(
-    `with deleted as (
-       delete from ${table}
-        where ctid = any (array(select ctid from ${table} where channel_oa_id = $1 limit $2)) and channel_oa_id + 0 = $1
-       returning 1)
-     select count(*)::int from deleted`,
-    [id, ROWS_PER_STATEMENT],
-  )
+const deleteRows = Object.fromEntries(
+  ACCOUNT_TABLES.map((table) => [
+    table,
+    statement(`delete-rows-of-account-${table.replaceAll('_', '-')}`)`
+    with deleted as (
+      delete from ${table}
+       where ctid = any (array(select ctid from ${table} where channel_oa_id = $1 limit $2)) and channel_oa_id + 0 = $1
+      returning 1)
+    select count(*)::int from deleted`,
+  ]),
+) as Record<AccountTable, Statement>
+
+async function deleteBatch(database: Queryable, table: AccountTable, id: AccountId): Promise<number> {
+  const [deleted] = await database.query<{ count: number }>(deleteRows[table], [id, ROWS_PER_STATEMENT])
   return deleted?.count ?? 0
 }
 
 /** $1 table text. The pages of its largest partition. */
-const selectPages = `
-  select coalesce(max(pg_relation_size(relid) / current_setting('block_size')::int), 0)::int as pages
-    from pg_partition_tree($1::text::regclass) where isleaf`
+const selectPages = statement('select-partition-pages')`
+    select coalesce(max(pg_relation_size(relid) / current_setting('block_size')::int), 0)::int as pages
+      from pg_partition_tree($1::text::regclass) where isleaf`
+
+/**
+ * By table.
+ *
+ * $1 account id bigint
+ * $2 and $3 text: the first ctid, and the one after the last
+ * $4 text: rows that were received earlier stay
+ */
+const deleteRowsOfPages = Object.fromEntries(
+  ACCOUNT_PARTITIONED_TABLES.map((table) => [
+    table,
+    statement(`delete-rows-of-account-${table.replaceAll('_', '-')}`)`
+    with deleted as (
+      delete from ${table}
+       where channel_oa_id = $1 and ctid >= $2::tid and ctid < $3::tid and received_at >= $4::timestamptz
+      returning 1)
+    select count(*)::int from deleted`,
+  ]),
+) as Record<PartitionedTable, Statement>
 
 /** The range of pages applies to each partition. Flushes add no row any more, so one pass finds all. */
 async function deletePages(
   session: Queryable,
-  table: Table,
+  table: PartitionedTable,
   id: AccountId,
   receivedSince: string,
   add: Add,
 ): Promise<void> {
   const [size] = await session.query<{ pages: number }>(selectPages, [table])
   for (let page = 0; page < (size?.pages ?? 0); page += PAGES_PER_STATEMENT) {
-    const [deleted] = await session.query<{ count: number }>(
-      `with deleted as (
-         delete from ${table}
-          where channel_oa_id = $1 and ctid >= $2::tid and ctid < $3::tid and received_at >= $4::timestamptz
-         returning 1)
-       select count(*)::int from deleted`,
-      [id, `(${page},0)`, `(${page + PAGES_PER_STATEMENT},0)`, receivedSince],
-    )
+    const range = [`(${page},0)`, `(${page + PAGES_PER_STATEMENT},0)`]
+    const values = [id, ...range, receivedSince]
+    const [deleted] = await session.query<{ count: number }>(deleteRowsOfPages[table], values)
     add(table, deleted?.count ?? 0)
   }
 }

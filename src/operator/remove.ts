@@ -1,23 +1,24 @@
 /** Removes organizations, API clients and API keys. remove-account.ts removes official accounts. */
 import type { OrganizationId } from '../accounts/account.ts'
-import type { Queryable, Transactions } from '../postgres/statement.ts'
+import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
 
 export type OrganizationContents = { name: string; accounts: number; apiKeys: number }
 
 /** $1 organization id bigint. Keys of the organization without an account give no access. */
-const selectOrganization = `
-  select name, (select count(*)::int from official_account where organization_id = $1) as accounts,
-         (select count(*)::int from api_key where organization_id = $1) as "apiKeys"
-    from organization where id = $1`
+const selectOrganization = statement('select-organization-contents')`
+    select name, (select count(*)::int from official_account where organization_id = $1) as accounts,
+           (select count(*)::int from api_key where organization_id = $1) as "apiKeys"
+      from organization where id = $1`
 
 /** $1 organization id bigint. Nobody adds an account to the organization until the transaction ends. */
-const lockOrganization = `select from organization where id = $1 for update`
+const lockOrganization = statement('lock-organization')`select from organization where id = $1 for update`
 
 /** $1 organization id bigint */
-const deleteKeysOfOrganization = `delete from api_key where organization_id = $1`
+const deleteKeysOfOrganization = statement('delete-keys-of-organization')`
+    delete from api_key where organization_id = $1`
 
 /** $1 organization id bigint */
-const deleteOrganization = `delete from organization where id = $1`
+const deleteOrganization = statement('delete-organization')`delete from organization where id = $1`
 
 /** What a removal would delete. Null if the organization does not exist. */
 export async function findOrganizationContents(
@@ -46,19 +47,19 @@ export function removeOrganization(
 export type ClientContents = { clientId: string; name: string | null; apiKeys: number }
 
 /** $1 api_client.id bigint */
-const selectClient = `
-  select client_id as "clientId", name,
-         (select count(*)::int from api_key where api_client_id = $1) as "apiKeys"
-    from api_client where id = $1`
+const selectClient = statement('select-client-contents')`
+    select client_id as "clientId", name,
+           (select count(*)::int from api_key where api_client_id = $1) as "apiKeys"
+      from api_client where id = $1`
 
 /** $1 api_client.id bigint. Nobody adds a key to the client until the transaction ends. */
-const lockClient = `select from api_client where id = $1 for update`
+const lockClient = statement('lock-client')`select from api_client where id = $1 for update`
 
 /** $1 api_client.id bigint */
-const deleteKeysOfClient = `delete from api_key where api_client_id = $1`
+const deleteKeysOfClient = statement('delete-keys-of-client')`delete from api_key where api_client_id = $1`
 
 /** $1 api_client.id bigint */
-const deleteClient = `delete from api_client where id = $1`
+const deleteClient = statement('delete-client')`delete from api_client where id = $1`
 
 /** What a removal would delete. Null if the client does not exist. */
 export async function findClientContents(database: Queryable, id: bigint): Promise<ClientContents | null> {

@@ -1,6 +1,6 @@
 /** Sessions of the console, as rows that all instances share. The database's clock decides when they end. */
 import { createHash, createHmac, randomBytes } from 'node:crypto'
-import type { Queryable, Statement } from '../postgres/statement.ts'
+import { type Queryable, statement } from '../postgres/statement.ts'
 import type { Secret } from '../secret.ts'
 
 /** A working day with its overtime. */
@@ -14,16 +14,13 @@ const ID_BYTES = 32
 const ID = /^[\w-]{43}$/
 
 /** $1 id_hash bytea; $2 token_mac bytea; $3 int: seconds; $4 int: sessions that stay beside the new one */
-const insertSession: Statement = {
-  name: 'insert-operator-session',
-  text: `
+const insertSession = statement('insert-operator-session')`
     with surplus as (
       delete from operator_session
        where id_hash = any (array(select id_hash from operator_session order by expires_at desc offset $4)))
     insert into operator_session (id_hash, token_mac, expires_at)
     values ($1, $2, now() + $3 * interval '1 second')
-    returning to_char(expires_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "endsAt"`,
-}
+    returning to_char(expires_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "endsAt"`
 
 /** @returns the session's id, which nobody but its browser may know, and when the session ends */
 export async function openSession(
@@ -37,13 +34,10 @@ export async function openSession(
 }
 
 /** $1 id_hash bytea; $2 token_mac bytea */
-const selectSession: Statement = {
-  name: 'select-operator-session',
-  text: `
+const selectSession = statement('select-operator-session')`
     select to_char(expires_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "endsAt"
       from operator_session
-     where id_hash = $1 and token_mac = $2 and expires_at > now()`,
-}
+     where id_hash = $1 and token_mac = $2 and expires_at > now()`
 
 /** When the session ends. Null: there is none with this id, it has ended, or it belongs to another CONSOLE_TOKEN. */
 export async function findSessionEnd(database: Queryable, id: string, token: Secret): Promise<string | null> {
@@ -53,10 +47,7 @@ export async function findSessionEnd(database: Queryable, id: string, token: Sec
 }
 
 /** $1 id_hash bytea */
-const deleteSession: Statement = {
-  name: 'delete-operator-session',
-  text: `delete from operator_session where id_hash = $1`,
-}
+const deleteSession = statement('delete-operator-session')`delete from operator_session where id_hash = $1`
 
 export async function endSession(database: Queryable, id: string): Promise<void> {
   if (ID.test(id)) await database.query(deleteSession, [hashOf(id)])

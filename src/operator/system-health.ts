@@ -5,7 +5,7 @@ import { FatalError } from '../errors.ts'
 import { redisRefusal } from '../http/rate-limit-redis.ts'
 import { CLOCK_SKEW_MAX_SECONDS, readClockSkew } from '../postgres/clock.ts'
 import { withDatabase } from '../postgres/open.ts'
-import type { Queryable } from '../postgres/statement.ts'
+import { type Queryable, statement } from '../postgres/statement.ts'
 import { examineEndpoints, type Severity } from './endpoint-health.ts'
 import { type FleetAccount, listFleet } from './fleet.ts'
 import { age } from './format.ts'
@@ -54,7 +54,6 @@ async function examineDatabase({ database: choice }: Config): Promise<Finding[]>
       ...(await database.replicaLags()).map(examineReplica),
       { check: 'migrations', severity: 'ok', message: 'the schema is up to date' },
       ...(await listFleet(database, Date.now())).flatMap(examineAccount),
-      ...(await examineChannels(database)),
       ...(await database.session(examineEndpoints)).map(({ endpointId, severity, message }) => ({
         check: `endpoint ${endpointId}`,
         severity,
@@ -80,31 +79,14 @@ function examineAccount({ id, problems, lastDeliveryAt }: FleetAccount): Finding
   }))
 }
 
-/** Accounts that are older than the constraint. */
-const selectSharedChannels = `
-  select organization_id as "organizationId", channel_id as "channelId", string_agg(id::text, ', ' order by id) as ids
-    from official_account where channel_id <> ''
-   group by organization_id, channel_id having count(*) > 1
-   order by min(id)`
-
-async function examineChannels(database: Queryable): Promise<Finding[]> {
-  type Shared = { organizationId: bigint; channelId: string; ids: string }
-  const shared = await database.query<Shared>(selectSharedChannels)
-  return shared.map(({ organizationId, channelId, ids }) => ({
-    check: `organization ${organizationId}`,
-    severity: 'warning',
-    message: `accounts ${ids} have the channel id ${channelId}; keep one, and run "oa-audience accounts remove" for the others`,
-  }))
-}
-
 /**
  * Marks of the delta feed that are ahead of the clock say that it stepped back. Those that are more than an hour ahead do not
  * matter: see change-marks.ts.
  */
-const selectServer = `
-  select current_setting('server_version') as version, current_setting('fsync') as fsync,
-         (select coalesce(extract(epoch from max(marked_at) - clock_timestamp()), 0)::float8 from change_mark
-           where marked_at <= clock_timestamp() + interval '1 hour') as ahead`
+const selectServer = statement('select-server-health')`
+    select current_setting('server_version') as version, current_setting('fsync') as fsync,
+           (select coalesce(extract(epoch from max(marked_at) - clock_timestamp()), 0)::float8 from change_mark
+             where marked_at <= clock_timestamp() + interval '1 hour') as ahead`
 
 async function examineServer(database: Queryable): Promise<Finding> {
   const [server] = await database.query<{ version: string; fsync: string; ahead: number }>(selectServer)

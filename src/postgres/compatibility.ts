@@ -1,15 +1,16 @@
 /** Which programs may run on a database whose schema is newer or older than theirs. */
 import { FatalError } from '../errors.ts'
-import type { Queryable } from './statement.ts'
+import { type Queryable, statement } from './statement.ts'
+
+const selectSupport = statement('select-oldest-supported-version')`
+    select oldest_supported from schema_compatibility`
 
 /**
  * For a program that is older than the schema. Each migration that breaks older programs raises `oldest_supported`: the number
  * of the newest migration that a program must know to run on this database. Throws a FatalError if it knows fewer.
  */
 export async function requireSupport(session: Queryable, newest: number, newestKnown: number): Promise<void> {
-  const [row] = await session.query<{ oldest_supported: number }>(
-    'select oldest_supported from schema_compatibility',
-  )
+  const [row] = await session.query<{ oldest_supported: number }>(selectSupport)
   const oldestSupported = row?.oldest_supported ?? newest
   if (oldestSupported <= newestKnown) return
   throw new FatalError(

@@ -83,8 +83,8 @@ const NO_LIMITS = `select set_config(name, '0', false) from pg_settings where na
   ('statement_timeout', 'lock_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout', 'idle_session_timeout')`
 
 /**
- * What a connection sends before it writes: see migrations/functions/restores.sql. A replica and a schema of an earlier version
- * skip it. So does a role that may only write rows: the next migration by the owner of the tables does the same.
+ * What a connection sends before it writes: see migrations/functions/restores.sql. A replica and a database
+ * without a schema skip it. So does a role that may only write rows: the next migration by the owner of the tables does the same.
  */
 export const PREPARE_WRITES = `do $$ begin
     if to_regprocedure('prepare_writes()') is not null then perform prepare_writes(); end if;

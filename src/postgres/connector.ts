@@ -6,6 +6,7 @@ import type { Connection } from './embedded/server.ts'
 import { DatabaseUnavailable } from './faults.ts'
 import { Primary } from './primary.ts'
 import { send } from './share.ts'
+import { unnamed } from './statement.ts'
 import { refuseUnreplicated } from './unreplicated.ts'
 
 /** How long a connection may take to open. The platforms disconnect after 2 s. */
@@ -86,7 +87,7 @@ export class Connector {
       client.end().catch(() => undefined)
       throw new DatabaseUnavailable(error)
     }
-    await send(client, connectionSettings(purpose))
+    await send(client, unnamed(connectionSettings(purpose)))
     return client
   }
 

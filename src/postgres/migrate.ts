@@ -8,7 +8,7 @@ import type { Database } from './database.ts'
 import { refuseDistributedTables } from './distributed-tables.ts'
 import { sqlStateOf } from './faults.ts'
 import { readFunctions, replaceFunctions } from './functions.ts'
-import type { Queryable } from './statement.ts'
+import { begin, commit, type Queryable, rollback, statement, unnamed } from './statement.ts'
 
 /** Any fixed number: the advisory lock that serializes instances that start at the same time. */
 const MIGRATION_LOCK = 7_301_002
@@ -31,8 +31,41 @@ export interface Migration {
   checksum: string
 }
 
+/** 0.2.0 began the migrations again, and named the first one differently. Before 0.1.0, the table had no checksums. */
+const FIRST_BEFORE_0_2_0 = '0001-accounts-and-access.sql'
+
 /** The table of applied migrations. The migrations create all other tables of the schema. */
 const MIGRATION_TABLE = 'schema_migration'
+
+/** $1 bigint: MIGRATION_LOCK */
+const lockMigrations = statement('lock-migrations')`select pg_advisory_lock($1)`
+
+const limitLockWait = statement('limit-lock-wait-of-migration')`set local lock_timeout = ${LOCK_TIMEOUT_MS}`
+
+const selectServer = statement('select-server-settings')`
+    select current_setting('server_version_num')::int as number, current_setting('server_version') as version,
+      current_setting('server_encoding') as encoding, current_setting('search_path') as path,
+      (select schema from unnest(current_schemas(false)) as schema where schema !~ '^pg_temp' limit 1) as schema`
+
+const createTable = statement('create-migration-table')`
+    create table if not exists schema_migration (
+      version int primary key,
+      name text not null,
+      checksum text not null,
+      applied_at timestamptz not null default now()
+    )`
+
+const selectApplied = statement(
+  'select-applied-migrations',
+)`select version, name, checksum from schema_migration`
+
+/** $1 int: version; $2 text: name; $3 text: checksum */
+const storeApplied = statement('store-applied-migration')`
+    insert into schema_migration (version, name, checksum) values ($1, $2, $3)`
+
+/** See migrations/functions/restores.sql. */
+const raiseNumbers = statement('raise-numbers-after-restore')`
+    select raise_change_offset(), raise_member_ids(null)`
 
 /** The migrations of this package, oldest first. */
 export function readMigrations(directory = new URL('migrations/', PACKAGE_ROOT)): Migration[] {
@@ -49,7 +82,7 @@ export function readMigrations(directory = new URL('migrations/', PACKAGE_ROOT))
 /**
  * Applies the missing migrations, then the changed functions, and returns the names of what it applied. Throws a FatalError if
  * the server is too old, the database cannot store every text, Citus has distributed a table, the schema is newer and does not
- * support this program, or an applied migration was edited.
+ * support this program, an applied migration was edited, or a release before 0.2.0 created the database.
  */
 export async function migrate(
   database: Database,
@@ -58,7 +91,7 @@ export async function migrate(
 ): Promise<string[]> {
   return database.session(async (session) => {
     await requireUsableServer(session)
-    await session.query('select pg_advisory_lock($1)', [MIGRATION_LOCK])
+    await session.query(lockMigrations, [MIGRATION_LOCK])
     await createMigrationTable(session)
     const applied = await readApplied(session)
     await requireKnownSchema(session, migrations, applied)
@@ -66,7 +99,7 @@ export async function migrate(
     for (const migration of missing) await apply(session, migration)
     if (isNewerThan(migrations, applied)) return missing.map(({ name }) => name)
     const replaced = await replaceFunctions(session, functions)
-    await session.query('select raise_change_offset(), raise_member_ids(null)')
+    await session.query(raiseNumbers)
     return [...missing.map(({ name }) => name), ...replaced]
   })
 }
@@ -92,11 +125,7 @@ async function requireUsableServer(session: Queryable): Promise<void> {
     encoding: string
     schema: string | null
     path: string
-  }>(
-    `select current_setting('server_version_num')::int as number, current_setting('server_version') as version,
-            current_setting('server_encoding') as encoding, current_setting('search_path') as path,
-            (select schema from unnest(current_schemas(false)) as schema where schema !~ '^pg_temp' limit 1) as schema`,
-  )
+  }>(selectServer)
   if (server === undefined) return
   if (server.number < OLDEST_POSTGRESQL) {
     throw new FatalError(`PostgreSQL ${server.version} is too old. oa-audience needs version 14 or newer.`)
@@ -117,12 +146,7 @@ async function requireUsableServer(session: Queryable): Promise<void> {
 
 async function createMigrationTable(session: Queryable): Promise<void> {
   try {
-    await session.query(`create table if not exists schema_migration (
-      version int primary key,
-      name text not null,
-      checksum text not null,
-      applied_at timestamptz not null default now()
-    )`)
+    await session.query(createTable)
   } catch (error) {
     if (sqlStateOf(error) !== INSUFFICIENT_PRIVILEGE) throw error
     throw new FatalError(
@@ -131,20 +155,24 @@ async function createMigrationTable(session: Queryable): Promise<void> {
   }
 }
 
-/** The checksums of applied migrations, by version. None on a database without a schema. */
+/** The checksums of applied migrations, by version. None on a database without a schema. Throws a FatalError if it is too old. */
 async function readApplied(session: Queryable): Promise<Map<number, string>> {
   try {
-    const rows = await session.query<{ version: number; checksum: string }>(
-      'select version, checksum from schema_migration',
-    )
+    const rows = await session.query<{ version: number; name: string; checksum: string }>(selectApplied)
+    if (rows.some(({ version, name }) => version === 1 && name === FIRST_BEFORE_0_2_0)) throw tooOld()
     return new Map(rows.map(({ version, checksum }) => [version, checksum]))
   } catch (error) {
     if (sqlStateOf(error) === UNDEFINED_TABLE) return new Map()
-    if (sqlStateOf(error) !== UNDEFINED_COLUMN) throw error
-    throw new FatalError(
-      'a development version before 0.1.0 created this database, and its schema cannot be upgraded. Use a new database.',
-    )
+    if (sqlStateOf(error) === UNDEFINED_COLUMN) throw tooOld()
+    throw error
   }
+}
+
+function tooOld(): FatalError {
+  return new FatalError(
+    'a release before 0.2.0 created this database, and its schema cannot be upgraded. Start with a new database, or install ' +
+      'that release again. Its "audience export" and "audience import" of this release move what clients have set.',
+  )
 }
 
 /** Such a schema has newer functions, too, which an older program must leave alone. */
@@ -181,18 +209,14 @@ async function requireKnownSchema(
 }
 
 async function apply(session: Queryable, { version, name, sql, checksum }: Migration): Promise<void> {
-  await session.query('begin')
+  await session.query(begin)
   try {
-    await session.query(`set local lock_timeout = ${LOCK_TIMEOUT_MS}`)
-    await session.query(sql)
-    await session.query('insert into schema_migration (version, name, checksum) values ($1, $2, $3)', [
-      version,
-      name,
-      checksum,
-    ])
-    await session.query('commit')
+    await session.query(limitLockWait)
+    await session.query(unnamed(sql))
+    await session.query(storeApplied, [version, name, checksum])
+    await session.query(commit)
   } catch (error) {
-    await session.query('rollback')
+    await session.query(rollback)
     throw error
   }
 }

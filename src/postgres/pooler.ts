@@ -2,6 +2,7 @@
 import type pg from 'pg'
 import { FatalError } from '../errors.ts'
 import { type Lease, send, withLease } from './share.ts'
+import { begin, commit, statement } from './statement.ts'
 
 /** If other clients use the pooler, too, a connection may get the same session of the server several times by chance. */
 const ROUNDS = 5
@@ -22,17 +23,19 @@ export async function requireSessions(lease: () => Promise<Lease>): Promise<void
       const second = await processOf(two)
       if (first === second) throw poolerWithoutSessions()
       for (let round = 0; round < ROUNDS; round += 1) {
-        await send(two, 'begin')
+        await send(two, begin)
         const isSame = (await processOf(two)) === second && (await processOf(one)) === first
-        await send(two, 'commit')
+        await send(two, commit)
         if (!isSame) throw poolerWithoutSessions()
       }
     })
   })
 }
 
+const selectProcess = statement('select-backend-process')`select pg_backend_pid() as process`
+
 async function processOf(client: pg.ClientBase): Promise<number | undefined> {
-  const [row] = await send<{ process: number }>(client, 'select pg_backend_pid() as process')
+  const [row] = await send<{ process: number }>(client, selectProcess)
   return row?.process
 }
 

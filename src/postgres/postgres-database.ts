@@ -9,7 +9,14 @@ import { requireSessions } from './pooler.ts'
 import { type AskPrimary, type Reads, ReplicaReads, type ReplicaServers } from './reads.ts'
 import { type Replication, type ReplicationState, readReplication } from './replication.ts'
 import { type Lease, Share, send, transactionsOn } from './share.ts'
-import type { Queryable, Row, SendPipeline, Statement, Transactions } from './statement.ts'
+import {
+  type Queryable,
+  type Row,
+  type SendPipeline,
+  type Statement,
+  statement,
+  type Transactions,
+} from './statement.ts'
 import type { Claimant } from './turns.ts'
 
 /**
@@ -138,7 +145,7 @@ export class PostgresDatabase implements Database {
     return transactionsOn(() => this.#lease(this.#shares.clients, tenant))
   }
 
-  query<R extends Row>(statement: Statement | string, values?: unknown[]): Promise<R[]> {
+  query<R extends Row>(statement: Statement, values?: unknown[]): Promise<R[]> {
     return this.#ownWork.query<R>(statement, values)
   }
 
@@ -224,7 +231,5 @@ async function readAgainIfLost<T>(read: () => Promise<T>): Promise<T> {
 }
 
 /** Read-only are replicas, and servers and databases that an administrator has set so. */
-const selectCanWrite: Statement = {
-  name: 'can-write',
-  text: `select current_setting('transaction_read_only') = 'off' as can_write`,
-}
+const selectCanWrite = statement('can-write')`
+    select current_setting('transaction_read_only') = 'off' as can_write`

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import type { DatabaseServer } from '../database-url.ts'
 import { DatabaseUnavailable } from './faults.ts'
-import type { Statement } from './statement.ts'
+import { statement } from './statement.ts'
 
 /** A takeover is noticed within this and the time of one answer. Half a second is a tenth of the 5 s that it may take. */
 const WATCH_INTERVAL_MS = 500
@@ -21,11 +21,9 @@ const GRACE_MS = 300
  * Returns no row where writes are refused, as on a standby. The name of a WAL file begins with the timeline in 8 hexadecimal digits.
  * Each promotion of a standby begins a greater one.
  */
-const selectTimeline: Statement = {
-  name: 'writable-timeline',
-  text: `select left(pg_walfile_name(pg_current_wal_lsn()), 8) as timeline
-          where current_setting('transaction_read_only') = 'off'`,
-}
+const selectTimeline = statement('writable-timeline')`
+    select left(pg_walfile_name(pg_current_wal_lsn()), 8) as timeline
+     where current_setting('transaction_read_only') = 'off'`
 
 /** The timeline on which the server accepts writes, or null. Throws what pg throws, within ANSWER_TIMEOUT_MS. */
 async function readTimeline(client: pg.ClientBase): Promise<string | null> {

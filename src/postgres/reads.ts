@@ -4,7 +4,7 @@ import type { DatabaseServer } from '../database-url.ts'
 import { type ReadOutcome, readAnswered } from '../observability/facts.ts'
 import { DatabaseBusy, STATEMENT_TIMEOUT, sqlStateOf } from './faults.ts'
 import { ANSWER_TIMEOUT_MS, type LogPosition, type ReadKind, Replica } from './replica.ts'
-import type { Queryable, Row, Statement } from './statement.ts'
+import { type Queryable, type Row, type Statement, statement } from './statement.ts'
 import type { Claimant } from './turns.ts'
 
 /** Each result includes every commit that was acknowledged before a time of `performance.now()`, and READ_MAX_LAG_MS ago. */
@@ -33,13 +33,10 @@ const POSITION_INTERVAL_MS = 250
  * Reads the flush position: an acknowledged commit has been flushed, and positions behind it may wait for the next commit. The
  * name of a WAL file begins with the timeline in 8 hexadecimal digits.
  */
-const selectPrimaryPosition: Statement = {
-  name: 'primary-position',
-  text: `
+const selectPrimaryPosition = statement('primary-position')`
     select concat_ws(' ', current_database(), (select system_identifier from pg_control_system()),
                      left(pg_walfile_name(pg_current_wal_flush_lsn()), 8)) as log,
-           pg_wal_lsn_diff(pg_current_wal_flush_lsn(), '0/0')::bigint as position`,
-}
+           pg_wal_lsn_diff(pg_current_wal_flush_lsn(), '0/0')::bigint as position`
 
 /** The age of a result does not depend on clocks: a replica must have replayed a position that the primary had at that time. */
 export class ReplicaReads implements Reads {
@@ -96,7 +93,7 @@ export class ReplicaReads implements Reads {
   /** Tries the replicas in turn until one serves the read, and at last the primary. */
   #on(kind: ReadKind, sinceMs: number, primary: Queryable, claimant?: Claimant): Queryable {
     return {
-      query: async <R extends Row>(statement: Statement | string, values: unknown[] = []) => {
+      query: async <R extends Row>(statement: Statement, values: unknown[] = []) => {
         const required = await this.#positionSince(sinceMs)
         let outcome: ReadOutcome = 'unavailable'
         this.#turn += 1

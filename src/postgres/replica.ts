@@ -8,7 +8,7 @@ import { DatabaseUnavailable, STATEMENT_TIMEOUT, sqlStateOf } from './faults.ts'
 import { requireSessions } from './pooler.ts'
 import { abandon } from './primary.ts'
 import { Share, send, withLease } from './share.ts'
-import type { Row, Statement } from './statement.ts'
+import { type Row, type Statement, statement } from './statement.ts'
 import type { Claimant } from './turns.ts'
 
 /** A position in a write-ahead log. Positions in different logs cannot be compared. */
@@ -36,24 +36,26 @@ const RETRY_MS = 5_000
 const REPLAY_MAX_MS = 200
 const REPLAY_STEP_MS = 10
 
+/** pg gives up the connection after it. */
+const TIMEOUT = { query_timeout: ANSWER_TIMEOUT_MS }
+
 /**
  * All copies of a server have its system identifier, and no other server has. A standby that still follows a former primary stays
  * on the former timeline. A standby reports the timeline of its last restartpoint, because it cannot name the one that it replays.
  */
-const selectLog = {
-  name: 'replica-log',
-  text: `
+const selectLog: Statement = {
+  ...statement('replica-log')`
     select concat_ws(' ', current_database(), (select system_identifier from pg_control_system()),
                      (select upper(lpad(to_hex(timeline_id), 8, '0')) from pg_control_checkpoint())) as log`,
-  query_timeout: ANSWER_TIMEOUT_MS,
-} satisfies Statement & { query_timeout: number }
+  ...TIMEOUT,
+}
 
 /** Returns no row unless the server is a standby: a former primary, or a standby that was promoted by mistake, accepts writes. */
-const selectReplayed = {
-  name: 'replica-position',
-  text: `select pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0')::bigint as position where pg_is_in_recovery()`,
-  query_timeout: ANSWER_TIMEOUT_MS,
-} satisfies Statement & { query_timeout: number }
+const selectReplayed: Statement = {
+  ...statement('replica-position')`
+    select pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0')::bigint as position where pg_is_in_recovery()`,
+  ...TIMEOUT,
+}
 
 export class Replica {
   readonly name: string
@@ -95,7 +97,7 @@ export class Replica {
     kind: ReadKind,
     claimant: Claimant | undefined,
     required: LogPosition,
-    statement: Statement | string,
+    query: Statement,
     values: unknown[],
   ): Promise<R[] | null> {
     return this.#use(kind, claimant, required.log, async (client) => {
@@ -103,7 +105,7 @@ export class Replica {
         // Pipelined behind the check on the same session, so the rows are at least as new as the position.
         const [behind, rows] = await Promise.all([
           behindBytes(client, required),
-          send<R>(client, statement, values),
+          send<R>(client, query, values),
         ])
         if (behind === 0) return rows
         if (performance.now() > required.takenAtMs + REPLAY_MAX_MS) return null

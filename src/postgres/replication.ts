@@ -1,5 +1,5 @@
 /** Whether a second disk has what was acknowledged. */
-import type { Queryable, Statement } from './statement.ts'
+import { type Queryable, statement } from './statement.ts'
 
 /**
  * - `synchronous`: a commit waits until the disk of a standby has it.
@@ -27,9 +27,7 @@ export const BEHIND_MAX_BYTES = 16 * 1024 * 1024
  * Without the role pg_monitor, all columns of a standby but its process are null. remote_write and local end the wait before
  * a standby's disk has the commit.
  */
-const selectReplication: Statement = {
-  name: 'replication',
-  text: `
+const selectReplication = statement('replication')`
     select current_setting('synchronous_standby_names') <> '' as waits,
            current_setting('synchronous_commit') in ('on', 'remote_apply') as waits_for_disk,
            count(*)::int as standbys,
@@ -38,8 +36,7 @@ const selectReplication: Statement = {
            count(*) filter (where state = 'streaming' and sync_state in ('sync', 'quorum'))::int as synchronous,
            coalesce(min(pg_wal_lsn_diff(case when not pg_is_in_recovery() then pg_current_wal_lsn() end, flush_lsn))
                     filter (where state = 'streaming'), 0)::float8 as behind_bytes
-      from pg_stat_replication`,
-}
+      from pg_stat_replication`
 
 interface Answer extends Record<string, unknown> {
   waits: boolean

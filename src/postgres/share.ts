@@ -3,7 +3,16 @@ import pg from 'pg'
 import { databaseQuery } from '../observability/facts.ts'
 import { connectionSettings, PREPARE_WRITES, STATEMENT_TIMEOUT_MS } from './connection-settings.ts'
 import { DatabaseUnavailable, endsConnection, toFault } from './faults.ts'
-import type { BoundStatement, Queryable, Row, Statement, Transactions } from './statement.ts'
+import {
+  type BoundStatement,
+  begin,
+  commit,
+  type Queryable,
+  type Row,
+  rollback,
+  type Statement,
+  type Transactions,
+} from './statement.ts'
 import { type Claimant, Turns } from './turns.ts'
 import { refuseUnreplicated } from './unreplicated.ts'
 
@@ -110,26 +119,27 @@ async function runTransaction<T>(
   client: pg.ClientBase,
   work: (transaction: Queryable) => Promise<T>,
 ): Promise<T> {
-  await send(client, 'begin')
+  await send(client, begin)
   try {
     const result = await work({ query: (statement, values) => send(client, statement, values) })
-    await send(client, 'commit')
+    await send(client, commit)
     return result
   } catch (error) {
-    await send(client, 'rollback').catch(() => undefined)
+    await send(client, rollback).catch(() => undefined)
     throw error
   }
 }
 
 export async function send<R extends Row>(
   client: pg.ClientBase,
-  statement: Statement | string,
+  statement: Statement,
   values: unknown[] = [],
 ): Promise<R[]> {
-  const query = typeof statement === 'string' ? { text: statement, values } : { ...statement, values }
-  const name = typeof statement === 'string' ? 'statement' : statement.name
+  const query = { ...statement, values }
   try {
-    const { rows } = await databaseQuery.run({ statements: [name] }, () => client.query<R>(query))
+    const { rows } = await databaseQuery.run({ statements: [statement.name || 'unnamed'] }, () =>
+      client.query<R>(query),
+    )
     return rows
   } catch (error) {
     throw toFault(error)

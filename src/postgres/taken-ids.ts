@@ -1,30 +1,30 @@
 /** Other programs may load rows with ids of their own, so the next generated id may be taken. */
 import { violatedConstraint } from './faults.ts'
-import type { Queryable, Row, Transactions } from './statement.ts'
+import { type Queryable, type Row, type Statement, statement, type Transactions } from './statement.ts'
 
 /** Moves a table's generated ids past the stored ones, never back. Ids above 2^62 are left alone: no program counts that far. */
 const SKIP_TAKEN = {
-  organization: `
-    select setval(pg_get_serial_sequence('organization', 'id'),
-                  greatest(max(id), nextval(pg_get_serial_sequence('organization', 'id'))))
-      from organization where id < 4611686018427387904`,
-  official_account: `
-    select setval(pg_get_serial_sequence('official_account', 'id'),
-                  greatest(max(id), nextval(pg_get_serial_sequence('official_account', 'id'))))
-      from official_account where id < 4611686018427387904`,
-  api_client: `
-    select setval(pg_get_serial_sequence('api_client', 'id'),
-                  greatest(max(id), nextval(pg_get_serial_sequence('api_client', 'id'))))
-      from api_client where id < 4611686018427387904`,
-  api_key: `
-    select setval(pg_get_serial_sequence('api_key', 'id'),
-                  greatest(max(id), nextval(pg_get_serial_sequence('api_key', 'id'))))
-      from api_key where id < 4611686018427387904`,
-  endpoint: `
-    select setval(pg_get_serial_sequence('endpoint', 'id'),
-                  greatest(max(id), nextval(pg_get_serial_sequence('endpoint', 'id'))))
-      from endpoint where id < 4611686018427387904`,
-} as const
+  organization: statement('skip-taken-ids-organization')`
+      select setval(pg_get_serial_sequence('organization', 'id'),
+                    greatest(max(id), nextval(pg_get_serial_sequence('organization', 'id'))))
+        from organization where id < 4611686018427387904`,
+  official_account: statement('skip-taken-ids-official-account')`
+      select setval(pg_get_serial_sequence('official_account', 'id'),
+                    greatest(max(id), nextval(pg_get_serial_sequence('official_account', 'id'))))
+        from official_account where id < 4611686018427387904`,
+  api_client: statement('skip-taken-ids-api-client')`
+      select setval(pg_get_serial_sequence('api_client', 'id'),
+                    greatest(max(id), nextval(pg_get_serial_sequence('api_client', 'id'))))
+        from api_client where id < 4611686018427387904`,
+  api_key: statement('skip-taken-ids-api-key')`
+      select setval(pg_get_serial_sequence('api_key', 'id'),
+                    greatest(max(id), nextval(pg_get_serial_sequence('api_key', 'id'))))
+        from api_key where id < 4611686018427387904`,
+  endpoint: statement('skip-taken-ids-endpoint')`
+      select setval(pg_get_serial_sequence('endpoint', 'id'),
+                    greatest(max(id), nextval(pg_get_serial_sequence('endpoint', 'id'))))
+        from endpoint where id < 4611686018427387904`,
+}
 
 export type ProvisionedTable = keyof typeof SKIP_TAKEN
 
@@ -35,11 +35,11 @@ export type ProvisionedTable = keyof typeof SKIP_TAKEN
 export async function insertWithFreeId<R extends Row>(
   database: Queryable,
   table: ProvisionedTable,
-  statement: string,
+  insert: Statement,
   values: unknown[],
 ): Promise<R[]> {
   try {
-    return await database.query<R>(statement, values)
+    return await database.query<R>(insert, values)
   } catch (error) {
     if (tableOfTakenId(error) !== table) throw error
     const isMoved = await database.query(SKIP_TAKEN[table]).then(
@@ -47,7 +47,7 @@ export async function insertWithFreeId<R extends Row>(
       () => false,
     )
     if (!isMoved) throw error
-    return database.query<R>(statement, values)
+    return database.query<R>(insert, values)
   }
 }
 

@@ -1,6 +1,6 @@
 /** Commits that wait for a synchronous standby (`synchronous_standby_names`). */
 import type pg from 'pg'
-import type { Statement } from './statement.ts'
+import { statement } from './statement.ts'
 
 /** Where PostgreSQL's source warns that it ends the wait. The message itself may be translated. */
 const WAIT_ROUTINE = 'SyncRepWaitForLSN'
@@ -25,8 +25,6 @@ export function refuseUnreplicated(client: pg.ClientBase): void {
  * For a transaction that found its work already done and wrote nothing. It would not wait, although the transaction that did
  * the work may still be on the primary's disk alone. With this message, its commit waits for both.
  */
-export const waitForStandby: Statement = {
-  name: 'wait-for-standby',
-  text: `select case when current_setting('synchronous_standby_names') <> ''
-                     then pg_logical_emit_message(true, 'oa-audience', '') end`,
-}
+export const waitForStandby = statement('wait-for-standby')`
+    select case when current_setting('synchronous_standby_names') <> ''
+                then pg_logical_emit_message(true, 'oa-audience', '') end`

@@ -10,11 +10,11 @@ import { verifyAccount } from '../../src/accounts/verify.ts'
 import { readFleet } from '../../src/cli/fleet-file.ts'
 import { deliveryPaths } from '../../src/intake/line/channel.ts'
 import { LineApi } from '../../src/line-api/client.ts'
-import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { addPeople } from '../../tools/simulator/deliveries.ts'
 import { MISBEHAVIOURS, type Misbehaviour } from '../../tools/simulator/misbehaviour.ts'
 import { type SimulatedPlatform, simulatePlatform } from '../../tools/simulator/platform.ts'
 import { randomAccount, type SimulatedAccount } from '../../tools/simulator/state.ts'
+import type { TextDatabase } from '../../tools/text-database.ts'
 import { runCommand } from '../support/command.ts'
 import { createTestDatabase, urlOf } from '../support/database.ts'
 import { load } from '../support/load.ts'
@@ -27,7 +27,7 @@ const OTHER_TOOL = 'https://chat.example.com/webhooks/line/1'
 const PUT = 'PUT /v2/bot/channel/webhook/endpoint'
 const TEST = 'POST /v2/bot/channel/webhook/test'
 
-let database: PostgresDatabase
+let database: TextDatabase
 let service: Service
 let platform: SimulatedPlatform
 let fleet: Array<ReturnType<SimulatedPlatform['addAccount']>>

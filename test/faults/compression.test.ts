@@ -1,9 +1,9 @@
 /** How large payloads are stored, on a server that was built with lz4. */
 import { expect, it, onTestFinished } from 'vitest'
 import { migrate } from '../../src/postgres/migrate.ts'
-import { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { findDebianPostgres, ReplicatedPostgres } from '../../tools/simulator/replicated-postgres.ts'
+import { TextDatabase } from '../../tools/text-database.ts'
 import { addTenant } from '../support/database.ts'
 import { temporaryDirectory } from '../support/process.ts'
 import { startAppForTest } from '../support/service.ts'
@@ -20,7 +20,7 @@ it.runIf(tools !== null)('a large payload is compressed with lz4, and comes back
   const options = { standbys: 0, settings: '' }
   const cluster = await ReplicatedPostgres.start(tools ?? '', temporaryDirectory(), options)
   onTestFinished(() => cluster.stop())
-  const database = new PostgresDatabase(cluster.url, () => undefined)
+  const database = new TextDatabase(cluster.url, () => undefined)
   onTestFinished(() => database.close())
   await migrate(database)
   database.markReady()

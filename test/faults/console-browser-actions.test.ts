@@ -2,9 +2,9 @@
 import type { Browser, Page } from 'playwright-core'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { updateAccount } from '../../src/accounts/provisioning.ts'
-import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { type SimulatedPlatform, simulatePlatform } from '../../tools/simulator/platform.ts'
+import type { TextDatabase } from '../../tools/text-database.ts'
 import { canRunChromium } from '../support/chromium.ts'
 import { isReady, openConsole, visitConsole } from '../support/console-browser.ts'
 import { addCurableEvent, type Fleet, loadFleet } from '../support/fleet.ts'
@@ -12,7 +12,7 @@ import { type Service, startApp } from '../support/service.ts'
 
 describe.runIf(canRunChromium('the actions of the console are'))('an operator', () => {
   let browser: Browser
-  let database: PostgresDatabase
+  let database: TextDatabase
   let service: Service
   let platform: SimulatedPlatform
   let fleet: Fleet

@@ -1,7 +1,7 @@
 /** Signing in to the console, its languages, and its use with the keyboard alone. */
 import type { Browser, Page } from 'playwright-core'
 import { beforeAll, describe, expect, it } from 'vitest'
-import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
+import type { TextDatabase } from '../../tools/text-database.ts'
 import { canRunChromium } from '../support/chromium.ts'
 import { CONSOLE_TOKEN, endSessions, Operator, startConsoleForTest } from '../support/console.ts'
 import { isReady, openConsole, visitConsole } from '../support/console-browser.ts'
@@ -26,7 +26,7 @@ const focusedText = (page: Page) =>
 describe.runIf(canRunChromium('signing in to the console and its keyboard are'))('in a browser', () => {
   let browser: Browser
   let url: string
-  let database: PostgresDatabase
+  let database: TextDatabase
   let fleet: Fleet
   beforeAll(async () => {
     const opened = await openConsole((empty) => loadFleet(empty, { accounts: 3, members: 3 }))

@@ -1,7 +1,7 @@
 /** Text of other people is text in the console, whatever it is made of. */
 import type { Browser, Page } from 'playwright-core'
 import { beforeAll, describe, expect, it } from 'vitest'
-import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
+import type { TextDatabase } from '../../tools/text-database.ts'
 import { canRunChromium } from '../support/chromium.ts'
 import { goTo, openConsole } from '../support/console-browser.ts'
 import { openWatched } from '../support/console-injected.ts'
@@ -10,7 +10,7 @@ import { loadMarkup, SHAPES } from '../support/markup.ts'
 
 describe.runIf(canRunChromium('hostile texts in the console are'))('the console', () => {
   let browser: Browser
-  let database: PostgresDatabase
+  let database: TextDatabase
   let tenant: Tenant
   let url: string
   beforeAll(async () => {

@@ -1,8 +1,8 @@
 /** DATABASE_URL names several hosts, of which the one that accepts writes is used. */
 import { expect, inject, it, onTestFinished } from 'vitest'
-import { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { freePort } from '../../tools/prove/service.ts'
 import { TcpProxy } from '../../tools/simulator/tcp-proxy.ts'
+import { TextDatabase } from '../../tools/text-database.ts'
 import { createTestDatabase } from '../support/database.ts'
 import { becomesWell, eventually, runProgramAsync, spawnService } from '../support/process.ts'
 
@@ -35,7 +35,7 @@ it('uses a host that accepts writes, wherever it is in the list', async () => {
 it('moves to another host when the first one refuses or drops its packets', async () => {
   const { database: direct, connection } = await createTestDatabase()
   const [first, second] = [await addHost(), await addHost()]
-  const database = new PostgresDatabase(
+  const database = new TextDatabase(
     urlOf([first.address, second.address], connection.database),
     () => undefined,
   )

@@ -1,8 +1,10 @@
 /** Each failure of the database has a defined answer, and the service recovers without a restart. */
+
 import { type AddressInfo, createServer } from 'node:net'
 import { expect, inject, it } from 'vitest'
-import { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
+import { unnamed } from '../../src/postgres/statement.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
+import { TextDatabase } from '../../tools/text-database.ts'
 import { addTenant, createTestDatabase, type Tenant } from '../support/database.ts'
 import { holdTransaction } from '../support/locks.ts'
 import { eventually } from '../support/process.ts'
@@ -10,13 +12,13 @@ import { type Service, startAppForTest } from '../support/service.ts'
 
 async function setUp() {
   const { database, connection } = await createTestDatabase()
-  const admin = new PostgresDatabase(connection, () => undefined)
+  const admin = new TextDatabase(connection, () => undefined)
   admin.markReady()
   const tenant = await addTenant(admin)
   const service = await startAppForTest(database)
   expect((await service.deliver(tenant, [lineEvent('follow', 'U1')])).status).toBe(200)
   // Settings are changed and sessions ended from another database, which stays usable.
-  const server = new PostgresDatabase(inject('postgres'), () => undefined)
+  const server = new TextDatabase(inject('postgres'), () => undefined)
   const set = (setting: string) =>
     server.session((session) => session.query(`alter database ${connection.database} ${setting}`))
   // Waits until they have ended: while they do, a second attempt may meet another of them and is answered 503.
@@ -127,7 +129,7 @@ it('runs maintenance without limit, and streams with their own, when the databas
   await set('set statement_timeout = 100')
   const slow = 'select pg_sleep(0.2)::text as line'
   expect(await admin.session((session) => session.query(slow))).toHaveLength(1)
-  expect(await admin.reads.streams().query(slow)).toHaveLength(1)
+  expect(await admin.reads.streams().query(unnamed(slow))).toHaveLength(1)
   await end()
 })
 
@@ -142,7 +144,7 @@ function startupPacket(): Promise<string> {
       })
     }).listen(0, '127.0.0.1', () => {
       const { port } = pooler.address() as AddressInfo
-      const database = new PostgresDatabase(`postgres://app@127.0.0.1:${port}/app`, () => undefined)
+      const database = new TextDatabase(`postgres://app@127.0.0.1:${port}/app`, () => undefined)
       database.markReady()
       database.query('select 1').catch(() => database.close())
     })

@@ -5,8 +5,8 @@ import { join } from 'node:path'
 import { expect, it, onTestFinished } from 'vitest'
 import { findBinaries } from '../../src/postgres/embedded/binaries.ts'
 import { findServer } from '../../src/postgres/embedded/postmaster.ts'
-import { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
+import { TextDatabase } from '../../tools/text-database.ts'
 import { addTenant, type Tenant, urlOf } from '../support/database.ts'
 import {
   becomesWell,
@@ -90,7 +90,7 @@ it.runIf(tools !== null)('keeps members, keys of events and generated ids', asyn
   const stopOlderServer = await startOlderServer(dataDir)
   const older = await spawnService({ DATABASE_URL: urlOf(connection) })
   await becomesWell(older.url)
-  const database = new PostgresDatabase(connection, () => undefined)
+  const database = new TextDatabase(connection, () => undefined)
   database.markReady()
   const tenant = await addTenant(database)
   await database.close()

@@ -5,9 +5,9 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, it, onTestFinished } from 'vitest'
-import { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { findDebianPostgres, ReplicatedPostgres } from '../../tools/simulator/replicated-postgres.ts'
+import { TextDatabase } from '../../tools/text-database.ts'
 import { addTenant, type Tenant } from '../support/database.ts'
 import { FailoverLoad, NO_LIMITS } from '../support/failover-load.ts'
 import {
@@ -57,8 +57,8 @@ async function startServices(url: string, count: number): Promise<ServiceProcess
   return services
 }
 
-function openDatabase(url: string): PostgresDatabase {
-  const database = new PostgresDatabase(url, () => undefined)
+function openDatabase(url: string): TextDatabase {
+  const database = new TextDatabase(url, () => undefined)
   database.markReady()
   onTestFinished(() => database.close())
   return database

@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, expect, it } from 'vitest'
 import { EMBEDDED_DATABASE, SUPERUSER } from '../../src/postgres/embedded/cluster.ts'
-import { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { lineEvent } from '../../tools/simulator/events.ts'
+import { TextDatabase } from '../../tools/text-database.ts'
 import { addTenant, type Tenant } from '../support/database.ts'
 import { becomesWell, eventually, type ServiceProcess, spawnService } from '../support/process.ts'
 import { signedDelivery } from '../support/service.ts'
@@ -56,7 +56,7 @@ it.runIf(hasDisk)(
     const dataDir = join(disk, 'data')
     const service = await spawnService({ DATA_DIR: dataDir, RATE_LIMIT_MAX: '0' })
     await becomesWell(service.url)
-    const database = new PostgresDatabase(
+    const database = new TextDatabase(
       { host: join(dataDir, 'postgres'), port: 5432, user: SUPERUSER, database: EMBEDDED_DATABASE },
       () => undefined,
     )

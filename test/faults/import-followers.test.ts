@@ -3,10 +3,10 @@ import { afterAll, beforeAll, beforeEach, expect, it, vi } from 'vitest'
 import { findAccount } from '../../src/accounts/account.ts'
 import { importFollowers } from '../../src/audience/import-followers.ts'
 import { LineApi } from '../../src/line-api/client.ts'
-import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { addPeople } from '../../tools/simulator/deliveries.ts'
 import { lineEvent, textMessage } from '../../tools/simulator/events.ts'
 import { type SimulatedPlatform, simulatePlatform } from '../../tools/simulator/platform.ts'
+import type { TextDatabase } from '../../tools/text-database.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from '../support/database.ts'
 import { runProgramAsync } from '../support/process.ts'
 import { type Service, startApp } from '../support/service.ts'
@@ -14,7 +14,7 @@ import { type Service, startApp } from '../support/service.ts'
 // A command takes half a second to start, and ten on a busy machine.
 vi.setConfig({ testTimeout: 120_000 })
 
-let database: PostgresDatabase
+let database: TextDatabase
 let env: Record<string, string>
 let platform: SimulatedPlatform
 let service: Service

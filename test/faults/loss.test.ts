@@ -1,7 +1,7 @@
 /** No acknowledged event is lost and none counts twice, while processes are killed and connections are cut. */
 import { expect, it } from 'vitest'
-import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
+import type { TextDatabase } from '../../tools/text-database.ts'
 import { addTenant, createTestDatabase, urlOf } from '../support/database.ts'
 import {
   becomesWell,
@@ -42,7 +42,7 @@ it('loses and duplicates nothing on an external PostgreSQL when service or netwo
   await database.close()
 })
 
-const eventCounts = async (database: PostgresDatabase) => {
+const eventCounts = async (database: TextDatabase) => {
   const rows = await database.query<{ user_id: string; event_count: bigint }>(
     'select user_id, event_count from audience_member',
   )
@@ -83,7 +83,7 @@ it('loses and duplicates nothing when three instances write to the same five mem
 })
 
 /** Ends the sessions in which the service runs a statement, every 40 ms. `stop` returns how many it ended. */
-function killSessions(database: PostgresDatabase, service: ServiceProcess): { stop: () => Promise<number> } {
+function killSessions(database: TextDatabase, service: ServiceProcess): { stop: () => Promise<number> } {
   let isStopped = false
   const killing = (async () => {
     let count = 0

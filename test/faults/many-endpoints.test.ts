@@ -4,8 +4,8 @@ import { createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
 import { expect, it, onTestFinished } from 'vitest'
-import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { randomUserId, textMessage } from '../../tools/simulator/events.ts'
+import type { TextDatabase } from '../../tools/text-database.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from '../support/database.ts'
 import { measureDeliveries } from '../support/delivery-latency.ts'
 import { startReceiver } from '../support/endpoints.ts'
@@ -17,7 +17,7 @@ const NO_LIMITS = { RATE_LIMIT_MAX: '0' }
 /** Nothing listens there. */
 const REFUSING_URL = 'http://127.0.0.1:9/'
 
-const addEndpoints = (database: PostgresDatabase, { accountId }: Tenant, url: string, count: number) =>
+const addEndpoints = (database: TextDatabase, { accountId }: Tenant, url: string, count: number) =>
   database.query(
     `insert into endpoint (channel_oa_id, url, allow_private_network, status)
      select $1, $2, true, 'paused' from generate_series(1, $3::int)`,
@@ -33,7 +33,7 @@ async function deliver(serviceUrl: string, tenant: Tenant, text: string): Promis
 
 /** Stores one delivery of each tenant for its paused endpoints, and the given number of copies. */
 async function storeBacklog(
-  { database, serviceUrl }: { database: PostgresDatabase; serviceUrl: string },
+  { database, serviceUrl }: { database: TextDatabase; serviceUrl: string },
   tenants: Tenant[],
   { text, copies }: { text: string; copies: number },
 ): Promise<void> {
@@ -49,7 +49,7 @@ async function storeBacklog(
   )
 }
 
-const resumeAll = (database: PostgresDatabase) => database.query(`update endpoint set status = 'active'`)
+const resumeAll = (database: TextDatabase) => database.query(`update endpoint set status = 'active'`)
 
 /** Accepts connections and never answers. @param isReading takes the requests */
 async function startSilent(isReading: boolean): Promise<string> {

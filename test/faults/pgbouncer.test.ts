@@ -1,7 +1,7 @@
 /** PgBouncer between the service and PostgreSQL: it must keep sessions. */
 import { afterAll, describe, expect, it, onTestFinished } from 'vitest'
-import { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { lineEvent } from '../../tools/simulator/events.ts'
+import { TextDatabase } from '../../tools/text-database.ts'
 import { addTenant, createTestDatabase } from '../support/database.ts'
 import { isPgBouncerInstalled, type PgBouncerSettings, startPgBouncer } from '../support/pgbouncer.ts'
 import { becomesWell, runProgramAsync, spawnService } from '../support/process.ts'
@@ -18,7 +18,7 @@ const REFUSAL = /DATABASE_URL names a connection pooler that does not keep sessi
 
 /** Opens sessions of the pooler and gives them back, as other instances do. */
 async function warmUp(url: string, sessions: number): Promise<void> {
-  const others = Array.from({ length: sessions }, () => new PostgresDatabase(url, () => undefined))
+  const others = Array.from({ length: sessions }, () => new TextDatabase(url, () => undefined))
   await Promise.all(others.map((other) => other.session((session) => session.query('select pg_sleep(0.05)'))))
   await Promise.all(others.map((other) => other.close()))
 }
@@ -33,7 +33,7 @@ describe.skipIf(!isPgBouncerInstalled)('a pooler that keeps no sessions', () => 
     const url = await startPgBouncer(connection, settings)
     for (const sessions of [0, 1, 2, 8]) {
       await warmUp(url, sessions)
-      const pooled = new PostgresDatabase(url, () => undefined)
+      const pooled = new TextDatabase(url, () => undefined)
       await expect(pooled.requireSessions()).rejects.toThrow(REFUSAL)
       await pooled.close()
     }

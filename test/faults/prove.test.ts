@@ -3,7 +3,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { readdirSync, readFileSync } from 'node:fs'
 import { expect, it, onTestFinished, vi } from 'vitest'
 import { createPartitions, EVENTS, TRACKING_EVENTS } from '../../src/maintenance/partitions.ts'
-import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
+import type { TextDatabase } from '../../tools/text-database.ts'
 import { readContents } from '../support/contents.ts'
 import { addTenant, createTestDatabase, urlOf } from '../support/database.ts'
 import { startReceiver } from '../support/endpoints.ts'
@@ -71,7 +71,7 @@ function startProve(env: Record<string, string>): ChildProcess {
 }
 
 /** Resolves with the number of accounts of proofs, as soon as each has stored members. */
-async function receives(database: PostgresDatabase, accounts: number): Promise<void> {
+async function receives(database: TextDatabase, accounts: number): Promise<void> {
   await eventually(
     () =>
       database.query(

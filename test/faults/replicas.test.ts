@@ -9,13 +9,13 @@ import { markChanges } from '../../src/audience/change-marks.ts'
 import { readPage } from '../../src/audience/select-list.ts'
 import { Metrics } from '../../src/observability/metrics.ts'
 import { migrate } from '../../src/postgres/migrate.ts'
-import { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import {
   findDebianPostgres,
   type PostgresServer,
   ReplicatedPostgres,
 } from '../../tools/simulator/replicated-postgres.ts'
+import { TextDatabase } from '../../tools/text-database.ts'
 import { signedIn, startConsoleForTest } from '../support/console.ts'
 import { addTenant, type Tenant } from '../support/database.ts'
 import { isPgBouncerInstalled, startPgBouncer } from '../support/pgbouncer.ts'
@@ -44,7 +44,7 @@ const STREAM = { accept: 'application/x-ndjson' }
 
 let cluster: ReplicatedPostgres
 let directory: string
-let admin: PostgresDatabase
+let admin: TextDatabase
 
 const urlOf = ({ port }: PostgresServer) => `postgres://postgres@127.0.0.1:${port}/postgres`
 const serverOf = (server: PostgresServer) => ({ name: `127.0.0.1:${server.port}`, url: urlOf(server) })
@@ -61,7 +61,7 @@ async function startReading(
   servers = cluster.standbys.map(serverOf),
   url = urlOf(cluster.primary),
 ) {
-  const database = new PostgresDatabase(url, () => undefined, { servers, maxLagMs })
+  const database = new TextDatabase(url, () => undefined, { servers, maxLagMs })
   database.markReady()
   const metrics = new Metrics([])
   const service = await startAppForTest(database)
@@ -114,7 +114,7 @@ describe.runIf(tools !== null)('replicas', () => {
       standbys: 2,
       settings: '',
     })
-    admin = new PostgresDatabase(urlOf(cluster.primary), () => undefined)
+    admin = new TextDatabase(urlOf(cluster.primary), () => undefined)
     await migrate(admin)
     admin.markReady()
     await markChanges(admin)
@@ -332,7 +332,7 @@ describe.runIf(tools !== null)('replicas', () => {
     await addMember(service, tenant)
     await caughtUp()
     const [standby] = cluster.standbys as [PostgresServer]
-    const replica = new PostgresDatabase(urlOf(standby), () => undefined)
+    const replica = new TextDatabase(urlOf(standby), () => undefined)
     replica.markReady()
     onTestFinished(() => replica.close())
     const scope = {

@@ -1,7 +1,7 @@
 /** One API key sends the most expensive requests that it can, and nobody else notices. */
 import { expect, it } from 'vitest'
-import { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { lineEvent } from '../../tools/simulator/events.ts'
+import { TextDatabase } from '../../tools/text-database.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from '../support/database.ts'
 import { load, loadMembers } from '../support/load.ts'
 import { becomesWell, spawnService } from '../support/process.ts'
@@ -14,7 +14,7 @@ const PROBES = 12
 
 it('serves health checks, other accounts and new accounts during 24 parallel searches of 800,000 members', async () => {
   const { database, connection } = await createTestDatabase()
-  const direct = new PostgresDatabase(connection, () => undefined)
+  const direct = new TextDatabase(connection, () => undefined)
   direct.markReady()
   const [loud, quiet] = [await addTenant(database), await addTenant(database)]
   // Triggers would take longer than the test itself, and no request of it needs what they store.

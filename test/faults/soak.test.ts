@@ -5,7 +5,7 @@ import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 import { expect, it, onTestFinished } from 'vitest'
 import { EmbeddedServer } from '../../src/postgres/embedded/server.ts'
-import { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
+import { TextDatabase } from '../../tools/text-database.ts'
 import { eventually, temporaryDirectory } from '../support/process.ts'
 
 const SOAK = fileURLToPath(new URL('../../bench/soak/main.mjs', import.meta.url))
@@ -29,7 +29,7 @@ it('ends with 1 and names the members whose events count twice', async () => {
   onTestFinished(() => rmSync(directory, { recursive: true, force: true }))
 
   const { connection } = new EmbeddedServer(directory)
-  const database = new PostgresDatabase(connection, () => undefined)
+  const database = new TextDatabase(connection, () => undefined)
   database.markReady()
   onTestFinished(() => database.close())
   // Several, because one may be erased before the check.

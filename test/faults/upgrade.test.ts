@@ -1,7 +1,7 @@
 /** A rolling upgrade from the last release under load, in which one instance is rolled back. */
 import { expect, it, onTestFinished } from 'vitest'
-import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { Receiver } from '../../tools/load/receiver.ts'
+import type { TextDatabase } from '../../tools/text-database.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from '../support/database.ts'
 import { FailoverLoad, NO_LIMITS } from '../support/failover-load.ts'
 import { load as loadRows } from '../support/load.ts'
@@ -39,7 +39,7 @@ async function setUpDatabase(previous: string) {
 }
 
 /** An endpoint of each format. */
-async function addEndpoints(database: PostgresDatabase, { accountId }: Tenant, url: string) {
+async function addEndpoints(database: TextDatabase, { accountId }: Tenant, url: string) {
   const endpoints = await database.query<{ format: string; secret: string }>(
     `insert into endpoint (channel_oa_id, url, format, allow_private_network)
      values ($1, $2 || '/line/0', 'line', true), ($1, $2 || '/members/0', 'members', true) returning format, secret`,

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import type { Browser, BrowserContext, BrowserContextOptions, Page } from 'playwright-core'
 import { expect, onTestFinished } from 'vitest'
-import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
+import type { TextDatabase } from '../../tools/text-database.ts'
 import { launchChromium } from './chromium.ts'
 import { type ConsoleOptions, Operator, startConsole } from './console.ts'
 import { createTestDatabase } from './database.ts'
@@ -18,7 +18,7 @@ export const PHONE = { width: 375, height: 812 }
 export interface OpenConsole<Loaded> {
   browser: Browser
   url: string
-  database: PostgresDatabase
+  database: TextDatabase
   /** what the database was filled with */
   loaded: Loaded
   close: () => Promise<void>
@@ -26,7 +26,7 @@ export interface OpenConsole<Loaded> {
 
 /** For all tests of a file: a database that `load` fills, the console on it, and a browser. Call it in `beforeAll` and return `close`. */
 export async function openConsole<Loaded>(
-  load: (database: PostgresDatabase) => Promise<Loaded>,
+  load: (database: TextDatabase) => Promise<Loaded>,
   options: ConsoleOptions = {},
 ): Promise<OpenConsole<Loaded>> {
   const { database } = await createTestDatabase()

@@ -6,8 +6,8 @@ import type { ConsoleOptions as ConsoleParts } from '../../src/console/parts.ts'
 import { createConsole } from '../../src/console/server.ts'
 import { deliveryPaths } from '../../src/intake/line/channel.ts'
 import { LineApi } from '../../src/line-api/client.ts'
-import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { Secret } from '../../src/secret.ts'
+import type { TextDatabase } from '../../tools/text-database.ts'
 import { type Answer, readAnswer } from './service.ts'
 
 export const CONSOLE_TOKEN = 'a-token-of-the-tests-of-the-console'
@@ -89,6 +89,6 @@ export async function signedIn(url: string): Promise<Operator> {
 }
 
 /** What 12 hours do to every session. */
-export async function endSessions(database: PostgresDatabase): Promise<void> {
+export async function endSessions(database: TextDatabase): Promise<void> {
   await database.query(`update operator_session set expires_at = now() where expires_at > now()`)
 }

@@ -1,8 +1,8 @@
 /** Everything that a database holds, to show that something has changed nothing. */
-import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
+import type { TextDatabase } from '../../tools/text-database.ts'
 
 /** The number of rows of every table and a hash of them, by the name of the table. Tables without rows are left out. */
-export function readContents(database: PostgresDatabase): Promise<Record<string, string>> {
+export function readContents(database: TextDatabase): Promise<Record<string, string>> {
   return database.session(async (session) => {
     const tables = await session.query<{ name: string }>(
       `select relname as name from pg_class

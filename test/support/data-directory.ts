@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll } from 'vitest'
 import { EMBEDDED_DATABASE, SUPERUSER } from '../../src/postgres/embedded/cluster.ts'
 import { migrateDatabase } from '../../src/postgres/open.ts'
-import { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
+import { TextDatabase } from '../../tools/text-database.ts'
 import { temporaryDirectory } from './process.ts'
 
 /**
@@ -33,10 +33,10 @@ export function serverPid(dataDir: string): number {
 /** Runs `work` on a connection to the running server of a data directory. */
 export async function withServer<T>(
   dataDir: string,
-  work: (database: PostgresDatabase) => Promise<T>,
+  work: (database: TextDatabase) => Promise<T>,
 ): Promise<T> {
   const host = join(dataDir, 'postgres')
-  const database = new PostgresDatabase(
+  const database = new TextDatabase(
     { host, port: 5432, user: SUPERUSER, database: EMBEDDED_DATABASE },
     () => undefined,
   )

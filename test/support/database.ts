@@ -3,8 +3,8 @@ import { randomBytes } from 'node:crypto'
 import { inject } from 'vitest'
 import { addAccount, addClient, addOrganization } from '../../src/accounts/provisioning.ts'
 import { type Connection, connectionUrl } from '../../src/postgres/embedded/server.ts'
-import { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { randomUserId } from '../../tools/simulator/events.ts'
+import { TextDatabase } from '../../tools/text-database.ts'
 
 export const urlOf = connectionUrl
 
@@ -12,14 +12,14 @@ const TEMPLATE = 'oa_audience_template'
 
 export async function createTestDatabase(
   template = TEMPLATE,
-): Promise<{ database: PostgresDatabase; connection: Connection }> {
+): Promise<{ database: TextDatabase; connection: Connection }> {
   const server = inject('postgres')
   const name = `test_${randomBytes(6).toString('hex')}`
-  const admin = new PostgresDatabase(server, () => undefined)
+  const admin = new TextDatabase(server, () => undefined)
   await admin.session((session) => session.query(`create database ${name} template ${template}`))
   await admin.close()
   const connection = { ...server, database: name }
-  const database = new PostgresDatabase(connection, () => undefined)
+  const database = new TextDatabase(connection, () => undefined)
   database.markReady()
   return { database, connection }
 }
@@ -39,7 +39,7 @@ export interface Tenant {
 
 /** Adds an account with one client and one key, in an organization of its own unless one is given. */
 export async function addTenant(
-  database: PostgresDatabase,
+  database: TextDatabase,
   columns: {
     organizationId?: bigint
     channelAccessToken?: string
@@ -77,7 +77,7 @@ export async function addTenant(
 
 /** The key is a plain insert, as by a program that does not check whether the account exists and who owns it. */
 export async function addCredentials(
-  database: PostgresDatabase,
+  database: TextDatabase,
   accountId: bigint,
   organizationId: bigint,
 ): Promise<Pick<Tenant, 'clientRowId' | 'keyId' | 'headers'>> {

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { onTestFinished } from 'vitest'
 import { HostResolver } from '../../src/endpoints/resolver.ts'
 import { Sender } from '../../src/endpoints/sender.ts'
-import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
+import type { TextDatabase } from '../../tools/text-database.ts'
 import { addTenant, createTestDatabase, type Tenant } from './database.ts'
 import { eventually } from './process.ts'
 import { type Service, startApp } from './service.ts'
@@ -45,7 +45,7 @@ export async function startReceiver(): Promise<Receiver> {
 }
 
 export interface Sending {
-  database: PostgresDatabase
+  database: TextDatabase
   service: Service
   tenant: Tenant
   /** Adds an endpoint of the tenant. Returns its id. */

@@ -10,13 +10,20 @@ import { retryEvent } from '../../src/intake/retry.ts'
 import { LineApi } from '../../src/line-api/client.ts'
 import { refreshDueFigures } from '../../src/monitoring/account-figures.ts'
 import { takeDueAccounts } from '../../src/monitoring/due-accounts.ts'
+import {
+  listEvents,
+  listFailureReasons,
+  listUnappliedEvents,
+  retryNextEvents,
+} from '../../src/operator/events.ts'
 import { findFleetAccount, readFleetCharts } from '../../src/operator/fleet.ts'
 import { importEntries } from '../../src/operator/import-entries.ts'
 import { countMembers, findMember, memberTimeline } from '../../src/operator/members.ts'
-import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
+import { findAccountContents, removeAccount } from '../../src/operator/remove-account.ts'
 import { addPeople } from '../../tools/simulator/deliveries.ts'
 import { lineEvent, textMessage } from '../../tools/simulator/events.ts'
 import type { SimulatedPlatform } from '../../tools/simulator/platform.ts'
+import type { TextDatabase } from '../../tools/text-database.ts'
 import type { Tenant } from './database.ts'
 import { load } from './load.ts'
 import { eventually } from './process.ts'
@@ -24,9 +31,9 @@ import type { Service } from './service.ts'
 
 export interface Users {
   service: Service
-  database: PostgresDatabase
+  database: TextDatabase
   /** writes rows as other programs do */
-  direct: PostgresDatabase
+  direct: TextDatabase
   platform: SimulatedPlatform
   /** with the credentials of the platform's account, and the members that addMembers adds */
   tenant: Tenant
@@ -153,6 +160,10 @@ async function useCommands({ database, direct, platform, tenant }: Users): Promi
     [tenant.accountId],
   )
   await retryEvent(database, event?.id ?? 0n)
+  const unapplied = { accountId: tenant.accountId, failure: null }
+  const failed = await listUnappliedEvents(database, unapplied, { limit: 10 })
+  const reasons = await listFailureReasons(database, tenant.accountId)
+  await retryNextEvents(database, unapplied, null, 10)
   const account = await findAccount(database, tenant.accountId)
   addPeople(platform, 2)
   if (account === null) throw new Error('no account')
@@ -164,8 +175,21 @@ async function useCommands({ database, direct, platform, tenant }: Users): Promi
   if (member === null) throw new Error('no member')
   const { entries: timeline } = await memberTimeline(database, tenant.accountId, member, 100)
   return [
+    ...failed.map(({ accountId }) => `account ${accountId}`),
+    `${reasons.length} reasons`,
     JSON.stringify(member),
     `${await countMembers(database, tenant.accountId)} members`,
     `${timeline.length} entries`,
   ]
+}
+
+/** What commands do in sessions without time limits. In the end the account is gone. */
+export async function useUpAccount({
+  database,
+  tenant: { accountId },
+}: Pick<Users, 'database' | 'tenant'>): Promise<string[]> {
+  const events = await listEvents(database, accountId, 100)
+  await findAccountContents(database, accountId)
+  await removeAccount(database, accountId)
+  return events.map((event) => `account ${event.accountId}`)
 }

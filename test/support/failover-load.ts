@@ -1,12 +1,12 @@
 /** The load of one account whose instances are replaced or whose primary fails, with its book. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { Book, type LoadedAccount } from '../../tools/load/book.ts'
 import { RetryingClient } from '../../tools/load/client.ts'
 import { findDiscrepancies } from '../../tools/load/compare.ts'
 import { Group } from '../../tools/load/group.ts'
 import { Loops } from '../../tools/load/loops.ts'
 import { Reader } from '../../tools/load/reader.ts'
+import type { TextDatabase } from '../../tools/text-database.ts'
 import { addCredentials, type Tenant } from './database.ts'
 
 const GROUPS = 10
@@ -31,7 +31,7 @@ export class FailoverLoad {
   readonly client: RetryingClient
   readonly book: Book
   readonly #tenant: Tenant
-  readonly #database: PostgresDatabase
+  readonly #database: TextDatabase
   readonly reader: Reader
   readonly #loops = new Loops()
   /** what ended a loop */
@@ -43,7 +43,7 @@ export class FailoverLoad {
   constructor(
     urls: string[],
     tenant: Tenant,
-    database: PostgresDatabase,
+    database: TextDatabase,
     endpoints: Pick<LoadedAccount, 'lineEvents' | 'membersSecret'> = {},
   ) {
     this.client = new RetryingClient(urls)

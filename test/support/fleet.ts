@@ -1,8 +1,8 @@
 /** A fleet as large as an agency has it, loaded by SQL, with something on every page of the console. */
 import { randomUUID } from 'node:crypto'
 import { addClient, addKey } from '../../src/accounts/provisioning.ts'
-import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { lineEvent } from '../../tools/simulator/events.ts'
+import type { TextDatabase } from '../../tools/text-database.ts'
 import { addTenant, type Tenant } from './database.ts'
 import { load, loadMembers } from './load.ts'
 
@@ -24,7 +24,7 @@ export interface Fleet {
  * @param members members of the first account
  */
 export async function loadFleet(
-  database: PostgresDatabase,
+  database: TextDatabase,
   { accounts, members }: { accounts: number; members: number },
 ): Promise<Fleet> {
   const tenant = await addTenant(database)
@@ -52,7 +52,7 @@ export async function loadFleet(
   }
 }
 
-async function loadAccounts(database: PostgresDatabase, { organizationId }: Tenant, count: number) {
+async function loadAccounts(database: TextDatabase, { organizationId }: Tenant, count: number) {
   await load(database, insertAccounts, [organizationId, count])
   await load(database, insertHours)
   await load(database, insertDays)
@@ -61,7 +61,7 @@ async function loadAccounts(database: PostgresDatabase, { organizationId }: Tena
 }
 
 /** One endpoint whose receiver fails. The content of its deliveries is one event. */
-async function addFailingEndpoint(database: PostgresDatabase, { accountId }: Tenant): Promise<bigint> {
+async function addFailingEndpoint(database: TextDatabase, { accountId }: Tenant): Promise<bigint> {
   const [endpoint] = await load<{ id: bigint }>(database, insertEndpoint, [accountId])
   const id = endpoint?.id as bigint
   await load(database, insertFailedDeliveries, [accountId, id, FAILED_DELIVERIES])
@@ -70,7 +70,7 @@ async function addFailingEndpoint(database: PostgresDatabase, { accountId }: Ten
 
 /** An event as LINE sends it, stored by an earlier version that could not apply it. */
 export async function addCurableEvent(
-  database: PostgresDatabase,
+  database: TextDatabase,
   { accountId }: Tenant,
   failure = 'an earlier version could not read it',
 ): Promise<bigint> {

@@ -6,7 +6,7 @@ import type { TestProject } from 'vitest/node'
 import { SETTINGS } from '../../src/postgres/embedded/postmaster.ts'
 import { type Connection, EmbeddedServer } from '../../src/postgres/embedded/server.ts'
 import { migrate } from '../../src/postgres/migrate.ts'
-import { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
+import { TextDatabase } from '../../tools/text-database.ts'
 
 export const TEMPLATE = 'oa_audience_template'
 
@@ -21,10 +21,10 @@ export default async function setup(project: TestProject): Promise<() => Promise
   // A run creates 170 databases of 12 MB. Without syncs the tests take about 30 % less time.
   const server = new EmbeddedServer(directory, { ...SETTINGS, fsync: 'off', full_page_writes: 'off' })
   await server.own(() => undefined)
-  const admin = new PostgresDatabase(server.connection, () => undefined)
+  const admin = new TextDatabase(server.connection, () => undefined)
   await admin.session((session) => session.query(`create database ${TEMPLATE}`))
   await admin.close()
-  const template = new PostgresDatabase({ ...server.connection, database: TEMPLATE }, () => undefined)
+  const template = new TextDatabase({ ...server.connection, database: TEMPLATE }, () => undefined)
   await migrate(template)
   await template.close()
   project.provide('postgres', server.connection)

@@ -1,6 +1,6 @@
 /** Rows that a test starts with, as another program would load them. */
 import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
-import type { Row } from '../../src/postgres/statement.ts'
+import { type Row, unnamed } from '../../src/postgres/statement.ts'
 import type { Tenant } from './database.ts'
 
 /** Runs one statement in a session without time limits. A request's limit of 5 s is too short for many rows on a slow machine. */
@@ -9,7 +9,7 @@ export function load<R extends Row>(
   text: string,
   values: unknown[] = [],
 ): Promise<R[]> {
-  return database.session((session) => session.query<R>(text, values))
+  return database.session((session) => session.query<R>(unnamed(text), values))
 }
 
 /**
@@ -35,13 +35,13 @@ export async function loadMembers(
 export function readEverything(database: PostgresDatabase): Promise<string> {
   return database.session(async (session) => {
     const tables = await session.query<{ name: string }>(
-      `select table_name as name from information_schema.tables
-        where table_schema = 'public' and table_type = 'BASE TABLE'`,
+      unnamed(`select table_name as name from information_schema.tables
+                where table_schema = 'public' and table_type = 'BASE TABLE'`),
     )
     const texts: string[] = []
     for (const { name } of tables) {
       const rows = await session.query<{ text: string | null }>(
-        `select string_agg(t::text, ' ') as text from ${name} t`,
+        unnamed(`select string_agg(t::text, ' ') as text from ${name} t`),
       )
       texts.push(rows[0]?.text ?? '')
     }

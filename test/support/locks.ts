@@ -1,10 +1,11 @@
 /** Locks that a test holds in a session of its own, and the sessions that wait for them. */
-import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
+
+import type { TextDatabase } from '../../tools/text-database.ts'
 import { eventually } from './process.ts'
 
 /** Runs a statement in a transaction that stays open. Resolves, once the statement is done, with the function that commits. */
 export function holdTransaction(
-  database: PostgresDatabase,
+  database: TextDatabase,
   text: string,
   values: unknown[] = [],
 ): Promise<() => Promise<void>> {
@@ -25,7 +26,7 @@ export function holdTransaction(
 }
 
 /** Resolves when exactly this number of sessions of the database wait for a lock. */
-export async function waitForBlocked(database: PostgresDatabase, sessions: number): Promise<void> {
+export async function waitForBlocked(database: TextDatabase, sessions: number): Promise<void> {
   await eventually(
     () =>
       database.query(

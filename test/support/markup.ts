@@ -1,5 +1,6 @@
 /** Texts that attack a page which shows them: each calls `stolen()` if a browser reads any part of it as code. */
-import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
+
+import type { TextDatabase } from '../../tools/text-database.ts'
 import { addTenant, type Tenant } from './database.ts'
 import { load } from './load.ts'
 
@@ -113,7 +114,7 @@ export const SHAPES: string[] = [
 ]
 
 /** A fleet in which every text that others write is one of the shapes, or all of them. */
-export async function loadMarkup(database: PostgresDatabase): Promise<Tenant> {
+export async function loadMarkup(database: TextDatabase): Promise<Tenant> {
   const tenant = await addTenant(database)
   for (const statement of STATEMENTS) await load(database, statement, [tenant.accountId, SHAPES])
   return tenant

@@ -7,7 +7,7 @@ import { promisify } from 'node:util'
 import { readMigrations } from '../../src/postgres/migrate.ts'
 
 /** The version from which the tests upgrade. Each release changes it: see CONTRIBUTING.md. */
-const PREVIOUS = { version: '0.1.0', commit: '66578b45a63bcbf358fcccbe5dc78e86ab130437' }
+const PREVIOUS = { version: '0.2.0', commit: 'f5e081fc0655c0fb91b31f9f9dab06627768e950' }
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 /** Git ignores this directory. A build is named after its commit, and later runs reuse it. */

@@ -9,9 +9,9 @@ import { signChat } from '../../src/intake/mbox/signature.ts'
 import { SOURCES } from '../../src/intake/sources.ts'
 import { Metrics } from '../../src/observability/metrics.ts'
 import { type Database, NoDatabase } from '../../src/postgres/database.ts'
-import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { Secret } from '../../src/secret.ts'
 import { lineBody } from '../../tools/simulator/events.ts'
+import type { TextDatabase } from '../../tools/text-database.ts'
 import { addTenant, createTestDatabase, type Tenant } from './database.ts'
 
 export interface Answer {
@@ -167,7 +167,7 @@ export async function setUpTest() {
 }
 
 /** For all tests of a file: a database, the service on it and a tenant. Both are closed after the last test. */
-export async function setUpFile(): Promise<{ database: PostgresDatabase; service: Service; tenant: Tenant }> {
+export async function setUpFile(): Promise<{ database: TextDatabase; service: Service; tenant: Tenant }> {
   const { database } = await createTestDatabase()
   const service = await startApp(database)
   afterAll(async () => {

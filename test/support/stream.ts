@@ -2,7 +2,7 @@
 import { once } from 'node:events'
 import { type IncomingMessage, request } from 'node:http'
 import { connect, type Socket } from 'node:net'
-import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
+import type { TextDatabase } from '../../tools/text-database.ts'
 import { addTenant, type Tenant } from './database.ts'
 import { loadMembers } from './load.ts'
 import type { Service } from './service.ts'
@@ -13,7 +13,7 @@ import type { Service } from './service.ts'
  */
 export const LARGE = 5_000
 
-export async function addLargeTenant(database: PostgresDatabase): Promise<Tenant> {
+export async function addLargeTenant(database: TextDatabase): Promise<Tenant> {
   const tenant = await addTenant(database)
   await loadMembers(database, tenant, LARGE, { attributes: `jsonb_build_object('pad', repeat('x', 8000))` })
   return tenant
@@ -54,7 +54,7 @@ export function sendHead(service: Service, { headers }: Tenant, httpVersion = '1
 }
 
 /** Sessions of the database that run a statement or hold a snapshot, besides the one that asks. */
-export async function busySessions(database: PostgresDatabase): Promise<number> {
+export async function busySessions(database: TextDatabase): Promise<number> {
   const rows = await database.query(
     `select from pg_stat_activity where datname = current_database() and backend_type = 'client backend'
         and (state <> 'idle' or backend_xmin is not null) and pid <> pg_backend_pid()`,

@@ -1,6 +1,6 @@
 /** Requests of chosen accounts that PostgreSQL does not finish until the test releases them. */
 import { SCAN_MAX } from '../../src/audience/list-statements.ts'
-import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
+import type { TextDatabase } from '../../tools/text-database.ts'
 import type { Tenant } from './database.ts'
 import { holdTransaction } from './locks.ts'
 
@@ -8,7 +8,7 @@ import { holdTransaction } from './locks.ts'
  * Makes name searches (`q`) and updates of these accounts busy until the returned function runs, or until their statement
  * timeout of 5 s. They do not wait for a lock, so no lock timeout ends them earlier.
  */
-export async function makeStuck(database: PostgresDatabase, tenants: Tenant[]): Promise<() => Promise<void>> {
+export async function makeStuck(database: TextDatabase, tenants: Tenant[]): Promise<() => Promise<void>> {
   const accounts = tenants.map(({ accountId }) => accountId).join(',')
   const spin = `loop
       exit when pg_try_advisory_xact_lock_shared(7);

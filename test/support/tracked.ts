@@ -1,5 +1,6 @@
 /** What the service has stored of the tracking events of a tenant. */
-import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
+
+import type { TextDatabase } from '../../tools/text-database.ts'
 import type { Tenant } from './database.ts'
 import { eventually } from './process.ts'
 
@@ -11,7 +12,7 @@ export interface TrackedEvent {
 
 /** Waits until that many events have arrived. */
 export function trackedEvents(
-  database: PostgresDatabase,
+  database: TextDatabase,
   { accountId }: Tenant,
   count: number,
 ): Promise<TrackedEvent[]> {

@@ -1,13 +1,13 @@
 /** An account that is verified against the simulated platform. */
 
 import { afterAll, beforeEach } from 'vitest'
-import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
 import { type SimulatedPlatform, simulatePlatform } from '../../tools/simulator/platform.ts'
+import type { TextDatabase } from '../../tools/text-database.ts'
 import { addTenant, createTestDatabase, type Tenant } from './database.ts'
 import { type Answer, type Service, startApp } from './service.ts'
 
 export interface Verification {
-  database: PostgresDatabase
+  database: TextDatabase
   platform: SimulatedPlatform
   service: Service
   /** an account that is set up correctly on the platform */

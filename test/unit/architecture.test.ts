@@ -53,7 +53,7 @@ const ALLOWED: Record<string, string[]> = {
     'postgres',
   ],
   endpoints: ['accounts', 'audience', 'http', 'intake', 'intake/line', 'postgres'],
-  maintenance: ['postgres'],
+  maintenance: ['endpoints', 'postgres'],
   monitoring: ['accounts', 'line-api', 'postgres'],
   observability: ['http'],
   console: ['accounts', 'audience', 'endpoints', 'http', 'observability', 'operator', 'postgres'],
@@ -108,4 +108,22 @@ describe('imports', () => {
       expect(readFileSync(join(SRC, file), 'utf8'), file).not.toContain('process.env')
     }
   })
+})
+
+it('SQL that is not a registered constant is sent by few files', () => {
+  const unregistered = files
+    .filter((file) => /\bunnamed\(/.test(readFileSync(join(SRC, file), 'utf8')))
+    .sort()
+  expect(unregistered).toEqual([
+    // Definitions of partitions, whose names are dates.
+    'maintenance/key-partitions.ts',
+    'maintenance/partitions.ts',
+    // Settings of a session.
+    'postgres/connector.ts',
+    // Texts of migrations/.
+    'postgres/functions.ts',
+    'postgres/migrate.ts',
+    // Transaction commands.
+    'postgres/statement.ts',
+  ])
 })

@@ -13,6 +13,7 @@ import { listClients } from '../../src/operator/clients.ts'
 import { removeClient, removeOrganization } from '../../src/operator/remove.ts'
 import { removeAccount } from '../../src/operator/remove-account.ts'
 import type { Database } from '../../src/postgres/database.ts'
+import { statement } from '../../src/postgres/statement.ts'
 import { Secret } from '../../src/secret.ts'
 import { type SimulatedPlatform, simulatePlatform } from '../simulator/platform.ts'
 import type { SimulatedAccount } from '../simulator/state.ts'
@@ -126,8 +127,8 @@ async function present(
 }
 
 /** $1 name of the organization text */
-const selectEarlierAccounts = `
-  select a.id from official_account a join organization o on o.id = a.organization_id where o.name = $1`
+const selectEarlierAccounts = statement('demo-select-earlier-accounts')`
+    select a.id from official_account a join organization o on o.id = a.organization_id where o.name = $1`
 
 /** The simulated platform of this run does not know the account of an earlier run, so the console would show it as broken. */
 async function removeEarlierRun(database: Database): Promise<void> {

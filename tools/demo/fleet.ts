@@ -6,7 +6,7 @@ import { randomBytes } from 'node:crypto'
 import { addAccount, addOrganization } from '../../src/accounts/provisioning.ts'
 import type { Check } from '../../src/accounts/verification.ts'
 import { addEndpoint } from '../../src/endpoints/manage.ts'
-import type { Queryable } from '../../src/postgres/statement.ts'
+import { type Queryable, statement } from '../../src/postgres/statement.ts'
 import { randomUserId } from '../simulator/events.ts'
 
 const ORGANIZATION = 'Demo fleet'
@@ -60,19 +60,21 @@ export async function addFleet(database: Queryable): Promise<FleetAccount[]> {
 }
 
 /** The simulated platform of this run does not know accounts of earlier runs. */
-const restEarlierChecks = `update account_check set due_at = now() + interval '1 year', checked_at = now()`
+const restEarlierChecks = statement('demo-rest-earlier-checks')`
+    update account_check set due_at = now() + interval '1 year', checked_at = now()`
 
 /** $1 name text */
-const selectOrganization = `select id from organization where name = $1 limit 1`
+const selectOrganization = statement('demo-select-organization')`
+    select id from organization where name = $1 limit 1`
 
 /** $1 name of the organization text */
-const selectHealthy = `
-  select a.id, a.channel_secret as "channelSecret", a.bot_user_id as "botUserId",
-         array(select user_id from audience_member where channel_oa_id = a.id order by id limit 40) as "userIds"
-    from official_account a join organization o on o.id = a.organization_id
-   where o.name = $1 and a.channel_secret is not null and (a.verification->>'verified')::boolean
-     and exists (select from delivery_hour h where h.channel_oa_id = a.id and h.hour > now() - interval '8 hours')
-   order by a.id`
+const selectHealthy = statement('demo-select-healthy')`
+    select a.id, a.channel_secret as "channelSecret", a.bot_user_id as "botUserId",
+           array(select user_id from audience_member where channel_oa_id = a.id order by id limit 40) as "userIds"
+      from official_account a join organization o on o.id = a.organization_id
+     where o.name = $1 and a.channel_secret is not null and (a.verification->>'verified')::boolean
+       and exists (select from delivery_hour h where h.channel_oa_id = a.id and h.hour > now() - interval '8 hours')
+     order by a.id`
 
 async function addMember(database: Queryable, organizationId: bigint, member: FleetMember): Promise<void> {
   const { id } = await addAccount(database, organizationId, {
@@ -117,72 +119,72 @@ function verificationOf(failed: Check['name'] | undefined): string {
 }
 
 /** $1 account bigint; $2 organization bigint; $3 people int */
-const insertPeople = `
-  insert into audience_member (channel_oa_id, organization_id, user_id, display_name, language, relationship, followed_at,
-                               first_seen_at, last_seen_at, event_count, tags, profile_due_at)
-  select $1, $2, 'U' || md5(random()::text),
-         (array['Ann','สมชาย','Mali','健二','ゆい','Wei','Nok','พลอย','Hana','Ben','Suda','太郎'])[1 + i % 12] || ' ' || i,
-         (array['th','ja','en'])[1 + i % 3],
-         case when i % 10 = 0 then 'blocked' when i % 17 = 0 then 'unknown' else 'following' end,
-         now() - random() * interval '300 days', now() - interval '300 days', now() - random() * interval '20 days',
-         1 + floor(random() * 60), case when i % 6 = 0 then array['vip'] else '{}' end, null
-    from generate_series(1, $3::int) as i`
+const insertPeople = statement('demo-insert-people')`
+    insert into audience_member (channel_oa_id, organization_id, user_id, display_name, language, relationship, followed_at,
+                                 first_seen_at, last_seen_at, event_count, tags, profile_due_at)
+    select $1, $2, 'U' || md5(random()::text),
+           (array['Ann','สมชาย','Mali','健二','ゆい','Wei','Nok','พลอย','Hana','Ben','Suda','太郎'])[1 + i % 12] || ' ' || i,
+           (array['th','ja','en'])[1 + i % 3],
+           case when i % 10 = 0 then 'blocked' when i % 17 = 0 then 'unknown' else 'following' end,
+           now() - random() * interval '300 days', now() - interval '300 days', now() - random() * interval '20 days',
+           1 + floor(random() * 60), case when i % 6 = 0 then array['vip'] else '{}' end, null
+      from generate_series(1, $3::int) as i`
 
 /** Busiest at noon in Tokyo. $1 account bigint; $2 deliveries per hour at noon float8; $3 hours since the last delivery int */
-const insertHours = `
-  insert into delivery_hour (channel_oa_id, hour, source, deliveries, accepted, duplicates, last_at)
-  select $1, hour, 'line', deliveries, deliveries, deliveries / 40, least(hour + interval '50 minutes', now() - interval '20 seconds')
-    from (select hour, floor($2 * (1.05 - cos((extract(hour from hour) + 12) / 24 * 2 * pi() + pi() * 0.75)) / 2
-                              * (0.7 + random() * 0.6))::bigint + 1 as deliveries
-            from generate_series(date_trunc('hour', now()) - interval '28 days',
-                                 date_trunc('hour', now()) - $3::int * interval '1 hour', interval '1 hour') as hour) as busy`
+const insertHours = statement('demo-insert-hours')`
+    insert into delivery_hour (channel_oa_id, hour, source, deliveries, accepted, duplicates, last_at)
+    select $1, hour, 'line', deliveries, deliveries, deliveries / 40, least(hour + interval '50 minutes', now() - interval '20 seconds')
+      from (select hour, floor($2 * (1.05 - cos((extract(hour from hour) + 12) / 24 * 2 * pi() + pi() * 0.75)) / 2
+                                * (0.7 + random() * 0.6))::bigint + 1 as deliveries
+              from generate_series(date_trunc('hour', now()) - interval '28 days',
+                                   date_trunc('hour', now()) - $3::int * interval '1 hour', interval '1 hour') as hour) as busy`
 
 /**
  * LINE's counts differ a little from ours. The growth stays below the difference that counts as missing deliveries.
  *
  * $1 account bigint; $2 people who follow int; $3 people who blocked int; $4 growth per day int
  */
-const insertDays = `
-  insert into account_day (channel_oa_id, day, members, following, blocked, line_followers, line_blocks)
-  select $1, (now() at time zone 'UTC' + interval '9 hours')::date - age, $2 - age * $4 + $3 - age / 3,
-         $2 - age * $4 + age % 3, $3 - age / 3, $2 - age * $4 + $3 - age / 3 + 4, $3 - age / 3 + 1
-    from generate_series(0, 45) as age`
+const insertDays = statement('demo-insert-days')`
+    insert into account_day (channel_oa_id, day, members, following, blocked, line_followers, line_blocks)
+    select $1, (now() at time zone 'UTC' + interval '9 hours')::date - age, $2 - age * $4 + $3 - age / 3,
+           $2 - age * $4 + age % 3, $3 - age / 3, $2 - age * $4 + $3 - age / 3 + 4, $3 - age / 3 + 1
+      from generate_series(0, 45) as age`
 
 /**
  * With the counts that the service makes within minutes, so that the fleet shows them immediately.
  *
  * $1 account bigint; $2 days until the token expires int or null; $3 quota bigint or null; $4 used messages bigint or null
  */
-const storeCheck = `
-  update account_check c
-     set due_at = now() + interval '1 year', checked_at = now(), token_expires_at = now() + $2::int * interval '1 day',
-         quota_limit = $3, quota_used = $4, members = counted.members, following = counted.following,
-         blocked = counted.blocked, profiles_due = 0, counted_at = now(),
-         following_week_ago = (select d.following from account_day d
-                                where d.channel_oa_id = $1 and d.day <= (now() at time zone 'UTC')::date - 7
-                                order by d.day desc limit 1)
-    from (select count(*) as members, count(*) filter (where relationship = 'following') as following,
-                 count(*) filter (where relationship = 'blocked') as blocked
-            from audience_member where channel_oa_id = $1) counted
-   where c.channel_oa_id = $1`
+const storeCheck = statement('demo-store-check')`
+    update account_check c
+       set due_at = now() + interval '1 year', checked_at = now(), token_expires_at = now() + $2::int * interval '1 day',
+           quota_limit = $3, quota_used = $4, members = counted.members, following = counted.following,
+           blocked = counted.blocked, profiles_due = 0, counted_at = now(),
+           following_week_ago = (select d.following from account_day d
+                                  where d.channel_oa_id = $1 and d.day <= (now() at time zone 'UTC')::date - 7
+                                  order by d.day desc limit 1)
+      from (select count(*) as members, count(*) filter (where relationship = 'following') as following,
+                   count(*) filter (where relationship = 'blocked') as blocked
+              from audience_member where channel_oa_id = $1) counted
+     where c.channel_oa_id = $1`
 
 /** $1 account bigint; $2 verification jsonb */
-const storeVerification = `
-  update official_account set verification = $2, verified_at = now() where id = $1`
+const storeVerification = statement('demo-store-verification')`
+    update official_account set verification = $2, verified_at = now() where id = $1`
 
 /** $1 account bigint; $2 deliveries int */
-const insertRefused = `
-  insert into delivery_hour (channel_oa_id, hour, source, refused, last_refused_at)
-  select $1, date_trunc('hour', now()) - hours * interval '1 hour', 'line', $2 / 12, now() - hours * interval '1 hour'
-    from generate_series(0, 11) as hours`
+const insertRefused = statement('demo-insert-refused')`
+    insert into delivery_hour (channel_oa_id, hour, source, refused, last_refused_at)
+    select $1, date_trunc('hour', now()) - hours * interval '1 hour', 'line', $2 / 12, now() - hours * interval '1 hour'
+      from generate_series(0, 11) as hours`
 
 /** $1 account bigint; $2 events int */
-const insertUnapplied = `
-  insert into event (channel_oa_id, source, kind, key, occurred_at, user_id, payload, failure)
-  select $1, 'line', 'message', gen_random_uuid(), now() - i * interval '9 minutes', 'U' || md5(i::text),
-         '{"type":"message","timestamp":"yesterday","source":{"type":"user"},"message":{"type":"text","text":"สวัสดี ☕"}}',
-         'the timestamp of the event cannot be read'
-    from generate_series(1, $2::int) as i`
+const insertUnapplied = statement('demo-insert-unapplied')`
+    insert into event (channel_oa_id, source, kind, key, occurred_at, user_id, payload, failure)
+    select $1, 'line', 'message', gen_random_uuid(), now() - i * interval '9 minutes', 'U' || md5(i::text),
+           '{"type":"message","timestamp":"yesterday","source":{"type":"user"},"message":{"type":"text","text":"สวัสดี ☕"}}',
+           'the timestamp of the event cannot be read'
+      from generate_series(1, $2::int) as i`
 
 async function addFailingEndpoint(database: Queryable, accountId: bigint, failed: number): Promise<void> {
   const endpoint = {
@@ -200,7 +202,7 @@ async function addFailingEndpoint(database: Queryable, accountId: bigint, failed
 }
 
 /** $1 account bigint; $2 endpoint bigint; $3 deliveries int */
-const insertFailedDeliveries = `
-  insert into endpoint_delivery (channel_oa_id, endpoint_id, event_keys, attempts, failed_at, status, answer, created_at)
-  select $1, $2, array[gen_random_uuid()], 14, now() - i * interval '20 minutes', 502, 'Bad Gateway', now() - interval '1 day'
-    from generate_series(1, $3::int) as i`
+const insertFailedDeliveries = statement('demo-insert-failed-deliveries')`
+    insert into endpoint_delivery (channel_oa_id, endpoint_id, event_keys, attempts, failed_at, status, answer, created_at)
+    select $1, $2, array[gen_random_uuid()], 14, now() - i * interval '20 minutes', 502, 'Bad Gateway', now() - interval '1 day'
+      from generate_series(1, $3::int) as i`

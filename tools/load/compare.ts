@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Member } from '../../src/audience/member.ts'
 import type { Database } from '../../src/postgres/database.ts'
+import { unnamed } from '../../src/postgres/statement.ts'
 import type { Book, Person } from './book.ts'
 import type { Reader } from './reader.ts'
 
@@ -84,7 +85,9 @@ const SELECT_LEFT = `
 async function findErasedAndUnsent(book: Book, database: Database): Promise<string[]> {
   const erased = [...book.erased.keys()]
   const parameters = [erased, erased.slice(-READ_FOR_MAX), [...book.unsent]]
-  const rows = await database.session((session) => session.query<{ found: string }>(SELECT_LEFT, parameters))
+  const rows = await database.session((session) =>
+    session.query<{ found: string }>(unnamed(SELECT_LEFT), parameters),
+  )
   return rows.map(({ found }) => found)
 }
 

@@ -10,7 +10,7 @@ import { ulidKey } from '../../src/intake/event-key.ts'
 import { removeOrganization } from '../../src/operator/remove.ts'
 import { removeAccount } from '../../src/operator/remove-account.ts'
 import type { Database } from '../../src/postgres/database.ts'
-import type { Queryable } from '../../src/postgres/statement.ts'
+import { type Queryable, statement } from '../../src/postgres/statement.ts'
 import { transactionWithFreeIds } from '../../src/postgres/taken-ids.ts'
 import { randomAccount } from '../simulator/state.ts'
 import type { Load } from './load.ts'
@@ -78,14 +78,14 @@ export function findDiscrepancies(
  * $1 account id bigint
  * $2 keys of the acknowledged events text[], each a uuid in hexadecimal digits
  */
-const selectKeyDifferences = `
-  with sent as (
-    select unnest($2::text[])::uuid as key
-  )
-  select (select count(*)::int from sent left join event_key k on k.channel_oa_id = $1 and k.key = sent.key
-           where k.key is null) as missing,
-         (select count(*)::int from event_key k left join sent using (key)
-           where k.channel_oa_id = $1 and sent.key is null) as unknown`
+const selectKeyDifferences = statement('prove-select-key-differences')`
+    with sent as (
+      select unnest($2::text[])::uuid as key
+    )
+    select (select count(*)::int from sent left join event_key k on k.channel_oa_id = $1 and k.key = sent.key
+             where k.key is null) as missing,
+           (select count(*)::int from event_key k left join sent using (key)
+             where k.channel_oa_id = $1 and sent.key is null) as unknown`
 
 async function compareKeys(session: Queryable, id: bigint, eventIds: string[]) {
   const keys = eventIds.map((eventId) => ulidKey(eventId)?.toString('hex'))
@@ -94,8 +94,8 @@ async function compareKeys(session: Queryable, id: bigint, eventIds: string[]) {
 }
 
 /** $1 account id bigint */
-const selectEventCounts = `
-  select user_id, event_count from audience_member where channel_oa_id = $1`
+const selectEventCounts = statement('prove-select-event-counts')`
+    select user_id, event_count from audience_member where channel_oa_id = $1`
 
 async function compareCounts(session: Queryable, id: bigint, expected: Map<string, number>) {
   const members = await session.query<{ user_id: string; event_count: bigint }>(selectEventCounts, [id])
@@ -117,15 +117,23 @@ interface StoredAccount {
 }
 
 /** $1 name text; $2 account id bigint, null: all */
-const selectProveAccounts = `
-  select a.id, a.organization_id as "organizationId", split_part(a.oa_hash, '-', 2)::int as run, a.created_at::text as "createdAt"
-    from official_account a join organization o on o.id = a.organization_id
-   where a.name = $1 and o.name = $1 and a.oa_hash ~ '^prove-\\d{1,9}-' and ($2::bigint is null or a.id = $2)`
+const selectProveAccounts = statement('prove-select-accounts')`
+    select a.id, a.organization_id as "organizationId", split_part(a.oa_hash, '-', 2)::int as run, a.created_at::text as "createdAt"
+      from official_account a join organization o on o.id = a.organization_id
+     where a.name = $1 and o.name = $1 and a.oa_hash ~ '^prove-\\d{1,9}-' and ($2::bigint is null or a.id = $2)`
 
 /** $1 name text. Organizations whose accounts were removed, but not they. */
-const selectEmptyOrganizations = `
-  select id from organization o
-   where name = $1 and not exists (select from official_account a where a.organization_id = o.id)`
+const selectEmptyOrganizations = statement('prove-select-empty-organizations')`
+    select id from organization o
+     where name = $1 and not exists (select from official_account a where a.organization_id = o.id)`
+
+/** $1 int: RUN_LOCK; $2 int: run */
+const tryLockRun = statement('prove-try-lock-run')`select pg_try_advisory_lock($1, $2) as "isOurs"`
+
+/** $1 int: RUN_LOCK; $2 int: run */
+const lockRun = statement('prove-lock-run')`select pg_advisory_lock($1, $2)`
+
+const ping = statement('prove-ping')`select 1`
 
 export async function removeProveAccount(database: Database, { id }: { id: bigint }): Promise<void> {
   const [account] = await database.query<StoredAccount & Record<string, unknown>>(selectProveAccounts, [
@@ -149,10 +157,7 @@ export async function removeLeftAccounts(database: Database, ownId: bigint): Pro
   for (const account of accounts) {
     if (account.id === ownId) continue
     await database.session(async (session) => {
-      const [lock] = await session.query<{ isOurs: boolean }>(
-        'select pg_try_advisory_lock($1, $2) as "isOurs"',
-        [RUN_LOCK, account.run],
-      )
+      const [lock] = await session.query<{ isOurs: boolean }>(tryLockRun, [RUN_LOCK, account.run])
       if (lock?.isOurs) await remove(database, account)
     })
   }
@@ -177,11 +182,11 @@ export async function whileLocked<T>(database: Database, work: (run: number) => 
     while (!signal.aborted) {
       await database
         .session(async (session) => {
-          await session.query('select pg_advisory_lock($1, $2)', [RUN_LOCK, run])
+          await session.query(lockRun, [RUN_LOCK, run])
           isHeld()
           while (!signal.aborted) {
             await sleep(LOCK_CHECK_MS, undefined, { signal }).catch(() => undefined)
-            await session.query('select 1')
+            await session.query(ping)
           }
         })
         .catch(() => sleep(LOCK_RETRY_MS))

@@ -6,7 +6,7 @@
 import { LRUCache } from 'lru-cache'
 import type { Account, AccountId } from '../../accounts/account.ts'
 import type { Database } from '../../postgres/database.ts'
-import type { Statement } from '../../postgres/statement.ts'
+import { statement } from '../../postgres/statement.ts'
 import type { Found } from '../admit.ts'
 import type { Admission } from '../flush-batch.ts'
 
@@ -17,10 +17,7 @@ import type { Admission } from '../flush-batch.ts'
 const DESTINATIONS_MAX = 1_000
 
 /** $1 bigint: account in the path; $2 text: destination. */
-const selectAccount: Statement = {
-  name: 'account-of-destination',
-  text: 'select account_of_destination($1, $2) as id',
-}
+const selectAccount = statement('account-of-destination')`select account_of_destination($1, $2) as id`
 
 export class Recipients {
   readonly #database: Pick<Database, 'lookup'>
