@@ -3,7 +3,7 @@ FROM node:24-slim AS build
 WORKDIR /build
 COPY package.json package-lock.json tsconfig.json tsconfig.build.json ./
 COPY scripts scripts
-COPY console console
+COPY web web
 COPY src src
 COPY tools tools
 # The TypeScript compiler's binary is an optional package, so optional packages are pruned after the build.

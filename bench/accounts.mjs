@@ -6,9 +6,9 @@
  */
 import { performance } from 'node:perf_hooks'
 import { gzipSync } from 'node:zlib'
-import { runMaintenance } from '../dist/src/maintenance/maintenance.js'
-import { refreshDueFigures } from '../dist/src/monitoring/account-figures.js'
-import { takeDueAccounts } from '../dist/src/monitoring/due-accounts.js'
+import { runMaintenance } from '../dist/src/background/maintenance/maintenance.js'
+import { refreshDueFigures } from '../dist/src/background/monitoring/account-figures.js'
+import { takeDueAccounts } from '../dist/src/background/monitoring/due-accounts.js'
 import { Metrics } from '../dist/src/observability/metrics.js'
 import { listBacklogs } from '../dist/src/operator/endpoint-health.js'
 import { findFleetAccount, fleetRow, listFleet } from '../dist/src/operator/fleet.js'

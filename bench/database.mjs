@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { EmbeddedServer } from '../dist/src/postgres/embedded/server.js'
-import { migrate } from '../dist/src/postgres/migrate.js'
+import { migrate } from '../dist/src/postgres/schema/migrate.js'
 import { TextDatabase } from '../dist/tools/text-database.js'
 
 /** The caller stops the programs that use the database before it calls `close`. */

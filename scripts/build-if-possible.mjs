@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs'
 
 const exists = (path) => existsSync(new URL(`../${path}`, import.meta.url))
 const canBuild = exists('node_modules/typescript') && exists('node_modules/vite')
-const isBuilt = exists('dist/src/cli/main.js') && exists('dist/console/index.html')
+const isBuilt = exists('dist/src/cli/main.js') && exists('dist/web/index.html')
 
 if (canBuild) {
   process.exitCode = spawnSync('npm', ['run', '--silent', 'build'], { stdio: 'inherit' }).status ?? 1

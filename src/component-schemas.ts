@@ -5,8 +5,8 @@ import { MemberSchema } from './audience/member.ts'
 import { MemberUpdateSchema } from './audience/update.ts'
 import { ErrorEnvelopeSchema } from './http/error-envelope.ts'
 import { reference } from './http/schema-parts.ts'
+import { Type } from './http/typebox.ts'
 import { Nullable } from './http/validate.ts'
-import { Type } from './typebox.ts'
 
 const Receipt = Type.Object({
   accepted: Type.Integer({ description: 'Number of events stored by this request.' }),

@@ -1,8 +1,8 @@
 /** Sign-in to the console, its cookie, its limits, and which requests it refuses. */
 import { request as sendRequest } from 'node:http'
 import { afterAll, describe, expect, it } from 'vitest'
-import { runMaintenance } from '../src/maintenance/maintenance.ts'
-import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
+import { runMaintenance } from '../src/background/maintenance/maintenance.ts'
+import type { PostgresDatabase } from '../src/postgres/pool/postgres-database.ts'
 import {
   CONSOLE_TOKEN,
   endSessions,

@@ -4,7 +4,7 @@
  */
 import fc from 'fast-check'
 import { afterAll, describe, expect, it } from 'vitest'
-import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
+import { PostgresDatabase } from '../src/postgres/pool/postgres-database.ts'
 import { lineEvent, ulid } from '../tools/simulator/events.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'

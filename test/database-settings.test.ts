@@ -1,9 +1,9 @@
 /** The service does not depend on the settings that an administrator gave the database or its role. */
 import { describe, expect, it, onTestFinished } from 'vitest'
-import { readConfig } from '../src/config.ts'
+import { readConfig } from '../src/config/config.ts'
 import { examineSystem } from '../src/operator/system-health.ts'
-import { migrate } from '../src/postgres/migrate.ts'
-import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
+import { PostgresDatabase } from '../src/postgres/pool/postgres-database.ts'
+import { migrate } from '../src/postgres/schema/migrate.ts'
 import { lineEvent, textMessage } from '../tools/simulator/events.ts'
 import { runCommand } from './support/command.ts'
 import { signedIn, startConsoleForTest } from './support/console.ts'

@@ -1,11 +1,11 @@
 /** `oa-audience endpoints`, and what `doctor`, metrics and maintenance make of endpoints. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { verifyAccount } from '../src/accounts/verify.ts'
+import { runMaintenance } from '../src/background/maintenance/maintenance.ts'
 import { requireAccount } from '../src/cli/input.ts'
 import { ownAddresses } from '../src/endpoints/address.ts'
 import { addEndpoint, type NewEndpoint } from '../src/endpoints/manage.ts'
 import { LineApi } from '../src/line-api/client.ts'
-import { runMaintenance } from '../src/maintenance/maintenance.ts'
 import { endpointAnswered } from '../src/observability/facts.ts'
 import { Metrics } from '../src/observability/metrics.ts'
 import { examineEndpoints, listBacklogs } from '../src/operator/endpoint-health.ts'

@@ -2,7 +2,7 @@
 import { expect, it } from 'vitest'
 import { Contents } from '../src/endpoints/contents.ts'
 import { post } from '../src/endpoints/post.ts'
-import { retryEvent } from '../src/intake/retry.ts'
+import { retryEvent } from '../src/intake/retry-events.ts'
 import { lineEvent, textMessage } from '../tools/simulator/events.ts'
 import { startReceiver, startSending } from './support/endpoints.ts'
 import { eventually } from './support/process.ts'

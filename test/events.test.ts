@@ -1,7 +1,7 @@
 /** Events that could not be applied are stored, can be listed and retried, and count once. */
 import { describe, expect, it } from 'vitest'
 import { hashKey } from '../src/intake/event-key.ts'
-import { retryEvent } from '../src/intake/retry.ts'
+import { retryEvent } from '../src/intake/retry-events.ts'
 import type { BoundStatement } from '../src/postgres/statement.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import type { TextDatabase } from '../tools/text-database.ts'

@@ -1,7 +1,7 @@
 /** What operators see of all accounts: one word for each, its problems, and how to fix them. */
 import { readFileSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { refreshDueFigures } from '../src/monitoring/account-figures.ts'
+import { refreshDueFigures } from '../src/background/monitoring/account-figures.ts'
 import { Metrics } from '../src/observability/metrics.ts'
 import { REASONS } from '../src/operator/account-status.ts'
 import { findFleetAccount, listFleet, readFleetCharts } from '../src/operator/fleet.ts'

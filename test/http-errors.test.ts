@@ -1,8 +1,8 @@
 /** Every error has one shape, and every request is logged and counted once. */
 import { get } from 'node:http'
 import { describe, expect, it } from 'vitest'
-import { signLine } from '../src/intake/line/signature.ts'
-import { Secret } from '../src/secret.ts'
+import { Secret } from '../src/config/secret.ts'
+import { signLine } from '../src/intake/line/line-signature.ts'
 import { lineBody, lineEvent } from '../tools/simulator/events.ts'
 import { eventually } from './support/process.ts'
 import {

@@ -1,7 +1,7 @@
 /** An ID token of LINE proves the person of a tracking event. */
 import { createHmac, generateKeyPairSync, sign } from 'node:crypto'
 import { afterAll, describe, expect, it, onTestFinished, vi } from 'vitest'
-import { retryEvent } from '../src/intake/retry.ts'
+import { retryEvent } from '../src/intake/retry-events.ts'
 import { IdTokens } from '../src/line-api/id-tokens.ts'
 import { LoginKeys } from '../src/line-api/login-keys.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'

@@ -1,6 +1,6 @@
 /** POST /api/line/:id, LINE's webhook: what admits a delivery, and how it is answered. */
 import { describe, expect, it } from 'vitest'
-import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
+import { PostgresDatabase } from '../src/postgres/pool/postgres-database.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { addTenant, type Tenant } from './support/database.ts'
 import { holdTransaction } from './support/locks.ts'

@@ -1,8 +1,8 @@
 /** POST /api/mbox/callback/:oaHash, the support chat's webhook. */
 import { createHmac } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { signChat } from '../src/intake/mbox/signature.ts'
-import { Secret } from '../src/secret.ts'
+import { Secret } from '../src/config/secret.ts'
+import { signChat } from '../src/intake/mbox/mbox-signature.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { addTenant } from './support/database.ts'
 import { setUpFile, startAppForTest } from './support/service.ts'

@@ -1,10 +1,10 @@
 /** What the service finds out about accounts by itself. */
 import { expect, it, onTestFinished } from 'vitest'
+import { runMaintenance } from '../src/background/maintenance/maintenance.ts'
+import { refreshDueFigures } from '../src/background/monitoring/account-figures.ts'
+import { AccountMonitor } from '../src/background/monitoring/account-monitor.ts'
 import { deliveryPaths } from '../src/intake/line/channel.ts'
 import { LineApi } from '../src/line-api/client.ts'
-import { runMaintenance } from '../src/maintenance/maintenance.ts'
-import { refreshDueFigures } from '../src/monitoring/account-figures.ts'
-import { AccountMonitor } from '../src/monitoring/account-monitor.ts'
 import { findFleetAccount, listAccountDays, readFleetCharts } from '../src/operator/fleet.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'

@@ -2,8 +2,8 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { audienceClient, members } from '../examples/client.ts'
-import { signLine } from '../src/intake/line/signature.ts'
-import { Secret } from '../src/secret.ts'
+import { Secret } from '../src/config/secret.ts'
+import { signLine } from '../src/intake/line/line-signature.ts'
 import { setUpFile } from './support/service.ts'
 
 const { service, tenant } = await setUpFile()

@@ -1,6 +1,6 @@
 /** Query plans: each session plans a statement once, perhaps while tables are small, and keeps the plan while they grow. */
 import { expect, it } from 'vitest'
-import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
+import { PostgresDatabase } from '../src/postgres/pool/postgres-database.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { load } from './support/load.ts'

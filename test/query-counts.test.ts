@@ -1,7 +1,7 @@
 /** The cost of each request in statements and round trips to the database. */
 import { afterAll, describe, expect, it } from 'vitest'
 import { importEntries } from '../src/operator/import-entries.ts'
-import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
+import { PostgresDatabase } from '../src/postgres/pool/postgres-database.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { startApp } from './support/service.ts'

@@ -2,7 +2,7 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { Secret } from '../src/secret.ts'
+import { Secret } from '../src/config/secret.ts'
 import { freePort } from '../tools/prove/service.ts'
 import { eventually, spawnService } from './support/process.ts'
 import { type Service, startAppForTest } from './support/service.ts'

@@ -1,6 +1,6 @@
 /** What holds after a backup was restored, also beneath a service that keeps running. */
 import { describe, expect, inject, it, onTestFinished } from 'vitest'
-import { migrate } from '../src/postgres/migrate.ts'
+import { migrate } from '../src/postgres/schema/migrate.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { TextDatabase } from '../tools/text-database.ts'
 import { runCommand } from './support/command.ts'

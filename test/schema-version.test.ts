@@ -1,7 +1,7 @@
 /** Which commands change the schema, and which versions of the service run on a schema that is newer or older than theirs. */
 import { expect, it, onTestFinished } from 'vitest'
-import { readMigrations } from '../src/postgres/migrate.ts'
-import type { PostgresDatabase } from '../src/postgres/postgres-database.ts'
+import type { PostgresDatabase } from '../src/postgres/pool/postgres-database.ts'
+import { readMigrations } from '../src/postgres/schema/migrate.ts'
 import { runCommand } from './support/command.ts'
 import { createTestDatabase, urlOf } from './support/database.ts'
 import { load } from './support/load.ts'

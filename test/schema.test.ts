@@ -1,7 +1,7 @@
 /** Guarantees of the schema to other programs and to the database's administrator. */
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { readClockSkew } from '../src/postgres/clock.ts'
-import { migrate, readMigrations } from '../src/postgres/migrate.ts'
+import { migrate, readMigrations } from '../src/postgres/schema/migrate.ts'
 import { statement } from '../src/postgres/statement.ts'
 import { TextDatabase, type TextQueryable } from '../tools/text-database.ts'
 import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'

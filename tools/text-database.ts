@@ -1,5 +1,5 @@
 /** A database to which tests and benchmarks send texts of their own. The service sends only its statements, which are constants. */
-import { PostgresDatabase } from '../src/postgres/postgres-database.ts'
+import { PostgresDatabase } from '../src/postgres/pool/postgres-database.ts'
 import { type Queryable, type Row, type Statement, unnamed } from '../src/postgres/statement.ts'
 
 export interface TextQueryable extends Queryable {

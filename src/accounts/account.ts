@@ -1,7 +1,8 @@
 /** Official accounts: the queries by which a delivery or a scope finds its account. */
+
+import { Secret, secretOrNull } from '../config/secret.ts'
 import type { Database } from '../postgres/database.ts'
 import { type Queryable, type Row, type Statement, statement } from '../postgres/statement.ts'
-import { Secret, secretOrNull } from '../secret.ts'
 
 type Lookups = Pick<Database, 'lookup'>
 

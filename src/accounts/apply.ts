@@ -1,8 +1,8 @@
 /** Makes the stored accounts equal to a list of wanted ones, which are identified by organization and channel id. */
 import { FatalError } from '../errors.ts'
 import { violatedConstraint } from '../postgres/faults.ts'
+import { transactionWithFreeIds } from '../postgres/schema/taken-ids.ts'
 import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
-import { transactionWithFreeIds } from '../postgres/taken-ids.ts'
 import type { AccountId, OrganizationId } from './account.ts'
 import { type AccountColumns, addAccount, type NewAccount, updateAccount } from './provisioning.ts'
 

@@ -1,6 +1,7 @@
 /** The checks of a verification, as pure functions of the platform's answers. */
-import type { BotInfo, WebhookTest } from '../line-api/answers.ts'
+
 import { type PlatformFault, statusAndReason } from '../line-api/call.ts'
+import type { BotInfo, WebhookTest } from '../line-api/line-responses.ts'
 import type { Account } from './account.ts'
 import type { Check, Claims, Webhook } from './verification.ts'
 

@@ -1,7 +1,7 @@
 /** Adds what a first account needs. A second run adds nothing, and says what exists. */
 import { FatalError } from '../errors.ts'
+import { transactionWithFreeIds } from '../postgres/schema/taken-ids.ts'
 import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
-import { transactionWithFreeIds } from '../postgres/taken-ids.ts'
 import type { OrganizationId } from './account.ts'
 import {
   type AddedAccount,

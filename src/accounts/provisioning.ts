@@ -3,8 +3,8 @@
  * directly. A column that refuses its value surfaces as the database's constraint violation.
  */
 import { randomBytes } from 'node:crypto'
+import { insertWithFreeId } from '../postgres/schema/taken-ids.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
-import { insertWithFreeId } from '../postgres/taken-ids.ts'
 import type { AccountId, OrganizationId } from './account.ts'
 
 /** The columns of `official_account` that an operator sets, by their names in the table. */

@@ -1,8 +1,8 @@
 /** The request and the response of a verification. */
 
+import { type Static, Type } from '../http/typebox.ts'
 import { Nullable, StorableText } from '../http/validate.ts'
-import { BotInfoSchema, WebhookTestSchema } from '../line-api/answers.ts'
-import { type Static, Type } from '../typebox.ts'
+import { BotInfoSchema, WebhookTestSchema } from '../line-api/line-responses.ts'
 
 /** What the client expects of the account. It is compared with the platform's data. */
 export const ClaimsSchema = Type.Object(

@@ -1,9 +1,9 @@
 /** Verifies with the platform that an official account is set up correctly, and stores the outcome. */
 import { AppError } from '../errors.ts'
-import type { WebhookEndpoint } from '../line-api/answers.ts'
 import type { PlatformResult } from '../line-api/call.ts'
 import { CallBudget } from '../line-api/call-budget.ts'
 import type { LineApi } from '../line-api/client.ts'
+import type { WebhookEndpoint } from '../line-api/line-responses.ts'
 import { accountVerified } from '../observability/facts.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import type { Account } from './account.ts'

@@ -1,5 +1,5 @@
 /** Marks which changes had ended at which time, so that a delta feed can begin at a time. */
-import { PREPARE_WRITES } from '../postgres/connection-settings.ts'
+import { PREPARE_WRITES } from '../postgres/pool/connection-settings.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 
 /** A feed begins up to this much earlier than necessary. */

@@ -1,7 +1,7 @@
 /** Which profiles are due, and what becomes of them: the statements behind profiles.ts. */
 import type { AccountId } from '../accounts/account.ts'
 import { INT64_MIN } from '../http/path-id.ts'
-import type { Profile } from '../line-api/answers.ts'
+import type { Profile } from '../line-api/line-responses.ts'
 import { type Queryable, type Row, statement } from '../postgres/statement.ts'
 
 /** Members per pass, and of one account, so that accounts take turns. */

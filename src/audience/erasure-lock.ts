@@ -4,8 +4,8 @@
  */
 
 import type { Database } from '../postgres/database.ts'
+import type { Claimant } from '../postgres/pool/turns.ts'
 import { statement } from '../postgres/statement.ts'
-import type { Claimant } from '../postgres/turns.ts'
 
 /**
  * $1 bigint: the account. Waits for bodies being written to its endpoints, which may contain the person, and lets no other be read

@@ -1,7 +1,7 @@
 /** The filters of a list: which members of an audience a client asks for. */
 
+import { type Static, Type } from '../http/typebox.ts'
 import { checker, refuseInput, StorableText } from '../http/validate.ts'
-import { type Static, Type } from '../typebox.ts'
 import { EXTERNAL_ID_MAX_LENGTH, RelationshipSchema, TAG_MAX_LENGTH, USER_ID_MAX_LENGTH } from './member.ts'
 
 /** Tags per query; all must match. */

@@ -1,8 +1,8 @@
 /** The member as clients see it. One table of fields yields its schema, its JSON text and its CSV row. */
 
+import { type Static, type TSchema, Type } from '../http/typebox.ts'
 import { Nullable } from '../http/validate.ts'
 import { statement } from '../postgres/statement.ts'
-import { type Static, type TSchema, Type } from '../typebox.ts'
 
 /** Characters. LINE's longest user id has 68 (module channels); the rest is room for other platforms. */
 export const USER_ID_MAX_LENGTH = 128

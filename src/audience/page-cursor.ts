@@ -1,7 +1,7 @@
 /** The cursor of a walk over an audience: opaque to clients, bound to the scope and filters of the first page. */
 import { createHash } from 'node:crypto'
 import type { Scope } from '../access/scope.ts'
-import { equalInConstantTime } from '../secret.ts'
+import { equalInConstantTime } from '../config/secret.ts'
 import type { Filters } from './filters.ts'
 import type { Position } from './select-list.ts'
 

@@ -12,8 +12,8 @@ import {
   TAGS,
   THREE_HEADERS,
 } from '../http/schema-parts.ts'
+import { Type } from '../http/typebox.ts'
 import { Nullable } from '../http/validate.ts'
-import { Type } from '../typebox.ts'
 import { filterParameters } from './filters.ts'
 
 const acceptedAge = Type.Object({

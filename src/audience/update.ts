@@ -5,13 +5,13 @@ import { AppError } from '../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../http/body.ts'
 import { readIfMatch } from '../http/if-match.ts'
 import { parsePathId } from '../http/path-id.ts'
+import { type Static, Type } from '../http/typebox.ts'
 import { checker, refuseInput, StorableText } from '../http/validate.ts'
 import { int8Array, textArray } from '../postgres/binary-array.ts'
 import type { Database } from '../postgres/database.ts'
 import { violatedConstraint } from '../postgres/faults.ts'
 import { statement } from '../postgres/statement.ts'
 import { isStorableText } from '../postgres/storable.ts'
-import { type Static, Type } from '../typebox.ts'
 import {
   EXTERNAL_ID_MAX_LENGTH,
   memberJson,

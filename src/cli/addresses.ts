@@ -1,5 +1,5 @@
 /** The addresses of this service that an operator enters on other platforms. */
-import type { Config } from '../config.ts'
+import type { Config } from '../config/config.ts'
 import { localUrl } from '../http/local-url.ts'
 import { deliveryPaths } from '../intake/line/channel.ts'
 import { callbackPath } from '../intake/mbox/path.ts'

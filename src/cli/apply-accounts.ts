@@ -8,7 +8,7 @@ import {
   RefusedLine,
   type WantedAccount,
 } from '../accounts/apply.ts'
-import { readConfig } from '../config.ts'
+import { readConfig } from '../config/config.ts'
 import { FatalError } from '../errors.ts'
 import { LineApi } from '../line-api/client.ts'
 import type { Database } from '../postgres/database.ts'

@@ -1,11 +1,11 @@
 /** Input that several commands share: ids, numbers, an account and the database. */
 import { type Command, InvalidArgumentError } from 'commander'
 import { type Account, findAccount } from '../accounts/account.ts'
-import { readConfig } from '../config.ts'
+import { readConfig } from '../config/config.ts'
 import { AppError, FatalError } from '../errors.ts'
 import { parsePathId } from '../http/path-id.ts'
 import type { Database } from '../postgres/database.ts'
-import { withDatabase } from '../postgres/open.ts'
+import { withDatabase } from '../postgres/pool/open.ts'
 import { io } from './io.ts'
 
 /** Runs `work` on the configured database. The embedded server is started for this command if it is not running. */

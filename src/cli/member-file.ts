@@ -1,7 +1,7 @@
 /** Reads the entries of a member file: CSV or NDJSON, in UTF-8. */
 import { fromCsvText } from '../audience/member.ts'
+import { BODY_MAX_BYTES } from '../config/limits.ts'
 import { FatalError } from '../errors.ts'
-import { BODY_MAX_BYTES } from '../limits.ts'
 import { readCsv, readLines } from './text-file.ts'
 
 /** As many bytes as a PUT of a member may have. 100 tags of 64 characters and 16 KiB of attributes need less than 100 KiB. */

@@ -3,13 +3,13 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { type Account, type AccountId, findAccount } from '../accounts/account.ts'
 import type { Plan } from '../accounts/apply.ts'
 import { identityCheck, isSameAddress, tokenRefused } from '../accounts/checks.ts'
+import { secretOrNull } from '../config/secret.ts'
 import { AppError, FatalError } from '../errors.ts'
 import { deliveryPaths } from '../intake/line/channel.ts'
-import type { WebhookEndpoint } from '../line-api/answers.ts'
 import type { PlatformFault, PlatformResult } from '../line-api/call.ts'
 import type { LineApi } from '../line-api/client.ts'
+import type { WebhookEndpoint } from '../line-api/line-responses.ts'
 import type { Database } from '../postgres/database.ts'
-import { secretOrNull } from '../secret.ts'
 
 /** LINE applies a new webhook URL within a minute. */
 const PROPAGATION_MAX_MS = 75_000

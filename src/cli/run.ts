@@ -1,10 +1,10 @@
 /** The command line `oa-audience` as a function. */
 import cluster from 'node:cluster'
 import { Command, CommanderError } from 'commander'
-import { describeVariables, readConfig } from '../config.ts'
+import { describeVariables, readConfig } from '../config/config.ts'
+import { serviceName, serviceVersion } from '../config/package.ts'
 import { FatalError } from '../errors.ts'
-import { serviceName, serviceVersion } from '../package.ts'
-import { migrateDatabase, requireDatabase } from '../postgres/open.ts'
+import { migrateDatabase, requireDatabase } from '../postgres/pool/open.ts'
 import { constraintSentence } from './constraint-sentences.ts'
 import { withJson } from './input.ts'
 import { type Io, io, print, printError, printMany, useIo } from './io.ts'
@@ -12,17 +12,17 @@ import { type Io, io, print, printError, printMany, useIo } from './io.ts'
 /** The command groups, in the order of --help. */
 const GROUPS: Record<string, () => Promise<(program: Command) => void>> = {
   demo: async () => (await import('../../tools/demo/command.ts')).demoCommand,
-  setup: async () => (await import('./setup.ts')).setupCommand,
-  organizations: async () => (await import('./organizations.ts')).organizationsCommand,
-  accounts: async () => (await import('./accounts.ts')).accountsCommand,
-  audience: async () => (await import('./audience.ts')).audienceCommand,
-  members: async () => (await import('./members.ts')).membersCommand,
-  clients: async () => (await import('./clients.ts')).clientsCommand,
-  keys: async () => (await import('./clients.ts')).keysCommand,
-  endpoints: async () => (await import('./endpoints.ts')).endpointsCommand,
-  events: async () => (await import('./events.ts')).eventsCommand,
-  fleet: async () => (await import('./fleet.ts')).fleetCommand,
-  doctor: async () => (await import('./doctor.ts')).doctorCommand,
+  setup: async () => (await import('./setup-command.ts')).setupCommand,
+  organizations: async () => (await import('./organizations-commands.ts')).organizationsCommand,
+  accounts: async () => (await import('./accounts-commands.ts')).accountsCommand,
+  audience: async () => (await import('./audience-command.ts')).audienceCommand,
+  members: async () => (await import('./members-commands.ts')).membersCommand,
+  clients: async () => (await import('./clients-commands.ts')).clientsCommand,
+  keys: async () => (await import('./clients-commands.ts')).keysCommand,
+  endpoints: async () => (await import('./endpoints-commands.ts')).endpointsCommand,
+  events: async () => (await import('./events-commands.ts')).eventsCommand,
+  fleet: async () => (await import('./fleet-commands.ts')).fleetCommand,
+  doctor: async () => (await import('./doctor-command.ts')).doctorCommand,
   simulate: async () => (await import('../../tools/simulate.ts')).simulateCommand,
   prove: async () => (await import('../../tools/prove/command.ts')).proveCommand,
 }
@@ -69,7 +69,7 @@ function serveCommand(program: Command): void {
     .action(async () => {
       const config = readConfig(io.env)
       if (config.workers > 1 && cluster.isPrimary)
-        await (await import('../workers.ts')).serveWithWorkers(config)
+        await (await import('../background/workers.ts')).serveWithWorkers(config)
       else await (await import('../main.ts')).serve(config)
     })
 }

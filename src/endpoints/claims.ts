@@ -7,7 +7,7 @@
  */
 import { INT64_MIN } from '../http/path-id.ts'
 import { int4Array, int8Array } from '../postgres/binary-array.ts'
-import type { PinnedConnection } from '../postgres/pinned-connection.ts'
+import type { PinnedConnection } from '../postgres/pool/pinned-connection.ts'
 import { type ClaimedRow, claimDue, type PendingRow, pendingEndpoints } from './backlog.ts'
 import type { EndpointState } from './endpoint-state.ts'
 

@@ -12,7 +12,7 @@
 import type { LeasedDelivery } from '../intake/flush.ts'
 import { int8Array } from '../postgres/binary-array.ts'
 import { isLostConnection, isUnprepared } from '../postgres/faults.ts'
-import type { PinnedConnection } from '../postgres/pinned-connection.ts'
+import type { PinnedConnection } from '../postgres/pool/pinned-connection.ts'
 import type { BoundStatement, Row, Statement } from '../postgres/statement.ts'
 import { type ContentRow, holdSending, loadContents, releaseSending, renewSending } from './backlog.ts'
 import { ContentBudget, type Reservation } from './content-budget.ts'

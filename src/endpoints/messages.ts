@@ -1,8 +1,8 @@
 /** What endpoints receive, from what is stored at the moment of sending. */
 import { createHmac } from 'node:crypto'
+import { type Secret, secretOrNull } from '../config/secret.ts'
 import { isObject } from '../http/body.ts'
-import { signLine } from '../intake/line/signature.ts'
-import { type Secret, secretOrNull } from '../secret.ts'
+import { signLine } from '../intake/line/line-signature.ts'
 import type { ContentRow } from './backlog.ts'
 import type { Message } from './post.ts'
 

@@ -1,7 +1,7 @@
 /** How attempts ended, written to the database in batches: one transaction for all that ended within some milliseconds. */
 import type { LeasedDelivery } from '../intake/flush.ts'
 import { int4Array, int8Array, textArray } from '../postgres/binary-array.ts'
-import type { PinnedConnection } from '../postgres/pinned-connection.ts'
+import type { PinnedConnection } from '../postgres/pool/pinned-connection.ts'
 import type { BoundStatement } from '../postgres/statement.ts'
 import { toStorableText } from '../postgres/storable.ts'
 import { completeDeliveries, noteAnswers, postponeDeliveries, releaseDeliveries } from './backlog.ts'

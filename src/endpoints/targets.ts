@@ -1,7 +1,7 @@
 /** Where endpoints are: their URLs and whether they receive, without any content. */
 import { LRUCache } from 'lru-cache'
 import { int8Array } from '../postgres/binary-array.ts'
-import type { PinnedConnection } from '../postgres/pinned-connection.ts'
+import type { PinnedConnection } from '../postgres/pool/pinned-connection.ts'
 import { lookupWith, RefusedUrl, readEndpointUrl } from './address.ts'
 import { type EndpointRow, loadEndpoints } from './backlog.ts'
 import { Batcher } from './batcher.ts'

@@ -1,7 +1,7 @@
 /** Reads the body of a request into one buffer, and takes what it holds from a budget. */
 import type { IncomingMessage } from 'node:http'
+import { BODY_MAX_BYTES } from '../config/limits.ts'
 import { AppError } from '../errors.ts'
-import { BODY_MAX_BYTES } from '../limits.ts'
 import type { BodyBudget, HeldBody } from './body-budget.ts'
 
 /** Smaller bodies take less than 0.5 ms of work, and do not wait for a turn. */

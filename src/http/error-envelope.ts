@@ -2,7 +2,7 @@
 import { STATUS_CODES } from 'node:http'
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { AppError, type ErrorCode } from '../errors.ts'
-import { type Static, Type } from '../typebox.ts'
+import { type Static, Type } from './typebox.ts'
 
 export const ERROR_STATUS: Record<ErrorCode, number> = {
   missing_credentials: 401,

@@ -2,10 +2,10 @@
 import type { FastifyInstance, FastifySchema } from 'fastify'
 import { AppError } from '../errors.ts'
 import type { Database } from '../postgres/database.ts'
-import { REPLICATION_STATES } from '../postgres/replication.ts'
-import { Type } from '../typebox.ts'
+import { REPLICATION_STATES } from '../postgres/replication/replication.ts'
 import { errorEnvelope } from './error-envelope.ts'
 import { failures, jsonBody, reference, TAGS } from './schema-parts.ts'
+import { Type } from './typebox.ts'
 
 interface Parts {
   name: string

@@ -2,8 +2,8 @@
 import swagger, { type SwaggerTransformObject } from '@fastify/swagger'
 import swaggerUi from '@fastify/swagger-ui'
 import type { FastifyInstance, RouteOptions } from 'fastify'
-import type { TSchema } from '../typebox.ts'
 import { TAGS } from './schema-parts.ts'
+import type { TSchema } from './typebox.ts'
 
 declare module 'fastify' {
   interface FastifyContextConfig {

@@ -1,6 +1,6 @@
 /** One rate limit per client address, for every route and every status. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import type { Config } from '../config.ts'
+import type { Config } from '../config/config.ts'
 import { AppError } from '../errors.ts'
 import { countInMemory, type Limit } from './rate-limit-counter.ts'
 import { countInRedis } from './rate-limit-redis.ts'

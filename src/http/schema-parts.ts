@@ -1,5 +1,5 @@
 /** Building blocks of the `schema` that each route declares for the OpenAPI document. */
-import { type TSchema, Type } from '../typebox.ts'
+import { type TSchema, Type } from './typebox.ts'
 
 /** Groups of endpoints, in the order in which the documentation page shows them. */
 export const TAGS = {

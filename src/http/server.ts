@@ -2,14 +2,14 @@
 import { randomUUID } from 'node:crypto'
 import Fastify, { type FastifyInstance, LogController } from 'fastify'
 import pino, { type DestinationStream } from 'pino'
-import type { Config } from '../config.ts'
+import type { Config } from '../config/config.ts'
+import { BODY_MAX_BYTES } from '../config/limits.ts'
 import { AppError } from '../errors.ts'
-import { BODY_MAX_BYTES } from '../limits.ts'
-import { observeAnswers } from './answers.ts'
 import { readBodiesAsBytes } from './body.ts'
 import { answerErrors } from './error-envelope.ts'
 import { limitIdleConnections } from './idle-connections.ts'
 import { useSchemasAsDocumentation } from './openapi.ts'
+import { observeAnswers } from './responses.ts'
 import { answerClientError, answerExpectation, answerFrameworkError } from './unroutable.ts'
 
 /** From the first byte of a request to the last. LINE's senders take milliseconds. */

@@ -4,8 +4,8 @@ import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:ht
 import type { Socket } from 'node:net'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { type AppError, ERROR_MESSAGES } from '../errors.ts'
-import { publishAnswer, recordAbort, UNKNOWN_ROUTE } from './answers.ts'
 import { type ErrorEnvelope, sendError } from './error-envelope.ts'
+import { publishAnswer, recordAbort, UNKNOWN_ROUTE } from './responses.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {

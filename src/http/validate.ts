@@ -9,7 +9,7 @@ import {
   type TLocalizedValidationError,
   type TSchema,
   Type,
-} from '../typebox.ts'
+} from './typebox.ts'
 
 /** Validation errors collected per request. One invalid field can cause several. */
 const ERRORS_MAX = 64

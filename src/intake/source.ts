@@ -1,7 +1,7 @@
 /** What each source of events brings: one folder, and one line in sources.ts. */
 import type { FastifyInstance } from 'fastify'
 import type { Account } from '../accounts/account.ts'
-import type { Config } from '../config.ts'
+import type { Config } from '../config/config.ts'
 import type { BodyBudget } from '../http/body-budget.ts'
 import type { SpareSigned } from '../http/rate-limit.ts'
 import type { IdTokens } from '../line-api/id-tokens.ts'

@@ -1,8 +1,8 @@
 /** One call of the messaging platform's API: time and size limits, retries where safe, faults as a closed union. */
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { Secret } from '../config/secret.ts'
 import { isObject } from '../http/body.ts'
 import { platformCall } from '../observability/facts.ts'
-import type { Secret } from '../secret.ts'
 import { CallBudget } from './call-budget.ts'
 
 export interface CallTimeouts {

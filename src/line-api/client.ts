@@ -1,6 +1,17 @@
 /** The LINE Messaging API calls that this service makes (developers.line.biz, "Messaging API reference"). */
+
+import type { Secret } from '../config/secret.ts'
 import { isObject } from '../http/body.ts'
-import type { Secret } from '../secret.ts'
+import {
+  CALL_TIMEOUTS,
+  type Call,
+  callPlatform,
+  type Platform,
+  type PlatformResult,
+  refused,
+  UNAVAILABLE,
+} from './call.ts'
+import type { CallBudget } from './call-budget.ts'
 import {
   type BotInfo,
   type FollowersPage,
@@ -12,17 +23,7 @@ import {
   readTest,
   type WebhookEndpoint,
   type WebhookTest,
-} from './answers.ts'
-import {
-  CALL_TIMEOUTS,
-  type Call,
-  callPlatform,
-  type Platform,
-  type PlatformResult,
-  refused,
-  UNAVAILABLE,
-} from './call.ts'
-import type { CallBudget } from './call-budget.ts'
+} from './line-responses.ts'
 import { RateLimiter } from './rate-limiter.ts'
 import {
   type FollowerStatistics,

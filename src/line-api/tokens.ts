@@ -1,7 +1,7 @@
 /** Stateless channel access tokens, for accounts that store none. Issued from channel id and secret, cached until they expire. */
 import { LRUCache } from 'lru-cache'
+import { Secret } from '../config/secret.ts'
 import { isObject } from '../http/body.ts'
-import { Secret } from '../secret.ts'
 import { callPlatform, type Platform, type PlatformResult, UNAVAILABLE } from './call.ts'
 import type { CallBudget } from './call-budget.ts'
 

@@ -4,7 +4,7 @@ import { hostname } from 'node:os'
 import { format } from 'node:util'
 import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
 import pino, { type DestinationStream, type Logger } from 'pino'
-import type { AnswerObserver } from '../http/answers.ts'
+import type { AnswerObserver } from '../http/responses.ts'
 import { eventUnapplied, profilesBackedOff } from './facts.ts'
 
 /** Writes lines about facts that no request reports. @returns ends the subscription */

@@ -1,7 +1,7 @@
 /** Prometheus metrics of one process. */
 import type { FastifyInstance } from 'fastify'
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
-import { UNKNOWN_ROUTE } from '../http/answers.ts'
+import { UNKNOWN_ROUTE } from '../http/responses.ts'
 import { countDatabaseFacts, databaseGauges, type WatchedDatabase } from './database-metrics.ts'
 import {
   accountVerified,

@@ -1,7 +1,7 @@
 /** Stored events: list them, show one, and retry those that could not be applied. */
 import type { AccountId } from '../accounts/account.ts'
 import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
-import { retryEvent } from '../intake/retry.ts'
+import { retryEvent } from '../intake/retry-events.ts'
 import type { Database } from '../postgres/database.ts'
 import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
 

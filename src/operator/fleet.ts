@@ -1,6 +1,6 @@
 /** The fleet: every official account with its facts and what they say about it. */
 import type { AccountId } from '../accounts/account.ts'
-import { LINE_TODAY } from '../line-day.ts'
+import { LINE_TODAY } from '../line-api/line-day.ts'
 import { type Queryable, type Row, statement } from '../postgres/statement.ts'
 import { ACCOUNT_WORDS, type AccountStatus, judgeAccount } from './account-status.ts'
 import { type AccountFacts, readAccountFacts, readFleet } from './fleet-facts.ts'

@@ -1,5 +1,5 @@
 /** What `doctor` reports about the standbys of the database and the replicas that serve reads. */
-import { BEHIND_MAX_BYTES, type Replication } from '../postgres/replication.ts'
+import { BEHIND_MAX_BYTES, type Replication } from '../postgres/replication/replication.ts'
 import type { Severity } from './endpoint-health.ts'
 
 const ONE_DISK = 'an acknowledged event exists on one disk'

@@ -1,7 +1,7 @@
 /** Sessions of the console, as rows that all instances share. The database's clock decides when they end. */
 import { createHash, createHmac, randomBytes } from 'node:crypto'
+import type { Secret } from '../config/secret.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
-import type { Secret } from '../secret.ts'
 
 /** A working day with its overtime. */
 export const SESSION_SECONDS = 12 * 3_600

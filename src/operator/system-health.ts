@@ -1,10 +1,10 @@
 /** Examines an installation: configuration, database, accounts, endpoints, Redis, the platform and the clocks. */
 import { Redis } from 'ioredis'
-import type { Config } from '../config.ts'
+import type { Config } from '../config/config.ts'
 import { FatalError } from '../errors.ts'
 import { redisRefusal } from '../http/rate-limit-redis.ts'
 import { CLOCK_SKEW_MAX_SECONDS, readClockSkew } from '../postgres/clock.ts'
-import { withDatabase } from '../postgres/open.ts'
+import { withDatabase } from '../postgres/pool/open.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import { examineEndpoints, type Severity } from './endpoint-health.ts'
 import { type FleetAccount, listFleet } from './fleet.ts'

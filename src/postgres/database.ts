@@ -1,11 +1,11 @@
 /** What every query needs: connections with limits, transactions, and classified errors. Knows nothing of audiences. */
 
 import { AppError } from '../errors.ts'
-import { PinnedConnection } from './pinned-connection.ts'
-import type { Reads } from './reads.ts'
-import type { ReplicationState } from './replication.ts'
+import { PinnedConnection } from './pool/pinned-connection.ts'
+import type { Claimant } from './pool/turns.ts'
+import type { Reads } from './replication/reads.ts'
+import type { ReplicationState } from './replication/replication.ts'
 import type { Queryable, Row, Statement, Transactions } from './statement.ts'
-import type { Claimant } from './turns.ts'
 
 /** `read-only`: it answers, but stores nothing. `down`: it does not answer in time. `none`: started without a database. */
 export type DatabaseState = 'up' | 'read-only' | 'down' | 'none'

@@ -1,6 +1,6 @@
 /** How large payloads are stored, on a server that was built with lz4. */
 import { expect, it, onTestFinished } from 'vitest'
-import { migrate } from '../../src/postgres/migrate.ts'
+import { migrate } from '../../src/postgres/schema/migrate.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { findDebianPostgres, ReplicatedPostgres } from '../../tools/simulator/replicated-postgres.ts'
 import { TextDatabase } from '../../tools/text-database.ts'

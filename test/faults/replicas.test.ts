@@ -8,7 +8,7 @@ import type { AccountId, OrganizationId } from '../../src/accounts/account.ts'
 import { markChanges } from '../../src/audience/change-marks.ts'
 import { readPage } from '../../src/audience/select-list.ts'
 import { Metrics } from '../../src/observability/metrics.ts'
-import { migrate } from '../../src/postgres/migrate.ts'
+import { migrate } from '../../src/postgres/schema/migrate.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import {
   findDebianPostgres,

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll } from 'vitest'
 import { EMBEDDED_DATABASE, SUPERUSER } from '../../src/postgres/embedded/cluster.ts'
-import { migrateDatabase } from '../../src/postgres/open.ts'
+import { migrateDatabase } from '../../src/postgres/pool/open.ts'
 import { TextDatabase } from '../../tools/text-database.ts'
 import { temporaryDirectory } from './process.ts'
 

@@ -5,11 +5,11 @@ import { importFollowers } from '../../src/audience/import-followers.ts'
 import { skipTakenMemberIds } from '../../src/audience/member-ids.ts'
 import { finishErasures, rememberPending } from '../../src/audience/pending-erasure.ts'
 import { ProfileFiller } from '../../src/audience/profiles.ts'
+import { refreshDueFigures } from '../../src/background/monitoring/account-figures.ts'
+import { takeDueAccounts } from '../../src/background/monitoring/due-accounts.ts'
 import { Sender } from '../../src/endpoints/sender.ts'
-import { retryEvent } from '../../src/intake/retry.ts'
+import { retryEvent } from '../../src/intake/retry-events.ts'
 import { LineApi } from '../../src/line-api/client.ts'
-import { refreshDueFigures } from '../../src/monitoring/account-figures.ts'
-import { takeDueAccounts } from '../../src/monitoring/due-accounts.ts'
 import {
   listEvents,
   listFailureReasons,

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import type { TestProject } from 'vitest/node'
 import { SETTINGS } from '../../src/postgres/embedded/postmaster.ts'
 import { type Connection, EmbeddedServer } from '../../src/postgres/embedded/server.ts'
-import { migrate } from '../../src/postgres/migrate.ts'
+import { migrate } from '../../src/postgres/schema/migrate.ts'
 import { TextDatabase } from '../../tools/text-database.ts'
 
 export const TEMPLATE = 'oa_audience_template'

@@ -1,5 +1,5 @@
 /** Rows that a test starts with, as another program would load them. */
-import type { PostgresDatabase } from '../../src/postgres/postgres-database.ts'
+import type { PostgresDatabase } from '../../src/postgres/pool/postgres-database.ts'
 import { type Row, unnamed } from '../../src/postgres/statement.ts'
 import type { Tenant } from './database.ts'
 

@@ -1,7 +1,7 @@
 /** The plans with which PostgreSQL runs statements of the service, those inside functions and triggers included. */
 import pg from 'pg'
-import { connectionSettings } from '../../src/postgres/connection-settings.ts'
 import type { Connection } from '../../src/postgres/embedded/server.ts'
+import { connectionSettings } from '../../src/postgres/pool/connection-settings.ts'
 import type { BoundStatement } from '../../src/postgres/statement.ts'
 
 /** A node of a plan, as EXPLAIN (ANALYZE, FORMAT JSON) writes it. */

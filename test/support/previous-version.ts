@@ -4,7 +4,7 @@ import { cpSync, existsSync, mkdirSync, renameSync, rmSync, symlinkSync, writeFi
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
-import { readMigrations } from '../../src/postgres/migrate.ts'
+import { readMigrations } from '../../src/postgres/schema/migrate.ts'
 
 /** The version from which the tests upgrade. Each release changes it: see CONTRIBUTING.md. */
 const PREVIOUS = { version: '0.2.0', commit: 'f5e081fc0655c0fb91b31f9f9dab06627768e950' }

@@ -15,80 +15,70 @@ function importsOf(file: string): string[] {
   )
 }
 
-/** `intake/line` for `intake/line/routes.ts`. A file in the root, such as `app.ts`, stands for itself. */
-const folderOf = (file: string) => (dirname(file) === '.' ? file : dirname(file))
+/** `intake` for `intake/line/line-routes.ts`. A file in the root, such as `app.ts`, stands for itself. */
+const folderOf = (file: string) => file.split('/')[0] as string
 
-/** Files that any other may import. */
-const LEAVES = [
-  'errors.ts',
-  'config.ts',
-  'config-parsers.ts',
-  'config-variables.ts',
-  'database-url.ts',
-  'limits.ts',
-  'line-day.ts',
-  'secret.ts',
-  'typebox.ts',
-  'package.ts',
-  'observability/facts.ts',
-]
+/** Files that any other may import, beside those of src/config/. */
+const LEAVES = ['errors.ts', 'http/typebox.ts', 'line-api/line-day.ts', 'observability/facts.ts']
+const isLeaf = (file: string) => LEAVES.includes(file) || dirname(file) === 'config'
 
-/** The folders that each folder may import, besides itself and the leaves. */
+/** The folders that each folder may import, besides itself and the leaves. A folder stands for those below it. */
 const ALLOWED: Record<string, string[]> = {
   http: ['postgres'],
-  postgres: ['postgres/embedded'],
-  'postgres/embedded': [],
+  postgres: [],
   access: ['accounts', 'postgres'],
   'line-api': ['http'],
   accounts: ['access', 'http', 'line-api', 'postgres'],
   audience: ['access', 'accounts', 'http', 'line-api', 'postgres'],
-  intake: [
+  intake: ['accounts', 'audience', 'http', 'line-api', 'postgres'],
+  endpoints: ['accounts', 'audience', 'http', 'intake', 'postgres'],
+  background: [
     'accounts',
     'audience',
+    'endpoints',
     'http',
-    'intake/line',
-    'intake/mbox',
-    'intake/tracking',
+    'intake',
     'line-api',
+    'observability',
+    'operator',
     'postgres',
   ],
-  endpoints: ['accounts', 'audience', 'http', 'intake', 'intake/line', 'postgres'],
-  maintenance: ['endpoints', 'postgres'],
-  monitoring: ['accounts', 'line-api', 'postgres'],
   observability: ['http'],
-  console: ['accounts', 'audience', 'endpoints', 'http', 'observability', 'operator', 'postgres'],
-  operator: ['access', 'accounts', 'audience', 'endpoints', 'http', 'intake', 'postgres'],
-  'intake/line': ['accounts', 'audience', 'http', 'intake', 'postgres'],
-  'intake/mbox': ['accounts', 'http', 'intake', 'postgres'],
-  'intake/tracking': ['accounts', 'http', 'intake', 'line-api', 'postgres'],
+  operator: ['access', 'accounts', 'audience', 'endpoints', 'http', 'intake', 'observability', 'postgres'],
 }
 
 describe('imports', () => {
   it.each(Object.keys(ALLOWED))('of src/%s follow the allowed directions', (folder) => {
     const allowed = [folder, ...(ALLOWED[folder] as string[])]
-    for (const file of files.filter((name) => dirname(name) === folder)) {
+    for (const file of files.filter((name) => folderOf(name) === folder)) {
       for (const imported of importsOf(file))
-        if (!LEAVES.includes(imported))
-          expect(allowed, `${file} imports ${imported}`).toContain(folderOf(imported))
+        if (!isLeaf(imported)) expect(allowed, `${file} imports ${imported}`).toContain(folderOf(imported))
     }
   })
 
   it('of leaves are only other leaves', () => {
-    for (const file of LEAVES) {
+    for (const file of files.filter(isLeaf)) {
       for (const imported of importsOf(file))
-        expect(LEAVES, `${file} imports ${imported}`).toContain(imported)
+        expect(isLeaf(imported), `${file} imports ${imported}`).toBe(true)
     }
   })
 
-  it('of the folder of a source come from sources.ts alone', () => {
-    for (const file of files.filter((name) => dirname(name) === 'intake' && name !== 'intake/sources.ts')) {
-      for (const imported of importsOf(file)) expect(dirname(imported), file).not.toMatch(/^intake\//)
+  it('of the folder of a source come from that folder and sources.ts alone', () => {
+    for (const file of files.filter((name) => folderOf(name) === 'intake' && name !== 'intake/sources.ts')) {
+      for (const imported of importsOf(file).filter((name) => name.startsWith('intake/')))
+        expect(['intake', dirname(file)], `${file} imports ${imported}`).toContain(dirname(imported))
+    }
+  })
+
+  it('of the console come from main.ts alone', () => {
+    for (const file of files.filter((name) => name !== 'main.ts' && dirname(name) !== 'operator/console')) {
+      for (const imported of importsOf(file)) expect(dirname(imported), file).not.toBe('operator/console')
     }
   })
 
   it('are defined for every folder', () => {
-    const folders = new Set(files.map((file) => dirname(file)))
-    for (const free of ['.', 'cli']) folders.delete(free)
+    const folders = new Set(files.filter((name) => name.includes('/')).map(folderOf))
+    for (const free of ['cli', 'config']) folders.delete(free)
     expect([...folders].sort()).toEqual(Object.keys(ALLOWED).sort())
   })
 
@@ -104,7 +94,7 @@ describe('imports', () => {
   })
 
   it('leave process.env to config.ts', () => {
-    for (const file of files.filter((name) => name !== 'config.ts')) {
+    for (const file of files.filter((name) => name !== 'config/config.ts')) {
       expect(readFileSync(join(SRC, file), 'utf8'), file).not.toContain('process.env')
     }
   })
@@ -116,13 +106,13 @@ it('SQL that is not a registered constant is sent by few files', () => {
     .sort()
   expect(unregistered).toEqual([
     // Definitions of partitions, whose names are dates.
-    'maintenance/key-partitions.ts',
-    'maintenance/partitions.ts',
+    'background/maintenance/key-partitions.ts',
+    'background/maintenance/partitions.ts',
     // Settings of a session.
-    'postgres/connector.ts',
+    'postgres/pool/connector.ts',
     // Texts of migrations/.
-    'postgres/functions.ts',
-    'postgres/migrate.ts',
+    'postgres/schema/functions.ts',
+    'postgres/schema/migrate.ts',
     // Transaction commands.
     'postgres/statement.ts',
   ])

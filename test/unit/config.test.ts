@@ -1,6 +1,6 @@
 /** All invalid variables are reported together, by name and without their values. */
 import { describe, expect, it } from 'vitest'
-import { describeVariables, readConfig } from '../../src/config.ts'
+import { describeVariables, readConfig } from '../../src/config/config.ts'
 import { FatalError } from '../../src/errors.ts'
 
 function faultsOf(env: Record<string, string>): string[] {

@@ -1,13 +1,6 @@
 /** The time axis of the console's charts, in any zone and with any number of points. */
 import { describe, expect, it } from 'vitest'
-import {
-  countLabelsOf,
-  hoursUntilNow,
-  labelsOf,
-  spanOf,
-  ticksOf,
-  timeOfDay,
-} from '../../console/parts/axis.ts'
+import { countLabelsOf, hoursUntilNow, labelsOf, spanOf, ticksOf, timeOfDay } from '../../web/parts/axis.ts'
 
 const at = (iso: string) => Date.parse(iso) / 1000
 const hoursFrom = (iso: string, count: number) => Array.from({ length: count }, (_, i) => at(iso) + i * 3_600)

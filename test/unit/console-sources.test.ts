@@ -2,7 +2,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { expect, it } from 'vitest'
 
-const root = new URL('../../console/', import.meta.url)
+const root = new URL('../../web/', import.meta.url)
 const files = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter((name) =>
   /\.(tsx?|html|css)$/.test(name),
 )

@@ -1,7 +1,7 @@
 /** DATABASE_URL names one server, or several in libpq's form. */
 import { parse } from 'pg-connection-string'
 import { describe, expect, it } from 'vitest'
-import { parseDatabaseUrl, parseReplicasUrl } from '../../src/database-url.ts'
+import { parseDatabaseUrl, parseReplicasUrl } from '../../src/config/database-url.ts'
 
 const serversOf = (text: string) =>
   parseDatabaseUrl(text).servers.map(({ name, url }) => {

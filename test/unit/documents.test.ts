@@ -55,18 +55,18 @@ const LIMITS: Array<[string, string, Array<[file: string, name: string, show: (v
       'operations',
       'events of one source that wait for a flush',
       [
-        ['intake/line/source.ts', 'maxEvents', plain],
-        ['intake/mbox/source.ts', 'maxEvents', plain],
-        ['intake/tracking/source.ts', 'maxEvents', plain],
+        ['intake/line/line-source.ts', 'maxEvents', plain],
+        ['intake/mbox/mbox-source.ts', 'maxEvents', plain],
+        ['intake/tracking/tracking-source.ts', 'maxEvents', plain],
       ],
     ],
     [
       'operations',
       'payload of one source that waits for a flush',
       [
-        ['intake/line/source.ts', 'maxPayload', mebi],
-        ['intake/mbox/source.ts', 'maxPayload', mebi],
-        ['intake/tracking/source.ts', 'maxPayload', mebi],
+        ['intake/line/line-source.ts', 'maxPayload', mebi],
+        ['intake/mbox/mbox-source.ts', 'maxPayload', mebi],
+        ['intake/tracking/tracking-source.ts', 'maxPayload', mebi],
       ],
     ],
     [
@@ -78,9 +78,9 @@ const LIMITS: Array<[string, string, Array<[file: string, name: string, show: (v
       'operations',
       'request bodies of one source in memory',
       [
-        ['intake/line/source.ts', 'maxBodyBytes', mebibytes],
-        ['intake/mbox/source.ts', 'maxBodyBytes', mebibytes],
-        ['intake/tracking/source.ts', 'maxBodyBytes', mebibytes],
+        ['intake/line/line-source.ts', 'maxBodyBytes', mebibytes],
+        ['intake/mbox/mbox-source.ts', 'maxBodyBytes', mebibytes],
+        ['intake/tracking/tracking-source.ts', 'maxBodyBytes', mebibytes],
         ['http/body.ts', 'OTHER_BODIES_MAX_BYTES', mebibytes],
       ],
     ],
@@ -95,19 +95,19 @@ const LIMITS: Array<[string, string, Array<[file: string, name: string, show: (v
       'operations',
       'concurrent statements of one account',
       [
-        ['postgres/turns.ts', 'ACCOUNT_MAX', plain],
-        ['postgres/turns.ts', 'WAIT_MAX_MS', seconds],
+        ['postgres/pool/turns.ts', 'ACCOUNT_MAX', plain],
+        ['postgres/pool/turns.ts', 'WAIT_MAX_MS', seconds],
       ],
     ],
     [
       'operations',
       'one SQL statement of a request',
-      [['postgres/connection-settings.ts', 'STATEMENT_TIMEOUT_MS', seconds]],
+      [['postgres/pool/connection-settings.ts', 'STATEMENT_TIMEOUT_MS', seconds]],
     ],
     [
       'operations',
       'wait for a row lock',
-      [['postgres/connection-settings.ts', 'LOCK_TIMEOUT_MS', milliseconds]],
+      [['postgres/pool/connection-settings.ts', 'LOCK_TIMEOUT_MS', milliseconds]],
     ],
     ['operations', 'concurrent streams per instance', [['audience/stream.ts', 'STREAMS_MAX', plain]]],
     [
@@ -148,7 +148,7 @@ const LIMITS: Array<[string, string, Array<[file: string, name: string, show: (v
       'api',
       'request body',
       [
-        ['limits.ts', 'BODY_MAX_BYTES', mebibytes],
+        ['config/limits.ts', 'BODY_MAX_BYTES', mebibytes],
         ['http/body.ts', 'GZIP_RATIO_MAX', plain],
       ],
     ],

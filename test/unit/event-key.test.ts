@@ -2,9 +2,9 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { hashKey, timedKey } from '../../src/intake/event-key.ts'
-import { readLineEvent } from '../../src/intake/line/payload.ts'
-import { parseChatCallback } from '../../src/intake/mbox/payload.ts'
-import { parseTrackingRequest, readTrackingEvents } from '../../src/intake/tracking/payload.ts'
+import { readLineEvent } from '../../src/intake/line/line-payload.ts'
+import { parseChatCallback } from '../../src/intake/mbox/mbox-payload.ts'
+import { parseTrackingRequest, readTrackingEvents } from '../../src/intake/tracking/tracking-payload.ts'
 import { ulid } from '../../tools/simulator/events.ts'
 
 const YEAR_9999_MS = 253_402_300_799_999

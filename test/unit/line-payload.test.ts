@@ -1,7 +1,7 @@
 /** The events of a delivery do not depend on how its JSON is written. */
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { type LineDelivery, parseLineDelivery } from '../../src/intake/line/payload.ts'
+import { type LineDelivery, parseLineDelivery } from '../../src/intake/line/line-payload.ts'
 import { runs } from '../support/runs.ts'
 
 const parse = (text: string) => parseLineDelivery(Buffer.from(text), 1_700_000_000_000)

@@ -1,6 +1,6 @@
 /** Which request gets the next connection of a share. */
 import { expect, it } from 'vitest'
-import { type Claimant, Turns } from '../../src/postgres/turns.ts'
+import { type Claimant, Turns } from '../../src/postgres/pool/turns.ts'
 
 const A: Claimant = { accountId: 1n, organizationId: 1n }
 const B: Claimant = { accountId: 3n, organizationId: 3n }

@@ -1,8 +1,8 @@
 /** A delivery every two seconds for the fleet, so that the live page of the console shows something. */
 import { randomInt } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { signLine } from '../../src/intake/line/signature.ts'
-import { Secret } from '../../src/secret.ts'
+import { Secret } from '../../src/config/secret.ts'
+import { signLine } from '../../src/intake/line/line-signature.ts'
 import { lineBody, lineEvent, textMessage } from '../simulator/events.ts'
 import type { FleetAccount } from './fleet.ts'
 

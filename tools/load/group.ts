@@ -4,9 +4,9 @@
  */
 import { randomInt, randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { signLine } from '../../src/intake/line/signature.ts'
-import { signChat } from '../../src/intake/mbox/signature.ts'
-import { Secret } from '../../src/secret.ts'
+import { Secret } from '../../src/config/secret.ts'
+import { signLine } from '../../src/intake/line/line-signature.ts'
+import { signChat } from '../../src/intake/mbox/mbox-signature.ts'
 import { lineBody, lineEvent, textMessage, ulid } from '../simulator/events.ts'
 import type { Book, Person } from './book.ts'
 import type { RetryingClient } from './client.ts'

@@ -7,11 +7,11 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { createApp } from '../../src/app.ts'
-import { readConfig } from '../../src/config.ts'
+import { readConfig } from '../../src/config/config.ts'
 import { FatalError } from '../../src/errors.ts'
 import { deliveryPaths } from '../../src/intake/line/channel.ts'
-import { requireMigrated } from '../../src/postgres/migrate.ts'
-import { openForService } from '../../src/postgres/open.ts'
+import { openForService } from '../../src/postgres/pool/open.ts'
+import { requireMigrated } from '../../src/postgres/schema/migrate.ts'
 
 /** For the embedded server to stop, which takes 7 s at most. A connection that the proof has cut may not end. */
 const RELEASE_TIMEOUT_MS = 8_000

@@ -4,9 +4,9 @@
  */
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http'
 import { text } from 'node:stream/consumers'
+import { equalInConstantTime, Secret } from '../../src/config/secret.ts'
 import { signStandard } from '../../src/endpoints/messages.ts'
-import { signLine } from '../../src/intake/line/signature.ts'
-import { equalInConstantTime, Secret } from '../../src/secret.ts'
+import { signLine } from '../../src/intake/line/line-signature.ts'
 import { type Misbehaviour, misbehaviourOf } from './misbehaviour.ts'
 
 export const RECEIVER_PATH = '/receive'

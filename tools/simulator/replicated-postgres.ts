@@ -4,7 +4,7 @@ import { chmodSync, chownSync, existsSync, mkdirSync, readdirSync, rmSync, write
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
-import { environmentOfPrograms } from '../../src/config.ts'
+import { environmentOfPrograms } from '../../src/config/config.ts'
 import { freePort } from '../prove/service.ts'
 
 /** Where Debian installs PostgreSQL. The npm package has no pg_basebackup. */

@@ -1,7 +1,8 @@
 /** The person who is proven by the ID token of LINE that a page sends with its events. */
+
+import { TRACKING_REQUEST_MAX_EVENTS } from '../../config/limits.ts'
 import { AppError } from '../../errors.ts'
 import { isObject } from '../../http/body.ts'
-import { TRACKING_REQUEST_MAX_EVENTS } from '../../limits.ts'
 import type { IdTokens, TokenVerdict } from '../../line-api/id-tokens.ts'
 import { RETRY_AFTER_SECONDS } from '../../line-api/login-keys.ts'
 import { idTokenJudged } from '../../observability/facts.ts'

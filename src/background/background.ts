@@ -1,0 +1,97 @@
+/**
+ * What runs beside requests once the database is ready: profiles, checks of accounts, maintenance, pending erasures, change marks,
+ * and what is sent to endpoints.
+ */
+import type { FastifyBaseLogger } from 'fastify'
+import type { Verifier } from '../accounts/verify.ts'
+import { MARK_INTERVAL_MS, markChanges } from '../audience/change-marks.ts'
+import { countDueProfiles } from '../audience/due-profiles.ts'
+import { finishErasures } from '../audience/pending-erasure.ts'
+import { ProfileFiller } from '../audience/profiles.ts'
+import type { Sender } from '../endpoints/sender.ts'
+import { clockCompared } from '../observability/facts.ts'
+import type { Metrics } from '../observability/metrics.ts'
+import { listBacklogs } from '../operator/endpoint-health.ts'
+import { listFleet } from '../operator/fleet.ts'
+import { CLOCK_SKEW_MAX_SECONDS, readClockSkew } from '../postgres/clock.ts'
+import type { OpenDatabase } from '../postgres/pool/open.ts'
+import type { PostgresDatabase } from '../postgres/pool/postgres-database.ts'
+import { MAINTENANCE_INTERVAL_MS, runMaintenance } from './maintenance/maintenance.ts'
+import type { Retention } from './maintenance/retention.ts'
+import { AccountMonitor } from './monitoring/account-monitor.ts'
+
+export interface BackgroundParts {
+  retention: Retention
+  opened: OpenDatabase
+  verifier: Omit<Verifier, 'database'>
+  sender: Sender
+  metrics: Metrics | null
+  log: FastifyBaseLogger
+}
+
+export class Background {
+  readonly #profiles: ProfileFiller
+  readonly #monitor: AccountMonitor
+  readonly #sender: Sender
+  #timers: NodeJS.Timeout[] = []
+  #isClockWrong = false
+  #isStopped = false
+
+  constructor({ retention, opened, verifier, sender, metrics, log }: BackgroundParts) {
+    const { database, ready } = opened
+    this.#profiles = new ProfileFiller(database, verifier.lineApi)
+    this.#monitor = new AccountMonitor(database, verifier)
+    this.#sender = sender
+    const maintain = () => {
+      const maintenance = database.session((session) => runMaintenance(session, retention))
+      Promise.all([maintenance, finishErasures(database)]).catch((error: Error) => {
+        // A shutdown interrupts maintenance. The next start runs it again.
+        if (!this.#isStopped) log.warn({ fault: error.name }, 'maintenance failed; it runs again in an hour')
+      })
+    }
+    const start = () => {
+      if (this.#isStopped) return
+      maintain()
+      const mark = () => {
+        // While the database is down there is no change to mark.
+        this.#markChanges(database, log).catch(() => undefined)
+        // Apart from the mark, which is not written while commits wait for a standby that is missing.
+        this.#checkReplication(database, log).catch(() => undefined)
+      }
+      mark()
+      this.#timers = [setInterval(maintain, MAINTENANCE_INTERVAL_MS), setInterval(mark, MARK_INTERVAL_MS)]
+      this.#profiles.start()
+      this.#monitor.start()
+      this.#sender.start()
+      metrics?.watchProfileBacklog(() => countDueProfiles(database))
+      metrics?.watchEndpoints(() => listBacklogs(database))
+      metrics?.watchAccounts(() => listFleet(database, Date.now()))
+    }
+    // If the database never becomes ready, the process ends with that error.
+    ready.then(start, () => undefined)
+  }
+
+  async stop(): Promise<void> {
+    this.#isStopped = true
+    for (const timer of this.#timers) clearInterval(timer)
+    await Promise.all([this.#profiles.stop(), this.#monitor.stop(), this.#sender.stop()])
+  }
+
+  async #markChanges(database: PostgresDatabase, log: FastifyBaseLogger): Promise<void> {
+    await markChanges(database)
+    const skewSeconds = await readClockSkew(database)
+    clockCompared.publish({ skewSeconds })
+    const isWrong = Math.abs(skewSeconds) > CLOCK_SKEW_MAX_SECONDS
+    if (isWrong && !this.#isClockWrong)
+      log.warn({ skewSeconds }, "the database's clock differs from this machine's; run NTP on both")
+    this.#isClockWrong = isWrong
+  }
+
+  async #checkReplication(database: PostgresDatabase, log: FastifyBaseLogger): Promise<void> {
+    const before = database.replication
+    const { state } = (await database.checkReplication()) ?? {}
+    if (state === undefined || state === before) return
+    if (state === 'synchronous') log.info('commits wait for the disk of a standby')
+    else log.warn({ replication: state }, 'an acknowledged event may exist on one disk; run doctor')
+  }
+}

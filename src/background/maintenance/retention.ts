@@ -1,0 +1,157 @@
+/** Deletes what has been stored long enough. Each statement deletes few rows, so that no other session waits for it. */
+import type { Config } from '../../config/config.ts'
+import { ENDPOINTS_WITH_DELIVERIES } from '../../endpoints/backlog.ts'
+import { type Queryable, type Statement, statement } from '../../postgres/statement.ts'
+import { dropExpiredKeyPartitions } from './key-partitions.ts'
+import { dropExpiredPartitions, EVENTS, TRACKING_EVENTS, unlessLocked } from './partitions.ts'
+
+/** Rows deleted in one statement. */
+const ROWS_PER_STATEMENT = 10_000
+
+/** The rhythm of an account is compared over four weeks. */
+const HOURS_KEPT_DAYS = 35
+/** A year of followers, to compare with the same day of the year before. */
+const DAYS_KEPT_DAYS = 400
+
+/** A delta feed of an older time begins at the beginning. A mark every ten seconds makes 260,000 rows in this time. */
+const MARKS_KEPT_DAYS = 30
+
+export type Retention = Pick<Config, 'retentionDays' | 'deduplicationDays' | 'trackingRetentionDays'>
+
+/**
+ * Deletes events, edits and failed deliveries to endpoints beyond RETENTION_DAYS (0 keeps them), tracking events beyond
+ * TRACKING_RETENTION_DAYS, and beyond DEDUPLICATION_DAYS event keys, ids of unsent messages, tombstones, and tracked activity of
+ * people who are not members. Change marks are kept for 30 days, counts of
+ * deliveries for 35, and the daily figures of accounts for 400. Sessions of the console are deleted once they have expired.
+ */
+export async function deleteExpired(
+  session: Queryable,
+  { retentionDays, deduplicationDays, trackingRetentionDays }: Retention,
+): Promise<void> {
+  if (retentionDays > 0) {
+    await dropExpiredPartitions(session, EVENTS, retentionDays)
+    await deleteInBatches(session, deleteUnpartitionedEvents, retentionDays)
+    await deleteInBatches(session, deleteEdits, retentionDays)
+    await deleteInBatches(session, deleteFailedDeliveries, retentionDays)
+  }
+  await deleteInBatches(session, deleteOrphanedDeliveries, 0)
+  await dropExpiredPartitions(session, TRACKING_EVENTS, trackingRetentionDays)
+  await deleteInBatches(session, deleteUnpartitionedTrackingEvents, trackingRetentionDays)
+  await dropExpiredKeyPartitions(session, deduplicationDays)
+  await deleteInBatches(session, deleteHashedKeys, deduplicationDays)
+  await deleteInBatches(session, deleteUnpartitionedKeys, deduplicationDays)
+  // A message may arrive after its unsend, as late as any event.
+  await deleteInBatches(session, deleteUnsentMessages, deduplicationDays)
+  await deleteInBatches(session, reviewTrackedActivity, deduplicationDays)
+  await deleteInBatches(session, deleteTombstones, deduplicationDays)
+  await deleteInBatches(session, deleteMarks, MARKS_KEPT_DAYS)
+  await deleteInBatches(session, deleteDeliveryHours, HOURS_KEPT_DAYS)
+  await deleteInBatches(session, deleteAccountDays, DAYS_KEPT_DAYS)
+  await deleteInBatches(session, deleteExpiredSessions, 0)
+}
+
+async function deleteInBatches(session: Queryable, statement: Statement, days: number): Promise<void> {
+  for (let deleted = ROWS_PER_STATEMENT; deleted === ROWS_PER_STATEMENT; ) {
+    const rows = await unlessLocked(session.query<{ count: number }>(statement, [days, ROWS_PER_STATEMENT]))
+    deleted = rows?.[0]?.count ?? 0
+  }
+}
+
+// All of them: $1 int: days; $2 int: rows. Each finds its rows by a B-tree, so it reads what it deletes. `order by` makes the
+// planner use the index before statistics exist. A BRIN index would not do: once vacuum has freed space, new rows are stored
+// between old ones, and after some months each page has a row of each age.
+// The time is checked again when the row is deleted: it may have moved since it was found.
+
+/** The rows of a table whose time is too old. */
+function deleteOlder(name: string, table: string, time: string): Statement {
+  return statement(name)`
+    with deleted as (
+      delete from ${table}
+       where ctid = any (array(select ctid from ${table}
+                                where ${time} < now() - $1 * interval '1 day' order by ${time} limit $2))
+         and ${time} < now() - $1 * interval '1 day'
+      returning 1)
+    select count(*)::int from deleted`
+}
+
+const deleteUnpartitionedEvents = deleteOlder('delete-unpartitioned-events', 'event_default', 'received_at')
+
+const deleteUnpartitionedTrackingEvents = deleteOlder(
+  'delete-unpartitioned-tracking-events',
+  'tracking_event_default',
+  'received_at',
+)
+
+const deleteEdits = deleteOlder('delete-edits', 'member_edit', 'edited_at')
+
+/** Counted from when the delivery was received, like its events. */
+const deleteFailedDeliveries = statement('delete-failed-deliveries')`
+    with deleted as (
+      delete from endpoint_delivery
+       where ctid = any (array(select ctid from endpoint_delivery
+                                where failed_at is not null and created_at < now() - $1 * interval '1 day'
+                                order by created_at limit $2))
+         and failed_at is not null and created_at < now() - $1 * interval '1 day'
+      returning 1)
+    select count(*)::int from deleted`
+
+/** Written by a flush that began before the endpoint was removed. */
+const deleteOrphanedDeliveries = statement('delete-deliveries-of-removed-endpoints')`
+    with removed as (
+      select id from (${ENDPOINTS_WITH_DELIVERIES}) e
+       where not exists (select from endpoint p where p.id = e.id)
+    ), deleted as (
+      delete from endpoint_delivery
+       where ctid = any (array(select d.ctid from removed r
+                                cross join lateral (
+                                  (select ctid, created_at from endpoint_delivery
+                                    where endpoint_id = r.id and failed_at is null)
+                                   union all
+                                  (select ctid, created_at from endpoint_delivery
+                                    where endpoint_id = r.id and failed_at is not null)) d
+                                where d.created_at < now() - $1 * interval '1 day' limit $2))
+         and not exists (select from endpoint p where p.id = endpoint_id)
+      returning 1)
+    select count(*)::int from deleted`
+
+const deleteHashedKeys = deleteOlder('delete-hashed-keys', 'event_key_hashed', 'received_at')
+
+const deleteUnpartitionedKeys = deleteOlder('delete-unpartitioned-keys', 'event_key_default', 'received_at')
+
+const deleteUnsentMessages = deleteOlder('delete-unsent-messages', 'unsent_message', 'unsent_at')
+
+/**
+ * Deletes the activity of people who are not members. That of a member stays, and is reviewed again as if it had grown this month:
+ * otherwise each run would find it. The count is of both.
+ */
+const reviewTrackedActivity = statement('review-tracked-activity')`
+    with reviewed as materialized (
+      select t.channel_oa_id, t.user_id, m.user_id is not null as is_member
+        from (select channel_oa_id, user_id from tracked_activity
+               where active_month < (now() at time zone 'UTC')::date - $1::int - 31
+               order by active_month limit $2) t
+        left join lateral (select user_id from audience_member
+                            where channel_oa_id = t.channel_oa_id and user_id = t.user_id offset 0) m on true
+       order by t.channel_oa_id, t.user_id
+    ), kept as (
+      update tracked_activity t set active_month = date_trunc('month', now() at time zone 'UTC')::date
+        from reviewed r
+       where r.is_member and t.channel_oa_id = r.channel_oa_id and t.user_id = r.user_id
+      returning 1
+    ), deleted as (
+      delete from tracked_activity t using reviewed r
+       where not r.is_member and t.channel_oa_id = r.channel_oa_id and t.user_id = r.user_id
+         and t.received_at < now() - $1 * interval '1 day'
+      returning 1
+    )
+    select (select count(*) from kept)::int + (select count(*) from deleted)::int as count`
+
+const deleteTombstones = deleteOlder('delete-tombstones', 'erased_member', 'deleted_at')
+
+const deleteMarks = deleteOlder('delete-change-marks', 'change_mark', 'marked_at')
+
+const deleteDeliveryHours = deleteOlder('delete-delivery-hours', 'delivery_hour', 'hour')
+
+const deleteAccountDays = deleteOlder('delete-account-days', 'account_day', 'day')
+
+const deleteExpiredSessions = deleteOlder('delete-expired-sessions', 'operator_session', 'expires_at')

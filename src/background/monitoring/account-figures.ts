@@ -1,0 +1,102 @@
+/**
+ * Figures that are too slow to compute for a page that shows all accounts: the chance of a silence, the comparison with LINE's
+ * statistics, and members by relationship.
+ */
+import type { AccountId } from '../../accounts/account.ts'
+import { LINE_TODAY } from '../../line-api/line-day.ts'
+import { type Queryable, statement } from '../../postgres/statement.ts'
+
+/** Accounts that one pass looks at. Most members have not changed, and then an account costs some dozens of index lookups. */
+const PASS_MAX = 100
+
+/**
+ * Takes accounts for ten minutes, so that no other instance looks at them, and stores what follows from hours and days.
+ * Returns which accounts' members are to be counted: those that have changed, and all once an hour.
+ *
+ * A gap compares LINE's statistics with the events of the same day. LINE's number of followers never decreases, so its increase is
+ * the people who followed for the first time, and the increase of blocks is those who left without those who came back. The sum of
+ * all changes is compared as well, because LINE's mark of a return is not always right. Up to 10 people, or a tenth, are tolerated.
+ *
+ * $1 int: accounts
+ */
+const takeDue = statement('take-due-account-figures')`
+    with due as materialized (
+      select channel_oa_id as id, counted_at, counted_change from account_check
+       where count_due_at <= now() order by count_due_at limit $1 for update skip locked
+    ), figures as materialized (
+      select due.id, last.last_at, silence_chance(due.id, last.last_at), before.deliveries, before.events, before.failed,
+             followers.week_ago, gap.day, gap.missing
+        from due
+        -- LINE's newest delivery, as in select-fleet.
+        left join lateral (
+          select h.last_at from delivery_hour h
+           where h.channel_oa_id = due.id and h.source = 'line' and h.last_at is not null
+           order by h.hour desc limit 1) last on true
+       cross join lateral (
+         select coalesce(sum(h.deliveries), 0) as deliveries, coalesce(sum(h.accepted), 0) as events,
+                coalesce(sum(h.failed), 0) as failed
+           from delivery_hour h
+          where h.channel_oa_id = due.id and h.hour > date_trunc('hour', now()) - interval '24 hours'
+            and h.hour < date_trunc('hour', now())) before
+        left join lateral (
+          select d.following as week_ago from account_day d
+           where d.channel_oa_id = due.id and d.following is not null
+             and d.day > ${LINE_TODAY} - 30 and d.day <= ${LINE_TODAY} - 7
+           order by d.day desc limit 1) followers on true
+        left join lateral (
+          select g.day, g.missing
+            from (select d.day, d.line_followers - p.line_followers as new_followers,
+                         greatest(d.line_followers - p.line_followers - d.first_follows,
+                                  abs(d.line_followers - p.line_followers - (d.line_blocks - p.line_blocks)
+                                      - (d.first_follows + d.returns - d.unfollows))) as missing,
+                         d.first_follows + d.returns + d.unfollows as delivered
+                    from account_day d
+                    join account_day p on p.channel_oa_id = d.channel_oa_id and p.day = d.day - 1
+                   where d.channel_oa_id = due.id and d.day > (now() at time zone 'UTC')::date - 8
+                     and d.first_follows is not null and d.line_followers is not null and p.line_followers is not null) g
+           where g.missing > greatest(10, 0.1 * greatest(g.new_followers, g.delivered))
+           order by g.day desc limit 1) gap on true
+    ), taken as (
+      update account_check c
+         set count_due_at = now() + interval '10 minutes', judged_at = now(), silent_since = f.last_at,
+             silence_chance = f.silence_chance, deliveries_before = f.deliveries, events_before = f.events,
+             failed_before = f.failed, following_week_ago = f.week_ago, missing_day = f.day, missing = f.missing
+        from figures f
+       where c.channel_oa_id = f.id and c.channel_oa_id = any (array(select id from due))
+    )
+    select id,
+           counted_at is null or counted_at < now() - interval '1 hour'
+             or counted_change is distinct from (select max(m.change) from audience_member m
+                                                  where m.channel_oa_id = due.id) as is_outdated
+      from due`
+
+/** $1 bigint: account. Counts from indexes alone, and at most 10,000 due profiles. */
+const countAudience = statement('count-audience')`
+    with counted as (
+      select count(*) as members, count(*) filter (where relationship = 'following') as following,
+             count(*) filter (where relationship = 'blocked') as blocked
+        from audience_member where channel_oa_id = $1
+    ), due as (
+      select count(*) as profiles
+        from (select from audience_member where channel_oa_id = $1 and profile_due_at <= now() limit 10000) m
+    ), stored as (
+      update account_check
+         set members = counted.members, following = counted.following, blocked = counted.blocked,
+             profiles_due = due.profiles, counted_at = now(),
+             counted_change = (select max(change) from audience_member where channel_oa_id = $1)
+        from counted, due
+       where channel_oa_id = $1
+    )
+    insert into account_day as d (channel_oa_id, day, members, following, blocked)
+    select a.id, ${LINE_TODAY}, members, following, blocked
+      from official_account a cross join counted
+     where a.id = $1
+        on conflict (channel_oa_id, day) do update set
+           members = excluded.members, following = excluded.following, blocked = excluded.blocked`
+
+/** Refreshes the figures of accounts that are due. Returns how many accounts it looked at. */
+export async function refreshDueFigures(database: Queryable): Promise<number> {
+  const due = await database.query<{ id: AccountId; is_outdated: boolean }>(takeDue, [PASS_MAX])
+  for (const { id, is_outdated } of due) if (is_outdated) await database.query(countAudience, [id])
+  return due.length
+}

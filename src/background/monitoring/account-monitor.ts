@@ -1,0 +1,105 @@
+/**
+ * Looks at every account by itself, so that operators learn of an expired token or a webhook that was switched off before their
+ * customers do: verifies it with LINE, and stores LINE's own statistics. Each account is due once an hour, in one instance.
+ */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type Account, type AccountId, findAccount } from '../../accounts/account.ts'
+import { type Verifier, verifyAccount } from '../../accounts/verify.ts'
+import { AppError } from '../../errors.ts'
+import { CallBudget } from '../../line-api/call-budget.ts'
+import type { Database } from '../../postgres/database.ts'
+import { refreshDueFigures } from './account-figures.ts'
+import {
+  type CheckResult,
+  findMissingDays,
+  storeCheckResult,
+  storeFollowerStatistics,
+  takeDueAccounts,
+} from './due-accounts.ts'
+
+/** Between two passes when nothing was due. */
+const IDLE_MS = 5_000
+/** Accounts checked at the same time. A check takes about seven calls of LINE: 1,000 accounts take some minutes of each hour. */
+const CONCURRENCY = 4
+
+export class AccountMonitor {
+  readonly #verifier: Verifier
+  readonly #database: Database
+  readonly #stopped = new AbortController()
+  #running: Promise<unknown> = Promise.resolve()
+
+  constructor(database: Database, verifier: Omit<Verifier, 'database'>) {
+    this.#database = database
+    this.#verifier = { ...verifier, database }
+  }
+
+  start(): void {
+    this.#running = Promise.all([
+      this.#repeat(() => this.checkDue()),
+      this.#repeat(() => refreshDueFigures(this.#database)),
+    ])
+  }
+
+  /** Resolves when no call of LINE is in flight any more. */
+  async stop(): Promise<void> {
+    this.#stopped.abort()
+    await this.#running
+  }
+
+  async #repeat(pass: () => Promise<number>): Promise<void> {
+    const { signal } = this.#stopped
+    while (!signal.aborted) {
+      const count = await pass().catch(() => 0)
+      if (count === 0) await sleep(IDLE_MS, undefined, { signal }).catch(() => undefined)
+    }
+  }
+
+  /** Checks some of the accounts that are due and returns their number. Throws DatabaseUnavailable. */
+  async checkDue(): Promise<number> {
+    const due = await takeDueAccounts(this.#database, CONCURRENCY)
+    const checked = due.filter(({ can_call_platform }) => can_call_platform)
+    await Promise.all(checked.map(({ id }) => this.#check(id)))
+    return due.length
+  }
+
+  async #check(id: AccountId): Promise<void> {
+    const account = await findAccount(this.#database, id)
+    if (account === null) return
+    const fault = await this.#verify(account)
+    const result: CheckResult = fault === null ? await this.#readFigures(account) : { fault }
+    await storeCheckResult(this.#database, id, result)
+  }
+
+  /** @returns why LINE did not answer; null: the outcome is stored */
+  async #verify(account: Account): Promise<string | null> {
+    try {
+      await verifyAccount(this.#verifier, account, {}, false)
+      return null
+    } catch (error) {
+      if (!(error instanceof AppError) || error.code !== 'platform_unavailable') throw error
+      return 'LINE is unreachable, slow or rate limiting'
+    }
+  }
+
+  /** Figures that LINE does not give, for lack of a permission for example, are left as they were. */
+  async #readFigures(account: Account): Promise<CheckResult> {
+    const { lineApi } = this.#verifier
+    const budget = new CallBudget(this.#stopped.signal)
+    const [token, quota] = await Promise.all([
+      lineApi.tokenInfo(account, budget),
+      lineApi.messageQuota(account, budget),
+    ])
+    for (const day of await findMissingDays(this.#database, account.id)) {
+      const statistics = await lineApi.followerStatistics(account, day, budget)
+      if (!statistics.ok) break
+      if (statistics.value !== null) {
+        await storeFollowerStatistics(this.#database, account.id, day, statistics.value)
+      }
+    }
+    return {
+      fault: null,
+      ...(token.ok ? { tokenLifetimeSeconds: token.value?.expiresInSeconds ?? null } : {}),
+      ...(quota.ok ? { quota: quota.value } : {}),
+    }
+  }
+}

@@ -1,0 +1,132 @@
+/** WEB_CONCURRENCY: several processes share one port. The process that this file runs starts them and replaces those that die. */
+import cluster, { type Worker } from 'node:cluster'
+import type { Server } from 'node:http'
+import { setTimeout as sleep } from 'node:timers/promises'
+import pino, { type Logger } from 'pino'
+import { AggregatorRegistry } from 'prom-client'
+import type { Config } from '../config/config.ts'
+import { serveMetrics } from '../observability/metrics-page.ts'
+import { SETTINGS } from '../postgres/embedded/postmaster.ts'
+import { type Connection, connectionUrl, EmbeddedServer } from '../postgres/embedded/server.ts'
+
+/** Time between the death of a worker and its replacement, so that a recurring fault does not exhaust the machine. */
+const RESTART_DELAY_MS = 1_000
+/** A worker exits within 10 s of SIGTERM (main.ts). One that has not is killed. */
+const STOP_TIMEOUT_MS = 11_000
+/** 19 connections of an instance (docs/operations.md) and one for the console. */
+const CONNECTIONS_PER_WORKER = 20
+/** For maintenance, and for commands that run beside the service. */
+const OTHER_CONNECTIONS = 20
+
+/**
+ * `oa-audience serve` with WEB_CONCURRENCY above 1: runs until SIGTERM or SIGINT. The process exits with 0, or with 1 if the
+ * first worker cannot start. Throws a FatalError if the embedded server or the metrics page cannot start.
+ */
+export async function serveWithWorkers(config: Config): Promise<void> {
+  const log = pino({ level: config.logLevel }, pino.destination(1))
+  const owning = ownEmbeddedServer(config, log)
+  const workers = new Workers(config, log)
+  let metrics: Server | null = null
+  const stop = async () => {
+    metrics?.close()
+    await workers.stop()
+    const server = await owning.catch(() => null)
+    await server?.stop()
+  }
+  // A signal ends the first worker, so a start that it interrupts fails as well. The first exit code counts.
+  let exiting: Promise<void> | null = null
+  const exit = (exitCode: number) => {
+    exiting ??= stop().then(() => process.exit(exitCode))
+    return exiting
+  }
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => void exit(0))
+  const server = await owning
+  const canStart = await workers.start(server?.connection ?? null)
+  if (!canStart) return exit(1)
+  if (config.metricsPort !== null) {
+    const registry = new AggregatorRegistry()
+    const page = { contentType: registry.contentType, metrics: () => registry.clusterMetrics() }
+    metrics = await serveMetrics(page, config.host, config.metricsPort, log).catch(async (error) => {
+      await stop()
+      throw error
+    })
+  }
+}
+
+/** Null: DATABASE_URL names a server. The embedded server must outlive every worker, so this process owns it. */
+async function ownEmbeddedServer({ database, workers }: Config, log: Logger): Promise<EmbeddedServer | null> {
+  if (database.kind !== 'embedded') return null
+  const connections = Math.max(
+    Number(SETTINGS.max_connections),
+    workers * CONNECTIONS_PER_WORKER + OTHER_CONNECTIONS,
+  )
+  const settings = { ...SETTINGS, max_connections: String(connections) }
+  const server = new EmbeddedServer(database.dataDir, settings)
+  await server.own((error) => log.warn(`a database connection was lost (${error.message})`))
+  return server
+}
+
+class Workers {
+  readonly #config: Config
+  readonly #log: Logger
+  /** of the embedded server */
+  #connection: Connection | null = null
+  /** Before the first worker listens, its end is a failed start and not a fault to recover from. */
+  #hasStarted = false
+  #isStopping = false
+
+  constructor(config: Config, log: Logger) {
+    this.#config = config
+    this.#log = log
+  }
+
+  /**
+   * Starts the first worker, and the others once it listens, so that only one worker reports what prevents the start. Returns
+   * false if the first worker ends before it listens.
+   */
+  async start(connection: Connection | null): Promise<boolean> {
+    if (this.#isStopping) return false
+    this.#connection = connection
+    const first = this.#fork(1)
+    this.#hasStarted = await new Promise<boolean>((resolve) => {
+      first.once('listening', () => resolve(true))
+      first.once('exit', () => resolve(false))
+    })
+    if (!this.#hasStarted) return false
+    for (let no = 2; no <= this.#config.workers; no += 1) this.#fork(no)
+    return true
+  }
+
+  /** Resolves when all workers have ended. */
+  async stop(): Promise<void> {
+    this.#isStopping = true
+    const running = Object.values(cluster.workers ?? {}).filter((worker) => worker !== undefined)
+    for (const worker of running) worker.process.kill('SIGTERM')
+    const kill = setTimeout(() => {
+      for (const worker of running) worker.process.kill('SIGKILL')
+    }, STOP_TIMEOUT_MS)
+    await Promise.all(
+      running.map((worker) => worker.isDead() || new Promise((resolve) => worker.once('exit', resolve))),
+    )
+    clearTimeout(kill)
+  }
+
+  #fork(no: number): Worker {
+    const worker = cluster.fork(environmentOf(no, this.#connection))
+    worker.once('exit', async (code, signal) => {
+      if (this.#isStopping || !this.#hasStarted) return
+      this.#log.warn({ worker: no, code, signal }, 'a worker ended and is replaced')
+      await sleep(RESTART_DELAY_MS)
+      if (!this.#isStopping) this.#fork(no)
+    })
+    return worker
+  }
+}
+
+/** Only the first worker serves the console. The address of the embedded server keeps workers from starting one themselves. */
+function environmentOf(no: number, connection: Connection | null): Record<string, string> {
+  return {
+    ...(no > 1 && { CONSOLE_PORT: '' }),
+    ...(connection && { DATABASE_URL: connectionUrl(connection) }),
+  }
+}

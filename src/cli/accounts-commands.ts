@@ -1,0 +1,183 @@
+/** `oa-audience accounts` */
+import type { Command } from 'commander'
+import type { Account } from '../accounts/account.ts'
+import { addAccount, updateAccount } from '../accounts/provisioning.ts'
+import type { Verification } from '../accounts/verification.ts'
+import { verifyAccount } from '../accounts/verify.ts'
+import { type ImportProgress, importFollowers } from '../audience/import-followers.ts'
+import { readConfig } from '../config/config.ts'
+import { AppError, FatalError } from '../errors.ts'
+import { deliveryPaths } from '../intake/line/channel.ts'
+import { LineApi } from '../line-api/client.ts'
+import { findAccountDetails, listAccounts } from '../operator/accounts.ts'
+import { findAccountContents, removeAccount } from '../operator/remove-account.ts'
+import type { Database } from '../postgres/database.ts'
+import { columnsOf, type Fields, SECRET_FLAGS, withFields } from './account-fields.ts'
+import { addressesOf } from './addresses.ts'
+import { applyCommand } from './apply-accounts.ts'
+import { notFound, onDatabase, parseId, requireAccount, withJson } from './input.ts'
+import { io, type Printable, print, printJson, printMany, printOne } from './io.ts'
+import { Progress } from './progress.ts'
+import { readSecrets } from './questions.ts'
+import { addListCommand, addRemoveCommand } from './shared-commands.ts'
+
+export function accountsCommand(program: Command): void {
+  const group = program.command('accounts').description('manage official accounts')
+  addCommand(group)
+  updateCommand(group)
+  applyCommand(group)
+  addListCommand(group, 'list all official accounts without their secrets', listAccounts)
+  showCommand(group)
+  verifyCommand(group)
+  importFollowersCommand(group)
+  addRemoveCommand(group, {
+    noun: 'account',
+    description:
+      'remove an account with its members, events, endpoints and keys; its deliveries and requests are refused from the start, and an interrupted removal continues when the command is run again',
+    preview: findAccountContents,
+    remove,
+  })
+}
+
+function addCommand(group: Command): void {
+  withJson(withFields(group.command('add')))
+    .description('add an official account and print its oaHash, its trackingKey and its addresses')
+    .requiredOption('--organization <id>', 'id of the organization that owns it', parseId)
+    .requiredOption('--name <name>', 'display name')
+    .action(
+      async ({
+        organization,
+        json,
+        ...fields
+      }: Fields & { organization: bigint; name: string; json?: boolean }) => {
+        const columns = { ...columnsOf(await readSecrets(fields, SECRET_FLAGS)), name: fields.name }
+        const { id, oaHash, trackingKey } = await onDatabase((database) =>
+          addAccount(database, organization, columns),
+        )
+        const added = { id, oaHash, trackingKey }
+        // Programs read these three fields. People also need the addresses.
+        printOne(json ? added : { ...added, ...addressesOf(readConfig(io.env), id, oaHash) }, json === true)
+      },
+    )
+}
+
+function updateCommand(group: Command): void {
+  withJson(withFields(group.command('update')))
+    .description('change the given fields; the next delivery is checked against them')
+    .argument('<id>', 'id of the account', parseId)
+    .option('--name <name>', 'display name')
+    .action(async (id: bigint, { json, ...fields }: Fields & { json?: boolean }) => {
+      const changes = columnsOf(await readSecrets(fields, SECRET_FLAGS))
+      const changed = Object.keys(changes)
+      if (changed.length === 0)
+        throw new FatalError('no field to change is given. See --help for the options.')
+      const isUpdated = await onDatabase((database) => updateAccount(database, id, changes))
+      if (!isUpdated) throw notFound('account', id)
+      printOne({ id, changed: changed.join(', ') }, json === true)
+    })
+}
+
+function showCommand(group: Command): void {
+  withJson(group.command('show'))
+    .description(
+      'show an account with its oaHash, its trackingKey and its addresses, but without its secrets',
+    )
+    .argument('<id>', 'id of the account', parseId)
+    .action(async (id: bigint, { json }: { json?: boolean }) => {
+      const account = await onDatabase((database) => findAccountDetails(database, id))
+      if (account === null) throw notFound('account', id)
+      printOne({ ...account, ...addressesOf(readConfig(io.env), id, account.oaHash) }, json === true)
+    })
+}
+
+/** Counts what was deleted now. A continued removal finds only what the interrupted one has left. */
+async function remove(database: Database, id: bigint): Promise<Printable | null> {
+  const account = await findAccountDetails(database, id)
+  if (account === null) return null
+  const progress = new Progress('rows', null)
+  try {
+    const deleted = await removeAccount(database, id, { onProgress: (rows) => progress.show(rows) })
+    return (
+      deleted && {
+        name: account.name,
+        members: deleted.audience_member,
+        receivedEvents: deleted.event_key,
+        storedEvents: deleted.event + deleted.tracking_event,
+        endpoints: deleted.endpoint,
+        waitingDeliveries: deleted.endpoint_delivery,
+        apiKeys: deleted.api_key,
+      }
+    )
+  } finally {
+    progress.end()
+  }
+}
+
+export function verifyCommand(group: Command): void {
+  withJson(group.command('verify'))
+    .description('ask the platform whether an account is set up correctly; exits with 1 if it is not')
+    .argument('<id>', 'id of the account', parseId)
+    .option('--test-webhook', 'also make the platform send a test delivery (at most 60 an hour)')
+    .action(async (id: bigint, options: { testWebhook?: boolean; json?: boolean }) => {
+      const verification = await onDatabase(async (database) =>
+        verify(database, await requireAccount(database, id), options.testWebhook === true),
+      )
+      if (options.json) printJson(verification)
+      else printVerification(verification)
+      if (!verification.verified) io.exitCode = 1
+    })
+}
+
+async function verify(database: Database, account: Account, testWebhook: boolean): Promise<Verification> {
+  const { lineApiUrl, publicUrl } = readConfig(io.env)
+  const lineApi = new LineApi(lineApiUrl)
+  const verifier = { database, lineApi, publicUrl, webhookPaths: deliveryPaths, now: Date.now }
+  try {
+    return await verifyAccount(verifier, account, { testWebhook })
+  } catch (error) {
+    if (!(error instanceof AppError) || error.code !== 'platform_unavailable') throw error
+    throw new FatalError(`${error.message} (in ${error.retryAfterSeconds} s)`)
+  }
+}
+
+function printVerification({ verified, account, accountType, webhook, checks }: Verification): void {
+  const rows = checks.map(({ name, ok, message }) => ({ check: name, ok: ok ? 'yes' : 'NO', message }))
+  printMany(rows, false)
+  print()
+  printOne(
+    {
+      verified,
+      account: account && `${account.displayName} (${account.basicId}, ${account.userId})`,
+      type: accountType,
+      webhook: webhook?.endpoint ?? null,
+    },
+    false,
+  )
+}
+
+export function importFollowersCommand(group: Command): void {
+  withJson(group.command('import-followers'))
+    .description("add everyone on the platform's list of followers; resumes an interrupted import")
+    .requiredOption('--account <id>', 'id of the account', parseId)
+    .action(async ({ account: id, json }: { account: bigint; json?: boolean }) => {
+      const { seen, added, skipped } = await onDatabase(async (database) =>
+        importAll(database, await requireAccount(database, id)),
+      )
+      printOne({ seen, added, skipped }, json === true)
+    })
+}
+
+async function importAll(database: Database, account: Account): Promise<ImportProgress> {
+  const lineApi = new LineApi(readConfig(io.env).lineApiUrl)
+  const progress = new Progress('followers', null)
+  let last: ImportProgress = { seen: 0, added: 0, skipped: 0 }
+  try {
+    for await (const state of importFollowers(database, lineApi, account)) {
+      last = state
+      progress.show(state.seen, ` (${state.added.toLocaleString('en')} new)`)
+    }
+    return last
+  } finally {
+    progress.end()
+  }
+}

@@ -1,0 +1,208 @@
+/** `oa-audience endpoints` */
+import { type Command, Option } from 'commander'
+import { readConfig } from '../config/config.ts'
+import { ownAddresses } from '../endpoints/address.ts'
+import {
+  addEndpoint,
+  type EndpointFormat,
+  finishRotation,
+  pauseEndpoint,
+  removeEndpoint,
+  resumeEndpoint,
+  retryFailedDeliveries,
+  rotateSecret,
+} from '../endpoints/manage.ts'
+import { answerLine, countText } from '../operator/endpoint-health.ts'
+import {
+  type DeliverySummary,
+  type EndpointSummary,
+  endpointExists,
+  listDeliveries,
+  listEndpoints,
+} from '../operator/endpoints.ts'
+import { age } from '../operator/format.ts'
+import type { Database } from '../postgres/database.ts'
+import type { Queryable } from '../postgres/statement.ts'
+import { between, notFound, onDatabase, parseId, requireAccount, withJson } from './input.ts'
+import { io, type Printable, printJson, printMany, printOne } from './io.ts'
+import { addChangeCommand } from './shared-commands.ts'
+
+const LIST_DEFAULT = 50
+const LIST_MAX = 100_000
+
+export function endpointsCommand(program: Command): void {
+  const group = program
+    .command('endpoints')
+    .description('manage outgoing webhooks: the tools that receive the events of an account')
+  addCommand(group)
+  listCommand(group)
+  changeCommands(group)
+  rotateCommand(group)
+  deliveriesCommand(group)
+  retryCommand(group)
+}
+
+interface AddOptions {
+  account: bigint
+  url: string
+  name?: string
+  format: EndpointFormat
+  events?: string[]
+  replies?: boolean
+  allowPrivateNetwork?: boolean
+  json?: boolean
+}
+
+function addCommand(group: Command): void {
+  withJson(group.command('add'))
+    .description('add an endpoint and print its id and, for members, its secret, which is not shown again')
+    .requiredOption('--account <id>', 'id of the account, as `accounts list` shows it', parseId)
+    .requiredOption('--url <url>', 'https:// address that receives the webhooks')
+    .option('--name <text>', 'display name')
+    .addOption(
+      new Option(
+        '--format <format>',
+        'line: events as LINE sends them; members: changes of the audience, by Standard Webhooks',
+      )
+        .choices(['line', 'members'])
+        .default('line'),
+    )
+    .option('--events <list>', 'event types, separated by commas (default: all)', parseList)
+    .option('--replies', 'receive reply tokens; only one endpoint of an account may have them')
+    .option('--allow-private-network', 'allow http, and addresses that are not public')
+    .action(async ({ account, json, events, replies, allowPrivateNetwork, ...given }: AddOptions) => {
+      const { publicUrl, host, port } = readConfig(io.env)
+      const endpoint = {
+        ...given,
+        name: given.name ?? '',
+        accountId: account,
+        events: events ?? null,
+        replies: replies === true,
+        allowPrivateNetwork: allowPrivateNetwork === true,
+      }
+      const added = await onDatabase((database) =>
+        addEndpoint(database, endpoint, ownAddresses(publicUrl, host, port)),
+      )
+      if (added === null) throw notFound('account', account)
+      printOne({ id: added.id, secret: added.secret }, json === true)
+    })
+}
+
+const parseList = (text: string): string[] =>
+  text
+    .split(',')
+    .map((item) => item.trim())
+    .filter((item) => item !== '')
+
+function listCommand(group: Command): void {
+  withJson(group.command('list'))
+    .description('list endpoints with their backlog and last answer, without their secrets')
+    .option('--account <id>', 'only endpoints of this account', parseId)
+    .action(async ({ account, json }: { account?: bigint; json?: boolean }) => {
+      const endpoints = await onDatabase(async (database) => {
+        if (account !== undefined) await requireAccount(database, account)
+        return database.session((session) => listEndpoints(session, account ?? null))
+      })
+      if (json) printJson(endpoints.map(({ accountName: _, ...endpoint }) => endpoint))
+      else printMany(endpoints.map(endpointRow), false)
+    })
+}
+
+function endpointRow(endpoint: EndpointSummary): Printable {
+  const { oldestPendingSeconds: oldest, lastAnswer } = endpoint
+  return {
+    id: endpoint.id,
+    account: endpoint.accountId,
+    name: endpoint.name || null,
+    format: endpoint.format,
+    events: endpoint.events?.join(',') ?? 'all',
+    replies: endpoint.replies ? 'yes' : 'no',
+    status: endpoint.isRotating ? `${endpoint.status}, rotating` : endpoint.status,
+    pending: countText(endpoint.pending),
+    failed: countText(endpoint.failed),
+    oldest: oldest === null ? null : age(oldest),
+    url: endpoint.url,
+    'last answer': lastAnswer && answerLine(lastAnswer.status, lastAnswer.text),
+  }
+}
+
+function changeCommands(group: Command): void {
+  // A large backlog takes longer than a request may.
+  const inSession =
+    (work: (session: Queryable, id: bigint) => Promise<boolean>) => (database: Database, id: bigint) =>
+      database.session((session) => work(session, id))
+  const add = addChangeCommand.bind(null, group, 'endpoint')
+  add(['pause', 'paused'], 'stop sending; what is not sent yet is kept', inSession(pauseEndpoint))
+  add(['resume', 'active'], 'send again, beginning with what is kept', inSession(resumeEndpoint))
+  add(
+    ['remove', 'removed'],
+    'remove an endpoint and everything it has not received yet',
+    inSession(removeEndpoint),
+  )
+}
+
+function rotateCommand(group: Command): void {
+  withJson(group.command('rotate'))
+    .description('print a new secret; the previous one signs, too, until --finish')
+    .argument('<id>', 'id of an endpoint of the format members', parseId)
+    .option('--finish', 'stop signing with the previous secret')
+    .action(async (id: bigint, { finish, json }: { finish?: boolean; json?: boolean }) => {
+      if (finish) {
+        if (!(await onDatabase((database) => finishRotation(database, id)))) throw notFound('endpoint', id)
+        printOne({ id, status: 'finished' }, json === true)
+        return
+      }
+      const secret = await onDatabase((database) => rotateSecret(database, id))
+      if (secret === null) throw notFound('endpoint', id)
+      printOne({ id, secret }, json === true)
+    })
+}
+
+interface DeliveriesOptions {
+  status?: 'pending' | 'failed'
+  limit: number
+  json?: boolean
+}
+
+function deliveriesCommand(group: Command): void {
+  withJson(group.command('deliveries'))
+    .description('list deliveries that the endpoint has not accepted, failed ones first')
+    .argument('<id>', 'id of the endpoint, as `endpoints list` shows it', parseId)
+    .addOption(
+      new Option('--status <status>', 'only deliveries with this status').choices(['pending', 'failed']),
+    )
+    .option('--limit <count>', 'maximum number of deliveries', between(1, LIST_MAX), LIST_DEFAULT)
+    .action(async (id: bigint, { status, limit, json }: DeliveriesOptions) => {
+      const deliveries = await onDatabase(async (database) => {
+        if (!(await endpointExists(database, id))) throw notFound('endpoint', id)
+        return listDeliveries(database, id, status ?? null, limit)
+      })
+      printMany(json ? deliveries : deliveries.map(deliveryRow), json === true)
+    })
+}
+
+function deliveryRow(delivery: DeliverySummary): Printable {
+  const { id, status, type, memberId, events, attempts, createdAt, dueAt, lastStatus, lastAnswer } = delivery
+  return {
+    id,
+    status,
+    content: type === null ? `${events} events` : memberId === null ? type : `${type} ${memberId}`,
+    attempts,
+    'created at': createdAt,
+    'next attempt': dueAt,
+    'last answer': lastAnswer === null ? null : answerLine(lastStatus, lastAnswer),
+  }
+}
+
+function retryCommand(group: Command): void {
+  withJson(group.command('retry'))
+    .description('send all failed deliveries of an endpoint again')
+    .argument('<id>', 'id of the endpoint, as `endpoints list` shows it', parseId)
+    .action(async (id: bigint, { json }: { json?: boolean }) => {
+      const retried = await onDatabase(async (database) => {
+        if (!(await endpointExists(database, id))) throw notFound('endpoint', id)
+        return database.session((session) => retryFailedDeliveries(session, id))
+      })
+      printOne({ id, retried }, json === true)
+    })
+}

@@ -1,0 +1,87 @@
+/** `oa-audience events` */
+import type { Command } from 'commander'
+import { FatalError } from '../errors.ts'
+import { APPLIED } from '../intake/retry-events.ts'
+import {
+  findEvent,
+  findFailedEventIds,
+  listEvents,
+  listUnappliedEvents,
+  type RetryOutcome,
+  retryEvents,
+} from '../operator/events.ts'
+import type { Database } from '../postgres/database.ts'
+import { between, onDatabase, parseId, requireAccount, withJson } from './input.ts'
+import { io, printMany, printOne } from './io.ts'
+
+const LIST_DEFAULT = 50
+const LIST_MAX = 100_000
+
+interface ListOptions {
+  account?: bigint
+  all?: boolean
+  limit: number
+  json?: boolean
+}
+
+export function eventsCommand(program: Command): void {
+  const group = program.command('events').description('inspect received events and retry those that failed')
+
+  withJson(group.command('list'))
+    .description('list the newest events that could not be applied to members')
+    .option('--account <id>', 'only events of this account', parseId)
+    .option('--all', 'also events that were applied')
+    .option('--limit <count>', 'maximum number of events', between(1, LIST_MAX), LIST_DEFAULT)
+    .action(async ({ account, all, limit, json }: ListOptions) => {
+      const events = await onDatabase(async (database) => {
+        if (account !== undefined) await requireAccount(database, account)
+        if (all === true) return listEvents(database, account ?? null, limit)
+        const unapplied = await listUnappliedEvents(
+          database,
+          { accountId: account ?? null, failure: null },
+          { limit },
+        )
+        return unapplied.map(({ accountName: _, ...event }) => event)
+      })
+      printMany(events, json === true)
+    })
+
+  withJson(group.command('show'))
+    .description('show one event with its content as received')
+    .argument('<id>', 'id of the event, as `events list` shows it', parseId)
+    .action(async (id: bigint, { json }: { json?: boolean }) => {
+      const event = await onDatabase((database) => findEvent(database, id))
+      if (event === null)
+        throw new FatalError(
+          `event ${id} does not exist. Run "oa-audience events list --all" to see the newest events.`,
+        )
+      printOne(event, json === true)
+    })
+
+  withJson(group.command('retry'))
+    .description('parse and apply failed events again; exits with 1 if one of them fails again')
+    .argument(
+      '[id...]',
+      'ids of events, as `events list` shows them (default: all failed events)',
+      collectIds,
+    )
+    .action(async (ids: bigint[] | undefined, { json }: { json?: boolean }) => {
+      const outcomes = await onDatabase((database) => retry(database, ids?.length ? ids : null))
+      printMany(outcomes, json === true)
+      if (outcomes.some(({ outcome }) => outcome !== APPLIED)) io.exitCode = 1
+    })
+}
+
+function collectIds(text: string, before: bigint[] | undefined): bigint[] {
+  return [...(before ?? []), parseId(text)]
+}
+
+async function retry(database: Database, ids: bigint[] | null): Promise<RetryOutcome[]> {
+  const failed = await findFailedEventIds(database, ids)
+  const absent = ids?.filter((id) => !failed.includes(id)) ?? []
+  if (absent.length > 0)
+    throw new FatalError(
+      `no failed event has the id ${absent.join(', ')}. Run "oa-audience events list" to see all failed events.`,
+    )
+  return retryEvents(database, failed)
+}

@@ -1,0 +1,164 @@
+/** The only reader of environment variables: names, units, defaults and validation. */
+import { resolve } from 'node:path'
+import { FatalError } from '../errors.ts'
+import type { Secret } from './secret.ts'
+import { type LOG_LEVELS, VARIABLES, type Variable } from './variables.ts'
+
+export type DatabaseChoice =
+  | { kind: 'embedded'; dataDir: string }
+  | { kind: 'url'; url: Secret; replicas: ReplicasChoice | null }
+  | { kind: 'none' }
+
+/** The servers for reads that may be slightly out of date. */
+export interface ReplicasChoice {
+  url: Secret
+  /** maximum age of an answer */
+  maxLagMs: number
+}
+
+export interface Config {
+  port: number
+  host: string
+  /** processes that serve the port */
+  workers: number
+  database: DatabaseChoice
+  dataDir: string
+  /** without a trailing slash */
+  publicUrl: string | null
+  redisUrl: Secret | null
+  /** max or windowMs 0: no limit */
+  rateLimit: { max: number; windowMs: number; spareSigned: boolean }
+  /** addresses, CIDR ranges or the names loopback, linklocal, uniquelocal */
+  trustProxy: string[]
+  /** without a trailing slash */
+  lineApiUrl: string
+  logLevel: (typeof LOG_LEVELS)[number]
+  metricsPort: number | null
+  /** null: no console */
+  console: { port: number; token: Secret } | null
+  /** sends traces to the collector that OTEL_* names */
+  tracing: boolean
+  /** days; 0: stored events are never deleted */
+  retentionDays: number
+  /** days */
+  deduplicationDays: number
+  /** days */
+  trackingRetentionDays: number
+  trackingBudgets: { address: Budget; key: Budget }
+}
+
+/** What one sender of tracking events may send. */
+export interface Budget {
+  /** 0: no limit */
+  eventsPerMinute: number
+  /** 0: no limit */
+  bytesPerMinute: number
+}
+
+/**
+ * Throws a FatalError with one line per invalid variable. The lines do not quote the values, because some are secret.
+ */
+export function readConfig(env: Record<string, string | undefined> = process.env): Config {
+  const faults: string[] = []
+  const read = <T>({ name, fallback, parse }: Variable<T>): T => {
+    const text = env[name]?.trim()
+    if (text === undefined || text === '') return fallback
+    try {
+      return parse(text)
+    } catch (error) {
+      faults.push(`${name} ${(error as Error).message}`)
+      return fallback
+    }
+  }
+  const dataDir = resolve(read(VARIABLES.dataDir))
+  const config: Config = {
+    port: read(VARIABLES.port),
+    host: read(VARIABLES.host),
+    workers: read(VARIABLES.workers),
+    database: chooseDatabase(
+      read(VARIABLES.databaseUrl),
+      dataDir,
+      readReplicas(read(VARIABLES.databaseReadUrl), read(VARIABLES.readMaxLagMs)),
+      faults,
+    ),
+    dataDir,
+    publicUrl: read(VARIABLES.publicUrl),
+    redisUrl: read(VARIABLES.redisUrl),
+    rateLimit: {
+      max: read(VARIABLES.rateLimitMax),
+      windowMs: read(VARIABLES.rateLimitWindowMs),
+      spareSigned: read(VARIABLES.rateLimitSpareSigned),
+    },
+    trustProxy: read(VARIABLES.trustProxy),
+    lineApiUrl: read(VARIABLES.lineApiUrl),
+    logLevel: read(VARIABLES.logLevel),
+    metricsPort: read(VARIABLES.metricsPort),
+    console: readConsole(read(VARIABLES.consolePort), read(VARIABLES.consoleToken), faults),
+    tracing:
+      [read(VARIABLES.tracing), read(VARIABLES.tracesEndpoint)].includes(true) &&
+      !read(VARIABLES.tracingDisabled),
+    retentionDays: read(VARIABLES.retentionDays),
+    deduplicationDays: read(VARIABLES.deduplicationDays),
+    trackingRetentionDays: read(VARIABLES.trackingRetentionDays),
+    trackingBudgets: {
+      address: {
+        eventsPerMinute: read(VARIABLES.trackingAddressEvents),
+        bytesPerMinute: read(VARIABLES.trackingAddressBytes),
+      },
+      key: {
+        eventsPerMinute: read(VARIABLES.trackingKeyEvents),
+        bytesPerMinute: read(VARIABLES.trackingKeyBytes),
+      },
+    },
+  }
+  if (faults.length > 0) throw new FatalError(faults.join('\n'))
+  return config
+}
+
+function chooseDatabase(
+  url: Secret | 'none' | null,
+  dataDir: string,
+  replicas: ReplicasChoice | null,
+  faults: string[],
+): DatabaseChoice {
+  if (url !== null && url !== 'none') return { kind: 'url', url, replicas }
+  if (replicas !== null) {
+    faults.push(
+      'DATABASE_READ_URL is set, but DATABASE_URL is not: set DATABASE_URL to the primary of the replicas',
+    )
+  }
+  return url === 'none' ? { kind: 'none' } : { kind: 'embedded', dataDir }
+}
+
+function readReplicas(url: Secret | null, maxLagMs: number): ReplicasChoice | null {
+  return url && { url, maxLagMs }
+}
+
+/** A console that everybody could sign in to must not start. */
+function readConsole(port: number | null, token: Secret | null, faults: string[]): Config['console'] {
+  if (port === null) return null
+  if (token !== null) return { port, token }
+  const { name } = VARIABLES.consoleToken
+  if (!faults.some((fault) => fault.startsWith(name))) {
+    faults.push(
+      `${name} is not set, and CONSOLE_PORT needs it: set it to a random text of 24 or more characters`,
+    )
+  }
+  return null
+}
+
+/** The environment for a child process that must not inherit this service's configuration. */
+export function environmentOfPrograms(): Record<string, string> {
+  const { PATH = '', HOME = '' } = process.env
+  return { PATH, HOME }
+}
+
+/** The variables as a table for `oa-audience --help`. */
+export function describeVariables(): string {
+  const rows = Object.values(VARIABLES).map(({ name, shownDefault, help }) => ({ name, shownDefault, help }))
+  const nameWidth = Math.max(...rows.map((row) => row.name.length))
+  const defaultWidth = Math.max(...rows.map((row) => row.shownDefault.length))
+  return rows
+    .map((row) => `  ${row.name.padEnd(nameWidth)}  ${row.shownDefault.padEnd(defaultWidth)}  ${row.help}`)
+    .join('\n')
+}

@@ -1,0 +1,26 @@
+import { InvalidEvent } from '../event.ts'
+import type { SourceModule } from '../source.ts'
+import { belongsToOtherInbox, readWebhook } from './mbox-payload.ts'
+import { addMboxRoutes } from './mbox-routes.ts'
+
+export const mboxSource: SourceModule = {
+  name: 'mbox',
+  isProven: true,
+  share: {
+    flushConnections: 1,
+    maxEvents: 20_000,
+    maxPayload: 64 * 1024 * 1024,
+    maxBodyBytes: 96 * 1024 * 1024,
+  },
+  addRoutes: addMboxRoutes,
+  // The inbox that the event belongs to is part of its content.
+  needsContent: ({ chatInboxId }) => chatInboxId !== null,
+  // The type of a message is part of its content.
+  isOwnActWithoutContent: () => false,
+  reparse: (content, occurredAtMs, { chatInboxId }) => {
+    if (belongsToOtherInbox(content, chatInboxId)) {
+      throw new InvalidEvent("the event belongs to another inbox than the account's")
+    }
+    return readWebhook(content, null, occurredAtMs)
+  },
+}

@@ -1,0 +1,74 @@
+/** What the OpenAPI document says about POST /api/tracking and the calls below it. */
+import type { FastifySchema } from 'fastify'
+import { failures, success, TAGS } from '../../http/schema-parts.ts'
+import { Type } from '../../http/typebox.ts'
+import { EXAMPLE_USER_ID, INTAKE_FAILURES } from '../schema-parts.ts'
+import { TRACKING_CALLS } from './calls.ts'
+
+const trackingSchema: FastifySchema = {
+  operationId: 'receiveTracking',
+  summary: 'Receive tracking events',
+  description: `Accepts the HTTP shape of Segment: one event, an array, or a \`batch\`. Any origin may call it.
+The tracking key of the account is \`writeKey\` in the body, the user name of Basic authentication, the header \`X-Write-Key\`,
+or \`writeKey\` in the query. An event without a \`type\` has the type that its fields imply.
+Limits: 500 events per request and 32 KiB per event, and a budget of events and bytes per minute for each client address and
+each tracking key (429).
+
+An ID token of LINE, in \`context.idToken\` of an event or in the header \`X-Line-Id-Token\`, proves the event's person, who then
+becomes a member. A wrong token rejects its event.`,
+  tags: [TAGS.intake],
+  headers: Type.Object({
+    'x-line-id-token': Type.Optional(
+      Type.String({ description: 'ID token of LINE for all events that contain none.' }),
+    ),
+  }),
+  querystring: Type.Object({
+    writeKey: Type.Optional(Type.String({ description: 'Tracking key, if the body does not contain it.' })),
+  }),
+  body: {
+    content: {
+      'application/json': {
+        schema: {
+          description: 'One event, an array of events, or a batch.',
+          examples: [
+            {
+              writeKey: '{trackingKey}',
+              batch: [
+                { type: 'page', userId: EXAMPLE_USER_ID, messageId: 'page-1', properties: { path: '/menu' } },
+              ],
+            },
+          ],
+        },
+      },
+      'text/plain': {
+        schema: Type.String({ description: 'The same JSON, as navigator.sendBeacon sends it.' }),
+      },
+    },
+  },
+  response: {
+    ...success('TrackingReceipt', 'Accepted events are committed to disk. `rejected` lists the others.'),
+    ...failures({
+      ...INTAKE_FAILURES,
+      400: 'The tracking key is unknown or missing, or no event could be read.',
+    }),
+  },
+}
+
+const callSchema: FastifySchema = {
+  ...trackingSchema,
+  operationId: 'receiveTrackingCall',
+  summary: 'Receive tracking events of one type, or a batch',
+  description: `The same as \`POST /api/tracking\`, on the paths of Segment's HTTP API. The path determines the type of a single event.
+The same calls exist without \`/v1\`, and below \`/api/tracking/api/s/\` for Jitsu's library.`,
+  params: Type.Object({
+    call: Type.Enum(TRACKING_CALLS, {
+      description: 'The type of the event or its first letter, or a batch.',
+    }),
+  }),
+}
+
+/** One entry for each operation of the document. The other paths are aliases, which only libraries use. */
+export const trackingSchemas: Partial<Record<string, FastifySchema>> = {
+  '/api/tracking': trackingSchema,
+  '/api/tracking/v1/:call': callSchema,
+}

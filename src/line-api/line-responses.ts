@@ -1,0 +1,106 @@
+/** What LINE answers about accounts and people, and the functions that check it. Null: the answer is not what LINE documents. */
+
+import { type Static, Type } from '../http/typebox.ts'
+import { Nullable } from '../http/validate.ts'
+
+export const BotInfoSchema = Type.Object({
+  userId: Type.String(),
+  basicId: Type.String(),
+  premiumId: Nullable(Type.String()),
+  displayName: Type.String(),
+  pictureUrl: Nullable(Type.String()),
+  chatMode: Type.String(),
+  markAsReadMode: Type.String(),
+})
+
+export type BotInfo = Static<typeof BotInfoSchema>
+
+export interface Profile {
+  displayName: string
+  pictureUrl: string | null
+  /** a language tag such as `th`; null if the person has not set one */
+  language: string | null
+}
+
+export interface FollowersPage {
+  userIds: string[]
+  /** continues the list, for 24 hours; null on the last page */
+  next: string | null
+}
+
+export interface WebhookEndpoint {
+  endpoint: string
+  /** the switch "Use webhook" */
+  active: boolean
+}
+
+export const WebhookTestSchema = Type.Object({
+  success: Type.Boolean(),
+  statusCode: Nullable(
+    Type.Integer({ description: 'status that the webhook URL answered with; null or below 1: no answer' }),
+  ),
+  reason: Type.String({
+    description: 'OK, COULD_NOT_CONNECT, REQUEST_TIMEOUT, ERROR_STATUS_CODE, UNCLASSIFIED',
+  }),
+  detail: Type.String(),
+})
+
+export type WebhookTest = Static<typeof WebhookTestSchema>
+
+type Fields = Record<string, unknown>
+
+/** Characters; longer texts are cut. LINE's names have at most 20, its URLs a few hundred. */
+const TEXT_MAX_LENGTH = 2_000
+
+function text(fields: Fields, name: string): string | null {
+  const value = fields[name]
+  return typeof value === 'string' ? value.slice(0, TEXT_MAX_LENGTH).toWellFormed() : null
+}
+
+export function readBotInfo(fields: Fields): BotInfo | null {
+  const userId = text(fields, 'userId')
+  const basicId = text(fields, 'basicId')
+  const displayName = text(fields, 'displayName')
+  if (userId === null || basicId === null || displayName === null) return null
+  return {
+    userId,
+    basicId,
+    premiumId: text(fields, 'premiumId'),
+    displayName,
+    pictureUrl: text(fields, 'pictureUrl'),
+    chatMode: text(fields, 'chatMode') ?? 'unknown',
+    markAsReadMode: text(fields, 'markAsReadMode') ?? 'unknown',
+  }
+}
+
+export function readProfile(fields: Fields): Profile | null {
+  const displayName = text(fields, 'displayName')
+  if (displayName === null) return null
+  return { displayName, pictureUrl: text(fields, 'pictureUrl'), language: text(fields, 'language') }
+}
+
+export function readFollowers(fields: Fields): FollowersPage | null {
+  const { userIds } = fields
+  if (!Array.isArray(userIds) || !userIds.every((id) => typeof id === 'string')) return null
+  const { next } = fields
+  if (next === undefined) return { userIds, next: null }
+  // A cut token would continue at another place.
+  return typeof next === 'string' && next !== '' && next.length <= TEXT_MAX_LENGTH ? { userIds, next } : null
+}
+
+export function readEndpoint(fields: Fields): WebhookEndpoint | null {
+  const endpoint = text(fields, 'endpoint')
+  return endpoint !== null && typeof fields.active === 'boolean' ? { endpoint, active: fields.active } : null
+}
+
+export function readTest(fields: Fields): WebhookTest | null {
+  const reason = text(fields, 'reason')
+  if (reason === null) return null
+  const { success, statusCode } = fields
+  return {
+    success: success === true,
+    statusCode: typeof statusCode === 'number' && Number.isSafeInteger(statusCode) ? statusCode : null,
+    reason,
+    detail: text(fields, 'detail') ?? '',
+  }
+}

@@ -1,0 +1,93 @@
+/** The fleet, one account with what it needs, and its verification. */
+import type { FastifyInstance } from 'fastify'
+import { findAccount } from '../../accounts/account.ts'
+import { verifyAccount } from '../../accounts/verify.ts'
+import { AppError } from '../../errors.ts'
+import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
+import { Type } from '../../http/typebox.ts'
+import { checker } from '../../http/validate.ts'
+import type { Transactions } from '../../postgres/statement.ts'
+import { findAccountDetails, findVerification, searchAccounts } from '../accounts.ts'
+import {
+  findFleetAccount,
+  fleetRow,
+  listAccountDays,
+  listDeliveryHours,
+  listFleet,
+  readFleetCharts,
+} from '../fleet.ts'
+import { found, requireId, ShortText } from './input.ts'
+import type { ConsoleParts } from './parts.ts'
+
+/** Accounts that the search box offers. */
+const MATCHES_MAX = 20
+/** Rows of the fleet whose charts one request reads. The page draws 120 rows, or what a very tall screen shows. */
+const CHARTS_MAX = 250
+/** Days that the charts of an account show. */
+const HOURS_CHART_DAYS = 7
+const DAYS_CHART_DAYS = 90
+
+const checkSearch = checker(Type.Object({ q: Type.Optional(ShortText) }, { additionalProperties: false }))
+const checkCharts = checker(
+  Type.Object(
+    { ids: Type.String({ pattern: `^-?\\d{1,19}(,-?\\d{1,19}){0,${CHARTS_MAX - 1}}$` }) },
+    { additionalProperties: false },
+  ),
+)
+const checkVerify = checker(
+  Type.Object({ testWebhook: Type.Optional(Type.Boolean()) }, { additionalProperties: false }),
+)
+
+export function accountRoutes(
+  api: FastifyInstance,
+  { database, reads, verifier, config, now }: ConsoleParts,
+): void {
+  api.get('/fleet', async () => ({ accounts: (await listFleet(reads, now())).map(fleetRow) }))
+
+  api.get('/fleet/charts', async ({ query }) => {
+    const { ids } = checkCharts(query)
+    return { charts: await readFleetCharts(reads, ids.split(',').map(requireId)) }
+  })
+
+  api.get('/accounts', async ({ query }) => {
+    const { q = '' } = checkSearch(query)
+    return { accounts: await searchAccounts(reads, q.trim(), MATCHES_MAX) }
+  })
+
+  api.get<{ Params: { id: string } }>('/accounts/:id', async ({ params }) => {
+    const id = requireId(params.id)
+    // The oaHash lets its holder write events, so it is treated like a secret.
+    const { oaHash: _, ...account } = found(await findAccountDetails(database, id))
+    return {
+      account,
+      verification: await findVerification(database, id),
+      facts: found(await findFleetAccount(reads, id, now())),
+      webhookPath: verifier.webhookPaths(String(id))[0],
+      publicUrl: config.publicUrl,
+    }
+  })
+
+  api.get<{ Params: { id: string } }>('/accounts/:id/charts', async ({ params }) => {
+    const id = requireId(params.id)
+    return {
+      hours: await listDeliveryHours(database, id, HOURS_CHART_DAYS),
+      days: await listAccountDays(database, id, DAYS_CHART_DAYS),
+    }
+  })
+
+  api.post<{ Params: { id: string } }>('/accounts/:id/verify', async (request) => {
+    const account = await findAccount(lookupOn(database), requireId(request.params.id))
+    if (account === null) throw new AppError('unknown_account')
+    const body = bodyBytes(request)
+    const claims = body.length === 0 ? {} : checkVerify(parseUtf8Json(body))
+    return verifyAccount({ ...verifier, database }, account, claims)
+  })
+}
+
+/** Finds accounts over the console's own connection. */
+function lookupOn(database: Transactions) {
+  return {
+    lookup: <R extends Record<string, unknown>>(_kind: string, ...query: Parameters<Transactions['query']>) =>
+      database.query<R>(...query),
+  }
+}

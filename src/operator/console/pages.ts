@@ -1,0 +1,79 @@
+/** The pages: one HTML file for every address, and the scripts and styles that Vite built. */
+import { existsSync, readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import statics from '@fastify/static'
+import type { FastifyInstance } from 'fastify'
+import { AppError } from '../../errors.ts'
+
+const YEAR_MS = 365 * 86_400_000
+
+/** Nothing comes from another host, and nothing inline runs. Members' pictures would tell LINE's servers who is looked at. */
+const CONTENT_SECURITY_POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self' data:",
+  "connect-src 'self'",
+  "form-action 'self'",
+  "base-uri 'none'",
+  "frame-ancestors 'none'",
+  "require-trusted-types-for 'script'",
+  "trusted-types 'none'",
+].join('; ')
+
+const SECURITY_HEADERS = {
+  'content-security-policy': CONTENT_SECURITY_POLICY,
+  'cross-origin-opener-policy': 'same-origin',
+  'cross-origin-resource-policy': 'same-origin',
+  'permissions-policy': 'camera=(), geolocation=(), microphone=()',
+  'referrer-policy': 'no-referrer',
+  'x-content-type-options': 'nosniff',
+  'x-frame-options': 'DENY',
+  'x-robots-tag': 'noindex',
+  // Answers hold personal data. Assets replace it.
+  'cache-control': 'no-store',
+}
+
+export function setSecurityHeaders(app: FastifyInstance): void {
+  app.addHook('onRequest', (_request, reply, done) => {
+    reply.headers(SECURITY_HEADERS)
+    done()
+  })
+}
+
+/** @param directory what Vite built, as a file URL that ends with a slash */
+export async function addPages(app: FastifyInstance, directory: URL): Promise<void> {
+  const page = readPage(directory)
+  if (page === null) app.log.warn('dist/web is missing, so the console has no pages: run "npm run build"')
+  else {
+    await app.register(statics, {
+      root: fileURLToPath(new URL('assets/', directory)),
+      prefix: '/assets/',
+      // One route for each file that exists now, so no path of a request reaches the file system.
+      wildcard: false,
+      index: false,
+      preCompressed: true,
+      // The names contain a hash of the content.
+      immutable: true,
+      maxAge: YEAR_MS,
+    })
+  }
+  // Every other address is one of the page's own. The router decides, because an address has many spellings.
+  for (const prefix of ['/api', '/assets']) {
+    app.get(prefix, refuse)
+    app.get(`${prefix}/*`, refuse)
+  }
+  app.setNotFoundHandler((request, reply) => {
+    if (request.method !== 'GET' || page === null) throw new AppError('unknown_route')
+    return reply.type('text/html; charset=utf-8').send(page)
+  })
+}
+
+function refuse(): never {
+  throw new AppError('unknown_route')
+}
+
+function readPage(directory: URL): Buffer | null {
+  const file = new URL('index.html', directory)
+  return existsSync(file) ? readFileSync(file) : null
+}

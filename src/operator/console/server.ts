@@ -1,0 +1,63 @@
+/** The console's own HTTP server: pages, sessions and the JSON that the pages show. Its port serves nothing of the API. */
+import type { FastifyInstance } from 'fastify'
+import { PACKAGE_ROOT } from '../../config/package.ts'
+import { FatalError } from '../../errors.ts'
+import { createServer, requireWellFormed } from '../../http/server.ts'
+import { logRequests } from '../../observability/log.ts'
+import type { Queryable } from '../../postgres/statement.ts'
+import { toJson } from '../format.ts'
+import { accountRoutes } from './account-routes.ts'
+import { audienceRoutes } from './audience-routes.ts'
+import { clientRoutes } from './client-routes.ts'
+import { compressLargeAnswers } from './compression.ts'
+import { endpointRoutes } from './endpoint-routes.ts'
+import { eventRoutes } from './event-routes.ts'
+import { liveRoutes } from './live-routes.ts'
+import { requireSameOrigin } from './origin.ts'
+import { addPages, setSecurityHeaders } from './pages.ts'
+import type { ConsoleOptions } from './parts.ts'
+import { addSessions } from './session.ts'
+
+/** The console as an HTTP server that does not listen yet. */
+export async function createConsole(options: ConsoleOptions): Promise<FastifyInstance> {
+  const app = createServer(options.config, options.log)
+  let changedAtMs = 0
+  const reads: Queryable = {
+    query: (statement, values) => options.database.reads.console(changedAtMs).query(statement, values),
+  }
+  const parts = { ...options, database: options.database.console, reads }
+  logRequests(app, parts.log)
+  app.setReplySerializer(toJson)
+  compressLargeAnswers(app)
+  setSecurityHeaders(app)
+  requireWellFormed(app)
+  requireSameOrigin(app)
+  const sessions = await addSessions(app, parts)
+  await app.register(
+    async (api) => {
+      api.addHook('onRequest', sessions.requireSession)
+      api.addHook('onSend', async ({ method }) => {
+        if (method === 'POST') changedAtMs = performance.now()
+      })
+      accountRoutes(api, parts) //  fleet, accounts, verification
+      audienceRoutes(api, parts) // members, their timeline, erasure
+      eventRoutes(api, parts) //    events that could not be applied
+      endpointRoutes(api, parts) // outgoing webhooks
+      clientRoutes(api, parts) //   API clients and keys
+      liveRoutes(api, parts, sessions) // what is being committed
+    },
+    { prefix: '/api' },
+  )
+  await addPages(app, parts.pages ?? new URL('dist/web/', PACKAGE_ROOT))
+  return app
+}
+
+/** Listens on CONSOLE_PORT. Throws a FatalError if the port cannot be used. */
+export async function listenForConsole(app: FastifyInstance, host: string, port: number): Promise<void> {
+  try {
+    await app.listen({ host, port, listenTextResolver: (address) => `console on ${address}` })
+  } catch (error) {
+    const { code } = error as { code?: string }
+    throw new FatalError(`CONSOLE_PORT ${port} on ${host} cannot be used (${code}). Set another port.`)
+  }
+}

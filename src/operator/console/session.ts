@@ -1,0 +1,107 @@
+/** Sign-in by CONSOLE_TOKEN, and the cookie that names the session. */
+import cookie from '@fastify/cookie'
+import type { FastifyInstance, FastifyRequest, onRequestHookHandler } from 'fastify'
+import { LRUCache } from 'lru-cache'
+import { Secret } from '../../config/secret.ts'
+import { AppError } from '../../errors.ts'
+import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
+import { createClientKey, MemoryStore } from '../../http/rate-limit-counter.ts'
+import { Type } from '../../http/typebox.ts'
+import { checker } from '../../http/validate.ts'
+import { endSession, findSessionEnd, openSession, SESSION_SECONDS } from '../sessions.ts'
+import type { ConsoleParts } from './parts.ts'
+
+const COOKIE = 'oa-audience-console'
+
+/** Wrong tokens of one address in a window. People mistype a few times. */
+const WRONG_PER_ADDRESS = 10
+const ADDRESS_WINDOW_MS = 15 * 60_000
+/** Wrong tokens of all addresses in a minute, which takes 100 addresses. Sign-ins then wait for the next minute. */
+const WRONG_IN_TOTAL = 1_000
+const TOTAL_WINDOW_MS = 60_000
+/** Addresses that have sent the right token. Guesses from many addresses must not lock their operators out. */
+const TRUSTED_ADDRESSES_MAX = 1_000
+/** The store of all addresses has one window. */
+const ALL_ADDRESSES = 'all'
+
+const checkSignIn = checker(
+  Type.Object({ token: Type.String({ maxLength: 1_024 }) }, { additionalProperties: false }),
+)
+
+export interface Sessions {
+  /** a hook that lets only requests with a session through */
+  requireSession: onRequestHookHandler
+  /** Whether the session of a request is still open. A stream lasts longer than the check of its request. */
+  isOpen: (request: FastifyRequest) => Promise<boolean>
+}
+
+/**
+ * Adds POST /sign-in, POST /sign-out and GET /api/session. Every request reads its session from the database, so a sign-out counts on
+ * all instances at once. If the database does not answer, the request fails with 503 and nobody is signed out.
+ */
+export async function addSessions(
+  app: FastifyInstance,
+  { token, database }: Pick<ConsoleParts, 'token' | 'database'>,
+): Promise<Sessions> {
+  await app.register(cookie)
+  const takeAttempt = limitWrongTokens()
+  const findEnd = (request: FastifyRequest) => findSessionEnd(database, request.cookies[COOKIE] ?? '', token)
+
+  app.post('/sign-in', async (request, reply) => {
+    const attempt = takeAttempt(request)
+    const given = checkSignIn(parseUtf8Json(bodyBytes(request)))
+    if (!token.equals(new Secret(given.token))) throw new AppError('wrong_console_token')
+    attempt.succeed()
+    const { id, endsAt } = await openSession(database, token)
+    reply.setCookie(COOKIE, id, { ...attributesFor(request), maxAge: SESSION_SECONDS })
+    return { endsAt }
+  })
+
+  app.post('/sign-out', async (request, reply) => {
+    await endSession(database, request.cookies[COOKIE] ?? '')
+    reply.clearCookie(COOKIE, attributesFor(request))
+    return reply.code(204).send()
+  })
+
+  // For everybody: the page asks what to show, and an error would be noise in the browser's console.
+  app.get('/api/session', async (request) => ({ endsAt: await findEnd(request) }))
+
+  const isOpen = async (request: FastifyRequest) => (await findEnd(request)) !== null
+  const requireSession = async (request: FastifyRequest) => {
+    if (!(await isOpen(request))) throw new AppError('signed_out')
+  }
+  return { requireSession, isOpen }
+}
+
+/** `protocol` is https behind a proxy that TRUST_PROXY names. */
+function attributesFor({ protocol }: FastifyRequest) {
+  return { path: '/', httpOnly: true, sameSite: 'strict', secure: protocol === 'https' } as const
+}
+
+/** Each attempt counts before its token is compared, so parallel attempts cannot exceed the limit. A right token gives it back. */
+function limitWrongTokens(): (request: FastifyRequest) => { succeed: () => void } {
+  const trusted = new LRUCache<string, true>({ max: TRUSTED_ADDRESSES_MAX })
+  const addresses = new MemoryStore(ADDRESS_WINDOW_MS)
+  const total = new MemoryStore(TOTAL_WINDOW_MS)
+  const keyOf = createClientKey()
+  return (request) => {
+    const key = keyOf(request)
+    const own = addresses.count(key)
+    if (own.requests > WRONG_PER_ADDRESS) throw limited(own.leftMs)
+    const all = total.count(ALL_ADDRESSES)
+    if (all.requests > WRONG_IN_TOTAL && !trusted.has(key)) {
+      addresses.giveBack(key)
+      throw limited(all.leftMs)
+    }
+    return {
+      succeed: () => {
+        trusted.set(key, true)
+        addresses.giveBack(key)
+        total.giveBack(ALL_ADDRESSES)
+      },
+    }
+  }
+}
+
+const limited = (leftMs: number) =>
+  new AppError('sign_in_limited', { retryAfterSeconds: Math.max(1, Math.ceil(leftMs / 1000)) })

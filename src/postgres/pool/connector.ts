@@ -1,0 +1,109 @@
+/** Opens connections: to the one server of DATABASE_URL, or to the primary among several. */
+import pg from 'pg'
+import { parseDatabaseUrl } from '../../config/database-url.ts'
+import type { Connection } from '../embedded/server.ts'
+import { DatabaseUnavailable } from '../faults.ts'
+import { Primary } from '../replication/primary.ts'
+import { refuseUnreplicated } from '../replication/unreplicated.ts'
+import { unnamed } from '../statement.ts'
+import { connectionSettings, type Purpose } from './connection-settings.ts'
+import { send } from './pool.ts'
+
+/** How long a connection may take to open. The platforms disconnect after 2 s. */
+const CONNECT_TIMEOUT_MS = 2_000
+/** Of silence: less than the minutes after which proxies and address translators drop a connection. */
+const KEEP_ALIVE_MS = 30_000
+
+// int8 becomes bigint: ids exceed 2^53. timestamptz stays text: nothing computes with it, and parsing it to a Date costs a
+// list 40 % of its throughput.
+const types = {
+  getTypeParser(oid: number, format?: 'text' | 'binary') {
+    if (oid === pg.types.builtins.INT8) return (text: string) => BigInt(text)
+    if (oid === pg.types.builtins.TIMESTAMPTZ) return (text: string) => text
+    return pg.types.getTypeParser(oid, format)
+  },
+} as pg.CustomTypesConfig
+
+export class Connector {
+  readonly #settings: pg.ClientConfig
+  /** Null: one server, which is used whatever it is. */
+  readonly #primary: Primary | null
+  readonly #hosts: number
+
+  /** @param target a postgres:// address or the embedded server; nothing connects before the first query */
+  constructor(target: string | Connection) {
+    const common = {
+      types,
+      application_name: `oa-audience, process ${process.pid}`,
+      connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+      keepAlive: true,
+      keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
+    }
+    const address = typeof target === 'string' ? parseDatabaseUrl(target) : null
+    this.#hosts = address?.servers.length ?? 1
+    this.#primary = address?.mustWrite ? new Primary(address.servers, common) : null
+    this.#settings = {
+      ...common,
+      ...(typeof target === 'string' ? { connectionString: address?.servers[0]?.url } : target),
+    }
+  }
+
+  /** Whether `locate` must resolve before a connection can be opened. */
+  get mustLocate(): boolean {
+    return this.#primary !== null && this.#primary.current === null
+  }
+
+  get hasSeveralHosts(): boolean {
+    return this.#hosts > 1
+  }
+
+  /** Resolves when the server to connect to is known. Throws DatabaseUnavailable. */
+  async locate(): Promise<void> {
+    await this.#primary?.find()
+  }
+
+  /** For a pg.Pool. A new client of the pool connects to the server that is the primary at that moment. */
+  poolConfig(): pg.PoolConfig {
+    const primary = this.#primary
+    if (primary === null) return this.#settings
+    return {
+      ...this.#settings,
+      Client: clientOf(primary),
+      onConnect: (client: pg.ClientBase) => primary.require(client),
+    } as unknown as pg.PoolConfig
+  }
+
+  /** A connection outside of the pools. The caller ends it. Throws DatabaseUnavailable. */
+  async open(purpose: Purpose): Promise<pg.Client> {
+    await this.locate()
+    const client =
+      this.#primary === null ? new pg.Client(this.#settings) : new (clientOf(this.#primary))(this.#settings)
+    client.on('error', () => undefined)
+    refuseUnreplicated(client)
+    try {
+      await client.connect()
+      await this.#primary?.require(client)
+    } catch (error) {
+      client.end().catch(() => undefined)
+      throw new DatabaseUnavailable(error)
+    }
+    await send(client, unnamed(connectionSettings(purpose)))
+    return client
+  }
+
+  close(): void {
+    this.#primary?.close()
+  }
+}
+
+function clientOf(primary: Primary): new (settings: pg.ClientConfig) => pg.Client {
+  return class extends pg.Client {
+    constructor(settings: pg.ClientConfig) {
+      const server = primary.current
+      if (server === null)
+        throw new DatabaseUnavailable(new Error('no server of DATABASE_URL accepts writes'))
+      super({ ...settings, connectionString: server.url })
+      primary.track(this, server)
+    }
+  }
+}

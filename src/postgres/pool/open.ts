@@ -1,0 +1,168 @@
+/** Opens the database that the configuration names: the embedded server or DATABASE_URL. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { DatabaseChoice } from '../../config/config.ts'
+import { parseReplicasUrl } from '../../config/database-url.ts'
+import { FatalError } from '../../errors.ts'
+import { hasCluster } from '../embedded/cluster.ts'
+import { EmbeddedServer } from '../embedded/server.ts'
+import { DatabaseUnavailable } from '../faults.ts'
+import type { ReplicaServers } from '../replication/reads.ts'
+import { migrate, requireMigrated } from '../schema/migrate.ts'
+import { PostgresDatabase } from './postgres-database.ts'
+
+export interface OpenDatabase {
+  database: PostgresDatabase
+  /** resolves when the schema is ready; rejects with a FatalError if it never can be */
+  ready: Promise<void>
+  close: () => Promise<void>
+}
+
+export interface Notices {
+  info: (message: string) => void
+  warn: (message: string) => void
+}
+
+/** Between two attempts to connect. */
+const RETRY_MS = 1_000
+
+/**
+ * For the service. Starts the embedded server. A DATABASE_URL that does not answer is retried forever, while the service already
+ * answers health checks.
+ * @param prepareSchema runs before any query is let through, and returns the names of what it applied; again if the database
+ * becomes unavailable meanwhile
+ */
+export async function openForService(
+  choice: Exclude<DatabaseChoice, { kind: 'none' }>,
+  notices: Notices,
+  prepareSchema: (database: PostgresDatabase) => Promise<string[]>,
+): Promise<OpenDatabase> {
+  const lost = (error: Error & { code?: string }) =>
+    notices.warn(`a database connection was lost (${error.code ?? error.message})`)
+  const server = choice.kind === 'embedded' ? new EmbeddedServer(choice.dataDir) : null
+  await server?.own(lost)
+  const database = new PostgresDatabase(targetOf(choice, server), lost, replicasOf(choice))
+  const stop = new AbortController()
+  return {
+    database,
+    ready: becomeReady(database, notices, prepareSchema, stop.signal),
+    close: async () => {
+      stop.abort()
+      await database.close()
+      await server?.stop()
+    },
+  }
+}
+
+function targetOf(choice: Exclude<DatabaseChoice, { kind: 'none' }>, server: EmbeddedServer | null) {
+  return choice.kind === 'url' ? choice.url.reveal() : (server as EmbeddedServer).connection
+}
+
+function replicasOf(choice: Exclude<DatabaseChoice, { kind: 'none' }>): ReplicaServers | null {
+  if (choice.kind === 'embedded' || choice.replicas === null) return null
+  const { url, maxLagMs } = choice.replicas
+  return { servers: parseReplicasUrl(url.reveal()), maxLagMs }
+}
+
+/**
+ * For a command: opens the database for the time of `work`. Throws a FatalError if DATA_DIR has no database, or if the schema is not
+ * up to date.
+ */
+export async function withDatabase<T>(
+  choice: DatabaseChoice,
+  work: (database: PostgresDatabase) => Promise<T>,
+): Promise<T> {
+  requireDatabase(choice)
+  return withOpened(choice, requireMigrated, work)
+}
+
+/** In another folder than the service's, a command would make a second database and work on that. Throws a FatalError. */
+export function requireDatabase(choice: DatabaseChoice): void {
+  if (choice.kind !== 'embedded' || hasCluster(choice.dataDir)) return
+  throw new FatalError(
+    `DATA_DIR (${choice.dataDir}) has no database. Run the command in the folder of the service, or set DATA_DIR or DATABASE_URL ` +
+      'to what the service uses. To make a new database here, run "oa-audience setup".',
+  )
+}
+
+/** For `setup`: makes the embedded database if DATA_DIR has none. Returns the directory in which it made one, or null. */
+export async function makeMissingDatabase(choice: DatabaseChoice): Promise<string | null> {
+  if (choice.kind !== 'embedded' || hasCluster(choice.dataDir)) return null
+  await migrateDatabase(choice)
+  return choice.dataDir
+}
+
+/** For `migrate`, and for tools that make a database of their own. Returns the names of what was applied. */
+export function migrateDatabase(choice: DatabaseChoice): Promise<string[]> {
+  return withOpened(choice, migrate, async (_, applied) => applied)
+}
+
+/** @param prepare checks or changes the schema before any other query is let through */
+async function withOpened<P, T>(
+  choice: DatabaseChoice,
+  prepare: (database: PostgresDatabase) => Promise<P>,
+  work: (database: PostgresDatabase, prepared: P) => Promise<T>,
+): Promise<T> {
+  if (choice.kind === 'none') throw new FatalError('DATABASE_URL is none: this command needs a database')
+  const server = choice.kind === 'embedded' ? new EmbeddedServer(choice.dataDir) : null
+  const interrupt = () => process.exit(130)
+  // Ctrl-C runs no exit listeners by itself, and the embedded server would live on.
+  if (server) process.once('SIGINT', interrupt).once('SIGTERM', interrupt)
+  try {
+    await server?.use()
+    const database = new PostgresDatabase(targetOf(choice, server), () => undefined, replicasOf(choice))
+    try {
+      await database.requireSessions()
+      const prepared = await prepare(database)
+      database.markReady()
+      return await work(database, prepared)
+    } finally {
+      await database.close()
+    }
+  } catch (error) {
+    if (!(error instanceof DatabaseUnavailable)) throw error
+    throw new FatalError(reasonOf(error))
+  } finally {
+    await server?.release()
+    process.off('SIGINT', interrupt).off('SIGTERM', interrupt)
+  }
+}
+
+async function becomeReady(
+  database: PostgresDatabase,
+  { info, warn }: Notices,
+  prepareSchema: (database: PostgresDatabase) => Promise<string[]>,
+  stop: AbortSignal,
+): Promise<void> {
+  for (let attempt = 1; !stop.aborted; attempt += 1) {
+    try {
+      await database.requireSessions()
+      for (const name of await prepareSchema(database)) info(`migrated: ${name}`)
+      database.markReady()
+      if (attempt > 1) info('the database answers now')
+      return
+    } catch (error) {
+      if (!(error instanceof DatabaseUnavailable)) throw error
+      if (stop.aborted) return
+      // At first, and then once in half a minute.
+      if (attempt % 30 === 1) warn(`${reasonOf(error)}: trying again`)
+      await sleep(RETRY_MS, undefined, { signal: stop }).catch(() => undefined)
+    }
+  }
+}
+
+/** What the server says, in words of ours: its own may hold values. */
+const REASONS: Array<[RegExp, string]> = [
+  [/^28/, 'the database refuses this user or password'],
+  [/^3D000$/, 'the server has no database of this name'],
+  [/^53300$/, 'the database takes no more connections'],
+  [/^55P03$/, 'the database is held by another program'],
+  [/^57014$/, 'the database took too long'],
+  [/^57P03$/, 'the database is starting'],
+]
+
+function reasonOf(error: Error): string {
+  const cause = error.cause as (Error & { code?: string }) | undefined
+  const code = cause?.code ?? ''
+  const [, words = 'the database does not answer'] = REASONS.find(([pattern]) => pattern.test(code)) ?? []
+  return `${words} (${code || cause?.message || error.message})`
+}

@@ -1,0 +1,171 @@
+/** Connections that one kind of work uses and no other kind can take. */
+import pg from 'pg'
+import { databaseQuery } from '../../observability/facts.ts'
+import { DatabaseUnavailable, endsConnection, toFault } from '../faults.ts'
+import { refuseUnreplicated } from '../replication/unreplicated.ts'
+import {
+  type BoundStatement,
+  begin,
+  commit,
+  type Queryable,
+  type Row,
+  rollback,
+  type Statement,
+  type Transactions,
+} from '../statement.ts'
+import { connectionSettings, PREPARE_WRITES, STATEMENT_TIMEOUT_MS } from './connection-settings.ts'
+import { type Claimant, Turns } from './turns.ts'
+
+/** If the server cannot even cancel the statement (network gone), the connection is given up. */
+const QUERY_TIMEOUT_MS = STATEMENT_TIMEOUT_MS + 1_000
+
+/**
+ * A session keeps the plans that it made while a table was empty, when all indexes cost the same, until PostgreSQL analyzes the
+ * table. New sessions plan again, also where autovacuum is off or late.
+ */
+const CONNECTION_MAX_SECONDS = 300
+
+/** A connection for the time of one turn. */
+export interface Lease {
+  client: pg.ClientBase
+  /** @param isLost closes the connection instead of keeping it for the next turn */
+  release: (isLost: boolean) => void
+}
+
+/** The service itself, and commands. */
+export const OWN_WORK: Claimant = { accountId: null, organizationId: null }
+
+export class Share {
+  readonly #pool: pg.Pool
+  readonly #turns: Turns
+
+  /** @param onConnectionLost called when the server closes an idle connection */
+  constructor(
+    target: pg.PoolConfig,
+    { name, connections, isDivided = false }: { name: string; connections: number; isDivided?: boolean },
+    onConnectionLost: (error: Error) => void,
+  ) {
+    this.#turns = new Turns(name, connections, isDivided)
+    this.#pool = new pg.Pool({
+      ...target,
+      max: connections,
+      maxLifetimeSeconds: CONNECTION_MAX_SECONDS,
+      pipeline: true,
+      query_timeout: QUERY_TIMEOUT_MS,
+      // A connection that cannot be set up must not be used: its times would be wrong, or an id would be given twice.
+      onConnect: async (client: pg.ClientBase) => {
+        client.on('error', () => undefined)
+        refuseUnreplicated(client)
+        await target.onConnect?.(client)
+        await client.query(`${connectionSettings('request')}; ${PREPARE_WRITES}`)
+      },
+    } as unknown as pg.PoolConfig)
+    // Without listeners, a connection that the server closes would end the process, whether idle or in use.
+    this.#pool.on('error', onConnectionLost)
+  }
+
+  /** Waits for a turn, not for the pool: each turn has a connection. Throws DatabaseBusy or DatabaseUnavailable. */
+  async lease(claimant: Claimant = OWN_WORK): Promise<Lease> {
+    const endTurn = await this.#turns.take(claimant)
+    try {
+      const client = await this.#pool.connect()
+      const release = (isLost: boolean) => {
+        client.release(isLost)
+        endTurn()
+      }
+      return { client, release }
+    } catch (error) {
+      endTurn()
+      throw new DatabaseUnavailable(error)
+    }
+  }
+
+  state(): { total: number; idle: number; waiting: number } {
+    return { total: this.#pool.totalCount, idle: this.#pool.idleCount, waiting: this.#turns.waitingCount }
+  }
+
+  close(): Promise<void> {
+    return this.#pool.end()
+  }
+}
+
+/** Statements that each lease a connection for as long as they take. */
+export function transactionsOn(lease: () => Promise<Lease>): Transactions {
+  return {
+    query: (statement, values) => withLease(lease, ({ client }) => send(client, statement, values)),
+    pipeline: (statements) => withLease(lease, ({ client }) => sendTransaction(client, statements)),
+    transaction: (work) => withLease(lease, ({ client }) => runTransaction(client, work)),
+  }
+}
+
+/** Leases a connection for as long as `work` takes. */
+export async function withLease<T>(
+  lease: () => Promise<Lease>,
+  work: (leased: Lease) => Promise<T>,
+): Promise<T> {
+  const leased = await lease()
+  let isLost = false
+  try {
+    return await work(leased)
+  } catch (error) {
+    isLost = endsConnection(error)
+    throw error
+  } finally {
+    leased.release(isLost)
+  }
+}
+
+async function runTransaction<T>(
+  client: pg.ClientBase,
+  work: (transaction: Queryable) => Promise<T>,
+): Promise<T> {
+  await send(client, begin)
+  try {
+    const result = await work({ query: (statement, values) => send(client, statement, values) })
+    await send(client, commit)
+    return result
+  } catch (error) {
+    await send(client, rollback).catch(() => undefined)
+    throw error
+  }
+}
+
+export async function send<R extends Row>(
+  client: pg.ClientBase,
+  statement: Statement,
+  values: unknown[] = [],
+): Promise<R[]> {
+  const query = { ...statement, values }
+  try {
+    const { rows } = await databaseQuery.run({ statements: [statement.name || 'unnamed'] }, () =>
+      client.query<R>(query),
+    )
+    return rows
+  } catch (error) {
+    throw toFault(error)
+  }
+}
+
+/**
+ * Sends the statements as one transaction and resolves with the rows of each. pg sends all of them before the first response,
+ * so this is one round trip. A single statement is a transaction by itself.
+ */
+export async function sendTransaction(client: pg.ClientBase, statements: BoundStatement[]): Promise<Row[][]> {
+  const queries = statements.map(({ statement, values }) => ({ ...statement, values }))
+  const sent = queries.length === 1 ? queries : ['begin', ...queries, 'commit']
+  const names = statements.map(({ statement }) => statement.name)
+  // All end before the connection is used again, the `commit` behind a failed statement as a rollback.
+  const results = await databaseQuery.run({ statements: names }, () => {
+    const settled = Promise.allSettled(sent.map((query) => client.query<Row>(query as pg.QueryConfig)))
+    return settled.then(rowsOfAll)
+  })
+  return queries.length === 1 ? results : results.slice(1, -1)
+}
+
+/** Throws the first error: those behind it are its consequences. */
+function rowsOfAll(results: Array<PromiseSettledResult<pg.QueryResult<Row>>>): Row[][] {
+  return results.map((result) => {
+    if (result.status === 'rejected') throw toFault(result.reason)
+    return result.value.rows
+  })
+}

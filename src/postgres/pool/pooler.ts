@@ -1,0 +1,46 @@
+/** Refuses a connection pooler that gives the transactions of one connection to several sessions of the server. */
+import type pg from 'pg'
+import { FatalError } from '../../errors.ts'
+import { begin, commit, statement } from '../statement.ts'
+import { type Lease, send, withLease } from './pool.ts'
+
+/** If other clients use the pooler, too, a connection may get the same session of the server several times by chance. */
+const ROUNDS = 5
+
+/**
+ * Settings, prepared statements and advisory locks belong to a session of the server. PgBouncer keeps a session for a connection
+ * only if `pool_mode` is `session`. Otherwise requests fail at random, so this throws a FatalError.
+ *
+ * When a connection opens, PostgreSQL names the process that serves it. A pooler names one that does not exist. Only then do two
+ * connections run statements in turn. In transaction mode, one of them gets the process that has just served the other, or
+ * finds its own process taken.
+ */
+export async function requireSessions(lease: () => Promise<Lease>): Promise<void> {
+  await withLease(lease, async ({ client: one }) => {
+    const first = await processOf(one)
+    if (first === (one as unknown as { processID: number | null }).processID) return
+    await withLease(lease, async ({ client: two }) => {
+      const second = await processOf(two)
+      if (first === second) throw poolerWithoutSessions()
+      for (let round = 0; round < ROUNDS; round += 1) {
+        await send(two, begin)
+        const isSame = (await processOf(two)) === second && (await processOf(one)) === first
+        await send(two, commit)
+        if (!isSame) throw poolerWithoutSessions()
+      }
+    })
+  })
+}
+
+const selectProcess = statement('select-backend-process')`select pg_backend_pid() as process`
+
+async function processOf(client: pg.ClientBase): Promise<number | undefined> {
+  const [row] = await send<{ process: number }>(client, selectProcess)
+  return row?.process
+}
+
+function poolerWithoutSessions(): FatalError {
+  return new FatalError(
+    'DATABASE_URL names a connection pooler that does not keep sessions. Set pool_mode = session in PgBouncer, or name PostgreSQL itself.',
+  )
+}

@@ -1,0 +1,128 @@
+/** Decides which of the requests that wait for a connection gets the next one. */
+import { databaseBusy } from '../../observability/facts.ts'
+import { DatabaseBusy } from '../faults.ts'
+
+/** On whose behalf statements run. Nulls: the service itself, such as its background work, or a command. */
+export interface Claimant {
+  accountId: bigint | null
+  organizationId: bigint | null
+}
+
+/** How long a request waits for its turn. The platforms disconnect after 2 s. */
+const WAIT_MAX_MS = 2_000
+/** Concurrent statements of one account. While this process reads one answer, PostgreSQL works on the other. */
+const ACCOUNT_MAX = 2
+
+interface Waiting {
+  claimant: Claimant
+  start: () => void
+  refuse: (error: Error) => void
+}
+
+/**
+ * Turns of the connections of one share, in the order of requests or divided by account. Divided, an account has at most
+ * ACCOUNT_MAX turns, and an organization never takes the last free connection while it has another turn: however many accounts
+ * it has, one connection remains for all others. The account with the fewest turns goes first, and equal accounts alternate.
+ */
+export class Turns {
+  readonly #share: string
+  readonly #size: number
+  readonly #isDivided: boolean
+  /** By account, in the order in which accounts had their last turn. */
+  readonly #waiting = new Map<bigint | null, Set<Waiting>>()
+  /** One element per turn, at most as many as connections. */
+  readonly #running: Claimant[] = []
+
+  constructor(share: string, size: number, isDivided: boolean) {
+    this.#share = share
+    this.#size = size
+    this.#isDivided = isDivided
+  }
+
+  get waitingCount(): number {
+    return [...this.#waiting.values()].reduce((sum, { size }) => sum + size, 0)
+  }
+
+  /** Resolves with a function that ends the turn. Throws DatabaseBusy after WAIT_MAX_MS. */
+  take(claimant: Claimant): Promise<() => void> {
+    // A request waits only as long as it may not start, so a request that may start overtakes none.
+    if (this.#mayStart(claimant)) return Promise.resolve(this.#start(claimant))
+    return new Promise((resolve, reject) => {
+      const waiting = {
+        claimant,
+        start: () => {
+          clearTimeout(timer)
+          resolve(this.#start(claimant))
+        },
+        refuse: (error: Error) => {
+          clearTimeout(timer)
+          this.#remove(waiting)
+          reject(error)
+        },
+      }
+      const timer = setTimeout(() => waiting.refuse(this.#refusal(claimant)), WAIT_MAX_MS)
+      this.#add(waiting)
+    })
+  }
+
+  #mayStart(claimant: Claimant): boolean {
+    const free = this.#size - this.#running.length
+    if (!this.#isDivided) return free > 0
+    const isOrganizationIdle = this.#turnsOf(claimant, 'organizationId') === 0
+    return this.#turnsOf(claimant, 'accountId') < ACCOUNT_MAX && free >= (isOrganizationIdle ? 1 : 2)
+  }
+
+  #turnsOf(claimant: Claimant, owner: keyof Claimant): number {
+    return this.#running.filter((other) => other[owner] === claimant[owner]).length
+  }
+
+  #start(claimant: Claimant): () => void {
+    this.#running.push(claimant)
+    return () => {
+      this.#running.splice(this.#running.indexOf(claimant), 1)
+      this.#startWaiting()
+    }
+  }
+
+  #startWaiting(): void {
+    for (let next = this.#next(); next !== null; next = this.#next()) {
+      this.#remove(next)
+      next.start()
+    }
+  }
+
+  #next(): Waiting | null {
+    let best: Waiting | null = null
+    let fewest = Number.POSITIVE_INFINITY
+    for (const [first] of this.#waiting.values()) {
+      if (first === undefined || !this.#mayStart(first.claimant)) continue
+      const { claimant } = first
+      const turns = this.#turnsOf(claimant, 'accountId') + this.#turnsOf(claimant, 'organizationId')
+      if (turns < fewest) [best, fewest] = [first, turns]
+    }
+    return best
+  }
+
+  #add(waiting: Waiting): void {
+    const { accountId } = waiting.claimant
+    const others = this.#waiting.get(accountId)
+    if (others === undefined) this.#waiting.set(accountId, new Set([waiting]))
+    else others.add(waiting)
+  }
+
+  #remove(waiting: Waiting): void {
+    const { accountId } = waiting.claimant
+    const others = this.#waiting.get(accountId)
+    others?.delete(waiting)
+    // The account goes to the end of the line.
+    this.#waiting.delete(accountId)
+    if (others !== undefined && others.size > 0) this.#waiting.set(accountId, others)
+  }
+
+  #refusal(claimant: Claimant): DatabaseBusy {
+    const isOwnLoad = this.#turnsOf(claimant, 'accountId') >= ACCOUNT_MAX || this.#running.length < this.#size
+    const reason = isOwnLoad && claimant.accountId !== null ? 'account' : 'share'
+    databaseBusy.publish({ share: this.#share, reason })
+    return new DatabaseBusy(reason)
+  }
+}

@@ -1,0 +1,197 @@
+/** Finds the primary among the servers of DATABASE_URL, and follows it when another server takes over. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import pg from 'pg'
+import type { DatabaseServer } from '../../config/database-url.ts'
+import { DatabaseUnavailable } from '../faults.ts'
+import { statement } from '../statement.ts'
+
+/** A takeover is noticed within this and the time of one answer. Half a second is a tenth of the 5 s that it may take. */
+const WATCH_INTERVAL_MS = 500
+/** An answer takes a millisecond. A server that needs this long is stopped, or its packets are dropped. */
+const ANSWER_TIMEOUT_MS = 2_000
+/** How long a caller waits for the first answers. */
+const SEARCH_TIMEOUT_MS = 2_000
+/**
+ * The first answer may come from a former primary that is still running. A server that runs answers within milliseconds, so
+ * the others get this time to name a later timeline. Only the first search waits, and only if a server does not answer.
+ */
+const GRACE_MS = 300
+
+/**
+ * Returns no row where writes are refused, as on a standby. The name of a WAL file begins with the timeline in 8 hexadecimal digits.
+ * Each promotion of a standby begins a greater one.
+ */
+const selectTimeline = statement('writable-timeline')`
+    select left(pg_walfile_name(pg_current_wal_lsn()), 8) as timeline
+     where current_setting('transaction_read_only') = 'off'`
+
+/** The timeline on which the server accepts writes, or null. Throws what pg throws, within ANSWER_TIMEOUT_MS. */
+async function readTimeline(client: pg.ClientBase): Promise<string | null> {
+  const query = { ...selectTimeline, query_timeout: ANSWER_TIMEOUT_MS } as pg.QueryConfig
+  const { rows } = await client.query<{ timeline: string }>(query)
+  return rows[0]?.timeline ?? null
+}
+
+/**
+ * The primary is the server that accepts writes on the latest timeline that any server has named. A former primary that comes
+ * back stays on its earlier timeline, so it is never used again, even if it still accepts writes.
+ */
+export class Primary {
+  readonly #watches: ServerWatch[]
+  /** The last result of each server. Null: it does not answer, or does not accept writes. */
+  readonly #timelines = new Map<DatabaseServer, string | null>()
+  readonly #clients = new Map<pg.Client, DatabaseServer>()
+  #found = (): void => undefined
+  readonly #isFound = new Promise<void>((resolve) => {
+    this.#found = resolve
+  })
+  /** The latest one that any server has named. */
+  #timeline = ''
+  #current: DatabaseServer | null = null
+  #isStarted = false
+  /** Every server has answered or had its time. */
+  #isSettled = false
+
+  constructor(servers: DatabaseServer[], settings: pg.ClientConfig) {
+    this.#watches = servers.map((server) => new ServerWatch(server, settings))
+  }
+
+  /** The server to connect to. Null until `find` has resolved. */
+  get current(): DatabaseServer | null {
+    return this.#current
+  }
+
+  /** Resolves when a primary has been found. Throws DatabaseUnavailable. */
+  async find(): Promise<void> {
+    if (this.#current !== null) return
+    this.#start()
+    await Promise.race([this.#isFound, sleep(SEARCH_TIMEOUT_MS, undefined, { ref: false })])
+    if (this.#current === null) throw new DatabaseUnavailable(this.#fault())
+  }
+
+  /** Remembers which server the client connects to, so that a takeover ends the connection. */
+  track(client: pg.Client, server: DatabaseServer): void {
+    this.#clients.set(client, server)
+    client.once('end', () => this.#clients.delete(client))
+  }
+
+  /** For a connection that has just opened: throws unless its server is the primary at this moment. */
+  async require(client: pg.ClientBase): Promise<void> {
+    const timeline = await readTimeline(client)
+    if (timeline === null || timeline < this.#timeline) throw new Error('the server is not the primary')
+  }
+
+  close(): void {
+    for (const watch of this.#watches) watch.stop()
+  }
+
+  #start(): void {
+    if (this.#isStarted) return
+    this.#isStarted = true
+    const settle = () => {
+      this.#isSettled = true
+      this.#choose()
+    }
+    for (const watch of this.#watches) {
+      void watch.run((timeline) => {
+        this.#timelines.set(watch.server, timeline)
+        if (timeline !== null && timeline > this.#timeline) this.#timeline = timeline
+        if (this.#timelines.size === this.#watches.length) settle()
+        else if (timeline !== null) setTimeout(settle, GRACE_MS).unref()
+        if (this.#isSettled) this.#choose()
+      })
+    }
+  }
+
+  /** Keeps the current server while it is a primary. */
+  #choose(): void {
+    const primaries = this.#watches
+      .map(({ server }) => server)
+      .filter((server) => this.#timelines.get(server) === this.#timeline)
+    const [next] = primaries
+    if (next === undefined || (this.#current !== null && primaries.includes(this.#current))) return
+    this.#current = next
+    this.#found()
+    this.#abandonOthers(next)
+  }
+
+  /** A request that waits for a server which was stopped, or has lost its standbys, would wait for nothing. */
+  #abandonOthers(primary: DatabaseServer): void {
+    for (const [client, server] of this.#clients) {
+      if (server !== primary) abandon(client, new Error(`${primary.name} took over`))
+    }
+  }
+
+  /** The database's own answer, such as a wrong password, says more than that a server is down. */
+  #fault(): unknown {
+    const faults = this.#watches.map(({ fault }) => fault).filter((fault) => fault !== null)
+    return (
+      faults.find((fault) => fault instanceof pg.DatabaseError) ??
+      faults[0] ??
+      new Error('no server of DATABASE_URL accepts writes')
+    )
+  }
+}
+
+/** Closes the connection without waiting for the server. Every query on it fails with the error. */
+export function abandon(client: pg.Client, error?: Error): void {
+  const { stream } = (client as unknown as { connection: { stream: { destroy(error?: Error): void } } })
+    .connection
+  stream.destroy(error)
+}
+
+/** Queries one server repeatedly. */
+class ServerWatch {
+  readonly server: DatabaseServer
+  readonly #settings: pg.ClientConfig
+  readonly #stop = new AbortController()
+  #client: pg.Client | null = null
+  /** Why the server gave no answer; null if it did. */
+  fault: unknown = null
+
+  constructor(server: DatabaseServer, settings: pg.ClientConfig) {
+    this.server = server
+    this.#settings = { ...settings, connectionString: server.url }
+  }
+
+  async run(report: (timeline: string | null) => void): Promise<void> {
+    const { signal } = this.#stop
+    while (!signal.aborted) {
+      const timeline = await this.#ask()
+      if (signal.aborted) return
+      report(timeline)
+      await sleep(WATCH_INTERVAL_MS, undefined, { signal, ref: false }).catch(() => undefined)
+    }
+  }
+
+  stop(): void {
+    this.#stop.abort()
+    this.#disconnect()
+  }
+
+  /** Keeps its connection. A standby keeps its sessions when it is promoted, so a takeover costs no login. */
+  async #ask(): Promise<string | null> {
+    try {
+      this.#client ??= await this.#connect()
+      const timeline = await readTimeline(this.#client)
+      this.fault = null
+      return timeline
+    } catch (error) {
+      this.fault = error
+      this.#disconnect()
+      return null
+    }
+  }
+
+  async #connect(): Promise<pg.Client> {
+    const client = new pg.Client(this.#settings)
+    client.on('error', () => this.#disconnect())
+    await client.connect()
+    return client
+  }
+
+  #disconnect(): void {
+    this.#client?.end().catch(() => undefined)
+    this.#client = null
+  }
+}

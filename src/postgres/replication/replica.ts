@@ -1,0 +1,205 @@
+/** One server of DATABASE_READ_URL: its connections, and the check in front of each read. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import pg from 'pg'
+import type { DatabaseServer } from '../../config/database-url.ts'
+import { FatalError } from '../../errors.ts'
+import { DatabaseUnavailable, STATEMENT_TIMEOUT, sqlStateOf } from '../faults.ts'
+import { Connector } from '../pool/connector.ts'
+import { Share, send, withLease } from '../pool/pool.ts'
+import { requireSessions } from '../pool/pooler.ts'
+import type { Claimant } from '../pool/turns.ts'
+import { type Row, type Statement, statement } from '../statement.ts'
+import { abandon } from './primary.ts'
+
+/** A position in a write-ahead log. Positions in different logs cannot be compared. */
+export interface LogPosition {
+  /** Database, system identifier and timeline. Each promotion of a standby begins another timeline. */
+  log: string
+  /** Bytes since the beginning of the log. */
+  position: bigint
+  /** By `performance.now()`. */
+  takenAtMs: number
+}
+
+/** The same shares as on the primary, so that an account or a stream takes no more of a replica than of the primary. */
+const CONNECTIONS = { clients: 5, streams: 4, console: 1 }
+export type ReadKind = keyof typeof CONNECTIONS
+
+/**
+ * The check takes a millisecond. A replica that needs this long is stopped, or its packets are dropped. Requests wait up to 2 s for
+ * a connection (turns.ts), so the primary still gets those that wait for this replica.
+ */
+export const ANSWER_TIMEOUT_MS = 1_000
+/** After a failure, one read tries the replica this often. The others do not wait for it. */
+const RETRY_MS = 5_000
+/** A replica that keeps up replays a position within a few milliseconds after the primary had it. */
+const REPLAY_MAX_MS = 200
+const REPLAY_STEP_MS = 10
+
+/** pg gives up the connection after it. */
+const TIMEOUT = { query_timeout: ANSWER_TIMEOUT_MS }
+
+/**
+ * All copies of a server have its system identifier, and no other server has. A standby that still follows a former primary stays
+ * on the former timeline. A standby reports the timeline of its last restartpoint, because it cannot name the one that it replays.
+ */
+const selectLog: Statement = {
+  ...statement('replica-log')`
+    select concat_ws(' ', current_database(), (select system_identifier from pg_control_system()),
+                     (select upper(lpad(to_hex(timeline_id), 8, '0')) from pg_control_checkpoint())) as log`,
+  ...TIMEOUT,
+}
+
+/** Returns no row unless the server is a standby: a former primary, or a standby that was promoted by mistake, accepts writes. */
+const selectReplayed: Statement = {
+  ...statement('replica-position')`
+    select pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0')::bigint as position where pg_is_in_recovery()`,
+  ...TIMEOUT,
+}
+
+export class Replica {
+  readonly name: string
+  readonly #shares: Record<ReadKind, Share>
+  readonly #clients = new Set<pg.Client>()
+  /** The log that the server of a connection was found to replay. */
+  readonly #logs = new WeakMap<pg.ClientBase, string>()
+  /** Null: not checked yet. Rejects with a FatalError if a pooler does not keep sessions. */
+  #sessions: Promise<void> | null = null
+  /** Null: the replica works. */
+  #retryAtMs: number | null = null
+
+  constructor(server: DatabaseServer, onConnectionLost: (error: Error) => void) {
+    this.name = server.name
+    const target = {
+      ...new Connector(server.url).poolConfig(),
+      connectionTimeoutMillis: ANSWER_TIMEOUT_MS,
+      Client: clientOf(this.#clients),
+    }
+    const share = (name: ReadKind, isDivided = false) =>
+      new Share(
+        target as unknown as pg.PoolConfig,
+        { name, connections: CONNECTIONS[name], isDivided },
+        onConnectionLost,
+      )
+    this.#shares = { clients: share('clients', true), streams: share('streams'), console: share('console') }
+  }
+
+  /** Whether to read from the replica. After a failure, this is true once per RETRY_MS. */
+  mayTry(): boolean {
+    if (this.#retryAtMs === null) return true
+    if (performance.now() < this.#retryAtMs) return false
+    this.#retryAtMs = performance.now() + RETRY_MS
+    return true
+  }
+
+  /** Returns null if the replica has not replayed the position within REPLAY_MAX_MS after the primary had it. */
+  async read<R extends Row>(
+    kind: ReadKind,
+    claimant: Claimant | undefined,
+    required: LogPosition,
+    query: Statement,
+    values: unknown[],
+  ): Promise<R[] | null> {
+    return this.#use(kind, claimant, required.log, async (client) => {
+      for (;;) {
+        // Pipelined behind the check on the same session, so the rows are at least as new as the position.
+        const [behind, rows] = await Promise.all([
+          behindBytes(client, required),
+          send<R>(client, query, values),
+        ])
+        if (behind === 0) return rows
+        if (performance.now() > required.takenAtMs + REPLAY_MAX_MS) return null
+        await sleep(REPLAY_STEP_MS)
+      }
+    })
+  }
+
+  /** Bytes up to the position that the replica has not replayed. Throws if the replica cannot be read. */
+  behindBytes(newest: LogPosition): Promise<number> {
+    return this.#use('clients', undefined, newest.log, (client) => behindBytes(client, newest))
+  }
+
+  connectionStates(): Array<{ share: string; total: number; idle: number; waiting: number }> {
+    return Object.entries(this.#shares).map(([name, share]) => ({
+      share: `replica-${name}`,
+      ...share.state(),
+    }))
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(Object.values(this.#shares).map((share) => share.close()))
+    // A server that hangs never closes its side, and an open socket would keep the process of a command running.
+    for (const client of this.#clients) abandon(client)
+  }
+
+  async #use<T>(
+    kind: ReadKind,
+    claimant: Claimant | undefined,
+    log: string,
+    work: (client: pg.ClientBase) => Promise<T>,
+  ): Promise<T> {
+    try {
+      await this.#requireSessions()
+      const lease = () => this.#shares[kind].lease(claimant)
+      const result = await withLease(lease, async ({ client }) => {
+        await this.#requireLog(client, log)
+        return work(client)
+      })
+      this.#retryAtMs = null
+      return result
+    } catch (error) {
+      if (isOfServer(error)) this.#giveUp(error)
+      throw error
+    }
+  }
+
+  /** A session stays on its server, and a standby never leaves a timeline for another one of the same number. */
+  async #requireLog(client: pg.ClientBase, log: string): Promise<void> {
+    if (this.#logs.get(client) === log) return
+    const [replica] = await send<{ log: string }>(client, selectLog)
+    if (replica?.log !== log) throw notStandby()
+    this.#logs.set(client, log)
+  }
+
+  /** Fails all reads on this replica, so that they go to another server. A read that takes the turn of a failed one fails with it. */
+  #giveUp(error: Error): void {
+    this.#retryAtMs = performance.now() + RETRY_MS
+    for (const client of this.#clients) abandon(client, error)
+  }
+
+  /** The check and the read must reach the same session, and the session must have the settings of the service. */
+  #requireSessions(): Promise<void> {
+    this.#sessions ??= requireSessions(() => this.#shares.clients.lease()).catch((error) => {
+      if (!(error instanceof FatalError)) this.#sessions = null
+      throw error
+    })
+    return this.#sessions
+  }
+}
+
+/** Throws unless the server is a standby. */
+async function behindBytes(client: pg.ClientBase, { position }: LogPosition): Promise<number> {
+  const [replayed] = await send<{ position: bigint | null }>(client, selectReplayed)
+  if (replayed === undefined) throw notStandby()
+  return Math.max(0, Number(position - (replayed.position ?? 0n)))
+}
+
+const notStandby = () => new DatabaseUnavailable(new Error('the server is not a standby of the primary'))
+
+/** Whether other reads would fail, too. A time limit and a conflict with replay (class 40) concern one statement. */
+function isOfServer(error: unknown): error is Error {
+  const state = sqlStateOf(error) ?? ''
+  const isOfStatement = state === STATEMENT_TIMEOUT || state.startsWith('40')
+  return error instanceof FatalError || (error instanceof DatabaseUnavailable && !isOfStatement)
+}
+
+/** A class of clients that are in the set until they are closed, because pg.Pool does not list its clients. */
+function clientOf(clients: Set<pg.Client>): new (settings: pg.ClientConfig) => pg.Client {
+  return class extends pg.Client {
+    constructor(settings: pg.ClientConfig) {
+      super(settings)
+      clients.add(this)
+      this.once('end', () => clients.delete(this))
+    }
+  }
+}

@@ -1,0 +1,222 @@
+/** Brings the schema up to date from migrations/*.sql: forward only, each file once, one instance at a time. */
+import { createHash } from 'node:crypto'
+import { readdirSync, readFileSync } from 'node:fs'
+import { PACKAGE_ROOT } from '../../config/package.ts'
+import { FatalError } from '../../errors.ts'
+import type { Database } from '../database.ts'
+import { sqlStateOf } from '../faults.ts'
+import { begin, commit, type Queryable, rollback, statement, unnamed } from '../statement.ts'
+import { requireNoneMissing, requireSupport } from './compatibility.ts'
+import { refuseDistributedTables } from './distributed-tables.ts'
+import { readFunctions, replaceFunctions } from './functions.ts'
+
+/** Any fixed number: the advisory lock that serializes instances that start at the same time. */
+const MIGRATION_LOCK = 7_301_002
+
+/** Other sessions queue behind our lock request, and a flush waits 600 ms at most, so it gives up quickly and tries again. */
+const LOCK_TIMEOUT_MS = 300
+
+/** The oldest PostgreSQL that every statement runs on (server_version_num). */
+const OLDEST_POSTGRESQL = 140_000
+
+const INSUFFICIENT_PRIVILEGE = '42501'
+const UNDEFINED_COLUMN = '42703'
+const UNDEFINED_TABLE = '42P01'
+
+export interface Migration {
+  version: number
+  name: string
+  sql: string
+  /** SHA-256 of the file. A migration that was applied must never be edited. */
+  checksum: string
+}
+
+/** 0.2.0 began the migrations again, and named the first one differently. Before 0.1.0, the table had no checksums. */
+const FIRST_BEFORE_0_2_0 = '0001-accounts-and-access.sql'
+
+/** The table of applied migrations. The migrations create all other tables of the schema. */
+const MIGRATION_TABLE = 'schema_migration'
+
+/** $1 bigint: MIGRATION_LOCK */
+const lockMigrations = statement('lock-migrations')`select pg_advisory_lock($1)`
+
+const limitLockWait = statement('limit-lock-wait-of-migration')`set local lock_timeout = ${LOCK_TIMEOUT_MS}`
+
+const selectServer = statement('select-server-settings')`
+    select current_setting('server_version_num')::int as number, current_setting('server_version') as version,
+      current_setting('server_encoding') as encoding, current_setting('search_path') as path,
+      (select schema from unnest(current_schemas(false)) as schema where schema !~ '^pg_temp' limit 1) as schema`
+
+const createTable = statement('create-migration-table')`
+    create table if not exists schema_migration (
+      version int primary key,
+      name text not null,
+      checksum text not null,
+      applied_at timestamptz not null default now()
+    )`
+
+const selectApplied = statement(
+  'select-applied-migrations',
+)`select version, name, checksum from schema_migration`
+
+/** $1 int: version; $2 text: name; $3 text: checksum */
+const storeApplied = statement('store-applied-migration')`
+    insert into schema_migration (version, name, checksum) values ($1, $2, $3)`
+
+/** See migrations/functions/restores.sql. */
+const raiseNumbers = statement('raise-numbers-after-restore')`
+    select raise_change_offset(), raise_member_ids(null)`
+
+/** The migrations of this package, oldest first. */
+export function readMigrations(directory = new URL('migrations/', PACKAGE_ROOT)): Migration[] {
+  return readdirSync(directory)
+    .filter((name) => name.endsWith('.sql'))
+    .sort()
+    .map((name) => {
+      const sql = readFileSync(new URL(name, directory), 'utf8')
+      const checksum = createHash('sha256').update(sql).digest('hex')
+      return { version: Number.parseInt(name, 10), name, sql, checksum }
+    })
+}
+
+/**
+ * Applies the missing migrations, then the changed functions, and returns the names of what it applied. Throws a FatalError if
+ * the server is too old, the database cannot store every text, Citus has distributed a table, the schema is newer and does not
+ * support this program, an applied migration was edited, or a release before 0.2.0 created the database.
+ */
+export async function migrate(
+  database: Database,
+  migrations = readMigrations(),
+  functions = readFunctions(),
+): Promise<string[]> {
+  return database.session(async (session) => {
+    await requireUsableServer(session)
+    await session.query(lockMigrations, [MIGRATION_LOCK])
+    await createMigrationTable(session)
+    const applied = await readApplied(session)
+    await requireKnownSchema(session, migrations, applied)
+    const missing = migrations.filter(({ version }) => !applied.has(version))
+    for (const migration of missing) await apply(session, migration)
+    if (isNewerThan(migrations, applied)) return missing.map(({ name }) => name)
+    const replaced = await replaceFunctions(session, functions)
+    await session.query(raiseNumbers)
+    return [...missing.map(({ name }) => name), ...replaced]
+  })
+}
+
+/** For a command: throws a FatalError unless it can run on the schema as it is. Changes nothing. */
+export async function requireMigrated(database: Database, migrations = readMigrations()): Promise<void> {
+  await database.session(async (session) => {
+    await requireUsableServer(session)
+    const applied = await readApplied(session)
+    await requireKnownSchema(session, migrations, applied)
+    const missing = migrations.filter(({ version }) => !applied.has(version))
+    requireNoneMissing(
+      missing.map(({ version }) => version),
+      applied.size === 0,
+    )
+  })
+}
+
+async function requireUsableServer(session: Queryable): Promise<void> {
+  const [server] = await session.query<{
+    number: number
+    version: string
+    encoding: string
+    schema: string | null
+    path: string
+  }>(selectServer)
+  if (server === undefined) return
+  if (server.number < OLDEST_POSTGRESQL) {
+    throw new FatalError(`PostgreSQL ${server.version} is too old. oa-audience needs version 14 or newer.`)
+  }
+  if (server.encoding !== 'UTF8') {
+    throw new FatalError(
+      `the database's encoding is ${server.encoding}, which cannot store every name and message. ` +
+        "Create a database with encoding 'UTF8' template template0.",
+    )
+  }
+  if (server.schema === null) {
+    throw new FatalError(
+      `search_path (${server.path}) names no schema that the database user may use. ` +
+        'Create the schema, or run `alter role … set search_path = public`.',
+    )
+  }
+}
+
+async function createMigrationTable(session: Queryable): Promise<void> {
+  try {
+    await session.query(createTable)
+  } catch (error) {
+    if (sqlStateOf(error) !== INSUFFICIENT_PRIVILEGE) throw error
+    throw new FatalError(
+      'the database user may not create tables. Run `grant create on schema public to …` as the owner of the schema.',
+    )
+  }
+}
+
+/** The checksums of applied migrations, by version. None on a database without a schema. Throws a FatalError if it is too old. */
+async function readApplied(session: Queryable): Promise<Map<number, string>> {
+  try {
+    const rows = await session.query<{ version: number; name: string; checksum: string }>(selectApplied)
+    if (rows.some(({ version, name }) => version === 1 && name === FIRST_BEFORE_0_2_0)) throw tooOld()
+    return new Map(rows.map(({ version, checksum }) => [version, checksum]))
+  } catch (error) {
+    if (sqlStateOf(error) === UNDEFINED_TABLE) return new Map()
+    if (sqlStateOf(error) === UNDEFINED_COLUMN) throw tooOld()
+    throw error
+  }
+}
+
+function tooOld(): FatalError {
+  return new FatalError(
+    'a release before 0.2.0 created this database, and its schema cannot be upgraded. Start with a new database, or install ' +
+      'that release again. Its "audience export" and "audience import" of this release move what clients have set.',
+  )
+}
+
+/** Such a schema has newer functions, too, which an older program must leave alone. */
+function isNewerThan(migrations: Migration[], applied: Map<number, string>): boolean {
+  return newestOf(applied) > (migrations.at(-1)?.version ?? 0)
+}
+
+const newestOf = (applied: Map<number, string>) => Math.max(0, ...applied.keys())
+
+/** The tables that migrations create. */
+function tablesOf(migrations: Migration[]): string[] {
+  return migrations.flatMap(({ sql }) =>
+    [...sql.matchAll(/^create table (?:if not exists )?(\w+)/gm)].map(([, name]) => name as string),
+  )
+}
+
+async function requireKnownSchema(
+  session: Queryable,
+  migrations: Migration[],
+  applied: Map<number, string>,
+): Promise<void> {
+  await refuseDistributedTables(session, [MIGRATION_TABLE, ...tablesOf(migrations)])
+  if (isNewerThan(migrations, applied)) {
+    await requireSupport(session, newestOf(applied), migrations.at(-1)?.version ?? 0)
+  }
+  for (const { version, name, checksum } of migrations) {
+    if (applied.has(version) && applied.get(version) !== checksum) {
+      throw new FatalError(
+        `migrations/${name} differs from the one that was applied to this database. ` +
+          'Restore the file and put the change into a new migration.',
+      )
+    }
+  }
+}
+
+async function apply(session: Queryable, { version, name, sql, checksum }: Migration): Promise<void> {
+  await session.query(begin)
+  try {
+    await session.query(limitLockWait)
+    await session.query(unnamed(sql))
+    await session.query(storeApplied, [version, name, checksum])
+    await session.query(commit)
+  } catch (error) {
+    await session.query(rollback)
+    throw error
+  }
+}
