@@ -5,16 +5,7 @@ import base from './vitest.config.ts'
 const CONCURRENT = [
   ...['accounts-apply', 'audience-import', 'compression', 'console-browser-actions', 'console-browser'],
   ...['console-charts', 'console-markup', 'console-pages', 'demo', 'embedded-database', 'embedded-lifecycle'],
-  ...[
-    'embedded-upgrade',
-    'failover',
-    'idle-connections',
-    'import-followers',
-    'loss',
-    'nginx',
-    'pgbouncer',
-    'plans',
-  ],
+  ...['embedded-upgrade', 'idle-connections', 'import-followers', 'loss', 'nginx', 'pgbouncer', 'plans'],
   ...['prove', 'replicas', 'retention', 'tracking-browsers', 'upgrade', 'workers'],
 ].map((name) => `test/faults/${name}.test.ts`)
 
