@@ -48,7 +48,6 @@ async function soak({ durationMs, isFullRate, seed, directory }) {
   const dataDirectory = mkdtempSync(join(tmpdir(), 'oa-audience-soak-data-'))
   console.log(`seed ${seed}, ${(durationMs / 3_600_000).toFixed(2)} h, output in ${directory}`)
   const server = new EmbeddedServer(dataDirectory)
-  process.once('exit', () => server.abandon())
   const closers = [() => server.stop()]
   let status = 1
   try {
