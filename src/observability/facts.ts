@@ -86,7 +86,7 @@ export const timeReplaced = occurrence<{ source: string }>('time-replaced')
 export type IdTokenOutcome = 'valid' | 'invalid' | 'unavailable'
 
 /** An ID token of a tracking request was judged. `unavailable`: LINE does not deliver its keys, so the request is refused. */
-export const idTokenJudged = occurrence<{ outcome: IdTokenOutcome }>('id-token-judged')
+export const idTokenVerified = occurrence<{ outcome: IdTokenOutcome }>('id-token-verified')
 
 export type ProfileOutcome = 'found' | 'unknown' | 'fault'
 

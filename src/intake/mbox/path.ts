@@ -1,4 +1,4 @@
-/** The path on which the support chat of an account calls this service. */
+/** The path that the support chat of an account calls. */
 export function callbackPath(oaHash: string): string {
   return `/api/mbox/callback/${oaHash}`
 }
