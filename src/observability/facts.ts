@@ -112,6 +112,6 @@ export const clockCompared = occurrence<{ skewSeconds: number }>('clock-compared
 export type EndpointOutcome = 'accepted' | 'rejected' | 'no_response'
 
 /** An attempt to send a delivery to an endpoint ended, so long after the delivery was committed. */
-export const endpointAnswered = occurrence<{ outcome: EndpointOutcome; sinceCommitMs: number }>(
-  'endpoint-answered',
+export const endpointResponded = occurrence<{ outcome: EndpointOutcome; sinceCommitMs: number }>(
+  'endpoint-responded',
 )
