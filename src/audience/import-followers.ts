@@ -1,4 +1,4 @@
-/** Imports the platform's list of followers, for people who followed before their events were received here. */
+/** Imports the platform's list of followers: people who followed before this service received events. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Account, AccountId } from '../accounts/account.ts'
 import { FatalError } from '../errors.ts'
@@ -15,25 +15,25 @@ import { MEMBER_ID_TAKEN, skipTakenMemberIds } from './member-ids.ts'
 
 /** The platform's continuation token expires after 24 hours. An older import starts again. */
 const CONTINUATION_MAX_AGE_MS = 23 * 3_600_000
-/** Attempts before the import gives up on an unavailable platform. The wait between them doubles. */
+/** Attempts while the platform is unavailable. The wait between them doubles. */
 const ATTEMPTS = 6
 const WAIT_MIN_MS = 1_000
 
 export interface ImportProgress {
-  /** Followers that the platform has listed so far, over all runs of this import. */
+  /** Followers listed so far, over all runs of this import. */
   seen: number
-  /** Of them, those that became members. */
+  /** Followers who became members. */
   added: number
-  /** Of them, erased people. They stay erased until an event names them. */
+  /** Erased people. They stay erased until they send an event. */
   skipped: number
 }
 
 interface ImportState extends ImportProgress {
   /** Continuation token. Null: at the start or the end of the list. */
   next: string | null
-  /** When the platform issued it. 0 at the end of the list, so that the next import starts again. */
+  /** When the token was issued. 0 at the end of the list, so that the next import starts again. */
   atMs: number
-  /** When the whole list had been imported. */
+  /** When the whole list was imported. */
   completedAt?: string
 }
 
@@ -45,8 +45,8 @@ const storeState = statement('store-followers-import')`
     update official_account set followers_import = $2 where id = $1`
 
 /**
- * Yields after each page. A page is committed together with the continuation token, so an interrupted import continues there.
- * Throws a FatalError if the platform refuses or stays unavailable.
+ * Yields after each page. A page is committed together with its continuation token, so an interrupted import continues there.
+ * Throws a FatalError if the platform refuses the request or stays unavailable.
  */
 export async function* importFollowers(
   database: Database,
@@ -58,7 +58,7 @@ export async function* importFollowers(
   if (state.next !== null) yield state
   do {
     const atMs = Date.now()
-    const page = await askWithRetry(() =>
+    const page = await requestWithRetry(() =>
       lineApi.followers(account, FOLLOWERS_PAGE_SIZE, state.next ?? undefined),
     )
     if (state.next !== null && isStale(page) && !isSecondBeginning) {
@@ -85,7 +85,6 @@ async function readState(database: Queryable, id: AccountId): Promise<ImportStat
   return state.atMs > Date.now() - CONTINUATION_MAX_AGE_MS ? state : FROM_THE_START
 }
 
-/** Whether the account's whole list of followers has been imported before. */
 export async function isImportCompleted(database: Queryable, id: AccountId): Promise<boolean> {
   const [row] = await database.query<{ state: ImportState | null }>(selectState, [id])
   return row?.state?.completedAt !== undefined
@@ -93,9 +92,9 @@ export async function isImportCompleted(database: Queryable, id: AccountId): Pro
 
 type Page = PlatformResult<FollowersPage>
 
-async function askWithRetry(ask: () => Promise<Page>): Promise<Page> {
+async function requestWithRetry(request: () => Promise<Page>): Promise<Page> {
   for (let attempt = 1; ; attempt += 1) {
-    const page = await ask()
+    const page = await request()
     if (page.ok || page.fault.type !== 'unavailable' || attempt === ATTEMPTS) return page
     await sleep(Math.max(WAIT_MIN_MS * 2 ** (attempt - 1), page.fault.retryAfterSeconds * 1000))
   }
@@ -139,15 +138,15 @@ function refusalText(reply: Reply): string {
 }
 
 /**
- * $1 bigint: account; $2 text[]: user ids; $3 timestamptz: when the list was requested; $4 uuid: NO_KEY. The list says who
- * followed at that time: newer events win, older ones lose.
+ * $1 bigint: account; $2 text[]: user ids; $3 timestamptz: when the list was requested; $4 uuid: NO_KEY. The list is the state at that
+ * time, so newer events win and older ones lose.
  */
 const addFollowers = statement('add-followers')`
     with follower as (
       select user_id, a.organization_id,
              exists (select from erased_person e
                       where e.channel_oa_id = a.id and e.person_hash = person_hash(a.person_key, follower.user_id))
-             -- An erased person who has come back is a member like others.
+             -- An erased person who came back is a member.
              and not exists (select from audience_member m
                               where m.channel_oa_id = a.id and m.user_id = follower.user_id) as is_erased
         from official_account a, unnest($2::text[]) as follower (user_id) where a.id = $1
@@ -156,7 +155,7 @@ const addFollowers = statement('add-followers')`
                                         relationship, relationship_at, relationship_key)
       select $1, organization_id, user_id, 'following', $3, $4 from follower where not is_erased order by user_id
           on conflict on constraint audience_member_user do update set
-             -- Also for members who follow already: an older unfollow that arrives late must lose.
+             -- Also for members who already follow, so that an older unfollow that arrives late loses.
              relationship = 'following', relationship_at = $3, relationship_key = $4,
              profile_due_at = case when m.relationship = 'following' then m.profile_due_at else now() end,
              updated_at = case when m.relationship = 'following' then m.updated_at

@@ -1,4 +1,4 @@
-/** What the OpenAPI document says about GET, PUT and DELETE /api/audience. */
+/** OpenAPI schemas of GET, PUT and DELETE /api/audience. */
 import type { FastifySchema } from 'fastify'
 import {
   BODY_FAILURES,
