@@ -1,4 +1,4 @@
-/** What the OpenAPI document says about POST /api/line-oa/verify. */
+/** OpenAPI schema of POST /api/line-oa/verify. */
 import type { FastifySchema } from 'fastify'
 import {
   BODY_FAILURES,
