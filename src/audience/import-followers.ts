@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Account, AccountId } from '../accounts/account.ts'
 import { FatalError } from '../errors.ts'
-import { type PlatformResult, type Reply, statusAndReason } from '../line-api/call.ts'
+import { type PlatformResult, type Rejection, statusAndReason } from '../line-api/call.ts'
 import { FOLLOWERS_PAGE_SIZE, type LineApi } from '../line-api/client.ts'
 import type { FollowersPage } from '../line-api/line-responses.ts'
 import type { Database } from '../postgres/database.ts'
@@ -126,14 +126,14 @@ function followersOf(page: Page): FollowersPage {
   }
 }
 
-function refusalText(reply: Reply): string {
-  switch (reply.status) {
+function refusalText(rejection: Rejection): string {
+  switch (rejection.status) {
     case 401:
       return 'the platform refuses the channel access token (status 401). Issue a new one and store it.'
     case 403:
       return 'the platform lets only verified and premium accounts list their followers, and this is neither (status 403)'
     default:
-      return `the platform refuses the list of followers ${statusAndReason(reply)}`
+      return `the platform refuses the list of followers ${statusAndReason(rejection)}`
   }
 }
 
