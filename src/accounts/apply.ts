@@ -50,7 +50,7 @@ export class RefusedLine extends Error {
 }
 
 /** $1 ids bigint[], $2 names text[] */
-const selectOrganizations = statement('select-named-organizations')`
+const selectOrganizations = statement('select-organizations-by-id-or-name')`
     select id, name from organization where id = any ($1::bigint[]) or name = any ($2::text[]) order by id`
 
 /**
@@ -65,7 +65,7 @@ const selectStored = statement('select-stored-accounts')`
      where organization_id = any ($1::bigint[]) and channel_id = any ($2::text[])`
 
 /** $1 account id bigint. The stored outcome belongs to the previous credentials. */
-const forgetVerification = statement('forget-account-verification')`
+const clearVerification = statement('clear-account-verification')`
     update official_account set verification = null, verified_at = null where id = $1`
 
 /** Returns the changes without making them. Throws a FatalError with all faults if a row cannot be applied. */
@@ -186,6 +186,6 @@ async function store(transaction: Queryable, plan: Plan): Promise<AccountId> {
   const changed = Object.keys(changes)
   if (changed.length > 0) await updateAccount(transaction, storedId, changes)
   if (changed.some((column) => VERIFIED_COLUMNS.includes(column)))
-    await transaction.query(forgetVerification, [storedId])
+    await transaction.query(clearVerification, [storedId])
   return storedId
 }

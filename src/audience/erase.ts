@@ -10,13 +10,7 @@ import { waitForStandby } from '../postgres/replication/unreplicated.ts'
 import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
 import { lockOutSendersAndFlushes } from './erasure-lock.ts'
 import { selectVersion } from './member.ts'
-import {
-  finishErasure,
-  type PendingErasure,
-  rememberPending,
-  scrub,
-  selectPending,
-} from './pending-erasure.ts'
+import { finishErasure, type PendingErasure, scrub, selectPending, storePending } from './pending-erasure.ts'
 import { eraseSchema } from './route-schemas.ts'
 
 export function eraseRoute(
@@ -133,7 +127,7 @@ async function eraseTraces(
   await transaction.query(storeErasure, [accountId, person_hash, Math.floor(now())])
   await transaction.query(deleteTrackedActivity, [accountId, user_id])
   if (await scrub(transaction, erasure)) return 'complete'
-  await transaction.query(rememberPending, [accountId, organizationId, member_id, user_id, last_event_id])
+  await transaction.query(storePending, [accountId, organizationId, member_id, user_id, last_event_id])
   return erasure
 }
 

@@ -85,7 +85,7 @@ const deleteTrackingEvents = statement('delete-tracking-events')`
     select (select count(*) from found)::int as found, (select count(*) from deleted)::int as scrubbed`
 
 /** $1 bigint: account; $2 bigint: organization; $3 bigint: member; $4 text: user id; $5 bigint: last event id. */
-export const rememberPending = statement('remember-pending-erasure')`
+export const storePending = statement('store-pending-erasure')`
     insert into pending_erasure (channel_oa_id, organization_id, member_id, user_id, last_event_id)
     values ($1, $2, $3, $4, $5)`
 

@@ -49,7 +49,7 @@ async function storeAgain(
     },
   ]
   const [outcome] = await flush(database.pipeline, batch, { before })
-  if (outcome !== 'accepted') return 'it has changed meanwhile: check it again'
+  if (outcome !== 'accepted') return 'it was changed at the same time: check it again'
   return event.effect.type === 'unsend' ? await outliveSenders(database, accountId) : APPLIED
 }
 
