@@ -16,7 +16,6 @@ export interface Scope {
   organizationId: OrganizationId
 }
 
-/** An authenticated API client. */
 interface Caller {
   apiClientId: bigint
   apiKey: string

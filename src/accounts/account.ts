@@ -1,4 +1,3 @@
-/** Finds official accounts. */
 import { Secret, secretOrNull } from '../config/secret.ts'
 import type { Database } from '../postgres/database.ts'
 import { type Queryable, type Row, type Statement, statement } from '../postgres/statement.ts'

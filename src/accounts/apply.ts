@@ -12,13 +12,11 @@ export const FAULTS_MAX = 20
 /** Advisory lock (any fixed number) that serializes runs. Otherwise two runs could add the same account. */
 const APPLY_LOCK = 730_201
 
-/** The columns that a verification depends on. */
 const VERIFIED_COLUMNS = ['channel_secret', 'channel_access_token', 'bot_user_id', 'basic_id']
 
 export interface WantedAccount {
   /** Line number in the file, from 1. */
   line: number
-  /** Id or name of the organization. */
   organization: string
   channelId: string
   /** The columns to set, including `channel_id`. All others keep their values. */
@@ -32,7 +30,6 @@ export interface Plan {
   name: string
   /** Null: the account will be added. */
   storedId: AccountId | null
-  /** Columns whose values differ from the stored ones. */
   changes: Partial<AccountColumns>
 }
 
@@ -113,7 +110,6 @@ export async function applyAccounts(
   }
 }
 
-/** Throws a FatalError with one line per fault. */
 export function throwFaults(faults: string[]): void {
   if (faults.length === 0) return
   const more = faults.length - FAULTS_MAX

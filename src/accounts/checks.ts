@@ -4,7 +4,6 @@ import type { BotInfo, WebhookTest } from '../line-api/line-responses.ts'
 import type { Account } from './account.ts'
 import type { Check, Claims, Webhook } from './verification.ts'
 
-/** A fault that concerns the account. */
 export type Refusal = Exclude<PlatformFault, { type: 'unavailable' }>
 
 export const ACCESS_TOKEN_ACCEPTED = passed('access_token', 'The platform accepts the access token')

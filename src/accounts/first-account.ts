@@ -1,4 +1,3 @@
-/** Adds a first account with its organization, client and key. */
 import { FatalError } from '../errors.ts'
 import { transactionWithFreeIds } from '../postgres/schema/taken-ids.ts'
 import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
@@ -83,5 +82,4 @@ async function requireNew(
   }
 }
 
-/** Escapes control characters. */
 const quoted = (name: string) => JSON.stringify(name)

@@ -7,7 +7,6 @@ import { insertWithFreeId } from '../postgres/schema/taken-ids.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import type { AccountId, OrganizationId } from './account.ts'
 
-/** The columns of `official_account` that an operator sets. */
 export interface AccountColumns {
   name: string
   channel_id: string | null
@@ -121,7 +120,6 @@ export interface AddedClient {
   clientSecret: string
 }
 
-/** Adds an API client with random credentials. */
 export async function addClient(database: Queryable, name: string | null): Promise<AddedClient> {
   const credentials = { clientId: randomCredential('client'), clientSecret: randomCredential('secret') }
   const [added] = await insertWithFreeId<{ id: bigint }>(database, 'api_client', insertClient, [

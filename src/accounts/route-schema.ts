@@ -1,4 +1,3 @@
-/** OpenAPI schema of POST /api/line-oa/verify. */
 import type { FastifySchema } from 'fastify'
 import {
   BODY_FAILURES,

@@ -1,4 +1,3 @@
-/** The request and the response of a verification. */
 import { type Static, Type } from '../http/typebox.ts'
 import { Nullable, StorableText } from '../http/validate.ts'
 import { BotInfoSchema, WebhookTestSchema } from '../line-api/line-responses.ts'

@@ -1,6 +1,4 @@
-/**
- * Checkpoints (rows of change_mark) store which changes had ended at which time, so that a delta feed can begin at a time.
- */
+/** Checkpoints (rows of change_mark) store which changes had ended at which time, so that a delta feed can begin at a time. */
 import { PREPARE_WRITES } from '../postgres/pool/connection-settings.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 

@@ -4,7 +4,6 @@ import { INT64_MIN } from '../http/path-id.ts'
 import type { Profile } from '../line-api/line-responses.ts'
 import { type Queryable, type Row, statement } from '../postgres/statement.ts'
 
-/** Members per pass. */
 const PASS_MAX = 64
 /** Members of one account per pass, so that accounts take turns. */
 const PASS_MAX_OF_ACCOUNT = 16

@@ -22,7 +22,6 @@ const WAIT_MIN_MS = 1_000
 export interface ImportProgress {
   /** Followers listed so far, over all runs of this import. */
   seen: number
-  /** Followers who became members. */
   added: number
   /** Erased people. They stay erased until they send an event. */
   skipped: number
@@ -33,7 +32,6 @@ interface ImportState extends ImportProgress {
   next: string | null
   /** When the token was issued. 0 at the end of the list, so that the next import starts again. */
   atMs: number
-  /** When the whole list was imported. */
   completedAt?: string
 }
 
@@ -100,7 +98,6 @@ async function requestWithRetry(request: () => Promise<Page>): Promise<Page> {
   }
 }
 
-/** The continuation token has expired. */
 function isStale(page: Page): boolean {
   return !page.ok && page.fault.type === 'refused' && page.fault.status === 400
 }

@@ -13,12 +13,10 @@
 import { type Statement, statement } from '../postgres/statement.ts'
 import { memberCsv, memberJson, withTrackedActivity } from './member.ts'
 
-/** SQL expressions for the text of a row. */
 interface Lines {
   member: string
 }
 
-/** A list in its three formats. */
 export interface List {
   page: Statement
   ndjson: Statement

@@ -1,4 +1,3 @@
-/** Avoids ids of members that another program loaded. */
 import type { AccountId } from '../accounts/account.ts'
 import { type SendPipeline, statement } from '../postgres/statement.ts'
 

@@ -45,7 +45,6 @@ export class ProfileFiller {
     this.#running = this.#run()
   }
 
-  /** Resolves when no request is in flight. */
   async stop(): Promise<void> {
     this.#stopped.abort()
     await this.#running

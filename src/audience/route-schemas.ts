@@ -1,4 +1,3 @@
-/** OpenAPI schemas of GET, PUT and DELETE /api/audience. */
 import type { FastifySchema } from 'fastify'
 import {
   BODY_FAILURES,

@@ -16,7 +16,6 @@ import { type Beginning, type Page, readPage } from './select-list.ts'
 const PAGE_MEMBERS = 1_000
 /** Concurrent streams per instance. Each has its own database connection in addition to the pool. */
 const STREAMS_MAX = 4
-/** Bytes per write. */
 const PIECE_BYTES = 320 * 1024
 /**
  * Maximum time for a piece: 320 KiB ÷ 50 s = 6.4 KiB/s. The limit cannot be finer, because a socket accepts bytes again only when a
@@ -87,7 +86,6 @@ export async function* memberLines(
 /** Sends streams: one per API key, and STREAMS_MAX in total. */
 export class Streamer {
   readonly #database: Database
-  /** API keys with an open stream. */
   readonly #open = new Set<Scope['keyId']>()
 
   constructor(database: Database) {

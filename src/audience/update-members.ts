@@ -1,4 +1,3 @@
-/** Changes many members in one transaction. */
 import type { Scope } from '../access/scope.ts'
 import { booleanArray, int8Array, textArray } from '../postgres/binary-array.ts'
 import type { Database } from '../postgres/database.ts'
@@ -6,7 +5,6 @@ import { statement } from '../postgres/statement.ts'
 import { CHANGES, type MemberUpdate, updateError } from './update.ts'
 
 export interface UpdateById {
-  /** Id of the member. */
   id: bigint
   update: MemberUpdate
 }

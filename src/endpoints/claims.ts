@@ -15,7 +15,6 @@ import type { EndpointState } from './endpoint-state.ts'
 const ENDPOINTS_PER_POLL = 200
 /** Claims of backlogs may be more frequent. Less than the interval of polls, which varies. */
 const ROTATION_MS = 250
-/** Endpoints with a backlog that one claim examines. */
 const BACKLOGS_PER_CLAIM = 200
 /** The same as in flush_events. Longer than a request (10 s) and the wait before it. */
 export const LEASE_MS = 30_000
@@ -24,7 +23,6 @@ const WAITING_MAX = 8_192
 /** Minimum per endpoint. */
 const WAITING_MIN = 16
 
-/** The queue in memory. */
 interface Endpoints {
   stateOf(endpointId: bigint): EndpointState<unknown>
   restore(endpointId: bigint, wasAccepted: boolean): void

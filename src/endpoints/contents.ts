@@ -45,7 +45,6 @@ interface Read {
 }
 
 interface Batch {
-  /** Number of the database session. */
   session: number
   reads: Array<{ read: Read; hold: Hold; reservation: Reservation }>
   locks: LockChanges

@@ -30,7 +30,6 @@ export interface Hold {
   isLost: boolean
 }
 
-/** The locks that the next batch takes, checks and releases. */
 export interface LockChanges {
   toHold: Hold[]
   toRenew: Hold[]

@@ -1,4 +1,3 @@
-/** Builds and signs the messages to endpoints. */
 import { createHmac } from 'node:crypto'
 import { type Secret, secretOrNull } from '../config/secret.ts'
 import { isObject } from '../http/body.ts'
@@ -6,7 +5,6 @@ import { signLine } from '../intake/line/line-signature.ts'
 import type { ContentRow } from './backlog.ts'
 import type { Message } from './post.ts'
 
-/** The events of the format `members`. */
 export const MEMBER_EVENTS = ['member.created', 'member.updated', 'member.erased', 'account.verified']
 
 /** Prefix of secrets in Standard Webhooks. */

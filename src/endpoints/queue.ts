@@ -71,7 +71,6 @@ export class Queue<Item extends LeasedDelivery> {
     this.#queue(state)
   }
 
-  /** Removes and returns all waiting deliveries. */
   clear(): Item[] {
     this.#proven.clear()
     this.#unproven.clear()

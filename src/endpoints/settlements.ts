@@ -8,7 +8,6 @@ import { completeDeliveries, noteResponses, postponeDeliveries, releaseDeliverie
 import type { EndpointResponse } from './post.ts'
 
 const SETTLE_MS = 20
-/** Retry interval while the database is down. */
 const RETRY_MS = 1_000
 /** The backoff doubles from FIRST to LAST. Up to half of it is added at random, so that retries do not come in waves. */
 const FIRST_RETRY_MS = 5_000
@@ -33,12 +32,10 @@ export function retryDelayMs(attempts: number, response: EndpointResponse, rando
   return Math.ceil(Math.max(jittered, requested))
 }
 
-/** Results since the last settlement. */
 interface Ended {
   completed: Array<{ delivery: LeasedDelivery; change: bigint | null }>
   postponed: Postponed[]
   released: LeasedDelivery[]
-  /** The latest response of each endpoint. */
   responses: Map<bigint, EndpointResponse>
 }
 

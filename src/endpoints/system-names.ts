@@ -33,7 +33,6 @@ export class HostsFile implements SystemNames {
   #read: Promise<NamesOfSystem> | null = null
   #readAtMs = 0
 
-  /** Reads the files at most once in READ_EVERY_MS. */
   read(): Promise<NamesOfSystem> {
     const nowMs = performance.now()
     if (this.#read !== null && nowMs - this.#readAtMs < READ_EVERY_MS) return this.#read

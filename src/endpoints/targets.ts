@@ -1,4 +1,3 @@
-/** Finds the URLs and states of endpoints. */
 import { LRUCache } from 'lru-cache'
 import { int8Array } from '../postgres/binary-array.ts'
 import type { PinnedConnection } from '../postgres/pool/pinned-connection.ts'

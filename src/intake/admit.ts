@@ -18,7 +18,6 @@ const CACHE_TTL_MS = 30_000
 /** Attempts to store a delivery whose account keeps changing. */
 const ATTEMPTS_MAX = 5
 
-/** An account, as it was when it was read. */
 export interface Found {
   account: Account
   /** One object per read, because flushes group deliveries by it. */

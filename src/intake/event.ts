@@ -1,6 +1,5 @@
 /** The common form of events. Each source translates its vendor's format into it in a folder of its own. */
 
-/** Where events come from: see source.ts. */
 export interface Source {
   /** Stored with each event, and the label of metrics. */
   name: string
@@ -15,7 +14,6 @@ export type Effect =
   | { type: 'conversation'; id: string; status: string | null; atMs: number }
   /** The sender deleted a message, so its stored content is deleted. */
   | { type: 'unsend'; messageId: string }
-  /** The platform suspended the account or reinstated it. */
   | { type: 'suspension'; suspended: boolean }
 
 export const NO_EFFECT: Effect = { type: 'none' }
@@ -23,7 +21,6 @@ export const NO_EFFECT: Effect = { type: 'none' }
 export interface IntakeEvent {
   /** In the source's own terms, at most KIND_MAX_LENGTH characters. */
   kind: string
-  /** Deduplication key, 16 bytes: see event-key.ts. */
   key: Buffer
   occurredAtMs: number
   /** The time by the sender's clock, if occurredAtMs was corrected. An erasure compares the earlier of both. */
@@ -35,7 +32,6 @@ export interface IntakeEvent {
   userId: string | null
   /** People who joined or left a group, each once. */
   otherUserIds: string[]
-  /** The platform's id of the group or room. */
   groupId: string | null
   messageId: string | null
   effect: Effect
@@ -56,7 +52,6 @@ export const DELIVERY_MAX_EVENTS = 5_000
 /** Characters. LINE's longest event kind has 17. */
 export const KIND_MAX_LENGTH = 64
 
-/** Says why an event cannot be applied. */
 export class InvalidEvent extends Error {
   override readonly name = 'InvalidEvent'
 }

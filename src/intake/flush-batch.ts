@@ -20,7 +20,6 @@ export type Outcome = 'accepted' | 'unapplied' | 'duplicate' | 'stale'
 
 /** What admitted a delivery. The flush compares it with the account in the transaction that stores the events. */
 export interface Admission {
-  /** The account that the events belong to. */
   accountId: AccountId
   /** Of the account in the path of the delivery. */
   credentialsVersion: bigint
@@ -38,13 +37,10 @@ export interface AdmittedEvent {
 
 /** A batch without duplicates. Numbers begin at 1, as positions in PostgreSQL's arrays do. */
 interface NumberedEvents {
-  /** The distinct admissions. A batch has few. */
   admissions: Admission[]
   /** For each admission, whether the people of its events are proven, by the source or by the events themselves. */
   proven: boolean[]
-  /** Each event once. */
   unique: AdmittedEvent[]
-  /** The number of the admission of each unique event. */
   uniqueAdmissions: number[]
   /** For each event of the batch, its number among the unique events. */
   eventNumbers: number[]

@@ -22,9 +22,7 @@ import {
 } from './flush-batch.ts'
 
 export interface FlushOptions {
-  /** Statements that run first in the same transaction. */
   before?: BoundStatement[]
-  /** Timeouts that replace those of the connection. */
   lockTimeoutMs?: number
   statementTimeoutMs?: number
   handOver?: HandOver
@@ -33,7 +31,6 @@ export interface FlushOptions {
 /** Receives the committed deliveries to endpoints. @param fansOut there are new rows of endpoint_fan_out */
 export type HandOver = (deliveries: LeasedDelivery[], fansOut: boolean) => void
 
-/** A row of endpoint_delivery that this process has leased. */
 export interface LeasedDelivery {
   id: bigint
   accountId: bigint

@@ -1,5 +1,3 @@
-/** Limits how deeply events are nested. */
-
 /** Levels of arrays and objects. Senders use about ten. JSON.stringify and many receivers of events fail at about 4,000. */
 const MAX_LEVELS = 512
 /** Characters. Each level takes two characters, so a shorter text cannot be nested too deeply. */

@@ -25,7 +25,6 @@ export interface Slice extends Weight {
   events: IntakeEvent[]
 }
 
-/** Splits the events of one delivery, in order. */
 export function sliceEvents(events: IntakeEvent[]): Slice[] {
   const slices: Slice[] = []
   let slice: Slice | undefined
@@ -64,7 +63,6 @@ export function queuedDelivery(
   return { delivery, outcomes }
 }
 
-/** Resolves each delivery with the outcomes of its own events. */
 export function settle(deliveries: QueuedDelivery[], outcomes: Outcome[]): void {
   let start = 0
   for (const { events, resolve } of deliveries) {

@@ -37,7 +37,6 @@ export interface SourceShare extends QueueLimits {
   maxBodyBytes: number
 }
 
-/** Receives the deliveries of one source. */
 export class Intake {
   readonly #database: Database
   readonly #source: string

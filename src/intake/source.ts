@@ -1,4 +1,3 @@
-/** The interface of a source of events. */
 import type { FastifyInstance } from 'fastify'
 import type { Account } from '../accounts/account.ts'
 import type { Config } from '../config/config.ts'
@@ -27,7 +26,6 @@ export interface SourceParts {
 
 export interface SourceModule extends Source {
   share: SourceShare
-  /** Adds the public routes for its deliveries. */
   addRoutes: (app: FastifyInstance, parts: SourceParts) => void
   /** Whether an event cannot be attributed to the account once its content was erased. Default: false. */
   needsContent?: (account: Pick<Account, 'chatInboxId'>) => boolean

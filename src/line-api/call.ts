@@ -27,12 +27,9 @@ const RESPONSE_MAX_BYTES = 128 * 1024
 const SECRET_MIN_LENGTH = 8
 /** Characters of the platform's reason that are kept. LINE's reasons have about 100. */
 const REASON_MAX_LENGTH = 300
-/** For faults without a Retry-After header. */
 const RETRY_AFTER_DEFAULT_SECONDS = 5
-/** Upper bound of the platform's Retry-After. */
 const RETRY_AFTER_MAX_SECONDS = 3_600
 
-/** The response to a request that the platform rejects. */
 export interface Rejection {
   status: number
   /** The platform's message, in one line without secrets. Null: it cannot be read. */
@@ -78,7 +75,6 @@ export interface Call {
   path: string
   token?: Secret
   form?: URLSearchParams
-  /** Sent as application/json. */
   json?: unknown
   /** Secrets of the request, which are removed from the response. */
   secrets: Secret[]

@@ -1,6 +1,5 @@
 /** SQL expressions for the days of LINE's statistics. A day begins at 15:00 UTC, which is midnight in Japan. */
 
-/** The current day, as a date. */
 export const LINE_TODAY = `(now() at time zone 'UTC' + interval '9 hours')::date`
 
 /** The beginning of day $1, as a timestamptz. */

@@ -29,7 +29,6 @@ export interface FollowersPage {
 
 export interface WebhookEndpoint {
   endpoint: string
-  /** The setting "Use webhook". */
   active: boolean
 }
 

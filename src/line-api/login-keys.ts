@@ -29,7 +29,6 @@ export interface FetchPauses {
 
 export const FETCH_PAUSES: FetchPauses = { intervalMs: 3_000, failureMs: RETRY_AFTER_SECONDS * 1000 }
 
-/** Finds the key of a token. */
 export type LoginKeySet = ReturnType<typeof createLocalJWKSet>
 
 export class LoginKeys {

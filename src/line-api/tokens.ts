@@ -10,7 +10,6 @@ const EXPIRY_MARGIN_MS = 60_000
 const TOKENS_MAX = 10_000
 
 export interface Channel {
-  /** Id of the official account. */
   id: bigint
   channelId: string
   channelSecret: Secret

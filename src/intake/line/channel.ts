@@ -1,4 +1,3 @@
-/** The channel's name in its routes. */
 export const LINE = 'line'
 
 const capitalised = LINE.charAt(0).toUpperCase() + LINE.slice(1)

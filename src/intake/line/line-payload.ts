@@ -202,7 +202,6 @@ function groupIdOf({ source }: Fields): string | null {
   return readOptionalId(source.groupId) ?? readOptionalId(source.roomId)
 }
 
-/** The people in memberJoined and memberLeft. */
 function readMembers(event: Fields, read: (id: unknown) => string | null = readUserId): string[] {
   if (event.joined === undefined && event.left === undefined) return NOBODY
   const members = [event.joined, event.left].flatMap((change) =>

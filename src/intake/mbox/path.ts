@@ -1,4 +1,3 @@
-/** The path that the support chat of an account calls. */
 export function callbackPath(oaHash: string): string {
   return `/api/mbox/callback/${oaHash}`
 }

@@ -1,4 +1,3 @@
-/** Reads the times of the support chat's webhooks. */
 import { InvalidEvent } from '../event.ts'
 import { readTimeMs } from '../event-fields.ts'
 import { epochMs, parseTimeText } from '../event-time.ts'

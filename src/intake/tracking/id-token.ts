@@ -76,7 +76,6 @@ async function prove(
   }
 }
 
-/** Whether any event has a token, valid or not. */
 export function haveTokens(events: unknown[], headerToken: string | null): boolean {
   return events.some((event) => tokenOf(event, headerToken) !== null)
 }

@@ -1,4 +1,3 @@
-/** OpenAPI schemas of POST /api/tracking and the calls below it. */
 import type { FastifySchema } from 'fastify'
 import { failures, success, TAGS } from '../../http/schema-parts.ts'
 import { Type } from '../../http/typebox.ts'
