@@ -23,7 +23,7 @@ import {
 import type { Check, Claims, Verification, Webhook } from './verification.ts'
 import { takeWebhookTest } from './webhook-tests.ts'
 
-/** For all calls of a verification together. The response is due within 10 s. */
+/** Time limit of all calls of a verification together. The response is due within 10 s. */
 const VERIFICATION_TIMEOUT_MS = 8_000
 
 export interface Verifier {

@@ -3,7 +3,7 @@ import { type Static, Type } from '../http/typebox.ts'
 import { checker, refuseInput, StorableText } from '../http/validate.ts'
 import { EXTERNAL_ID_MAX_LENGTH, RelationshipSchema, TAG_MAX_LENGTH, USER_ID_MAX_LENGTH } from './member.ts'
 
-/** Per query. All must match. */
+/** Maximum per query. All must match. */
 const TAGS_MAX = 10
 /** Characters. The platform's display names have 20. */
 const NAME_PART_MAX_LENGTH = 100

@@ -53,7 +53,7 @@ export const listAll = list(
          order by m.id limit $4`,
 )
 
-/** For filters without an index. Driven by the primary key. */
+/** Serves filters without an index. Driven by the primary key. */
 export const listById = list(
   'by-id',
   ({ member }) => `
@@ -66,7 +66,7 @@ export const listById = list(
          order by m.id limit $4`,
 )
 
-/** At most one member. Driven by audience_member_user. `+ 0` prevents the use of the primary key for the order. */
+/** Finds at most one member. Driven by audience_member_user. `+ 0` prevents the use of the primary key for the order. */
 export const listByUserId = list(
   'by-user-id',
   ({ member }) => `
@@ -77,7 +77,7 @@ export const listByUserId = list(
          order by m.id + 0 limit $4`,
 )
 
-/** At most one member. Driven by audience_member_external_id. */
+/** Finds at most one member. Driven by audience_member_external_id. */
 export const listByExternalId = list(
   'by-external-id',
   ({ member }) => `

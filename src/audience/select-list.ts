@@ -17,9 +17,9 @@ import {
 
 /** The last candidate of a page, after which the next page begins. */
 export type Position =
-  /** In a walk by id. `isCommonName`: too many names contain `q`, so the index of names is not used. */
+  /** Walk by id. `isCommonName`: too many names contain `q`, so the index of names is not used. */
   | { kind: 'id'; id: bigint; isCommonName: boolean }
-  /** In a delta feed, with values of the first page: see feed-statement.ts. */
+  /** Delta feed. `walk` has values of the first page: see feed-statement.ts. */
   | { kind: 'change'; change: bigint; id: bigint; walk: FeedWalk }
 
 export interface FeedWalk {
@@ -38,7 +38,7 @@ interface PageRow extends Row {
   members: number
   /** Position after which the next page begins. Null: the walk is over. */
   id: bigint | null
-  /** In a delta feed only. */
+  /** The following fields are set only by the delta feed. */
   change?: bigint | null
   until_change?: bigint | null
   horizon?: bigint | null

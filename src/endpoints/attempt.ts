@@ -10,7 +10,7 @@ export class Attempt {
   readonly #endpoint: EndpointRow
   readonly #delivery: LeasedDelivery
   readonly #isProven: boolean
-  /** For a member, the change number that was read last. */
+  /** The change number that was read last. Null: the delivery has none. */
   change: bigint | null = null
   /** When the content was read, the delivery existed, and its endpoint was as when the connection was opened. */
   isCurrent = false

@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { INT64_MIN } from '../http/path-id.ts'
 import { type Row, statement, type Transactions } from '../postgres/statement.ts'
 
-/** Per step. */
+/** Maximum per step. */
 const CHANGES_PER_ENDPOINT = 100
 /** Endpoints with changes that one step moves: 20 × 100 rows take about 80 ms. */
 const MOVED_PER_STEP = 20

@@ -6,7 +6,7 @@ import type { ContentRow } from './backlog.ts'
 
 /** Reads of unexpected size may exceed it by one content each: 3 batches × 32 reads at most. */
 const CONTENT_MAX_BYTES = 64 * 1024 * 1024
-/** For endpoints that do not respond quickly. They may hold a body for a second, so they leave the other half free. */
+/** Endpoints that do not respond quickly may hold a body for a second, so they leave the other half free. */
 const UNPROVEN_MAX_BYTES = CONTENT_MAX_BYTES / 2
 /** A delivery of LINE has a few KiB. */
 const EXPECTED_MIN_BYTES = 16 * 1024

@@ -96,7 +96,7 @@ function checkEvents({ format, events, replies }: NewEndpoint): void {
   }
 }
 
-/** In the form of Standard Webhooks. */
+/** Returns a secret in the format of Standard Webhooks. */
 const newSecret = () => `${SECRET_PREFIX}${randomBytes(SECRET_BYTES).toString('base64')}`
 
 /** $1 endpoint id bigint */

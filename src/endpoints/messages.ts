@@ -81,7 +81,7 @@ function writeLine({ destination, events, channelSecret, replies, isRetry }: Lin
   }
 }
 
-/** As with LINE's module channels, an endpoint that may not reply receives events in standby mode without reply tokens. */
+/** An endpoint that may not reply receives events in standby mode without reply tokens, as with LINE's module channels. */
 function rewrite(text: string, replies: boolean, isRetry: boolean): string {
   const events = JSON.parse(text) as unknown[]
   for (const event of events) {

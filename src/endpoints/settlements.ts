@@ -50,7 +50,7 @@ export class Settlements {
     this.#connection = connection
   }
 
-  /** @param change for a member, the change number that was sent */
+  /** @param change the change number that was sent; null: the delivery has none */
   complete(delivery: LeasedDelivery, change: bigint | null): void {
     this.#ended.completed.push({ delivery, change })
     this.#settleSoon(SETTLE_MS)

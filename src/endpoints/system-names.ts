@@ -4,7 +4,7 @@ import { isIP } from 'node:net'
 
 /** Containers get their extra hosts before they start, so a change is rare. */
 const READ_EVERY_MS = 5_000
-/** As in the C library. */
+/** The limit of the C library. */
 const SEARCH_DOMAINS_MAX = 6
 
 export interface Address {

@@ -22,7 +22,7 @@ export class Targets {
   readonly #isOwnUrl: (url: URL) => boolean
   readonly #endpoints = new LRUCache<bigint, Endpoint>({ max: TARGETS_MAX, ttl: ENDPOINT_MAX_AGE_MS })
   readonly #resolver: HostResolver
-  /** By account, URL and whether the URL may be private, because parsing takes 10 µs. */
+  /** Cache of parsed URLs, because parsing takes 10 µs. The key also has the account and whether the URL may be private. */
   readonly #urls = new LRUCache<string, Target | RefusedUrl>({ max: TARGETS_MAX })
   readonly #batches: Batcher<bigint, Endpoint>
 

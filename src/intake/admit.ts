@@ -11,7 +11,7 @@ import { AppError } from '../errors.ts'
 import type { Source } from './event.ts'
 import type { Admission } from './flush-batch.ts'
 
-/** Per source and process. */
+/** Limit per source and process. */
 const CACHE_MAX_ACCOUNTS = 10_000
 /** Fields that admit no delivery, such as the last foreign destination, may be this old. */
 const CACHE_TTL_MS = 30_000

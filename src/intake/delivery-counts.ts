@@ -50,7 +50,7 @@ type Outcomes = Pick<Counts, 'accepted' | 'duplicates' | 'unapplied'>
 export class DeliveryCounts {
   readonly #database: Queryable
   readonly #timer: NodeJS.Timeout
-  /** By source and account, so its size is bounded by the number of accounts. */
+  /** The keys are source and account, so the number of accounts bounds the size. */
   #counts = new Map<string, Map<AccountId, Counts>>()
 
   constructor(database: Queryable) {

@@ -19,7 +19,7 @@ export type Effect =
 export const NO_EFFECT: Effect = { type: 'none' }
 
 export interface IntakeEvent {
-  /** In the source's own terms, at most KIND_MAX_LENGTH characters. */
+  /** The source's own name of the kind, at most KIND_MAX_LENGTH characters. */
   kind: string
   key: Buffer
   occurredAtMs: number

@@ -21,7 +21,7 @@ export type Outcome = 'accepted' | 'unapplied' | 'duplicate' | 'stale'
 /** What admitted a delivery. The flush compares it with the account in the transaction that stores the events. */
 export interface Admission {
   accountId: AccountId
-  /** Of the account in the path of the delivery. */
+  /** The version of the account in the path of the delivery. */
   credentialsVersion: bigint
   source: Source
   /** The delivery is for another bot than that of the account in its path. The flush finds the bot's account again. */

@@ -7,7 +7,7 @@ import { CallBudget } from './call-budget.ts'
 
 export interface CallTimeouts {
   attemptMs: number
-  /** For all attempts together. */
+  /** Limit of all attempts together. */
   callMs: number
 }
 

@@ -35,9 +35,9 @@ import {
 } from './statistics.ts'
 import { isSendable, StatelessTokens } from './tokens.ts'
 
-/** Per account. LINE allows 2,000 per second for all programs of a channel. Ten instances use half of it: 10 × 100 = 1,000. */
+/** Limit per account. LINE allows 2,000 per second for all programs of a channel. Ten instances use half of it: 10 × 100 = 1,000. */
 const READS_PER_SECOND = 100
-/** Per account. LINE allows 1,000 per minute. */
+/** Limit per account. LINE allows 1,000 per minute. */
 const WEBHOOK_CALLS_PER_SECOND = 5
 
 /** The largest page that LINE returns. */

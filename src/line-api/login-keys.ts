@@ -10,7 +10,7 @@ import { callPlatform, type Platform } from './call.ts'
 const PATH = '/oauth2/v2.1/certs'
 /** A request waits for the interval and the call: 3 s + 3 s, less than the time limit of a shutdown (6.5 s). */
 const TIMEOUTS = { attemptMs: 2_000, callMs: 3_000 }
-/** After a failed fetch. */
+/** Pause after a failed fetch. */
 export const RETRY_AFTER_SECONDS = 5
 /** Older keys are refreshed in the background, so an outage of LINE does not affect tokens with cached keys. */
 const REFRESH_AFTER_MS = 10 * 60_000
@@ -23,7 +23,7 @@ export interface FetchPauses {
    * them wait for the same fetch.
    */
   intervalMs: number
-  /** After a failed fetch. During this time, no token waits for another fetch. */
+  /** Pause after a failed fetch, during which no token waits for another one. */
   failureMs: number
 }
 

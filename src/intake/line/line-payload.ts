@@ -191,7 +191,7 @@ function lineEffect(event: Fields): Effect {
   }
 }
 
-/** Also for `messageEdited`, which contains the edited message. */
+/** A `messageEdited` event also contains its message. */
 function messageIdOf(event: Fields): string | null {
   return isObject(event.message) ? readOptionalId(event.message.id) : null
 }
