@@ -2,7 +2,7 @@
 import { chmodSync, mkdtempSync, rmSync } from 'node:fs'
 import { loadavg, tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { markChanges } from '../dist/src/audience/change-marks.js'
+import { addCheckpoint } from '../dist/src/audience/checkpoints.js'
 import { migrate } from '../dist/src/postgres/schema/migrate.js'
 import { findDebianPostgres, ReplicatedPostgres } from '../dist/tools/simulator/replicated-postgres.js'
 import { TextDatabase } from '../dist/tools/text-database.js'
@@ -59,7 +59,7 @@ async function fill(cluster, members) {
   const database = new TextDatabase(urlOf(cluster.primary), () => undefined)
   await migrate(database)
   database.markReady()
-  await markChanges(database)
+  await addCheckpoint(database)
   await database.query(`insert into organization (name) values ('bench')`)
   const audiences = []
   for (let id = 1n; id <= ACCOUNTS; id += 1n) audiences.push(await addAudience(database, id, members))

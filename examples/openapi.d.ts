@@ -1092,7 +1092,7 @@ export interface operations {
           'text/csv': string
         }
       }
-      /** @description A query parameter is invalid or unknown. `details` names it. */
+      /** @description A query parameter is invalid or unknown. `details` identifies it. */
       400: {
         headers: {
           [name: string]: unknown
@@ -1182,7 +1182,7 @@ export interface operations {
           'application/json': components['schemas']['Member']
         }
       }
-      /** @description The body is not valid JSON, If-Match is malformed, or a field is invalid. `details` names the field. */
+      /** @description The body is not valid JSON, If-Match is malformed, or a field is invalid. `details` identifies the field. */
       400: {
         headers: {
           [name: string]: unknown
@@ -1218,7 +1218,7 @@ export interface operations {
           'application/json': components['schemas']['Error']
         }
       }
-      /** @description The member has another version than If-Match names. */
+      /** @description The member has another version than If-Match. */
       412: {
         headers: {
           [name: string]: unknown
@@ -1336,7 +1336,7 @@ export interface operations {
           'application/json': components['schemas']['Error']
         }
       }
-      /** @description Step 2: the member has another version than If-Match names. */
+      /** @description Step 2: the member has another version than If-Match. */
       412: {
         headers: {
           [name: string]: unknown
@@ -1404,7 +1404,7 @@ export interface operations {
           'application/json': components['schemas']['Verification']
         }
       }
-      /** @description The body is not valid JSON, or a field is invalid. `details` names the field. */
+      /** @description The body is not valid JSON, or a field is invalid. `details` identifies the field. */
       400: {
         headers: {
           [name: string]: unknown

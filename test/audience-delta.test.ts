@@ -1,7 +1,7 @@
 /** GET /api/audience?updatedSince: the delta feed. */
 import fc from 'fast-check'
 import { describe, expect, it, onTestFinished } from 'vitest'
-import { markChanges } from '../src/audience/change-marks.ts'
+import { addCheckpoint } from '../src/audience/checkpoints.ts'
 import { SCAN_MAX } from '../src/audience/list-statements.ts'
 import { readPage } from '../src/audience/select-list.ts'
 import { migrate } from '../src/postgres/schema/migrate.ts'
@@ -118,7 +118,7 @@ describe('a delta feed', () => {
     await markAll(`now() + interval '61 minutes'`)
     const [newest] = await feed(tenant, LONG_AGO)
     await service.deliver(tenant, [lineEvent('follow', 'U2')])
-    await markChanges(database)
+    await addCheckpoint(database)
     expect(userIdsOf(await feed(tenant, newest?.updatedAt ?? ''))).toContain('U2')
     await load(database, 'truncate change_mark')
   })
@@ -140,9 +140,9 @@ describe('a delta feed', () => {
     const [newest] = await since(LONG_AGO).then((entries) => entries.slice(-1))
     await markAt(`now() + interval '10 years 10 seconds'`)
     const count = () => load(own, 'select from change_mark')
-    await markChanges(own)
+    await addCheckpoint(own)
     expect(await count()).toHaveLength(4)
-    await markChanges(own)
+    await addCheckpoint(own)
     expect(await count()).toHaveLength(4)
     // As if two minutes had passed.
     await load(
@@ -174,7 +174,7 @@ describe('a delta feed', () => {
       own,
       `insert into change_mark (marked_at, change) select now() + interval '2 days', change_horizon()`,
     )
-    await markChanges(own)
+    await addCheckpoint(own)
     expect(await load(own, 'select from change_mark')).toHaveLength(1)
   })
 

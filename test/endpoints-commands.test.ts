@@ -6,7 +6,7 @@ import { requireAccount } from '../src/cli/input.ts'
 import { ownAddresses } from '../src/endpoints/address.ts'
 import { addEndpoint, type NewEndpoint } from '../src/endpoints/manage.ts'
 import { LineApi } from '../src/line-api/client.ts'
-import { endpointAnswered } from '../src/observability/facts.ts'
+import { endpointResponded } from '../src/observability/facts.ts'
 import { Metrics } from '../src/observability/metrics.ts'
 import { examineEndpoints, listBacklogs } from '../src/operator/endpoint-health.ts'
 import { listDeliveries } from '../src/operator/endpoints.ts'
@@ -388,8 +388,8 @@ it('exports the backlog of each endpoint that has one and the outcome of attempt
   )
   const metrics = new Metrics(['line'])
   metrics.watchEndpoints(() => listBacklogs(own))
-  endpointAnswered.publish({ outcome: 'accepted', sinceCommitMs: 70 })
-  endpointAnswered.publish({ outcome: 'no_response', sinceCommitMs: 10_000 })
+  endpointResponded.publish({ outcome: 'accepted', sinceCommitMs: 70 })
+  endpointResponded.publish({ outcome: 'no_response', sinceCommitMs: 10_000 })
   const text = await eventually(
     () => metrics.registry.metrics(),
     (exported) => exported.includes('oa_audience_endpoint_pending{'),

@@ -60,12 +60,12 @@ describe('an endpoint', () => {
 
   it('begins as its last attempt of any process ended, until this process has tried it', () => {
     const [accepted, failed, tried] = [new EndpointState(), new EndpointState(), new EndpointState()]
-    accepted.learn(true)
+    accepted.restore(true)
     expect(accepted.isProven).toBe(true)
-    failed.learn(false)
+    failed.restore(false)
     expect(failed.room(0)).toBe(1)
     tried.note(true, 10, 0)
-    tried.learn(false)
+    tried.restore(false)
     expect(tried.isProven).toBe(true)
   })
 
@@ -85,7 +85,7 @@ describe('the queue', () => {
     for (let no = 1; no <= 1_900; no += 1) queue.add(itemOf(no), 0)
     expect(startAll(queue)).toHaveLength(512)
     for (let no = 2_001; no <= 2_100; no += 1) {
-      queue.learn(BigInt(no), true)
+      queue.restore(BigInt(no), true)
       for (let id = 0; id < 4; id += 1) queue.add(itemOf(no, id), 0)
     }
     expect(startAll(queue)).toHaveLength(400)
@@ -95,14 +95,14 @@ describe('the queue', () => {
     const queue = new Queue<Item>()
     for (let no = 1; no <= 600; no += 1) queue.add(itemOf(no), 0)
     startAll(queue)
-    queue.learn(600n, true)
+    queue.restore(600n, true)
     expect(startAll(queue).map(({ item }) => item.endpointId)).toEqual([600n])
   })
 
   it('gives one endpoint 16 requests, and each of many one in turn', () => {
     const queue = new Queue<Item>()
-    queue.learn(1n, true)
-    queue.learn(2n, true)
+    queue.restore(1n, true)
+    queue.restore(2n, true)
     for (let id = 0; id < 100; id += 1) queue.add(itemOf(1, id), 0)
     for (let id = 0; id < 100; id += 1) queue.add(itemOf(2, id), 0)
     const started = startAll(queue)
@@ -113,11 +113,11 @@ describe('the queue', () => {
   it('gives one account as many requests as are free for all others', () => {
     const queue = new Queue<Item>()
     for (let no = 1; no <= 1_000; no += 1) {
-      queue.learn(BigInt(no), true)
+      queue.restore(BigInt(no), true)
       queue.add({ ...itemOf(no), accountId: 7n }, 0)
     }
     expect(startAll(queue)).toHaveLength(512)
-    queue.learn(2_000n, true)
+    queue.restore(2_000n, true)
     queue.add(itemOf(2_000), 0)
     expect(startAll(queue)).toHaveLength(1)
   })
@@ -125,7 +125,7 @@ describe('the queue', () => {
   it('starts the next delivery of an endpoint when one has ended', () => {
     const queue = new Queue<Item>()
     for (let id = 0; id < 17; id += 1) {
-      queue.learn(1n, true)
+      queue.restore(1n, true)
       queue.add(itemOf(1, id), 0)
     }
     const [first] = startAll(queue)

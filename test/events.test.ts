@@ -193,7 +193,7 @@ it('keeps a person erased whose event is being retried, content included', async
   await service.deliver(tenant, [lineEvent('follow', userId)])
   const [id] = await failedIds(database)
   const late = betweenReadAndApply(database, () => erase(service, tenant, userId))
-  expect(await retryEvent(late, id as bigint)).toBe('it has changed meanwhile: check it again')
+  expect(await retryEvent(late, id as bigint)).toBe('it was changed at the same time: check it again')
   expect(await service.member(tenant, userId)).toBeUndefined()
   expect(await database.query('select from event where user_id is not null or payload is not null')).toEqual(
     [],
@@ -269,7 +269,7 @@ it('does not apply an event whose account gets another secret while it is retrie
       tenant.accountId,
     ]),
   )
-  expect(await retryEvent(late, id as bigint)).toBe('it has changed meanwhile: check it again')
+  expect(await retryEvent(late, id as bigint)).toBe('it was changed at the same time: check it again')
   expect(await failedIds(database)).toEqual([id])
   expect(await retryEvent(database, id as bigint)).toBe('applied')
   expect(await service.member(tenant, userId)).toMatchObject({ eventCount: 1 })

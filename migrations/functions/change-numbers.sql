@@ -1,16 +1,15 @@
 -- Keeps change numbers growing on a server to which a dump was restored. A repeatable file: see CONTRIBUTING.md.
 
--- Raises change_offset if stored numbers are beyond those of this server's transactions. Returns whether it did. The service
--- calls it when it migrates, and when a connection meets another server than change_server names. No transaction of this server
--- has such numbers, so they come from another one.
+-- Raises change_offset if stored numbers are beyond those of this server's transactions, and so come from another server. Returns
+-- whether it did. The service calls it when it migrates, and when a connection reaches another server than that of change_server.
 --
--- Stored numbers are in marks, members, tombstones and endpoints. Those of endpoint_delivery and created_change are not above
--- them, and open_changes are below first_change. Numbers above 2^62 are left alone, as ids are: another program invented them.
+-- Stored numbers are in change_mark, members, tombstones and endpoints. Those of endpoint_delivery and created_change are not above
+-- them, and open_changes are below first_change. Numbers above 2^62 are ignored, because another program invented them.
 create or replace function raise_change_offset() returns boolean language plpgsql as $$
 declare
   newest bigint;
 begin
-  -- Two sessions that replace a function at the same time fail.
+  -- Concurrent replacements of a function fail.
   perform pg_advisory_xact_lock(7301006);
   insert into change_server (system_identifier) select system_identifier from pg_control_system()
       on conflict (is_only_row) do update set system_identifier = excluded.system_identifier

@@ -1,18 +1,16 @@
--- How a batch of events reaches events and members, in one transaction: the locks, and flush_events.
+-- Stores a batch of events and applies it to members, in one transaction: the locks, the steps, and flush_events, which calls the
+-- steps in order. A repeatable file: the service applies it again whenever it changes, see CONTRIBUTING.md.
 
--- A repeatable file: the service applies it again whenever it changes, see CONTRIBUTING.md. A change here is a change of the
--- running flush. The steps stand before flush_events, which calls them in their order.
-
--- Keeps erasures and flushes of an account apart. An erasure takes the account's lock exclusively before it looks for
--- what to erase. A flush takes the locks of its accounts shared. So a flush either commits first, and the erasure finds
--- what it stored, or starts after the erasure and sees it.
+-- Excludes flushes of an account during an erasure. An erasure takes the account's lock exclusively before it searches events. A
+-- flush takes the locks of its accounts shared. So a flush either commits first, and the erasure finds its events, or starts after
+-- the erasure and sees it.
 --
--- Every transaction takes its locks in one order: accounts, event keys, members, tracked activity, each in key order.
--- Two accounts with the same remainder share a lock and only wait for each other without need.
+-- Every transaction takes its locks in one order: accounts, event keys, members, tracked activity, each in key order. Accounts with
+-- the same remainder share a lock, which only causes unnecessary waits.
 create or replace function lock_out_flushes(account_id bigint) returns void language sql
   return pg_advisory_xact_lock(7301, (account_id % 2147483647)::int);
 
--- Accounts for which the caller itself erases content (an unsend) are in `exclusive`, too.
+-- `exclusive` has the accounts for which the caller itself erases content (an unsend).
 create or replace function lock_out_erasures(account_ids bigint[], exclusive bigint[]) returns void language plpgsql as $$
 begin
   perform case when account_id = any (exclusive)
@@ -21,19 +19,19 @@ begin
      from (select distinct account_id from unnest(account_ids) as account_id order by account_id) sorted;
 end $$;
 
--- Keeps erasures apart from bodies on their way to endpoints: decision 46. A sender holds the account's lock, shared, from before
--- it reads a content until the body is in the kernel's buffers, at most WRITE_MAX_MS of src/endpoints/post.ts. The locks belong
--- to its session, because bodies are written after the transaction that reads them.
+-- Excludes the writing of bodies to endpoints during an erasure (decision 46). A sender holds the account's lock shared from before
+-- it reads a content until the body is in the kernel's buffers, at most WRITE_MAX_MS of src/endpoints/post.ts. The locks belong to
+-- its session, because bodies are written after the transaction that reads them.
 --
--- An erasure takes the lock exclusively, and so waits for the bodies that may contain the person. While it waits, senders cannot
--- take the lock again. 4 s: 0.02 s in which deliveries join, 1 s for the last write, 0.6 s for which a statement in front of the
--- release may wait for rows, and twice that for a busy machine. Only a frozen process holds the lock longer.
+-- An erasure takes the lock exclusively, so it waits for bodies that may contain the person. While it waits, senders cannot take the
+-- lock again. Timeout of 4 s: 0.02 s in which deliveries join, 1 s for the last write, and 0.6 s for which a statement before the
+-- release may wait for rows, doubled for a busy machine. Only a frozen process holds the lock longer.
 create or replace function lock_out_sending(account_id bigint) returns void language plpgsql set lock_timeout = '4s' as $$
 declare
   account constant int := (account_id % 2147483647)::int;
 begin
-  -- One erasure at a time waits for senders, and one that had to wait for another pauses. Senders only try for the lock, every
-  -- 10 ms, so a queue of erasures would otherwise keep them from sending for as long as it lasts.
+  -- One erasure at a time waits for senders, and pauses if it had to wait for another erasure. Senders only try the lock every
+  -- 10 ms, so without the pause a queue of erasures would block them.
   if not pg_try_advisory_xact_lock(7303, account) then
     perform pg_advisory_xact_lock(7303, account);
     perform pg_sleep(0.03);
@@ -41,16 +39,16 @@ begin
   perform pg_advisory_xact_lock(7302, account);
 end $$;
 
--- Whether nothing of the account is being sent now.
+-- Whether no body of the account is being sent.
 create or replace function is_sending_quiet(account_id bigint) returns boolean language sql
   return pg_try_advisory_xact_lock(7302, (account_id % 2147483647)::int);
 
--- Takes the locks that no erasure waits for. Returns the accounts.
+-- Takes the locks for which no erasure waits. Returns their accounts.
 create or replace function hold_sending(account_ids bigint[]) returns bigint[] language sql
   return array(select account_id from unnest(account_ids) as account_id
                 where pg_try_advisory_lock_shared(7302, (account_id % 2147483647)::int));
 
--- Those of the accounts for which no erasure waits.
+-- Returns the accounts for which no erasure waits.
 create or replace function without_waiting_erasure(account_ids bigint[]) returns bigint[] language sql
   return array(select account_id from unnest(account_ids) as account_id
                 where (account_id % 2147483647)::int::oid not in (
@@ -61,15 +59,15 @@ create or replace function release_sending(account_ids bigint[]) returns bigint 
   return (select count(pg_advisory_unlock_shared(7302, (account_id % 2147483647)::int))
             from unnest(account_ids) as account_id);
 
--- Whether a state is newer than the stored one. A state that no event produced has no time or no key: an event is newer.
+-- Whether a state is newer than the stored one. A stored state without a time or a key comes from no event, so an event is newer.
 create or replace function is_newer(at timestamptz, key uuid, stored_at timestamptz, stored_key uuid) returns boolean
   language sql immutable parallel safe
   return ((at, key) > (stored_at, stored_key)) is not false;
 
--- The account whose events a delivery carries if it arrives at the webhook of one account and its destination is the bot of another: the
--- only account of the same organization with this bot user id and the same channel secret. All accounts of a module channel
--- share its webhook and its secret, and a secret that only the account in the path has proves nothing about another one. If no
--- account or several match, it is the account in the path.
+-- Returns the account of a delivery whose destination is another bot than that of the account in its path: the only account of the
+-- same organization with this bot user id and the same channel secret. All accounts of a module channel share its webhook and its
+-- secret. A secret that only the account in the path has proves nothing about another one. If no account or several match, this
+-- returns the account in the path.
 create or replace function account_of_destination(path_account_id bigint, destination text) returns bigint
   language sql stable as $$
   select coalesce((select case when count(*) = 1 then min(named.id) end
@@ -78,10 +76,10 @@ create or replace function account_of_destination(path_account_id bigint, destin
                       and named.channel_secret = addressed.channel_secret), path_account_id)
 $$;
 
--- The versions to compare with the accounts' own. A delivery for another bot needs two accounts: the one in its path must have
--- the credentials, and the receiving one the bot. If both hold, the result is the receiving account's version, which changes with
--- the bot and the organization. Otherwise it is null, and the delivery is stale. A condition in flush_events would triple
--- the time of every flush, because the planner would expect more accounts.
+-- Returns the versions to compare with those of the accounts. A delivery for another bot needs two accounts: the account in its path
+-- must have the credentials, and the receiving account the bot. Then the result is the receiving account's version, which changes
+-- with its bot and organization. Otherwise it is null, and the delivery is stale. A condition in flush_events would triple the time
+-- of every flush, because the planner would expect more accounts.
 create or replace function versions_to_compare(
   account_ids bigint[], credentials_versions bigint[], path_account_ids bigint[], foreign_bots text[]
 ) returns bigint[] language plpgsql as $$
@@ -97,7 +95,7 @@ begin
      order by d.position);
 end $$;
 
--- Tracked activity: events that anybody could send, by user id. Those that cannot be applied are in `event`.
+-- Stores unproven events, which anybody can send, and counts them by user id. Events that cannot be applied are in `event`.
 create or replace function track_activity(
   effective bigint[], proven boolean[], admissions int[], kinds text[], occurred_ats timestamptz[], user_ids text[], payloads text[]
 ) returns void language plpgsql as $$
@@ -117,13 +115,13 @@ begin
          first_seen_at = least(t.first_seen_at, excluded.first_seen_at),
          last_seen_at = greatest(t.last_seen_at, excluded.last_seen_at),
          received_at = now(),
-         -- Indexed, so it changes once a month: all other updates are heap-only.
+         -- Indexed. It changes once a month, so that most updates are heap-only.
          active_month = date_trunc('month', now() at time zone 'UTC')::date;
 end $$;
 
--- Two upserts, although the members exist by now and are locked: an upsert finds its row by the unique index, whatever the
--- statistics say, while an update with a join may plan another index and read the whole account. For the same reason each
--- event looks its account up (`offset 0`): a join may walk the index of all accounts.
+-- This and apply_conversations are upserts, although the members exist and are locked. An upsert always finds its row by the unique
+-- index. With wrong statistics, an update with a join may use another index and read the whole account. For the same reason, the
+-- account is looked up per event (`offset 0`): a join may scan the index of all accounts.
 create or replace function apply_relationships(
   effective bigint[], keys uuid[], occurred_ats timestamptz[], user_ids text[], relationships text[]
 ) returns void language plpgsql as $$
@@ -149,7 +147,7 @@ begin
          relationship_key = case when is_newer(excluded.relationship_at, excluded.relationship_key, m.relationship_at,
                                                m.relationship_key)
                             then excluded.relationship_key else m.relationship_key end,
-         -- A person who follows again may have another name by now.
+         -- A person who follows again may have a new name.
          profile_due_at = case when excluded.followed_at > coalesce(m.followed_at, '-infinity')
                           then now() else m.profile_due_at end,
          updated_at = greatest(changed_at, m.updated_at), change = next_change()
@@ -180,7 +178,7 @@ begin
    where is_newer(excluded.conversation_at, excluded.conversation_key, m.conversation_at, m.conversation_key);
 end $$;
 
--- Erases the content of messages that were taken back, and remembers them for messages that arrive later.
+-- Erases the content of unsent messages, and stores their ids for messages that arrive later.
 create or replace function apply_unsends(owners bigint[], unsent_messages text[]) returns void language plpgsql as $$
 begin
   insert into unsent_message (channel_oa_id, message_id)
@@ -194,8 +192,8 @@ begin
    where e.channel_oa_id = u.owner and e.message_id = u.message_id and e.payload is not null;
 end $$;
 
--- The platform suspended an account or reinstated it. One statement per account, in the order of their ids: an update by a
--- join may read all accounts.
+-- Stores whether the platform suspended an account or reinstated it. There is one statement per account, in the order of ids, because
+-- an update with a join may read all accounts.
 create or replace function apply_suspensions(
   owners bigint[], keys uuid[], occurred_ats timestamptz[], suspensions boolean[]
 ) returns void language plpgsql as $$
@@ -214,7 +212,8 @@ begin
   end loop;
 end $$;
 
--- For accounts with so many endpoints that others would wait for their rows: one row per delivery. Returns whether there is any.
+-- Queues one row per delivery for accounts with so many endpoints that other accounts would wait for their rows. Returns whether there
+-- is any.
 create or replace function queue_fan_outs(
   crowded bigint[], owners bigint[], kinds text[], keys uuid[], deliveries int[], destinations text[]
 ) returns boolean language plpgsql as $$
@@ -233,8 +232,8 @@ begin
   return found;
 end $$;
 
--- One row per endpoint. An active endpoint's rows are leased to the caller, which sends them from memory. 30 s: see
--- src/endpoints/claims.ts.
+-- Queues one row per delivery and endpoint. Rows of active endpoints are leased to the caller, which sends them from memory. The lease
+-- of 30 s is LEASE_MS in src/endpoints/claims.ts.
 create or replace function queue_deliveries(
   crowded bigint[], owners bigint[], kinds text[], keys uuid[], deliveries int[], destinations text[],
   out leased_ids bigint[], out leased_accounts bigint[], out leased_endpoints bigint[]
@@ -259,42 +258,42 @@ begin
     from queued where attempts = 1;
 end $$;
 
--- Stores the events that are new and applies them to members. The caller's transaction is the flush.
+-- Stores new events and applies them to members.
 --
 -- Admissions and events are numbered from 1. Event n consists of the nth element of each array from `admissions` to
--- `destinations`. An array is null if no event of the batch needs it, and then costs nothing.
+-- `destinations`. An array is null if no event of the batch needs it.
 --
--- An event's effect on a member is commutative and idempotent: the count adds distinct acts of the person, first and last
--- seen are a minimum and a maximum of their times, relationship and conversation are the newest by (time, key). So neither
--- order, nor repetition, nor the instance that flushes matters.
+-- The effect of an event on a member is commutative and idempotent: the count adds distinct acts of the person, first and last seen
+-- are the minimum and maximum of their times, relationship and conversation are the newest by (time, key). So the order, duplicates
+-- and the flushing instance do not matter.
 create or replace function flush_events(
-  -- What admitted the deliveries: the account with its credentials_version, the source, and whether the source's senders
-  -- can be trusted to name people. Anybody can send tracking events, so they make no member.
+  -- Admissions: the account with its credentials_version, the source, and whether the user ids can be trusted. Anybody can send
+  -- tracking events, so unproven ones create no member.
   account_ids bigint[], credentials_versions bigint[], sources text[], proven boolean[],
-  -- Null unless the delivery is for another bot than that of the account in its path: the account in the path, which
-  -- credentials_versions is then about, and the bot user id. account_ids has the account that receives the events.
+  -- For a delivery for another bot than that of the account in its path: the account in the path, to which credentials_versions then
+  -- belongs, and the bot user id. account_ids has the account that receives the events. Otherwise null.
   path_account_ids bigint[], foreign_bots text[],
-  -- The events, without duplicates among themselves. `admissions` are positions in account_ids.
+  -- Events, each once. `admissions` are positions in account_ids.
   admissions int[], kinds text[], keys uuid[], occurred_ats timestamptz[], user_ids text[],
   group_ids text[], message_ids text[], payloads text[], failures text[],
-  -- When the sender says that the event happened, if that is earlier than occurred_ats. An erasure compares this time.
+  -- The time by the sender's clock, if it is earlier than occurred_ats. An erasure compares this time.
   claimed_ats timestamptz[],
-  -- false: the event is not the person's own act, as when an agent closes a conversation. It makes a member but does not
-  -- count. null: it is.
+  -- False: the event is not an act of the person, as when an agent closes a conversation. It creates a member but does not count.
+  -- Null: it is an act.
   own_acts boolean[],
-  -- People who joined or left, beside an event's source: the event's number, and the person.
+  -- Other people who joined or left: the event's number, and the person.
   other_events int[], other_people text[],
-  -- Effects, one element per event. null: this event has none of the kind.
+  -- Effects, one element per event. Null: the event has no such effect.
   relationships text[],
   conversation_ids text[], conversation_statuses text[], conversation_ats timestamptz[],
   unsent_messages text[],
   suspensions boolean[],
-  -- What is forwarded to endpoints: the number of the event's delivery in this batch, and the delivery's destination where it
-  -- is not the account's bot user id. null: the event is not forwarded.
+  -- Forwarding to endpoints: the number of the event's delivery in this batch (null: the event is not forwarded), and the delivery's
+  -- destination if it is not the account's bot user id.
   deliveries int[], destinations text[],
   -- An account with more `line` endpoints than this gets one row of endpoint_fan_out per delivery.
   endpoints_max int,
-  -- Numbers of the admissions that still hold, and of the events that were stored before.
+  -- Numbers of the admissions that are not stale, and of the events that were already stored.
   out admitted int[], out duplicates int[],
   -- Rows of endpoint_delivery that the caller has leased, with their accounts and endpoints.
   out leased_ids bigint[], out leased_accounts bigint[], out leased_endpoints bigint[],
@@ -302,17 +301,17 @@ create or replace function flush_events(
   out fans_out boolean
 ) language plpgsql as $$
 declare
-  -- Numbers of events without effect on members: they were stored before, are from before an erasure, or cannot be applied.
+  -- Numbers of events without effect on members: they were already stored, are older than an erasure, or cannot be applied.
   ineffective int[];
   forwards boolean;
-  -- The bounds of the keys: PostgreSQL then opens one or two partitions of event_key instead of all.
+  -- Bounds of the keys. With them, PostgreSQL opens one or two partitions of event_key instead of all.
   least_key uuid := keys[1];
   greatest_key uuid := keys[1];
   next_key uuid;
-  -- For each event the account that it was stored for now, and the same if the event changes members. Otherwise null.
+  -- For each event, the account that it was stored for, and the same if it changes members. Otherwise null.
   owners bigint[];
   effective bigint[];
-  -- Accounts for which an unsend erases content. It locks other flushes out of them.
+  -- Accounts for which an unsend erases content, which excludes other flushes.
   erasing bigint[] := '{}';
   crowded bigint[];
 begin
@@ -330,9 +329,9 @@ begin
     if next_key > greatest_key then greatest_key := next_key; end if;
   end loop;
 
-  -- One statement, because as functions of its own for what is new, for events and for acts, a flush would take 5 % longer.
+  -- One statement, because with separate functions a flush would take 5 % longer.
   with admission as materialized (
-    -- Most accounts have erased nobody and unsent nothing: their events need no further look-up.
+    -- Most accounts have no erasures and no unsent messages. Their events need no further lookup.
     select d.position, d.source, d.is_proven, a.id as account_id, a.organization_id, a.person_key,
            exists (select from erased_person x where x.channel_oa_id = a.id) as has_erased,
            exists (select from unsent_message u where u.channel_oa_id = a.id) as has_unsent,
@@ -341,12 +340,12 @@ begin
            with ordinality as d (account_id, version, source, is_proven, position)
       join official_account a on a.id = d.account_id and a.credentials_version = d.version
   ), incoming as materialized (
-    -- Subqueries instead of joins: the planner expects a few rows and would join in nested loops.
+    -- Subqueries instead of joins, because the planner expects few rows and would use nested loops.
     select a.account_id, a.organization_id, a.person_key, a.has_erased, a.source, a.is_proven, a.forwards, e.*,
            not exists (select from event_key k
                         where k.channel_oa_id = a.account_id and k.key = e.key
                           and k.key between least_key and greatest_key) as is_new,
-           -- What others do makes no member of an erased person, and updates one who came back.
+           -- An event that is not the person's act creates no member of an erased person, but updates one who came back.
            a.has_erased and coalesce((
              select coalesce(claimed_ats[e.position], e.occurred_at) <= x.erased_at
                     or own_acts[e.position] is false
@@ -371,12 +370,11 @@ begin
       from unnest(other_events, other_people) as p (event, user_id)
       join incoming e on e.position = p.event and e.is_new
   ), new_key as (
-    -- A plain insert, not `on conflict do nothing`: if another flush inserts the same key first, this one fails on the
-    -- primary key, is rolled back as a whole, and is flushed again.
+    -- Not `on conflict do nothing`: if another flush inserts the same key first, this flush must fail and be repeated.
     insert into event_key (channel_oa_id, key)
     select account_id, key from incoming where is_new order by account_id, key
   ), new_event as (
-    -- An event from before an erasure, or a message that was unsent, keeps its kind and time but none of its content.
+    -- An event from before an erasure, or an unsent message, is stored with its kind and time but without content.
     insert into event (channel_oa_id, source, kind, key, occurred_at, user_id, other_user_ids, group_id, message_id,
                        payload, failure, is_forwarded)
     select e.account_id, e.source, e.kind, e.key, e.occurred_at,
@@ -390,8 +388,7 @@ begin
                    from other group by position) o using (position)
      where e.is_new and (e.is_proven or e.failure is not null)
   ), member as (
-    -- In key order, one row lock after the other. An update by a join would lock rows in the order of its plan, and two
-    -- flushes would deadlock.
+    -- Locks rows in key order. An update with a join would lock them in the order of its plan, and flushes could deadlock.
     insert into audience_member as m (channel_oa_id, organization_id, user_id, event_count, first_seen_at, last_seen_at)
     select account_id, organization_id, user_id, count(acted_at), min(acted_at), max(acted_at)
       from (select account_id, organization_id, user_id,
@@ -402,7 +399,7 @@ begin
              where not is_erased and failure is null) person
      group by account_id, organization_id, user_id order by account_id, user_id
         on conflict on constraint audience_member_user do update set
-           -- Other programs load counts near the greatest number, which then stays.
+           -- Saturates, because other programs may load counts near the greatest bigint.
            event_count = least(m.event_count, 9223372036854775807 - excluded.event_count) + excluded.event_count,
            first_seen_at = least(m.first_seen_at, excluded.first_seen_at),
            last_seen_at = greatest(m.last_seen_at, excluded.last_seen_at)

@@ -1,18 +1,18 @@
--- Keeps ids of members from being given twice, also after a restore or a failover that lost commits, and notices a server to
--- which a dump was restored. A repeatable file: see CONTRIBUTING.md and docs/decisions/0043-ids-after-a-restore.md.
+-- Prevents that ids of members are reused, also after a restore or a failover that lost commits. Detects a server to which a dump was
+-- restored. A repeatable file: see CONTRIBUTING.md and docs/decisions/0043-ids-after-a-restore.md.
 
--- Moves the generated ids of members past `highest` (null: past nothing) and makes them follow time. Each id is at least
+-- Moves the generated ids of members beyond `highest` (which may be null) and makes them follow time. Each id is at least
 --
 --   2^52 × a number of skips  +  microseconds since 2026, by the server's clock
 --
--- An id that was given before now is below that, as long as fewer than a million are given per second. So a server that lost
--- the last commits or days gives other ids, and nobody needs to notice the loss. 2^52 microseconds are 142 years, and ids are
--- below 2^53 until the second skip. A skip follows an id that another program loaded far ahead of time, or a clock that was far
--- ahead: time would need years to catch up. Ids above 2^62 are left alone, because no sequence counts that far.
+-- Earlier ids are below that, as long as fewer than a million are generated per second. So a server that lost the last commits or
+-- days generates other ids, even if the loss is not noticed. 2^52 microseconds are 142 years, and ids are below 2^53 until the second
+-- skip. A skip follows an id that another program loaded far ahead of time, or a clock that was far ahead, because time would need
+-- years to catch up. Ids above 2^62 are ignored.
 create or replace function raise_member_ids(highest bigint) returns void language plpgsql as $$
 declare
   ids regclass := pg_get_serial_sequence('audience_member', 'id');
-  -- For each session that moves the sequence. Any fixed number.
+  -- Serializes sessions that move the sequence. Any fixed number.
   lock constant bigint := 7301005;
   skip constant bigint := 4503599627370496;
   minute_us constant bigint := 60000000;
@@ -21,7 +21,7 @@ declare
   newest bigint;
   target bigint;
 begin
-  -- For this function alone: a transaction that deletes a member may wait for a standby before it commits.
+  -- Held only during this function, because a transaction that deletes a member may wait for a standby before it commits.
   perform pg_advisory_lock(lock);
   now_us := greatest(0, (extract(epoch from clock_timestamp() - timestamptz '2026-01-01T00:00:00Z') * 1000000)::bigint);
   last := coalesce(pg_sequence_last_value(ids), 0);
@@ -29,7 +29,7 @@ begin
   target := newest - newest % skip + case when newest % skip <= now_us then now_us
                                           when newest % skip > now_us + minute_us then skip + now_us
                                           else newest % skip end;
-  -- Other sessions take ids meanwhile, and setval must not move the sequence back: 10,000 ids take 0.2 s.
+  -- Other sessions generate ids at the same time, and setval must not move the sequence back: 10,000 ids take 0.2 s.
   if target > last and newest < 4611686018427387904 and now_us < skip - minute_us then
     perform setval(ids, greatest(target, pg_sequence_last_value(ids) + 10000));
   end if;
@@ -39,7 +39,7 @@ exception when others or query_canceled then
   raise;
 end $$;
 
--- For an id that another program loaded, and that is taken or was deleted.
+-- Moves generated ids beyond an id that another program loaded.
 create or replace function skip_member_ids(highest bigint) returns void language plpgsql as $$
 begin
   if highest > coalesce(pg_sequence_last_value(pg_get_serial_sequence('audience_member', 'id')), 0)
@@ -48,14 +48,14 @@ begin
   end if;
 end $$;
 
--- For each connection of the service before its first statement, and every ten seconds. A restored database cannot be reached
--- by a connection from before, so nothing is written to it before this.
+-- Runs on each connection of the service before its first statement, and every ten seconds. Connections from before a restore do not
+-- reach the restored database, so nothing is written to it before this.
 create or replace function prepare_writes() returns void language plpgsql as $$
 begin
   if current_setting('transaction_read_only') = 'on' then
     return;
   end if;
-  -- This commit need not wait for a disk or a standby: that of a member with such an id does, and comes later in the log.
+  -- This commit need not wait for a disk or a standby. The commit of a member with such an id does, and is later in the log.
   set local synchronous_commit = off;
   perform raise_member_ids(null);
   if not exists (select from change_server

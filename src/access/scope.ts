@@ -1,6 +1,6 @@
 /**
- * Who calls a protected route, by three headers, and what they may touch. Every request asks the database, so a revoked client or
- * key is refused on its next request.
+ * Authenticates the API client of a protected route by three headers, and finds the scope of its key. Every request queries the
+ * database, so a revoked client or key is refused on its next request.
  */
 import type { FastifyInstance, FastifyRequest, onRequestAsyncHookHandler } from 'fastify'
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
@@ -10,23 +10,22 @@ import { type Row, statement } from '../postgres/statement.ts'
 
 /** The official account and organization that a request may read and change. */
 export interface Scope {
-  /** id of the API key; null: the command line */
+  /** Id of the API key. Null: the command line. */
   keyId: bigint | null
   accountId: AccountId
   organizationId: OrganizationId
 }
 
-/** An authenticated API client. */
 interface Caller {
   apiClientId: bigint
   apiKey: string
-  /** null: the key is not active, or belongs to another client */
+  /** Null: the key is not active or belongs to another client. */
   scope: Scope | null
 }
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** null on routes without the guard */
+    /** Null on routes without the guard. */
     caller: Caller | null
   }
 }
@@ -38,7 +37,7 @@ interface CallerRow extends Row {
   organization_id: bigint
 }
 
-/** $1 client_id text, $2 client_secret text, $3 key text. The active client, with its key if that is active. */
+/** $1 client_id text, $2 client_secret text, $3 key text. Returns the active client, with its key if that is active. */
 const selectActiveCaller = statement('active-caller')`
     select c.id as client_id, k.id as key_id, k.channel_oa_id, k.organization_id
       from api_client c
@@ -51,8 +50,8 @@ export function decorateWithCaller(app: FastifyInstance): void {
 }
 
 /**
- * The guard. Throws `missing_credentials` or `invalid_client` (401). Without a database, or if the query fails, it throws
- * `internal` (500). A 401 would tell the client that its credentials are wrong.
+ * The guard. Throws `missing_credentials` or `invalid_client` (401). Without a database, or if the query fails, it throws `internal`
+ * (500), because a 401 would mean that the credentials are wrong.
  */
 export function requireApiClient(database: Database): onRequestAsyncHookHandler {
   return async (request) => {
@@ -67,8 +66,8 @@ export function requireApiClient(database: Database): onRequestAsyncHookHandler 
 }
 
 /**
- * Null if the key is not active or belongs to another client. Each route answers that in its own way, before it checks anything
- * else of the request. Throws `caller_unknown` (401) without the guard.
+ * Returns null if the key is not active or belongs to another client. Each route has its own response for that and sends it before
+ * any other check of the request. Throws `caller_unknown` (401) without the guard.
  */
 export function scopeOf({ caller }: FastifyRequest): Scope | null {
   if (caller === null) throw new AppError('caller_unknown')

@@ -1,5 +1,3 @@
-/** Official accounts: the queries by which a delivery or a scope finds its account. */
-
 import { Secret, secretOrNull } from '../config/secret.ts'
 import type { Database } from '../postgres/database.ts'
 import { type Queryable, type Row, type Statement, statement } from '../postgres/statement.ts'
@@ -18,15 +16,15 @@ export interface Account {
   botUserId: string | null
   basicId: string | null
   chatSecret: Secret | null
-  /** the support chat's inbox of this account; null: every inbox of the chat */
+  /** The support chat's inbox of this account. Null: every inbox of the chat. */
   chatInboxId: string | null
   oaHash: Secret
   trackingKey: string
-  /** the LINE Login channel whose ID tokens prove people in tracking events */
+  /** The LINE Login channel whose ID tokens prove people in tracking events. */
   loginChannelId: string | null
-  /** changes whenever a value changes that admits deliveries or decides whose they are */
+  /** Changes with every value that admits deliveries or determines their account. */
   credentialsVersion: bigint
-  /** a `destination` other than botUserId that a delivery of the last hour named */
+  /** A `destination` other than botUserId in a delivery of the last hour. */
   foreignDestination: string | null
 }
 
@@ -47,7 +45,7 @@ interface AccountRow extends Row {
   foreign_destination: string | null
 }
 
-// A blank chat_inbox_id or login_channel_id counts as null. Other programs write these columns. A blank filter would drop every
+// A blank chat_inbox_id or login_channel_id counts as null. Other programs write these columns, and a blank filter would drop every
 // webhook.
 
 /** $1 id bigint */
@@ -91,8 +89,8 @@ const selectInOrganization = statement('account-in-organization')`
      where id = $1 and organization_id = $2`
 
 /**
- * $1 id bigint, $2 destination text. Writes at most once per hour for the same destination, and once per minute for others: the
- * deliveries of several bots behind one module channel alternate, and each would cost a commit.
+ * $1 id bigint, $2 destination text. Writes at most once per hour for the same destination, and once per minute otherwise. The
+ * deliveries of several bots behind one module channel alternate, and without a limit each would cost a commit.
  */
 const updateForeignDestination = statement('update-foreign-destination')`
     update official_account
@@ -106,13 +104,13 @@ export function findAccount(database: Lookups, id: AccountId): Promise<Account |
   return findOne(database, selectById, [id])
 }
 
-/** Null for a blank hash, which anybody would guess. */
+/** Returns null for a blank hash, which anybody could guess. */
 export async function findAccountByOaHash(database: Lookups, oaHash: string): Promise<Account | null> {
   if (oaHash.trim() === '') return null
   return findOne(database, selectByOaHash, [oaHash])
 }
 
-/** Null for a blank key: a program that forgot its key must not write into an account. */
+/** Returns null for a blank key, so that a program without a key does not write into an account. */
 export async function findAccountByTrackingKey(
   database: Lookups,
   trackingKey: string,
@@ -121,7 +119,7 @@ export async function findAccountByTrackingKey(
   return findOne(database, selectByTrackingKey, [trackingKey])
 }
 
-/** The account of a scope, or null if it does not exist or belongs to another organization. */
+/** Returns null if the account does not exist or belongs to another organization. */
 export function findAccountInOrganization(
   database: Lookups,
   id: AccountId,
@@ -130,7 +128,7 @@ export function findAccountInOrganization(
   return findOne(database, selectInOrganization, [id, organizationId])
 }
 
-/** Records that a delivery named another bot user id: the webhook or `bot_user_id` is misconfigured. */
+/** Records that a delivery was for another bot user id. The webhook or `bot_user_id` is misconfigured. */
 export async function flagForeignDestination(
   database: Queryable,
   id: AccountId,
@@ -150,7 +148,7 @@ async function findOne(database: Lookups, statement: Statement, values: unknown[
     channelAccessToken: secretOrNull(row.channel_access_token),
     botUserId: row.bot_user_id,
     basicId: row.basic_id,
-    // Without one, callbacks are not signed. A blank one stays, and refuses them: somebody wanted them signed.
+    // Null accepts unsigned callbacks. A blank secret refuses all callbacks, because signing was intended.
     chatSecret: row.chat_secret ? new Secret(row.chat_secret) : null,
     chatInboxId: row.chat_inbox_id,
     oaHash: new Secret(row.oa_hash),

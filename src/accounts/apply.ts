@@ -1,4 +1,4 @@
-/** Makes the stored accounts equal to a list of wanted ones, which are identified by organization and channel id. */
+/** Adds and updates accounts from a list. Organization and channel id identify an account. */
 import { FatalError } from '../errors.ts'
 import { violatedConstraint } from '../postgres/faults.ts'
 import { transactionWithFreeIds } from '../postgres/schema/taken-ids.ts'
@@ -6,22 +6,20 @@ import { type Queryable, statement, type Transactions } from '../postgres/statem
 import type { AccountId, OrganizationId } from './account.ts'
 import { type AccountColumns, addAccount, type NewAccount, updateAccount } from './provisioning.ts'
 
-/** Faults that are reported together. Further faults are only counted. */
+/** Faults that are reported. Further faults are only counted. */
 export const FAULTS_MAX = 20
 
-/** Any fixed number: the advisory lock that serializes two runs. Otherwise both would add the same account. */
+/** Advisory lock (any fixed number) that serializes runs. Otherwise two runs could add the same account. */
 const APPLY_LOCK = 730_201
 
-/** The columns that a verification depends on. */
 const VERIFIED_COLUMNS = ['channel_secret', 'channel_access_token', 'bot_user_id', 'basic_id']
 
 export interface WantedAccount {
-  /** number of its line in the file, from 1 */
+  /** Line number in the file, from 1. */
   line: number
-  /** id or name of the organization */
   organization: string
   channelId: string
-  /** the columns to set, with `channel_id`; all others keep their values */
+  /** The columns to set, including `channel_id`. All others keep their values. */
   columns: Partial<AccountColumns>
 }
 
@@ -30,9 +28,8 @@ export interface Plan {
   organizationId: OrganizationId
   channelId: string
   name: string
-  /** null: the account is to be added */
+  /** Null: the account will be added. */
   storedId: AccountId | null
-  /** the columns whose values differ from the stored ones */
   changes: Partial<AccountColumns>
 }
 
@@ -50,11 +47,11 @@ export class RefusedLine extends Error {
 }
 
 /** $1 ids bigint[], $2 names text[] */
-const selectOrganizations = statement('select-named-organizations')`
+const selectOrganizations = statement('select-organizations-by-id-or-name')`
     select id, name from organization where id = any ($1::bigint[]) or name = any ($2::text[]) order by id`
 
 /**
- * Secrets are compared here, so that none becomes a parameter, which PostgreSQL may log.
+ * Secrets are compared in this process, because PostgreSQL may log parameters.
  *
  * $1 organization ids bigint[], $2 channel ids text[]
  */
@@ -64,11 +61,11 @@ const selectStored = statement('select-stored-accounts')`
       from official_account account
      where organization_id = any ($1::bigint[]) and channel_id = any ($2::text[])`
 
-/** $1 account id bigint. The stored outcome is that of the previous credentials. */
-const forgetVerification = statement('forget-account-verification')`
+/** $1 account id bigint. The stored outcome belongs to the previous credentials. */
+const clearVerification = statement('clear-account-verification')`
     update official_account set verification = null, verified_at = null where id = $1`
 
-/** What would change. Throws a FatalError with all faults if a row cannot be applied. */
+/** Returns the changes without making them. Throws a FatalError with all faults if a row cannot be applied. */
 export async function planAccounts(database: Queryable, wanted: WantedAccount[]): Promise<Plan[]> {
   const faults: string[] = []
   const organizations = await findOrganizations(database, wanted, faults)
@@ -92,7 +89,7 @@ export async function planAccounts(database: Queryable, wanted: WantedAccount[])
 /** $1 bigint: APPLY_LOCK */
 const lockOtherRuns = statement('lock-account-runs')`select pg_advisory_xact_lock($1)`
 
-/** Adds and updates all accounts in one transaction. */
+/** Adds and updates all accounts in one transaction. Throws a FatalError or RefusedLine. */
 export async function applyAccounts(
   database: Transactions,
   wanted: WantedAccount[],
@@ -113,7 +110,6 @@ export async function applyAccounts(
   }
 }
 
-/** Throws a FatalError with one line per fault. */
 export function throwFaults(faults: string[]): void {
   if (faults.length === 0) return
   const more = faults.length - FAULTS_MAX
@@ -125,7 +121,7 @@ export function throwFaults(faults: string[]): void {
 const keyOf = ({ organizationId, channelId }: { organizationId: OrganizationId; channelId: string }) =>
   `${organizationId} ${channelId}`
 
-/** By the text in the file. An id goes before a name that looks like one. */
+/** Returns organizations by their text in the file. An id takes precedence over a name that looks like one. */
 async function findOrganizations(
   database: Queryable,
   wanted: WantedAccount[],
@@ -186,6 +182,6 @@ async function store(transaction: Queryable, plan: Plan): Promise<AccountId> {
   const changed = Object.keys(changes)
   if (changed.length > 0) await updateAccount(transaction, storedId, changes)
   if (changed.some((column) => VERIFIED_COLUMNS.includes(column)))
-    await transaction.query(forgetVerification, [storedId])
+    await transaction.query(clearVerification, [storedId])
   return storedId
 }

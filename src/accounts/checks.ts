@@ -1,11 +1,9 @@
-/** The checks of a verification, as pure functions of the platform's answers. */
-
+/** The checks of a verification, as pure functions of the platform's responses. */
 import { type PlatformFault, statusAndReason } from '../line-api/call.ts'
 import type { BotInfo, WebhookTest } from '../line-api/line-responses.ts'
 import type { Account } from './account.ts'
 import type { Check, Claims, Webhook } from './verification.ts'
 
-/** A fault that says something about the account. */
 export type Refusal = Exclude<PlatformFault, { type: 'unavailable' }>
 
 export const ACCESS_TOKEN_ACCEPTED = passed('access_token', 'The platform accepts the access token')
@@ -14,7 +12,7 @@ export function tokenRefused(refusal: Refusal): Check {
   return failed('access_token', refusalText(refusal, 'The platform does not describe the account'))
 }
 
-/** @param consequence begins the sentence about a refusal that has nothing to do with credentials */
+/** @param consequence the message for a refusal that does not concern credentials, without status and reason */
 function refusalText(refusal: Refusal, consequence: string): string {
   switch (refusal.type) {
     case 'no_credentials':
@@ -49,13 +47,13 @@ function isGiven(value: string | null | undefined): value is string {
   return value !== null && value !== undefined && value !== ''
 }
 
-/** People write basic ids with or without @ and in any case. A premium id names the same account. */
+/** Basic ids are written with or without @ and in any case. A premium id identifies the same account. */
 function isSameBasicId(expected: string, info: BotInfo): boolean {
   const normalize = (id: string) => id.replace(/^@/, '').toLowerCase()
   return [info.basicId, info.premiumId].filter(isGiven).some((id) => normalize(id) === normalize(expected))
 }
 
-/** Without PUBLIC_URL, `expected` is only a path, and only paths are compared. */
+/** @param expected a URL, or only a path if PUBLIC_URL is not set */
 export function isSameAddress(endpoint: string, expected: string): boolean {
   if (!URL.canParse(endpoint)) return false
   const { origin, pathname, protocol } = new URL(endpoint)
@@ -68,7 +66,7 @@ export function endpointUnreadable(refusal: Refusal): Check {
   return failed('webhook_endpoint', refusalText(refusal, 'The platform does not return the webhook URL'))
 }
 
-/** @param expected the URL to recommend, or its path without PUBLIC_URL */
+/** @param expected the URL to recommend, or only its path if PUBLIC_URL is not set */
 export function endpointCheck({ endpoint, matches }: Webhook, expected: string): Check {
   if (matches) return passed('webhook_endpoint', 'The webhook URL is this service')
   const state = endpoint === null ? 'No webhook URL is set' : 'The webhook URL is not this service'
@@ -90,8 +88,8 @@ const TEST_ADVICE = new Map([
     'COULD_NOT_CONNECT',
     'The platform cannot connect to the webhook URL: check its host, port and certificate',
   ],
-  ['REQUEST_TIMEOUT', 'The webhook URL did not answer the platform in time'],
-  ['ERROR_STATUS_CODE', 'The webhook URL answered with an error'],
+  ['REQUEST_TIMEOUT', 'The webhook URL did not respond to the platform in time'],
+  ['ERROR_STATUS_CODE', 'The webhook URL responded with an error'],
 ])
 
 const STATUS_ADVICE: Record<number, string> = {

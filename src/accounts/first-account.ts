@@ -1,4 +1,3 @@
-/** Adds what a first account needs. A second run adds nothing, and says what exists. */
 import { FatalError } from '../errors.ts'
 import { transactionWithFreeIds } from '../postgres/schema/taken-ids.ts'
 import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
@@ -14,7 +13,7 @@ import {
   type NewAccount,
 } from './provisioning.ts'
 
-/** Any fixed number: the advisory lock that serializes two runs. */
+/** Advisory lock (any fixed number) that serializes runs. */
 const SETUP_LOCK = 730_203
 
 export interface AddedFirstAccount {
@@ -26,7 +25,7 @@ export interface AddedFirstAccount {
 
 /**
  * Adds an organization with one account, and a client with a key for it, in one transaction. Throws a FatalError if the
- * organization or the channel exists.
+ * organization or the channel already exists.
  */
 export function addFirstAccount(
   database: Transactions,
@@ -83,5 +82,4 @@ async function requireNew(
   }
 }
 
-/** Escapes control characters, too. */
 const quoted = (name: string) => JSON.stringify(name)

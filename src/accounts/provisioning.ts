@@ -1,13 +1,12 @@
 /**
- * Adds, changes and revokes organizations, official accounts, API clients and API keys. Other programs may write the same tables
- * directly. A column that refuses its value surfaces as the database's constraint violation.
+ * Adds, changes and revokes organizations, official accounts, API clients and API keys. Invalid values are rejected with the
+ * database's constraint violation. Other programs may write the same tables.
  */
 import { randomBytes } from 'node:crypto'
 import { insertWithFreeId } from '../postgres/schema/taken-ids.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import type { AccountId, OrganizationId } from './account.ts'
 
-/** The columns of `official_account` that an operator sets, by their names in the table. */
 export interface AccountColumns {
   name: string
   channel_id: string | null
@@ -43,7 +42,7 @@ const insertAccount = statement('insert-account')`
     returning id, oa_hash, tracking_key`
 
 /**
- * A column that $2 does not name keeps its value.
+ * A column that $2 does not contain keeps its value.
  *
  * $1 account id bigint
  * $2 values jsonb: an object whose keys are column names
@@ -84,7 +83,7 @@ export async function addOrganization(database: Queryable, name: string): Promis
 
 export interface AddedAccount {
   id: AccountId
-  /** path segment of the support chat's callback address */
+  /** Path segment of the support chat's callback URL. */
   oaHash: string
   trackingKey: string
 }
@@ -121,7 +120,6 @@ export interface AddedClient {
   clientSecret: string
 }
 
-/** Adds an API client with random credentials. */
 export async function addClient(database: Queryable, name: string | null): Promise<AddedClient> {
   const credentials = { clientId: randomCredential('client'), clientSecret: randomCredential('secret') }
   const [added] = await insertWithFreeId<{ id: bigint }>(database, 'api_client', insertClient, [
@@ -164,7 +162,7 @@ export async function revokeKey(database: Queryable, id: bigint): Promise<boolea
   return revoked.length > 0
 }
 
-/** 192 random bits in characters that need no quoting in URLs, shells and JSON. */
+/** Returns 192 random bits in characters that need no quoting in URLs, shells and JSON. */
 function randomCredential(prefix: string): string {
   return `${prefix}_${randomBytes(24).toString('base64url')}`
 }

@@ -1,4 +1,3 @@
-/** What the OpenAPI document says about POST /api/line-oa/verify. */
 import type { FastifySchema } from 'fastify'
 import {
   BODY_FAILURES,
@@ -25,7 +24,7 @@ The body is optional. With \`testWebhook\`, LINE also sends a test delivery to t
     ...failures({
       ...CLIENT_FAILURES,
       ...BODY_FAILURES,
-      400: 'The body is not valid JSON, or a field is invalid. `details` names the field.',
+      400: 'The body is not valid JSON, or a field is invalid. `details` identifies the field.',
       404: 'The API key is not active, or its scope has no official account.',
       503: 'LINE is unavailable, slow or limits requests, or the webhook was tested too often.',
     }),

@@ -1,10 +1,8 @@
-/** The request and the response of a verification. */
-
 import { type Static, Type } from '../http/typebox.ts'
 import { Nullable, StorableText } from '../http/validate.ts'
 import { BotInfoSchema, WebhookTestSchema } from '../line-api/line-responses.ts'
 
-/** What the client expects of the account. It is compared with the platform's data. */
+/** Expectations of the client, which are compared with the platform's data. */
 export const ClaimsSchema = Type.Object(
   {
     testWebhook: Type.Optional(Type.Boolean()),
@@ -45,7 +43,7 @@ export const VerificationSchema = Type.Object({
     Type.Literal('unverified'),
     Type.Literal('unknown'),
   ]),
-  /** null if the access token is not accepted or belongs to another account */
+  /** Null if the access token is not accepted or belongs to another account. */
   webhook: Nullable(WebhookSchema),
   checks: Type.Array(CheckSchema),
   checkedAt: Type.String({ format: 'date-time' }),

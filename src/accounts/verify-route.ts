@@ -12,7 +12,7 @@ import { type Verifier, verifyAccount } from './verify.ts'
 
 export interface VerifyParts extends Verifier {
   database: Database
-  /** of the messaging platform: `line` */
+  /** The messaging platform in the path: `line`. */
   channelName: string
 }
 

@@ -23,15 +23,15 @@ import {
 import type { Check, Claims, Verification, Webhook } from './verification.ts'
 import { takeWebhookTest } from './webhook-tests.ts'
 
-/** For all calls of a verification together. The client's answer is due within 10 s. */
+/** Time limit of all calls of a verification together. The response is due within 10 s. */
 const VERIFICATION_TIMEOUT_MS = 8_000
 
 export interface Verifier {
   database: Queryable
   lineApi: LineApi
-  /** the base URL of this service as the platforms reach it, without a trailing slash */
+  /** The public base URL of this service, without a trailing slash. */
   publicUrl: string | null
-  /** the paths on which this service accepts an account's deliveries, the recommended one first */
+  /** The paths of an account's webhook, the recommended one first. */
   webhookPaths: (accountId: string) => string[]
   now: () => number
 }
@@ -39,17 +39,15 @@ export interface Verifier {
 type Outcome = Omit<Verification, 'verified' | 'checkedAt'>
 
 /**
- * Endpoints that follow the account receive the outcome. Verifications that are not sent yet are one delivery, whose change
- * number grows with each of them.
+ * Stores the outcome and queues it for endpoints. Unsent verifications share one delivery, whose change number grows with each.
  *
- * $1 id bigint, $2 verification jsonb, $3 verified_at timestamptz, $4 boolean: endpoints receive it even if the outcome is the one
- * that was stored before
+ * $1 id bigint, $2 verification jsonb, $3 verified_at timestamptz, $4 boolean: endpoints also receive an unchanged outcome
  */
 const storeVerification = statement('store-verification')`
     with before as (
       select verification->'verified' as verified from official_account where id = $1
     ), stored as (
-      -- An outcome that nobody requested keeps the last test of the same URL, so that the test is not repeated.
+      -- A periodic verification keeps the last webhook test of the same URL.
       update official_account
          set verification = case
                when not $4 and verification->'webhook' ? 'test'
@@ -71,9 +69,9 @@ const storeVerification = statement('store-verification')`
                due_at = case when d.failed_at is null then d.due_at else now() end`
 
 /**
- * A refusal by the platform is an outcome. If the platform is unreachable, slow or rate limiting, this throws
- * `platform_unavailable` and stores nothing.
- * @param isRequested somebody asked for it; otherwise endpoints are notified only of another outcome
+ * Verifies an account and stores the outcome, which may be a refusal by the platform. If the platform is unreachable, slow or rate
+ * limiting, this throws `platform_unavailable` and stores nothing.
+ * @param isRequested false: a periodic verification, of which endpoints receive only a changed outcome
  */
 export async function verifyAccount(
   verifier: Verifier,
@@ -112,7 +110,7 @@ async function callPlatform(verifier: Verifier, account: Account, claims: Claims
   }
   const identity = identityCheck(account, claims, info.value)
   const checks = [ACCESS_TOKEN_ACCEPTED, identity]
-  // All other answers would describe another account.
+  // All other responses would describe another account.
   if (!identity.ok) return { account: info.value, accountType: 'unknown', webhook: null, checks }
   const [followers, endpoint] = await Promise.all([
     lineApi.followers(account, 1, undefined, budget).then(requireAvailable),
@@ -131,17 +129,17 @@ async function checkWebhook(
   verifier: Verifier,
   account: Account,
   { testWebhook }: Claims,
-  answer: Answer<WebhookEndpoint>,
+  found: CallOutcome<WebhookEndpoint>,
   budget: CallBudget,
 ): Promise<{ webhook: Webhook | null; checks: Check[] }> {
-  if (!answer.ok && statusOf(answer.fault) !== 404) {
-    return { webhook: null, checks: [endpointUnreadable(answer.fault)] }
+  if (!found.ok && statusOf(found.fault) !== 404) {
+    return { webhook: null, checks: [endpointUnreadable(found.fault)] }
   }
   const expected = verifier.webhookPaths(String(account.id)).map((path) => (verifier.publicUrl ?? '') + path)
-  const endpoint = answer.ok ? answer.value.endpoint : null
+  const endpoint = found.ok ? found.value.endpoint : null
   const webhook: Webhook = {
     endpoint,
-    active: answer.ok && answer.value.active,
+    active: found.ok && found.value.active,
     matches: endpoint !== null && expected.some((address) => isSameAddress(endpoint, address)),
   }
   const checks = [endpointCheck(webhook, expected[0] ?? ''), activeCheck(webhook)]
@@ -154,10 +152,10 @@ async function checkWebhook(
     : { webhook, checks: [...checks, testRefused(test.fault)] }
 }
 
-type Answer<T> = { ok: true; value: T } | { ok: false; fault: Refusal }
+type CallOutcome<T> = { ok: true; value: T } | { ok: false; fault: Refusal }
 
-/** Throws `platform_unavailable` for a fault that says nothing about the account. */
-function requireAvailable<T>(result: PlatformResult<T>): Answer<T> {
+/** Throws `platform_unavailable` for a fault that does not concern the account. */
+function requireAvailable<T>(result: PlatformResult<T>): CallOutcome<T> {
   if (result.ok) return result
   if (result.fault.type === 'unavailable') {
     throw new AppError('platform_unavailable', { retryAfterSeconds: result.fault.retryAfterSeconds })
@@ -170,7 +168,7 @@ function statusOf(refusal: Refusal): number | null {
 }
 
 /** The API does not return the type, but only verified and premium accounts may list their followers. */
-function accountTypeOf(followers: Answer<unknown>): Verification['accountType'] {
+function accountTypeOf(followers: CallOutcome<unknown>): Verification['accountType'] {
   if (followers.ok) return 'verified_or_premium'
   return statusOf(followers.fault) === 403 ? 'unverified' : 'unknown'
 }

@@ -1,4 +1,4 @@
-/** The platform allows 60 webhook tests per account and hour. The database counts them for all instances. */
+/** Limits webhook tests. The platform allows 60 per account and hour. The database counts them for all instances. */
 import { AppError } from '../errors.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import type { AccountId } from './account.ts'
@@ -20,7 +20,7 @@ const selectSecondsLeft = statement('select-webhook-test-wait')`
       from official_account
      where id = $1`
 
-/** Counts one test. Throws `platform_unavailable` with the rest of the hour if the tests are used up. */
+/** Counts one test. If the tests are used up, throws `platform_unavailable` with the seconds until the hour ends. */
 export async function takeWebhookTest(database: Queryable, id: AccountId): Promise<void> {
   const [counted] = await database.query(countTest, [id, TESTS_PER_HOUR])
   if (counted !== undefined) return

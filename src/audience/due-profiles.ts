@@ -1,15 +1,15 @@
-/** Which profiles are due, and what becomes of them: the statements behind profiles.ts. */
+/** The statements of profiles.ts: they take due profiles and store the results. */
 import type { AccountId } from '../accounts/account.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import type { Profile } from '../line-api/line-responses.ts'
 import { type Queryable, type Row, statement } from '../postgres/statement.ts'
 
-/** Members per pass, and of one account, so that accounts take turns. */
 const PASS_MAX = 64
+/** Members of one account per pass, so that accounts take turns. */
 const PASS_MAX_OF_ACCOUNT = 16
-/** Accounts of one pass: as many index lookups, some 3 ms. */
+/** Accounts per pass, with one index lookup each: about 3 ms. */
 const PASS_MAX_ACCOUNTS = 1_000
-/** Members counted per account. Above this the exact number says nothing more. */
+/** Members counted per account. */
 const COUNTED_MAX = 10_000
 
 export interface DueMember extends Row {
@@ -26,8 +26,8 @@ const selectNextAccounts = statement('select-next-accounts')`
 /**
  * $1 bigint[]: accounts, in the order of their turns; $2 int: members per account; $3 int: members.
  *
- * A taken member is leased for 10 minutes: if the instance dies, the profile is due again after that. Rows that another
- * instance takes, or a flush changes, are skipped, so this never waits for a lock and holds its own for one statement.
+ * Leases members for 10 minutes. If the instance dies, their profiles are due again. Rows that another transaction has locked are
+ * skipped.
  */
 const takeDue = statement('take-due-profiles')`
     with due as (
@@ -50,10 +50,7 @@ export interface DueMembers {
   lastAccountId: AccountId
 }
 
-/**
- * Takes members of the accounts after `after`. A pass looks at PASS_MAX_ACCOUNTS accounts at most, so that it costs the same
- * with 30,000 of them.
- */
+/** Takes members of up to PASS_MAX_ACCOUNTS accounts after `after`, so the cost does not depend on the number of accounts. */
 export async function takeDueMembers(
   database: Queryable,
   except: ReadonlySet<AccountId>,
@@ -86,7 +83,7 @@ const countDue = statement('count-due-profiles')`
        select from audience_member
         where channel_oa_id = a.id and profile_due_at <= now() limit $1) m`
 
-/** Members whose profile is due, at most COUNTED_MAX of each account. */
+/** Counts members whose profile is due, at most COUNTED_MAX of each account. */
 export async function countDueProfiles(database: Queryable): Promise<number> {
   const [row] = await database.query<{ count: number }>(countDue, [COUNTED_MAX])
   return row?.count ?? 0
@@ -96,9 +93,8 @@ const IS_PROFILE_CHANGED = `(display_name, picture_url, language)
                                   is distinct from ($3::text, $4::text, coalesce($5::text, language))`
 
 /**
- * $1 bigint: account; $2 bigint: member; $3 text: name; $4 text: picture; $5 text: language. A profile without a language is
- * a group's, or of a person who shares none: the stored language stays. The next request is due in 30 to 31 days, unless a new
- * follow has made it due during the lease.
+ * $1 bigint: account; $2 bigint: member; $3 text: name; $4 text: picture; $5 text: language, null keeps the stored one, because
+ * profiles in groups have none. The next request is due in 30 to 31 days, unless a new follow made it due during the lease.
  */
 const storeFound = statement('store-profile')`
     update audience_member
@@ -116,8 +112,8 @@ export async function storeProfile(database: Queryable, member: DueMember, profi
 }
 
 /**
- * $1 bigint: account; $2 bigint: member. A person without a profile is requested once more after 30 days, and again only if
- * they were seen since. A new follow makes the profile due immediately.
+ * $1 bigint: account; $2 bigint: member. A missing profile is requested again after 30 days if the person was seen since the last
+ * request. A new follow makes it due immediately.
  */
 const storeNotFound = statement('store-unknown-profile')`
     update audience_member
@@ -138,7 +134,7 @@ const selectGroup = statement('select-group-of-person')`
      where channel_oa_id = $1 and (user_id = $2 or other_user_ids @> array[$2]) and group_id is not null
      order by id desc limit 1`
 
-/** The group or room in which the account met the person last. */
+/** Returns the group or room of the person's latest event in one, or null. */
 export async function findGroup(database: Queryable, member: DueMember): Promise<string | null> {
   const values = [member.channel_oa_id, member.user_id]
   const [row] = await database.query<{ group_id: string }>(selectGroup, values)

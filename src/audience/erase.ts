@@ -1,4 +1,4 @@
-/** DELETE /api/audience/:id: erases a person, so that nothing older brings them back. */
+/** DELETE /api/audience/:id: erases a person. Older events do not bring the person back. */
 import type { FastifyInstance, onRequestAsyncHookHandler } from 'fastify'
 import { type Scope, scopeOf } from '../access/scope.ts'
 import { AppError } from '../errors.ts'
@@ -10,13 +10,7 @@ import { waitForStandby } from '../postgres/replication/unreplicated.ts'
 import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
 import { lockOutSendersAndFlushes } from './erasure-lock.ts'
 import { selectVersion } from './member.ts'
-import {
-  finishErasure,
-  type PendingErasure,
-  rememberPending,
-  scrub,
-  selectPending,
-} from './pending-erasure.ts'
+import { finishErasure, type PendingErasure, scrub, selectPending, storePending } from './pending-erasure.ts'
 import { eraseSchema } from './route-schemas.ts'
 
 export function eraseRoute(
@@ -63,13 +57,13 @@ export async function erasePerson(
 }
 
 /**
- * Erases the member, what stored events say of the person, and their tracked activity. What remains is a keyed hash by which
- * older events are recognised. The erasure of a person with very many events is returned as pending: flushes wait for this
- * transaction, so the other events are scrubbed after it. `unknown`: the scope has no such member. Throws `erase_stale`.
+ * Erases the member, the person's data in stored events, and their tracked activity. A keyed hash remains, by which older events
+ * are recognized. Flushes wait for this transaction, so the erasure of a person with very many events is returned as pending, and
+ * the remaining events are scrubbed later. `unknown`: the scope has no such member. Throws `erase_stale`.
  *
- * The locks come first, in a statement of their own. A flush that holds its lock has committed before the events are searched, and
- * a flush that waits for it sees the erasure and stores its events under greater ids. A body for an endpoint was either read before
- * and is written completely, or is read after the commit: decision 46.
+ * The locks are taken first, in a separate statement. A flush that has its lock commits before the events are searched. A flush that
+ * waits sees the erasure, and its events get greater ids. A body for an endpoint was either read before and is written completely, or
+ * is read after the commit (decision 46).
  */
 export async function eraseMember(
   transaction: Queryable,
@@ -89,10 +83,7 @@ export async function eraseMember(
   return eraseTraces(transaction, scope, { ...member, channel_oa_id: accountId, member_id: id }, now)
 }
 
-/**
- * Erases a person by user id, also one who is not a member: older events never bring the person back. Returns whether the person
- * was a member.
- */
+/** Erases a person by user id, who need not be a member. Returns whether the person was a member. */
 export async function eraseUser(
   tenant: Transactions,
   scope: Scope,
@@ -125,7 +116,7 @@ type Person = {
   person_hash: Buffer
 }
 
-/** What is stored of the person beside the member. */
+/** Erases everything except the row of the member. */
 async function eraseTraces(
   transaction: Queryable,
   { accountId, organizationId }: Scope,
@@ -133,14 +124,14 @@ async function eraseTraces(
   now: () => number,
 ): Promise<PendingErasure | 'complete'> {
   const { member_id, user_id, last_event_id } = erasure
-  await transaction.query(rememberErasure, [accountId, person_hash, Math.floor(now())])
+  await transaction.query(storeErasure, [accountId, person_hash, Math.floor(now())])
   await transaction.query(deleteTrackedActivity, [accountId, user_id])
   if (await scrub(transaction, erasure)) return 'complete'
-  await transaction.query(rememberPending, [accountId, organizationId, member_id, user_id, last_event_id])
+  await transaction.query(storePending, [accountId, organizationId, member_id, user_id, last_event_id])
   return erasure
 }
 
-/** The erasure that an earlier, interrupted DELETE of this member began. */
+/** Returns the pending erasure of an earlier, interrupted DELETE of this member. */
 async function findUnfinished(
   transaction: Queryable,
   { accountId, organizationId }: Scope,
@@ -153,14 +144,14 @@ async function findUnfinished(
   }
   const [pending] = await transaction.query<PendingErasure>(selectPending, [accountId, organizationId, id])
   if (pending !== undefined) return pending
-  // A DELETE whose answer was lost may have erased the member, and its sender takes this 404 as an answer.
+  // If the response of a DELETE was lost, the client repeats it and takes the 404 as success. So the erasure must be replicated.
   await transaction.query(waitForStandby)
   return 'unknown'
 }
 
 /**
- * $1 bigint: account; $2 bigint: organization; $3 bigint: member; $4 bigint[]: versions, null for any. A trigger keeps the
- * member's id, which says nothing of the person, as a tombstone for the delta feed.
+ * $1 bigint: account; $2 bigint: organization; $3 bigint: member; $4 bigint[]: versions, null for any. A trigger stores the member's
+ * id as a tombstone for the delta feed.
  */
 const deleteMember = statement('delete-member')`
     delete from audience_member m using official_account a
@@ -170,8 +161,8 @@ const deleteMember = statement('delete-member')`
               nextval(pg_get_serial_sequence('event', 'id')) as last_event_id`
 
 /**
- * $1 bigint: account; $2 bigint: organization; $3 text: user id. A person who is not a member gets an id that no member has, for
- * pending_erasure.
+ * $1 bigint: account; $2 bigint: organization; $3 text: user id. For pending_erasure, a person who is not a member gets an unused
+ * member id.
  */
 const selectPerson = statement('select-person')`
     select a.id as channel_oa_id, m.id is not null as is_member, $3::text as user_id,
@@ -182,11 +173,11 @@ const selectPerson = statement('select-person')`
      where a.id = $1`
 
 /**
- * $1 bigint: account; $2 bytea: hash of the person; $3 bigint: now by this machine's clock, milliseconds since 1970, the unit of
- * the platforms' times. An event of that very millisecond counts as older than the erasure. Not the database's clock, which
- * may step when another server takes over: events without a time get one from this machine's, and both are compared.
+ * $1 bigint: account; $2 bytea: hash of the person; $3 bigint: milliseconds since 1970, by this machine's clock. Events without a
+ * time get one from the same clock. The database's clock may step when another server takes over. An event of the same millisecond
+ * counts as older than the erasure.
  */
-const rememberErasure = statement('remember-erasure')`
+const storeErasure = statement('store-erasure')`
     insert into erased_person as e (channel_oa_id, person_hash, erased_at)
     values ($1, $2, timestamptz 'epoch' + $3::bigint * interval '1 millisecond')
         on conflict (channel_oa_id, person_hash) do update set erased_at = greatest(e.erased_at, excluded.erased_at)`

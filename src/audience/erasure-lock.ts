@@ -1,31 +1,30 @@
 /**
- * The locks of an account that keep erasures apart from writers of events and from bodies on their way to endpoints. Their
- * functions are in migrations/functions/flush.sql.
+ * Advisory locks of an account between erasures, flushes, and bodies that are written to endpoints. Their functions are in
+ * migrations/functions/flush.sql.
  */
-
 import type { Database } from '../postgres/database.ts'
 import type { Claimant } from '../postgres/pool/turns.ts'
 import { statement } from '../postgres/statement.ts'
 
 /**
- * $1 bigint: the account. Waits for bodies being written to its endpoints, which may contain the person, and lets no other be read
- * until this transaction ends. Then the same for its flushes.
+ * $1 bigint: the account. Waits for bodies that are being written to its endpoints and may contain the person. No other body can be
+ * read until this transaction ends. Then does the same for flushes.
  */
 export const lockOutSendersAndFlushes = statement('lock-out-senders-and-flushes')`
     select lock_out_sending($1), lock_out_flushes($1)`
 
-/** $1 bigint: the account. Waits for the bodies that were read before. */
+/** $1 bigint: the account. Waits for bodies that were read before. */
 export const waitForSenders = statement('wait-for-senders')`select lock_out_sending($1)`
 
-/** $1 bigint: the account. Does not wait. Most accounts have no endpoint. */
+/** $1 bigint: the account. Returns whether waitForSenders would not wait. */
 const areSendersQuiet = statement('are-senders-quiet')`
     select case when exists (select from endpoint where channel_oa_id = $1) then is_sending_quiet($1) else true end
            as is_quiet`
 
-/** Waits for the senders of an account after content was erased in a transaction of its own, as by an unsend. */
+/** Waits for the senders of an account after a committed transaction has erased content, as for an unsend. */
 export class SendersBarrier {
   readonly #database: Database
-  /** One wait of each account runs. All that ask meanwhile share the next one, which begins after what they committed. */
+  /** Each account has one wait at a time. Callers during that wait share the next one, which begins after their commits. */
   readonly #running = new Map<bigint, Promise<void>>()
   readonly #next = new Map<bigint, Promise<void>>()
 
@@ -34,8 +33,8 @@ export class SendersBarrier {
   }
 
   /**
-   * Resolves when no body that was read before is still being written to an endpoint of the account. Rejects if the process of a
-   * sender is frozen. A slow receiver takes one connection of the account's turns, and delays nobody else.
+   * Resolves when bodies that were read before are no longer being written to endpoints of the account. Rejects if the process of a
+   * sender is frozen. The wait occupies one connection of the account, so other accounts are not delayed.
    */
   async pass(accountId: bigint): Promise<void> {
     const [row] = await this.#database.lookup<{ is_quiet: boolean }>('account', areSendersQuiet, [accountId])
@@ -62,8 +61,8 @@ export class SendersBarrier {
 }
 
 /**
- * $1 bigint: the account. Erasures wait for this transaction, and it sees those that have committed. Send it before any row is
- * locked, because locks are taken in one order everywhere.
+ * $1 bigint: the account. Erasures wait for this transaction, which sees all committed ones. Send it before any row is locked, to
+ * keep the order of locks.
  */
 export const lockOutErasures = statement('lock-out-erasures')`
     select lock_out_erasures(array[$1::bigint], '{}')`

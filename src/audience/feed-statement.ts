@@ -1,6 +1,6 @@
 /**
- * The statement of the delta feed: members and tombstones in the order of their change numbers (migrations/0002-audience.sql). It takes the
- * parameters of the other lists (list-statements.ts), and
+ * The statement of the delta feed: members and tombstones in the order of their change numbers (migrations/0002-audience.sql). It
+ * takes the parameters of the other lists (list-statements.ts), and
  *
  *   $10 bigint  after this change number; null: on the first page
  *   $11 bigint  before this change number: the changes after it began after the walk
@@ -8,34 +8,35 @@
  *   $13 bigint  the time of the first page by the primary's clock, microseconds since 1970
  *   $14 bigint  on the first page, updatedSince, milliseconds since 1970
  *
- * Changes between horizon and end may be committed during the walk, behind its position. The next walk returns them, because it
- * begins at a mark, and a mark is never after the horizon of an earlier time. This needs a next walk that begins at a time of
- * this one at the latest. So a change above the horizon is left to the next walk if it was made after the first page.
+ * Changes between $12 and $11 may be committed during the walk, behind its position. The next walk returns them, because it begins at
+ * a checkpoint that is not above the horizon of this walk. The client requests it with the latest time in this walk. So changes above
+ * the horizon that were made after the first page are left to the next walk.
  *
- * A page is one row: its lines, their number, and the position of the last candidate that was examined (null: the walk is over).
+ * A page is one row: its lines, their number, and the position of the last candidate (null: the walk is over).
  */
 import { statement } from '../postgres/statement.ts'
 import { FILTERS, type List, SCAN_MAX } from './list-statements.ts'
 import { erasedCsv, erasedJson, memberCsv, memberJson, withTrackedActivity } from './member.ts'
 
 /**
- * A mark may be 10 s older than the next one, and a late one 20 s more. Within such a gap the database's clock may step back
- * without a trace in the marks, so a feed begins at a mark that is older than the requested time by a whole gap of 30 s. A page
- * of the previous walk may have lacked the changes of 30 s, the maximum of READ_MAX_LAG_MS. 30 + 30 = 60 s.
+ * The gap between checkpoints is up to 30 s: an interval of 10 s, and 20 s for a late one. Within a gap, the database's clock may step
+ * back without a trace, so a feed begins a whole gap before the requested time. A page of the previous walk from a replica may have
+ * lacked the changes of 30 s (maximum of READ_MAX_LAG_MS). 30 s + 30 s = 60 s.
  */
 const SINCE = `timestamptz 'epoch' + $14::bigint * interval '1 millisecond' - interval '60 seconds'`
 
 /**
- * A clock that had jumped ahead, and was set right, shows the same times again later, with higher numbers. Of the marks from then,
- * the first one may be up to 30 s after the time. If the clock never jumped, the marks after SINCE have higher numbers.
+ * A clock that jumped ahead and was corrected shows the same times again, with higher change numbers. The first of the earlier
+ * checkpoints may be up to 30 s after the requested time: 60 s + 30 s = 90 s. If the clock did not jump, checkpoints after SINCE have
+ * higher numbers, and this changes nothing.
  */
 const FIRST_CHANGE_AROUND = `(select min(near.change) from change_mark near
                                          where near.marked_at > ${SINCE}
                                            and near.marked_at <= ${SINCE} + interval '90 seconds')`
 
 /**
- * A time in the future has a mark near it only if the clock stepped back. Otherwise a client or another program invented it,
- * and nothing says what the client has read: the feed begins at the beginning.
+ * A time in the future has a checkpoint near it only if the clock stepped back. Otherwise it was invented, and it is unknown what the
+ * client has read, so the feed begins at the beginning.
  */
 const FEED_START = `coalesce($10::bigint,
                 (select case when ${SINCE} < greatest(clock_timestamp(), marked_at + interval '1 minute')
@@ -45,17 +46,16 @@ const FEED_START = `coalesce($10::bigint,
                   order by marked_at desc limit 1),
                 -1)`
 
-/** The clock of a replica may be ahead of the primary's, but the last commit that the replica has replayed carries the primary's time. */
+/** The clock of a replica may be ahead of the primary's. The last replayed commit has the primary's time. */
 const PRIMARY_CLOCK = `least(clock_timestamp(), case when pg_is_in_recovery() then pg_last_xact_replay_timestamp() end)`
 
 const isOfWalk = (change: string, at: string) => `(${change} < (select horizon from range)
                                 or ${at} <= timestamptz 'epoch' + (select began_us from range) * interval '1 microsecond')`
 
 /**
- * Driven by audience_member_change and erased_member_change. The candidate that ends the scan is returned, whether it matches
- * or not: the next page begins behind it. A tombstone matches only while no member has its id: another program may have
- * loaded the member again. Members are found by ctid and by the order of ids, because without statistics the planner would look
- * an id up in an index that leads through the whole account.
+ * Driven by audience_member_change and erased_member_change. The last candidate is returned even if it does not match, because the
+ * next page begins after it. A tombstone does not match if another program has loaded a member with its id again. Members are found
+ * by ctid and in the order of ids, because without statistics the planner would find an id by scanning the account in another index.
  */
 const rowsOf = (member: string, erased: string) => `
         with range as materialized (
@@ -96,8 +96,8 @@ const rowsOf = (member: string, erased: string) => `
          order by c.change, c.id limit $4`
 
 /**
- * $4 is one more than the page. If that many rows are found, the next page begins after the last member of this one. Otherwise
- * it begins after the candidate that ended the scan, if one did.
+ * $4 is the page size plus one. If that many rows are found, the next page begins after the last member of this one. Otherwise it
+ * begins after the last candidate, if the scan reached its limit.
  */
 const pageOf = (rows: string, separator: string) => `
     select string_agg(line, ${separator} order by position) filter (where position < $4) as lines,

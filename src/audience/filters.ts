@@ -1,10 +1,9 @@
-/** The filters of a list: which members of an audience a client asks for. */
-
+/** The filters of a list of members. */
 import { type Static, Type } from '../http/typebox.ts'
 import { checker, refuseInput, StorableText } from '../http/validate.ts'
 import { EXTERNAL_ID_MAX_LENGTH, RelationshipSchema, TAG_MAX_LENGTH, USER_ID_MAX_LENGTH } from './member.ts'
 
-/** Tags per query; all must match. */
+/** Maximum per query. All must match. */
 const TAGS_MAX = 10
 /** Characters. The platform's display names have 20. */
 const NAME_PART_MAX_LENGTH = 100
@@ -22,14 +21,14 @@ export const filterParameters = {
 
 const FilterSchema = Type.Object(filterParameters)
 
-/** A member must match all of them. */
+/** A member must match all filters. */
 export interface Filters {
   userId?: string
   externalId?: string
   relationship?: Static<typeof RelationshipSchema>
-  /** Sorted and without repetitions, so that the same tags are the same query. */
+  /** Sorted and without duplicates, so that the same tags are the same query. */
   tag?: string[]
-  /** A part of the display name, in any case. No character has a special meaning. */
+  /** A part of the display name, ignoring case. There are no wildcards. */
   q?: string
   /** ISO 8601 with milliseconds, in UTC. */
   updatedSince?: string
@@ -44,7 +43,7 @@ export function toFilters({ tag, updatedSince, ...rest }: Static<typeof FilterSc
   }
 }
 
-/** ISO 8601 with a zone, as members show their times. A plus sign that a client did not escape arrives as a space. */
+/** Reads ISO 8601 with a time zone. A plus sign that a client did not escape arrives as a space. */
 function readTime(text: string): string {
   const isTime = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+ -]\d\d:\d\d)$/.test(text)
   const ms = isTime && isDay(text.slice(0, 10)) ? Date.parse(text.replace(' ', '+')) : Number.NaN
@@ -57,11 +56,11 @@ function readTime(text: string): string {
   return new Date(ms).toISOString()
 }
 
-/** Date.parse reads February 30 as March 2, and the changes in between would be missed. */
+/** Date.parse reads February 30 as March 2. The feed would then miss the changes in between. */
 function isDay(text: string): boolean {
   const day = new Date(`${text}T00:00:00Z`)
   return !Number.isNaN(day.getTime()) && day.toISOString().startsWith(text)
 }
 
-/** Validates filters alone, for streams and for the command line. */
+/** Validates filters for streams and the command line. */
 export const checkFilters = checker(Type.Object(filterParameters, { additionalProperties: false }))

@@ -1,8 +1,8 @@
-/** Imports the platform's list of followers, for people who followed before their events were received here. */
+/** Imports the platform's list of followers: people who followed before this service received events. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Account, AccountId } from '../accounts/account.ts'
 import { FatalError } from '../errors.ts'
-import { type PlatformResult, type Reply, statusAndReason } from '../line-api/call.ts'
+import { type PlatformResult, type Rejection, statusAndReason } from '../line-api/call.ts'
 import { FOLLOWERS_PAGE_SIZE, type LineApi } from '../line-api/client.ts'
 import type { FollowersPage } from '../line-api/line-responses.ts'
 import type { Database } from '../postgres/database.ts'
@@ -15,25 +15,23 @@ import { MEMBER_ID_TAKEN, skipTakenMemberIds } from './member-ids.ts'
 
 /** The platform's continuation token expires after 24 hours. An older import starts again. */
 const CONTINUATION_MAX_AGE_MS = 23 * 3_600_000
-/** Attempts before the import gives up on an unavailable platform. The wait between them doubles. */
+/** Attempts while the platform is unavailable. The wait between them doubles. */
 const ATTEMPTS = 6
 const WAIT_MIN_MS = 1_000
 
 export interface ImportProgress {
-  /** Followers that the platform has listed so far, over all runs of this import. */
+  /** Followers listed so far, over all runs of this import. */
   seen: number
-  /** Of them, those that became members. */
   added: number
-  /** Of them, erased people. They stay erased until an event names them. */
+  /** Erased people. They stay erased until they send an event. */
   skipped: number
 }
 
 interface ImportState extends ImportProgress {
   /** Continuation token. Null: at the start or the end of the list. */
   next: string | null
-  /** When the platform issued it. 0 at the end of the list, so that the next import starts again. */
+  /** When the token was issued. 0 at the end of the list, so that the next import starts again. */
   atMs: number
-  /** When the whole list had been imported. */
   completedAt?: string
 }
 
@@ -45,8 +43,8 @@ const storeState = statement('store-followers-import')`
     update official_account set followers_import = $2 where id = $1`
 
 /**
- * Yields after each page. A page is committed together with the continuation token, so an interrupted import continues there.
- * Throws a FatalError if the platform refuses or stays unavailable.
+ * Yields after each page. A page is committed together with its continuation token, so an interrupted import continues there.
+ * Throws a FatalError if the platform refuses the request or stays unavailable.
  */
 export async function* importFollowers(
   database: Database,
@@ -58,7 +56,7 @@ export async function* importFollowers(
   if (state.next !== null) yield state
   do {
     const atMs = Date.now()
-    const page = await askWithRetry(() =>
+    const page = await requestWithRetry(() =>
       lineApi.followers(account, FOLLOWERS_PAGE_SIZE, state.next ?? undefined),
     )
     if (state.next !== null && isStale(page) && !isSecondBeginning) {
@@ -85,7 +83,6 @@ async function readState(database: Queryable, id: AccountId): Promise<ImportStat
   return state.atMs > Date.now() - CONTINUATION_MAX_AGE_MS ? state : FROM_THE_START
 }
 
-/** Whether the account's whole list of followers has been imported before. */
 export async function isImportCompleted(database: Queryable, id: AccountId): Promise<boolean> {
   const [row] = await database.query<{ state: ImportState | null }>(selectState, [id])
   return row?.state?.completedAt !== undefined
@@ -93,15 +90,14 @@ export async function isImportCompleted(database: Queryable, id: AccountId): Pro
 
 type Page = PlatformResult<FollowersPage>
 
-async function askWithRetry(ask: () => Promise<Page>): Promise<Page> {
+async function requestWithRetry(request: () => Promise<Page>): Promise<Page> {
   for (let attempt = 1; ; attempt += 1) {
-    const page = await ask()
+    const page = await request()
     if (page.ok || page.fault.type !== 'unavailable' || attempt === ATTEMPTS) return page
     await sleep(Math.max(WAIT_MIN_MS * 2 ** (attempt - 1), page.fault.retryAfterSeconds * 1000))
   }
 }
 
-/** The continuation token has expired. */
 function isStale(page: Page): boolean {
   return !page.ok && page.fault.type === 'refused' && page.fault.status === 400
 }
@@ -127,27 +123,27 @@ function followersOf(page: Page): FollowersPage {
   }
 }
 
-function refusalText(reply: Reply): string {
-  switch (reply.status) {
+function refusalText(rejection: Rejection): string {
+  switch (rejection.status) {
     case 401:
       return 'the platform refuses the channel access token (status 401). Issue a new one and store it.'
     case 403:
       return 'the platform lets only verified and premium accounts list their followers, and this is neither (status 403)'
     default:
-      return `the platform refuses the list of followers ${statusAndReason(reply)}`
+      return `the platform refuses the list of followers ${statusAndReason(rejection)}`
   }
 }
 
 /**
- * $1 bigint: account; $2 text[]: user ids; $3 timestamptz: when the list was requested; $4 uuid: NO_KEY. The list says who
- * followed at that time: newer events win, older ones lose.
+ * $1 bigint: account; $2 text[]: user ids; $3 timestamptz: when the list was requested; $4 uuid: NO_KEY. The list is the state at that
+ * time, so newer events win and older ones lose.
  */
 const addFollowers = statement('add-followers')`
     with follower as (
       select user_id, a.organization_id,
              exists (select from erased_person e
                       where e.channel_oa_id = a.id and e.person_hash = person_hash(a.person_key, follower.user_id))
-             -- An erased person who has come back is a member like others.
+             -- An erased person who came back is a member.
              and not exists (select from audience_member m
                               where m.channel_oa_id = a.id and m.user_id = follower.user_id) as is_erased
         from official_account a, unnest($2::text[]) as follower (user_id) where a.id = $1
@@ -156,7 +152,7 @@ const addFollowers = statement('add-followers')`
                                         relationship, relationship_at, relationship_key)
       select $1, organization_id, user_id, 'following', $3, $4 from follower where not is_erased order by user_id
           on conflict on constraint audience_member_user do update set
-             -- Also for members who follow already: an older unfollow that arrives late must lose.
+             -- Also for members who already follow, so that an older unfollow that arrives late loses.
              relationship = 'following', relationship_at = $3, relationship_key = $4,
              profile_due_at = case when m.relationship = 'following' then m.profile_due_at else now() end,
              updated_at = case when m.relationship = 'following' then m.updated_at

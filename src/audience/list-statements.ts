@@ -1,6 +1,6 @@
 /**
- * The statements that list members, one per driving index, each as a page of JSON, of NDJSON and of CSV. The delta feed is in
- * feed-statement.ts. They all take the same parameters:
+ * The statements that list members, one per driving index and format. The delta feed is in feed-statement.ts. All take the same
+ * parameters:
  *
  *   $1 bigint  account          $5 text    userId
  *   $2 bigint  organization     $6 text    externalId
@@ -8,17 +8,15 @@
  *   $4 int     limit            $8 text[]  tags
  *                               $9 text    part of the display name
  *
- * A filter that is null matches everything. `q` in any case; no character has a special meaning.
+ * A filter that is null matches everything. The part of the display name ignores case and has no wildcards.
  */
 import { type Statement, statement } from '../postgres/statement.ts'
 import { memberCsv, memberJson, withTrackedActivity } from './member.ts'
 
-/** What a row becomes: one line of text, made by PostgreSQL. */
 interface Lines {
   member: string
 }
 
-/** One list, in the three forms in which clients read it. */
 export interface List {
   page: Statement
   ndjson: Statement
@@ -26,16 +24,16 @@ export interface List {
 }
 
 /**
- * Candidates that one statement reads from its driving index. If their matches do not fill the page, the page ends with the
- * last candidate, and the next one begins there. From a cold disk a candidate costs two random reads of at most 0.5 ms, in an
- * index and in the table: 2,000 × 2 × 0.5 ms = 2 s of the 5 s that a statement may take.
+ * Candidates that one statement reads from its driving index. If their matches do not fill the page, the page ends with the last
+ * candidate, and the next page begins there. On a cold disk a candidate takes two random reads of 0.5 ms, in the index and in the
+ * table: 2,000 × 2 × 0.5 ms = 2 s of the 5 s that a statement may take.
  */
 export const SCAN_MAX = 2_000
 
-/** The last candidate is returned, whether it matches or not. */
+/** The last candidate is returned even if it does not match. */
 const IS_LAST = `= ${SCAN_MAX} as is_last`
 
-/** A key may name another organization than the account's. Without this, it would read all members of the account and find none. */
+/** Without this condition, a key of the wrong organization scans every member of the account and returns none. */
 const ACCOUNT_IN_SCOPE = `(select organization_id from official_account where id = $1) = $2`
 const IN_SCOPE = `m.channel_oa_id = $1 and m.organization_id = $2 and ${ACCOUNT_IN_SCOPE}`
 
@@ -45,7 +43,7 @@ export const FILTERS = `($5::text is null or m.user_id = $5)
            and ($8::text[] is null or m.tags @> $8)
            and ($9::text is null or strpos(lower(m.display_name), lower($9)) > 0)`
 
-/** All members, oldest first, with $1 to $4 alone: filters that are null would cost a page 5 %. Driven by the primary key. */
+/** All members, oldest first, driven by the primary key. Takes only $1 to $4, because null filters would cost a page 5 %. */
 export const listAll = list(
   'all',
   ({ member }) => `
@@ -55,7 +53,7 @@ export const listAll = list(
          order by m.id limit $4`,
 )
 
-/** Members that match, oldest first. Driven by the primary key; for filters without an index. */
+/** Serves filters without an index. Driven by the primary key. */
 export const listById = list(
   'by-id',
   ({ member }) => `
@@ -68,7 +66,7 @@ export const listById = list(
          order by m.id limit $4`,
 )
 
-/** At most one member. Driven by audience_member_user. `+ 0` keeps out the primary key, which has the order of ids. */
+/** Finds at most one member. Driven by audience_member_user. `+ 0` prevents the use of the primary key for the order. */
 export const listByUserId = list(
   'by-user-id',
   ({ member }) => `
@@ -79,7 +77,7 @@ export const listByUserId = list(
          order by m.id + 0 limit $4`,
 )
 
-/** At most one member. Driven by audience_member_external_id. */
+/** Finds at most one member. Driven by audience_member_external_id. */
 export const listByExternalId = list(
   'by-external-id',
   ({ member }) => `
@@ -103,7 +101,7 @@ export const listByRelationship = list(
          order by m.id limit $4`,
 )
 
-/** Driven by audience_tag, by the first of the tags. `offset 0` keeps each member one look-up. */
+/** Driven by audience_tag for the first tag. `offset 0` makes it one lookup per member. */
 export const listByTag = list(
   'by-tag',
   ({ member }) => `
@@ -121,11 +119,13 @@ export const listByTag = list(
 )
 
 /**
- * Members with a part of a name. Common parts are found sooner in the order of ids: `near` reads that way, driven by the
- * primary key. If it does not fill the page, `named` reads audience_member_name, which has no order. If that index finds no
- * more than SCAN_MAX members, they are all that match, and no page follows a page that they do not fill. If it finds more,
- * the page ends with the last candidate of `near`. The n-grams contain the account. `+ 0` keeps out other indexes, which would
- * return all of its members.
+ * Members whose name contains a text:
+ *
+ * 1. `near` scans candidates in the order of ids, driven by the primary key. This is fast for common texts.
+ * 2. If that does not fill the page, `named` searches audience_member_name, which has no order. Up to SCAN_MAX results are complete.
+ *    With more, the page ends with the last candidate of `near`.
+ *
+ * The n-grams contain the account. `+ 0` prevents the use of other indexes, which would return all members of the account.
  */
 export const listByDisplayName = list(
   'by-name',
@@ -173,9 +173,8 @@ function list(name: string, rows: (lines: Lines) => string): List {
 }
 
 /**
- * A page as one row, because fifty small rows cost this process more than the database. The limit is one row more than the
- * page: if that row exists, the next page begins after the last member of this one. Otherwise it begins after the last
- * candidate, if there is one.
+ * A page as one row, because many small rows cost processor time. $4 is the page size plus one. If that many rows are found, the next
+ * page begins after the last member of this one. Otherwise it begins after the last candidate, if the scan reached its limit.
  */
 function pageById(rows: string, separator: string): string {
   return `
@@ -186,7 +185,7 @@ function pageById(rows: string, separator: string): string {
               from (${rows}) found) numbered`
 }
 
-/** For streams, which need not know the last page before they read the next: numbering the rows would cost them 8 %. */
+/** A page of a stream, which need not detect the last page in advance. Numbering its rows would cost 8 %. */
 function streamById(rows: string, separator: string): string {
   return `
     select string_agg(line, ${separator} order by id) as lines, count(line)::int as members,

@@ -13,7 +13,7 @@ import { type Beginning, readPage } from './select-list.ts'
 import { Streamer, streamFormatOf } from './stream.ts'
 
 const LIMIT_DEFAULT = 50
-/** Members per page: about 100 KiB of JSON. */
+/** About 100 KiB of JSON. */
 const LIMIT_MAX = 200
 
 const checkPageQuery = checker(
@@ -36,7 +36,7 @@ export function listRoute(app: FastifyInstance, database: Database, guard: onReq
     if (format !== null) {
       refusePaging(request.query)
       const filters = toFilters(checkFilters(request.query))
-      return streamer.answer(reply, scope, filters, beginningOf(filters), format)
+      return streamer.send(reply, scope, filters, beginningOf(filters), format)
     }
     const { limit, position, filters } = readPageQuery(scope, request.query)
     const ageMs = acceptedAgeMs(request)

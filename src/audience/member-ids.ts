@@ -1,18 +1,17 @@
-/** Ids of members that another program loaded. */
 import type { AccountId } from '../accounts/account.ts'
 import { type SendPipeline, statement } from '../postgres/statement.ts'
 
 /** The constraint that a new member violates if its id is taken. */
 export const MEMBER_ID_TAKEN = 'audience_member_pkey'
 
-/** Moves generated ids past the accounts' members, never back. */
+/** Advances generated ids beyond those of the accounts' members. */
 export async function skipTakenMemberIds(send: SendPipeline, accountIds: AccountId[]): Promise<void> {
   await send([{ statement: skipTaken, values: [accountIds] }])
 }
 
 /**
- * $1 bigint[]: accounts. Ids are unique per account, so ids of other accounts do not matter. One row of each account is read:
- * without statistics, max() over all of them would read every member.
+ * $1 bigint[]: accounts. Ids are unique per account, so other accounts do not matter. Reads one row of each account. Without
+ * statistics, max() over all of them would read every member.
  */
 const skipTaken = statement('skip-taken-member-ids')`
     select skip_member_ids(max(last.id))

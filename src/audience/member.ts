@@ -1,17 +1,16 @@
-/** The member as clients see it. One table of fields yields its schema, its JSON text and its CSV row. */
-
+/** The member as clients see it. The table FIELDS yields its schema, its JSON text and its CSV row. */
 import { type Static, type TSchema, Type } from '../http/typebox.ts'
 import { Nullable } from '../http/validate.ts'
 import { statement } from '../postgres/statement.ts'
 
-/** Characters. LINE's longest user id has 68 (module channels); the rest is room for other platforms. */
+/** Characters. LINE's longest user ids have 68 (module channels). */
 export const USER_ID_MAX_LENGTH = 128
 /** Characters. */
 export const EXTERNAL_ID_MAX_LENGTH = 128
 /** Characters. */
 export const TAG_MAX_LENGTH = 64
 
-/** The key of a state that no event produced. It sorts first, so any event at the same time wins. */
+/** Key of a state that no event produced. It sorts first, so any event at the same time wins. */
 export const NO_KEY = '00000000-0000-0000-0000-000000000000'
 
 export const RelationshipSchema = Type.Union([
@@ -32,15 +31,15 @@ const AttributesSchema = Type.Unsafe<Record<string, unknown>>(
   Type.Object({}, { additionalProperties: Type.Unknown() }),
 )
 
-/** How a value is written: `word` needs no escaping, `text` does, `json` is JSON text already. */
-type Kind = 'digits' | 'number' | 'word' | 'text' | 'time' | 'json'
+/** How a value is written: `plain` text needs no escaping, `text` does, `json` is already JSON text. */
+type Kind = 'digits' | 'number' | 'plain' | 'text' | 'time' | 'json'
 
 interface Field<Schema extends TSchema> {
   schema: Schema
   kind: Kind
-  /** The value in SQL, of audience_member as m and tracked_activity, left joined, as t. */
+  /** SQL expression over audience_member m and tracked_activity t. */
   sql: string
-  /** Its columns in CSV, where they are not one of the field's own name. */
+  /** Columns in CSV, if the field is not one column of its name. */
   csv?: Array<[name: string, kind: Kind, sql: string]>
 }
 
@@ -64,12 +63,12 @@ const FIELDS = {
   displayName: field(Nullable(Type.String()), 'text', 'm.display_name'),
   pictureUrl: field(Nullable(Type.String()), 'text', 'm.picture_url'),
   language: field(Nullable(Type.String()), 'text', 'm.language'),
-  relationship: field(RelationshipSchema, 'word', 'm.relationship'),
+  relationship: field(RelationshipSchema, 'plain', 'm.relationship'),
   followedAt: field(Nullable(Time), 'time', 'm.followed_at'),
   blockedAt: field(Nullable(Time), 'time', 'm.blocked_at'),
   firstSeenAt: field(Nullable(Time), 'time', 'least(m.first_seen_at, t.first_seen_at)'),
   lastSeenAt: field(Nullable(Time), 'time', 'greatest(m.last_seen_at, t.last_seen_at)'),
-  // numeric, because other programs load counts whose sum exceeds bigint, and one such member would fail every list.
+  // numeric, because other programs may load counts whose sum exceeds bigint, and such a member would fail every list.
   eventCount: field(
     Type.Integer({ minimum: 0 }),
     'number',
@@ -99,14 +98,14 @@ export const MemberSchema = Type.Object(
 
 export type Member = Static<typeof MemberSchema>
 
-/** ISO 8601 with milliseconds, for our connections, whose time zone is UTC. Null stays null. */
+/** ISO 8601 with milliseconds. The time zone of all connections is UTC. Null stays null. */
 const timeText = (sql: string) => `to_char(${sql}, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
 
-/** The value as JSON text, without the quotes that `quoteOf` puts around it. */
+/** The value as JSON text, without the quotes of `quoteOf`. */
 function jsonOf(kind: Kind, sql: string): string {
   switch (kind) {
     case 'digits':
-    case 'word':
+    case 'plain':
     case 'number':
       return sql
     case 'text':
@@ -118,8 +117,8 @@ function jsonOf(kind: Kind, sql: string): string {
   }
 }
 
-/** Literals stand between the values, so the quotes of a value that needs no escaping are part of them. */
-const quoteOf = (kind: Kind) => (kind === 'digits' || kind === 'word' ? '"' : '')
+/** Quotes of values that need no escaping. They are part of the literals between the values. */
+const quoteOf = (kind: Kind) => (kind === 'digits' || kind === 'plain' ? '"' : '')
 
 function jsonObjectOf(fields: Array<[name: string, field: Field<TSchema>]>): string {
   let before = '{'
@@ -131,28 +130,25 @@ function jsonObjectOf(fields: Array<[name: string, field: Field<TSchema>]>): str
   return `concat(${parts.join(',\n  ')}, '${before.slice(0, -1)}}')`
 }
 
-/**
- * The member as JSON text, built by PostgreSQL, so that rows pass through this process as they are. It is assembled by
- * concat, because json_build_object takes twice as long.
- */
+/** The member as JSON text, built by PostgreSQL. json_build_object would take twice as long as concat. */
 export const memberJson = jsonObjectOf(Object.entries(FIELDS))
 
 /** A tombstone in the delta feed as JSON text. Expects its id and time in c. */
 export const erasedJson = `concat('{"id":"', c.id, '","deletedAt":', ${jsonOf('time', 'c.at')}, '}')`
 
-/** Characters that a spreadsheet takes for the start of a formula, with their full-width forms, and the one that hides it. */
+/** Characters with which a spreadsheet begins a formula, their full-width forms, and the apostrophe that protects from it. */
 const FORMULA_STARTS = "'=+-@＝＋－＠\t\r\n"
 const FORMULA_CODES = [...FORMULA_STARTS].map((character) => character.charCodeAt(0)).join(',')
 
 /**
- * Text is always quoted. If a spreadsheet would take it for a formula, it is prefixed with an apostrophe, and so is text that
- * starts with an apostrophe, so that the prefix can be removed again. Null is empty, without quotes.
+ * Text is always quoted. Text that a spreadsheet would take for a formula, or that begins with an apostrophe, is prefixed with an
+ * apostrophe (see fromCsvText). Null is empty, without quotes.
  */
 function csvOf(kind: Kind, sql: string): string {
   switch (kind) {
     case 'digits':
     case 'number':
-    case 'word':
+    case 'plain':
       return sql
     case 'time':
       return timeText(sql)
@@ -164,7 +160,7 @@ function csvOf(kind: Kind, sql: string): string {
   }
 }
 
-/** The text of a CSV cell without the apostrophe that protects spreadsheets. */
+/** Removes the apostrophe that protects spreadsheets from the text of a CSV cell. */
 export function fromCsvText(text: string): string {
   return text.startsWith("'") && FORMULA_STARTS.includes(text.charAt(1)) && text.length > 1
     ? text.slice(1)
@@ -181,21 +177,18 @@ const CSV_COLUMNS = Object.entries(FIELDS).flatMap(([name, { kind, sql, csv }]: 
 /** The first line of a CSV file. */
 export const CSV_HEADER = [...CSV_COLUMNS.map(({ column }) => column), 'deletedAt'].join(',')
 
-/** The member as a line of CSV (RFC 4180), without its end. Only tombstones have a deletedAt. */
+/** The member as a line of CSV (RFC 4180) without its line end. Only tombstones have a deletedAt. */
 export const memberCsv = `concat(${CSV_COLUMNS.map(({ sql }) => sql).join(",\n  ',', ")}, ',')`
 
-/** A tombstone in the delta feed: id and deletedAt alone. */
+/** A tombstone in the delta feed, with only id and deletedAt. */
 export const erasedCsv = `concat(c.id, repeat(',', ${CSV_COLUMNS.length}), ${timeText('c.at')})`
 
-/**
- * Tracked activity of a member counts from the moment the member exists. `offset 0` keeps it one look-up per member: the
- * planner would rather read the activity of the whole account.
- */
+/** Tracked activity, added to that of the member. `offset 0` makes it one lookup per member instead of a scan of the account. */
 export const withTrackedActivity = `
   left join lateral (
     select event_count, first_seen_at, last_seen_at from tracked_activity
      where channel_oa_id = m.channel_oa_id and user_id = m.user_id offset 0) t on true`
 
-/** $1 bigint: account; $2 bigint: organization; $3 bigint: member. Tells a stale version from an unknown member. */
+/** $1 bigint: account; $2 bigint: organization; $3 bigint: member. Distinguishes a stale version from an unknown member. */
 export const selectVersion = statement('member-version')`
     select version from audience_member where channel_oa_id = $1 and organization_id = $2 and id = $3`

@@ -5,12 +5,13 @@ import { equalInConstantTime } from '../config/secret.ts'
 import type { Filters } from './filters.ts'
 import type { Position } from './select-list.ts'
 
-/** 72 bits: enough that another walk's cursor does not match by accident. */
+/** 72 bits, so that the cursor of another walk does not match by accident. */
 const FINGERPRINT_BYTES = 9
 const NUMBER_BYTES = 8
 /** Microseconds since 1970 until the end of the year 9999, within PostgreSQL's range. */
 const TIME_MAX_US = 253_402_300_799_999_999n
-/** What a cursor belongs to. A cursor of another tenant or another query is rejected. */
+
+/** A cursor of another tenant or another query is rejected. */
 export interface Walk {
   scope: Scope
   filters: Filters
@@ -26,14 +27,14 @@ export function encodeCursor(walk: Walk, position: Position): string {
   return bytes.toString('base64url')
 }
 
-/** A walk by id has one number, and a second one if too many names match. */
+/** A walk by id has one number, or two if too many names match. */
 function numbersOf(position: Position): bigint[] {
   if (position.kind === 'id') return position.isCommonName ? [position.id, 1n] : [position.id]
   const { untilChange, horizon, beganUs } = position.walk
   return [position.id, position.change, untilChange, horizon, beganUs]
 }
 
-/** The position after which the page begins, or null for a text that is not a cursor of this walk. */
+/** Returns the position after which the page begins, or null if the text is not a cursor of this walk. */
 export function decodeCursor(walk: Walk, cursor: string): Position | null {
   const bytes = Buffer.from(cursor, 'base64url')
   const count = (bytes.length - FINGERPRINT_BYTES) / NUMBER_BYTES

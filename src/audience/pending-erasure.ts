@@ -1,11 +1,11 @@
-/** Scrubs the stored events of an erased person, a bounded number per statement, and finishes what was interrupted. */
+/** Scrubs the stored events of an erased person, and finishes interrupted erasures. */
 import { type Queryable, type Row, statement } from '../postgres/statement.ts'
 import { waitForSenders } from './erasure-lock.ts'
 
-/** Events scrubbed in one statement: about a tenth of a second, during which flushes of the account wait. */
+/** About 0.1 s, during which flushes of the account wait. */
 const EVENTS_PER_STATEMENT = 20_000
 
-/** The events of a person that are still to be scrubbed, up to an id. */
+/** An erasure whose events up to `last_event_id` are not yet scrubbed. */
 export interface PendingErasure extends Row {
   channel_oa_id: bigint
   member_id: bigint
@@ -13,7 +13,7 @@ export interface PendingErasure extends Row {
   last_event_id: bigint
 }
 
-/** Finishes the erasures whose process ended before they were complete. */
+/** Finishes erasures whose process ended early. */
 export async function finishErasures(database: Queryable): Promise<void> {
   for (const erasure of await database.query<PendingErasure>(selectAllPending)) {
     await finishErasure(database, erasure)
@@ -22,12 +22,15 @@ export async function finishErasures(database: Queryable): Promise<void> {
 
 export async function finishErasure(database: Queryable, erasure: PendingErasure): Promise<void> {
   while (!(await scrub(database, erasure)));
-  // Bodies that were read before the last events were scrubbed may still be on their way to endpoints.
+  // Bodies that were read before the last events were scrubbed may still be written to endpoints.
   await database.query(waitForSenders, [erasure.channel_oa_id])
-  await database.query(forgetPending, [erasure.channel_oa_id, erasure.member_id])
+  await database.query(deletePending, [erasure.channel_oa_id, erasure.member_id])
 }
 
-/** Scrubs up to 20,000 events. True: none is left. An event that another erasure moves meanwhile is found but not scrubbed. */
+/**
+ * Scrubs up to EVENTS_PER_STATEMENT events. Returns whether none is left. An event that another erasure moves at the same time is
+ * found but not scrubbed.
+ */
 export async function scrub(target: Queryable, erasure: PendingErasure): Promise<boolean> {
   const values = [erasure.channel_oa_id, erasure.user_id, erasure.last_event_id, EVENTS_PER_STATEMENT]
   for (const statement of [scrubOwnEvents, scrubOthersEvents, deleteTrackingEvents]) {
@@ -40,9 +43,9 @@ export async function scrub(target: Queryable, erasure: PendingErasure): Promise
 
 // All statements: $1 bigint: account; $2 text: user id; $3 bigint: last event id; $4 int: limit.
 //
-// Rows are updated by ctid. A ctid is only unique within one partition, so the owner is checked again. `+ 0` and `coalesce`
-// keep indexes out of that check: they would lead through all of the person's events and compare each with every ctid. The
-// rows are locked when they are found, because an update that meets a row that was just moved would search all ctids again.
+// Rows are updated by ctid. A ctid is only unique within one partition, so the owner is checked again. `+ 0` and `coalesce` prevent
+// the use of indexes for that check, which would compare all events of the person with every ctid. The rows are locked when they are
+// found, because an update of a row that was moved since would search all ctids again.
 
 const scrubOwnEvents = statement('scrub-own-events')`
     with found as materialized (
@@ -68,7 +71,7 @@ const scrubOthersEvents = statement('scrub-others-events')`
     )
     select (select count(*) from found)::int as found, (select count(*) from scrubbed)::int as scrubbed`
 
-/** A tracking event says nothing without the person, so its row goes. Its key remains in event_key. */
+/** A tracking event is useless without its person, so its row is deleted. Its key remains in event_key. */
 const deleteTrackingEvents = statement('delete-tracking-events')`
     with found as materialized (
       select ctid as place from tracking_event
@@ -82,7 +85,7 @@ const deleteTrackingEvents = statement('delete-tracking-events')`
     select (select count(*) from found)::int as found, (select count(*) from deleted)::int as scrubbed`
 
 /** $1 bigint: account; $2 bigint: organization; $3 bigint: member; $4 text: user id; $5 bigint: last event id. */
-export const rememberPending = statement('remember-pending-erasure')`
+export const storePending = statement('store-pending-erasure')`
     insert into pending_erasure (channel_oa_id, organization_id, member_id, user_id, last_event_id)
     values ($1, $2, $3, $4, $5)`
 
@@ -95,5 +98,5 @@ export const selectPending = statement('select-pending-erasure')`
      where channel_oa_id = $1 and organization_id = $2 and member_id = $3`
 
 /** $1 bigint: account; $2 bigint: member. */
-const forgetPending = statement('forget-pending-erasure')`
+const deletePending = statement('delete-pending-erasure')`
     delete from pending_erasure where channel_oa_id = $1 and member_id = $2`

@@ -1,6 +1,6 @@
 /**
- * Requests names, pictures and languages of members from the platform in the background, never before the answer to a
- * webhook. Which profiles are due is stored with the members, so instances share the work and none is lost with an instance.
+ * Requests names, pictures and languages of members from the platform in the background. The time at which a profile is due is
+ * stored with the member, so instances share the work, and none is lost with an instance.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Account, type AccountId, findAccount } from '../accounts/account.ts'
@@ -12,11 +12,11 @@ import { profileRequest, profileRequested, profilesBackedOff } from '../observab
 import type { Database } from '../postgres/database.ts'
 import { type DueMember, findGroup, storeProfile, storeUnknown, takeDueMembers } from './due-profiles.ts'
 
-/** Between two passes while nothing is due at any account. */
+/** Pause between passes while no profile is due. */
 const IDLE_MS = 1_000
-/** Requests in flight: the platform answers in tens of milliseconds. */
+/** Requests in flight. The platform responds in tens of milliseconds. */
 const CONCURRENCY = 8
-/** An account's first pause after a fault. Each further fault doubles it. */
+/** First pause of an account after a fault. Each further fault doubles it. */
 const BACKOFF_MIN_MS = 5_000
 const BACKOFF_MAX_MS = 15 * 60_000
 
@@ -31,7 +31,7 @@ export class ProfileFiller {
   readonly #backoffs = new Map<AccountId, Backoff>()
   readonly #stopped = new AbortController()
   #lastAccountId: AccountId = INT64_MIN
-  /** Members found since the present round through all accounts began, and in the round before. */
+  /** Members found in the current and in the previous round through all accounts. */
   #foundInRound = 0
   #foundInLastRound = 0
   #running: Promise<void> = Promise.resolve()
@@ -45,7 +45,6 @@ export class ProfileFiller {
     this.#running = this.#run()
   }
 
-  /** Resolves when no request is in flight any more. */
   async stop(): Promise<void> {
     this.#stopped.abort()
     await this.#running
@@ -60,7 +59,7 @@ export class ProfileFiller {
     }
   }
 
-  /** Requests profiles that are due at the next accounts, and returns their number. Throws DatabaseUnavailable. */
+  /** Requests the due profiles of the next accounts, and returns their number. Throws DatabaseUnavailable. */
   async pass(): Promise<number> {
     const now = Date.now()
     const pausing = new Set([...this.#backoffs].filter(([, { untilMs }]) => untilMs > now).map(([id]) => id))
@@ -75,7 +74,7 @@ export class ProfileFiller {
     const queue = members.values()
     const work = async () => {
       for (const member of queue) {
-        // If the database refuses the result, the profile is due again after its lease.
+        // If the result cannot be stored, the profile is due again after its lease.
         await profileRequest.run({}, () => this.#request(member, accountOf)).catch(() => undefined)
       }
     }
@@ -99,7 +98,7 @@ export class ProfileFiller {
     const budget = new CallBudget(signal)
     let result = await this.#lineApi.profile(account, member.user_id, null, budget)
     if (!result.ok && isUnknown(result.fault)) {
-      // A person who is not a friend still has a profile in the groups where the account met them.
+      // A person who is not a friend has a profile in the groups that they share with the account.
       const groupId = await findGroup(this.#database, member)
       if (groupId !== null) result = await this.#lineApi.profile(account, member.user_id, groupId, budget)
     }
@@ -131,7 +130,7 @@ export class ProfileFiller {
   }
 }
 
-/** Blocked, deleted, never a friend (404), or an id that the platform cannot read (400). */
+/** The person blocked the account, was deleted or was never a friend (404), or the id is not valid (400). */
 function isUnknown(fault: PlatformFault): boolean {
   return fault.type === 'refused' && (fault.status === 404 || fault.status === 400)
 }

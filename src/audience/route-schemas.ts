@@ -1,4 +1,3 @@
-/** What the OpenAPI document says about GET, PUT and DELETE /api/audience. */
 import type { FastifySchema } from 'fastify'
 import {
   BODY_FAILURES,
@@ -52,7 +51,7 @@ With \`Accept: application/x-ndjson\` or \`text/csv\`, the response streams ever
       },
       ...failures({
         ...CLIENT_FAILURES,
-        400: 'A query parameter is invalid or unknown. `details` names it.',
+        400: 'A query parameter is invalid or unknown. `details` identifies it.',
         429: 'Too many requests, or another stream of the API key is open.',
         503: 'The database is unavailable, or too many streams are open.',
       }),
@@ -103,10 +102,10 @@ export const updateSchema: FastifySchema = {
     ...failures({
       ...CLIENT_FAILURES,
       ...BODY_FAILURES,
-      400: 'The body is not valid JSON, If-Match is malformed, or a field is invalid. `details` names the field.',
+      400: 'The body is not valid JSON, If-Match is malformed, or a field is invalid. `details` identifies the field.',
       404: 'The scope has no such member.',
       409: 'Another member of the scope has this `externalId`.',
-      412: 'The member has another version than If-Match names.',
+      412: 'The member has another version than If-Match.',
       500: 'The API key is not active, or the request failed.',
       503: 'The database is unavailable.',
     }),
@@ -128,7 +127,7 @@ export const eraseSchema: FastifySchema = {
       ...CLIENT_FAILURES,
       400: 'Step 1: the API key is not active for this client. Or If-Match is malformed.',
       404: 'Step 2: the scope has no such member.',
-      412: 'Step 2: the member has another version than If-Match names.',
+      412: 'Step 2: the member has another version than If-Match.',
       413: BODY_FAILURES[413],
       500: 'Step 3: the erasure failed, or the credentials could not be checked. Send the request again.',
     }),

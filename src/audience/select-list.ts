@@ -1,4 +1,4 @@
-/** Chooses the statement that lists the requested members, binds its parameters, and reads a page with it. */
+/** Chooses the statement for a list of members and reads a page with it. */
 import type { Scope } from '../access/scope.ts'
 import { INT64_MAX } from '../http/path-id.ts'
 import type { Queryable, Row } from '../postgres/statement.ts'
@@ -15,11 +15,11 @@ import {
   listByUserId,
 } from './list-statements.ts'
 
-/** Where a page of a walk begins: after this one. */
+/** The last candidate of a page, after which the next page begins. */
 export type Position =
-  /** In a walk over all members, by id. `isCommonName`: too many names contain `q`, so their index does not help. */
+  /** Walk by id. `isCommonName`: too many names contain `q`, so the index of names is not used. */
   | { kind: 'id'; id: bigint; isCommonName: boolean }
-  /** In a delta feed, by change number and id, with what the first page found out: see feed-statement.ts. */
+  /** Delta feed. `walk` has values of the first page: see feed-statement.ts. */
   | { kind: 'change'; change: bigint; id: bigint; walk: FeedWalk }
 
 export interface FeedWalk {
@@ -28,35 +28,35 @@ export interface FeedWalk {
   beganUs: bigint
 }
 
-/** Where the first page begins. In a delta feed, it finds the change number of a time. */
+/** Where the first page begins. In a delta feed, this is a time. */
 export type Beginning = Position | { kind: 'time'; ms: number }
 
 /** A page as one row. */
 interface PageRow extends Row {
-  /** The members as text, with the separator of the form. Null: there are none. */
+  /** The members as text, with the separator of the format. Null: there are none. */
   lines: string | null
   members: number
   /** Position after which the next page begins. Null: the walk is over. */
   id: bigint | null
-  /** In a delta feed only. */
+  /** The following fields are set only by the delta feed. */
   change?: bigint | null
   until_change?: bigint | null
   horizon?: bigint | null
   began_us?: bigint | null
 }
 
-/** Characters. A shorter part is in most names and in no index. */
+/** Characters. Shorter texts are not indexed, because most names contain them. */
 const INDEXED_PART_MIN_LENGTH = 2
 
 /** Members as text. A page may be empty although another one follows. */
 export interface Page {
   lines: string
   members: number
-  /** Where the next page begins. Null: the walk is over. */
+  /** Null: the walk is over. */
   next: Position | null
 }
 
-/** Reads up to `limit` members after a position, in one of the forms of a list. */
+/** Reads up to `limit` members after a position. */
 export async function readPage(
   database: Queryable,
   scope: Scope,
@@ -80,12 +80,12 @@ function nextOf(list: List, before: Beginning, limit: number, row: PageRow): Pos
   if (change != null && until_change != null && horizon != null && began_us != null) {
     return { kind: 'change', id, change, walk: { untilChange: until_change, horizon, beganUs: began_us } }
   }
-  // The list by name ends early only if its index finds too many.
+  // The list by name ends a page early only if its index finds too many members.
   const isFoundCommon = list === listByDisplayName && members < limit
   return { kind: 'id', id, isCommonName: isFoundCommon || (before.kind === 'id' && before.isCommonName) }
 }
 
-/** The list whose index leaves the fewest members to look at. */
+/** Returns the list whose index is the most selective. */
 function listFor({ userId, externalId, relationship, tag, q }: Filters, position: Beginning): List {
   if (position.kind !== 'id') return listByChange
   if (userId !== undefined) return listByUserId
@@ -110,7 +110,7 @@ function valuesOf(list: List, scope: Scope, filters: Filters, position: Beginnin
       return [...of, position.id, limit, ...conditions, ...walk]
     }
     case 'time':
-      // The greatest id: the feed begins behind the number before the first one.
+      // FEED_START is the number before the first change. The greatest id skips all members with that number.
       return [...of, INT64_MAX, limit, ...conditions, null, null, null, null, position.ms]
   }
 }

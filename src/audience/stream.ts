@@ -1,4 +1,4 @@
-/** GET /api/audience as a stream: every match, page after page, as fast as the client reads. */
+/** GET /api/audience as a stream of all matches, read page by page at the pace of the client. */
 import { finished, Readable } from 'node:stream'
 import type { FastifyReply } from 'fastify'
 import Negotiator from 'negotiator'
@@ -14,13 +14,12 @@ import { type Beginning, type Page, readPage } from './select-list.ts'
 
 /** Members per page: about 0.5 MiB of text, or 16 MiB if all have the largest attributes. A stream holds two pages. */
 const PAGE_MEMBERS = 1_000
-/** Concurrent streams per instance. Each has a database connection of its own, beside the pool. */
+/** Concurrent streams per instance. Each has its own database connection in addition to the pool. */
 const STREAMS_MAX = 4
-/** Bytes that a stream is sent in. */
 const PIECE_BYTES = 320 * 1024
 /**
- * Milliseconds that a client may take for a piece: 320 KiB ÷ 50 s = 6.4 KiB/s. The limit is no finer, because a socket takes bytes again
- * only when a third of its buffer is free. A client that stops reading is cut off after this time, too.
+ * Maximum time for a piece: 320 KiB ÷ 50 s = 6.4 KiB/s. The limit cannot be finer, because a socket accepts bytes again only when a
+ * third of its buffer is free. This also ends streams of clients that stop reading.
  */
 const PIECE_MAX_MS = 50_000
 /** An export of a million members takes about ten seconds. */
@@ -49,7 +48,7 @@ export const CSV: StreamFormat = {
 
 const FORMATS = new Map([NDJSON, CSV].map((format) => [format.mediaType, format]))
 
-/** The format that an Accept header prefers. Null: a page of JSON, also if the header accepts none of the three. */
+/** Returns the format that an Accept header prefers. Null: a page of JSON, also if the header accepts none of the formats. */
 export function streamFormatOf(accept: string | undefined): StreamFormat | null {
   if (accept === undefined) return null
   const [best] = new Negotiator({ headers: { accept } }).mediaTypes(['application/json', ...FORMATS.keys()])
@@ -57,7 +56,7 @@ export function streamFormatOf(accept: string | undefined): StreamFormat | null 
 }
 
 /**
- * Every match as text, page by page. The next page is read while this one is used. Each page is a statement of its own, so a
+ * Yields all matches as text, page by page. The next page is read while this one is used. Each page is a separate statement, so a
  * slow reader holds no snapshot. Returning early waits for the statement in flight.
  */
 export async function* memberLines(
@@ -74,7 +73,7 @@ export async function* memberLines(
     while (ahead !== null) {
       const { lines, members, next }: Page = await ahead
       ahead = next && read(next)
-      // A fault of the next page is thrown when it is awaited, unless the reader has stopped by then.
+      // An error of the next page is thrown when it is awaited, unless the reader has stopped by then.
       ahead?.catch(() => undefined)
       yield { text: start + lines + (members > 0 ? lineEnd : ''), count: members }
       start = ''
@@ -84,10 +83,9 @@ export async function* memberLines(
   }
 }
 
-/** Answers with streams: one for each API key, and up to STREAMS_MAX in all. */
+/** Sends streams: one per API key, and STREAMS_MAX in total. */
 export class Streamer {
   readonly #database: Database
-  /** API keys with an open stream. */
   readonly #open = new Set<Scope['keyId']>()
 
   constructor(database: Database) {
@@ -95,10 +93,10 @@ export class Streamer {
   }
 
   /**
-   * Throws like a page until the first byte is sent. A later fault closes the connection before the last chunk, so that the
-   * stream cannot look complete.
+   * Throws like a page until the first byte is sent. After a later error, the connection is closed before the last chunk, so that the
+   * stream does not look complete.
    */
-  async answer(
+  async send(
     reply: FastifyReply,
     scope: Scope,
     filters: Filters,
@@ -112,10 +110,10 @@ export class Streamer {
       recordAbort(reply.raw, 408)
       reply.raw.destroy()
     }, PIECE_MAX_MS)
-    // Runs once however the response ends, also for a client that disconnected before it began.
+    // Also runs if the client disconnected before the response began.
     finished(reply.raw, () => {
       clearTimeout(slow)
-      // The place is free when the statement in flight has ended. A stream that failed has none.
+      // The API key is free again when the statement in flight has ended.
       const free = () => void this.#open.delete(scope.keyId)
       lines.return(undefined).then(free, free)
     })
@@ -147,7 +145,7 @@ function refuseHttp10({ request }: FastifyReply): void {
 
 type Lines = ReturnType<typeof memberLines>
 
-/** The bytes of a stream, no faster than the client reads them. */
+/** Yields the bytes of a stream at the pace of the client. */
 async function* pieces(
   reply: FastifyReply,
   first: Awaited<ReturnType<Lines['next']>>,
@@ -169,7 +167,7 @@ async function* pieces(
       const fault = describeFault(error as Error, false)
       reply.log.warn({ requestId: reply.request.id, ...fault }, 'a stream was cut off')
     }
-    // Not the database's message, which may quote data.
+    // The database's message may contain data.
     throw new Error('the stream was cut off')
   }
 }

@@ -1,24 +1,22 @@
-/** Changes many members in one transaction. */
 import type { Scope } from '../access/scope.ts'
 import { booleanArray, int8Array, textArray } from '../postgres/binary-array.ts'
 import type { Database } from '../postgres/database.ts'
 import { statement } from '../postgres/statement.ts'
 import { CHANGES, type MemberUpdate, updateError } from './update.ts'
 
-export interface NamedUpdate {
-  /** the member */
+export interface UpdateById {
   id: bigint
   update: MemberUpdate
 }
 
-/** $1 text: the API key's id, which the trigger record_member_edit reads. For this transaction alone. */
-const nameEditor = statement('name-editor')`select set_config('oa_audience.api_key_id', $1, true)`
+/** $1 text: the API key's id, which the trigger record_member_edit reads in this transaction. */
+const setEditor = statement('set-editor')`select set_config('oa_audience.api_key_id', $1, true)`
 
 /**
  * $1 bigint: account; $2 bigint: organization; $3 bigint[]: members.
  *
- * Locks members as strongly as an update does, and in the order of flushes. In the order of the file, an import and a flush would
- * deadlock. The lateral subqueries read each member by the primary key. Without statistics, a join would read the whole account.
+ * Locks members as an update does, in the order of flushes. In the order of the file, an import and a flush could deadlock. The
+ * lateral subqueries read each member by the primary key. Without statistics, a join would read the whole account.
  */
 const lockMembers = statement('lock-members')`
     select from (select x.id
@@ -35,8 +33,8 @@ const lockMembers = statement('lock-members')`
  * $1 bigint: account; $2 bigint: organization; $3 bigint[]: members, each once and locked by lock-members; $4 boolean[]: change
  * externalId to $5 text[]; $6 boolean[]: change tags to $7 text[], arrays as text; $8 boolean[]: change attributes to $9 text[], JSON.
  *
- * One statement of 100 updates takes half the time of 100 statements, each of which would parse the conditions of all triggers.
- * The rows are updated by ctid in the order of the arrays, because an update may take the externalId that one before it clears.
+ * One statement for 100 updates takes half the time of 100 statements, each of which would parse the conditions of all triggers.
+ * The rows are updated by ctid in the order of the arrays, because an update may use an externalId that a previous one clears.
  */
 const applyUpdates = statement('member-updates')`
     update audience_member m
@@ -54,20 +52,20 @@ const applyUpdates = statement('member-updates')`
     returning m.id`
 
 /**
- * Changes members of the scope in the given order, in one transaction. Returns the ids of those that exist. Throws
- * `external_id_taken`, or the database's error, if one of the updates fails. Then no member is changed.
+ * Changes members of the scope in the given order, in one transaction. Returns the ids of those that exist. If one update fails, no
+ * member is changed, and this throws `external_id_taken` or the database's error.
  */
 export async function updateMembers(
   database: Database,
   scope: Scope,
-  updates: NamedUpdate[],
+  updates: UpdateById[],
 ): Promise<Set<bigint>> {
   if (updates.length === 0) return new Set()
   const { accountId, organizationId } = scope
   const ids = int8Array(updates.map(({ id }) => id))
   const statements = [
     { statement: lockMembers, values: [accountId, organizationId, ids] },
-    { statement: nameEditor, values: [String(scope.keyId ?? '')] },
+    { statement: setEditor, values: [String(scope.keyId ?? '')] },
     ...runsOf(updates).map((run) => ({
       statement: applyUpdates,
       values: [accountId, organizationId, ...columnsOf(run)],
@@ -83,9 +81,9 @@ export async function updateMembers(
   return new Set(updated.flat().map(({ id }) => id))
 }
 
-/** Consecutive updates of different members. A statement updates a row only once. */
-function runsOf(updates: NamedUpdate[]): NamedUpdate[][] {
-  const runs: NamedUpdate[][] = []
+/** Splits updates into runs with each member once, because a statement updates a row only once. */
+function runsOf(updates: UpdateById[]): UpdateById[][] {
+  const runs: UpdateById[][] = []
   const members = new Set<bigint>()
   for (const update of updates) {
     const run = runs.at(-1)
@@ -99,7 +97,7 @@ function runsOf(updates: NamedUpdate[]): NamedUpdate[][] {
   return runs
 }
 
-function columnsOf(run: NamedUpdate[]): Buffer[] {
+function columnsOf(run: UpdateById[]): Buffer[] {
   const updates = run.map(({ update }) => update)
   return [
     int8Array(run.map(({ id }) => id)),
@@ -112,6 +110,5 @@ function columnsOf(run: NamedUpdate[]): Buffer[] {
   ]
 }
 
-/** The texts as PostgreSQL writes an array. */
 const arrayLiteral = (texts: string[]) =>
   `{${texts.map((text) => `"${text.replaceAll(/["\\]/g, '\\$&')}"`).join(',')}}`

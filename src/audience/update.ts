@@ -1,4 +1,4 @@
-/** PUT /api/audience/:id: changes what clients may set on a member. */
+/** PUT /api/audience/:id: changes the fields of a member that clients may set. */
 import type { FastifyInstance, FastifyRequest, onRequestAsyncHookHandler } from 'fastify'
 import { type Scope, scopeOf } from '../access/scope.ts'
 import { AppError } from '../errors.ts'
@@ -22,7 +22,7 @@ import {
 import { updateSchema } from './route-schemas.ts'
 
 const TAGS_MAX = 100
-/** Bytes of JSON: every list of the member returns its attributes. */
+/** Bytes of JSON. Lists return the attributes of every member. */
 const ATTRIBUTES_MAX_BYTES = 16 * 1024
 
 /** jsonb writes 1e308 as 309 digits, more than the limit on attributes allows. Integers beyond 2^53 would be rounded. */
@@ -101,14 +101,14 @@ function readUpdate(request: FastifyRequest): MemberUpdate {
   return checkUpdate(parseUtf8Json(bytes))
 }
 
-/** Expects the member in m, and in e the fields to change with a flag for each. Null clears a field. */
+/** Expects the member as m, and as e the new values with a flag for each field to change. Null clears a field. */
 const IS_CHANGED = `(e.sets_external_id and m.external_id is distinct from e.external_id
                              or e.sets_tags and m.tags is distinct from coalesce(e.tags, '{}')
                              or e.sets_attributes and m.attributes is distinct from coalesce(e.attributes, '{}'))`
 
 /**
- * An update that changes nothing makes no new version. The version after the greatest number, which another program may have
- * loaded, is 1: If-Match compares versions for equality alone.
+ * An update that changes nothing keeps the version. Another program may have loaded the greatest bigint as a version, so 1 follows
+ * it. If-Match compares versions only for equality.
  */
 export const CHANGES = `
              external_id = case when e.sets_external_id then e.external_id else m.external_id end,
@@ -121,9 +121,9 @@ export const CHANGES = `
 /**
  * $1 bigint: account; $2 bigint: organization; $3 bigint: member; $4 bigint[]: allowed versions, null for any;
  * $5 boolean: change externalId to $6 text; $7 boolean: change tags to $8 text[]; $9 boolean: change attributes to $10 jsonb;
- * $11 text: the API key's id, which the trigger record_member_edit reads. It is set for this transaction alone.
+ * $11 text: the API key's id, which the trigger record_member_edit reads in this transaction.
  *
- * PostgreSQL evaluates all of it on the locked row: two clients that change different fields at the same time lose nothing.
+ * PostgreSQL evaluates the statement on the locked row, so concurrent changes of different fields are both kept.
  */
 const applyUpdate = statement('member-update')`
     with updated as (
@@ -138,16 +138,14 @@ const applyUpdate = statement('member-update')`
     )
     select m.version, ${memberJson} as json from updated m ${withTrackedActivity}`
 
-/** The error of an update as a client sees it: `external_id_taken`, or the database's own. */
+/** Converts a database error to `external_id_taken` if it is one. */
 export function updateError(error: unknown): unknown {
   return violatedConstraint(error) === 'audience_member_external_id'
     ? new AppError('external_id_taken')
     : error
 }
 
-/**
- * Changes a member of the scope and returns it. Throws `unknown_member`, `stale_version`, `external_id_taken`.
- */
+/** Changes a member of the scope and returns it. Throws `unknown_member`, `stale_version`, `external_id_taken`. */
 export async function updateMember(
   database: Database,
   scope: Scope,

@@ -4,7 +4,7 @@
  */
 import type { FastifyBaseLogger } from 'fastify'
 import type { Verifier } from '../accounts/verify.ts'
-import { MARK_INTERVAL_MS, markChanges } from '../audience/change-marks.ts'
+import { addCheckpoint, CHECKPOINT_INTERVAL_MS } from '../audience/checkpoints.ts'
 import { countDueProfiles } from '../audience/due-profiles.ts'
 import { finishErasures } from '../audience/pending-erasure.ts'
 import { ProfileFiller } from '../audience/profiles.ts'
@@ -54,12 +54,15 @@ export class Background {
       maintain()
       const mark = () => {
         // While the database is down there is no change to mark.
-        this.#markChanges(database, log).catch(() => undefined)
+        this.#addCheckpoint(database, log).catch(() => undefined)
         // Apart from the mark, which is not written while commits wait for a standby that is missing.
         this.#checkReplication(database, log).catch(() => undefined)
       }
       mark()
-      this.#timers = [setInterval(maintain, MAINTENANCE_INTERVAL_MS), setInterval(mark, MARK_INTERVAL_MS)]
+      this.#timers = [
+        setInterval(maintain, MAINTENANCE_INTERVAL_MS),
+        setInterval(mark, CHECKPOINT_INTERVAL_MS),
+      ]
       this.#profiles.start()
       this.#monitor.start()
       this.#sender.start()
@@ -77,8 +80,8 @@ export class Background {
     await Promise.all([this.#profiles.stop(), this.#monitor.stop(), this.#sender.stop()])
   }
 
-  async #markChanges(database: PostgresDatabase, log: FastifyBaseLogger): Promise<void> {
-    await markChanges(database)
+  async #addCheckpoint(database: PostgresDatabase, log: FastifyBaseLogger): Promise<void> {
+    await addCheckpoint(database)
     const skewSeconds = await readClockSkew(database)
     clockCompared.publish({ skewSeconds })
     const isWrong = Math.abs(skewSeconds) > CLOCK_SKEW_MAX_SECONDS

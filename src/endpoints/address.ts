@@ -1,10 +1,10 @@
-/** Which addresses an endpoint may have. Endpoints are set by tenants, so they must not reach into the operator's network. */
+/** Checks the addresses of endpoints. Tenants set endpoints, so an endpoint must not be in the operator's network. */
 import { isIP, type LookupFunction } from 'node:net'
 import ipaddr from 'ipaddr.js'
 import type { HostResolver } from './resolver.ts'
 import type { Address } from './system-names.ts'
 
-/** All public IPv6 addresses are in this network. Others may contain an IPv4 address, such as ::127.0.0.1. */
+/** Contains all public IPv6 addresses. Others may contain an IPv4 address, such as ::127.0.0.1. */
 const PUBLIC_IPV6 = ipaddr.parseCIDR('2000::/3')
 
 export function isPublicAddress(text: string): boolean {
@@ -13,12 +13,12 @@ export function isPublicAddress(text: string): boolean {
   return address.range() === 'unicast' && (address.kind() === 'ipv4' || address.match(PUBLIC_IPV6))
 }
 
-/** Why an endpoint's URL is refused, as a sentence for its owner. */
+/** The message is for the owner of the endpoint. */
 export class RefusedUrl extends Error {
   override readonly name = 'RefusedUrl'
 }
 
-/** Reads an endpoint's URL. Throws RefusedUrl. A host name is checked later, when it is resolved. */
+/** Throws RefusedUrl. A host name is checked when it is resolved. */
 export function readEndpointUrl(text: string, allowPrivateNetwork: boolean): URL {
   if (!URL.canParse(text)) throw new RefusedUrl('the URL cannot be read; write https://host/path')
   const url = new URL(text)
@@ -26,7 +26,7 @@ export function readEndpointUrl(text: string, allowPrivateNetwork: boolean): URL
     throw new RefusedUrl('the URL must begin with https://')
   }
   if (url.username !== '' || url.password !== '') throw new RefusedUrl('the URL must not contain credentials')
-  // The URL parser has already written other forms, such as 2130706433 or 0x7f.1, as a plain address.
+  // The URL parser has converted other forms, such as 2130706433 or 0x7f.1.
   const host = url.hostname.replace(/^\[|\]$/g, '')
   if (isIP(host) !== 0 && !allowPrivateNetwork && !isPublicAddress(host)) {
     throw new RefusedUrl(`the address ${host} is not public`)
@@ -35,15 +35,15 @@ export function readEndpointUrl(text: string, allowPrivateNetwork: boolean): URL
 }
 
 /**
- * A lookup for the connections to one endpoint. Refuses a name if any of its addresses is not public. What is checked is what is
- * connected to, also if it comes from the cache, so a name that resolves to another address each time gains nothing.
+ * Returns the lookup function for connections to one endpoint. It refuses a name if any of its addresses is not public. The
+ * connection uses the addresses that were checked, which prevents DNS rebinding.
  */
 export function lookupWith(
   resolver: HostResolver,
   { accountId, allowPrivateNetwork }: { accountId: bigint; allowPrivateNetwork: boolean },
 ): LookupFunction {
   return (name, { family, all }, callback) => {
-    const answer = (addresses: Address[]) => {
+    const respond = (addresses: Address[]) => {
       const isRefused = !allowPrivateNetwork && addresses.some(({ address }) => !isPublicAddress(address))
       const usable = addresses.filter(
         (one) => !family || family === one.family || family === `IPv${one.family}`,
@@ -54,11 +54,11 @@ export function lookupWith(
       else if (all) callback(null, usable)
       else callback(null, first.address, first.family)
     }
-    resolver.resolve(name, accountId, allowPrivateNetwork).then(answer, (error) => callback(error, []))
+    resolver.resolve(name, accountId, allowPrivateNetwork).then(respond, (error) => callback(error, []))
   }
 }
 
-/** The addresses at which this service's own API is reached, as far as it knows them. */
+/** Returns the base URLs of this service's own API that it can derive from its configuration. */
 export function ownAddresses(publicUrl: string | null, host: string, port: number): URL[] {
   const local = [host, '127.0.0.1', 'localhost', '::1'].map((name) =>
     name.includes(':') ? `[${name}]` : name,
@@ -67,7 +67,7 @@ export function ownAddresses(publicUrl: string | null, host: string, port: numbe
   return texts.filter((text) => text !== null && URL.canParse(text)).map((text) => new URL(text as string))
 }
 
-/** Whether a URL is one of this service's API: what is sent there comes back as a new delivery. */
+/** Whether a URL is in this service's own API, where a delivery could cause a new delivery. */
 export function isOwnUrl(url: URL, own: URL[]): boolean {
   const path = decoded(url.pathname).toLowerCase()
   return own.some(
@@ -77,7 +77,7 @@ export function isOwnUrl(url: URL, own: URL[]): boolean {
   )
 }
 
-/** The host, with the port unless it is the protocol's own. A name may end with a dot. */
+/** Returns the host without the final dot of a name, and the port unless it is the protocol's default. */
 const hostOf = (url: URL): string => url.host.replace(/\.(?=:\d+$|$)/, '')
 
 /** Routes match decoded paths. */

@@ -1,4 +1,4 @@
-/** One attempt to send a delivery: its content is read when the connection stands, and only if the endpoint is still the same. */
+/** One attempt to send a delivery. The content is read once the connection is open. */
 import type { LeasedDelivery } from '../intake/flush.ts'
 import type { ContentRow, EndpointRow } from './backlog.ts'
 import type { Contents } from './contents.ts'
@@ -10,11 +10,11 @@ export class Attempt {
   readonly #endpoint: EndpointRow
   readonly #delivery: LeasedDelivery
   readonly #isProven: boolean
-  /** The change that was read last, for a member. The content itself is not kept until the response. */
+  /** The change number that was read last. Null: the delivery has none. */
   change: bigint | null = null
-  /** Whether there is a delivery, and its endpoint is what the connection was opened for, as far as was read. */
+  /** When the content was read, the delivery existed, and its endpoint was as when the connection was opened. */
   isCurrent = false
-  /** For our own database. */
+  /** Time spent on reads from the database. */
   waitedMs = 0
 
   constructor(contents: Contents, endpoint: EndpointRow, delivery: LeasedDelivery, isProven: boolean) {
@@ -24,7 +24,7 @@ export class Attempt {
     this.#isProven = isProven
   }
 
-  /** Null: there is nothing to send. */
+  /** Reads the content and builds the message. Null: there is nothing to send. */
   readonly open = async (): Promise<OpenMessage | null> => {
     const startedAtMs = performance.now()
     const content = await this.#contents.read(this.#delivery, this.#isProven)
@@ -36,7 +36,7 @@ export class Attempt {
     try {
       if (this.isCurrent) message = writeMessage(contentOf(content.row), Date.now())
     } finally {
-      // Also if it cannot be built: erasures would wait until the session ends.
+      // Also if the message cannot be built: erasures would wait until the session ends.
       if (message === null) content.release()
     }
     return message && { message, release: content.release, whenLost: content.whenLost }

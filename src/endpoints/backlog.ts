@@ -1,4 +1,4 @@
-/** The statements on endpoint_delivery: what is due, what it contains now, and how its attempt ended. */
+/** Statements that lease deliveries, read their contents, and store the results of attempts. */
 import { memberJson, withTrackedActivity } from '../audience/member.ts'
 import { type Row, statement } from '../postgres/statement.ts'
 
@@ -7,9 +7,9 @@ export interface ClaimedRow extends Row {
   id: bigint
   channel_oa_id: bigint
   endpoint_id: bigint
-  /** this one included */
+  /** including the next one */
   attempts: number
-  /** since the delivery was committed */
+  /** since the commit of the delivery */
   age_ms: number
 }
 
@@ -20,8 +20,8 @@ export interface PendingRow extends Row {
 }
 
 /**
- * The id of each endpoint that has pending or failed deliveries, as a query. It finds one endpoint after the other in the indexes, so
- * the cost grows with the endpoints that have some, not with deliveries.
+ * A query for the ids of endpoints with pending or failed deliveries. It skips from endpoint to endpoint in the indexes, so its cost
+ * grows with the number of these endpoints, not with the number of deliveries.
  */
 export const ENDPOINTS_WITH_DELIVERIES = `
     with recursive pending (id) as (
@@ -44,8 +44,7 @@ export const ENDPOINTS_WITH_DELIVERIES = `
     select id from pending union select id from failed`
 
 /**
- * The next endpoints with pending deliveries, in the order of their ids. Each is one probe of the index, however many
- * deliveries and endpoints there are.
+ * The next endpoints with pending deliveries, in the order of their ids. Each takes one index probe.
  *
  * $1 bigint: the id after which to begin; $2 int: how many.
  */
@@ -68,8 +67,8 @@ export const pendingEndpoints = statement('pending-endpoints')`
      order by w.position`
 
 /**
- * Leases deliveries that are due, the oldest of each endpoint first. An endpoint has recovered if it accepts deliveries again
- * after several failures in a row: then its backlog is due, except what was tried since.
+ * Leases deliveries that are due, the oldest of each endpoint first. An endpoint has recovered if it accepts a delivery after several
+ * failures in a row. Then its backlog is due, except for deliveries that were tried after the recovery.
  *
  * $1 bigint[]: endpoints; $2 int[]: how many deliveries each may take; $3 int[]: milliseconds since the recovery, null for
  * none; $4 int: milliseconds of the lease.
@@ -93,7 +92,6 @@ export const claimDue = statement('claim-due-deliveries')`
     returning d.id, d.channel_oa_id, d.endpoint_id, d.attempts,
               (extract(epoch from clock_timestamp() - d.created_at) * 1000)::float8 as age_ms`
 
-/** Where an endpoint is, without any content. */
 export interface EndpointRow extends Row {
   id: bigint
   channel_oa_id: bigint
@@ -113,18 +111,20 @@ export const loadEndpoints = statement('load-endpoints')`
       join lateral (select * from official_account where id = p.channel_oa_id offset 0) a on true`
 
 /**
- * $1 bigint[]: accounts. Makes erasures of the accounts wait until releaseSending. Returns those for which no erasure waits. Sent in
- * front of loadContents, because a statement sees what was committed before it began.
+ * Makes erasures of the accounts wait until releaseSending. Returns the accounts for which no erasure waits. Send it before
+ * loadContents, because a statement sees what was committed before it began.
+ *
+ * $1 bigint[]: accounts.
  */
 export const holdSending = statement('hold-sending')`select hold_sending($1) as held`
 
-/** $1 bigint[]: accounts. Returns those for which no erasure waits. */
+/** $1 bigint[]: accounts. Returns the accounts for which no erasure waits. */
 export const renewSending = statement('renew-sending')`select without_waiting_erasure($1) as held`
 
 /** $1 bigint[]: accounts. */
 export const releaseSending = statement('release-sending')`select release_sending($1)`
 
-/** What a delivery contains now. */
+/** The current content of a delivery. */
 export interface ContentRow extends Row {
   id: bigint
   endpoint_id: bigint
@@ -132,7 +132,7 @@ export interface ContentRow extends Row {
   url: string
   allow_private_network: boolean
   format: 'line' | 'members'
-  /** Had reply tokens when the events came, and still has them. */
+  /** The endpoint had reply tokens when the events were received, and still has them. */
   replies: boolean
   secret: string | null
   previous_secret: string | null
@@ -165,8 +165,8 @@ export const loadContents = statement('load-delivery-contents')`
                              to_char(x.deleted_at, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), '"}')
                  from erased_member x where x.channel_oa_id = d.channel_oa_id and x.id = d.member_id)
              when 'account.verified' then a.verification::text
-             -- A range in order, which only the primary key has. For an equality, a plan made while the table is empty may use
-             -- another index of the account, and read all of it later.
+             -- An ordered range, which only the primary key supports. For an equality, a plan made while the table is empty may use
+             -- another index, and later read the whole account.
              else (select ${memberJson} from audience_member m ${withTrackedActivity}
                     where m.channel_oa_id = d.channel_oa_id and m.id >= d.member_id and m.id <= d.member_id
                     order by m.id limit 1)
@@ -178,7 +178,7 @@ export const loadContents = statement('load-delivery-contents')`
       join lateral (select * from official_account where id = d.channel_oa_id offset 0) a on true`
 
 /**
- * Deletes what was accepted. A member that changed during the attempt stays due.
+ * Deletes accepted deliveries. A member that changed during the attempt stays due.
  *
  * $1 bigint[]: accounts; $2 bigint[]: deliveries; $3 bigint[]: the change that was sent, null for none.
  */
@@ -197,10 +197,10 @@ export const completeDeliveries = statement('complete-deliveries')`
      where d.channel_oa_id = s.channel_oa_id and d.id = s.id and d.change is distinct from s.change`
 
 /**
- * Notes failed attempts. After $7 hours of them a delivery has failed.
+ * Stores failed attempts. After $7 hours of failed attempts, a delivery has failed permanently.
  *
- * $1 bigint[]: accounts; $2 bigint[]: deliveries; $3 int[]: status; $4 text[]: answer; $5 int[]: milliseconds until the next
- * attempt; $6 int[]: milliseconds since the attempt began.
+ * $1 bigint[]: accounts; $2 bigint[]: deliveries; $3 int[]: status; $4 text[]: why there was no response; $5 int[]: milliseconds until
+ * the next attempt; $6 int[]: milliseconds since the attempt began.
  */
 export const postponeDeliveries = statement('postpone-deliveries')`
     update endpoint_delivery d
@@ -223,8 +223,12 @@ export const releaseDeliveries = statement('release-deliveries')`
       from unnest($1::bigint[], $2::bigint[]) as s (channel_oa_id, id)
      where d.channel_oa_id = s.channel_oa_id and d.id = s.id`
 
-/** $1 bigint[]: endpoints; $2 int[]: status; $3 text[]: answer. The newest answer of each, for operators. */
-export const noteAnswers = statement('note-endpoint-answers')`
+/**
+ * Stores the latest response of each endpoint, for operators.
+ *
+ * $1 bigint[]: endpoints; $2 int[]: status; $3 text[]: why there was no response.
+ */
+export const noteResponses = statement('note-endpoint-responses')`
     insert into endpoint_answer as x (endpoint_id, answered_at, status, answer)
     select p.id, now(), s.status, s.answer
       from unnest($1::bigint[], $2::int[], $3::text[]) as s (endpoint_id, status, answer)
@@ -233,6 +237,6 @@ export const noteAnswers = statement('note-endpoint-answers')`
         on conflict (endpoint_id) do update
            set answered_at = excluded.answered_at, status = excluded.status, answer = excluded.answer`
 
-/** $1 bigint: the endpoint said 410. */
+/** $1 bigint: an endpoint that responded with 410. */
 export const pauseEndpoint = statement('pause-endpoint')`
     update endpoint set status = 'paused' where id = $1 and status = 'active'`

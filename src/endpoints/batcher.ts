@@ -1,18 +1,16 @@
-/** Joins single reads of one moment into one statement. */
-
 interface Waiting<Key, Value> {
   key: Key
   resolve: (value: Value | undefined) => void
   reject: (error: unknown) => void
 }
 
-/** Reads that are asked for in one turn of the event loop, or while another batch is under way, share a round trip. */
+/** Joins reads into batches. Reads that begin in one turn of the event loop, or during another batch, share a round trip. */
 export class Batcher<Key, Value> {
   readonly #read: (keys: Key[]) => Promise<Array<Value | undefined>>
   #waiting: Array<Waiting<Key, Value>> = []
   #isReading = false
 
-  /** @param read returns a value for each key, in order */
+  /** @param read returns one value per key, in order */
   constructor(read: (keys: Key[]) => Promise<Array<Value | undefined>>) {
     this.#read = read
   }

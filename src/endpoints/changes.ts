@@ -1,26 +1,26 @@
 /**
- * Changes of members on their way to endpoint_delivery: each `members` endpoint follows its account's delta feed. Endpoints take
- * turns in the order of their ids, a bounded number of changes each. When a round finds nothing, the next one begins later.
+ * Queues changes of members in endpoint_delivery. Each `members` endpoint follows the delta feed of its account. Endpoints take turns
+ * in the order of their ids, with a bounded number of changes each.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { INT64_MIN } from '../http/path-id.ts'
 import { type Row, statement, type Transactions } from '../postgres/statement.ts'
 
-/** Changes that one endpoint takes in one step. */
+/** Maximum per step. */
 const CHANGES_PER_ENDPOINT = 100
-/** Endpoints with changes that one step moves: 20 × 100 rows are some 80 ms. */
+/** Endpoints with changes that one step moves: 20 × 100 rows take about 80 ms. */
 const MOVED_PER_STEP = 20
-/** Endpoints that one step examines: two index probes each. */
+/** Endpoints that one step examines, with two index probes each. */
 const EXAMINED_PER_STEP = 200
-/** Changes of members are sent within 2 s. */
+/** Pause after a round without changes. Changes of members are sent within 2 s. */
 const PAUSE_MS = 500
-/** With many endpoints, a round that finds nothing takes a fifth of one connection at most. */
+/** The pause as a multiple of the round: with many endpoints, such rounds use a fifth of one connection at most. */
 const PAUSE_PER_ROUND = 4
 const RETRY_MS = 1_000
 
 /**
- * Moves endpoints ahead by up to $1 changes each. Changes of one member that have not been sent yet stay one row, so a member
- * that changed a hundred times is sent once. An endpoint that another instance moves is skipped.
+ * Moves endpoints ahead by up to $1 changes each. Unsent changes of one member share one row, so a member that changed a hundred
+ * times is sent once. An endpoint that another instance is moving is skipped.
  *
  * $2 bigint: the endpoint after which to begin; $3 int: how many are examined; $4 int: how many are moved.
  */
@@ -31,11 +31,11 @@ const takeChanges = statement('take-member-changes')`
     ), follower as materialized (
       select p.id, p.channel_oa_id, p.events, p.change_position, p.change_member, p.first_change, p.open_changes
         from endpoint p
-       -- An array, because a plan of a semi-join may walk the index of all endpoints.
+       -- An array, because the plan of a semi-join may scan the index of all endpoints.
        where p.id = any (array(
          select f.id from examined x
            join lateral (select * from endpoint where id = x.id offset 0) f on true
-          -- In the order of the index, because for a mere existence a plan may use another one.
+          -- In the order of the index, because the plan of an "exists" may use another index.
           where (select m.id from audience_member m
                          where m.channel_oa_id = f.channel_oa_id and (m.change, m.id) > (f.change_position, f.change_member)
                            and m.change < change_horizon() and is_committed_after(m.change, f.first_change, f.open_changes)
@@ -52,8 +52,8 @@ const takeChanges = statement('take-member-changes')`
         join lateral (
           select * from (
             (select m.change, m.id,
-                    -- A member that changed after the transaction that created it is an update for an endpoint that
-                    -- wants only these. A change in that transaction has the next number.
+                    -- If the endpoint receives no member.created events, a member that changed after the transaction that created
+                    -- it is an update. A change within that transaction has the next number.
                     case when (m.created_change, m.id) > (p.change_position, p.change_member)
                           and is_committed_after(m.created_change, p.first_change, p.open_changes)
                           and (m.change <= m.created_change + 1 or p.events is null or 'member.created' = any (p.events))
@@ -89,7 +89,7 @@ const takeChanges = statement('take-member-changes')`
            array(select id from moved) as moved`
 
 interface StepRow extends Row {
-  /** Null: there is no endpoint any more in this round. */
+  /** Null: the round is over. */
   last_id: bigint | null
   /** bigint[] of a result of pg. */
   moved: string[]
@@ -101,7 +101,7 @@ export class Feeds {
   #stopping = new AbortController()
   #running: Promise<void> = Promise.resolve()
 
-  /** @param onMoved receives endpoints that have deliveries now */
+  /** @param onMoved receives the endpoints with new deliveries */
   constructor(database: Transactions, onMoved: (endpointIds: bigint[]) => void) {
     this.#database = database
     this.#onMoved = onMoved
@@ -119,20 +119,19 @@ export class Feeds {
 
   async #run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
-      // While the database is down or busy, changes wait.
       const pauseMs = await this.#round(signal).catch(() => RETRY_MS)
       await sleep(pauseMs, undefined, { signal }).catch(() => undefined)
     }
   }
 
-  /** Lets each endpoint take its turn once. Returns the pause before the next round. */
+  /** Gives each endpoint one turn. Returns the pause before the next round. */
   async #round(signal: AbortSignal): Promise<number> {
     const startedAtMs = performance.now()
     let movedCount = 0
     let lastId: bigint | null = INT64_MIN
     while (lastId !== null && !signal.aborted) {
       const values: unknown[] = [CHANGES_PER_ENDPOINT, lastId, EXAMINED_PER_STEP, MOVED_PER_STEP]
-      // Everything below change_horizon() is visible, so no change can appear before the newest that was taken.
+      // All changes below change_horizon() are visible, so no change can appear before the newest one that was taken.
       const [row]: Array<StepRow | undefined> = await this.#database.query<StepRow>(takeChanges, values)
       const moved = (row?.moved ?? []).map(BigInt)
       movedCount += moved.length

@@ -1,9 +1,9 @@
 /**
- * Which endpoints have due deliveries. A claim examines a bounded number of endpoints, however many there are:
+ * Leases due deliveries. Each claim examines a bounded number of endpoints:
  *
- * 1. Rotation: each poll examines the next ENDPOINTS_PER_POLL endpoints that have pending deliveries, in the order of their ids.
+ * 1. Rotation: each poll examines the next ENDPOINTS_PER_POLL endpoints with pending deliveries, in the order of their ids.
  *    2,000 endpoints are examined within 3 s.
- * 2. Backlogs: endpoints of which this process knows that they have more are examined in turn, as soon as little waits for them.
+ * 2. Backlogs: an endpoint with more due deliveries than fit into memory is examined again when its queue in memory runs low.
  */
 import { INT64_MIN } from '../http/path-id.ts'
 import { int4Array, int8Array } from '../postgres/binary-array.ts'
@@ -13,21 +13,19 @@ import type { EndpointState } from './endpoint-state.ts'
 
 /** Each costs an index probe of 10 µs. */
 const ENDPOINTS_PER_POLL = 200
-/** Backlogs may be claimed more often. Less than the interval of polls, which varies. */
+/** Claims of backlogs may be more frequent. Less than the interval of polls, which varies. */
 const ROTATION_MS = 250
-/** Endpoints with a known backlog that one claim examines. */
 const BACKLOGS_PER_CLAIM = 200
-/** Also in flush_events. Longer than a request (10 s) with the wait before it. */
+/** The same as in flush_events. Longer than a request (10 s) and the wait before it. */
 export const LEASE_MS = 30_000
-/** Deliveries that wait in memory, divided among the endpoints that one claim examines. */
+/** Deliveries in memory, divided among the endpoints that one claim examines. */
 const WAITING_MAX = 8_192
-/** Of one endpoint, if many divide WAITING_MAX. */
+/** Minimum per endpoint. */
 const WAITING_MIN = 16
 
-/** What this process knows of endpoints: its queue. */
 interface Endpoints {
   stateOf(endpointId: bigint): EndpointState<unknown>
-  learn(endpointId: bigint, wasAccepted: boolean): void
+  restore(endpointId: bigint, wasAccepted: boolean): void
 }
 
 export class Claims {
@@ -36,7 +34,7 @@ export class Claims {
   readonly #backlogs = new Set<bigint>()
   #lastExamined = INT64_MIN
   #rotatedAtMs = Number.NEGATIVE_INFINITY
-  /** Deliveries of one endpoint that may wait in memory, since the last claim. */
+  /** Deliveries of one endpoint that may wait in memory. Each claim sets it. */
   #share = WAITING_MAX
 
   constructor(connection: PinnedConnection, endpoints: Endpoints) {
@@ -44,12 +42,12 @@ export class Claims {
     this.#endpoints = endpoints
   }
 
-  /** The endpoint has due deliveries that no process has leased. */
+  /** Call it if the endpoint has due deliveries that no process has leased. */
   expect(endpointId: bigint): void {
     this.#backlogs.add(endpointId)
   }
 
-  /** Below this low-water mark, more is leased before the queue in memory runs out. */
+  /** Whether the queue in memory is below its low-water mark and more deliveries can be leased. */
   isRunningOut(endpointId: bigint): boolean {
     return this.#backlogs.has(endpointId) && this.#isLow(endpointId)
   }
@@ -77,7 +75,7 @@ export class Claims {
     const [rows] = await this.#connection.pipelineIdempotent([{ statement: pendingEndpoints, values }])
     const found = rows as PendingRow[]
     for (const { id, was_accepted } of found) {
-      if (was_accepted !== null) this.#endpoints.learn(id, was_accepted)
+      if (was_accepted !== null) this.#endpoints.restore(id, was_accepted)
     }
     this.#lastExamined = found.length < ENDPOINTS_PER_POLL ? INT64_MIN : (found.at(-1)?.id ?? INT64_MIN)
     return found.map(({ id }) => id)
@@ -87,7 +85,7 @@ export class Claims {
     const next: bigint[] = []
     for (const id of this.#backlogs) {
       if (next.length === BACKLOGS_PER_CLAIM) break
-      // During an outage, the rotation finds what to try.
+      // During an outage, the rotation finds the delivery to try.
       if (this.#endpoints.stateOf(id).isDown) this.#backlogs.delete(id)
       else if (this.#isLow(id)) next.push(id)
     }
@@ -112,7 +110,7 @@ export class Claims {
     return new Map(rooms.filter(([, room]) => room > 0))
   }
 
-  /** An endpoint of which as many were found as there was room for has more. It gets the last turn. */
+  /** An endpoint whose room was filled probably has more deliveries. It gets the last turn. */
   #noteBacklogs(rooms: Map<bigint, number>, rows: ClaimedRow[]): void {
     const found = new Map<bigint, number>()
     for (const { endpoint_id: id } of rows) found.set(id, (found.get(id) ?? 0) + 1)

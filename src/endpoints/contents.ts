@@ -1,13 +1,11 @@
 /**
- * What deliveries contain, read when their connection stands. Between the read of a content and the moment at which its body is in
- * the kernel's buffers, erasures of the account wait (decision 46):
+ * Reads the contents of deliveries once their connection is open. Erasures of the account wait from the read of a content until its
+ * body is in the kernel's buffers (decision 46):
  *
- * 1. A batch takes the locks of its accounts, shared, in a statement of its own, and reads in the next one. So it either reads
- *    after an erasure, or the erasure waits for it. How long a lock is held: see holds.ts.
+ * 1. A batch takes shared locks of its accounts in one statement and reads in the next one. So it either reads after an erasure, or
+ *    the erasure waits for it. holds.ts decides how long a lock is held.
  * 2. If an erasure has the lock or waits for it, the account's deliveries try again HOLD_RETRY_MS later. Others are not delayed.
  * 3. The writer of the body calls `release`. If the session is lost, and the locks with it, `whenLost` stops the writing.
- *
- * Contents being read or written are limited by their bytes: see content-budget.ts.
  */
 import type { LeasedDelivery } from '../intake/flush.ts'
 import { int8Array } from '../postgres/binary-array.ts'
@@ -19,21 +17,21 @@ import { ContentBudget, type Reservation } from './content-budget.ts'
 import { type Hold, Holds, type LockChanges } from './holds.ts'
 
 const HOLD_RETRY_MS = 10
-/** As long as a request. Its attempt has ended by then. */
+/** The time limit of a request, after which its attempt has ended. */
 const READ_MAX_MS = 10_000
-/** The next batch is in the pipeline while the database works on one and the process on the rows of another. */
+/** One in the pipeline, one in the database, and one whose rows this process handles. */
 const BATCHES_IN_FLIGHT_MAX = 3
-/** Contents of unknown size that one batch may read: 32 × 1 MiB at worst. */
+/** The size of contents is unknown: 32 × 1 MiB at worst. */
 const READS_PER_BATCH = 32
-/** As many as PinnedConnection makes for idempotent transactions. */
+/** The same as in PinnedConnection. */
 const ATTEMPTS_MAX = 10
 
-/** A content that no erasure has reached yet. */
+/** A content for which erasures wait. */
 export interface HeldContent {
   row: ContentRow
-  /** Lets erasures pass. Call it once the body is written or can no longer be written. */
+  /** Lets erasures continue. Call it when the body is written or will not be written. */
   release: () => void
-  /** Calls `stop` when erasures wait no longer. */
+  /** Calls `stop` if erasures no longer wait. */
   whenLost: (stop: () => void) => void
 }
 
@@ -47,7 +45,6 @@ interface Read {
 }
 
 interface Batch {
-  /** Of the database, counted by the sessions that were lost. */
   session: number
   reads: Array<{ read: Read; hold: Hold; reservation: Reservation }>
   locks: LockChanges
@@ -68,8 +65,8 @@ export class Contents {
   }
 
   /**
-   * Undefined: the delivery no longer exists.
-   * @param isProven the endpoint answers quickly, so its contents do not wait for those of slow endpoints
+   * Returns undefined if the delivery no longer exists.
+   * @param isProven the endpoint responds quickly, so its contents do not wait for those of slow endpoints
    */
   read(delivery: LeasedDelivery, isProven = true): Promise<HeldContent | undefined> {
     const startedAtMs = performance.now()
@@ -94,7 +91,7 @@ export class Contents {
     })
   }
 
-  /** Null: there is nothing to do now. */
+  /** Returns null if there is nothing to do now. */
   #takeBatch(): Batch | null {
     const reads: Batch['reads'] = []
     this.#waiting = this.#waiting.filter((read) => !this.#join(reads, read))
@@ -102,7 +99,7 @@ export class Contents {
     return { session: this.#session, reads, locks: this.#holds.takeChanges() }
   }
 
-  /** Whether the batch takes the read. */
+  /** Returns whether the read has left the queue. */
   #join(reads: Batch['reads'], read: Read): boolean {
     if (reads.length >= READS_PER_BATCH) return false
     if (performance.now() > read.startedAtMs + READ_MAX_MS) {
@@ -188,7 +185,7 @@ export class Contents {
 
   #retry(batch: Batch, error: unknown): void {
     if (batch.session === this.#session) {
-      // Which locks the session has is not known.
+      // It is unknown which locks the session holds.
       this.#loseHolds()
       this.#connection.reset()
     }

@@ -1,17 +1,17 @@
-/** What one process knows of an endpoint: what waits for it, and how its last attempts ended. */
+/** The state of an endpoint in one process: its queue in memory and the results of its last attempts. */
 
 /** Requests of one process to one endpoint. */
 const ENDPOINT_IN_FLIGHT_MAX = 16
-/** Requests to, and deliveries in memory for, an endpoint that is new or whose last attempt failed. */
+/** Requests to an endpoint that is new or whose last attempt failed, and deliveries in memory for it. */
 const UNCERTAIN_MAX = 4
-/** Deliveries that wait in memory for an endpoint that answers quickly, and for one that does not. */
+/** Deliveries in memory for an endpoint that responds quickly, and for one that does not. */
 const WAITING_MAX_PROVEN = 1_024
 const WAITING_MAX_SLOW = 16
 /** 1,024 deliveries ÷ 16 requests × 0.2 s = 13 s, within the 18 s in which a leased delivery must begin. */
 const QUICK_MS = 200
-/** A single message that an endpoint refuses is not an outage. */
+/** More than one, because a single rejected message is not an outage. */
 const OUTAGE_FAILURES = 5
-/** During an outage, one delivery at a time is tried. The pause doubles from the first to the last. */
+/** During an outage, one delivery at a time is tried. The pause between attempts doubles from FIRST to LAST. */
 const FIRST_PROBE_MS = 1_000
 const LAST_PROBE_MS = 60_000
 
@@ -24,7 +24,7 @@ export class EndpointState<Item> {
   #probeAtMs = 0
   #recoveredAtMs: number | null = null
 
-  /** Its last attempt was a quick success. */
+  /** The last attempt was a quick success. */
   get isProven(): boolean {
     return this.#isQuick
   }
@@ -33,7 +33,7 @@ export class EndpointState<Item> {
     return this.#failuresInRow >= OUTAGE_FAILURES
   }
 
-  /** Requests that may be in flight to it, if enough are free. */
+  /** Maximum number of requests in flight. */
   get inFlightMax(): number {
     if (this.isDown) return 1
     return this.#isUncertain ? UNCERTAIN_MAX : ENDPOINT_IN_FLIGHT_MAX
@@ -53,15 +53,15 @@ export class EndpointState<Item> {
     return !this.#isKnown || this.#failuresInRow > 0
   }
 
-  /** How the last attempt of any process ended. It counts until this process has made an attempt of its own. */
-  learn(wasAccepted: boolean): void {
+  /** Sets the result of the last attempt of any process, unless this process has made an attempt of its own. */
+  restore(wasAccepted: boolean): void {
     if (this.#isKnown) return
     this.#isKnown = true
     this.#isQuick = wasAccepted
     this.#failuresInRow = wasAccepted ? 0 : OUTAGE_FAILURES
   }
 
-  /** Returns whether the endpoint has recovered from an outage. @param tookMs without waits for our own database */
+  /** Returns whether the endpoint has recovered from an outage. @param tookMs excludes reads from the database */
   note(isAccepted: boolean, tookMs: number, nowMs: number): boolean {
     const wasDown = this.isDown
     this.#isKnown = true
@@ -73,7 +73,7 @@ export class EndpointState<Item> {
     return isRecovered
   }
 
-  /** Milliseconds since the endpoint accepted a delivery after an outage. Null: there was none, or it is not over. */
+  /** Milliseconds since the first success after an outage. Null: there was no outage, or it is not over. */
   recoveredAgoMs(nowMs: number): number | null {
     if (this.#recoveredAtMs === null || this.#failuresInRow > 0) return null
     return Math.floor(nowMs - this.#recoveredAtMs)

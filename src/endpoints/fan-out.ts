@@ -1,23 +1,23 @@
 /**
- * Deliveries of accounts with many `line` endpoints on their way to endpoint_delivery. A flush stores one row of endpoint_fan_out
- * per delivery, and this loop makes the rows of the endpoints from it (decision 51). Accounts take turns, a bounded number of
- * endpoints each. Of one account, the oldest delivery goes first, so each endpoint's rows are in the order of the deliveries.
+ * Queues deliveries of accounts with many `line` endpoints. A flush stores one row of endpoint_fan_out per delivery, and this loop
+ * inserts the rows of endpoint_delivery (decision 51). Accounts take turns, with a bounded number of endpoints each. The oldest
+ * delivery of an account goes first, so each endpoint's rows are in the order of the deliveries.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
 import { type Row, statement, type Transactions } from '../postgres/statement.ts'
 
-/** Endpoints that one account's delivery reaches in one step, and accounts in one step: 8 × 50 rows are some 15 ms. */
+/** Endpoints of one delivery, and accounts, per step: 8 × 50 rows take about 15 ms. */
 const ENDPOINTS_PER_STEP = 50
 const ACCOUNTS_PER_STEP = 8
-/** Between two steps, as a multiple of the step: the loop takes half of one connection at most. */
+/** The pause after a step as a multiple of the step: the loop uses half of one connection at most. */
 const PAUSE_PER_STEP = 1
-/** Deliveries that a process stored and did not reach, because it was killed. */
+/** Finds deliveries of processes that were killed before they called `wake`. */
 const POLL_MS = 1_000
 
 /**
- * Moves the oldest delivery of each account ahead. A delivery that another instance moves is skipped. `created_at` stays, because
- * a content is searched among the events since then.
+ * Moves the oldest delivery of each account ahead. A delivery that another instance is moving is skipped. `created_at` is copied,
+ * because a content is searched among the events since then.
  *
  * $1 bigint: the least account; $2 int: how many accounts; $3 int: how many endpoints of each.
  */
@@ -56,7 +56,7 @@ const fanOut = statement('fan-out-deliveries')`
       from oldest`
 
 interface StepRow extends Row {
-  /** Accounts that have deliveries, as far as the step looked. */
+  /** Accounts with deliveries that the step found. */
   accounts: number
   last_account: bigint | null
   /** bigint[] of a result of pg. */
@@ -73,7 +73,7 @@ export class FanOut {
   #wake: () => void = () => undefined
   #isWoken = false
 
-  /** @param onQueued receives endpoints that have deliveries now */
+  /** @param onQueued receives the endpoints with new deliveries */
   constructor(database: Transactions, onQueued: (endpointIds: bigint[]) => void) {
     this.#database = database
     this.#onQueued = onQueued
@@ -90,7 +90,7 @@ export class FanOut {
     await this.#running
   }
 
-  /** There are new deliveries. */
+  /** Call it when there are new deliveries. */
   wake(): void {
     this.#isWoken = true
     this.#wake()
@@ -101,12 +101,11 @@ export class FanOut {
     while (!signal.aborted) {
       this.#isWoken = false
       const startedAtMs = performance.now()
-      // While the database is down or busy, deliveries wait.
       const step = await this.#step(leastAccount).catch(() => NOTHING)
       const pauseMs = PAUSE_PER_STEP * (performance.now() - startedAtMs)
       if (step.accounts > 0) await sleep(pauseMs, undefined, { signal }).catch(() => undefined)
       else if (leastAccount === INT64_MIN) await this.#sleep()
-      // Behind the last account of a full step, or from the beginning.
+      // Continue after the last account of a full step. Otherwise begin again.
       const last = step.accounts === ACCOUNTS_PER_STEP ? step.last_account : null
       leastAccount = last === null || last === INT64_MAX ? INT64_MIN : last + 1n
     }
@@ -119,7 +118,7 @@ export class FanOut {
     return row
   }
 
-  /** Until there are new deliveries, or for POLL_MS. */
+  /** Sleeps until there are new deliveries, or for POLL_MS. */
   async #sleep(): Promise<void> {
     if (this.#isWoken) return
     await new Promise<void>((resolve) => {

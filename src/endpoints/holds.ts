@@ -2,18 +2,16 @@
  * The locks of accounts that this process holds while it reads and writes their contents (decision 46). A hold is one lock, shared
  * by deliveries of its account:
  *
- * 1. Opened: the next batch takes the lock, in front of its reads. If an erasure has the lock or waits for it, the hold is refused.
- * 2. Joined: a session that has a lock gets it again without queueing, so erasures would never get it. Every HOLD_JOINED_MS, a
- *    batch also reads whether an erasure waits. If one does, the hold is closed: no read joins it.
+ * 1. Opened: the next batch takes the lock before its reads. If an erasure has the lock or waits for it, the hold is refused.
+ * 2. Joined: a session that has a lock gets it again without queueing, so erasures would never get it. Therefore a batch checks
+ *    every HOLD_JOINED_MS whether an erasure waits. If one does, the hold is closed, and no read joins it.
  * 3. Released: a closed hold when its last content is written, an unused one after HOLD_JOINED_MS.
- *
- * If the session is lost, and the locks with it, the writing of contents stops.
  */
 
-/** An erasure may wait this long for deliveries that join, in addition to the write of the last one: see post.ts. */
+/** Deliveries may join for this long while an erasure waits. The erasure also waits for the write of the last one: see post.ts. */
 const HOLD_JOINED_MS = 20
 
-/** Does not refer to the content, which would otherwise stay in memory until the response. */
+/** Has no reference to the content, which would otherwise stay in memory until the response. */
 interface Writing {
   stop: () => void
 }
@@ -24,15 +22,14 @@ export interface Hold {
   /** Reads in progress. */
   reading: number
   writings: Set<Writing>
-  /** An erasure waits for the contents, so no read joins them. */
+  /** An erasure waits, so no read may join. */
   isClosed: boolean
-  /** An erasure had the lock, or waited for it, before this session asked. */
+  /** The session did not get the lock, because an erasure has it or waits for it. */
   isRefused: boolean
   /** The session has ended. */
   isLost: boolean
 }
 
-/** What the next batch does with locks, besides its reads. */
 export interface LockChanges {
   toHold: Hold[]
   toRenew: Hold[]
@@ -47,7 +44,7 @@ export class Holds {
   #changes = noChanges()
   #idleTimer: NodeJS.Timeout | null = null
 
-  /** @param onRelease is called when a lock is to be released, and more reads may be possible */
+  /** @param onRelease is called when a lock must be released; then more reads may be possible */
   constructor(onRelease: () => void) {
     this.#onRelease = onRelease
   }
@@ -94,7 +91,7 @@ export class Holds {
     this.#end(hold)
   }
 
-  /** A read has become a content that is written until `end` is called, perhaps more than once. */
+  /** Turns a read into a writing, which lasts until `end` is called. `end` may be called more than once. */
   beginWriting(hold: Hold): { writing: Writing; end: () => void } {
     const writing: Writing = { stop: () => undefined }
     hold.reading -= 1
@@ -105,7 +102,7 @@ export class Holds {
     return { writing, end }
   }
 
-  /** The session has ended, and all locks with it. */
+  /** Call it when the session has ended, and all locks with it. */
   lose(): void {
     const holds = [...this.#holds.values()]
     this.#holds.clear()
@@ -131,7 +128,7 @@ export class Holds {
     return hold
   }
 
-  /** Releases a lock that erasures wait for when its last content is written. Other locks are likely to be needed again soon. */
+  /** Releases an unused lock if an erasure waits for it. Other locks are kept for a while, because they may be needed again soon. */
   #end(hold: Hold): void {
     if (!isUnused(hold)) return
     if (hold.isClosed) this.#release(hold)

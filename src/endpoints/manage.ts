@@ -10,7 +10,7 @@ import { MEMBER_EVENTS, SECRET_PREFIX } from './messages.ts'
 
 const SECRET_BYTES = 32
 
-/** Deliveries changed in one statement, so that senders never wait long for their rows. */
+/** Deliveries changed in one statement, so that senders do not wait long for their rows. */
 const ROWS_PER_STATEMENT = 5_000
 
 export type EndpointFormat = 'line' | 'members'
@@ -47,8 +47,7 @@ const selectReplier = statement('select-reply-endpoint')`
 
 /**
  * Returns null if the account does not exist. Throws a FatalError that says why the endpoint is refused.
- *
- * @param own the addresses of this service: an endpoint there would be a loop
+ * @param own the base URLs of this service, where an endpoint would be a loop
  */
 export async function addEndpoint(
   database: Queryable,
@@ -97,14 +96,14 @@ function checkEvents({ format, events, replies }: NewEndpoint): void {
   }
 }
 
-/** In the form of Standard Webhooks. */
+/** Returns a secret in the format of Standard Webhooks. */
 const newSecret = () => `${SECRET_PREFIX}${randomBytes(SECRET_BYTES).toString('base64')}`
 
 /** $1 endpoint id bigint */
 const pauseById = statement('pause-endpoint-by-id')`
     update endpoint set status = 'paused' where id = $1 returning id`
 
-/** Its deliveries are kept. Returns false if the endpoint does not exist. */
+/** Deliveries are kept. Returns false if the endpoint does not exist. */
 export async function pauseEndpoint(database: Queryable, id: bigint): Promise<boolean> {
   return (await database.query(pauseById, [id])).length > 0
 }
@@ -115,31 +114,31 @@ const resumeById = statement('resume-endpoint')`
     returning to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as "resumedAt"`
 
 /**
- * What failed before the pause is due now, and 24 hours of retries begin again. In the order of ids, so that each batch begins
- * where the last one ended.
+ * Makes deliveries due that failed before the endpoint was resumed, and restarts their 24 hours of retries. Batches are in the order
+ * of ids.
  *
- * $1 endpoint id bigint, $2 when it was resumed timestamptz, $3 the last id of the batch before bigint,
+ * $1 endpoint id bigint, $2 when it was resumed timestamptz, $3 the last id of the previous batch bigint,
  * $4 maximum number of rows int
  */
-const hurryDeliveries = statement('hurry-endpoint-deliveries')`
+const makeDeliveriesDue = statement('make-endpoint-deliveries-due')`
     with tried as (
       select channel_oa_id, id from endpoint_delivery
        where channel_oa_id = (select channel_oa_id from endpoint where id = $1) and id > $3
          and endpoint_id = $1 and failed_at is null and first_attempt_at < $2 and leased_until <= now()
        order by id limit $4 for update skip locked
-    ), hurried as (
+    ), made_due as (
       update endpoint_delivery d set first_attempt_at = null, due_at = least(due_at, now())
         from tried where d.channel_oa_id = tried.channel_oa_id and d.id = tried.id
     )
     select max(id) as "lastId" from tried`
 
-/** Where the work on a resumed endpoint continues. */
+/** Where resuming an endpoint continues. */
 export interface Resumption {
   resumedAt: string
   lastId: bigint
 }
 
-/** Its backlog is due immediately. Returns false if the endpoint does not exist. */
+/** Resumes an endpoint, and makes its backlog due. Returns false if the endpoint does not exist. */
 export async function resumeEndpoint(database: Queryable, id: bigint): Promise<boolean> {
   let rest = await beginResumption(database, id)
   if (rest === null) return false
@@ -147,27 +146,27 @@ export async function resumeEndpoint(database: Queryable, id: bigint): Promise<b
   return true
 }
 
-/** Deliveries are sent from now on. Returns null if the endpoint does not exist. */
+/** Resumes an endpoint. `continueResumption` makes its backlog due. Returns null if the endpoint does not exist. */
 export async function beginResumption(database: Queryable, id: bigint): Promise<Resumption | null> {
   const [resumed] = await database.query<{ resumedAt: string }>(resumeById, [id])
   return resumed === undefined ? null : { resumedAt: resumed.resumedAt, lastId: 0n }
 }
 
-/** Makes one batch of what failed before the pause due. Returns null when nothing is left. */
+/** Makes the next batch of the backlog due. Returns null when nothing is left. */
 export async function continueResumption(
   database: Queryable,
   id: bigint,
   { resumedAt, lastId }: Resumption,
 ): Promise<Resumption | null> {
   const values: unknown[] = [id, resumedAt, lastId, ROWS_PER_STATEMENT]
-  const [batch] = await database.query<{ lastId: bigint | null }>(hurryDeliveries, values)
+  const [batch] = await database.query<{ lastId: bigint | null }>(makeDeliveriesDue, values)
   return batch?.lastId == null ? null : { resumedAt, lastId: batch.lastId }
 }
 
 /** $1 endpoint id bigint. A trigger deletes its deliveries. */
 const deleteEndpoint = statement('delete-endpoint')`delete from endpoint where id = $1 returning id`
 
-/** What it has not received yet is lost. Returns false if the endpoint does not exist. */
+/** Deletes the endpoint with its unsent deliveries. Returns false if the endpoint does not exist. */
 export async function removeEndpoint(database: Queryable, id: bigint): Promise<boolean> {
   return (await database.query(deleteEndpoint, [id])).length > 0
 }
@@ -176,15 +175,15 @@ export async function removeEndpoint(database: Queryable, id: bigint): Promise<b
 const selectSecretState = statement('select-endpoint-secret-state')`
     select format, previous_secret is not null as "isRotating" from endpoint where id = $1`
 
-/** $1 endpoint id bigint, $2 secret text. Of two rotations at the same time, one changes nothing. */
+/** $1 endpoint id bigint, $2 secret text. If two rotations are concurrent, one changes nothing. */
 const replaceSecret = statement('replace-endpoint-secret')`
     update endpoint set previous_secret = secret, secret = $2
      where id = $1 and format = 'members' and previous_secret is null
     returning id`
 
 /**
- * Messages carry the signatures of both secrets until finishRotation. Returns the new secret, or null if the endpoint does not
- * exist.
+ * Messages have the signatures of both secrets until finishRotation. Returns the new secret, or null if the endpoint does not exist.
+ * Throws a FatalError if the endpoint has no secret or is already rotating.
  */
 export async function rotateSecret(database: Queryable, id: bigint): Promise<string | null> {
   const secret = newSecret()
@@ -205,13 +204,13 @@ export async function rotateSecret(database: Queryable, id: bigint): Promise<str
 const clearPreviousSecret = statement('clear-previous-endpoint-secret')`
     update endpoint set previous_secret = null where id = $1 returning id`
 
-/** The previous secret signs nothing any more. Returns false if the endpoint does not exist. */
+/** Deletes the previous secret. Returns false if the endpoint does not exist. */
 export async function finishRotation(database: Queryable, id: bigint): Promise<boolean> {
   return (await database.query(clearPreviousSecret, [id])).length > 0
 }
 
 /**
- * The next attempt counts as a retry, and 24 hours of retries begin again.
+ * Makes failed deliveries due. The next attempt counts as a retry, and the 24 hours of retries begin again.
  *
  * $1 endpoint id bigint, $2 maximum number of rows int
  */
@@ -228,7 +227,7 @@ const retryFailed = statement('retry-failed-deliveries')`
     )
     select count(*)::int as count from retried`
 
-/** Makes all failed deliveries of an endpoint due. Returns their number. */
+/** Makes all permanently failed deliveries of an endpoint due. Returns their number. */
 export async function retryFailedDeliveries(database: Queryable, id: bigint): Promise<number> {
   let retried = 0
   for (;;) {
@@ -238,7 +237,7 @@ export async function retryFailedDeliveries(database: Queryable, id: bigint): Pr
   }
 }
 
-/** Makes the next failed deliveries of an endpoint due. */
+/** Makes the next batch of permanently failed deliveries due. */
 export async function retryFailedBatch(
   database: Queryable,
   id: bigint,

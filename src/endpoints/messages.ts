@@ -1,4 +1,3 @@
-/** What endpoints receive, from what is stored at the moment of sending. */
 import { createHmac } from 'node:crypto'
 import { type Secret, secretOrNull } from '../config/secret.ts'
 import { isObject } from '../http/body.ts'
@@ -6,10 +5,9 @@ import { signLine } from '../intake/line/line-signature.ts'
 import type { ContentRow } from './backlog.ts'
 import type { Message } from './post.ts'
 
-/** What the format `members` can send. */
 export const MEMBER_EVENTS = ['member.created', 'member.updated', 'member.erased', 'account.verified']
 
-/** Of a secret of Standard Webhooks. */
+/** Prefix of secrets in Standard Webhooks. */
 export const SECRET_PREFIX = 'whsec_'
 
 export interface LineContent {
@@ -25,12 +23,12 @@ export interface LineContent {
 
 export interface MembersContent {
   format: 'members'
-  /** Identifies the message: the same in every attempt. */
+  /** Id of the message, the same in every attempt. */
   id: string
   type: string
   /** JSON text. Null: the member no longer exists. */
   data: string | null
-  /** Null: nothing is sent. */
+  /** Null: nothing can be sent. */
   secret: Secret | null
   previousSecret: Secret | null
 }
@@ -50,7 +48,7 @@ export function contentOf(row: ContentRow): Content {
   }
   return {
     format: 'members',
-    // With the time: after a restore, numbers are given again, and receivers ignore a message whose id they have seen.
+    // Contains the time, because ids and change numbers are reused after a restore. Receivers ignore ids that they have seen.
     id: `msg_${row.id}_${row.change ?? 0}_${row.created_ms}`,
     type: row.type ?? '',
     data: row.data,
@@ -68,7 +66,7 @@ export function writeMessage(content: Content, nowMs: number): Message | null {
   }
 }
 
-/** As LINE writes it. Null without a channel secret: no receiver could trust it. */
+/** Builds a delivery in LINE's format. Returns null without events or a channel secret. */
 function writeLine({ destination, events, channelSecret, replies, isRetry }: LineContent): Message | null {
   if (events === null || channelSecret === null) return null
   const written = replies && !isRetry ? `[${events}]` : rewrite(`[${events}]`, replies, isRetry)
@@ -83,7 +81,7 @@ function writeLine({ destination, events, channelSecret, replies, isRetry }: Lin
   }
 }
 
-/** As LINE's module channels do: an endpoint that may not reply receives events in standby, without the token. */
+/** An endpoint that may not reply receives events in standby mode without reply tokens, as with LINE's module channels. */
 function rewrite(text: string, replies: boolean, isRetry: boolean): string {
   const events = JSON.parse(text) as unknown[]
   for (const event of events) {
@@ -100,7 +98,7 @@ function rewrite(text: string, replies: boolean, isRetry: boolean): string {
   return JSON.stringify(events)
 }
 
-/** As Standard Webhooks says: https://github.com/standard-webhooks/standard-webhooks */
+/** Builds a message of Standard Webhooks: https://github.com/standard-webhooks/standard-webhooks */
 function writeMembers(
   { id, type, data, secret, previousSecret }: MembersContent,
   nowMs: number,
@@ -123,7 +121,7 @@ function writeMembers(
   }
 }
 
-/** Base64 of HMAC-SHA256 over `id.timestamp.body`. */
+/** Returns base64 of HMAC-SHA256 over `id.timestamp.body`. */
 export function signStandard(text: string, secret: Secret): string {
   const key = secret.reveal()
   const bytes = Buffer.from(key.startsWith(SECRET_PREFIX) ? key.slice(SECRET_PREFIX.length) : key, 'base64')

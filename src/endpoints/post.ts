@@ -1,12 +1,12 @@
 /**
  * One request to an endpoint:
  *
- * 1. An idle connection is taken, or a new one is opened.
- * 2. When it stands, `open` reads the content and builds the message. Until then there is no body in memory.
- * 3. The body is written, within WRITE_MAX_MS. Then, or when the connection is closed, the content is released.
- * 4. The response is read. Only its status and Retry-After count.
+ * 1. Take an idle connection, or open a new one.
+ * 2. Once it is connected, `open` reads the content and builds the message. Until then there is no body in memory.
+ * 3. Write the body within WRITE_MAX_MS. Then, or when the connection is closed, release the content.
+ * 4. Read the response. Only its status and Retry-After count.
  *
- * If an idle connection turns out to be closed, all steps are repeated, so the content is read again.
+ * If an idle connection turns out to be closed, all steps are repeated, and the content is read again.
  */
 import { constants } from 'node:crypto'
 import {
@@ -21,19 +21,19 @@ import { isPublicAddress, RefusedUrl } from './address.ts'
 import { UnresolvedName } from './resolver.ts'
 import { limitResponse } from './response-budget.ts'
 
-/** From the beginning of the connection to the end of the response. */
+/** Includes connecting. */
 const REQUEST_TIMEOUT_MS = 10_000
-/** Erasures of the account wait while a body is written, and give up after 4 s: see lock_out_sending in flush.sql. */
+/** Erasures of the account wait while a body is written, and fail after 4 s: see lock_out_sending in flush.sql. */
 const WRITE_MAX_MS = 1_000
-/** Of `100 Continue` and `103 Early Hints`. Servers send one or two. */
+/** Responses such as `100 Continue` and `103 Early Hints`. Servers send one or two. */
 const INFORMATIONAL_MAX = 8
-/** Per endpoint and kind of agent. As many as requests to one endpoint, see sender.ts. */
+/** The same as ENDPOINT_IN_FLIGHT_MAX in endpoint-state.ts. */
 const IDLE_SOCKETS_MAX = 16
 /** Less than the idle timeouts of common servers and proxies. */
 const IDLE_SOCKET_MS = 4_000
 
 const AGENT = { keepAlive: true, maxFreeSockets: IDLE_SOCKETS_MAX, timeout: IDLE_SOCKET_MS }
-/** A server could ask for one handshake after the other on one connection. */
+/** Otherwise a server could request one handshake after the other on one connection. */
 const TLS = { secureOptions: constants.SSL_OP_NO_RENEGOTIATION }
 const publicAgent = new HttpsAgent({ ...AGENT, ...TLS })
 const privateAgents = { 'https:': new HttpsAgent({ ...AGENT, ...TLS }), 'http:': new HttpAgent(AGENT) }
@@ -52,35 +52,34 @@ export interface Message {
 /** A message that may be written until it is released. */
 export interface OpenMessage {
   message: Message
-  /** The body is written, or will not be. */
+  /** Call it when the body is written or will not be written. */
   release: () => void
   /** Calls `stop` if the message may no longer be written. */
   whenLost: (stop: () => void) => void
 }
 
-export interface Answer {
+export interface EndpointResponse {
   /** Null: there was no complete response. */
   status: number | null
-  /** Why there was no response, in words of our own: a receiver may echo what it was sent. Empty if there was one. */
+  /** Why there was no response, otherwise empty. Never contains text of the receiver, which may echo the message. */
   reason: string
   retryAfterMs: number | null
 }
 
-/** Any 2xx. */
-export const isAccepted = ({ status }: Pick<Answer, 'status'>): boolean =>
+export const isAccepted = ({ status }: Pick<EndpointResponse, 'status'>): boolean =>
   status !== null && status >= 200 && status < 300
 
-/** Null: there is nothing to send any more. */
+/** Null if there is no longer anything to send. */
 export type Open = () => Promise<OpenMessage | null>
 
-/** Sends what `open` returns. Returns null if there was nothing to send. Never rejects because of the endpoint. */
-export async function post(target: Target, open: Open): Promise<Answer | null> {
+/** Returns null if there was nothing to send. Rejects only if the message cannot be read or built. */
+export async function post(target: Target, open: Open): Promise<EndpointResponse | null> {
   const deadlineMs = performance.now() + REQUEST_TIMEOUT_MS
   for (;;) {
     try {
       return await send(target, open, deadlineMs)
     } catch (error) {
-      // The server closed an idle connection at the moment at which it was used again. Others of that server may be closed, too.
+      // The server closed an idle connection when it was used again. Its other connections may be closed, too, so this is a loop.
       if (!(error instanceof StaleConnection)) return failure(error)
     }
   }
@@ -88,19 +87,20 @@ export async function post(target: Target, open: Open): Promise<Answer | null> {
 
 class StaleConnection extends Error {}
 
-/** The attempt ends for a reason that we give it. */
+/** This process ended the attempt. */
 class Ended extends Error {}
 
-/** A fault of our own, such as the database's, is not the endpoint's. */
+/** A fault of this process or its database, not of the endpoint. */
 class NotWritten extends Error {}
 
+/** Errors whose messages contain no text of the receiver. */
 const OURS = [RefusedUrl, UnresolvedName, Ended]
 
-function failure(error: unknown): Answer {
+function failure(error: unknown): EndpointResponse {
   if (error instanceof NotWritten) throw error.cause
   const { code = '', cause } = error as Error & { code?: string }
   const ours = [error, cause].find((fault) => OURS.some((kind) => fault instanceof kind))
-  // Codes of Node.js and OpenSSL, never the text of a message.
+  // Only codes of Node.js and OpenSSL.
   const known = /^[A-Z][A-Z0-9_]{1,60}$/.test(code) ? code : 'the connection failed'
   return {
     status: null,
@@ -113,12 +113,12 @@ function send(
   { url, allowPrivateNetwork, lookup }: Target,
   open: Open,
   deadlineMs: number,
-): Promise<Answer | null> {
+): Promise<EndpointResponse | null> {
   return new Promise((resolve, reject) => {
     const isHttp = url.protocol === 'http:'
     const agent = allowPrivateNetwork ? privateAgents[isHttp ? 'http:' : 'https:'] : publicAgent
     const request = (isHttp ? httpRequest : httpsRequest)(url, { method: 'POST', agent, lookup })
-    // Not an AbortSignal, which takes 8 µs of the 170 µs that a request takes.
+    // An AbortSignal would take 8 µs of the 170 µs per request.
     const progress = { isReading: false }
     const fail = (error: Error) => {
       reject(error)
@@ -148,10 +148,10 @@ function send(
   })
 }
 
-/** Calls `answer` or `fail`, perhaps both: the first one counts. */
+/** Calls `resolve` or `fail`, perhaps both. Only the first call counts. */
 function readResponse(
   request: ClientRequest,
-  answer: (answer: Answer) => void,
+  resolve: (response: EndpointResponse) => void,
   fail: (error: Error) => void,
 ): void {
   let response: IncomingMessage | null = null
@@ -159,14 +159,14 @@ function readResponse(
   let isTooLong = false
   const end = (error: Error & { code?: string }) => {
     const isStale = request.reusedSocket && ['ECONNRESET', 'EPIPE'].includes(error.code ?? '')
-    // The status of a response that is too long is known, and counts.
-    if (isTooLong && response !== null) answer(answerOf(response))
+    // The status of a response that is too long still counts.
+    if (isTooLong && response !== null) resolve(endpointResponseOf(response))
     if (isTooLong) fail(new Ended('the response is too long'))
     else fail(isStale && response === null ? new StaleConnection() : error)
   }
   request.on('error', end)
   request.once('close', () => {
-    // Most requests have their response by now, and the stack of an error takes 20 µs.
+    // Most responses are complete by now. Creating an error for them would take 20 µs.
     if (response?.complete !== true) end(new Ended('no response: the connection was closed'))
   })
   request.once('socket', (socket: Socket) => {
@@ -182,12 +182,12 @@ function readResponse(
     if (informational > INFORMATIONAL_MAX) fail(new Ended('the receiver sent no final response'))
   })
   request.on('response', (received) => {
-    if (!request.writableEnded) return fail(new Ended('the receiver answered before it was sent anything'))
+    if (!request.writableEnded) return fail(new Ended('the receiver responded before it was sent anything'))
     response = received
     received.on('error', end)
     received.once('end', () => {
-      answer(answerOf(received))
-      // The receiver has answered before it took all of the body.
+      resolve(endpointResponseOf(received))
+      // The receiver responded before it received the whole body.
       if (!request.writableFinished) request.destroy()
     })
     received.resume()
@@ -218,7 +218,7 @@ async function write(
     release()
   }
   whenLost(() => fail(new Ended('the database was lost while the request was written')))
-  // `finish`: the kernel has the last byte. `close`: no byte follows.
+  // On `finish`, the kernel has the last byte. On `close`, no byte follows.
   request.once('finish', end)
   request.once('close', end)
   for (const [name, value] of Object.entries(message.headers)) request.setHeader(name, value)
@@ -233,11 +233,11 @@ function whenConnected(request: ClientRequest, ready: (socket: Socket) => void):
   })
 }
 
-function answerOf({ statusCode, headers }: IncomingMessage): Answer {
+function endpointResponseOf({ statusCode, headers }: IncomingMessage): EndpointResponse {
   return { status: statusCode ?? null, reason: '', retryAfterMs: retryAfterMs(headers['retry-after']) }
 }
 
-/** Seconds, or a date in the form that RFC 9110 prescribes. Anything else is ignored. */
+/** Reads seconds or a date in the preferred format of RFC 9110. Returns null for anything else. */
 function retryAfterMs(value: string | undefined): number | null {
   if (value === undefined) return null
   if (/^\d{1,9}$/.test(value)) return Number(value) * 1000

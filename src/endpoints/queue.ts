@@ -1,16 +1,16 @@
 /**
- * Deliveries that wait in this process, and which of them may start:
+ * The queue of deliveries in this process:
  *
  * 1. Endpoints take turns, one delivery each.
  * 2. An endpoint is proven if its last attempt was a quick success. Proven endpoints go first.
- * 3. All other endpoints, new, slow, failing or silent, have half of the requests together. A silent endpoint occupies a request
- *    for 10 s, so proven endpoints find a free one however many are silent.
- * 4. An endpoint may have an eighth of what is free, an account as many as are free for all others.
+ * 3. All other endpoints (new, slow, failing or silent) share half of the requests. A silent endpoint occupies a request for 10 s.
+ *    The other half remains for proven endpoints.
+ * 4. An endpoint may use an eighth of the free requests. An account may use as many as it leaves free.
  */
 import type { LeasedDelivery } from '../intake/flush.ts'
 import { EndpointState } from './endpoint-state.ts'
 
-/** Requests of this process in flight. Sockets and their memory are limited by it. */
+/** Limits sockets and their memory. */
 const IN_FLIGHT_MAX = 1_024
 const UNPROVEN_IN_FLIGHT_MAX = IN_FLIGHT_MAX / 2
 const SHARE_OF_FREE = 1 / 8
@@ -19,13 +19,13 @@ const SHARE_OF_FREE = 1 / 8
 export interface Started<Item> {
   state: EndpointState<Item>
   item: Item
-  /** Whether the endpoint was proven then. */
+  /** Whether the endpoint was proven at the start. */
   isProven: boolean
 }
 
 export class Queue<Item extends LeasedDelivery> {
   readonly #states = new Map<bigint, EndpointState<Item>>()
-  /** Endpoints with waiting deliveries that have fewer in flight than they may have, in the order of their turns. */
+  /** Endpoints that can start a delivery, in the order of their turns. */
   readonly #proven = new Set<EndpointState<Item>>()
   readonly #unproven = new Set<EndpointState<Item>>()
   #inFlight = 0
@@ -42,10 +42,10 @@ export class Queue<Item extends LeasedDelivery> {
     return state
   }
 
-  /** How the last attempt of any process to send to the endpoint ended. */
-  learn(endpointId: bigint, wasAccepted: boolean): void {
+  /** Sets the result of the last attempt of any process. */
+  restore(endpointId: bigint, wasAccepted: boolean): void {
     const state = this.stateOf(endpointId)
-    state.learn(wasAccepted)
+    state.restore(wasAccepted)
     this.#queue(state)
   }
 
@@ -58,7 +58,7 @@ export class Queue<Item extends LeasedDelivery> {
     return true
   }
 
-  /** Starts the next delivery. Null: none may start now. */
+  /** Starts the next delivery. Returns null if none may start now. */
   start(): Started<Item> | null {
     const free = IN_FLIGHT_MAX - this.#inFlight
     const unprovenFree = Math.min(free, UNPROVEN_IN_FLIGHT_MAX - this.#unprovenInFlight)
@@ -71,7 +71,6 @@ export class Queue<Item extends LeasedDelivery> {
     this.#queue(state)
   }
 
-  /** Removes and returns everything that waits. */
   clear(): Item[] {
     this.#proven.clear()
     this.#unproven.clear()

@@ -1,27 +1,27 @@
 /**
- * Resolves the host names of endpoints. Never by getaddrinfo, as dns.lookup does: it occupies one of four threads that the whole
- * process shares until the name server answers. c-ares uses no thread. Decision 45.
+ * Resolves the host names of endpoints with c-ares. dns.lookup would use getaddrinfo, which occupies one of the process's four
+ * threads until the name server responds (decision 45).
  *
- * An account resolves a name once at a time, within LOOKUP_MAX_MS, for any behaviour of its name server. Successes and failures are cached.
+ * Concurrent lookups of a name by one account share one query, which ends within LOOKUP_MAX_MS. Results and failures are cached.
  */
 import { Resolver } from 'node:dns/promises'
 import { isIP } from 'node:net'
 import { LRUCache } from 'lru-cache'
 import { type Address, HostsFile, type SystemNames, searchedNames } from './system-names.ts'
 
-/** Less than the 10 s of a request, which still has to connect. */
+/** Less than the 10 s of a request, which has to connect afterwards. */
 const LOOKUP_MAX_MS = 5_000
-/** c-ares tries again after 1 s, then 2 s, within LOOKUP_MAX_MS. */
+/** c-ares retries after 1 s, then 2 s. */
 const TRY_MS = 1_000
 const TRIES = 3
-/** After one family has answered: a name server that ignores the other one must not delay the connection. */
+/** Wait for the second address family after the first one has a result. Some name servers ignore one of them. */
 const OTHER_FAMILY_MS = 200
 const NAMES_MAX = 10_000
-/** A name server may ask for less or more. Less would be a query per request, more would keep a receiver that moved from its events. */
+/** Bounds of the TTL. A shorter one would cause a query per request. A longer one would delay deliveries to a receiver that moved. */
 const CACHED_MIN_MS = 5_000
 const CACHED_MAX_MS = 300_000
 const FAILURE_CACHED_MS = 5_000
-/** Lookups of this process at a time, each with two queries. An account may have as many as are free for all others. */
+/** Concurrent lookups of this process, each with two queries. An account may use as many as it leaves free. */
 const LOOKUPS_MAX = 64
 
 export class UnresolvedName extends Error {
@@ -51,8 +51,8 @@ export class HostResolver {
   }
 
   /**
-   * The addresses of a name, at least one. Rejects with UnresolvedName, also because the name server does not answer.
-   * @param isPrivate uses the search domains of the system
+   * Returns the addresses of a name, at least one. Rejects with UnresolvedName, also if the name server does not respond.
+   * @param isPrivate whether the search domains of the system are used
    */
   async resolve(name: string, accountId: bigint, isPrivate: boolean): Promise<Address[]> {
     const family = isIP(name)
@@ -61,7 +61,7 @@ export class HostResolver {
     const cached = this.#cache.get(key)
     if (cached instanceof UnresolvedName) throw cached
     if (cached !== undefined) return cached
-    // By account: an account's names wait for its own lookups, and nobody else's do.
+    // Per account, so that an account waits only for its own lookups.
     const place = `${accountId} ${key}`
     const running = this.#running.get(place) ?? this.#resolveNow(place, key, name, accountId, isPrivate)
     this.#running.set(place, running)
@@ -78,7 +78,7 @@ export class HostResolver {
     try {
       await this.#takePlace(accountId)
       try {
-        // Another account may have resolved it meanwhile.
+        // Another account may have resolved it in the meantime.
         const cached = this.#cache.get(key)
         if (cached instanceof UnresolvedName) throw cached
         if (cached !== undefined) return cached
@@ -91,7 +91,7 @@ export class HostResolver {
     } catch (error) {
       const failure =
         error instanceof UnresolvedName ? error : new UnresolvedName(`${name} cannot be resolved`)
-      // That the account has no place says nothing of the name.
+      // NoPlace is not a failure of the name.
       if (!(failure instanceof NoPlace)) this.#cache.set(key, failure, { ttl: FAILURE_CACHED_MS })
       throw failure
     } finally {
@@ -103,7 +103,7 @@ export class HostResolver {
     const { hosts, searchDomains, dotsMin } = await this.#system.read()
     const listed = hosts.get(name.toLowerCase().replace(/\.$/, ''))
     if (listed !== undefined) return { addresses: listed, ttlMs: 0 }
-    // Of its own, so that cancel() ends these queries alone.
+    // A separate resolver, because cancel() ends all queries of a resolver.
     const resolver = new Resolver({ timeout: TRY_MS, tries: TRIES })
     if (this.#servers !== null) resolver.setServers(this.#servers)
     let isLate = false
@@ -124,12 +124,12 @@ export class HostResolver {
     }
     throw new UnresolvedName(
       isLate
-        ? `the name servers of ${name} do not answer`
+        ? `the name servers of ${name} do not respond`
         : `${name} has no address, or its name servers fail`,
     )
   }
 
-  /** Waits for one of LOOKUPS_MAX places, for as long as a lookup may take. */
+  /** Waits up to LOOKUP_MAX_MS for one of LOOKUPS_MAX places. Rejects with NoPlace. */
   #takePlace(accountId: bigint): Promise<void> {
     return new Promise((resolve, reject) => {
       const waiting = {
@@ -179,7 +179,7 @@ interface Found {
   ttlMs: number
 }
 
-/** Null: the name has no address in either family, or no answer came. */
+/** Returns null if the name has no address in either family, or the name server did not respond. */
 async function queryBothFamilies(resolver: Resolver, name: string): Promise<Found | null> {
   const query = async (family: 4 | 6) => {
     const resolve = family === 4 ? resolver.resolve4.bind(resolver) : resolver.resolve6.bind(resolver)
@@ -190,7 +190,7 @@ async function queryBothFamilies(resolver: Resolver, name: string): Promise<Foun
   const first = await Promise.race(queries)
   const records = await Promise.race([
     Promise.all(queries).then((both) => both.flat()),
-    // Without an address, the other family is waited for.
+    // If the first family has no address, only the other one can have one.
     ...(first.length > 0
       ? [new Promise<typeof first>((resolve) => setTimeout(resolve, OTHER_FAMILY_MS, first))]
       : []),

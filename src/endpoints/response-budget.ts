@@ -1,18 +1,19 @@
 /**
- * What a receiver may make the HTTP parser do. 64 KiB of `103`, of one-byte chunks or of empty lines take the event loop up to 28 ms,
- * and a socket delivers that in one piece. So bytes and lines are counted before the parser sees them. What exceeds the budget is
- * overwritten, and the connection is closed. Only the status and Retry-After are needed, so a long body is no failure.
+ * Limits the work of the HTTP parser for a response. A socket may deliver 64 KiB at once: if they are `103` responses, one-byte chunks
+ * or empty lines, parsing them blocks the event loop for up to 28 ms. So bytes and lines are counted before the parser sees them.
+ * Bytes beyond the budget are overwritten, and the connection is closed. A long body is not a failure, because only the status and
+ * Retry-After are needed.
  */
 import type { Socket } from 'node:net'
 
-/** Heads have 16 KiB at most in Node.js. Bodies of webhook receivers have some bytes, error pages some KiB. */
+/** Node.js limits headers to 16 KiB. Bodies of webhook receivers have a few bytes, error pages a few KiB. */
 const RESPONSE_MAX_BYTES = 20 * 1024
-/** Lines of heads, chunk sizes, and lines of a body: 256 one-byte chunks take 0.7 ms. */
+/** Lines of headers, of chunk sizes and of bodies: 256 one-byte chunks take 0.7 ms. */
 const RESPONSE_MAX_LINES = 512
-/** Status lines of 100 Continue, 103 Early Hints and the final response, in one piece. Each 1xx takes 15 µs. */
+/** Each 1xx response takes 15 µs. */
 const STATUS_LINES_MAX = 10
 const STATUS_LINE_1XX = /^HTTP\/\d\.\d 1/
-/** Tickets for a resumption of the TLS session, of which servers send two. */
+/** Session tickets. Servers send two. */
 const TLS_TICKETS_MAX = 8
 const LINE_FEED = 10
 
@@ -23,11 +24,11 @@ interface Budget {
   exceeded: () => void
 }
 
-/** The budget of the attempt that uses the socket. Undefined: no request is in flight, so nothing may arrive. */
+/** The budget of the request in flight. Without one, no byte may arrive. */
 const budgets = new WeakMap<Socket, Budget>()
 const watched = new WeakSet<Socket>()
 
-/** Returns a function that ends the attempt. @param exceeded is called before the parser sees the end of the budget */
+/** Returns a function that ends the budget. @param exceeded is called before the parser sees bytes beyond the budget */
 export function limitResponse(socket: Socket, exceeded: () => void): () => void {
   const budget = {
     bytes: RESPONSE_MAX_BYTES,
@@ -59,7 +60,7 @@ function watch(socket: Socket): void {
   })
 }
 
-/** Returns how many bytes of the chunk are within the budget. */
+/** Returns the number of bytes of the chunk that are within the budget. */
 function spend(budget: Budget, chunk: Buffer): number {
   const length = Math.min(chunk.length, budget.bytes)
   budget.bytes -= length

@@ -1,20 +1,20 @@
 /**
  * Sends deliveries to endpoints. The life of a delivery in this process:
  *
- * 1. Leased: a row of endpoint_delivery is leased by one process at a time. The process that committed it sends it within
- *    milliseconds (`handOver`). Later, a process that polls finds it due (`claims.ts`). A process that dies holds its leases for
- *    LEASE_MS at most.
+ * 1. Leased: a row of endpoint_delivery is leased by one process at a time. The process that committed it leases it first
+ *    (`handOver`) and sends it within milliseconds. Later, any process that polls finds it due (`claims.ts`). The leases of a process
+ *    that dies end after LEASE_MS.
  * 2. Queued: it waits in the queue of its endpoint, as an id without content. Endpoints take turns (`queue.ts`). During an outage
- *    of its endpoint it is returned, and one delivery at a time is tried (`endpoint-state.ts`).
- * 3. Connected: `targets.ts` says where the endpoint is, `post.ts` takes or opens a connection.
- * 4. Read: when the connection stands, `contents.ts` reads what is stored now. Erasures of the account wait from here on.
- * 5. Written: `messages.ts` builds and signs the body, `post.ts` writes it, within a second. Erasures wait no longer.
- * 6. Answered: `#noteAnswer` decides by the status alone.
- * 7. Settled: `settlements.ts` deletes the row, moves its next attempt, or returns the lease.
+ *    of the endpoint, leases are returned, and one delivery at a time is tried (`endpoint-state.ts`).
+ * 3. Connected: `targets.ts` finds the endpoint's URL, `post.ts` takes or opens a connection.
+ * 4. Read: `contents.ts` reads the current content. Erasures of the account wait from now on.
+ * 5. Written: `messages.ts` builds and signs the body, `post.ts` writes it within a second. Erasures no longer wait.
+ * 6. Responded: `#noteResponse` decides by the status alone.
+ * 7. Settled: `settlements.ts` deletes the row, postpones its next attempt, or returns the lease.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { HandOver, LeasedDelivery } from '../intake/flush.ts'
-import { endpointAnswered } from '../observability/facts.ts'
+import { endpointResponded } from '../observability/facts.ts'
 import type { Database } from '../postgres/database.ts'
 import type { PinnedConnection } from '../postgres/pool/pinned-connection.ts'
 import { RefusedUrl } from './address.ts'
@@ -24,7 +24,7 @@ import { Feeds } from './changes.ts'
 import { Claims, LEASE_MS } from './claims.ts'
 import { Contents } from './contents.ts'
 import { FanOut } from './fan-out.ts'
-import { type Answer, isAccepted, post } from './post.ts'
+import { type EndpointResponse, isAccepted, post } from './post.ts'
 import { Queue, type Started } from './queue.ts'
 import { HostResolver } from './resolver.ts'
 import { Settlements } from './settlements.ts'
@@ -34,16 +34,16 @@ import { Targets } from './targets.ts'
 const LATEST_START_MS = LEASE_MS - 12_000
 const POLL_MS = 300
 /**
- * Attempts that start in one turn of the event loop. Each takes 0.2 to 0.5 ms of it until its response, so a turn takes some 4 ms.
- * With 4, batches of statements get so small that a delivery takes 16 % more processor time. With 8 and more, there is no difference.
+ * Attempts that start in one turn of the event loop: 8 × 0.5 ms = 4 ms at most. With 4, batches of statements are so small that a
+ * delivery takes 16 % more processor time. More than 8 makes no difference.
  */
 const STARTS_PER_TURN = 8
-/** A shutdown waits this long for requests in flight; later ones are sent again. */
+/** A shutdown waits this long for requests in flight. Unfinished deliveries are sent again. */
 const STOP_MAX_MS = 4_000
 
 interface Item extends LeasedDelivery {
   leasedAtMs: number
-  /** This one included. */
+  /** Including the next one. */
   attempts: number
   committedAtMs: number
 }
@@ -81,7 +81,7 @@ export class Sender {
     this.#fanOut.start()
   }
 
-  /** Ends polling, returns what was leased and not begun, and waits a while for requests in flight. */
+  /** Stops polling, returns leases of deliveries that have not begun, and waits up to STOP_MAX_MS for requests in flight. */
   async stop(): Promise<void> {
     clearInterval(this.#timer)
     this.#isStopped = true
@@ -92,7 +92,7 @@ export class Sender {
     await this.#settlements.settle()
   }
 
-  /** Sends what a flush of this process has just committed and leased. */
+  /** Sends deliveries that a flush of this process has committed and leased. */
   readonly handOver: HandOver = (deliveries, fansOut) => {
     if (fansOut) this.#fanOut.wake()
     const leasedAtMs = performance.now()
@@ -116,7 +116,7 @@ export class Sender {
   #poll(): void {
     if (this.#isStopped) return
     this.#polling ??= this.#claim()
-      // While the database is down nothing can be sent. The next poll tries again.
+      // The database is down. The next poll tries again.
       .catch(() => undefined)
       .finally(() => {
         this.#polling = null
@@ -132,7 +132,7 @@ export class Sender {
     this.#startNext()
   }
 
-  /** Starts at most one burst per turn of the event loop: requests of LINE wait for a burst, and not for all that may start. */
+  /** Starts at most one burst per turn of the event loop, because incoming requests wait for it. */
   #startNext(): void {
     this.#mayStartMore = true
     if (this.#hasStartedInTurn) return
@@ -160,7 +160,7 @@ export class Sender {
       if (performance.now() - item.leasedAtMs > LATEST_START_MS) this.#settlements.release(item)
       else await this.#send(started)
     } catch {
-      // A fault of our own database says nothing about the endpoint.
+      // A fault of the database does not count as a failure of the endpoint.
       this.#settlements.release(item)
     } finally {
       this.#queue.end(started)
@@ -178,11 +178,11 @@ export class Sender {
     if (row.status !== 'active') return this.#settlements.release(item)
     const attempt = new Attempt(this.#contents, row, item, isProven)
     const startedAtMs = performance.now()
-    const answer =
+    const response =
       target instanceof RefusedUrl
         ? { status: null, reason: target.message, retryAfterMs: null }
         : await post(target, attempt.open)
-    if (answer !== null) this.#noteAnswer(started, answer, attempt, performance.now() - startedAtMs)
+    if (response !== null) this.#noteResponse(started, response, attempt, performance.now() - startedAtMs)
     else if (attempt.isCurrent) this.#settlements.complete(item, attempt.change)
     else {
       this.#targets.forget(item.endpointId)
@@ -190,19 +190,24 @@ export class Sender {
     }
   }
 
-  #noteAnswer({ state, item }: Started<Item>, answer: Answer, attempt: Attempt, tookMs: number): void {
+  #noteResponse(
+    { state, item }: Started<Item>,
+    response: EndpointResponse,
+    attempt: Attempt,
+    tookMs: number,
+  ): void {
     const nowMs = performance.now()
-    const wasAccepted = isAccepted(answer)
+    const wasAccepted = isAccepted(response)
     const hasRecovered = state.note(wasAccepted, tookMs - attempt.waitedMs, nowMs)
     if (hasRecovered) this.#claims.expect(item.endpointId)
-    // Other processes and later probes find them.
+    // They are tried by other processes or later.
     if (state.isDown) for (const waiting of state.waiting.splice(0)) this.#settlements.release(waiting)
-    const outcome = wasAccepted ? 'accepted' : answer.status === null ? 'no_response' : 'rejected'
-    endpointAnswered.publish({ outcome, sinceCommitMs: nowMs - item.committedAtMs })
-    this.#settlements.note(item.endpointId, answer)
+    const outcome = wasAccepted ? 'accepted' : response.status === null ? 'no_response' : 'rejected'
+    endpointResponded.publish({ outcome, sinceCommitMs: nowMs - item.committedAtMs })
+    this.#settlements.note(item.endpointId, response)
     if (wasAccepted) this.#settlements.complete(item, attempt.change)
-    else this.#settlements.postpone(item, answer, item.attempts, tookMs)
-    if (answer.status === 410) {
+    else this.#settlements.postpone(item, response, item.attempts, tookMs)
+    if (response.status === 410) {
       void this.#connection
         .pipelineIdempotent([{ statement: pauseEndpoint, values: [item.endpointId] }])
         .catch(() => undefined)

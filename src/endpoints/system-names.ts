@@ -1,10 +1,10 @@
-/** What the system itself says of host names: /etc/hosts, and the search domains of /etc/resolv.conf. */
+/** Reads /etc/hosts and the search domains of /etc/resolv.conf. */
 import { readFile } from 'node:fs/promises'
 import { isIP } from 'node:net'
 
 /** Containers get their extra hosts before they start, so a change is rare. */
 const READ_EVERY_MS = 5_000
-/** As the C library. */
+/** The limit of the C library. */
 const SEARCH_DOMAINS_MAX = 6
 
 export interface Address {
@@ -23,7 +23,7 @@ export interface SystemNames {
   read(): Promise<NamesOfSystem>
 }
 
-/** RFC 6761: never asked of a name server. */
+/** RFC 6761: localhost is never queried from a name server. */
 const LOOPBACK: Address[] = [
   { address: '127.0.0.1', family: 4 },
   { address: '::1', family: 6 },
@@ -33,7 +33,6 @@ export class HostsFile implements SystemNames {
   #read: Promise<NamesOfSystem> | null = null
   #readAtMs = 0
 
-  /** The files are read at most once in READ_EVERY_MS, for any number of names. */
   read(): Promise<NamesOfSystem> {
     const nowMs = performance.now()
     if (this.#read !== null && nowMs - this.#readAtMs < READ_EVERY_MS) return this.#read
@@ -75,7 +74,7 @@ export function parseResolv(text: string): Omit<NamesOfSystem, 'hosts'> {
   }
 }
 
-/** The names to query, in order. A name that ends with a dot is complete. */
+/** Returns the names to query, in order. A name that ends with a dot is complete. */
 export function searchedNames(name: string, searchDomains: string[], dotsMin: number): string[] {
   if (name.endsWith('.')) return [name]
   const searched = searchDomains.map((domain) => `${name}.${domain}`)

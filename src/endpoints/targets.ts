@@ -1,4 +1,3 @@
-/** Where endpoints are: their URLs and whether they receive, without any content. */
 import { LRUCache } from 'lru-cache'
 import { int8Array } from '../postgres/binary-array.ts'
 import type { PinnedConnection } from '../postgres/pool/pinned-connection.ts'
@@ -8,14 +7,14 @@ import { Batcher } from './batcher.ts'
 import type { Target } from './post.ts'
 import type { HostResolver } from './resolver.ts'
 
-/** Endpoints, and URLs, that are kept. */
+/** Endpoints, and URLs, in the cache. */
 const TARGETS_MAX = 10_000
-/** A connection may be opened to where the endpoint was then. Before anything is sent, the endpoint is read again. */
+/** A connection may be opened to an outdated URL, but the endpoint is read again before anything is sent. */
 const ENDPOINT_MAX_AGE_MS = 1_000
 
 export interface Endpoint {
   row: EndpointRow
-  /** RefusedUrl: nothing is sent, for the reason that it says. */
+  /** RefusedUrl: nothing is sent. */
   target: Target | RefusedUrl
 }
 
@@ -23,11 +22,11 @@ export class Targets {
   readonly #isOwnUrl: (url: URL) => boolean
   readonly #endpoints = new LRUCache<bigint, Endpoint>({ max: TARGETS_MAX, ttl: ENDPOINT_MAX_AGE_MS })
   readonly #resolver: HostResolver
-  /** By account, URL and whether it may be private: reading one takes 10 µs. */
+  /** Cache of parsed URLs, because parsing takes 10 µs. The key also has the account and whether the URL may be private. */
   readonly #urls = new LRUCache<string, Target | RefusedUrl>({ max: TARGETS_MAX })
   readonly #batches: Batcher<bigint, Endpoint>
 
-  /** @param isOwnUrl whether a URL is one of this service's own: sending there would be a loop */
+  /** @param isOwnUrl whether a URL is this service's own, so that sending there would be a loop */
   constructor(connection: PinnedConnection, isOwnUrl: (url: URL) => boolean, resolver: HostResolver) {
     this.#isOwnUrl = isOwnUrl
     this.#resolver = resolver
@@ -42,7 +41,7 @@ export class Targets {
     })
   }
 
-  /** Undefined: the endpoint no longer exists. */
+  /** Returns undefined if the endpoint no longer exists. */
   async find(id: bigint): Promise<Endpoint | undefined> {
     const cached = this.#endpoints.get(id)
     if (cached !== undefined) return cached
@@ -51,7 +50,7 @@ export class Targets {
     return endpoint
   }
 
-  /** The endpoint has changed. */
+  /** Call it when the endpoint has changed. */
   forget(id: bigint): void {
     this.#endpoints.delete(id)
   }

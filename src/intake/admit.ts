@@ -1,11 +1,9 @@
 /**
- * Finds the account that a delivery is for. Reading it from the database for each delivery would cost as much as storing the
- * delivery, so accounts are cached, but a cached account never decides alone:
+ * Finds the account that a delivery is for. Reading it from the database would cost as much as storing the delivery, so accounts
+ * are cached. A changed secret, hash or bot user id, or a removed account, still takes effect on the next delivery:
  *
  * - the flush compares the account's credentials_version in the transaction that stores the events;
- * - a delivery that is refused by a cached account is checked again with the stored one.
- *
- * So a changed secret, hash or bot user id, or a removed account, counts on the next delivery.
+ * - a delivery that a cached account does not accept is checked again with the stored account.
  */
 import { LRUCache } from 'lru-cache'
 import type { Account } from '../accounts/account.ts'
@@ -13,32 +11,31 @@ import { AppError } from '../errors.ts'
 import type { Source } from './event.ts'
 import type { Admission } from './flush-batch.ts'
 
-/** Accounts that one process caches for each source. */
+/** Limit per source and process. */
 const CACHE_MAX_ACCOUNTS = 10_000
-/** Values that admit nothing, such as the last foreign destination, take effect after this. */
+/** Fields that admit no delivery, such as the last foreign destination, may be this old. */
 const CACHE_TTL_MS = 30_000
-/** Attempts to store a delivery whose account changes again and again meanwhile. */
+/** Attempts to store a delivery whose account keeps changing. */
 const ATTEMPTS_MAX = 5
 
-/** An account, as it was when it was read. */
 export interface Found {
   account: Account
-  /** What the flush compares. One object per read, which flushes group deliveries by. */
+  /** One object per read, because flushes group deliveries by it. */
   admission: Admission
   /** Whether the account's secret proves the sender. */
   isAccepted: boolean
-  /** The account may have changed meanwhile. */
+  /** The account may have changed since it was read. */
   isCached: boolean
 }
 
-/** The accounts of one source, under the name by which its deliveries find them: an id, a hash or a key. */
+/** The accounts of one source, by the name in its deliveries: an id, a hash or a key. */
 export class AdmittingAccounts<Name extends bigint | string> {
   readonly #cache = new LRUCache<bigint | string, Found>({ max: CACHE_MAX_ACCOUNTS, ttl: CACHE_TTL_MS })
   readonly #source: Source
   readonly #read: (name: Name) => Promise<Account | null>
   readonly #keyOf: (name: Name) => bigint | string
 
-  /** @param keyOf the name in the cache; a hash of it if the name is a secret */
+  /** @param keyOf the cache key of a name; a hash if the name is a secret */
   constructor(
     source: Source,
     read: (name: Name) => Promise<Account | null>,
@@ -50,8 +47,8 @@ export class AdmittingAccounts<Name extends bigint | string> {
   }
 
   /**
-   * The account that a delivery is for, or null. A cached account that does not accept the delivery is read again.
-   * @param isAgain the account changed under the delivery, so the cached one is not used
+   * Returns the account that a delivery is for, or null.
+   * @param isAgain the account changed while the delivery was stored, so the cache is not used
    * @param accepts whether the account's secret proves the sender
    */
   async find(
@@ -75,9 +72,8 @@ export class AdmittingAccounts<Name extends bigint | string> {
 }
 
 /**
- * Stores a delivery again with the account as it is now, if the account changed under it. Throws `unavailable` if the account
- * never stops changing.
- * @param attempt `stale`: the account has changed since it was read
+ * Repeats an attempt to store a delivery while its account changes. Throws `unavailable` after ATTEMPTS_MAX.
+ * @param attempt returns `stale` if the account has changed since it was read
  */
 export async function repeatWhileStale<T>(attempt: (isAgain: boolean) => Promise<T | 'stale'>): Promise<T> {
   for (let attempts = 1; attempts <= ATTEMPTS_MAX; attempts += 1) {

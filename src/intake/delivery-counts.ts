@@ -1,6 +1,6 @@
 /**
- * Deliveries per account and source, for operators. They are counted in memory and written together: neither a sender without
- * the secret nor an accepted delivery may cost a disk write for this.
+ * Counts deliveries per account and source, for operators. Counts are kept in memory and written in batches, so no delivery costs
+ * an additional disk write.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { AccountId } from '../accounts/account.ts'
@@ -11,7 +11,7 @@ const WRITE_INTERVAL_MS = 10_000
 const LAST_WRITE_MAX_MS = 500
 
 /**
- * Adds counts to the hour of each account's newest delivery. Those of an account that was removed meanwhile are dropped.
+ * Adds counts to the hour of each account's newest delivery. Counts of accounts that no longer exist are dropped.
  *
  * $1 bigint[] accounts, $2 text[] sources, $3 bigint[] deliveries, $4 bigint[] accepted events, $5 bigint[] duplicates,
  * $6 bigint[] unapplied events, $7 bigint[] refused deliveries, $8 bigint[] failed deliveries, $9 timestamptz[] last delivery,
@@ -38,10 +38,10 @@ const addCounts = statement('add-delivery-counts')`
 const COUNTED = ['deliveries', 'accepted', 'duplicates', 'unapplied', 'refused', 'failed'] as const
 
 interface Counts extends Record<(typeof COUNTED)[number], number> {
-  /** milliseconds since 1970; null: none */
+  /** Milliseconds since 1970. Null: there was none. */
   lastAtMs: number | null
   lastRefusedAtMs: number | null
-  /** of any of them */
+  /** The newest delivery of any outcome. */
   atMs: number
 }
 
@@ -50,7 +50,7 @@ type Outcomes = Pick<Counts, 'accepted' | 'duplicates' | 'unapplied'>
 export class DeliveryCounts {
   readonly #database: Queryable
   readonly #timer: NodeJS.Timeout
-  /** By source and account, so its size is bounded by the number of accounts. */
+  /** The keys are source and account, so the number of accounts bounds the size. */
   #counts = new Map<string, Map<AccountId, Counts>>()
 
   constructor(database: Queryable) {
@@ -58,7 +58,7 @@ export class DeliveryCounts {
     this.#timer = setInterval(() => void this.write(), WRITE_INTERVAL_MS).unref()
   }
 
-  /** A delivery was answered with 2xx. */
+  /** The response was 2xx. */
   addStored(accountId: AccountId, source: string, { accepted, duplicates, unapplied }: Outcomes): void {
     const counts = this.#of(accountId, source)
     counts.deliveries += 1
@@ -69,7 +69,7 @@ export class DeliveryCounts {
     counts.lastAtMs = counts.atMs
   }
 
-  /** A delivery was answered with 403, because its signature does not match. */
+  /** The response was 403: the signature does not match. */
   addRefused(accountId: AccountId, source: string): void {
     const counts = this.#of(accountId, source)
     counts.refused += 1
@@ -77,7 +77,7 @@ export class DeliveryCounts {
     counts.lastRefusedAtMs = counts.atMs
   }
 
-  /** A delivery was answered with 503. */
+  /** The response was 503. */
   addFailed(accountId: AccountId, source: string): void {
     const counts = this.#of(accountId, source)
     counts.failed += 1
@@ -91,7 +91,7 @@ export class DeliveryCounts {
     return counts
   }
 
-  /** Never throws: counts that the database refuses are written the next time. */
+  /** Never rejects. If the database fails, the counts are written the next time. */
   async write(): Promise<void> {
     const written = this.#counts
     this.#counts = new Map()
@@ -114,7 +114,7 @@ export class DeliveryCounts {
     }
   }
 
-  /** Does not wait for an unreachable database: the process has little time to end. */
+  /** Waits LAST_WRITE_MAX_MS at most, because the process has little time to shut down. */
   async close(): Promise<void> {
     clearInterval(this.#timer)
     await Promise.race([this.write(), sleep(LAST_WRITE_MAX_MS, undefined, { ref: false })])

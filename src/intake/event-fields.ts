@@ -3,12 +3,12 @@ import { USER_ID_MAX_LENGTH } from '../audience/member.ts'
 import { isStorableText } from '../postgres/storable.ts'
 import { InvalidEvent, KIND_MAX_LENGTH } from './event.ts'
 
-/** The last millisecond of the year 9999: later times have no ISO 8601 form with four digits. */
+/** End of the year 9999. Later times have no ISO 8601 form with a four-digit year. */
 const TIME_MAX_MS = 253_402_300_799_999
 /** Characters. LINE's message ids have 18 digits, its group ids 33 characters. */
 const ID_MAX_LENGTH = 64
 
-/** The user id, or null where there is none. Throws InvalidEvent for a value that cannot be a user id. */
+/** Returns null if there is no user id. Throws InvalidEvent for a value that cannot be one. */
 export function readUserId(value: unknown): string | null {
   if (value === undefined || value === null) return null
   if (typeof value !== 'string') throw new InvalidEvent('the user id is not a string')
@@ -20,7 +20,7 @@ export function readUserId(value: unknown): string | null {
   return value
 }
 
-/** Milliseconds since 1970, whole. Throws InvalidEvent for anything else. */
+/** Returns whole milliseconds since 1970. Throws InvalidEvent for anything else. */
 export function readTimeMs(value: unknown): number {
   if (typeof value !== 'number' || !(value >= 0 && value <= TIME_MAX_MS)) {
     throw new InvalidEvent('the time is not a number of milliseconds between the years 1970 and 9999')
@@ -34,7 +34,7 @@ export function readOptionalId(value: unknown): string | null {
   return isStorableText(value) ? value : null
 }
 
-/** The kind of event, made storable: an event is kept whatever its kind is called. */
+/** Returns the kind in a storable form. Any value is accepted, because every event is stored. */
 export function readKind(value: unknown): string {
   if (typeof value !== 'string' || value === '') return 'unknown'
   return value.toWellFormed().replaceAll('\0', '').slice(0, KIND_MAX_LENGTH).toWellFormed() || 'unknown'

@@ -1,6 +1,6 @@
 /**
- * Deduplication keys: 16 bytes that are the same whenever the same event is delivered. The table of keys is partitioned by the time
- * with which most keys begin.
+ * Deduplication keys: 16 bytes that are the same in every delivery of an event. Most keys begin with a time, by which the table of
+ * keys is partitioned.
  */
 import { createHash } from 'node:crypto'
 
@@ -9,10 +9,7 @@ const CROCKFORD = new Uint8Array(128)
 for (const [value, digit] of [...'0123456789ABCDEFGHJKMNPQRSTVWXYZ'].entries())
   CROCKFORD[digit.charCodeAt(0)] = value
 
-/**
- * The key of an event whose id is a ULID: its 128 bits. So keys grow with time, and two ids of one millisecond keep their
- * order. Null: the id is not a ULID.
- */
+/** Returns the 128 bits of an event id that is a ULID, otherwise null. ULIDs begin with a time in milliseconds. */
 export function ulidKey(id: string): Buffer | null {
   if (!ULID.test(id)) return null
   // 26 digits of 5 bits, from the right end; the first digit has only 3 bits.
@@ -33,8 +30,8 @@ export function ulidKey(id: string): Buffer | null {
 }
 
 /**
- * 128 bits of a SHA-256 over the source and the parts, which cannot run into each other. For events that an id identifies which has
- * no time: a sender may repeat the id with another time, and it is still the same event.
+ * Returns 128 bits of a SHA-256 over the source and the length-prefixed parts. Use it for events whose id contains no time: a
+ * sender may repeat the id with another time, and it is still the same event.
  */
 export function hashKey(source: string, ...parts: string[]): Buffer {
   const hash = createHash('sha256').update(source)
@@ -42,13 +39,12 @@ export function hashKey(source: string, ...parts: string[]): Buffer {
   return hash.digest().subarray(0, 16)
 }
 
-/** Keys that begin with 0x04 or more are in the partition of hashes, as if they were after the year 2109. */
+/** The year 2109. Keys from 0x04 on are in the partition of hashes. */
 const TIMES_END_MS = 0x0400_0000_0000
 
 /**
- * A hash that begins with a time, as a ULID does: 48 bits of milliseconds and 80 bits of the hash.
- * @param timeMs a function of the parts, as the sender wrote it, and so the same in every retry. Without a usable one, all bits are
- * the hash.
+ * Returns a hash that begins with a time, as a ULID does: 48 bits of milliseconds and 80 bits of the hash.
+ * @param timeMs must depend on the parts alone, so that it is the same in every retry; without a usable time, all bits are the hash
  */
 export function timedKey(timeMs: number | null, source: string, ...parts: string[]): Buffer {
   const key = hashKey(source, ...parts)

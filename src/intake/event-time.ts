@@ -1,6 +1,4 @@
-/** Times as senders write them. */
-
-/** Milliseconds since 1970, or NaN. A text without a zone is UTC, wherever this service runs. */
+/** Returns milliseconds since 1970, or NaN. A text without a time zone is UTC. */
 export function parseTimeText(text: string): number {
   // Without a year, Date.parse would guess one.
   if (!/\d{4}/.test(text)) return Number.NaN
@@ -11,5 +9,5 @@ export function parseTimeText(text: string): number {
   return Date.parse(hours ? `${hours[1]?.replace(' ', 'T')}${hours[2]}:00` : `${text.replace(' ', 'T')}Z`)
 }
 
-/** Milliseconds since 1970, from milliseconds or seconds: 1e11 is the year 5138 in seconds and 1973 in milliseconds. */
+/** Converts seconds or milliseconds to milliseconds. 1e11 is the year 5138 in seconds, and 1973 in milliseconds. */
 export const epochMs = (time: number): number => (time > 1e11 ? time : Math.round(time * 1000))

@@ -1,25 +1,25 @@
-/** The deliveries of one source that wait for a flush: bounded, and shared fairly between accounts. */
+/** A bounded queue of the deliveries of one source that wait for a flush. */
 import type { AccountId } from '../accounts/account.ts'
 import type { QueuedDelivery } from './queued-delivery.ts'
 
-/** People whom the events of one flush name. Larger flushes gain nothing and hold row locks longer. */
+/** People in the events of one flush. Larger flushes gain nothing and hold row locks longer. */
 const FLUSH_MAX_PEOPLE = 256
-/** UTF-16 units of payload in one flush: at 40 MB/s, 25 ms, for which other deliveries wait. */
+/** UTF-16 units of payload in one flush. Other deliveries wait for them: 1 Mi ÷ 40 MB/s = 25 ms. */
 const FLUSH_MAX_PAYLOAD = 1024 * 1024
 
 /**
  * Cost that an account may take in a turn, in people. A slice of 128 people costs 16 turns, in which each other account takes up to
- * 128 deliveries of one event. If a turn were one delivery of any size, an account that sends small deliveries would get one of them
- * into each flush beside a slice: at 100 ms per flush, more than ten a second would wait for seconds.
+ * 128 deliveries of one event. If a turn were one delivery of any size, an account with small deliveries would get one of them into
+ * each flush beside a slice. At 100 ms per flush, more than ten a second would wait for seconds.
  */
 const COST_PER_TURN = 8
-/** UTF-16 units of payload that cost as much as a person: 256 KiB, the most in a slice, cost as much as 128 people. */
+/** UTF-16 units of payload that cost as much as a person. A slice has up to 256 KiB, which cost as much as 128 people. */
 const PAYLOAD_PER_PERSON = 2 * 1024
 
 export interface QueueLimits {
-  /** A few seconds of work at full speed. Beyond it, senders are asked to retry. */
+  /** A few seconds of work at full speed. Beyond it, the response is 503. */
   maxEvents: number
-  /** UTF-16 units: bounds memory when events are large. */
+  /** UTF-16 units. Bounds memory when events are large. */
   maxPayload: number
 }
 
@@ -27,7 +27,7 @@ interface AccountQueue {
   deliveries: QueuedDelivery[]
   events: number
   payload: number
-  /** Cost that the account may take now: what it has saved in its turns. */
+  /** Cost that the account may take now, saved in its turns. */
   credit: number
 }
 
@@ -35,14 +35,14 @@ const costOf = ({ people, payloadLength }: QueuedDelivery) =>
   Math.max(people, payloadLength / PAYLOAD_PER_PERSON)
 
 /**
- * Accounts take turns by what their deliveries cost (deficit round robin), so an account that sends much delays only itself. An account may hold as much as is
- * still free: half of the queue if it is alone, and a queue is never so full that no other account finds room.
+ * Accounts take turns by the cost of their deliveries (deficit round robin), so an account that sends much delays only itself. An
+ * account may hold as much as is still free: half of the queue if it is alone. So other accounts always find room.
  */
 export class FairQueue {
   readonly #limits: QueueLimits
   /**
-   * Every account that has delivered, a small object each. By number, because a map hashes a bigint in 1 µs. Accounts whose ids
-   * are beyond 2^53 and are the same number share their turns.
+   * Every account that has delivered. The key is a number, because hashing a bigint takes 1 µs. Ids beyond 2^53 that round to the
+   * same number share their turns.
    */
   readonly #accounts = new Map<number, AccountQueue>()
   /** Accounts with deliveries, in the order of their turns. */
@@ -58,7 +58,7 @@ export class FairQueue {
     return this.#events
   }
 
-  /** Queues slices of one delivery. Returns false, and queues nothing, if the account would hold more than its share. */
+  /** Queues the slices of one delivery. Returns false, and queues nothing, if the account would hold too much. */
   push(slices: QueuedDelivery[]): boolean {
     const [first] = slices
     if (first === undefined) return true
@@ -77,7 +77,7 @@ export class FairQueue {
     return true
   }
 
-  /** Takes the deliveries of the next flush: at least one, up to the limits of a flush. */
+  /** Takes the deliveries of the next flush, at least one. */
   take(): QueuedDelivery[] {
     const taken: QueuedDelivery[] = []
     let people = 0
@@ -98,14 +98,14 @@ export class FairQueue {
     return taken
   }
 
-  /** The account whose turn it is, once it can pay for its next delivery. Null: nothing waits. */
+  /** Returns the next account that can pay for its next delivery, or null if nothing waits. */
   #nextAccount(): AccountQueue | null {
     for (;;) {
       const account = this.#turns[0]
       if (account === undefined) return null
       const cost = costOf(account.deliveries[0] as QueuedDelivery)
       if (account.credit >= cost) return account
-      // Alone, it need not save.
+      // If it is alone, it need not save.
       account.credit = this.#turns.length === 1 ? cost : account.credit + COST_PER_TURN
       this.#turns.shift()
       this.#turns.push(account)

@@ -1,4 +1,4 @@
-/** What a flush sends and what it gets back: pure functions between a batch of events and the SQL function flush_events. */
+/** The parameters and results of the SQL function flush_events, as pure functions of a batch of events. */
 import type { AccountId } from '../accounts/account.ts'
 import {
   booleanArray,
@@ -13,19 +13,18 @@ import { type BoundStatement, statement } from '../postgres/statement.ts'
 import type { ForwardedDelivery, IntakeEvent, Source } from './event.ts'
 
 /**
- * `unapplied`: stored without effect, because of the event's `failure`. `stale`: the account has gone, or its credentials
- * have changed since the delivery was admitted; nothing was stored.
+ * `unapplied`: stored without effect, because of the event's `failure`. `stale`: nothing was stored, because the account was
+ * removed or its credentials have changed since the delivery was admitted.
  */
 export type Outcome = 'accepted' | 'unapplied' | 'duplicate' | 'stale'
 
 /** What admitted a delivery. The flush compares it with the account in the transaction that stores the events. */
 export interface Admission {
-  /** The account that the events belong to. */
   accountId: AccountId
-  /** Of the account in the path of the delivery. */
+  /** The version of the account in the path of the delivery. */
   credentialsVersion: bigint
   source: Source
-  /** The delivery contains another bot than that of the account in its path. The flush decides again whose events it carries. */
+  /** The delivery is for another bot than that of the account in its path. The flush finds the bot's account again. */
   foreign?: { pathAccountId: AccountId; botUserId: string }
 }
 
@@ -36,25 +35,20 @@ export interface AdmittedEvent {
   forwarded: ForwardedDelivery | null
 }
 
-/** A batch without repetitions. Numbers begin at 1, as positions in PostgreSQL's arrays do. */
+/** A batch without duplicates. Numbers begin at 1, as positions in PostgreSQL's arrays do. */
 interface NumberedEvents {
-  /** The distinct admissions. A batch has few. */
   admissions: Admission[]
-  /** For each admission whether the people of its events are proven: by the source, or by the events themselves. */
+  /** For each admission, whether the people of its events are proven, by the source or by the events themselves. */
   proven: boolean[]
-  /** Each event once. */
   unique: AdmittedEvent[]
-  /** The number of the admission of each unique event. */
   uniqueAdmissions: number[]
-  /** For each event of the batch: its number among the unique ones, and that of its own admission. */
+  /** For each event of the batch, its number among the unique events. */
   eventNumbers: number[]
+  /** For each event of the batch, the number of its admission. */
   admissionNumbers: number[]
 }
 
-/**
- * An account's event may be in the batch under two admissions: by its own webhook and by that of its module channel. The first
- * one counts.
- */
+/** An event may arrive at the account's own webhook and at that of its module channel. Then the first of both admissions counts. */
 export function numberEvents(batch: AdmittedEvent[]): NumberedEvents {
   const { admissions, proven, numberOf } = numberAdmissions()
   const admissionNumbers = batch.map(numberOf)
@@ -108,8 +102,8 @@ const PARAMETERS = [
 type Parameters = Record<(typeof PARAMETERS)[number], Buffer | number | null>
 
 /**
- * A flush of duplicates alone writes nothing, so its commit would not wait for a synchronous standby, although the first
- * copies may not have reached one. The message makes it wait.
+ * A flush that contains only duplicates writes nothing, so its commit would not wait for a synchronous standby. The originals may
+ * not have reached one yet. The logical message makes the commit wait.
  */
 const flushEvents = statement('flush-events')`
     select admitted, duplicates, leased_ids, leased_accounts, leased_endpoints, fans_out,
@@ -117,7 +111,7 @@ const flushEvents = statement('flush-events')`
                 then pg_logical_emit_message(true, 'oa-audience', '') end as waits_for_standby
       from flush_events(${PARAMETERS.map((name, index) => `${name} => $${index + 1}`).join(', ')})`
 
-/** The one row that the statement returns. Numbers of admissions and events are those of NumberedEvents; ids are bigints as text. */
+/** `admitted` and `duplicates` are numbers of NumberedEvents. Ids are bigints as text. */
 export interface FlushResult {
   admitted: number[] | null
   duplicates: number[] | null
@@ -128,8 +122,8 @@ export interface FlushResult {
 }
 
 /**
- * Endpoints of one account for which a flush stores a row each: 20 rows are 0.3 ms. With more, it stores one row for all of them.
- * Most accounts have fewer than five.
+ * Up to this many endpoints of an account, a flush stores a row for each: 20 rows take 0.3 ms. For more endpoints, it stores one row
+ * for all of them. Most accounts have fewer than five.
  */
 const ENDPOINTS_PER_FLUSH = 20
 
@@ -157,7 +151,7 @@ export function outcomesOf(
   const duplicates = new Set(result.duplicates)
   return batch.map((event, index) => {
     const number = eventNumbers[index] as number
-    // A copy that another admission brought is only stored if that admission holds.
+    // A duplicate under another admission is only stored if that admission is not stale.
     const isStored = admitted.has(uniqueAdmissions[number - 1] as number)
     if (!isStored || !admitted.has(admissionNumbers[index] as number)) return 'stale'
     if (duplicates.has(number) || unique[number - 1] !== event) return 'duplicate'
@@ -223,7 +217,7 @@ function forwardColumns(forwarded: Array<ForwardedDelivery | null>) {
   return { deliveries: sparse(deliveries, int4Array), destinations: sparse(destinations, textArray) }
 }
 
-/** The one place that decides what each effect sends. A column that no event needs is null. */
+/** A column that no event needs is null. */
 function effectColumns(events: IntakeEvent[]) {
   const relationships = new SparseColumn<string>(events.length)
   const conversationIds = new SparseColumn<string>(events.length)

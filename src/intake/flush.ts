@@ -1,13 +1,13 @@
 /**
  * Commits a batch of events in one transaction:
  *
- * 1. `numberEvents` leaves out repetitions and numbers what is left.
- * 2. `bindFlush` (flush-batch.ts) makes the parameters of the SQL function flush_events (migrations/functions/flush.sql).
- * 3. The function locks the accounts, stores what is new, applies it to members, and queues deliveries to endpoints.
- * 4. What it queued is handed over to the sender, after the commit.
- * 5. `outcomesOf` says for each event what became of it.
+ * 1. `numberEvents` removes duplicates and numbers the remaining events.
+ * 2. `bindFlush` builds the parameters of the SQL function flush_events (migrations/functions/flush.sql).
+ * 3. The function locks the accounts, stores new events, applies them to members, and queues deliveries to endpoints.
+ * 4. After the commit, the queued deliveries are handed over to the sender.
+ * 5. `outcomesOf` returns the outcome of each event.
  *
- * A transaction that collided with another one is sent again.
+ * A transaction that conflicts with another one is sent again.
  */
 import { MEMBER_ID_TAKEN, skipTakenMemberIds } from '../audience/member-ids.ts'
 import { sqlStateOf, violatedConstraint } from '../postgres/faults.ts'
@@ -22,31 +22,28 @@ import {
 } from './flush-batch.ts'
 
 export interface FlushOptions {
-  /** Statements of the same transaction that run first. */
   before?: BoundStatement[]
-  /** Replace the connection's own limits: for rows that another transaction has locked, and for a statement. */
   lockTimeoutMs?: number
   statementTimeoutMs?: number
   handOver?: HandOver
 }
 
-/** Receives what was committed for endpoints. @param fansOut there are new rows of endpoint_fan_out */
+/** Receives the committed deliveries to endpoints. @param fansOut there are new rows of endpoint_fan_out */
 export type HandOver = (deliveries: LeasedDelivery[], fansOut: boolean) => void
 
-/** A row of endpoint_delivery that this process has leased until it has been sent. */
 export interface LeasedDelivery {
   id: bigint
   accountId: bigint
   endpointId: bigint
 }
 
-/** Each attempt sees what the previous one collided with, so ten new collisions in a row do not happen. */
+/** Each attempt sees the rows that the previous one conflicted with, so ten new conflicts in a row do not happen. */
 const ATTEMPTS_MAX = 10
 
 /**
- * Commits the batch and returns each event's outcome, in the order given. An event that is in the batch twice counts once.
- * Throws DatabaseUnavailable, or the database's error, with nothing stored.
- * @param send to a connection that may send the transaction again if it is lost: events that it had committed are duplicates then
+ * Commits the batch and returns the outcome of each event, in order. An event that is in the batch twice counts once. If it throws
+ * DatabaseUnavailable or another error of the database, nothing was stored.
+ * @param send may send the transaction again after a lost connection; events that were already committed are then duplicates
  */
 export async function flush(
   send: SendPipeline,
@@ -72,10 +69,7 @@ export async function flush(
 /** The primary key of a partition of event_key. */
 const KEY_TAKEN = /^event_key(_\w+)?_pkey$/
 
-/**
- * Another transaction did the same at the same moment: 40001 serialization failure, 40P01 deadlock, or a key that both
- * inserted.
- */
+/** Serialization failure (40001), deadlock (40P01), or a key that a concurrent transaction also inserted. */
 export function isConflict(error: unknown): boolean {
   return (
     KEY_TAKEN.test(violatedConstraint(error) ?? '') || ['40001', '40P01'].includes(sqlStateOf(error) ?? '')
@@ -90,7 +84,7 @@ function leasedDeliveries({ leased_ids, leased_accounts, leased_endpoints }: Flu
   }))
 }
 
-/** $1 text, $2 text: milliseconds; null keeps the connection's own. For this transaction alone. */
+/** Sets the timeouts of this transaction. $1 text, $2 text: milliseconds; null keeps the connection's own. */
 const setLimits = statement('set-limits')`
     select set_config('lock_timeout', coalesce($1, current_setting('lock_timeout')), true),
            set_config('statement_timeout', coalesce($2, current_setting('statement_timeout')), true)`

@@ -1,10 +1,10 @@
 /**
- * What happens to a batch that the database refuses:
+ * Handles a batch that the database rejected:
  *
- * 1. If the database is unavailable, all deliveries are refused. Their senders retry.
- * 2. Otherwise each delivery is flushed by itself, those of one account one after the other.
- * 3. A delivery whose rows another transaction has locked is refused. If one takes too long, it is refused with those of its
- *    account behind it, each of which would take as long.
+ * 1. If the database is unavailable, all deliveries are rejected. Their senders retry.
+ * 2. Otherwise each delivery is flushed separately. Deliveries of one account are flushed one after the other.
+ * 3. A delivery whose rows another transaction has locked is rejected. A delivery that takes too long is rejected together with the
+ *    later ones of its account, each of which would take as long.
  * 4. A delivery that fails for another reason is flushed event by event. An event that cannot be applied is stored without effect.
  */
 import type { AccountId } from '../accounts/account.ts'
@@ -22,12 +22,12 @@ import { flush, type HandOver, isConflict } from './flush.ts'
 import type { AdmittedEvent, Outcome } from './flush-batch.ts'
 import type { QueuedDelivery } from './queued-delivery.ts'
 
-/** Accounts whose deliveries are flushed concurrently: the connections of intake that flushes leave free. */
+/** Accounts whose deliveries are flushed concurrently, on the connections that regular flushes leave free. */
 const CONCURRENCY = 2
-/** The batch has waited for locked rows and has taken long already, and all other accounts wait. */
+/** Short, because the batch has already waited once, and all other accounts wait. */
 const LIMITS = { lockTimeoutMs: 10, statementTimeoutMs: 1_000 }
 
-/** Settles every delivery, whatever happens. */
+/** Settles every delivery. Never rejects. */
 export async function flushIsolated(
   database: Database,
   deliveries: QueuedDelivery[],
@@ -39,7 +39,6 @@ export async function flushIsolated(
   const work = async () => {
     for (let next = accounts.shift(); next !== undefined; next = accounts.shift()) {
       const outage = await flushOneByOne(database, next, handOver)
-      // Each of the others would only wait for the same failure.
       if (outage !== null) refuse(accounts.splice(0).flat(), outage)
     }
   }
@@ -117,15 +116,15 @@ function byAccount(deliveries: QueuedDelivery[]): QueuedDelivery[][] {
 const isLocked = (error: unknown) => sqlStateOf(error) === LOCK_TIMEOUT
 const isTooLong = (error: unknown) => sqlStateOf(error) === STATEMENT_TIMEOUT
 
-/** The database itself is unavailable, or has no connection free, so splitting the batch cannot help. */
+/** The database itself is unavailable or has no free connection, so splitting the batch cannot help. */
 function isDatabaseDown(error: unknown): boolean {
   if (error instanceof DatabaseBusy) return true
   return error instanceof DatabaseUnavailable && !isConflict(error) && !isLocked(error) && !isTooLong(error)
 }
 
 /**
- * SQLSTATE classes 22 (data) and 54 (limit exceeded) and 23514 (check violation) are certainly about the event. Anything
- * else, such as a missing column, is a fault of this program or of the set-up: the sender keeps the event until it is fixed.
+ * SQLSTATE classes 22 (data) and 54 (limit exceeded) and 23514 (check violation) concern the event. Anything else, such as a missing
+ * column, is a fault of the program or the set-up: the sender retries until it is fixed.
  */
 function isAboutTheEvent(error: unknown): boolean {
   return /^(22|54)|^23514$/.test(sqlStateOf(error) ?? '')

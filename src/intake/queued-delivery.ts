@@ -1,14 +1,14 @@
-/** What waits for a flush: a delivery, or a slice of a large one, so that other accounts wait for a slice only. */
+/** A delivery that waits for a flush. Large deliveries are split into slices, so that other accounts wait for one slice only. */
 import type { ForwardedDelivery, IntakeEvent } from './event.ts'
 import type { Admission, AdmittedEvent, Outcome } from './flush-batch.ts'
 
-/** People whom the events of a slice name: some 3 ms of a flush. Ordinary deliveries are far smaller. */
+/** People in the events of a slice: about 3 ms of a flush. Most deliveries are far smaller. */
 const SLICE_MAX_PEOPLE = 128
-/** UTF-16 units of payload: at 40 MB/s, 6 ms of a flush. A single event may be larger. */
+/** UTF-16 units of payload: 256 Ki ÷ 40 MB/s = 6 ms of a flush. A single event may be larger. */
 const SLICE_MAX_PAYLOAD = 256 * 1024
 
 interface Weight {
-  /** People whom the events name, at least one each. */
+  /** People in the events, at least one per event. */
   people: number
   /** UTF-16 units. */
   payloadLength: number
@@ -25,7 +25,6 @@ export interface Slice extends Weight {
   events: IntakeEvent[]
 }
 
-/** Splits the events of one delivery, in their order. Most deliveries are one slice. */
 export function sliceEvents(events: IntakeEvent[]): Slice[] {
   const slices: Slice[] = []
   let slice: Slice | undefined
@@ -64,7 +63,6 @@ export function queuedDelivery(
   return { delivery, outcomes }
 }
 
-/** Hands each delivery the outcomes of its own events. */
 export function settle(deliveries: QueuedDelivery[], outcomes: Outcome[]): void {
   let start = 0
   for (const { events, resolve } of deliveries) {

@@ -1,7 +1,6 @@
 /**
- * Where the deliveries of a source wait for the flush that carries their events. Each is answered when that flush has committed.
- * Batches form by themselves: what arrives during one flush goes into the next, so a lone delivery does not wait and many
- * deliveries share a commit.
+ * Stores deliveries in batches. A delivery gets its response when the flush with its events has committed. Deliveries that arrive
+ * during one flush are in the next one. So a single delivery does not wait, and many deliveries share a commit.
  */
 import { SendersBarrier } from '../audience/erasure-lock.ts'
 import { AppError } from '../errors.ts'
@@ -24,23 +23,20 @@ export interface Receipt {
 /** A receipt: every event is committed to disk. `stale`: the account has changed since the delivery was admitted. */
 export type Reception = Receipt | 'stale'
 
-/**
- * Smaller flushes waste more than waiting for the one in flight costs. Measured with 8 to 48, for syncs of 50 µs, 1 ms and 5 ms.
- */
+/** Waiting for the flush in flight costs less than a smaller flush. Measured with 8 to 48, for syncs of 50 µs, 1 ms and 5 ms. */
 const CONCURRENT_FLUSH_MIN_EVENTS = 32
 
-/** What one source may take of an instance, so that no source's load delays another's deliveries. */
+/** Resources of an instance that one source may use, so that no source delays the deliveries of another. */
 export interface SourceShare extends QueueLimits {
   /**
-   * Flushes in flight, each on a connection of its own. PostgreSQL commits concurrent flushes with one sync, which counts where a
-   * sync takes milliseconds: at 5 ms, two connections store a quarter more than one.
+   * Flushes in flight, each on its own connection. PostgreSQL commits concurrent flushes with one sync. Where a sync takes 5 ms, two
+   * connections store a quarter more than one.
    */
   flushConnections: number
-  /** Bytes of bodies that are being received or answered. */
+  /** Bytes of request bodies in memory until their response is sent. */
   maxBodyBytes: number
 }
 
-/** Receives the deliveries of one source. */
 export class Intake {
   readonly #database: Database
   readonly #source: string
@@ -48,11 +44,10 @@ export class Intake {
   readonly #counts: DeliveryCounts
   readonly #senders: SendersBarrier
   readonly #handOver: HandOver
-  /** A connection is not idle while the batch that it could not flush is being isolated, so few batches are. */
+  /** A connection is not idle while its failed batch is isolated, which limits the number of such batches. */
   readonly #idle: PinnedConnection[]
   #flushesInFlight = 0
 
-  /** @param handOver receives what was committed for endpoints */
   constructor(
     database: Database,
     { name, share: { flushConnections, maxEvents, maxPayload } }: Source & { share: SourceShare },
@@ -70,8 +65,9 @@ export class Intake {
 
   /**
    * Stores the events of one delivery. Rejects with `unavailable` if too many events wait or the database is unavailable, or with
-   * the database's error: the sender should retry, which is always safe. Nothing is stored then, or some slices of a large delivery, whose events are duplicates in the retry.
-   * @param forwarded set if endpoints of the account receive the delivery
+   * the database's error. Some slices of a large delivery may be stored then. The sender can safely retry: stored events are
+   * duplicates.
+   * @param forwarded null: endpoints of the account do not receive the delivery
    */
   async receive(
     admission: Admission,
@@ -87,7 +83,7 @@ export class Intake {
       throw error
     })
     if (outcomes.includes('stale')) return 'stale'
-    // Only the delivery with the unsend waits. Also a duplicate: the first attempt may have failed to wait.
+    // A duplicate waits, too: the first attempt may have failed before it had waited.
     if (events.some(({ effect }) => effect.type === 'unsend')) await this.#senders.pass(admission.accountId)
     const duplicates = outcomes.filter((outcome) => outcome === 'duplicate').length
     const unapplied = outcomes.filter((outcome) => outcome === 'unapplied').length
@@ -97,7 +93,7 @@ export class Intake {
     return { accepted, duplicates }
   }
 
-  /** Each slice of the delivery waits for a flush of its own. Rejects if one of them is refused; others may be stored then. */
+  /** Each slice waits for a flush of its own. Rejects if one of them fails. Others may be stored then. */
   async #queueUp(
     admission: Admission,
     events: IntakeEvent[],
@@ -130,7 +126,7 @@ export class Intake {
       )
       this.#flushesInFlight -= 1
       this.#idle.push(connection)
-      // The next flush is sent before this one is answered, so that the database never waits for us.
+      // The next flush is sent before the responses of this one, so that the database never waits for this process.
       this.#flushQueued()
       settle(deliveries, outcomes)
     } catch (error) {

@@ -1,4 +1,4 @@
-/** Applies stored events that could not be applied: `oa-audience events retry`. */
+/** `oa-audience events retry`: applies events that were stored without effect. */
 import { lockOutErasures, waitForSenders } from '../audience/erasure-lock.ts'
 import { DatabaseUnavailable, LOCK_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
 import { type Row, statement, type Transactions } from '../postgres/statement.ts'
@@ -10,9 +10,9 @@ import { SOURCES } from './sources.ts'
 export const APPLIED = 'applied'
 
 /**
- * Applies a stored event once, as this version of the program understands it. The stored event and its key are deleted in
- * the transaction that stores it again, so it counts only if it did not count before, and an erasure that happened meanwhile
- * holds for it like for any event. Returns APPLIED or the reason why not. Throws DatabaseUnavailable.
+ * Reads a stored event again with this version of the program, and applies it. The transaction that stores it again also deletes
+ * the stored event and its key. So the event counts once, and an erasure since then applies to it as to any event. Returns APPLIED
+ * or the reason why it was not applied. Throws DatabaseUnavailable.
  */
 export async function retryEvent(database: Transactions, id: bigint): Promise<string> {
   const [stored] = await database.query<StoredEvent>(selectUnapplied, [id])
@@ -27,7 +27,6 @@ export async function retryEvent(database: Transactions, id: bigint): Promise<st
     const state = sqlStateOf(error)
     const isDown = error instanceof DatabaseUnavailable && state !== LOCK_TIMEOUT
     if (isDown || state === null) throw error
-    // This event's failure says nothing about others.
     return `the database refused to apply it (SQLSTATE ${state})`
   }
 }
@@ -50,11 +49,11 @@ async function storeAgain(
     },
   ]
   const [outcome] = await flush(database.pipeline, batch, { before })
-  if (outcome !== 'accepted') return 'it has changed meanwhile: check it again'
+  if (outcome !== 'accepted') return 'it was changed at the same time: check it again'
   return event.effect.type === 'unsend' ? await outliveSenders(database, accountId) : APPLIED
 }
 
-/** Waits for bodies that were read before the unsend was committed, and may still be written to an endpoint. */
+/** Waits for bodies that were read before the unsend was committed and may still be written to an endpoint. */
 async function outliveSenders(database: Transactions, accountId: bigint): Promise<string> {
   try {
     await database.query(waitForSenders, [accountId])
@@ -65,7 +64,7 @@ async function outliveSenders(database: Transactions, accountId: bigint): Promis
   }
 }
 
-/** The stored content, read by the source that it came from. Throws InvalidEvent. */
+/** Throws InvalidEvent. */
 function reparse(stored: StoredEvent): IntakeEvent {
   const { source, payload, occurred_at_ms: atMs, chat_inbox_id: chatInboxId } = stored
   return sourceNamed(source).reparse(JSON.parse(payload ?? 'null'), atMs, { chatInboxId }, keyOf(stored))
@@ -82,8 +81,8 @@ function sourceNamed(name: string): SourceModule {
 }
 
 /**
- * What an event without content still says about people who were not erased: its message was unsent, or another person whom
- * it names was erased. Null: it names nobody.
+ * Returns an event without its content, which was erased because its message was unsent or because another person in it was erased.
+ * It can still be applied to the remaining people. Null: it contains nobody, or its account cannot be determined.
  */
 function remainsOf(stored: StoredEvent): Omit<IntakeEvent, 'key'> | null {
   const { kind, user_id: userId, group_id: groupId, message_id: messageId } = stored
@@ -122,9 +121,9 @@ const selectUnapplied = statement('select-unapplied-event')`
      where e.id = $1 and e.failure is not null`
 
 /**
- * $1 bigint: the event; $2 bigint: its account; $3 bigint: the account's credentials_version; $4 boolean: its content is
- * erased. Deletes nothing if another retry got here first, if the person was erased meanwhile, or if the flush would not
- * admit the event; the flush then finds the key and counts nothing. The account keeps its credentials until the commit.
+ * $1 bigint: the event; $2 bigint: its account; $3 bigint: the account's credentials_version; $4 boolean: its content is erased.
+ * Deletes nothing if another retry got here first, if the person was erased since, or if the flush would not admit the event. The
+ * flush then finds the key and counts nothing. The lock on the account keeps its credentials until the commit.
  */
 const deleteUnapplied = statement('delete-unapplied-event')`
     with account as materialized (

@@ -1,4 +1,4 @@
-/** What the OpenAPI document says about every endpoint that receives events. */
+/** Parts of the OpenAPI document that all routes for events share. */
 import { BODY_FAILURES, success } from '../http/schema-parts.ts'
 
 export const EXAMPLE_USER_ID = 'U4af4980629f0d2d3a1a2a3a4a5a6a7a8'

@@ -1,4 +1,3 @@
-/** What each source of events brings: one folder, and one line in sources.ts. */
 import type { FastifyInstance } from 'fastify'
 import type { Account } from '../accounts/account.ts'
 import type { Config } from '../config/config.ts'
@@ -14,31 +13,27 @@ export interface SourceParts {
   source: Source
   database: Database
   intake: Intake
-  /** What the bodies of this source's routes may hold. */
+  /** Memory for the request bodies of this source's routes. */
   bodies: BodyBudget
-  /** Counts deliveries with a wrong signature, for operators. The intake counts the others. */
+  /** For deliveries with a wrong signature. The intake counts the others. */
   counts: DeliveryCounts
-  /** Call it for a request whose signature proves its sender: the request need not count against its address. */
+  /** Call it for a request with a valid signature, so that the request does not count against its address. */
   spareSigned: SpareSigned
   trackingBudgets: Config['trackingBudgets']
-  /** Verifies the tokens by which pages prove their visitors. */
   idTokens: IdTokens
   now: () => number
 }
 
-/** A source with its code: where its deliveries arrive, and how its events are read. */
 export interface SourceModule extends Source {
-  /** What it may take of an instance, whatever its senders do. */
   share: SourceShare
-  /** Adds the public routes that its deliveries arrive on. */
   addRoutes: (app: FastifyInstance, parts: SourceParts) => void
-  /** Whether an event whose content was erased cannot be attributed to the account any more. Default: it can. */
+  /** Whether an event cannot be attributed to the account once its content was erased. Default: false. */
   needsContent?: (account: Pick<Account, 'chatInboxId'>) => boolean
-  /** Whether an event of this kind counts for the person whom it names although its content was erased. */
+  /** Whether an event of this kind is an act of its person although its content was erased. */
   isOwnActWithoutContent: (kind: string) => boolean
   /**
-   * Reads the stored content of an event again, as this version of the program understands it. Throws InvalidEvent.
-   * @param occurredAtMs when it happened, or was received if it does not say: the event keeps its place among others
+   * Reads the stored content of an event again with this version of the program. Throws InvalidEvent.
+   * @param occurredAtMs the stored time, which the event keeps
    * @param key the deduplication key under which it was stored
    */
   reparse: (

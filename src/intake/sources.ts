@@ -1,4 +1,4 @@
-/** Every source of events. A new one is a folder beside these and a line here. */
+/** All sources of events. To add one, add a folder and a line here. */
 import { lineSource } from './line/line-source.ts'
 import { mboxSource } from './mbox/mbox-source.ts'
 import type { SourceModule } from './source.ts'

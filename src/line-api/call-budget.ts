@@ -1,6 +1,6 @@
-/** What the calls that one caller waits for may take together: a time limit, and retries after a rate limit. */
+/** A shared limit of time and rate-limit retries for the calls of one caller. */
 
-/** For all calls that share a budget. Each further one would take another second of the caller's time. */
+/** Each further retry would take another second of the caller's time. */
 const RATE_LIMITED_RETRIES = 1
 
 export class CallBudget {
@@ -12,7 +12,7 @@ export class CallBudget {
     this.signal = signal
   }
 
-  /** Whether a call that met the rate limit may be repeated. */
+  /** Returns whether a rate-limited call may be retried. */
   takeRateLimitedRetry(): boolean {
     this.#rateLimitedRetries -= 1
     return this.#rateLimitedRetries >= 0

@@ -1,4 +1,4 @@
-/** One call of the messaging platform's API: time and size limits, retries where safe, faults as a closed union. */
+/** Calls the messaging platform's API with time and size limits, and retries where they are safe. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Secret } from '../config/secret.ts'
 import { isObject } from '../http/body.ts'
@@ -7,48 +7,45 @@ import { CallBudget } from './call-budget.ts'
 
 export interface CallTimeouts {
   attemptMs: number
-  /** for all attempts together */
+  /** Limit of all attempts together. */
   callMs: number
 }
 
-/** The platform answers in a fraction of a second. A call must end within the caller's own limit of 10 s. */
+/** The platform responds in a fraction of a second. A call must end within the caller's own limit of 10 s. */
 export const CALL_TIMEOUTS: CallTimeouts = { attemptMs: 3_000, callMs: 6_000 }
 
 const ATTEMPTS = 3
-/** LINE limits by a token bucket: a call that is repeated immediately only meets the limit again. */
+/** LINE uses a token bucket, so an immediate retry would meet the limit again. */
 const RATE_LIMITED_PAUSE_MS = 1_000
 /** Backoff with full jitter: a random pause up to this, doubled after each attempt. */
 const PAUSE_MAX_MS = 200
 /** A longer Retry-After ends the call, and the caller decides when to retry. */
 const RETRY_AFTER_MAX_WAIT_MS = 1_000
-/** The largest answer is a page of followers: 1,000 × 72 bytes. */
-const ANSWER_MAX_BYTES = 128 * 1024
+/** The largest response is a page of followers: 1,000 × 72 bytes. */
+const RESPONSE_MAX_BYTES = 128 * 1024
 /** Characters. A shorter text is not a secret and may be part of a name. */
 const SECRET_MIN_LENGTH = 8
-/** Characters of the platform's reason that are kept. LINE's have about 100. */
+/** Characters of the platform's reason that are kept. LINE's reasons have about 100. */
 const REASON_MAX_LENGTH = 300
-/** For faults without a Retry-After header. */
 const RETRY_AFTER_DEFAULT_SECONDS = 5
-/** Longer times of the platform are cut to this. */
 const RETRY_AFTER_MAX_SECONDS = 3_600
 
-/** The answer to a request that the platform rejects. */
-export interface Reply {
+export interface Rejection {
   status: number
-  /** what the platform says, one line without secrets; null: nothing that can be read */
+  /** The platform's message, in one line without secrets. Null: it cannot be read. */
   reason: string | null
 }
 
 export type PlatformFault =
-  /** the account stores neither an access token nor channel id and secret */
+  /** The account stores neither an access token nor channel id and secret. */
   | { type: 'no_credentials' }
-  /** an HTTP header cannot carry the stored token, for example because it contains a line break */
+  /** The stored token cannot be sent in an HTTP header, for example because it contains a line break. */
   | { type: 'malformed_token' }
-  /** the platform issues no token for the channel id and secret: 400 or 401, they are wrong */
-  | ({ type: 'refused_credentials' } & Reply)
-  /** the platform rejects the request: 401 bad token, 403 not allowed, 404 not found */
-  | ({ type: 'refused' } & Reply)
-  /** the platform is unreachable, slow or rate limiting, or its answer is not valid */
+  /** The platform issues no token for the channel id and secret. Status 400 or 401: they are wrong. */
+  | ({ type: 'refused_credentials' } & Rejection)
+  /** The platform rejects the request: 401 bad token, 403 not allowed, 404 not found. */
+  | ({ type: 'refused' } & Rejection)
+  /** The platform is unreachable, slow or rate limiting, or its response is not valid. */
   | { type: 'unavailable'; retryAfterSeconds: number }
 
 export type PlatformResult<T> = { ok: true; value: T } | { ok: false; fault: PlatformFault }
@@ -58,8 +55,8 @@ export const refused = (
   reason: string | null = null,
 ): { ok: false; fault: PlatformFault } => ({ ok: false, fault: { type: 'refused', status, reason } })
 
-/** The end of a sentence about a refusal: `(status 403): Not available for your account`. */
-export function statusAndReason({ status, reason }: Reply): string {
+/** Returns the end of a message about a refusal: `(status 403): Not available for your account`. */
+export function statusAndReason({ status, reason }: Rejection): string {
   return reason === null ? `(status ${status})` : `(status ${status}): ${reason}`
 }
 
@@ -68,7 +65,6 @@ export const UNAVAILABLE = {
   fault: { type: 'unavailable', retryAfterSeconds: RETRY_AFTER_DEFAULT_SECONDS },
 } as const
 
-/** The platform's base URL, and how long it may take to answer. */
 export interface Platform {
   baseUrl: string
   timeouts: CallTimeouts
@@ -79,17 +75,16 @@ export interface Call {
   path: string
   token?: Secret
   form?: URLSearchParams
-  /** sent as application/json */
   json?: unknown
-  /** sent values that are removed from the answer */
+  /** Secrets of the request, which are removed from the response. */
   secrets: Secret[]
-  /** idempotent, so a failed attempt may be repeated */
+  /** Idempotent, so a failed attempt may be repeated. */
   isRepeatable: boolean
-  /** default: one of its own */
+  /** Default: a budget for this call alone. */
   budget?: CallBudget | undefined
 }
 
-/** Calls the platform, with retries where they are safe. Never throws. The value is unchecked JSON. */
+/** Never rejects. The value is unchecked JSON. */
 export function callPlatform(platform: Platform, call: Call): Promise<PlatformResult<unknown>> {
   const facts = { method: call.method, path: pathPattern(call.path) }
   return platformCall.run(facts, () => callWithRetry(platform, call))
@@ -118,7 +113,7 @@ async function callWithRetry({ baseUrl, timeouts }: Platform, call: Call): Promi
 
 interface Attempt {
   result: PlatformResult<unknown>
-  /** the time to wait before the next attempt, if the answer implies one */
+  /** The pause before the next attempt, if the response determines it. */
   pauseMs?: number | undefined
   isRateLimited?: boolean
 }
@@ -151,7 +146,7 @@ async function attemptCall(
     if (response.ok) return { result: { ok: true, value: parse(text, secrets) } }
     return refusedAttempt(response, text, secrets)
   } catch {
-    // Network error, timeout, oversized answer or invalid JSON. The error's message may quote a secret, so it is dropped.
+    // Network error, timeout, oversized response or invalid JSON. The error's message may contain a secret, so it is dropped.
     return { result: UNAVAILABLE }
   } finally {
     clearTimeout(timer)
@@ -171,22 +166,22 @@ function refusedAttempt(response: Response, text: string, secrets: Secret[]): At
       isRateLimited,
     }
   }
-  // The platform never answers these calls with such a status. A proxy in between does.
+  // The platform never returns such a status for these calls, but a proxy may.
   if (status < 400 || [407, 451].includes(status)) return { result: UNAVAILABLE }
   return { result: refused(status, readReason(text, secrets)) }
 }
 
-/** LINE's `message`, or what its OAuth endpoints have instead. Line breaks and control characters become spaces. */
+/** Returns LINE's `message`, or `error_description` of its OAuth endpoints, in one line. */
 function readReason(text: string, secrets: Secret[]): string | null {
-  let answer: unknown
+  let body: unknown
   try {
-    answer = parse(text, secrets)
+    body = parse(text, secrets)
   } catch {
     return null
   }
-  const said = isObject(answer) ? (answer.message ?? answer.error_description) : null
-  if (typeof said !== 'string') return null
-  const line = said.replace(/[\p{C}\p{Z}]+/gu, ' ').trim()
+  const message = isObject(body) ? (body.message ?? body.error_description) : null
+  if (typeof message !== 'string') return null
+  const line = message.replace(/[\p{C}\p{Z}]+/gu, ' ').trim()
   return line.slice(0, REASON_MAX_LENGTH).toWellFormed() || null
 }
 
@@ -205,16 +200,13 @@ async function readLimited(response: Response): Promise<string> {
   let size = 0
   for await (const chunk of response.body ?? []) {
     size += chunk.byteLength
-    if (size > ANSWER_MAX_BYTES) throw new Error('the answer is too long')
+    if (size > RESPONSE_MAX_BYTES) throw new Error('the response is too long')
     chunks.push(chunk)
   }
   return Buffer.concat(chunks).toString('utf8')
 }
 
-/**
- * Makes every text storable in PostgreSQL, which accepts neither U+0000 nor unpaired surrogates, and replaces the
- * secrets that were sent.
- */
+/** Parses JSON. Removes secrets, and characters that PostgreSQL cannot store (U+0000 and unpaired surrogates), from all texts. */
 function parse(text: string, secrets: Secret[]): unknown {
   const hidden = secrets.map((secret) => secret.reveal()).filter(({ length }) => length >= SECRET_MIN_LENGTH)
   const clean = (field: string) =>
@@ -225,7 +217,7 @@ function parse(text: string, secrets: Secret[]): unknown {
   return JSON.parse(text, (_, value: unknown) => (typeof value === 'string' ? clean(value) : value))
 }
 
-/** Retry-After as seconds or as an HTTP date. */
+/** Returns the seconds of Retry-After, which is a number or an HTTP date. */
 function readRetryAfter(response: Response): number | null {
   const header = response.headers.get('retry-after')
   if (header === null) return null

@@ -1,5 +1,4 @@
-/** The LINE Messaging API calls that this service makes (developers.line.biz, "Messaging API reference"). */
-
+/** The calls of the LINE Messaging API that this service uses (developers.line.biz, "Messaging API reference"). */
 import type { Secret } from '../config/secret.ts'
 import { isObject } from '../http/body.ts'
 import {
@@ -36,18 +35,14 @@ import {
 } from './statistics.ts'
 import { isSendable, StatelessTokens } from './tokens.ts'
 
-/**
- * Calls per second and account. LINE allows 2,000 for all programs that use the channel, so ten instances use half of it:
- * 10 × 100 ÷ 2,000 = 0.5.
- */
+/** Limit per account. LINE allows 2,000 per second for all programs of a channel. Ten instances use half of it: 10 × 100 = 1,000. */
 const READS_PER_SECOND = 100
-/** Calls per second and account. LINE allows 1,000 per minute. */
+/** Limit per account. LINE allows 1,000 per minute. */
 const WEBHOOK_CALLS_PER_SECOND = 5
 
 /** The largest page that LINE returns. */
 export const FOLLOWERS_PAGE_SIZE = 1_000
 
-/** What the client needs to call LINE for an account. */
 export interface Credentials {
   id: bigint
   channelId: string | null
@@ -55,7 +50,7 @@ export interface Credentials {
   channelAccessToken: Secret | null
 }
 
-/** No method throws: a failure is a PlatformFault. */
+/** No method rejects. A failure is a PlatformFault. */
 export class LineApi {
   readonly #platform: Platform
   readonly #tokens: StatelessTokens
@@ -73,8 +68,8 @@ export class LineApi {
   }
 
   /**
-   * Refused with 404: the person blocked the account, is not a friend, gave no consent, was deleted, or is not in the group.
-   * @param groupId the group or room in which to look; null: the account's friends. A room's id begins with R.
+   * Refused with 404 if the person blocked the account, is not a friend, gave no consent, was deleted, or is not in the group.
+   * @param groupId a group or room of the person; null: the profile of a friend
    */
   async profile(
     account: Credentials,
@@ -82,14 +77,15 @@ export class LineApi {
     groupId: string | null,
     budget?: CallBudget,
   ): Promise<PlatformResult<Profile>> {
-    // Anything that is not an id of LINE's would only change the path.
+    // Other characters could change the path.
     if (![userId, groupId ?? userId].every((id) => /^[A-Za-z0-9-]+$/.test(id))) return refused(404)
+    // The ids of rooms begin with R.
     const chat = `${groupId?.startsWith('R') ? 'room' : 'group'}/${groupId}`
     const path = groupId === null ? `/v2/bot/profile/${userId}` : `/v2/bot/${chat}/member/${userId}`
     return read(await this.#get(account, this.#reads, path, budget), readProfile)
   }
 
-  /** Refused with 403 for an account that is neither verified nor premium. `start` is the `next` of the last page. */
+  /** Refused with 403 for an account that is neither verified nor premium. @param start `next` of the previous page */
   async followers(
     account: Credentials,
     limit: number,
@@ -105,8 +101,8 @@ export class LineApi {
 
   /** Refused with 404 if no webhook URL is set. */
   async webhookEndpoint(account: Credentials, budget?: CallBudget): Promise<PlatformResult<WebhookEndpoint>> {
-    const answer = await this.#get(account, this.#webhookCalls, '/v2/bot/channel/webhook/endpoint', budget)
-    return read(answer, readEndpoint)
+    const result = await this.#get(account, this.#webhookCalls, '/v2/bot/channel/webhook/endpoint', budget)
+    return read(result, readEndpoint)
   }
 
   /**
@@ -120,8 +116,8 @@ export class LineApi {
   ): Promise<PlatformResult<null>> {
     const path = '/v2/bot/channel/webhook/endpoint'
     const call = { method: 'PUT', path, json: { endpoint }, isRepeatable: true, budget } as const
-    const answer = await this.#call(account, this.#webhookCalls, call)
-    return answer.ok ? { ok: true, value: null } : answer
+    const result = await this.#call(account, this.#webhookCalls, call)
+    return result.ok ? { ok: true, value: null } : result
   }
 
   /**
@@ -139,7 +135,7 @@ export class LineApi {
   }
 
   /**
-   * LINE's totals at the end of a day, counted about a day later. Null: not counted yet. LINE allows 60 calls per hour.
+   * LINE's totals at the end of a day, available about a day later. Null: not yet available. LINE allows 60 calls per hour.
    * @param day `20261122`; LINE's days begin at 15:00 UTC
    */
   async followerStatistics(
@@ -148,11 +144,11 @@ export class LineApi {
     budget?: CallBudget,
   ): Promise<PlatformResult<FollowerStatistics | null>> {
     const path = `/v2/bot/insight/followers?date=${day}`
-    const answer = read(await this.#get(account, this.#reads, path, budget), readFollowerStatistics)
-    return answer.ok ? { ok: true, value: answer.value.statistics } : answer
+    const result = read(await this.#get(account, this.#reads, path, budget), readFollowerStatistics)
+    return result.ok ? { ok: true, value: result.value.statistics } : result
   }
 
-  /** Messages of the present month, allowed and sent. */
+  /** Messages of the current month, allowed and sent. */
   async messageQuota(account: Credentials, budget?: CallBudget): Promise<PlatformResult<MessageQuota>> {
     const path = '/v2/bot/message/quota'
     const limit = read(await this.#get(account, this.#reads, path, budget), readQuotaLimit)
@@ -161,11 +157,11 @@ export class LineApi {
     return used.ok ? { ok: true, value: { ...limit.value, ...used.value } } : used
   }
 
-  /** What LINE says about the stored access token. Null: none is stored. Refused with 400 for a token that is not valid. */
+  /** Information about the stored access token. Null: none is stored. Refused with 400 for an invalid token. */
   async tokenInfo(account: Credentials, budget?: CallBudget): Promise<PlatformResult<TokenInfo | null>> {
     const token = account.channelAccessToken
     if (token === null) return { ok: true, value: null }
-    // Tokens of version 2.1 are JWTs and have a route of their own.
+    // Tokens of version 2.1 are JWTs and have a separate route.
     const form = new URLSearchParams({ access_token: token.reveal() })
     const route = token.reveal().startsWith('eyJ')
       ? ({ method: 'GET', path: `/oauth2/v2.1/verify?${form}` } as const)
@@ -174,7 +170,7 @@ export class LineApi {
     return read(await callPlatform(this.#platform, call), readTokenInfo)
   }
 
-  /** Makes the next call issue a new token, so that it checks the current channel id and secret. */
+  /** Makes the next call issue a new token, and so check the current channel id and secret. */
   forgetToken({ id }: Credentials): void {
     this.#tokens.forget(id)
   }
@@ -197,10 +193,10 @@ export class LineApi {
     if (!token.ok) return token
     if (!(await limiter.acquire(account.id))) return UNAVAILABLE
     const secrets = [token.value, ...(account.channelSecret ? [account.channelSecret] : [])]
-    const answer = await callPlatform(this.#platform, { ...call, token: token.value, secrets })
-    if (!answer.ok && answer.fault.type === 'refused' && answer.fault.status === 401)
+    const result = await callPlatform(this.#platform, { ...call, token: token.value, secrets })
+    if (!result.ok && result.fault.type === 'refused' && result.fault.status === 401)
       this.forgetToken(account)
-    return answer
+    return result
   }
 
   async #token(account: Credentials, budget?: CallBudget): Promise<PlatformResult<Secret>> {
@@ -217,8 +213,8 @@ export class LineApi {
 
 type Fields = Record<string, unknown>
 
-function read<T>(answer: PlatformResult<unknown>, reader: (fields: Fields) => T | null): PlatformResult<T> {
-  if (!answer.ok) return answer
-  const value = isObject(answer.value) ? reader(answer.value) : null
+function read<T>(result: PlatformResult<unknown>, reader: (fields: Fields) => T | null): PlatformResult<T> {
+  if (!result.ok) return result
+  const value = isObject(result.value) ? reader(result.value) : null
   return value === null ? UNAVAILABLE : { ok: true, value }
 }

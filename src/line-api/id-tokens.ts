@@ -1,6 +1,6 @@
 /**
- * Verifies ID tokens of LINE Login, which prove whose page sent a request (OpenID Connect). A page inside LINE gets one from
- * `liff.getIDToken()`. Only ES256 is accepted: HS256 tokens of web logins are signed with a secret that this service does not store.
+ * Verifies ID tokens of LINE Login (OpenID Connect), which prove the user of a page. A page inside LINE gets one from
+ * `liff.getIDToken()`. Only ES256 is accepted. HS256 tokens of web logins are signed with a secret that this service does not store.
  */
 import { createHash } from 'node:crypto'
 import { setImmediate } from 'node:timers/promises'
@@ -13,51 +13,44 @@ const ISSUER = 'https://access.line.me'
 const ALGORITHMS = ['ES256']
 /** Characters. LINE's tokens have about 1,000. */
 const TOKEN_MAX_LENGTH = 4_096
-/** Decoders of base64 skip white space. A token with some would be another text than the one that must not be stored. */
+/** Base64 decoders skip white space. With white space, the text of a token would not be found when it is removed from payloads. */
 const TOKEN = /^[\w.-]+$/
-/** For clocks that differ. */
+/** Allows for clock skew. */
 const LEEWAY_SECONDS = 60
-/**
- * Verified tokens that are cached, about 3 MiB. A page sends its token with each request, and a verification takes 170 µs. Beyond
- * it the least recently used token is dropped.
- */
+/** About 3 MiB. A page sends its token with each request, and a verification takes 170 µs. */
 const VERIFIED_MAX = 10_000
-/** Then a token is verified again, with the keys of that time. */
+/** Afterwards, a token is verified again with the current keys. */
 const VERIFIED_TTL_MS = 10 * 60_000
-/** Tokens of a request that are read before other requests get their turn: about 0.5 ms. */
+/** Tokens that are read before other requests proceed: about 0.5 ms. */
 const TOKENS_PER_TURN = 20
 
 export type TokenVerdict =
   | { isValid: true; userId: string }
   | {
       isValid: false
-      /** completes the sentence "the ID token …" */
+      /** Completes the sentence "the ID token …". */
       fault: string
-      /** another login channel of the account could make it valid */
+      /** The token may be valid for another login channel. */
       isAboutChannel: boolean
     }
 
-/**
- * By token. `unavailable`: a token needs LINE's keys, and LINE does not answer. `overloaded`: too many tokens of the login channel
- * wait.
- */
+/** `unavailable`: a token needs LINE's keys, and LINE does not respond. `overloaded`: too many tokens of the login channel wait. */
 export type Verdicts = ReadonlyMap<string, TokenVerdict> | 'unavailable' | 'overloaded'
 
 export class IdTokens {
   readonly #waiting = new WaitingTokens()
   readonly #keys: LoginKeys
   readonly #now: () => number
-  /** User ids by a hash of login channel and token, so that no token stays in memory for longer than its request. */
+  /** User ids by a hash of login channel and token, so that tokens do not stay in memory after their requests. */
   readonly #verified = new LRUCache<string, string>({ max: VERIFIED_MAX, ttl: VERIFIED_TTL_MS })
-
-  #lastJudged: Promise<unknown> = Promise.resolve()
+  #lastVerification: Promise<unknown> = Promise.resolve()
 
   constructor(baseUrl: string, now: () => number, pauses = FETCH_PAUSES) {
     this.#keys = new LoginKeys(baseUrl, pauses)
     this.#now = now
   }
 
-  /** Judges the tokens of one request. Only tokens that must be verified wait, so a flood of them delays no verified one. */
+  /** Verifies the tokens of one request. Cached tokens do not wait, so a flood of new tokens does not delay them. */
   async verify(tokens: ReadonlySet<string>, loginChannelId: string): Promise<Verdicts> {
     const verdicts = new Map<string, TokenVerdict>()
     const unverified: string[] = []
@@ -65,7 +58,7 @@ export class IdTokens {
       const verdict = this.#obviousFault(token) ?? this.#cachedVerdict(token, loginChannelId)
       if (verdict === null) unverified.push(token)
       else verdicts.set(token, verdict)
-      // Before the other tokens are read, which takes 3 ms for 500: a request of a flood must cost little.
+      // Checked early, so that requests of a flood cost little: reading 500 tokens takes 3 ms.
       if (!this.#waiting.hasRoom(loginChannelId, unverified.length)) return 'overloaded'
     }
     if (unverified.length === 0) return verdicts
@@ -86,7 +79,7 @@ export class IdTokens {
     if (keys === null) return 'unavailable'
     const unknown: string[] = []
     for await (const token of paced(tokens)) {
-      const verdict = await this.#judge(token, loginChannelId, keys)
+      const verdict = await this.#verifyNext(token, loginChannelId, keys)
       if (verdict === UNKNOWN_KEY) unknown.push(token)
       else verdicts.set(token, verdict)
     }
@@ -94,12 +87,12 @@ export class IdTokens {
     const newer = await this.#keys.getNewer()
     if (newer === null) return 'unavailable'
     for await (const token of paced(unknown)) {
-      verdicts.set(token, await this.#judge(token, loginChannelId, newer))
+      verdicts.set(token, await this.#verifyNext(token, loginChannelId, newer))
     }
     return verdicts
   }
 
-  /** Events that were queued offline often carry an expired token, whose key LINE may have withdrawn. */
+  /** Needs no key. Events that were queued offline often have an expired token, whose key LINE may have withdrawn. */
   #obviousFault(token: string): TokenVerdict | null {
     if (token.length > TOKEN_MAX_LENGTH) return invalid(`is longer than ${TOKEN_MAX_LENGTH} characters`)
     if (!TOKEN.test(token)) return MALFORMED
@@ -117,16 +110,16 @@ export class IdTokens {
   }
 
   /**
-   * One verification at a time in this process, so that a flood of forged tokens takes a part of one core. A request waits with one
-   * token only, so requests take turns.
+   * This process verifies one token at a time, so a flood of forged tokens uses only a part of one core. Each request waits with one
+   * token at a time, so requests take turns.
    */
-  #judge(token: string, loginChannelId: string, keys: LoginKeySet): Promise<TokenVerdict> {
-    const judged = this.#lastJudged.then(() => this.#judgeNow(token, loginChannelId, keys))
-    this.#lastJudged = judged.catch(() => undefined)
-    return judged
+  #verifyNext(token: string, loginChannelId: string, keys: LoginKeySet): Promise<TokenVerdict> {
+    const verification = this.#lastVerification.then(() => this.#verifyNow(token, loginChannelId, keys))
+    this.#lastVerification = verification.catch(() => undefined)
+    return verification
   }
 
-  async #judgeNow(token: string, loginChannelId: string, keys: LoginKeySet): Promise<TokenVerdict> {
+  async #verifyNow(token: string, loginChannelId: string, keys: LoginKeySet): Promise<TokenVerdict> {
     try {
       const { payload } = await jwtVerify(token, keys, {
         algorithms: ALGORITHMS,
@@ -146,7 +139,7 @@ export class IdTokens {
   }
 }
 
-/** Lets other requests have their turn between tokens. */
+/** Lets other requests proceed between tokens. */
 async function* paced(tokens: Iterable<string>): AsyncGenerator<string> {
   let count = 0
   for (const token of tokens) {
@@ -167,9 +160,9 @@ const invalid = (fault: string, isAboutChannel = false): TokenVerdict => ({
 
 const EXPIRED = invalid('has expired')
 const MALFORMED = invalid('is malformed')
-const UNKNOWN_KEY = invalid('names a key that LINE does not publish')
+const UNKNOWN_KEY = invalid('has a key id that LINE does not publish')
 
-/** Throws an error that is not about the token. */
+/** Throws the error if it does not concern the token. */
 function verdictOf(error: unknown): TokenVerdict {
   if (error instanceof errors.JWTExpired) return EXPIRED
   if (error instanceof errors.JWKSNoMatchingKey) return UNKNOWN_KEY

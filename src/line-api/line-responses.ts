@@ -1,5 +1,4 @@
-/** What LINE answers about accounts and people, and the functions that check it. Null: the answer is not what LINE documents. */
-
+/** LINE's responses about accounts and people. The functions return null for a response that LINE does not document. */
 import { type Static, Type } from '../http/typebox.ts'
 import { Nullable } from '../http/validate.ts'
 
@@ -18,26 +17,25 @@ export type BotInfo = Static<typeof BotInfoSchema>
 export interface Profile {
   displayName: string
   pictureUrl: string | null
-  /** a language tag such as `th`; null if the person has not set one */
+  /** A language tag such as `th`. Null: the person has not set one. */
   language: string | null
 }
 
 export interface FollowersPage {
   userIds: string[]
-  /** continues the list, for 24 hours; null on the last page */
+  /** Continuation token, valid for 24 hours. Null on the last page. */
   next: string | null
 }
 
 export interface WebhookEndpoint {
   endpoint: string
-  /** the switch "Use webhook" */
   active: boolean
 }
 
 export const WebhookTestSchema = Type.Object({
   success: Type.Boolean(),
   statusCode: Nullable(
-    Type.Integer({ description: 'status that the webhook URL answered with; null or below 1: no answer' }),
+    Type.Integer({ description: 'status of the response of the webhook URL; null or below 1: no response' }),
   ),
   reason: Type.String({
     description: 'OK, COULD_NOT_CONNECT, REQUEST_TIMEOUT, ERROR_STATUS_CODE, UNCLASSIFIED',
@@ -49,7 +47,7 @@ export type WebhookTest = Static<typeof WebhookTestSchema>
 
 type Fields = Record<string, unknown>
 
-/** Characters; longer texts are cut. LINE's names have at most 20, its URLs a few hundred. */
+/** Characters. Longer texts are cut. LINE's names have at most 20, its URLs a few hundred. */
 const TEXT_MAX_LENGTH = 2_000
 
 function text(fields: Fields, name: string): string | null {
@@ -84,7 +82,7 @@ export function readFollowers(fields: Fields): FollowersPage | null {
   if (!Array.isArray(userIds) || !userIds.every((id) => typeof id === 'string')) return null
   const { next } = fields
   if (next === undefined) return { userIds, next: null }
-  // A cut token would continue at another place.
+  // A token that was cut would not continue the list.
   return typeof next === 'string' && next !== '' && next.length <= TEXT_MAX_LENGTH ? { userIds, next } : null
 }
 

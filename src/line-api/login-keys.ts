@@ -1,6 +1,6 @@
 /**
- * The public keys that LINE signs ID tokens with. They are fetched when a token needs them and cached. LINE rotates them, so a
- * token that names an unknown key waits for the next fetch.
+ * The public keys of LINE's ID tokens. They are fetched when a token needs them, and cached. LINE rotates them, so a token with an
+ * unknown key id waits for the next fetch.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { createLocalJWKSet, type JSONWebKeySet } from 'jose'
@@ -8,28 +8,27 @@ import { callPlatform, type Platform } from './call.ts'
 
 /** `jwks_uri` of https://access.line.me/.well-known/openid-configuration. */
 const PATH = '/oauth2/v2.1/certs'
-/** A request waits for the interval and for the call: together they stay below the time limit of a shutdown, 6.5 s. */
+/** A request waits for the interval and the call: 3 s + 3 s, less than the time limit of a shutdown (6.5 s). */
 const TIMEOUTS = { attemptMs: 2_000, callMs: 3_000 }
-/** After a failed fetch. */
+/** Pause after a failed fetch. */
 export const RETRY_AFTER_SECONDS = 5
-/** Older keys are fetched again in the background, so an outage of LINE does not affect tokens of known keys. */
+/** Older keys are refreshed in the background, so an outage of LINE does not affect tokens with cached keys. */
 const REFRESH_AFTER_MS = 10 * 60_000
 /** Older keys are not used, because LINE may have withdrawn them. */
 const USABLE_MS = 24 * 3_600_000
 
 export interface FetchPauses {
   /**
-   * Between the starts of two fetches. Anybody can name keys that do not exist, and all tokens that do so wait for the same fetch:
-   * at most 20 fetches per minute, whatever the load.
+   * Between the starts of two fetches: at most 20 fetches per minute. Anybody can send tokens with key ids that do not exist. All of
+   * them wait for the same fetch.
    */
   intervalMs: number
-  /** After a failed fetch. Meanwhile no token waits for another one. */
+  /** Pause after a failed fetch, during which no token waits for another one. */
   failureMs: number
 }
 
 export const FETCH_PAUSES: FetchPauses = { intervalMs: 3_000, failureMs: RETRY_AFTER_SECONDS * 1000 }
 
-/** Finds the key that a token names. */
 export type LoginKeySet = ReturnType<typeof createLocalJWKSet>
 
 export class LoginKeys {
@@ -48,7 +47,7 @@ export class LoginKeys {
     this.#platform = { baseUrl, timeouts: TIMEOUTS }
   }
 
-  /** The cached keys, fetched if there are none. Null: LINE does not answer. */
+  /** Returns the cached keys, fetched if there are none. Null: LINE does not respond. */
   async get(): Promise<LoginKeySet | null> {
     const ageMs = performance.now() - this.#fetchedAtMs
     if (this.#keys === null || ageMs > USABLE_MS) return this.#current ?? this.getNewer()
@@ -56,7 +55,7 @@ export class LoginKeys {
     return this.#keys
   }
 
-  /** Keys of a fetch that begins after this call. Concurrent callers share it. Null: LINE does not answer. */
+  /** Returns the keys of a fetch that begins after this call. Concurrent callers share it. Null: LINE does not respond. */
   async getNewer(): Promise<LoginKeySet | null> {
     if (performance.now() - this.#failedAtMs < this.#pauses.failureMs) return null
     this.#next ??= this.#fetchWhenDue()
@@ -66,7 +65,7 @@ export class LoginKeys {
   async #fetchWhenDue(): Promise<LoginKeySet | null> {
     await this.#current
     const pauseMs = Math.max(0, this.#startedAtMs + this.#pauses.intervalMs - performance.now())
-    // A process that ends does not wait for it.
+    // Does not keep the process running.
     await sleep(pauseMs, undefined, { ref: false })
     this.#next = null
     this.#startedAtMs = performance.now()
@@ -79,13 +78,13 @@ export class LoginKeys {
   }
 
   async #fetch(): Promise<LoginKeySet | null> {
-    const answer = await callPlatform(this.#platform, {
+    const result = await callPlatform(this.#platform, {
       method: 'GET',
       path: PATH,
       secrets: [],
       isRepeatable: true,
     })
-    const keys = answer.ok ? keySetOf(answer.value) : null
+    const keys = result.ok ? keySetOf(result.value) : null
     if (keys === null) {
       this.#failedAtMs = performance.now()
       return null
@@ -96,7 +95,7 @@ export class LoginKeys {
   }
 }
 
-/** Null: the answer is not a set of keys. A set without any key counts as a failure, because it would reject every token. */
+/** Returns null if the value is not a set of keys, or an empty one, which would reject every token. */
 function keySetOf(value: unknown): LoginKeySet | null {
   try {
     const keys = createLocalJWKSet(value as JSONWebKeySet)

@@ -7,7 +7,7 @@ const WAIT_MAX_MS = 1_500
 const BURST_MS = 1_000
 
 interface Clock {
-  /** Milliseconds of a clock that never steps back. */
+  /** Milliseconds of a monotonic clock. */
   now: () => number
   sleep: (ms: number) => Promise<unknown>
 }
@@ -23,7 +23,7 @@ export class RateLimiter {
     this.#clock = clock
   }
 
-  /** Resolves with true when the account may make its next call, or immediately with false if the wait is too long. */
+  /** Resolves with true when the account may make its next call, or immediately with false if the wait would be too long. */
   async acquire(accountId: bigint): Promise<boolean> {
     const now = this.#clock.now()
     const at = Math.max(now - BURST_MS, this.#nextAtMs.get(accountId) ?? Number.NEGATIVE_INFINITY)

@@ -1,30 +1,30 @@
-/** LINE's own figures of an account: followers by the day, messages of the month, and the life of a token. */
+/** LINE's statistics of an account: followers per day, messages per month, and the validity of a token. */
 
 /** Totals at the end of a day. */
 export interface FollowerStatistics {
-  /** everybody who ever added the account, whether they block it now or not */
+  /** Everybody who ever added the account, including those who block it now. */
   followers: number
-  /** followers whom a targeted message can reach; null: too few to tell */
+  /** Followers whom a targeted message can reach. Null: too few. */
   reachable: number | null
   blocks: number
 }
 
 export interface MessageQuota {
-  /** messages per month; null: the plan has no limit */
+  /** Messages per month. Null: the plan has no limit. */
   limit: number | null
   used: number
 }
 
 export interface TokenInfo {
-  /** null: LINE names no end */
+  /** Null: LINE does not return it. */
   expiresInSeconds: number | null
-  /** the channel that the token was issued for; null: LINE does not name it */
+  /** The channel that the token was issued for. Null: LINE does not return it. */
   channelId: string | null
 }
 
 type Fields = Record<string, unknown>
 
-/** Null while LINE has not counted the day, and for days before the account existed. */
+/** `statistics` is null if LINE has not counted the day yet, and for days before the account existed. */
 export function readFollowerStatistics(fields: Fields): { statistics: FollowerStatistics | null } | null {
   if (fields.status !== 'ready') return typeof fields.status === 'string' ? { statistics: null } : null
   const followers = count(fields.followers)

@@ -1,4 +1,4 @@
-/** Stateless channel access tokens, for accounts that store none. Issued from channel id and secret, cached until they expire. */
+/** Stateless channel access tokens for accounts that store none. They are issued for the channel id and secret, and cached. */
 import { LRUCache } from 'lru-cache'
 import { Secret } from '../config/secret.ts'
 import { isObject } from '../http/body.ts'
@@ -7,11 +7,9 @@ import type { CallBudget } from './call-budget.ts'
 
 /** A token is valid for 15 minutes. One that is about to expire is not used for a new call. */
 const EXPIRY_MARGIN_MS = 60_000
-/** Beyond it the least recently used token is dropped. */
 const TOKENS_MAX = 10_000
 
 export interface Channel {
-  /** of the official account */
   id: bigint
   channelId: string
   channelSecret: Secret
@@ -31,7 +29,7 @@ export class StatelessTokens {
     this.#platform = platform
   }
 
-  /** The token of an account's channel. Concurrent callers share one request. A failure is not cached. */
+  /** Returns the token of an account's channel. Concurrent callers share one request. A failure is not cached. */
   async get(channel: Channel, budget?: CallBudget): Promise<PlatformResult<Secret>> {
     const cached = this.#issued.get(channel.id)
     if (cached !== undefined && isSameChannel(cached.channel, channel) && cached.expiresAtMs > Date.now())
@@ -64,7 +62,7 @@ export class StatelessTokens {
       client_id: channelId,
       client_secret: channelSecret.reveal(),
     })
-    const answer = await callPlatform(this.#platform, {
+    const result = await callPlatform(this.#platform, {
       method: 'POST',
       path: '/oauth2/v3/token',
       form,
@@ -72,19 +70,19 @@ export class StatelessTokens {
       isRepeatable: true,
       budget,
     })
-    if (!answer.ok) {
-      if (answer.fault.type !== 'refused') return answer
-      return { ok: false, fault: { ...answer.fault, type: 'refused_credentials' } }
+    if (!result.ok) {
+      if (result.fault.type !== 'refused') return result
+      return { ok: false, fault: { ...result.fault, type: 'refused_credentials' } }
     }
-    if (!isObject(answer.value)) return UNAVAILABLE
-    const { access_token: token, expires_in: seconds } = answer.value
+    if (!isObject(result.value)) return UNAVAILABLE
+    const { access_token: token, expires_in: seconds } = result.value
     if (typeof token !== 'string' || !isSendable(token)) return UNAVAILABLE
     const lifetimeMs = typeof seconds === 'number' && seconds > 0 ? seconds * 1000 : 0
     return { ok: true, value: { token: new Secret(token), lifetimeMs } }
   }
 }
 
-/** Whether an HTTP header can carry the token. */
+/** Whether the token can be sent in an HTTP header. */
 export function isSendable(token: string): boolean {
   return /^[\x21-\x7e]+$/.test(token)
 }

@@ -1,14 +1,14 @@
-/** How many ID tokens wait for a verification or for LINE's keys. Their requests wait with them, so this bounds memory. */
+/** Limits the ID tokens, and so the requests in memory, that wait for a verification or for LINE's keys. */
 
 /** About a second of verifications: 5,000 × 170 µs = 0.85 s. */
 const WAITING_MAX = 5_000
 
-/** A login channel may have as many as are free: half of all if it is alone, and others always find room. */
+/** A login channel may have as many as it leaves free: half of all if it is alone. So others always find room. */
 export class WaitingTokens {
   readonly #byChannel = new Map<string, number>()
   #total = 0
 
-  /** Whether the channel would still have no more than its share. */
+  /** Whether the channel may have `count` more. */
   hasRoom(loginChannelId: string, count: number): boolean {
     return count === 0 || this.#waitingOf(loginChannelId) + count <= WAITING_MAX - this.#total
   }

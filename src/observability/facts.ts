@@ -86,7 +86,7 @@ export const timeReplaced = occurrence<{ source: string }>('time-replaced')
 export type IdTokenOutcome = 'valid' | 'invalid' | 'unavailable'
 
 /** An ID token of a tracking request was judged. `unavailable`: LINE does not deliver its keys, so the request is refused. */
-export const idTokenJudged = occurrence<{ outcome: IdTokenOutcome }>('id-token-judged')
+export const idTokenVerified = occurrence<{ outcome: IdTokenOutcome }>('id-token-verified')
 
 export type ProfileOutcome = 'found' | 'unknown' | 'fault'
 
@@ -112,6 +112,6 @@ export const clockCompared = occurrence<{ skewSeconds: number }>('clock-compared
 export type EndpointOutcome = 'accepted' | 'rejected' | 'no_response'
 
 /** An attempt to send a delivery to an endpoint ended, so long after the delivery was committed. */
-export const endpointAnswered = occurrence<{ outcome: EndpointOutcome; sinceCommitMs: number }>(
-  'endpoint-answered',
+export const endpointResponded = occurrence<{ outcome: EndpointOutcome; sinceCommitMs: number }>(
+  'endpoint-responded',
 )

@@ -9,7 +9,7 @@ import {
   deliveryQueued,
   deliveryStored,
   flushing,
-  idTokenJudged,
+  idTokenVerified,
   profileRequested,
   timeReplaced,
 } from './facts.ts'
@@ -157,7 +157,7 @@ export class Metrics {
     for (const outcome of PROFILE_OUTCOMES) profiles.inc({ outcome }, 0)
     for (const outcome of ID_TOKEN_OUTCOMES) idTokens.inc({ outcome }, 0)
     this.#unsubscribe.push(
-      idTokenJudged.subscribe((facts) => idTokens.inc(facts)),
+      idTokenVerified.subscribe((facts) => idTokens.inc(facts)),
       accountVerified.subscribe((facts) => verifications.inc(facts)),
       profileRequested.subscribe((facts) => profiles.inc(facts)),
     )

@@ -1,6 +1,6 @@
 /** Metrics of endpoints and of official accounts. */
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
-import { endpointAnswered } from './facts.ts'
+import { endpointResponded } from './facts.ts'
 
 /** Endpoints receive within milliseconds, or after an outage of hours. */
 const DELIVERY_BUCKETS = [0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 60, 600, 3600, 21_600, 86_400]
@@ -33,7 +33,7 @@ export function countEndpointAttempts(registry: Registry): () => void {
     registers: [registry],
   })
   for (const outcome of OUTCOMES) attempts.inc({ outcome }, 0)
-  return endpointAnswered.subscribe(({ outcome, sinceCommitMs }) => {
+  return endpointResponded.subscribe(({ outcome, sinceCommitMs }) => {
     attempts.inc({ outcome })
     // The clock of the database may step back.
     if (outcome === 'accepted') seconds.observe(Math.max(0, sinceCommitMs) / 1000)

@@ -1,7 +1,7 @@
 /** Applies entries of an import file to the members that they name. */
 import type { Scope } from '../access/scope.ts'
 import { checkUpdate } from '../audience/update.ts'
-import { type NamedUpdate, updateMembers } from '../audience/update-members.ts'
+import { type UpdateById, updateMembers } from '../audience/update-members.ts'
 import { AppError, FatalError } from '../errors.ts'
 import { isObject } from '../http/body.ts'
 import { parsePathId } from '../http/path-id.ts'
@@ -41,7 +41,7 @@ function errorOr<T>(check: () => T): T | Error {
   }
 }
 
-function checkEntry(entry: Entry, idsByUserId: Map<string, bigint>): NamedUpdate {
+function checkEntry(entry: Entry, idsByUserId: Map<string, bigint>): UpdateById {
   if (entry instanceof Error) throw entry
   if (!isObject(entry)) throw new FatalError('the entry is not a JSON object')
   const { externalId, tags, attributes } = entry

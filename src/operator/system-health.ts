@@ -81,7 +81,7 @@ function examineAccount({ id, problems, lastDeliveryAt }: FleetAccount): Finding
 
 /**
  * Marks of the delta feed that are ahead of the clock say that it stepped back. Those that are more than an hour ahead do not
- * matter: see change-marks.ts.
+ * matter: see checkpoints.ts.
  */
 const selectServer = statement('select-server-health')`
     select current_setting('server_version') as version, current_setting('fsync') as fsync,

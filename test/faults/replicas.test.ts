@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import type { AccountId, OrganizationId } from '../../src/accounts/account.ts'
-import { markChanges } from '../../src/audience/change-marks.ts'
+import { addCheckpoint } from '../../src/audience/checkpoints.ts'
 import { readPage } from '../../src/audience/select-list.ts'
 import { Metrics } from '../../src/observability/metrics.ts'
 import { migrate } from '../../src/postgres/schema/migrate.ts'
@@ -117,7 +117,7 @@ describe.runIf(tools !== null)('replicas', () => {
     admin = new TextDatabase(urlOf(cluster.primary), () => undefined)
     await migrate(admin)
     admin.markReady()
-    await markChanges(admin)
+    await addCheckpoint(admin)
   })
   afterAll(async () => {
     await admin.close()

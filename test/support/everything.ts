@@ -3,7 +3,7 @@ import { findAccount } from '../../src/accounts/account.ts'
 import { eraseUser } from '../../src/audience/erase.ts'
 import { importFollowers } from '../../src/audience/import-followers.ts'
 import { skipTakenMemberIds } from '../../src/audience/member-ids.ts'
-import { finishErasures, rememberPending } from '../../src/audience/pending-erasure.ts'
+import { finishErasures, storePending } from '../../src/audience/pending-erasure.ts'
 import { ProfileFiller } from '../../src/audience/profiles.ts'
 import { refreshDueFigures } from '../../src/background/monitoring/account-figures.ts'
 import { takeDueAccounts } from '../../src/background/monitoring/due-accounts.ts'
@@ -118,7 +118,7 @@ export async function useEverything(users: Users): Promise<string[]> {
   while ((await refreshDueFigures(database)) > 0);
   await findFleetAccount(database, tenant.accountId, Date.now())
   await readFleetCharts(database, [tenant.accountId])
-  await database.query(rememberPending, [tenant.accountId, tenant.organizationId, 99n, 'U9', 0n])
+  await database.query(storePending, [tenant.accountId, tenant.organizationId, 99n, 'U9', 0n])
   await finishErasures(database)
   await skipTakenMemberIds(database.pipeline, [tenant.accountId])
   answers.push(await service.call('DELETE', `/api/audience/${await idOf('U1')}`, { headers }))

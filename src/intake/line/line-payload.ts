@@ -1,4 +1,4 @@
-/** Reads LINE's webhook events. Every kind is kept, known today or not. */
+/** Reads LINE's webhook events, including kinds that do not exist yet. */
 import { USER_ID_MAX_LENGTH } from '../../audience/member.ts'
 import { AppError } from '../../errors.ts'
 import { isObject, parseJson } from '../../http/body.ts'
@@ -13,14 +13,14 @@ import { LINE } from './channel.ts'
 type Fields = Record<string, unknown>
 
 export interface LineDelivery {
-  /** The bot user id that LINE delivers to. Null: the delivery names none. */
+  /** The bot user id that LINE delivers to. Null: the delivery contains none. */
   destination: string | null
   events: IntakeEvent[]
 }
 
 /**
- * Reads a delivery whose signature has been checked. Throws `bad_request` only if there is no list of events. An event that
- * cannot be applied is kept with the reason in `failure`.
+ * Reads a delivery whose signature has been checked. Throws `bad_request` if there is no array of events or it is too long. An event
+ * that cannot be applied has the reason in `failure`.
  * @param receivedAtMs replaces a time that cannot be used
  */
 export async function parseLineDelivery(body: Buffer, receivedAtMs: number): Promise<LineDelivery> {
@@ -51,15 +51,15 @@ async function readEvents(events: unknown[], receivedAtMs: number): Promise<Inta
 }
 
 /**
- * Most deliveries carry one event, and LINE writes them all alike. Then the event's text is a slice of the body: writing it
- * again would take 4 µs, a sixteenth of what this process spends on a delivery. If the text between this beginning and this
- * end is one JSON value, it is the only element of the array. Null: the delivery must be parsed as a whole.
+ * A fast path: most deliveries carry one event in LINE's own format, whose text is then a slice of the body. JSON.stringify would
+ * take 4 µs, a sixteenth of the time that this process spends on a delivery. If the text between this beginning and this end is one
+ * JSON value, it is the only element of the array. Null: the whole delivery must be parsed.
  */
 function readSingleEvent(delivery: string, receivedAtMs: number): LineDelivery | null {
   const [beginning, destination] = /^\{"destination":"(\w*)","events":\[(?=\{)/.exec(delivery) ?? []
   if (beginning === undefined || destination === undefined || !delivery.endsWith(']}')) return null
   const payload = delivery.slice(beginning.length, -2)
-  // Several events, or characters beyond ASCII, which LINE escapes in twice the space that they need.
+  // Several events, or escaped non-ASCII text, which takes twice the space that it needs.
   if (payload.includes('},{') || payload.includes('\\u')) return null
   try {
     return {
@@ -72,15 +72,15 @@ function readSingleEvent(delivery: string, receivedAtMs: number): LineDelivery |
   }
 }
 
-/** Null for anything that cannot be a user id. */
+/** Returns null for a value that cannot be a user id. */
 function readDestination(value: unknown): string | null {
   if (typeof value !== 'string' || value === '' || value.length > USER_ID_MAX_LENGTH) return null
   return isStorableText(value) ? value : null
 }
 
 /**
- * Reads one element of `events`, of any type. An event that cannot be applied has its `failure` set. Its payload is what LINE
- * sent, with every field: endpoints are promised LINE's own events, and a future `shopToken` belongs to one.
+ * Reads one element of `events`, of any type. An event that cannot be applied has its `failure` set. The payload keeps every field,
+ * even one that looks like a credential, because endpoints receive LINE's events unchanged.
  */
 export function readLineEvent(event: unknown, receivedAtMs: number, text?: string): IntakeEvent {
   if ((text === undefined || text.length > SHALLOW_TEXT_LENGTH) && isTooDeep(event)) {
@@ -111,7 +111,7 @@ export function readLineEvent(event: unknown, receivedAtMs: number, text?: strin
   }
 }
 
-/** An event that cannot be applied, with every field that can be read: an erasure finds it by the person it names. */
+/** An event that cannot be applied, with every field that can be read, so that an erasure finds it by its person. */
 function invalidEvent(
   event: Fields,
   key: Buffer,
@@ -149,7 +149,7 @@ function sourceUserId({ source }: Fields): string | null {
   return isObject(source) && source.userId !== TEST_USER_ID ? readUserId(source.userId) : null
 }
 
-/** webhookEventId is the same in every redelivery. Events from before 2022 lack it and are identified by their content. */
+/** webhookEventId is the same in every redelivery. Events from before 2022 lack it, so their content identifies them. */
 function lineKey(event: Fields): Buffer {
   const id = event.webhookEventId
   if (typeof id === 'string' && id !== '') return ulidKey(id) ?? hashKey(LINE, 'id', id)
@@ -160,7 +160,7 @@ function lineKey(event: Fields): Buffer {
 
 const contentKey = (content: unknown) => hashKey(LINE, 'content', JSON.stringify(content))
 
-/** LINE names the user who acted as the source, except here: LINE itself, a module channel or an agent acts. */
+/** Kinds that LINE itself, a module channel or an agent causes. For all others, the source is the user who acted. */
 const KINDS_OF_OTHERS = new Set<unknown>([
   ...['activated', 'deactivated', 'delivery'],
   ...['module', 'botSuspended', 'botResumed'],
@@ -191,18 +191,17 @@ function lineEffect(event: Fields): Effect {
   }
 }
 
-/** Of `message`, and of `messageEdited`, which carries the same message again. */
+/** A `messageEdited` event also contains its message. */
 function messageIdOf(event: Fields): string | null {
   return isObject(event.message) ? readOptionalId(event.message.id) : null
 }
 
-/** The id of the group or room: the platform uses one namespace for both, and a room's id begins with R. */
+/** Groups and rooms share one namespace of ids. */
 function groupIdOf({ source }: Fields): string | null {
   if (!isObject(source)) return null
   return readOptionalId(source.groupId) ?? readOptionalId(source.roomId)
 }
 
-/** The people whom memberJoined and memberLeft name. */
 function readMembers(event: Fields, read: (id: unknown) => string | null = readUserId): string[] {
   if (event.joined === undefined && event.left === undefined) return NOBODY
   const members = [event.joined, event.left].flatMap((change) =>

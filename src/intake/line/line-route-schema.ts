@@ -1,4 +1,3 @@
-/** What the OpenAPI document says about POST /api/line/:id and /api/Line/:id. */
 import type { FastifySchema } from 'fastify'
 import { failures, jsonBody, pathParameter, TAGS } from '../../http/schema-parts.ts'
 import { Type } from '../../http/typebox.ts'

@@ -12,7 +12,7 @@ import { deliveryPaths } from './channel.ts'
 import { parseLineDelivery } from './line-payload.ts'
 import { lineDeliverySchema } from './line-route-schema.ts'
 import { hasValidLineSignature } from './line-signature.ts'
-import { namesAnotherBot, Recipients } from './recipients.ts'
+import { isForAnotherBot, Recipients } from './recipients.ts'
 
 type DeliveryRequest = FastifyRequest<{ Params: { id: string } }>
 
@@ -56,7 +56,7 @@ async function receiveDelivery(
   if (!isAgain) spareSigned(request, reply)
   const { account, isCached } = found
   const { destination, events } = await parseLineDelivery(body, now())
-  // Nothing is stored for an empty delivery, so no flush would compare a cached account.
+  // An empty delivery has no flush, which would check the cached account.
   if (events.length === 0 && isCached) return 'stale'
   const admission = await recipients.admit(found, destination)
   const isOwn = destination === account.botUserId || admission.accountId !== account.id
@@ -65,14 +65,14 @@ async function receiveDelivery(
   return reception
 }
 
-/** No other account has this bot. The signature is valid, so the events count, but an operator should check the set-up. */
+/** Flags a delivery for a bot that no account has. Its signature is valid, so its events count, but the set-up may be wrong. */
 async function flagIfForeign(
   database: Database,
   account: Account,
   destination: string | null,
 ): Promise<void> {
-  if (!namesAnotherBot(account, destination) || destination === account.foreignDestination) return
-  // The events are committed: a failure here must not make the sender repeat them.
+  if (!isForAnotherBot(account, destination) || destination === account.foreignDestination) return
+  // The events are committed. A failure here must not cause a retry.
   const tenant = { accountId: account.id, organizationId: account.organizationId }
   await flagForeignDestination(database.forTenant(tenant), account.id, destination).catch(() => undefined)
 }

@@ -1,7 +1,7 @@
 /**
  * Finds the account whose events a delivery carries. All official accounts of a module channel (LINE Marketplace) share its
- * webhook URL and its channel secret, and only `destination` names the bot. A cached answer never decides alone: the flush
- * decides again in the transaction that stores the events.
+ * webhook URL and its channel secret. Only `destination` identifies the bot. The account is cached, so the flush finds it again in
+ * the transaction that stores the events.
  */
 import { LRUCache } from 'lru-cache'
 import type { Account, AccountId } from '../../accounts/account.ts'
@@ -11,8 +11,8 @@ import type { Found } from '../admit.ts'
 import type { Admission } from '../flush-batch.ts'
 
 /**
- * Destinations cached for each account in a path, so that one sender's invented destinations displace nobody else's. A delivery
- * with a further one costs a lookup, which is less than storing it costs.
+ * Destinations cached per account in a path, so that one sender's invented destinations do not evict those of others. A cache miss
+ * costs a lookup, which is less than the cost of storing the delivery.
  */
 const DESTINATIONS_MAX = 1_000
 
@@ -21,16 +21,16 @@ const selectAccount = statement('account-of-destination')`select account_of_dest
 
 export class Recipients {
   readonly #database: Pick<Database, 'lookup'>
-  /** By the account as it was read: after a stale admission the account is read again, and nothing is cached for it. */
+  /** After a stale admission the account is read again, so its cached destinations are no longer used. */
   readonly #cached = new WeakMap<Account, LRUCache<string, Admission>>()
 
   constructor(database: Pick<Database, 'lookup'>) {
     this.#database = database
   }
 
-  /** Admits a delivery to the account in its path, or to another of the same organization and with the same secret that its destination names. */
+  /** Admits a delivery to its destination's account, if that has the same organization and secret as the account in the path. */
   async admit({ account, admission }: Found, destination: string | null): Promise<Admission> {
-    if (!namesAnotherBot(account, destination)) return admission
+    if (!isForAnotherBot(account, destination)) return admission
     const cached = this.#cached.get(account) ?? new LRUCache<string, Admission>({ max: DESTINATIONS_MAX })
     this.#cached.set(account, cached)
     const seen = cached.get(destination)
@@ -46,7 +46,7 @@ export class Recipients {
   }
 }
 
-/** An account without a bot user id takes every delivery that arrives at its webhook. */
-export function namesAnotherBot(account: Account, destination: string | null): destination is string {
+/** An account without a bot user id accepts every delivery at its webhook. */
+export function isForAnotherBot(account: Account, destination: string | null): destination is string {
   return Boolean(destination) && Boolean(account.botUserId) && destination !== account.botUserId
 }

@@ -1,4 +1,4 @@
-/** Reads Chatwoot's webhooks; MBOX is built on Chatwoot. */
+/** Reads Chatwoot's webhooks. MBOX is built on Chatwoot. */
 import { createHash } from 'node:crypto'
 import { AppError } from '../../errors.ts'
 import { isObject, parseJson } from '../../http/body.ts'
@@ -12,13 +12,12 @@ import { keyTimeOf, stateTime, timeOf } from './times.ts'
 
 type Fields = Record<string, unknown>
 
-/** Characters. Chatwoot's own statuses are shorter, and its ids are numbers. */
-const WORD_MAX_LENGTH = 128
+/** Characters. Chatwoot's statuses are shorter, and its ids are numbers. */
+const SHORT_TEXT_MAX_LENGTH = 128
 
 /**
- * Reads one webhook or an array of them. Throws `bad_request` if the body is neither. Skips typing events, which say nothing
- * about an audience, private notes, which are written for colleagues, and webhooks of other inboxes.
- * @param delivery what identifies the delivery
+ * Reads one webhook or an array of them. Throws `bad_request` if the body is neither. Skips typing events, private notes among
+ * agents, and webhooks of other inboxes.
  * @param inboxId the account's only inbox; null: every inbox is the account's
  */
 export function parseChatCallback(
@@ -46,14 +45,13 @@ export function parseChatCallback(
 export interface DeliveryIdentity {
   /** The header x-chatwoot-delivery, the same in every retry. */
   id: string | undefined
-  /** A signature over the body was checked. */
   isSigned: boolean
 }
 
 /**
- * The key of the webhook at a place in the body. Chatwoot signs each retry again, with another timestamp, but the body stays.
- * The signature does not cover the id, so a captured body could be repeated under other ids, or without one. Null: the
- * webhook's fields have to identify it.
+ * Returns the key of the webhook at an index of the body. The key of a signed delivery depends on the body, which is the same in
+ * every retry. The signature does not cover the delivery id, so a captured body could be replayed with other ids. Null: the
+ * webhook's fields identify it.
  */
 function deliveryKey(
   body: Buffer,
@@ -75,27 +73,27 @@ function isSkipped(webhook: Fields): boolean {
   return isPrivate === true || isPrivate === 'true' || isTyping
 }
 
-/** A webhook that names no inbox, such as a change of a contact, may belong to any, so it counts as another's. */
+/** A webhook without an inbox, such as a change of a contact, may belong to any inbox, so it counts as another one's. */
 export function belongsToOtherInbox(webhook: unknown, inboxId: string | null): boolean {
   if (inboxId === null || !isObject(webhook)) return false
-  const named = [
+  const values = [
     at(webhook, 'inbox', 'id'),
     webhook.inbox_id,
     at(webhook, 'conversation', 'inbox_id'),
     at(webhook, 'contact_inbox', 'inbox_id'),
   ]
-  const inboxes = named.map(readWord).filter((id) => id !== null)
+  const inboxes = values.map(readShortText).filter((id) => id !== null)
   return inboxes.length === 0 || inboxes.some((id) => id !== inboxId)
 }
 
-/** A message of the channel keeps the channel's id as source_id, so an unsend on the channel erases this copy, too. */
+/** A LINE message has its LINE id as source_id, so an unsend on LINE also erases this copy. */
 function channelMessageId({ conversation, source_id: id }: Fields): string | null {
   return at(conversation, 'channel') === 'Channel::Line' ? readOptionalId(id) : null
 }
 
 /**
- * Fields of an inbox's events that describe its channel: the channel's whole record, the provider's settings, and both as they
- * were before a change. Their fields differ between channels and versions, so they are not stored at all.
+ * Fields of inbox events that describe the channel and its provider. They contain credentials, and their own fields differ between
+ * channels and versions, so they are not stored at all.
  */
 const CHANNEL_FIELDS = new Set(['channel', 'provider_config', 'changed_attributes'])
 
@@ -108,8 +106,8 @@ function storedContent(webhook: unknown): string {
 }
 
 /**
- * Leaves out the last messages that a conversation lists. Each of them has its own webhook, where a private note can be told
- * apart and an unsent message can be found. The conversation is the webhook itself, a message's, or a visitor's.
+ * Removes the last messages that a conversation lists. Each of them has a webhook of its own, where private notes and unsent
+ * messages are recognized. The conversation is the webhook itself, a message's, or a visitor's.
  */
 function withoutListedMessages(webhook: unknown): unknown {
   if (!isObject(webhook)) return webhook
@@ -126,7 +124,7 @@ function withoutMessages({ messages: _, ...kept }: Fields): Fields {
 }
 
 /**
- * Reads one webhook, whatever it is. An event that cannot be applied has its `failure` set.
+ * Reads one webhook, of any type. An event that cannot be applied has its `failure` set.
  * @param knownKey null: the webhook's fields identify it
  */
 export function readWebhook(webhook: unknown, knownKey: Buffer | null, receivedAtMs: number): IntakeEvent {
@@ -144,7 +142,7 @@ export function readWebhook(webhook: unknown, knownKey: Buffer | null, receivedA
     messageId: channelMessageId(fields),
   }
   const key = knownKey ?? contentKey(webhook, fields, kept.kind)
-  // The person is read first and kept whatever else is wrong, so that an erasure finds the event.
+  // Read first, so that an erasure finds the event even if its other fields cannot be read.
   let userId: string | null = null
   try {
     if (!isObject(webhook)) throw new InvalidEvent('the event is not an object')
@@ -173,9 +171,9 @@ export function readWebhook(webhook: unknown, knownKey: Buffer | null, receivedA
 }
 
 /**
- * Only what a person writes, or a visitor's opening of the chat, is their own act. A conversation or a contact may be changed by
- * an agent or a rule as well, and a new message of the person has a webhook of its own. A message has a word as its type in the
- * webhooks of messages and a number elsewhere. The table "Acts of a person" in docs/api.md has the reasons.
+ * Only a message of the person, or the opening of the chat by a visitor, is an act of the person. Agents and rules also change
+ * conversations and contacts. The type of a message is a text in webhooks of messages and a number elsewhere. See the table "Acts of
+ * a person" in docs/api.md.
  */
 function isOwnAct({ event, message_type: type }: Fields): boolean {
   if (event === 'message_created') return type === 'incoming' || type === 0
@@ -183,25 +181,25 @@ function isOwnAct({ event, message_type: type }: Fields): boolean {
 }
 
 /**
- * The key of a webhook without a delivery id. The body's id belongs to the message or the conversation and is shared by every
- * event about it, so the time of the update, or else the content, distinguishes them.
+ * The key of a webhook without a delivery id. Its `id` is that of the message or conversation, which all events about it share. So
+ * the time of the update, or else the content, distinguishes them.
  */
 function contentKey(webhook: unknown, fields: Fields, kind: string): Buffer {
-  const id = readWord(fields.id)
-  const updatedAt = readWord(fields.updated_at)
+  const id = readShortText(fields.id)
+  const updatedAt = readShortText(fields.updated_at)
   if (id === null || updatedAt === null) {
     return timedKey(keyTimeOf(fields, kind), 'mbox', 'content', JSON.stringify(webhook))
   }
   return timedKey(keyTimeOf({ updated_at: updatedAt }, kind), 'mbox', 'update', kind, id, updatedAt)
 }
 
-/** Conversation events are the conversation; message events carry one. */
+/** A conversation event is the conversation itself. A message event contains one. */
 function conversationOf(webhook: Fields, kind: string): Fields | null {
   if (isObject(webhook.conversation)) return webhook.conversation
   return kind.startsWith('conversation_') ? webhook : null
 }
 
-/** The channel's user id, if the conversation belongs to the channel: contacts of other inboxes have other ids. */
+/** The LINE user id. Contacts of other channels have other ids. */
 function personOf(webhook: Fields, conversation: Fields | null): string | null {
   const holders = [conversation, webhook].filter(isObject)
   const ids = holders.flatMap((holder) => [
@@ -217,14 +215,14 @@ function personOf(webhook: Fields, conversation: Fields | null): string | null {
       !LINE_GROUP_OR_ROOM_ID.test(id) &&
       (fromLine || LINE_USER_ID.test(id)),
   )
-  // Prefer one that looks like the channel's ids. Otherwise the first, which readUserId may reject with a reason.
+  // Prefer an id in LINE's format. Otherwise readUserId accepts or rejects the first one.
   return readUserId(candidates.find((id) => LINE_USER_ID.test(id as string)) ?? candidates[0])
 }
 
-/** The id of a user of a channel (33 characters) or of a module channel (68). */
+/** The id of a user in a channel (33 characters) or a module channel (68). */
 const LINE_USER_ID = /^(LU[0-9a-z]{32}-)?U[0-9a-z]{32}$/i
 
-/** In a group's conversation the group's own id replaces the contact's: it is not a person. */
+/** In the conversation of a group, the group's id replaces that of the contact. */
 const LINE_GROUP_OR_ROOM_ID = /^[CR][0-9a-f]{32}$/
 
 function lineUserIdOf(contact: unknown): unknown {
@@ -232,16 +230,16 @@ function lineUserIdOf(contact: unknown): unknown {
 }
 
 function conversationEffect(conversation: Fields | null, occurredAtMs: number, receivedAtMs: number): Effect {
-  const id = conversation && readWord(conversation.id)
+  const id = conversation && readShortText(conversation.id)
   if (conversation === null || id === null) return NO_EFFECT
   const atMs = stateTime(conversation, receivedAtMs) ?? occurredAtMs
-  return { type: 'conversation', id, status: readWord(conversation.status), atMs }
+  return { type: 'conversation', id, status: readShortText(conversation.status), atMs }
 }
 
-/** An id or status, as text: a number or a short text. */
-function readWord(value: unknown): string | null {
+/** Reads an id or status, which is a number or a short text. */
+function readShortText(value: unknown): string | null {
   if (typeof value === 'number' && Number.isFinite(value)) return String(value)
-  if (typeof value !== 'string' || value === '' || value.length > WORD_MAX_LENGTH) return null
+  if (typeof value !== 'string' || value === '' || value.length > SHORT_TEXT_MAX_LENGTH) return null
   return isStorableText(value) ? value : null
 }
 

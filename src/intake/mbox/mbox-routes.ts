@@ -58,7 +58,7 @@ async function receiveCallback(
   const delivery = request.headers['x-chatwoot-delivery']
   const id = typeof delivery === 'string' ? delivery : undefined
   const events = parseChatCallback(body, { id, isSigned }, now(), account.chatInboxId)
-  // Nothing is stored for an empty delivery, so no flush would compare a cached account.
+  // An empty delivery has no flush, which would check the cached account.
   if (events.length === 0 && isCached) return 'stale'
   return intake.receive(admission, events)
 }

@@ -1,7 +1,7 @@
 import { createHmac } from 'node:crypto'
 import { equalInConstantTime, type Secret } from '../../config/secret.ts'
 
-/** How far a callback's time may differ from ours: clocks differ, and a captured callback must expire. */
+/** Allows for clock skew, and lets a captured callback expire. */
 const SIGNATURE_TOLERANCE_MS = 5 * 60 * 1000
 
 export interface SignatureHeaders {
@@ -25,7 +25,7 @@ export function hasValidChatSignature(
   return equalInConstantTime(Buffer.from(signature), Buffer.from(signChat(body, timestamp, chatSecret)))
 }
 
-/** The value of x-chatwoot-signature that the support chat sends with this body. */
+/** Returns the value of x-chatwoot-signature for this body. */
 export function signChat(body: Buffer | string, timestamp: string, chatSecret: Secret): string {
   const hmac = createHmac('sha256', chatSecret.key()).update(`${timestamp}.`).update(body)
   return `sha256=${hmac.digest('hex')}`

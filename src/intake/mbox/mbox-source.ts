@@ -13,9 +13,9 @@ export const mboxSource: SourceModule = {
     maxBodyBytes: 96 * 1024 * 1024,
   },
   addRoutes: addMboxRoutes,
-  // The inbox that the event belongs to is part of its content.
+  // Only the content has the inbox of the event.
   needsContent: ({ chatInboxId }) => chatInboxId !== null,
-  // The type of a message is part of its content.
+  // Only the content has the type of a message.
   isOwnActWithoutContent: () => false,
   reparse: (content, occurredAtMs, { chatInboxId }) => {
     if (belongsToOtherInbox(content, chatInboxId)) {

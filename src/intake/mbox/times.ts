@@ -1,11 +1,10 @@
-/** When a webhook of the support chat happened, and when a conversation reached its state. */
 import { InvalidEvent } from '../event.ts'
 import { readTimeMs } from '../event-fields.ts'
 import { epochMs, parseTimeText } from '../event-time.ts'
 
 type Fields = Record<string, unknown>
 
-/** The time that the webhook states, or else that of its receipt. Throws InvalidEvent if it cannot be read. */
+/** Returns the webhook's time, or the time of receipt if it has none. Throws InvalidEvent if it cannot be read. */
 export function timeOf(webhook: Fields, kind: string, receivedAtMs: number): number {
   return statedTimeOf(webhook, kind) ?? receivedAtMs
 }
@@ -17,7 +16,7 @@ function statedTimeOf(webhook: Fields, kind: string): number | null {
   return readTime(webhook.updated_at) ?? readTime(webhook.timestamp) ?? createdAtMs
 }
 
-/** The time in a webhook's key. It depends on nothing but the webhook. Null: the webhook states none that can be read. */
+/** Returns the time for a webhook's key, which depends on the webhook alone. Null: it has no readable time. */
 export function keyTimeOf(webhook: Fields, kind: string): number | null {
   try {
     return statedTimeOf(webhook, kind)
@@ -28,9 +27,9 @@ export function keyTimeOf(webhook: Fields, kind: string): number | null {
 }
 
 /**
- * When the conversation reached its state. Before 2025 (Chatwoot PR #10873) it had no `updated_at`, only the second of its
- * last activity, `timestamp`. Updates that share a second are ordered by their arrival within it. That is not used as the
- * time of the event, because an event in flight while its person is erased happened before the erasure.
+ * Returns the time at which the conversation reached its state. Before 2025 (Chatwoot PR #10873) a conversation had no
+ * `updated_at`, only the second of its last activity, `timestamp`. Updates in the same second are ordered by their arrival. The time
+ * of the event does not use the arrival, because an event in flight during an erasure happened before it.
  */
 export function stateTime(conversation: Fields, receivedAtMs: number): number | null {
   const updatedAtMs = readTime(conversation.updated_at)
@@ -40,8 +39,8 @@ export function stateTime(conversation: Fields, receivedAtMs: number): number | 
 }
 
 /**
- * A time as Chatwoot writes it: ISO 8601, `YYYY-MM-DD HH:MM:SS UTC`, or seconds since 1970, whole or with a fraction, as a
- * number or text. Null: there is none. Throws InvalidEvent for any other form.
+ * Reads ISO 8601, `YYYY-MM-DD HH:MM:SS UTC`, or seconds since 1970, as a number or a text. Returns null if there is no time. Throws
+ * InvalidEvent for any other form.
  */
 function readTime(value: unknown): number | null {
   if (value === undefined || value === null || value === '') return null

@@ -1,10 +1,9 @@
-/** The calls of Segment's HTTP API: the paths on which client libraries make them, and the types of their events. */
+/** The calls of Segment's HTTP API: their paths and the types of their events. */
 import { AppError } from '../../errors.ts'
 
 /**
- * Each library appends a path of its own to the URL that it is given: Segment's and RudderStack's `/v1/track` or `/v1/batch`,
- * Segment's browser library `/t`, Jitsu `/api/s/track`, and `/api/s/s2s/track` on servers. RudderStack's beacons go to
- * `/beacon/v1/batch`.
+ * Client libraries append a path to the configured URL: Segment and RudderStack `/v1/track` or `/v1/batch`, Segment's browser library
+ * `/t`, Jitsu `/api/s/track` in browsers and `/api/s/s2s/track` on servers. RudderStack's beacons go to `/beacon/v1/batch`.
  */
 export const TRACKING_PATHS = [
   '/api/tracking',
@@ -15,10 +14,10 @@ export const TRACKING_PATHS = [
   '/api/tracking/beacon/v1/batch',
 ] as const
 
-/** Where Segment's browser library reports counters about itself. They name no account and no person. */
+/** Segment's browser library reports counters about itself here, without an account or a person. */
 export const METRICS_PATHS = ['/api/tracking/m', '/api/tracking/v1/m'] as const
 
-/** The type of the event that a path announces. In a batch (null), each event has a type of its own. */
+/** The event type of each call. In a batch (null), each event has its own type. */
 const TYPES_BY_CALL = new Map<string, string | null>([
   ['track', 'track'],
   ['identify', 'identify'],
@@ -47,7 +46,7 @@ export function typeOfCall(call: string | undefined): string | null {
   return type
 }
 
-/** The order decides: a group call also has traits, and a track call may have a groupId. */
+/** The first match counts: a group call also has traits, and a track call may have a groupId. */
 const TYPES_BY_FIELD = [
   ['event', 'track'],
   ['previousId', 'alias'],
@@ -57,7 +56,7 @@ const TYPES_BY_FIELD = [
   ['category', 'page'],
 ] as const
 
-/** The type that an event names, or that its fields imply, or null. */
+/** Returns the event's type, or the type that its fields imply, or null. */
 export function typeOfEvent(event: Record<string, unknown>): string | null {
   if (typeof event.type === 'string' && event.type !== '') return event.type
   const implied = TYPES_BY_FIELD.find(([field]) => Boolean(event[field]))

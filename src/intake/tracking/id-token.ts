@@ -1,23 +1,22 @@
-/** The person who is proven by the ID token of LINE that a page sends with its events. */
-
+/** Proves the person of tracking events by an ID token of LINE. */
 import { TRACKING_REQUEST_MAX_EVENTS } from '../../config/limits.ts'
 import { AppError } from '../../errors.ts'
 import { isObject } from '../../http/body.ts'
 import type { IdTokens, TokenVerdict } from '../../line-api/id-tokens.ts'
 import { RETRY_AFTER_SECONDS } from '../../line-api/login-keys.ts'
-import { idTokenJudged } from '../../observability/facts.ts'
+import { idTokenVerified } from '../../observability/facts.ts'
 import { InvalidEvent } from '../event.ts'
 
 export interface Proof {
   userId: string
-  /** Null: the event was proven before it was stored, and the token is not. */
+  /** Null: the event was read from storage, which does not contain the token. */
   token: string | null
 }
 
 export interface Proofs {
-  /** Null: the event has no token, so anybody may have sent it. Throws InvalidEvent for a token that is not valid. */
+  /** Null: the event has no token, so anybody may have sent it. Throws InvalidEvent for an invalid token. */
   of: (event: unknown) => Proof | null
-  /** An invalid token may be valid for the account as it is stored now. */
+  /** The account may be outdated: a token that is invalid for its login channel may be valid for the current one. */
   dependOnAccount: boolean
 }
 
@@ -28,25 +27,26 @@ const NO_CHANNEL: TokenVerdict = {
 }
 
 /**
- * Returns a function that judges the tokens of a request, once for each login channel.
- * @param headerToken of the header X-Line-Id-Token: counts for events without a token of their own
+ * Returns a function that verifies the tokens of a request, once for each login channel.
+ * @param headerToken the header X-Line-Id-Token, which applies to events without a token of their own
  */
 export function createProver(
   idTokens: IdTokens,
   events: unknown[],
   headerToken: string | null,
 ): (loginChannelId: string | null) => Promise<Proofs> {
-  const judged = new Map<string | null, Proofs>()
+  const proofsOf = new Map<string | null, Proofs>()
   return async (loginChannelId) => {
-    const proofs = judged.get(loginChannelId) ?? (await prove(idTokens, events, headerToken, loginChannelId))
-    judged.set(loginChannelId, proofs)
+    const proofs =
+      proofsOf.get(loginChannelId) ?? (await prove(idTokens, events, headerToken, loginChannelId))
+    proofsOf.set(loginChannelId, proofs)
     return proofs
   }
 }
 
 /**
- * Throws `platform_unavailable` if a token needs a key that LINE does not deliver now, and `unavailable` if too many tokens wait. To
- * reject the event would lose it.
+ * Throws `platform_unavailable` if a token needs a key that LINE does not return now, and `unavailable` if too many tokens wait. The
+ * events are not rejected, because their sender would drop them.
  */
 async function prove(
   idTokens: IdTokens,
@@ -65,18 +65,17 @@ async function prove(
       : await idTokens.verify(tokens, loginChannelId)
   if (verdicts === 'overloaded') throw new AppError('unavailable', { retryAfterSeconds: 1 })
   if (verdicts === 'unavailable') {
-    idTokenJudged.publish({ outcome: 'unavailable' })
+    idTokenVerified.publish({ outcome: 'unavailable' })
     throw new AppError('platform_unavailable', { retryAfterSeconds: RETRY_AFTER_SECONDS })
   }
-  const judged = [...verdicts.values()]
-  for (const { isValid } of judged) idTokenJudged.publish({ outcome: isValid ? 'valid' : 'invalid' })
+  const results = [...verdicts.values()]
+  for (const { isValid } of results) idTokenVerified.publish({ outcome: isValid ? 'valid' : 'invalid' })
   return {
     of: (event) => proofOf(tokenOf(event, headerToken), verdicts),
-    dependOnAccount: judged.some((verdict) => !verdict.isValid && verdict.isAboutChannel),
+    dependOnAccount: results.some((verdict) => !verdict.isValid && verdict.isAboutChannel),
   }
 }
 
-/** Whether any event has a token, valid or not. */
 export function haveTokens(events: unknown[], headerToken: string | null): boolean {
   return events.some((event) => tokenOf(event, headerToken) !== null)
 }
@@ -89,7 +88,7 @@ function proofOf(token: unknown, verdicts: ReadonlyMap<string, TokenVerdict>): P
   return { userId: verdict.userId, token: token as string }
 }
 
-/** `liff.getIDToken()` returns null to a page whose visitor is not logged in. */
+/** `liff.getIDToken()` returns null if the visitor is not logged in. */
 function tokenOf(event: unknown, headerToken: string | null): unknown {
   const own = isObject(event) && isObject(event.context) ? event.context.idToken : null
   return own === undefined || own === null || own === '' ? headerToken : own

@@ -1,23 +1,22 @@
 /**
- * What one client address, and one tracking key, may send in a minute. The key is public, so without these budgets anybody
- * could fill the disk and keep the database busy. An address pays for all that it sends, a key only for what is stored: otherwise
- * anybody could use up a site's budget with requests that cost nothing.
+ * Limits the events and bytes per minute of each client address and each tracking key. The key is public, so without limits anybody
+ * could fill the disk and keep the database busy. An address is charged for everything that it sends. A key is charged only for what
+ * is stored. Otherwise anybody could use up a site's budget with invalid requests.
  */
 import { LRUCache } from 'lru-cache'
 import type { Budget } from '../../config/config.ts'
 import { AppError } from '../../errors.ts'
 
 const WINDOW_MS = 60_000
-/** Windows kept, about 20 MiB. Beyond it the least recently used window is dropped. */
+/** About 20 MiB. Beyond it, the least recently used window is dropped. */
 const WINDOWS_MAX = 100_000
 
-/** What a request uses of a budget. */
 export interface Usage {
   events: number
   bytes: number
 }
 
-/** Gives back a share, from 0 to 1, of what was taken. */
+/** Returns a share, from 0 to 1, of what was taken. */
 export type GiveBack = (share: number) => void
 
 interface Window {
@@ -26,7 +25,7 @@ interface Window {
   bytes: number
 }
 
-/** Fixed windows of a minute in this process. Each begins with the first request of its sender. */
+/** Fixed windows of a minute, in this process. Each begins with the first request of its sender. */
 export class Budgets {
   readonly #windows = new LRUCache<string, Window>({ max: WINDOWS_MAX })
   readonly #eventsMax: number
@@ -40,7 +39,7 @@ export class Budgets {
     this.#message = `Too many tracking events from this ${sender}: ${eventsPerMinute} events and ${bytesPerMinute} bytes per minute are accepted`
   }
 
-  /** Takes events and bytes from the sender's budget. Throws `tracking_budget_exceeded`, with nothing taken. */
+  /** Takes events and bytes from the sender's budget. Throws `tracking_budget_exceeded` without taking anything. */
   take(sender: string, events: number, bytes: number): GiveBack {
     const window = this.#windowOf(sender)
     this.#check(window, events, bytes)
@@ -52,7 +51,7 @@ export class Budgets {
     }
   }
 
-  /** Takes bytes for work that has been done, also more than the budget has left. Throws then, too. */
+  /** Takes bytes for work that is already done. Throws `tracking_budget_exceeded` after taking them. */
   spend(sender: string, bytes: number): void {
     const window = this.#windowOf(sender)
     const isExceeded = window.bytes + bytes > this.#bytesMax
@@ -60,7 +59,7 @@ export class Budgets {
     if (isExceeded) this.#check(window, 0, 0)
   }
 
-  /** Throws as `take` would. */
+  /** Throws as `take` would, and takes nothing. */
   check(sender: string, events: number, bytes: number): void {
     this.#check(this.#windowOf(sender), events, bytes)
   }
@@ -85,10 +84,7 @@ export class Budgets {
   }
 }
 
-/**
- * The budget of each tracking key, twice: for events that anybody may have sent, and for events of people whom ID tokens prove. So a
- * flood of the former does not lock out the latter.
- */
+/** Each tracking key has separate budgets for proven and unproven events, so a flood of unproven events does not block proven ones. */
 export class KeyBudgets {
   readonly #claimed: Budgets
   readonly #proven: Budgets
@@ -98,12 +94,12 @@ export class KeyBudgets {
     this.#proven = new Budgets(budget, 'tracking key')
   }
 
-  /** Throws if nothing without proof can be stored. A request without tokens then costs no reading. */
+  /** Throws if no unproven event can be stored. Requests without tokens are checked before their events are read. */
   checkClaimed(key: string): void {
     this.#claimed.check(key, 1, 0)
   }
 
-  /** Throws `tracking_budget_exceeded`, with nothing taken. */
+  /** Throws `tracking_budget_exceeded` without taking anything. */
   take(key: string, claimed: Usage, proven: Usage): GiveBack {
     this.#proven.check(key, proven.events, proven.bytes)
     const taken = [

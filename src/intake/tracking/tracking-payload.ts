@@ -1,4 +1,4 @@
-/** Reads events in the shape of Segment's HTTP API, so that its client libraries work unchanged. */
+/** Reads events of Segment's HTTP API, so that its client libraries work unchanged. */
 import { randomUUID } from 'node:crypto'
 import { TRACKING_REQUEST_MAX_EVENTS } from '../../config/limits.ts'
 import { AppError } from '../../errors.ts'
@@ -15,11 +15,11 @@ import { typeOfEvent } from './calls.ts'
 import type { Proof, Proofs } from './id-token.ts'
 import type { Usage } from './tracking-budget.ts'
 
-/** Segment's calls. Any other type may be personal text, and an event's kind outlives an erasure. */
+/** Segment's types. Another type may be personal text, and an erasure keeps the kind of an event. */
 const KINDS = new Set(['track', 'page', 'screen', 'identify', 'group', 'alias'])
 /** Bytes of JSON per event: Segment's limit. */
 const TRACKING_EVENT_MAX_BYTES = 32 * 1024
-/** Items per request. Each rejection is reported, and a small request must not cause a large answer. */
+/** Items per request. Each rejection is reported, and a small request must not cause a large response. */
 const TRACKING_REQUEST_MAX_ITEMS = 5_000
 
 export interface TrackingRequest {
@@ -35,7 +35,7 @@ export interface Rejection {
 
 /**
  * Reads one event, an array of events, or `{batch, sentAt, writeKey}`. Throws `bad_request` for anything else.
- * @param type of a single event, if the path names it
+ * @param type the type of a single event, if the path has one
  */
 export function parseTrackingRequest(body: Buffer, type: string | null): TrackingRequest {
   const parsed = parseJson(body)
@@ -59,13 +59,13 @@ export function parseTrackingRequest(body: Buffer, type: string | null): Trackin
 }
 
 function writeKeyOf(value: unknown): string | null {
-  return isObject(value) && typeof value.writeKey === 'string' && namesKey(value.writeKey)
+  return isObject(value) && typeof value.writeKey === 'string' && isUsableKey(value.writeKey)
     ? value.writeKey
     : null
 }
 
-/** Jitsu's library masks the key in the body, as `***` or `key:***`, because the header X-Write-Key has it. */
-function namesKey(writeKey: unknown): boolean {
+/** Jitsu's library masks the key in the body, as `***` or `key:***`, and sends it in the header X-Write-Key. */
+function isUsableKey(writeKey: unknown): boolean {
   return isFilled(writeKey) && !String(writeKey).endsWith('***')
 }
 
@@ -77,9 +77,8 @@ function eventsOf(parsed: unknown, type: string | null): unknown[] | null {
 }
 
 /**
- * Splits a request into events to store and rejected ones, by index. Returns as well what the events to store use of budgets.
- * @param admittedBy the tracking key that named the account
- * @param proofs the people whom ID tokens prove
+ * Splits a request into accepted and rejected events. `claimed` and `proven` are the usage of the accepted events.
+ * @param admittedBy the tracking key of the account
  */
 export async function readTrackingEvents(
   { events, sentAtMs }: TrackingRequest,
@@ -126,7 +125,7 @@ function readTrackingEvent(
   const type = typeOfEvent(event)
   if (type === null) throw new InvalidEvent('type is missing')
   const { writeKey, ...content } = event
-  if (namesKey(writeKey) && writeKey !== admittedBy)
+  if (isUsableKey(writeKey) && writeKey !== admittedBy)
     throw new InvalidEvent('writeKey belongs to another account')
   const messageId = isFilled(event.messageId) ? String(event.messageId) : randomUUID()
   const typed = { ...content, type }
@@ -150,7 +149,7 @@ function readTrackingEvent(
   }
 }
 
-/** Sites whose own ids are numbers send them so. Beyond 2^53, JSON.parse rounds, and two people would become one. */
+/** Some sites have numeric ids. JSON.parse rounds numbers beyond 2^53, and two people would become one. */
 function claimedUserId({ userId }: Record<string, unknown>): unknown {
   if (typeof userId !== 'number') return userId === '' ? null : userId
   if (Number.isInteger(userId) && !Number.isSafeInteger(userId)) {
@@ -159,7 +158,7 @@ function claimedUserId({ userId }: Record<string, unknown>): unknown {
   return String(userId)
 }
 
-/** The size is checked first: searching 1 MiB for credentials takes up to 0.2 s, for which all other requests wait. */
+/** The size is checked first: searching 1 MiB for credentials blocks all other requests for up to 0.2 s. */
 function boundedPayload(content: Record<string, unknown>): string {
   const text = JSON.stringify(content)
   if (Buffer.byteLength(text) > TRACKING_EVENT_MAX_BYTES) {
@@ -169,14 +168,14 @@ function boundedPayload(content: Record<string, unknown>): string {
 }
 
 /**
- * Proven events have keys of their own. Otherwise anybody who guesses a messageId could send it first, and the proven event would
- * be a duplicate. The user id is part of the key, because another person could do the same with a token of their own.
+ * Separate from the keys of unproven events. Otherwise anybody who guesses a messageId could send it first, and the proven event
+ * would be a duplicate. The key contains the user id, so another person with a token cannot do this either.
  */
 function provenKey(userId: string, messageId: string): Buffer {
   return hashKey('tracking', 'proven', userId, messageId)
 }
 
-/** With the proven person instead of the claimed one, and without the token wherever the event has it. */
+/** Contains the proven person instead of the claimed one, and the token nowhere. */
 function provenPayload(
   content: Record<string, unknown>,
   messageId: string,
@@ -186,10 +185,7 @@ function provenPayload(
   return token === null ? payload : payload.replaceAll(token, '[token]')
 }
 
-/**
- * Reads a stored event again, with the time that was determined when it was accepted. Its token was not stored: its key says whether
- * it was proven. Throws InvalidEvent.
- */
+/** Reads a stored event again, with its stored time. Its key shows whether it was proven. Throws InvalidEvent. */
 export function readStoredTrackingEvent(event: unknown, occurredAtMs: number, key: Buffer): IntakeEvent {
   const { userId, messageId } = isObject(event) ? event : {}
   const isProven =
@@ -203,10 +199,10 @@ function isFilled(value: unknown): boolean {
 }
 
 /**
- * The clock of a client may be wrong, but the differences between its times are right: the event is as old on receipt as it
- * was when the client sent it. Events in the future are moved to the time of receipt. The time in transit counts as a wrong
- * clock, so the corrected time may be after an erasure that the event was before. The claimed time is kept beside it. A time
- * that cannot be read, or that is before 1970, is replaced by the time of receipt: Segment's own examples contain one.
+ * The clock of a client may be wrong, but the differences between its times are right. So the age of the event at `sentAt` is
+ * subtracted from the time of receipt. Times in the future become the time of receipt. The correction includes the time in transit,
+ * so the corrected time may be after an erasure although the event was before it. The claimed time is therefore kept. A time that
+ * cannot be read, or that is before 1970, is replaced by the time of receipt. Segment's own examples contain one.
  */
 function timesOf(
   event: Record<string, unknown>,
@@ -229,12 +225,12 @@ function timesOf(
   }
 }
 
-/** A clock that shows a time before 1970 is only known to be wrong. Every erasure is later. */
+/** A time before 1970 becomes 1970. Every erasure is later. */
 function storableClaim(ms: number | null): number | null {
   return ms === null ? null : Math.max(0, Math.trunc(ms))
 }
 
-/** ISO 8601, or milliseconds since 1970, or seconds. */
+/** Reads ISO 8601, or seconds or milliseconds since 1970. Returns null for anything else. */
 function parseTime(value: unknown): number | null {
   const ms =
     typeof value === 'number' ? epochMs(value) : typeof value === 'string' ? parseTimeText(value) : Number.NaN

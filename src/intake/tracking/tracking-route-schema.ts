@@ -1,4 +1,3 @@
-/** What the OpenAPI document says about POST /api/tracking and the calls below it. */
 import type { FastifySchema } from 'fastify'
 import { failures, success, TAGS } from '../../http/schema-parts.ts'
 import { Type } from '../../http/typebox.ts'
@@ -67,7 +66,7 @@ The same calls exist without \`/v1\`, and below \`/api/tracking/api/s/\` for Jit
   }),
 }
 
-/** One entry for each operation of the document. The other paths are aliases, which only libraries use. */
+/** The other paths are aliases for client libraries. */
 export const trackingSchemas: Partial<Record<string, FastifySchema>> = {
   '/api/tracking': trackingSchema,
   '/api/tracking/v1/:call': callSchema,

@@ -1,6 +1,6 @@
 /**
- * POST /api/tracking: activity that web pages, apps and servers report. The one route that is open to other origins. It also
- * answers on the paths that client libraries append.
+ * POST /api/tracking, and the paths that client libraries append: activity that web pages, apps and servers report. These are the
+ * only routes that are open to other origins.
  */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { findAccountByTrackingKey } from '../../accounts/account.ts'
@@ -21,7 +21,7 @@ import {
 } from './tracking-payload.ts'
 import { trackingSchemas } from './tracking-route-schema.ts'
 
-/** How long browsers may cache the answer to a preflight request. */
+/** Browsers may cache the response to a preflight request for this long. */
 const PREFLIGHT_MAX_AGE_SECONDS = 86_400
 /** Client libraries send headers of their own, such as AnonymousId. */
 const HEADER_NAMES = /^[A-Za-z0-9-]+(, ?[A-Za-z0-9-]+){0,20}$/
@@ -43,10 +43,10 @@ export function addTrackingRoutes(app: FastifyInstance, parts: SourceParts): voi
     keys: new KeyBudgets(key),
     addressOf: createClientKey(),
   }
-  const add = (url: string, answer: (request: TrackingCall) => Promise<unknown>) => {
+  const add = (url: string, handler: (request: TrackingCall) => Promise<unknown>) => {
     const schema = trackingSchemas[url]
     const refuse = async (request: TrackingCall) => refuseBeforeBody(tracking, request)
-    app.options<CallParameters>(url, { onSend: allowOrigin, onRequest: requireKnownCall }, answerPreflight)
+    app.options<CallParameters>(url, { onSend: allowOrigin, onRequest: requireKnownCall }, respondToPreflight)
     app.post<CallParameters>(
       url,
       {
@@ -55,7 +55,7 @@ export function addTrackingRoutes(app: FastifyInstance, parts: SourceParts): voi
         onSend: allowOrigin,
         onRequest: [requireKnownCall, refuse],
       },
-      answer,
+      handler,
     )
   }
   for (const url of TRACKING_PATHS) add(url, (request) => receiveTracking(tracking, request))
@@ -73,12 +73,12 @@ async function requireKnownCall(request: TrackingCall): Promise<void> {
   typeOfCall(request.params.call)
 }
 
-/** An address that has used up its budget costs neither the reading nor the parsing of its bodies. */
+/** The bodies of an address that has used up its budget are neither read nor parsed. */
 function refuseBeforeBody({ addresses, addressOf }: TrackingParts, request: FastifyRequest): void {
   addresses.check(addressOf(request), 1, Number(request.headers['content-length'] ?? 0) || 0)
 }
 
-/** Charges the address for the body as it came, and for what it expands to: also if it cannot be read. */
+/** Charges the address for the body as received, and for its decompressed size, even if the body turns out to be invalid. */
 async function readBody({ addresses, addressOf }: TrackingParts, request: TrackingCall): Promise<Buffer> {
   const received = receivedBytes(request)
   addresses.take(addressOf(request), 0, received)
@@ -101,7 +101,7 @@ async function receiveTracking(parts: TrackingParts, request: TrackingCall) {
   return repeatWhileStale((isAgain) => storeTracking(parts, charged, isAgain))
 }
 
-/** A request whose address has paid. The tracking key pays once, however often its account changes meanwhile. */
+/** A request whose address has been charged. The tracking key is charged once, however often the account changes. */
 interface Charged {
   tracking: TrackingRequest
   key: string
@@ -119,12 +119,12 @@ async function storeTracking(
   const found = await accounts.find(key, isAgain)
   if (found === null) throw new AppError('unknown_tracking_key')
   const { account, admission, isCached } = found
-  // After the key was found, because unknown keys would displace the budgets of others from memory.
+  // Only for existing keys: unknown keys would evict the budgets of others.
   if (charged.giveBack === null && isClaimed) keys.checkClaimed(key)
   const proofs = await prove(account.loginChannelId)
   if (proofs.dependOnAccount && isCached) return 'stale'
   const { accepted, rejected, claimed, proven } = await readTrackingEvents(tracking, key, now(), proofs)
-  // Nothing is stored for an empty request, so no flush would compare a cached account.
+  // An empty request has no flush, which would check the cached account.
   if (accepted.length === 0 && isCached) return 'stale'
   if (accepted.length === 0 && rejected.length > 0) throw unreadable(rejected)
   charged.giveBack ??= keys.take(key, claimed, proven)
@@ -138,25 +138,25 @@ async function storeTracking(
   return { success: true, ...reception, rejected }
 }
 
-/** The ID token of LINE for all events that have none of their own. */
+/** The ID token for all events that have none of their own. */
 function idTokenOf({ headers }: TrackingCall): string | null {
   return String(headers['x-line-id-token'] ?? '') || null
 }
 
-/** The client library logs an error of 4xx. It would take 200 for success, and every event would be lost silently. */
+/** Client libraries log a 4xx response. After a 200 response, the events would be lost silently. */
 function unreadable(rejected: Rejection[]): AppError {
   const details = rejected.map(({ index, message }) => ({ path: String(index), message }))
   return new AppError('invalid_input', { message: 'None of the events could be read', details })
 }
 
-/** Segment's browser library sends these without a tracking key. They cost their address its budget, and nothing is stored. */
+/** Segment's browser library sends these without a tracking key. The address is charged, and nothing is stored. */
 async function discardMetrics(parts: TrackingParts, request: TrackingCall) {
   await readBody(parts, request)
   parts.addresses.take(parts.addressOf(request), 1, 0)
   return { success: true, accepted: 0, duplicates: 0, rejected: [] }
 }
 
-async function answerPreflight(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+async function respondToPreflight(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const requested = request.headers['access-control-request-headers'] ?? ''
   return reply
     .header('access-control-allow-methods', 'POST')
@@ -170,8 +170,8 @@ async function answerPreflight(request: FastifyRequest, reply: FastifyReply): Pr
 }
 
 /**
- * On every answer, errors included. The origin is named instead of `*`: a beacon with a JSON body sends credentials, and then
- * browsers accept no wildcard.
+ * Applies to every response, including errors. The header contains the origin instead of `*`, because a beacon with a JSON body sends
+ * credentials, and browsers then reject the wildcard.
  */
 async function allowOrigin(request: FastifyRequest, reply: FastifyReply): Promise<void> {
   reply.header('vary', 'origin')
@@ -180,7 +180,7 @@ async function allowOrigin(request: FastifyRequest, reply: FastifyReply): Promis
   reply.header('access-control-allow-credentials', 'true')
 }
 
-/** The user name of Basic authentication, which most libraries send, Jitsu's header, or a query parameter, for beacons. */
+/** Most libraries send the key as the user name of Basic authentication, Jitsu's in a header, and beacons in the query. */
 function keyOutsideBody(request: TrackingCall): string | null {
   const [scheme, credentials] = request.headers.authorization?.split(' ') ?? []
   if (scheme?.toLowerCase() === 'basic' && credentials) {
@@ -192,5 +192,5 @@ function keyOutsideBody(request: TrackingCall): string | null {
   return typeof key === 'string' ? key : null
 }
 
-/** Without the password, or the secret of Jitsu's `key:secret`. */
+/** Removes the password, or the secret of Jitsu's `key:secret`. */
 const keyOf = (credentials: string) => credentials.split(':')[0] ?? null

@@ -5,8 +5,8 @@ import { addTrackingRoutes } from './tracking-routes.ts'
 export const trackingSource: SourceModule = {
   name: 'tracking',
   isProven: false,
-  // Anybody can send tracking events: a quarter of the others' memory, and one connection. Parsed, the worst body
-  // takes 24 times its size (measured: a list of {"99":0}), so few are held at a time.
+  // Anybody can send tracking events, so they get a quarter of the memory of other sources, and one connection. The worst body takes
+  // 24 times its size when it is parsed (measured: a list of {"99":0}), so few bytes of bodies are held.
   share: {
     flushConnections: 1,
     maxEvents: 5_000,
