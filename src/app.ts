@@ -13,7 +13,7 @@ import { BodyBudget } from './http/body-budget.ts'
 import { healthRoutes } from './http/health.ts'
 import { collectRouteSchemas, documentRoutes } from './http/openapi.ts'
 import { limitRate } from './http/rate-limit.ts'
-import { answerUnknownRoutes, createServer, requireWellFormed } from './http/server.ts'
+import { refuseUnknownRoutes, createServer, requireWellFormed } from './http/server.ts'
 import { DeliveryCounts } from './intake/delivery-counts.ts'
 import type { HandOver } from './intake/flush.ts'
 import { deliveryPaths, LINE } from './intake/line/channel.ts'
@@ -103,6 +103,6 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   // Documentation.
   await documentRoutes(app) // GET /openapi.json, GET /docs
 
-  answerUnknownRoutes(app)
+  refuseUnknownRoutes(app)
   return app
 }

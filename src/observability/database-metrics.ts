@@ -1,6 +1,6 @@
 /** Metrics of the database: its state, its clock, and the connections to it. */
 import { Counter, Gauge, type Registry } from 'prom-client'
-import { clockCompared, databaseBusy, READ_OUTCOMES, readAnswered } from './facts.ts'
+import { clockCompared, databaseBusy, READ_OUTCOMES, readServed } from './facts.ts'
 
 const DATABASE_STATES = ['up', 'read-only', 'down']
 const REPLICATION_STATES = ['synchronous', 'asynchronous', 'behind', 'missing', 'unknown']
@@ -36,7 +36,7 @@ export function countDatabaseFacts(registry: Registry): () => void {
   })
   for (const outcome of READ_OUTCOMES) reads.inc({ outcome }, 0)
   const ends = [
-    readAnswered.subscribe(({ outcome }) => reads.inc({ outcome })),
+    readServed.subscribe(({ outcome }) => reads.inc({ outcome })),
     databaseBusy.subscribe((facts) => busy.inc(facts)),
     clockCompared.subscribe(({ skewSeconds }) => skew.set(skewSeconds)),
   ]

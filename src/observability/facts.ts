@@ -55,7 +55,7 @@ export const READ_OUTCOMES = ['replica', 'behind', 'unavailable'] as const
 export type ReadOutcome = (typeof READ_OUTCOMES)[number]
 
 /** A read that a replica may serve. Published only with DATABASE_READ_URL. */
-export const readAnswered = occurrence<{ outcome: ReadOutcome }>('read-answered')
+export const readServed = occurrence<{ outcome: ReadOutcome }>('read-answered')
 
 /** A batch of events on its way to the database; `deliveries` are those that deliveryQueued named. */
 export const flushing = operation<{ events: number; deliveries: object[] }>('flush')

@@ -4,7 +4,7 @@ import { hostname } from 'node:os'
 import { format } from 'node:util'
 import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
 import pino, { type DestinationStream, type Logger } from 'pino'
-import type { AnswerObserver } from '../http/responses.ts'
+import type { RequestObserver } from '../http/responses.ts'
 import { eventUnapplied, profilesBackedOff } from './facts.ts'
 
 /** Writes lines about facts that no request reports. @returns ends the subscription */
@@ -42,14 +42,14 @@ export function openLog(): DestinationStream {
 
 /** Writes a line for each request of the app, unless its log level is above info. */
 export function logRequests(app: FastifyInstance, log: DestinationStream): void {
-  if (['info', 'debug', 'trace'].includes(app.log.level)) app.answerObservers.push(requestLog(log))
+  if (['info', 'debug', 'trace'].includes(app.log.level)) app.requestObservers.push(requestLog(log))
 }
 
 /**
  * Writes pino's line format to the log's own stream. pino takes 5 µs for such a line, a fifteenth of the process's time for
  * one delivery. The fields are fixed, so string concatenation is enough.
  */
-function requestLog(log: DestinationStream): AnswerObserver {
+function requestLog(log: DestinationStream): RequestObserver {
   const writer = `"pid":${process.pid},"hostname":${JSON.stringify(hostname())}`
   return ({ request, requestId, route, status, seconds, ip }) => {
     const method = request === null ? '' : `,"method":${JSON.stringify(request.method)}`

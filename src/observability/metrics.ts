@@ -178,7 +178,7 @@ export class Metrics {
       buckets: SECONDS_BUCKETS,
       registers: this.#registers,
     })
-    app.answerObservers.push(({ request, route, status, seconds: elapsed }) => {
+    app.requestObservers.push(({ request, route, status, seconds: elapsed }) => {
       // Any token can be a method. Unknown ones share a label, so that callers cannot create series.
       const method = request === null || route === UNKNOWN_ROUTE ? 'any' : request.method
       requests.inc({ method, route, status })

@@ -133,7 +133,7 @@ export class Tracing {
     })
     // The body arrived in the asynchronous context of the socket, which belongs to no request.
     app.addHook('preHandler', (request, _reply, done) => within(request, done))
-    app.answerObservers.push(({ request, status }) => {
+    app.requestObservers.push(({ request, status }) => {
       const span = request === null ? undefined : spans.get(request)
       span?.setAttribute('http.response.status_code', status)
       if (status >= 500) span?.setStatus({ code: SpanStatusCode.ERROR })

@@ -8,7 +8,7 @@ const gzipped = promisify(gzip)
 /** Characters. Smaller answers fit into a few packets. */
 const LARGE = 16 * 1024
 
-export function compressLargeAnswers(app: FastifyInstance): void {
+export function compressLargeResponses(app: FastifyInstance): void {
   app.addHook('onSend', async (request, reply, payload) => {
     if (typeof payload !== 'string' || payload.length < LARGE) return payload
     if (!/\bgzip\b/.test(String(request.headers['accept-encoding']))) return payload

@@ -9,7 +9,7 @@ import { toJson } from '../format.ts'
 import { accountRoutes } from './account-routes.ts'
 import { audienceRoutes } from './audience-routes.ts'
 import { clientRoutes } from './client-routes.ts'
-import { compressLargeAnswers } from './compression.ts'
+import { compressLargeResponses } from './compression.ts'
 import { endpointRoutes } from './endpoint-routes.ts'
 import { eventRoutes } from './event-routes.ts'
 import { liveRoutes } from './live-routes.ts'
@@ -28,7 +28,7 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
   const parts = { ...options, database: options.database.console, reads }
   logRequests(app, parts.log)
   app.setReplySerializer(toJson)
-  compressLargeAnswers(app)
+  compressLargeResponses(app)
   setSecurityHeaders(app)
   requireWellFormed(app)
   requireSameOrigin(app)

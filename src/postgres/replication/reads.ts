@@ -1,7 +1,7 @@
 /** Reads that a replica may serve (DATABASE_READ_URL). If no replica can, the primary does. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { DatabaseServer } from '../../config/database-url.ts'
-import { type ReadOutcome, readAnswered } from '../../observability/facts.ts'
+import { type ReadOutcome, readServed } from '../../observability/facts.ts'
 import { DatabaseBusy, STATEMENT_TIMEOUT, sqlStateOf } from '../faults.ts'
 import type { Claimant } from '../pool/turns.ts'
 import { type Queryable, type Row, type Statement, statement } from '../statement.ts'
@@ -103,12 +103,12 @@ export class ReplicaReads implements Reads {
           const read = replica.read<R>(kind, claimant, required, statement, values)
           const rows = await read.catch(requireReplicaFault)
           if (rows) {
-            readAnswered.publish({ outcome: 'replica' })
+            readServed.publish({ outcome: 'replica' })
             return rows
           }
           if (rows === null) outcome = 'behind'
         }
-        readAnswered.publish({ outcome })
+        readServed.publish({ outcome })
         return primary.query<R>(statement, values)
       },
     }
