@@ -47,8 +47,8 @@ export const databaseQuery = operation<{ statements: string[] }>('database-query
 /** A call of LINE's API, `path` without ids and parameters. */
 export const platformCall = operation<{ method: string; path: string }>('platform-call')
 
-/** A request waited too long for a connection: `account` because of its own account's statements, `share` because of others. */
-export const databaseBusy = occurrence<{ share: string; reason: 'account' | 'share' }>('database-busy')
+/** A request waited too long for a connection: `account` because of its own account's statements, `pool` because of others. */
+export const databaseBusy = occurrence<{ pool: string; reason: 'account' | 'pool' }>('database-busy')
 
 /** `replica`, or why the primary served the read: no replica could be queried (`unavailable`), or every one was too far `behind`. */
 export const READ_OUTCOMES = ['replica', 'behind', 'unavailable'] as const
