@@ -14,8 +14,8 @@ export function fleetCommand(program: Command): void {
       if (json) printJson(fleet)
       else {
         printMany(
-          fleet.map(({ id, name, word, lastDeliveryAt, deliveries24h, following, problems }) => ({
-            ...{ id, name, state: word, lastDeliveryAt, deliveries24h, following },
+          fleet.map(({ id, name, status, lastDeliveryAt, deliveries24h, following, problems }) => ({
+            ...{ id, name, status, lastDeliveryAt, deliveries24h, following },
             problem: problems[0]?.message ?? null,
           })),
           false,
@@ -24,6 +24,6 @@ export function fleetCommand(program: Command): void {
           for (const { message, fix } of problems)
             print(`\n${styled('bold', `${id} ${name}`)}: ${message}\n  ${fix}`)
       }
-      if (fleet.some(({ word }) => word === 'broken')) io.exitCode = 1
+      if (fleet.some(({ status }) => status === 'broken')) io.exitCode = 1
     })
 }

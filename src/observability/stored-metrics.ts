@@ -76,7 +76,7 @@ export function endpointBacklogGauges(registry: Registry): (endpoints: EndpointB
 /** What the metrics show of an account. */
 export interface AccountProblems {
   id: bigint
-  problems: Array<{ reason: string; word: 'quiet' | 'degraded' | 'broken' }>
+  problems: Array<{ reason: string; status: 'quiet' | 'degraded' | 'broken' }>
 }
 
 const VALUES = { quiet: 1, degraded: 2, broken: 3 }
@@ -93,6 +93,6 @@ export function accountProblemGauge(registry: Registry): (accounts: AccountProbl
   return (accounts) => {
     problems.reset()
     for (const { id, problems: found } of accounts)
-      for (const { reason, word } of found) problems.set({ account: String(id), reason }, VALUES[word])
+      for (const { reason, status } of found) problems.set({ account: String(id), reason }, VALUES[status])
   }
 }

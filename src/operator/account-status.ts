@@ -1,12 +1,12 @@
-/** Judges an account by its facts: one word, and for each problem a sentence that says what is wrong and one that says how to fix it. */
+/** Judges an account by its facts: one status, and for each problem a sentence that says what is wrong and one that says how to fix it. */
 
 import type { AccountFacts } from './fleet-facts.ts'
 import { age } from './format.ts'
 
 /** From good to bad. `quiet`: nothing is wrong but that deliveries have stopped. `broken`: deliveries or answers are lost. */
-export const ACCOUNT_WORDS = ['ok', 'quiet', 'degraded', 'broken'] as const
+export const ACCOUNT_STATUSES = ['ok', 'quiet', 'degraded', 'broken'] as const
 
-export type AccountWord = (typeof ACCOUNT_WORDS)[number]
+export type AccountStatus = (typeof ACCOUNT_STATUSES)[number]
 
 export const REASONS = {
   no_channel_secret: 'broken',
@@ -32,20 +32,20 @@ export const REASONS = {
   never_delivered: 'quiet',
   unusually_quiet: 'quiet',
   silent_for_days: 'quiet',
-} as const satisfies Record<string, AccountWord>
+} as const satisfies Record<string, AccountStatus>
 
 /** The worst first; among equals the one that explains the others. */
 export type Reason = keyof typeof REASONS
 
 export interface Problem {
   reason: Reason
-  word: Exclude<AccountWord, 'ok'>
+  status: Exclude<AccountStatus, 'ok'>
   message: string
   fix: string
 }
 
-export interface AccountStatus {
-  word: AccountWord
+export interface AccountHealth {
+  status: AccountStatus
   /** in the order of REASONS */
   problems: Problem[]
 }
@@ -65,7 +65,7 @@ const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 
 /** Each returns the message and the fix, or false if the account does not have the problem. */
-const JUDGES: {
+const CHECKS: {
   [reason in Reason]: (facts: AccountFacts, now: number) => [message: string, fix: string] | false
 } = {
   no_channel_secret: ({ id, hasChannelSecret }) =>
@@ -211,12 +211,12 @@ function refusals({ id, refused, lastRefusedAt }: AccountFacts, now: number): [s
   ]
 }
 
-export function judgeAccount(facts: AccountFacts, now: number): AccountStatus {
+export function assessAccount(facts: AccountFacts, now: number): AccountHealth {
   const problems = (Object.keys(REASONS) as Reason[]).flatMap((reason) => {
-    const found = JUDGES[reason](facts, now)
-    return found === false ? [] : [{ reason, word: REASONS[reason], message: found[0], fix: found[1] }]
+    const found = CHECKS[reason](facts, now)
+    return found === false ? [] : [{ reason, status: REASONS[reason], message: found[0], fix: found[1] }]
   })
-  return { word: problems[0]?.word ?? 'ok', problems }
+  return { status: problems[0]?.status ?? 'ok', problems }
 }
 
 const ago = (time: string | null, now: number): string => `${age((now - Date.parse(time ?? '')) / 1000)} ago`

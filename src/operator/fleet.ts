@@ -2,16 +2,16 @@
 import type { AccountId } from '../accounts/account.ts'
 import { LINE_TODAY } from '../line-api/line-day.ts'
 import { type Queryable, type Row, statement } from '../postgres/statement.ts'
-import { ACCOUNT_WORDS, type AccountStatus, judgeAccount } from './account-status.ts'
+import { ACCOUNT_STATUSES, type AccountHealth, assessAccount } from './account-status.ts'
 import { type AccountFacts, readAccountFacts, readFleet } from './fleet-facts.ts'
 
-export type FleetAccount = AccountFacts & AccountStatus
+export type FleetAccount = AccountFacts & AccountHealth
 
 /** The worst accounts first; among equals, by id. */
 export async function listFleet(database: Queryable, now: number): Promise<FleetAccount[]> {
   const fleet: FleetAccount[] = []
   for await (const page of readFleet(database))
-    for (const facts of page) fleet.push(Object.assign(facts, judgeAccount(facts, now)))
+    for (const facts of page) fleet.push(Object.assign(facts, assessAccount(facts, now)))
   return fleet.sort((a, b) => rank(b) - rank(a))
 }
 
@@ -22,7 +22,7 @@ export async function findFleetAccount(
   now: number,
 ): Promise<FleetAccount | null> {
   const facts = await readAccountFacts(database, id)
-  return facts === null ? null : { ...facts, ...judgeAccount(facts, now) }
+  return facts === null ? null : { ...facts, ...assessAccount(facts, now) }
 }
 
 /** What the table of the fleet shows of an account: a third of its facts, because the table may have 10,000 rows. */
@@ -36,7 +36,7 @@ export function fleetRow(account: FleetAccount) {
     name: account.name,
     basicId: account.basicId,
     organizationName: account.organizationName,
-    word: account.word,
+    status: account.status,
     problem: worst === undefined ? null : { reason: worst.reason, message: worst.message },
     problemCount: account.problems.length,
     lastDeliveryAt: account.lastDeliveryAt,
@@ -51,7 +51,7 @@ export function fleetRow(account: FleetAccount) {
   }
 }
 
-const rank = ({ word }: AccountStatus): number => ACCOUNT_WORDS.indexOf(word)
+const rank = ({ status }: AccountHealth): number => ACCOUNT_STATUSES.indexOf(status)
 
 export type DeliveryHour = {
   /** when the hour began */

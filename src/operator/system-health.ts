@@ -72,9 +72,9 @@ function examineAccount({ id, problems, lastDeliveryAt }: FleetAccount): Finding
     const seconds = (Date.now() - Date.parse(lastDeliveryAt ?? '')) / 1000
     return [{ check, severity: 'ok', message: `LINE delivers; the last delivery was ${age(seconds)} ago` }]
   }
-  return problems.map(({ word, message, fix }) => ({
+  return problems.map(({ status, message, fix }) => ({
     check,
-    severity: word === 'broken' ? 'error' : 'warning',
+    severity: status === 'broken' ? 'error' : 'warning',
     message: `${message} ${fix}`,
   }))
 }

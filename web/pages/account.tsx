@@ -9,8 +9,8 @@ import { SetUp } from '../parts/account-setup.tsx'
 import { Icon } from '../parts/icons.tsx'
 import { Facts, Page, Panel } from '../parts/page.tsx'
 import { Failure, Loading } from '../parts/states.tsx'
+import { StatusLabel, useReason } from '../parts/status.tsx'
 import { Copyable, Count, Time } from '../parts/values.tsx'
-import { useReason, Word } from '../parts/word.tsx'
 import { Link } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
 
@@ -35,7 +35,8 @@ export function AccountPage({ id }: { id: string }) {
       trail={trail}
       lead={
         <>
-          <Word word={facts.word} /> {[facts.basicId, facts.organizationName].filter(Boolean).join(' · ')}
+          <StatusLabel status={facts.status} />{' '}
+          {[facts.basicId, facts.organizationName].filter(Boolean).join(' · ')}
         </>
       }
       actions={
@@ -80,9 +81,9 @@ function Health({ facts: { problems } }: { facts: Json<FleetAccount> }) {
       {problems.map((problem) => {
         const { label, message, fix } = reasonOf(problem)
         return (
-          <div key={problem.reason} class={`problem-card ${problem.word}`}>
+          <div key={problem.reason} class={`problem-card ${problem.status}`}>
             <h2>
-              <Word word={problem.word} /> {label}
+              <StatusLabel status={problem.status} /> {label}
             </h2>
             <p>{message}</p>
             <p class="fix">

@@ -5,8 +5,8 @@ import { Link } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
 import { COUNTED_MAX } from './endpoint-table.tsx'
 import { SparkBars, SparkLine, SparkSpace } from './spark.tsx'
+import { StatusLabel } from './status.tsx'
 import { Count, Time } from './values.tsx'
-import { Word } from './word.tsx'
 
 type Account = Json<Row>
 type Charts = Json<FleetCharts> | undefined
@@ -18,14 +18,14 @@ export const quotaShare = ({ quotaLimit, quotaUsed }: Account) =>
 /** @param props.charts undefined until they are loaded */
 export function FleetRow({ account, charts, index }: { account: Account; charts: Charts; index: number }) {
   const { t } = useLocalized()
-  const { id, name, basicId, organizationName, word, problem, problemCount } = account
+  const { id, name, basicId, organizationName, status, problem, problemCount } = account
   const label = problem && t.reasons[problem.reason]
   const further = problemCount > 1 ? t.fleet.more(String(problemCount - 1)) : ''
   const identity = [basicId, organizationName].filter(Boolean).join(' · ')
   return (
     <tr aria-rowindex={index}>
       <td class="col-state">
-        <Word word={word} />
+        <StatusLabel status={status} />
       </td>
       <th scope="row" class="col-account">
         <Link href={`/accounts/${id}`}>{name}</Link>
@@ -38,7 +38,7 @@ export function FleetRow({ account, charts, index }: { account: Account; charts:
           </div>
         ) : (
           <div class="sub">
-            <span class="narrow-only">{t.words[word]}</span>
+            <span class="narrow-only">{t.statuses[status]}</span>
             <span class="not-narrow">{identity}</span>
           </div>
         )}

@@ -57,7 +57,7 @@ export const en = {
     foreign: 'The service refused this page. Behind a proxy, keep the Host header, or set TRUST_PROXY.',
     ended: 'Your session has ended. Sign in again to continue.',
   },
-  words: { ok: 'OK', quiet: 'Quiet', degraded: 'Degraded', broken: 'Broken' },
+  statuses: { ok: 'OK', quiet: 'Quiet', degraded: 'Degraded', broken: 'Broken' },
   reasons: {
     no_channel_secret: 'No channel secret',
     suspended: 'Suspended by LINE',

@@ -61,7 +61,7 @@ export const ja: Texts = {
       'サービスがこのページを拒否しました。プロキシで Host ヘッダーを保持するか、TRUST_PROXY を設定してください。',
     ended: 'セッションが終了しました。続けるには、もう一度サインインしてください。',
   },
-  words: { ok: '正常', quiet: '無通信', degraded: '要注意', broken: '障害' },
+  statuses: { ok: '正常', quiet: '無通信', degraded: '要注意', broken: '障害' },
   reasons: {
     no_channel_secret: 'チャネルシークレット未登録',
     suspended: 'LINE により停止中',

@@ -56,7 +56,7 @@ export const th: Texts = {
     foreign: 'บริการปฏิเสธหน้านี้ หากอยู่หลังพร็อกซี ให้คงส่วนหัว Host ไว้ หรือกำหนด TRUST_PROXY',
     ended: 'เซสชันสิ้นสุดแล้ว กรุณาเข้าสู่ระบบอีกครั้ง',
   },
-  words: { ok: 'ปกติ', quiet: 'เงียบ', degraded: 'ควรตรวจสอบ', broken: 'ขัดข้อง' },
+  statuses: { ok: 'ปกติ', quiet: 'เงียบ', degraded: 'ควรตรวจสอบ', broken: 'ขัดข้อง' },
   reasons: {
     no_channel_secret: 'ไม่มี channel secret',
     suspended: 'ถูก LINE ระงับ',
