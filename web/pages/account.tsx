@@ -1,10 +1,10 @@
-/** One account: what is wrong and how to fix it, its set-up, its figures, endpoints and keys. */
+/** One account: problems with their fixes, setup, figures, endpoints and keys. */
 import type { FleetAccount } from '../../src/operator/fleet.ts'
 import type { Json } from '../api.ts'
 import { useQuery } from '../hooks.ts'
-import type { AccountAnswer } from '../parts/account-answer.ts'
 import { AccountCharts } from '../parts/account-charts.tsx'
 import { AccountEndpoints, AccountKeys } from '../parts/account-lists.tsx'
+import type { AccountResponse } from '../parts/account-response.ts'
 import { SetUp } from '../parts/account-setup.tsx'
 import { Icon } from '../parts/icons.tsx'
 import { Facts, Page, Panel } from '../parts/page.tsx'
@@ -18,7 +18,7 @@ const REFRESH_MS = 15_000
 
 export function AccountPage({ id }: { id: string }) {
   const { t } = useLocalized()
-  const account = useQuery<AccountAnswer>(`/api/accounts/${id}`, REFRESH_MS)
+  const account = useQuery<AccountResponse>(`/api/accounts/${id}`, REFRESH_MS)
   const { data, error, reload } = account
   const trail = <Link href="/">{t.nav.fleet}</Link>
   if (data === undefined) {
@@ -125,7 +125,7 @@ function Figures({ facts }: { facts: Json<FleetAccount> }) {
   )
 }
 
-function Identity({ account, facts }: Pick<AccountAnswer, 'account' | 'facts'>) {
+function Identity({ account, facts }: Pick<AccountResponse, 'account' | 'facts'>) {
   const { t } = useLocalized()
   const secret = (name: string, isStored: boolean) =>
     `${name}: ${isStored ? t.account.stored : t.account.missing}`

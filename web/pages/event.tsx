@@ -21,7 +21,7 @@ export function EventPage({ id }: { id: string }) {
     action.run(async () => {
       const retried = await post<Json<RetryOutcome>>(`/api/events/${id}/retry`)
       setOutcome(retried.outcome)
-      // An event that is applied is stored again under another id.
+      // An event that was applied is stored again under another id.
       if (retried.outcome !== APPLIED) reload()
     })
   const event = data?.event

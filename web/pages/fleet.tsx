@@ -1,4 +1,4 @@
-/** All accounts in one dense table, the worst first. */
+/** All accounts in one table, worst first. */
 import { useMemo, useState } from 'preact/hooks'
 import type { AccountStatus } from '../../src/operator/account-status.ts'
 import type { FleetRow as Row } from '../../src/operator/fleet.ts'
@@ -21,7 +21,7 @@ type Account = Json<Row>
 const REFRESH_MS = 30_000
 const STATUSES: AccountStatus[] = ['broken', 'degraded', 'quiet', 'ok']
 
-/** The columns in their order, and how a click on a header orders the table. */
+/** The columns in their order, with the values by which they sort. */
 const COLUMNS = {
   state: { class: 'col-state', value: ({ status }: Account) => -STATUSES.indexOf(status) },
   account: { class: '', value: ({ name }: Account) => name },

@@ -86,7 +86,7 @@ function explain(
   }
 }
 
-/** Seconds until the service accepts another attempt. */
+/** Counts down the seconds until the service accepts another attempt. */
 function useCountdown(error: ApiError | null): number {
   const [seconds, setSeconds] = useState(0)
   useEffect(() => {

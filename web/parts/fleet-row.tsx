@@ -11,7 +11,7 @@ import { Count, Time } from './values.tsx'
 type Account = Json<Row>
 type Charts = Json<FleetCharts> | undefined
 
-/** The part of the month's message quota that is used; null: LINE gives no limit. */
+/** Returns the used fraction of the month's message quota, or null if LINE sets no limit. */
 export const quotaShare = ({ quotaLimit, quotaUsed }: Account) =>
   quotaLimit === null || quotaLimit === 0 || quotaUsed === null ? null : quotaUsed / quotaLimit
 

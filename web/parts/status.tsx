@@ -1,4 +1,4 @@
-/** The state of an account: a status, a colour and a shape of its own. */
+/** The status of an account, with a colour and a shape. */
 import type { AccountStatus, Problem } from '../../src/operator/account-status.ts'
 import { useLocalized } from '../texts.ts'
 
@@ -27,7 +27,7 @@ export interface Explained {
   fix: string
 }
 
-/** English has the service's own sentences. The other languages have a label and a fix for each reason. */
+/** English shows the sentences of the service. The other languages have a label and a fix for each reason. */
 export function useReason(): (problem: Problem) => Explained {
   const { t } = useLocalized()
   return ({ reason, message, fix }) => ({ label: t.reasons[reason], message, fix: t.fixes?.[reason] ?? fix })
