@@ -1,9 +1,8 @@
-/** Judges an account by its facts: one status, and for each problem a sentence that says what is wrong and one that says how to fix it. */
-
+/** Derives the status of an account from its facts, with a message and a fix for each problem. */
 import type { AccountFacts } from './fleet-facts.ts'
 import { age } from './format.ts'
 
-/** From good to bad. `quiet`: nothing is wrong but that deliveries have stopped. `broken`: deliveries or answers are lost. */
+/** From good to bad. `quiet`: no problem except that deliveries have stopped. `broken`: deliveries are lost. */
 export const ACCOUNT_STATUSES = ['ok', 'quiet', 'degraded', 'broken'] as const
 
 export type AccountStatus = (typeof ACCOUNT_STATUSES)[number]
@@ -34,7 +33,7 @@ export const REASONS = {
   silent_for_days: 'quiet',
 } as const satisfies Record<string, AccountStatus>
 
-/** The worst first; among equals the one that explains the others. */
+/** Worst first. Among equals, the reason that explains the others comes first. */
 export type Reason = keyof typeof REASONS
 
 export interface Problem {
@@ -50,15 +49,15 @@ export interface AccountHealth {
   problems: Problem[]
 }
 
-/** A silence with a smaller chance is unusual: one account of a thousand is called quiet once by mistake. */
+/** A silence with a smaller probability is unusual, so one account of a thousand is reported by mistake. */
 const UNUSUAL_CHANCE = 0.001
 /** An account without a rhythm is quiet after this many days. */
 const SILENT_DAYS = 7
 /** Counts of deliveries are kept for this many days. */
 const DELIVERIES_KNOWN_DAYS = 35
-/** LINE's tokens live for 30 days at most, and renewing one is a step that people take by hand. */
+/** LINE's tokens are valid for 30 days at most, and an operator renews them by hand. */
 const TOKEN_EXPIRES_SOON_DAYS = 7
-/** The service asks LINE every hour, so this many hours are not a passing fault. */
+/** The service queries LINE every hour, so a fault of this duration is not temporary. */
 const UNREACHABLE_HOURS = 6
 
 const HOUR_MS = 3_600_000
@@ -96,7 +95,7 @@ const CHECKS: {
   webhook_inactive: ({ failedChecks }) =>
     failedChecks.includes('webhook_active') && [
       'The switch "Use webhook" is off, so LINE sends no events.',
-      'Switch "Use webhook" on in the LINE Developers Console.',
+      'Turn on "Use webhook" in the LINE Developers Console.',
     ],
   webhook_test_failed: ({ id, failedChecks }) =>
     failedChecks.includes('webhook_test') && [
@@ -107,7 +106,7 @@ const CHECKS: {
     facts.refusedSources.includes('line') && isSilent(facts) && refusals(facts, now),
   foreign_destination: ({ id, foreignDestinationAt }, now) =>
     foreignDestinationAt !== null && [
-      `Deliveries name another bot, the last one ${ago(foreignDestinationAt, now)}.`,
+      `Deliveries are for another bot, the last one ${ago(foreignDestinationAt, now)}.`,
       `Run oa-audience accounts verify ${id}, which compares the bot user id. For a module channel, add the other account.`,
     ],
   chat_signature_refused: ({ id, refused, lastRefusedAt, refusedSources }, now) =>
@@ -120,11 +119,11 @@ const CHECKS: {
   deliveries_missing: ({ missing, missingDay }) =>
     missing !== null && [
       `On ${missingDay} LINE counted ${missing} follows or blocks that it did not deliver.`,
-      'Switch "Webhook redelivery" on in the LINE Developers Console, and import the followers.',
+      'Turn on "Webhook redelivery" in the LINE Developers Console, and import the followers.',
     ],
   deliveries_failed: ({ failed24h }) =>
     failed24h > 0 && [
-      `Deliveries answered with 503 in 24 hours: ${failed24h}.`,
+      `Deliveries refused with 503 in 24 hours: ${failed24h}.`,
       'Run oa-audience doctor; LINE delivers them again if "Webhook redelivery" is on.',
     ],
   events_unapplied: ({ id, unapplied }) =>
@@ -171,7 +170,7 @@ const CHECKS: {
     fault !== null &&
     checkedAt !== null &&
     Date.parse(verifiedAt ?? checkedAt) < now - UNREACHABLE_HOURS * HOUR_MS && [
-      `LINE has not answered a verification for ${UNREACHABLE_HOURS} hours (${fault}).`,
+      `LINE has not responded to a verification for ${UNREACHABLE_HOURS} hours (${fault}).`,
       'Allow outgoing HTTPS to LINE, and run oa-audience doctor.',
     ],
   never_delivered: ({ id, lastDeliveryAt, hasChannelSecret, addedAt }, now) =>
@@ -185,21 +184,21 @@ const CHECKS: {
   unusually_quiet: ({ id, lastDeliveryAt, silenceChance }, now) =>
     silenceChance !== null &&
     silenceChance < UNUSUAL_CHANCE && [
-      `LINE delivered last ${ago(lastDeliveryAt, now)}, which is unusual for this account at this time of the week.`,
+      `LINE last delivered ${ago(lastDeliveryAt, now)}, which is unusual for this account at this time of the week.`,
       `Run oa-audience accounts verify ${id} --test-webhook`,
     ],
   silent_for_days: ({ id, lastDeliveryAt, silenceChance }, now) =>
     lastDeliveryAt !== null &&
     (silenceChance ?? 1) >= UNUSUAL_CHANCE &&
     Date.parse(lastDeliveryAt) < now - SILENT_DAYS * DAY_MS && [
-      `LINE delivered last ${ago(lastDeliveryAt, now)}.`,
+      `LINE last delivered ${ago(lastDeliveryAt, now)}.`,
       `Run oa-audience accounts verify ${id} --test-webhook`,
     ],
 }
 
 const sentence = (text: string): string => (text.endsWith('.') ? text : `${text}.`)
 
-/** Wrong signatures alone prove little, because anybody can send them. Together with silence they mean a wrong secret. */
+/** Anybody can send wrong signatures. Only together with silence do they mean that the secret is wrong. */
 function isSilent({ lastDeliveryAt, silenceChance }: AccountFacts): boolean {
   return lastDeliveryAt === null || (silenceChance ?? 1) < UNUSUAL_CHANCE
 }

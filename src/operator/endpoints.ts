@@ -1,4 +1,4 @@
-/** Endpoints and what is still to be sent to them, as operators see them: never with a secret or the content of a delivery. */
+/** Endpoints and their open deliveries for operators, without secrets and content. */
 import type { AccountId } from '../accounts/account.ts'
 import { type ContentRow, loadContents } from '../endpoints/backlog.ts'
 import type { EndpointFormat } from '../endpoints/manage.ts'
@@ -6,7 +6,7 @@ import { contentOf, writeMessage } from '../endpoints/messages.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 
-/** Deliveries counted per endpoint and state. Above this the exact number says nothing more, and counting takes long. */
+/** Maximum count of deliveries per endpoint and state. Counting more takes long and does not help the operator. */
 export const COUNTED_MAX = 10_000
 
 export interface EndpointSummary {
@@ -31,10 +31,10 @@ export interface EndpointSummary {
   failed: number
   /** null: nothing is pending */
   oldestPendingSeconds: number | null
-  lastAnswer: LastAnswer | null
+  lastAnswer: LastResponse | null
 }
 
-export interface LastAnswer {
+export interface LastResponse {
   at: string
   /** null: there was no HTTP response */
   status: number | null
@@ -182,7 +182,7 @@ export async function pageDeliveries(
   limit: number,
 ): Promise<DeliveryPage> {
   const { dueUs = 0n, id = INT64_MIN } = after ?? {}
-  // One delivery more than the page says whether another page follows.
+  // One extra row shows whether another page follows.
   const rows =
     status === 'failed'
       ? await database.query<DeliveryRow>(selectFailedDeliveries, [endpointId, id, limit + 1])
@@ -220,7 +220,7 @@ export interface DeliveryRequest {
 
 const SIGNATURE_HEADERS = ['x-line-signature', 'webhook-signature']
 
-/** The request as it would be sent now. Null if the delivery does not exist. */
+/** Returns the request as it would be sent now, or null if the delivery does not exist. */
 export async function previewDelivery(
   database: Queryable,
   { id: endpointId, accountId }: Pick<EndpointSummary, 'id' | 'accountId'>,

@@ -1,4 +1,4 @@
-/** The fleet: every official account with its facts and what they say about it. */
+/** The fleet: every official account with its facts and its status. */
 import type { AccountId } from '../accounts/account.ts'
 import { LINE_TODAY } from '../line-api/line-day.ts'
 import { type Queryable, type Row, statement } from '../postgres/statement.ts'
@@ -7,7 +7,7 @@ import { type AccountFacts, readAccountFacts, readFleet } from './fleet-facts.ts
 
 export type FleetAccount = AccountFacts & AccountHealth
 
-/** The worst accounts first; among equals, by id. */
+/** Worst accounts first. Equals are ordered by id. */
 export async function listFleet(database: Queryable, now: number): Promise<FleetAccount[]> {
   const fleet: FleetAccount[] = []
   for await (const page of readFleet(database))
@@ -25,12 +25,12 @@ export async function findFleetAccount(
   return facts === null ? null : { ...facts, ...assessAccount(facts, now) }
 }
 
-/** What the table of the fleet shows of an account: a third of its facts, because the table may have 10,000 rows. */
+/** The table of the fleet shows a third of the facts, because it may have 10,000 rows. */
 export type FleetRow = ReturnType<typeof fleetRow>
 
 export function fleetRow(account: FleetAccount) {
   const [worst] = account.problems
-  // One literal: assembled from parts, an object takes 20 µs.
+  // Building the object from parts would take 20 µs.
   return {
     id: account.id,
     name: account.name,
@@ -80,7 +80,7 @@ export function listDeliveryHours(database: Queryable, id: AccountId, days: numb
 }
 
 export type AccountDay = {
-  /** the platform's day, which begins at 15:00 UTC of the day before */
+  /** LINE's day, which begins at 15:00 UTC of the previous day */
   day: string
   following: number | null
   blocked: number | null
