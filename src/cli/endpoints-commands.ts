@@ -12,7 +12,7 @@ import {
   retryFailedDeliveries,
   rotateSecret,
 } from '../endpoints/manage.ts'
-import { responseLine, countText } from '../operator/endpoint-health.ts'
+import { countText, responseLine } from '../operator/endpoint-health.ts'
 import {
   type DeliverySummary,
   type EndpointSummary,

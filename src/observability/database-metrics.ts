@@ -12,7 +12,6 @@ export interface WatchedDatabase {
   replicaLags(): Promise<Array<{ replica: string; behindBytes: number | null }>>
 }
 
-/** @returns ends the counting */
 export function countDatabaseFacts(registry: Registry): () => void {
   const busy = new Counter({
     name: 'oa_audience_database_busy_total',

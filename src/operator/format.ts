@@ -1,4 +1,3 @@
-
 /** Formats a period in a unit that keeps its precision: `90 s`, `45 min`, `20 h`, `3 days`. */
 export function age(seconds: number): string {
   if (seconds < 120) return `${Math.round(seconds)} s`
