@@ -95,7 +95,7 @@ export async function findEndpoint(database: Queryable, id: bigint): Promise<End
   return endpoint ?? null
 }
 
-/** Those of the ids that exist, in their order. */
+/** Returns the existing endpoints in the order of the ids. */
 export function findEndpoints(database: Queryable, ids: bigint[]): Promise<EndpointSummary[]> {
   return queryEndpoints(database, [null, COUNTED_MAX, ids, INT64_MIN, null])
 }
@@ -110,7 +110,7 @@ async function queryEndpoints(database: Queryable, values: unknown[]): Promise<E
 }
 
 /**
- * Credentials and query strings are replaced by `…`: tools put tokens there. Other programs may have stored any text. The table
+ * Replaces credentials and query strings by `…`, because tools put tokens there. Other programs may have stored any text. The table
  * has the whole URL.
  */
 export const printableUrl = (url: string): string =>

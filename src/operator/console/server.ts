@@ -1,4 +1,4 @@
-/** The console's own HTTP server: pages, sessions and the JSON that the pages show. Its port serves nothing of the API. */
+/** The HTTP server of the console: pages, sessions and the JSON for the pages. Its port does not serve the API. */
 import type { FastifyInstance } from 'fastify'
 import { PACKAGE_ROOT } from '../../config/package.ts'
 import { FatalError } from '../../errors.ts'
@@ -18,7 +18,7 @@ import { addPages, setSecurityHeaders } from './pages.ts'
 import type { ConsoleOptions } from './parts.ts'
 import { addSessions } from './session.ts'
 
-/** The console as an HTTP server that does not listen yet. */
+/** Creates the server, which does not listen yet. */
 export async function createConsole(options: ConsoleOptions): Promise<FastifyInstance> {
   const app = createServer(options.config, options.log)
   let changedAtMs = 0
