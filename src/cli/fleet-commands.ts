@@ -1,4 +1,4 @@
-/** `oa-audience fleet`: all accounts, the worst first. */
+/** `oa-audience fleet`: all accounts, worst first. */
 import type { Command } from 'commander'
 import { listFleet } from '../operator/fleet.ts'
 import { onDatabase, withJson } from './input.ts'
@@ -6,9 +6,7 @@ import { io, print, printJson, printMany, styled } from './io.ts'
 
 export function fleetCommand(program: Command): void {
   withJson(program.command('fleet'))
-    .description(
-      'list all official accounts, the worst first, with what to do; exits with 1 if one is broken',
-    )
+    .description('list all official accounts, worst first, with what to do; exits with 1 if one is broken')
     .action(async ({ json }: { json?: boolean }) => {
       const fleet = await onDatabase((database) => listFleet(database.reads.console(), Date.now()))
       if (json) printJson(fleet)

@@ -12,7 +12,7 @@ export function integer(min: number, max: number): (text: string) => number {
   }
 }
 
-/** 0 for no limit, or at least what one request may hold: a smaller budget would refuse that request for ever. */
+/** 0 for no limit, or at least the maximum of one request. A smaller budget would always refuse such a request. */
 export function budget(min: number): (text: string) => number {
   const parse = integer(0, 999_999_999_999)
   return (text) => {
