@@ -55,9 +55,7 @@ export interface Budget {
   bytesPerMinute: number
 }
 
-/**
- * Throws a FatalError with one line per invalid variable. The lines do not quote the values, because some are secret.
- */
+/** Throws a FatalError with one line per invalid variable. The lines do not quote the values, because some are secret. */
 export function readConfig(env: Record<string, string | undefined> = process.env): Config {
   const faults: string[] = []
   const read = <T>({ name, fallback, parse }: Variable<T>): T => {

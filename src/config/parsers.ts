@@ -1,6 +1,4 @@
-/**
- * Parsers of environment variables. Each throws an Error whose message says what the value must be and never quotes it.
- */
+/** Parsers of environment variables. Each throws an Error whose message says what the value must be and never quotes it. */
 import { isIP } from 'node:net'
 import { ENCODING, parseDatabaseUrl, parseReplicasUrl } from './database-url.ts'
 

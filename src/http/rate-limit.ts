@@ -8,9 +8,7 @@ import { countInRedis } from './rate-limit-redis.ts'
 /** Takes back the count of a delivery with a valid signature. LINE's servers share few addresses. */
 export type SpareSigned = (request: FastifyRequest, reply: FastifyReply) => void
 
-/**
- * Limits every route, including unknown paths. Call it before any route is added.
- */
+/** Limits every route, including unknown paths. Call it before any route is added. */
 export async function limitRate(
   app: FastifyInstance,
   { max, windowMs, spareSigned }: Config['rateLimit'],
