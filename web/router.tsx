@@ -44,7 +44,6 @@ export function replaceQuery(values: Record<string, string | null>): void {
 
 export function Link({ href, ...rest }: AnchorHTMLAttributes<HTMLAnchorElement> & { href: string }) {
   const follow = (event: TargetedMouseEvent<HTMLAnchorElement>) => {
-    // The browser opens the new tab or window.
     if (event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return
     event.preventDefault()
     navigate(href)

@@ -69,7 +69,6 @@ async function ownEmbeddedServer({ database, workers }: Config, log: Logger): Pr
 class Workers {
   readonly #config: Config
   readonly #log: Logger
-  /** of the embedded server */
   #connection: Connection | null = null
   /** If the first worker ends before it listens, the start has failed, and the worker is not replaced. */
   #hasStarted = false
@@ -97,7 +96,6 @@ class Workers {
     return true
   }
 
-  /** Resolves when all workers have ended. */
   async stop(): Promise<void> {
     this.#isStopping = true
     const running = Object.values(cluster.workers ?? {}).filter((worker) => worker !== undefined)

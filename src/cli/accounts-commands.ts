@@ -1,4 +1,3 @@
-/** `oa-audience accounts` */
 import type { Command } from 'commander'
 import type { Account } from '../accounts/account.ts'
 import { addAccount, updateAccount } from '../accounts/provisioning.ts'

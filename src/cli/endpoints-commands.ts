@@ -1,4 +1,3 @@
-/** `oa-audience endpoints` */
 import { type Command, Option } from 'commander'
 import { readConfig } from '../config/config.ts'
 import { ownAddresses } from '../endpoints/address.ts'

@@ -1,4 +1,3 @@
-/** Imports a file of members in batches. */
 import type { Scope } from '../access/scope.ts'
 import { AppError, FatalError } from '../errors.ts'
 import { importEntries } from '../operator/import-entries.ts'
@@ -21,7 +20,6 @@ const BATCH_MAX_LENGTH = 32 * 1024
 export interface ImportTally {
   changed: number
   refused: number
-  /** the first refused lines with the reasons */
   faults: string[]
   /** the last line that was applied or refused; 0 if none */
   lastLine: number

@@ -41,7 +41,6 @@ export function printOne(item: Printable, asJson: boolean): void {
   for (const [name, value] of Object.entries(item)) print(`${name.padEnd(width)}  ${forTerminal(value)}`)
 }
 
-/** Prints a table or a JSON array. */
 export function printMany(items: Printable[], asJson: boolean): void {
   if (asJson) {
     printJson(items)

@@ -1,5 +1,4 @@
 #!/usr/bin/env node
-/** The program `oa-audience`. */
 import cluster from 'node:cluster'
 import { run } from './run.ts'
 

@@ -13,7 +13,6 @@ const COLUMNS = ['id', 'userId', 'externalId', 'tags', 'attributes']
 export interface FileEntry {
   /** number of the line in the file, from 1 */
   line: number
-  /** characters of the line */
   length: number
   /** the parsed entry, or a FatalError if the line cannot be parsed */
   value: unknown

@@ -138,7 +138,6 @@ export async function previewWebhook(
     : { webhook: 'set', replacedUrl: replacedUrlOf(current) }
 }
 
-/** The webhook URL that LINE should have. */
 export function webhookUrl(publicUrl: string | null, id: AccountId): string {
   const [path = ''] = deliveryPaths(String(id))
   return (publicUrl ?? '') + path

@@ -5,7 +5,6 @@ import { FatalError } from '../errors.ts'
 import { io } from './io.ts'
 
 export interface Question {
-  /** the field of the answers */
   name: string
   text: string
   isSecret: boolean

@@ -1,4 +1,3 @@
-/** The command line `oa-audience` as a function. */
 import cluster from 'node:cluster'
 import { Command, CommanderError } from 'commander'
 import { describeVariables, readConfig } from '../config/config.ts'

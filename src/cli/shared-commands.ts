@@ -1,4 +1,3 @@
-/** Commands of several groups. */
 import type { Command } from 'commander'
 import { FatalError } from '../errors.ts'
 import type { Database } from '../postgres/database.ts'

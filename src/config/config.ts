@@ -47,7 +47,6 @@ export interface Config {
   trackingBudgets: { address: Budget; key: Budget }
 }
 
-/** Limits of one sender of tracking events. */
 export interface Budget {
   /** 0: no limit */
   eventsPerMinute: number

@@ -23,7 +23,6 @@ export const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', '
 
 export interface Variable<T> {
   name: string
-  /** the default as --help shows it */
   shownDefault: string
   help: string
   /** the value when the variable is unset or empty */

@@ -16,7 +16,6 @@ const ADDRESS_SHARE = 0.5
 class Pool {
   readonly maxBytes: number
   bytes = 0
-  /** The oldest first. */
   readonly incomplete = new Set<HeldBody>()
   /** Indexed by the number of binary digits of the size. */
   readonly #bySize: Array<Set<HeldBody> | undefined> = []

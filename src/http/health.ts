@@ -1,4 +1,3 @@
-/** GET /api and GET /api/health. */
 import type { FastifyInstance, FastifySchema } from 'fastify'
 import { AppError } from '../errors.ts'
 import type { Database } from '../postgres/database.ts'
@@ -11,7 +10,6 @@ interface Parts {
   name: string
   version: string
   database: Database
-  /** true during graceful shutdown */
   isClosing: () => boolean
 }
 

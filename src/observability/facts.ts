@@ -19,7 +19,6 @@ function operation<Facts extends object>(name: string): Operation<Facts> {
   }
 }
 
-/** An occurrence without a duration. */
 export interface Occurrence<Facts> {
   publish(facts: Facts): void
   /** @returns ends the subscription */
@@ -64,7 +63,6 @@ export const deliveryQueued = occurrence<{ delivery: object; source: string; que
   'delivery-queued',
 )
 
-/** Deliveries left the queue for a flush. */
 export const deliveriesDequeued = occurrence<{ source: string; queuedEvents: number }>('deliveries-dequeued')
 
 /** The events of one delivery are on disk. `unapplied` counts accepted events without effect. */

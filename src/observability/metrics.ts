@@ -1,4 +1,3 @@
-/** Prometheus metrics of one process. */
 import type { FastifyInstance } from 'fastify'
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import { UNKNOWN_ROUTE } from '../http/responses.ts'

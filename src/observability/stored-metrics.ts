@@ -1,4 +1,3 @@
-/** Metrics of endpoints and of official accounts. */
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
 import { endpointAnswered } from './facts.ts'
 

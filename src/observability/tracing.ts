@@ -71,7 +71,6 @@ export async function startExporter(
 /** Turns facts into spans of one tracer. */
 export class Tracing {
   readonly #tracer: Tracer
-  /** The span of the current operation. */
   readonly #active = new AsyncLocalStorage<Span>()
   readonly #spans = new WeakMap<object, Span>()
   /** The spans of deliveries that wait for a flush. */

@@ -49,7 +49,6 @@ export function listClientDetails(
   return database.query(selectClientDetails, [null, afterId, limit])
 }
 
-/** Null if the client does not exist. */
 export async function findClient(database: Queryable, id: bigint): Promise<ClientDetails | null> {
   const [client] = await database.query<ClientDetails>(selectClientDetails, [id, INT64_MIN, 1])
   return client ?? null

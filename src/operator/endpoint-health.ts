@@ -9,14 +9,12 @@ import { age } from './format.ts'
 /** An endpoint that accepts deliveries, but more slowly than they arrive. */
 const SLOW_SECONDS = 600
 
-/** Characters of a response in one line. */
 const RESPONSE_LINE_MAX = 120
 
 export type Severity = 'ok' | 'warning' | 'error'
 
 export type EndpointFinding = { endpointId: bigint; severity: Severity; message: string }
 
-/** At least one finding per endpoint. */
 export async function examineEndpoints(database: Queryable): Promise<EndpointFinding[]> {
   const endpoints = await listEndpoints(database, null)
   return endpoints.flatMap((endpoint) => {

@@ -89,7 +89,6 @@ export function listEndpoints(
   return queryEndpoints(database, [accountId, COUNTED_MAX, null, afterId, limit])
 }
 
-/** Null if the endpoint does not exist. */
 export async function findEndpoint(database: Queryable, id: bigint): Promise<EndpointSummary | null> {
   const [endpoint] = await findEndpoints(database, [id])
   return endpoint ?? null

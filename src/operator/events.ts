@@ -80,7 +80,6 @@ export function listUnappliedEvents(
   return database.query(selectUnapplied, [accountId, failure, beforeId, limit])
 }
 
-/** Events counted by reason. */
 const COUNTED_MAX = 10_000
 
 /** $1 account id bigint, null: all accounts; $2 maximum number of events int */
@@ -109,7 +108,6 @@ const selectEvent = statement('select-event')`
       from stored_event
      where id = $1`
 
-/** Null if the event does not exist. */
 export async function findEvent(database: Queryable, id: bigint): Promise<EventDetails | null> {
   const [event] = await database.query<EventDetails>(selectEvent, [id])
   return event ?? null

@@ -36,7 +36,6 @@ export interface AccountFacts {
 
   verifiedAt: string | null
   verified: boolean | null
-  /** names of the failed checks */
   failedChecks: Array<Check['name']>
   /** message of the first failed check, with LINE's message if LINE refused a call; null if none failed */
   firstFailure: string | null
@@ -164,7 +163,6 @@ export async function* readFleet(database: Queryable): AsyncGenerator<AccountFac
   }
 }
 
-/** Null if the account does not exist. */
 export async function readAccountFacts(database: Queryable, id: AccountId): Promise<AccountFacts | null> {
   const [facts] = await readPage(database, id, 1)
   return facts?.id === id ? facts : null

@@ -15,7 +15,6 @@ export async function listFleet(database: Queryable, now: number): Promise<Fleet
   return fleet.sort((a, b) => rank(b) - rank(a))
 }
 
-/** Null if the account does not exist. */
 export async function findFleetAccount(
   database: Queryable,
   id: AccountId,
@@ -54,7 +53,6 @@ export function fleetRow(account: FleetAccount) {
 const rank = ({ status }: AccountHealth): number => ACCOUNT_STATUSES.indexOf(status)
 
 export type DeliveryHour = {
-  /** when the hour began */
   hour: string
   deliveries: number
   accepted: number

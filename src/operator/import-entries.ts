@@ -72,7 +72,6 @@ function memberIdOf({ id, userId }: Record<string, unknown>, idsByUserId: Map<st
 const selectMemberIds = statement('member-ids-by-user')`select id, user_id from audience_member
           where channel_oa_id = $1 and organization_id = $2 and user_id = any ($3::text[])`
 
-/** Finds the ids of members by their user ids. */
 async function findMemberIds(
   database: Database,
   scope: Scope,

@@ -50,7 +50,6 @@ type AccountTable = (typeof ACCOUNT_TABLES)[number]
 type PartitionedTable = (typeof ACCOUNT_PARTITIONED_TABLES)[number]
 type Table = AccountTable | PartitionedTable
 
-/** Number of deleted rows by table. */
 export type DeletedRows = Record<Table, number>
 
 /** `receivedEvents` counts deduplication keys, because stored events cannot be counted without reading those of all accounts. */

@@ -1,4 +1,3 @@
-/** Classifies the errors of the database. */
 import pg from 'pg'
 import { AppError } from '../errors.ts'
 

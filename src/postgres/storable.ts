@@ -3,7 +3,6 @@ export function isStorableText(text: string): boolean {
   return !text.includes('\0') && text.isWellFormed()
 }
 
-/** Removes U+0000 and replaces unpaired surrogates. */
 export function toStorableText(text: string): string {
   return text.replaceAll('\0', '').toWellFormed()
 }

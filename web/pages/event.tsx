@@ -1,4 +1,3 @@
-/** One stored event with its content as received. */
 import { useState } from 'preact/hooks'
 import type { EventDetails, RetryOutcome } from '../../src/operator/events.ts'
 import { type Json, post } from '../api.ts'

@@ -1,4 +1,3 @@
-/** One password field. */
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { type ApiError, post } from '../api.ts'
 import { Mark } from '../parts/icons.tsx'

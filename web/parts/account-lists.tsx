@@ -1,4 +1,3 @@
-/** The endpoints and keys on the page of an account. */
 import { useCallback } from 'preact/hooks'
 import type { KeyDetails } from '../../src/operator/clients.ts'
 import type { EndpointSummary } from '../../src/operator/endpoints.ts'

@@ -1,4 +1,3 @@
-/** The response of the service for one account. */
 import type { Verification } from '../../src/accounts/verification.ts'
 import type { AccountDetails } from '../../src/operator/accounts.ts'
 import type { FleetAccount } from '../../src/operator/fleet.ts'

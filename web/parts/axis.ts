@@ -40,7 +40,6 @@ export function ticksOf(times: number[], unit: Unit, max: number, timeZone?: str
   return thinned(midnights, most)
 }
 
-/** Returns every n-th time, including the last one. */
 function thinned(times: number[], max: number): number[] {
   const step = Math.ceil(times.length / max)
   return times.filter((_, i) => (times.length - 1 - i) % step === 0)

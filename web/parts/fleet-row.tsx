@@ -1,4 +1,3 @@
-/** One account in the table of the fleet. */
 import type { FleetCharts, FleetRow as Row } from '../../src/operator/fleet.ts'
 import type { Json } from '../api.ts'
 import { Link } from '../router.tsx'

@@ -64,7 +64,6 @@ export function Panel({
   )
 }
 
-/** Names and values in two columns. */
 export function Facts({ items }: { items: Array<[name: string, value: ComponentChildren]> }) {
   return (
     <dl class="facts">

@@ -44,7 +44,6 @@ export function Failure({
   )
 }
 
-/** One line for an action that failed. */
 export function ActionFailure({ error }: { error: ApiError | undefined }) {
   const { t } = useLocalized()
   return error === undefined ? null : (

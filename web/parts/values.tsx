@@ -75,7 +75,6 @@ async function copyText(text: string): Promise<void> {
   field.remove()
 }
 
-/** A text to copy, such as a URL. */
 export function Copyable({ text, label }: { text: string; label: string }) {
   return (
     <div class="copyable">

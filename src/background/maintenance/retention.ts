@@ -61,7 +61,6 @@ async function deleteInBatches(session: Queryable, statement: Statement, days: n
 // rows are stored between old ones, and after some months each page has rows of every age.
 // The time is checked again in the delete, because the row may have changed since it was found.
 
-/** The rows of a table whose time is too old. */
 function deleteOlder(name: string, table: string, time: string): Statement {
   return statement(name)`
     with deleted as (

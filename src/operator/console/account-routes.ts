@@ -1,4 +1,3 @@
-/** The fleet, one account, and its verification. */
 import type { FastifyInstance } from 'fastify'
 import { findAccount } from '../../accounts/account.ts'
 import { verifyAccount } from '../../accounts/verify.ts'

@@ -3,7 +3,6 @@ import { INT64_MAX, parsePathId } from '../../http/path-id.ts'
 import { Type } from '../../http/typebox.ts'
 import { StorableText } from '../../http/validate.ts'
 
-/** Rows of one page of a list. */
 export const PAGE_SIZE = 50
 
 /** One extra row shows whether another page follows. */

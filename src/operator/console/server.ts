@@ -18,7 +18,6 @@ import { addPages, setSecurityHeaders } from './pages.ts'
 import type { ConsoleOptions } from './parts.ts'
 import { addSessions } from './session.ts'
 
-/** Creates the server, which does not listen yet. */
 export async function createConsole(options: ConsoleOptions): Promise<FastifyInstance> {
   const app = createServer(options.config, options.log)
   let changedAtMs = 0

@@ -1,4 +1,3 @@
-/** Sign-in by CONSOLE_TOKEN, and the session cookie. */
 import cookie from '@fastify/cookie'
 import type { FastifyInstance, FastifyRequest, onRequestHookHandler } from 'fastify'
 import { LRUCache } from 'lru-cache'

@@ -53,9 +53,7 @@ function copyOnce(native: string, copy: string): string {
     cpSync(native, made, { recursive: true, verbatimSymlinks: true })
     for (const directory of [COPIES, made]) chmodSync(directory, 0o755)
     renameSync(made, copy)
-  } catch {
-    // Another process may have created it.
-  }
+  } catch {}
   return existsSync(copy) ? copy : native
 }
 

@@ -127,7 +127,6 @@ export class PostgresDatabase implements Database {
     return this.#replication?.state ?? null
   }
 
-  /** Null if no standby is expected. */
   async checkReplication(): Promise<Replication | null> {
     this.#replication = await readReplication(this, this.#connector.hasSeveralHosts)
     return this.#replication

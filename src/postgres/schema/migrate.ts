@@ -182,7 +182,6 @@ function isNewerThan(migrations: Migration[], applied: Map<number, string>): boo
 
 const newestOf = (applied: Map<number, string>) => Math.max(0, ...applied.keys())
 
-/** The tables that migrations create. */
 function tablesOf(migrations: Migration[]): string[] {
   return migrations.flatMap(({ sql }) =>
     [...sql.matchAll(/^create table (?:if not exists )?(\w+)/gm)].map(([, name]) => name as string),
