@@ -97,9 +97,7 @@ it('serves everybody else while all searches and updates of one account are stuc
     expect(headers.get('retry-after')).toBe('1')
   }
   const text = await metrics.registry.metrics()
-  expect(text).toContain(
-    `oa_audience_database_busy_total{pool="clients",reason="account"} ${refused.length}`,
-  )
+  expect(text).toContain(`oa_audience_database_busy_total{pool="clients",reason="account"} ${refused.length}`)
   expect(text).toContain('oa_audience_database_busy_total{pool="clients",reason="pool"} 0')
   expect(text).toContain('oa_audience_database_state{state="up"} 1')
 })

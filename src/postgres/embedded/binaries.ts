@@ -53,7 +53,9 @@ function copyOnce(native: string, copy: string): string {
     cpSync(native, made, { recursive: true, verbatimSymlinks: true })
     for (const directory of [COPIES, made]) chmodSync(directory, 0o755)
     renameSync(made, copy)
-  } catch {}
+  } catch {
+    // Another process may have created it.
+  }
   return existsSync(copy) ? copy : native
 }
 
