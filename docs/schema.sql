@@ -638,6 +638,10 @@ end $function$;
 
 -- Functions of migrations/functions, which holds them as they are:
 --   account_of_destination: flush.sql
+--   apply_conversations: flush.sql
+--   apply_relationships: flush.sql
+--   apply_suspensions: flush.sql
+--   apply_unsends: flush.sql
 --   flush_events: flush.sql
 --   hold_sending: flush.sql
 --   is_newer: flush.sql
@@ -646,8 +650,12 @@ end $function$;
 --   lock_out_flushes: flush.sql
 --   lock_out_sending: flush.sql
 --   prepare_writes: restores.sql
+--   queue_deliveries: flush.sql
+--   queue_fan_outs: flush.sql
 --   raise_change_offset: change-numbers.sql
 --   raise_member_ids: restores.sql
 --   release_sending: flush.sql
 --   skip_member_ids: restores.sql
+--   track_activity: flush.sql
+--   versions_to_compare: flush.sql
 --   without_waiting_erasure: flush.sql

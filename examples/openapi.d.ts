@@ -423,7 +423,7 @@ export interface operations {
     }
     requestBody?: never
     responses: {
-      /** @description The service can do its work, or a part of it (`degraded`). */
+      /** @description The service works, at least in part (`degraded`). */
       200: {
         headers: {
           [name: string]: unknown
@@ -434,7 +434,7 @@ export interface operations {
             status: 'ok' | 'degraded'
             /** @description `none`: the service was started without a database. */
             database: 'up' | 'read-only' | 'none'
-            /** @description Whether a second disk has what was acknowledged: only if `synchronous`. Present if `DATABASE_URL` names several hosts or `synchronous_standby_names` is set; at most ten seconds old. */
+            /** @description Whether a second disk has all acknowledged data, which is so only if `synchronous`. Present if `DATABASE_URL` has several hosts or `synchronous_standby_names` is set. At most ten seconds old. */
             replication?: 'synchronous' | 'asynchronous' | 'behind' | 'missing' | 'unknown'
           }
         }
@@ -456,7 +456,7 @@ export interface operations {
           'application/json': components['schemas']['Error']
         }
       }
-      /** @description The database does not answer, or the service is shutting down. */
+      /** @description The database does not respond, or the service is shutting down. */
       503: {
         headers: {
           [name: string]: unknown

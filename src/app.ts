@@ -1,4 +1,4 @@
-/** The one place where parts are joined; every route is named here. */
+/** Joins all parts and registers every route. */
 import type { FastifyInstance } from 'fastify'
 import pino, { type DestinationStream } from 'pino'
 import { decorateWithCaller, requireApiClient } from './access/scope.ts'
@@ -13,7 +13,7 @@ import { BodyBudget } from './http/body-budget.ts'
 import { healthRoutes } from './http/health.ts'
 import { collectRouteSchemas, documentRoutes } from './http/openapi.ts'
 import { limitRate } from './http/rate-limit.ts'
-import { answerUnknownRoutes, createServer, requireWellFormed } from './http/server.ts'
+import { createServer, refuseUnknownRoutes, requireWellFormed } from './http/server.ts'
 import { DeliveryCounts } from './intake/delivery-counts.ts'
 import type { HandOver } from './intake/flush.ts'
 import { deliveryPaths, LINE } from './intake/line/channel.ts'
@@ -34,7 +34,7 @@ export type AppConfig = Pick<
 export interface AppOptions {
   config: AppConfig
   database: Database
-  /** Shared with everything else that calls the platform, so that all keep to one rate. */
+  /** Shared by all callers of the platform, so that they share one rate limit. */
   lineApi?: LineApi
   idTokens?: IdTokens
   /** Receives log lines; standard output by default. */
@@ -43,11 +43,11 @@ export interface AppOptions {
   metrics?: Metrics | null
   tracing?: Tracing | null
   isClosing?: () => boolean
-  /** Receives deliveries for endpoints once they are committed. Default: they are sent when somebody polls for them. */
+  /** Receives committed deliveries for endpoints. By default, they are sent by the next poll. */
   handOver?: HandOver
 }
 
-/** The service as an HTTP server that does not listen yet. Closing it does not close the database. */
+/** Creates the HTTP server, which does not listen yet. Closing it does not close the database. */
 export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   const { config, database, now = Date.now, isClosing = () => false, handOver = () => undefined } = options
   const { lineApi = new LineApi(config.lineApiUrl), log = pino.destination(1) } = options
@@ -103,6 +103,6 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   // Documentation.
   await documentRoutes(app) // GET /openapi.json, GET /docs
 
-  answerUnknownRoutes(app)
+  refuseUnknownRoutes(app)
   return app
 }

@@ -42,7 +42,7 @@ export const ERROR_MESSAGES = {
 
 export type ErrorCode = keyof typeof ERROR_MESSAGES
 
-/** One fault of the input. `path` names the field, such as `tags/3` or `limit`. */
+/** One error of the input. `path` is the field, such as `tags/3` or `limit`. */
 export interface ErrorDetail {
   path: string
   message: string
@@ -75,7 +75,7 @@ export class AppError extends Error {
   }
 }
 
-/** Ends the start or the command. Its message is printed without a stack: what happened, then what to do. */
+/** Ends the start or the command. Its message is printed without a stack, and says what happened, then what to do. */
 export class FatalError extends Error {
   override readonly name = 'FatalError'
 }

@@ -26,14 +26,14 @@ import { createConsole, listenForConsole } from './operator/console/server.ts'
 import { type Database, NoDatabase } from './postgres/database.ts'
 import { type OpenDatabase, openForService } from './postgres/pool/open.ts'
 
-/** After SIGTERM the service still answers, its health check with 503, so that load balancers route elsewhere first. */
+/** After SIGTERM, the service still handles requests, and its health check responds with 503, so that load balancers stop using it. */
 const DRAIN_MS = 1_000
-/** What has been accepted must be answered within this, longer than any statement. Then connections are cut. */
+/** Accepted requests must finish within this time, which is longer than any statement. Then connections are cut. */
 const CLOSE_TIMEOUT_MS = 6_500
-/** For the database connections and the embedded server to end. The three limits together stay below 10 s. */
+/** Time for the database connections and the embedded server to end. The three limits together stay below 10 s. */
 const RELEASE_TIMEOUT_MS = 2_000
 const IDLE_SWEEP_MS = 50
-/** A terminal or systemd signals npm and this process, and npm forwards its own: within this they count as one. */
+/** A terminal or systemd signals npm and this process, and npm forwards its signal. Signals within this time count as one. */
 const SIGNAL_ECHO_MS = 1_000
 
 export interface RunningService {
@@ -44,7 +44,7 @@ export interface RunningService {
   database: Database
   /** Resolves when the database is ready; rejects with a FatalError if it never can be. */
   ready: Promise<void>
-  /** Answers what was accepted, then closes everything. */
+  /** Finishes accepted requests, then closes everything. */
   close: (drainMs?: number) => Promise<void>
 }
 
@@ -100,7 +100,8 @@ export async function startService(config: Config, log?: DestinationStream): Pro
     return closed
   }
   try {
-    // While another worker answers, this one takes connections only once it can. The first one answers health checks before.
+    // If another worker already handles requests, this one listens only when its database is ready. The first worker listens earlier,
+    // for health checks.
     if ((cluster.worker?.id ?? 1) > 1) await opened?.ready
     await listen(app, config)
     metricsServer = metrics && (await listenForMetrics(metrics, config, app.log))
@@ -116,11 +117,10 @@ export async function startService(config: Config, log?: DestinationStream): Pro
   return { url: urlOf(app, config), consoleUrl, app, database, ready, close: closeOnce }
 }
 
-/** Null: started without a database. */
 async function openDatabase({ database }: Config, notices: Notices): Promise<OpenDatabase | null> {
   if (database.kind === 'none') return null
   const opened = await openForService(database, notices, prepareSchema)
-  // A database that can never be used may be refused before anybody waits for it.
+  // `ready` may reject before it is awaited.
   opened.ready.catch(() => undefined)
   return opened
 }
@@ -156,7 +156,7 @@ async function listenForMetrics(
   return server
 }
 
-/** The database is opened before the app exists, and already has things to log. */
+/** The database is opened before the app exists, and already logs. */
 class Notices {
   readonly #waiting: Array<(log: FastifyInstance['log']) => void> = []
   #log: FastifyInstance['log'] | null = null
@@ -175,9 +175,9 @@ class Notices {
   }
 }
 
-/** Closes connections as they become idle, and cuts the others at the limit. */
+/** Closes connections when they become idle, and cuts the others at the limit. */
 async function closeServer(app: FastifyInstance): Promise<void> {
-  // A kept-alive connection becomes idle only once its last answer is out.
+  // A kept-alive connection becomes idle only after its last response is sent.
   const sweep = setInterval(() => app.server.closeIdleConnections(), IDLE_SWEEP_MS)
   const cut = setTimeout(() => app.server.closeAllConnections(), CLOSE_TIMEOUT_MS)
   await app.close()
@@ -201,7 +201,7 @@ export async function serve(config: Config): Promise<void> {
     starting
       .then(async (service) => {
         service.app.log.info(`${signal}: finishing accepted requests`)
-        // A person who presses Ctrl-C does not wait for load balancers.
+        // Ctrl-C need not wait for load balancers.
         await service.close(signal === 'SIGTERM' ? DRAIN_MS : 0)
       })
       .finally(() => process.exit(0))
@@ -220,7 +220,7 @@ export async function serve(config: Config): Promise<void> {
   }
 }
 
-/** An endpoint with such a URL would send deliveries to this service again. */
+/** An endpoint with such a URL would send deliveries back to this service. */
 function isOwn(url: URL, { publicUrl, host }: Config, app: FastifyInstance): boolean {
   const { port } = app.server.address() as AddressInfo
   return isOwnUrl(url, ownAddresses(publicUrl, host, port))

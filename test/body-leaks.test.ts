@@ -19,7 +19,7 @@ async function disconnectAfter(path: string, count: number): Promise<{ held: num
     new Writable({ write: (_chunk, _encoding, done) => done() }),
   )
   let observed = 0
-  app.answerObservers.push(() => {
+  app.requestObservers.push(() => {
     observed += 1
   })
   app.addHook('onRequest', async ({ url }) => {

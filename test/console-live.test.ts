@@ -152,7 +152,7 @@ it('reads over one connection of its own, which opens when it is used', async ()
   own.markReady()
   onTestFinished(() => own.close())
   await addTenant(own)
-  const openConnections = () => own.connectionStates().find(({ share }) => share === 'console')?.total
+  const openConnections = () => own.connectionStates().find(({ pool }) => pool === 'console')?.total
   expect(openConnections()).toBe(0)
   const { url } = await startConsoleForTest(own)
   const operator = await signedIn(url)

@@ -44,8 +44,8 @@ it('serves console and metrics on their own ports with several hosts and replica
   expect(scrape.status).toBe(200)
   for (const line of [
     'oa_audience_database_state{state="up"} 1\n',
-    'oa_audience_database_sessions{share="replica-clients",state="waiting"} 0\n',
-    'oa_audience_database_sessions{share="replica-console",state="total"}',
+    'oa_audience_database_sessions{pool="replica-clients",state="waiting"} 0\n',
+    'oa_audience_database_sessions{pool="replica-console",state="total"}',
   ]) {
     expect(metrics).toContain(line)
   }

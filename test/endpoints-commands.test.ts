@@ -342,7 +342,7 @@ describe('the examination of an endpoint', () => {
     await addDeliveries(id, 1)
     await addAnswer(id, 410)
     await json('pause', id)
-    const message = expect.stringMatching(/paused after the answer "410"; deliveries waiting: 1,/)
+    const message = expect.stringMatching(/paused after the response "410"; deliveries waiting: 1,/)
     expect(await findingOf(id)).toMatchObject([{ severity: 'warning', message }])
   })
 

@@ -1,4 +1,4 @@
-/** What operators see of all accounts: one word for each, its problems, and how to fix them. */
+/** What operators see of all accounts: one status for each, its problems, and how to fix them. */
 import { readFileSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { refreshDueFigures } from '../src/background/monitoring/account-figures.ts'
@@ -41,7 +41,7 @@ async function onService(work: (service: Service) => Promise<unknown>): Promise<
 async function statusOf({ accountId }: Tenant) {
   const account = await findFleetAccount(database, accountId, Date.now())
   if (account === null) throw new Error('the account is not in the fleet')
-  return { word: account.word, reasons: account.problems.map(({ reason }) => reason), account }
+  return { status: account.status, reasons: account.problems.map(({ reason }) => reason), account }
 }
 
 const set = (tenant: Tenant, columns: string) =>
@@ -71,12 +71,12 @@ const ageDeliveries = ({ accountId }: Tenant) =>
     [accountId],
   )
 
-describe('the word for an account', () => {
+describe('the status for an account', () => {
   it('is ok if deliveries arrive', async () => {
     const tenant = await addTenant(database, usable)
     await onService((service) => service.deliver(tenant, follow))
-    const { word, reasons, account } = await statusOf(tenant)
-    expect({ word, reasons }).toEqual({ word: 'ok', reasons: [] })
+    const { status, reasons, account } = await statusOf(tenant)
+    expect({ status, reasons }).toEqual({ status: 'ok', reasons: [] })
     expect(account).toMatchObject({ deliveries24h: 1, events24h: 1, refused: 0, unapplied: 0 })
     const [charts] = await readFleetCharts(database, [tenant.accountId])
     expect(charts?.hours.at(-1)).toBe(1)
@@ -85,7 +85,10 @@ describe('the word for an account', () => {
   it('takes a delivery without events as a delivery', async () => {
     const tenant = await addTenant(database, usable)
     await onService((service) => service.deliver(tenant, []))
-    expect(await statusOf(tenant)).toMatchObject({ word: 'ok', account: { deliveries24h: 1, events24h: 0 } })
+    expect(await statusOf(tenant)).toMatchObject({
+      status: 'ok',
+      account: { deliveries24h: 1, events24h: 0 },
+    })
   })
 
   it('counts deliveries of 24 hours, those since the stored counts and those of an account that nobody counted', async () => {
@@ -112,7 +115,7 @@ describe('the word for an account', () => {
 
   it('is quiet if LINE has never delivered', async () => {
     const tenant = await addTenant(database, usable)
-    expect(await statusOf(tenant)).toMatchObject({ word: 'quiet', reasons: ['never_delivered'] })
+    expect(await statusOf(tenant)).toMatchObject({ status: 'quiet', reasons: ['never_delivered'] })
     const messageOf = async () => (await statusOf(tenant)).account.problems[0]?.message
     expect(await messageOf()).toMatch(
       /^LINE has not delivered anything since the account was added \d+ s ago\.$/,
@@ -141,7 +144,7 @@ describe('the word for an account', () => {
   it('is degraded if the platform cannot be called for lack of credentials', async () => {
     const tenant = await addTenant(database)
     await onService((service) => service.deliver(tenant, follow))
-    expect(await statusOf(tenant)).toMatchObject({ word: 'degraded', reasons: ['not_verifiable'] })
+    expect(await statusOf(tenant)).toMatchObject({ status: 'degraded', reasons: ['not_verifiable'] })
   })
 
   it('is degraded if an event could not be applied', async () => {
@@ -149,14 +152,14 @@ describe('the word for an account', () => {
     await onService((service) =>
       service.deliver(tenant, [{ ...lineEvent('follow', 'U1'), timestamp: 'never' }]),
     )
-    expect(await statusOf(tenant)).toMatchObject({ word: 'degraded', reasons: ['events_unapplied'] })
+    expect(await statusOf(tenant)).toMatchObject({ status: 'degraded', reasons: ['events_unapplied'] })
   })
 
   it('lists all problems of an account, the worst first', async () => {
     const tenant = await addTenant(database)
     await set(tenant, 'channel_secret = null')
     expect(await statusOf(tenant)).toMatchObject({
-      word: 'broken',
+      status: 'broken',
       reasons: ['no_channel_secret', 'not_verifiable'],
     })
   })
@@ -164,15 +167,15 @@ describe('the word for an account', () => {
   it('is broken if the platform has suspended the account', async () => {
     const tenant = await addTenant(database, usable)
     await onService((service) => service.deliver(tenant, [lineEvent('botSuspended', null)]))
-    expect(await statusOf(tenant)).toMatchObject({ word: 'broken', reasons: ['suspended'] })
+    expect(await statusOf(tenant)).toMatchObject({ status: 'broken', reasons: ['suspended'] })
   })
 
   it('is broken for 7 days after a delivery that names another bot', async () => {
     const tenant = await addTenant(database, usable)
     await onService((service) => service.deliver({ ...tenant, botUserId: 'Uanother' }, follow))
-    expect(await statusOf(tenant)).toMatchObject({ word: 'broken', reasons: ['foreign_destination'] })
+    expect(await statusOf(tenant)).toMatchObject({ status: 'broken', reasons: ['foreign_destination'] })
     await set(tenant, `foreign_destination_at = now() - interval '8 days'`)
-    expect(await statusOf(tenant)).toMatchObject({ word: 'ok' })
+    expect(await statusOf(tenant)).toMatchObject({ status: 'ok' })
   })
 
   it('is ok again when another account of the organization has that bot', async () => {
@@ -180,9 +183,9 @@ describe('the word for an account', () => {
     const { organizationId, channelSecret } = tenant
     const attached = { channelId: '2000000002', channelSecret, organizationId, botUserId: 'Uattached' }
     await onService((service) => service.deliver({ ...tenant, botUserId: attached.botUserId }, follow))
-    expect(await statusOf(tenant)).toMatchObject({ word: 'broken', reasons: ['foreign_destination'] })
+    expect(await statusOf(tenant)).toMatchObject({ status: 'broken', reasons: ['foreign_destination'] })
     await addTenant(database, attached)
-    expect(await statusOf(tenant)).toMatchObject({ word: 'ok' })
+    expect(await statusOf(tenant)).toMatchObject({ status: 'ok' })
   })
 
   it('is explained with what LINE said when it refused the last verification', async () => {
@@ -210,7 +213,7 @@ describe('the word for an account', () => {
       { name, ok: false },
     ]
     await set(tenant, `verified_at = now(), verification = '${JSON.stringify({ verified: false, checks })}'`)
-    expect(await statusOf(tenant)).toMatchObject({ word: 'broken', reasons: [reason] })
+    expect(await statusOf(tenant)).toMatchObject({ status: 'broken', reasons: [reason] })
   })
 
   it('is broken if only deliveries with a wrong signature arrive', async () => {
@@ -228,7 +231,7 @@ describe('the word for an account', () => {
     await onService((service) => service.deliver(tenant, follow))
     await ageDeliveries(tenant)
     await onService((service) => service.deliver(withWrongSecret(tenant), follow))
-    expect(await statusOf(tenant)).toMatchObject({ word: 'degraded', reasons: ['line_signature_doubtful'] })
+    expect(await statusOf(tenant)).toMatchObject({ status: 'degraded', reasons: ['line_signature_doubtful'] })
   })
 
   it('is ok if a valid delivery followed one with a wrong signature', async () => {
@@ -236,7 +239,7 @@ describe('the word for an account', () => {
     await onService((service) => service.deliver(withWrongSecret(tenant), follow))
     await ageDeliveries(tenant)
     await onService((service) => service.deliver(tenant, follow))
-    expect(await statusOf(tenant)).toMatchObject({ word: 'ok', account: { refused: 1 } })
+    expect(await statusOf(tenant)).toMatchObject({ status: 'ok', account: { refused: 1 } })
   })
 
   it('does not take a tracking event as proof of a valid channel secret', async () => {
@@ -253,7 +256,7 @@ describe('the word for an account', () => {
       await service.deliver(tenant, follow)
       await service.chat({ ...tenant, chatSecret: 'another secret' }, { event: 'x' })
     })
-    expect(await statusOf(tenant)).toMatchObject({ word: 'degraded', reasons: ['chat_signature_refused'] })
+    expect(await statusOf(tenant)).toMatchObject({ status: 'degraded', reasons: ['chat_signature_refused'] })
   })
 
   it('is degraded if the access token expires within 7 days, or if all messages are used up', async () => {
@@ -265,7 +268,7 @@ describe('the word for an account', () => {
       [tenant.accountId],
     )
     expect(await statusOf(tenant)).toMatchObject({
-      word: 'degraded',
+      status: 'degraded',
       reasons: ['token_expires', 'quota_used_up'],
     })
   })
@@ -279,8 +282,8 @@ describe('a silence', () => {
   it('is unusual if it covers four hours that were busy in each of the last four weeks', async () => {
     const tenant = await addTenant(database, usable)
     await deliveredIn(tenant, [5, ...weekly([5, 4, 3, 2, 1])])
-    const { word, reasons, account } = await statusOf(tenant)
-    expect({ word, reasons }).toEqual({ word: 'quiet', reasons: ['unusually_quiet'] })
+    const { status, reasons, account } = await statusOf(tenant)
+    expect({ status, reasons }).toEqual({ status: 'quiet', reasons: ['unusually_quiet'] })
     expect(account.silenceChance).toBeCloseTo(1 / 6 ** 4)
   })
 
@@ -299,7 +302,7 @@ describe('a silence', () => {
     await store('judged_at = now(), silence_chance = 0.00001')
     expect((await statusOf(tenant)).reasons).toEqual(['unusually_quiet'])
     await deliveredIn(tenant, [0])
-    expect(await statusOf(tenant)).toMatchObject({ word: 'ok', account: { silenceChance: null } })
+    expect(await statusOf(tenant)).toMatchObject({ status: 'ok', account: { silenceChance: null } })
   })
 
   it('that began after the stored one is judged by itself', async () => {
@@ -313,7 +316,7 @@ describe('a silence', () => {
   it('is usual if the account is silent at that time of each week', async () => {
     const tenant = await addTenant(database, usable)
     await deliveredIn(tenant, [20, ...weekly([20, 21, 22])])
-    expect(await statusOf(tenant)).toMatchObject({ word: 'ok', account: { silenceChance: null } })
+    expect(await statusOf(tenant)).toMatchObject({ status: 'ok', account: { silenceChance: null } })
   })
 
   it('is judged by its own hours of the week, not by those around them', async () => {
@@ -328,13 +331,13 @@ describe('a silence', () => {
       tenant,
       Array.from({ length: 100 }, (_, index) => index + 6),
     )
-    expect(await statusOf(tenant)).toMatchObject({ word: 'ok', account: { silenceChance: null } })
+    expect(await statusOf(tenant)).toMatchObject({ status: 'ok', account: { silenceChance: null } })
   })
 
   it('of more than 7 days is named even without a rhythm', async () => {
     const tenant = await addTenant(database, usable)
     await deliveredIn(tenant, [8 * 24])
-    expect(await statusOf(tenant)).toMatchObject({ word: 'quiet', reasons: ['silent_for_days'] })
+    expect(await statusOf(tenant)).toMatchObject({ status: 'quiet', reasons: ['silent_for_days'] })
   })
 })
 
@@ -368,18 +371,18 @@ describe('a comparison with the statistics of LINE', () => {
 
   it('finds nothing if the changes agree, whatever the totals are', async () => {
     const same = { followers: 5060, blocks: 405, first: 60, returns: 15, unfollows: 20 }
-    expect(await compare(same)).toMatchObject({ word: 'ok', account: { missing: null } })
+    expect(await compare(same)).toMatchObject({ status: 'ok', account: { missing: null } })
   })
 
   it('tolerates 10 people', async () => {
     const close = { followers: 5060, blocks: 400, first: 50, returns: 0, unfollows: 0 }
-    expect(await compare(close)).toMatchObject({ word: 'ok' })
+    expect(await compare(close)).toMatchObject({ status: 'ok' })
   })
 
   it('finds follows that were not delivered', async () => {
     const without = { followers: 5060, blocks: 400, first: 40, returns: 0, unfollows: 0 }
     expect(await compare(without)).toMatchObject({
-      word: 'degraded',
+      status: 'degraded',
       reasons: ['deliveries_missing'],
       account: { missing: 20 },
     })
@@ -395,7 +398,7 @@ describe('a comparison with the statistics of LINE', () => {
 
   it('does not mistake a return that LINE marks as a first follow for a missing delivery', async () => {
     const marked = { followers: 5000, blocks: 370, first: 30, returns: 0, unfollows: 0 }
-    expect(await compare(marked)).toMatchObject({ word: 'ok' })
+    expect(await compare(marked)).toMatchObject({ status: 'ok' })
   })
 })
 
@@ -428,8 +431,8 @@ describe('oa-audience fleet', () => {
     const { status, stdout } = await runCommand(['fleet', '--json'], env)
     expect(status).toBe(1)
     expect(JSON.parse(stdout)).toMatchObject([
-      { id: String(broken.accountId), word: 'broken', problems: [{ reason: 'suspended' }, {}] },
-      { id: String(fine.accountId), word: 'quiet' },
+      { id: String(broken.accountId), status: 'broken', problems: [{ reason: 'suspended' }, {}] },
+      { id: String(fine.accountId), status: 'quiet' },
     ])
     const text = (await runCommand(['fleet'], env)).stdout
     expect(text.split('\n')[1]).toMatch(
@@ -461,13 +464,13 @@ it('exports one series per account and problem as metrics', async () => {
   metrics.close()
 })
 
-it('documents every reason below its word', () => {
+it('documents every reason below its status', () => {
   const operations = readFileSync(new URL('../docs/operations.md', import.meta.url), 'utf8')
-  for (const word of ['broken', 'degraded', 'quiet']) {
+  for (const status of ['broken', 'degraded', 'quiet']) {
     const [, , reasons = ''] =
-      new RegExp(`^\\| \`${word}\` \\|([^|]*)\\|([^|]*)\\|`, 'm').exec(operations) ?? []
+      new RegExp(`^\\| \`${status}\` \\|([^|]*)\\|([^|]*)\\|`, 'm').exec(operations) ?? []
     const documented = [...reasons.matchAll(/`(\w+)`/g)].map(([, reason]) => reason)
-    const known = Object.entries(REASONS).filter(([, its]) => its === word)
-    expect(documented.sort(), word).toEqual(known.map(([reason]) => reason).sort())
+    const known = Object.entries(REASONS).filter(([, its]) => its === status)
+    expect(documented.sort(), status).toEqual(known.map(([reason]) => reason).sort())
   }
 })

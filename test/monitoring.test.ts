@@ -171,7 +171,7 @@ it('finds deliveries that LINE did not make, by comparing the follows of a day w
   await database.session((session) => runMaintenance(session, RETENTION))
   await monitor.checkDue()
   await refreshDueFigures(database)
-  expect(await state()).toMatchObject({ word: 'degraded', reasons: ['deliveries_missing'], missing: 30 })
+  expect(await state()).toMatchObject({ status: 'degraded', reasons: ['deliveries_missing'], missing: 30 })
   const days = await listAccountDays(database, tenant.accountId, 7)
   expect(days.find(({ day }) => day.replaceAll('-', '') === platformDay(yesterday))).toMatchObject({
     ...{ firstFollows: 63, returns: 7, unfollows: 1 },
@@ -183,7 +183,7 @@ it('finds deliveries that LINE did not make, by comparing the follows of a day w
   await database.session((session) => runMaintenance(session, RETENTION))
   await makeDue()
   await refreshDueFigures(database)
-  expect(await state()).toMatchObject({ word: 'ok', missing: null })
+  expect(await state()).toMatchObject({ status: 'ok', missing: null })
 })
 
 it('counts a day again when late deliveries had a day to arrive', async () => {

@@ -47,7 +47,7 @@ it('answers 503 or 500 before its database responds and during outages, migrates
   await becomesWell(service.url)
   await eventually(
     async () => service.output(),
-    (output) => output.includes('the database does not answer') && output.includes('migrated: 0001-'),
+    (output) => output.includes('the database does not respond') && output.includes('migrated: 0001-'),
   )
   const tenant = await addTenant(database)
   const statuses = async () => [
@@ -165,7 +165,7 @@ it('counts, finishes an erasure that another instance left pending, marks change
     'oa_audience_queue_events{source="line"} 0',
     'oa_audience_profiles_due 0',
     'oa_audience_verifications_total{outcome="refused"} 1',
-    'oa_audience_database_sessions{share="clients",state="waiting"} 0',
+    'oa_audience_database_sessions{pool="clients",state="waiting"} 0',
     'oa_audience_database_state{state="up"} 1',
   ]) {
     expect(metrics).toContain(line)

@@ -97,10 +97,8 @@ it('serves everybody else while all searches and updates of one account are stuc
     expect(headers.get('retry-after')).toBe('1')
   }
   const text = await metrics.registry.metrics()
-  expect(text).toContain(
-    `oa_audience_database_busy_total{share="clients",reason="account"} ${refused.length}`,
-  )
-  expect(text).toContain('oa_audience_database_busy_total{share="clients",reason="share"} 0')
+  expect(text).toContain(`oa_audience_database_busy_total{pool="clients",reason="account"} ${refused.length}`)
+  expect(text).toContain('oa_audience_database_busy_total{pool="clients",reason="pool"} 0')
   expect(text).toContain('oa_audience_database_state{state="up"} 1')
 })
 
@@ -133,7 +131,7 @@ it('answers 503 with its own message, and stays healthy, while other accounts us
   await Promise.all(attack)
   expect((await list(service, quiet)).status).toBe(200)
   const text = await metrics.registry.metrics()
-  expect(text).toContain('oa_audience_database_busy_total{share="clients",reason="share"} 1')
+  expect(text).toContain('oa_audience_database_busy_total{pool="clients",reason="pool"} 1')
 })
 
 it('accepts deliveries of accounts that are not cached while another program locks api_client', async () => {

@@ -1,8 +1,8 @@
-/** Requests to the service. Every answer is JSON; ids are strings. */
+/** Requests to the service. Every response is JSON. Ids are strings. */
 
 import { noteServerTime } from './clock.ts'
 
-/** What a value of the service becomes in JSON. */
+/** The JSON form of a value of the service. */
 export type Json<T> = T extends bigint
   ? string
   : T extends Array<infer Item>
@@ -46,25 +46,25 @@ async function request<T>(method: string, path: string, body: unknown, signal?: 
   }).catch(rejectAsUnreachable)
   noteServerTime(response)
   if (response.status === 204) return undefined as T
-  // A refusal may come from a proxy, with any body. A successful response without its body was cut off, or the page left it.
+  // An error response may come from a proxy, with any body. If the body of a successful one is missing, the connection was cut off
+  // or the request was aborted.
   const content = response.json().catch(response.ok ? rejectAsUnreachable : () => ({}))
-  const answer = (await content) as { message?: string; requestId?: string }
-  if (response.ok) return answer as T
+  const json = (await content) as { message?: string; requestId?: string }
+  if (response.ok) return json as T
   if (response.status === 401 && path.startsWith('/api/')) onSignedOut()
-  throw new ApiError(answer.message ?? '', {
+  throw new ApiError(json.message ?? '', {
     status: response.status,
-    ...(answer.requestId === undefined ? {} : { requestId: answer.requestId }),
+    ...(json.requestId === undefined ? {} : { requestId: json.requestId }),
     retryAfter: response.headers.get('retry-after'),
   })
 }
 
-/** The service is down or the network is gone. */
 function rejectAsUnreachable(error: Error): never {
   if (error.name === 'AbortError') throw error
   throw new ApiError('', { status: 0, retryAfter: null })
 }
 
-/** `?a=1&b=2` of the values that are set. */
+/** Builds `?a=1&b=2` from the values that are set. */
 export function queryOf(values: Record<string, string | null | undefined>): string {
   const query = new URLSearchParams()
   for (const [name, value] of Object.entries(values)) if (value) query.set(name, value)

@@ -1,7 +1,7 @@
 /** The frame around all pages: sign-in, navigation and languages. */
 import { useEffect, useMemo, useState } from 'preact/hooks'
 import { type ApiError, get, listenForSignOut, post } from './api.ts'
-import { forgetAnswers, useAction } from './hooks.ts'
+import { clearCache, useAction } from './hooks.ts'
 import { AccountPage } from './pages/account.tsx'
 import { AudiencePage } from './pages/audience.tsx'
 import { ClientPage } from './pages/client.tsx'
@@ -41,10 +41,10 @@ export function App() {
     rememberLanguage(language)
   }, [language])
   useEffect(() => {
-    // A page sends several requests, and each of them is refused.
+    // A page sends several requests, and each of them is refused after the session has ended.
     listenForSignOut(() => {
       rememberSession(null)
-      forgetAnswers()
+      clearCache()
       setSession((before) => (before === 'open' ? 'ended' : before))
     })
     if (session !== 'open') findSession()
@@ -58,7 +58,7 @@ export function App() {
   }
   const signOut = async () => {
     await post('/sign-out')
-    forgetAnswers()
+    clearCache()
     rememberSession(null)
     setSession('none')
   }

@@ -1,8 +1,8 @@
-/** The service's clock. The one of the browser may be wrong by hours, and times on a page are compared with it. */
+/** The service's clock. The browser's clock may be wrong by hours, so relative times on a page use this one. */
 
 let aheadMs = 0
 
-/** Every answer carries the time at which it was sent. */
+/** Reads the time at which the response was sent. */
 export function noteServerTime({ headers }: Response): void {
   const sentAtMs = Date.parse(headers.get('date') ?? '')
   if (!Number.isNaN(sentAtMs)) aheadMs = sentAtMs - Date.now()

@@ -9,11 +9,11 @@ export interface Query<T> {
   reload: () => void
 }
 
-/** Answers that a page shows until its own arrive, such as after "back". */
+/** Responses that a page shows until its own requests finish, such as after "back". */
 const cache = new Map<string, unknown>()
 const CACHE_MAX = 50
 
-export function forgetAnswers(): void {
+export function clearCache(): void {
   cache.clear()
 }
 
@@ -112,7 +112,7 @@ export function useList<Item>(
   }
 }
 
-/** Calls while the page is visible. @param intervalMs null: never */
+/** Calls periodically while the page is visible. @param intervalMs null to never call */
 export function useInterval(intervalMs: number | null, work: () => void): void {
   const latest = useRef(work)
   latest.current = work
@@ -125,7 +125,7 @@ export function useInterval(intervalMs: number | null, work: () => void): void {
   }, [intervalMs])
 }
 
-/** The value as it was when it last stayed the same for `ms`. */
+/** Returns the last value that did not change for `ms`. */
 export function useSettled<T>(value: T, ms: number): T {
   const [settled, setSettled] = useState(value)
   useEffect(() => {
@@ -135,7 +135,7 @@ export function useSettled<T>(value: T, ms: number): T {
   return settled
 }
 
-/** Work that a button starts: what it says while it runs, and how it ended. */
+/** An action that a button starts, with its progress and result. */
 export function useAction(): {
   isRunning: boolean
   error: ApiError | undefined

@@ -1,4 +1,4 @@
-/** Addresses of pages. Links are ordinary links, so that they open in a new tab and can be copied. */
+/** URLs of pages. Links are ordinary links, so they can be opened in a new tab and copied. */
 import type { AnchorHTMLAttributes, TargetedMouseEvent } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
 
@@ -9,7 +9,7 @@ export interface Place {
 
 const place = (): Place => ({ path: location.pathname, query: new URLSearchParams(location.search) })
 
-/** Both names of the event that says that the address has changed: the browser's own, and ours. */
+/** Events of a changed URL: the browser's and ours. */
 const CHANGED = ['popstate', 'navigated']
 
 export function usePlace(): Place {
@@ -30,7 +30,7 @@ export function navigate(href: string): void {
   scrollTo(0, 0)
 }
 
-/** Changes the query of the present page, such as a filter, without a step in the history. */
+/** Changes the query of the current page, such as a filter, without a history entry. */
 export function replaceQuery(values: Record<string, string | null>): void {
   const { path, query } = place()
   for (const [name, value] of Object.entries(values)) {
@@ -44,7 +44,6 @@ export function replaceQuery(values: Record<string, string | null>): void {
 
 export function Link({ href, ...rest }: AnchorHTMLAttributes<HTMLAnchorElement> & { href: string }) {
   const follow = (event: TargetedMouseEvent<HTMLAnchorElement>) => {
-    // The browser opens a new tab or window itself.
     if (event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return
     event.preventDefault()
     navigate(href)
@@ -52,16 +51,16 @@ export function Link({ href, ...rest }: AnchorHTMLAttributes<HTMLAnchorElement> 
   return <a {...rest} href={href} onClick={follow} />
 }
 
-/** Everything but a user id. Parts of a path become parts of requests, so a link must not lead a request elsewhere. */
+/** Valid parts other than user ids. Parts of a path become parts of requests, so a link must not be able to redirect a request. */
 const ID = /^\d{1,19}$/
 
-/** The account that a filter names, or null. */
+/** The account of the filter, or null. */
 export function accountOf(query: URLSearchParams): string | null {
   const id = query.get('account')
   return id !== null && ID.test(id) ? id : null
 }
 
-/** Returns the parts of a path that a pattern such as `/accounts/:id` names, or null. All of them but `:user` are ids. */
+/** Returns the parameters of a path for a pattern such as `/accounts/:id`, or null. All but `:user` are ids. */
 export function match(pattern: string, path: string): Record<string, string> | null {
   const names = pattern.split('/')
   const parts = path.split('/')

@@ -1,4 +1,4 @@
-/** The languages of the console. English is the table; the others must have every text of it. */
+/** The languages of the console. The English table defines the texts, and the other languages must have each of them. */
 import { createContext } from 'preact'
 import { useContext } from 'preact/hooks'
 import { serverNowMs } from './clock.ts'
@@ -11,14 +11,13 @@ export type Texts = typeof en
 const LANGUAGES = { en, ja, th } satisfies Record<string, Texts>
 export type Language = keyof typeof LANGUAGES
 
-/** Each name in its own language. */
 export const LANGUAGE_NAMES: Record<Language, string> = { en: 'English', ja: '日本語', th: 'ไทย' }
 
 const STORAGE_KEY = 'oa-audience-language'
 
 const isLanguage = (value: unknown): value is Language => Object.hasOwn(LANGUAGES, value as string)
 
-/** The stored choice, or else the first language of the browser that there is. */
+/** Returns the stored choice, or else the first supported language of the browser. */
 export function initialLanguage(): Language {
   const wanted = [localStorage.getItem(STORAGE_KEY), ...navigator.languages.map((tag) => tag.slice(0, 2))]
   return wanted.find(isLanguage) ?? 'en'
@@ -42,7 +41,7 @@ export interface Localized {
   relative: (iso: string, now?: number) => string
   /** date and time in the zone of the browser */
   dateTime: (iso: string) => string
-  /** a day of LINE, which has the same date in every zone: the UTC date of the time */
+  /** the UTC date of the time, because a day of LINE has the same date in every time zone */
   date: (iso: string) => string
   clock: (iso: string) => string
 }
@@ -57,7 +56,7 @@ const UNITS: Array<[Intl.RelativeTimeFormatUnit, number]> = [
 ]
 
 export function localize(language: Language): Localized {
-  // Gregorian years and Western digits, as in the service's own output. Thai would have Buddhist years.
+  // Gregorian years and Western digits, as in the service's output. The default for Thai is Buddhist years.
   const locale = `${language}-u-ca-gregory-nu-latn`
   const number = new Intl.NumberFormat(locale)
   const short = new Intl.NumberFormat(locale, { notation: 'compact', maximumFractionDigits: 1 })
@@ -88,6 +87,6 @@ export function localize(language: Language): Localized {
 export const LocalizedContext = createContext<Localized>(localize('en'))
 export const useLocalized = (): Localized => useContext(LocalizedContext)
 
-/** The text for a state. Other programs write states of their own, which stand for themselves, also if one is "constructor". */
+/** Returns the text for a state. Other programs write other states, which are shown unchanged, even "constructor". */
 export const stateIn = (texts: Record<string, string>, state: string): string =>
   Object.hasOwn(texts, state) ? (texts[state] ?? state) : state

@@ -1,4 +1,3 @@
-/** Builds the console into dist/web. Everything is served by the service itself. */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { brotliCompressSync } from 'node:zlib'
@@ -6,7 +5,7 @@ import { defineConfig, type Plugin } from 'vite'
 
 const OUTPUT = fileURLToPath(new URL('../dist/web', import.meta.url))
 
-/** Compresses once, at the build, instead of for every request. */
+/** Compresses at build time instead of for every request. */
 function compressAssets(): Plugin {
   return {
     name: 'compress-assets',

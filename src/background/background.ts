@@ -1,6 +1,6 @@
 /**
- * What runs beside requests once the database is ready: profiles, checks of accounts, maintenance, pending erasures, change marks,
- * and what is sent to endpoints.
+ * Periodic work that starts once the database is ready: profiles, checks of accounts, maintenance, pending erasures, change marks,
+ * and deliveries to endpoints.
  */
 import type { FastifyBaseLogger } from 'fastify'
 import type { Verifier } from '../accounts/verify.ts'
@@ -53,9 +53,9 @@ export class Background {
       if (this.#isStopped) return
       maintain()
       const mark = () => {
-        // While the database is down there is no change to mark.
+        // While the database is down, there is nothing to record.
         this.#addCheckpoint(database, log).catch(() => undefined)
-        // Apart from the mark, which is not written while commits wait for a standby that is missing.
+        // Separate from the checkpoint, which hangs while commits wait for a missing standby.
         this.#checkReplication(database, log).catch(() => undefined)
       }
       mark()
@@ -70,7 +70,7 @@ export class Background {
       metrics?.watchEndpoints(() => listBacklogs(database))
       metrics?.watchAccounts(() => listFleet(database, Date.now()))
     }
-    // If the database never becomes ready, the process ends with that error.
+    // If the database can never become ready, the process ends with that error.
     ready.then(start, () => undefined)
   }
 

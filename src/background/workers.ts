@@ -1,4 +1,4 @@
-/** WEB_CONCURRENCY: several processes share one port. The process that this file runs starts them and replaces those that die. */
+/** WEB_CONCURRENCY: several worker processes share one port. The first process starts them and replaces those that die. */
 import cluster, { type Worker } from 'node:cluster'
 import type { Server } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -11,7 +11,7 @@ import { type Connection, connectionUrl, EmbeddedServer } from '../postgres/embe
 
 /** Time between the death of a worker and its replacement, so that a recurring fault does not exhaust the machine. */
 const RESTART_DELAY_MS = 1_000
-/** A worker exits within 10 s of SIGTERM (main.ts). One that has not is killed. */
+/** A worker exits within 10 s of SIGTERM (main.ts). After this time it is killed. */
 const STOP_TIMEOUT_MS = 11_000
 /** 19 connections of an instance (docs/operations.md) and one for the console. */
 const CONNECTIONS_PER_WORKER = 20
@@ -33,7 +33,7 @@ export async function serveWithWorkers(config: Config): Promise<void> {
     const server = await owning.catch(() => null)
     await server?.stop()
   }
-  // A signal ends the first worker, so a start that it interrupts fails as well. The first exit code counts.
+  // A signal ends the first worker, so an interrupted start also fails. The first exit code counts.
   let exiting: Promise<void> | null = null
   const exit = (exitCode: number) => {
     exiting ??= stop().then(() => process.exit(exitCode))
@@ -53,7 +53,7 @@ export async function serveWithWorkers(config: Config): Promise<void> {
   }
 }
 
-/** Null: DATABASE_URL names a server. The embedded server must outlive every worker, so this process owns it. */
+/** The embedded server must outlive every worker, so this process owns it. Null if DATABASE_URL is set. */
 async function ownEmbeddedServer({ database, workers }: Config, log: Logger): Promise<EmbeddedServer | null> {
   if (database.kind !== 'embedded') return null
   const connections = Math.max(
@@ -69,9 +69,8 @@ async function ownEmbeddedServer({ database, workers }: Config, log: Logger): Pr
 class Workers {
   readonly #config: Config
   readonly #log: Logger
-  /** of the embedded server */
   #connection: Connection | null = null
-  /** Before the first worker listens, its end is a failed start and not a fault to recover from. */
+  /** If the first worker ends before it listens, the start has failed, and the worker is not replaced. */
   #hasStarted = false
   #isStopping = false
 
@@ -81,8 +80,8 @@ class Workers {
   }
 
   /**
-   * Starts the first worker, and the others once it listens, so that only one worker reports what prevents the start. Returns
-   * false if the first worker ends before it listens.
+   * Starts the first worker, and the others once it listens, so that only one worker reports a failed start. Returns false if the
+   * first worker ends before it listens.
    */
   async start(connection: Connection | null): Promise<boolean> {
     if (this.#isStopping) return false
@@ -97,7 +96,6 @@ class Workers {
     return true
   }
 
-  /** Resolves when all workers have ended. */
   async stop(): Promise<void> {
     this.#isStopping = true
     const running = Object.values(cluster.workers ?? {}).filter((worker) => worker !== undefined)
@@ -123,7 +121,7 @@ class Workers {
   }
 }
 
-/** Only the first worker serves the console. The address of the embedded server keeps workers from starting one themselves. */
+/** Only the first worker serves the console. With the URL of the embedded server, workers do not start their own. */
 function environmentOf(no: number, connection: Connection | null): Record<string, string> {
   return {
     ...(no > 1 && { CONSOLE_PORT: '' }),

@@ -65,16 +65,16 @@ export function withFields(command: Command): Command {
     .addHelpText('after', SECRETS_HELP)
 }
 
-/** LINE's channel secrets. Programs that stand in for LINE may use others, so any other text is only a warning. */
+/** Form of LINE's channel secrets. Simulators may use others, so any other text is only a warning. */
 const CHANNEL_SECRET = /^[0-9a-f]{32}$/
 
-/** What is unusual about a channel secret, without quoting it; null: nothing. A mistyped one would refuse every delivery. */
+/** Returns a warning about an unusual channel secret, or null. With a mistyped secret, every delivery is refused. */
 export function secretWarning(secret: string | null | undefined): string | null {
   if (!secret || CHANNEL_SECRET.test(secret)) return null
   return 'the channel secret is not 32 digits 0-9 a-f, as those of LINE are. If it is wrong, every delivery is refused.'
 }
 
-/** The columns that options set. An empty text removes an optional value. */
+/** Returns the columns that options set. An empty text removes an optional value. */
 export function columnsOf(fields: Fields): Partial<AccountColumns> {
   const given = (Object.keys(COLUMNS) as Field[]).filter((field) => fields[field] !== undefined)
   for (const field of given) {
@@ -92,12 +92,12 @@ export function columnsOf(fields: Fields): Partial<AccountColumns> {
   return Object.fromEntries(given.map((field) => [COLUMNS[field], fields[field] || null]))
 }
 
-/** Whether a text is a channel id as LINE writes it. `08` would be another account than `8`. */
+/** Whether a text is a channel id as LINE writes it. `08` would be a different account from `8`. */
 export function isChannelId(text: string): boolean {
   return /^[1-9]\d{0,19}$/.test(text)
 }
 
-/** Whether an `oa_hash` can be part of a URL as it is. */
+/** Whether an `oa_hash` can be part of a URL unescaped. */
 export function isUrlSegment(text: string): boolean {
   return /^[\w.~-]*$/.test(text)
 }

@@ -1,4 +1,3 @@
-/** `oa-audience accounts` */
 import type { Command } from 'commander'
 import type { Account } from '../accounts/account.ts'
 import { addAccount, updateAccount } from '../accounts/provisioning.ts'
@@ -55,7 +54,7 @@ function addCommand(group: Command): void {
           addAccount(database, organization, columns),
         )
         const added = { id, oaHash, trackingKey }
-        // Programs read these three fields. People also need the addresses.
+        // Programs read these three fields. People also need the URLs.
         printOne(json ? added : { ...added, ...addressesOf(readConfig(io.env), id, oaHash) }, json === true)
       },
     )
@@ -90,7 +89,7 @@ function showCommand(group: Command): void {
     })
 }
 
-/** Counts what was deleted now. A continued removal finds only what the interrupted one has left. */
+/** Counts only what this run deleted, not what an interrupted run deleted before. */
 async function remove(database: Database, id: bigint): Promise<Printable | null> {
   const account = await findAccountDetails(database, id)
   if (account === null) return null

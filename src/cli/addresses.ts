@@ -1,4 +1,4 @@
-/** The addresses of this service that an operator enters on other platforms. */
+/** URLs of this service that an operator enters on other platforms. */
 import type { Config } from '../config/config.ts'
 import { localUrl } from '../http/local-url.ts'
 import { deliveryPaths } from '../intake/line/channel.ts'
@@ -13,7 +13,7 @@ export interface Addresses {
 
 export type AddressConfig = Pick<Config, 'publicUrl' | 'host' | 'port'>
 
-/** The address of this service for other platforms; without PUBLIC_URL the one on which it listens. */
+/** Returns PUBLIC_URL, or else the URL at which the service listens. */
 export function baseUrl({ publicUrl, host, port }: AddressConfig): string {
   return publicUrl ?? localUrl(host, port)
 }

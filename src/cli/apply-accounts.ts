@@ -1,4 +1,4 @@
-/** `oa-audience accounts apply`: a fleet of accounts from a file into service. */
+/** `oa-audience accounts apply`: brings the accounts of a file into service. */
 import type { Command } from 'commander'
 import {
   type AppliedAccount,
@@ -22,11 +22,11 @@ import { type Onboarding, previewWebhook, type WebhookPreview, webhookUrl } from
 import { Progress } from './progress.ts'
 
 /**
- * Accounts that are worked on at the same time. A command has 5 database connections, so none waits for one. LINE's limits are per
- * channel. If each of 200 accounts waits a minute until LINE applies its URL: 200 ÷ 5 × 1 min = 40 min.
+ * Accounts processed at the same time. A command has 5 database connections, so no account waits for one. LINE's limits are per
+ * channel. If LINE takes a minute to apply each of 200 URLs: 200 ÷ 5 × 1 min = 40 min.
  */
 const ACCOUNTS_AT_ONCE = 5
-/** Characters of a webhook URL that LINE accepts. */
+/** Maximum length of a webhook URL that LINE accepts. */
 const URL_MAX_LENGTH = 500
 
 interface Options {
@@ -36,7 +36,7 @@ interface Options {
 }
 
 const HELP = `
-The first line of the file names the columns: organization (id or name) and channel_id identify an account; name,
+The first line of the file contains the column names: organization (id or name) and channel_id identify an account; name,
 channel_secret, channel_access_token and all other options of "accounts add" may follow. An empty cell keeps the stored value.
 A second run continues an interrupted one and repeats nothing. Exits with 1 if an account has a problem.`
 
@@ -144,14 +144,14 @@ async function inParallel<T, R>(unit: string, items: T[], work: (item: T) => Pro
   }
 }
 
-/** LINE's API neither changes nor shows these (developers.line.biz, "Build a bot" and "Receive messages"). */
+/** Settings that LINE's API can neither read nor change (developers.line.biz, "Build a bot" and "Receive messages"). */
 const INVISIBLE_SETTINGS = [
   'LINE Developers Console, "Messaging API", "Webhook redelivery": switch it on. LINE then repeats deliveries that failed.',
   'LINE Developers Console, "Messaging API", "Auto-reply messages": disable them if a bot or a chat tool replies.',
   'LINE Developers Console, "Messaging API", "Allow bot to join group chats": enable it to receive events of groups.',
 ]
 
-/** Prints nothing if the webhook was not asked for. */
+/** Prints nothing if the webhook was not requested. */
 export function printRemainingSteps(
   rows: Array<Pick<Outcome, 'webhookActive'> & { account: bigint }>,
   setsWebhook: boolean,

@@ -58,7 +58,7 @@ function importCommand(group: Command): void {
     })
 }
 
-/** Prints the tally at the end of the file, after an error and after a signal. */
+/** Prints the tally at the end of the file, and also after an error or a signal. */
 async function reporting(
   tally: ImportTally,
   asJson: boolean,
@@ -76,7 +76,7 @@ async function reporting(
     printTally(tally, asJson)
   }
   process.once('exit', report)
-  // Ahead of the listener that ends the process for any command (postgres/pool/open.ts).
+  // Registered before the listener that ends the process for any command (postgres/pool/open.ts).
   for (const signal of INTERRUPTS) process.prependOnceListener(signal, interrupt)
   await work(progress).finally(report)
 }

@@ -1,4 +1,3 @@
-/** `oa-audience clients` */
 import type { Command } from 'commander'
 import { addClient, addKey, revokeClient, revokeKey } from '../accounts/provisioning.ts'
 import { listClients, listKeys } from '../operator/clients.ts'

@@ -1,4 +1,4 @@
-/** What a command says when a constraint refuses its change. Users do not know the names of constraints. */
+/** Messages for violated constraints. Users do not know the names of constraints. */
 import { sqlStateOf, violatedConstraint, violatedKey } from '../postgres/faults.ts'
 
 /** @param ids the values of a foreign key; empty if the database does not report them */
@@ -42,7 +42,7 @@ export const CONSTRAINT_SENTENCES: Record<string, Sentence> = {
   endpoint_format_check: () => 'the format of an endpoint is line or members.',
 }
 
-/** The sentence for an error that a constraint caused, or null for any other error. */
+/** Returns the message for a violated constraint, or null for any other error. */
 export function constraintSentence(error: unknown): string | null {
   const name = violatedConstraint(error)
   if (name === null) return null
@@ -56,7 +56,7 @@ function missing(noun: string, id: string | undefined): string {
   return `${subject} does not exist. Run "oa-audience ${noun}s list" to see all ${noun}s.`
 }
 
-/** Another program inserts rows with ids of its own at the same time. */
+/** Another program inserts rows with explicit ids at the same time. */
 function idTaken(noun: string): string {
   return `another ${noun} already has the next id. Run the command again.`
 }

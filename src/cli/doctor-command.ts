@@ -1,4 +1,4 @@
-/** `oa-audience doctor`: what is wrong with this installation and how to fix it. */
+/** `oa-audience doctor`: problems of this installation and their fixes. */
 import type { Command } from 'commander'
 import { readConfig } from '../config/config.ts'
 import { examineSystem } from '../operator/system-health.ts'

@@ -1,4 +1,3 @@
-/** `oa-audience endpoints` */
 import { type Command, Option } from 'commander'
 import { readConfig } from '../config/config.ts'
 import { ownAddresses } from '../endpoints/address.ts'
@@ -12,7 +11,7 @@ import {
   retryFailedDeliveries,
   rotateSecret,
 } from '../endpoints/manage.ts'
-import { answerLine, countText } from '../operator/endpoint-health.ts'
+import { countText, responseLine } from '../operator/endpoint-health.ts'
 import {
   type DeliverySummary,
   type EndpointSummary,
@@ -57,7 +56,7 @@ function addCommand(group: Command): void {
   withJson(group.command('add'))
     .description('add an endpoint and print its id and, for members, its secret, which is not shown again')
     .requiredOption('--account <id>', 'id of the account, as `accounts list` shows it', parseId)
-    .requiredOption('--url <url>', 'https:// address that receives the webhooks')
+    .requiredOption('--url <url>', 'https:// URL that receives the webhooks')
     .option('--name <text>', 'display name')
     .addOption(
       new Option(
@@ -96,7 +95,7 @@ const parseList = (text: string): string[] =>
 
 function listCommand(group: Command): void {
   withJson(group.command('list'))
-    .description('list endpoints with their backlog and last answer, without their secrets')
+    .description('list endpoints with their backlog and last response, without their secrets')
     .option('--account <id>', 'only endpoints of this account', parseId)
     .action(async ({ account, json }: { account?: bigint; json?: boolean }) => {
       const endpoints = await onDatabase(async (database) => {
@@ -122,7 +121,7 @@ function endpointRow(endpoint: EndpointSummary): Printable {
     failed: countText(endpoint.failed),
     oldest: oldest === null ? null : age(oldest),
     url: endpoint.url,
-    'last answer': lastAnswer && answerLine(lastAnswer.status, lastAnswer.text),
+    'last response': lastAnswer && responseLine(lastAnswer.status, lastAnswer.text),
   }
 }
 
@@ -190,7 +189,7 @@ function deliveryRow(delivery: DeliverySummary): Printable {
     attempts,
     'created at': createdAt,
     'next attempt': dueAt,
-    'last answer': lastAnswer === null ? null : answerLine(lastStatus, lastAnswer),
+    'last response': lastAnswer === null ? null : responseLine(lastStatus, lastAnswer),
   }
 }
 

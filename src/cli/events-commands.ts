@@ -1,4 +1,3 @@
-/** `oa-audience events` */
 import type { Command } from 'commander'
 import { FatalError } from '../errors.ts'
 import { APPLIED } from '../intake/retry-events.ts'

@@ -36,7 +36,7 @@ export async function exportMembers(
 ): Promise<number> {
   const filters = readFilters(filterOptions)
   const lines = memberLines(database.reads.streams(), scope, filters, beginningOf(filters), FORMATS[format])
-  // A progress bar would overwrite lines that go to the same terminal.
+  // A progress bar would overwrite lines that are written to the same terminal.
   const isShared = output === undefined && io.stdout.isTTY
   const progress = isShared ? null : new Progress('members', await countMatching(database, scope, filters))
   let count = 0
@@ -74,7 +74,7 @@ async function writeTexts(texts: AsyncIterable<string>, file: string | undefined
   }
 }
 
-/** A device or a pipe, such as /dev/null, is written to. It must not be replaced by a file. */
+/** A device or a pipe, such as /dev/null, is written to and not replaced by a file. */
 async function isSpecial(file: string): Promise<boolean> {
   const found = await stat(file).catch(() => null)
   return found !== null && !found.isFile() && !found.isDirectory()
@@ -105,7 +105,7 @@ function readFilters(options: Omit<ExportOptions, 'format' | 'output'>): Filters
   }
 }
 
-/** Null if there are filters: to count their matches would take as long as the export. */
+/** Returns null with filters, because counting the matches would take as long as the export. */
 async function countMatching(database: Database, scope: Scope, filters: Filters): Promise<number | null> {
   return Object.keys(filters).length > 0 ? null : countMembers(database, scope.accountId)
 }

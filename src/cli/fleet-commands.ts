@@ -1,4 +1,4 @@
-/** `oa-audience fleet`: all accounts, the worst first. */
+/** `oa-audience fleet`: all accounts, worst first. */
 import type { Command } from 'commander'
 import { listFleet } from '../operator/fleet.ts'
 import { onDatabase, withJson } from './input.ts'
@@ -6,16 +6,14 @@ import { io, print, printJson, printMany, styled } from './io.ts'
 
 export function fleetCommand(program: Command): void {
   withJson(program.command('fleet'))
-    .description(
-      'list all official accounts, the worst first, with what to do; exits with 1 if one is broken',
-    )
+    .description('list all official accounts, worst first, with what to do; exits with 1 if one is broken')
     .action(async ({ json }: { json?: boolean }) => {
       const fleet = await onDatabase((database) => listFleet(database.reads.console(), Date.now()))
       if (json) printJson(fleet)
       else {
         printMany(
-          fleet.map(({ id, name, word, lastDeliveryAt, deliveries24h, following, problems }) => ({
-            ...{ id, name, state: word, lastDeliveryAt, deliveries24h, following },
+          fleet.map(({ id, name, status, lastDeliveryAt, deliveries24h, following, problems }) => ({
+            ...{ id, name, status, lastDeliveryAt, deliveries24h, following },
             problem: problems[0]?.message ?? null,
           })),
           false,
@@ -24,6 +22,6 @@ export function fleetCommand(program: Command): void {
           for (const { message, fix } of problems)
             print(`\n${styled('bold', `${id} ${name}`)}: ${message}\n  ${fix}`)
       }
-      if (fleet.some(({ word }) => word === 'broken')) io.exitCode = 1
+      if (fleet.some(({ status }) => status === 'broken')) io.exitCode = 1
     })
 }

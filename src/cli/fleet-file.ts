@@ -9,9 +9,9 @@ import { isStorableText } from '../postgres/storable.ts'
 import { COLUMNS, isChannelId, isUrlSegment } from './account-fields.ts'
 import { readCsv } from './text-file.ts'
 
-/** All accounts of a file are held in memory and added in one transaction: 10,000 take about 10 s. */
+/** All accounts of a file are held in memory and added in one transaction. 10,000 accounts take about 10 s. */
 const ACCOUNTS_MAX = 10_000
-/** Bytes of one line. The longest value is an access token of some hundred characters. */
+/** The longest value of a line is an access token of some hundred characters. */
 const LINE_MAX_BYTES = 65_536
 
 const ORGANIZATION = 'organization'
@@ -21,7 +21,7 @@ const KNOWN_COLUMNS: string[] = [ORGANIZATION, ...Object.values(COLUMNS)]
 type Column = keyof AccountColumns
 type Check = { isValid: (text: string) => boolean; rule: string }
 
-/** Values that would only fail later, on the platform or in a URL. */
+/** Checks of values that would otherwise fail later, on the platform or in a URL. */
 const CHECKS: Partial<Record<Column, Check>> = {
   channel_id: {
     isValid: isChannelId,

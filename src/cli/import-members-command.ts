@@ -1,4 +1,3 @@
-/** Imports a file of members in batches. */
 import type { Scope } from '../access/scope.ts'
 import { AppError, FatalError } from '../errors.ts'
 import { importEntries } from '../operator/import-entries.ts'
@@ -8,24 +7,23 @@ import { toFatalError } from './input.ts'
 import { type FileEntry, readEntries } from './member-file.ts'
 import type { Progress } from './progress.ts'
 
-/** Refused lines that are reported one by one. Further lines are only counted. */
+/** Refused lines that are reported individually. Further lines are only counted. */
 const FAULTS_MAX = 20
 /**
- * Entries of one transaction. Deliveries about its members wait until it ends: 100 entries × 100 µs = 10 ms. Its commit and its
- * round trips take about 1 ms, so larger batches are hardly faster.
+ * Entries per transaction. Deliveries about the same members wait until it ends: 100 entries × 100 µs = 10 ms. The commit and the round
+ * trips take about 1 ms, so larger batches are hardly faster.
  */
 const BATCH_MAX_ENTRIES = 100
-/** A batch ends after this many characters. Tags take longest: 50 entries × 100 tags × 10 µs = 50 ms. */
+/** A batch ends after this many characters. Tags take the longest: 50 entries × 100 tags × 10 µs = 50 ms. */
 const BATCH_MAX_LENGTH = 32 * 1024
 
 export interface ImportTally {
   changed: number
   refused: number
-  /** the first refused lines with the reasons */
   faults: string[]
-  /** the last line that was applied or refused; 0: none */
+  /** the last line that was applied or refused; 0 if none */
   lastLine: number
-  /** why the import stopped before the end of the file; null: it did not */
+  /** why the import stopped before the end of the file; null if it did not */
   stopReason: string | null
 }
 
@@ -38,8 +36,8 @@ export const NOTHING_IMPORTED: ImportTally = {
 }
 
 /**
- * Entries are applied in the order of the file, which decides if two of them name one member or one externalId.
- * @param tally is kept up to date, so that the caller can report it however the import ends
+ * Entries are applied in the order of the file, which decides if two of them have the same member or externalId.
+ * @param tally is kept up to date, so that the caller can report it after any end of the import
  */
 export async function importMembers(
   database: Database,
@@ -54,7 +52,7 @@ export async function importMembers(
       progress.show(tally.changed + tally.refused)
     }
   } catch (error) {
-    // An error that stopReasonOf throws again.
+    // This value stays if stopReasonOf throws.
     tally.stopReason = 'an unexpected error'
     tally.stopReason = stopReasonOf(error)
   }
@@ -82,8 +80,8 @@ async function* readBatches(file: string): AsyncGenerator<FileEntry[]> {
 }
 
 /**
- * Applies the entries in one transaction. If that fails, nothing is changed, and the entries are applied in smaller parts, so that
- * each is refused for its own reason. A transaction that is committed has the result of its entries one after the other.
+ * Applies the entries in one transaction. If it fails, nothing is changed, and the entries are applied in smaller parts, so that each
+ * is refused for its own reason. A committed transaction has the same result as applying its entries one after another.
  */
 async function importBatch(
   database: Database,

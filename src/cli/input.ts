@@ -1,4 +1,4 @@
-/** Input that several commands share: ids, numbers, an account and the database. */
+/** Input of several commands: ids, numbers, an account and the database. */
 import { type Command, InvalidArgumentError } from 'commander'
 import { type Account, findAccount } from '../accounts/account.ts'
 import { readConfig } from '../config/config.ts'
@@ -8,7 +8,7 @@ import type { Database } from '../postgres/database.ts'
 import { withDatabase } from '../postgres/pool/open.ts'
 import { io } from './io.ts'
 
-/** Runs `work` on the configured database. The embedded server is started for this command if it is not running. */
+/** Runs `work` on the configured database. Starts the embedded server for this command if it is not running. */
 export function onDatabase<T>(work: (database: Database) => Promise<T>): Promise<T> {
   return withDatabase(readConfig(io.env).database, work)
 }
@@ -25,14 +25,12 @@ export function notFound(noun: string, id: bigint): FatalError {
   return new FatalError(`${noun} ${id} does not exist. Run "oa-audience ${noun}s list" to see all ${noun}s.`)
 }
 
-/** Parses an id given on the command line. */
 export function parseId(text: string): bigint {
   const id = parsePathId(text)
   if (id === null) throw new FatalError(`"${text}" is not an id. Ids are 64-bit integers in decimal digits.`)
   return id
 }
 
-/** Returns a parser for a whole number given on the command line. */
 export function between(min: number, max: number): (text: string) => number {
   return (text) => {
     const value = Number(text)
@@ -45,7 +43,7 @@ export function between(min: number, max: number): (text: string) => number {
 
 export const withJson = (command: Command): Command => command.option('--json', 'print JSON')
 
-/** An input error as one line. Throws any other error again. */
+/** Formats an input error as one line. Throws any other error again. */
 export function toFatalError(error: unknown): FatalError {
   if (error instanceof FatalError) return error
   if (!(error instanceof AppError) || error.code === 'unavailable') throw error

@@ -1,4 +1,4 @@
-/** What a command reads and writes, apart from the database. */
+/** Input and output of a command, apart from the database. */
 import { styleText } from 'node:util'
 import stringWidth from 'string-width'
 import { toJson } from '../operator/format.ts'
@@ -8,23 +8,21 @@ export interface Io {
   stdin: NodeJS.ReadableStream & { isTTY?: boolean }
   stdout: NodeJS.WritableStream & { isTTY?: boolean }
   stderr: NodeJS.WritableStream & { isTTY?: boolean }
-  /** 1: the command failed, or its answer is no */
+  /** 1 if the command failed, or if its result is negative */
   exitCode?: NodeJS.Process['exitCode']
 }
 
-/** Those of this process. Tests run commands in their own process, one at a time, and replace them. */
+/** The streams of this process. Tests run commands in their own process, one at a time, and replace them. */
 export let io: Io = process
 
 export function useIo(replacement: Io): void {
   io = replacement
 }
 
-/** Writes one line, or several with line feeds, to standard output. */
 export function print(text = ''): void {
   io.stdout.write(`${text}\n`)
 }
 
-/** The same to standard error. */
 export function printError(text: string): void {
   io.stderr.write(`${text}\n`)
 }
@@ -43,7 +41,6 @@ export function printOne(item: Printable, asJson: boolean): void {
   for (const [name, value] of Object.entries(item)) print(`${name.padEnd(width)}  ${forTerminal(value)}`)
 }
 
-/** Prints a table or a JSON array. */
 export function printMany(items: Printable[], asJson: boolean): void {
   if (asJson) {
     printJson(items)
@@ -56,7 +53,7 @@ export function printMany(items: Printable[], asJson: boolean): void {
   }
   const names = Object.keys(first)
   const texts = [names, ...items.map((item) => names.map((name) => forTerminal(item[name])))]
-  // Columns of the terminal: a Japanese character takes two, a Thai vowel above another character takes none.
+  // Widths in terminal columns. A Japanese character takes two, and a Thai vowel above another character takes none.
   const rows = texts.map((row) => row.map((text) => ({ text, width: stringWidth(text) })))
   const widths = names.map((_, column) => maxOf(rows.map((row) => row[column]?.width ?? 0)))
   for (const row of rows) {
@@ -65,10 +62,10 @@ export function printMany(items: Printable[], asJson: boolean): void {
   }
 }
 
-/** Unlike Math.max, which takes the numbers as arguments, any number of them. */
+/** Math.max takes the numbers as arguments, whose number is limited. */
 const maxOf = (numbers: number[]) => numbers.reduce((max, each) => Math.max(max, each), 0)
 
-/** Escapes control characters. Anybody can send tracking events, and such characters could rewrite the screen or forge rows. */
+/** Escapes control characters. Anybody can send tracking events, and control characters could rewrite the screen or forge rows. */
 function forTerminal(value: Cell | undefined): string {
   return String(value ?? '-').replace(
     // biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern matches control characters on purpose

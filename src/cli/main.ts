@@ -1,5 +1,4 @@
 #!/usr/bin/env node
-/** The program `oa-audience`. */
 import cluster from 'node:cluster'
 import { run } from './run.ts'
 
@@ -10,5 +9,5 @@ process.stdout.on('error', (error: Error & { code?: string }) => {
   process.exit(1)
 })
 await run(process.argv.slice(2), process)
-// The IPC channel to the first process would keep a worker running that could not start.
+// The IPC channel to the first process would keep a worker running that failed to start.
 if (process.exitCode && cluster.isWorker) process.exit()

@@ -4,7 +4,7 @@ import { BODY_MAX_BYTES } from '../config/limits.ts'
 import { FatalError } from '../errors.ts'
 import { readCsv, readLines } from './text-file.ts'
 
-/** As many bytes as a PUT of a member may have. 100 tags of 64 characters and 16 KiB of attributes need less than 100 KiB. */
+/** The limit of a PUT of a member. 100 tags of 64 characters and 16 KiB of attributes need less than 100 KiB. */
 export const LINE_MAX_BYTES = BODY_MAX_BYTES
 
 /** The columns of a CSV file that an import reads. All others are ignored. */
@@ -13,7 +13,6 @@ const COLUMNS = ['id', 'userId', 'externalId', 'tags', 'attributes']
 export interface FileEntry {
   /** number of the line in the file, from 1 */
   line: number
-  /** characters of the line */
   length: number
   /** the parsed entry, or a FatalError if the line cannot be parsed */
   value: unknown
@@ -40,7 +39,7 @@ async function* readCsvEntries(file: string): AsyncGenerator<FileEntry> {
     }
     const length = cells.reduce((sum, cell) => sum + cell.length, 0)
     const { length: expected } = columns
-    // A comma in a cell that is not quoted would move all cells behind it into other columns.
+    // A comma in an unquoted cell would move all following cells into other columns.
     const surplus = () =>
       new FatalError(
         `the line has ${cells.length} cells, but line 1 has ${expected}. Quote cells that contain a comma.`,

@@ -64,7 +64,7 @@ interface EraseOptions {
   json?: boolean
 }
 
-/** Bytes: a user id of USER_ID_MAX_LENGTH characters in UTF-8, and the end of a line written on Windows. */
+/** A user id of USER_ID_MAX_LENGTH characters in UTF-8, and a Windows line ending. */
 const USER_ID_LINE_MAX_BYTES = 4 * USER_ID_MAX_LENGTH + 1
 
 /** Skips blank lines. A line that is too long becomes an empty user id, which is refused. */
@@ -82,7 +82,7 @@ async function readUserIds(file: string): Promise<string[]> {
   return userIds
 }
 
-/** Nobody is erased if one of the user ids cannot be one. */
+/** Nobody is erased if one of the user ids is invalid. */
 function requireUserIds(userIds: string[]): void {
   if (userIds.length === 0) throw new FatalError('no user id is given. Use --user-id or --user-ids-file.')
   const at = userIds.findIndex(

@@ -17,14 +17,14 @@ import {
 export type Outcome = {
   webhook: WebhookStep['state']
   replacedUrl: string | null
-  /** null: LINE did not test the webhook in this run */
+  /** null if LINE did not test the webhook in this run */
   webhookTest: 'ok' | 'failed' | null
   verified: boolean | null
   followers: 'imported' | 'imported earlier' | 'not allowed' | 'skipped' | 'failed'
   followersAdded: number | null
   /** the switch "Use webhook"; null: unknown */
   webhookActive: boolean | null
-  /** what the operator has to fix; null: nothing that this program can see */
+  /** what the operator has to fix; null if this program found nothing */
   problem: string | null
 }
 
@@ -39,7 +39,7 @@ const NOTHING_DONE: Outcome = {
   problem: null,
 }
 
-/** Never throws for a fault of the account, of the platform or of the database. Repeats nothing that an earlier run has done. */
+/** Never throws for a fault of the account, the platform or the database. Skips steps that an earlier run has completed. */
 export async function onboard(onboarding: Onboarding, id: AccountId): Promise<Outcome> {
   const outcome = { ...NOTHING_DONE }
   try {
@@ -51,7 +51,7 @@ export async function onboard(onboarding: Onboarding, id: AccountId): Promise<Ou
   return outcome
 }
 
-/** Each step notes what it has done, so that a later failure does not hide it. */
+/** Each step records its result, so that a later failure does not hide it. */
 async function runSteps(onboarding: Onboarding, id: AccountId, outcome: Outcome): Promise<void> {
   const { database, setsWebhook } = onboarding
   const account = await findAccount(database, id)
@@ -73,7 +73,7 @@ async function runSteps(onboarding: Onboarding, id: AccountId, outcome: Outcome)
   outcome.webhookActive = verification.webhook?.active ?? null
   if (!isDone) outcome.webhookTest = testResultOf(verification)
   outcome.problem = webhook.problem ?? problemOf(verification, setsWebhook)
-  // The credentials may belong to another account, whose followers must not become members of this one.
+  // The credentials may belong to another account, whose followers must not become members of this account.
   if (outcome.problem === null) await addFollowers(onboarding, account, verification, outcome)
 }
 
@@ -104,7 +104,7 @@ function testResultOf({ checks }: Verification): 'ok' | 'failed' | null {
   return check.ok ? 'ok' : 'failed'
 }
 
-/** The first check that failed. The switch "Use webhook" is not one: only the console changes it, and the report lists it. */
+/** The first failed check. "Use webhook" is excluded, because only LINE's console can change it, and the report lists it separately. */
 function problemOf({ checks }: Verification, setsWebhook: boolean): string | null {
   const ignored = setsWebhook ? ['webhook_active'] : ['webhook_active', 'webhook_endpoint']
   return checks.find(({ name, ok }) => !ok && !ignored.includes(name))?.message ?? null

@@ -1,4 +1,3 @@
-/** `oa-audience organizations` */
 import type { Command } from 'commander'
 import { addOrganization } from '../accounts/provisioning.ts'
 import { FatalError } from '../errors.ts'

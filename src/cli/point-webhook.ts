@@ -19,13 +19,13 @@ export interface Onboarding {
   database: Database
   lineApi: LineApi
   publicUrl: string | null
-  /** false: the webhook URL is neither set nor tested */
+  /** if false, the webhook URL is neither set nor tested */
   setsWebhook: boolean
 }
 
 export interface WebhookStep {
   state: 'set' | 'unchanged' | 'skipped' | 'failed'
-  /** the URL of another tool that was replaced, so that the operator can undo it; null: none */
+  /** the replaced URL of another tool, so that the operator can undo the change; null if none */
   replacedUrl: string | null
   /** null: unknown */
   isActive: boolean | null
@@ -39,7 +39,7 @@ export const NO_WEBHOOK: WebhookStep = {
   problem: null,
 }
 
-/** A refusal is a problem of the account. If LINE is unavailable, this throws `platform_unavailable`. */
+/** Returns LINE's refusal as a problem of the account. Throws `platform_unavailable` if LINE is unavailable. */
 export async function pointWebhookHere(onboarding: Onboarding, account: Account): Promise<WebhookStep> {
   try {
     const current = await onboarding.lineApi.webhookEndpoint(account)
@@ -73,8 +73,8 @@ function replacedUrlOf(current: PlatformResult<WebhookEndpoint>): string | null 
 const isNotSet = (fault: PlatformFault) => fault.type === 'refused' && fault.status === 404
 
 /**
- * Throws if the access token was issued for another channel: it would take over the webhook of that channel. A token that is issued
- * from channel id and secret cannot be wrong.
+ * Throws if the access token was issued for another channel, because the command would take over the webhook of that channel. A token
+ * that is issued from channel id and secret is always correct.
  */
 async function requireIdentity(lineApi: LineApi, account: Account): Promise<void> {
   const info = await lineApi.botInfo(account)
@@ -91,7 +91,7 @@ async function requireIdentity(lineApi: LineApi, account: Account): Promise<void
   }
 }
 
-/** Two accounts with the same channel would take the webhook from each other in turns. */
+/** Two accounts with the same channel would repeatedly take the webhook from each other. */
 function refuseOtherAccount(endpoint: string, publicUrl: string | null): void {
   const other = /\/(-?\d+)$/.exec(endpoint)?.[1]
   if (other === undefined || !isWebhookOf(endpoint, publicUrl, BigInt(other))) return
@@ -117,7 +117,7 @@ export type WebhookPreview = {
   replacedUrl: string | null
 }
 
-/** What a run would do with the webhook URL. Changes nothing. */
+/** Returns what a run would do with the webhook URL. Changes nothing. */
 export async function previewWebhook(
   { database, lineApi, publicUrl, setsWebhook }: Onboarding,
   { storedId, channelId, changes }: Plan,
@@ -126,7 +126,7 @@ export async function previewWebhook(
   const stored = storedId === null ? null : await findAccount(database, storedId)
   const { channel_secret: secret = null, channel_access_token: token = null } = changes
   const current = await lineApi.webhookEndpoint({
-    // LineApi keeps tokens and limits by id, and an account that is to be added has none. Channel ids are unique on LINE.
+    // LineApi keeps tokens and limits by account id, which a new account does not have. Channel ids are unique on LINE.
     id: storedId ?? -BigInt(channelId),
     channelId,
     channelSecret: secretOrNull(secret) ?? stored?.channelSecret ?? null,
@@ -138,13 +138,12 @@ export async function previewWebhook(
     : { webhook: 'set', replacedUrl: replacedUrlOf(current) }
 }
 
-/** The webhook URL that LINE should have. */
 export function webhookUrl(publicUrl: string | null, id: AccountId): string {
   const [path = ''] = deliveryPaths(String(id))
   return (publicUrl ?? '') + path
 }
 
-/** Whether a webhook URL is one of this service's for the account. Null publicUrl: only paths are compared. */
+/** Whether a webhook URL is this service's URL for the account. If publicUrl is null, only paths are compared. */
 export function isWebhookOf(endpoint: string, publicUrl: string | null, id: AccountId): boolean {
   return deliveryPaths(String(id)).some((path) => isSameAddress(endpoint, (publicUrl ?? '') + path))
 }

@@ -1,4 +1,4 @@
-/** Progress of a long command: a bar on a terminal, elsewhere a plain line every few seconds. */
+/** Shows the progress of a long command: a bar on a terminal, elsewhere a plain line every few seconds. */
 import cliProgress, { type Options, type Params, type SingleBar } from 'cli-progress'
 import { io } from './io.ts'
 
@@ -20,9 +20,9 @@ export class Progress {
       barIncompleteChar: ' ',
       noTTYOutput: true,
       notTTYSchedule: PLAIN_LINE_INTERVAL_MS,
-      // The escape sequence that switches wrapping off would outlive an interrupted command.
+      // Disabled wrapping would outlast an interrupted command.
       linewrap: true,
-      // Off a terminal this clears nothing. It only prevents an empty line after the last one.
+      // Without a terminal, this only prevents an empty line after the last one.
       clearOnComplete: io.stderr.isTTY !== true,
       format: (options, params, { note }: { note: string }) =>
         // A line as wide as the terminal would wrap on some terminals.

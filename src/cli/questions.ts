@@ -1,19 +1,18 @@
-/** Values that a person types, and secrets from standard input. */
+/** Prompts for values, and secrets from standard input. */
 import { createInterface } from 'node:readline'
 import { Writable } from 'node:stream'
 import { FatalError } from '../errors.ts'
 import { io } from './io.ts'
 
 export interface Question {
-  /** the field of the answers */
   name: string
   text: string
   isSecret: boolean
 }
 
 /**
- * Asks in turn, again after a blank answer. Questions go to standard error, so that standard output has only the result. Several
- * lines may arrive together, for example when they are pasted. Throws a FatalError if the input ends.
+ * Asks one question after another, and repeats a question after a blank answer. Questions go to standard error, so that standard output
+ * has only the result. Several lines may arrive together, for example when pasted. Throws a FatalError if the input ends.
  */
 export async function ask(
   questions: Question[],
@@ -60,12 +59,12 @@ export async function ask(
   })
 }
 
-/** The value of an option whose secret is on standard input. */
+/** An option with this value reads its secret from standard input. */
 const FROM_STANDARD_INPUT = '-'
 
 /**
- * Arguments are visible to every user of the machine in the list of processes. Replaces each `-` among the named options by one line of standard input, in the order of the options on the command line.
- * Throws a FatalError if a line is missing or empty.
+ * Replaces each `-` among the given options by one line of standard input, in the order of the command line. Arguments are visible to
+ * every user of the machine in the list of processes. Throws a FatalError if a line is missing or empty.
  */
 export async function readSecrets<O extends Record<string, unknown>>(
   options: O,

@@ -1,4 +1,3 @@
-/** The command line `oa-audience` as a function. */
 import cluster from 'node:cluster'
 import { Command, CommanderError } from 'commander'
 import { describeVariables, readConfig } from '../config/config.ts'
@@ -44,7 +43,7 @@ export async function run(args: string[], given: Io): Promise<void> {
     .addHelpText('after', `\nEnvironment variables (name, default, meaning):\n${describeVariables()}`)
   serveCommand(program)
   migrateCommand(program)
-  // Only the group that is named, because all of them take 0.2 s to load. The help lists all.
+  // Loads only the given group, because loading all of them takes 0.2 s. The help lists all.
   const [named = ''] = args
   const needsAll = !Object.hasOwn(GROUPS, named) && named !== '--version'
   for (const [name, load] of Object.entries(GROUPS)) {
@@ -65,7 +64,7 @@ export async function run(args: string[], given: Io): Promise<void> {
 function serveCommand(program: Command): void {
   withJson(program.command('serve'))
     .description('run the service; its log is JSON with or without --json')
-    // Imported here, because the service's modules take 0.2 s to load, and other commands do not need them.
+    // The service's modules take 0.2 s to load, and other commands do not need them.
     .action(async () => {
       const config = readConfig(io.env)
       if (config.workers > 1 && cluster.isPrimary)

@@ -13,7 +13,7 @@ import { ask, type Question, readSecrets } from './questions.ts'
 type Answers = Fields & { organizationName: string; name: string }
 type Options = Partial<Answers> & { json?: boolean }
 
-/** Options that a person is asked for. Without the channel's id and secret, no delivery is accepted and no profile is fetched. */
+/** Required values. Without the channel's id and secret, no delivery is accepted and no profile is fetched. */
 const QUESTIONS: Array<Question & { name: keyof Answers; flag: string }> = [
   {
     name: 'organizationName',
@@ -59,7 +59,7 @@ export function setupCommand(program: Command): void {
     })
 }
 
-/** Refuses a blank value, and a missing one if nobody can be asked. */
+/** Refuses a blank value, and a missing one if there is no terminal. */
 function requireAnswerable(given: Partial<Answers>): void {
   for (const { name, flag } of QUESTIONS)
     if (given[name]?.trim() === '') throw new FatalError(`${flag} must not be empty.`)
@@ -128,7 +128,7 @@ function introduce(added: AddedFirstAccount, config: AddressConfig): void {
   }
 }
 
-/** For a POSIX shell. */
+/** Quotes a value for a POSIX shell. */
 function quote(text: string): string {
   return `'${text.replaceAll("'", `'\\''`)}'`
 }

@@ -1,4 +1,3 @@
-/** Commands that several groups have. */
 import type { Command } from 'commander'
 import { FatalError } from '../errors.ts'
 import type { Database } from '../postgres/database.ts'
@@ -39,13 +38,13 @@ interface Removal {
   /** such as `account` */
   noun: string
   description: string
-  /** What would be deleted. Null: it does not exist. */
+  /** Returns what would be deleted, or null if the object does not exist. */
   preview: (database: Database, id: bigint) => Promise<Printable | null>
-  /** Returns what was deleted. Null: it does not exist. */
+  /** Returns what was deleted, or null if the object does not exist. */
   remove: (database: Database, id: bigint) => Promise<Printable | null>
 }
 
-/** Says what it would delete, and deletes it with --yes. */
+/** Prints what it would delete, and deletes it only with --yes. */
 export function addRemoveCommand(group: Command, { noun, description, preview, remove }: Removal): void {
   withJson(group.command('remove'))
     .description(description)

@@ -1,4 +1,4 @@
-/** Reads the records of a CSV file in UTF-8. A fault never quotes a cell, because it may be a secret or name a person. */
+/** Reads the records of a CSV file in UTF-8. An error never quotes a cell, because it may be a secret or personal data. */
 
 import { createReadStream } from 'node:fs'
 import { pipeline } from 'node:stream/promises'
@@ -6,7 +6,6 @@ import { type Options, parse as parseCsv } from 'csv-parse'
 import { FatalError } from '../errors.ts'
 import { io } from './io.ts'
 
-/** Characters that the parser receives at a time. */
 const CHUNK_LENGTH = 16 * 1024
 
 export interface CsvRecord {
@@ -31,7 +30,7 @@ export async function* readCsv(
     info: true,
     relax_column_count: true,
     skip_empty_lines: true,
-    // Cells that a record's quotes spread over many lines. An empty cell has no length, so it does not limit their number.
+    // Quotes can spread the cells of a record over many lines. Empty cells have no length, so their length does not limit their number.
     max_record_size: maxBytes,
   })
   let longLine: number | null = null
@@ -52,7 +51,7 @@ export async function* readCsv(
   if (longLine !== null) throw tooLong(file, longLine, maxBytes)
 }
 
-/** Ends before a line that is too long. An error would discard the records that the parser holds. */
+/** Ends before a line that is too long. An error would discard the records that the parser has buffered. */
 async function* limitedText(
   file: string,
   maxBytes: number,
@@ -65,7 +64,7 @@ async function* limitedText(
       break
     }
     text += number === 1 ? line : `\n${line}`
-    // The parser takes as long for a short text as for a hundred lines.
+    // The parser takes as long for a short chunk as for a hundred lines.
     if (text.length < CHUNK_LENGTH) continue
     yield text
     text = ''
@@ -90,13 +89,13 @@ const LINE_FEED = 0x0a
 export interface TextLine {
   /** from 1 */
   number: number
-  /** null: the line is longer than the limit */
+  /** null if the line is longer than the limit */
   text: string | null
 }
 
 /**
- * Takes time in proportion to the length of the file, and skips what a line has beyond `maxBytes`.
- * @param file `-` is standard input. Throws the file's own error, or an Error that says which line is not in UTF-8.
+ * Takes time proportional to the length of the file, and skips the bytes of a line beyond `maxBytes`.
+ * @param file `-` is standard input. Throws the error of the file, or an Error with the number of the line that is not in UTF-8.
  */
 export async function* readLines(file: string, maxBytes: number): AsyncGenerator<TextLine> {
   const input = file === '-' ? io.stdin : createReadStream(file)
@@ -117,7 +116,7 @@ export async function* readLines(file: string, maxBytes: number): AsyncGenerator
 
 class LineBytes {
   readonly #maxBytes: number
-  /** Without `fatal`, text in another encoding would be imported with replacement characters. */
+  /** Without `fatal`, text in other encodings would be imported with replacement characters. */
   readonly #decoder = new TextDecoder('utf-8', { fatal: true })
   #parts: Buffer[] = []
   #length = 0

@@ -12,7 +12,7 @@ export type DatabaseChoice =
 /** The servers for reads that may be slightly out of date. */
 export interface ReplicasChoice {
   url: Secret
-  /** maximum age of an answer */
+  /** maximum age of a result */
   maxLagMs: number
 }
 
@@ -28,7 +28,7 @@ export interface Config {
   redisUrl: Secret | null
   /** max or windowMs 0: no limit */
   rateLimit: { max: number; windowMs: number; spareSigned: boolean }
-  /** addresses, CIDR ranges or the names loopback, linklocal, uniquelocal */
+  /** addresses, CIDR ranges, loopback, linklocal or uniquelocal */
   trustProxy: string[]
   /** without a trailing slash */
   lineApiUrl: string
@@ -36,7 +36,7 @@ export interface Config {
   metricsPort: number | null
   /** null: no console */
   console: { port: number; token: Secret } | null
-  /** sends traces to the collector that OTEL_* names */
+  /** sends traces to the collector of OTEL_* */
   tracing: boolean
   /** days; 0: stored events are never deleted */
   retentionDays: number
@@ -47,7 +47,6 @@ export interface Config {
   trackingBudgets: { address: Budget; key: Budget }
 }
 
-/** What one sender of tracking events may send. */
 export interface Budget {
   /** 0: no limit */
   eventsPerMinute: number
@@ -55,9 +54,7 @@ export interface Budget {
   bytesPerMinute: number
 }
 
-/**
- * Throws a FatalError with one line per invalid variable. The lines do not quote the values, because some are secret.
- */
+/** Throws a FatalError with one line per invalid variable. The lines do not quote the values, because some are secret. */
 export function readConfig(env: Record<string, string | undefined> = process.env): Config {
   const faults: string[] = []
   const read = <T>({ name, fallback, parse }: Variable<T>): T => {
@@ -134,7 +131,7 @@ function readReplicas(url: Secret | null, maxLagMs: number): ReplicasChoice | nu
   return url && { url, maxLagMs }
 }
 
-/** A console that everybody could sign in to must not start. */
+/** The console must not start without a token. */
 function readConsole(port: number | null, token: Secret | null, faults: string[]): Config['console'] {
   if (port === null) return null
   if (token !== null) return { port, token }

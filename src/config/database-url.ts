@@ -1,10 +1,10 @@
-/** DATABASE_URL and DATABASE_READ_URL in libpq's form. They may name several servers, and node-postgres accepts only one. */
+/** Parses DATABASE_URL and DATABASE_READ_URL like libpq. They may contain several servers, and node-postgres accepts only one. */
 import { parse as parseConnectionString } from 'pg-connection-string'
 
 export interface DatabaseServer {
   /** For messages: host and port, without credentials. */
   name: string
-  /** A postgres:// URL that names this server alone. */
+  /** A postgres:// URL of only this server. */
   url: string
 }
 
@@ -82,7 +82,7 @@ function readParts(text: string, form = FORM): Parts {
     /^(postgres(?:ql)?:\/\/)([^/?#]*@)?([^/?#]*)([^?#]*)\??(.*)$/.exec(text) ?? []
   if (scheme === undefined || /[\s#]/.test(text) || text === scheme) throw new Error(form)
   const options = new Map(new URLSearchParams(query))
-  // The password has a slash or a question mark: `postgres://me:1/2@db/oa` would name the host `me`.
+  // The password contains a slash or a question mark. The host of `postgres://me:1/2@db/oa` would be `me`.
   if (user === '' && [path, ...options.keys()].some((part) => part.includes('@'))) throw new Error(form)
   for (const name of UNSUPPORTED) {
     if (options.has(name))

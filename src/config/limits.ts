@@ -1,4 +1,4 @@
-/** Limits of a request that settings must leave room for. */
+/** Limits of one request. Configured budgets must not be smaller. */
 
 /** LINE escapes every non-ASCII character (6 bytes each), so a batch of long texts is large. */
 export const BODY_MAX_BYTES = 1024 * 1024

@@ -1,4 +1,4 @@
-/** What package.json says, and where the package is installed: the same for sources (`src/`) and for the build (`dist/src/`). */
+/** The contents of package.json and the package's directory, for sources (`src/`) and the build (`dist/src/`). */
 import { createRequire } from 'node:module'
 import { pathToFileURL } from 'node:url'
 

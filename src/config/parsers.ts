@@ -1,6 +1,4 @@
-/**
- * Parsers of environment variables. Each throws an Error whose message says what the value must be and never quotes it.
- */
+/** Parsers of environment variables. Each throws an Error whose message says what the value must be and never quotes it. */
 import { isIP } from 'node:net'
 import { ENCODING, parseDatabaseUrl, parseReplicasUrl } from './database-url.ts'
 
@@ -12,7 +10,7 @@ export function integer(min: number, max: number): (text: string) => number {
   }
 }
 
-/** 0 for no limit, or at least what one request may hold: a smaller budget would refuse that request for ever. */
+/** 0 for no limit, or at least the maximum of one request. A smaller budget would always refuse such a request. */
 export function budget(min: number): (text: string) => number {
   const parse = integer(0, 999_999_999_999)
   return (text) => {

@@ -10,12 +10,12 @@ export class Secret {
     this.#value = value
   }
 
-  /** The value itself. Review every call. */
+  /** Returns the value. Review every call. */
   reveal(): string {
     return this.#value
   }
 
-  /** The key for an HMAC. Creating it takes as long as one signature, so it is created once. */
+  /** Key for an HMAC. Creating it takes as long as one signature, so it is created once. */
   key(): KeyObject {
     this.#key ??= createSecretKey(this.#value, 'utf8')
     return this.#key
@@ -25,7 +25,7 @@ export class Secret {
     return equalInConstantTime(Buffer.from(this.#value), Buffer.from(other.#value))
   }
 
-  /** White space only. Anybody would guess it. */
+  /** A secret of white space is easy to guess. */
   isBlank(): boolean {
     return this.#value.trim() === ''
   }

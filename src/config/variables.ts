@@ -16,14 +16,13 @@ import {
 } from './parsers.ts'
 import { Secret } from './secret.ts'
 
-/** Characters. 24 random letters and digits have 142 bits, which nobody guesses. */
+/** 24 random letters and digits have 142 bits. */
 const CONSOLE_TOKEN_MIN_LENGTH = 24
 
 export const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
 
 export interface Variable<T> {
   name: string
-  /** the default as --help shows it */
   shownDefault: string
   help: string
   /** the value when the variable is unset or empty */
@@ -73,7 +72,7 @@ export const VARIABLES = {
   readMaxLagMs: variable({
     name: 'READ_MAX_LAG_MS',
     shownDefault: '2000',
-    help: 'maximum age in milliseconds of what a replica serves; the primary serves reads if every replica is older',
+    help: 'maximum age in milliseconds of data from a replica; the primary serves reads if every replica is older',
     fallback: 2_000,
     parse: integer(1_000, 30_000),
   }),
@@ -157,7 +156,7 @@ export const VARIABLES = {
   consoleToken: variable<Secret | null>({
     name: 'CONSOLE_TOKEN',
     shownDefault: 'unset',
-    help: `what operators sign in to the console with, at least ${CONSOLE_TOKEN_MIN_LENGTH} characters`,
+    help: `token with which operators sign in to the console, at least ${CONSOLE_TOKEN_MIN_LENGTH} characters`,
     fallback: null,
     parse: (text) => new Secret(atLeast(CONSOLE_TOKEN_MIN_LENGTH)(text)),
   }),
@@ -185,7 +184,7 @@ export const VARIABLES = {
   retentionDays: variable({
     name: 'RETENTION_DAYS',
     shownDefault: '90',
-    help: 'days that received events are kept, plus up to 7; 0: for ever',
+    help: 'days that received events are kept, plus up to 7; 0: forever',
     fallback: 90,
     parse: integer(0, 36_500),
   }),

@@ -1,7 +1,7 @@
 /** Request `Cache-Control: max-age` (RFC 9111, 5.2.1.1): the age of a response that the client accepts. */
 import type { FastifyRequest } from 'fastify'
 
-/** 0 without the directive, and also if it is malformed or stands beside `no-cache`: such a client gets a current response. */
+/** Returns 0 if the directive is missing, malformed or combined with `no-cache`. Such a client gets a current response. */
 export function acceptedAgeMs({ headers }: FastifyRequest): number {
   const directives = (headers['cache-control'] ?? '').toLowerCase().split(',')
   const values = directives.map((directive) => directive.trim())

@@ -1,24 +1,23 @@
 /**
- * Bounds the memory of request bodies. Anybody can open connections and send all of a body but its last byte, so bodies that are
- * being received take bytes from a budget: one for each source, and in it at most half for each client address. When a budget is
- * full, the newcomer is not refused. The body that has been incomplete for longest is cut off, or the largest one while all are
- * young: LINE's senders take milliseconds and send a few kilobytes, so strangers lose their own bodies.
+ * Bounds the memory of request bodies. An attacker can open connections and send all of a body but its last byte, so bodies in
+ * transit take bytes from a budget. Each source has a budget, and one client address can use half of it. When a budget is full,
+ * the body that has been incomplete for longest is cut off, or the largest one while all are young. LINE's senders take
+ * milliseconds and send a few kilobytes, so an attacker's own bodies are cut off.
  */
 
-/** What an incomplete request takes besides its body: the connection, its buffers and the request (measured with 1,000). */
+/** Memory of an incomplete request besides its body: the connection, its buffers and the request (measured with 1,000). */
 export const INCOMPLETE_BYTES = 16 * 1024
-/** Milliseconds. An honest sender has sent its body by then. The oldest body is cut off first, if it is older. */
+/** An honest sender has sent its body by then. */
 const YOUNG_MS = 1_000
-/** Of a budget, for the incomplete bodies of one address. Behind a proxy without TRUST_PROXY, all senders have one. */
+/** Fraction of a budget that one address can use. Behind a proxy without TRUST_PROXY, all senders have one address. */
 const ADDRESS_SHARE = 0.5
 
 /** Bytes with the incomplete bodies that hold them. */
 class Pool {
   readonly maxBytes: number
   bytes = 0
-  /** The oldest first. */
   readonly incomplete = new Set<HeldBody>()
-  /** The same by size: the position is the number of binary digits. */
+  /** Indexed by the number of binary digits of the size. */
   readonly #bySize: Array<Set<HeldBody> | undefined> = []
 
   constructor(maxBytes: number) {
@@ -37,7 +36,7 @@ class Pool {
     this.#sizeOf(body.bytes).delete(body)
   }
 
-  /** Cuts off others until so many bytes more fit. Returns false if the body itself should be cut off. */
+  /** Cuts off other bodies until `moreBytes` fit. Returns false if the body itself should be cut off. */
   makeRoom(body: HeldBody, moreBytes: number): boolean {
     while (this.bytes + moreBytes > this.maxBytes) {
       const other = this.#next(body, moreBytes)
@@ -75,14 +74,13 @@ export class BodyBudget {
     this.#all = new Pool(maxBytes)
   }
 
-  /** Bytes that are held now. */
   get bytes(): number {
     return this.#all.bytes
   }
 
   /**
-   * A request with a body has begun. Null: there is no room for it.
-   * @param onCutOff is called when the body must make room for others. It is then released.
+   * Reserves memory for a request with a body. Returns null if there is no room.
+   * @param onCutOff called after the body was released to make room for others
    */
   open(address: string, onCutOff: () => void): HeldBody | null {
     const ofAddress = this.#addresses.get(address) ?? new Pool(this.#all.maxBytes * ADDRESS_SHARE)
@@ -100,7 +98,7 @@ export class BodyBudget {
 export class HeldBody {
   readonly startedAtMs = performance.now()
   bytes = INCOMPLETE_BYTES
-  /** The complete body, while it waits to be handled. Null once it is released: nothing keeps bytes that nobody counts. */
+  /** The complete body until it is released. */
   content: Buffer | null = null
   readonly #all: Pool
   readonly #ofAddress: Pool
@@ -124,7 +122,7 @@ export class HeldBody {
     return true
   }
 
-  /** The incomplete body needs so many bytes in all. Returns false if there is no room. */
+  /** Reserves `bodyBytes` in total for the incomplete body. Returns false if there is no room. */
   grow(bodyBytes: number): boolean {
     if (this.#state !== 'incomplete') return false
     const more = INCOMPLETE_BYTES + bodyBytes - this.bytes
@@ -137,7 +135,7 @@ export class HeldBody {
     return true
   }
 
-  /** The body is complete. It is not cut off any more. Returns false if there is no room, or it was released. */
+  /** A complete body is not cut off. Returns false if there is no room, or it was released. */
   complete(content: Buffer): boolean {
     if (this.#state !== 'incomplete') return false
     if (!this.#all.makeRoom(this, content.length - this.bytes)) return false

@@ -1,19 +1,19 @@
-/** Reads the body of a request into one buffer, and takes what it holds from a budget. */
+/** Reads the body of a request into one buffer whose memory is taken from a budget. */
 import type { IncomingMessage } from 'node:http'
 import { BODY_MAX_BYTES } from '../config/limits.ts'
 import { AppError } from '../errors.ts'
 import type { BodyBudget, HeldBody } from './body-budget.ts'
 
-/** Smaller bodies take less than 0.5 ms of work, and do not wait for a turn. */
+/** Handling a smaller body takes less than 0.5 ms, so it does not wait for a turn. */
 const LARGE_BODY_BYTES = 64 * 1024
-/** Bytes of the first buffer, if the body may be as long: two pages of memory. */
+/** Size of the first buffer, unless the body is shorter: two pages of memory. */
 const GROWING_MIN_BYTES = 8 * 1024
 
 type Done = (error: Error | null, body?: Buffer) => void
 
 /**
- * Returns what the body holds, until the caller releases it. Null: there was no room. Calls `done` once, with `too_many_bodies` if the
- * body is cut off.
+ * Returns the reserved memory, which the caller releases, or null if the body was refused. Calls `done` once, with `too_many_bodies`
+ * if the body is cut off.
  */
 export function readBody(
   payload: IncomingMessage,
@@ -32,7 +32,7 @@ export function readBody(
     done(new AppError('body_too_large'))
     return null
   }
-  // The client disconnected during an earlier hook: nothing would release what the body holds.
+  // If the client disconnected during an earlier hook, nothing would release the memory.
   if (payload.destroyed || payload.socket.destroyed) {
     done(new AppError('bad_request', { message: 'The body is incomplete' }))
     return null
@@ -45,7 +45,7 @@ export function readBody(
   const read = (piece: Buffer) => {
     if (pieces.length + piece.length > BODY_MAX_BYTES) return refuse(new AppError('body_too_large'))
     pieces.add(piece)
-    // Most bodies are one piece. It is complete in the same turn of the event loop.
+    // Most bodies are one piece, which is complete in the same turn of the event loop.
     if (piece.length !== declaredBytes && !held.grow(pieces.heldBytes)) refuse(tooManyBodies())
   }
   const stopReading = () => payload.off('data', read).off('end', end).off('error', fail)
@@ -54,7 +54,7 @@ export function readBody(
     const body = pieces.join()
     if (!held.complete(body)) return refuse(tooManyBodies())
     if (body.length <= LARGE_BODY_BYTES) return finish(null, body)
-    // Nobody waits for the body of a client that has disconnected.
+    // `content` is null if the client has disconnected meanwhile.
     turns.add(() => finish(held.content === null ? incomplete() : null, held.content ?? undefined))
   }
   const refuse = (error: Error) => {
@@ -67,8 +67,8 @@ export function readBody(
 }
 
 /**
- * Large bodies take turns: one is handled in each turn of the event loop. Checking, parsing and encoding 1 MiB takes 10 ms, and up to
- * 100 ms if it is hostile, so that 32 bodies that are complete at the same time would hold up everybody else for seconds.
+ * Handles one large body per turn of the event loop. Checking, parsing and encoding 1 MiB takes 10 ms, or up to 100 ms if it is
+ * hostile. 32 bodies that complete at the same time would block all other requests for seconds.
  */
 export class LargeBodyTurns {
   readonly #waiting: Array<() => void> = []
@@ -78,7 +78,7 @@ export class LargeBodyTurns {
     handle?.()
   }
 
-  /** Calls it in a later turn of the event loop, after those that were added before. */
+  /** Calls `handle` in a later turn of the event loop, in the order of the calls of `add`. */
   add(handle: () => void): void {
     this.#waiting.push(handle)
     if (this.#waiting.length === 1) setImmediate(this.#handleNext)
@@ -86,8 +86,8 @@ export class LargeBodyTurns {
 }
 
 /**
- * The bytes of a body, copied into one buffer that grows. A piece is a part of what was read from the connection at a time, and would
- * keep all of that in memory. A sender can make a million pieces of one byte.
+ * Copies the pieces of a body into one growing buffer. A piece is a slice of a read buffer and would keep all of it in memory. A
+ * sender can make a million pieces of one byte.
  */
 class Pieces {
   length = 0
@@ -114,7 +114,6 @@ class Pieces {
     this.length = length
   }
 
-  /** The whole body. The pieces are forgotten. */
   join(): Buffer {
     const isFull = this.length === this.#buffer.length
     const body = isFull ? this.#buffer : Buffer.from(this.#buffer.subarray(0, this.length))

@@ -1,6 +1,6 @@
 /**
- * Reads bodies as bytes, whatever their content type. Signatures cover the raw bytes, and the protected routes must
- * authenticate the client before they parse its body.
+ * Reads bodies of any content type as bytes. Signatures cover the raw bytes, and the protected routes must authenticate the client
+ * before they parse its body.
  */
 import { isUtf8 } from 'node:buffer'
 import zlib from 'node:zlib'
@@ -11,18 +11,18 @@ import { BodyBudget, type HeldBody } from './body-budget.ts'
 import { LargeBodyTurns, readBody } from './body-reader.ts'
 import { createClientKey } from './rate-limit-counter.ts'
 
-/** Batches of alike events shrink to a fiftieth. */
+/** gzip compresses batches of similar events to a fiftieth. */
 const GZIP_RATIO_MAX = 200
 
 const BYTES = 'application/octet-stream'
 const EMPTY = Buffer.alloc(0)
 
-/** For the routes without a budget of their own, which read a body only for authenticated clients and operators. */
+/** Budget of all routes without one of their own. They read a body only for authenticated clients and operators. */
 const OTHER_BODIES_MAX_BYTES = 16 * 1024 * 1024
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** what the bodies of this route may hold; by default, the server's other routes share a budget */
+    /** memory for the bodies of this route; by default, the server's other routes share a budget */
     bodies?: BodyBudget
   }
   interface FastifyInstance {
@@ -40,8 +40,8 @@ export function readBodiesAsBytes(app: FastifyInstance): void {
   app.decorate('largeBodyTurns', new LargeBodyTurns())
   app.decorateRequest('contentType', undefined)
   app.decorateRequest('heldBody', null)
-  // Also when the client disconnects.
-  app.answerObservers.push(({ request }) => request?.heldBody?.release())
+  // This also runs when the client disconnects.
+  app.requestObservers.push(({ request }) => request?.heldBody?.release())
   const others = new BodyBudget(OTHER_BODIES_MAX_BYTES)
   const { largeBodyTurns: turns } = app
   const addressOf = createClientKey()
@@ -59,18 +59,18 @@ export function readBodiesAsBytes(app: FastifyInstance): void {
   })
 }
 
-/** The bytes of the body, empty without one. Throws `unsupported_encoding` for a compressed body. */
+/** Returns an empty buffer without a body. Throws `unsupported_encoding` for a compressed body. */
 export function bodyBytes(request: FastifyRequest): Buffer {
   return bytesIn(request, ['', 'identity'])
 }
 
-/** Bytes of the body as it came, compressed or not. */
+/** Number of bytes of the body as received, compressed or not. */
 export const receivedBytes = ({ body }: FastifyRequest): number => (Buffer.isBuffer(body) ? body.length : 0)
 
 /**
- * The same, but reads a body that is compressed with gzip. Throws `body_too_large` if the content is larger than a body may be,
- * or GZIP_RATIO_MAX times the body, and `bad_request` if it cannot be read. 1 MiB takes 1 to 4 ms, in a turn of its own. The
- * asynchronous function would take one of four threads, which files and the resolution of the database's name use as well.
+ * Like bodyBytes, but decompresses gzip. Throws `body_too_large` if the content is larger than BODY_MAX_BYTES or GZIP_RATIO_MAX
+ * times the body, and `bad_request` if it is not valid gzip. 1 MiB takes 1 to 4 ms in a separate turn. The asynchronous function
+ * would block one of libuv's four threads, which file access and DNS lookups need.
  */
 export async function decodedBytes(request: FastifyRequest): Promise<Buffer> {
   const body = bytesIn(request, ['', 'identity', 'gzip'])
@@ -103,13 +103,13 @@ export function parseJson(body: Buffer | string): unknown {
   }
 }
 
-/** Also throws `bad_request` for other encodings, which would otherwise be stored as garbled text. */
+/** Also throws `bad_request` for encodings other than UTF-8, which would be stored as garbled text. */
 export function parseUtf8Json(bytes: Buffer): unknown {
   if (!isUtf8(bytes)) throw new AppError('bad_request', { message: 'The body is not in UTF-8' })
   return parseJson(bytes)
 }
 
-/** True for a JSON object, false for null and arrays. */
+/** Returns false for null and arrays. */
 export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

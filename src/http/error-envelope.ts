@@ -63,8 +63,8 @@ export function errorEnvelope(error: AppError, requestId: string): ErrorEnvelope
   }
 }
 
-/** Answers every error of a route. An unexpected error is `internal`: only the log has its details. */
-export function answerErrors(app: FastifyInstance): void {
+/** An unexpected error is `internal`: only the log has its details. */
+export function handleErrors(app: FastifyInstance): void {
   app.setErrorHandler((error: FastifyError, request, reply) => sendError(error, request, reply))
 }
 
@@ -77,8 +77,8 @@ export function sendError(error: Error, request: FastifyRequest, reply: FastifyR
 }
 
 /**
- * Only a bug is logged with its stack. A database that is down fails thousands of requests a second, and the protected
- * routes answer them with `internal`, whose cause is then the database's AppError.
+ * Only a bug is logged with its stack. A database that is down fails thousands of requests a second. The protected routes then
+ * respond with `internal`, whose cause is the database's AppError.
  */
 function logFailure(error: Error, { code }: AppError, request: FastifyRequest): void {
   const expected = error.cause instanceof AppError ? error.cause : null

@@ -1,4 +1,3 @@
-/** GET /api and GET /api/health. */
 import type { FastifyInstance, FastifySchema } from 'fastify'
 import { AppError } from '../errors.ts'
 import type { Database } from '../postgres/database.ts'
@@ -11,7 +10,6 @@ interface Parts {
   name: string
   version: string
   database: Database
-  /** true during graceful shutdown */
   isClosing: () => boolean
 }
 
@@ -25,7 +23,7 @@ export function healthRoutes(app: FastifyInstance, { name, version, database, is
       const status = state === 'read-only' ? 'degraded' : 'ok'
       return { status, database: state, ...(replication === null ? {} : { replication }) }
     }
-    const message = state === 'down' ? 'The database does not answer' : 'The service is shutting down'
+    const message = state === 'down' ? 'The database does not respond' : 'The service is shutting down'
     const error = errorEnvelope(new AppError('unavailable', { message }), request.id)
     return reply.code(503).send({ ...error, status: 'unavailable', database: state })
   })
@@ -51,7 +49,7 @@ export const healthSchema: FastifySchema = {
   tags: [TAGS.service],
   response: {
     200: {
-      description: 'The service can do its work, or a part of it (`degraded`).',
+      description: 'The service works, at least in part (`degraded`).',
       ...jsonBody(
         Type.Object({
           status: Type.Union([Type.Literal('ok'), Type.Literal('degraded')], {
@@ -65,7 +63,7 @@ export const healthSchema: FastifySchema = {
               REPLICATION_STATES.map((state) => Type.Literal(state)),
               {
                 description:
-                  'Whether a second disk has what was acknowledged: only if `synchronous`. Present if `DATABASE_URL` names several hosts or `synchronous_standby_names` is set; at most ten seconds old.',
+                  'Whether a second disk has all acknowledged data, which is so only if `synchronous`. Present if `DATABASE_URL` has several hosts or `synchronous_standby_names` is set. At most ten seconds old.',
               },
             ),
           ),
@@ -73,7 +71,7 @@ export const healthSchema: FastifySchema = {
       ),
     },
     503: {
-      description: 'The database does not answer, or the service is shutting down.',
+      description: 'The database does not respond, or the service is shutting down.',
       ...jsonBody(reference('Error')),
     },
     ...failures({}),

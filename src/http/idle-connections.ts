@@ -1,16 +1,16 @@
 /**
- * Bounds the connections without a request: idle ones, and those whose headers are incomplete. Anybody can open them. When there are
- * too many, the one that has been without a request for longest is closed, so a newcomer always has time to send its headers.
+ * Bounds the connections that have no request: idle ones, and those whose headers are incomplete. Beyond the limit, the connection
+ * that has had no request for longest is closed, so a new one always has time to send its headers.
  */
 import type { Server } from 'node:http'
 import type { Socket } from 'node:net'
 
 /**
- * Per instance. Each takes 4 KiB, or 15 KiB if it has sent 15 KiB of headers (measured with 2,000), so all take 60 MiB at most. LINE
- * and a proxy keep some dozens.
+ * Limit per instance. A connection takes 4 KiB, or 15 KiB if it has sent 15 KiB of headers (measured with 2,000):
+ * 4,096 × 15 KiB = 60 MiB at most. LINE and a proxy keep some dozens.
  */
 const IDLE_MAX = 4_096
-/** Of them, for one address. Behind a proxy, all senders have one. */
+/** Limit per address. Behind a proxy, all senders have one address. */
 const IDLE_PER_ADDRESS_MAX = IDLE_MAX / 2
 
 export function limitIdleConnections(
@@ -19,7 +19,7 @@ export function limitIdleConnections(
 ): void {
   const idle = new Set<Socket>()
   const idleOfAddress = new Map<string, Set<Socket>>()
-  // A closed socket no longer has an address. Requests may be pipelined.
+  // The address is kept because a closed socket has none. The requests are counted because they may be pipelined.
   const states = new WeakMap<Socket, { address: string; requests: number }>()
 
   const remove = (socket: Socket) => {

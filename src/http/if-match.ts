@@ -4,12 +4,12 @@ import { AppError } from '../errors.ts'
 
 const VERSION = /^"([1-9]\d{0,17})"$/
 
-/** A list of strong tags. A weak tag never matches (RFC 9110), so a client that sends one has made a mistake. */
+/** A weak tag never matches (RFC 9110), so a client that sends one has made a mistake. */
 const STRONG_TAGS = /^"[^"]*"(?:[ \t]*,[ \t]*"[^"]*")*$/
 
 /**
- * The versions that the header allows, or null for any. A tag that is not a version of this service matches nothing. Throws
- * `bad_request` for a weak tag or one without quotes, which would otherwise look like a version that has passed.
+ * Returns the versions that the header allows, or null for any. A tag that is not a version of this service matches nothing. Throws
+ * `bad_request` for a weak tag or one without quotes, which would otherwise look like a stale version.
  */
 export function readIfMatch({ headers }: FastifyRequest): bigint[] | null {
   const header = headers['if-match']?.trim()

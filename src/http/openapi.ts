@@ -33,9 +33,9 @@ interface Operation {
 }
 
 /**
- * Moves the schema of every later route to its config, where Fastify does not see it. Fastify would validate by the schema
- * before the handler runs. The handler has to resolve the scope first, because the scope decides the response whatever
- * the input is. Fastify would also look up a serializer for each response. Now a schema costs a request nothing.
+ * Moves the schema of every later route to its config, where Fastify does not see it. Fastify would validate the input before the
+ * handler resolves the scope, but the scope decides the response for any input. Fastify would also look up a serializer for each
+ * response.
  */
 export function useSchemasAsDocumentation(app: FastifyInstance): void {
   app.addHook('onRoute', (route) => {
@@ -46,8 +46,7 @@ export function useSchemasAsDocumentation(app: FastifyInstance): void {
 }
 
 /**
- * Collects the schema of every route that is added after this call. `app.swagger()` returns the document once the app
- * is ready. A route without a schema is left out of it.
+ * Collects the schema of every route that is added after this call. `app.swagger()` returns the document once the app is ready.
  * @param components the named schemas to which route schemas refer
  */
 export async function collectRouteSchemas(
@@ -88,7 +87,7 @@ const markOptionalBodies: SwaggerTransformObject = (source) => {
   return document
 }
 
-/** Swagger UI has data: URLs in its style sheet. It loads nothing from another host. */
+/** Swagger UI uses data: URLs in its style sheet and loads nothing from other hosts. */
 const CONTENT_SECURITY_POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -112,14 +111,14 @@ export async function documentRoutes(app: FastifyInstance): Promise<void> {
     await pages.register(swaggerUi, {
       routePrefix: '/docs',
       staticCSP: CONTENT_SECURITY_POLICY,
-      // The base layout has no field for the address of another document.
+      // The base layout has no field for the URL of another document.
       uiConfig: { layout: 'BaseLayout', deepLinking: true, displayRequestDuration: true },
       theme: { title: 'oa-audience API' },
     })
   })
 }
 
-/** The plugin offers its files by HEAD as well. No endpoint of the service does. */
+/** The plugin also adds HEAD routes, which no endpoint of the service has. */
 function offerGetAlone(route: RouteOptions): void {
   if (Array.isArray(route.method)) route.method = 'GET'
 }

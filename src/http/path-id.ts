@@ -2,8 +2,8 @@ export const INT64_MIN = -9_223_372_036_854_775_808n
 export const INT64_MAX = 9_223_372_036_854_775_807n
 
 /**
- * Reads an int64 id from a path, in the form that this service writes: decimal digits without a plus or leading zeros.
- * Returns null for anything else. Callers answer 404.
+ * Reads an int64 id from a path, in the form that this service writes: decimal digits without a plus sign or leading zeros. Returns
+ * null for any other text. Callers respond with 404.
  */
 export function parsePathId(text: string): bigint | null {
   if (!/^(0|-?[1-9]\d{0,18})$/.test(text)) return null

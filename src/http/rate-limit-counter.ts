@@ -1,17 +1,16 @@
-/** What the rate limit counts: requests of one client address. The counts live in memory or in Redis. */
+/** Counts the requests of each client address, in memory or in Redis. */
 import { isIP } from 'node:net'
 import { normalizeIP } from '@fastify/rate-limit'
 import type { FastifyRequest } from 'fastify'
 import { LRUCache } from 'lru-cache'
 
-/** Addresses whose key is cached. */
 const KEYS_MAX = 10_000
-/** Characters: an IPv6 address with brackets and a port. A proxy may send an address as long as a header. */
+/** An IPv6 address with brackets and a port fits. A proxy may send an address as long as a header. */
 const ADDRESS_MAX_LENGTH = 64
-/** Bits of an IPv6 address. A customer receives a /64 and can use any address in it. */
+/** A customer receives a /64 and can use any address in it. */
 const IPV6_SUBNET_BITS = 64
 
-/** The state of an address's window after one more request was counted. */
+/** State of an address's window after a request was counted. */
 export interface Limit {
   remaining: number
   resetSeconds: number
@@ -23,11 +22,10 @@ export interface Counter {
   giveBack: (request: FastifyRequest) => void
 }
 
-/** Returns a function that maps a request to the key of its count. */
 export function createClientKey(): (request: FastifyRequest) => string {
   // Normalising an IPv6 address takes 10 µs, a fifth of the time for a whole delivery.
   const keys = new LRUCache<string, string>({ max: KEYS_MAX })
-  // A client that has already disconnected has no address.
+  // A client that has disconnected has no address.
   return ({ ip = '' }) => {
     const cached = keys.get(ip)
     if (cached !== undefined) return cached
@@ -38,21 +36,21 @@ export function createClientKey(): (request: FastifyRequest) => string {
 }
 
 function keyOfAddress(received: string): string {
-  // Some proxies append the port. Without this, every connection would have a limit of its own.
+  // Some proxies append the port. If it stayed, every connection would have a separate limit.
   const address =
     /^\[([^\]]+)\](?::\d+)?$/.exec(received)?.[1] ?? /^([\d.]+):\d+$/.exec(received)?.[1] ?? received
   return isIP(address) === 0 ? 'unknown' : normalizeIP(address, IPV6_SUBNET_BITS)
 }
 
 /**
- * Windows kept, about 40 MiB. Beyond it the least recently used window is dropped. A count takes 0.1 µs at 10,000
- * addresses and 0.6 to 1.9 µs at a million.
+ * About 40 MiB. Beyond the limit, the least recently used window is dropped. A count takes 0.1 µs with 10,000 addresses, and
+ * 0.6 to 1.9 µs with a million.
  */
 const WINDOWS_MAX = 200_000
 
 /**
- * The memory store of @fastify/rate-limit answers with promises, which cost about 5 % of intake (measured). This one answers
- * synchronously. Windows are fixed. Each begins with the first request of its address.
+ * A synchronous store. The memory store of @fastify/rate-limit returns promises, which cost about 5 % of intake (measured). Each
+ * fixed window begins with the first request of its address.
  */
 export class MemoryStore {
   readonly #windows = new LRUCache<string, { count: number; startedAtMs: number }>({ max: WINDOWS_MAX })
@@ -62,9 +60,9 @@ export class MemoryStore {
     this.#windowMs = windowMs
   }
 
-  /** Counts one request. Returns the requests in the window, including this one, and the rest of the window. */
+  /** Returns the requests in the window, including this one, and the time until it ends. */
   count(key: string): { requests: number; leftMs: number } {
-    // A monotonic clock: the time of day can be set back.
+    // The clock is monotonic because the time of day can be set back.
     const now = performance.now()
     let window = this.#windows.get(key)
     if (window === undefined || window.startedAtMs + this.#windowMs <= now) {

@@ -8,7 +8,7 @@ import { type Counter, createClientKey } from './rate-limit-counter.ts'
 const REDIS_TIMEOUT_MS = 250
 const REDIS_PREFIX = 'oa-audience-rate-limit-'
 
-/** KEYS[1]: the count. Only an existing count is decremented, because DECR would create a key that never expires. */
+/** KEYS[1] is the count. Only an existing count is decremented, because DECR would create a key that never expires. */
 const GIVE_BACK_SCRIPT = `if redis.call('exists', KEYS[1]) == 1 then redis.call('decr', KEYS[1]) end`
 
 export async function countInRedis(
@@ -58,7 +58,7 @@ function connect(url: string): Redis {
   return new Redis(url, {
     connectTimeout: 2_000,
     commandTimeout: REDIS_TIMEOUT_MS,
-    // Closes a silent connection, so that no commands queue in it. Counted after an outage, they would limit clients wrongly.
+    // Closes a silent connection, so that no commands queue in it. After an outage, queued commands would count old requests.
     socketTimeout: REDIS_TIMEOUT_MS,
     maxRetriesPerRequest: 0,
     enableOfflineQueue: false,
@@ -66,7 +66,7 @@ function connect(url: string): Redis {
   })
 }
 
-/** The error code of a Redis reply, such as OOM or READONLY, or null. The rest of the message quotes the command. */
+/** Returns the error code of a Redis reply, such as OOM or READONLY, or null. The rest of the message quotes the command. */
 export function redisRefusal({ name, message }: Error): string | null {
   return name === 'ReplyError' ? (message.split(' ')[0] ?? null) : null
 }

@@ -1,17 +1,14 @@
-/** One rate limit per client address, for every route and every status. */
+/** Limits the requests of each client address, for all routes and statuses together. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Config } from '../config/config.ts'
 import { AppError } from '../errors.ts'
 import { countInMemory, type Limit } from './rate-limit-counter.ts'
 import { countInRedis } from './rate-limit-redis.ts'
 
-/** Gives a request's count back. The platform's servers share few addresses, so proven deliveries need not count. */
+/** Takes back the count of a delivery with a valid signature. LINE's servers share few addresses. */
 export type SpareSigned = (request: FastifyRequest, reply: FastifyReply) => void
 
-/**
- * Limits every route, unknown paths included. Call it before any route is added.
- * @returns what to call for a delivery with a valid signature
- */
+/** Limits every route, including unknown paths. Call it before any route is added. */
 export async function limitRate(
   app: FastifyInstance,
   { max, windowMs, spareSigned }: Config['rateLimit'],

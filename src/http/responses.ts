@@ -1,4 +1,4 @@
-/** Publishes every finished request, answered or not, to the log, the metrics and the traces. */
+/** Publishes every finished request, with or without a response, to the log, the metrics and the traces. */
 import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
@@ -6,25 +6,24 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 /** nginx's status for a client that disconnected before the end of the response. No client receives it. */
 const CLIENT_DISCONNECTED = 499
 
-export interface Answer {
-  /** null: a request so broken that the framework did not see it */
+export interface FinishedRequest {
+  /** null if the request was too malformed to reach Fastify */
   request: FastifyRequest | null
   /** the requestId in the error body, if there is one */
   requestId: string
-  /** the pattern, not the path: a path may contain an oaHash, a query a tracking key */
+  /** the pattern, because a path may contain an oaHash and a query string a tracking key */
   route: string
   status: number
-  /** from the end of the headers to the end of the response; null: not measured */
+  /** from the end of the headers to the end of the response; null if not measured */
   seconds: number | null
   ip: string | undefined
 }
 
-export type AnswerObserver = (answer: Answer) => void
+export type RequestObserver = (finished: FinishedRequest) => void
 
 declare module 'fastify' {
   interface FastifyInstance {
-    /** each is called once per request */
-    answerObservers: AnswerObserver[]
+    requestObservers: RequestObserver[]
   }
 }
 
@@ -34,26 +33,26 @@ const ABORT = Symbol('response aborted by the service')
 
 type Response = ServerResponse & { [ABORT]?: { status: number; requestId: string | undefined } }
 
-/** Call this before destroying a connection. Otherwise the request looks like one whose client disconnected. */
+/** Call this before destroying a connection. Otherwise the request is recorded as one whose client disconnected. */
 export function recordAbort(response: ServerResponse, status: number, requestId?: string): void {
   const aborted: Response = response
   aborted[ABORT] = { status, requestId }
 }
 
-export function publishAnswer(app: FastifyInstance, answer: Answer): void {
-  for (const observe of app.answerObservers) observe(answer)
+export function publishFinishedRequest(app: FastifyInstance, finished: FinishedRequest): void {
+  for (const observe of app.requestObservers) observe(finished)
 }
 
 /** Publishes on the response's close. Fastify's onResponse does not run when the client disconnects. */
-export function observeAnswers(app: FastifyInstance): void {
-  app.decorate('answerObservers', [])
+export function observeRequests(app: FastifyInstance): void {
+  app.decorate('requestObservers', [])
   app.addHook('onRequest', (request, { raw }, done) => {
     const startedAtMs = performance.now()
     // A closed socket no longer has an address.
     const { ip } = request
     onceClosed(raw, request.raw.socket, () => {
       const abort = (raw as Response)[ABORT]
-      publishAnswer(app, {
+      publishFinishedRequest(app, {
         request,
         requestId: abort?.requestId ?? request.id,
         route: request.routeOptions.url ?? UNKNOWN_ROUTE,
@@ -66,19 +65,19 @@ export function observeAnswers(app: FastifyInstance): void {
   })
 }
 
-/** By connection: what to do for its unanswered requests when it closes. */
-const unanswered = new WeakMap<Socket, Set<() => void>>()
+/** Callbacks of the requests in progress, by connection. */
+const pendingCallbacks = new WeakMap<Socket, Set<() => void>>()
 
 /**
- * Calls back once, when the response or its connection closes. When a client disconnects, Node closes only the response that is being
- * sent, not those of pipelined requests that wait for their turn.
+ * Calls back once, when the response or its connection closes. When a client disconnects, Node closes only the response in
+ * progress, not those of pipelined requests behind it.
  */
 function onceClosed(response: ServerResponse, socket: Socket, callback: () => void): void {
-  let pending = unanswered.get(socket)
+  let pending = pendingCallbacks.get(socket)
   if (pending === undefined) {
     const added = new Set<() => void>()
     pending = added
-    unanswered.set(socket, added)
+    pendingCallbacks.set(socket, added)
     socket.once('close', () => {
       for (const close of added) close()
     })

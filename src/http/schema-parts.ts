@@ -12,7 +12,6 @@ export const TAGS = {
 /** Security requirement of a protected route. All three headers are required together. */
 export const THREE_HEADERS = [{ clientId: [], clientSecret: [], apiKey: [] }]
 
-/** The component schema of that name. */
 export const reference = (name: string) => Type.Ref(`#/components/schemas/${name}`)
 
 export const jsonBody = (schema: TSchema | Record<string, unknown>) => ({
@@ -34,7 +33,6 @@ const RATE_LIMIT_HEADERS = {
 
 const TOO_MANY_REQUESTS = 'The client address has sent too many requests. Wait for the time in Retry-After.'
 
-/** A successful response whose body is the component schema `name`. */
 export const success = (name: string, description: string, headers?: Record<string, unknown>) => ({
   200: { description, ...(headers && { headers }), ...jsonBody(reference(name)) },
 })

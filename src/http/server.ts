@@ -1,4 +1,4 @@
-/** The HTTP server before routes are added: limits, request ids, bodies, errors. */
+/** Creates the HTTP server without routes: limits, request ids, bodies, errors. */
 import { randomUUID } from 'node:crypto'
 import Fastify, { type FastifyInstance, LogController } from 'fastify'
 import pino, { type DestinationStream } from 'pino'
@@ -6,18 +6,18 @@ import type { Config } from '../config/config.ts'
 import { BODY_MAX_BYTES } from '../config/limits.ts'
 import { AppError } from '../errors.ts'
 import { readBodiesAsBytes } from './body.ts'
-import { answerErrors } from './error-envelope.ts'
+import { handleErrors } from './error-envelope.ts'
 import { limitIdleConnections } from './idle-connections.ts'
 import { useSchemasAsDocumentation } from './openapi.ts'
-import { observeAnswers } from './responses.ts'
-import { answerClientError, answerExpectation, answerFrameworkError } from './unroutable.ts'
+import { observeRequests } from './responses.ts'
+import { handleClientError, handleFrameworkError, refuseExpectation } from './unroutable.ts'
 
-/** From the first byte of a request to the last. LINE's senders take milliseconds. */
+/** Time from the first byte of a request to the last. LINE's senders take milliseconds. */
 const REQUEST_TIMEOUT_MS = 15_000
 const HEADERS_TIMEOUT_MS = 10_000
 /** Longer than the 60 s after which common proxies close idle connections, so that the proxy closes first. */
 const KEEP_ALIVE_TIMEOUT_MS = 65_000
-/** Without traffic in either direction. A response that the client does not read must not stay in memory. */
+/** Time without traffic in either direction. A response that the client does not read must not stay in memory. */
 const IDLE_TIMEOUT_MS = 120_000
 const TIMEOUT_CHECK_INTERVAL_MS = 1_000
 /** Node limits the request line and all headers together to 16 KiB, so no path can be longer. */
@@ -47,18 +47,18 @@ export function createServer(
     },
     exposeHeadRoutes: false,
     routerOptions: { maxParamLength: PATH_PARAMETER_MAX_LENGTH },
-    // A request that arrives before the close is answered. Its connection is closed afterwards.
+    // A request that arrives before the close is still handled. Its connection is closed afterwards.
     return503OnClosing: false,
-    frameworkErrors: (error, request, reply) => void answerFrameworkError(app, error, request, reply),
-    clientErrorHandler: (error, socket) => answerClientError(app, error, socket),
+    frameworkErrors: (error, request, reply) => void handleFrameworkError(app, error, request, reply),
+    clientErrorHandler: (error, socket) => handleClientError(app, error, socket),
   })
   app.decorate('limitUnroutable', null)
-  app.server.on('checkExpectation', (request, response) => answerExpectation(app, request, response))
+  app.server.on('checkExpectation', (request, response) => refuseExpectation(app, request, response))
   limitIdleConnections(app.server)
-  observeAnswers(app)
+  observeRequests(app)
   readBodiesAsBytes(app)
   useSchemasAsDocumentation(app)
-  answerErrors(app)
+  handleErrors(app)
   return app
 }
 
@@ -68,7 +68,7 @@ export function requireWellFormed(app: FastifyInstance): void {
     if (raw.headers.host === undefined && raw.httpVersion === '1.1')
       done(new AppError('bad_request', { message: 'The Host header is missing' }))
     else if (!isDecodable(raw.url ?? ''))
-      done(new AppError('bad_request', { message: 'The address has broken percent-encoding' }))
+      done(new AppError('bad_request', { message: 'The path has invalid percent-encoding' }))
     else done()
   })
 }
@@ -84,8 +84,8 @@ function isDecodable(url: string): boolean {
 }
 
 /** Call it after all routes are added, and after limitRate, so that these requests count. */
-export function answerUnknownRoutes(app: FastifyInstance): void {
-  // Before the body is read: nobody needs it, and anybody can send one.
+export function refuseUnknownRoutes(app: FastifyInstance): void {
+  // This runs before the body is read.
   app.addHook('preParsing', ({ is404 }, _reply, payload, done) => {
     if (is404) done(new AppError('unknown_route'))
     else done(null, payload)

@@ -1,6 +1,6 @@
 /**
- * What this service uses of TypeBox. The build puts TypeBox into this one file: its 683 modules take longer to load than all others
- * together.
+ * The parts of TypeBox that this service uses. The build bundles TypeBox into this file, because its 683 modules take longer to load
+ * than all others together.
  */
 export type { Static, TSchema } from 'typebox'
 export { default as Type } from 'typebox'

@@ -1,21 +1,21 @@
-/** Requests that reach no route and no hook: broken HTTP, an undecodable path, an unsupported expectation. */
+/** Responds to requests that reach no route and no hook: malformed HTTP, an undecodable path, an unsupported expectation. */
 import { randomUUID } from 'node:crypto'
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { type AppError, ERROR_MESSAGES } from '../errors.ts'
 import { type ErrorEnvelope, sendError } from './error-envelope.ts'
-import { publishAnswer, recordAbort, UNKNOWN_ROUTE } from './responses.ts'
+import { publishFinishedRequest, recordAbort, UNKNOWN_ROUTE } from './responses.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
-    /** counts a request that runs no hook; resolves with the refusal, if any; null: no rate limit */
+    /** counts a request that runs no hook and resolves with the refusal, if any; null without a rate limit */
     limitUnroutable: ((request: FastifyRequest, reply: FastifyReply) => Promise<AppError | undefined>) | null
   }
 }
 
-/** Answers a request whose path the router cannot decode. */
-export async function answerFrameworkError(
+/** Responds to a request whose path the router cannot decode. */
+export async function handleFrameworkError(
   app: FastifyInstance,
   error: Error,
   request: FastifyRequest,
@@ -26,8 +26,8 @@ export async function answerFrameworkError(
   publishUnroutable(app, request.id, reply.statusCode, request.ip)
 }
 
-/** Answers an Expect header other than 100-continue. */
-export function answerExpectation(
+/** Refuses an Expect header other than 100-continue. */
+export function refuseExpectation(
   app: FastifyInstance,
   { socket }: IncomingMessage,
   response: ServerResponse,
@@ -43,8 +43,8 @@ const STATUS_OF_CLIENT_ERROR: Record<string, number> = {
   ERR_HTTP_REQUEST_TIMEOUT: 408,
 }
 
-/** Answers bytes that Node cannot parse as a request, and requests that exceed its time limits. */
-export function answerClientError(
+/** Responds to bytes that Node cannot parse as a request, and to requests that exceed its time limits. */
+export function handleClientError(
   app: FastifyInstance,
   error: Error & { code?: string },
   socket: Socket,
@@ -60,8 +60,8 @@ export function answerClientError(
     else publishUnroutable(app, requestId, status, socket.remoteAddress)
     socket.end(unroutableBytes(status, requestId), () => socket.destroy())
   }
-  // A complete request before this one on the same connection may already be accepted, so it is answered first. An
-  // incomplete one never gets an answer of its own.
+  // A complete request before this one on the same connection may already be accepted, so its response is sent first. An
+  // incomplete one never gets its own response.
   const { _httpMessage: pending = null } = socket as { _httpMessage?: ServerResponse | null }
   if (pending?.req.complete) pending.once('close', () => socket.destroy()).once('finish', () => refuse(null))
   else refuse(pending)
@@ -73,7 +73,7 @@ function publishUnroutable(
   status: number,
   ip: string | undefined,
 ): void {
-  publishAnswer(app, { request: null, requestId, route: UNKNOWN_ROUTE, status, seconds: null, ip })
+  publishFinishedRequest(app, { request: null, requestId, route: UNKNOWN_ROUTE, status, seconds: null, ip })
 }
 
 function unroutableBytes(status: number, requestId: string): string {

@@ -17,7 +17,6 @@ Settings.Set({ maxErrors: ERRORS_MAX })
 
 export const Nullable = <T extends TSchema>(schema: T) => Type.Union([schema, Type.Null()])
 
-/** A text that PostgreSQL can store: without U+0000 and unpaired surrogates. */
 export function StorableText(options: { minLength?: number; maxLength: number; description?: string }) {
   return Type.Refine(
     Type.String(options),
@@ -26,7 +25,7 @@ export function StorableText(options: { minLength?: number; maxLength: number; d
   )
 }
 
-/** Compiles a schema once. The check returns the typed value, or throws `invalid_input` with details. */
+/** Compiles a schema. The returned check returns the typed value, or throws `invalid_input` with details. */
 export function checker<T extends TSchema>(schema: T): (value: unknown) => Static<T> {
   const compiled = Compile(schema)
   return (value) => {
@@ -51,7 +50,6 @@ function isSpecific({ keyword, params }: TLocalizedValidationError): boolean {
   return !(keyword === 'type' && (params as { type?: unknown }).type === 'null')
 }
 
-/** One or more details per invalid field. */
 function toDetails(errors: TLocalizedValidationError[]): ErrorDetail[] {
   const paths = [...new Set(errors.map(({ instancePath }) => instancePath))]
   return paths.flatMap((path) =>

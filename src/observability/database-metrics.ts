@@ -1,27 +1,26 @@
 /** Metrics of the database: its state, its clock, and the connections to it. */
 import { Counter, Gauge, type Registry } from 'prom-client'
-import { clockCompared, databaseBusy, READ_OUTCOMES, readAnswered } from './facts.ts'
+import { clockCompared, databaseBusy, READ_OUTCOMES, readServed } from './facts.ts'
 
 const DATABASE_STATES = ['up', 'read-only', 'down']
 const REPLICATION_STATES = ['synchronous', 'asynchronous', 'behind', 'missing', 'unknown']
 
 export interface WatchedDatabase {
-  connectionStates(): Array<{ share: string; total: number; idle: number; waiting: number }>
+  connectionStates(): Array<{ pool: string; total: number; idle: number; waiting: number }>
   state(): Promise<string>
   readonly replication: string | null
   replicaLags(): Promise<Array<{ replica: string; behindBytes: number | null }>>
 }
 
-/** @returns ends the counting */
 export function countDatabaseFacts(registry: Registry): () => void {
   const busy = new Counter({
     name: 'oa_audience_database_busy_total',
-    help: 'Requests refused after waiting for a connection: because of their own account (429), or of the whole share (503)',
-    labelNames: ['share', 'reason'] as const,
+    help: 'Requests refused after waiting for a connection: because of their own account (429), or of the whole pool (503)',
+    labelNames: ['pool', 'reason'] as const,
     registers: [registry],
   })
-  busy.inc({ share: 'clients', reason: 'account' }, 0)
-  for (const share of ['clients', 'intake']) busy.inc({ share, reason: 'share' }, 0)
+  busy.inc({ pool: 'clients', reason: 'account' }, 0)
+  for (const pool of ['clients', 'intake']) busy.inc({ pool, reason: 'pool' }, 0)
   const skew = new Gauge({
     name: 'oa_audience_database_clock_skew_seconds',
     aggregator: 'average',
@@ -36,7 +35,7 @@ export function countDatabaseFacts(registry: Registry): () => void {
   })
   for (const outcome of READ_OUTCOMES) reads.inc({ outcome }, 0)
   const ends = [
-    readAnswered.subscribe(({ outcome }) => reads.inc({ outcome })),
+    readServed.subscribe(({ outcome }) => reads.inc({ outcome })),
     databaseBusy.subscribe((facts) => busy.inc(facts)),
     clockCompared.subscribe(({ skewSeconds }) => skew.set(skewSeconds)),
   ]
@@ -49,12 +48,12 @@ export function countDatabaseFacts(registry: Registry): () => void {
 export function databaseGauges(registry: Registry, database: WatchedDatabase): void {
   new Gauge({
     name: 'oa_audience_database_sessions',
-    help: 'Connections of each share (total, idle), and requests that wait for one',
-    labelNames: ['share', 'state'] as const,
+    help: 'Connections of each pool (total, idle), and requests that wait for one',
+    labelNames: ['pool', 'state'] as const,
     registers: [registry],
     collect() {
-      for (const { share, ...counts } of database.connectionStates())
-        for (const [state, count] of Object.entries(counts)) this.set({ share, state }, count)
+      for (const { pool, ...counts } of database.connectionStates())
+        for (const [state, count] of Object.entries(counts)) this.set({ pool, state }, count)
     },
   })
   new Gauge({

@@ -1,14 +1,13 @@
 /**
- * What the code reports about itself, as channels of node:diagnostics_channel. Metrics, spans and log lines subscribe to
- * them (metrics.ts, tracing.ts, log.ts); the code that publishes knows none of these. A channel without a subscriber costs
- * one comparison. Channels belong to the process: two services in one process share them.
+ * Channels of node:diagnostics_channel, to which metrics.ts, tracing.ts and log.ts subscribe. The publishing code does not depend on
+ * them. A channel without a subscriber costs one comparison. Two services in one process share the channels.
  */
 import { channel, tracingChannel } from 'node:diagnostics_channel'
 
-/** An operation that takes time: subscribers learn of its start, its end and its failure. */
+/** An operation with a duration. Subscribers receive its start, end and failure. */
 export interface Operation<Facts> {
   readonly channels: ReturnType<typeof tracingChannel>
-  /** Runs `work` and reports it. What `work` does in turn is reported as part of it. */
+  /** Runs `work` and publishes it. Operations inside `work` are published as part of it. */
   run<T>(facts: Facts, work: () => Promise<T>): Promise<T>
 }
 
@@ -20,7 +19,6 @@ function operation<Facts extends object>(name: string): Operation<Facts> {
   }
 }
 
-/** Something that happened. */
 export interface Occurrence<Facts> {
   publish(facts: Facts): void
   /** @returns ends the subscription */
@@ -41,34 +39,33 @@ function occurrence<Facts>(name: string): Occurrence<Facts> {
   }
 }
 
-/** Statements sent to the database in one message, by name. Never their values. */
+/** Names of the statements that are sent to the database in one message. */
 export const databaseQuery = operation<{ statements: string[] }>('database-query')
 
 /** A call of LINE's API, `path` without ids and parameters. */
 export const platformCall = operation<{ method: string; path: string }>('platform-call')
 
-/** A request waited too long for a connection: `account` because of its own account's statements, `share` because of others. */
-export const databaseBusy = occurrence<{ share: string; reason: 'account' | 'share' }>('database-busy')
+/** A request waited too long for a connection: `account` because of its own account's statements, `pool` because of others. */
+export const databaseBusy = occurrence<{ pool: string; reason: 'account' | 'pool' }>('database-busy')
 
 /** `replica`, or why the primary served the read: no replica could be queried (`unavailable`), or every one was too far `behind`. */
 export const READ_OUTCOMES = ['replica', 'behind', 'unavailable'] as const
 export type ReadOutcome = (typeof READ_OUTCOMES)[number]
 
 /** A read that a replica may serve. Published only with DATABASE_READ_URL. */
-export const readAnswered = occurrence<{ outcome: ReadOutcome }>('read-answered')
+export const readServed = occurrence<{ outcome: ReadOutcome }>('read-served')
 
-/** A batch of events on its way to the database; `deliveries` are those that deliveryQueued named. */
+/** A batch of events is written to the database. `deliveries` are the objects that deliveryQueued published. */
 export const flushing = operation<{ events: number; deliveries: object[] }>('flush')
 
-/** A delivery waits for a flush. `delivery` only identifies it. */
+/** A delivery waits for a flush. `delivery` is only its identity. */
 export const deliveryQueued = occurrence<{ delivery: object; source: string; queuedEvents: number }>(
   'delivery-queued',
 )
 
-/** Deliveries left the queue for a flush. */
 export const deliveriesDequeued = occurrence<{ source: string; queuedEvents: number }>('deliveries-dequeued')
 
-/** The events of one delivery are on disk. `unapplied` of those accepted have no effect. */
+/** The events of one delivery are on disk. `unapplied` counts accepted events without effect. */
 export const deliveryStored = occurrence<{
   source: string
   events: ReadonlyArray<{ occurredAtMs: number }>
@@ -85,7 +82,7 @@ export const timeReplaced = occurrence<{ source: string }>('time-replaced')
 
 export type IdTokenOutcome = 'valid' | 'invalid' | 'unavailable'
 
-/** An ID token of a tracking request was judged. `unavailable`: LINE does not deliver its keys, so the request is refused. */
+/** An ID token of a tracking request was verified. `unavailable`: LINE does not deliver its keys, so the request is refused. */
 export const idTokenVerified = occurrence<{ outcome: IdTokenOutcome }>('id-token-verified')
 
 export type ProfileOutcome = 'found' | 'unknown' | 'fault'
@@ -94,11 +91,11 @@ export type ProfileOutcome = 'found' | 'unknown' | 'fault'
 export const profileRequest = operation<object>('profile-request')
 export const profileRequested = occurrence<{ outcome: ProfileOutcome }>('profile-requested')
 
-/** Profiles of an account are not requested for a while, because of a fault. */
+/** After a fault, the account backs off: its profiles are not requested for a while. */
 export const profilesBackedOff = occurrence<{
   accountId: bigint
   fault: string
-  /** of the platform's refusal */
+  /** HTTP status of the platform's refusal */
   status: number | undefined
 }>('profiles-backed-off')
 
@@ -106,12 +103,12 @@ export type VerificationOutcome = 'verified' | 'refused' | 'unavailable'
 
 export const accountVerified = occurrence<{ outcome: VerificationOutcome }>('account-verified')
 
-/** The database's clock is ahead of this machine's by so much; negative: behind. */
+/** Seconds that the database's clock is ahead of this machine's. */
 export const clockCompared = occurrence<{ skewSeconds: number }>('clock-compared')
 
 export type EndpointOutcome = 'accepted' | 'rejected' | 'no_response'
 
-/** An attempt to send a delivery to an endpoint ended, so long after the delivery was committed. */
+/** An attempt to send a delivery to an endpoint ended. */
 export const endpointResponded = occurrence<{ outcome: EndpointOutcome; sinceCommitMs: number }>(
   'endpoint-responded',
 )

@@ -1,21 +1,21 @@
-/** The log: where its lines go, one line per request, facts that no request reports, and what libraries write to the console. */
+/** The log: its stream, one line per request, lines for facts, and the console output of libraries. */
 import cluster from 'node:cluster'
 import { hostname } from 'node:os'
 import { format } from 'node:util'
 import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
 import pino, { type DestinationStream, type Logger } from 'pino'
-import type { AnswerObserver } from '../http/responses.ts'
+import type { RequestObserver } from '../http/responses.ts'
 import { eventUnapplied, profilesBackedOff } from './facts.ts'
 
-/** Writes lines about facts that no request reports. @returns ends the subscription */
+/** Logs facts that belong to no request. @returns ends the subscription */
 export function logFacts(log: FastifyBaseLogger): () => void {
   const unsubscribe = [
     eventUnapplied.subscribe(({ error }) =>
-      // Not the error's message: the database's words quote the event.
+      // The database's error message may quote the event, so it is left out.
       log.error({ fault: error.name }, 'an event was stored without effect'),
     ),
     profilesBackedOff.subscribe(({ accountId, fault, status }) =>
-      // Not the platform's reason: it may name a person.
+      // The platform's reason may contain personal data, so it is left out.
       log.warn({ accountId: String(accountId), fault, status }, 'requests for profiles back off'),
     ),
   ]
@@ -25,9 +25,8 @@ export function logFacts(log: FastifyBaseLogger): () => void {
 }
 
 /**
- * Log lines are written in groups: one write per line costs 5 % of the throughput. They wait for 16 KiB (pino's limit) or a
- * tenth of a second, and are written when the process ends, except after SIGKILL. If nobody reads them, lines beyond 16 MiB are
- * dropped: the service must not grow by them.
+ * One write per log line costs 5 % of the throughput, so lines are buffered for 16 KiB (pino's limit) or 0.1 s. They are flushed when
+ * the process ends, except after SIGKILL. If nothing reads the log, lines beyond 16 MiB are dropped to bound the memory.
  */
 const LOG_BUFFER = { minLength: 16 * 1024 - 1, periodicFlush: 100, maxLength: 16 * 1024 * 1024 }
 /** All workers write to one pipe. A write of up to PIPE_BUF bytes is atomic, so that lines of different workers do not mix. */
@@ -36,20 +35,20 @@ const PIPE_WRITE_MAX = process.platform === 'linux' ? 4096 : 512
 export function openLog(): DestinationStream {
   const shared = cluster.isWorker ? { minLength: PIPE_WRITE_MAX - 1, maxWrite: PIPE_WRITE_MAX } : {}
   const lines = pino.destination({ dest: 1, sync: false, contentMode: 'buffer', ...LOG_BUFFER, ...shared })
-  // Bytes, because sonic-boom would measure a text again for every line that follows it (2 µs).
+  // As bytes, because sonic-boom would measure a string again for every line that follows it (2 µs).
   return { write: (line: string) => lines.write(Buffer.from(line) as unknown as string) }
 }
 
 /** Writes a line for each request of the app, unless its log level is above info. */
 export function logRequests(app: FastifyInstance, log: DestinationStream): void {
-  if (['info', 'debug', 'trace'].includes(app.log.level)) app.answerObservers.push(requestLog(log))
+  if (['info', 'debug', 'trace'].includes(app.log.level)) app.requestObservers.push(requestLog(log))
 }
 
 /**
- * Writes pino's line format to the log's own stream. pino takes 5 µs for such a line, a fifteenth of the process's time for
- * one delivery. The fields are fixed, so string concatenation is enough.
+ * Writes pino's line format to the log's stream. pino takes 5 µs per line, a fifteenth of the process's time for one delivery. The
+ * fields are fixed, so string concatenation is enough.
  */
-function requestLog(log: DestinationStream): AnswerObserver {
+function requestLog(log: DestinationStream): RequestObserver {
   const writer = `"pid":${process.pid},"hostname":${JSON.stringify(hostname())}`
   return ({ request, requestId, route, status, seconds, ip }) => {
     const method = request === null ? '' : `,"method":${JSON.stringify(request.method)}`
@@ -65,7 +64,7 @@ function requestLog(log: DestinationStream): AnswerObserver {
 
 const METHODS = ['debug', 'log', 'info', 'warn', 'error'] as const
 
-/** ioredis warns of a superfluous password, Node of leaks. @returns ends the redirection, before the command line prints a fault */
+/** ioredis warns of a superfluous password, and Node of leaks. @returns ends the redirection, before the command line prints an error */
 export function logConsoleLines(log: Pick<Logger, 'warn'>): () => void {
   const originals = METHODS.map((method) => [method, console[method]] as const)
   for (const method of METHODS) console[method] = (...parts: unknown[]) => log.warn(format(...parts))

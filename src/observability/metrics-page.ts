@@ -1,8 +1,8 @@
-/** The listener of the metrics: they are for the operator's network, not for callers. */
+/** A separate listener for metrics, because they are for the operator's network and not for callers. */
 import { createServer, type Server } from 'node:http'
 import { FatalError } from '../errors.ts'
 
-/** The content of the metrics page: one registry, or the registries of several processes together. */
+/** The content of the metrics page: one registry, or the merged registries of several processes. */
 export interface MetricsPage {
   contentType: string
   metrics(): Promise<string>
@@ -40,7 +40,7 @@ export function serveMetrics(
   })
 }
 
-/** Returns a function that collects the metrics, or returns null. It logs the first failure of an outage, and the outage's end. */
+/** Returns a function that collects the metrics, or null on failure. It logs the beginning and the end of an outage. */
 function reportingOutages(page: MetricsPage, log: MetricsLog): () => Promise<string | null> {
   let isFailing = false
   return async () => {
@@ -50,7 +50,7 @@ function reportingOutages(page: MetricsPage, log: MetricsLog): () => Promise<str
       isFailing = false
       return text
     } catch (error) {
-      // The registries of several processes reject if one process hangs.
+      // Collecting from several processes fails if one of them hangs.
       const { name, message, code } = error as Error & { code?: string }
       if (!isFailing) log.warn({ fault: name, reason: code ?? message }, 'the metrics cannot be scraped')
       isFailing = true

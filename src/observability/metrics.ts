@@ -1,4 +1,3 @@
-/** Prometheus metrics of one process. */
 import type { FastifyInstance } from 'fastify'
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import { UNKNOWN_ROUTE } from '../http/responses.ts'
@@ -36,7 +35,7 @@ const ID_TOKEN_OUTCOMES = ['valid', 'invalid', 'unavailable']
 
 /**
  * The metrics of a running service. With WEB_CONCURRENCY, the page adds up the figures of all processes. A gauge that has the same
- * value in each process names another `aggregator`. No label holds an address or a person. Endpoints are named by their ids.
+ * value in each process sets another `aggregator`. No label contains an IP address or a person. Endpoints appear by id.
  */
 export class Metrics {
   readonly registry = new Registry()
@@ -66,7 +65,7 @@ export class Metrics {
     })
     const lag = new Histogram({
       name: 'oa_audience_event_lag_seconds',
-      help: 'Time from when an event happened until it was on disk',
+      help: 'Time from the occurrence of an event until it was on disk',
       labelNames: ['source'] as const,
       buckets: LAG_BUCKETS,
       registers: this.#registers,
@@ -77,7 +76,7 @@ export class Metrics {
       labelNames: ['source'] as const,
       registers: this.#registers,
     })
-    // Prometheus sees no increase in a series that first appears with 1: an alert would miss the first event.
+    // Prometheus sees no increase in a series that first appears with 1, so an alert would miss the first event.
     for (const source of sources) for (const outcome of EVENT_OUTCOMES) events.inc({ source, outcome }, 0)
     this.#unsubscribe.push(
       timeReplaced.subscribe((facts) => replaced.inc(facts)),
@@ -106,11 +105,11 @@ export class Metrics {
     })
     const queue = new Gauge({
       name: 'oa_audience_queue_events',
-      help: 'Events of the source that wait for a flush. A full queue answers 503: 20,000, of tracking 5,000',
+      help: 'Events of the source that wait for a flush. A full queue (20,000, tracking 5,000) responds with 503',
       labelNames: ['source'],
       registers: this.#registers,
     })
-    // prom-client hashes labels on each use, which would cost every delivery 2 µs.
+    // prom-client hashes labels on each use, which costs 2 µs.
     const queues = new Map<string, { set: (events: number) => void }>()
     const setQueue = ({ source, queuedEvents }: { source: string; queuedEvents: number }) => {
       const child = queues.get(source) ?? queue.labels({ source })
@@ -163,22 +162,22 @@ export class Metrics {
     )
   }
 
-  /** Counts every answer of the app by route pattern and status, including requests too broken for a route. */
+  /** Counts every response by route pattern and status, including those to malformed requests. */
   measureRequests(app: FastifyInstance): void {
     const requests = new Counter({
       name: 'oa_audience_requests_total',
-      help: 'Answered requests; rate-limited ones have status 429, those whose client disconnected before the answer 499',
+      help: 'Finished requests; rate-limited ones have status 429, those whose client disconnected before the response 499',
       labelNames: ['method', 'route', 'status'] as const,
       registers: this.#registers,
     })
     const seconds = new Histogram({
       name: 'oa_audience_request_seconds',
-      help: 'Time from the headers of a request to its answer',
+      help: 'Time from the headers of a request to its response',
       labelNames: ['method', 'route'] as const,
       buckets: SECONDS_BUCKETS,
       registers: this.#registers,
     })
-    app.answerObservers.push(({ request, route, status, seconds: elapsed }) => {
+    app.requestObservers.push(({ request, route, status, seconds: elapsed }) => {
       // Any token can be a method. Unknown ones share a label, so that callers cannot create series.
       const method = request === null || route === UNKNOWN_ROUTE ? 'any' : request.method
       requests.inc({ method, route, status })
@@ -190,7 +189,7 @@ export class Metrics {
     databaseGauges(this.registry, database)
   }
 
-  /** Counts members whose profile is due, once a minute: counting may take seconds, longer than a scrape waits. */
+  /** Counts members whose profile is due once a minute, because counting may take longer than a scrape waits. */
   watchProfileBacklog(count: () => Promise<number>): void {
     const due = new Gauge({
       name: 'oa_audience_profiles_due',
@@ -214,7 +213,7 @@ export class Metrics {
     this.#repeat(ENDPOINTS_INTERVAL_MS, () => read().then(show, () => show([])))
   }
 
-  /** Judges every account once a minute. An account without a problem has no series. */
+  /** Assesses every account once a minute. An account without a problem has no series. */
   watchAccounts(read: () => Promise<AccountProblems[]>): void {
     const show = accountProblemGauge(this.registry)
     // No figure is better than an outdated one.

@@ -1,13 +1,11 @@
-/** Metrics of endpoints and of official accounts. */
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
 import { endpointResponded } from './facts.ts'
 
-/** Endpoints receive within milliseconds, or after an outage of hours. */
+/** Deliveries to endpoints take milliseconds, or hours after an outage. */
 const DELIVERY_BUCKETS = [0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 60, 600, 3600, 21_600, 86_400]
 
 const OUTCOMES = ['accepted', 'rejected', 'no_response'] as const
 
-/** What is still to be sent to one endpoint. */
 export interface EndpointBacklog {
   id: bigint
   /** active, or anything else: paused */
@@ -18,7 +16,6 @@ export interface EndpointBacklog {
   oldestPendingSeconds: number | null
 }
 
-/** @returns ends the counting */
 export function countEndpointAttempts(registry: Registry): () => void {
   const attempts = new Counter({
     name: 'oa_audience_endpoint_attempts_total',
@@ -40,7 +37,7 @@ export function countEndpointAttempts(registry: Registry): () => void {
   })
 }
 
-/** @returns shows the backlogs of all endpoints. Those of endpoints that are not named disappear. */
+/** Returns a function that replaces the backlogs of all endpoints. */
 export function endpointBacklogGauges(registry: Registry): (endpoints: EndpointBacklog[]) => void {
   const gauge = (name: string, help: string) =>
     new Gauge({
@@ -73,15 +70,14 @@ export function endpointBacklogGauges(registry: Registry): (endpoints: EndpointB
   }
 }
 
-/** What the metrics show of an account. */
 export interface AccountProblems {
   id: bigint
-  problems: Array<{ reason: string; word: 'quiet' | 'degraded' | 'broken' }>
+  problems: Array<{ reason: string; status: 'quiet' | 'degraded' | 'broken' }>
 }
 
 const VALUES = { quiet: 1, degraded: 2, broken: 3 }
 
-/** Shows what is wrong with each account. Returns a function that replaces what is shown. */
+/** Returns a function that replaces the problems of all accounts. */
 export function accountProblemGauge(registry: Registry): (accounts: AccountProblems[]) => void {
   const problems = new Gauge({
     name: 'oa_audience_account_problem',
@@ -93,6 +89,6 @@ export function accountProblemGauge(registry: Registry): (accounts: AccountProbl
   return (accounts) => {
     problems.reset()
     for (const { id, problems: found } of accounts)
-      for (const { reason, word } of found) problems.set({ account: String(id), reason }, VALUES[word])
+      for (const { reason, status } of found) problems.set({ account: String(id), reason }, VALUES[status])
   }
 }

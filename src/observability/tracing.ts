@@ -1,6 +1,6 @@
 /**
- * OpenTelemetry traces, sent when OTEL_* names a collector. A span for each request, flush, profile request, database
- * query and platform call. Spans carry names of statements, routes and calls: no ids but the request's, no values.
+ * OpenTelemetry traces, sent if OTEL_* configures a collector, with a span for each request, flush, profile request, database query
+ * and platform call. Spans contain names of statements, routes and calls, but no values and no ids except the request's.
  */
 import { AsyncLocalStorage } from 'node:async_hooks'
 import {
@@ -30,15 +30,15 @@ import {
 const FAULT_REPORT_INTERVAL_MS = 60 * 60 * 1000
 
 /**
- * Exports spans by OTLP over HTTP (protobuf). The library reads endpoint, headers, sampler, batch sizes and resource
- * attributes from OTEL_*, as every OpenTelemetry program does.
+ * Exports spans by OTLP over HTTP (protobuf). The library reads endpoint, headers, sampler, batch sizes and resource attributes from
+ * OTEL_*.
  * @param onFault called when spans cannot be exported and are dropped, at most once an hour
  */
 export async function startExporter(
   service: { name: string; version: string },
   onFault: () => void,
 ): Promise<{ tracer: Tracer; shutdown: () => Promise<void> }> {
-  // Loaded only when needed: it takes 100 ms and 15 MiB.
+  // Loading takes 100 ms and 15 MiB.
   const [{ diag, DiagLogLevel }, sdk, { OTLPTraceExporter }, resources] = await Promise.all([
     import('@opentelemetry/api'),
     import('@opentelemetry/sdk-trace-node'),
@@ -71,7 +71,6 @@ export async function startExporter(
 /** Turns facts into spans of one tracer. */
 export class Tracing {
   readonly #tracer: Tracer
-  /** The span of the operation that the current code belongs to. */
   readonly #active = new AsyncLocalStorage<Span>()
   readonly #spans = new WeakMap<object, Span>()
   /** The spans of deliveries that wait for a flush. */
@@ -107,7 +106,7 @@ export class Tracing {
     for (const unsubscribe of this.#unsubscribe) unsubscribe()
   }
 
-  /** One span per request, from its headers to its answer, below the span that its `traceparent` header names. */
+  /** One span per request, from its headers to its response. Its parent is the span of the `traceparent` header. */
   traceRequests(app: FastifyInstance): void {
     const spans = new WeakMap<FastifyRequest, Span>()
     const within = (request: FastifyRequest, next: () => void) => {
@@ -117,7 +116,7 @@ export class Tracing {
     }
     app.addHook('onRequest', (request, _reply, done) => {
       const route = request.routeOptions.url ?? 'unknown'
-      // Any token can be a method: only those of our routes become names.
+      // Any token can be a method, so only those of our routes become names.
       const method = request.routeOptions.url === undefined ? '_OTHER' : request.method
       const attributes = {
         'http.request.method': method,
@@ -131,9 +130,9 @@ export class Tracing {
       )
       within(request, done)
     })
-    // The body arrived in the asynchronous context of the socket, which belongs to no request.
+    // The body arrives in the asynchronous context of the socket, which belongs to no request.
     app.addHook('preHandler', (request, _reply, done) => within(request, done))
-    app.answerObservers.push(({ request, status }) => {
+    app.requestObservers.push(({ request, status }) => {
       const span = request === null ? undefined : spans.get(request)
       span?.setAttribute('http.response.status_code', status)
       if (status >= 500) span?.setStatus({ code: SpanStatusCode.ERROR })
@@ -141,7 +140,7 @@ export class Tracing {
     })
   }
 
-  /** A call to another system is traced only as part of a traced operation: idle work would fill the traces. */
+  /** A call to another system is traced only as part of a traced operation. Otherwise idle work would fill the traces. */
   #client(name: string, attributes: Attributes): Span | undefined {
     const parent = this.#active.getStore()
     if (parent === undefined) return undefined
@@ -161,7 +160,7 @@ export class Tracing {
     })
     const subscribers = {
       error: (message: object & { error?: unknown }) => {
-        // The error's name alone: its message may quote what somebody sent.
+        // Only the error's name, because its message may quote received content.
         const { name } = message.error as Error
         this.#spans.get(message)?.setStatus({ code: SpanStatusCode.ERROR, message: name })
       },
@@ -179,7 +178,7 @@ export class Tracing {
 
 const propagator = new W3CTraceContextPropagator()
 
-/** The context that a `traceparent` header names. Its companion `tracestate` is ignored: it may hold any text. */
+/** Parses a `traceparent` header. `tracestate` is ignored, because it may contain any text. */
 function callerOf(traceparent: unknown): Context {
   const getter = {
     get: (_: unknown, name: string) => (name === 'traceparent' ? (traceparent as string) : undefined),

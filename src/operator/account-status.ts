@@ -1,12 +1,11 @@
-/** Judges an account by its facts: one word, and for each problem a sentence that says what is wrong and one that says how to fix it. */
-
+/** Derives the status of an account from its facts, with a message and a fix for each problem. */
 import type { AccountFacts } from './fleet-facts.ts'
 import { age } from './format.ts'
 
-/** From good to bad. `quiet`: nothing is wrong but that deliveries have stopped. `broken`: deliveries or answers are lost. */
-export const ACCOUNT_WORDS = ['ok', 'quiet', 'degraded', 'broken'] as const
+/** From good to bad. `quiet`: no problem except that deliveries have stopped. `broken`: deliveries are lost. */
+export const ACCOUNT_STATUSES = ['ok', 'quiet', 'degraded', 'broken'] as const
 
-export type AccountWord = (typeof ACCOUNT_WORDS)[number]
+export type AccountStatus = (typeof ACCOUNT_STATUSES)[number]
 
 export const REASONS = {
   no_channel_secret: 'broken',
@@ -32,40 +31,40 @@ export const REASONS = {
   never_delivered: 'quiet',
   unusually_quiet: 'quiet',
   silent_for_days: 'quiet',
-} as const satisfies Record<string, AccountWord>
+} as const satisfies Record<string, AccountStatus>
 
-/** The worst first; among equals the one that explains the others. */
+/** Worst first. Among equals, the reason that explains the others comes first. */
 export type Reason = keyof typeof REASONS
 
 export interface Problem {
   reason: Reason
-  word: Exclude<AccountWord, 'ok'>
+  status: Exclude<AccountStatus, 'ok'>
   message: string
   fix: string
 }
 
-export interface AccountStatus {
-  word: AccountWord
+export interface AccountHealth {
+  status: AccountStatus
   /** in the order of REASONS */
   problems: Problem[]
 }
 
-/** A silence with a smaller chance is unusual: one account of a thousand is called quiet once by mistake. */
+/** A silence with a smaller probability is unusual, so one account of a thousand is reported by mistake. */
 const UNUSUAL_CHANCE = 0.001
 /** An account without a rhythm is quiet after this many days. */
 const SILENT_DAYS = 7
 /** Counts of deliveries are kept for this many days. */
 const DELIVERIES_KNOWN_DAYS = 35
-/** LINE's tokens live for 30 days at most, and renewing one is a step that people take by hand. */
+/** LINE's tokens are valid for 30 days at most, and an operator renews them by hand. */
 const TOKEN_EXPIRES_SOON_DAYS = 7
-/** The service asks LINE every hour, so this many hours are not a passing fault. */
+/** The service queries LINE every hour, so a fault of this duration is not temporary. */
 const UNREACHABLE_HOURS = 6
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 
 /** Each returns the message and the fix, or false if the account does not have the problem. */
-const JUDGES: {
+const CHECKS: {
   [reason in Reason]: (facts: AccountFacts, now: number) => [message: string, fix: string] | false
 } = {
   no_channel_secret: ({ id, hasChannelSecret }) =>
@@ -96,7 +95,7 @@ const JUDGES: {
   webhook_inactive: ({ failedChecks }) =>
     failedChecks.includes('webhook_active') && [
       'The switch "Use webhook" is off, so LINE sends no events.',
-      'Switch "Use webhook" on in the LINE Developers Console.',
+      'Turn on "Use webhook" in the LINE Developers Console.',
     ],
   webhook_test_failed: ({ id, failedChecks }) =>
     failedChecks.includes('webhook_test') && [
@@ -107,7 +106,7 @@ const JUDGES: {
     facts.refusedSources.includes('line') && isSilent(facts) && refusals(facts, now),
   foreign_destination: ({ id, foreignDestinationAt }, now) =>
     foreignDestinationAt !== null && [
-      `Deliveries name another bot, the last one ${ago(foreignDestinationAt, now)}.`,
+      `Deliveries are for another bot, the last one ${ago(foreignDestinationAt, now)}.`,
       `Run oa-audience accounts verify ${id}, which compares the bot user id. For a module channel, add the other account.`,
     ],
   chat_signature_refused: ({ id, refused, lastRefusedAt, refusedSources }, now) =>
@@ -120,11 +119,11 @@ const JUDGES: {
   deliveries_missing: ({ missing, missingDay }) =>
     missing !== null && [
       `On ${missingDay} LINE counted ${missing} follows or blocks that it did not deliver.`,
-      'Switch "Webhook redelivery" on in the LINE Developers Console, and import the followers.',
+      'Turn on "Webhook redelivery" in the LINE Developers Console, and import the followers.',
     ],
   deliveries_failed: ({ failed24h }) =>
     failed24h > 0 && [
-      `Deliveries answered with 503 in 24 hours: ${failed24h}.`,
+      `Deliveries refused with 503 in 24 hours: ${failed24h}.`,
       'Run oa-audience doctor; LINE delivers them again if "Webhook redelivery" is on.',
     ],
   events_unapplied: ({ id, unapplied }) =>
@@ -171,7 +170,7 @@ const JUDGES: {
     fault !== null &&
     checkedAt !== null &&
     Date.parse(verifiedAt ?? checkedAt) < now - UNREACHABLE_HOURS * HOUR_MS && [
-      `LINE has not answered a verification for ${UNREACHABLE_HOURS} hours (${fault}).`,
+      `LINE has not responded to a verification for ${UNREACHABLE_HOURS} hours (${fault}).`,
       'Allow outgoing HTTPS to LINE, and run oa-audience doctor.',
     ],
   never_delivered: ({ id, lastDeliveryAt, hasChannelSecret, addedAt }, now) =>
@@ -185,21 +184,21 @@ const JUDGES: {
   unusually_quiet: ({ id, lastDeliveryAt, silenceChance }, now) =>
     silenceChance !== null &&
     silenceChance < UNUSUAL_CHANCE && [
-      `LINE delivered last ${ago(lastDeliveryAt, now)}, which is unusual for this account at this time of the week.`,
+      `LINE last delivered ${ago(lastDeliveryAt, now)}, which is unusual for this account at this time of the week.`,
       `Run oa-audience accounts verify ${id} --test-webhook`,
     ],
   silent_for_days: ({ id, lastDeliveryAt, silenceChance }, now) =>
     lastDeliveryAt !== null &&
     (silenceChance ?? 1) >= UNUSUAL_CHANCE &&
     Date.parse(lastDeliveryAt) < now - SILENT_DAYS * DAY_MS && [
-      `LINE delivered last ${ago(lastDeliveryAt, now)}.`,
+      `LINE last delivered ${ago(lastDeliveryAt, now)}.`,
       `Run oa-audience accounts verify ${id} --test-webhook`,
     ],
 }
 
 const sentence = (text: string): string => (text.endsWith('.') ? text : `${text}.`)
 
-/** Wrong signatures alone prove little, because anybody can send them. Together with silence they mean a wrong secret. */
+/** Anybody can send wrong signatures. Only together with silence do they mean that the secret is wrong. */
 function isSilent({ lastDeliveryAt, silenceChance }: AccountFacts): boolean {
   return lastDeliveryAt === null || (silenceChance ?? 1) < UNUSUAL_CHANCE
 }
@@ -211,12 +210,12 @@ function refusals({ id, refused, lastRefusedAt }: AccountFacts, now: number): [s
   ]
 }
 
-export function judgeAccount(facts: AccountFacts, now: number): AccountStatus {
+export function assessAccount(facts: AccountFacts, now: number): AccountHealth {
   const problems = (Object.keys(REASONS) as Reason[]).flatMap((reason) => {
-    const found = JUDGES[reason](facts, now)
-    return found === false ? [] : [{ reason, word: REASONS[reason], message: found[0], fix: found[1] }]
+    const found = CHECKS[reason](facts, now)
+    return found === false ? [] : [{ reason, status: REASONS[reason], message: found[0], fix: found[1] }]
   })
-  return { word: problems[0]?.word ?? 'ok', problems }
+  return { status: problems[0]?.status ?? 'ok', problems }
 }
 
 const ago = (time: string | null, now: number): string => `${age((now - Date.parse(time ?? '')) / 1000)} ago`

@@ -1,4 +1,4 @@
-/** Organizations and official accounts, as operators see them: never with a secret. */
+/** Organizations and official accounts for operators, without secrets. */
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import type { Verification } from '../accounts/verification.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'

@@ -1,4 +1,4 @@
-/** API clients and their keys, as operators see them: never with a secret. */
+/** API clients and their keys for operators, without secrets. */
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
@@ -41,7 +41,7 @@ const selectClientDetails = statement('select-client-details')`
      order by c.id
      limit $3`
 
-/** Clients in the order of their ids, with the number of keys that work. */
+/** Clients in the order of their ids, with their number of active keys. */
 export function listClientDetails(
   database: Queryable,
   { afterId, limit }: { afterId: bigint; limit: number },
@@ -49,7 +49,6 @@ export function listClientDetails(
   return database.query(selectClientDetails, [null, afterId, limit])
 }
 
-/** Null if the client does not exist. */
 export async function findClient(database: Queryable, id: bigint): Promise<ClientDetails | null> {
   const [client] = await database.query<ClientDetails>(selectClientDetails, [id, INT64_MIN, 1])
   return client ?? null

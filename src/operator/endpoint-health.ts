@@ -1,4 +1,4 @@
-/** The health of endpoints: whether they accept what is sent to them, and what waits for them. For `doctor` and metrics. */
+/** The health and backlog of endpoints, for `doctor` and metrics. */
 
 import { ENDPOINTS_WITH_DELIVERIES } from '../endpoints/backlog.ts'
 import { isAccepted } from '../endpoints/post.ts'
@@ -9,14 +9,12 @@ import { age } from './format.ts'
 /** An endpoint that accepts deliveries, but more slowly than they arrive. */
 const SLOW_SECONDS = 600
 
-/** Characters of an answer in one line. */
-const ANSWER_LINE_MAX = 120
+const RESPONSE_LINE_MAX = 120
 
 export type Severity = 'ok' | 'warning' | 'error'
 
 export type EndpointFinding = { endpointId: bigint; severity: Severity; message: string }
 
-/** At least one finding per endpoint. */
 export async function examineEndpoints(database: Queryable): Promise<EndpointFinding[]> {
   const endpoints = await listEndpoints(database, null)
   return endpoints.flatMap((endpoint) => {
@@ -35,15 +33,15 @@ function stateOf(endpoint: EndpointSummary): Problem | null {
   const { id, status, pending, lastAnswer, oldestPendingSeconds } = endpoint
   if (pending === 0 && status === 'active') return null
   const backlog = `deliveries waiting: ${countText(pending)}, the oldest for ${age(oldestPendingSeconds ?? 0)}`
-  const answer = lastAnswer && answerLine(lastAnswer.status, lastAnswer.text)
+  const response = lastAnswer && responseLine(lastAnswer.status, lastAnswer.text)
   if (status !== 'active') {
     if (pending === 0) return { severity: 'ok', message: `${nameOf(endpoint)}: ${status}, nothing waits` }
-    const reason = lastAnswer?.status === 410 ? ` after the answer "${answer}"` : ''
+    const reason = lastAnswer?.status === 410 ? ` after the response "${response}"` : ''
     const message = `${nameOf(endpoint)}: ${status}${reason}; ${backlog}; run oa-audience endpoints resume ${id}, or remove it`
     return { severity: 'warning', message }
   }
   if (lastAnswer !== null && !isAccepted(lastAnswer)) {
-    const message = `${nameOf(endpoint)}: fails with "${answer}"; ${backlog}; fix the receiver, or run oa-audience endpoints pause ${id}`
+    const message = `${nameOf(endpoint)}: fails with "${response}"; ${backlog}; fix the receiver, or run oa-audience endpoints pause ${id}`
     return { severity: 'error', message }
   }
   if ((oldestPendingSeconds ?? 0) < SLOW_SECONDS) return null
@@ -58,10 +56,10 @@ function failuresOf(endpoint: EndpointSummary): Problem | null {
   return { severity: 'warning', message }
 }
 
-/** An answer in one line: `500 upstream timed out`, or why there was none. */
-export function answerLine(status: number | null, text: string): string {
+/** Returns a response in one line: `500 upstream timed out`, or why there was none. */
+export function responseLine(status: number | null, text: string): string {
   const line = text.replace(/\s+/g, ' ').trim()
-  const short = line.length > ANSWER_LINE_MAX ? `${line.slice(0, ANSWER_LINE_MAX)}…` : line
+  const short = line.length > RESPONSE_LINE_MAX ? `${line.slice(0, RESPONSE_LINE_MAX)}…` : line
   return status === null ? short : `${status} ${short}`.trim()
 }
 

@@ -1,4 +1,4 @@
-/** Endpoints and what is still to be sent to them, as operators see them: never with a secret or the content of a delivery. */
+/** Endpoints and their open deliveries for operators, without secrets and content. */
 import type { AccountId } from '../accounts/account.ts'
 import { type ContentRow, loadContents } from '../endpoints/backlog.ts'
 import type { EndpointFormat } from '../endpoints/manage.ts'
@@ -6,7 +6,7 @@ import { contentOf, writeMessage } from '../endpoints/messages.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 
-/** Deliveries counted per endpoint and state. Above this the exact number says nothing more, and counting takes long. */
+/** Maximum count of deliveries per endpoint and state. Counting more takes long and does not help the operator. */
 export const COUNTED_MAX = 10_000
 
 export interface EndpointSummary {
@@ -31,10 +31,10 @@ export interface EndpointSummary {
   failed: number
   /** null: nothing is pending */
   oldestPendingSeconds: number | null
-  lastAnswer: LastAnswer | null
+  lastAnswer: LastResponse | null
 }
 
-export interface LastAnswer {
+export interface LastResponse {
   at: string
   /** null: there was no HTTP response */
   status: number | null
@@ -89,13 +89,12 @@ export function listEndpoints(
   return queryEndpoints(database, [accountId, COUNTED_MAX, null, afterId, limit])
 }
 
-/** Null if the endpoint does not exist. */
 export async function findEndpoint(database: Queryable, id: bigint): Promise<EndpointSummary | null> {
   const [endpoint] = await findEndpoints(database, [id])
   return endpoint ?? null
 }
 
-/** Those of the ids that exist, in their order. */
+/** Returns the existing endpoints in the order of the ids. */
 export function findEndpoints(database: Queryable, ids: bigint[]): Promise<EndpointSummary[]> {
   return queryEndpoints(database, [null, COUNTED_MAX, ids, INT64_MIN, null])
 }
@@ -110,7 +109,7 @@ async function queryEndpoints(database: Queryable, values: unknown[]): Promise<E
 }
 
 /**
- * Credentials and query strings are replaced by `…`: tools put tokens there. Other programs may have stored any text. The table
+ * Replaces credentials and query strings by `…`, because tools put tokens there. Other programs may have stored any text. The table
  * has the whole URL.
  */
 export const printableUrl = (url: string): string =>
@@ -182,7 +181,7 @@ export async function pageDeliveries(
   limit: number,
 ): Promise<DeliveryPage> {
   const { dueUs = 0n, id = INT64_MIN } = after ?? {}
-  // One delivery more than the page says whether another page follows.
+  // One extra row shows whether another page follows.
   const rows =
     status === 'failed'
       ? await database.query<DeliveryRow>(selectFailedDeliveries, [endpointId, id, limit + 1])
@@ -220,7 +219,7 @@ export interface DeliveryRequest {
 
 const SIGNATURE_HEADERS = ['x-line-signature', 'webhook-signature']
 
-/** The request as it would be sent now. Null if the delivery does not exist. */
+/** Returns the request as it would be sent now, or null if the delivery does not exist. */
 export async function previewDelivery(
   database: Queryable,
   { id: endpointId, accountId }: Pick<EndpointSummary, 'id' | 'accountId'>,

@@ -1,4 +1,4 @@
-/** Stored events: list them, show one, and retry those that could not be applied. */
+/** Stored events: list and show them, and retry those that could not be applied. */
 import type { AccountId } from '../accounts/account.ts'
 import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
 import { retryEvent } from '../intake/retry-events.ts'
@@ -33,8 +33,8 @@ const selectEvents = statement('select-newest-events')`
      limit $2`
 
 /**
- * The newest events first, applied or not. No index has this order, so it is a scan of all events in its own session, for
- * commands only.
+ * The newest events first, applied or not. No index has this order, so this scans all events in a separate session. For commands
+ * only.
  */
 export function listEvents(
   database: Database,
@@ -80,7 +80,6 @@ export function listUnappliedEvents(
   return database.query(selectUnapplied, [accountId, failure, beforeId, limit])
 }
 
-/** Events counted by reason. */
 const COUNTED_MAX = 10_000
 
 /** $1 account id bigint, null: all accounts; $2 maximum number of events int */
@@ -109,7 +108,6 @@ const selectEvent = statement('select-event')`
       from stored_event
      where id = $1`
 
-/** Null if the event does not exist. */
 export async function findEvent(database: Queryable, id: bigint): Promise<EventDetails | null> {
   const [event] = await database.query<EventDetails>(selectEvent, [id])
   return event ?? null
@@ -119,7 +117,7 @@ export async function findEvent(database: Queryable, id: bigint): Promise<EventD
 const selectFailedEventIds = statement('select-failed-event-ids')`
     select id from event where failure is not null and ($1::bigint[] is null or id = any ($1)) order by id`
 
-/** Of the given ids, those of events that could not be applied. Null selects all such events. */
+/** Returns the given ids whose events could not be applied. Null selects all such events. */
 export async function findFailedEventIds(database: Queryable, ids: bigint[] | null): Promise<bigint[]> {
   const failed = await database.query<{ id: bigint }>(selectFailedEventIds, [ids])
   return failed.map(({ id }) => id)
@@ -149,7 +147,7 @@ export interface RetriedBatch {
   next: RetryPosition | null
 }
 
-/** Retries the next events of a filter. Those that fail again keep their places, so the position passes them. */
+/** Retries the next events of a filter. Events that fail again keep their ids, so the position moves past them. */
 export async function retryNextEvents(
   database: Transactions,
   { accountId, failure }: UnappliedFilter,
@@ -167,7 +165,7 @@ export async function retryNextEvents(
 
 export type RetryOutcome = { id: bigint; outcome: string }
 
-/** Retries the events in order of their ids. An outcome is `applied` or the reason why the event still waits. */
+/** Retries the events in order of their ids. An outcome is `applied` or the reason of the new failure. */
 export async function retryEvents(database: Transactions, ids: bigint[]): Promise<RetryOutcome[]> {
   const outcomes: RetryOutcome[] = []
   for (const id of ids) outcomes.push({ id, outcome: await retryEvent(database, id) })
@@ -190,15 +188,14 @@ const selectLastId = statement(
   'last-event-id',
 )`select coalesce(pg_sequence_last_value(pg_get_serial_sequence('event', 'id')::regclass), 0) as id`
 
-/** The greatest id that was ever given to an event. */
+/** The greatest event id that was ever generated. */
 export async function lastEventId(database: Queryable): Promise<bigint> {
   const [row] = await database.query<{ id: bigint }>(selectLastId)
   return row?.id ?? 0n
 }
 
 /**
- * The BRIN indexes on ids lead to the end of the partitions that received something in the last minute. No transaction of a flush
- * takes that long.
+ * The BRIN indexes on ids lead to the end of the partitions that received events in the last minute. No flush takes that long.
  *
  * $1 after this id bigint; $2 maximum number of rows int
  */
@@ -219,9 +216,9 @@ export function readTail(database: Queryable, afterId: bigint, limit: number): P
 }
 
 /**
- * The index names a range of pages as unknown until somebody summarizes it, and each read would search all such pages. Otherwise
- * only VACUUM does this. With two million new events it takes 3 s once, and a read takes 15 ms instead of more than 5 s. A call
- * that is cancelled keeps the ranges that it summarized.
+ * Each read searches all page ranges that the index has not summarized, which otherwise only VACUUM does. With two million new
+ * events, a summary takes 3 s once, and a read then takes 15 ms instead of more than 5 s. A cancelled call keeps the ranges that it
+ * summarized.
  */
 const summarizeRanges = statement(
   'summarize-event-ids',

@@ -1,10 +1,10 @@
-/** What operators see of all official accounts: one row of facts for each. */
+/** One row of facts for each official account. */
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import type { Check } from '../accounts/verification.ts'
 import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
 import { type Queryable, type Row, statement } from '../postgres/statement.ts'
 
-/** What is known of one account. Times are ISO 8601 in UTC. */
+/** Times are ISO 8601 in UTC. */
 export interface AccountFacts {
   id: AccountId
   organizationId: OrganizationId
@@ -17,12 +17,12 @@ export interface AccountFacts {
   /** an access token is stored, or the channel id and secret with which one can be issued */
   canCallPlatform: boolean
   isSuspended: boolean
-  /** the newest delivery of a week that named another bot; null: none */
+  /** the newest delivery of a week whose destination is another bot; null if none */
   foreignDestinationAt: string | null
 
   /** LINE's newest delivery in 35 days */
   lastDeliveryAt: string | null
-  /** the chance of a silence as long as the present one, by the account's own last four weeks; null: there is no silence. Up to 20 minutes old. */
+  /** the probability of a silence this long, by the account's last four weeks; null without a silence; up to 20 minutes old */
   silenceChance: number | null
   deliveries24h: number
   events24h: number
@@ -36,11 +36,10 @@ export interface AccountFacts {
 
   verifiedAt: string | null
   verified: boolean | null
-  /** the names of the checks that failed */
   failedChecks: Array<Check['name']>
-  /** what the first of them says, with LINE's own words if LINE refused a call; null: none failed */
+  /** message of the first failed check, with LINE's message if LINE refused a call; null if none failed */
   firstFailure: string | null
-  /** when the platform was asked last, and why it did not answer */
+  /** time of the last check, and why LINE did not respond */
   checkedAt: string | null
   fault: string | null
   tokenExpiresAt: string | null
@@ -60,17 +59,17 @@ export interface AccountFacts {
 
   endpointsPending: number
   endpointsFailed: number
-  /** the lowest id of an active endpoint that does not accept what is sent; null: none */
+  /** the lowest id of an active endpoint that does not accept deliveries; null if none */
   failingEndpointId: bigint | null
 }
 
-/** Accounts per statement. Between two pages, other work of the process runs: judging 10,000 accounts takes it some 100 ms. */
+/** Accounts per statement. Other work of the process runs between two pages, because assessing 10,000 accounts takes some 100 ms. */
 const PAGE_SIZE = 500
 
 /**
- * The account monitor stores the chance of a silence and the counts of past hours. A delivery since then has ended that silence. If
- * no instance has run the monitor for twice its interval, both are computed here. An account that was delivered to in the present
- * hour or the one before is not silent.
+ * The account monitor stores the probability of a silence and the counts of past hours. A later delivery ends that silence. If no
+ * instance has run the monitor for twice its interval, both are computed here. An account with deliveries in this hour or the one
+ * before is not silent.
  *
  * $1 least account id bigint; $2 accounts int
  */
@@ -164,7 +163,6 @@ export async function* readFleet(database: Queryable): AsyncGenerator<AccountFac
   }
 }
 
-/** Null if the account does not exist. */
 export async function readAccountFacts(database: Queryable, id: AccountId): Promise<AccountFacts | null> {
   const [facts] = await readPage(database, id, 1)
   return facts?.id === id ? facts : null

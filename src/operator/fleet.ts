@@ -1,42 +1,41 @@
-/** The fleet: every official account with its facts and what they say about it. */
+/** The fleet: every official account with its facts and its status. */
 import type { AccountId } from '../accounts/account.ts'
 import { LINE_TODAY } from '../line-api/line-day.ts'
 import { type Queryable, type Row, statement } from '../postgres/statement.ts'
-import { ACCOUNT_WORDS, type AccountStatus, judgeAccount } from './account-status.ts'
+import { ACCOUNT_STATUSES, type AccountHealth, assessAccount } from './account-status.ts'
 import { type AccountFacts, readAccountFacts, readFleet } from './fleet-facts.ts'
 
-export type FleetAccount = AccountFacts & AccountStatus
+export type FleetAccount = AccountFacts & AccountHealth
 
-/** The worst accounts first; among equals, by id. */
+/** Worst accounts first. Equals are ordered by id. */
 export async function listFleet(database: Queryable, now: number): Promise<FleetAccount[]> {
   const fleet: FleetAccount[] = []
   for await (const page of readFleet(database))
-    for (const facts of page) fleet.push(Object.assign(facts, judgeAccount(facts, now)))
+    for (const facts of page) fleet.push(Object.assign(facts, assessAccount(facts, now)))
   return fleet.sort((a, b) => rank(b) - rank(a))
 }
 
-/** Null if the account does not exist. */
 export async function findFleetAccount(
   database: Queryable,
   id: AccountId,
   now: number,
 ): Promise<FleetAccount | null> {
   const facts = await readAccountFacts(database, id)
-  return facts === null ? null : { ...facts, ...judgeAccount(facts, now) }
+  return facts === null ? null : { ...facts, ...assessAccount(facts, now) }
 }
 
-/** What the table of the fleet shows of an account: a third of its facts, because the table may have 10,000 rows. */
+/** The table of the fleet shows a third of the facts, because it may have 10,000 rows. */
 export type FleetRow = ReturnType<typeof fleetRow>
 
 export function fleetRow(account: FleetAccount) {
   const [worst] = account.problems
-  // One literal: assembled from parts, an object takes 20 µs.
+  // Building the object from parts would take 20 µs.
   return {
     id: account.id,
     name: account.name,
     basicId: account.basicId,
     organizationName: account.organizationName,
-    word: account.word,
+    status: account.status,
     problem: worst === undefined ? null : { reason: worst.reason, message: worst.message },
     problemCount: account.problems.length,
     lastDeliveryAt: account.lastDeliveryAt,
@@ -51,10 +50,9 @@ export function fleetRow(account: FleetAccount) {
   }
 }
 
-const rank = ({ word }: AccountStatus): number => ACCOUNT_WORDS.indexOf(word)
+const rank = ({ status }: AccountHealth): number => ACCOUNT_STATUSES.indexOf(status)
 
 export type DeliveryHour = {
-  /** when the hour began */
   hour: string
   deliveries: number
   accepted: number
@@ -80,7 +78,7 @@ export function listDeliveryHours(database: Queryable, id: AccountId, days: numb
 }
 
 export type AccountDay = {
-  /** the platform's day, which begins at 15:00 UTC of the day before */
+  /** LINE's day, which begins at 15:00 UTC of the previous day */
   day: string
   following: number | null
   blocked: number | null

@@ -1,4 +1,4 @@
-/** Applies entries of an import file to the members that they name. */
+/** Applies entries of an import file to members. */
 import type { Scope } from '../access/scope.ts'
 import { checkUpdate } from '../audience/update.ts'
 import { type UpdateById, updateMembers } from '../audience/update-members.ts'
@@ -10,7 +10,7 @@ import type { Database } from '../postgres/database.ts'
 import { statement } from '../postgres/statement.ts'
 import { isStorableText } from '../postgres/storable.ts'
 
-/** A parsed entry. An error stands for an entry that cannot be parsed. */
+/** A parsed entry, or the error of an entry that cannot be parsed. */
 type Entry = unknown
 
 /**
@@ -72,7 +72,6 @@ function memberIdOf({ id, userId }: Record<string, unknown>, idsByUserId: Map<st
 const selectMemberIds = statement('member-ids-by-user')`select id, user_id from audience_member
           where channel_oa_id = $1 and organization_id = $2 and user_id = any ($3::text[])`
 
-/** The ids of the members that the entries name by their user ids. */
 async function findMemberIds(
   database: Database,
   scope: Scope,

@@ -110,7 +110,7 @@ const selectTimeline = statement('select-timeline')`
      order by entry.at desc, entry.part desc, entry.id desc
      limit $4`
 
-/** The events and edits that made the member what it is, newest first. */
+/** The events and edits of a member, newest first. */
 export async function memberTimeline(
   database: Queryable,
   accountId: AccountId,
@@ -119,7 +119,7 @@ export async function memberTimeline(
   after: TimelinePosition | null = null,
 ): Promise<Timeline> {
   const position = after === null ? [null, null, null] : [after.atUs, after.part, after.id]
-  // One entry more than the page says whether another page follows.
+  // One extra row shows whether another page follows.
   const values = [accountId, userId, id, limit + 1, ...position]
   const rows = await database.query<TimelineEntry & TimelinePosition>(selectTimeline, values)
   const page = rows.slice(0, limit)
@@ -134,7 +134,7 @@ export async function memberTimeline(
 export interface MemberPage {
   /** members as JSON texts, separated by commas */
   lines: string
-  /** where the next page begins; null: the search is over */
+  /** cursor of the next page; null at the end */
   nextCursor: string | null
 }
 

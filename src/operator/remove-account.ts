@@ -1,13 +1,13 @@
 /**
  * Removes an official account and everything that is stored about it:
  *
- * 1. In one transaction that locks flushes out, its credentials are replaced, its keys deleted and its endpoints paused. From then
- *    on, deliveries and requests are refused, also by instances that have cached the account, because a flush compares the
- *    version of the credentials. Endpoints are not sent that each member was erased.
+ * 1. One transaction locks out flushes, replaces its credentials, deletes its keys and pauses its endpoints. After that, deliveries and
+ *    requests are refused. Instances that have cached the account refuse them too, because a flush compares the version of the
+ *    credentials. Endpoints do not receive a `member.erased` for each member.
  * 2. Its rows are deleted in batches, so that no statement is long.
- * 3. The last rows and the account itself are deleted in one transaction, which locks flushes out again.
+ * 3. One transaction locks out flushes again, and deletes the last rows and the account.
  *
- * A removal that was interrupted is continued by running it again.
+ * To continue an interrupted removal, run it again.
  */
 import type { AccountId } from '../accounts/account.ts'
 import { lockOutSendersAndFlushes } from '../audience/erasure-lock.ts'
@@ -23,7 +23,7 @@ const PAGES_PER_STATEMENT = 128
 /** Another program may insert members while the account is removed. */
 const ATTEMPTS_MAX = 5
 
-/** Every table with rows of accounts, in the order of deletion: endpoints before members, whose erasure they would receive. */
+/** Every table with rows of accounts, in the order of deletion. Endpoints come first, because they would receive erasures. */
 export const ACCOUNT_TABLES = [
   'endpoint_fan_out',
   'endpoint_delivery',
@@ -43,14 +43,13 @@ export const ACCOUNT_TABLES = [
   'api_key',
 ] as const
 
-/** Tables without an index on the account, in partitions: read as a whole, page by page. */
+/** Partitioned tables without an index on the account. They are read completely, page by page. */
 export const ACCOUNT_PARTITIONED_TABLES = ['event', 'tracking_event'] as const
 
 type AccountTable = (typeof ACCOUNT_TABLES)[number]
 type PartitionedTable = (typeof ACCOUNT_PARTITIONED_TABLES)[number]
 type Table = AccountTable | PartitionedTable
 
-/** Number of deleted rows by table. */
 export type DeletedRows = Record<Table, number>
 
 /** `receivedEvents` counts deduplication keys, because stored events cannot be counted without reading those of all accounts. */
@@ -73,7 +72,7 @@ const selectContents = statement('select-account-contents')`
            (select count(*)::int from api_key where channel_oa_id = $1) as "apiKeys"
       from official_account where id = $1`
 
-/** What a removal would delete. Null if the account does not exist. */
+/** Counts what a removal would delete. Returns null if the account does not exist. */
 export async function findAccountContents(
   database: Pick<Database, 'session'>,
   id: AccountId,
@@ -83,7 +82,7 @@ export async function findAccountContents(
 }
 
 export interface RemovalOptions {
-  /** The account has no events that were received earlier, so that older partitions need not be read. Default: it may have. */
+  /** The account has no events that were received before this time, so older partitions need not be read. */
   receivedSince?: string
   onProgress?: (deletedRows: number) => void
 }
@@ -103,7 +102,7 @@ export async function removeAccount(
   }
   if (!(await refuseEverything(database, id, add))) return null
   await database.session(async (session) => {
-    // Another instance that scrubs an erasure moves events, and this would miss them. Afterwards nothing moves them any more.
+    // Another instance that scrubs an erasure moves events, so this would miss them. After the erasures, nothing moves events.
     for (const erasure of await session.query<PendingErasure>(selectPendingErasures, [id])) {
       await finishErasure(session, erasure)
     }
@@ -118,7 +117,7 @@ export async function removeAccount(
 type Add = (table: Table, count: number) => void
 
 /**
- * The new hash keeps its beginning, by which `prove` recognises its own accounts.
+ * The new hash keeps the beginning, by which `prove` recognises its accounts.
  *
  * $1 account id bigint
  */
@@ -186,8 +185,8 @@ async function deleteInBatches(
 }
 
 /**
- * By table. A ctid is only unique within one partition, so a batch may be larger. `+ 0` keeps indexes out of the second check, which
- * would lead through all rows of the account.
+ * Statements by table. A ctid is only unique within one partition, so a batch may be larger. `+ 0` prevents an index scan of all rows
+ * of the account in the second check.
  *
  * $1 account id bigint
  * $2 maximum number of rows int
@@ -233,7 +232,7 @@ const deleteRowsOfPages = Object.fromEntries(
   ]),
 ) as Record<PartitionedTable, Statement>
 
-/** The range of pages applies to each partition. Flushes add no row any more, so one pass finds all. */
+/** The range of pages applies to each partition. Flushes no longer add rows, so one pass finds all. */
 async function deletePages(
   session: Queryable,
   table: PartitionedTable,

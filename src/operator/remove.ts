@@ -29,7 +29,7 @@ export async function findOrganizationContents(
   return contents ?? null
 }
 
-/** Removes an organization without accounts. One that has accounts stays, and the result says how many. Null: it does not exist. */
+/** Removes an organization unless it has accounts, whose number it returns. Returns null if the organization does not exist. */
 export function removeOrganization(
   database: Transactions,
   id: OrganizationId,
@@ -67,7 +67,7 @@ export async function findClientContents(database: Queryable, id: bigint): Promi
   return contents ?? null
 }
 
-/** Removes a client and its keys. Null: it does not exist. */
+/** Removes a client and its keys. Returns null if the client does not exist. */
 export function removeClient(database: Transactions, id: bigint): Promise<ClientContents | null> {
   return database.transaction(async (transaction) => {
     await transaction.query(lockClient, [id])

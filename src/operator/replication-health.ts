@@ -1,4 +1,4 @@
-/** What `doctor` reports about the standbys of the database and the replicas that serve reads. */
+/** Findings of `doctor` about the standbys of the database and the replicas that serve reads. */
 import { BEHIND_MAX_BYTES, type Replication } from '../postgres/replication/replication.ts'
 import type { Severity } from './endpoint-health.ts'
 
@@ -47,7 +47,7 @@ export function examineReplica({ replica, behindBytes }: { replica: string; behi
   const check = `replica ${replica}`
   if (behindBytes === null) {
     const message =
-      'does not answer, is not a standby of the primary in DATABASE_URL (after a takeover: not yet), or is a pooler that does not keep sessions; the primary serves its reads; check DATABASE_READ_URL'
+      'does not respond, is not a standby of the primary in DATABASE_URL (after a takeover: not yet), or is a pooler that does not keep sessions; the primary serves its reads; check DATABASE_READ_URL'
     return { check, severity: 'warning', message }
   }
   if (behindBytes <= BEHIND_MAX_BYTES) return { check, severity: 'ok', message: 'serves reads' }

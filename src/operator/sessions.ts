@@ -1,4 +1,4 @@
-/** Sessions of the console, as rows that all instances share. The database's clock decides when they end. */
+/** Sessions of the console, stored in the database for all instances. They end by the database's clock. */
 import { createHash, createHmac, randomBytes } from 'node:crypto'
 import type { Secret } from '../config/secret.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
@@ -6,7 +6,7 @@ import { type Queryable, statement } from '../postgres/statement.ts'
 /** A working day with its overtime. */
 export const SESSION_SECONDS = 12 * 3_600
 
-/** Far more than operators have browsers. Beyond it, the session that ends first makes room, so that sign-ins cannot fill the table. */
+/** Far more than operators have browsers. Beyond the limit, the session that ends first is deleted, so sign-ins cannot fill the table. */
 const SESSIONS_MAX = 1_000
 
 const ID_BYTES = 32
@@ -22,7 +22,7 @@ const insertSession = statement('insert-operator-session')`
     values ($1, $2, now() + $3 * interval '1 second')
     returning to_char(expires_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "endsAt"`
 
-/** @returns the session's id, which nobody but its browser may know, and when the session ends */
+/** @returns the session's id, which only its browser may know, and the end of the session */
 export async function openSession(
   database: Queryable,
   token: Secret,
@@ -39,7 +39,7 @@ const selectSession = statement('select-operator-session')`
       from operator_session
      where id_hash = $1 and token_mac = $2 and expires_at > now()`
 
-/** When the session ends. Null: there is none with this id, it has ended, or it belongs to another CONSOLE_TOKEN. */
+/** Returns the end of the session, or null if it does not exist, has ended, or belongs to another CONSOLE_TOKEN. */
 export async function findSessionEnd(database: Queryable, id: string, token: Secret): Promise<string | null> {
   if (!ID.test(id)) return null
   const [session] = await database.query<{ endsAt: string }>(selectSession, [hashOf(id), macOf(id, token)])

@@ -12,7 +12,7 @@ import { age } from './format.ts'
 import { examineReplica, examineReplication } from './replication-health.ts'
 
 const RESPONSE_TIMEOUT_MS = 3_000
-/** Chat signatures are valid for five minutes. A clock that is off by one minute is drifting towards that. */
+/** Chat signatures are valid for five minutes. A clock that is off by one minute is drifting towards this limit. */
 const PLATFORM_SKEW_MAX_SECONDS = 60
 
 export type Finding = { check: string; severity: Severity; message: string }
@@ -72,16 +72,16 @@ function examineAccount({ id, problems, lastDeliveryAt }: FleetAccount): Finding
     const seconds = (Date.now() - Date.parse(lastDeliveryAt ?? '')) / 1000
     return [{ check, severity: 'ok', message: `LINE delivers; the last delivery was ${age(seconds)} ago` }]
   }
-  return problems.map(({ word, message, fix }) => ({
+  return problems.map(({ status, message, fix }) => ({
     check,
-    severity: word === 'broken' ? 'error' : 'warning',
+    severity: status === 'broken' ? 'error' : 'warning',
     message: `${message} ${fix}`,
   }))
 }
 
 /**
- * Marks of the delta feed that are ahead of the clock say that it stepped back. Those that are more than an hour ahead do not
- * matter: see checkpoints.ts.
+ * If checkpoints of the delta feed are ahead of the clock, the clock stepped back. Checkpoints that are more than an hour ahead do not matter, see
+ * checkpoints.ts.
  */
 const selectServer = statement('select-server-health')`
     select current_setting('server_version') as version, current_setting('fsync') as fsync,
@@ -121,7 +121,7 @@ async function examineRedis(url: string): Promise<Finding> {
   redis.on('error', () => undefined)
   try {
     await redis.connect()
-    // A server that is full or a replica answers pings but refuses the rate limiter's writes.
+    // A full server or a replica responds to pings, but refuses the rate limiter's writes.
     await redis.set('oa-audience-doctor', '1', 'PX', RESPONSE_TIMEOUT_MS)
     return { check, severity: 'ok', message: 'responds' }
   } catch (error) {
@@ -150,7 +150,7 @@ async function examinePlatform(url: string): Promise<Finding[]> {
   }
 }
 
-/** @param dateMs NaN if the platform's response had no date */
+/** @param dateMs NaN if the platform's response has no date */
 function compareClock(dateMs: number): Finding[] {
   if (Number.isNaN(dateMs)) return []
   const skewSeconds = Math.round(Math.abs(dateMs - Date.now()) / 1000)

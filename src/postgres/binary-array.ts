@@ -1,6 +1,6 @@
 /**
- * Arrays in PostgreSQL's binary format. pg would write an array as text, escaping every element here and unescaping it
- * there. It sends a Buffer as it is.
+ * Encodes arrays in PostgreSQL's binary format. pg would write an array as text, with every element escaped. It sends a Buffer
+ * unchanged.
  */
 
 /** Milliseconds from 1970 to 2000, where PostgreSQL's clock starts. */
@@ -17,17 +17,16 @@ export const int4Array = (values: Array<number | null>): Buffer =>
 export const int8Array = (values: Array<bigint | null>): Buffer =>
   fixedArray(ELEMENT_OID.int8, 8, values, (buffer, offset, value) => buffer.writeBigInt64BE(value, offset))
 
-/** From milliseconds since 1970; null stays null. */
+/** Takes milliseconds since 1970. */
 export const timestamptzArray = (values: Array<number | null>): Buffer =>
   fixedArray(ELEMENT_OID.timestamptz, 8, values, (buffer, offset, value) =>
     buffer.writeBigInt64BE(BigInt(value - POSTGRES_EPOCH_MS) * 1000n, offset),
   )
 
-/** From 16 bytes each. */
 export const uuidArray = (values: Buffer[]): Buffer =>
   fixedArray(ELEMENT_OID.uuid, 16, values, (buffer, offset, value) => value.copy(buffer, offset))
 
-/** Texts must be storable (see storable.ts); null stays null. */
+/** Texts must be storable (see storable.ts). */
 export function textArray(values: Array<string | null>): Buffer {
   const lengths = values.map((value) => (value === null ? -1 : Buffer.byteLength(value)))
   const size = lengths.reduce((sum, length) => sum + 4 + Math.max(0, length), HEADER_BYTES)
@@ -40,7 +39,7 @@ export function textArray(values: Array<string | null>): Buffer {
   return buffer
 }
 
-/** Dimensions, a flag for nulls, the element's type, one dimension's length and lower bound. */
+/** Number of dimensions, flag for nulls, element type, length and lower bound of the one dimension. */
 const HEADER_BYTES = 20
 
 function header(elementOid: number, length: number, size: number): Buffer {

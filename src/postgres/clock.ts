@@ -1,13 +1,13 @@
 /** Compares the database's clock with this machine's. */
 import { type Queryable, statement } from './statement.ts'
 
-/** NTP keeps machines within milliseconds. Beyond this a clock is wrong, and events are compared with wrong times. */
+/** NTP keeps machines within milliseconds. A larger difference means that a clock is wrong. */
 export const CLOCK_SKEW_MAX_SECONDS = 5
 
 const selectClock = statement('select-clock')`
     select extract(epoch from clock_timestamp())::float8 * 1000 as ms`
 
-/** Seconds that the database's clock is ahead of this machine's; negative: behind. The time of the query itself counts as 0. */
+/** Returns the seconds that the database's clock is ahead of this machine's. The duration of the query counts as 0. */
 export async function readClockSkew(database: Queryable, now = Date.now): Promise<number> {
   const sentMs = now()
   const [row] = await database.query<{ ms: number }>(selectClock)

@@ -1,4 +1,4 @@
-/** What every query needs: connections with limits, transactions, and classified errors. Knows nothing of audiences. */
+/** The interface for every query: connections with limits, transactions, and classified errors. */
 
 import { AppError } from '../errors.ts'
 import { PinnedConnection } from './pool/pinned-connection.ts'
@@ -7,41 +7,41 @@ import type { Reads } from './replication/reads.ts'
 import type { ReplicationState } from './replication/replication.ts'
 import type { Queryable, Row, Statement, Transactions } from './statement.ts'
 
-/** `read-only`: it answers, but stores nothing. `down`: it does not answer in time. `none`: started without a database. */
+/** `read-only`: it responds, but refuses writes. `down`: it does not respond in time. `none`: started without a database. */
 export type DatabaseState = 'up' | 'read-only' | 'down' | 'none'
 
-/** What a lookup finds. Each kind has a connection of its own, so that a lock on one table does not delay the others. */
+/** Each kind of lookup has a separate connection, so that a lock on one table does not delay the others. */
 export type LookupKind = 'caller' | 'account'
 
-/** The statements of the database itself are the service's own work and commands: they share connections with clients. */
+/** The methods of Transactions are for the service's own work and commands, which share the pool of clients. */
 export interface Database extends Transactions {
   readonly kind: 'postgres' | 'none'
   /** Throws `unavailable` if the service was started without a database. */
   requireConfigured(): void
-  /** Never throws. No load delays it. */
+  /** Never throws, and is not delayed by load. */
   state(): Promise<DatabaseState>
-  /** What the last check of the standbys found. Null: no standby is expected, or there was no check yet. */
+  /** Result of the last check of the standbys. Null if no standby is expected, or before the first check. */
   readonly replication: ReplicationState | null
-  /** For a client's reads and writes of an account. Throws DatabaseBusy if it waits too long for a connection. */
+  /** For a client's reads and writes of an account. A query throws DatabaseBusy if it waits too long for a connection. */
   forTenant(tenant: Claimant): Transactions
   /** For batches of deliveries. */
   readonly intake: Transactions
-  /** A connection for pipelines of deliveries, in or out, that follow each other closely. Nobody else uses it. */
+  /** Pins a connection for frequent pipelines of incoming or outgoing deliveries. */
   pin(): PinnedConnection
-  /** Sends one read behind others on a connection that all requests share: for queries that take microseconds. */
+  /** Pipelines a read on a connection that all requests share. For queries that take microseconds. */
   lookup<R extends Row>(kind: LookupKind, statement: Statement, values: unknown[]): Promise<R[]>
-  /** Runs `work` on a connection of its own, without time limits: migrations and other work that is not a request. */
+  /** Runs `work` on a separate connection without time limits, for migrations and other work that is not a request. */
   session<T>(work: (session: Queryable) => Promise<T>): Promise<T>
   /** Reads that replicas may serve. Without replicas, the primary serves them. */
   readonly reads: Reads
-  /** A connection for the pages of the console, apart from requests of clients and deliveries. */
+  /** For the pages of the console. */
   readonly console: Transactions
 }
 
-/** Says how long a caller may wait before it tries again: somebody has to configure a database first. */
+/** Long, because an operator has to configure a database first. */
 const RETRY_AFTER_SECONDS = 60
 
-/** For a service that was started with DATABASE_URL=none: every use fails, so nothing is acknowledged or let through. */
+/** For a service that was started with DATABASE_URL=none. Every use fails, so no delivery is acknowledged. */
 export class NoDatabase implements Database {
   readonly kind = 'none'
   readonly replication = null

@@ -1,4 +1,4 @@
-/** Columns of a batch in which most batches have no value at all. They are sent as null, and the function reads nothing. */
+/** Columns that have no value in most batches. Such a column is sent as null, so the SQL function reads nothing. */
 
 type ToArray<Value> = (values: Array<Value | null>) => Buffer
 
@@ -6,7 +6,6 @@ export function sparse<Value>(values: Array<Value | null>, toArray: ToArray<Valu
   return values.every((value) => value === null) ? null : toArray(values)
 }
 
-/** Such a column while it is filled. */
 export class SparseColumn<Value> {
   readonly #length: number
   #values: Array<Value | null> | null = null

@@ -55,7 +55,7 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
     expect((await Promise.all(guesses)).map(({ status }) => status)).toEqual(Array(10).fill(401))
     const page = await visitConsole(browser, own.url, { isSignedOut: true, expected: /status of 429/ })
     await signIn(page, CONSOLE_TOKEN)
-    await page.getByText(/Too many wrong tokens\. Try again in \d+ s\./).waitFor()
+    await page.getByText(/Too many wrong tokens\. Try again in \d+ seconds\./).waitFor()
     expect(await page.getByRole('button', { name: 'Sign in' }).isDisabled()).toBe(true)
   })
 
@@ -94,10 +94,10 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
     await page.getByText('You are still signed in').waitFor()
     expect(await page.context().cookies()).toHaveLength(1)
     await page.reload()
-    await page.getByText('This could not be loaded').waitFor()
+    await page.getByText('The data could not be loaded').waitFor()
     await page.evaluate('localStorage.clear()')
     await page.reload()
-    await page.getByText('This could not be loaded').waitFor()
+    await page.getByText('The data could not be loaded').waitFor()
     expect(await page.getByLabel('Token').count()).toBe(0)
   })
 
@@ -127,7 +127,7 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
   it('the keyboard reaches everything in order, with a visible focus, and skips to the content', async () => {
     const page = await visitConsole(browser, url)
     await page.keyboard.press('Tab')
-    expect(await focusedText(page)).toBe('Skip to the content')
+    expect(await focusedText(page)).toBe('Skip to content')
     await page.keyboard.press('Enter')
     await page.keyboard.press('Tab')
     expect(await focusedText(page)).toBe('Search accounts')
@@ -140,11 +140,11 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
       const outline = await page.evaluate(
         `(({ outlineStyle, outlineWidth, boxShadow }) => outlineStyle !== 'none' && outlineWidth !== '0px' || boxShadow !== 'none')(getComputedStyle(document.activeElement))`,
       )
-      const isSkipLink = order.at(-1) === 'Skip to the content'
+      const isSkipLink = order.at(-1) === 'Skip to content'
       expect([order.at(-1), outline || isSkipLink]).toEqual([order.at(-1), true])
     }
     expect(order.slice(0, 7)).toEqual([
-      'Skip to the content',
+      'Skip to content',
       'Fleet',
       'Audience',
       'Events',

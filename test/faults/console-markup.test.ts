@@ -80,7 +80,7 @@ describe.runIf(canRunChromium('hostile texts in the console are'))('the console'
       await goTo(page, path)
       expect([path, await page.getByRole('heading', { level: 1 }).innerText()]).toEqual([
         path,
-        'No such page',
+        'Page not found',
       ])
     }
     for (const path of ['/events', '/endpoints', '/live']) {

@@ -110,8 +110,8 @@ describe.runIf(canRunChromium('the pages of the console are'))('every page', () 
       ['/clients', 'Add a client'],
       [`/clients/${fleet.clientId}`, 'Add a key'],
       [`/clients/${fleet.clientId}`, 'Revoke this client'],
-      ['/events', 'Retry all of this filter'],
-      [`/endpoints/${fleet.endpointId}`, /Request and answer/],
+      ['/events', 'Retry all matching events'],
+      [`/endpoints/${fleet.endpointId}`, /Request and response/],
       [`/audience/${accountId}/U1`, 'Erase this person…'],
     ]
     for (const [path, opener] of dialogs) {

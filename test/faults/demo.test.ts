@@ -92,8 +92,8 @@ it('shows a fleet in every state in its console', async () => {
   expect((await operator.signIn(token)).status).toBe(200)
   await eventually(
     async () => (await operator.get('/api/fleet')).json.accounts,
-    (accounts: Array<{ word: string; name: string }>) =>
-      new Set(accounts.map(({ word }) => word)).size === 4 && accounts.length === 10,
+    (accounts: Array<{ status: string; name: string }>) =>
+      new Set(accounts.map(({ status }) => status)).size === 4 && accounts.length === 10,
   )
   expect((await operator.get('/api/events')).json.events.length).toBeGreaterThan(0)
 })

@@ -14,7 +14,7 @@ if (!isPgBouncerInstalled) {
 const { database, connection } = await createTestDatabase()
 afterAll(() => database.close())
 
-const REFUSAL = /DATABASE_URL names a connection pooler that does not keep sessions/
+const REFUSAL = /DATABASE_URL points to a connection pooler that does not keep sessions/
 
 /** Opens sessions of the pooler and gives them back, as other instances do. */
 async function warmUp(url: string, sessions: number): Promise<void> {

@@ -61,7 +61,7 @@ describe.runIf(canRunChromium('client libraries for browsers are'))('a page of a
   beforeAll(async () => {
     browser = await launchChromium()
     shop = await openShop()
-    service.app.answerObservers.push(({ request, status }) => {
+    service.app.requestObservers.push(({ request, status }) => {
       answered.push(`${request?.method} ${request?.url.split('?')[0]} ${status}`)
     })
     return async () => {

@@ -123,7 +123,7 @@ it('serves the metrics of workers that read from replicas, and logs once that a 
     () => ask(`${service.url}/api/health`).then(() => workersOf(service.output())),
     (pids) => pids.length === 2,
   )
-  expect(await scrape()).toContain('oa_audience_database_sessions{share="replica-clients",state="total"}')
+  expect(await scrape()).toContain('oa_audience_database_sessions{pool="replica-clients",state="total"}')
   process.kill(stopped as number, 'SIGSTOP')
   onTestFinished(() => void process.kill(stopped as number, 'SIGCONT'))
   expect([await scrape(), await scrape()]).toEqual(['', ''])

@@ -131,7 +131,7 @@ export function pagesOf({ tenant: { accountId }, endpointId, eventId, clientId }
     { path: '/clients', text: 'CRM' },
     { path: `/clients/${clientId}`, text: 'test' },
     { path: '/live', text: 'Watching' },
-    { path: '/nothing', text: 'leads nowhere' },
+    { path: '/nothing', text: 'This page does not exist' },
   ]
 }
 

@@ -1,16 +1,16 @@
-/** One account: what is wrong and how to fix it, its set-up, its figures, endpoints and keys. */
+/** One account: problems with their fixes, setup, figures, endpoints and keys. */
 import type { FleetAccount } from '../../src/operator/fleet.ts'
 import type { Json } from '../api.ts'
 import { useQuery } from '../hooks.ts'
-import type { AccountAnswer } from '../parts/account-answer.ts'
 import { AccountCharts } from '../parts/account-charts.tsx'
 import { AccountEndpoints, AccountKeys } from '../parts/account-lists.tsx'
+import type { AccountResponse } from '../parts/account-response.ts'
 import { SetUp } from '../parts/account-setup.tsx'
 import { Icon } from '../parts/icons.tsx'
 import { Facts, Page, Panel } from '../parts/page.tsx'
 import { Failure, Loading } from '../parts/states.tsx'
+import { StatusLabel, useReason } from '../parts/status.tsx'
 import { Copyable, Count, Time } from '../parts/values.tsx'
-import { useReason, Word } from '../parts/word.tsx'
 import { Link } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
 
@@ -18,7 +18,7 @@ const REFRESH_MS = 15_000
 
 export function AccountPage({ id }: { id: string }) {
   const { t } = useLocalized()
-  const account = useQuery<AccountAnswer>(`/api/accounts/${id}`, REFRESH_MS)
+  const account = useQuery<AccountResponse>(`/api/accounts/${id}`, REFRESH_MS)
   const { data, error, reload } = account
   const trail = <Link href="/">{t.nav.fleet}</Link>
   if (data === undefined) {
@@ -35,7 +35,8 @@ export function AccountPage({ id }: { id: string }) {
       trail={trail}
       lead={
         <>
-          <Word word={facts.word} /> {[facts.basicId, facts.organizationName].filter(Boolean).join(' · ')}
+          <StatusLabel status={facts.status} />{' '}
+          {[facts.basicId, facts.organizationName].filter(Boolean).join(' · ')}
         </>
       }
       actions={
@@ -80,9 +81,9 @@ function Health({ facts: { problems } }: { facts: Json<FleetAccount> }) {
       {problems.map((problem) => {
         const { label, message, fix } = reasonOf(problem)
         return (
-          <div key={problem.reason} class={`problem-card ${problem.word}`}>
+          <div key={problem.reason} class={`problem-card ${problem.status}`}>
             <h2>
-              <Word word={problem.word} /> {label}
+              <StatusLabel status={problem.status} /> {label}
             </h2>
             <p>{message}</p>
             <p class="fix">
@@ -124,7 +125,7 @@ function Figures({ facts }: { facts: Json<FleetAccount> }) {
   )
 }
 
-function Identity({ account, facts }: Pick<AccountAnswer, 'account' | 'facts'>) {
+function Identity({ account, facts }: Pick<AccountResponse, 'account' | 'facts'>) {
   const { t } = useLocalized()
   const secret = (name: string, isStored: boolean) =>
     `${name}: ${isStored ? t.account.stored : t.account.missing}`

@@ -187,7 +187,6 @@ export function Relationship({ value }: { value: Member['relationship'] }) {
   return <span class={`tag ${tone}`}>{t.audience.relationships[value]}</span>
 }
 
-/** Tags shown in a row of a list. */
 const TAGS_SHOWN = 4
 
 export function Tags({ tags, max = TAGS_SHOWN }: { tags: string[]; max?: number }) {

@@ -1,4 +1,3 @@
-/** One client: its keys, adding one, and revoking. */
 import { useCallback, useState } from 'preact/hooks'
 import type { AddedKey } from '../../src/accounts/provisioning.ts'
 import type { ClientDetails, KeyDetails } from '../../src/operator/clients.ts'

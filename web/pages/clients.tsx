@@ -1,4 +1,3 @@
-/** All API clients, and adding one. */
 import { useCallback, useState } from 'preact/hooks'
 import type { AddedClient } from '../../src/accounts/provisioning.ts'
 import type { ClientDetails } from '../../src/operator/clients.ts'

@@ -1,4 +1,4 @@
-/** One endpoint: what it has not accepted, with request and answer, and pause, resume and retry. */
+/** One endpoint: its open and failed deliveries, and pause, resume and retry. */
 import { useState } from 'preact/hooks'
 import type { Resumption } from '../../src/endpoints/manage.ts'
 import type { EndpointSummary } from '../../src/operator/endpoints.ts'
@@ -6,7 +6,7 @@ import { type Json, post } from '../api.ts'
 import { serverNowMs } from '../clock.ts'
 import { useAction, useQuery } from '../hooks.ts'
 import { Deliveries } from '../parts/deliveries.tsx'
-import { COUNTED_MAX, EndpointState, LastAnswer } from '../parts/endpoint-table.tsx'
+import { COUNTED_MAX, EndpointState, LastResponse } from '../parts/endpoint-table.tsx'
 import { Facts, Page, Panel } from '../parts/page.tsx'
 import { ActionFailure, Failure, Loading } from '../parts/states.tsx'
 import { Count, Time } from '../parts/values.tsx'
@@ -71,10 +71,10 @@ function Actions({
     await post(`/api/endpoints/${id}/pause`)
     return t.endpoints.paused
   }
-  // Both work in batches, so that no request takes long.
+  // Resume and retry work in batches, so that no request takes long.
   const resume = async () => {
-    let answer = await post<{ rest: Json<Resumption> | null }>(`/api/endpoints/${id}/resume`)
-    while (answer.rest !== null) answer = await post(`/api/endpoints/${id}/resume`, answer.rest)
+    let response = await post<{ rest: Json<Resumption> | null }>(`/api/endpoints/${id}/resume`)
+    while (response.rest !== null) response = await post(`/api/endpoints/${id}/resume`, response.rest)
     return t.endpoints.resumed
   }
   const retry = async () => {
@@ -121,7 +121,7 @@ function Settings({ endpoint }: { endpoint: Endpoint }) {
           [t.endpoints.pending, <Count key="p" value={endpoint.pending} max={COUNTED_MAX} />],
           [t.endpoints.failed, <Count key="f" value={endpoint.failed} max={COUNTED_MAX} />],
           [t.endpoints.oldest, oldest === null ? '–' : <Time key="o" at={oldest} />],
-          [t.endpoints.lastAnswer, <LastAnswer key="l" endpoint={endpoint} />],
+          [t.endpoints.lastResponse, <LastResponse key="l" endpoint={endpoint} />],
           [t.endpoints.replies, yes(endpoint.replies)],
           [t.endpoints.privateNetwork, yes(endpoint.allowPrivateNetwork)],
           [t.common.created, <Time key="c" at={endpoint.createdAt} />],

@@ -1,4 +1,3 @@
-/** All endpoints, or those of one account. */
 import { useCallback } from 'preact/hooks'
 import type { EndpointSummary } from '../../src/operator/endpoints.ts'
 import { get, type Json, queryOf } from '../api.ts'

@@ -1,4 +1,3 @@
-/** One stored event with its content as received. */
 import { useState } from 'preact/hooks'
 import type { EventDetails, RetryOutcome } from '../../src/operator/events.ts'
 import { type Json, post } from '../api.ts'
@@ -21,7 +20,7 @@ export function EventPage({ id }: { id: string }) {
     action.run(async () => {
       const retried = await post<Json<RetryOutcome>>(`/api/events/${id}/retry`)
       setOutcome(retried.outcome)
-      // An event that is applied is stored again under another id.
+      // An event that was applied is stored again under another id.
       if (retried.outcome !== APPLIED) reload()
     })
   const event = data?.event

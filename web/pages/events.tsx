@@ -14,7 +14,7 @@ import { useLocalized } from '../texts.ts'
 
 type Event = Json<UnappliedEvent>
 
-/** What the service answers for an event that it could apply. */
+/** Outcome of an event that could be applied. */
 export const APPLIED = 'applied'
 
 export function EventsPage() {
@@ -131,7 +131,7 @@ function EventTable({ events }: { events: Event[] }) {
   )
 }
 
-/** Sends batch after batch, so that no request takes long and the person can stop. */
+/** Sends one batch after another, so that no request takes long and the operator can stop. */
 function RetryAll({
   account,
   failure,

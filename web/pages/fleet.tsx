@@ -1,6 +1,6 @@
-/** All accounts in one dense table, the worst first. */
+/** All accounts in one table, worst first. */
 import { useMemo, useState } from 'preact/hooks'
-import type { AccountWord } from '../../src/operator/account-status.ts'
+import type { AccountStatus } from '../../src/operator/account-status.ts'
 import type { FleetRow as Row } from '../../src/operator/fleet.ts'
 import type { Json } from '../api.ts'
 import { serverNowMs } from '../clock.ts'
@@ -10,20 +10,20 @@ import { FleetRow, quotaShare } from '../parts/fleet-row.tsx'
 import { Page } from '../parts/page.tsx'
 import { compareBy, type Order, SortHeader } from '../parts/sort.tsx'
 import { Empty, Failure, Loading } from '../parts/states.tsx'
+import { StatusLabel } from '../parts/status.tsx'
 import { Copyable } from '../parts/values.tsx'
 import { useRowWindow } from '../parts/window.ts'
-import { Word } from '../parts/word.tsx'
 import { replaceQuery, usePlace } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
 
 type Account = Json<Row>
 
 const REFRESH_MS = 30_000
-const WORDS: AccountWord[] = ['broken', 'degraded', 'quiet', 'ok']
+const STATUSES: AccountStatus[] = ['broken', 'degraded', 'quiet', 'ok']
 
-/** The columns in their order, and how a click on a header orders the table. */
+/** The columns in their order, with the values by which they sort. */
 const COLUMNS = {
-  state: { class: 'col-state', value: ({ word }: Account) => -WORDS.indexOf(word) },
+  state: { class: 'col-state', value: ({ status }: Account) => -STATUSES.indexOf(status) },
   account: { class: '', value: ({ name }: Account) => name },
   problem: { class: 'wide-only', value: null },
   deliveries: { class: 'numeric', value: ({ deliveries24h }: Account) => deliveries24h },
@@ -44,7 +44,7 @@ export function FleetPage() {
   const { data, error, isLoading, reload } = useQuery<{ accounts: Account[] }>('/api/fleet', REFRESH_MS)
   const { query } = usePlace()
   const text = query.get('q') ?? ''
-  const word = query.get('state')
+  const status = query.get('state')
   const accounts = data?.accounts
   const matching = useMemo(() => search(accounts ?? [], text), [accounts, text])
   return (
@@ -69,9 +69,9 @@ export function FleetPage() {
       )}
       {accounts !== undefined && accounts.length > 0 && (
         <>
-          <Filters text={text} word={word} accounts={matching} />
+          <Filters text={text} status={status} accounts={matching} />
           <FleetTable
-            accounts={word === null ? matching : matching.filter((account) => account.word === word)}
+            accounts={status === null ? matching : matching.filter((account) => account.status === status)}
           />
         </>
       )}
@@ -87,7 +87,7 @@ function search(accounts: Account[], text: string): Account[] {
   )
 }
 
-function Filters({ text, word, accounts }: { text: string; word: string | null; accounts: Account[] }) {
+function Filters({ text, status, accounts }: { text: string; status: string | null; accounts: Account[] }) {
   const { t, number } = useLocalized()
   return (
     <div class="filters">
@@ -100,17 +100,18 @@ function Filters({ text, word, accounts }: { text: string; word: string | null; 
       />
       <fieldset class="chips">
         <legend class="visually-hidden">{t.fleet.states}</legend>
-        <button type="button" aria-pressed={word === null} onClick={() => replaceQuery({ state: null })}>
+        <button type="button" aria-pressed={status === null} onClick={() => replaceQuery({ state: null })}>
           {t.common.all} <b>{number(accounts.length)}</b>
         </button>
-        {WORDS.map((name) => (
+        {STATUSES.map((name) => (
           <button
             key={name}
             type="button"
-            aria-pressed={word === name}
-            onClick={() => replaceQuery({ state: word === name ? null : name })}
+            aria-pressed={status === name}
+            onClick={() => replaceQuery({ state: status === name ? null : name })}
           >
-            <Word word={name} /> <b>{number(accounts.filter((account) => account.word === name).length)}</b>
+            <StatusLabel status={name} />{' '}
+            <b>{number(accounts.filter((account) => account.status === name).length)}</b>
           </button>
         ))}
       </fieldset>

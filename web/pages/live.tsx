@@ -1,4 +1,4 @@
-/** What is being committed now, by server-sent events. */
+/** Events as they are committed, by server-sent events. */
 import { useEffect, useRef, useState } from 'preact/hooks'
 import type { TailEvent } from '../../src/operator/events.ts'
 import { get, type Json, queryOf } from '../api.ts'
@@ -11,7 +11,6 @@ import { useLocalized } from '../texts.ts'
 
 type Event = Json<TailEvent>
 
-/** Rows kept in the page. */
 const ROWS_MAX = 300
 const SOURCES = ['line', 'mbox', 'tracking']
 const KINDS = [
@@ -63,7 +62,7 @@ function Skipped({ count }: { count: number }) {
   return <p class="muted">{t.live.skipped(number(count))}</p>
 }
 
-/** Reads the stream. The browser connects again after a failure; a session that has ended is noticed by a request. */
+/** Reads the stream. The browser reconnects after a failure. Another request notices that the session has ended. */
 function useTail(path: string, isPaused: boolean) {
   const [state, setState] = useState<{ events: Event[]; skipped: number }>({ events: [], skipped: 0 })
   const [isOpen, setOpen] = useState(false)

@@ -1,4 +1,4 @@
-/** One person: profile, state, what clients set, and what happened. */
+/** One member: profile, fields set by clients, and timeline. */
 import { useCallback, useState } from 'preact/hooks'
 import type { Member } from '../../src/audience/member.ts'
 import type { TimelineEntry } from '../../src/operator/members.ts'
@@ -27,7 +27,7 @@ export function MemberPage({ account, user }: MemberProps) {
   const member = data?.member
   if (isErased) {
     return (
-      // A page of its own, so that its title takes the focus of the dialog that is gone.
+      // A separate page, so that its title takes the focus of the closed dialog.
       <Page key="erased" title={t.member.erased} trail={trail}>
         <Empty title={t.member.erased}>
           <Link href={`/audience/${account}`}>{t.member.backToAudience}</Link>

@@ -1,4 +1,3 @@
-/** One password field. */
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { type ApiError, post } from '../api.ts'
 import { Mark } from '../parts/icons.tsx'
@@ -86,7 +85,7 @@ function explain(
   }
 }
 
-/** Seconds until the service accepts another attempt. */
+/** Counts down the seconds until the service accepts another attempt. */
 function useCountdown(error: ApiError | null): number {
   const [seconds, setSeconds] = useState(0)
   useEffect(() => {

@@ -87,7 +87,7 @@ function FollowerChart({ days }: { days: AccountDay[] }) {
   )
 }
 
-/** LINE counts everybody who ever followed, so those who blocked the account are taken off. */
+/** LINE counts everybody who ever followed, so people who blocked the account are subtracted. */
 function lineFollowing({ lineFollowers, lineBlocks }: AccountDay): number | null {
   return lineFollowers === null || lineBlocks === null ? null : lineFollowers - lineBlocks
 }

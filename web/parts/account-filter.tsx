@@ -1,13 +1,13 @@
-/** The filter of a page by account. The query string stores the choice. */
+/** Filters a page by account. The choice is stored in the query string. */
 import { useQuery } from '../hooks.ts'
 import { replaceQuery } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
 import { AccountChooser } from './chooser.tsx'
 
 interface FilterProps {
-  /** the id of the chosen account; null: all */
+  /** the id of the chosen account; null for all */
   account: string | null
-  /** query parameters that the choice of another account removes */
+  /** query parameters to remove when another account is chosen */
   clears?: string[]
 }
 

@@ -1,4 +1,3 @@
-/** The endpoints and keys of one account, as its page shows them. */
 import { useCallback } from 'preact/hooks'
 import type { KeyDetails } from '../../src/operator/clients.ts'
 import type { EndpointSummary } from '../../src/operator/endpoints.ts'
@@ -12,7 +11,7 @@ import { ListView } from './states.tsx'
 import { Table } from './table.tsx'
 import { Time } from './values.tsx'
 
-interface EndpointAnswer {
+interface EndpointPage {
   endpoints: Array<Json<EndpointSummary>>
   next: string | null
 }
@@ -21,7 +20,7 @@ export function AccountEndpoints({ id }: { id: string }) {
   const { t } = useLocalized()
   const load = useCallback(
     (after: string | null, signal: AbortSignal) =>
-      get<EndpointAnswer>(`/api/endpoints${queryOf({ account: id, after })}`, signal).then(
+      get<EndpointPage>(`/api/endpoints${queryOf({ account: id, after })}`, signal).then(
         ({ endpoints, next }) => ({
           items: endpoints,
           next,
@@ -39,7 +38,7 @@ export function AccountEndpoints({ id }: { id: string }) {
   )
 }
 
-interface KeyAnswer {
+interface KeyPage {
   keys: Array<Json<KeyDetails>>
   next: string | null
 }
@@ -48,7 +47,7 @@ export function AccountKeys({ id }: { id: string }) {
   const { t } = useLocalized()
   const load = useCallback(
     (after: string | null, signal: AbortSignal) =>
-      get<KeyAnswer>(`/api/accounts/${id}/keys${queryOf({ after })}`, signal).then(({ keys, next }) => ({
+      get<KeyPage>(`/api/accounts/${id}/keys${queryOf({ after })}`, signal).then(({ keys, next }) => ({
         items: keys,
         next,
       })),
@@ -64,7 +63,7 @@ export function AccountKeys({ id }: { id: string }) {
   )
 }
 
-function KeyTable({ keys }: { keys: KeyAnswer['keys'] }) {
+function KeyTable({ keys }: { keys: KeyPage['keys'] }) {
   const { t } = useLocalized()
   return (
     <Table columns={[t.clients.key, t.clients.client, t.common.status, t.common.created]}>

@@ -1,14 +1,14 @@
-/** The set-up of an account: its webhook URL, the steps as they come true, and its verification. */
+/** The setup of an account: its webhook URL, the steps with their completion, and its verification. */
 import { post } from '../api.ts'
 import { type Query, useAction } from '../hooks.ts'
 import { useLocalized } from '../texts.ts'
-import type { AccountAnswer } from './account-answer.ts'
+import type { AccountResponse } from './account-response.ts'
 import { Icon } from './icons.tsx'
 import { Panel } from './page.tsx'
 import { ActionFailure } from './states.tsx'
 import { Copyable } from './values.tsx'
 
-export function SetUp({ query: { data, reload } }: { query: Query<AccountAnswer> }) {
+export function SetUp({ query: { data, reload } }: { query: Query<AccountResponse> }) {
   const { t, relative } = useLocalized()
   const { isRunning, error, run } = useAction()
   if (data === undefined) return null
@@ -58,7 +58,11 @@ export function SetUp({ query: { data, reload } }: { query: Query<AccountAnswer>
   )
 }
 
-function Steps({ account, facts, verification }: Pick<AccountAnswer, 'account' | 'facts' | 'verification'>) {
+function Steps({
+  account,
+  facts,
+  verification,
+}: Pick<AccountResponse, 'account' | 'facts' | 'verification'>) {
   const { t } = useLocalized()
   const isOk = (name: string) => verification?.checks.find((check) => check.name === name)?.ok === true
   const { steps } = t.account

@@ -1,4 +1,4 @@
-/** What a chart over time shows on its axes: pure functions of the data, the server's clock and a time zone. Times are seconds since 1970. */
+/** Axes of a chart over time: pure functions of the data, the server's clock and a time zone. Times are seconds since 1970. */
 
 export type Unit = 'hour' | 'day'
 
@@ -7,7 +7,7 @@ const SECONDS: Record<Unit, number> = { hour: 3_600, day: 86_400 }
 /** Hours between labels. Each divides a day, so labels have the same hours every day. */
 const HOUR_STEPS = [1, 2, 3, 6, 12, 24]
 
-/** Every hour from the first stored one to the current one, because hours without deliveries are not stored. At most `count`, the newest. */
+/** Returns every hour from the first stored one to the current one, at most the newest `count`. Hours without deliveries are not stored. */
 export function hoursUntilNow(stored: number[], nowMs: number, count: number): number[] {
   if (stored.length === 0) return []
   const first = Math.min(...stored)
@@ -17,16 +17,16 @@ export function hoursUntilNow(stored: number[], nowMs: number, count: number): n
   return Array.from({ length }, (_, i) => last - (length - 1 - i) * SECONDS.hour)
 }
 
-/** A day of LINE, such as 2026-01-31, as the start of that day in UTC. It has the same date for every reader. */
+/** Converts a day of LINE, such as 2026-01-31, to the start of that day in UTC, so that every reader sees the same date. */
 export const timeOfDay = (day: string): number => Date.parse(`${day}T00:00:00Z`) / 1000
 
-/** What the axis spans. uPlot knows no width for a single point. */
+/** Returns the range of the axis. uPlot cannot derive it from a single point. */
 export function spanOf(low: number, high: number, unit: Unit): [number, number] {
   const half = SECONDS[unit] / 2
   return unit === 'hour' || low === high ? [low - half, high + half] : [low, high]
 }
 
-/** The times that get a label: at most `max`, and each is a time of the data, so no label is repeated. */
+/** Returns at most `max` times that get a label. Each is a time of the data, so no label is repeated. */
 export function ticksOf(times: number[], unit: Unit, max: number, timeZone?: string): number[] {
   const most = Math.max(2, max)
   if (unit === 'day') return thinned(times, most)
@@ -40,7 +40,6 @@ export function ticksOf(times: number[], unit: Unit, max: number, timeZone?: str
   return thinned(midnights, most)
 }
 
-/** Every n-th time, the last one included. */
 function thinned(times: number[], max: number): number[] {
   const step = Math.ceil(times.length / max)
   return times.filter((_, i) => (times.length - 1 - i) % step === 0)
@@ -60,7 +59,7 @@ export function labelsOf(ticks: number[], unit: Unit, locale: string, timeZone?:
     : formatted(ticks, locale, { ...options, timeZoneName: 'short' })
 }
 
-/** `1.2K`, or all digits if the short form would repeat itself: 1,002 and 1,004 are both 1K. */
+/** Returns `1.2K`, or all digits if short labels would repeat: 1,002 and 1,004 are both 1K. */
 export function countLabelsOf(values: number[], locale: string): string[] {
   const short = new Intl.NumberFormat(locale, { notation: 'compact' })
   const labels = values.map((value) => short.format(value))
@@ -74,7 +73,7 @@ function formatted(ticks: number[], locale: string, options: Intl.DateTimeFormat
   return ticks.map((time) => format.format(time * 1000))
 }
 
-/** Undefined: the zone of the browser. */
+/** Undefined for the zone of the browser. */
 const inZone = (timeZone: string | undefined) => (timeZone === undefined ? {} : { timeZone })
 
 const floorTo = (value: number, step: number): number => Math.floor(value / step) * step

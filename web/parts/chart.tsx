@@ -1,4 +1,4 @@
-/** Charts over time, drawn by uPlot, which is loaded only where a chart is shown. The same numbers are in a table for everybody. */
+/** Charts over time, drawn by uPlot, which is loaded only where a chart is shown. A table shows the same numbers. */
 import { useEffect, useRef } from 'preact/hooks'
 import type uPlotClass from 'uplot'
 import { useLocalized } from '../texts.ts'
@@ -39,7 +39,7 @@ export function Chart({
         chart = createChart(place.current, { times, series, height: HEIGHT, language, unit })
     }
     void draw()
-    // Colours are drawn into the picture.
+    // A canvas keeps its colours, so a change of the colour scheme draws it again.
     const scheme = matchMedia('(prefers-color-scheme: dark)')
     scheme.addEventListener('change', draw)
     const observer = new ResizeObserver(([entry]) => {
@@ -68,7 +68,7 @@ export function Chart({
   )
 }
 
-/** The same numbers for people who do not see the chart. */
+/** The numbers of the chart, for people who cannot see it. */
 function Numbers({ unit, times, series }: { unit: Unit; times: number[]; series: Series[] }) {
   const { t, dateTime, date, number } = useLocalized()
   const timeText = unit === 'day' ? date : dateTime

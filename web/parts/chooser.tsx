@@ -9,7 +9,7 @@ const TYPING_MS = 150
 
 interface ChooserProps {
   label: string
-  /** the chosen account; null: none */
+  /** the chosen account; null for none */
   value: { id: string; name: string } | null
   onChoose: (account: Json<AccountMatch> | null) => void
   /** an entry that chooses nothing */
@@ -27,7 +27,7 @@ export function AccountChooser({ label, value, onChoose, allLabel }: ChooserProp
   const { data } = useQuery<{ accounts: Array<Json<AccountMatch>> }>(
     isOpen ? `/api/accounts${queryOf({ q })}` : null,
   )
-  // Until the list is the one of the text, its entries are not what the person means by Enter.
+  // Until the list belongs to the current text, Enter must not choose from it.
   const isCurrent = q === text && data !== undefined
   const matches = data?.accounts ?? []
   const options = allLabel !== undefined && q === '' ? [null, ...matches] : matches
@@ -99,7 +99,7 @@ interface OptionsProps {
   onChoose: (account: Json<AccountMatch> | null) => void
 }
 
-/** The field keeps the focus, and names the active option. */
+/** The field keeps the focus and refers to the active option. */
 function Options({ id, label, options, active, allLabel, isEmpty, onChoose }: OptionsProps) {
   const { t } = useLocalized()
   return (
@@ -111,7 +111,7 @@ function Options({ id, label, options, active, allLabel, isEmpty, onChoose }: Op
           id={`${id}-${index}`}
           role="option"
           aria-selected={index === active}
-          // Before the field loses the focus, which closes the list.
+          // mousedown comes before the field loses the focus, which closes the list.
           onMouseDown={(event) => {
             event.preventDefault()
             onChoose(account)

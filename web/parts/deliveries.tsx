@@ -1,4 +1,4 @@
-/** What an endpoint has not accepted, each delivery with its request and the last answer. */
+/** Deliveries that an endpoint has not accepted, with request and last response. */
 import { useCallback, useState } from 'preact/hooks'
 import type { DeliveryPage, DeliveryRequest, EndpointSummary } from '../../src/operator/endpoints.ts'
 import { get, type Json, queryOf } from '../api.ts'
@@ -77,7 +77,7 @@ function DeliveryTable({
         t.endpoints.delivery,
         t.endpoints.content,
         { label: t.endpoints.attempts, class: 'numeric' },
-        { label: t.endpoints.lastAnswer, class: 'medium-only' },
+        { label: t.endpoints.lastResponse, class: 'medium-only' },
         { label: t.endpoints.next, class: 'numeric medium-only' },
         { label: t.common.actions, isHidden: true },
       ]}
@@ -91,16 +91,16 @@ function DeliveryTable({
 
 function DeliveryRow({ delivery, onOpen }: { delivery: Delivery; onOpen: (delivery: Delivery) => void }) {
   const { t, number } = useLocalized()
-  const answer = delivery.lastAnswer === null ? '–' : `${delivery.lastStatus ?? ''} ${delivery.lastAnswer}`
+  const response = delivery.lastAnswer === null ? '–' : `${delivery.lastStatus ?? ''} ${delivery.lastAnswer}`
   return (
     <tr>
       <th scope="row">{delivery.id}</th>
       <td>
         {delivery.type ?? t.endpoints.eventsOf(number(delivery.events ?? 0))}
-        <div class="sub narrow-only">{answer}</div>
+        <div class="sub narrow-only">{response}</div>
       </td>
       <td class="numeric">{delivery.attempts}</td>
-      <td class="medium-only clip">{answer}</td>
+      <td class="medium-only clip">{response}</td>
       <td class="numeric medium-only">
         {delivery.status === 'sending' ? (
           t.endpoints.sending
@@ -144,9 +144,9 @@ function RequestDialog({
       {error && <Failure error={error} />}
       {request && request.body === null && <p class="muted">{t.endpoints.requestNone}</p>}
       {request && request.body !== null && <Payload text={requestText(request)} />}
-      <h3>{t.endpoints.answer}</h3>
+      <h3>{t.endpoints.lastResponse}</h3>
       {delivery.lastAnswer === null ? (
-        <p class="muted">{t.endpoints.noAnswer}</p>
+        <p class="muted">{t.endpoints.nothingSent}</p>
       ) : (
         <Payload text={`${delivery.lastStatus ?? t.endpoints.noResponse}\n${delivery.lastAnswer}`} isShort />
       )}

@@ -1,4 +1,4 @@
-/** A modal dialog of the browser: it traps the focus, closes with Escape and gives the focus back. */
+/** A modal dialog of the browser. It traps the focus, closes with Escape and returns the focus. */
 import type { ComponentChildren } from 'preact'
 import { useEffect, useId, useRef } from 'preact/hooks'
 import { useLocalized } from '../texts.ts'
@@ -22,8 +22,8 @@ export function Dialog({
   useEffect(() => {
     dialog.current?.showModal()
   }, [])
-  // The browser would choose the button that closes: a space would then throw away a secret that is shown once. A dialog that
-  // changes its title shows something else, and what had the focus may be gone.
+  // The browser would focus the close button, so that a space discards a secret that is shown once. The focus is set again if the
+  // title changes, because the focused element may be gone.
   useEffect(() => {
     const field = dialog.current?.querySelector<HTMLElement>('input, select, textarea')
     const target = field ?? heading.current
@@ -49,7 +49,7 @@ export function Dialog({
   )
 }
 
-/** Asks before something that cannot be undone. */
+/** Asks for confirmation of an action that cannot be undone. */
 export function Confirm({
   title,
   text,

@@ -1,4 +1,4 @@
-/** Endpoints with their backlog and last answer. */
+/** Endpoints with their backlog and last response. */
 import type { EndpointSummary } from '../../src/operator/endpoints.ts'
 import type { Json } from '../api.ts'
 import { Link } from '../router.tsx'
@@ -8,7 +8,7 @@ import { Count } from './values.tsx'
 
 type Endpoint = Json<EndpointSummary>
 
-/** Counts of the service stop there. */
+/** The service counts no further. */
 export const COUNTED_MAX = 10_000
 
 export function EndpointTable({
@@ -27,7 +27,7 @@ export function EndpointTable({
         t.common.status,
         { label: t.endpoints.pending, class: 'numeric' },
         { label: t.endpoints.failed, class: 'numeric' },
-        { label: t.endpoints.lastAnswer, class: 'medium-only' },
+        { label: t.endpoints.lastResponse, class: 'medium-only' },
       ]}
     >
       {endpoints.map((endpoint) => (
@@ -47,7 +47,7 @@ function EndpointRow({ endpoint, withoutAccount }: { endpoint: Endpoint; without
           {endpoint.format} · {endpoint.url}
         </div>
         <div class="sub narrow-only">
-          <LastAnswer endpoint={endpoint} />
+          <LastResponse endpoint={endpoint} />
         </div>
       </th>
       {!withoutAccount && (
@@ -67,7 +67,7 @@ function EndpointRow({ endpoint, withoutAccount }: { endpoint: Endpoint; without
         </span>
       </td>
       <td class="medium-only">
-        <LastAnswer endpoint={endpoint} />
+        <LastResponse endpoint={endpoint} />
       </td>
     </tr>
   )
@@ -85,12 +85,12 @@ export function EndpointState({ endpoint: { status, isRotating } }: { endpoint: 
   )
 }
 
-export function LastAnswer({ endpoint: { lastAnswer } }: { endpoint: Endpoint }) {
+export function LastResponse({ endpoint: { lastAnswer } }: { endpoint: Endpoint }) {
   const { t, relative } = useLocalized()
-  if (lastAnswer === null) return <span class="muted">{t.endpoints.noAnswer}</span>
+  if (lastAnswer === null) return <span class="muted">{t.endpoints.nothingSent}</span>
   const isAccepted = lastAnswer.status !== null && lastAnswer.status >= 200 && lastAnswer.status < 300
   return (
-    <span class="answer">
+    <span class="response">
       <span class={`tag ${isAccepted ? 'good' : 'bad'}`}>{lastAnswer.status ?? t.endpoints.noResponse}</span>{' '}
       <span class="muted">{relative(lastAnswer.at)}</span>{' '}
       <span class="clip">{isAccepted ? '' : lastAnswer.text}</span>

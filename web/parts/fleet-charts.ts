@@ -6,21 +6,20 @@ import { useInterval, useSettled } from '../hooks.ts'
 
 type Charts = Json<FleetCharts>
 
-/** Rows that pass by while the page scrolls are not loaded. */
+/** Rows that are visible for a shorter time while the page scrolls are not loaded. */
 const SETTLED_MS = 100
-/** Charts show hours and days. */
 const REFRESH_MS = 60_000
 
-/** The charts by account that are loaded so far. @param ids of the rows that are shown */
+/** Returns the charts loaded so far, by account. @param ids accounts of the visible rows */
 export function useFleetCharts(ids: string[]): Map<string, Charts> {
   const [charts, setCharts] = useState(new Map<string, Charts>())
   const add = (added: Charts[]) =>
     setCharts((before) => new Map([...before, ...added.map((chart) => [chart.id, chart] as const)]))
   const load = (wanted: string[], signal?: AbortSignal) => {
     if (wanted.length === 0) return
-    // Without its charts, a row is still complete. The next refresh tries again.
+    // A row is readable without its charts. The next refresh retries.
     get<{ charts: Charts[] }>(`/api/fleet/charts?ids=${wanted.join(',')}`, signal).then(
-      (answer) => add(answer.charts),
+      (response) => add(response.charts),
       () => undefined,
     )
   }

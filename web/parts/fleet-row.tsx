@@ -1,31 +1,30 @@
-/** One account in the table of the fleet. */
 import type { FleetCharts, FleetRow as Row } from '../../src/operator/fleet.ts'
 import type { Json } from '../api.ts'
 import { Link } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
 import { COUNTED_MAX } from './endpoint-table.tsx'
 import { SparkBars, SparkLine, SparkSpace } from './spark.tsx'
+import { StatusLabel } from './status.tsx'
 import { Count, Time } from './values.tsx'
-import { Word } from './word.tsx'
 
 type Account = Json<Row>
 type Charts = Json<FleetCharts> | undefined
 
-/** The part of the month's message quota that is used; null: LINE gives no limit. */
+/** Returns the used fraction of the month's message quota, or null if LINE sets no limit. */
 export const quotaShare = ({ quotaLimit, quotaUsed }: Account) =>
   quotaLimit === null || quotaLimit === 0 || quotaUsed === null ? null : quotaUsed / quotaLimit
 
 /** @param props.charts undefined until they are loaded */
 export function FleetRow({ account, charts, index }: { account: Account; charts: Charts; index: number }) {
   const { t } = useLocalized()
-  const { id, name, basicId, organizationName, word, problem, problemCount } = account
+  const { id, name, basicId, organizationName, status, problem, problemCount } = account
   const label = problem && t.reasons[problem.reason]
   const further = problemCount > 1 ? t.fleet.more(String(problemCount - 1)) : ''
   const identity = [basicId, organizationName].filter(Boolean).join(' · ')
   return (
     <tr aria-rowindex={index}>
       <td class="col-state">
-        <Word word={word} />
+        <StatusLabel status={status} />
       </td>
       <th scope="row" class="col-account">
         <Link href={`/accounts/${id}`}>{name}</Link>
@@ -38,7 +37,7 @@ export function FleetRow({ account, charts, index }: { account: Account; charts:
           </div>
         ) : (
           <div class="sub">
-            <span class="narrow-only">{t.words[word]}</span>
+            <span class="narrow-only">{t.statuses[status]}</span>
             <span class="not-narrow">{identity}</span>
           </div>
         )}

@@ -1,8 +1,8 @@
-/** Reads on while the pages of a search are empty. */
+/** Reads further pages while those of a search are empty. */
 import { useEffect, useState } from 'preact/hooks'
 import type { List } from '../hooks.ts'
 
-/** A page of the service examines 2,000 members and may be empty. So many are read before the person is asked. */
+/** A page of the service examines 2,000 members and may be empty. After this many empty pages, the operator decides. */
 const EMPTY_PAGES_MAX = 25
 
 export function useFurtherPages<Item>({ items, isLoading, hasMore, error, more }: List<Item>) {

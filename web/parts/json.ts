@@ -1,8 +1,8 @@
-/** JSON text with line breaks, token by token: parsing it would change large numbers and drop repeated names. */
+/** Adds line breaks to JSON text, token by token. Parsing it would change large numbers and drop duplicate keys. */
 const TOKENS = /"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/g
 const INDENT = '  '
 
-/** Any other text is returned as it is. */
+/** Any other text is returned unchanged. */
 export function indented(text: string): string {
   if (!isJson(text)) return text
   let depth = 0

@@ -1,4 +1,4 @@
-/** The frame of a page: its title, which also names the browser's tab, and where the focus goes after a navigation. */
+/** The frame of a page: its title, which is also the title of the browser's tab, and the focus after a navigation. */
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
 import { useLocalized } from '../texts.ts'
@@ -12,7 +12,7 @@ interface PageProps {
   children: ComponentChildren
 }
 
-/** The first page that is shown leaves the focus where the browser puts it. */
+/** The first page leaves the focus where the browser puts it. */
 let isFirstPage = true
 
 export function Page({ title, lead, trail, actions, children }: PageProps) {
@@ -64,7 +64,6 @@ export function Panel({
   )
 }
 
-/** Names and values in two columns. */
 export function Facts({ items }: { items: Array<[name: string, value: ComponentChildren]> }) {
   return (
     <dl class="facts">

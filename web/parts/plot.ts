@@ -5,7 +5,6 @@ import { countLabelsOf, labelsOf, spanOf, ticksOf, type Unit } from './axis.ts'
 import type { Series } from './chart.tsx'
 
 const BAR_WIDTH = 0.8
-/** Pixels. */
 const Y_AXIS_WIDTH = 56
 const LABEL_WIDTH = 90
 const FONT = '12px system-ui, sans-serif'

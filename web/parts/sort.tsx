@@ -1,4 +1,3 @@
-/** Column headers that sort. */
 import type { ComponentChildren } from 'preact'
 import { Icon } from './icons.tsx'
 

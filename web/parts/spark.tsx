@@ -1,4 +1,4 @@
-/** Small charts in a table row, each with its meaning as text. One path each, because a page has hundreds of them. */
+/** Small charts in a table row, each with a text alternative. Each is one path, because a page has hundreds of them. */
 const WIDTH = 96
 const HEIGHT = 24
 
@@ -41,5 +41,5 @@ export function SparkLine({ values, label }: { values: Array<number | null>; lab
   )
 }
 
-/** Keeps the place of a chart that is not loaded yet, so that the row does not move. */
+/** Placeholder of a chart that is not loaded yet, so that the row does not move. */
 export const SparkSpace = () => <span class="spark" aria-hidden="true" />

@@ -1,4 +1,4 @@
-/** What a page shows while it loads, when it fails and when there is nothing. Each says what to do next. */
+/** States of a page: loading, failed and empty. Each text says what to do next. */
 import type { ComponentChildren } from 'preact'
 import type { ApiError } from '../api.ts'
 import type { List } from '../hooks.ts'
@@ -44,7 +44,6 @@ export function Failure({
   )
 }
 
-/** One line for an action that failed. */
 export function ActionFailure({ error }: { error: ApiError | undefined }) {
   const { t } = useLocalized()
   return error === undefined ? null : (

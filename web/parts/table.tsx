@@ -1,4 +1,4 @@
-/** The frame of every table of a list. It scrolls sideways where the page is too narrow. */
+/** The frame of every table. It scrolls sideways where the page is too narrow. */
 import type { ComponentChildren } from 'preact'
 
 export type Column = string | { label: string; class?: string; isHidden?: boolean }

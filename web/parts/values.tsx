@@ -1,4 +1,4 @@
-/** Values as people read them. Names and ids of other people are always text, never markup. */
+/** Formatted values. People's names and ids are always text, never markup. */
 import { useState } from 'preact/hooks'
 import { useLocalized } from '../texts.ts'
 import { Icon } from './icons.tsx'
@@ -27,7 +27,7 @@ export function Code({ text }: { text: string }) {
   return <code class="code">{text}</code>
 }
 
-/** Rounds of the person's hue, which distinguishes people without loading their pictures from LINE. */
+/** Hues of avatars, which distinguish people without loading their pictures from LINE. */
 const HUES = 12
 
 export function Avatar({ name, id }: { name: string | null; id: string }) {
@@ -63,7 +63,7 @@ export function CopyButton({ text, label }: { text: string; label?: string }) {
   )
 }
 
-/** The clipboard needs https or the own machine. Elsewhere the text is selected in a field. */
+/** The clipboard works only over https or on localhost. Elsewhere the text is selected in a field. */
 async function copyText(text: string): Promise<void> {
   if (navigator.clipboard !== undefined) return navigator.clipboard.writeText(text)
   const field = document.createElement('textarea')
@@ -75,7 +75,6 @@ async function copyText(text: string): Promise<void> {
   field.remove()
 }
 
-/** A text to copy, such as an address. */
 export function Copyable({ text, label }: { text: string; label: string }) {
   return (
     <div class="copyable">
@@ -85,7 +84,7 @@ export function Copyable({ text, label }: { text: string; label: string }) {
   )
 }
 
-/** Text as it was sent, which scrolls if it is long. The focus lets the keyboard scroll it. */
+/** Unchanged text, which scrolls if it is long. The focus lets the keyboard scroll it. */
 export function Payload({ text, isShort = false }: { text: string; isShort?: boolean }) {
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: the keyboard could not scroll it otherwise

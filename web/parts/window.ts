@@ -1,19 +1,19 @@
 /** Renders only the rows of a long table that are near the visible part of the page. */
 import { useEffect, useRef, useState } from 'preact/hooks'
 
-/** Below this a table is cheap as a whole, and the browser's own search finds every row. */
+/** A table with fewer rows is rendered completely, so that the browser's search finds every row. */
 const WINDOWED_ABOVE = 120
 /** Rows above and below the visible part. */
 const MARGIN_ROWS = 12
-/** Until the first row is measured. */
+/** Used until the first row is measured. */
 const ROW_HEIGHT_DEFAULT = 52
 
 export interface RowWindow {
-  /** for the <tbody> whose rows all have the same height */
+  /** ref of the <tbody>, whose rows all have the same height */
   body: { current: HTMLTableSectionElement | null }
   first: number
   last: number
-  /** pixels in place of the rows that are left out */
+  /** height of the rows that are not rendered, in pixels */
   above: number
   below: number
 }

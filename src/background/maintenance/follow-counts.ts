@@ -1,12 +1,12 @@
 /**
- * Counts follows and unfollows by the day, to compare them with LINE's statistics. No index finds these events, because
- * it would cost every delivery. A day is counted twice from the partitions of the last days, soon after it has ended and a day
- * later, when late deliveries have arrived.
+ * Counts follows and unfollows by day, to compare them with LINE's statistics. An index on these events would slow every delivery, so
+ * this reads the partitions of the last days. A day is counted soon after it has ended, and again a day later, when late deliveries
+ * have arrived.
  */
 import { LINE_DAY_START, LINE_TODAY } from '../../line-api/line-day.ts'
 import { type Queryable, statement } from '../../postgres/statement.ts'
 
-/** The days of LINE, which begin at 15:00 UTC, that have ended and are to be counted. */
+/** Days of LINE that have ended and are due to be counted. They begin at 15:00 UTC. */
 const selectUncountedDays = statement('select-uncounted-days')`
     select ended.day::date::text as day
       from generate_series(${LINE_TODAY} - 2,
@@ -19,8 +19,8 @@ const selectUncountedDays = statement('select-uncounted-days')`
                or d.events_counted_at < ended.day + interval '39 hours' and now() > ended.day + interval '39 hours'))`
 
 /**
- * Accounts that were added during the day are left out, because LINE counts all of it. An event that was erased keeps its kind and
- * time, and counts as a first follow.
+ * Accounts that were added during the day are left out, because LINE counts the whole day. An erased event keeps its kind and time,
+ * and counts as a first follow.
  *
  * $1 text: day
  */

@@ -1,19 +1,19 @@
 /**
- * The monthly partitions of event keys. A key belongs to the month of the time that it begins with: an event's ULID begins with
- * the event's time. Keys of times without a partition are in the default partition, and those that begin with a hash in a
- * partition of their own. Anybody who signs events can choose their times.
+ * The monthly partitions of event keys. A key begins with the event's time (ULID), which determines its month. Keys of times without
+ * a partition are in the default partition, and keys that begin with a hash are in a separate one. A sender with a valid signature
+ * can choose the times of events.
  */
 import { sqlStateOf } from '../../postgres/faults.ts'
 import { type Queryable, type Row, statement, unnamed } from '../../postgres/statement.ts'
 import { unlessLocked } from './partitions.ts'
 
-/** Months created ahead: a service may be down that long and still find one. */
+/** Months created ahead, so that a service that was down for this time still has a partition. */
 const MONTHS_AHEAD = 2
 
 /** Keys moved from the default partition in one statement: 0.1 s. */
 const KEYS_PER_STATEMENT = 10_000
 
-/** Other sessions wait while late keys are moved: 1 s for so many. */
+/** Other sessions wait while late keys are moved. Moving this many takes 1 s. */
 const LATE_KEYS_MAX = 100_000
 
 const CHECK_VIOLATION = '23514'
@@ -39,7 +39,7 @@ const selectMissing = statement('select-missing-key-partitions')`
                           and inhrelid = to_regclass(to_char(month, '"event_key_"YYYYMMDD')))
      order by month`
 
-/** Creates the partitions of this month and those ahead. Leaves what another session has locked for the next time. */
+/** Creates the partitions of this month and those ahead. Skips tables that another session has locked until the next run. */
 export async function createKeyPartitions(session: Queryable): Promise<void> {
   const missing = await session.query<Month>(selectMissing, [MONTHS_AHEAD])
   for (const month of missing) await unlessLocked(createKeyPartition(session, month))
@@ -51,7 +51,7 @@ async function createKeyPartition(session: Queryable, month: Month): Promise<voi
   else await attachAhead(session, month, isFenced)
 }
 
-/** Such as the first month of a new database. If the default partition has keys of the month, it keeps receiving them. */
+/** For example the first month of a new database. If the default partition has keys of the month, it keeps receiving them. */
 async function attachBegun(session: Queryable, month: Month): Promise<void> {
   if (await isInDefault(session, month)) return
   await createTable(session, month)
@@ -63,8 +63,8 @@ async function attachBegun(session: Queryable, month: Month): Promise<void> {
 /**
  * 1. The new table is filled while it is not yet a partition.
  * 2. A constraint, the fence, keeps further keys of the month out of the default partition.
- * 3. Keys of the month that the default partition has are moved. They are of events that state a time ahead. Nobody finds a key
- *    that has been moved, but nobody can store it again either: the fence refuses it.
+ * 3. Keys of the month are moved out of the default partition. They belong to events with a time in the future. No session finds a
+ *    moved key until step 4, but none can store it again, because the fence refuses it.
  * 4. The table becomes a partition. Because of the fence, PostgreSQL does not read the default partition under a lock.
  *
  * If a run is interrupted, the next one continues.
@@ -143,13 +143,13 @@ const selectExpired = statement('select-expired-key-partitions')`
      order by c.relname`
 
 /**
- * Drops the months that ended longer ago than `days`. The keys that were received later than that are moved to the default
- * partition, and stay `days` after their receipt. If they are too many, the month stays until its end is twice as long ago.
+ * Drops the months that ended more than `days` ago. Keys that were received later are moved to the default partition, where they stay
+ * for `days` after their receipt. If there are too many, the month stays until it ended twice as long ago.
  */
 export async function dropExpiredKeyPartitions(session: Queryable, days: number): Promise<void> {
   const expired = await session.query<{ name: string; is_overdue: boolean }>(selectExpired, [days])
   for (const { name, is_overdue } of expired) {
-    // Nothing is deleted from a month, so the BRIN index leads to its last pages.
+    // Nothing is deleted from a month, so the BRIN index finds its last pages.
     const late = await session.query(
       unnamed(`select 1 from ${name} where received_at >= now() - $1::int * interval '1 day' limit $2`),
       [days, LATE_KEYS_MAX + 1],

@@ -1,4 +1,4 @@
-/** Keeps storage bounded: partitions ahead of time, and nothing beyond its retention. */
+/** Creates partitions ahead of time, and deletes data after its retention. */
 import type { Database } from '../../postgres/database.ts'
 import { migrate } from '../../postgres/schema/migrate.ts'
 import { type Queryable, statement } from '../../postgres/statement.ts'
@@ -10,12 +10,12 @@ import { summarizeNewRanges } from './summaries.ts'
 
 export const MAINTENANCE_INTERVAL_MS = 60 * 60 * 1000
 
-/** Any fixed number: the advisory lock that lets one instance at a time run maintenance. */
+/** Arbitrary but fixed. This advisory lock lets one instance at a time run maintenance. */
 const MAINTENANCE_LOCK = 7_301_004
 
 /**
- * Other sessions queue behind our lock request, so it gives up much earlier than a flush, which waits 600 ms. A table that is
- * in use, by a dump for example, is left for the next time.
+ * Other sessions queue behind our lock request, so it times out much earlier than a flush, which waits 600 ms. A table that is in
+ * use, for example by a dump, is skipped until the next run.
  */
 const LOCK_TIMEOUT_MS = 200
 
@@ -37,14 +37,14 @@ export async function runMaintenance(session: Queryable, retention: Retention): 
   })
 }
 
-/** What a service needs before its first request. Returns the names of the migrations that were applied. */
+/** Prepares the schema for a service. Returns the names of the applied migrations. */
 export async function prepareSchema(database: Database): Promise<string[]> {
   const applied = await migrate(database)
   await database.session(makePartitions)
   return applied
 }
 
-/** What a service needs before its first event. Without a partition, events go to the default one. */
+/** Runs before the first event. Without a partition, events go to the default one. */
 export async function makePartitions(session: Queryable): Promise<void> {
   await unlessRunning(session, () => createAllPartitions(session))
 }

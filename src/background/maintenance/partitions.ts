@@ -2,15 +2,15 @@
 import { LOCK_TIMEOUT, sqlStateOf } from '../../postgres/faults.ts'
 import { type Queryable, statement, unnamed } from '../../postgres/statement.ts'
 
-/** A table in partitions of whole days, in UTC. A partition's name is the table's, and its first day. */
+/** A table partitioned by whole days in UTC. A partition's name is the table's name and its first day. */
 export interface PartitionedTable {
   name: string
   days: number
-  /** Partitions created ahead: a service may be down that long and still find one. */
+  /** Partitions created ahead, so that a service that was down for this time still has one. */
   ahead: number
 }
 
-/** ISO weeks: `event_20261116` holds the week that begins on that Monday. */
+/** ISO weeks: `event_20261116` contains the week that begins on that Monday. */
 export const EVENTS: PartitionedTable = { name: 'event', days: 7, ahead: 5 }
 export const TRACKING_EVENTS: PartitionedTable = { name: 'tracking_event', days: 1, ahead: 14 }
 
@@ -32,7 +32,7 @@ const selectExpired = statement('select-expired-partitions')`
      where i.inhparent = $1::regclass and c.relname ~ '_\\d{8}$'
        and to_date(right(c.relname, 8), 'YYYYMMDD') + $2::int <= (now() at time zone 'UTC')::date - $3::int`
 
-/** Creates the present partition and those ahead. Skips them if another session has locked the table. */
+/** Creates the current partition and those ahead. Skips them if another session has locked the table. */
 export async function createPartitions(
   session: Queryable,
   { name: table, days, ahead }: PartitionedTable,
@@ -61,7 +61,7 @@ export async function dropExpiredPartitions(
   for (const { name } of expired) await unlessLocked(session.query(unnamed(`drop table ${name}`)))
 }
 
-/** The result of `work`, or null if another session holds a lock that it needs. */
+/** Returns the result of `work`, or null if another session holds a lock that it needs. */
 export async function unlessLocked<T>(work: Promise<T>): Promise<T | null> {
   try {
     return await work

@@ -1,19 +1,18 @@
-/** Deletes what has been stored long enough. Each statement deletes few rows, so that no other session waits for it. */
+/** Deletes rows after their retention. Each statement deletes few rows, so that no other session waits for it. */
 import type { Config } from '../../config/config.ts'
 import { ENDPOINTS_WITH_DELIVERIES } from '../../endpoints/backlog.ts'
 import { type Queryable, type Statement, statement } from '../../postgres/statement.ts'
 import { dropExpiredKeyPartitions } from './key-partitions.ts'
 import { dropExpiredPartitions, EVENTS, TRACKING_EVENTS, unlessLocked } from './partitions.ts'
 
-/** Rows deleted in one statement. */
 const ROWS_PER_STATEMENT = 10_000
 
 /** The rhythm of an account is compared over four weeks. */
 const HOURS_KEPT_DAYS = 35
-/** A year of followers, to compare with the same day of the year before. */
+/** Followers of a day are compared with those of the same day a year ago. */
 const DAYS_KEPT_DAYS = 400
 
-/** A delta feed of an older time begins at the beginning. A mark every ten seconds makes 260,000 rows in this time. */
+/** A delta feed from an older time starts from the beginning. A mark every 10 s makes 260,000 rows in 30 days. */
 const MARKS_KEPT_DAYS = 30
 
 export type Retention = Pick<Config, 'retentionDays' | 'deduplicationDays' | 'trackingRetentionDays'>
@@ -57,12 +56,11 @@ async function deleteInBatches(session: Queryable, statement: Statement, days: n
   }
 }
 
-// All of them: $1 int: days; $2 int: rows. Each finds its rows by a B-tree, so it reads what it deletes. `order by` makes the
-// planner use the index before statistics exist. A BRIN index would not do: once vacuum has freed space, new rows are stored
-// between old ones, and after some months each page has a row of each age.
-// The time is checked again when the row is deleted: it may have moved since it was found.
+// Parameters of all statements: $1 int: days; $2 int: rows. Each finds its rows by a B-tree, so it reads only what it deletes.
+// `order by` makes the planner use the index before statistics exist. A BRIN index would not help: after vacuum has freed space, new
+// rows are stored between old ones, and after some months each page has rows of every age.
+// The time is checked again in the delete, because the row may have changed since it was found.
 
-/** The rows of a table whose time is too old. */
 function deleteOlder(name: string, table: string, time: string): Statement {
   return statement(name)`
     with deleted as (
@@ -121,8 +119,8 @@ const deleteUnpartitionedKeys = deleteOlder('delete-unpartitioned-keys', 'event_
 const deleteUnsentMessages = deleteOlder('delete-unsent-messages', 'unsent_message', 'unsent_at')
 
 /**
- * Deletes the activity of people who are not members. That of a member stays, and is reviewed again as if it had grown this month:
- * otherwise each run would find it. The count is of both.
+ * Deletes the activity of people who are not members. The activity of members stays and is dated to this month, so that not every run
+ * finds it. Returns the count of both.
  */
 const reviewTrackedActivity = statement('review-tracked-activity')`
     with reviewed as materialized (

@@ -1,4 +1,4 @@
-/** Keeps the BRIN indexes up to date: a range of pages without a summary matches every query, so each one reads it. */
+/** Summarizes the BRIN indexes. Every query reads all page ranges without a summary. */
 import { type Queryable, statement } from '../../postgres/statement.ts'
 import { unlessLocked } from './partitions.ts'
 
@@ -13,9 +13,9 @@ const selectBrinIndexes = statement('select-brin-indexes')`
 const summarize = statement('summarize-brin-index')`select brin_summarize_new_values($1::bigint::regclass)`
 
 /**
- * Reads what was stored since the last run, once. Without it, PostgreSQL summarizes new ranges only when it vacuums, which
- * may be after a fifth of the table is new. Not `autosummarize`: it cannot be added to the index of a partitioned table, and the
- * requests for it are dropped when more than 256 wait. Skips an index whose table a vacuum has locked.
+ * Summarizes the pages that were stored since the last run. PostgreSQL itself summarizes new ranges only in a vacuum, which may wait
+ * until a fifth of the table is new. `autosummarize` cannot be added to the index of a partitioned table, and drops requests beyond
+ * 256. Skips an index whose table a vacuum has locked.
  */
 export async function summarizeNewRanges(session: Queryable): Promise<void> {
   const indexes = await session.query<{ oid: bigint }>(selectBrinIndexes)

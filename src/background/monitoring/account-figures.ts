@@ -1,21 +1,21 @@
 /**
- * Figures that are too slow to compute for a page that shows all accounts: the chance of a silence, the comparison with LINE's
+ * Computes the figures that are too slow for a page of all accounts: the probability of a silence, the comparison with LINE's
  * statistics, and members by relationship.
  */
 import type { AccountId } from '../../accounts/account.ts'
 import { LINE_TODAY } from '../../line-api/line-day.ts'
 import { type Queryable, statement } from '../../postgres/statement.ts'
 
-/** Accounts that one pass looks at. Most members have not changed, and then an account costs some dozens of index lookups. */
+/** Accounts per pass. An account whose members have not changed costs some dozens of index lookups. */
 const PASS_MAX = 100
 
 /**
- * Takes accounts for ten minutes, so that no other instance looks at them, and stores what follows from hours and days.
- * Returns which accounts' members are to be counted: those that have changed, and all once an hour.
+ * Leases accounts for ten minutes, so that no other instance takes them, and stores the figures that follow from hours and days.
+ * Returns the accounts whose members are to be counted: those that have changed, and all once an hour.
  *
- * A gap compares LINE's statistics with the events of the same day. LINE's number of followers never decreases, so its increase is
- * the people who followed for the first time, and the increase of blocks is those who left without those who came back. The sum of
- * all changes is compared as well, because LINE's mark of a return is not always right. Up to 10 people, or a tenth, are tolerated.
+ * A gap is a difference between LINE's statistics and the events of the same day. LINE's number of followers never decreases, so its
+ * increase is the number of first follows. The increase of blocks is unfollows minus returns. The sum of all changes is compared as
+ * well, because LINE's mark of a return is not always correct. A difference of up to 10 people, or a tenth, is tolerated.
  *
  * $1 int: accounts
  */
@@ -94,7 +94,7 @@ const countAudience = statement('count-audience')`
         on conflict (channel_oa_id, day) do update set
            members = excluded.members, following = excluded.following, blocked = excluded.blocked`
 
-/** Refreshes the figures of accounts that are due. Returns how many accounts it looked at. */
+/** Refreshes the figures of accounts that are due. Returns their number. */
 export async function refreshDueFigures(database: Queryable): Promise<number> {
   const due = await database.query<{ id: AccountId; is_outdated: boolean }>(takeDue, [PASS_MAX])
   for (const { id, is_outdated } of due) if (is_outdated) await database.query(countAudience, [id])

@@ -1,6 +1,6 @@
 /**
- * Looks at every account by itself, so that operators learn of an expired token or a webhook that was switched off before their
- * customers do: verifies it with LINE, and stores LINE's own statistics. Each account is due once an hour, in one instance.
+ * Verifies every account with LINE and stores LINE's statistics, so that operators notice an expired token or a disabled webhook
+ * before their customers do. Each account is due once an hour, in one instance.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Account, type AccountId, findAccount } from '../../accounts/account.ts'
@@ -17,9 +17,9 @@ import {
   takeDueAccounts,
 } from './due-accounts.ts'
 
-/** Between two passes when nothing was due. */
+/** Time between two passes if nothing was due. */
 const IDLE_MS = 5_000
-/** Accounts checked at the same time. A check takes about seven calls of LINE: 1,000 accounts take some minutes of each hour. */
+/** Accounts checked at the same time. A check takes about seven calls to LINE, so 1,000 accounts take some minutes per hour. */
 const CONCURRENCY = 4
 
 export class AccountMonitor {
@@ -40,7 +40,7 @@ export class AccountMonitor {
     ])
   }
 
-  /** Resolves when no call of LINE is in flight any more. */
+  /** Resolves when no call to LINE is in flight. */
   async stop(): Promise<void> {
     this.#stopped.abort()
     await this.#running
@@ -70,7 +70,7 @@ export class AccountMonitor {
     await storeCheckResult(this.#database, id, result)
   }
 
-  /** @returns why LINE did not answer; null: the outcome is stored */
+  /** @returns why LINE did not respond, or null if the outcome is stored */
   async #verify(account: Account): Promise<string | null> {
     try {
       await verifyAccount(this.#verifier, account, {}, false)
@@ -81,7 +81,7 @@ export class AccountMonitor {
     }
   }
 
-  /** Figures that LINE does not give, for lack of a permission for example, are left as they were. */
+  /** Figures that LINE does not return, for example for lack of permission, stay unchanged. */
   async #readFigures(account: Account): Promise<CheckResult> {
     const { lineApi } = this.#verifier
     const budget = new CallBudget(this.#stopped.signal)

@@ -1,11 +1,11 @@
-/** Which accounts are due to be checked, and what the checks found: the statements behind account-monitor.ts. */
+/** Statements of account-monitor.ts: accounts that are due, and results of checks. */
 import type { AccountId } from '../../accounts/account.ts'
 import { LINE_TODAY } from '../../line-api/line-day.ts'
 import type { FollowerStatistics, MessageQuota } from '../../line-api/statistics.ts'
 import { type Queryable, type Row, statement } from '../../postgres/statement.ts'
 
 /**
- * Takes accounts that are due, for an hour: if this instance dies, others check them then. Rows that another instance takes are
+ * Leases due accounts for an hour. If this instance dies, others check them after that. Rows that another instance has locked are
  * skipped. A trigger makes an account due when it is added and when its credentials change.
  *
  * $1 int: accounts
@@ -23,7 +23,7 @@ const takeDue = statement('take-due-accounts')`
 
 export interface DueAccount extends Row {
   id: AccountId
-  /** An access token is stored, or what one is issued for. */
+  /** An access token, or the credentials that issue one, are stored. */
   can_call_platform: boolean
 }
 
@@ -31,7 +31,7 @@ export function takeDueAccounts(database: Queryable, max: number): Promise<DueAc
   return database.query<DueAccount>(takeDue, [max])
 }
 
-/** $1 bigint: account. The days of LINE that have ended but are not stored yet, of the last three, as 20261122. */
+/** $1 bigint: account. Days of LINE, as 20261122, among the last three that have ended but are not stored. */
 const selectMissingDays = statement('select-missing-days')`
     select to_char(ended.day, 'YYYYMMDD') as day
       from generate_series(${LINE_TODAY} - 3,
@@ -62,9 +62,9 @@ export async function storeFollowerStatistics(
 }
 
 export interface CheckResult {
-  /** why LINE did not answer; null: it did */
+  /** why LINE did not respond; null if it did */
   fault: string | null
-  /** undefined: LINE did not say, so the stored value stays */
+  /** undefined keeps the stored value, because LINE did not return one */
   tokenLifetimeSeconds?: number | null
   quota?: MessageQuota
 }

@@ -1,4 +1,3 @@
-/** The fleet, one account with what it needs, and its verification. */
 import type { FastifyInstance } from 'fastify'
 import { findAccount } from '../../accounts/account.ts'
 import { verifyAccount } from '../../accounts/verify.ts'
@@ -19,11 +18,9 @@ import {
 import { found, requireId, ShortText } from './input.ts'
 import type { ConsoleParts } from './parts.ts'
 
-/** Accounts that the search box offers. */
 const MATCHES_MAX = 20
-/** Rows of the fleet whose charts one request reads. The page draws 120 rows, or what a very tall screen shows. */
+/** Rows of the fleet whose charts one request reads. The page renders 120 rows, or more on a very tall screen. */
 const CHARTS_MAX = 250
-/** Days that the charts of an account show. */
 const HOURS_CHART_DAYS = 7
 const DAYS_CHART_DAYS = 90
 
@@ -56,7 +53,7 @@ export function accountRoutes(
 
   api.get<{ Params: { id: string } }>('/accounts/:id', async ({ params }) => {
     const id = requireId(params.id)
-    // The oaHash lets its holder write events, so it is treated like a secret.
+    // Anybody who has the oaHash can write events, so it is treated like a secret.
     const { oaHash: _, ...account } = found(await findAccountDetails(database, id))
     return {
       account,
@@ -84,7 +81,6 @@ export function accountRoutes(
   })
 }
 
-/** Finds accounts over the console's own connection. */
 function lookupOn(database: Transactions) {
   return {
     lookup: <R extends Record<string, unknown>>(_kind: string, ...query: Parameters<Transactions['query']>) =>

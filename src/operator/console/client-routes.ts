@@ -1,4 +1,4 @@
-/** API clients and their keys. A new secret is in one answer and in no other. */
+/** API clients and their keys. Only the response of the creation contains a secret. */
 import type { FastifyInstance } from 'fastify'
 import { addClient, addKey, revokeClient, revokeKey } from '../../accounts/provisioning.ts'
 import { AppError } from '../../errors.ts'

@@ -72,7 +72,7 @@ export function endpointRoutes(api: FastifyInstance, { database, now }: ConsoleP
     return reply.code(204).send()
   })
 
-  // One batch; the page repeats it with the answer until `rest` is null.
+  // Resumes one batch. The page repeats the request with `rest` until it is null.
   api.post<OfId>('/endpoints/:id/resume', async (request) => {
     const id = requireId(request.params.id)
     const body = bodyBytes(request)
@@ -81,7 +81,7 @@ export function endpointRoutes(api: FastifyInstance, { database, now }: ConsoleP
     return { rest: await continueResumption(database, id, { resumedAt, lastId: BigInt(lastId) }) }
   })
 
-  // One batch; the page repeats it until it was the last.
+  // Retries one batch. The page repeats the request until the last one.
   api.post<OfId>('/endpoints/:id/retry', async ({ params }) => {
     const { id } = await endpointOf(params.id)
     return retryFailedBatch(database, id)

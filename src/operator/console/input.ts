@@ -1,34 +1,31 @@
-/** Input that several routes share. */
-
 import { AppError } from '../../errors.ts'
 import { INT64_MAX, parsePathId } from '../../http/path-id.ts'
 import { Type } from '../../http/typebox.ts'
 import { StorableText } from '../../http/validate.ts'
 
-/** Rows of one page of a list. */
 export const PAGE_SIZE = 50
 
-/** Rows to read for one page. One row more than a page shows that another page follows. */
+/** One extra row shows whether another page follows. */
 export const READ_LIMIT = PAGE_SIZE + 1
 
-/** Cuts up to READ_LIMIT rows to one page. `next` is the id after which the next page begins; null: this is the last page. */
+/** Cuts up to READ_LIMIT rows to one page. `next` is the last id of the page, or null on the last page. */
 export function pageOf<Row extends { id: bigint }>(rows: Row[]): { items: Row[]; next: bigint | null } {
   const items = rows.slice(0, PAGE_SIZE)
   return { items, next: rows.length > PAGE_SIZE ? (items.at(-1)?.id ?? null) : null }
 }
 
-/** An id in a query string or a body. */
+/** Schema of an id in a query string or a body. */
 export const Id = Type.String({ pattern: '^\\d{1,19}$' })
 export const ShortText = StorableText({ minLength: 1, maxLength: 256 })
 
-/** An id in a path. One that is not an int64 names nothing. */
+/** Throws `unknown_item` for a path parameter that is not an int64. */
 export function requireId(text: string): bigint {
   const id = parsePathId(text)
   if (id === null) throw new AppError('unknown_item')
   return id
 }
 
-/** An optional id. One beyond int64 names nothing either. */
+/** Throws `unknown_item` for an id beyond int64. */
 export function idOrNull(text: string | undefined): bigint | null {
   if (text === undefined) return null
   const id = BigInt(text)

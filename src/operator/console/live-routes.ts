@@ -1,4 +1,4 @@
-/** GET /api/live: server-sent events with what is being committed. */
+/** GET /api/live: server-sent events with newly committed events. */
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import { AppError } from '../../errors.ts'
 import { describeFault } from '../../http/error-envelope.ts'
@@ -11,11 +11,11 @@ import { LiveTail, type TailFrame } from './live-tail.ts'
 import type { ConsoleParts } from './parts.ts'
 import type { Sessions } from './session.ts'
 
-/** Pages that watch, per instance. */
+/** Open streams per instance. */
 const WATCHERS_MAX = 20
-/** Bytes that wait for a slow reader. Frames beyond it are counted as skipped. */
+/** Bytes buffered for a slow reader. Further frames are counted as skipped. */
 const BACKLOG_MAX_BYTES = 256 * 1024
-/** Less than the time after which proxies cut a silent answer, often 60 s. A stream outlives its session by this much at most. */
+/** Proxies often cut a silent response after 60 s. A stream outlives its session by this time at most. */
 const HEARTBEAT_MS = 15_000
 
 const filterSchema = Type.Object(
@@ -45,7 +45,7 @@ export function liveRoutes(
     streams.add(stream)
     const unwatch = tail.watch((frame) => stream.send(frame))
     const heartbeat = setInterval(async () => {
-      // While the database does not answer, there is nothing to send either.
+      // While the database does not respond, there is nothing to send.
       if (await isOpen(request).catch(() => true)) stream.beat()
       else stream.end()
     }, heartbeatMs)
@@ -70,7 +70,7 @@ class Stream {
     this.#response.writeHead(200, {
       ...reply.getHeaders(),
       'content-type': 'text/event-stream; charset=utf-8',
-      // nginx would collect the answer.
+      // Without this header, nginx buffers the response.
       'x-accel-buffering': 'no',
     } as Record<string, string>)
     // Without a listener, a broken connection would end the process.
@@ -94,7 +94,7 @@ class Stream {
     this.#write(`data: ${toJson({ events: matching, skipped: missed })}\n\n`)
   }
 
-  /** The poller may send a frame between the end of the answer and its close. */
+  /** The poller may send a frame between the end of the response and its close. */
   #write(text: string): void {
     if (!this.#response.writableEnded) this.#response.write(text)
   }

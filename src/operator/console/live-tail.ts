@@ -1,17 +1,16 @@
-/** Follows what is stored, with one poller for all who watch. It reads only committed rows, so it delays no flush. */
+/** Follows stored events with one poller for all streams. It reads only committed rows, so it delays no flush. */
 
 import type { Queryable } from '../../postgres/statement.ts'
 import { lastEventId, prepareTail, readTail, type TailEvent } from '../events.ts'
 
 const POLL_MS = 1_000
-/** Rows read per poll, newest first. Those beyond it are counted as skipped. */
+/** Rows read per poll, newest first. Further rows are counted as skipped. */
 const ROWS_PER_POLL = 500
 /**
- * Ids do not commit in order. A transaction of a request ends within 5 s, so ids above the greatest one of so long ago are read
- * again.
+ * Ids do not commit in order. A transaction of a request ends within 5 s, so all ids above the greatest one of 5 s ago are read again.
  */
 const OVERLAP_POLLS = 6
-/** The newest events, which a page shows before the next ones arrive. */
+/** Newest events that a page shows before the next ones arrive. */
 const RECENT_MAX = 50
 /** Polls between two summaries of the index. */
 const PREPARE_POLLS = 10
@@ -19,7 +18,7 @@ const PREPARE_POLLS = 10
 export interface TailFrame {
   /** oldest first */
   events: TailEvent[]
-  /** events that were stored meanwhile and are not in a frame, about */
+  /** approximate number of events that are in no frame */
   skipped: number
 }
 
@@ -39,7 +38,7 @@ export class LiveTail {
     return this.#watchers.size
   }
 
-  /** @returns ends the watch; the poller stops when nobody watches */
+  /** @returns ends the watch; the poller stops after the last one */
   watch(watcher: (frame: TailFrame) => void): () => void {
     this.#watchers.add(watcher)
     if (this.#recent.length > 0) watcher({ events: this.#recent, skipped: 0 })
@@ -71,7 +70,7 @@ export class LiveTail {
   }
 }
 
-/** Which events were in a frame already. */
+/** Tracks which events were already in a frame. */
 class Seen {
   /** The greatest id at each of the last polls, oldest first. */
   readonly #greatest: bigint[]
@@ -89,7 +88,7 @@ class Seen {
     const fresh = rows.filter(({ id }) => !this.#ids.has(id))
     const before = this.#greatest.at(-1) as bigint
     const greatest = fresh[0] !== undefined && fresh[0].id > before ? fresh[0].id : before
-    // Ids have gaps, so this is an upper bound, and it is only used if the rows did not fit.
+    // Ids have gaps, so this is an upper bound. It is only used if the rows did not fit.
     const passed = Number(greatest - before) - fresh.length
     const skipped = rows.length < ROWS_PER_POLL ? 0 : Math.max(0, passed)
     for (const { id } of fresh) this.#ids.add(id)

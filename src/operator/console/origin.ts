@@ -1,8 +1,8 @@
-/** Keeps other web pages away: their requests carry the operator's cookie if they come from another port of the same host. */
+/** Refuses requests of other web pages. A page on another port of the same host sends the operator's cookie. */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { AppError } from '../../errors.ts'
 
-/** A page of another origin cannot set it without asking first, and this service never agrees. */
+/** A page of another origin can set this header only after a CORS preflight, which this service never allows. */
 const CONSOLE_HEADER = 'x-console'
 
 export function requireSameOrigin(app: FastifyInstance): void {
@@ -13,8 +13,8 @@ export function requireSameOrigin(app: FastifyInstance): void {
 }
 
 /**
- * `none`: the person typed the address. A link of another page may lead to a page, but not to data. The route decides what is data,
- * because the address has many spellings: `/%61pi/fleet` is routed like `/api/fleet`.
+ * `none`: the operator typed the URL. A link of another site may open a page, but not read data. The route decides what is data,
+ * because a URL has many spellings: `/%61pi/fleet` is routed like `/api/fleet`.
  */
 function isSentByOtherPage({ headers, routeOptions }: FastifyRequest): boolean {
   const isData = routeOptions.url?.startsWith('/api/') === true
@@ -22,7 +22,7 @@ function isSentByOtherPage({ headers, routeOptions }: FastifyRequest): boolean {
   return isData && site !== undefined && site !== 'same-origin' && site !== 'none'
 }
 
-/** Browsers send Sec-Fetch-Site over https and to the own machine. Over plain http they send Origin alone. */
+/** Browsers send Sec-Fetch-Site over https and to localhost. Over plain http they send only Origin. */
 function isSentByConsole({ headers, host }: FastifyRequest): boolean {
   if (headers[CONSOLE_HEADER] !== '1') return false
   const site = headers['sec-fetch-site']

@@ -1,4 +1,4 @@
-/** The pages: one HTML file for every address, and the scripts and styles that Vite built. */
+/** Serves one HTML file for the URLs of all pages, and the scripts and styles that Vite built. */
 import { existsSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import statics from '@fastify/static'
@@ -7,7 +7,7 @@ import { AppError } from '../../errors.ts'
 
 const YEAR_MS = 365 * 86_400_000
 
-/** Nothing comes from another host, and nothing inline runs. Members' pictures would tell LINE's servers who is looked at. */
+/** Nothing is loaded from other hosts and no inline script runs. Members' pictures would reveal to LINE whose page is open. */
 const CONTENT_SECURITY_POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -30,7 +30,7 @@ const SECURITY_HEADERS = {
   'x-content-type-options': 'nosniff',
   'x-frame-options': 'DENY',
   'x-robots-tag': 'noindex',
-  // Answers hold personal data. Assets replace it.
+  // Responses contain personal data. Assets override this header.
   'cache-control': 'no-store',
 }
 
@@ -41,7 +41,7 @@ export function setSecurityHeaders(app: FastifyInstance): void {
   })
 }
 
-/** @param directory what Vite built, as a file URL that ends with a slash */
+/** @param directory output of Vite, as a file URL that ends with a slash */
 export async function addPages(app: FastifyInstance, directory: URL): Promise<void> {
   const page = readPage(directory)
   if (page === null) app.log.warn('dist/web is missing, so the console has no pages: run "npm run build"')
@@ -49,16 +49,16 @@ export async function addPages(app: FastifyInstance, directory: URL): Promise<vo
     await app.register(statics, {
       root: fileURLToPath(new URL('assets/', directory)),
       prefix: '/assets/',
-      // One route for each file that exists now, so no path of a request reaches the file system.
+      // Each existing file gets a route, so no path of a request reaches the file system.
       wildcard: false,
       index: false,
       preCompressed: true,
-      // The names contain a hash of the content.
+      // The file names contain a hash of the content.
       immutable: true,
       maxAge: YEAR_MS,
     })
   }
-  // Every other address is one of the page's own. The router decides, because an address has many spellings.
+  // All other URLs belong to pages. The router decides, because a URL has many spellings.
   for (const prefix of ['/api', '/assets']) {
     app.get(prefix, refuse)
     app.get(`${prefix}/*`, refuse)

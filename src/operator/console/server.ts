@@ -1,4 +1,4 @@
-/** The console's own HTTP server: pages, sessions and the JSON that the pages show. Its port serves nothing of the API. */
+/** The HTTP server of the console: pages, sessions and the JSON for the pages. Its port does not serve the API. */
 import type { FastifyInstance } from 'fastify'
 import { PACKAGE_ROOT } from '../../config/package.ts'
 import { FatalError } from '../../errors.ts'
@@ -9,7 +9,7 @@ import { toJson } from '../format.ts'
 import { accountRoutes } from './account-routes.ts'
 import { audienceRoutes } from './audience-routes.ts'
 import { clientRoutes } from './client-routes.ts'
-import { compressLargeAnswers } from './compression.ts'
+import { compressLargeResponses } from './compression.ts'
 import { endpointRoutes } from './endpoint-routes.ts'
 import { eventRoutes } from './event-routes.ts'
 import { liveRoutes } from './live-routes.ts'
@@ -18,7 +18,6 @@ import { addPages, setSecurityHeaders } from './pages.ts'
 import type { ConsoleOptions } from './parts.ts'
 import { addSessions } from './session.ts'
 
-/** The console as an HTTP server that does not listen yet. */
 export async function createConsole(options: ConsoleOptions): Promise<FastifyInstance> {
   const app = createServer(options.config, options.log)
   let changedAtMs = 0
@@ -28,7 +27,7 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
   const parts = { ...options, database: options.database.console, reads }
   logRequests(app, parts.log)
   app.setReplySerializer(toJson)
-  compressLargeAnswers(app)
+  compressLargeResponses(app)
   setSecurityHeaders(app)
   requireWellFormed(app)
   requireSameOrigin(app)

@@ -1,4 +1,3 @@
-/** Sign-in by CONSOLE_TOKEN, and the cookie that names the session. */
 import cookie from '@fastify/cookie'
 import type { FastifyInstance, FastifyRequest, onRequestHookHandler } from 'fastify'
 import { LRUCache } from 'lru-cache'
@@ -13,15 +12,14 @@ import type { ConsoleParts } from './parts.ts'
 
 const COOKIE = 'oa-audience-console'
 
-/** Wrong tokens of one address in a window. People mistype a few times. */
+/** Wrong tokens of one address per window, because people mistype a few times. */
 const WRONG_PER_ADDRESS = 10
 const ADDRESS_WINDOW_MS = 15 * 60_000
-/** Wrong tokens of all addresses in a minute, which takes 100 addresses. Sign-ins then wait for the next minute. */
+/** Wrong tokens of all addresses per minute. Reaching it takes 100 addresses. Sign-ins then wait for the next minute. */
 const WRONG_IN_TOTAL = 1_000
 const TOTAL_WINDOW_MS = 60_000
-/** Addresses that have sent the right token. Guesses from many addresses must not lock their operators out. */
+/** Addresses that have sent the correct token. Guesses from many addresses must not lock out their operators. */
 const TRUSTED_ADDRESSES_MAX = 1_000
-/** The store of all addresses has one window. */
 const ALL_ADDRESSES = 'all'
 
 const checkSignIn = checker(
@@ -29,15 +27,15 @@ const checkSignIn = checker(
 )
 
 export interface Sessions {
-  /** a hook that lets only requests with a session through */
+  /** a hook that refuses requests without a session */
   requireSession: onRequestHookHandler
   /** Whether the session of a request is still open. A stream lasts longer than the check of its request. */
   isOpen: (request: FastifyRequest) => Promise<boolean>
 }
 
 /**
- * Adds POST /sign-in, POST /sign-out and GET /api/session. Every request reads its session from the database, so a sign-out counts on
- * all instances at once. If the database does not answer, the request fails with 503 and nobody is signed out.
+ * Adds POST /sign-in, POST /sign-out and GET /api/session. Every request reads its session from the database, so a sign-out takes
+ * effect on all instances immediately. If the database does not respond, the request fails with 503 and nobody is signed out.
  */
 export async function addSessions(
   app: FastifyInstance,
@@ -63,7 +61,7 @@ export async function addSessions(
     return reply.code(204).send()
   })
 
-  // For everybody: the page asks what to show, and an error would be noise in the browser's console.
+  // Public, because an error response would be noise in the console of a signed-out browser.
   app.get('/api/session', async (request) => ({ endsAt: await findEnd(request) }))
 
   const isOpen = async (request: FastifyRequest) => (await findEnd(request)) !== null
@@ -73,12 +71,12 @@ export async function addSessions(
   return { requireSession, isOpen }
 }
 
-/** `protocol` is https behind a proxy that TRUST_PROXY names. */
+/** `protocol` is https behind a proxy in TRUST_PROXY. */
 function attributesFor({ protocol }: FastifyRequest) {
   return { path: '/', httpOnly: true, sameSite: 'strict', secure: protocol === 'https' } as const
 }
 
-/** Each attempt counts before its token is compared, so parallel attempts cannot exceed the limit. A right token gives it back. */
+/** Each attempt counts before its token is compared, so parallel attempts cannot exceed the limit. A correct token undoes its count. */
 function limitWrongTokens(): (request: FastifyRequest) => { succeed: () => void } {
   const trusted = new LRUCache<string, true>({ max: TRUSTED_ADDRESSES_MAX })
   const addresses = new MemoryStore(ADDRESS_WINDOW_MS)

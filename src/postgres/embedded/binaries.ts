@@ -15,13 +15,13 @@ import { basename, dirname, join } from 'node:path'
 import { FatalError } from '../../errors.ts'
 
 export interface Binaries {
-  /** the directory of postgres and initdb */
+  /** directory that contains postgres and initdb */
   programs: string
   /** major version of PostgreSQL, such as 18 */
   major: string
 }
 
-/** For programs that root starts as another user, if that user cannot enter the directory of the package. */
+/** Holds copies of the programs if root starts them as a user who cannot enter the directory of the package. */
 const COPIES = '/var/cache/oa-audience'
 
 /** Throws a FatalError if the package is not installed for this platform. */
@@ -42,8 +42,8 @@ function canEveryoneEnter(directory: string): boolean {
 }
 
 /**
- * A checkout of root is often below /root, and PostgreSQL resolves the real path of its programs. The copy has 61 MiB, and gets
- * its name when it is complete. If it cannot be made, the start of the programs says what to do.
+ * Root's checkout is often below /root, and PostgreSQL resolves the real path of its programs. The copy takes 61 MiB, and is renamed
+ * when it is complete. If the copy fails, the error of explainSpawn says what to do.
  */
 function copyOnce(native: string, copy: string): string {
   if (existsSync(copy)) return copy
@@ -54,7 +54,7 @@ function copyOnce(native: string, copy: string): string {
     for (const directory of [COPIES, made]) chmodSync(directory, 0o755)
     renameSync(made, copy)
   } catch {
-    // Another process may have made it.
+    // Another process may have created it.
   }
   return existsSync(copy) ? copy : native
 }
@@ -82,7 +82,7 @@ function linkLibraries(directory: string): void {
     try {
       symlinkSync(basename(source), join(directory, target))
     } catch {
-      // It exists. If it cannot be created, PostgreSQL reports the missing library.
+      // The link may exist. If it cannot be created, PostgreSQL reports the missing library.
     }
   }
 }
@@ -91,7 +91,7 @@ function readJson(path: string): unknown {
   return JSON.parse(readFileSync(path, 'utf8'))
 }
 
-/** What prevented the start of a program, and what to do. */
+/** Converts an error of spawn to one that says what to do. */
 export function explainSpawn({ code, message, path }: NodeJS.ErrnoException): FatalError {
   if (process.getuid?.() !== 0) return new FatalError(message)
   const problem = code === 'EACCES' ? `no other user can enter the directory of ${path}` : message

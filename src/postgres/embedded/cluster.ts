@@ -10,18 +10,17 @@ export const SUPERUSER = 'postgres'
 const isRoot = process.getuid?.() === 0
 
 /**
- * PostgreSQL refuses to run as root. If DATA_DIR belongs to root, the server has this user id. It needs no entry in
- * /etc/passwd. Unlike nobody's, no other program is likely to use it, so only root and the server can read the data.
+ * PostgreSQL refuses to run as root. If DATA_DIR belongs to root, the server runs with this user id, which needs no entry in
+ * /etc/passwd. Unlike the id of nobody, no other program is likely to use it, so only root and the server can read the data.
  */
 const SERVER_UID = 55_432
 
 /** sun_path has 104 bytes on macOS and 108 on Linux. "/postgres/.s.PGSQL.5432" and the terminating zero take 24. */
 const DATA_DIR_MAX_BYTES = 80
 
-/** For the programs of PostgreSQL: it also keeps their messages in English. */
+/** Environment of PostgreSQL's programs. It also keeps their messages in English. */
 export const ENVIRONMENT = { PATH: '/usr/local/bin:/usr/bin:/bin', LC_ALL: 'C', TZ: 'UTC' }
 
-/** Whether DATA_DIR has a database. */
 export function hasCluster(dataDir: string): boolean {
   return existsSync(join(dataDir, 'postgres', 'PG_VERSION'))
 }
@@ -35,7 +34,7 @@ export function makeCluster(dataDir: string, binaries: Binaries): string {
   try {
     if (!hasCluster(dataDir)) createCluster(dataDir, directory, binaries)
   } catch (error) {
-    // Another process may have created it meanwhile: rename fails on a directory that is not empty.
+    // Another process may have created it meanwhile. rename fails on a directory that is not empty.
     if (!hasCluster(dataDir)) throw explainFailure(dataDir, error as Error)
   }
   const stored = readFileSync(join(directory, 'PG_VERSION'), 'utf8').trim()
@@ -54,9 +53,9 @@ function explainFailure(dataDir: string, error: Error): FatalError {
   )
 }
 
-/** The directory gets its name when it is complete, so that a kill leaves no partial one. */
+/** The directory is renamed when it is complete, so that a killed process leaves no partial cluster. */
 function createCluster(dataDir: string, directory: string, binaries: Binaries): void {
-  // Not Node's recursive mkdir, which does not terminate below /proc.
+  // Node's recursive mkdir does not terminate below /proc.
   run('mkdir', ['-p', dataDir])
   const made = mkdtempSync(join(dataDir, 'postgres.new-'))
   const { uid, gid } = statSync(dataDir)
@@ -79,7 +78,7 @@ function initdb(directory: string, binaries: Binaries): void {
   // The builtin locale sorts identically on every machine, so the indexes of a copied data directory stay valid.
   const locale = ['--locale-provider=builtin', '--builtin-locale=C.UTF-8', '--locale=C']
   run(join(binaries.programs, 'initdb'), [...cluster, ...locale], options)
-  // In single-user mode, so that the database exists before the first connection.
+  // Single-user mode creates the database before the first connection.
   const input = `create database ${EMBEDDED_DATABASE}\n`
   run(join(binaries.programs, 'postgres'), ['--single', '-D', path, 'postgres'], { ...options, input })
 }
@@ -98,16 +97,16 @@ export function ownerOf(directory: string): { uid?: number; gid?: number } {
 }
 
 /**
- * The data directory for a program whose working directory it is. Root's DATA_DIR may be below a directory that the server's
- * user cannot enter, such as /root. On Linux, this path does not enter it.
+ * Path of the data directory for a program that has it as its working directory. Root's DATA_DIR may be below a directory that the
+ * server's user cannot enter, such as /root. On Linux, this path avoids that directory.
  */
 export function pathFor(directory: string): string {
   return isRoot && existsSync('/proc/self/cwd') ? '/proc/self/cwd' : directory
 }
 
 /**
- * The socket's directory under a name that is short enough. On Linux, a descriptor that stays open shortens a long one, also for
- * the workers of this process. Throws a FatalError on macOS.
+ * Returns a path of the socket's directory that is short enough. On Linux, an open descriptor shortens a long path, also for the
+ * workers of this process. Throws a FatalError on macOS.
  */
 export function socketDirectory(dataDir: string): string {
   const directory = join(dataDir, 'postgres')

@@ -1,4 +1,4 @@
-/** The process of the embedded PostgreSQL: its settings, its start, its log, and the lock file that names it. */
+/** The process of the embedded PostgreSQL: its settings, start, log and lock file. */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { closeSync, constants, existsSync, fchownSync, openSync, readFileSync, rmSync } from 'node:fs'
 import { basename, join } from 'node:path'
@@ -8,7 +8,7 @@ import { ENVIRONMENT, ownerOf, pathFor } from './cluster.ts'
 
 export const SETTINGS = {
   listen_addresses: '',
-  // Relative to the data directory, which is the server's working directory, so the path is never too long.
+  // Relative to the data directory, which is the working directory, so the path is never too long.
   unix_socket_directories: '.',
   unix_socket_permissions: '0700',
   max_connections: '100',
@@ -34,7 +34,7 @@ export function startPostmaster({ programs }: Binaries, directory: string, setti
     cwd: directory,
     env: ENVIRONMENT,
     ...owner,
-    // A process group of its own: Ctrl-C in a terminal must reach only the service, which then stops the server.
+    // Starts a separate process group. Ctrl-C in a terminal must reach only the service, which then stops the server.
     detached: true,
     stdio: ['ignore', log, log],
   })
@@ -45,7 +45,7 @@ export function startPostmaster({ programs }: Binaries, directory: string, setti
 
 const logPath = (directory: string) => join(directory, '..', 'postgres.log')
 
-/** Root must not follow a symbolic link, which the owner of DATA_DIR could have made to any file. */
+/** Root must not follow a symbolic link, because the owner of DATA_DIR could link to any file. */
 const APPEND = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NOFOLLOW
 
 function openLog(directory: string, { uid, gid }: ReturnType<typeof ownerOf>): number {
@@ -68,15 +68,15 @@ export function lastLogLine(directory: string): string | undefined {
   }
 }
 
-/** The process id of the server of a data directory, or null if none runs. */
+/** Returns the process id of the server of a data directory, or null if none runs. */
 export function findServer(directory: string): number | null {
   const pid = recordedProcess(directory)
   return pid !== null && isPostgres(pid) ? pid : null
 }
 
 /**
- * PostgreSQL does not start while any process has the id in its lock file. After a restart of the container the id may belong to
- * another program. After a kill it belongs to a zombie until pid 1 reaps that.
+ * PostgreSQL does not start while any process has the id in its lock file. After a restart of the container, the id may belong to
+ * another program. After a kill, it belongs to a zombie until pid 1 reaps it.
  */
 function removeStaleLockFile(directory: string): void {
   const pid = recordedProcess(directory)
@@ -84,7 +84,7 @@ function removeStaleLockFile(directory: string): void {
   for (const name of ['postmaster.pid', '.s.PGSQL.5432.lock']) rmSync(join(directory, name), { force: true })
 }
 
-/** The process id in the lock file, if any process has it. */
+/** Returns the process id in the lock file if any process has it. */
 function recordedProcess(directory: string): number | null {
   try {
     const pid = Number.parseInt(readFileSync(join(directory, 'postmaster.pid'), 'utf8'), 10)
@@ -95,7 +95,7 @@ function recordedProcess(directory: string): number | null {
   }
 }
 
-/** False for a zombie, which has no command line. True if unknown: a running server must keep its lock file. */
+/** Returns false for a zombie, which has no command line, and true if unknown, because a running server must keep its lock file. */
 function isPostgres(pid: number): boolean {
   try {
     const command = existsSync('/proc/self/cmdline')

@@ -20,18 +20,17 @@ import { findServer, lastLogLine, SETTINGS, startPostmaster } from './postmaster
 const SERVICE_LOCK = 7_301_001
 const USER_LOCK = 7_301_003
 
-/** For a server that recovers from a crash, or that another process is stopping. */
+/** Long enough for a server that recovers from a crash, or that another process stops. */
 const START_TIMEOUT_MS = 30_000
-/** A shutdown normally takes less than 1 s. A slower one ends without this process. */
+/** A shutdown normally takes less than 1 s. This process does not wait for a slower one. */
 const STOP_TIMEOUT_MS = 7_000
-/** Between two attempts to connect to a starting server, and two looks at a stopping one. */
+/** Time between two attempts to connect to a starting server, and between two checks of a stopping one. */
 const POLL_MS = 20
-/** After a crash, between two attempts to own a server again. */
+/** Time between two attempts to restart a crashed server. */
 const RESTART_DELAY_MS = 1_000
 /** How long stop() waits for a restart in progress, so that it can stop the new server. */
 const RESTART_WAIT_MAX_MS = 1_000
 
-/** Connection options for pg. */
 export interface Connection {
   host: string
   port: number
@@ -39,7 +38,7 @@ export interface Connection {
   database: string
 }
 
-/** The same as a postgres:// address, as DATABASE_URL takes it. */
+/** Returns a postgres:// URL for DATABASE_URL. */
 export function connectionUrl({ host, port, user, database }: Connection): string {
   return `postgres://${user}@/${database}?host=${encodeURIComponent(host)}&port=${port}`
 }
@@ -55,11 +54,11 @@ export class EmbeddedServer {
   #child: ChildProcess | null = null
   #spawnError: FatalError | null = null
   #stopped = false
-  /** settles when a crashed server is owned again */
+  /** settles when a crashed server was restarted */
   #restarting: Promise<void> = Promise.resolve()
 
   /**
-   * Creates DATA_DIR/postgres with initdb on first use. Throws a FatalError if it cannot.
+   * Creates DATA_DIR/postgres with initdb on first use. Throws a FatalError if that fails.
    * @param settings WEB_CONCURRENCY raises max_connections. Tests switch fsync off, because their data need not survive a power failure.
    */
   constructor(dataDir: string, settings = SETTINGS) {
@@ -76,7 +75,7 @@ export class EmbeddedServer {
    */
   async own(onLost: (error: Error) => void): Promise<void> {
     let client = await this.#connectAsService()
-    // The server of a killed service may have earlier settings and binaries. A server that commands use is kept.
+    // The server of a killed service may have other settings and binaries. A server that commands use is kept.
     if (this.#child === null && (await tryLock(client, USER_LOCK))) {
       await this.#shutDown()
       client = await this.#connectAsService()
@@ -90,12 +89,12 @@ export class EmbeddedServer {
     })
   }
 
-  /** For a command: starts the server unless it runs, and keeps other commands from stopping it. */
+  /** For a command. Starts the server unless it runs, and prevents other commands from stopping it. */
   async use(): Promise<void> {
     this.#client = await this.#connectOrStart()
   }
 
-  /** For a finished command: stops the server unless a service or another command uses it. */
+  /** For a finished command. Stops the server unless a service or another command uses it. */
   async release(): Promise<void> {
     const client = this.#client
     if (client === null) return
@@ -104,9 +103,9 @@ export class EmbeddedServer {
       if (await tryLock(client, USER_LOCK)) await this.stop()
       else await client.end()
     } catch {
-      // The server has stopped already, by itself or by its service.
+      // The server has already stopped.
     }
-    // From now on only its other users may stop the server.
+    // From now on, only other users of the server may stop it.
     this.#stopped = true
   }
 
@@ -114,12 +113,12 @@ export class EmbeddedServer {
   async stop(): Promise<void> {
     this.#stopped = true
     await Promise.race([this.#restarting, sleep(RESTART_WAIT_MAX_MS, undefined, { ref: false })])
-    // The locks stay held until the server is signalled, so that no other service takes it in between.
+    // The locks are held until the server is signalled, so that no other service takes it over in between.
     if (this.#client !== null || this.#child !== null) await this.#shutDown()
     await this.#client?.end().catch(() => undefined)
   }
 
-  /** A server that this process has just started may have no lock file yet. */
+  /** A server that has just started may have no lock file yet. */
   #pid(): number | null {
     return findServer(this.#directory) ?? this.#child?.pid ?? null
   }
@@ -148,7 +147,7 @@ export class EmbeddedServer {
     }
   }
 
-  /** Throws a FatalError with the name of the service that holds the lock. */
+  /** Throws a FatalError with the name of the service that holds the lock, if any. */
   async #connectAsService(): Promise<pg.Client> {
     const client = await this.#connectOrStart()
     if (await tryLock(client, SERVICE_LOCK)) return client
@@ -195,7 +194,7 @@ export class EmbeddedServer {
 
   #start(): void {
     const child = startPostmaster(this.#binaries, this.#directory, this.#settings)
-    // For a process that ends without stop().
+    // This also runs if the process ends without stop().
     const shutDown = () => this.#stopped || child.kill('SIGINT')
     process.once('exit', shutDown)
     const clear = () => {

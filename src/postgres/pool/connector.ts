@@ -9,13 +9,13 @@ import { unnamed } from '../statement.ts'
 import { connectionSettings, type Purpose } from './connection-settings.ts'
 import { send } from './pool.ts'
 
-/** How long a connection may take to open. The platforms disconnect after 2 s. */
+/** The platforms disconnect after 2 s. */
 const CONNECT_TIMEOUT_MS = 2_000
-/** Of silence: less than the minutes after which proxies and address translators drop a connection. */
+/** Proxies and address translators drop a connection after minutes of silence. */
 const KEEP_ALIVE_MS = 30_000
 
-// int8 becomes bigint: ids exceed 2^53. timestamptz stays text: nothing computes with it, and parsing it to a Date costs a
-// list 40 % of its throughput.
+// int8 becomes bigint, because ids exceed 2^53. timestamptz stays text, because parsing it to a Date costs a list 40 % of its
+// throughput.
 const types = {
   getTypeParser(oid: number, format?: 'text' | 'binary') {
     if (oid === pg.types.builtins.INT8) return (text: string) => BigInt(text)
@@ -26,7 +26,7 @@ const types = {
 
 export class Connector {
   readonly #settings: pg.ClientConfig
-  /** Null: one server, which is used whatever it is. */
+  /** Null if there is one server, which is used without a check. */
   readonly #primary: Primary | null
   readonly #hosts: number
 
@@ -73,7 +73,7 @@ export class Connector {
     } as unknown as pg.PoolConfig
   }
 
-  /** A connection outside of the pools. The caller ends it. Throws DatabaseUnavailable. */
+  /** Opens a connection outside of the pools, which the caller ends. Throws DatabaseUnavailable. */
   async open(purpose: Purpose): Promise<pg.Client> {
     await this.locate()
     const client =

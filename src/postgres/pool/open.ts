@@ -1,4 +1,4 @@
-/** Opens the database that the configuration names: the embedded server or DATABASE_URL. */
+/** Opens the configured database: the embedded server or DATABASE_URL. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { DatabaseChoice } from '../../config/config.ts'
 import { parseReplicasUrl } from '../../config/database-url.ts'
@@ -22,14 +22,13 @@ export interface Notices {
   warn: (message: string) => void
 }
 
-/** Between two attempts to connect. */
 const RETRY_MS = 1_000
 
 /**
- * For the service. Starts the embedded server. A DATABASE_URL that does not answer is retried forever, while the service already
- * answers health checks.
- * @param prepareSchema runs before any query is let through, and returns the names of what it applied; again if the database
- * becomes unavailable meanwhile
+ * For the service. Starts the embedded server. A DATABASE_URL that does not respond is retried forever, while the service already
+ * responds to health checks.
+ * @param prepareSchema runs before any other query and returns the names of what it applied; repeated if the database becomes
+ * unavailable meanwhile
  */
 export async function openForService(
   choice: Exclude<DatabaseChoice, { kind: 'none' }>,
@@ -64,8 +63,8 @@ function replicasOf(choice: Exclude<DatabaseChoice, { kind: 'none' }>): ReplicaS
 }
 
 /**
- * For a command: opens the database for the time of `work`. Throws a FatalError if DATA_DIR has no database, or if the schema is not
- * up to date.
+ * For a command. Opens the database, runs `work` and closes it. Throws a FatalError if DATA_DIR has no database, or if the schema
+ * is not up to date.
  */
 export async function withDatabase<T>(
   choice: DatabaseChoice,
@@ -75,28 +74,28 @@ export async function withDatabase<T>(
   return withOpened(choice, requireMigrated, work)
 }
 
-/** In another folder than the service's, a command would make a second database and work on that. Throws a FatalError. */
+/** Without this check, a command in the wrong folder would create a second database. Throws a FatalError. */
 export function requireDatabase(choice: DatabaseChoice): void {
   if (choice.kind !== 'embedded' || hasCluster(choice.dataDir)) return
   throw new FatalError(
     `DATA_DIR (${choice.dataDir}) has no database. Run the command in the folder of the service, or set DATA_DIR or DATABASE_URL ` +
-      'to what the service uses. To make a new database here, run "oa-audience setup".',
+      'to the values of the service. To create a new database here, run "oa-audience setup".',
   )
 }
 
-/** For `setup`: makes the embedded database if DATA_DIR has none. Returns the directory in which it made one, or null. */
+/** For `setup`. Creates the embedded database if DATA_DIR has none. Returns the directory if it created one, or null. */
 export async function makeMissingDatabase(choice: DatabaseChoice): Promise<string | null> {
   if (choice.kind !== 'embedded' || hasCluster(choice.dataDir)) return null
   await migrateDatabase(choice)
   return choice.dataDir
 }
 
-/** For `migrate`, and for tools that make a database of their own. Returns the names of what was applied. */
+/** Returns the names of the migrations and functions that were applied. */
 export function migrateDatabase(choice: DatabaseChoice): Promise<string[]> {
   return withOpened(choice, migrate, async (_, applied) => applied)
 }
 
-/** @param prepare checks or changes the schema before any other query is let through */
+/** @param prepare checks or changes the schema before any other query runs */
 async function withOpened<P, T>(
   choice: DatabaseChoice,
   prepare: (database: PostgresDatabase) => Promise<P>,
@@ -105,7 +104,7 @@ async function withOpened<P, T>(
   if (choice.kind === 'none') throw new FatalError('DATABASE_URL is none: this command needs a database')
   const server = choice.kind === 'embedded' ? new EmbeddedServer(choice.dataDir) : null
   const interrupt = () => process.exit(130)
-  // Ctrl-C runs no exit listeners by itself, and the embedded server would live on.
+  // Without these listeners, Ctrl-C would not run the exit listener that stops the embedded server.
   if (server) process.once('SIGINT', interrupt).once('SIGTERM', interrupt)
   try {
     await server?.use()
@@ -138,31 +137,31 @@ async function becomeReady(
       await database.requireSessions()
       for (const name of await prepareSchema(database)) info(`migrated: ${name}`)
       database.markReady()
-      if (attempt > 1) info('the database answers now')
+      if (attempt > 1) info('the database responds now')
       return
     } catch (error) {
       if (!(error instanceof DatabaseUnavailable)) throw error
       if (stop.aborted) return
-      // At first, and then once in half a minute.
+      // Warn at the first attempt, and then once in 30 s.
       if (attempt % 30 === 1) warn(`${reasonOf(error)}: trying again`)
       await sleep(RETRY_MS, undefined, { signal: stop }).catch(() => undefined)
     }
   }
 }
 
-/** What the server says, in words of ours: its own may hold values. */
+/** Our own texts for the server's errors, because its messages may contain values. */
 const REASONS: Array<[RegExp, string]> = [
   [/^28/, 'the database refuses this user or password'],
   [/^3D000$/, 'the server has no database of this name'],
   [/^53300$/, 'the database takes no more connections'],
   [/^55P03$/, 'the database is held by another program'],
-  [/^57014$/, 'the database took too long'],
+  [/^57014$/, 'the database took too long to respond'],
   [/^57P03$/, 'the database is starting'],
 ]
 
 function reasonOf(error: Error): string {
   const cause = error.cause as (Error & { code?: string }) | undefined
   const code = cause?.code ?? ''
-  const [, words = 'the database does not answer'] = REASONS.find(([pattern]) => pattern.test(code)) ?? []
+  const [, words = 'the database does not respond'] = REASONS.find(([pattern]) => pattern.test(code)) ?? []
   return `${words} (${code || cause?.message || error.message})`
 }

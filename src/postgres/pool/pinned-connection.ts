@@ -1,22 +1,22 @@
-/** A connection that stays leased, for pipelines that follow each other closely. */
+/** A connection that stays leased, for frequent pipelines. */
 import { endsConnection, isLostConnection, isUnprepared } from '../faults.ts'
 import type { BoundStatement, Row, SendPipeline } from '../statement.ts'
 import { type Lease, sendTransaction } from './pool.ts'
 
 /**
- * A connection that died while idle refuses the next pipeline within milliseconds: the server restarted, another server took
- * over, or a middlebox dropped the idle connection. Slower failures are the database's own.
+ * A connection that died while idle fails the next pipeline within milliseconds: the server restarted, another server took over, or
+ * a middlebox dropped the connection. A slower failure is a fault of the database.
  */
 const LOST_WITHIN_MS = 500
 /**
- * If the server closes all connections, the pool may hand out one after the other that is about to be closed. If statements
- * fail before they are prepared, those behind them are prepared one attempt after the other.
+ * If the server closes all connections, the pool may hand out several that are about to be closed. If statements fail before they are
+ * prepared, each attempt prepares one of the statements behind them.
  */
 const ATTEMPTS_MAX = 10
 
 /**
- * A pool hands out a connection one turn of the event loop later, behind everything else that is due. A pinned connection
- * sends at once, behind the pipelines that are already in flight.
+ * A pool hands out a connection one turn of the event loop later. A pinned connection sends immediately, behind the pipelines that
+ * are already in flight.
  */
 export class PinnedConnection {
   readonly #connect: () => Promise<Lease>
@@ -30,9 +30,8 @@ export class PinnedConnection {
   }
 
   /**
-   * Sends a transaction. Use it only for idempotent ones: if the connection is lost, the transaction may already have
-   * committed, and it is sent again. Reads are idempotent, and so are flushes (then those of a committed flush that was
-   * never answered count as duplicates).
+   * Use only for idempotent transactions. If the connection is lost, the transaction may already have committed, and it is sent
+   * again. Reads are idempotent, and so are flushes: the deliveries of a flush that is sent twice count as duplicates.
    */
   readonly pipelineIdempotent: SendPipeline = async (statements) => {
     const startedAtMs = performance.now()
@@ -47,12 +46,12 @@ export class PinnedConnection {
     }
   }
 
-  /** Sends a transaction once. For what depends on the session, such as its advisory locks: a new session does not have them. */
+  /** Sends a transaction once. For work that depends on the session, such as its advisory locks. */
   pipelineOnce(statements: BoundStatement[]): Promise<Row[][]> {
     return this.#send(statements)
   }
 
-  /** @param listener is called when the session ends, with its advisory locks. A network failure may be noticed later. */
+  /** @param listener called when the session and its advisory locks end; a network failure may be noticed later */
   whenLost(listener: () => void): void {
     this.#onLost = listener
   }
@@ -63,7 +62,7 @@ export class PinnedConnection {
     connection?.then((lease) => this.#drop(connection, lease)).catch(() => undefined)
   }
 
-  /** Gives the connection up once nothing is in flight. */
+  /** Closes the connection once nothing is in flight. */
   release(): void {
     this.#isReleased = true
     const connection = this.#connection
@@ -90,7 +89,7 @@ export class PinnedConnection {
   #open(): Promise<Lease> {
     const connection = this.#connect()
     connection.then(
-      // A connection that dies while idle must not be what the next pipeline meets.
+      // The next pipeline must not use a connection that died while idle.
       (lease) => lease.client.once('end', () => this.#drop(connection, lease)),
       () => {
         this.#connection = null
@@ -99,7 +98,7 @@ export class PinnedConnection {
     return connection
   }
 
-  /** Closes a connection instead of returning it: the pool opens new ones. */
+  /** Closes the connection instead of returning it to the pool. */
   #drop(connection: Promise<Lease>, lease: Lease): void {
     if (this.#connection !== connection) return
     this.#connection = null

@@ -1,4 +1,4 @@
-/** Connections that one kind of work uses and no other kind can take. */
+/** Connection pools, one for each kind of work. */
 import pg from 'pg'
 import { databaseQuery } from '../../observability/facts.ts'
 import { DatabaseUnavailable, endsConnection, toFault } from '../faults.ts'
@@ -16,26 +16,24 @@ import {
 import { connectionSettings, PREPARE_WRITES, STATEMENT_TIMEOUT_MS } from './connection-settings.ts'
 import { type Claimant, Turns } from './turns.ts'
 
-/** If the server cannot even cancel the statement (network gone), the connection is given up. */
+/** The connection is closed if the server cannot even cancel the statement, as when the network is down. */
 const QUERY_TIMEOUT_MS = STATEMENT_TIMEOUT_MS + 1_000
 
 /**
  * A session keeps the plans that it made while a table was empty, when all indexes cost the same, until PostgreSQL analyzes the
- * table. New sessions plan again, also where autovacuum is off or late.
+ * table. New sessions plan again, even if autovacuum is off or late.
  */
 const CONNECTION_MAX_SECONDS = 300
 
-/** A connection for the time of one turn. */
 export interface Lease {
   client: pg.ClientBase
   /** @param isLost closes the connection instead of keeping it for the next turn */
   release: (isLost: boolean) => void
 }
 
-/** The service itself, and commands. */
 export const OWN_WORK: Claimant = { accountId: null, organizationId: null }
 
-export class Share {
+export class ConnectionPool {
   readonly #pool: pg.Pool
   readonly #turns: Turns
 
@@ -52,7 +50,7 @@ export class Share {
       maxLifetimeSeconds: CONNECTION_MAX_SECONDS,
       pipeline: true,
       query_timeout: QUERY_TIMEOUT_MS,
-      // A connection that cannot be set up must not be used: its times would be wrong, or an id would be given twice.
+      // A connection whose setup fails must not be used, because its times could be wrong or an id could be given twice.
       onConnect: async (client: pg.ClientBase) => {
         client.on('error', () => undefined)
         refuseUnreplicated(client)
@@ -60,11 +58,11 @@ export class Share {
         await client.query(`${connectionSettings('request')}; ${PREPARE_WRITES}`)
       },
     } as unknown as pg.PoolConfig)
-    // Without listeners, a connection that the server closes would end the process, whether idle or in use.
+    // Without listeners, a connection that the server closes would end the process.
     this.#pool.on('error', onConnectionLost)
   }
 
-  /** Waits for a turn, not for the pool: each turn has a connection. Throws DatabaseBusy or DatabaseUnavailable. */
+  /** Waits for a turn. Each turn has a connection of the pg.Pool. Throws DatabaseBusy or DatabaseUnavailable. */
   async lease(claimant: Claimant = OWN_WORK): Promise<Lease> {
     const endTurn = await this.#turns.take(claimant)
     try {
@@ -89,7 +87,7 @@ export class Share {
   }
 }
 
-/** Statements that each lease a connection for as long as they take. */
+/** Each statement leases a connection for its duration. */
 export function transactionsOn(lease: () => Promise<Lease>): Transactions {
   return {
     query: (statement, values) => withLease(lease, ({ client }) => send(client, statement, values)),
@@ -98,7 +96,6 @@ export function transactionsOn(lease: () => Promise<Lease>): Transactions {
   }
 }
 
-/** Leases a connection for as long as `work` takes. */
 export async function withLease<T>(
   lease: () => Promise<Lease>,
   work: (leased: Lease) => Promise<T>,
@@ -154,7 +151,7 @@ export async function sendTransaction(client: pg.ClientBase, statements: BoundSt
   const queries = statements.map(({ statement, values }) => ({ ...statement, values }))
   const sent = queries.length === 1 ? queries : ['begin', ...queries, 'commit']
   const names = statements.map(({ statement }) => statement.name)
-  // All end before the connection is used again, the `commit` behind a failed statement as a rollback.
+  // All settle before the connection is used again. The `commit` behind a failed statement acts as a rollback.
   const results = await databaseQuery.run({ statements: names }, () => {
     const settled = Promise.allSettled(sent.map((query) => client.query<Row>(query as pg.QueryConfig)))
     return settled.then(rowsOfAll)
@@ -162,7 +159,7 @@ export async function sendTransaction(client: pg.ClientBase, statements: BoundSt
   return queries.length === 1 ? results : results.slice(1, -1)
 }
 
-/** Throws the first error: those behind it are its consequences. */
+/** Throws the first error. Later errors are its consequences. */
 function rowsOfAll(results: Array<PromiseSettledResult<pg.QueryResult<Row>>>): Row[][] {
   return results.map((result) => {
     if (result.status === 'rejected') throw toFault(result.reason)

@@ -1,19 +1,19 @@
-/** Refuses a connection pooler that gives the transactions of one connection to several sessions of the server. */
+/** Refuses a connection pooler that spreads the transactions of one connection over several sessions. */
 import type pg from 'pg'
 import { FatalError } from '../../errors.ts'
 import { begin, commit, statement } from '../statement.ts'
 import { type Lease, send, withLease } from './pool.ts'
 
-/** If other clients use the pooler, too, a connection may get the same session of the server several times by chance. */
+/** If other clients use the pooler too, a connection may get the same session several times by chance. */
 const ROUNDS = 5
 
 /**
- * Settings, prepared statements and advisory locks belong to a session of the server. PgBouncer keeps a session for a connection
- * only if `pool_mode` is `session`. Otherwise requests fail at random, so this throws a FatalError.
+ * Settings, prepared statements and advisory locks belong to a session. PgBouncer keeps a session for a connection only if
+ * `pool_mode` is `session`. Otherwise requests fail at random, so this throws a FatalError.
  *
- * When a connection opens, PostgreSQL names the process that serves it. A pooler names one that does not exist. Only then do two
- * connections run statements in turn. In transaction mode, one of them gets the process that has just served the other, or
- * finds its own process taken.
+ * When a connection opens, PostgreSQL sends the id of the process that serves it. A pooler sends an id that does not exist. Only
+ * then do two connections run statements alternately. In transaction mode, one of them gets the process that has just served the
+ * other, or finds its own process taken.
  */
 export async function requireSessions(lease: () => Promise<Lease>): Promise<void> {
   await withLease(lease, async ({ client: one }) => {
@@ -41,6 +41,6 @@ async function processOf(client: pg.ClientBase): Promise<number | undefined> {
 
 function poolerWithoutSessions(): FatalError {
   return new FatalError(
-    'DATABASE_URL names a connection pooler that does not keep sessions. Set pool_mode = session in PgBouncer, or name PostgreSQL itself.',
+    'DATABASE_URL points to a connection pooler that does not keep sessions. Set pool_mode = session in PgBouncer, or connect to PostgreSQL directly.',
   )
 }

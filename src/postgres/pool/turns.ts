@@ -2,7 +2,7 @@
 import { databaseBusy } from '../../observability/facts.ts'
 import { DatabaseBusy } from '../faults.ts'
 
-/** On whose behalf statements run. Nulls: the service itself, such as its background work, or a command. */
+/** The tenant on whose behalf statements run. Nulls stand for the service's background work and commands. */
 export interface Claimant {
   accountId: bigint | null
   organizationId: bigint | null
@@ -10,7 +10,7 @@ export interface Claimant {
 
 /** How long a request waits for its turn. The platforms disconnect after 2 s. */
 const WAIT_MAX_MS = 2_000
-/** Concurrent statements of one account. While this process reads one answer, PostgreSQL works on the other. */
+/** Concurrent statements of one account. While this process reads one result, PostgreSQL works on the other. */
 const ACCOUNT_MAX = 2
 
 interface Waiting {
@@ -20,21 +20,20 @@ interface Waiting {
 }
 
 /**
- * Turns of the connections of one share, in the order of requests or divided by account. Divided, an account has at most
- * ACCOUNT_MAX turns, and an organization never takes the last free connection while it has another turn: however many accounts
- * it has, one connection remains for all others. The account with the fewest turns goes first, and equal accounts alternate.
+ * Assigns the connections of one pool in the order of requests, or divided by account. If divided, an account has at most ACCOUNT_MAX
+ * turns. An organization that has a turn never takes the last free connection, so one connection remains for all others. The account
+ * with the fewest turns goes first, and equal accounts alternate.
  */
 export class Turns {
-  readonly #share: string
+  readonly #pool: string
   readonly #size: number
   readonly #isDivided: boolean
-  /** By account, in the order in which accounts had their last turn. */
+  /** Waiting requests by account. The account whose last turn is longest ago comes first. */
   readonly #waiting = new Map<bigint | null, Set<Waiting>>()
-  /** One element per turn, at most as many as connections. */
   readonly #running: Claimant[] = []
 
-  constructor(share: string, size: number, isDivided: boolean) {
-    this.#share = share
+  constructor(pool: string, size: number, isDivided: boolean) {
+    this.#pool = pool
     this.#size = size
     this.#isDivided = isDivided
   }
@@ -45,7 +44,7 @@ export class Turns {
 
   /** Resolves with a function that ends the turn. Throws DatabaseBusy after WAIT_MAX_MS. */
   take(claimant: Claimant): Promise<() => void> {
-    // A request waits only as long as it may not start, so a request that may start overtakes none.
+    // No waiting request could start now. Starting this one skips nobody in the queue.
     if (this.#mayStart(claimant)) return Promise.resolve(this.#start(claimant))
     return new Promise((resolve, reject) => {
       const waiting = {
@@ -114,15 +113,15 @@ export class Turns {
     const { accountId } = waiting.claimant
     const others = this.#waiting.get(accountId)
     others?.delete(waiting)
-    // The account goes to the end of the line.
+    // Adding the account again moves it to the end of the queue.
     this.#waiting.delete(accountId)
     if (others !== undefined && others.size > 0) this.#waiting.set(accountId, others)
   }
 
   #refusal(claimant: Claimant): DatabaseBusy {
     const isOwnLoad = this.#turnsOf(claimant, 'accountId') >= ACCOUNT_MAX || this.#running.length < this.#size
-    const reason = isOwnLoad && claimant.accountId !== null ? 'account' : 'share'
-    databaseBusy.publish({ share: this.#share, reason })
+    const reason = isOwnLoad && claimant.accountId !== null ? 'account' : 'pool'
+    databaseBusy.publish({ pool: this.#pool, reason })
     return new DatabaseBusy(reason)
   }
 }

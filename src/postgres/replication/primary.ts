@@ -5,15 +5,15 @@ import type { DatabaseServer } from '../../config/database-url.ts'
 import { DatabaseUnavailable } from '../faults.ts'
 import { statement } from '../statement.ts'
 
-/** A takeover is noticed within this and the time of one answer. Half a second is a tenth of the 5 s that it may take. */
+/** A takeover is noticed within this and one response time. It may take 5 s, of which this is a tenth. */
 const WATCH_INTERVAL_MS = 500
-/** An answer takes a millisecond. A server that needs this long is stopped, or its packets are dropped. */
-const ANSWER_TIMEOUT_MS = 2_000
-/** How long a caller waits for the first answers. */
+/** A response takes a millisecond. A server that needs this long is stopped, or its packets are dropped. */
+const RESPONSE_TIMEOUT_MS = 2_000
+/** How long a caller waits for the first primary. */
 const SEARCH_TIMEOUT_MS = 2_000
 /**
- * The first answer may come from a former primary that is still running. A server that runs answers within milliseconds, so
- * the others get this time to name a later timeline. Only the first search waits, and only if a server does not answer.
+ * The first response may come from a former primary that still runs. A running server responds within milliseconds, so the others
+ * get this time to report a later timeline. Only the first search waits, and only if a server does not respond.
  */
 const GRACE_MS = 300
 
@@ -25,38 +25,38 @@ const selectTimeline = statement('writable-timeline')`
     select left(pg_walfile_name(pg_current_wal_lsn()), 8) as timeline
      where current_setting('transaction_read_only') = 'off'`
 
-/** The timeline on which the server accepts writes, or null. Throws what pg throws, within ANSWER_TIMEOUT_MS. */
+/** Returns null if the server refuses writes. Throws pg's errors, within RESPONSE_TIMEOUT_MS. */
 async function readTimeline(client: pg.ClientBase): Promise<string | null> {
-  const query = { ...selectTimeline, query_timeout: ANSWER_TIMEOUT_MS } as pg.QueryConfig
+  const query = { ...selectTimeline, query_timeout: RESPONSE_TIMEOUT_MS } as pg.QueryConfig
   const { rows } = await client.query<{ timeline: string }>(query)
   return rows[0]?.timeline ?? null
 }
 
 /**
- * The primary is the server that accepts writes on the latest timeline that any server has named. A former primary that comes
+ * The primary is the server that accepts writes on the latest timeline that any server has reported. A former primary that comes
  * back stays on its earlier timeline, so it is never used again, even if it still accepts writes.
  */
 export class Primary {
   readonly #watches: ServerWatch[]
-  /** The last result of each server. Null: it does not answer, or does not accept writes. */
+  /** The last result of each server. Null if it does not respond, or does not accept writes. */
   readonly #timelines = new Map<DatabaseServer, string | null>()
   readonly #clients = new Map<pg.Client, DatabaseServer>()
   #found = (): void => undefined
   readonly #isFound = new Promise<void>((resolve) => {
     this.#found = resolve
   })
-  /** The latest one that any server has named. */
+  /** The latest one that any server has reported. */
   #timeline = ''
   #current: DatabaseServer | null = null
   #isStarted = false
-  /** Every server has answered or had its time. */
+  /** Every server has responded or timed out. */
   #isSettled = false
 
   constructor(servers: DatabaseServer[], settings: pg.ClientConfig) {
     this.#watches = servers.map((server) => new ServerWatch(server, settings))
   }
 
-  /** The server to connect to. Null until `find` has resolved. */
+  /** Null until `find` has resolved. */
   get current(): DatabaseServer | null {
     return this.#current
   }
@@ -69,13 +69,13 @@ export class Primary {
     if (this.#current === null) throw new DatabaseUnavailable(this.#fault())
   }
 
-  /** Remembers which server the client connects to, so that a takeover ends the connection. */
+  /** Records the server of a client, so that a takeover ends the connection. */
   track(client: pg.Client, server: DatabaseServer): void {
     this.#clients.set(client, server)
     client.once('end', () => this.#clients.delete(client))
   }
 
-  /** For a connection that has just opened: throws unless its server is the primary at this moment. */
+  /** Throws unless the server of a new connection is the primary at this moment. */
   async require(client: pg.ClientBase): Promise<void> {
     const timeline = await readTimeline(client)
     if (timeline === null || timeline < this.#timeline) throw new Error('the server is not the primary')
@@ -115,14 +115,14 @@ export class Primary {
     this.#abandonOthers(next)
   }
 
-  /** A request that waits for a server which was stopped, or has lost its standbys, would wait for nothing. */
+  /** A request that waits for a former primary would wait in vain: the server was stopped, or has lost its standbys. */
   #abandonOthers(primary: DatabaseServer): void {
     for (const [client, server] of this.#clients) {
       if (server !== primary) abandon(client, new Error(`${primary.name} took over`))
     }
   }
 
-  /** The database's own answer, such as a wrong password, says more than that a server is down. */
+  /** Prefers a database error, such as a wrong password, which is more specific than a server that is down. */
   #fault(): unknown {
     const faults = this.#watches.map(({ fault }) => fault).filter((fault) => fault !== null)
     return (
@@ -146,7 +146,7 @@ class ServerWatch {
   readonly #settings: pg.ClientConfig
   readonly #stop = new AbortController()
   #client: pg.Client | null = null
-  /** Why the server gave no answer; null if it did. */
+  /** Why the server did not respond, or null if it did. */
   fault: unknown = null
 
   constructor(server: DatabaseServer, settings: pg.ClientConfig) {

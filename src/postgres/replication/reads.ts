@@ -1,17 +1,20 @@
 /** Reads that a replica may serve (DATABASE_READ_URL). If no replica can, the primary does. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { DatabaseServer } from '../../config/database-url.ts'
-import { type ReadOutcome, readAnswered } from '../../observability/facts.ts'
+import { type ReadOutcome, readServed } from '../../observability/facts.ts'
 import { DatabaseBusy, STATEMENT_TIMEOUT, sqlStateOf } from '../faults.ts'
 import type { Claimant } from '../pool/turns.ts'
 import { type Queryable, type Row, type Statement, statement } from '../statement.ts'
-import { ANSWER_TIMEOUT_MS, type LogPosition, type ReadKind, Replica } from './replica.ts'
+import { type LogPosition, RESPONSE_TIMEOUT_MS, type ReadKind, Replica } from './replica.ts'
 
-/** Each result includes every commit that was acknowledged before a time of `performance.now()`, and READ_MAX_LAG_MS ago. */
+/**
+ * Each result includes every commit that was acknowledged READ_MAX_LAG_MS ago. A caller can require all commits before `sinceMs`
+ * (`performance.now()`) as well.
+ */
 export interface Reads {
-  /** For pages of a client that accepts their age. A query throws DatabaseBusy if it waits too long for a connection. */
+  /** For pages whose client accepts older data. A query throws DatabaseBusy if it waits too long for a connection. */
   forTenant(tenant: Claimant, sinceMs: number): Queryable
-  /** For the statements of one stream. The time is that of this call. */
+  /** For the statements of one stream. Results include every commit before this call. */
   streams(): Queryable
   /** For the searches and facts that operators see. */
   console(sinceMs?: number): Queryable
@@ -19,14 +22,13 @@ export interface Reads {
 
 export interface ReplicaServers {
   servers: DatabaseServer[]
-  /** A replica that lacks a commit of more than this time ago is not read. */
+  /** A replica that has not replayed a commit of this age is not read. */
   maxLagMs: number
 }
 
-/** Sends a statement to the primary. */
-export type AskPrimary = <R extends Row>(statement: Statement) => Promise<R[]>
+export type QueryPrimary = <R extends Row>(statement: Statement) => Promise<R[]>
 
-/** Pages at full load read the primary's position this often: a quarter of the smallest age that a client can accept. */
+/** Minimum time between two reads of the primary's position for pages: a quarter of the smallest age that a client can accept. */
 const POSITION_INTERVAL_MS = 250
 
 /**
@@ -38,12 +40,12 @@ const selectPrimaryPosition = statement('primary-position')`
                      left(pg_walfile_name(pg_current_wal_flush_lsn()), 8)) as log,
            pg_wal_lsn_diff(pg_current_wal_flush_lsn(), '0/0')::bigint as position`
 
-/** The age of a result does not depend on clocks: a replica must have replayed a position that the primary had at that time. */
+/** The age of a result does not depend on clocks. A replica must have replayed the position that the primary had at that time. */
 export class ReplicaReads implements Reads {
   readonly #replicas: Replica[]
   readonly #maxLagMs: number
   readonly #primary: Reads
-  readonly #askPrimary: AskPrimary
+  readonly #queryPrimary: QueryPrimary
   /** Positions of the primary in the last maxLagMs, oldest first. */
   #positions: LogPosition[] = []
   #turn = 0
@@ -51,13 +53,13 @@ export class ReplicaReads implements Reads {
   constructor(
     { servers, maxLagMs }: ReplicaServers,
     primary: Reads,
-    askPrimary: AskPrimary,
+    queryPrimary: QueryPrimary,
     onConnectionLost: (error: Error) => void,
   ) {
     this.#replicas = servers.map((server) => new Replica(server, onConnectionLost))
     this.#maxLagMs = maxLagMs
     this.#primary = primary
-    this.#askPrimary = askPrimary
+    this.#queryPrimary = queryPrimary
   }
 
   forTenant(tenant: Claimant, sinceMs: number): Queryable {
@@ -72,9 +74,9 @@ export class ReplicaReads implements Reads {
     return this.#on('console', sinceMs, this.#primary.console())
   }
 
-  /** Bytes of WAL up to the primary's position that each replica has not replayed. Null: the replica cannot be read. */
+  /** Bytes of WAL up to the primary's position that each replica has not replayed. Null if the replica cannot be read. */
   async lags(): Promise<Array<{ replica: string; behindBytes: number | null }>> {
-    const late = sleep(ANSWER_TIMEOUT_MS, null, { ref: false })
+    const late = sleep(RESPONSE_TIMEOUT_MS, null, { ref: false })
     const newest = await Promise.race([this.#readPosition(), late]).catch(() => null)
     const lagOf = (replica: Replica) => newest && replica.behindBytes(newest).catch(() => null)
     return Promise.all(
@@ -82,7 +84,7 @@ export class ReplicaReads implements Reads {
     )
   }
 
-  connectionStates(): Array<{ share: string; total: number; idle: number; waiting: number }> {
+  connectionStates(): Array<{ pool: string; total: number; idle: number; waiting: number }> {
     return this.#replicas.flatMap((replica) => replica.connectionStates())
   }
 
@@ -90,7 +92,7 @@ export class ReplicaReads implements Reads {
     await Promise.all(this.#replicas.map((replica) => replica.close()))
   }
 
-  /** Tries the replicas in turn until one serves the read, and at last the primary. */
+  /** Tries the replicas in turn until one serves the read, then the primary. */
   #on(kind: ReadKind, sinceMs: number, primary: Queryable, claimant?: Claimant): Queryable {
     return {
       query: async <R extends Row>(statement: Statement, values: unknown[] = []) => {
@@ -103,18 +105,18 @@ export class ReplicaReads implements Reads {
           const read = replica.read<R>(kind, claimant, required, statement, values)
           const rows = await read.catch(requireReplicaFault)
           if (rows) {
-            readAnswered.publish({ outcome: 'replica' })
+            readServed.publish({ outcome: 'replica' })
             return rows
           }
           if (rows === null) outcome = 'behind'
         }
-        readAnswered.publish({ outcome })
+        readServed.publish({ outcome })
         return primary.query<R>(statement, values)
       },
     }
   }
 
-  /** The oldest stored position that includes every commit before the time, or the present one if none does. */
+  /** Returns the oldest stored position that includes every commit before the time, or else reads the current one. */
   async #positionSince(sinceMs: number): Promise<LogPosition> {
     const nowMs = performance.now()
     const oldestMs = Math.max(sinceMs, nowMs - this.#maxLagMs)
@@ -125,9 +127,9 @@ export class ReplicaReads implements Reads {
 
   /** A takeover begins another log, whose positions cannot be compared with those stored before. */
   async #readPosition(): Promise<LogPosition> {
-    // Before the query is sent: the position includes every commit until then.
+    // Taken before the query is sent, because the position includes every commit until then.
     const takenAtMs = performance.now()
-    const [row] = await this.#askPrimary<Row & Omit<LogPosition, 'takenAtMs'>>(selectPrimaryPosition)
+    const [row] = await this.#queryPrimary<Row & Omit<LogPosition, 'takenAtMs'>>(selectPrimaryPosition)
     if (row === undefined) throw new Error('the primary returned no position')
     const present = { ...row, takenAtMs }
     const sinceMs = takenAtMs - this.#maxLagMs
@@ -138,8 +140,8 @@ export class ReplicaReads implements Reads {
 }
 
 /**
- * Throws errors that the primary would return as well: a statement that takes too long, or a client that waits for its own
- * statements. Any other error may be the replica's, such as a conflict with replay or a migration that it has not replayed.
+ * Throws errors that the primary would also return: a statement that takes too long, or a client that waits for its own statements.
+ * Any other error may be a fault of the replica, such as a conflict with replay or a migration that it has not replayed.
  */
 function requireReplicaFault(error: unknown): void {
   if (error instanceof DatabaseBusy || sqlStateOf(error) === STATEMENT_TIMEOUT) throw error

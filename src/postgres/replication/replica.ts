@@ -1,11 +1,11 @@
-/** One server of DATABASE_READ_URL: its connections, and the check in front of each read. */
+/** One server of DATABASE_READ_URL: its connections, and the check before each read. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import type { DatabaseServer } from '../../config/database-url.ts'
 import { FatalError } from '../../errors.ts'
 import { DatabaseUnavailable, STATEMENT_TIMEOUT, sqlStateOf } from '../faults.ts'
 import { Connector } from '../pool/connector.ts'
-import { Share, send, withLease } from '../pool/pool.ts'
+import { ConnectionPool, send, withLease } from '../pool/pool.ts'
 import { requireSessions } from '../pool/pooler.ts'
 import type { Claimant } from '../pool/turns.ts'
 import { type Row, type Statement, statement } from '../statement.ts'
@@ -17,11 +17,11 @@ export interface LogPosition {
   log: string
   /** Bytes since the beginning of the log. */
   position: bigint
-  /** By `performance.now()`. */
+  /** In milliseconds of `performance.now()`. */
   takenAtMs: number
 }
 
-/** The same shares as on the primary, so that an account or a stream takes no more of a replica than of the primary. */
+/** The same pools as on the primary, so that an account or a stream takes no more of a replica than of the primary. */
 const CONNECTIONS = { clients: 5, streams: 4, console: 1 }
 export type ReadKind = keyof typeof CONNECTIONS
 
@@ -29,19 +29,19 @@ export type ReadKind = keyof typeof CONNECTIONS
  * The check takes a millisecond. A replica that needs this long is stopped, or its packets are dropped. Requests wait up to 2 s for
  * a connection (turns.ts), so the primary still gets those that wait for this replica.
  */
-export const ANSWER_TIMEOUT_MS = 1_000
-/** After a failure, one read tries the replica this often. The others do not wait for it. */
+export const RESPONSE_TIMEOUT_MS = 1_000
+/** After a failure, only one read in this interval tries the replica. */
 const RETRY_MS = 5_000
-/** A replica that keeps up replays a position within a few milliseconds after the primary had it. */
+/** A replica that keeps up replays a position a few milliseconds after the primary had it. */
 const REPLAY_MAX_MS = 200
 const REPLAY_STEP_MS = 10
 
-/** pg gives up the connection after it. */
-const TIMEOUT = { query_timeout: ANSWER_TIMEOUT_MS }
+/** pg closes the connection after this time. */
+const TIMEOUT = { query_timeout: RESPONSE_TIMEOUT_MS }
 
 /**
  * All copies of a server have its system identifier, and no other server has. A standby that still follows a former primary stays
- * on the former timeline. A standby reports the timeline of its last restartpoint, because it cannot name the one that it replays.
+ * on the former timeline. PostgreSQL exposes only the timeline of a standby's last restartpoint.
  */
 const selectLog: Statement = {
   ...statement('replica-log')`
@@ -50,7 +50,7 @@ const selectLog: Statement = {
   ...TIMEOUT,
 }
 
-/** Returns no row unless the server is a standby: a former primary, or a standby that was promoted by mistake, accepts writes. */
+/** Returns no row unless the server is a standby. A former primary, or a standby promoted by mistake, accepts writes. */
 const selectReplayed: Statement = {
   ...statement('replica-position')`
     select pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0')::bigint as position where pg_is_in_recovery()`,
@@ -59,29 +59,29 @@ const selectReplayed: Statement = {
 
 export class Replica {
   readonly name: string
-  readonly #shares: Record<ReadKind, Share>
+  readonly #pools: Record<ReadKind, ConnectionPool>
   readonly #clients = new Set<pg.Client>()
-  /** The log that the server of a connection was found to replay. */
+  /** The log that the server of each connection replays. */
   readonly #logs = new WeakMap<pg.ClientBase, string>()
-  /** Null: not checked yet. Rejects with a FatalError if a pooler does not keep sessions. */
+  /** Null before the first check. Rejects with a FatalError if a pooler does not keep sessions. */
   #sessions: Promise<void> | null = null
-  /** Null: the replica works. */
+  /** Null while the replica works. */
   #retryAtMs: number | null = null
 
   constructor(server: DatabaseServer, onConnectionLost: (error: Error) => void) {
     this.name = server.name
     const target = {
       ...new Connector(server.url).poolConfig(),
-      connectionTimeoutMillis: ANSWER_TIMEOUT_MS,
+      connectionTimeoutMillis: RESPONSE_TIMEOUT_MS,
       Client: clientOf(this.#clients),
     }
-    const share = (name: ReadKind, isDivided = false) =>
-      new Share(
+    const pool = (name: ReadKind, isDivided = false) =>
+      new ConnectionPool(
         target as unknown as pg.PoolConfig,
         { name, connections: CONNECTIONS[name], isDivided },
         onConnectionLost,
       )
-    this.#shares = { clients: share('clients', true), streams: share('streams'), console: share('console') }
+    this.#pools = { clients: pool('clients', true), streams: pool('streams'), console: pool('console') }
   }
 
   /** Whether to read from the replica. After a failure, this is true once per RETRY_MS. */
@@ -114,20 +114,20 @@ export class Replica {
     })
   }
 
-  /** Bytes up to the position that the replica has not replayed. Throws if the replica cannot be read. */
+  /** Bytes of WAL up to the position that the replica has not replayed. Throws if the replica cannot be read. */
   behindBytes(newest: LogPosition): Promise<number> {
     return this.#use('clients', undefined, newest.log, (client) => behindBytes(client, newest))
   }
 
-  connectionStates(): Array<{ share: string; total: number; idle: number; waiting: number }> {
-    return Object.entries(this.#shares).map(([name, share]) => ({
-      share: `replica-${name}`,
-      ...share.state(),
+  connectionStates(): Array<{ pool: string; total: number; idle: number; waiting: number }> {
+    return Object.entries(this.#pools).map(([name, pool]) => ({
+      pool: `replica-${name}`,
+      ...pool.state(),
     }))
   }
 
   async close(): Promise<void> {
-    await Promise.all(Object.values(this.#shares).map((share) => share.close()))
+    await Promise.all(Object.values(this.#pools).map((pool) => pool.close()))
     // A server that hangs never closes its side, and an open socket would keep the process of a command running.
     for (const client of this.#clients) abandon(client)
   }
@@ -140,7 +140,7 @@ export class Replica {
   ): Promise<T> {
     try {
       await this.#requireSessions()
-      const lease = () => this.#shares[kind].lease(claimant)
+      const lease = () => this.#pools[kind].lease(claimant)
       const result = await withLease(lease, async ({ client }) => {
         await this.#requireLog(client, log)
         return work(client)
@@ -161,7 +161,7 @@ export class Replica {
     this.#logs.set(client, log)
   }
 
-  /** Fails all reads on this replica, so that they go to another server. A read that takes the turn of a failed one fails with it. */
+  /** Fails all reads on this replica, also those that wait for a turn, so that they go to another server. */
   #giveUp(error: Error): void {
     this.#retryAtMs = performance.now() + RETRY_MS
     for (const client of this.#clients) abandon(client, error)
@@ -169,7 +169,7 @@ export class Replica {
 
   /** The check and the read must reach the same session, and the session must have the settings of the service. */
   #requireSessions(): Promise<void> {
-    this.#sessions ??= requireSessions(() => this.#shares.clients.lease()).catch((error) => {
+    this.#sessions ??= requireSessions(() => this.#pools.clients.lease()).catch((error) => {
       if (!(error instanceof FatalError)) this.#sessions = null
       throw error
     })
@@ -186,7 +186,7 @@ async function behindBytes(client: pg.ClientBase, { position }: LogPosition): Pr
 
 const notStandby = () => new DatabaseUnavailable(new Error('the server is not a standby of the primary'))
 
-/** Whether other reads would fail, too. A time limit and a conflict with replay (class 40) concern one statement. */
+/** Whether other reads would fail too. A time limit and a conflict with replay (class 40) concern one statement. */
 function isOfServer(error: unknown): error is Error {
   const state = sqlStateOf(error) ?? ''
   const isOfStatement = state === STATEMENT_TIMEOUT || state.startsWith('40')

@@ -1,12 +1,12 @@
-/** Whether a second disk has what was acknowledged. */
+/** Reads whether acknowledged commits are on a second disk. */
 import { type Queryable, statement } from '../statement.ts'
 
 /**
  * - `synchronous`: a commit waits until the disk of a standby has it.
  * - `asynchronous`: a standby follows, but commits do not wait for its disk.
- * - `behind`: the same, and the standby has not received the last BEHIND_MAX_BYTES.
- * - `missing`: no standby follows. If commits wait for one, none of them ends.
- * - `unknown`: the database user may not see the standbys.
+ * - `behind`: like `asynchronous`, but the standby lacks more than BEHIND_MAX_BYTES.
+ * - `missing`: no standby follows. If commits wait for one, they hang.
+ * - `unknown`: the database user lacks the privilege to see the standbys.
  */
 export const REPLICATION_STATES = ['synchronous', 'asynchronous', 'behind', 'missing', 'unknown'] as const
 export type ReplicationState = (typeof REPLICATION_STATES)[number]
@@ -16,11 +16,11 @@ export interface Replication {
   /** Whether commits wait for a standby, connected or not. */
   waits: boolean
   standbys: number
-  /** Bytes of WAL that the standby with the most has not on disk. */
+  /** Bytes of WAL that the most up-to-date standby does not have on disk. */
   behindBytes: number
 }
 
-/** One WAL segment. A standby on a network that carries the load is behind by kilobytes. */
+/** One WAL segment. On a sufficient network, a standby is kilobytes behind. */
 export const BEHIND_MAX_BYTES = 16 * 1024 * 1024
 
 /**
@@ -38,7 +38,7 @@ const selectReplication = statement('replication')`
                     filter (where state = 'streaming'), 0)::float8 as behind_bytes
       from pg_stat_replication`
 
-interface Answer extends Record<string, unknown> {
+interface StandbyRow extends Record<string, unknown> {
   waits: boolean
   waits_for_disk: boolean
   standbys: number
@@ -48,21 +48,21 @@ interface Answer extends Record<string, unknown> {
   behind_bytes: number
 }
 
-/** Null if no standby is expected: DATABASE_URL names one host, and commits wait for no standby. */
+/** Returns null if no standby is expected: DATABASE_URL has one host, and commits do not wait for a standby. */
 export async function readReplication(
   database: Queryable,
   hasSeveralHosts: boolean,
 ): Promise<Replication | null> {
-  const [answer] = await database.query<Answer>(selectReplication)
-  if (answer === undefined || !(hasSeveralHosts || answer.waits)) return null
-  const { waits, standbys, behind_bytes: behindBytes } = answer
-  return { state: stateOf(answer), waits, standbys, behindBytes }
+  const [row] = await database.query<StandbyRow>(selectReplication)
+  if (row === undefined || !(hasSeveralHosts || row.waits)) return null
+  const { waits, standbys, behind_bytes: behindBytes } = row
+  return { state: stateOf(row), waits, standbys, behindBytes }
 }
 
-function stateOf(answer: Answer): ReplicationState {
-  if (answer.hidden > 0) return 'unknown'
-  if (answer.streaming === 0) return 'missing'
-  if (answer.waits && answer.synchronous === 0) return 'missing'
-  if (answer.waits && answer.waits_for_disk) return 'synchronous'
-  return answer.behind_bytes > BEHIND_MAX_BYTES ? 'behind' : 'asynchronous'
+function stateOf(row: StandbyRow): ReplicationState {
+  if (row.hidden > 0) return 'unknown'
+  if (row.streaming === 0) return 'missing'
+  if (row.waits && row.synchronous === 0) return 'missing'
+  if (row.waits && row.waits_for_disk) return 'synchronous'
+  return row.behind_bytes > BEHIND_MAX_BYTES ? 'behind' : 'asynchronous'
 }

@@ -2,13 +2,13 @@
 import type pg from 'pg'
 import { statement } from '../statement.ts'
 
-/** Where PostgreSQL's source warns that it ends the wait. The message itself may be translated. */
+/** The function of PostgreSQL that warns about the end of the wait. The message itself may be translated. */
 const WAIT_ROUTINE = 'SyncRepWaitForLSN'
 
 /**
- * Somebody who cancels a commit that waits for a standby, such as an administrator with pg_cancel_backend, does not roll it
- * back. PostgreSQL sends a warning and reports success, although the transaction is only on the primary's disk. The warning
- * arrives before the success, so the connection fails first and the transaction counts as not acknowledged.
+ * If an administrator cancels a commit that waits for a standby (pg_cancel_backend), PostgreSQL does not roll it back. It sends a
+ * warning and reports success, although the transaction is only on the primary's disk. The warning arrives first, so this fails the
+ * connection and the transaction counts as not acknowledged.
  */
 export function refuseUnreplicated(client: pg.ClientBase): void {
   client.on('notice', ({ routine }) => {
@@ -22,8 +22,8 @@ export function refuseUnreplicated(client: pg.ClientBase): void {
 }
 
 /**
- * For a transaction that found its work already done and wrote nothing. It would not wait, although the transaction that did
- * the work may still be on the primary's disk alone. With this message, its commit waits for both.
+ * For a transaction that found its work already done. It wrote nothing, so its commit would not wait, although the transaction that
+ * did the work may still be only on the primary's disk. After this message, the commit waits for both.
  */
 export const waitForStandby = statement('wait-for-standby')`
     select case when current_setting('synchronous_standby_names') <> ''

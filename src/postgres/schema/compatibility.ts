@@ -1,4 +1,4 @@
-/** Which programs may run on a database whose schema is newer or older than theirs. */
+/** Decides whether a program may run on a newer or older schema. */
 import { FatalError } from '../../errors.ts'
 import { type Queryable, statement } from '../statement.ts'
 
@@ -6,8 +6,8 @@ const selectSupport = statement('select-oldest-supported-version')`
     select oldest_supported from schema_compatibility`
 
 /**
- * For a program that is older than the schema. Each migration that breaks older programs raises `oldest_supported`: the number
- * of the newest migration that a program must know to run on this database. Throws a FatalError if it knows fewer.
+ * Throws a FatalError if this program is too old for the schema. Each migration that breaks older programs raises
+ * `oldest_supported`, the number of the newest migration that a program must know.
  */
 export async function requireSupport(session: Queryable, newest: number, newestKnown: number): Promise<void> {
   const [row] = await session.query<{ oldest_supported: number }>(selectSupport)

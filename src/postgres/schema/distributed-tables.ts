@@ -3,7 +3,7 @@ import { FatalError } from '../../errors.ts'
 import { textArray } from '../binary-array.ts'
 import { type Queryable, statement } from '../statement.ts'
 
-/** Without Citus, a statement that contains the name of its catalogue fails. */
+/** Without Citus, a statement that refers to its catalogue fails. */
 const selectHasCitus = statement('select-has-citus-catalogue')`
     select to_regclass('pg_dist_partition') is not null as exists`
 
@@ -13,8 +13,8 @@ const selectDistributed = statement('select-distributed-table')`
      where to_regclass(name) in (select logicalrelid from pg_dist_partition) having count(*) > 0`
 
 /**
- * Change numbers are transaction ids, which the servers of Citus count independently, so delta feeds would miss changes. Throws a
- * FatalError if the catalogue of Citus has one of the tables. Citus lists reference tables there, too.
+ * Change numbers are transaction ids, which each server of Citus counts independently, so delta feeds would miss changes. Throws a
+ * FatalError if the catalogue of Citus has one of the tables. Citus lists reference tables there too.
  */
 export async function refuseDistributedTables(session: Queryable, tables: string[]): Promise<void> {
   const [catalogue] = await session.query<{ exists: boolean }>(selectHasCitus)

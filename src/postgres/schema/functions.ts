@@ -1,6 +1,6 @@
 /**
- * Replaces the SQL functions of migrations/functions/*.sql: each file whenever its content differs from what this database
- * has. They change often, and a file that is edited in place shows a change as a diff.
+ * Replaces the SQL functions of migrations/functions/*.sql. A file is applied if its checksum differs from the stored one. These
+ * functions change often, and a file that is edited in place shows a change as a diff.
  */
 import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
@@ -9,13 +9,13 @@ import { begin, commit, type Queryable, rollback, statement, unnamed } from '../
 
 export interface FunctionFile {
   name: string
-  /** Only `create or replace function`, so that it can be applied again. */
+  /** Contains only `create or replace function`, so that it can be applied again. */
   sql: string
   /** SHA-256 of the file. */
   checksum: string
 }
 
-/** The function files of this package, in the order of their names. */
+/** Reads the function files of this package, ordered by name. */
 export function readFunctions(directory = new URL('migrations/functions/', PACKAGE_ROOT)): FunctionFile[] {
   return readdirSync(directory)
     .filter((name) => name.endsWith('.sql'))
@@ -42,8 +42,8 @@ const storeFunction = statement('store-applied-function')`
         on conflict (name) do update set checksum = excluded.checksum, applied_at = now()`
 
 /**
- * Applies the files that changed, all in one transaction, and returns their names. The caller holds the migration lock.
- * Replacing a function locks no table: a running call finishes with the old text, and the next call uses the new one.
+ * Applies the changed files in one transaction and returns their names. The caller holds the migration lock. Replacing a function
+ * locks no table. A running call finishes with the old text, and the next call uses the new one.
  */
 export async function replaceFunctions(session: Queryable, files: FunctionFile[]): Promise<string[]> {
   await session.query(createFunctionTable)

@@ -10,10 +10,10 @@ import { requireNoneMissing, requireSupport } from './compatibility.ts'
 import { refuseDistributedTables } from './distributed-tables.ts'
 import { readFunctions, replaceFunctions } from './functions.ts'
 
-/** Any fixed number: the advisory lock that serializes instances that start at the same time. */
+/** Arbitrary but fixed. This advisory lock serializes instances that start at the same time. */
 const MIGRATION_LOCK = 7_301_002
 
-/** Other sessions queue behind our lock request, and a flush waits 600 ms at most, so it gives up quickly and tries again. */
+/** Other sessions queue behind our lock request, and a flush waits 600 ms at most, so the request times out and is retried. */
 const LOCK_TIMEOUT_MS = 300
 
 /** The oldest PostgreSQL that every statement runs on (server_version_num). */
@@ -31,7 +31,7 @@ export interface Migration {
   checksum: string
 }
 
-/** 0.2.0 began the migrations again, and named the first one differently. Before 0.1.0, the table had no checksums. */
+/** 0.2.0 squashed the migrations and renamed the first one. Before 0.1.0, the table had no checksums. */
 const FIRST_BEFORE_0_2_0 = '0001-accounts-and-access.sql'
 
 /** The table of applied migrations. The migrations create all other tables of the schema. */
@@ -67,7 +67,7 @@ const storeApplied = statement('store-applied-migration')`
 const raiseNumbers = statement('raise-numbers-after-restore')`
     select raise_change_offset(), raise_member_ids(null)`
 
-/** The migrations of this package, oldest first. */
+/** Reads the migrations of this package, oldest first. */
 export function readMigrations(directory = new URL('migrations/', PACKAGE_ROOT)): Migration[] {
   return readdirSync(directory)
     .filter((name) => name.endsWith('.sql'))
@@ -80,9 +80,9 @@ export function readMigrations(directory = new URL('migrations/', PACKAGE_ROOT))
 }
 
 /**
- * Applies the missing migrations, then the changed functions, and returns the names of what it applied. Throws a FatalError if
- * the server is too old, the database cannot store every text, Citus has distributed a table, the schema is newer and does not
- * support this program, an applied migration was edited, or a release before 0.2.0 created the database.
+ * Applies the missing migrations, then the changed functions, and returns their names. Throws a FatalError if the server is too
+ * old, the database cannot store every text, Citus has distributed a table, the schema is too new for this program, an applied
+ * migration was edited, or a release before 0.2.0 created the database.
  */
 export async function migrate(
   database: Database,
@@ -104,7 +104,7 @@ export async function migrate(
   })
 }
 
-/** For a command: throws a FatalError unless it can run on the schema as it is. Changes nothing. */
+/** For a command. Throws a FatalError unless it can run on the current schema. Changes nothing. */
 export async function requireMigrated(database: Database, migrations = readMigrations()): Promise<void> {
   await database.session(async (session) => {
     await requireUsableServer(session)
@@ -138,7 +138,7 @@ async function requireUsableServer(session: Queryable): Promise<void> {
   }
   if (server.schema === null) {
     throw new FatalError(
-      `search_path (${server.path}) names no schema that the database user may use. ` +
+      `search_path (${server.path}) contains no schema that the database user may use. ` +
         'Create the schema, or run `alter role … set search_path = public`.',
     )
   }
@@ -155,7 +155,7 @@ async function createMigrationTable(session: Queryable): Promise<void> {
   }
 }
 
-/** The checksums of applied migrations, by version. None on a database without a schema. Throws a FatalError if it is too old. */
+/** Reads the checksums of applied migrations, by version. Throws a FatalError if a release before 0.2.0 created the schema. */
 async function readApplied(session: Queryable): Promise<Map<number, string>> {
   try {
     const rows = await session.query<{ version: number; name: string; checksum: string }>(selectApplied)
@@ -175,14 +175,13 @@ function tooOld(): FatalError {
   )
 }
 
-/** Such a schema has newer functions, too, which an older program must leave alone. */
+/** A newer schema also has newer functions, which an older program must not replace. */
 function isNewerThan(migrations: Migration[], applied: Map<number, string>): boolean {
   return newestOf(applied) > (migrations.at(-1)?.version ?? 0)
 }
 
 const newestOf = (applied: Map<number, string>) => Math.max(0, ...applied.keys())
 
-/** The tables that migrations create. */
 function tablesOf(migrations: Migration[]): string[] {
   return migrations.flatMap(({ sql }) =>
     [...sql.matchAll(/^create table (?:if not exists )?(\w+)/gm)].map(([, name]) => name as string),

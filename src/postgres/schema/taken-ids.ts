@@ -1,8 +1,8 @@
-/** Other programs may load rows with ids of their own, so the next generated id may be taken. */
+/** Other programs may insert rows with explicit ids, so the next generated id may be taken. */
 import { violatedConstraint } from '../faults.ts'
 import { type Queryable, type Row, type Statement, statement, type Transactions } from '../statement.ts'
 
-/** Moves a table's generated ids past the stored ones, never back. Ids above 2^62 are left alone: no program counts that far. */
+/** Moves a table's sequence past the stored ids, never back. Ids above 2^62 are ignored, because no sequence counts that far. */
 const SKIP_TAKEN = {
   organization: statement('skip-taken-ids-organization')`
       select setval(pg_get_serial_sequence('organization', 'id'),
@@ -29,8 +29,8 @@ const SKIP_TAKEN = {
 export type ProvisionedTable = keyof typeof SKIP_TAKEN
 
 /**
- * Inserts a row with a generated id. If the id is taken, the sequence moves past the stored ids and the insert is retried. In a
- * transaction, which the first failure aborts, this throws the violation for transactionWithFreeIds.
+ * Inserts a row with a generated id. If the id is taken, the sequence moves past the stored ids and the insert is retried. Inside a
+ * transaction, which the failure aborts, this throws the violation for transactionWithFreeIds.
  */
 export async function insertWithFreeId<R extends Row>(
   database: Queryable,
@@ -51,7 +51,7 @@ export async function insertWithFreeId<R extends Row>(
   }
 }
 
-/** A transaction that inserts rows with generated ids. Each table may abort it once. */
+/** Runs a transaction that inserts rows with generated ids. Each table may abort it once. */
 export async function transactionWithFreeIds<T>(
   database: Transactions,
   work: (transaction: Queryable) => Promise<T>,

@@ -1,22 +1,22 @@
-/** The state of an account: a word, a colour and a shape of its own. */
-import type { AccountWord, Problem } from '../../src/operator/account-status.ts'
+/** The status of an account, with a colour and a shape. */
+import type { AccountStatus, Problem } from '../../src/operator/account-status.ts'
 import { useLocalized } from '../texts.ts'
 
-const SHAPES: Record<AccountWord, string> = {
+const SHAPES: Record<AccountStatus, string> = {
   ok: 'M6 1a5 5 0 1 1 0 10A5 5 0 0 1 6 1Z',
   quiet: 'M6 1a5 5 0 1 1 0 10A5 5 0 0 1 6 1Zm0 2.200a2.800 2.800 0 1 0 0 5.600 2.800 2.800 0 0 0 0-5.600Z',
   degraded: 'M6 1 11.500 11H.5Z',
   broken: 'M2.500 1h7L11 2.500v7L9.500 11h-7L1 9.500v-7Z',
 }
 
-export function Word({ word }: { word: AccountWord }) {
+export function StatusLabel({ status }: { status: AccountStatus }) {
   const { t } = useLocalized()
   return (
-    <span class={`word ${word}`}>
+    <span class={`status ${status}`}>
       <svg viewBox="0 0 12 12" aria-hidden="true">
-        <path d={SHAPES[word]} fill-rule="evenodd" />
+        <path d={SHAPES[status]} fill-rule="evenodd" />
       </svg>
-      {t.words[word]}
+      {t.statuses[status]}
     </span>
   )
 }
@@ -27,7 +27,7 @@ export interface Explained {
   fix: string
 }
 
-/** English has the service's own sentences. The other languages have a label and a fix for each reason. */
+/** English shows the sentences of the service. The other languages have a label and a fix for each reason. */
 export function useReason(): (problem: Problem) => Explained {
   const { t } = useLocalized()
   return ({ reason, message, fix }) => ({ label: t.reasons[reason], message, fix: t.fixes?.[reason] ?? fix })

@@ -1,10 +1,9 @@
-/** What the service says about one account. */
 import type { Verification } from '../../src/accounts/verification.ts'
 import type { AccountDetails } from '../../src/operator/accounts.ts'
 import type { FleetAccount } from '../../src/operator/fleet.ts'
 import type { Json } from '../api.ts'
 
-export interface AccountAnswer {
+export interface AccountResponse {
   account: Omit<Json<AccountDetails>, 'oaHash'>
   verification: Verification | null
   facts: Json<FleetAccount>
