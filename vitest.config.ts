@@ -12,5 +12,7 @@ export default defineConfig({
     // Only a failure takes longer than a few seconds, also on a machine with a third of the usual speed.
     testTimeout: 120_000,
     hookTimeout: 120_000,
+    // A condition that a test waits for: only a failure reaches the limit.
+    expect: { poll: { timeout: 60_000, interval: 20 } },
   },
 })

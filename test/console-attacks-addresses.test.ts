@@ -1,19 +1,14 @@
 /** Guessed tokens, hostile addresses and hostile bodies on the console port. */
 import { once } from 'node:events'
 import { connect } from 'node:net'
-import { afterAll, describe, expect, it } from 'vitest'
-import { CONSOLE_TOKEN, Operator, signedIn, startConsole, startConsoleForTest } from './support/console.ts'
+import { describe, expect, it } from 'vitest'
+import { CONSOLE_TOKEN, Operator, signedIn, startConsole } from './support/console.ts'
 import { createTestDatabase } from './support/database.ts'
 import { startApp } from './support/service.ts'
 
 const { database } = await createTestDatabase()
-const { app, url } = await startConsole(database)
+const { url } = await startConsole(database)
 const service = await startApp(database)
-afterAll(async () => {
-  await app.close()
-  await service.app.close()
-  await database.close()
-})
 
 /** Sends the bytes of a request as they are, and reads the answer to its end. */
 async function sendRaw(port: number, head: string): Promise<string> {
@@ -34,7 +29,7 @@ describe('guessing the token', () => {
     new Operator(base).signIn('wrong', headers).then(({ status }) => status)
 
   it('gains nothing from X-Forwarded-For unless TRUST_PROXY names the sender', async () => {
-    const { url: direct } = await startConsoleForTest(database)
+    const { url: direct } = await startConsole(database)
     const statuses: number[] = []
     for (let i = 0; i < 15; i += 1)
       statuses.push(
@@ -135,7 +130,7 @@ describe('a sign-in', () => {
     ['a prototype', `{"__proto__":{"token":"${CONSOLE_TOKEN}"}}`],
     ['nothing', ''],
   ])('with %s is refused', async (_, body) => {
-    const fresh = await startConsoleForTest(database)
+    const fresh = await startConsole(database)
     const headers = { 'x-console': '1', origin: fresh.url, 'content-type': 'application/json' }
     const answer = await fetch(`${fresh.url}/sign-in`, { method: 'POST', headers, body })
     expect([400, 401, 413]).toContain(answer.status)

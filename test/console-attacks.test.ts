@@ -2,19 +2,14 @@
 import { once } from 'node:events'
 import { createServer, request as sendRequest } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { afterAll, describe, expect, it, onTestFinished } from 'vitest'
+import { describe, expect, it, onTestFinished } from 'vitest'
 import { canRunChromium, launchChromium } from './support/chromium.ts'
-import { CONSOLE_TOKEN, Operator, signedIn, startConsole, startConsoleForTest } from './support/console.ts'
+import { CONSOLE_TOKEN, Operator, signedIn, startConsole } from './support/console.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
-import { eventually } from './support/process.ts'
 
 const { database } = await createTestDatabase()
-const { app, url } = await startConsole(database)
+const { url } = await startConsole(database)
 const tenant = await addTenant(database)
-afterAll(async () => {
-  await app.close()
-  await database.close()
-})
 
 const countClients = async () => (await database.query('select from api_client')).length
 
@@ -182,7 +177,7 @@ describe('a request for another host name, as after DNS rebinding,', () => {
 describe('a cookie', () => {
   it('of another token, cut, doubled or signed by the token itself opens nothing', async () => {
     const operator = await signedIn(url)
-    const other = await startConsoleForTest(database, { token: 'another-token-of-the-tests' })
+    const other = await startConsole(database, { token: 'another-token-of-the-tests' })
     const foreign = new Operator(other.url)
     await foreign.signIn('another-token-of-the-tests')
     const [name, value = ''] = operator.cookie.split('=')
@@ -205,7 +200,7 @@ describe('a cookie', () => {
   it('and the token are in no log line and no answer', async () => {
     const lines: string[] = []
     const config = { logLevel: 'info' as const, trustProxy: [], publicUrl: null }
-    const logged = await startConsoleForTest(database, {
+    const logged = await startConsole(database, {
       config,
       log: { write: (line) => void lines.push(line) },
     })
@@ -217,10 +212,7 @@ describe('a cookie', () => {
       await operator.get('/api/nothing'),
       await operator.post('/api/clients', []),
     ]
-    await eventually(
-      async () => lines.length,
-      (count) => count > 2,
-    )
+    await expect.poll(() => lines.length).toBeGreaterThan(2)
     const everything = [...lines, ...answers.map(({ text }) => text)].join('\n')
     expect(everything).not.toContain(CONSOLE_TOKEN)
     expect(everything).not.toContain(operator.cookie.split('=')[1])

@@ -7,7 +7,7 @@ import { simulatePlatform } from '../tools/simulator/platform.ts'
 import * as chatwoot from './support/chatwoot.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { readEverything } from './support/load.ts'
-import { setUpTest, startAppForTest } from './support/service.ts'
+import { setUpService, startApp } from './support/service.ts'
 
 const MARKER = 'marker-of-a-credential'
 
@@ -113,7 +113,7 @@ it('stores, logs and answers none of the credentials in any known payload, and k
   const { loginChannelId } = platform.account
   const tenant = await addTenant(database, { loginChannelId })
   const lines: string[] = []
-  const service = await startAppForTest(database, {
+  const service = await startApp(database, {
     config: { logLevel: 'trace', lineApiUrl: platform.url },
     log: { write: (line) => void lines.push(line) },
   })
@@ -134,11 +134,10 @@ it('stores, logs and answers none of the credentials in any known payload, and k
   for (const [place, text] of Object.entries(places)) {
     for (const credential of [MARKER, idToken]) expect(text.includes(credential), place).toBe(false)
   }
-  await database.close()
 })
 
 it("stores LINE's events as LINE sends them, with every field", async () => {
-  const { database, service, tenant } = await setUpTest()
+  const { database, service, tenant } = await setUpService()
   const address = `https://a:b@shop.example/?token=${MARKER}`
   const events = ['follow', 'postback', 'accountLink', 'unknown'].map((kind) =>
     lineEvent(kind, 'Uann', {
@@ -152,7 +151,6 @@ it("stores LINE's events as LINE sends them, with every field", async () => {
   expect((await service.deliver(tenant, together)).status).toBe(200)
   const rows = await database.query<{ payload: string }>('select payload from event order by id')
   expect(rows.map(({ payload }) => payload)).toEqual(events.map((event) => JSON.stringify(event)))
-  await database.close()
 })
 
 describe('of any JSON', () => {

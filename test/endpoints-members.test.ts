@@ -3,25 +3,13 @@ import { createHmac } from 'node:crypto'
 import { EventEmitter, once } from 'node:events'
 import { expect, it } from 'vitest'
 import { lineEvent } from '../tools/simulator/events.ts'
-import type { Tenant } from './support/database.ts'
 import { type Received, startReceiver, startSending } from './support/endpoints.ts'
 import { loadMembers } from './support/load.ts'
-import { eventually } from './support/process.ts'
-import type { Service } from './support/service.ts'
 
 const FORMAT = { format: 'members' }
 const messages = (received: Received[]) => received.map(({ body }) => JSON.parse(body))
 const typesOf = (received: Received[]) => messages(received).map(({ type }) => type)
-const edit = (service: Service, tenant: Tenant, id: string | undefined, fields: unknown) =>
-  service.call('PUT', `/api/audience/${id}`, {
-    headers: { ...tenant.headers, 'content-type': 'application/json' },
-    body: JSON.stringify(fields),
-  })
-const untilReceived = (received: Received[], count: number) =>
-  eventually(
-    async () => received,
-    (all) => all.length === count,
-  )
+const untilReceived = (received: Received[], count: number) => expect.poll(() => received).toHaveLength(count)
 
 it('reports members that are created, updated and erased, as the audience shows them', async () => {
   const { database, service, tenant, addEndpoint } = await startSending()
@@ -38,7 +26,7 @@ it('reports members that are created, updated and erased, as the audience shows 
   })
 
   const path = `/api/audience/${member?.id}`
-  await edit(service, tenant, member?.id, { tags: ['vip'] })
+  await service.put(tenant, member?.id, { tags: ['vip'] })
   await untilReceived(received, 2)
   expect(messages(received)[1]).toMatchObject({
     type: 'member.updated',
@@ -52,10 +40,7 @@ it('reports members that are created, updated and erased, as the audience shows 
     data: { id: member?.id, deletedAt: expect.stringMatching(/Z$/) },
   })
   expect(Object.keys(messages(received)[2].data)).toEqual(['id', 'deletedAt'])
-  await eventually(
-    () => database.query('select from endpoint_delivery'),
-    (rows) => rows.length === 0,
-  )
+  await expect.poll(() => database.query('select from endpoint_delivery')).toHaveLength(0)
 })
 
 it('reports to an endpoint whose id is 0 or negative', async () => {
@@ -83,15 +68,14 @@ it('sends what commits after the endpoint was added, and nothing else, also besi
   })
   await isChanged
   await service.deliver(tenant, [lineEvent('follow', 'Ubefore'), lineEvent('follow', 'Ugone')])
-  const gone = await service.member(tenant, 'Ugone')
-  await service.call('DELETE', `/api/audience/${gone?.id}`, { headers: tenant.headers })
+  await service.eraseUser(tenant, 'Ugone')
   await addEndpoint(url, FORMAT)
   const before = await service.member(tenant, 'Ubefore')
   await service.deliver(tenant, [lineEvent('follow', 'Uafter')])
   changed.emit('added')
   await long
   await untilReceived(received, 2)
-  await edit(service, tenant, before?.id, { tags: ['vip'] })
+  await service.put(tenant, before?.id, { tags: ['vip'] })
   await untilReceived(received, 3)
   expect(
     messages(received)
@@ -128,7 +112,7 @@ it('sends a member that changed often while the endpoint was down once, in its p
   await untilReceived(receiver.received, 1)
   const id = (await service.member(tenant, 'Uann'))?.id
   for (let change = 1; change <= 10; change += 1) {
-    await edit(service, tenant, id, { tags: [`t${change}`] })
+    await service.put(tenant, id, { tags: [`t${change}`] })
   }
   await becomesQuiet()
   receiver.answer = { status: 200 }

@@ -3,9 +3,9 @@ import { describe, expect, it } from 'vitest'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { eventOf, KINDS, MESSAGES, messageOf } from '../tools/simulator/kinds.ts'
 import { addTenant } from './support/database.ts'
-import { setUpFile } from './support/service.ts'
+import { setUpService } from './support/service.ts'
 
-const { database, service, tenant } = await setUpFile()
+const { database, service, tenant } = await setUpService()
 
 /** The relationship of the person whom an event of each kind names (null: it names nobody), and how many others it names. */
 const EXPECTED: Record<string, { relationship: string | null; others?: number }> = {

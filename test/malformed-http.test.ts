@@ -1,9 +1,9 @@
 /** Requests whose HTTP is malformed or ambiguous, sent as raw bytes. */
 import { describe, expect, it } from 'vitest'
 import { sendRaw } from './support/raw.ts'
-import { setUpFile, signedDelivery } from './support/service.ts'
+import { setUpService, signedDelivery } from './support/service.ts'
 
-const { service, tenant } = await setUpFile()
+const { service, tenant } = await setUpService()
 
 const exchange = (bytes: string) => sendRaw(service, bytes)
 

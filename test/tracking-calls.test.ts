@@ -3,9 +3,9 @@ import { gzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
 import { METRICS_PATHS, TRACKING_CALLS, TRACKING_PATHS } from '../src/intake/tracking/calls.ts'
 import { randomUserId } from '../tools/simulator/events.ts'
-import { type Service, setUpFile, startAppForTest } from './support/service.ts'
+import { type Service, setUpService, startApp } from './support/service.ts'
 
-const { database, service, tenant } = await setUpFile()
+const { database, service, tenant } = await setUpService()
 const { trackingKey: writeKey } = tenant
 const origin = 'https://shop.example'
 
@@ -155,7 +155,7 @@ describe('every path', () => {
 describe('the limits', () => {
   const event = { ...CALLS.track, userId: 'U1' }
   const limited = (budget: { eventsPerMinute: number; bytesPerMinute: number }) =>
-    startAppForTest(database, {
+    startApp(database, {
       config: {
         trackingBudgets: { address: budget, key: { eventsPerMinute: 0, bytesPerMinute: 0 } },
       },
