@@ -1,5 +1,4 @@
 /** All that clients, senders and operators do with the members and events of one tenant. */
-import { expect } from 'vitest'
 import { findAccount } from '../../src/accounts/account.ts'
 import { eraseUser } from '../../src/audience/erase.ts'
 import { importFollowers } from '../../src/audience/import-followers.ts'
@@ -27,6 +26,7 @@ import type { SimulatedPlatform } from '../../tools/simulator/platform.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
 import type { Tenant } from './database.ts'
 import { load } from './load.ts'
+import { eventually } from './process.ts'
 import type { Service } from './service.ts'
 
 export interface Users {
@@ -143,9 +143,10 @@ async function useEndpoints({ service, database, direct, platform, tenant }: Use
   // Without a handover, the lease of the flush ends after 30 s.
   await load(direct, `update endpoint_delivery set leased_until = '-infinity', due_at = now()`)
   const bodies = () => platform.receipts.map(({ body }) => JSON.stringify(body))
-  await expect
-    .poll(() => bodies().join())
-    .toSatisfy((all) => all.includes('"destination"') && all.includes('member.created'))
+  await eventually(
+    async () => bodies().join(),
+    (all) => all.includes('"destination"') && all.includes('member.created'),
+  )
   await sender.stop()
   await load(direct, 'delete from endpoint')
   return bodies()
