@@ -125,15 +125,11 @@ describe('a secret given as -', () => {
 
   it('is read from standard input, one line each in the order of the options', async () => {
     const { id, idText } = await addSecretAccount()
-    const options = [
-      '--chat-secret',
-      '-',
-      '--name',
-      'Bar',
-      '--channel-secret',
-      '-',
-      '--channel-access-token=-',
-    ]
+    const options = `
+      --chat-secret - --name Bar --channel-secret - --channel-access-token=-
+    `
+      .trim()
+      .split(/\s+/)
     const { status } = await update(idText, options, 'new chat secret\r\nnew-channel-secret\nnew-token')
     expect(status).toBe(0)
     const [updated] = await database.query('select * from official_account where id = $1', [id])

@@ -45,41 +45,17 @@ describe('guessing the token', () => {
 
 describe('an address', () => {
   const secrets = /devDependencies|root:|sourceMappingURL|CREATE TABLE|Index of/i
-  const targets = [
-    '/..%2f..%2fpackage.json',
-    '/%2e%2e/%2e%2e/etc/passwd',
-    '/assets/..%2findex.html%00.js',
-    '/assets/%2e%2e%2f%2e%2e%2fpackage.json',
-    '/assets/....//....//package.json',
-    '/assets/%252e%252e%252fpackage.json',
-    '/assets/..%5c..%5cpackage.json',
-    '/assets/.',
-    '/assets/%00',
-    '/assets/../index.html',
-    '/assets//etc/passwd',
-    '//etc/passwd',
-    '//evil.example/%2e%2e',
-    '/.env',
-    '/.git/config',
-    '/package.json',
-    '/index.html',
-    '/assets/index.js.map',
-    '/assets',
-    '/console/main.tsx',
-    '/dist/src/cli/main.js',
-    'http://127.0.0.1/etc/passwd',
-    'http://evil.example/api/fleet',
-    '/api/../api/fleet',
-    '/%61pi/fleet',
-    '/api%2ffleet',
-    '/API/fleet',
-    '//api/fleet',
-    '/api/fleet/',
-    '/api/fleet%20',
-    '/api/fleet;x=1',
-    '/x/../api/fleet',
-    '*',
-  ]
+  const targets = `
+    /..%2f..%2fpackage.json /%2e%2e/%2e%2e/etc/passwd /assets/..%2findex.html%00.js
+    /assets/%2e%2e%2f%2e%2e%2fpackage.json /assets/....//....//package.json
+    /assets/%252e%252e%252fpackage.json /assets/..%5c..%5cpackage.json /assets/. /assets/%00
+    /assets/../index.html /assets//etc/passwd //etc/passwd //evil.example/%2e%2e /.env /.git/config
+    /package.json /index.html /assets/index.js.map /assets /console/main.tsx /dist/src/cli/main.js
+    http://127.0.0.1/etc/passwd http://evil.example/api/fleet /api/../api/fleet /%61pi/fleet /api%2ffleet
+    /API/fleet //api/fleet /api/fleet/ /api/fleet%20 /api/fleet;x=1 /x/../api/fleet *
+  `
+    .trim()
+    .split(/\s+/)
   it.each(targets)('%s is neither a file nor data without a sign-in', async (target) => {
     const answer = await sendRaw(portOf(url), `GET ${target} HTTP/1.1\r\nhost: 127.0.0.1`)
     const [, status = ''] = /^HTTP\/1\.1 (\d+)/.exec(answer) ?? []
@@ -102,15 +78,11 @@ describe('an address', () => {
   })
 
   it('of the API port is none of the console', async () => {
-    for (const path of [
-      '/',
-      '/assets/',
-      '/api/fleet',
-      '/api/session',
-      '/api/clients',
-      '/audience',
-      '/sign-in',
-    ]) {
+    for (const path of `
+      / /assets/ /api/fleet /api/session /api/clients /audience /sign-in
+    `
+      .trim()
+      .split(/\s+/)) {
       const answer = await fetch(service.url + path)
       const text = await answer.text()
       expect([path, answer.status]).toEqual([path, 404])
