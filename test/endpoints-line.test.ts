@@ -27,18 +27,6 @@ describe('an endpoint with replies', () => {
 })
 
 describe('an endpoint without replies', () => {
-  it('receives events in standby and without reply tokens', async () => {
-    const { service, tenant, addEndpoint, becomesQuiet } = await startSending()
-    const { url, received } = await startReceiver()
-    await addEndpoint(url)
-    const event = textMessage(randomUserId(), 'hello')
-    await service.deliver(tenant, [{ ...event, replyToken: 'token' }])
-    await becomesQuiet()
-    const [sent] = bodies(received)
-    expect(sent.destination).toBe(tenant.botUserId)
-    expect(sent.events).toEqual([{ ...event, mode: 'standby' }])
-  })
-
   it('receives the event types that it asked for, and only new events', async () => {
     const { service, tenant, addEndpoint, becomesQuiet } = await startSending()
     const { url, received } = await startReceiver()
