@@ -14,5 +14,7 @@ export default defineConfig({
     hookTimeout: 120_000,
     // .ci/run repeats a failed test once, because its machine is shared. The report marks such a test: find its cause.
     retry: Number(process.env.TEST_RETRIES ?? 0),
+    // A condition that a test waits for: only a failure reaches the limit.
+    expect: { poll: { timeout: 60_000, interval: 20 } },
   },
 })

@@ -7,8 +7,8 @@ const benches = {
   endpoints: () => import('./endpoints.mjs'),
   loading: () => import('./loading.mjs'),
   workers: () => import('./workers.mjs'),
-  replicas: () => import('./replicas.mjs'),
-  replication: () => import('./replication.mjs'),
+  replicas: () => import('./standbys.mjs').then(({ replicas }) => ({ run: replicas })),
+  replication: () => import('./standbys.mjs').then(({ replication }) => ({ run: replication })),
   accounts: () => import('./accounts.mjs'),
 }
 

@@ -8,12 +8,11 @@ import { updateRoute } from '../src/audience/update.ts'
 import { createServer as createHttpServer } from '../src/http/server.ts'
 import { deliveryPaths } from '../src/intake/line/channel.ts'
 import { LineApi } from '../src/line-api/client.ts'
-import { PostgresDatabase } from '../src/postgres/pool/postgres-database.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
-import { addCredentials, addTenant, type Tenant } from './support/database.ts'
-import { setUpFile, startAppForTest } from './support/service.ts'
+import { addCredentials, addTenant, openDatabase, type Tenant } from './support/database.ts'
+import { setUpService, startApp } from './support/service.ts'
 
-const { database, service, tenant } = await setUpFile()
+const { database, service, tenant } = await setUpService()
 
 const PROTECTED = [
   ['GET', '/api/audience'],
@@ -65,7 +64,7 @@ describe.each(PROTECTED)('%s %s', (method, path) => {
   })
 
   it('answers 500, never 401, without a database', async () => {
-    const without = await startAppForTest(null)
+    const without = await startApp(null)
     const answer = await without.call(method, path, { headers: tenant.headers })
     expect(answer.status).toBe(500)
     expect(answer.json.message).toBe('The request could not be completed')
@@ -73,13 +72,11 @@ describe.each(PROTECTED)('%s %s', (method, path) => {
   })
 
   it('answers 500, never 401, when the database fails', async () => {
-    const nowhere = new PostgresDatabase('postgres://nobody@127.0.0.1:1/none', () => undefined)
-    nowhere.markReady()
-    const broken = await startAppForTest(nowhere)
+    const nowhere = openDatabase('postgres://nobody@127.0.0.1:1/none')
+    const broken = await startApp(nowhere)
     const answer = await broken.call(method, path, { headers: tenant.headers })
     expect(answer.status).toBe(500)
     expect(answer.text).not.toMatch(/ECONNREFUSED|127\.0\.0\.1/)
-    await nowhere.close()
   })
 
   it('answers 401 if it is mounted without the guard', async () => {

@@ -6,9 +6,9 @@ import { eventOf, KINDS } from '../tools/simulator/kinds.ts'
 import * as chatwoot from './support/chatwoot.ts'
 import { addTenant } from './support/database.ts'
 import { load } from './support/load.ts'
-import { setUpFile } from './support/service.ts'
+import { setUpService } from './support/service.ts'
 
-const { database, service, tenant } = await setUpFile()
+const { database, service, tenant } = await setUpService()
 
 interface Row {
   source: string

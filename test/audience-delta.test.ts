@@ -1,6 +1,6 @@
 /** GET /api/audience?updatedSince: the delta feed. */
 import fc from 'fast-check'
-import { describe, expect, it, onTestFinished } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { addCheckpoint } from '../src/audience/checkpoints.ts'
 import { SCAN_MAX } from '../src/audience/list-statements.ts'
 import { readPage } from '../src/audience/select-list.ts'
@@ -8,14 +8,13 @@ import { migrate } from '../src/postgres/schema/migrate.ts'
 import type { Statement } from '../src/postgres/statement.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { addTenant, type Tenant } from './support/database.ts'
-import { load, loadMembers } from './support/load.ts'
+import { load, loadMembers, tenantWithMembers } from './support/load.ts'
 import { holdTransaction } from './support/locks.ts'
-import { eventually } from './support/process.ts'
 import { runs } from './support/runs.ts'
-import { setUpFile, setUpTest } from './support/service.ts'
+import { setUpService } from './support/service.ts'
 import { type Listed, listPage, pagesOf, walk } from './support/walk.ts'
 
-const { database, service } = await setUpFile()
+const { database, service } = await setUpService()
 
 const LONG_AGO = '2020-01-01T00:00:00.000Z'
 
@@ -24,12 +23,6 @@ const feed = (tenant: Tenant, since: string, limit?: number) =>
 
 const userIdsOf = (entries: Listed[]) => entries.map(({ userId }) => userId)
 
-async function tenantWithMembers(count: number): Promise<Tenant> {
-  const tenant = await addTenant(database)
-  await loadMembers(database, tenant, count)
-  return tenant
-}
-
 /** Adds a mark with this time, an SQL expression, as if the database's clock had shown it when the changes so far ended. */
 const mark = (time: string) =>
   load(database, `insert into change_mark (marked_at, change) select ${time}, change_horizon()`)
@@ -37,10 +30,9 @@ const mark = (time: string) =>
 /** Waits until all committed changes are below the horizon: transactions of other test files may be in progress. */
 async function markAll(time: string): Promise<void> {
   const isPast = 'select change_horizon() > max(change) as is_past from audience_member'
-  await eventually(
-    () => load<{ is_past: boolean }>(database, isPast),
-    ([row]) => row?.is_past === true,
-  )
+  await expect
+    .poll(() => load<{ is_past: boolean }>(database, isPast))
+    .toSatisfy(([row]) => row?.is_past === true)
   await mark(time)
 }
 
@@ -48,15 +40,6 @@ const setUpdatedAt = (tenant: Tenant, time: string) =>
   load(database, `update audience_member set updated_at = ${time} where channel_oa_id = $1`, [
     tenant.accountId,
   ])
-
-const putTags = (tenant: Tenant, id: string | undefined, tags: string[]) =>
-  service.call('PUT', `/api/audience/${id}`, {
-    headers: { ...tenant.headers, 'content-type': 'application/json' },
-    body: JSON.stringify({ tags }),
-  })
-
-const erase = (tenant: Tenant, id: string | undefined) =>
-  service.call('DELETE', `/api/audience/${id}`, { headers: tenant.headers })
 
 interface PlanNode {
   'Node Type': string
@@ -73,8 +56,8 @@ describe('a delta feed', () => {
     const [a, b, c] = [randomUserId(), randomUserId(), randomUserId()]
     for (const userId of [a, b, c]) await service.deliver(tenant, [lineEvent('follow', userId)])
     const [first, second] = await service.members(tenant)
-    await putTags(tenant, first?.id, ['x'])
-    await erase(tenant, second?.id)
+    await service.put(tenant, first?.id, { tags: ['x'] })
+    await service.erase(tenant, second?.id)
     const entries = await feed(tenant, LONG_AGO, 1)
     expect(userIdsOf(entries)).toEqual([c, a, undefined])
     expect(entries[2]).toEqual({
@@ -84,7 +67,7 @@ describe('a delta feed', () => {
   })
 
   it('omits members that changed long before, and mere activity', async () => {
-    const tenant = await tenantWithMembers(2)
+    const tenant = await tenantWithMembers(database, 2)
     await markAll(`now() - interval '10 minutes'`)
     await service.deliver(tenant, [textMessage('U1', 'seen again')])
     const since = new Date(Date.now() - 300_000).toISOString()
@@ -94,7 +77,7 @@ describe('a delta feed', () => {
   })
 
   it('returns a change that a transaction of many minutes commits after later changes were read', async () => {
-    const tenant = await tenantWithMembers(3)
+    const tenant = await tenantWithMembers(database, 3)
     await mark(`now() - interval '10 minutes'`)
     const commit = await holdTransaction(
       database,
@@ -112,7 +95,7 @@ describe('a delta feed', () => {
   })
 
   it('returns changes made after the clock of the database stepped back by an hour', async () => {
-    const tenant = await tenantWithMembers(1)
+    const tenant = await tenantWithMembers(database, 1)
     await mark(`now() + interval '59 minutes'`)
     await setUpdatedAt(tenant, `now() + interval '60 minutes'`)
     await markAll(`now() + interval '61 minutes'`)
@@ -124,8 +107,7 @@ describe('a delta feed', () => {
   })
 
   it('begins at recent marks again after the clock had jumped ahead by years', async () => {
-    const { database: own, service: there, tenant } = await setUpTest()
-    onTestFinished(() => own.close())
+    const { database: own, service: there, tenant } = await setUpService()
     const since = (time: string) => walk(there, tenant, `updatedSince=${time}`)
     const markAt = (time: string) =>
       load(own, `insert into change_mark (marked_at, change) select ${time}, change_limit()`)
@@ -155,8 +137,7 @@ describe('a delta feed', () => {
   })
 
   it('misses nothing since a time of a clock that was ahead, when that time comes', async () => {
-    const { database: own, service: there, tenant } = await setUpTest()
-    onTestFinished(() => own.close())
+    const { database: own, service: there, tenant } = await setUpService()
     const markAt = (seconds: number) =>
       load(own, `insert into change_mark select now() - $1 * interval '1 second', change_limit()`, [seconds])
     await loadMembers(own, tenant, 1)
@@ -168,8 +149,7 @@ describe('a delta feed', () => {
   })
 
   it('adds no mark while the clock is before all marks', async () => {
-    const { database: own } = await setUpTest()
-    onTestFinished(() => own.close())
+    const { database: own } = await setUpService()
     await load(
       own,
       `insert into change_mark (marked_at, change) select now() + interval '2 days', change_horizon()`,
@@ -179,15 +159,14 @@ describe('a delta feed', () => {
   })
 
   it('returns everything since a time in the future that the clock never showed', async () => {
-    const tenant = await tenantWithMembers(2)
+    const tenant = await tenantWithMembers(database, 2)
     await markAll(`now() - interval '10 minutes'`)
     expect(await feed(tenant, new Date(Date.now() - 60_000).toISOString())).toEqual([])
     expect(await feed(tenant, '2099-01-01T00:00:00Z')).toHaveLength(2)
   })
 
   it('returns everything when a dump has brought change numbers of another server', async () => {
-    const { database: restored, service: there, tenant } = await setUpTest()
-    onTestFinished(() => restored.close())
+    const { database: restored, service: there, tenant } = await setUpService()
     await loadMembers(restored, tenant, 3)
     await load(restored, `delete from audience_member where user_id = 'U3'`)
     await load(restored, `insert into change_mark values (now() - interval '1 hour', 900000000000)`)
@@ -206,7 +185,7 @@ describe('a delta feed', () => {
   })
 
   it('reports no tombstone of a member that another program deleted and inserted again', async () => {
-    const tenant = await tenantWithMembers(3)
+    const tenant = await tenantWithMembers(database, 3)
     const copy = new Copy()
     await copy.poll(tenant)
     await load(
@@ -223,7 +202,7 @@ describe('a delta feed', () => {
   })
 
   it('examines a bounded number of members for a page, and finds a rare match with empty pages before it', async () => {
-    const tenant = await tenantWithMembers(2.5 * SCAN_MAX)
+    const tenant = await tenantWithMembers(database, 2.5 * SCAN_MAX)
     const last = (await load<{ id: bigint }>(database, 'select max(id) as id from audience_member'))[0]?.id
     const tag = `update audience_member set tags = '{rare}' where channel_oa_id = $1 and id = $2`
     await load(database, tag, [tenant.accountId, last])
@@ -261,7 +240,7 @@ describe('a delta feed', () => {
     `update audience_member set followed_at = now(), updated_at = clock_timestamp()`,
     'delete from audience_member',
   ])('returns a member that another program changed with "%s"', async (change) => {
-    const tenant = await tenantWithMembers(1)
+    const tenant = await tenantWithMembers(database, 1)
     await markAll(`now() - interval '1 day'`)
     const since = new Date(Date.now() - 3_600_000).toISOString()
     expect(await feed(tenant, since)).toEqual([])
@@ -270,7 +249,7 @@ describe('a delta feed', () => {
   })
 
   it('ends where it stood when the walk began, so a slow client does not miss later changes', async () => {
-    const tenant = await tenantWithMembers(3)
+    const tenant = await tenantWithMembers(database, 3)
     const first = await listPage(service, tenant, `limit=1&updatedSince=${LONG_AGO}`)
     await service.deliver(tenant, [lineEvent('follow', 'U1')])
     const next = await listPage(service, tenant, `updatedSince=${LONG_AGO}&cursor=${first.json.nextCursor}`)
@@ -279,13 +258,13 @@ describe('a delta feed', () => {
   })
 
   it('walks past members whose updated_at is the epoch', async () => {
-    const tenant = await tenantWithMembers(3)
+    const tenant = await tenantWithMembers(database, 3)
     await setUpdatedAt(tenant, `'epoch'`)
     expect(await feed(tenant, '1960-01-01T00:00:00Z', 1)).toHaveLength(3)
   })
 
   it('returns 400 when the cursor holds a time that PostgreSQL cannot represent', async () => {
-    const tenant = await tenantWithMembers(2)
+    const tenant = await tenantWithMembers(database, 2)
     const since = `updatedSince=${LONG_AGO}`
     const { nextCursor } = (await listPage(service, tenant, `limit=1&${since}`)).json
     for (const time of [2n ** 63n - 1n, -(2n ** 63n)]) {
@@ -311,8 +290,8 @@ async function takeStep(tenant: Tenant, { kind, no }: Step, tag: string): Promis
   }
   const member = await service.member(tenant, userId)
   if (member === undefined) return
-  if (kind === 'erase') await erase(tenant, member.id)
-  if (kind === 'tag') await putTags(tenant, member.id, [tag])
+  if (kind === 'erase') await service.erase(tenant, member.id)
+  if (kind === 'tag') await service.put(tenant, member.id, { tags: [tag] })
 }
 
 /** A client's copy of an audience, kept up to date by the feed alone. */

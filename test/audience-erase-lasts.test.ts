@@ -1,20 +1,16 @@
 /** DELETE /api/audience/:id: an erasure lasts, whatever arrives before, during and after it. */
-import { describe, expect, it, onTestFinished } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { Member } from '../src/audience/member.ts'
 import { finishErasures } from '../src/audience/pending-erasure.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
-import { TextDatabase } from '../tools/text-database.ts'
-import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
+import { addTenant, createTestDatabase, openDatabase, type Tenant } from './support/database.ts'
 import { load, readEverything } from './support/load.ts'
 import { holdTransaction, waitForBlocked } from './support/locks.ts'
-import { type Service, setUpFile, startAppForTest } from './support/service.ts'
+import { type Service, setUpService, startApp } from './support/service.ts'
 
-const { database, service, tenant } = await setUpFile()
+const { database, service, tenant } = await setUpService()
 
 const ago = (ms: number) => ({ timestamp: Date.now() - ms })
-
-const erase = (of: Tenant, id: string, at: Service = service) =>
-  at.call('DELETE', `/api/audience/${id}`, { headers: of.headers })
 
 async function newFollower(of: Tenant, at: Service = service): Promise<Member> {
   const userId = randomUserId()
@@ -28,7 +24,7 @@ async function eraseAmidDeliveries(of: Tenant, at: Service): Promise<Member> {
   const messages = (text: string) =>
     Array.from({ length: 5 }, (_, i) => at.deliver(of, [textMessage(member.userId, text, ago(50_000 - i))]))
   const before = messages('secret in flight')
-  const erased = erase(of, member.id, at)
+  const erased = at.erase(of, member.id)
   const after = messages('late secret in flight')
   for (const { status } of await Promise.all([...before, ...after])) expect(status).toBe(200)
   expect((await erased).status).toBe(204)
@@ -40,7 +36,7 @@ describe('an erased person', () => {
     const userId = randomUserId()
     const follow = lineEvent('follow', userId, ago(60_000))
     await service.deliver(tenant, [follow])
-    await erase(tenant, (await service.member(tenant, userId))?.id ?? '')
+    await service.erase(tenant, (await service.member(tenant, userId))?.id ?? '')
     const late = textMessage(userId, 'late secret words', ago(30_000))
     const joined = lineEvent('memberJoined', null, {
       ...ago(20_000),
@@ -59,7 +55,7 @@ describe('an erased person', () => {
 
   it('does not come back with a tracking event from before the erasure whose sentAt equals its timestamp', async () => {
     const { id, userId } = await newFollower(tenant)
-    await erase(tenant, id)
+    await service.erase(tenant, id)
     const timestamp = new Date(Date.now() - 10_000).toISOString()
     await service.track(tenant, [
       { type: 'page', userId, timestamp, sentAt: timestamp, properties: { note: 'words in transit' } },
@@ -78,9 +74,9 @@ describe('an erased person', () => {
     'is compared with events by the clock of the service when the database is %s it',
     async (_, offsetMs) => {
       const now = () => Date.now() + offsetMs
-      const at = await startAppForTest(database, { now })
+      const at = await startApp(database, { now })
       const { id, userId } = await newFollower(tenant, at)
-      await erase(tenant, id, at)
+      await at.erase(tenant, id)
       await at.deliver(tenant, [textMessage(userId, 'late', { timestamp: now() - 30_000 })])
       expect(await at.member(tenant, userId)).toBeUndefined()
       await at.deliver(tenant, [lineEvent('follow', userId, { timestamp: now() + 1000 })])
@@ -90,7 +86,7 @@ describe('an erased person', () => {
 
   it('becomes a new member with a newer event', async () => {
     const { id, userId } = await newFollower(tenant)
-    await erase(tenant, id)
+    await service.erase(tenant, id)
     await service.deliver(tenant, [
       textMessage(userId, 'again', { timestamp: Date.now() + 5 }),
       lineEvent('follow', userId, ago(4000)),
@@ -116,10 +112,8 @@ describe('an erased person', () => {
       `alter database ${connection.database} set default_transaction_isolation = 'repeatable read'`,
     )
     await created.close()
-    const strict = new TextDatabase(connection, () => undefined)
-    strict.markReady()
-    onTestFinished(() => strict.close())
-    const at = await startAppForTest(strict)
+    const strict = openDatabase(connection)
+    const at = await startApp(strict)
     const owner = await addTenant(strict)
     for (let round = 0; round < 5; round += 1) {
       const { userId } = await eraseAmidDeliveries(owner, at)
@@ -137,7 +131,7 @@ describe('an erased person', () => {
     )
     const delivered = service.deliver(tenant, [textMessage(userId, 'stopped', ago(50_000))])
     await waitForBlocked(database, 1)
-    const erased = erase(tenant, id)
+    const erased = service.erase(tenant, id)
     await waitForBlocked(database, 2)
     await release()
     expect((await delivered).json).toEqual({ accepted: 1, duplicates: 0 })
@@ -173,7 +167,7 @@ describe('an event of the support chat that is not the act of the person', () =>
   it.each(byOthers)('makes a member of a stranger, but not of an erased person: %s', async (_, webhookOf) => {
     const { id, userId } = await newFollower(tenant)
     const stranger = randomUserId()
-    await erase(tenant, id)
+    await service.erase(tenant, id)
     for (const each of [userId, stranger])
       expect((await service.chat(tenant, webhookOf(each))).status).toBe(200)
     expect(await service.member(tenant, userId)).toBeUndefined()
@@ -183,7 +177,7 @@ describe('an event of the support chat that is not the act of the person', () =>
 
   it('updates the conversation of an erased person who came back, and does not count', async () => {
     const { id, userId } = await newFollower(tenant)
-    await erase(tenant, id)
+    await service.erase(tenant, id)
     await service.chat(tenant, incoming(userId))
     const state = { event: 'conversation_status_changed', status: 'resolved' }
     await service.chat(tenant, { ...conversation(userId), ...state, updated_at: Date.now() / 1000 + 90 })
@@ -235,7 +229,7 @@ describe('an erasure of very many events', () => {
     const owner = await addTenant(database)
     const { id, userId } = await newFollower(owner)
     await addEvents(owner, userId, MANY, MANY)
-    expect((await erase(owner, id)).status).toBe(204)
+    expect((await service.erase(owner, id)).status).toBe(204)
     expect(await eventsNaming(userId)).toEqual([])
     expect(await pendingErasures()).toEqual([])
     const others = await load(
@@ -255,10 +249,10 @@ describe('an erasure of very many events', () => {
        select $1, 'line', 'memberJoined', gen_random_uuid(), now(), $2, '{}' from generate_series(1, $3::int)`,
       [owner.accountId, members.map(({ userId }) => userId), 2 * MANY],
     )
-    const answers = await Promise.all(members.map(({ id }) => erase(owner, id)))
+    const answers = await Promise.all(members.map(({ id }) => service.erase(owner, id)))
     for (const [index, { id, userId }] of members.entries()) {
       // The two may lock each other's rows for longer than the lock timeout. The client's retry then finishes the erasure.
-      if (answers[index]?.status !== 204) expect((await erase(owner, id)).status).toBe(204)
+      if (answers[index]?.status !== 204) expect((await service.erase(owner, id)).status).toBe(204)
       expect(await eventsNaming(userId)).toEqual([])
     }
   })
@@ -270,17 +264,17 @@ describe('an erasure of very many events', () => {
       const { id, userId } = await newFollower(owner)
       await addEvents(owner, userId, MANY, 0)
       const goOn = await interruptErasures()
-      expect((await erase(owner, id)).json.message).toMatch(/^Step 3: /)
+      expect((await service.erase(owner, id)).json.message).toMatch(/^Step 3: /)
       await goOn()
       expect(await pendingErasures()).toHaveLength(1)
       expect(await eventsNaming(userId)).not.toEqual([])
       await service.deliver(owner, [textMessage(userId, 'hello again', { timestamp: Date.now() + 1000 })])
       if (by === 'the service') await finishErasures(database)
-      else expect((await erase(owner, id)).status).toBe(204)
+      else expect((await service.erase(owner, id)).status).toBe(204)
       expect(await pendingErasures()).toEqual([])
       const events = await eventsNaming(userId)
       expect(events.map(({ payload }) => JSON.parse(payload).message.text)).toEqual(['hello again'])
-      expect((await erase(owner, id)).status).toBe(404)
+      expect((await service.erase(owner, id)).status).toBe(404)
       expect(await service.member(owner, userId)).toMatchObject({ eventCount: 1 })
     },
   )

@@ -4,16 +4,13 @@ import type { Member } from '../src/audience/member.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { addTenant, type Tenant } from './support/database.ts'
 import { load, readEverything } from './support/load.ts'
-import { setUpFile } from './support/service.ts'
+import { setUpService } from './support/service.ts'
 
-const { database, service, tenant } = await setUpFile()
+const { database, service, tenant } = await setUpService()
 
 /** Every event of these tests is older than the erasure. */
 const PAST = { timestamp: Date.now() - 5000 }
 const GROUP = { type: 'group', groupId: 'Cgroup' }
-
-const erase = (of: Tenant, id: string, headers: Record<string, string> = {}) =>
-  service.call('DELETE', `/api/audience/${id}`, { headers: { ...of.headers, ...headers } })
 
 const memberOf = async (of: Tenant, userId: string) => (await service.member(of, userId)) as Member
 
@@ -33,11 +30,11 @@ const membersEvent = (type: string, field: string, userIds: unknown[]) =>
 describe('DELETE /api/audience/:id', () => {
   it('answers 204, then 404, and removes the member from the list', async () => {
     const { id, userId } = await newFollower()
-    const answer = await erase(tenant, id)
+    const answer = await service.erase(tenant, id)
     expect(answer.status).toBe(204)
     expect(answer.text).toBe('')
     expect(await service.member(tenant, userId)).toBeUndefined()
-    const again = await erase(tenant, id)
+    const again = await service.erase(tenant, id)
     expect(again.json).toMatchObject({ statusCode: 404, message: expect.stringMatching(/^Step 2: /) })
   })
 
@@ -51,9 +48,9 @@ describe('DELETE /api/audience/:id', () => {
        select id, $2, $3, 'Uloaded' || id from unnest($1::bigint[]) id`,
       [loaded, tenant.accountId, tenant.organizationId],
     )
-    for (const each of loaded) expect((await erase(tenant, each)).status).toBe(204)
+    for (const each of loaded) expect((await service.erase(tenant, each)).status).toBe(204)
     for (let i = 0; i < 4; i += 1) expect(loaded).not.toContain((await newFollower()).id)
-    for (const each of loaded) expect((await erase(tenant, each)).status).toBe(404)
+    for (const each of loaded) expect((await service.erase(tenant, each)).status).toBe(404)
   })
 
   it.each(['9223372036854775807', '4611686018427387904', '-9223372036854775807'])(
@@ -66,20 +63,20 @@ describe('DELETE /api/audience/:id', () => {
         'insert into audience_member (id, channel_oa_id, organization_id, user_id) values ($1, $2, $3, $4)',
         [id, owner.accountId, owner.organizationId, randomUserId()],
       )
-      expect((await erase(owner, id)).status).toBe(204)
+      expect((await service.erase(owner, id)).status).toBe(204)
       expect(BigInt((await newFollower(owner)).id)).toBeLessThan(2n ** 52n)
     },
   )
 
   it('answers 412 and erases nothing when If-Match names another version', async () => {
     const { id, userId } = await newFollower()
-    expect((await erase(tenant, id, { 'if-match': '"2"' })).json).toMatchObject({
+    expect((await service.erase(tenant, id, { 'if-match': '"2"' })).json).toMatchObject({
       statusCode: 412,
       message: expect.stringMatching(/^Step 2: /),
     })
     expect(await memberOf(tenant, userId)).toMatchObject({ id, userId })
-    expect((await erase(tenant, '999999', { 'if-match': '"1"' })).status).toBe(404)
-    expect((await erase(tenant, id, { 'if-match': '"1"' })).status).toBe(204)
+    expect((await service.erase(tenant, '999999', { 'if-match': '"1"' })).status).toBe(404)
+    expect((await service.erase(tenant, id, { 'if-match': '"1"' })).status).toBe(204)
   })
 
   it('removes user id and content from the events of all sources, and keeps other people in them', async () => {
@@ -99,7 +96,7 @@ describe('DELETE /api/audience/:id', () => {
     })
     await service.track(tenant, [{ type: 'page', userId, properties: { page: 'secret words on a page' } }])
     expect(await readEverything(database)).toContain(userId)
-    expect((await erase(tenant, (await memberOf(tenant, userId)).id)).status).toBe(204)
+    expect((await service.erase(tenant, (await memberOf(tenant, userId)).id)).status).toBe(204)
     const kept = await readEverything(database)
     expect(kept).not.toContain(userId)
     expect(kept).not.toContain('secret words')
@@ -120,7 +117,7 @@ describe('DELETE /api/audience/:id', () => {
       contact_inbox: { source_id: userId },
     })
     expect((await readEverything(database)).split(userId).length).toBeGreaterThan(4)
-    await erase(tenant, id)
+    await service.erase(tenant, id)
     const kept = await readEverything(database)
     expect(kept).not.toContain(userId)
     expect(kept).not.toContain('unusable secret words')
@@ -130,21 +127,21 @@ describe('DELETE /api/audience/:id', () => {
     const other = await addTenant(database)
     const { id, userId } = await newFollower()
     await service.deliver(other, [lineEvent('follow', userId, PAST)])
-    await erase(tenant, id)
+    await service.erase(tenant, id)
     const kept = await memberOf(other, userId)
     expect(kept).toMatchObject({ relationship: 'following', eventCount: 1 })
-    const foreign = await erase(tenant, kept.id)
+    const foreign = await service.erase(tenant, kept.id)
     expect(foreign.json).toMatchObject({ statusCode: 404, message: expect.stringMatching(/^Step 2: /) })
   })
 
   it('answers 500 with its step and changes nothing when the erasure fails', async () => {
     const { id, userId } = await newFollower()
     await load(database, 'alter table erased_person rename to erased_person_away')
-    const answer = await erase(tenant, id)
+    const answer = await service.erase(tenant, id)
     await load(database, 'alter table erased_person_away rename to erased_person')
     expect(answer.json).toMatchObject({ statusCode: 500, message: expect.stringMatching(/^Step 3: /) })
     expect(answer.text).not.toContain('erased_person')
     expect(await memberOf(tenant, userId)).toMatchObject({ id })
-    expect((await erase(tenant, id)).status).toBe(204)
+    expect((await service.erase(tenant, id)).status).toBe(204)
   })
 })

@@ -11,37 +11,17 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import { parse } from 'csv-parse/sync'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { TextDatabase } from '../tools/text-database.ts'
+import { describe, expect, it } from 'vitest'
 import { runCommand } from './support/command.ts'
-import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
-import { load, loadMembers } from './support/load.ts'
+import { type Tenant, urlOf } from './support/database.ts'
+import { load, tenantWithMembers } from './support/load.ts'
 import { temporaryDirectory } from './support/process.ts'
-import { type Service, setUpTest, startApp } from './support/service.ts'
+import { setUpService } from './support/service.ts'
 
-let database: TextDatabase
-let env: Record<string, string>
-let service: Service
-
-beforeAll(async () => {
-  const created = await createTestDatabase()
-  database = created.database
-  env = { DATABASE_URL: urlOf(created.connection) }
-  service = await startApp(database)
-})
-afterAll(async () => {
-  await service.app.close()
-  await database.close()
-})
+const { database, env, service } = await setUpService()
 
 const runAudience = (command: 'export' | 'import', tenant: Tenant, ...args: string[]) =>
   runCommand(['audience', command, '--account', String(tenant.accountId), ...args], env)
-
-async function tenantWithMembers(count: number, columns?: Record<string, string>): Promise<Tenant> {
-  const tenant = await addTenant(database)
-  await loadMembers(database, tenant, count, columns)
-  return tenant
-}
 
 function writeTemporaryFile(name: string, content: string | Buffer): string {
   const path = join(temporaryDirectory(), name)
@@ -51,7 +31,7 @@ function writeTemporaryFile(name: string, content: string | Buffer): string {
 
 describe('audience export', () => {
   it('writes every member to the file, and reports progress', async () => {
-    const tenant = await tenantWithMembers(1_001)
+    const tenant = await tenantWithMembers(database, 1_001)
     const file = join(temporaryDirectory(), 'audience.csv')
     const exported = await runAudience('export', tenant, '--format', 'csv', '--output', file, '--json')
     expect(JSON.parse(exported.stdout)).toEqual({ members: 1_001 })
@@ -61,14 +41,14 @@ describe('audience export', () => {
   })
 
   it('writes the members that match a filter to standard output', async () => {
-    const tenant = await tenantWithMembers(100, { display_name: `'name ' || i` })
+    const tenant = await tenantWithMembers(database, 100, { display_name: `'name ' || i` })
     const { stdout } = await runAudience('export', tenant, '--q', 'name 77')
     const lines = stdout.trimEnd().split('\n')
     expect(lines.map((line) => JSON.parse(line).userId)).toEqual(['U77'])
   })
 
   it('lets only its user read the file, also when a readable file has the name already', async () => {
-    const tenant = await tenantWithMembers(1)
+    const tenant = await tenantWithMembers(database, 1)
     const directory = temporaryDirectory()
     const [created, replaced] = [join(directory, 'created.ndjson'), join(directory, 'replaced.ndjson')]
     writeFileSync(replaced, 'an earlier export')
@@ -82,7 +62,7 @@ describe('audience export', () => {
   })
 
   it('writes through a symbolic link and into a device', async () => {
-    const tenant = await tenantWithMembers(1)
+    const tenant = await tenantWithMembers(database, 1)
     const directory = temporaryDirectory()
     const [file, link] = [join(directory, 'audience.ndjson'), join(directory, 'link')]
     writeFileSync(file, 'an earlier export')
@@ -98,7 +78,7 @@ describe('audience export', () => {
     const directory = temporaryDirectory()
     const file = join(directory, 'audience.ndjson')
     writeFileSync(file, 'an earlier export')
-    const other = await setUpTest()
+    const other = await setUpService()
     await load(other.database, 'drop table tracked_activity cascade')
     const failed = await runCommand(
       ['audience', 'export', '--account', String(other.tenant.accountId), '--output', file],
@@ -107,14 +87,13 @@ describe('audience export', () => {
     expect(failed.status).toBe(1)
     expect(readFileSync(file, 'utf8')).toBe('an earlier export')
     expect(readdirSync(directory)).toEqual(['audience.ndjson'])
-    await other.database.close()
   })
 
   it.each([
     ['/nowhere/at/all', 'ENOENT'],
     ...(process.platform === 'linux' ? [['/dev/full', 'ENOSPC']] : []),
   ])('fails with the reason when it cannot write to %s', async (output, code) => {
-    const tenant = await tenantWithMembers(3)
+    const tenant = await tenantWithMembers(database, 3)
     expect(await runAudience('export', tenant, '--output', output)).toMatchObject({
       status: 1,
       stderr: expect.stringContaining(`${output} cannot be written (${code})`),
@@ -125,7 +104,7 @@ describe('audience export', () => {
 describe('audience import', () => {
   // 100 members × 1.4 KB = 140 KB: more than the 64 KiB that are read from a file at a time.
   it.each(['ndjson', 'csv'])('changes nothing when it reads an export in %s', async (format) => {
-    const tenant = await tenantWithMembers(100, {
+    const tenant = await tenantWithMembers(database, 100, {
       external_id: `'-' || i`,
       attributes: `jsonb_build_object('note', 'a "b"', 'pad', repeat('x', 1000))`,
     })
@@ -139,7 +118,7 @@ describe('audience import', () => {
   })
 
   it('applies the lines in the order of the file', async () => {
-    const tenant = await tenantWithMembers(2)
+    const tenant = await tenantWithMembers(database, 2)
     const lines = Array.from({ length: 50 }, (_, i) => {
       const [holder, other] = i % 2 === 0 ? ['U1', 'U2'] : ['U2', 'U1']
       return `{"userId":"${other}","externalId":null}\n{"userId":"${holder}","externalId":"moving","tags":["${i}"]}`
@@ -151,7 +130,7 @@ describe('audience import', () => {
   })
 
   it('sets the fields of each line, and reports the lines that it cannot use', async () => {
-    const tenant = await tenantWithMembers(4)
+    const tenant = await tenantWithMembers(database, 4)
     const [, second, third] = await service.members(tenant)
     const lines = [
       '{"userId":"U1","externalId":"c-1","tags":["vip"],"attributes":{"cups":3}}',
@@ -183,7 +162,7 @@ describe('audience import', () => {
   })
 
   it('refuses a line whose id belongs to another person than its userId', async () => {
-    const tenant = await tenantWithMembers(2)
+    const tenant = await tenantWithMembers(database, 2)
     const [, second] = await service.members(tenant)
     const file = writeTemporaryFile('ids.csv', `id,userId,tags\n${second?.id},U1,"[""wrong""]"\n`)
     const { stdout, stderr } = await runAudience('import', tenant, file, '--json')
@@ -193,7 +172,7 @@ describe('audience import', () => {
   })
 
   it('keeps the lines before a fault in the format, and reports the last of them', async () => {
-    const tenant = await tenantWithMembers(1)
+    const tenant = await tenantWithMembers(database, 1)
     const row = `U1,"{""note"":""${'x'.repeat(2000)}""}"\n`
     const file = writeTemporaryFile('late.csv', `userId,attributes\n${row.repeat(100)}U1,"a"b"\n`)
     const { stdout, stderr } = await runAudience('import', tenant, file, '--json')
@@ -210,7 +189,7 @@ describe('audience import', () => {
       'line 1 is not in UTF-8',
     ],
   ])('fails without a stack trace when the file has %s', async (_, name, content, complaint) => {
-    const tenant = await tenantWithMembers(1)
+    const tenant = await tenantWithMembers(database, 1)
     const result = await runAudience('import', tenant, writeTemporaryFile(name, content))
     expect(result).toMatchObject({ status: 1, stderr: expect.stringContaining(complaint) })
     expect(result.stderr).not.toMatch(/^ +at /m)
@@ -229,14 +208,14 @@ describe('audience import', () => {
     ['has only a byte order mark', 'a.csv', '\ufeff', 'a.csv has no entry'],
     ['has only a byte order mark and blank lines', 'a.ndjson', '\ufeff\n \n', 'a.ndjson has no entry'],
   ])('fails with an empty tally when the file %s (%s)', async (_, name, content, complaint) => {
-    const tenant = await tenantWithMembers(1)
+    const tenant = await tenantWithMembers(database, 1)
     const result = await runAudience('import', tenant, writeTemporaryFile(name, content), '--json')
     expect(result).toMatchObject({ status: 1, stderr: expect.stringContaining(complaint) })
     expect(JSON.parse(result.stdout)).toEqual({ changed: 0, refused: 0 })
   })
 
   it('ignores columns that it does not read, also if several have the same name', async () => {
-    const tenant = await tenantWithMembers(1)
+    const tenant = await tenantWithMembers(database, 1)
     const file = writeTemporaryFile('crm.csv', 'note,userId,note,tags,,\na,U1,b,"[""vip""]",,\n')
     const { stdout } = await runAudience('import', tenant, file, '--json')
     expect(JSON.parse(stdout)).toEqual({ changed: 1, refused: 0 })
@@ -244,7 +223,7 @@ describe('audience import', () => {
   })
 
   it('refuses lines that are too long or nested too deeply, and applies all others', async () => {
-    const tenant = await tenantWithMembers(3)
+    const tenant = await tenantWithMembers(database, 3)
     const nested = '['.repeat(200_000) + ']'.repeat(200_000)
     const lines = [
       '{"userId":"U1","tags":["a"]}',
@@ -266,7 +245,7 @@ describe('audience import', () => {
     ['a cell', `U2,"${'xxxxxxx\n'.repeat(2 ** 18)}"\n`],
     ['many cells', `U2${','.repeat(2 ** 21)}\n`],
   ])('stops at a record of a CSV file that is too long because of %s', async (_, record) => {
-    const tenant = await tenantWithMembers(2)
+    const tenant = await tenantWithMembers(database, 2)
     const file = writeTemporaryFile('members.csv', `userId,tags\nU1,"[""a""]"\n${record}`)
     const { stdout, stderr, status } = await runAudience('import', tenant, file, '--json')
     expect(stderr).toMatch(
@@ -279,7 +258,7 @@ describe('audience import', () => {
     ['is a directory', 'EISDIR'],
     ['does not exist', 'ENOENT'],
   ])('fails with the reason when the file %s', async (_, code) => {
-    const tenant = await tenantWithMembers(1)
+    const tenant = await tenantWithMembers(database, 1)
     const path = join(temporaryDirectory(), 'members.csv')
     if (code === 'EISDIR') mkdirSync(path)
     expect(await runAudience('import', tenant, path)).toMatchObject({

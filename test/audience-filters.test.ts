@@ -3,12 +3,12 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { addTenant, type Tenant } from './support/database.ts'
-import { load, loadMembers } from './support/load.ts'
+import { load, tenantWithMembers } from './support/load.ts'
 import { runs } from './support/runs.ts'
-import { setUpFile } from './support/service.ts'
+import { setUpService } from './support/service.ts'
 import { type Listed, listPage, pagesOf, walk } from './support/walk.ts'
 
-const { database, service, tenant: emptyTenant } = await setUpFile()
+const { database, service, tenant: emptyTenant } = await setUpService()
 
 interface Person {
   userId: string
@@ -41,18 +41,6 @@ async function tenantWithPeople(people: Person[]): Promise<Tenant> {
   )
   return tenant
 }
-
-async function tenantWithMembers(count: number, columns?: Record<string, string>): Promise<Tenant> {
-  const tenant = await addTenant(database)
-  await loadMembers(database, tenant, count, columns)
-  return tenant
-}
-
-const putTags = (tenant: Tenant, id: string | undefined, tags: string[]) =>
-  service.call('PUT', `/api/audience/${id}`, {
-    headers: { ...tenant.headers, 'content-type': 'application/json' },
-    body: JSON.stringify({ tags }),
-  })
 
 const userIdsOf = (members: Listed[]) => members.map(({ userId }) => userId)
 
@@ -94,17 +82,17 @@ describe('the filters of GET /api/audience', () => {
   })
 
   it('follow changes of tags by clients and by other programs', async () => {
-    const tenant = await tenantWithMembers(1)
+    const tenant = await tenantWithMembers(database, 1)
     const { id = '' } = (await service.member(tenant, 'U1')) ?? {}
     const tagged = async (...tags: string[]) =>
       Promise.all(tags.map(async (tag) => (await walk(service, tenant, `tag=${tag}`)).length))
-    await putTags(tenant, id, ['vip', 'gold'])
+    await service.put(tenant, id, { tags: ['vip', 'gold'] })
     expect(await tagged('vip', 'gold')).toEqual([1, 1])
-    await putTags(tenant, id, ['gold'])
+    await service.put(tenant, id, { tags: ['gold'] })
     expect(await tagged('vip', 'gold')).toEqual([0, 1])
     await load(database, `update audience_member set tags = '{late,late}' where id = $1`, [id])
     expect(await tagged('late', 'gold')).toEqual([1, 0])
-    await service.call('DELETE', `/api/audience/${id}`, { headers: tenant.headers })
+    await service.erase(tenant, id)
     expect(await tagged('late')).toEqual([0])
     const rows = await load(database, 'select from audience_tag where channel_oa_id = $1', [tenant.accountId])
     expect(rows).toEqual([])
@@ -148,7 +136,7 @@ describe('the filters of GET /api/audience', () => {
 
 describe('a cursor', () => {
   it('is rejected with 400 for another tenant, other filters and another kind of walk', async () => {
-    const [one, two] = [await tenantWithMembers(5), await tenantWithMembers(5)]
+    const [one, two] = [await tenantWithMembers(database, 5), await tenantWithMembers(database, 5)]
     const cursorOf = async (query: string) =>
       (await listPage(service, one, `limit=1&${query}`)).json.nextCursor as string
     const plain = await cursorOf('')
@@ -167,7 +155,7 @@ describe('a cursor', () => {
   })
 
   it('is valid for the same tags in another order', async () => {
-    const tenant = await tenantWithMembers(2, { tags: `'{a,b}'::text[]` })
+    const tenant = await tenantWithMembers(database, 2, { tags: `'{a,b}'::text[]` })
     const { nextCursor } = (await listPage(service, tenant, 'tag=b&tag=a&limit=1')).json
     const next = await listPage(service, tenant, `tag=a&tag=b&cursor=${nextCursor}`)
     expect(next.json.data).toHaveLength(1)
@@ -183,8 +171,8 @@ type Change = typeof change extends fc.Arbitrary<infer T> ? T : never
 async function makeChange(tenant: Tenant, { kind, no }: Change, id: string): Promise<void> {
   if (kind === 'add') await service.deliver(tenant, [lineEvent('follow', randomUserId())])
   if (kind === 'event') await service.deliver(tenant, [textMessage(`U${no}`, 'hello')])
-  if (kind === 'change') await putTags(tenant, id, [`t${no}`])
-  if (kind === 'erase') await service.call('DELETE', `/api/audience/${id}`, { headers: tenant.headers })
+  if (kind === 'change') await service.put(tenant, id, { tags: [`t${no}`] })
+  if (kind === 'erase') await service.erase(tenant, id)
 }
 
 describe('a walk over all pages', () => {
@@ -194,7 +182,7 @@ describe('a walk over all pages', () => {
         fc.array(change, { maxLength: 10 }),
         fc.integer({ min: 2, max: 9 }),
         async (changes, limit) => {
-          const tenant = await tenantWithMembers(20)
+          const tenant = await tenantWithMembers(database, 20)
           const ids = (await service.members(tenant)).map(({ id }) => id)
           const erased = new Set<string>()
           const pending = changes.values()

@@ -5,12 +5,12 @@ import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import type { Member } from '../src/audience/member.ts'
 import { runCommand } from './support/command.ts'
-import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
-import { load, loadMembers } from './support/load.ts'
+import { createTestDatabase, type Tenant, urlOf } from './support/database.ts'
+import { load, loadMembers, tenantWithMembers } from './support/load.ts'
 import { holdTransaction } from './support/locks.ts'
 import { temporaryDirectory } from './support/process.ts'
 import { runs } from './support/runs.ts'
-import { setUpTest, startAppForTest } from './support/service.ts'
+import { setUpService, startApp } from './support/service.ts'
 
 interface Entry {
   userId?: string
@@ -31,12 +31,6 @@ async function importFile(tenant: Tenant, entries: unknown[], to = connection) {
   return { tally: JSON.parse(stdout), faults, status }
 }
 
-async function tenantWithMembers(count: number, columns?: Record<string, string>): Promise<Tenant> {
-  const tenant = await addTenant(database)
-  await loadMembers(database, tenant, count, columns)
-  return tenant
-}
-
 const numbered = (count: number, fields: (no: number) => Entry): Entry[] =>
   Array.from({ length: count }, (_, index) => ({ userId: `U${index + 1}`, ...fields(index + 1) }))
 
@@ -50,7 +44,7 @@ const stored = (tenant: Tenant) =>
   )
 
 it('changes all other members of a batch when it refuses entries in the middle', async () => {
-  const tenant = await tenantWithMembers(350)
+  const tenant = await tenantWithMembers(database, 350)
   const entries: unknown[] = numbered(350, (no) => ({ externalId: `c-${no}`, tags: [`t-${no}`] }))
   entries[119] = { userId: 'U404', tags: ['x'] }
   entries[149] = { userId: 'U150', externalId: 'c-7' }
@@ -76,7 +70,7 @@ it('changes all other members of a batch when it refuses entries in the middle',
 })
 
 it('reports the first twenty refused lines of several batches in the order of the file', async () => {
-  const tenant = await tenantWithMembers(250)
+  const tenant = await tenantWithMembers(database, 250)
   const entries = numbered(250, (no) => (no % 10 === 0 ? { externalId: 'taken' } : { tags: ['a'] }))
   const { tally, faults } = await importFile(tenant, entries)
   expect(tally).toEqual({ changed: 226, refused: 24 })
@@ -88,7 +82,7 @@ it('reports the first twenty refused lines of several batches in the order of th
 })
 
 it('lets the order of the file decide between entries of one batch', async () => {
-  const tenant = await tenantWithMembers(4, { external_id: `'e' || i` })
+  const tenant = await tenantWithMembers(database, 4, { external_id: `'e' || i` })
   const { tally, faults } = await importFile(tenant, [
     { userId: 'U1', tags: ['first'], attributes: { cups: 1 } },
     { userId: 'U1', tags: ['second'] },
@@ -113,7 +107,7 @@ it('lets the order of the file decide between entries of one batch', async () =>
 })
 
 it('changes members with tags and attributes of any content and size', async () => {
-  const tenant = await tenantWithMembers(120)
+  const tenant = await tenantWithMembers(database, 120)
   const tags = ['a "b"', 'c\\d', '{e,f}', 'null', ' ', '名前', '\n']
   const entries = numbered(120, (no) => ({ tags, attributes: { no, pad: '"\\'.repeat(3_900) } }))
   expect((await importFile(tenant, entries)).tally).toEqual({ changed: 120, refused: 0 })
@@ -124,7 +118,7 @@ it('changes members with tags and attributes of any content and size', async () 
 })
 
 it('refuses only the line of a member that another transaction has locked', async () => {
-  const tenant = await tenantWithMembers(150)
+  const tenant = await tenantWithMembers(database, 150)
   const [locked] = await load<{ id: bigint }>(
     database,
     `select id from audience_member where channel_oa_id = $1 and user_id = 'U30'`,
@@ -143,7 +137,7 @@ it('refuses only the line of a member that another transaction has locked', asyn
 })
 
 it('ends after the last batch that was committed when the connection is lost', async () => {
-  const { database: own, connection: to, tenant } = await setUpTest()
+  const { database: own, connection: to, tenant } = await setUpService()
   await loadMembers(own, tenant, 250)
   await load(
     own,
@@ -167,7 +161,6 @@ it('ends after the last batch that was committed when the connection is lost', a
   ])
   const [changed] = await load(own, `select count(*)::int as members from audience_member where tags = '{a}'`)
   expect(changed).toEqual({ members: 100 })
-  await own.close()
 })
 
 const PEOPLE = 8
@@ -181,14 +174,17 @@ const entry = fc
   .map(([no, update]) => ({ userId: `U${no}`, ...update }))
 
 it('changes members exactly like the same updates one after the other (property)', async () => {
-  const service = await startAppForTest(database)
+  const service = await startApp(database)
   const put = (tenant: Tenant, { userId, ...update }: { userId: string }, members: Member[]) => {
     const id = members.find((member) => member.userId === userId)?.id ?? '404'
     const headers = { ...tenant.headers, 'content-type': 'application/json' }
     return service.call('PUT', `/api/audience/${id}`, { headers, body: JSON.stringify(update) })
   }
   const property = fc.asyncProperty(fc.array(entry, { minLength: 150, maxLength: 220 }), async (entries) => {
-    const [imported, updated] = [await tenantWithMembers(PEOPLE), await tenantWithMembers(PEOPLE)]
+    const [imported, updated] = [
+      await tenantWithMembers(database, PEOPLE),
+      await tenantWithMembers(database, PEOPLE),
+    ]
     const { tally, faults } = await importFile(imported, entries)
     const members = await service.members(updated)
     const refused: number[] = []

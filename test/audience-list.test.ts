@@ -2,19 +2,13 @@
 import { describe, expect, it } from 'vitest'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { addTenant, type Tenant } from './support/database.ts'
-import { load, loadMembers } from './support/load.ts'
-import { setUpFile } from './support/service.ts'
+import { load, tenantWithMembers } from './support/load.ts'
+import { setUpService } from './support/service.ts'
 
-const { database, service } = await setUpFile()
+const { database, service } = await setUpService()
 
 const list = (tenant: Tenant, query = '') =>
   service.call('GET', `/api/audience${query}`, { headers: tenant.headers })
-
-async function tenantWithMembers(count: number, columns?: Record<string, string>): Promise<Tenant> {
-  const tenant = await addTenant(database)
-  await loadMembers(database, tenant, count, columns)
-  return tenant
-}
 
 const ISO_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
 
@@ -51,7 +45,7 @@ describe('GET /api/audience', () => {
   })
 
   it('returns members that another program inserted, and applies events to them', async () => {
-    const tenant = await tenantWithMembers(1, {
+    const tenant = await tenantWithMembers(database, 1, {
       display_name: `'Name 1'`,
       external_id: `'e1'`,
       tags: `array['a', 'b']`,
@@ -76,9 +70,9 @@ describe('GET /api/audience', () => {
   })
 
   it('returns the member with the smallest id, and none can have an id before it', async () => {
-    const smallest = await tenantWithMembers(1, { id: `'-9223372036854775807'::bigint` })
+    const smallest = await tenantWithMembers(database, 1, { id: `'-9223372036854775807'::bigint` })
     expect((await list(smallest)).json.data).toMatchObject([{ id: '-9223372036854775807' }])
-    await expect(tenantWithMembers(1, { id: `'-9223372036854775808'::bigint` })).rejects.toThrow(
+    await expect(tenantWithMembers(database, 1, { id: `'-9223372036854775808'::bigint` })).rejects.toThrow(
       'audience_member_id',
     )
   })
@@ -106,7 +100,7 @@ describe('GET /api/audience', () => {
   })
 
   it('returns 50 members a page by default, and from 1 to 200 on request', async () => {
-    const tenant = await tenantWithMembers(201)
+    const tenant = await tenantWithMembers(database, 201)
     expect((await list(tenant)).json.data).toHaveLength(50)
     expect((await list(tenant, '?limit=1')).json.data).toHaveLength(1)
     expect((await list(tenant, '?limit=200')).json.data).toHaveLength(200)

@@ -17,10 +17,7 @@ import { listPage, pagesOf, walk } from './support/walk.ts'
 const { database, connection } = await createTestDatabase()
 const service = await startApp(database)
 const planner = await openPlanner(connection)
-afterAll(async () => {
-  await service.app.close()
-  await Promise.all([database.close(), planner.end()])
-})
+afterAll(() => planner.end())
 
 /** More than four statements examine. */
 const MEMBERS = 9_000

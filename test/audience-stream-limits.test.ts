@@ -9,16 +9,12 @@ import { addCredentials } from './support/database.ts'
 import { load } from './support/load.ts'
 import { holdTransaction } from './support/locks.ts'
 import { eventually } from './support/process.ts'
-import { setUpFile, startObserved } from './support/service.ts'
+import { setUpService, startObserved } from './support/service.ts'
 import { addLargeTenant, busySessions, LARGE, openStream, readToEnd, sendHead } from './support/stream.ts'
 
-const { database, service, tenant } = await setUpFile()
+const { database, service, tenant } = await setUpService()
 const large = await addLargeTenant(database)
-const quiet = () =>
-  eventually(
-    () => busySessions(database),
-    (sessions) => sessions === 0,
-  )
+const quiet = () => expect.poll(() => busySessions(database)).toBe(0)
 
 const exportCsv = (headers: Record<string, string>) =>
   service.call('GET', '/api/audience?userId=U1', { headers: { ...headers, accept: 'text/csv' } })
@@ -27,15 +23,11 @@ describe('a stream', () => {
   it('returns members that exist throughout exactly once, each as it is when its page is read', async () => {
     const owner = await addLargeTenant(database)
     const members = await service.members(owner)
-    const change = (id: string) =>
-      service.call('PUT', `/api/audience/${id}`, {
-        headers: { ...owner.headers, 'content-type': 'application/json' },
-        body: '{"tags":["changed"]}',
-      })
+    const change = (id: string) => service.put(owner, id, '{"tags":["changed"]}')
     const response = await openStream(service, owner)
     const [first, last, erased] = [members[0]?.id, members.at(-1)?.id, members.at(-2)?.id] as string[]
     for (const id of [first, last]) expect((await change(id as string)).status).toBe(200)
-    await service.call('DELETE', `/api/audience/${erased}`, { headers: owner.headers })
+    await service.erase(owner, erased)
     await service.deliver(owner, [lineEvent('follow', 'Unew')])
     const seen = await readToEnd(response)
     const expected = members.filter(({ id }) => id !== erased).map(({ userId }) => userId)
@@ -99,10 +91,7 @@ describe('the number of streams', () => {
     expect(second.headers.get('retry-after')).toBe('10')
     expect((await exportCsv(other.headers)).status).toBe(200)
     open.destroy()
-    await eventually(
-      async () => (await exportCsv(large.headers)).status,
-      (status) => status === 200,
-    )
+    await expect.poll(async () => (await exportCsv(large.headers)).status).toBe(200)
   })
 
   it('is four in all: 503 with Retry-After for the fifth, and its key is not blamed', async () => {
@@ -114,10 +103,7 @@ describe('the number of streams', () => {
     expect(fifth.status).toBe(503)
     expect(fifth.headers.get('retry-after')).toBe('10')
     for (const response of open) response.destroy()
-    await eventually(
-      async () => (await exportCsv(large.headers)).status,
-      (status) => status === 200,
-    )
+    await expect.poll(async () => (await exportCsv(large.headers)).status).toBe(200)
   })
 
   it('falls when a client disconnects before the first byte', async () => {
@@ -126,18 +112,12 @@ describe('the number of streams', () => {
     const collect = (_: IncomingMessage, response: ServerResponse) => responses.push(response)
     service.app.server.on('request', collect)
     const clients = Array.from({ length: 6 }, () => sendHead(service, tenant))
-    await eventually(
-      async () => responses.length,
-      (requests) => requests === 6,
-    )
+    await expect.poll(() => responses.length).toBe(6)
     for (const client of clients) client.destroy()
-    await eventually(async () => responses.every(({ destroyed }) => destroyed), Boolean)
+    await expect.poll(() => responses.every(({ destroyed }) => destroyed)).toBe(true)
     service.app.server.off('request', collect)
     await release()
-    await eventually(
-      async () => (await exportCsv(tenant.headers)).status,
-      (status) => status === 200,
-    )
+    await expect.poll(async () => (await exportCsv(tenant.headers)).status).toBe(200)
     await quiet()
   })
 
@@ -161,10 +141,7 @@ describe('the number of streams', () => {
     }
     await quiet()
     for (const { headers } of keys) {
-      await eventually(
-        async () => (await exportCsv(headers)).status,
-        (status) => status === 200,
-      )
+      await expect.poll(async () => (await exportCsv(headers)).status).toBe(200)
     }
   })
 })

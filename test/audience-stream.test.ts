@@ -3,11 +3,11 @@ import { parse } from 'csv-parse/sync'
 import { describe, expect, it } from 'vitest'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { addTenant, type Tenant } from './support/database.ts'
-import { load, loadMembers } from './support/load.ts'
-import { setUpFile } from './support/service.ts'
+import { load, tenantWithMembers } from './support/load.ts'
+import { setUpService } from './support/service.ts'
 import { sendHead } from './support/stream.ts'
 
-const { database, service, tenant } = await setUpFile()
+const { database, service, tenant } = await setUpService()
 
 const stream = (of: Tenant, accept: string, query = '') =>
   service.call('GET', `/api/audience${query}`, { headers: { ...of.headers, accept } })
@@ -16,8 +16,7 @@ const parseLines = (text: string) => Array.from(text.trimEnd().split('\n'), (lin
 
 describe('GET /api/audience as NDJSON', () => {
   it('returns each member as a page does, one per line', async () => {
-    const owner = await addTenant(database)
-    await loadMembers(database, owner, 2_001)
+    const owner = await tenantWithMembers(database, 2_001)
     const answer = await stream(owner, 'application/x-ndjson')
     expect(answer.status).toBe(200)
     expect(answer.headers.get('content-type')).toBe('application/x-ndjson; charset=utf-8')
@@ -79,7 +78,7 @@ describe('GET /api/audience as a stream', () => {
     const [stays, goes] = [randomUserId(), randomUserId()]
     for (const userId of [stays, goes]) await service.deliver(owner, [lineEvent('follow', userId)])
     const gone = await service.member(owner, goes)
-    await service.call('DELETE', `/api/audience/${gone?.id}`, { headers: owner.headers })
+    await service.erase(owner, gone?.id)
     const ndjson = await stream(owner, 'application/x-ndjson', '?updatedSince=2020-01-01T00:00:00Z')
     const lines = parseLines(ndjson.text)
     expect(lines).toMatchObject([{ userId: stays }, { id: gone?.id, deletedAt: expect.any(String) }])

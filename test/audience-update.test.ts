@@ -2,10 +2,10 @@
 import { describe, expect, it } from 'vitest'
 import type { Member } from '../src/audience/member.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
-import { addTenant, type Tenant } from './support/database.ts'
-import { type Answer, setUpFile } from './support/service.ts'
+import { addTenant } from './support/database.ts'
+import { setUpService } from './support/service.ts'
 
-const { database, service, tenant } = await setUpFile()
+const { database, service, tenant } = await setUpService()
 
 async function newMember(of = tenant): Promise<Member> {
   const userId = randomUserId()
@@ -13,17 +13,10 @@ async function newMember(of = tenant): Promise<Member> {
   return (await service.member(of, userId)) as Member
 }
 
-function put(of: Tenant, id: string, body: unknown, headers: Record<string, string> = {}): Promise<Answer> {
-  return service.call('PUT', `/api/audience/${id}`, {
-    headers: { ...of.headers, 'content-type': 'application/json', ...headers },
-    body: typeof body === 'string' ? body : JSON.stringify(body),
-  })
-}
-
 describe('PUT /api/audience/:id', () => {
   it('sets the fields that are given, keeps the others, and clears those that are null', async () => {
     const member = await newMember()
-    const first = await put(tenant, member.id, {
+    const first = await service.put(tenant, member.id, {
       externalId: 'c-1',
       tags: ['vip', 'ชา'],
       attributes: { cups: 3, gold: true, note: null },
@@ -37,41 +30,41 @@ describe('PUT /api/audience/:id', () => {
       version: 2,
       updatedAt: expect.any(String),
     })
-    const second = await put(tenant, member.id, { tags: [] })
+    const second = await service.put(tenant, member.id, { tags: [] })
     expect(second.json).toMatchObject({ externalId: 'c-1', tags: [], attributes: { cups: 3 }, version: 3 })
-    const third = await put(tenant, member.id, { externalId: null, attributes: null, tags: null })
+    const third = await service.put(tenant, member.id, { externalId: null, attributes: null, tags: null })
     expect(third.json).toMatchObject({ externalId: null, tags: [], attributes: {}, version: 4 })
     expect(await service.member(tenant, member.userId)).toEqual(third.json)
   })
 
   it('keeps the version when nothing changes', async () => {
     const member = await newMember()
-    await put(tenant, member.id, { tags: ['a'] })
-    const again = await put(tenant, member.id, { tags: ['a'] })
+    await service.put(tenant, member.id, { tags: ['a'] })
+    const again = await service.put(tenant, member.id, { tags: ['a'] })
     expect(again.json.version).toBe(2)
     expect(again.headers.get('etag')).toBe('"2"')
-    expect((await put(tenant, member.id, {})).json.version).toBe(2)
+    expect((await service.put(tenant, member.id, {})).json.version).toBe(2)
   })
 
   it('answers 412 unless If-Match names the current version', async () => {
     const member = await newMember()
     for (const stale of ['"2"', '"0"', '"x"', '""', '"a,b"', '"99999999999999999999"']) {
       expect(
-        (await put(tenant, member.id, { tags: ['a'] }, { 'if-match': stale })).json,
+        (await service.put(tenant, member.id, { tags: ['a'] }, { 'if-match': stale })).json,
         stale,
       ).toMatchObject({ statusCode: 412 })
     }
-    const done = await put(tenant, member.id, { tags: ['a'] }, { 'if-match': '"7", "1"' })
+    const done = await service.put(tenant, member.id, { tags: ['a'] }, { 'if-match': '"7", "1"' })
     expect(done.status).toBe(200)
     expect(done.headers.get('etag')).toBe('"2"')
-    expect((await put(tenant, member.id, { tags: ['b'] }, { 'if-match': '*' })).status).toBe(200)
-    expect((await put(tenant, '999999', { tags: ['b'] }, { 'if-match': '"1"' })).status).toBe(404)
+    expect((await service.put(tenant, member.id, { tags: ['b'] }, { 'if-match': '*' })).status).toBe(200)
+    expect((await service.put(tenant, '999999', { tags: ['b'] }, { 'if-match': '"1"' })).status).toBe(404)
   })
 
   it('answers 400 with the expected form when If-Match is weak, unquoted or empty', async () => {
     const member = await newMember()
     for (const malformed of ['W/"1"', '1', '"1', '"1" "2"', '"1", 2', '"1",', '', '1'.repeat(9_000)]) {
-      const refused = await put(tenant, member.id, { tags: ['a'] }, { 'if-match': malformed })
+      const refused = await service.put(tenant, member.id, { tags: ['a'] }, { 'if-match': malformed })
       expect(refused.json, malformed).toMatchObject({
         statusCode: 400,
         message: 'If-Match must be versions in quotes, as ETag has them: "4"',
@@ -82,7 +75,7 @@ describe('PUT /api/audience/:id', () => {
   it('keeps the version when events change the member', async () => {
     const member = await newMember()
     await service.deliver(tenant, [lineEvent('unfollow', member.userId, { timestamp: Date.now() + 1000 })])
-    const done = await put(tenant, member.id, { tags: ['a'] }, { 'if-match': '"1"' })
+    const done = await service.put(tenant, member.id, { tags: ['a'] }, { 'if-match': '"1"' })
     expect(done.json).toMatchObject({ relationship: 'blocked', tags: ['a'] })
     await service.deliver(tenant, [lineEvent('follow', member.userId, { timestamp: Date.now() + 2000 })])
     expect(await service.member(tenant, member.userId)).toMatchObject({
@@ -101,9 +94,9 @@ describe('PUT /api/audience/:id', () => {
     const changed = (await service.member(tenant, member.userId)) as Member
     expect(changed).toMatchObject({ tags: ['gold'], version: member.version + 1 })
     expect(Date.parse(changed.updatedAt)).toBeGreaterThan(Date.parse(member.updatedAt))
-    expect((await put(tenant, member.id, { tags: [] }, { 'if-match': `"${member.version}"` })).status).toBe(
-      412,
-    )
+    expect(
+      (await service.put(tenant, member.id, { tags: [] }, { 'if-match': `"${member.version}"` })).status,
+    ).toBe(412)
     await database.query(`update audience_member set tags = '{gold}' where id = $1`, [member.id])
     expect(await service.member(tenant, member.userId)).toEqual(changed)
   })
@@ -111,7 +104,7 @@ describe('PUT /api/audience/:id', () => {
   it('loses no change when clients change different fields at the same time', async () => {
     const member = await newMember()
     const changes = [{ externalId: member.userId }, { tags: ['x'] }, { attributes: { n: 1 } }]
-    await Promise.all([...changes, ...changes].map((change) => put(tenant, member.id, change)))
+    await Promise.all([...changes, ...changes].map((change) => service.put(tenant, member.id, change)))
     expect(await service.member(tenant, member.userId)).toMatchObject({
       externalId: member.userId,
       tags: ['x'],
@@ -124,19 +117,19 @@ describe('PUT /api/audience/:id', () => {
     const [one, two] = [await newMember(), await newMember()]
     const other = await addTenant(database)
     const foreign = await newMember(other)
-    expect((await put(tenant, one.id, { externalId: 'taken' })).status).toBe(200)
-    expect((await put(tenant, two.id, { externalId: 'taken' })).json).toMatchObject({
+    expect((await service.put(tenant, one.id, { externalId: 'taken' })).status).toBe(200)
+    expect((await service.put(tenant, two.id, { externalId: 'taken' })).json).toMatchObject({
       statusCode: 409,
       error: 'Conflict',
     })
-    expect((await put(other, foreign.id, { externalId: 'taken' })).status).toBe(200)
-    expect((await put(tenant, one.id, { externalId: 'taken' })).status).toBe(200)
+    expect((await service.put(other, foreign.id, { externalId: 'taken' })).status).toBe(200)
+    expect((await service.put(tenant, one.id, { externalId: 'taken' })).status).toBe(200)
   })
 
   it("answers 404 for an unknown member and for another tenant's member", async () => {
     const foreign = await newMember(await addTenant(database))
     for (const id of ['999999', '0', foreign.id, '9223372036854775807']) {
-      expect((await put(tenant, id, { tags: ['a'] })).json).toMatchObject({
+      expect((await service.put(tenant, id, { tags: ['a'] })).json).toMatchObject({
         statusCode: 404,
         error: 'Not Found',
       })
@@ -171,7 +164,7 @@ describe('PUT /api/audience/:id', () => {
     ]),
   ])('rejects %s with 400', async (_, body) => {
     const member = await newMember()
-    const answer = await put(tenant, member.id, body)
+    const answer = await service.put(tenant, member.id, body)
     expect(answer.status).toBe(400)
     expect(answer.json).toMatchObject({ error: 'Bad Request', requestId: expect.any(String) })
   })
@@ -186,13 +179,17 @@ describe('PUT /api/audience/:id', () => {
     ]),
   ])('accepts %s', async (_, body) => {
     const member = await newMember()
-    expect((await put(tenant, member.id, body)).status).toBe(200)
+    expect((await service.put(tenant, member.id, body)).status).toBe(200)
     expect((await service.member(tenant, member.userId))?.version).toBe(2)
   })
 
   it('lists each invalid field once, with the expected type', async () => {
     const member = await newMember()
-    const { json } = await put(tenant, member.id, { externalId: 7, tags: [1], attributes: { a: [1] } })
+    const { json } = await service.put(tenant, member.id, {
+      externalId: 7,
+      tags: [1],
+      attributes: { a: [1] },
+    })
     expect(json.details).toEqual([
       { path: 'externalId', message: 'must be string' },
       { path: 'tags/0', message: 'must be string' },
@@ -215,14 +212,15 @@ describe('PUT /api/audience/:id', () => {
       [tenant.accountId, tenant.organizationId],
     )
     expect((await service.members(tenant)).map(({ id }) => id)).toContain('-5')
-    expect((await put(tenant, '-5', { tags: ['a'] })).json).toMatchObject({ id: '-5', tags: ['a'] })
-    expect((await put(tenant, '-0', { tags: ['a'] })).status).toBe(404)
+    expect((await service.put(tenant, '-5', { tags: ['a'] })).json).toMatchObject({ id: '-5', tags: ['a'] })
+    expect((await service.put(tenant, '-0', { tags: ['a'] })).status).toBe(404)
   })
 
   it('answers 415 to another content type', async () => {
     const member = await newMember()
     expect(
-      (await put(tenant, member.id, '{}', { 'content-type': 'application/x-www-form-urlencoded' })).status,
+      (await service.put(tenant, member.id, '{}', { 'content-type': 'application/x-www-form-urlencoded' }))
+        .status,
     ).toBe(415)
   })
 })

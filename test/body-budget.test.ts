@@ -4,9 +4,9 @@ import { describe, expect, it, onTestFinished } from 'vitest'
 import { BodyBudget, INCOMPLETE_BYTES } from '../src/http/body-budget.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { eventually } from './support/process.ts'
-import { setUpFile } from './support/service.ts'
+import { setUpService } from './support/service.ts'
 
-const { service, tenant } = await setUpFile()
+const { service, tenant } = await setUpService()
 
 const BODY_BYTES = 1024 * 1024
 
@@ -56,10 +56,7 @@ it.each([
 
 it('refuses a request to an unknown route before it reads the body', async () => {
   const held = holdBody('/unknown')
-  await eventually(
-    async () => held.answer(),
-    (answer) => answer.startsWith('HTTP/1.1 404'),
-  )
+  await expect.poll(() => held.answer()).toSatisfy((answer) => answer.startsWith('HTTP/1.1 404'))
 })
 
 describe('a budget', () => {

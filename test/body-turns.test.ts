@@ -6,9 +6,9 @@ import { gzipSync } from 'node:zlib'
 import { expect, it, onTestFinished } from 'vitest'
 import { LargeBodyTurns } from '../src/http/body-reader.ts'
 import { temporaryDirectory } from './support/process.ts'
-import { setUpFile } from './support/service.ts'
+import { setUpService } from './support/service.ts'
 
-const { service, tenant } = await setUpFile()
+const { service, tenant } = await setUpService()
 
 /** libuv's, if UV_THREADPOOL_SIZE is not set. */
 const SHARED_THREADS = 4

@@ -1,22 +1,12 @@
 /** What operators ask first: `doctor` and `members show`. */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { Connection } from '../src/postgres/embedded/server.ts'
+import { describe, expect, it } from 'vitest'
 import { lineEvent } from '../tools/simulator/events.ts'
-import type { TextDatabase } from '../tools/text-database.ts'
 import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
 import { load } from './support/load.ts'
-import { setUpTest } from './support/service.ts'
+import { setUpService } from './support/service.ts'
 
-let database: TextDatabase
-let connection: Connection
-let env: { DATABASE_URL: string }
-
-beforeAll(async () => {
-  ;({ database, connection } = await createTestDatabase())
-  env = { DATABASE_URL: urlOf(connection) }
-})
-afterAll(() => database.close())
+const { database, env } = await createTestDatabase()
 
 describe('doctor', () => {
   it('reports a database that does not sync to disk, and exits with 1', async () => {
@@ -58,7 +48,7 @@ describe('members show', () => {
   const AT = 1_700_000_000_000
 
   async function setUpMember() {
-    const { connection: target, ...parts } = await setUpTest()
+    const { connection: target, ...parts } = await setUpService()
     const { service, tenant } = parts
     await service.deliver(tenant, [
       lineEvent('unfollow', 'U1', { timestamp: AT + 2000 }),
@@ -70,11 +60,7 @@ describe('members show', () => {
       }),
     ])
     const id = (await service.member(tenant, 'U1'))?.id
-    const edit = (body: object) =>
-      service.call('PUT', `/api/audience/${id}`, {
-        headers: { ...tenant.headers, 'content-type': 'application/json' },
-        body: JSON.stringify(body),
-      })
+    const edit = (body: object) => service.put(tenant, id, body)
     const show = (user: string) =>
       runCommand(['members', 'show', '--account', String(tenant.accountId), user, '--json'], {
         DATABASE_URL: urlOf(target),
@@ -97,21 +83,18 @@ describe('members show', () => {
       'relationship following',
     ])
     expect(JSON.stringify(timeline)).not.toContain('vip')
-    await own.close()
   })
 
   it('finds a member by its id', async () => {
-    const { database: own, id, show } = await setUpMember()
+    const { id, show } = await setUpMember()
     expect(JSON.parse((await show(id as string)).stdout).member).toMatchObject({ id, userId: 'U1' })
-    await own.close()
   })
 
   it('shows no edits of an erased member, because they are erased, too', async () => {
     const { database: own, service, tenant, id, edit } = await setUpMember()
     await edit({ tags: ['vip'] })
-    await service.call('DELETE', `/api/audience/${id}`, { headers: tenant.headers })
+    await service.erase(tenant, id)
     expect(await own.query('select from member_edit')).toEqual([])
-    await own.close()
   })
 
   it('reports a member that does not exist', async () => {

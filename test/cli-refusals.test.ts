@@ -1,22 +1,12 @@
 /** A command that the database refuses names the row that does not exist or the value that is taken, not a constraint. */
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { CONSTRAINT_SENTENCES } from '../src/cli/constraint-sentences.ts'
-import type { TextDatabase } from '../tools/text-database.ts'
 import { runCommand } from './support/command.ts'
-import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
+import { addTenant, createTestDatabase } from './support/database.ts'
 import { load } from './support/load.ts'
 
-let database: TextDatabase
-let env: { DATABASE_URL: string }
-let tenant: Tenant
-
-beforeAll(async () => {
-  const created = await createTestDatabase()
-  database = created.database
-  env = { DATABASE_URL: urlOf(created.connection) }
-  tenant = await addTenant(database)
-})
-afterAll(() => database.close())
+const { database, env } = await createTestDatabase()
+const tenant = await addTenant(database)
 
 it('warns of a channel secret that LINE would not issue, and stores it', async () => {
   const { accountId } = await addTenant(database)

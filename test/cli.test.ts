@@ -1,20 +1,11 @@
 /** The command line `oa-audience`. */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { addAccount, addClient, addKey, addOrganization } from '../src/accounts/provisioning.ts'
-import type { TextDatabase } from '../tools/text-database.ts'
 import { runCommand } from './support/command.ts'
-import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
-import { startAppForTest } from './support/service.ts'
+import { addTenant, createTestDatabase } from './support/database.ts'
+import { startApp } from './support/service.ts'
 
-let database: TextDatabase
-let env: { DATABASE_URL: string }
-
-beforeAll(async () => {
-  const created = await createTestDatabase()
-  database = created.database
-  env = { DATABASE_URL: urlOf(created.connection) }
-})
-afterAll(() => database.close())
+const { database, env } = await createTestDatabase()
 
 const json = async (...args: string[]) => JSON.parse((await runCommand([...args, '--json'], env)).stdout)
 
@@ -43,7 +34,7 @@ it('provisions an organization, an account, a client and a key that grants acces
   const key = await json('keys', 'add', '--client', client.id, '--account', account.id)
   expect(Object.keys(key)).toEqual(['id', 'key'])
 
-  const service = await startAppForTest(database)
+  const service = await startApp(database)
   const headers = {
     'x-client-id': client.clientId,
     'x-client-secret': client.clientSecret,
@@ -54,7 +45,7 @@ it('provisions an organization, an account, a client and a key that grants acces
 })
 
 it('revokes a key and a client from their next request on', async () => {
-  const service = await startAppForTest(database)
+  const service = await startApp(database)
   const { headers, keyId, clientRowId } = await addTenant(database)
   const list = () => service.call('GET', '/api/audience', { headers })
   expect((await list()).json.data).toEqual([])
@@ -134,15 +125,11 @@ describe('a secret given as -', () => {
 
   it('is read from standard input, one line each in the order of the options', async () => {
     const { id, idText } = await addSecretAccount()
-    const options = [
-      '--chat-secret',
-      '-',
-      '--name',
-      'Bar',
-      '--channel-secret',
-      '-',
-      '--channel-access-token=-',
-    ]
+    const options = `
+      --chat-secret - --name Bar --channel-secret - --channel-access-token=-
+    `
+      .trim()
+      .split(/\s+/)
     const { status } = await update(idText, options, 'new chat secret\r\nnew-channel-secret\nnew-token')
     expect(status).toBe(0)
     const [updated] = await database.query('select * from official_account where id = $1', [id])
@@ -230,7 +217,6 @@ it('provisions rows beside rows that another program has inserted with explicit 
   const client = await addClient(loaded, null)
   const key = await addKey(loaded, client.id, account.id)
   for (const added of [account, client, key]) expect(added?.id).toBeGreaterThan(1n)
-  await loaded.close()
 })
 
 it('names every environment variable and command group in its help', async () => {

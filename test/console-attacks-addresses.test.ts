@@ -1,19 +1,14 @@
 /** Guessed tokens, hostile addresses and hostile bodies on the console port. */
 import { once } from 'node:events'
 import { connect } from 'node:net'
-import { afterAll, describe, expect, it } from 'vitest'
-import { CONSOLE_TOKEN, Operator, signedIn, startConsole, startConsoleForTest } from './support/console.ts'
+import { describe, expect, it } from 'vitest'
+import { CONSOLE_TOKEN, Operator, signedIn, startConsole } from './support/console.ts'
 import { createTestDatabase } from './support/database.ts'
 import { startApp } from './support/service.ts'
 
 const { database } = await createTestDatabase()
-const { app, url } = await startConsole(database)
+const { url } = await startConsole(database)
 const service = await startApp(database)
-afterAll(async () => {
-  await app.close()
-  await service.app.close()
-  await database.close()
-})
 
 /** Sends the bytes of a request as they are, and reads the answer to its end. */
 async function sendRaw(port: number, head: string): Promise<string> {
@@ -34,7 +29,7 @@ describe('guessing the token', () => {
     new Operator(base).signIn('wrong', headers).then(({ status }) => status)
 
   it('gains nothing from X-Forwarded-For unless TRUST_PROXY names the sender', async () => {
-    const { url: direct } = await startConsoleForTest(database)
+    const { url: direct } = await startConsole(database)
     const statuses: number[] = []
     for (let i = 0; i < 15; i += 1)
       statuses.push(
@@ -50,41 +45,17 @@ describe('guessing the token', () => {
 
 describe('an address', () => {
   const secrets = /devDependencies|root:|sourceMappingURL|CREATE TABLE|Index of/i
-  const targets = [
-    '/..%2f..%2fpackage.json',
-    '/%2e%2e/%2e%2e/etc/passwd',
-    '/assets/..%2findex.html%00.js',
-    '/assets/%2e%2e%2f%2e%2e%2fpackage.json',
-    '/assets/....//....//package.json',
-    '/assets/%252e%252e%252fpackage.json',
-    '/assets/..%5c..%5cpackage.json',
-    '/assets/.',
-    '/assets/%00',
-    '/assets/../index.html',
-    '/assets//etc/passwd',
-    '//etc/passwd',
-    '//evil.example/%2e%2e',
-    '/.env',
-    '/.git/config',
-    '/package.json',
-    '/index.html',
-    '/assets/index.js.map',
-    '/assets',
-    '/console/main.tsx',
-    '/dist/src/cli/main.js',
-    'http://127.0.0.1/etc/passwd',
-    'http://evil.example/api/fleet',
-    '/api/../api/fleet',
-    '/%61pi/fleet',
-    '/api%2ffleet',
-    '/API/fleet',
-    '//api/fleet',
-    '/api/fleet/',
-    '/api/fleet%20',
-    '/api/fleet;x=1',
-    '/x/../api/fleet',
-    '*',
-  ]
+  const targets = `
+    /..%2f..%2fpackage.json /%2e%2e/%2e%2e/etc/passwd /assets/..%2findex.html%00.js
+    /assets/%2e%2e%2f%2e%2e%2fpackage.json /assets/....//....//package.json
+    /assets/%252e%252e%252fpackage.json /assets/..%5c..%5cpackage.json /assets/. /assets/%00
+    /assets/../index.html /assets//etc/passwd //etc/passwd //evil.example/%2e%2e /.env /.git/config
+    /package.json /index.html /assets/index.js.map /assets /console/main.tsx /dist/src/cli/main.js
+    http://127.0.0.1/etc/passwd http://evil.example/api/fleet /api/../api/fleet /%61pi/fleet /api%2ffleet
+    /API/fleet //api/fleet /api/fleet/ /api/fleet%20 /api/fleet;x=1 /x/../api/fleet *
+  `
+    .trim()
+    .split(/\s+/)
   it.each(targets)('%s is neither a file nor data without a sign-in', async (target) => {
     const answer = await sendRaw(portOf(url), `GET ${target} HTTP/1.1\r\nhost: 127.0.0.1`)
     const [, status = ''] = /^HTTP\/1\.1 (\d+)/.exec(answer) ?? []
@@ -107,15 +78,11 @@ describe('an address', () => {
   })
 
   it('of the API port is none of the console', async () => {
-    for (const path of [
-      '/',
-      '/assets/',
-      '/api/fleet',
-      '/api/session',
-      '/api/clients',
-      '/audience',
-      '/sign-in',
-    ]) {
+    for (const path of `
+      / /assets/ /api/fleet /api/session /api/clients /audience /sign-in
+    `
+      .trim()
+      .split(/\s+/)) {
       const answer = await fetch(service.url + path)
       const text = await answer.text()
       expect([path, answer.status]).toEqual([path, 404])
@@ -135,7 +102,7 @@ describe('a sign-in', () => {
     ['a prototype', `{"__proto__":{"token":"${CONSOLE_TOKEN}"}}`],
     ['nothing', ''],
   ])('with %s is refused', async (_, body) => {
-    const fresh = await startConsoleForTest(database)
+    const fresh = await startConsole(database)
     const headers = { 'x-console': '1', origin: fresh.url, 'content-type': 'application/json' }
     const answer = await fetch(`${fresh.url}/sign-in`, { method: 'POST', headers, body })
     expect([400, 401, 413]).toContain(answer.status)

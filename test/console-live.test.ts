@@ -2,13 +2,11 @@
 import { request as sendRequest } from 'node:http'
 import { expect, it, onTestFinished } from 'vitest'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
-import { TextDatabase } from '../tools/text-database.ts'
-import { endSessions, Operator, signedIn, startConsoleForTest } from './support/console.ts'
-import { addTenant, createTestDatabase } from './support/database.ts'
-import { eventually } from './support/process.ts'
-import { setUpFile } from './support/service.ts'
+import { endSessions, Operator, signedIn, startConsole } from './support/console.ts'
+import { addTenant, createTestDatabase, openDatabase } from './support/database.ts'
+import { setUpService } from './support/service.ts'
 
-const { database, service, tenant } = await setUpFile()
+const { database, service, tenant } = await setUpService()
 
 interface Watch {
   status: Promise<number>
@@ -49,17 +47,16 @@ function watch({ url, cookie }: Operator, query = ''): Watch {
 
 /** Sends until an event arrives. */
 async function untilWatching({ events }: Watch): Promise<void> {
-  await eventually(
-    async () => {
+  await expect
+    .poll(async () => {
       await service.deliver(tenant, [lineEvent('beacon', randomUserId())])
       return events.length
-    },
-    (count) => count > 0,
-  )
+    })
+    .toBeGreaterThan(0)
 }
 
 it('shows what is committed, once, to all who watch, by their filters', async () => {
-  const { url } = await startConsoleForTest(database)
+  const { url } = await startConsole(database)
   const operator = await signedIn(url)
   const all = watch(operator)
   const follows = watch(operator, `?kind=follow&account=${tenant.accountId}&source=line`)
@@ -69,10 +66,7 @@ it('shows what is committed, once, to all who watch, by their filters', async ()
   const userId = randomUserId()
   await service.deliver(tenant, [lineEvent('follow', userId), textMessage(userId, 'hello')])
   await service.track(tenant, [{ type: 'page', userId, messageId: 'm-1' }])
-  await eventually(
-    async () => all.events.filter((event) => event.userId === userId),
-    (own) => own.length === 3,
-  )
+  await expect.poll(() => all.events.filter((event) => event.userId === userId)).toHaveLength(3)
   expect(follows.events.map(({ kind }) => kind)).toEqual(['follow'])
   expect(others.events).toEqual([])
   const ids = all.events.map(({ id }) => id)
@@ -81,7 +75,7 @@ it('shows what is committed, once, to all who watch, by their filters', async ()
 })
 
 it('shows an event that committed after one with a greater id', async () => {
-  const { url } = await startConsoleForTest(database)
+  const { url } = await startConsole(database)
   const tail = watch(await signedIn(url))
   await untilWatching(tail)
   const insert = `insert into event (channel_oa_id, source, kind, key, occurred_at, user_id)
@@ -91,14 +85,14 @@ it('shows an event that committed after one with a greater id', async () => {
     await session.query('begin')
     await session.query(insert, [tenant.accountId, slow])
     await database.query(insert, [tenant.accountId, fast])
-    await eventually(async () => tail.events.some(({ userId }) => userId === fast), Boolean)
+    await expect.poll(() => tail.events.some(({ userId }) => userId === fast)).toBe(true)
     await session.query('commit')
   })
-  await eventually(async () => tail.events.some(({ userId }) => userId === slow), Boolean)
+  await expect.poll(() => tail.events.some(({ userId }) => userId === slow)).toBe(true)
 })
 
 it('says how many events were not shown', async () => {
-  const { url } = await startConsoleForTest(database)
+  const { url } = await startConsole(database)
   const tail = watch(await signedIn(url))
   await untilWatching(tail)
   await database.query(
@@ -106,41 +100,38 @@ it('says how many events were not shown', async () => {
      select $1, 'line', 'message', gen_random_uuid(), now() from generate_series(1, 1200)`,
     [tenant.accountId],
   )
-  await eventually(
-    async () => tail.skipped(),
-    (count) => count >= 600,
-  )
+  await expect.poll(() => tail.skipped()).toBeGreaterThanOrEqual(600)
   expect(tail.events.length).toBeLessThanOrEqual(600)
 })
 
 it('ends with a sign-out on another instance, and leaves the streams of others open', async () => {
-  const timed = await startConsoleForTest(database, { heartbeatMs: 20 })
+  const timed = await startConsole(database, { heartbeatMs: 20 })
   const operator = await signedIn(timed.url)
   const [ending, other] = [watch(operator), watch(await signedIn(timed.url))]
   expect(await Promise.all([ending.status, other.status])).toEqual([200, 200])
-  const elsewhere = new Operator((await startConsoleForTest(database)).url)
+  const elsewhere = new Operator((await startConsole(database)).url)
   elsewhere.cookie = operator.cookie
   await elsewhere.post('/sign-out')
-  await eventually(async () => ending.isOver(), Boolean)
+  await expect.poll(() => ending.isOver()).toBe(true)
   expect(other.isOver()).toBe(false)
 })
 
 it('ends with the session, and with the console', async () => {
-  const timed = await startConsoleForTest(database, { heartbeatMs: 20 })
+  const timed = await startConsole(database, { heartbeatMs: 20 })
   const ending = watch(await signedIn(timed.url))
   expect(await ending.status).toBe(200)
   await endSessions(database)
-  await eventually(async () => ending.isOver(), Boolean)
+  await expect.poll(() => ending.isOver()).toBe(true)
 
-  const closing = await startConsoleForTest(database)
+  const closing = await startConsole(database)
   const open = watch(await signedIn(closing.url))
   expect(await open.status).toBe(200)
   await closing.app.close()
-  await eventually(async () => open.isOver(), Boolean)
+  await expect.poll(() => open.isOver()).toBe(true)
 })
 
 it('refuses the 21st page that watches', async () => {
-  const { url } = await startConsoleForTest(database)
+  const { url } = await startConsole(database)
   const operator = await signedIn(url)
   const statuses = await Promise.all(Array.from({ length: 21 }, () => watch(operator).status))
   expect(statuses.toSorted()).toEqual([...Array(20).fill(200), 503])
@@ -148,13 +139,11 @@ it('refuses the 21st page that watches', async () => {
 
 it('reads over one connection of its own, which opens when it is used', async () => {
   const { connection } = await createTestDatabase()
-  const own = new TextDatabase(connection, () => undefined)
-  own.markReady()
-  onTestFinished(() => own.close())
+  const own = openDatabase(connection)
   await addTenant(own)
   const openConnections = () => own.connectionStates().find(({ pool }) => pool === 'console')?.total
   expect(openConnections()).toBe(0)
-  const { url } = await startConsoleForTest(own)
+  const { url } = await startConsole(own)
   const operator = await signedIn(url)
   await Promise.all(['fleet', 'clients', 'events', 'endpoints'].map((name) => operator.get(`/api/${name}`)))
   expect(openConnections()).toBe(1)

@@ -22,8 +22,7 @@ const several = (hosts: string, database: string) =>
 
 it('serves console and metrics on their own ports with several hosts and replicas, and ends open streams at a shutdown', async () => {
   const [port, metricsPort] = [await freePort(), await freePort()]
-  const { database, connection } = await createTestDatabase()
-  onTestFinished(() => database.close())
+  const { connection } = await createTestDatabase()
   const hosts = await twoHosts()
   const env = {
     DATABASE_URL: several(hosts, connection.database),

@@ -6,21 +6,15 @@ import { Secret } from '../src/config/secret.ts'
 import { addEndpoint } from '../src/endpoints/manage.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
-import { type Operator, signedIn, startConsole, startConsoleForTest } from './support/console.ts'
+import { signedIn, startConsole } from './support/console.ts'
 import { addTenant } from './support/database.ts'
-import { setUpFile } from './support/service.ts'
+import { setUpService } from './support/service.ts'
 
-const { database, service, tenant } = await setUpFile()
+const { database, service, tenant } = await setUpService()
 const platform = await simulatePlatform()
-const { app, url } = await startConsole(database, { lineApiUrl: platform.url })
-let operator: Operator
-beforeAll(async () => {
-  operator = await signedIn(url)
-})
-afterAll(async () => {
-  await app.close()
-  await platform.close()
-})
+const { url } = await startConsole(database, { lineApiUrl: platform.url })
+const operator = await signedIn(url)
+afterAll(() => platform.close())
 
 const accountPath = `/api/accounts/${tenant.accountId}`
 
@@ -86,7 +80,7 @@ describe('accounts', () => {
   })
 
   it('are not verified while the platform is unreachable', async () => {
-    const unreachable = await startConsoleForTest(database, { lineApiUrl: 'http://127.0.0.1:9' })
+    const unreachable = await startConsole(database, { lineApiUrl: 'http://127.0.0.1:9' })
     const answer = await (await signedIn(unreachable.url)).post(`${accountPath}/verify`)
     expect(answer.status).toBe(503)
   })

@@ -4,24 +4,19 @@
  */
 import fc from 'fast-check'
 import { afterAll, describe, expect, it } from 'vitest'
-import { PostgresDatabase } from '../src/postgres/pool/postgres-database.ts'
 import { lineEvent, ulid } from '../tools/simulator/events.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
-import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
+import { addTenant, createTestDatabase, openDatabase, type Tenant } from './support/database.ts'
 import { runs } from './support/runs.ts'
 import { type Service, startApp } from './support/service.ts'
 
 const { database, connection } = await createTestDatabase()
-const second = new PostgresDatabase(connection, () => undefined)
-second.markReady()
+const second = openDatabase(connection)
 const platform = await simulatePlatform()
 const config = { lineApiUrl: platform.url }
 const service = await startApp(database, { config })
 const instances = [service, await startApp(second, { config })]
-afterAll(async () => {
-  await Promise.all(instances.map(({ app }) => app.close()))
-  await Promise.all([database.close(), second.close(), platform.close()])
-})
+afterAll(() => platform.close())
 
 const PEOPLE = ['a', 'b', 'c'].map((letter) => `U${letter.repeat(32)}`)
 const { loginChannelId } = platform.account
@@ -124,12 +119,6 @@ async function viewOf(tenant: Tenant) {
     .sort((a, b) => a.userId.localeCompare(b.userId))
 }
 
-async function erase(tenant: Tenant, userId: string): Promise<void> {
-  const member = await service.member(tenant, userId)
-  const path = `/api/audience/${member?.id}`
-  expect((await service.call('DELETE', path, { headers: tenant.headers })).status).toBe(204)
-}
-
 const history = fc.array(step, { minLength: 1, maxLength: 12 })
 
 /** Numbers that fast-check chooses, so that a failure can be repeated. */
@@ -189,12 +178,12 @@ describe('the members of an audience', () => {
 
         const inOrder = async () => {
           await sendAll(plain, [first, inTransit, ...old], 1)
-          await erase(plain, person)
+          await service.eraseUser(plain, person)
           await sendAll(plain, young, 1)
         }
         const inDisorder = async () => {
           await sendAll(mixed, [first, ...shuffled.slice(0, cut)], 1 + chance.below(4))
-          await erase(mixed, person)
+          await service.eraseUser(mixed, person)
           await sendAll(mixed, late, 1 + chance.below(8))
         }
         await Promise.all([inOrder(), inDisorder()])

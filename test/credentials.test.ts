@@ -7,7 +7,7 @@ import { simulatePlatform } from '../tools/simulator/platform.ts'
 import * as chatwoot from './support/chatwoot.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { readEverything } from './support/load.ts'
-import { setUpTest, startAppForTest } from './support/service.ts'
+import { setUpService, startApp } from './support/service.ts'
 
 const MARKER = 'marker-of-a-credential'
 
@@ -16,38 +16,13 @@ const NAMES = [
   ...['line_channel_secret', 'line_channel_token', 'pubsub_token', 'hmac_token', 'bot_token', 'auth_token'],
   ...['page_access_token', 'user_access_token', 'webhook_verify_token', 'api_key', 'secret', 'smtp_password'],
   ...['imapPassword', 'accessToken', 'idToken', 'id-token', 'client_secret', 'privateKey', 'Authorization'],
-  ...[
-    'secret_key',
-    'auth_key',
-    'signing_key',
-    'pass',
-    'smtp_pass',
-    'smtppass',
-    'userPass',
-    'pwd',
-    'jwt',
-    'cookie',
-  ],
-  ...[
-    'bearer',
-    'verification_pin',
-    'PIN',
-    'tokens',
-    'api_keys',
-    'secrets',
-    'passwords',
-    'cookies',
-    'Set-Cookie',
-  ],
-  ...[
-    'password_confirmation',
-    'password_digest',
-    'token2',
-    'X-Api-Key',
-    'api.key',
-    'AWS_SECRET_ACCESS_KEY',
-    'otp',
-  ],
+  ...'secret_key auth_key signing_key pass smtp_pass smtppass userPass pwd jwt cookie'.split(' '),
+  ...'bearer verification_pin PIN tokens api_keys secrets passwords cookies Set-Cookie'.split(' '),
+  ...`
+    password_confirmation password_digest token2 X-Api-Key api.key AWS_SECRET_ACCESS_KEY otp
+  `
+    .trim()
+    .split(/\s+/),
 ]
 
 /** The value with a marker under each name in each of its objects. */
@@ -113,7 +88,7 @@ it('stores, logs and answers none of the credentials in any known payload, and k
   const { loginChannelId } = platform.account
   const tenant = await addTenant(database, { loginChannelId })
   const lines: string[] = []
-  const service = await startAppForTest(database, {
+  const service = await startApp(database, {
     config: { logLevel: 'trace', lineApiUrl: platform.url },
     log: { write: (line) => void lines.push(line) },
   })
@@ -134,11 +109,10 @@ it('stores, logs and answers none of the credentials in any known payload, and k
   for (const [place, text] of Object.entries(places)) {
     for (const credential of [MARKER, idToken]) expect(text.includes(credential), place).toBe(false)
   }
-  await database.close()
 })
 
 it("stores LINE's events as LINE sends them, with every field", async () => {
-  const { database, service, tenant } = await setUpTest()
+  const { database, service, tenant } = await setUpService()
   const address = `https://a:b@shop.example/?token=${MARKER}`
   const events = ['follow', 'postback', 'accountLink', 'unknown'].map((kind) =>
     lineEvent(kind, 'Uann', {
@@ -152,7 +126,6 @@ it("stores LINE's events as LINE sends them, with every field", async () => {
   expect((await service.deliver(tenant, together)).status).toBe(200)
   const rows = await database.query<{ payload: string }>('select payload from event order by id')
   expect(rows.map(({ payload }) => payload)).toEqual(events.map((event) => JSON.stringify(event)))
-  await database.close()
 })
 
 describe('of any JSON', () => {
@@ -254,15 +227,8 @@ it('keeps the tokens that are part of an event, and texts that speak of credenti
 
 describe('a name', () => {
   it.each(NAMES)('%s is that of a credential', (name) => expect(isCredentialName(name)).toBe(true))
-  it.each([
-    'replyToken',
-    'quoteToken',
-    'markAsReadToken',
-    'compass',
-    'bypass',
-    'spin',
-    'secretary',
-    'key',
-    'name',
-  ])('%s is not that of a credential', (name) => expect(isCredentialName(name)).toBe(false))
+  it.each('replyToken quoteToken markAsReadToken compass bypass spin secretary key name'.split(' '))(
+    '%s is not that of a credential',
+    (name) => expect(isCredentialName(name)).toBe(false),
+  )
 })

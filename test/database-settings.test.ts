@@ -1,15 +1,14 @@
 /** The service does not depend on the settings that an administrator gave the database or its role. */
-import { describe, expect, it, onTestFinished } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { readConfig } from '../src/config/config.ts'
 import { examineSystem } from '../src/operator/system-health.ts'
-import { PostgresDatabase } from '../src/postgres/pool/postgres-database.ts'
 import { migrate } from '../src/postgres/schema/migrate.ts'
 import { lineEvent, textMessage } from '../tools/simulator/events.ts'
 import { runCommand } from './support/command.ts'
-import { signedIn, startConsoleForTest } from './support/console.ts'
-import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
+import { signedIn, startConsole } from './support/console.ts'
+import { addTenant, createTestDatabase, openDatabase, urlOf } from './support/database.ts'
 import { load } from './support/load.ts'
-import { startAppForTest } from './support/service.ts'
+import { startApp } from './support/service.ts'
 
 /** Each group is one database. Values of one group do not hide each other. */
 const GROUPS: Array<Record<string, string>> = [
@@ -48,9 +47,7 @@ async function databaseWith(settings: Record<string, string>) {
   for (const [name, value] of Object.entries(settings))
     await load(database, `alter database ${connection.database} set ${name} = ${value}`)
   await database.close()
-  const again = new PostgresDatabase(connection, () => undefined)
-  again.markReady()
-  onTestFinished(() => again.close())
+  const again = openDatabase(connection)
   return { database: again, connection, tenant }
 }
 
@@ -58,7 +55,7 @@ describe.each(GROUPS)('a database with %o', (settings) => {
   it('is migrated, examined, read and written as any other', async () => {
     const { database, connection, tenant } = await databaseWith(settings)
     expect(await migrate(database)).toEqual([])
-    const service = await startAppForTest(database)
+    const service = await startApp(database)
     const events = [lineEvent('follow', 'Uann'), textMessage('Uann', 'hello')]
     expect((await service.deliver(tenant, events)).json).toEqual({ accepted: 2, duplicates: 0 })
     expect((await service.deliver(tenant, events)).json).toEqual({ accepted: 0, duplicates: 2 })
@@ -79,7 +76,7 @@ describe.each(GROUPS)('a database with %o', (settings) => {
       const found = await service.call('GET', `/api/audience?${filter}`, { headers: tenant.headers })
       expect(found.json.data).toEqual([put.json])
     }
-    const { url } = await startConsoleForTest(database)
+    const { url } = await startConsole(database)
     const operator = await signedIn(url)
     const account = `/api/accounts/${tenant.accountId}`
     const pages = [
@@ -113,11 +110,11 @@ describe.each(GROUPS)('a database with %o', (settings) => {
 })
 
 it('says in one line that search_path names no schema in which tables can be', async () => {
-  const { database, connection } = await createTestDatabase()
+  const { database, connection, env } = await createTestDatabase()
   await load(database, `alter database ${connection.database} set search_path = nowhere`)
   await database.close()
   for (const command of [['migrate'], ['accounts', 'list']]) {
-    const { status, stderr } = await runCommand(command, { DATABASE_URL: urlOf(connection) })
+    const { status, stderr } = await runCommand(command, env)
     expect(status).toBe(1)
     expect(stderr).toMatch(/^oa-audience: .*search_path.*nowhere.*\n$/)
   }

@@ -1,13 +1,11 @@
 /** A database in which Citus has distributed tables of the service. A table stands for Citus's catalogue. */
-import { expect, it, onTestFinished } from 'vitest'
+import { expect, it } from 'vitest'
 import { runCommand } from './support/command.ts'
-import { createTestDatabase, urlOf } from './support/database.ts'
+import { createTestDatabase } from './support/database.ts'
 import { load } from './support/load.ts'
 
 it('refuses with one line a database in which Citus has distributed a table of the service', async () => {
-  const { database, connection } = await createTestDatabase()
-  onTestFinished(() => database.close())
-  const env = { DATABASE_URL: urlOf(connection) }
+  const { database, env } = await createTestDatabase()
   await load(
     database,
     'create table orders (); create table pg_dist_partition (logicalrelid regclass not null)',

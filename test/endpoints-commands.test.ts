@@ -1,5 +1,5 @@
 /** `oa-audience endpoints`, and what `doctor`, metrics and maintenance make of endpoints. */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { verifyAccount } from '../src/accounts/verify.ts'
 import { runMaintenance } from '../src/background/maintenance/maintenance.ts'
 import { requireAccount } from '../src/cli/input.ts'
@@ -11,25 +11,16 @@ import { Metrics } from '../src/observability/metrics.ts'
 import { examineEndpoints, listBacklogs } from '../src/operator/endpoint-health.ts'
 import { listDeliveries } from '../src/operator/endpoints.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
-import type { TextDatabase } from '../tools/text-database.ts'
 import { runCommand } from './support/command.ts'
-import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
+import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
 import { eventually } from './support/process.ts'
 
 const URL_OF_TOOL = 'https://chat.example.com/webhooks/line/2000000001'
 const SECRET = /^whsec_[A-Za-z0-9+/]{43}=$/
 
-let database: TextDatabase
-let env: Record<string, string>
-let tenant: Tenant
-
-beforeAll(async () => {
-  const created = await createTestDatabase()
-  database = created.database
-  env = { DATABASE_URL: urlOf(created.connection), PUBLIC_URL: 'https://oa.example.com/audience' }
-  tenant = await addTenant(database)
-})
-afterAll(() => database.close())
+const { database, ...created } = await createTestDatabase()
+const env = { ...created.env, PUBLIC_URL: 'https://oa.example.com/audience' }
+const tenant = await addTenant(database)
 
 const run = (...args: string[]) => runCommand(['endpoints', ...args], env)
 
@@ -409,7 +400,6 @@ it('exports the backlog of each endpoint that has one and the outcome of attempt
   expect(text).not.toContain(`endpoint="${idle?.id}"`)
   expect(text).toMatch(/oa_audience_endpoint_oldest_pending_seconds\{endpoint="\d+",status="active"\} 36\d\d/)
   metrics.close()
-  await own.close()
 })
 
 describe('a verification', () => {

@@ -50,9 +50,7 @@ it('sends nothing that was erased or unsent before, in any order of deliveries, 
         } else if (action.type === 'erase') {
           const member = await service.member(tenant, userId)
           if (member !== undefined) {
-            const { status } = await service.call('DELETE', `/api/audience/${member.id}`, {
-              headers: tenant.headers,
-            })
+            const { status } = await service.erase(tenant, member.id)
             expect(status).toBe(204)
             for (const { text } of texts.get(userId) ?? []) gone.add(text)
           }

@@ -5,8 +5,7 @@ import { textMessage } from '../tools/simulator/events.ts'
 import type { TextQueryable } from '../tools/text-database.ts'
 import type { Tenant } from './support/database.ts'
 import { startReceiver, startSending } from './support/endpoints.ts'
-import { eventually } from './support/process.ts'
-import { setUpTest, startApp } from './support/service.ts'
+import { setUpService, startApp } from './support/service.ts'
 
 const MANY = 60
 
@@ -44,19 +43,14 @@ it('sends a delivery to each of many endpoints once, with the event types and re
 
 /** An instance that is killed before it sends anything: it has no sender until `startSender`. */
 async function startWithoutSender() {
-  const { database, tenant } = await setUpTest()
+  const { database, tenant } = await setUpService()
   const service = await startApp(database)
-  onTestFinished(() => database.close())
   const startSender = () => {
     const sender = new Sender(database, () => false)
     sender.start()
     onTestFinished(() => sender.stop())
   }
-  const becomesQuiet = () =>
-    eventually(
-      () => database.query('select from endpoint_fan_out'),
-      (rows) => rows.length === 0,
-    )
+  const becomesQuiet = () => expect.poll(() => database.query('select from endpoint_fan_out')).toHaveLength(0)
   return { database, tenant, service, startSender, becomesQuiet }
 }
 
@@ -90,10 +84,7 @@ it('sends what an instance stored and did not send, also to an endpoint whose id
   )
   await service.deliver(tenant, [textMessage('Uann', 'hello')])
   startSender()
-  await eventually(
-    async () => received,
-    (all) => all.length === 2,
-  )
+  await expect.poll(() => received).toHaveLength(2)
 })
 
 it('leaves out endpoints that were added later or removed, and contents that were erased', async () => {
@@ -111,19 +102,17 @@ it('leaves out endpoints that were added later or removed, and contents that wer
   const [member] = await database.query<{ id: bigint }>(
     `select id from audience_member where user_id = 'Uerased'`,
   )
-  const erased = await service.call('DELETE', `/api/audience/${member?.id}`, { headers: tenant.headers })
+  const erased = await service.erase(tenant, member?.id)
   expect(erased.status).toBe(204)
   startSender()
   await becomesQuiet()
-  await eventually(
-    async () => received.map(({ body }) => JSON.parse(body).events),
-    (sent) => sent.length === 1 && sent[0].length === 1 && sent[0][0].message.text === 'hello',
-  )
+  await expect
+    .poll(() => received.map(({ body }) => JSON.parse(body).events))
+    .toSatisfy((sent) => sent.length === 1 && sent[0].length === 1 && sent[0][0].message.text === 'hello')
   // The receiver's row is deleted, too. The removed endpoint and its row are gone.
-  await eventually(
-    () => rowsPerEndpoint(database),
-    (rows) => rows[0]?.endpoints === 2 && rows[1]?.endpoints === MANY - 2,
-  )
+  await expect
+    .poll(() => rowsPerEndpoint(database))
+    .toSatisfy((rows) => rows[0]?.endpoints === 2 && rows[1]?.endpoints === MANY - 2)
 })
 
 it('serves accounts of any id, because other programs choose theirs', async () => {

@@ -5,7 +5,6 @@ import { post } from '../src/endpoints/post.ts'
 import { retryEvent } from '../src/intake/retry-events.ts'
 import { lineEvent, textMessage } from '../tools/simulator/events.ts'
 import { startReceiver, startSending } from './support/endpoints.ts'
-import { eventually } from './support/process.ts'
 import { arrivalsOf, OK, type RawConnection, startRawReceiver } from './support/raw-receiver.ts'
 
 /** A receiver with four idle connections that holds the next request. */
@@ -36,14 +35,9 @@ async function startHolding() {
 it('sends an erased person to no other idle connection when a receiver resets one after the erasure', async () => {
   const { service, tenant, receiver, held, release, becomesQuiet } = await startHolding()
   await service.deliver(tenant, [textMessage('Ugone', 'secret words')])
-  await eventually(
-    async () => held,
-    ({ length }) => length === 1,
-  )
-  const member = await service.member(tenant, 'Ugone')
-  const { status } = await service.call('DELETE', `/api/audience/${member?.id}`, { headers: tenant.headers })
+  await expect.poll(() => held).toHaveLength(1)
+  await service.eraseUser(tenant, 'Ugone')
   const acknowledgedAtMs = performance.now()
-  expect(status).toBe(204)
   release()
   held[0]?.socket.resetAndDestroy()
   await becomesQuiet()
@@ -54,10 +48,7 @@ it('sends an unsent message to no other idle connection when a receiver resets o
   const { service, tenant, receiver, held, release, becomesQuiet } = await startHolding()
   const message = textMessage('Uback', 'taken back') as unknown as { message: { id: string } }
   await service.deliver(tenant, [message])
-  await eventually(
-    async () => held,
-    ({ length }) => length === 1,
-  )
+  await expect.poll(() => held).toHaveLength(1)
   const unsend = { ...lineEvent('unsend', 'Uback'), unsend: { messageId: message.message.id } }
   expect((await service.deliver(tenant, [unsend])).status).toBe(200)
   const acknowledgedAtMs = performance.now()
@@ -80,10 +71,7 @@ async function startOther() {
   const connection = database.pin()
   const delivery = { id: row?.id as bigint, accountId: tenant.accountId, endpointId }
   const member = await service.member(tenant, 'Ugone')
-  const erase = () =>
-    service
-      .call('DELETE', `/api/audience/${member?.id}`, { headers: tenant.headers })
-      .then(({ status }) => status)
+  const erase = () => service.erase(tenant, member?.id).then(({ status }) => status)
   const unsend = { ...lineEvent('unsend', 'Ugone'), unsend: { messageId: message.message.id } }
   const takeBack = () => service.deliver(tenant, [unsend]).then(({ status }) => status)
   return { ...sending, connection, contents: new Contents(connection), delivery, erase, takeBack }
@@ -100,10 +88,9 @@ it.each(['erase', 'takeBack'] as const)(
       isAcknowledged = true
       return status
     })
-    await eventually(
-      () => other.database.query(`select from pg_locks where classid = 7302 and not granted`),
-      ({ length }) => length === 1,
-    )
+    await expect
+      .poll(() => other.database.query(`select from pg_locks where classid = 7302 and not granted`))
+      .toHaveLength(1)
     expect(isAcknowledged).toBe(false)
     // Nothing that is read from now on may keep it waiting.
     const later = other.contents.read(other.delivery)
@@ -125,10 +112,9 @@ it('reports a retried unsend as applied only when bodies that were read before a
   const retried = retryEvent(database, failed?.id as bigint).then((result) => {
     outcome = result
   })
-  await eventually(
-    () => database.query(`select from pg_locks where classid = 7302 and not granted`),
-    ({ length }) => length === 1,
-  )
+  await expect
+    .poll(() => database.query(`select from pg_locks where classid = 7302 and not granted`))
+    .toHaveLength(1)
   expect(outcome).toBe('')
   content?.release()
   await retried
@@ -184,10 +170,7 @@ it('ends an attempt whose receiver does not take the body, and lets erasures pas
     },
     whenLost: () => undefined,
   }))
-  await eventually(
-    async () => silent.connections[0],
-    (connection) => connection !== undefined,
-  )
+  await expect.poll(() => silent.connections[0]).toSatisfy((connection) => connection !== undefined)
   silent.connections[0]?.socket.pause()
   expect(await answer).toMatchObject({
     status: null,
@@ -208,11 +191,7 @@ it('sends to an account of which one person after the other is erased', async ()
   for (let no = 1; no <= 5; no += 1) {
     await service.deliver(tenant, [textMessage('Ustays', `message ${no}`)])
     // Less than the lease of a delivery that was given up.
-    await eventually(
-      async () => receiver.received.length,
-      (count) => count === no,
-      20_000,
-    )
+    await expect.poll(() => receiver.received.length, { timeout: 20_000 }).toBe(no)
   }
   isOver = true
   await Promise.all(erasing)

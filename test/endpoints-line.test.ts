@@ -4,7 +4,6 @@ import { Secret } from '../src/config/secret.ts'
 import { signLine } from '../src/intake/line/line-signature.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { type Received, startReceiver, startSending } from './support/endpoints.ts'
-import { eventually } from './support/process.ts'
 
 const bodies = (received: Array<{ body: string }>) => received.map(({ body }) => JSON.parse(body))
 
@@ -28,18 +27,6 @@ describe('an endpoint with replies', () => {
 })
 
 describe('an endpoint without replies', () => {
-  it('receives events in standby and without reply tokens', async () => {
-    const { service, tenant, addEndpoint, becomesQuiet } = await startSending()
-    const { url, received } = await startReceiver()
-    await addEndpoint(url)
-    const event = textMessage(randomUserId(), 'hello')
-    await service.deliver(tenant, [{ ...event, replyToken: 'token' }])
-    await becomesQuiet()
-    const [sent] = bodies(received)
-    expect(sent.destination).toBe(tenant.botUserId)
-    expect(sent.events).toEqual([{ ...event, mode: 'standby' }])
-  })
-
   it('receives the event types that it asked for, and only new events', async () => {
     const { service, tenant, addEndpoint, becomesQuiet } = await startSending()
     const { url, received } = await startReceiver()
@@ -115,21 +102,17 @@ it('pauses an endpoint that answers 410, and keeps its backlog until it is resum
   const id = await addEndpoint(receiver.url)
   receiver.answer = { status: 410 }
   await service.deliver(tenant, [lineEvent('follow', 'U1')])
-  await eventually(
-    () => database.query(`select from endpoint where status = 'paused'`),
-    (rows) => rows.length === 1,
-  )
+  await expect.poll(() => database.query(`select from endpoint where status = 'paused'`)).toHaveLength(1)
   await service.deliver(tenant, [lineEvent('follow', 'U2')])
   expect(receiver.received).toHaveLength(1)
   receiver.answer = { status: 200 }
   await database.query(`update endpoint set status = 'active' where id = $1`, [id])
-  await eventually(
-    async () => {
+  await expect
+    .poll(async () => {
       await makeDue()
       return receiver.received
-    },
-    (received) => received.length === 3,
-  )
+    })
+    .toHaveLength(3)
   await becomesQuiet()
   expect(await database.query('select from endpoint_delivery')).toEqual([])
 })

@@ -5,7 +5,6 @@ import { parseHosts, parseResolv, searchedNames } from '../src/endpoints/system-
 import { lineEvent } from '../tools/simulator/events.ts'
 import { startReceiver, startSending } from './support/endpoints.ts'
 import { type NameAnswer, startNameServer } from './support/name-server.ts'
-import { eventually } from './support/process.ts'
 
 const nothing = {
   read: async () => ({ hosts: parseHosts(''), searchDomains: ['cluster.local'], dotsMin: 5 }),
@@ -66,12 +65,8 @@ it('refuses a public name that leads to a private address, and sends to a privat
   await addEndpoint(named)
   await addEndpoint(named.replace('http:', 'https:'), { allow_private_network: false })
   await service.deliver(tenant, [lineEvent('follow', 'U1')])
-  await eventually(
-    () => database.query('select answer from endpoint_delivery where last_attempt_at is not null'),
-    ([row]) => row?.answer === 'bot.example resolves to an address that is not public',
-  )
-  await eventually(
-    async () => receiver.received,
-    ({ length }) => length === 1,
-  )
+  await expect
+    .poll(() => database.query('select answer from endpoint_delivery where last_attempt_at is not null'))
+    .toSatisfy(([row]) => row?.answer === 'bot.example resolves to an address that is not public')
+  await expect.poll(() => receiver.received).toHaveLength(1)
 })

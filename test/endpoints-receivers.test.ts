@@ -8,17 +8,13 @@ import { randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { eventOf, KINDS } from '../tools/simulator/kinds.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { startSending } from './support/endpoints.ts'
-import { eventually } from './support/process.ts'
 import { serveForTest, startChatwoot, startLineBot } from './support/receivers.ts'
-import { startAppForTest } from './support/service.ts'
+import { startApp } from './support/service.ts'
 
 const SECRET = `whsec_${Buffer.alloc(32, 1).toString('base64')}`
 
 const length = <T>(list: T[], wanted: number) =>
-  eventually(
-    async () => list,
-    ({ length: found }) => found >= wanted,
-  )
+  expect.poll(() => list).toSatisfy(({ length: found }) => found >= wanted)
 
 it("LINE's SDK verifies and parses every kind of event, with and without reply tokens", async () => {
   const { service, tenant, addEndpoint } = await startSending()
@@ -50,10 +46,7 @@ it("LINE's SDK refuses what is signed with another channel secret, and accepts t
   await addEndpoint(bot.url)
   await service.deliver(tenant, [textMessage(randomUserId(), 'hello')])
   await length(bot.refusals, 1)
-  await eventually(
-    () => database.query('select from endpoint_delivery where status = 401'),
-    (rows) => rows.length === 1,
-  )
+  await expect.poll(() => database.query('select from endpoint_delivery where status = 401')).toHaveLength(1)
   await database.query(`update official_account set channel_secret = 'the new secret'`)
   await database.query('update endpoint_delivery set due_at = now()')
   await length(bot.events, 1)
@@ -105,7 +98,7 @@ const isMember = checker(MemberSchema)
 it('standardwebhooks verifies what the format members sends: created, updated, erased, verified', async () => {
   const { database, service, tenant, addEndpoint } = await startSending()
   const platform = await simulatePlatform()
-  const verifier = await startAppForTest(database, { config: { lineApiUrl: platform.url } })
+  const verifier = await startApp(database, { config: { lineApiUrl: platform.url } })
   await database.query('update official_account set channel_access_token = $1', [
     platform.account.channelAccessToken,
   ])
@@ -118,16 +111,13 @@ it('standardwebhooks verifies what the format members sends: created, updated, e
   const [created] = crm.messages
   expect(created).toMatchObject({ type: 'member.created', data: { userId: user } })
   expect(isMember(created?.data)).toEqual((await service.member(tenant, user)) ?? null)
-  await service.call('PUT', `/api/audience/${created?.data.id}`, {
-    headers: { ...tenant.headers, 'content-type': 'application/json' },
-    body: '{"tags":["ลูกค้า"]}',
-  })
+  await service.put(tenant, created?.data.id, '{"tags":["ลูกค้า"]}')
   await length(crm.messages, 2)
   expect(crm.messages[1]).toMatchObject({ type: 'member.updated', data: { tags: ['ลูกค้า'], version: 2 } })
   const verification = await verifier.call('POST', '/api/line-oa/verify', { headers: tenant.headers })
   await length(crm.messages, 3)
   expect(crm.messages[2]).toMatchObject({ type: 'account.verified', data: verification.json })
-  await service.call('DELETE', `/api/audience/${created?.data.id}`, { headers: tenant.headers })
+  await service.erase(tenant, created?.data.id)
   await length(crm.messages, 4)
   expect(crm.messages[3]).toMatchObject({
     type: 'member.erased',

@@ -8,7 +8,7 @@ import { addTenant, createTestDatabase } from './support/database.ts'
 import { load } from './support/load.ts'
 import { holdTransaction } from './support/locks.ts'
 import { runs } from './support/runs.ts'
-import { setUpTest, startApp } from './support/service.ts'
+import { setUpService, startApp } from './support/service.ts'
 
 const DAY_MS = 86_400_000
 const YEAR_9999_MS = 253_402_300_799_999
@@ -55,7 +55,7 @@ async function addMonth(database: PostgresDatabase, monthsAhead: number): Promis
 
 describe('a duplicate', () => {
   it('is found for every time that an event claims, before and after its month gets a partition (property)', async () => {
-    const { database, service, tenant } = await setUpTest()
+    const { database, service, tenant } = await setUpService()
     const boundaries = [0, 1, 2, 3].flatMap((month) => [monthStart(month) - 1, monthStart(month)])
     const time = fc.oneof(
       fc.integer({ min: 0, max: YEAR_9999_MS }),
@@ -79,11 +79,10 @@ describe('a duplicate', () => {
     await fc.assert(property, { numRuns: runs(10), endOnFailure: true })
     await deliver(boundaries)
     await expectDuplicates()
-    await database.close()
   })
 
   it('is found in a batch whose keys begin with times and with hashes', async () => {
-    const { database, service, tenant } = await setUpTest()
+    const { database, service, tenant } = await setUpService()
     await maintain(database)
     const others = Array.from({ length: 20 }, (_, i) => ({
       ...eventAt(Date.now()),
@@ -94,11 +93,10 @@ describe('a duplicate', () => {
     for (const event of events)
       expect((await service.deliver(tenant, [event])).json).toEqual({ accepted: 0, duplicates: 1 })
     expect((await service.deliver(tenant, events)).json).toEqual({ accepted: 0, duplicates: 23 })
-    await database.close()
   })
 
   it('counts once if it is delivered several times at the same moment', async () => {
-    const { database, service, tenant } = await setUpTest()
+    const { database, service, tenant } = await setUpService()
     await maintain(database)
     const other = await service.deliver(tenant, [eventAt(Date.now())])
     expect(other.status).toBe(200)
@@ -108,7 +106,6 @@ describe('a duplicate', () => {
       expect(answers.map(({ status }) => status)).toEqual([200, 200, 200])
       expect(answers.map(({ json }) => (json as { accepted: number }).accepted).sort()).toEqual([0, 0, 1])
     }
-    await database.close()
   })
 })
 
@@ -134,7 +131,7 @@ it('a flush searches the partition of its own keys and no other', async () => {
 
 describe('the partitions of event keys', () => {
   it('are created for this month and two ahead, also if the default partition has keys of months ahead', async () => {
-    const { database, service, tenant } = await setUpTest()
+    const { database, service, tenant } = await setUpService()
     await service.deliver(tenant, [eventAt(0), eventAt(monthStart(1)), eventAt(monthStart(2) - 1)])
     await Promise.all([1, 2, 3].map(() => maintain(database)))
     const months = [0, 1, 2].map((ahead) => partitionOf(monthStart(ahead)))
@@ -145,11 +142,10 @@ describe('the partitions of event keys', () => {
       `select conname from pg_constraint where contype = 'c' and conrelid = 'event_key_default'::regclass`,
     )
     expect(constraints).toEqual([])
-    await database.close()
   })
 
   it('are not created for a month that has begun while its keys are in the default partition', async () => {
-    const { database, service, tenant } = await setUpTest()
+    const { database, service, tenant } = await setUpService()
     const event = eventAt(Date.now())
     await service.deliver(tenant, [event])
     await maintain(database)
@@ -158,11 +154,10 @@ describe('the partitions of event keys', () => {
       accepted: 1,
       duplicates: 1,
     })
-    await database.close()
   })
 
   it('are completed by the next run if one was interrupted while it moved keys', async () => {
-    const { database, service, tenant } = await setUpTest()
+    const { database, service, tenant } = await setUpService()
     const events = [eventAt(monthStart(1)), eventAt(monthStart(1) + DAY_MS)]
     await service.deliver(tenant, events)
     const name = partitionOf(monthStart(1))
@@ -178,11 +173,10 @@ describe('the partitions of event keys', () => {
     expect(refused.status).toBeGreaterThanOrEqual(500)
     await maintain(database)
     expect((await service.deliver(tenant, events)).json).toEqual({ accepted: 0, duplicates: 2 })
-    await database.close()
   })
 
   it('are created the next time if a dump reads the default partition, and deliveries go on meanwhile', async () => {
-    const { database, service, tenant } = await setUpTest()
+    const { database, service, tenant } = await setUpService()
     const endDump = await holdTransaction(database, 'lock table event_key_default in access share mode')
     await maintain(database)
     expect(await partitions(database)).toEqual(['event_key_default', 'event_key_hashed'])
@@ -191,11 +185,10 @@ describe('the partitions of event keys', () => {
     await endDump()
     await maintain(database)
     expect(await partitions(database)).toHaveLength(5)
-    await database.close()
   })
 
   it('are dropped DEDUPLICATION_DAYS after their month, without the keys that were received later', async () => {
-    const { database, service, tenant } = await setUpTest()
+    const { database, service, tenant } = await setUpService()
     const [old, recent] = [await addMonth(database, -15), await addMonth(database, -13)]
     const events = [1, 2].map((days) => eventAt(monthStart(-15) + days * DAY_MS))
     await service.deliver(tenant, events)
@@ -212,6 +205,5 @@ describe('the partitions of event keys', () => {
     await load(database, `update event_key_default set received_at = now() - interval '401 days'`)
     await maintain(database)
     expect(await partitionsOfKeys(database)).toEqual([recent])
-    await database.close()
   })
 })

@@ -6,8 +6,8 @@ import type { BoundStatement } from '../src/postgres/statement.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import type { TextDatabase } from '../tools/text-database.ts'
 import { runCommand } from './support/command.ts'
-import { type Tenant, urlOf } from './support/database.ts'
-import { type Service, setUpTest } from './support/service.ts'
+import type { Tenant } from './support/database.ts'
+import { setUpService } from './support/service.ts'
 
 /** Stores an event as an older version did that could not parse it. Returns its id. */
 async function storeFailed(
@@ -55,24 +55,18 @@ async function failedIds(database: TextDatabase): Promise<bigint[]> {
   return rows.map(({ id }) => id)
 }
 
-const erase = async (service: Service, tenant: Tenant, userId: string) => {
-  const member = await service.member(tenant, userId)
-  const path = `/api/audience/${member?.id}`
-  expect((await service.call('DELETE', path, { headers: tenant.headers })).status).toBe(204)
-}
-
 describe('oa-audience events', () => {
   async function setUpFailure() {
-    const { connection, ...parts } = await setUpTest()
+    const { env, ...parts } = await setUpService()
     const invalid = { ...textMessage('Ubad', 'hello'), timestamp: 'never' }
     await parts.service.deliver(parts.tenant, [invalid, lineEvent('follow', 'Ugood')])
-    const run = (...args: string[]) => runCommand(['events', ...args], { DATABASE_URL: urlOf(connection) })
+    const run = (...args: string[]) => runCommand(['events', ...args], env)
     const json = async (...args: string[]) => JSON.parse((await run(...args, '--json')).stdout)
     return { ...parts, run, json }
   }
 
   it('lists events that could not be applied with the reasons, shows them, and reports a retry in vain', async () => {
-    const { database, tenant, run, json } = await setUpFailure()
+    const { tenant, run, json } = await setUpFailure()
     const failed = await json('list')
     expect(failed).toEqual([
       expect.objectContaining({
@@ -87,7 +81,6 @@ describe('oa-audience events', () => {
     const { stdout, status } = await run('retry', '--json')
     expect(JSON.parse(stdout)).toEqual([{ id, outcome: failure }])
     expect(status).toBe(1)
-    await database.close()
   })
 
   it('applies an event once that an older version could not parse, even if two retries run concurrently', async () => {
@@ -100,7 +93,6 @@ describe('oa-audience events', () => {
       { id: String(id), outcome: 'applied' },
     ])
     expect(await service.member(tenant, userId)).toMatchObject({ relationship: 'following', eventCount: 1 })
-    await database.close()
   })
 
   it('does not apply the event of an erased person', async () => {
@@ -109,10 +101,9 @@ describe('oa-audience events', () => {
     await service.deliver(tenant, [lineEvent('follow', userId, { timestamp: Date.now() - 60_000 })])
     const event = lineEvent('follow', userId, { timestamp: Date.now() - 50_000 })
     const id = await storeFailed(database, tenant, userId, event)
-    await erase(service, tenant, userId)
+    await service.eraseUser(tenant, userId)
     expect(await json('retry', String(id))).toEqual([{ id: String(id), outcome: 'its content was erased' }])
     expect(await service.member(tenant, userId)).toBeUndefined()
-    await database.close()
   })
 
   it('applies other events if one is refused again, and skips member ids that are taken', async () => {
@@ -134,12 +125,11 @@ describe('oa-audience events', () => {
       'applied',
     ])
     expect(await service.member(tenant, 'Unew-good')).toMatchObject({ eventCount: 1 })
-    await database.close()
   })
 })
 
 it('counts an event once that six retries apply at the same moment', async () => {
-  const { database, service, tenant } = await setUpTest()
+  const { database, service, tenant } = await setUpService()
   const userId = randomUserId()
   for (let round = 1; round <= 10; round += 1) {
     const id = await storeFailed(database, tenant, userId, textMessage(userId, 'again'))
@@ -150,11 +140,10 @@ it('counts an event once that six retries apply at the same moment', async () =>
     expect(applied).toHaveLength(1)
     expect(await service.member(tenant, userId)).toMatchObject({ eventCount: round })
   }
-  await database.close()
 })
 
 it('applies refused events of every source with the times at which they were received', async () => {
-  const { database, service, tenant } = await setUpTest()
+  const { database, service, tenant } = await setUpService()
   const userId = randomUserId()
   const allow = await refuseMembers(database, `user_id = '${userId}'`)
   const conversation = (status: string) => ({
@@ -179,11 +168,10 @@ it('applies refused events of every source with the times at which they were rec
     eventCount: 2,
   })
   expect(await failedIds(database)).toEqual([])
-  await database.close()
 })
 
 it('keeps a person erased whose event is being retried, content included', async () => {
-  const { database, service, tenant } = await setUpTest()
+  const { database, service, tenant } = await setUpService()
   const userId = randomUserId()
   const allow = await refuseMembers(database, `user_id = '${userId}'`)
   // Without a time of its own, the event could be taken for newer than the erasure.
@@ -192,17 +180,16 @@ it('keeps a person erased whose event is being retried, content included', async
   await allow()
   await service.deliver(tenant, [lineEvent('follow', userId)])
   const [id] = await failedIds(database)
-  const late = betweenReadAndApply(database, () => erase(service, tenant, userId))
+  const late = betweenReadAndApply(database, () => service.eraseUser(tenant, userId))
   expect(await retryEvent(late, id as bigint)).toBe('it was changed at the same time: check it again')
   expect(await service.member(tenant, userId)).toBeUndefined()
   expect(await database.query('select from event where user_id is not null or payload is not null')).toEqual(
     [],
   )
-  await database.close()
 })
 
 it('does not apply an event of another inbox than the one that the account now has', async () => {
-  const { database, service, tenant } = await setUpTest()
+  const { database, service, tenant } = await setUpService()
   const userId = randomUserId()
   const allow = await refuseMembers(database, `user_id = '${userId}'`)
   const conversation = {
@@ -222,11 +209,10 @@ it('does not apply an event of another inbox than the one that the account now h
   expect(await service.members(tenant)).toEqual([])
   await database.query(`update official_account set chat_inbox_id = '4'`)
   expect(await retryEvent(database, id as bigint)).toBe('applied')
-  await database.close()
 })
 
 it('counts an event with erased content for the people who were not erased', async () => {
-  const { database, service, tenant } = await setUpTest()
+  const { database, service, tenant } = await setUpService()
   const [erasedId, joinedId, sender] = [randomUserId(), randomUserId(), randomUserId()]
   await service.deliver(tenant, [lineEvent('follow', erasedId)])
   const allow = await refuseMembers(database, `user_id in ('${joinedId}', '${sender}')`)
@@ -241,7 +227,7 @@ it('counts an event with erased content for the people who were not erased', asy
   expect(ids).toHaveLength(2)
   await allow()
   await service.deliver(tenant, [lineEvent('unsend', null, { unsend: { messageId: 'taken-back' } })])
-  await erase(service, tenant, erasedId)
+  await service.eraseUser(tenant, erasedId)
   for (const id of ids) {
     expect(await retryEvent(database, id)).toBe('applied')
     expect(await retryEvent(database, id)).toBe('there is no unapplied event with this id')
@@ -254,11 +240,10 @@ it('counts an event with erased content for the people who were not erased', asy
     ].sort(),
   )
   expect(await database.query(`select from event where payload like '%hello%'`)).toEqual([])
-  await database.close()
 })
 
 it('does not apply an event whose account gets another secret while it is retried', async () => {
-  const { database, service, tenant } = await setUpTest()
+  const { database, service, tenant } = await setUpService()
   const userId = randomUserId()
   const allow = await refuseMembers(database, `user_id = '${userId}'`)
   await service.deliver(tenant, [lineEvent('follow', userId)])
@@ -273,5 +258,4 @@ it('does not apply an event whose account gets another secret while it is retrie
   expect(await failedIds(database)).toEqual([id])
   expect(await retryEvent(database, id as bigint)).toBe('applied')
   expect(await service.member(tenant, userId)).toMatchObject({ eventCount: 1 })
-  await database.close()
 })

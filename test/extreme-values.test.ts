@@ -4,19 +4,18 @@ import { listFleet } from '../src/operator/fleet.ts'
 import { migrate } from '../src/postgres/schema/migrate.ts'
 import { lineEvent, textMessage } from '../tools/simulator/events.ts'
 import { addTenant, type Tenant } from './support/database.ts'
-import { load, loadMembers } from './support/load.ts'
+import { load, tenantWithMembers } from './support/load.ts'
 import { eventually } from './support/process.ts'
-import { setUpFile } from './support/service.ts'
+import { setUpService } from './support/service.ts'
 
-const { database, service } = await setUpFile()
+const { database, service } = await setUpService()
 
 const MAX = '9223372036854775807'
 
 async function tenantWith(
   columns: Record<string, string>,
 ): Promise<{ tenant: Tenant; id: string | undefined }> {
-  const tenant = await addTenant(database)
-  await loadMembers(database, tenant, 1, columns)
+  const tenant = await tenantWithMembers(database, 1, columns)
   const [row] = await load<{ id: bigint }>(
     database,
     'select id from audience_member where channel_oa_id = $1',
@@ -25,22 +24,22 @@ async function tenantWith(
   return { tenant, id: String(row?.id) }
 }
 
-const put = (tenant: Tenant, id: string | undefined, fields: unknown, headers = {}) =>
-  service.call('PUT', `/api/audience/${id}`, {
-    headers: { ...tenant.headers, 'content-type': 'application/json', ...headers },
-    body: JSON.stringify(fields),
-  })
-
 describe('a member that another program loaded', () => {
   it('is changed although its version is the greatest number, and If-Match still detects each change', async () => {
     const { tenant, id } = await tenantWith({ version: MAX })
-    const first = await put(tenant, id, { tags: ['a'] })
+    const first = await service.put(tenant, id, { tags: ['a'] })
     expect(first.status).toBe(200)
-    const second = await put(tenant, id, { tags: ['b'] }, { 'if-match': first.headers.get('etag') ?? '' })
+    const second = await service.put(
+      tenant,
+      id,
+      { tags: ['b'] },
+      { 'if-match': first.headers.get('etag') ?? '' },
+    )
     expect(second.status).toBe(200)
     expect(second.headers.get('etag')).not.toBe(first.headers.get('etag'))
     expect(
-      (await put(tenant, id, { tags: ['c'] }, { 'if-match': first.headers.get('etag') ?? '' })).status,
+      (await service.put(tenant, id, { tags: ['c'] }, { 'if-match': first.headers.get('etag') ?? '' }))
+        .status,
     ).toBe(412)
     await load(database, `update audience_member set version = ${MAX} where channel_oa_id = $1`, [
       tenant.accountId,
@@ -89,7 +88,7 @@ describe('a member that another program loaded', () => {
         expect([accept, query, listed.status]).toEqual([accept, query, 200])
       }
     }
-    const changed = await put(tenant, id, { externalId: 'x', tags: ['t'], attributes: { a: 1 } })
+    const changed = await service.put(tenant, id, { externalId: 'x', tags: ['t'], attributes: { a: 1 } })
     expect([changed.status, changed.json]).toMatchObject([200, { externalId: 'x', tags: ['t'] }])
     expect((await service.deliver(tenant, [lineEvent('unfollow', 'U1')])).status).toBe(200)
     expect(
@@ -101,15 +100,12 @@ describe('a member that another program loaded', () => {
       tenant.accountId,
     ])
     expect(await migrate(database)).toEqual([])
-    expect((await service.call('DELETE', `/api/audience/${id}`, { headers: tenant.headers })).status).toBe(
-      204,
-    )
+    expect((await service.erase(tenant, id)).status).toBe(204)
   })
 })
 
 it('counts tracked activity of a user id whose count is the greatest number', async () => {
-  const tenant = await addTenant(database)
-  await loadMembers(database, tenant, 1, { event_count: '2' })
+  const tenant = await tenantWithMembers(database, 1, { event_count: '2' })
   await load(database, `insert into tracked_activity values ($1, 'U1', ${MAX}, '-infinity', 'infinity')`, [
     tenant.accountId,
   ])

@@ -1,25 +1,17 @@
 /** What operators see of all accounts: one status for each, its problems, and how to fix them. */
 import { readFileSync } from 'node:fs'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { refreshDueFigures } from '../src/background/monitoring/account-figures.ts'
 import { Metrics } from '../src/observability/metrics.ts'
 import { REASONS } from '../src/operator/account-status.ts'
 import { findFleetAccount, listFleet, readFleetCharts } from '../src/operator/fleet.ts'
-import type { Connection } from '../src/postgres/embedded/server.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
-import { TextDatabase } from '../tools/text-database.ts'
 import { runCommand } from './support/command.ts'
-import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
+import { addTenant, createTestDatabase, openDatabase, type Tenant } from './support/database.ts'
 import { eventually } from './support/process.ts'
 import { type Service, startApp } from './support/service.ts'
 
-let database: TextDatabase
-let connection: Connection
-
-beforeAll(async () => {
-  ;({ database, connection } = await createTestDatabase())
-})
-afterAll(() => database.close())
+const { database, connection } = await createTestDatabase()
 
 const usable = { channelId: '2000000001' }
 const follow = [lineEvent('follow', 'U1')]
@@ -27,15 +19,9 @@ const withWrongSecret = (tenant: Tenant): Tenant => ({ ...tenant, channelSecret:
 
 /** Runs `work` against a service and closes it, which writes the counts of deliveries. */
 async function onService(work: (service: Service) => Promise<unknown>): Promise<void> {
-  const own = new TextDatabase(connection, () => undefined)
-  own.markReady()
-  const service = await startApp(own)
-  try {
-    await work(service)
-  } finally {
-    await service.app.close()
-    await own.close()
-  }
+  const service = await startApp(openDatabase(connection))
+  await work(service)
+  await service.app.close()
 }
 
 async function statusOf({ accountId }: Tenant) {
@@ -417,14 +403,12 @@ it('lists more accounts than one statement reads, and finds each by its id', asy
   expect(await findFleetAccount(own, last, Date.now())).toMatchObject({ id: last })
   expect(await findFleetAccount(own, 0n, Date.now())).toBeNull()
   expect(await findFleetAccount(own, last + 1n, Date.now())).toBeNull()
-  await own.close()
 })
 
 describe('oa-audience fleet', () => {
   it('lists the worst account first, says what to do, and exits with 1 if one is broken', async () => {
-    const { database: own, connection: target } = await createTestDatabase()
+    const { database: own, env } = await createTestDatabase()
     const fine = await addTenant(own, usable)
-    const env = { DATABASE_URL: urlOf(target) }
     expect(await runCommand(['fleet'], env)).toMatchObject({ status: 0 })
     const broken = await addTenant(own, usable)
     await own.query('update official_account set suspended = true where id = $1', [broken.accountId])
@@ -439,7 +423,6 @@ describe('oa-audience fleet', () => {
       new RegExp(`^${broken.accountId} .*broken.*LINE has suspended the account`),
     )
     expect(text).toContain('Ask LINE for the reason')
-    await own.close()
   })
 })
 

@@ -3,8 +3,8 @@ import { expect, inject, it } from 'vitest'
 import { Metrics } from '../src/observability/metrics.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { TextDatabase } from '../tools/text-database.ts'
-import { addTenant, createTestDatabase } from './support/database.ts'
-import { startAppForTest } from './support/service.ts'
+import { addTenant, createTestDatabase, openDatabase } from './support/database.ts'
+import { startApp } from './support/service.ts'
 
 it('reports a read-only database as degraded with status 200, and as up when it can store again', async () => {
   const { database: direct, connection } = await createTestDatabase()
@@ -14,11 +14,10 @@ it('reports a read-only database as degraded with status 200, and as up when it 
   const set = (setting: string) =>
     server.session((session) => session.query(`alter database ${connection.database} ${setting}`))
   await set('set default_transaction_read_only = on')
-  const database = new TextDatabase(connection, () => undefined)
-  database.markReady()
+  const database = openDatabase(connection)
   const metrics = new Metrics(['line'])
   metrics.watchDatabase(database)
-  const service = await startAppForTest(database, { metrics })
+  const service = await startApp(database, { metrics })
 
   const degraded = await service.call('GET', '/api/health')
   expect(degraded.status).toBe(200)
@@ -40,14 +39,12 @@ it('reports a read-only database as degraded with status 200, and as up when it 
 
 it('opens one connection for 50 concurrent health checks', async () => {
   const { database: direct, connection } = await createTestDatabase()
-  const database = new TextDatabase(connection, () => undefined)
-  database.markReady()
-  const service = await startAppForTest(database)
+  const database = openDatabase(connection)
+  const service = await startApp(database)
   const checks = await Promise.all(Array.from({ length: 50 }, () => service.call('GET', '/api/health')))
   expect(new Set(checks.map(({ status }) => status))).toEqual(new Set([200]))
   const sessions = await direct.query(
     `select from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()`,
   )
   expect(sessions).toHaveLength(1)
-  await Promise.all([database.close(), direct.close()])
 })

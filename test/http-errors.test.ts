@@ -4,7 +4,6 @@ import { describe, expect, it } from 'vitest'
 import { Secret } from '../src/config/secret.ts'
 import { signLine } from '../src/intake/line/line-signature.ts'
 import { lineBody, lineEvent } from '../tools/simulator/events.ts'
-import { eventually } from './support/process.ts'
 import {
   BROKEN_HEADER,
   bodyOf,
@@ -13,9 +12,9 @@ import {
   UNKNOWN_EXPECTATION,
   WITHOUT_HOST,
 } from './support/raw.ts'
-import { setUpFile, startAppForTest, startObserved } from './support/service.ts'
+import { setUpService, startApp, startObserved } from './support/service.ts'
 
-const { database, service, tenant } = await setUpFile()
+const { database, service, tenant } = await setUpService()
 
 describe('an error response', () => {
   it('has the status, its name, a message and a request id', async () => {
@@ -63,9 +62,10 @@ describe('an error response', () => {
     const follow = { type: 'follow', timestamp: 1, source: { type: 'user', userId: 'Udetails' } }
     await service.deliver(tenant, [follow])
     const member = await service.member(tenant, 'Udetails')
-    const answer = await service.call('PUT', `/api/audience/${member?.id}`, {
-      headers: { ...tenant.headers, 'content-type': 'application/json' },
-      body: JSON.stringify({ externalId: 7, tags: ['x'.repeat(65)], colour: 'red' }),
+    const answer = await service.put(tenant, member?.id, {
+      externalId: 7,
+      tags: ['x'.repeat(65)],
+      colour: 'red',
     })
     expect(answer.status).toBe(400)
     expect(answer.json.details.map(({ path }: { path: string }) => path).sort()).toEqual(
@@ -93,7 +93,7 @@ describe('the log', () => {
   it('has no stack for a database that is down, because thousands of requests fail alike', async () => {
     const lines: string[] = []
     const log = { write: (line: string) => void lines.push(line) }
-    const down = await startAppForTest(null, { log, config: { logLevel: 'info' } })
+    const down = await startApp(null, { log, config: { logLevel: 'info' } })
     expect((await down.deliver(tenant, [lineEvent('follow', 'U1')])).status).toBe(503)
     const line = lines.find((text) => text.includes('request failed')) ?? ''
     expect(JSON.parse(line)).toMatchObject({ level: 40, code: 'unavailable' })
@@ -102,7 +102,7 @@ describe('the log', () => {
 
   it('has request lines in the format of all other lines, whatever address a proxy sends', async () => {
     const lines: string[] = []
-    const seen = await startAppForTest(null, {
+    const seen = await startApp(null, {
       log: { write: (line) => void lines.push(line) },
       config: { logLevel: 'info', trustProxy: ['127.0.0.1'] },
     })
@@ -129,11 +129,6 @@ describe('the log', () => {
 describe('the log and the metrics', () => {
   type Observed = Awaited<ReturnType<typeof startObserved>>
   const requestLines = ({ noted }: Observed) => noted().filter(({ msg }) => msg === 'request')
-  const firstRequestLines = (observed: Observed) =>
-    eventually(
-      async () => requestLines(observed),
-      (lines) => lines.length > 0,
-    )
 
   it('contain a request that reaches no route, under the requestId of its answer', async () => {
     const observed = await startObserved(null)
@@ -158,15 +153,15 @@ describe('the log and the metrics', () => {
       // Not fetch: after an abort it opens another connection, for which the service's close would wait.
       const client = get(`${observed.seen.url}/api/audience`, { headers: tenant.headers, agent: false })
       client.on('error', () => undefined)
-      await eventually(
-        () =>
+      await expect
+        .poll(() =>
           database.query(`select from pg_locks where not granted and relation = 'audience_member'::regclass`),
-        (waiting) => waiting.length > 0,
-      )
+        )
+        .not.toHaveLength(0)
       client.destroy()
-      expect(await firstRequestLines(observed)).toMatchObject([
-        { route: '/api/audience', status: 499, ip: '127.0.0.1' },
-      ])
+      await expect
+        .poll(() => requestLines(observed))
+        .toMatchObject([{ route: '/api/audience', status: 499, ip: '127.0.0.1' }])
     })
     expect(await observed.counted()).toContain(
       'oa_audience_requests_total{method="GET",route="/api/audience",status="499"} 1',
@@ -177,9 +172,9 @@ describe('the log and the metrics', () => {
     const observed = await startObserved(database)
     const request = `POST /api/line/${tenant.accountId} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n`
     const { requestId } = bodyOf(await sendRaw(observed.seen, request))
-    expect(await firstRequestLines(observed)).toMatchObject([
-      { requestId, route: '/api/line/:id', status: 400, ip: '127.0.0.1' },
-    ])
+    await expect
+      .poll(() => requestLines(observed))
+      .toMatchObject([{ requestId, route: '/api/line/:id', status: 400, ip: '127.0.0.1' }])
     expect((await observed.counted()).match(/status="\d+"} 1$/gm)).toHaveLength(1)
   })
 })

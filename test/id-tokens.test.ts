@@ -10,7 +10,7 @@ import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { readEverything } from './support/load.ts'
 import { eventually } from './support/process.ts'
-import { type Answer, type Service, startApp, startAppForTest } from './support/service.ts'
+import { type Answer, type Service, startApp } from './support/service.ts'
 
 const LOGIN_CHANNEL = '2000000007'
 const CERTS = 'GET /oauth2/v2.1/certs'
@@ -20,11 +20,7 @@ const { database } = await createTestDatabase()
 const platform = await simulatePlatform()
 const config = { lineApiUrl: platform.url }
 const service = await startApp(database, { config })
-afterAll(async () => {
-  await service.app.close()
-  await platform.close()
-  await database.close()
-})
+afterAll(() => platform.close())
 const tenant = await addTenant(database, { loginChannelId: LOGIN_CHANNEL })
 
 const tokenOf = (userId: string, issuedAtMs = Date.now(), loginChannelId = LOGIN_CHANNEL) =>
@@ -51,12 +47,6 @@ const track = (
 const accepted = (count: number) => ({ status: 200, json: { accepted: count, duplicates: 0, rejected: [] } })
 
 const follow = (userId: string) => service.deliver(tenant, [lineEvent('follow', userId)])
-
-async function erase(userId: string): Promise<void> {
-  const member = await service.member(tenant, userId)
-  const path = `/api/audience/${member?.id}`
-  expect((await service.call('DELETE', path, { headers: tenant.headers })).status).toBe(204)
-}
 
 const encode = (part: unknown) => Buffer.from(JSON.stringify(part)).toString('base64url')
 
@@ -154,7 +144,7 @@ describe('an event with a valid ID token', () => {
     await follow(userId)
     const token = await tokenOf(userId)
     const old = page(token, { timestamp: new Date().toISOString() })
-    await erase(userId)
+    await service.eraseUser(tenant, userId)
     expect(await track([old])).toMatchObject(accepted(1))
     expect(await service.member(tenant, userId)).toBeUndefined()
     await track([page(token)])
@@ -185,7 +175,7 @@ describe('an event with a valid ID token', () => {
   it('loses its content and its person in an erasure', async () => {
     const userId = randomUserId()
     await track([page(await tokenOf(userId), { properties: { secret_of: 'a person' } })])
-    await erase(userId)
+    await service.eraseUser(tenant, userId)
     expect(await readEverything(database)).not.toContain(userId)
   })
 
@@ -319,7 +309,7 @@ describe("LINE's keys", () => {
     const alone = await simulatePlatform()
     onTestFinished(() => alone.close())
     const idTokens = new IdTokens(alone.url, Date.now, pauses)
-    const to = await startAppForTest(database, { idTokens })
+    const to = await startApp(database, { idTokens })
     const send = async (userId: string, events: unknown[] = []) => {
       const token = await alone.login.idToken({ userId, loginChannelId: LOGIN_CHANNEL })
       return track([page(token), ...events], {}, to)
@@ -396,10 +386,7 @@ describe("LINE's keys", () => {
         refused.push(answer),
       ),
     )
-    await eventually(
-      async () => refused.map(({ status }) => status),
-      (statuses) => statuses.length === 5,
-    )
+    await expect.poll(() => refused.map(({ status }) => status)).toHaveLength(5)
     for (const { status, headers } of refused)
       expect([status, headers.get('retry-after')]).toEqual([503, '1'])
     const other = await addTenant(database, { loginChannelId: '2000000009' })
@@ -453,7 +440,7 @@ describe('a budget of a tracking key that strangers have used up', () => {
   it('leaves people with a proven ID token a budget of their own', async () => {
     const budget = { eventsPerMinute: 500, bytesPerMinute: 0 }
     const none = { eventsPerMinute: 0, bytesPerMinute: 0 }
-    const limited = await startAppForTest(database, {
+    const limited = await startApp(database, {
       config: { ...config, trackingBudgets: { address: none, key: budget } },
     })
     const strangers = Array.from({ length: 500 }, () => page(null))

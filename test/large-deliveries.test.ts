@@ -2,10 +2,9 @@
 import { expect, it } from 'vitest'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { addTenant } from './support/database.ts'
-import { eventually } from './support/process.ts'
-import { setUpFile } from './support/service.ts'
+import { setUpService } from './support/service.ts'
 
-const { database, service } = await setUpFile()
+const { database, service } = await setUpService()
 
 /** Some 30 slices of 128 people, below 1 MiB. */
 const EVENTS = 4_000
@@ -18,10 +17,9 @@ it('a delivery of another account is answered while a large one that came before
     answered.push('large')
     return json
   })
-  await eventually(
-    () => database.query('select from event where channel_oa_id = $1 limit 1', [tenant.accountId]),
-    (rows) => rows.length > 0,
-  )
+  await expect
+    .poll(() => database.query('select from event where channel_oa_id = $1 limit 1', [tenant.accountId]))
+    .not.toHaveLength(0)
   await service.deliver(other, follows(1)).then(() => answered.push('small'))
   expect(await large).toEqual({ accepted: EVENTS, duplicates: 0 })
   expect(answered).toEqual(['small', 'large'])

@@ -1,12 +1,11 @@
 /** POST /api/line/:id, LINE's webhook: what admits a delivery, and how it is answered. */
 import { describe, expect, it } from 'vitest'
-import { PostgresDatabase } from '../src/postgres/pool/postgres-database.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
-import { addTenant, type Tenant } from './support/database.ts'
+import { addTenant, openDatabase, type Tenant } from './support/database.ts'
 import { holdTransaction } from './support/locks.ts'
-import { setUpFile, signedDelivery, startAppForTest } from './support/service.ts'
+import { setUpService, signedDelivery, startApp } from './support/service.ts'
 
-const { database, service, tenant } = await setUpFile()
+const { database, service, tenant } = await setUpService()
 
 const storeSecret = (account: Tenant, secret: string | null) =>
   database.query('update official_account set channel_secret = $2 where id = $1', [account.accountId, secret])
@@ -170,9 +169,8 @@ describe('while another program writes to the same tables, a delivery', () => {
 
 describe('a service whose database is unreachable', () => {
   it('answers 503 with Retry-After, so that LINE sends the delivery again', async () => {
-    const unreachable = new PostgresDatabase('postgres://nobody@127.0.0.1:1/none', () => undefined)
-    unreachable.markReady()
-    const down = await startAppForTest(unreachable)
+    const unreachable = openDatabase('postgres://nobody@127.0.0.1:1/none')
+    const down = await startApp(unreachable)
     const answer = await down.deliver(tenant, [])
     expect(answer.status).toBe(503)
     expect(answer.headers.get('retry-after')).toBe('2')
@@ -180,6 +178,5 @@ describe('a service whose database is unreachable', () => {
       statusCode: 503,
       database: 'down',
     })
-    await unreachable.close()
   })
 })

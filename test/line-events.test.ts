@@ -2,9 +2,9 @@
 import { describe, expect, it } from 'vitest'
 import { lineEvent, randomUserId, textMessage, ulid } from '../tools/simulator/events.ts'
 import { addTenant, type Tenant } from './support/database.ts'
-import { setUpFile, startAppForTest } from './support/service.ts'
+import { setUpService, startApp } from './support/service.ts'
 
-const { database, service, tenant } = await setUpFile()
+const { database, service, tenant } = await setUpService()
 
 const ACCEPTED = { accepted: 1, duplicates: 0 }
 const DUPLICATE = { accepted: 0, duplicates: 1 }
@@ -25,7 +25,7 @@ describe('an event', () => {
   })
 
   it('takes effect once when several instances receive it at the same moment', async () => {
-    const second = await startAppForTest(database)
+    const second = await startApp(database)
     const userId = randomUserId()
     const events = Array.from({ length: 20 }, (_, i) => textMessage(userId, `message ${i}`))
     const deliveries = Array.from({ length: 12 }, (_, i) =>

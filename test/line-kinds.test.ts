@@ -3,9 +3,9 @@ import { describe, expect, it } from 'vitest'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { eventOf, KINDS, MESSAGES, messageOf } from '../tools/simulator/kinds.ts'
 import { addTenant } from './support/database.ts'
-import { setUpFile } from './support/service.ts'
+import { setUpService } from './support/service.ts'
 
-const { database, service, tenant } = await setUpFile()
+const { database, service, tenant } = await setUpService()
 
 /** The relationship of the person whom an event of each kind names (null: it names nobody), and how many others it names. */
 const EXPECTED: Record<string, { relationship: string | null; others?: number }> = {
@@ -59,19 +59,6 @@ describe('an event', () => {
     },
   )
 
-  it('of the retired kind things or of an unknown kind is stored', async () => {
-    const account = await addTenant(database)
-    await service.deliver(account, [
-      lineEvent('things', randomUserId(), { things: { deviceId: 't1', type: 'link' } }),
-      lineEvent('teleported', null, { teleport: { to: 'Mars' } }),
-    ])
-    expect(await storedKinds(account.accountId)).toEqual([
-      { kind: 'things', failure: null },
-      { kind: 'teleported', failure: null },
-    ])
-    expect(await service.members(account)).toHaveLength(1)
-  })
-
   it('without a source, such as a failed accountLink, adds no member', async () => {
     const account = await addTenant(database)
     await service.deliver(account, [
@@ -86,14 +73,6 @@ describe('an event', () => {
     const userId = randomUserId()
     const { replyToken: _, ...event } = eventOf('message', userId) as Record<string, unknown>
     await service.deliver(tenant, [{ ...event, mode: 'standby' }])
-    expect(await service.member(tenant, userId)).toMatchObject({ eventCount: 1 })
-  })
-
-  it('from before 2022, without webhookEventId and deliveryContext, counts once', async () => {
-    const userId = randomUserId()
-    const { webhookEventId: _, deliveryContext: __, ...old } = eventOf('message', userId)
-    await service.deliver(tenant, [old, old])
-    await service.deliver(tenant, [old])
     expect(await service.member(tenant, userId)).toMatchObject({ eventCount: 1 })
   })
 

@@ -2,9 +2,9 @@
 import { describe, expect, it } from 'vitest'
 import { lineEvent, randomUserId, textMessage, ulid } from '../tools/simulator/events.ts'
 import { addTenant } from './support/database.ts'
-import { setUpFile, startAppForTest } from './support/service.ts'
+import { setUpService, startApp } from './support/service.ts'
 
-const { database, service, tenant } = await setUpFile()
+const { database, service, tenant } = await setUpService()
 
 const AT = 1_700_000_000_000
 
@@ -105,7 +105,7 @@ describe('a message that its sender unsends', () => {
   )
 
   it('is stored without content when two instances receive message and unsend at the same moment', async () => {
-    const second = await startAppForTest(database)
+    const second = await startApp(database)
     const userId = randomUserId()
     for (let round = 0; round < 20; round += 1) {
       const message = textMessage(userId, 'racing')

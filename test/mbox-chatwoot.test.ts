@@ -3,9 +3,9 @@ import { describe, expect, it } from 'vitest'
 import { randomUserId } from '../tools/simulator/events.ts'
 import { AT, account, contact, conversation, inbox, message, type Webhook } from './support/chatwoot.ts'
 import { addTenant, type Tenant } from './support/database.ts'
-import { setUpFile, startAppForTest } from './support/service.ts'
+import { setUpService, startApp } from './support/service.ts'
 
-const { database, service } = await setUpFile()
+const { database, service } = await setUpService()
 
 const ACCEPTED = { accepted: 1, duplicates: 0 }
 const IGNORED = { accepted: 0, duplicates: 0 }
@@ -95,9 +95,8 @@ describe('a webhook of Chatwoot', () => {
     const tenant = await addTenant(database)
     const userId = randomUserId()
     await service.chat(tenant, { ...conversation(userId), event: 'conversation_created' })
-    const member = await service.member(tenant, userId)
     const timestamp = Math.floor(Date.now() / 1000)
-    await service.call('DELETE', `/api/audience/${member?.id}`, { headers: tenant.headers })
+    await service.eraseUser(tenant, userId)
     const late = conversation(userId, { timestamp, updated_at: undefined })
     await service.chat(tenant, { ...late, event: 'conversation_status_changed' })
     expect(await service.member(tenant, userId)).toBeUndefined()
@@ -184,7 +183,7 @@ describe('the conversation of a member', () => {
   it('without updated_at, as before 2025, is the last to arrive among updates of one second', async () => {
     const second = Math.floor(Date.now() / 1000)
     let nowMs = second * 1000
-    const clocked = await startAppForTest(database, { now: () => nowMs })
+    const clocked = await startApp(database, { now: () => nowMs })
     const tenant = await addTenant(database)
     const userId = randomUserId()
     const state = (status: string, timestamp: number) =>

@@ -5,9 +5,9 @@ import { Secret } from '../src/config/secret.ts'
 import { signChat } from '../src/intake/mbox/mbox-signature.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { addTenant } from './support/database.ts'
-import { setUpFile, startAppForTest } from './support/service.ts'
+import { setUpService, startApp } from './support/service.ts'
 
-const { database, service, tenant } = await setUpFile()
+const { database, service, tenant } = await setUpService()
 
 const ACCEPTED = { accepted: 1, duplicates: 0 }
 const DUPLICATE = { accepted: 0, duplicates: 1 }
@@ -270,7 +270,7 @@ describe('the signature', () => {
     [-301, 403],
   ])('whose age is %i s is answered %i', async (ageSeconds, status) => {
     const nowSeconds = Math.floor(Date.now() / 1000)
-    const clocked = await startAppForTest(database, { now: () => nowSeconds * 1000 })
+    const clocked = await startApp(database, { now: () => nowSeconds * 1000 })
     const signed = await addTenant(database, { chatSecret: 'chat-secret' })
     const body = JSON.stringify(messageCreated(randomUserId()))
     const timestamp = String(nowSeconds - ageSeconds)

@@ -9,9 +9,9 @@ import { lineBody, lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { addTenant, type Tenant } from './support/database.ts'
 import { type Received, startReceiver, startSending } from './support/endpoints.ts'
 import { load } from './support/load.ts'
-import { setUpFile } from './support/service.ts'
+import { setUpService } from './support/service.ts'
 
-const { database, service } = await setUpFile()
+const { database, service } = await setUpService()
 
 /** Adds an account behind the same module channel: of the same organization, with the same channel secret. */
 const attachTo = ({ organizationId, channelSecret }: Tenant, columns: { botUserId?: string } = {}) =>

@@ -12,7 +12,7 @@ import { randomAccount } from '../tools/simulator/state.ts'
 import { platformDay } from '../tools/simulator/statistics.ts'
 import { addTenant } from './support/database.ts'
 import { load, loadMembers } from './support/load.ts'
-import { setUpTest } from './support/service.ts'
+import { setUpService } from './support/service.ts'
 
 const DAY_MS = 86_400_000
 const RETENTION = { retentionDays: 90, deduplicationDays: 400, trackingRetentionDays: 7 }
@@ -20,11 +20,9 @@ const RETENTION = { retentionDays: 90, deduplicationDays: 400, trackingRetention
 async function setUp() {
   const account = randomAccount('Corner Coffee')
   const platform = await simulatePlatform(account)
-  const { database, service } = await setUpTest()
+  const { database, service } = await setUpService()
   await load(database, 'truncate official_account cascade')
-  onTestFinished(async () => {
-    await Promise.all([platform.close(), database.close()])
-  })
+  onTestFinished(() => platform.close())
   const { channelId, channelSecret, channelAccessToken, botUserId } = account
   const tenant = await addTenant(database, { channelId, channelSecret, channelAccessToken, botUserId })
   const publicUrl = 'https://hooks.example.com'

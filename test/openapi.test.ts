@@ -4,9 +4,9 @@ import { describe, expect, it } from 'vitest'
 import { audienceClient, members } from '../examples/client.ts'
 import { Secret } from '../src/config/secret.ts'
 import { signLine } from '../src/intake/line/line-signature.ts'
-import { setUpFile } from './support/service.ts'
+import { setUpService } from './support/service.ts'
 
-const { service, tenant } = await setUpFile()
+const { service, tenant } = await setUpService()
 
 interface Content {
   example?: unknown

@@ -14,5 +14,4 @@ it('runs a pipeline behind one that failed before it prepared their common state
   ])
   expect(failed).toMatchObject({ status: 'rejected', reason: { code: '42P01' } })
   for (const other of others) expect(other).toMatchObject({ status: 'fulfilled', value: [[{ number: 1 }]] })
-  await database.close()
 })

@@ -14,7 +14,6 @@ async function createDatabase(
   template?: string,
 ): Promise<{ database: TextDatabase; connection: Connection }> {
   const created = await createTestDatabase(template)
-  onTestFinished(() => created.database.close())
   return created
 }
 
@@ -45,10 +44,11 @@ it('answers 503 or 500 before its database responds and during outages, migrates
   expect(await statusOf(service.url, '/api/audience', { headers })).toBe(500)
   proxy.open()
   await becomesWell(service.url)
-  await eventually(
-    async () => service.output(),
-    (output) => output.includes('the database does not respond') && output.includes('migrated: 0001-'),
-  )
+  await expect
+    .poll(() => service.output())
+    .toSatisfy(
+      (output) => output.includes('the database does not respond') && output.includes('migrated: 0001-'),
+    )
   const tenant = await addTenant(database)
   const statuses = async () => [
     await statusOf(service.url, '/api/health'),
@@ -90,13 +90,13 @@ async function lockMember(database: TextDatabase, userId: string): Promise<{ rel
 }
 
 const lockWaits = (database: TextDatabase) =>
-  eventually(
-    () =>
+  expect
+    .poll(() =>
       database.query(
         `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
       ),
-    (sessions) => sessions.length > 0,
-  )
+    )
+    .not.toHaveLength(0)
 
 it('after SIGTERM answers health with 503, then the accepted requests, and exits with 0', async () => {
   const { database, connection } = await createDatabase()
@@ -110,10 +110,7 @@ it('after SIGTERM answers health with 503, then the accepted requests, and exits
   // A terminal signals both npm and the service, and npm passes its signal on.
   service.child.kill('SIGTERM')
   service.child.kill('SIGTERM')
-  await eventually(
-    () => statusOf(service.url, '/api/health'),
-    (status) => status === 503,
-  )
+  await expect.poll(() => statusOf(service.url, '/api/health')).toBe(503)
   await release()
   expect(await accepted).toBe(200)
   expect(await service.exited).toEqual({ code: 0, signal: null })
@@ -134,10 +131,7 @@ it('counts, finishes an erasure that another instance left pending, marks change
   const port = await freePort()
   const service = await spawnService({ DATABASE_URL: urlOf(connection), METRICS_PORT: String(port) })
   await becomesWell(service.url)
-  await eventually(
-    () => database.query('select from pending_erasure'),
-    (pending) => pending.length === 0,
-  )
+  await expect.poll(() => database.query('select from pending_erasure')).toHaveLength(0)
   expect(await database.query('select user_id, payload from event')).toEqual([
     { user_id: null, payload: null },
   ])
@@ -148,10 +142,9 @@ it('counts, finishes an erasure that another instance left pending, marks change
   await deliver(service.url, tenant, [lineEvent('follow', 'Urefused')])
   await statusOf(service.url, '/api/mbox/callback/unguessable', { method: 'POST' })
   await statusOf(service.url, '/api/line-oa/verify', { method: 'POST', headers: tenant.headers })
-  await eventually(
-    () => database.query('select from change_mark where change <= change_limit()'),
-    ({ length }) => length === 1,
-  )
+  await expect
+    .poll(() => database.query('select from change_mark where change <= change_limit()'))
+    .toHaveLength(1)
   const metrics = await eventually(
     () => fetch(`http://127.0.0.1:${port}/metrics`).then((response) => response.text()),
     (text) => /oa_audience_database_clock_skew_seconds -?[0-4](\.|\n)/.test(text),

@@ -3,19 +3,23 @@ import { afterAll, beforeEach, describe, expect, it } from 'vitest'
 import { ProfileFiller } from '../src/audience/profiles.ts'
 import { LineApi } from '../src/line-api/client.ts'
 import { profilesBackedOff } from '../src/observability/facts.ts'
-import { PostgresDatabase } from '../src/postgres/pool/postgres-database.ts'
+import type { PostgresDatabase } from '../src/postgres/pool/postgres-database.ts'
 import { addPeople } from '../tools/simulator/deliveries.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { eventOf } from '../tools/simulator/kinds.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
-import { addCredentials, addTenant, createTestDatabase, type Tenant } from './support/database.ts'
-import { eventually } from './support/process.ts'
+import {
+  addCredentials,
+  addTenant,
+  createTestDatabase,
+  openDatabase,
+  type Tenant,
+} from './support/database.ts'
 import { startApp } from './support/service.ts'
 
 const { database, connection } = await createTestDatabase()
 /** the pool of another instance */
-const second = new PostgresDatabase(connection, () => undefined)
-second.markReady()
+const second = openDatabase(connection)
 const platform = await simulatePlatform()
 const service = await startApp(database)
 let tenant: Tenant
@@ -39,10 +43,7 @@ const unsubscribe = profilesBackedOff.subscribe(({ fault }) => faults.push(fault
 
 afterAll(async () => {
   unsubscribe()
-  await service.app.close()
   await platform.close()
-  await second.close()
-  await database.close()
 })
 
 async function addFollowers(count: number): Promise<string[]> {
@@ -141,8 +142,7 @@ describe('the profile of a new member', () => {
     })
     const passing = fillAll()
     await isRequested
-    const member = await service.member(tenant, userId)
-    await service.call('DELETE', `/api/audience/${member?.id}`, { headers: tenant.headers })
+    await service.eraseUser(tenant, userId)
     answerNow()
     await passing
     expect(await service.members(tenant)).toEqual([])
@@ -253,7 +253,7 @@ describe('a platform that does not answer with profiles', () => {
     const filler = fillerOn(database)
     const passing = filler.pass()
     // As many as a pass makes at the same time. They end after 3 s, when they time out.
-    await eventually(async () => platform.calls.length >= 8, Boolean)
+    await expect.poll(() => platform.calls.length >= 8).toBe(true)
     const deliver = () => service.deliver(tenant, [textMessage(userId, 'hello')])
     const deliveries = Array.from({ length: 20 }, deliver)
     for (const { status } of await Promise.all(deliveries)) expect(status).toBe(200)

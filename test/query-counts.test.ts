@@ -1,33 +1,25 @@
 /** The cost of each request in statements and round trips to the database. */
-import { afterAll, describe, expect, it } from 'vitest'
+
+import { describe, expect, it } from 'vitest'
 import { importEntries } from '../src/operator/import-entries.ts'
-import { PostgresDatabase } from '../src/postgres/pool/postgres-database.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
-import { addTenant, createTestDatabase } from './support/database.ts'
+import { atEnd } from './support/at-end.ts'
+import { addTenant, createTestDatabase, openDatabase } from './support/database.ts'
 import { startApp } from './support/service.ts'
 import { startWireLog } from './support/wire-log.ts'
 
 const { database: direct, connection } = await createTestDatabase()
 const log = await startWireLog(connection)
-const database = new PostgresDatabase(log.connection, () => undefined)
-database.markReady()
+const database = openDatabase(log.connection)
 const service = await startApp(database)
 const tenant = await addTenant(direct)
-afterAll(async () => {
-  await service.app.close()
-  await Promise.all([database.close(), direct.close()])
-  log.close()
-})
+atEnd(() => log.close())
 
 const list = (query: string) => service.call('GET', `/api/audience${query}`, { headers: tenant.headers })
 
 const deliver = () => service.deliver(tenant, [lineEvent('message', 'U1')])
 
-const put = (id: string, tag: string) =>
-  service.call('PUT', `/api/audience/${id}`, {
-    headers: { ...tenant.headers, 'content-type': 'application/json' },
-    body: JSON.stringify({ tags: [tag] }),
-  })
+const put = (id: string, tag: string) => service.put(tenant, id, { tags: [tag] })
 
 async function costOf(request: () => Promise<{ status: number }>) {
   Object.assign(log, { statements: [], roundTrips: 0 })

@@ -4,8 +4,8 @@ import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { Secret } from '../src/config/secret.ts'
 import { freePort } from '../tools/prove/service.ts'
-import { eventually, spawnService } from './support/process.ts'
-import { type Service, startAppForTest } from './support/service.ts'
+import { spawnService } from './support/process.ts'
+import { type Service, startApp } from './support/service.ts'
 
 const isInstalled = spawnSync('redis-server', ['--version']).status === 0
 if (!isInstalled)
@@ -36,14 +36,13 @@ describe.runIf(isInstalled)('the rate limit with Redis', () => {
 
   /** Resolves when Redis counts the requests of this instance. */
   const becomesCounted = (service: Service) =>
-    eventually(
-      () => callFrom(service, newAddress()),
-      ({ headers }) => headers.get('ratelimit-remaining') !== headers.get('ratelimit-limit'),
-    )
+    expect
+      .poll(() => callFrom(service, newAddress()))
+      .toSatisfy(({ headers }) => headers.get('ratelimit-remaining') !== headers.get('ratelimit-limit'))
 
   async function startCounted(max: number): Promise<{ service: Service; outages: () => string[] }> {
     const log: string[] = []
-    const service = await startAppForTest(null, {
+    const service = await startApp(null, {
       log: { write: (line: string) => log.push(JSON.parse(line).msg) },
       config: {
         logLevel: 'info',
@@ -79,10 +78,7 @@ describe.runIf(isInstalled)('the rate limit with Redis', () => {
     admin.disconnect()
     const env = { DATABASE_URL: 'none', REDIS_URL: `redis://limiter:hunter2@127.0.0.1:${port}` }
     const service = await spawnService(env)
-    await eventually(
-      async () => service.output(),
-      (output) => output.includes('Skipping the ready check'),
-    )
+    await expect.poll(() => service.output()).toContain('Skipping the ready check')
     service.child.kill('SIGINT')
     await service.exited
     for (const line of service.output().trim().split('\n')) expect(() => JSON.parse(line), line).not.toThrow()

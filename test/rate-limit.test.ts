@@ -1,12 +1,12 @@
 /** One rate limit per client address for all routes, counted in memory. */
 import { describe, expect, it } from 'vitest'
 import { sendRaw, WITHOUT_HOST } from './support/raw.ts'
-import { type Service, setUpFile, startAppForTest } from './support/service.ts'
+import { type Service, setUpService, startApp } from './support/service.ts'
 
-const { database, tenant } = await setUpFile()
+const { database, tenant } = await setUpService()
 
 const startLimited = (max: number, { trustProxy = [] as string[], spareSigned = false } = {}) =>
-  startAppForTest(database, {
+  startApp(database, {
     config: { rateLimit: { max, windowMs: 3_600_000, spareSigned }, trustProxy },
   })
 

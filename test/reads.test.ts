@@ -5,10 +5,9 @@ import { expect, it, onTestFinished } from 'vitest'
 import { Metrics } from '../src/observability/metrics.ts'
 import { examineReplica } from '../src/operator/replication-health.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
-import { TextDatabase } from '../tools/text-database.ts'
 import { runCommand } from './support/command.ts'
-import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
-import { startAppForTest } from './support/service.ts'
+import { addTenant, createTestDatabase, openDatabase, urlOf } from './support/database.ts'
+import { startApp } from './support/service.ts'
 
 /** An address at which something accepts connections. Returns its URL and the number of connections so far. */
 async function listen(serve: (client: Socket) => void) {
@@ -31,16 +30,12 @@ const hang = () => undefined
 
 /** A service with that replica, and an account that has one member. */
 async function setUp(replicaUrl: string | null) {
-  const { database: direct, connection } = await createTestDatabase()
+  const { connection } = await createTestDatabase()
   const servers = [{ name: 'replica', url: replicaUrl ?? urlOf(connection) }]
-  const database = new TextDatabase(connection, () => undefined, { servers, maxLagMs: 2_000 })
-  database.markReady()
+  const database = openDatabase(connection, { servers, maxLagMs: 2_000 })
   const metrics = new Metrics([])
-  onTestFinished(async () => {
-    metrics.close()
-    await Promise.all([database.close(), direct.close()])
-  })
-  const service = await startAppForTest(database)
+  onTestFinished(() => metrics.close())
+  const service = await startApp(database)
   const tenant = await addTenant(database)
   await service.deliver(tenant, [lineEvent('follow', randomUserId())])
   const list = async (headers: Record<string, string>) => {
@@ -100,8 +95,7 @@ it('tries a replica that failed once in five seconds', async () => {
 })
 
 it('ends a command although a replica hangs', async () => {
-  const { database, connection } = await createTestDatabase()
-  onTestFinished(() => database.close())
+  const { connection } = await createTestDatabase()
   const { url } = await listen(hang)
   const env = { DATABASE_URL: urlOf(connection), DATABASE_READ_URL: url }
   expect(await runCommand(['fleet', '--json'], env)).toMatchObject({ status: 0, stdout: '[]\n', stderr: '' })

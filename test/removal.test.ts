@@ -7,10 +7,10 @@ import { runCommand } from './support/command.ts'
 import { readContents } from './support/contents.ts'
 import { addTenant, urlOf } from './support/database.ts'
 import { eventually } from './support/process.ts'
-import { setUpTest } from './support/service.ts'
+import { setUpService } from './support/service.ts'
 
 async function setUp() {
-  const { database, connection, service, tenant } = await setUpTest()
+  const { database, connection, service, tenant } = await setUpService()
   const run = async (...args: string[]) => {
     const { status, stdout, stderr } = await runCommand([...args, '--json'], {
       DATABASE_URL: urlOf(connection),

@@ -4,19 +4,15 @@ import { migrate } from '../src/postgres/schema/migrate.ts'
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { TextDatabase } from '../tools/text-database.ts'
 import { runCommand } from './support/command.ts'
-import { type Tenant, urlOf } from './support/database.ts'
+import type { Tenant } from './support/database.ts'
 import { startReceiver, startSending } from './support/endpoints.ts'
 import { load, loadMembers, readEverything } from './support/load.ts'
-import { eventually } from './support/process.ts'
-import { type Service, setUpTest } from './support/service.ts'
+import { type Service, setUpService } from './support/service.ts'
 import { walk } from './support/walk.ts'
 
 const LONG_AGO = '2020-01-01T00:00:00.000Z'
 /** Beyond every transaction id of the tests' server: as if the numbers came from a server that is older. */
 const OTHER_SERVER = 900_000_000_000n
-
-const erase = (service: Service, tenant: Tenant, id: string | bigint) =>
-  service.call('DELETE', `/api/audience/${id}`, { headers: tenant.headers })
 
 async function follow(service: Service, tenant: Tenant, userId = randomUserId()): Promise<bigint> {
   const { status } = await service.deliver(tenant, [lineEvent('follow', userId)])
@@ -64,28 +60,26 @@ async function moveToOtherServer(database: TextDatabase): Promise<void> {
 
 describe('after a restore', () => {
   it('gives no member an id that was given before, so a repeated DELETE erases nobody else', async () => {
-    const { database, connection, service, tenant } = await setUpTest()
-    onTestFinished(() => database.close())
+    const { connection, service, tenant } = await setUpService()
     await follow(service, tenant)
     await backUp(connection.database)
     onTestFinished(() => onServer(`drop database ${connection.database}_backup`))
     const erased = await Promise.all([1, 2, 3].map(() => follow(service, tenant)))
-    for (const id of erased) expect((await erase(service, tenant, id)).status).toBe(204)
+    for (const id of erased) expect((await service.erase(tenant, id)).status).toBe(204)
     await restore(connection.database)
     const given = [await follow(service, tenant), await follow(service, tenant)]
     for (const id of erased) {
       expect(given[0]).toBeGreaterThan(id)
-      expect((await erase(service, tenant, id)).status).toBe(404)
+      expect((await service.erase(tenant, id)).status).toBe(404)
     }
     expect(given[1]).toBeLessThan(2n ** 53n)
   })
 
   it('gives no id again after members were loaded with ids far ahead', async () => {
-    const { database, connection, service, tenant } = await setUpTest()
-    onTestFinished(() => database.close())
+    const { database, connection, service, tenant } = await setUpService()
     const ahead = String(10n ** 15n)
     await loadMembers(database, tenant, 1, { id: ahead })
-    expect((await erase(service, tenant, ahead)).status).toBe(204)
+    expect((await service.erase(tenant, ahead)).status).toBe(204)
     await backUp(connection.database)
     onTestFinished(() => onServer(`drop database ${connection.database}_backup`))
     const id = await follow(service, tenant)
@@ -101,10 +95,7 @@ describe('after a restore', () => {
     await moveToOtherServer(database)
     await migrate(database)
     await follow(service, tenant)
-    await eventually(
-      async () => received.length,
-      (count) => count === 1,
-    )
+    await expect.poll(() => received.length).toBe(1)
   })
 
   it('gives messages with the same number different ids, so that a receiver does not take one for a duplicate', async () => {
@@ -119,10 +110,9 @@ describe('after a restore', () => {
          values (7, $1, $2, 'member.updated', 5, 9)`,
         [tenant.accountId, endpoint],
       )
-      await eventually(
-        async () => [received.length, (await load(database, 'select from endpoint_delivery')).length],
-        ([arrived, waiting]) => arrived === count && waiting === 0,
-      )
+      await expect
+        .poll(async () => [received.length, (await load(database, 'select from endpoint_delivery')).length])
+        .toSatisfy(([arrived, waiting]) => arrived === count && waiting === 0)
     }
     const ids = received.map(({ headers }) => headers['webhook-id'])
     expect(new Set(ids).size).toBe(2)
@@ -137,19 +127,14 @@ describe('after a restore', () => {
     await service.deliver(tenant, [lineEvent('follow', 'U1')])
     const feed = await walk(service, tenant, `updatedSince=${LONG_AGO}`)
     expect(feed.map(({ userId }) => userId)).toEqual(['U2', 'U1'])
-    await eventually(
-      async () => received.length,
-      (count) => count === 1,
-    )
+    await expect.poll(() => received.length).toBe(1)
     expect(await load(database, 'select from change_server')).toHaveLength(1)
   })
 })
 
 describe('members erase', () => {
   it('erases people by user id whether they are members or not, and can be repeated', async () => {
-    const { database, connection, service, tenant } = await setUpTest()
-    onTestFinished(() => database.close())
-    const env = { DATABASE_URL: urlOf(connection) }
+    const { database, service, tenant, env } = await setUpService()
     const past = { timestamp: Date.now() - 60_000 }
     await service.deliver(tenant, [
       lineEvent('follow', 'Umember', past),

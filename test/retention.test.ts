@@ -5,7 +5,7 @@ import type { PostgresDatabase } from '../src/postgres/pool/postgres-database.ts
 import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.ts'
 import { load, loadMembers } from './support/load.ts'
 import { holdTransaction } from './support/locks.ts'
-import { setUpTest } from './support/service.ts'
+import { setUpService } from './support/service.ts'
 
 const KEEP = { retentionDays: 90, deduplicationDays: 400, trackingRetentionDays: 7 }
 const DAY_MS = 86_400_000
@@ -45,18 +45,17 @@ const setAge = (database: PostgresDatabase, table: string, days: number) =>
 
 describe('the partitions of events', () => {
   it('are created once for this week and five weeks ahead, by several instances at the same time', async () => {
-    const { database, service, tenant } = await setUpTest()
+    const { database, service, tenant } = await setUpService()
     await Promise.all([1, 2, 3].map(() => maintain(database)))
     const expected = Array.from({ length: 6 }, (_, week) => partitionOf(mondayBefore(-7 * week)))
     expect(await partitions(database)).toEqual([...expected, 'event_default'])
     await service.deliver(tenant, [lineEvent('follow', randomUserId())])
     const stored = await load(database, 'select tableoid::regclass::text as name from event')
     expect(stored).toEqual([{ name: partitionOf(mondayBefore(0)) }])
-    await database.close()
   })
 
   it('are dropped when every day of their week is older than the retention', async () => {
-    const { database } = await setUpTest()
+    const { database } = await setUpService()
     for (const days of [104, 97, 90, 83]) await addPartition(database, mondayBefore(days))
     await maintain(database)
     const kept = await partitions(database)
@@ -65,11 +64,10 @@ describe('the partitions of events', () => {
     expect(kept).toContain(partitionOf(mondayBefore(83)))
     await maintain(database, { ...KEEP, retentionDays: 0 })
     expect(await partitions(database)).toEqual(kept)
-    await database.close()
   })
 
   it('are left for the next time while a dump reads them, and deliveries go on meanwhile', async () => {
-    const { database, service, tenant } = await setUpTest()
+    const { database, service, tenant } = await setUpService()
     await addPartition(database, mondayBefore(104))
     const old = partitionOf(mondayBefore(104))
     const endDump = await holdTransaction(
@@ -89,17 +87,15 @@ describe('the partitions of events', () => {
     await endDump()
     await maintain(database)
     expect(await partitions(database)).not.toContain(old)
-    await database.close()
   })
 
   it('are not created for a week whose events are in the default partition, and deliveries go on', async () => {
-    const { database, service, tenant } = await setUpTest()
+    const { database, service, tenant } = await setUpService()
     await service.deliver(tenant, [lineEvent('follow', randomUserId())])
     await maintain(database)
     expect(await partitions(database)).not.toContain(partitionOf(mondayBefore(0)))
     const { json } = await service.deliver(tenant, [lineEvent('follow', randomUserId())])
     expect(json).toEqual({ accepted: 1, duplicates: 0 })
-    await database.close()
   })
 })
 
@@ -108,7 +104,7 @@ describe('tracking events', () => {
     `tracking_event_${new Date(Date.now() - daysAgo * DAY_MS).toISOString().slice(0, 10).replaceAll('-', '')}`
 
   it('have daily partitions, which are dropped after a retention of their own', async () => {
-    const { database, service, tenant } = await setUpTest()
+    const { database, service, tenant } = await setUpService()
     await maintain(database)
     const event = { type: 'page', userId: 'U1', messageId: 'm-1' }
     await service.track(tenant, [event])
@@ -132,11 +128,10 @@ describe('tracking events', () => {
     expect(names).toHaveLength(17)
     expect(names).toContain(partitionOfDay(7))
     expect(names).not.toContain(partitionOfDay(9))
-    await database.close()
   })
 
   it('leave what they add to a member, and their keys, when they are deleted', async () => {
-    const { database, service, tenant } = await setUpTest()
+    const { database, service, tenant } = await setUpService()
     await service.deliver(tenant, [lineEvent('follow', 'U1')])
     const event = { type: 'page', userId: 'U1', messageId: 'm-1' }
     await service.track(tenant, [event])
@@ -145,13 +140,12 @@ describe('tracking events', () => {
     expect(await load(database, 'select from tracking_event')).toHaveLength(0)
     expect((await service.track(tenant, [event])).json).toMatchObject({ accepted: 0, duplicates: 1 })
     expect(await service.member(tenant, 'U1')).toMatchObject({ eventCount: 2 })
-    await database.close()
   })
 })
 
 describe('maintenance', () => {
   it('keeps the key of an event longer than the event, so a late duplicate is still recognised', async () => {
-    const { database, service, tenant } = await setUpTest()
+    const { database, service, tenant } = await setUpService()
     const event = textMessage(randomUserId(), 'long ago')
     await service.deliver(tenant, [event])
     await setAge(database, 'event', 91)
@@ -162,11 +156,10 @@ describe('maintenance', () => {
     await setAge(database, 'event_key', 401)
     await maintain(database)
     expect(await load(database, 'select from event_key')).toHaveLength(0)
-    await database.close()
   })
 
   it('deletes edits, unsent messages, tombstones and counts of deliveries when they are old', async () => {
-    const { database, tenant } = await setUpTest()
+    const { database, tenant } = await setUpService()
     await loadMembers(database, tenant, 1, { id: '1' })
     const { accountId, organizationId } = tenant
     const ages = (keptDays: number) => `unnest(array[${keptDays - 2}, ${keptDays + 2}]) as days`
@@ -190,11 +183,10 @@ describe('maintenance', () => {
     }
     const days = `select from account_day where day < current_date - 10`
     expect(await load(database, days)).toHaveLength(1)
-    await database.close()
   })
 
   it('deletes old tracked activity of people who never became members', async () => {
-    const { database, service, tenant } = await setUpTest()
+    const { database, service, tenant } = await setUpService()
     const [member, gone, active] = [randomUserId(), randomUserId(), randomUserId()]
     const track = (userId: string) => service.track(tenant, [{ type: 'page', userId }])
     const follow = (userId: string) => service.deliver(tenant, [lineEvent('follow', userId)])
@@ -214,6 +206,5 @@ describe('maintenance', () => {
     expect(await eventCount(member)).toBe(2)
     expect(await eventCount(gone)).toBe(1)
     expect(await eventCount(active)).toBe(3)
-    await database.close()
   })
 })

@@ -1,5 +1,5 @@
 /** Which commands change the schema, and which versions of the service run on a schema that is newer or older than theirs. */
-import { expect, it, onTestFinished } from 'vitest'
+import { expect, it } from 'vitest'
 import type { PostgresDatabase } from '../src/postgres/pool/postgres-database.ts'
 import { readMigrations } from '../src/postgres/schema/migrate.ts'
 import { runCommand } from './support/command.ts'
@@ -11,7 +11,6 @@ const newestKnown = readMigrations().at(-1)?.version ?? 0
 
 async function setUp(template?: string) {
   const { database, connection } = await createTestDatabase(template)
-  onTestFinished(() => database.close())
   return { database, env: { DATABASE_URL: urlOf(connection) } }
 }
 

@@ -4,14 +4,8 @@ import { readClockSkew } from '../src/postgres/clock.ts'
 import { migrate, readMigrations } from '../src/postgres/schema/migrate.ts'
 import { statement } from '../src/postgres/statement.ts'
 import { TextDatabase, type TextQueryable } from '../tools/text-database.ts'
-import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
+import { addTenant, createTestDatabase, openDatabase, type Tenant } from './support/database.ts'
 import { load } from './support/load.ts'
-
-async function setUpDatabase() {
-  const created = await createTestDatabase()
-  onTestFinished(() => created.database.close())
-  return created
-}
 
 /** These hold an organization's configuration, or the state of the database itself. They do not grow with an audience. */
 const REFERENCE_TABLES = [
@@ -22,7 +16,7 @@ const REFERENCE_TABLES = [
 
 describe('every table that grows', () => {
   it('has the account in its columns, unique keys and references, so it can be distributed by account', async () => {
-    const { database } = await setUpDatabase()
+    const { database } = await createTestDatabase()
     const tables = await load<{ name: string; has_account: boolean }>(
       database,
       `select c.relname as name,
@@ -98,7 +92,7 @@ async function editMembers(session: TextQueryable, { accountId, organizationId }
 
 describe('another program with rights on audience_member alone', () => {
   it('changes members, and its edits, tags and erasures are recorded', async () => {
-    const { database, connection } = await setUpDatabase()
+    const { database, connection } = await createTestDatabase()
     const tenant = await addTenant(database)
     await asOtherProgram(database, `crm_${connection.database}`, (session) => editMembers(session, tenant))
     expect(await database.query('select fields, api_key_id from member_edit')).toEqual([
@@ -117,7 +111,7 @@ describe('another program with rights on audience_member alone', () => {
 
 describe('migrate', () => {
   it('refuses a database whose encoding cannot store every text', async () => {
-    const { database, connection } = await setUpDatabase()
+    const { database, connection } = await createTestDatabase()
     const name = `${connection.database}_latin1`
     await load(database, `create database ${name} encoding 'LATIN1' locale 'C' template template0`)
     const latin1 = new TextDatabase({ ...connection, database: name }, () => undefined)
@@ -126,7 +120,7 @@ describe('migrate', () => {
   })
 
   it('names the missing grant when the role may not create tables', async () => {
-    const { database, connection } = await setUpDatabase()
+    const { database, connection } = await createTestDatabase()
     const role = `reader_${connection.database}`
     await load(database, `create role ${role} login; revoke create on schema public from public`)
     const other = new TextDatabase({ ...connection, user: role }, () => undefined)
@@ -143,7 +137,7 @@ describe('a function file', () => {
   const read = (database: TextDatabase) => database.query('select answer() as value')
 
   it('is applied when it is new, and again only after it has changed', async () => {
-    const { database } = await setUpDatabase()
+    const { database } = await createTestDatabase()
     const applied = (value: number) => migrate(database, readMigrations(), [answer(value)])
     expect(await applied(1)).toEqual(['functions/answer.sql'])
     expect(await read(database)).toEqual([{ value: 1 }])
@@ -153,7 +147,7 @@ describe('a function file', () => {
   })
 
   it('leaves all functions as they were when one file fails', async () => {
-    const { database } = await setUpDatabase()
+    const { database } = await createTestDatabase()
     const broken = { name: 'functions/broken.sql', sql: 'select 1/0', checksum: 'broken' }
     await migrate(database, readMigrations(), [answer(1)])
     await expect(migrate(database, readMigrations(), [answer(2), broken])).rejects.toThrow('division by zero')
@@ -164,16 +158,14 @@ describe('a function file', () => {
 
 describe('a session', () => {
   it('commits to disk, isolates and reads text as the service needs it, whatever the database defaults to', async () => {
-    const { database, connection } = await setUpDatabase()
+    const { database, connection } = await createTestDatabase()
     await load(
       database,
       `alter database ${connection.database} set synchronous_commit = off;
        alter database ${connection.database} set default_transaction_isolation = 'serializable';
        alter database ${connection.database} set standard_conforming_strings = off`,
     )
-    const again = new TextDatabase(connection, () => undefined)
-    onTestFinished(() => again.close())
-    again.markReady()
+    const again = openDatabase(connection)
     const settings = `select current_setting('synchronous_commit') as on_disk,
                              current_setting('transaction_isolation') as isolation, '\\d' as backslash`
     const expected = [{ on_disk: 'on', isolation: 'read committed', backslash: '\\d' }]
@@ -186,7 +178,7 @@ describe('a session', () => {
 
 describe('a migration', () => {
   it('is refused if it was edited after it was applied', async () => {
-    const { database } = await setUpDatabase()
+    const { database } = await createTestDatabase()
     const [first, ...others] = readMigrations()
     if (first === undefined) throw new Error('no migration')
     const edited = { ...first, checksum: 'of another text' }
@@ -194,7 +186,7 @@ describe('a migration', () => {
   })
 
   it('is applied once, by one of several instances that start at the same time', async () => {
-    const { database } = await setUpDatabase()
+    const { database } = await createTestDatabase()
     const next = { version: 9000, name: '9000-next.sql', sql: 'create table next ()', checksum: 'next' }
     const migrations = [...readMigrations(), next]
     const applied = await Promise.all([1, 2, 3].map(() => migrate(database, migrations)))
@@ -202,7 +194,7 @@ describe('a migration', () => {
   })
 
   it('is refused on a database of a development version', async () => {
-    const { database } = await setUpDatabase()
+    const { database } = await createTestDatabase()
     await load(database, 'alter table schema_migration drop column checksum')
     await expect(migrate(database)).rejects.toThrow(/^a release before 0\.2\.0 created/)
   })
@@ -212,7 +204,7 @@ describe('the clock of the database', () => {
   const clockAt = (offsetMs: number) => () => Date.now() + offsetMs
 
   it('is reported as ahead of or behind this machine, apart from the time of the query', async () => {
-    const { database } = await setUpDatabase()
+    const { database } = await createTestDatabase()
     expect(await readClockSkew(database)).toBeCloseTo(0, 0)
     expect(await readClockSkew(database, clockAt(-60_000))).toBeCloseTo(60, 0)
     expect(await readClockSkew(database, clockAt(60_000))).toBeCloseTo(-60, 0)

@@ -32,10 +32,7 @@ interface Stage {
 async function setUp(): Promise<Stage> {
   const { database, connection } = await createTestDatabase()
   const platform = await simulatePlatform()
-  onTestFinished(async () => {
-    await platform.close()
-    await database.close()
-  })
+  onTestFinished(() => platform.close())
   const { channelId, channelAccessToken, loginChannelId } = platform.account
   const idToken = await platform.login.idToken({ userId: USER_ID, loginChannelId })
   const tenant = await addTenant(database, {
@@ -157,10 +154,9 @@ function secretsOf({ tenant, platform, idToken }: Stage): Record<string, string>
 it('good, bad and failing requests publish no secret at level trace, and no user id at info or above', async () => {
   const stage = await setUp()
   await sendDeliveries(stage)
-  await eventually(
-    async () => stage.platform.receipts.map(({ format }) => format),
-    (formats) => formats.includes('line') && formats.includes('members'),
-  )
+  await expect
+    .poll(() => stage.platform.receipts.map(({ format }) => format))
+    .toSatisfy((formats) => formats.includes('line') && formats.includes('members'))
   await breakDatabase(stage, await callProtectedRoutes(stage))
   const published = await stage.published()
   expect(published).toContain('"route":"/api/mbox/callback/:oaHash"')

@@ -10,7 +10,7 @@ import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { runCommand } from './support/command.ts'
 import { urlOf } from './support/database.ts'
 import { temporaryDirectory } from './support/process.ts'
-import { setUpTest } from './support/service.ts'
+import { setUpService } from './support/service.ts'
 
 const SECRET = '8c570fa6dd201bb328f1c1eac23a96d8'
 const OPTIONS = [
@@ -19,7 +19,7 @@ const OPTIONS = [
 ]
 
 async function setUp() {
-  const { database, connection, service } = await setUpTest()
+  const { database, connection, service } = await setUpService()
   const env = { DATABASE_URL: urlOf(connection), PORT: new URL(service.url).port }
   const counts = async () => {
     const [row] = await database.query(

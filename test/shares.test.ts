@@ -3,25 +3,26 @@ import { expect, it, onTestFinished } from 'vitest'
 import { addAccount } from '../src/accounts/provisioning.ts'
 import { Metrics } from '../src/observability/metrics.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
-import { TextDatabase } from '../tools/text-database.ts'
-import { addCredentials, addTenant, createTestDatabase, type Tenant } from './support/database.ts'
+import type { TextDatabase } from '../tools/text-database.ts'
+import {
+  addCredentials,
+  addTenant,
+  createTestDatabase,
+  openDatabase,
+  type Tenant,
+} from './support/database.ts'
 import { holdTransaction, waitForBlocked } from './support/locks.ts'
-import { eventually } from './support/process.ts'
-import { type Answer, type Service, startAppForTest } from './support/service.ts'
+import { type Answer, type Service, startApp } from './support/service.ts'
 import { makeStuck } from './support/stuck.ts'
 
 /** The service, a database of the test's own, and tenants with the members U1 and U2. */
 async function setUp(tenantCount: number) {
   const { database: direct, connection } = await createTestDatabase()
-  const database = new TextDatabase(connection, () => undefined)
-  database.markReady()
+  const database = openDatabase(connection)
   const metrics = new Metrics(['line'])
   metrics.watchDatabase(database)
-  const service = await startAppForTest(database, { metrics })
-  onTestFinished(async () => {
-    metrics.close()
-    await Promise.all([database.close(), direct.close()])
-  })
+  const service = await startApp(database, { metrics })
+  onTestFinished(() => metrics.close())
   const tenants: Tenant[] = []
   for (let no = 0; no < tenantCount; no += 1) {
     const tenant = await addTenant(direct)
@@ -53,13 +54,13 @@ const health = (service: Service) => service.call('GET', '/api/health')
 
 /** Resolves when this number of statements is stuck in the database. */
 const waitForStuck = (direct: TextDatabase, count: number) =>
-  eventually(
-    () =>
+  expect
+    .poll(() =>
       direct.query(
         `select from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database()`,
       ),
-    (stuck) => stuck.length === count,
-  )
+    )
+    .toHaveLength(count)
 
 it('serves everybody else while all searches and updates of one account are stuck', async () => {
   const { direct, service, metrics, tenants } = await setUp(2)
@@ -79,7 +80,7 @@ it('serves everybody else while all searches and updates of one account are stuc
     list(service, quiet),
     search(service, quiet),
     update(service, quiet, quietIds[0]),
-    service.call('DELETE', `/api/audience/${quietIds[1]}`, { headers: quiet.headers }),
+    service.erase(quiet, quietIds[1]),
     service.deliver(uncached, [lineEvent('follow', 'U1')]),
     // The database refuses this batch, and it is split.
     service.deliver(loud, [lineEvent('message', 'U3'), lineEvent('message', 'Urefused')]),

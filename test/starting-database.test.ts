@@ -3,7 +3,8 @@
 import { type AddressInfo, createServer } from 'node:net'
 import { expect, it, onTestFinished } from 'vitest'
 import { statement } from '../src/postgres/statement.ts'
-import { TextDatabase } from '../tools/text-database.ts'
+import type { TextDatabase } from '../tools/text-database.ts'
+import { openDatabase } from './support/database.ts'
 
 /** FATAL 57P03, as a server answers that is starting up. */
 function refusal(): Buffer {
@@ -24,13 +25,8 @@ async function startingServer() {
   }).listen(0, '127.0.0.1')
   await new Promise((resolve) => server.once('listening', resolve))
   onTestFinished(() => void server.close())
-  const database = new TextDatabase(
-    `postgres://postgres@127.0.0.1:${(server.address() as AddressInfo).port}/postgres`,
-    () => undefined,
-  )
-  database.markReady()
-  onTestFinished(() => database.close())
-  return { database, refused }
+  const { port } = server.address() as AddressInfo
+  return { database: openDatabase(`postgres://postgres@127.0.0.1:${port}/postgres`), refused }
 }
 
 const selectOne = statement('test-one')`select 1 as one`

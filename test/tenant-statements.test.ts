@@ -5,7 +5,7 @@ import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { addTenant } from './support/database.ts'
 import { addMembers, FORMATS, LISTS, useEverything, useUpAccount } from './support/everything.ts'
 import { load } from './support/load.ts'
-import { setUpFile } from './support/service.ts'
+import { setUpService } from './support/service.ts'
 import {
   FOR_ALL_ACCOUNTS,
   loadStatements,
@@ -13,7 +13,7 @@ import {
   TENANT_TABLES,
 } from './support/statements.ts'
 
-const { database, service } = await setUpFile()
+const { database, service } = await setUpService()
 const platform = await simulatePlatform()
 const credentials = { channelAccessToken: platform.account.channelAccessToken }
 const tenant = await addTenant(database, credentials)

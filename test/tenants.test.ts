@@ -4,9 +4,9 @@ import { describe, expect, it } from 'vitest'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { addTenant, type Tenant } from './support/database.ts'
 import { runs } from './support/runs.ts'
-import { setUpFile } from './support/service.ts'
+import { setUpService } from './support/service.ts'
 
-const { database, service } = await setUpFile()
+const { database, service } = await setUpService()
 
 describe('the database', () => {
   it('rejects a member whose account belongs to another organization', async () => {
@@ -27,10 +27,7 @@ async function addMarkedMembers(tenant: Tenant, mark: string) {
     userIds.map((userId) => lineEvent('follow', userId)),
   )
   for (const { id, userId } of await service.members(tenant)) {
-    await service.call('PUT', `/api/audience/${id}`, {
-      headers: { ...tenant.headers, 'content-type': 'application/json' },
-      body: JSON.stringify({ externalId: `${mark}-${userId}`, tags: [mark, 'common'] }),
-    })
+    await service.put(tenant, id, { externalId: `${mark}-${userId}`, tags: [mark, 'common'] })
   }
   return service.members(tenant)
 }

@@ -9,8 +9,8 @@ import { freePort } from '../tools/prove/service.ts'
 import { textMessage } from '../tools/simulator/events.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
-import { becomesWell, eventually, spawnService } from './support/process.ts'
-import { signedDelivery, startAppForTest } from './support/service.ts'
+import { becomesWell, spawnService } from './support/process.ts'
+import { signedDelivery, startApp } from './support/service.ts'
 
 const CALLER = { trace: '4bf92f3577b34da6a3ce929d0e0e4736', span: '00f067aa0ba902b7' }
 
@@ -25,7 +25,7 @@ it('traces a request as a child of its caller and parent of its statements, and 
   await database.query('update official_account set channel_access_token = $1', [
     platform.account.channelAccessToken,
   ])
-  const service = await startAppForTest(database, { tracing, config: { lineApiUrl: platform.url } })
+  const service = await startApp(database, { tracing, config: { lineApiUrl: platform.url } })
   const spanOf = (name: string) => {
     const found = exporter.getFinishedSpans().filter((span) => span.name === name)
     expect(found, `${name} of ${exporter.getFinishedSpans().map((span) => span.name)}`).not.toEqual([])
@@ -63,7 +63,6 @@ it('traces a request as a child of its caller and parent of its statements, and 
   )
   expect(spanOf('_OTHER unknown').attributes['http.response.status_code']).toBe(404)
   await platform.close()
-  await database.close()
 })
 
 it('warns while the collector of OTEL_* is unreachable, and sends it no user id and no secret, the last ones at shutdown', async () => {
@@ -86,10 +85,7 @@ it('warns while the collector of OTEL_* is unreachable, and sends it no user id 
     OTEL_EXPORTER_OTLP_TIMEOUT: '500',
   })
   await becomesWell(service.url)
-  await eventually(
-    async () => service.output(),
-    (output) => output.includes('traces cannot be exported'),
-  )
+  await expect.poll(() => service.output()).toContain('traces cannot be exported')
   await new Promise<void>((resolve) => collector.listen(port, '127.0.0.1', resolve))
   const { path, init } = signedDelivery(tenant, [textMessage('Uperson-of-traces', 'hello from traces')])
   expect((await fetch(service.url + path, init)).status).toBe(200)
@@ -104,5 +100,4 @@ it('warns while the collector of OTEL_* is unreachable, and sends it no user id 
   for (const secret of ['Uperson', 'hello from', channelSecret, oaHash, ...Object.values(headers)]) {
     expect(text).not.toContain(secret)
   }
-  await database.close()
 })

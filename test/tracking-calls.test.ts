@@ -3,9 +3,9 @@ import { gzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
 import { METRICS_PATHS, TRACKING_CALLS, TRACKING_PATHS } from '../src/intake/tracking/calls.ts'
 import { randomUserId } from '../tools/simulator/events.ts'
-import { type Service, setUpFile, startAppForTest } from './support/service.ts'
+import { type Service, setUpService, startApp } from './support/service.ts'
 
-const { database, service, tenant } = await setUpFile()
+const { database, service, tenant } = await setUpService()
 const { trackingKey: writeKey } = tenant
 const origin = 'https://shop.example'
 
@@ -97,20 +97,15 @@ describe('a call', () => {
     expect(await storedKinds(userId)).toEqual(['page', 'screen'])
   })
 
-  it.each([
-    '/api/tracking/',
-    '/api/tracking/v1',
-    '/api/tracking/v1/',
-    '/api/tracking/v1/tracks',
-    '/api/tracking/v1/Track',
-    '/api/tracking/v1/constructor',
-    '/api/tracking/v1/track/1',
-    '/api/tracking/v2/track',
-    '/api/tracking/api/s',
-    '/api/tracking/api/s/m',
-    '/api/tracking/beacon/v1/track',
-    '/api/Tracking/v1/track',
-  ])('%s does not exist', async (path) => {
+  it.each(
+    `
+    /api/tracking/ /api/tracking/v1 /api/tracking/v1/ /api/tracking/v1/tracks /api/tracking/v1/Track
+    /api/tracking/v1/constructor /api/tracking/v1/track/1 /api/tracking/v2/track /api/tracking/api/s
+    /api/tracking/api/s/m /api/tracking/beacon/v1/track /api/Tracking/v1/track
+  `
+      .trim()
+      .split(/\s+/),
+  )('%s does not exist', async (path) => {
     const answer = await post(path, { writeKey, type: 'page', userId: 'U1' })
     expect(answer).toMatchObject({ status: 404, json: { message: 'No such route' } })
     expect((await service.call('OPTIONS', path, { headers: { origin } })).status).toBe(404)
@@ -155,7 +150,7 @@ describe('every path', () => {
 describe('the limits', () => {
   const event = { ...CALLS.track, userId: 'U1' }
   const limited = (budget: { eventsPerMinute: number; bytesPerMinute: number }) =>
-    startAppForTest(database, {
+    startApp(database, {
       config: {
         trackingBudgets: { address: budget, key: { eventsPerMinute: 0, bytesPerMinute: 0 } },
       },

@@ -3,10 +3,10 @@ import { describe, expect, it } from 'vitest'
 import { randomUserId } from '../tools/simulator/events.ts'
 import { installedVersion, listedLibraries, settingFor } from './support/client-libraries.ts'
 import { addTenant } from './support/database.ts'
-import { setUpFile } from './support/service.ts'
+import { setUpService } from './support/service.ts'
 import { trackedEvents } from './support/tracked.ts'
 
-const { database, service } = await setUpFile()
+const { database, service } = await setUpService()
 const libraries = listedLibraries()
 
 /** The value of a setting, with the exports of the library in scope. */

@@ -4,9 +4,9 @@ import { describe, expect, it } from 'vitest'
 import { timeReplaced } from '../src/observability/facts.ts'
 import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
 import { addTenant } from './support/database.ts'
-import { setUpFile, startAppForTest } from './support/service.ts'
+import { setUpService, startApp } from './support/service.ts'
 
-const { database, service, tenant } = await setUpFile()
+const { database, service, tenant } = await setUpService()
 
 const AT = 1_700_000_000_000
 const page = (userId: string, fields: Record<string, unknown> = {}) => ({
@@ -116,7 +116,7 @@ describe('the time of an event', () => {
 
   /** When the member of a tracking event was last seen, as a service says whose clock stands still. */
   async function lastSeenMs(nowMs: number, timestamp: string, batchFields: Record<string, unknown> = {}) {
-    const clocked = await startAppForTest(database, { now: () => nowMs })
+    const clocked = await startApp(database, { now: () => nowMs })
     const userId = randomUserId()
     await follow(userId, 1)
     const batch = [page(userId, { timestamp })]
@@ -301,7 +301,7 @@ describe('a budget of events and bytes per minute', () => {
   const none = { eventsPerMinute: 0, bytesPerMinute: 0 }
   const events = (count: number) => Array.from({ length: count }, () => page(randomUserId()))
   const start = (address: Partial<typeof none>, key: Partial<typeof none> = {}) =>
-    startAppForTest(database, {
+    startApp(database, {
       config: {
         trackingBudgets: { address: { ...none, ...address }, key: { ...none, ...key } },
         trustProxy: ['loopback'],

@@ -1,7 +1,7 @@
 /** POST /api/line-oa/verify, with a platform that answers as documented. */
 import { describe, expect, it } from 'vitest'
 import { addTenant } from './support/database.ts'
-import { type Answer, startAppForTest } from './support/service.ts'
+import { type Answer, startApp } from './support/service.ts'
 import { setUpVerification } from './support/verification.ts'
 
 const { database, platform, service, addVerifiable, verify } = await setUpVerification()
@@ -145,7 +145,7 @@ describe('the webhook check', () => {
     ['https://audience.example.com/api/line/ID', false],
   ] as const)('compares all of %s with PUBLIC_URL', async (endpoint, matches) => {
     const publicUrl = 'https://audience.example.com/oa'
-    const on = await startAppForTest(database, { config: { lineApiUrl: platform.url, publicUrl } })
+    const on = await startApp(database, { config: { lineApiUrl: platform.url, publicUrl } })
     const tenant = await addVerifiable()
     platform.settings.webhook = { endpoint: endpoint.replace('ID', String(tenant.accountId)), active: true }
     expect((await verify(tenant, {}, on)).json.webhook.matches).toBe(matches)

@@ -4,10 +4,68 @@ import { loadavg } from 'node:os'
 import { join } from 'node:path'
 import { findServer } from '../../dist/src/postgres/embedded/postmaster.js'
 import { readPostgres, readProcess } from '../processes.mjs'
-import { PANELS, shown, wholeMinutes } from './plot.mjs'
 
 const KIB = 1024
 const HOUR_MINUTES = 60
+
+/** A line that covers less than half a minute has too few requests for a rate. */
+const wholeMinutes = (lines) => lines.filter(({ seconds }) => seconds > 30)
+
+const PROCESSES = ['service-1', 'service-2', 'driver', 'postgres']
+const seriesOf = (names, value) =>
+  Object.fromEntries(names.map((name) => [name, (line) => value(line, name)]))
+const ofProcesses = (field) => seriesOf(PROCESSES, ({ processes }, name) => processes[name]?.[field])
+const sizes = (...names) =>
+  seriesOf(names, ({ tables }, name) => tables && (tables[name][0] + tables[name][1]) / KIB)
+const times = (part) =>
+  seriesOf(['line', 'large', 'tracking', 'update', 'page', 'stream'], ({ ms }, kind) => ms[kind]?.[part])
+
+/** Each subject: title, unit, and a function of a line per curve. A value of null is not known. */
+const SUBJECTS = [
+  [
+    'Acknowledged events',
+    'per second',
+    seriesOf(['line', 'chat', 'tracking'], ({ rates }, name) => rates[name]),
+  ],
+  ['Response times, p50', 'ms', times(0)],
+  ['Response times, p99', 'ms', times(1)],
+  [
+    'Failed attempts',
+    'per minute',
+    seriesOf(['0', '503', '500', '429'], ({ statuses }, status) => statuses[status] ?? 0),
+  ],
+  ['Endpoints received', 'per second', seriesOf(['forwarded', 'changes'], ({ rates }, name) => rates[name])],
+  ['Memory', 'MiB of RSS', ofProcesses('rss')],
+  ['File descriptors', 'open', ofProcesses('fds')],
+  ['Processor', 'cores', ofProcesses('cpu')],
+  ['Large tables with indexes', 'MiB', sizes('event', 'event_key', 'tracking_event', 'audience_member')],
+  [
+    'Small tables with indexes',
+    'MiB',
+    sizes('tracked_activity', 'endpoint_delivery', 'member_edit', 'erased_person'),
+  ],
+  [
+    'Dead rows',
+    'thousands',
+    seriesOf(
+      ['audience_member', 'endpoint_delivery', 'event_key'],
+      ({ tables }, name) => tables && tables[name][2] / 1000,
+    ),
+  ],
+  ['Backlog', 'rows', seriesOf(['deliveries', 'profiles'], ({ backlog }, name) => backlog?.[name])],
+  [
+    'Partitions',
+    'number',
+    seriesOf(['event', 'tracking_event'], ({ partitions }, name) => partitions?.[name]),
+  ],
+  ['Database and WAL written', 'MiB', seriesOf(['databaseMiB', 'walMiB'], (line, name) => line[name])],
+  ['Maintenance, longest run', 'ms', { maintenance: ({ maintenance }) => maintenance.longestMs }],
+]
+
+function shown(value) {
+  if (value === null) return '-'
+  return value >= 100 ? String(Math.round(value)) : String(Number(value.toPrecision(3)))
+}
 
 /** Partitions count as their table. */
 const SELECT_TABLES = `
@@ -87,7 +145,7 @@ export class Figures {
   summarize() {
     const minutes = wholeMinutes(this.lines)
     const span = Math.min(HOUR_MINUTES, Math.ceil(minutes.length / 2))
-    const trends = PANELS.flatMap(([title, unit, series]) =>
+    const trends = SUBJECTS.flatMap(([title, unit, series]) =>
       Object.entries(series).map(([name, value]) => {
         const values = minutes.map((line) => value(line) ?? null)
         const known = values.filter((one) => one !== null)

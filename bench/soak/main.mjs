@@ -18,7 +18,6 @@ import { FastMaintenance, findKeptTooLong, installClock } from './clock.mjs'
 import { Figures } from './figures.mjs'
 import { Load } from './load.mjs'
 import { HELP, readOptions } from './options.mjs'
-import { plot } from './plot.mjs'
 
 const MINUTE_MS = 60_000
 /** On average, per kind. */
@@ -214,7 +213,6 @@ async function report({ figures, receiver, load, startedMs }, fault, seed, direc
     ...{ acknowledged: load.acknowledged, received: receiver.received },
   }
   writeFileSync(join(directory, 'summary.json'), `${JSON.stringify({ ...summary, trends }, null, 2)}\n`)
-  writeFileSync(join(directory, 'plot.svg'), plot(figures.lines))
   console.log(text)
   console.log(summary)
   if (fault === null) return 0

@@ -14,7 +14,7 @@ Runs the service under load with random kills, checks the books, and records one
   --minutes M    duration in minutes instead
   --rate max     adds as many events of LINE as the machine can take (default: a fixed load only)
   --seed N       draws the same times of kills again (default: random, printed)
-  --output DIR   for figures.jsonl, summary.json, plot.svg and the services' logs (default: a new directory in the
+  --output DIR   for figures.jsonl, summary.json and the services' logs (default: a new directory in the
                  system's one for temporary files)
 
 Exit status: 0 if the books are right, 1 if one is wrong, 2 if an option is wrong. Ctrl-C ends the run early, with a last

@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { findAccount } from '../../src/accounts/account.ts'
 import { applyAccounts } from '../../src/accounts/apply.ts'
 import { addOrganization } from '../../src/accounts/provisioning.ts'
@@ -14,12 +14,11 @@ import { addPeople } from '../../tools/simulator/deliveries.ts'
 import { MISBEHAVIOURS, type Misbehaviour } from '../../tools/simulator/misbehaviour.ts'
 import { type SimulatedPlatform, simulatePlatform } from '../../tools/simulator/platform.ts'
 import { randomAccount, type SimulatedAccount } from '../../tools/simulator/state.ts'
-import type { TextDatabase } from '../../tools/text-database.ts'
 import { runCommand } from '../support/command.ts'
-import { createTestDatabase, urlOf } from '../support/database.ts'
+import { createTestDatabase } from '../support/database.ts'
 import { load } from '../support/load.ts'
-import { eventually, MAIN, temporaryDirectory } from '../support/process.ts'
-import { type Service, startApp } from '../support/service.ts'
+import { MAIN, temporaryDirectory } from '../support/process.ts'
+import { startApp } from '../support/service.ts'
 
 const PUBLIC_URL = 'https://oa.example.com'
 /** where the webhooks of the fleet point before */
@@ -27,19 +26,13 @@ const OTHER_TOOL = 'https://chat.example.com/webhooks/line/1'
 const PUT = 'PUT /v2/bot/channel/webhook/endpoint'
 const TEST = 'POST /v2/bot/channel/webhook/test'
 
-let database: TextDatabase
-let service: Service
+const { database, ...created } = await createTestDatabase()
+const service = await startApp(database)
+const env: Record<string, string> = { ...created.env, PUBLIC_URL }
 let platform: SimulatedPlatform
 let fleet: Array<ReturnType<SimulatedPlatform['addAccount']>>
-let env: Record<string, string>
 let organizationId: bigint
 
-beforeAll(async () => {
-  const created = await createTestDatabase()
-  database = created.database
-  service = await startApp(database)
-  env = { DATABASE_URL: urlOf(created.connection), PUBLIC_URL }
-})
 beforeEach(async () => {
   platform = await simulatePlatform()
   env.LINE_API_URL = platform.url
@@ -56,10 +49,6 @@ beforeEach(async () => {
   organizationId = await addOrganization(database, `Agency ${Math.random()}`)
 })
 afterEach(() => platform.close())
-afterAll(async () => {
-  await service.app.close()
-  await database.close()
-})
 
 const HEADER = 'organization,name,channel_id,channel_secret,channel_access_token'
 
@@ -340,7 +329,12 @@ it('continues after it was killed, without repeating what is done', async () => 
     stdio: 'ignore',
   })
   const exited = new Promise((resolve) => child.once('close', resolve))
-  await eventually(stored, (rows) => rows.filter((row) => row.followers_import !== null).length === 2)
+  await expect
+    .poll(stored)
+    .toSatisfy(
+      (rows) =>
+        rows.filter((row: { followers_import: unknown }) => row.followers_import !== null).length === 2,
+    )
   child.kill('SIGKILL')
   await exited
   settings.misbehaviour = null

@@ -8,15 +8,15 @@ import { PostgresDatabase } from '../../src/postgres/pool/postgres-database.ts'
 import { textMessage } from '../../tools/simulator/events.ts'
 import { urlOf } from '../support/database.ts'
 import { load, loadMembers } from '../support/load.ts'
-import { eventually, MAIN, runProgramAsync, temporaryDirectory } from '../support/process.ts'
-import { setUpTest } from '../support/service.ts'
+import { MAIN, runProgramAsync, temporaryDirectory } from '../support/process.ts'
+import { setUpService } from '../support/service.ts'
 
 const PEOPLE = Array.from({ length: 200 }, (_, index) => `U${index + 1}`)
 /** Enough batches that an import in the order of the file deadlocks with a flush on any machine. */
 const ROUNDS = 40
 
 it('neither loses an event nor deadlocks with a flush', async () => {
-  const { database, connection, service, tenant } = await setUpTest()
+  const { database, connection, service, tenant, env } = await setUpService()
   await loadMembers(database, tenant, PEOPLE.length)
   // PostgreSQL looks for a deadlock after 1 s, but a statement waits for a lock only 600 ms.
   await load(database, `alter database ${connection.database} set deadlock_timeout = '20ms'`)
@@ -28,7 +28,7 @@ it('neither loses an event nor deadlocks with a flush', async () => {
 
   let isImporting = true
   const args = ['audience', 'import', '--account', String(tenant.accountId), file, '--json']
-  const imported = runProgramAsync(args, { DATABASE_URL: urlOf(connection) }).finally(() => {
+  const imported = runProgramAsync(args, env).finally(() => {
     isImporting = false
   })
   const statuses = new Set<number>()
@@ -56,7 +56,7 @@ it('neither loses an event nor deadlocks with a flush', async () => {
 })
 
 it('prints the tally when Ctrl-C interrupts it', async () => {
-  const { database, connection, tenant } = await setUpTest()
+  const { database, connection, tenant } = await setUpService()
   await loadMembers(database, tenant, 150)
   const args = ['audience', 'import', '--account', String(tenant.accountId), '-', '--json']
   const child = spawn(process.execPath, [MAIN, ...args], {
@@ -73,17 +73,10 @@ it('prints the tally when Ctrl-C interrupts it', async () => {
   const closed = once(child, 'close')
   // The input stays open, so the last lines wait for a full batch.
   for (const userId of PEOPLE.slice(0, 150)) child.stdin.write(`${JSON.stringify({ userId, tags: ['a'] })}\n`)
-  await eventually(
-    () => load(database, `select from audience_member where tags = '{a}'`),
-    (changed) => changed.length === 100,
-  )
-  await eventually(
-    async () => printed.stderr,
-    (text) => text.includes('lines 100'),
-  )
+  await expect.poll(() => load(database, `select from audience_member where tags = '{a}'`)).toHaveLength(100)
+  await expect.poll(() => printed.stderr).toContain('lines 100')
   child.kill('SIGINT')
   expect(await closed).toEqual([130, null])
   expect(printed.stderr).toMatch(/the import stopped after line 100: it was interrupted\. It is safe to run/)
   expect(JSON.parse(printed.stdout)).toEqual({ changed: 100, refused: 0 })
-  await database.close()
 })

@@ -6,7 +6,7 @@ import { findDebianPostgres, ReplicatedPostgres } from '../../tools/simulator/re
 import { TextDatabase } from '../../tools/text-database.ts'
 import { addTenant } from '../support/database.ts'
 import { temporaryDirectory } from '../support/process.ts'
-import { startAppForTest } from '../support/service.ts'
+import { startApp } from '../support/service.ts'
 
 /** Characters: too many for one row without compression. */
 const LONG = 5_000
@@ -25,7 +25,7 @@ it.runIf(tools !== null)('a large payload is compressed with lz4, and comes back
   await migrate(database)
   database.markReady()
   const tenant = await addTenant(database)
-  const service = await startAppForTest(database)
+  const service = await startApp(database)
   const text = 'two cups of coffee '.repeat(LONG / 19)
   const event = lineEvent('message', randomUserId(), { message: { type: 'text', id: '1', text } })
   expect((await service.deliver(tenant, [event])).status).toBe(200)

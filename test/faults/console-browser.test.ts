@@ -3,7 +3,7 @@ import type { Browser, Page } from 'playwright-core'
 import { beforeAll, describe, expect, it } from 'vitest'
 import type { TextDatabase } from '../../tools/text-database.ts'
 import { canRunChromium } from '../support/chromium.ts'
-import { CONSOLE_TOKEN, endSessions, Operator, startConsoleForTest } from '../support/console.ts'
+import { CONSOLE_TOKEN, endSessions, Operator, startConsole } from '../support/console.ts'
 import { isReady, openConsole, visitConsole } from '../support/console-browser.ts'
 import { createTestDatabase } from '../support/database.ts'
 import { type Fleet, loadFleet } from '../support/fleet.ts'
@@ -50,7 +50,7 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
   })
 
   it('a person who types wrong tokens learns how long to wait', async () => {
-    const own = await startConsoleForTest(database)
+    const own = await startConsole(database)
     const guesses = Array.from({ length: 10 }, (_, i) => new Operator(own.url).signIn(`wrong ${i}`))
     expect((await Promise.all(guesses)).map(({ status }) => status)).toEqual(Array(10).fill(401))
     const page = await visitConsole(browser, own.url, { isSignedOut: true, expected: /status of 429/ })
@@ -86,7 +86,7 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
 
   it('while the database does not answer, nobody is signed out, and a sign-out says that it failed', async () => {
     const own = await createTestDatabase()
-    const failing = await startConsoleForTest(own.database)
+    const failing = await startConsole(own.database)
     const expected = /status of 503/
     const page = await visitConsole(browser, failing.url, { expected })
     await own.database.close()

@@ -4,16 +4,9 @@ import type { Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, it, onTestFinished } from 'vitest'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
-import {
-  CONSOLE_TOKEN,
-  Operator,
-  type RunningConsole,
-  signedIn,
-  startConsoleForTest,
-} from '../support/console.ts'
+import { CONSOLE_TOKEN, Operator, type RunningConsole, signedIn, startConsole } from '../support/console.ts'
 import { load, loadMembers } from '../support/load.ts'
-import { eventually } from '../support/process.ts'
-import { setUpFile } from '../support/service.ts'
+import { setUpService } from '../support/service.ts'
 
 /** As many as an instance accepts. */
 const WATCHERS = 20
@@ -22,7 +15,7 @@ const UNREAD_MAX_BYTES = 512 * 1024
 /** Without the limit, 20 frames of 500 events, 150 KB each, would wait for every watcher: 3 MB. */
 const FLOODED_EVENTS = 10_000
 
-const { database, service, tenant } = await setUpFile()
+const { database, service, tenant } = await setUpService()
 
 /** Opens a live tail. `isRead` false: its bytes stay in the connection. */
 async function watch({ url, cookie }: Operator, isRead: boolean): Promise<void> {
@@ -55,7 +48,7 @@ const flood = (count: number) =>
   )
 
 it('holds little memory for watchers that do not read', async () => {
-  const running = await startConsoleForTest(database)
+  const running = await startConsole(database)
   const sockets = socketsOf(running)
   const operator = await signedIn(running.url)
   for (let i = 0; i < WATCHERS; i += 1) await watch(operator, false)
@@ -87,7 +80,7 @@ async function measureIntake(): Promise<number> {
 
 it('delays no delivery by searches and watchers', async () => {
   await loadMembers(database, tenant, 300_000, { display_name: `'Ann ' || i`, profile_due_at: 'null' })
-  const { url } = await startConsoleForTest(database)
+  const { url } = await startConsole(database)
   const operator = await signedIn(url)
   await measureIntake()
   const aloneMs = await measureIntake()
@@ -103,10 +96,7 @@ it('delays no delivery by searches and watchers', async () => {
     }
   }
   const searching = [search(), search(), search(), search()]
-  await eventually(
-    async () => searches,
-    (count) => count > 20,
-  )
+  await expect.poll(() => searches).toBeGreaterThan(20)
   const loadedMs = await measureIntake()
   isOver = true
   await Promise.all(searching)
@@ -119,7 +109,7 @@ it('delays no delivery by searches and watchers', async () => {
 
 it('does not lock out an operator who signed in before when many addresses guess the token', async () => {
   const config = { logLevel: 'silent' as const, trustProxy: ['loopback'], publicUrl: null }
-  const attacked = await startConsoleForTest(database, { config })
+  const attacked = await startConsole(database, { config })
   const guess = (headers: Record<string, string>, token = 'wrong') =>
     new Operator(attacked.url).signIn(token, headers).then(({ status }) => status)
   const home = { 'x-forwarded-for': '198.51.100.1' }

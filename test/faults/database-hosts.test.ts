@@ -4,7 +4,7 @@ import { freePort } from '../../tools/prove/service.ts'
 import { TcpProxy } from '../../tools/simulator/tcp-proxy.ts'
 import { TextDatabase } from '../../tools/text-database.ts'
 import { createTestDatabase } from '../support/database.ts'
-import { becomesWell, eventually, runProgramAsync, spawnService } from '../support/process.ts'
+import { becomesWell, runProgramAsync, spawnService } from '../support/process.ts'
 
 /** A host of its own in front of the test's server, and a way to cut it off. */
 async function addHost() {
@@ -29,11 +29,10 @@ it('uses a host that accepts writes, wherever it is in the list', async () => {
   const { status, stderr } = await runProgramAsync(['organizations', 'add', '--name', 'one'], env)
   expect(status, stderr).toBe(0)
   expect(await direct.query('select name from organization')).toEqual([{ name: 'one' }])
-  await direct.close()
 })
 
 it('moves to another host when the first one refuses or drops its packets', async () => {
-  const { database: direct, connection } = await createTestDatabase()
+  const { connection } = await createTestDatabase()
   const [first, second] = [await addHost(), await addHost()]
   const database = new TextDatabase(
     urlOf([first.address, second.address], connection.database),
@@ -43,12 +42,11 @@ it('moves to another host when the first one refuses or drops its packets', asyn
   const write = () => database.query(`insert into organization (name) values ('x')`).then(() => 'stored')
   expect(await write()).toBe('stored')
   first.proxy.silence()
-  await eventually(write, (answer) => answer === 'stored')
+  await expect.poll(write).toBe('stored')
   second.proxy.shut()
   await expect(write()).rejects.toMatchObject({ code: 'unavailable', retryAfterSeconds: 2 })
   second.proxy.open()
-  await eventually(write, (answer) => answer === 'stored')
-  await Promise.all([database.close(), direct.close()])
+  await expect.poll(write).toBe('stored')
 })
 
 it('never uses a host that is read-only, and ends a command with one line', async () => {
@@ -63,5 +61,4 @@ it('never uses a host that is read-only, and ends a command with one line', asyn
     1,
     'oa-audience: the database does not respond (no server of DATABASE_URL accepts writes)\n',
   ])
-  await direct.close()
 })

@@ -5,17 +5,16 @@ import { expect, inject, it } from 'vitest'
 import { unnamed } from '../../src/postgres/statement.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { TextDatabase } from '../../tools/text-database.ts'
-import { addTenant, createTestDatabase, type Tenant } from '../support/database.ts'
+import { addTenant, createTestDatabase, openDatabase, type Tenant } from '../support/database.ts'
 import { holdTransaction } from '../support/locks.ts'
 import { eventually } from '../support/process.ts'
-import { type Service, startAppForTest } from '../support/service.ts'
+import { type Service, startApp } from '../support/service.ts'
 
 async function setUp() {
   const { database, connection } = await createTestDatabase()
-  const admin = new TextDatabase(connection, () => undefined)
-  admin.markReady()
+  const admin = openDatabase(connection)
   const tenant = await addTenant(admin)
-  const service = await startAppForTest(database)
+  const service = await startApp(database)
   expect((await service.deliver(tenant, [lineEvent('follow', 'U1')])).status).toBe(200)
   // Settings are changed and sessions ended from another database, which stays usable.
   const server = new TextDatabase(inject('postgres'), () => undefined)
@@ -39,11 +38,11 @@ async function setUp() {
 }
 
 const recovers = (service: Service, tenant: Tenant) =>
-  eventually(
-    async () => (await service.deliver(tenant, [lineEvent('follow', randomUserId())])).status,
-    (status) => status === 200,
-    60_000,
-  )
+  expect
+    .poll(async () => (await service.deliver(tenant, [lineEvent('follow', randomUserId())])).status, {
+      timeout: 60_000,
+    })
+    .toBe(200)
 
 const list = (service: Service, tenant: Tenant) =>
   service.call('GET', '/api/audience', { headers: tenant.headers })
@@ -144,8 +143,7 @@ function startupPacket(): Promise<string> {
       })
     }).listen(0, '127.0.0.1', () => {
       const { port } = pooler.address() as AddressInfo
-      const database = new TextDatabase(`postgres://app@127.0.0.1:${port}/app`, () => undefined)
-      database.markReady()
+      const database = openDatabase(`postgres://app@127.0.0.1:${port}/app`)
       database.query('select 1').catch(() => database.close())
     })
   })

@@ -5,7 +5,7 @@ import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, it, onTestFinished, vi } from 'vitest'
 import { Operator } from '../support/console.ts'
-import { eventually, MAIN, runProgram, temporaryDirectory } from '../support/process.ts'
+import { MAIN, runProgram, temporaryDirectory } from '../support/process.ts'
 
 /** The embedded server needs seconds to start, and a multiple of that on a busy machine. */
 const START_MAX_MS = 60_000
@@ -67,11 +67,7 @@ async function startDemo(): Promise<{ child: ChildProcess; output: string }> {
   child.stdout.on('data', (chunk: Buffer) => {
     output += chunk.toString()
   })
-  await eventually(
-    async () => output,
-    (text) => text.includes('Ctrl-C ends it'),
-    START_MAX_MS,
-  )
+  await expect.poll(() => output, { timeout: START_MAX_MS }).toContain('Ctrl-C ends it')
   return { child, output }
 }
 
@@ -90,11 +86,12 @@ it('shows a fleet in every state in its console', async () => {
   const [, url = '', token = ''] = /^ {2}(http:\S+) +token: (\S+)$/m.exec(output) ?? []
   const operator = new Operator(url)
   expect((await operator.signIn(token)).status).toBe(200)
-  await eventually(
-    async () => (await operator.get('/api/fleet')).json.accounts,
-    (accounts: Array<{ status: string; name: string }>) =>
-      new Set(accounts.map(({ status }) => status)).size === 4 && accounts.length === 10,
-  )
+  await expect
+    .poll(async () => (await operator.get('/api/fleet')).json.accounts)
+    .toSatisfy(
+      (accounts: Array<{ status: string; name: string }>) =>
+        new Set(accounts.map(({ status }) => status)).size === 4 && accounts.length === 10,
+    )
   expect((await operator.get('/api/events')).json.events.length).toBeGreaterThan(0)
 })
 
@@ -103,15 +100,16 @@ it('exits with 0 after Ctrl-C, although npm forwards the signal a second time', 
   const url = /http:\/\/127\.0\.0\.1:\d+/.exec(output)?.[0] ?? ''
   const exited = once(child, 'exit')
   child.kill('SIGINT')
-  await eventually(
-    () =>
-      fetch(`${url}/api/health`).then(
-        ({ status }) => status,
-        () => 'closed',
-      ),
-    (answer) => answer !== 200,
-    START_MAX_MS,
-  )
+  await expect
+    .poll(
+      () =>
+        fetch(`${url}/api/health`).then(
+          ({ status }) => status,
+          () => 'closed',
+        ),
+      { timeout: START_MAX_MS },
+    )
+    .toSatisfy((answer) => answer !== 200)
   child.kill('SIGINT')
   expect(await exited).toEqual([0, null])
 })

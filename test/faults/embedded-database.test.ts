@@ -19,7 +19,7 @@ import { fileURLToPath } from 'node:url'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { findServer } from '../../src/postgres/embedded/postmaster.ts'
 import { serverPid, setUpDataDirectories } from '../support/data-directory.ts'
-import { becomesWell, environment, eventually, MAIN, runProgram, spawnService } from '../support/process.ts'
+import { becomesWell, environment, MAIN, runProgram, spawnService } from '../support/process.ts'
 
 const createDataDirectory = setUpDataDirectories()
 
@@ -34,10 +34,7 @@ it.each([0, 60, 120, 250, 500])(
     service.child.kill('SIGINT')
     expect(await service.exited).toMatchObject({ code: 0 })
     // On a slow machine the server may outlive the service while it ends its recovery.
-    await eventually(
-      async () => findServer(join(dataDir, 'postgres')),
-      (pid) => pid === null,
-    )
+    await expect.poll(() => findServer(join(dataDir, 'postgres'))).toBe(null)
   },
 )
 

@@ -9,7 +9,6 @@ import { EmbeddedServer } from '../../src/postgres/embedded/server.ts'
 import { serverPid, setUpDataDirectories, withServer } from '../support/data-directory.ts'
 import {
   becomesWell,
-  eventually,
   MAIN,
   runProgram,
   runProgramAsync,
@@ -101,10 +100,7 @@ describe('a service', () => {
     const dataDir = createDataDirectory()
     const service = await startService(dataDir)
     process.kill(serverPid(dataDir), 'SIGKILL')
-    await eventually(
-      async () => (await fetch(`${service.url}/api/health`)).status,
-      (status) => status === 503,
-    )
+    await expect.poll(async () => (await fetch(`${service.url}/api/health`)).status).toBe(503)
     await becomesWell(service.url)
   })
 
@@ -116,10 +112,10 @@ describe('a service', () => {
     })
     const exited = new Promise((resolve) => child.once('exit', resolve))
     const hasLockFile = async () => existsSync(join(dataDir, 'postgres/postmaster.pid'))
-    await eventually(hasLockFile, (exists) => exists)
+    await expect.poll(hasLockFile).toBe(true)
     child.kill('SIGINT')
     await exited
-    await eventually(hasLockFile, (exists) => !exists)
+    await expect.poll(hasLockFile).toBe(false)
   })
 
   it('is refused with one line on a directory that another service uses', async () => {
@@ -169,10 +165,7 @@ describe('a command', () => {
     })
     onTestFinished(() => void parent.kill())
     const pid = String(await new Promise((resolve) => parent.stdout.once('data', resolve))).trim()
-    await eventually(
-      async () => readFileSync(`/proc/${pid}/stat`, 'utf8').includes(') Z '),
-      (isZombie) => isZombie === true,
-    )
+    await expect.poll(() => readFileSync(`/proc/${pid}/stat`, 'utf8').includes(') Z ')).toBe(true)
     writeFileSync(join(dataDir, 'postgres/postmaster.pid'), `${pid}\n/nowhere\n0\n5432\n.\n`)
     expect(runProgram(['migrate'], { DATA_DIR: dataDir }).stdout).toBe('nothing to do\n')
   })

@@ -6,11 +6,9 @@ import { expect, it, onTestFinished } from 'vitest'
 import { findBinaries } from '../../src/postgres/embedded/binaries.ts'
 import { findServer } from '../../src/postgres/embedded/postmaster.ts'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
-import { TextDatabase } from '../../tools/text-database.ts'
-import { addTenant, type Tenant, urlOf } from '../support/database.ts'
+import { addTenant, openDatabase, type Tenant, urlOf } from '../support/database.ts'
 import {
   becomesWell,
-  eventually,
   runProgram,
   type ServiceProcess,
   spawnService,
@@ -57,10 +55,7 @@ async function startOlderServer(dataDir: string): Promise<() => Promise<void>> {
   })
   const exited = new Promise<void>((resolve) => server.once('exit', () => resolve()))
   onTestFinished(() => void server.kill('SIGQUIT'))
-  await eventually(
-    async () => spawnSync(join(tools ?? '', 'pg_isready'), ['-h', directory]).status,
-    (status) => status === 0,
-  )
+  await expect.poll(() => spawnSync(join(tools ?? '', 'pg_isready'), ['-h', directory]).status).toBe(0)
   runTool('createdb', ['-h', directory, '-U', 'postgres', 'oa_audience'])
   return async () => {
     server.kill('SIGINT')
@@ -90,8 +85,7 @@ it.runIf(tools !== null)('keeps members, keys of events and generated ids', asyn
   const stopOlderServer = await startOlderServer(dataDir)
   const older = await spawnService({ DATABASE_URL: urlOf(connection) })
   await becomesWell(older.url)
-  const database = new TextDatabase(connection, () => undefined)
-  database.markReady()
+  const database = openDatabase(connection)
   const tenant = await addTenant(database)
   await database.close()
   const { path, init } = signedDelivery(tenant, [lineEvent('follow', randomUserId())])

@@ -8,7 +8,6 @@ import { addTenant } from '../support/database.ts'
 import { startReceiver, startSending } from '../support/endpoints.ts'
 import { MEASURED } from '../support/measured.ts'
 import { startNameServer } from '../support/name-server.ts'
-import { eventually } from '../support/process.ts'
 
 const DEAD_NAMES = 300
 
@@ -27,10 +26,7 @@ it('delivers a message a second beside 300 endpoints whose name servers say noth
     await service.deliver(tenant, [lineEvent('follow', `Udead${second}`)])
     const sentAtMs = performance.now()
     await service.deliver(other, [lineEvent('follow', `Ualive${second}`)])
-    await eventually(
-      async () => receiver.received,
-      ({ length }) => length === second + 1,
-    )
+    await expect.poll(() => receiver.received).toHaveLength(second + 1)
     waitsMs.push(performance.now() - sentAtMs)
     const readAtMs = performance.now()
     await readFile('/etc/hosts')

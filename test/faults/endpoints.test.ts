@@ -7,7 +7,7 @@ import { Receiver } from '../../tools/load/receiver.ts'
 import { textMessage } from '../../tools/simulator/events.ts'
 import { addTenant, createTestDatabase, urlOf } from '../support/database.ts'
 import { FailoverLoad, NO_LIMITS } from '../support/failover-load.ts'
-import { becomesWell, eventually, spawnService } from '../support/process.ts'
+import { becomesWell, spawnService } from '../support/process.ts'
 import { signedDelivery } from '../support/service.ts'
 
 /** Ten senders with a delivery of up to three events each. */
@@ -16,7 +16,6 @@ const IN_FLIGHT_MAX = 30
 /** Instances under load, with an endpoint that receives all events. */
 async function startUnderLoad(instances: number) {
   const { database, connection } = await createTestDatabase()
-  onTestFinished(() => database.close())
   const tenant = await addTenant(database)
   const faults: Error[] = []
   const receiver = new Receiver((error) => faults.push(error))
@@ -89,7 +88,7 @@ it('sends nothing twice from two instances in normal operation', async () => {
 })
 
 it('sends again what a receiver took without a response', async () => {
-  const { database, connection } = await createTestDatabase()
+  const { database, env } = await createTestDatabase()
   const tenant = await addTenant(database)
   let requests = 0
   const server = createServer((request, response) => {
@@ -104,14 +103,10 @@ it('sends again what a receiver took without a response', async () => {
     'insert into endpoint (channel_oa_id, url, allow_private_network) values ($1, $2, true)',
     [tenant.accountId, `http://127.0.0.1:${(server.address() as AddressInfo).port}/`],
   )
-  const service = await spawnService({ DATABASE_URL: urlOf(connection) })
+  const service = await spawnService(env)
   await becomesWell(service.url)
   const { path, init } = signedDelivery(tenant, [textMessage('U1', 'hello')])
   await fetch(service.url + path, init)
-  await eventually(
-    () => database.query('select from endpoint_delivery'),
-    (rows) => rows.length === 0,
-  )
+  await expect.poll(() => database.query('select from endpoint_delivery')).toHaveLength(0)
   expect(requests).toBe(2)
-  await database.close()
 })

@@ -3,8 +3,7 @@ import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, it } from 'vitest'
 import { addCredentials, createTestDatabase, type Tenant } from '../support/database.ts'
-import { eventually } from '../support/process.ts'
-import { type Service, setUpTest, startObserved } from '../support/service.ts'
+import { type Service, setUpService, startObserved } from '../support/service.ts'
 import { addLargeTenant, busySessions, openStream, sendHead } from '../support/stream.ts'
 import { listPage } from '../support/walk.ts'
 
@@ -26,7 +25,7 @@ async function expectServed(service: Service, tenant: Tenant): Promise<void> {
 }
 
 it('leaves no session behind by 16 aborted exports per second', async () => {
-  const { database, service, tenant } = await setUpTest()
+  const { database, service, tenant } = await setUpService()
   const large = await addLargeTenant(database)
   const keys = [large]
   for (let i = 1; i < 16; i += 1) {
@@ -49,12 +48,8 @@ it('leaves no session behind by 16 aborted exports per second', async () => {
   )
   // Four streams, and what the other tenant asks at that moment.
   expect(most).toBeLessThanOrEqual(6)
-  await eventually(
-    () => busySessions(database),
-    (sessions) => sessions === 0,
-  )
+  await expect.poll(() => busySessions(database)).toBe(0)
   expect((await service.call('GET', '/api/audience?userId=U1', csvFor(large))).status).toBe(200)
-  await database.close()
 })
 
 const csvFor = ({ headers }: Tenant) => ({ headers: { ...headers, accept: 'text/csv' } })
@@ -78,14 +73,9 @@ it('cuts off a client that reads 3.7 KB/s, without a snapshot meanwhile, and not
       .filter(({ msg }) => msg === 'request')
       .map(({ status }) => status)
   // Two minutes from now, at 3.7 KB/s after the socket buffers are full.
-  await eventually(
-    async () => statuses(),
-    (found) => found.length === 2,
-    120_000,
-  )
+  await expect.poll(() => statuses(), { timeout: 120_000 }).toHaveLength(2)
   expect(statuses()).toEqual([200, 408])
   clearInterval(reading)
   slow.destroy()
   await seen.app.close()
-  await database.close()
 })

@@ -7,12 +7,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, it, onTestFinished } from 'vitest'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { findDebianPostgres, ReplicatedPostgres } from '../../tools/simulator/replicated-postgres.ts'
-import { TextDatabase } from '../../tools/text-database.ts'
-import { addTenant, type Tenant } from '../support/database.ts'
+import { addTenant, openDatabase, type Tenant } from '../support/database.ts'
 import { FailoverLoad, NO_LIMITS } from '../support/failover-load.ts'
 import {
   becomesWell,
-  eventually,
   runProgramAsync,
   type ServiceProcess,
   spawnService,
@@ -56,13 +54,6 @@ async function startServices(url: string, count: number): Promise<ServiceProcess
   )
   await Promise.all(services.map((service) => becomesWell(service.url)))
   return services
-}
-
-function openDatabase(url: string): TextDatabase {
-  const database = new TextDatabase(url, () => undefined)
-  database.markReady()
-  onTestFinished(() => database.close())
-  return database
 }
 
 /** A primary and two standbys, of which one must have each commit, and two instances of the service under load. */
@@ -158,17 +149,14 @@ it.runIf(tools !== null)('answers no delivery with 200 that is on the primary al
   const deliver = async () => (await fetch(service.url + path, init)).status
   const first = deliver()
   const waiting = `from pg_stat_activity where wait_event = 'SyncRep'`
-  await eventually(
-    () => cluster.primary.ask(`select count(*) ${waiting}`),
-    (count) => count === '1',
-  )
+  await expect.poll(() => cluster.primary.ask(`select count(*) ${waiting}`)).toBe('1')
   // An administrator wonders about the statement. PostgreSQL then commits it without the standby, and says that it has.
   await cluster.primary.ask(`select pg_cancel_backend(pid) ${waiting}`)
   expect(await first).toBe(503)
   // The event is a duplicate of one that exists on one machine.
   expect(await deliver()).toBe(503)
   standby?.thaw()
-  await eventually(deliver, (status) => status === 200)
+  await expect.poll(deliver).toBe(200)
 })
 
 it.runIf(tools !== null)('says whether a second disk has what was acknowledged', async () => {
@@ -180,11 +168,7 @@ it.runIf(tools !== null)('says whether a second disk has what was acknowledged',
     const findings: Array<{ check: string; severity: string; message: string }> = JSON.parse(stdout)
     return findings.find(({ check }) => check === 'replication')
   }
-  const becomes = (state: string) =>
-    eventually(
-      () => readHealth(service),
-      (found) => found === state,
-    )
+  const becomes = (state: string) => expect.poll(() => readHealth(service)).toBe(state)
 
   await becomes('asynchronous')
   expect(await doctor()).toMatchObject({

@@ -8,7 +8,7 @@ import { EMBEDDED_DATABASE, SUPERUSER } from '../../src/postgres/embedded/cluste
 import { lineEvent } from '../../tools/simulator/events.ts'
 import { TextDatabase } from '../../tools/text-database.ts'
 import { addTenant, type Tenant } from '../support/database.ts'
-import { becomesWell, eventually, type ServiceProcess, spawnService } from '../support/process.ts'
+import { becomesWell, type ServiceProcess, spawnService } from '../support/process.ts'
 import { signedDelivery } from '../support/service.ts'
 
 /** An empty cluster takes 40 MiB, its first WAL segment 16 MiB. */
@@ -75,11 +75,7 @@ it.runIf(hasDisk)(
 
     rmSync(ballast)
     for (const delivery of refused) {
-      await eventually(
-        () => send(delivery),
-        (status) => status === 200,
-        60_000,
-      )
+      await expect.poll(() => send(delivery), { timeout: 60_000 }).toBe(200)
     }
     const members = await database.query(`select user_id, event_count from audience_member`)
     expect(members).toEqual([{ user_id: 'U1', event_count: BigInt(count()) }])

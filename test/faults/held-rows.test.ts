@@ -3,8 +3,7 @@ import { expect, it } from 'vitest'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { addTenant, type Tenant } from '../support/database.ts'
 import { holdTransaction } from '../support/locks.ts'
-import { eventually } from '../support/process.ts'
-import { type Answer, type Service, setUpTest } from '../support/service.ts'
+import { type Answer, type Service, setUpService } from '../support/service.ts'
 
 const list = (service: Service, { headers }: Tenant) => service.call('GET', '/api/audience', { headers })
 const messages = (service: Service, tenant: Tenant, userIds: string[]) =>
@@ -13,7 +12,7 @@ const statusesOf = async (answers: Array<Promise<Answer>>) =>
   (await Promise.all(answers)).map(({ status }) => status)
 
 it('answers 503 for what needs a locked table, after it has answered what does not', async () => {
-  const { database, service, tenant } = await setUpTest()
+  const { database, service, tenant } = await setUpService()
   const release = await holdTransaction(database, 'lock table audience_member in access exclusive mode')
   const answered: string[] = []
   const note = (name: string) => (answer: Answer) => {
@@ -30,15 +29,13 @@ it('answers 503 for what needs a locked table, after it has answered what does n
   expect(await statusesOf(answers)).toEqual([503, 503, 200, 200])
   expect(answered.slice(0, 2).sort()).toEqual(['empty delivery', 'name'])
   await release()
-  await eventually(
-    () => service.deliver(tenant, [lineEvent('follow', randomUserId())]),
-    ({ status }) => status === 200,
-  )
-  await database.close()
+  await expect
+    .poll(() => service.deliver(tenant, [lineEvent('follow', randomUserId())]))
+    .toMatchObject({ status: 200 })
 })
 
 it('refuses only deliveries about the rows that another program holds', async () => {
-  const { database, service, tenant } = await setUpTest()
+  const { database, service, tenant } = await setUpService()
   const other = await addTenant(database)
   const userIds = Array.from({ length: 40 }, (_, no) => `U${no}`)
   // Each person writes three times: their events are in consecutive batches.
@@ -70,11 +67,10 @@ it('refuses only deliveries about the rows that another program holds', async ()
   expect(blocked.otherMs).toBeLessThan(2_000 + 4 * free.otherMs)
   await release()
   expect(await statusesOf(messages(service, tenant, ['U1']))).toEqual([200])
-  await database.close()
 })
 
 it('tries the events of one account that take too long at most twice a batch, and stores those of others', async () => {
-  const { database, service, tenant } = await setUpTest()
+  const { database, service, tenant } = await setUpService()
   const other = await addTenant(database)
   await database.query('create sequence attempt')
   await database.query(
@@ -92,5 +88,4 @@ it('tries the events of one account that take too long at most twice a batch, an
   // A sequence counts attempts that were rolled back, too. Two batches: each fails with all accounts, then with this one.
   const [attempts] = await database.query<{ count: bigint }>('select last_value as count from attempt')
   expect(Number(attempts?.count)).toBeLessThanOrEqual(4)
-  await database.close()
 })

@@ -3,10 +3,9 @@ import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import { expect, it, onTestFinished } from 'vitest'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
-import { eventually } from '../support/process.ts'
-import { setUpFile } from '../support/service.ts'
+import { setUpService } from '../support/service.ts'
 
-const { service, tenant } = await setUpFile()
+const { service, tenant } = await setUpService()
 
 /** Half of an instance's. */
 const IDLE_OF_ADDRESS = 2_048
@@ -27,11 +26,7 @@ it('closes the oldest connections without a request of an address that has too m
   const other = await open('127.0.0.2')
   const strangers: Socket[] = []
   for (let no = 0; no < IDLE_OF_ADDRESS + 10; no += 1) strangers.push(await open())
-  await eventually(
-    async () => strangers.filter(({ closed }) => closed).length,
-    (closed) => closed === 10,
-    SOON_MS,
-  )
+  await expect.poll(() => strangers.filter(({ closed }) => closed).length, { timeout: SOON_MS }).toBe(10)
   expect(strangers.slice(0, 100).filter(({ closed }) => closed).length).toBe(10)
   const delivered = await service.deliver(tenant, [lineEvent('follow', randomUserId())])
   expect(delivered.json).toEqual({ accepted: 1, duplicates: 0 })

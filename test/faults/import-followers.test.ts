@@ -1,45 +1,32 @@
 /** `oa-audience accounts import-followers` and `accounts verify`, which ask the platform about an account. */
-import { afterAll, beforeAll, beforeEach, expect, it, vi } from 'vitest'
+import { afterAll, beforeEach, expect, it, vi } from 'vitest'
 import { findAccount } from '../../src/accounts/account.ts'
 import { importFollowers } from '../../src/audience/import-followers.ts'
 import { LineApi } from '../../src/line-api/client.ts'
 import { addPeople } from '../../tools/simulator/deliveries.ts'
 import { lineEvent, textMessage } from '../../tools/simulator/events.ts'
-import { type SimulatedPlatform, simulatePlatform } from '../../tools/simulator/platform.ts'
-import type { TextDatabase } from '../../tools/text-database.ts'
-import { addTenant, createTestDatabase, type Tenant, urlOf } from '../support/database.ts'
+import { simulatePlatform } from '../../tools/simulator/platform.ts'
+import { addTenant, createTestDatabase, type Tenant } from '../support/database.ts'
 import { runProgramAsync } from '../support/process.ts'
-import { type Service, startApp } from '../support/service.ts'
+import { startApp } from '../support/service.ts'
 
 // A command takes half a second to start, and ten on a busy machine.
 vi.setConfig({ testTimeout: 120_000 })
 
-let database: TextDatabase
-let env: Record<string, string>
-let platform: SimulatedPlatform
-let service: Service
+const { database, ...created } = await createTestDatabase()
+const service = await startApp(database)
+const platform = await simulatePlatform()
+const userIds = addPeople(platform, 2_500)
+const env = { ...created.env, LINE_API_URL: platform.url }
 let tenant: Tenant
-let userIds: string[]
 
-beforeAll(async () => {
-  const created = await createTestDatabase()
-  database = created.database
-  service = await startApp(database)
-  platform = await simulatePlatform()
-  userIds = addPeople(platform, 2_500)
-  env = { DATABASE_URL: urlOf(created.connection), LINE_API_URL: platform.url }
-})
 beforeEach(async () => {
   platform.misbehave(null)
   platform.settings.isVerified = true
   platform.calls.length = 0
   tenant = await addTenant(database, { channelAccessToken: platform.account.channelAccessToken })
 })
-afterAll(async () => {
-  await service.app.close()
-  await platform.close()
-  await database.close()
-})
+afterAll(() => platform.close())
 
 const importing = async () => {
   const account = await findAccount(database, tenant.accountId)
@@ -97,8 +84,7 @@ it('skips erased people unless they have sent a new event since', async () => {
   const [gone = '', returned = ''] = userIds
   for (const userId of [gone, returned]) {
     await service.deliver(tenant, [lineEvent('follow', userId)])
-    const member = await service.member(tenant, userId)
-    await service.call('DELETE', `/api/audience/${member?.id}`, { headers: tenant.headers })
+    await service.eraseUser(tenant, userId)
   }
   await service.deliver(tenant, [textMessage(returned, 'hello again', { timestamp: Date.now() + 1000 })])
   expect(JSON.parse((await commandLine('--json')).stdout)).toEqual({ seen: 2500, added: 2498, skipped: 1 })

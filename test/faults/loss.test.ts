@@ -39,7 +39,6 @@ it('loses and duplicates nothing on an external PostgreSQL when service or netwo
   expect(outcome.deliveries).toBeGreaterThan(200)
   const left = await database.query('select 1 from official_account')
   expect(left).toEqual([])
-  await database.close()
 })
 
 const eventCounts = async (database: TextDatabase) => {
@@ -79,7 +78,6 @@ it('loses and duplicates nothing when three instances write to the same five mem
     'select deadlocks from pg_stat_database where datname = current_database()',
   )
   expect(statistics?.deadlocks).toBe(0n)
-  await database.close()
 })
 
 /** Ends the sessions in which the service runs a statement, every 40 ms. `stop` returns how many it ended. */
@@ -128,5 +126,4 @@ it('loses and duplicates nothing when a flush is killed while the next one is pi
   await Promise.all(Array.from({ length: 48 }, sender))
   expect(await killer.stop()).toBeGreaterThan(5)
   expect((await eventCounts(database)).get('Uhot')).toBe(48 * 60)
-  await database.close()
 })

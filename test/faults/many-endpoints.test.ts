@@ -10,7 +10,7 @@ import { addTenant, createTestDatabase, type Tenant, urlOf } from '../support/da
 import { measureDeliveries } from '../support/delivery-latency.ts'
 import { startReceiver } from '../support/endpoints.ts'
 import { MEASURED } from '../support/measured.ts'
-import { becomesWell, eventually, spawnService } from '../support/process.ts'
+import { becomesWell, spawnService } from '../support/process.ts'
 import { signedDelivery } from '../support/service.ts'
 
 const NO_LIMITS = { RATE_LIMIT_MAX: '0' }
@@ -38,10 +38,7 @@ async function storeBacklog(
   { text, copies }: { text: string; copies: number },
 ): Promise<void> {
   for (const tenant of tenants) await deliver(serviceUrl, tenant, text)
-  await eventually(
-    () => database.query('select from endpoint_fan_out'),
-    (rows) => rows.length === 0,
-  )
+  await expect.poll(() => database.query('select from endpoint_fan_out')).toHaveLength(0)
   await database.query(
     `insert into endpoint_delivery (channel_oa_id, endpoint_id, event_keys, created_at)
      select channel_oa_id, endpoint_id, event_keys, created_at from endpoint_delivery, generate_series(1, $1::int)`,
@@ -75,10 +72,7 @@ async function measureForwarding(serviceUrl: string, tenant: Tenant, received: A
     const text = `forwarded ${no} ${randomUserId()}`
     const startedAtMs = performance.now()
     await deliver(serviceUrl, tenant, text)
-    await eventually(
-      async () => received.at(-1)?.body ?? '',
-      (body) => body.includes(text),
-    )
+    await expect.poll(() => received.at(-1)?.body ?? '').toContain(text)
     latenciesMs.push(performance.now() - startedAtMs)
     await sleep(50)
   }
@@ -118,7 +112,6 @@ it(
     expect(medianMs).toBeLessThan(500)
     expect(worstMs).toBeLessThan(5_000)
     expect(busyMs).toBeLessThan(10 * idleMs + 50)
-    await database.close()
   },
 )
 
@@ -165,13 +158,11 @@ it(
     const busyMs = await measureDeliveries(service.url, other, 50).finally(() => clearInterval(timer))
     await Promise.all(deliveries)
     console.log(`LINE: median ${idleMs.toFixed(0)} ms idle, ${busyMs.toFixed(0)} ms busy`)
-    await eventually(
-      () => database.query('select from endpoint_delivery union all select from endpoint_fan_out'),
-      (rows) => rows.length === 0,
-    )
+    await expect
+      .poll(() => database.query('select from endpoint_delivery union all select from endpoint_fan_out'))
+      .toHaveLength(0)
     expect(await counter.count()).toBe(deliveries.length * endpoints)
     expect(busyMs).toBeLessThan(10 * idleMs + 50)
-    await database.close()
   },
 )
 
@@ -196,7 +187,6 @@ it('keeps its memory below 512 MiB beside 100 endpoints that take no body, with 
   )
   expect(mebibytes).toBeLessThan(512)
   expect(medianMs).toBeLessThan(500)
-  await database.close()
 })
 
 /** A receiver that writes a piece over and over. In a thread of its own, so that only the service's time is measured. */
@@ -242,6 +232,5 @@ it.each([['103 for ever', '', 'HTTP/1.1 103 Early Hints\r\n\r\n']])(
     const attempted = await database.query('select from endpoint_answer')
     expect(attempted).toHaveLength(30)
     expect(busyMs).toBeLessThan(10 * idleMs + 50)
-    await database.close()
   },
 )

@@ -9,13 +9,13 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { loadMembers } from '../support/load.ts'
 import { becomesWell } from '../support/process.ts'
-import { setUpFile, signedDelivery } from '../support/service.ts'
+import { setUpService, signedDelivery } from '../support/service.ts'
 
 const hasNginx = spawnSync('nginx', ['-v']).status === 0
 if (!hasNginx) console.warn('\n!!! nginx is not installed: deploy/nginx.conf is NOT tested\n')
 
 describe.runIf(hasNginx)('nginx with deploy/nginx.conf', async () => {
-  const { database, service, tenant } = await setUpFile()
+  const { database, service, tenant } = await setUpService()
   /** Answers as an instance whose queue is full, and cuts a stream off. */
   const full = createServer(({ url: path }, response) => {
     if (path === '/cut') response.write('a line\n', () => response.destroy())

@@ -6,7 +6,7 @@ import { expect, it, onTestFinished, vi } from 'vitest'
 import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
 import { addTenant, createTestDatabase, urlOf } from '../support/database.ts'
 import { becomesWell, spawnService } from '../support/process.ts'
-import { setUpTest, signedDelivery } from '../support/service.ts'
+import { setUpService, signedDelivery } from '../support/service.ts'
 
 it('refuses with 503 and Retry-After what would wait too long, with bounded memory, and recovers', async () => {
   const { database, connection } = await createTestDatabase()
@@ -39,11 +39,10 @@ it('refuses with 503 and Retry-After what would wait too long, with bounded memo
     expect((await post(signedDelivery(tenant, [lineEvent('follow', 'Uafter')]))).status).toBe(200)
   })
   expect(afterMs).toBeLessThan(floodMs / 7)
-  await database.close()
 })
 
 it('cuts off slow headers, slow bodies and silent sockets, and serves others meanwhile', async () => {
-  const { database, service } = await setUpTest()
+  const { service } = await setUpService()
   const port = Number(new URL(service.url).port)
   const ended: string[] = []
   const outcomes: Array<Promise<string>> = []
@@ -70,11 +69,10 @@ it('cuts off slow headers, slow bodies and silent sockets, and serves others mea
   expect(ended).toEqual([])
   const texts = await Promise.all(outcomes)
   for (const text of texts.filter((text) => text !== '')) expect(text).toContain('408')
-  await database.close()
 })
 
 it('serves others while one address holds 10,000 connections', async () => {
-  const { database, connection } = await createTestDatabase()
+  const { connection } = await createTestDatabase()
   const service = await spawnService({ DATABASE_URL: urlOf(connection), RATE_LIMIT_MAX: '0' })
   await becomesWell(service.url)
   const port = Number(new URL(service.url).port)
@@ -97,7 +95,6 @@ it('serves others while one address holds 10,000 connections', async () => {
   await vi.waitFor(() => expect(open()).toBeLessThanOrEqual(2_048), { timeout: 30_000 })
   for (let i = 0; i < 20; i += 1) expect(await status()).toBe(200)
   await Promise.all(sockets.map(endOf))
-  await database.close()
 })
 
 async function timeOf(work: () => Promise<unknown>): Promise<number> {

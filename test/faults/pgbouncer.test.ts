@@ -1,5 +1,5 @@
 /** PgBouncer between the service and PostgreSQL: it must keep sessions. */
-import { afterAll, describe, expect, it, onTestFinished } from 'vitest'
+import { describe, expect, it, onTestFinished } from 'vitest'
 import { lineEvent } from '../../tools/simulator/events.ts'
 import { TextDatabase } from '../../tools/text-database.ts'
 import { addTenant, createTestDatabase } from '../support/database.ts'
@@ -12,7 +12,6 @@ if (!isPgBouncerInstalled) {
 }
 
 const { database, connection } = await createTestDatabase()
-afterAll(() => database.close())
 
 const REFUSAL = /DATABASE_URL points to a connection pooler that does not keep sessions/
 

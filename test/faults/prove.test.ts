@@ -7,7 +7,7 @@ import type { TextDatabase } from '../../tools/text-database.ts'
 import { readContents } from '../support/contents.ts'
 import { addTenant, createTestDatabase, urlOf } from '../support/database.ts'
 import { startReceiver } from '../support/endpoints.ts'
-import { eventually, MAIN, runProgramAsync, temporaryDirectory } from '../support/process.ts'
+import { MAIN, runProgramAsync, temporaryDirectory } from '../support/process.ts'
 
 // A proof takes 20 s, and five times as long on a busy machine.
 vi.setConfig({ testTimeout: 400_000 })
@@ -15,7 +15,6 @@ vi.setConfig({ testTimeout: 400_000 })
 /** A production database: old rows that its operator keeps, and work that is due for its own instances. */
 async function setUpProduction() {
   const { database, connection } = await createTestDatabase()
-  onTestFinished(() => database.close())
   await database.session(async (session) => {
     await createPartitions(session, EVENTS)
     await createPartitions(session, TRACKING_EVENTS)
@@ -72,14 +71,14 @@ function startProve(env: Record<string, string>): ChildProcess {
 
 /** Resolves with the number of accounts of proofs, as soon as each has stored members. */
 async function receives(database: TextDatabase, accounts: number): Promise<void> {
-  await eventually(
-    () =>
+  await expect
+    .poll(() =>
       database.query(
         `select from official_account a
           where name = 'oa-audience prove' and exists (select from audience_member m where m.channel_oa_id = a.id)`,
       ),
-    (rows) => rows.length === accounts,
-  )
+    )
+    .toHaveLength(accounts)
 }
 
 function readProcess(pid: number, file: 'environ' | 'cmdline'): string {
@@ -102,11 +101,7 @@ function processesWith(text: string): number[] {
   )
 }
 
-const becomesEmpty = (text: string) =>
-  eventually(
-    async () => processesWith(text),
-    (found) => found.length === 0,
-  )
+const becomesEmpty = (text: string) => expect.poll(() => processesWith(text)).toHaveLength(0)
 
 it('changes no row, sends nothing and leaves nothing of its own in a database with real accounts', async () => {
   const { database, url, receiver } = await setUpProduction()
@@ -151,14 +146,13 @@ it('leaves no process after a SIGKILL with the embedded PostgreSQL, and the next
   const child = startProve({ DATA_DIR: dataDir })
   const seen = new Set<number>()
   // The service has been killed and replaced before, and may be killed just now.
-  await eventually(
-    async () => {
+  await expect
+    .poll(() => {
       const services = processesWith(dataDir).filter((pid) => commandOf(pid).includes('instance.js'))
       for (const pid of services) seen.add(pid)
       return seen.size
-    },
-    (count) => count > 2,
-  )
+    })
+    .toBeGreaterThan(2)
   child.kill('SIGKILL')
   await becomesEmpty(dataDir)
   const { status, stderr } = await runProgramAsync(['prove', '--kills', '1'], { DATA_DIR: dataDir })

@@ -16,11 +16,10 @@ import {
   ReplicatedPostgres,
 } from '../../tools/simulator/replicated-postgres.ts'
 import { TextDatabase } from '../../tools/text-database.ts'
-import { signedIn, startConsoleForTest } from '../support/console.ts'
-import { addTenant, type Tenant } from '../support/database.ts'
+import { signedIn, startConsole } from '../support/console.ts'
+import { addTenant, openDatabase, type Tenant } from '../support/database.ts'
 import { isPgBouncerInstalled, startPgBouncer } from '../support/pgbouncer.ts'
-import { eventually } from '../support/process.ts'
-import { type Answer, type Service, startAppForTest } from '../support/service.ts'
+import { type Answer, type Service, startApp } from '../support/service.ts'
 import { type Listed, walk } from '../support/walk.ts'
 
 const tools = findDebianPostgres()
@@ -61,14 +60,10 @@ async function startReading(
   servers = cluster.standbys.map(serverOf),
   url = urlOf(cluster.primary),
 ) {
-  const database = new TextDatabase(url, () => undefined, { servers, maxLagMs })
-  database.markReady()
+  const database = openDatabase(url, { servers, maxLagMs })
   const metrics = new Metrics([])
-  const service = await startAppForTest(database)
-  onTestFinished(async () => {
-    metrics.close()
-    await database.close()
-  })
+  const service = await startApp(database)
+  onTestFinished(() => metrics.close())
   /** Number of reads with this outcome. */
   const counted = async (outcome: string): Promise<number> => {
     const text = await metrics.registry.getSingleMetricAsString('oa_audience_reads_total')
@@ -85,10 +80,9 @@ async function addMember(service: Service, tenant: Tenant): Promise<string> {
 
 const caughtUp = async () => {
   const position = await cluster.primary.ask('select pg_current_wal_flush_lsn()')
-  await eventually(
-    () => onStandbys(`select pg_last_wal_replay_lsn() >= '${position}'`),
-    (replies) => replies.every((reply) => reply === 't'),
-  )
+  await expect
+    .poll(() => onStandbys(`select pg_last_wal_replay_lsn() >= '${position}'`))
+    .toSatisfy((replies) => replies.every((reply: string) => reply === 't'))
 }
 
 const list = (service: Service, tenant: Tenant, headers: Record<string, string> = {}, query = '') =>
@@ -100,11 +94,7 @@ const lines = ({ text }: Answer): Listed[] =>
     .split('\n')
     .filter(Boolean)
     .map((line) => JSON.parse(line))
-const put = (service: Service, tenant: Tenant, id: string, update: object) =>
-  service.call('PUT', `/api/audience/${id}`, {
-    headers: { ...tenant.headers, 'content-type': 'application/json' },
-    body: JSON.stringify(update),
-  })
+const put = (service: Service, tenant: Tenant, id: string, update: object) => service.put(tenant, id, update)
 
 describe.runIf(tools !== null)('replicas', () => {
   beforeAll(async () => {
@@ -138,7 +128,7 @@ describe.runIf(tools !== null)('replicas', () => {
       expect(userIds(await list(service, tenant, {}, query))).toEqual([before, since])
     }
     expect(await counted('replica')).toBe(3)
-    const { url } = await startConsoleForTest(database)
+    const { url } = await startConsole(database)
     const operator = await signedIn(url)
     const members = `/api/accounts/${tenant.accountId}/members`
     expect(userIds(await operator.get(members))).toEqual([before])
@@ -185,14 +175,14 @@ describe.runIf(tools !== null)('replicas', () => {
       await list(service, tenant, headers)
       return (await counted('replica')) > count
     }
-    await eventually(isOnReplica, Boolean)
+    await expect.poll(isOnReplica).toBe(true)
     await pauseForTest()
     const userId = await addMember(service, tenant)
     await sleep(SHORT_MS)
     expect(userIds(await list(service, tenant, headers))).toEqual([userId])
     expect(await counted('behind')).toBeGreaterThan(0)
     await resume()
-    await eventually(isOnReplica, Boolean)
+    await expect.poll(isOnReplica).toBe(true)
   })
 
   it('may die or hang without a failed read, and are read again afterwards', async () => {
@@ -216,10 +206,7 @@ describe.runIf(tools !== null)('replicas', () => {
     readers.catch(() => undefined)
     const more = async (outcome: string) => {
       const count = await counted(outcome)
-      await eventually(
-        () => counted(outcome),
-        (now) => now > count + 20,
-      )
+      await expect.poll(() => counted(outcome)).toBeGreaterThan(count + 20)
     }
     await more('replica')
     const [first, second] = cluster.standbys as [PostgresServer, PostgresServer]
@@ -275,8 +262,7 @@ describe.runIf(tools !== null)('replicas', () => {
         const members = (await service.members(tenant)) as unknown as Listed[]
         const member = members[Math.floor(Math.random() * members.length)] as Listed
         await put(service, tenant, member.id, { tags: [String(Math.random())] })
-        if (Math.random() < 0.2)
-          await service.call('DELETE', `/api/audience/${member.id}`, { headers: tenant.headers })
+        if (Math.random() < 0.2) await service.erase(tenant, member.id)
         if (Math.random() < 0.3) await addMember(service, tenant)
       }
     }
@@ -332,9 +318,7 @@ describe.runIf(tools !== null)('replicas', () => {
     await addMember(service, tenant)
     await caughtUp()
     const [standby] = cluster.standbys as [PostgresServer]
-    const replica = new TextDatabase(urlOf(standby), () => undefined)
-    replica.markReady()
-    onTestFinished(() => replica.close())
+    const replica = openDatabase(urlOf(standby))
     const scope = {
       keyId: null,
       accountId: tenant.accountId as AccountId,
@@ -374,21 +358,22 @@ describe.runIf(tools !== null)('replicas', () => {
     await caughtUp()
     await cluster.failOver()
     const [follower] = cluster.standbys.filter((standby) => standby !== former) as [PostgresServer]
-    await eventually(
-      () => database.query<{ port: number }>('select inet_server_port() as port').catch(() => []),
-      ([row]) => row?.port === cluster.primary.port,
-    )
+    await expect
+      .poll(() => database.query<{ port: number }>('select inet_server_port() as port').catch(() => []))
+      .toSatisfy(([row]) => row?.port === cluster.primary.port)
     const isOnReplica = async () => {
       const count = await counted('replica')
       expect(userIds(await list(service, tenant, OLD))).toEqual([userId])
       return (await counted('replica')) > count
     }
     // A standby of the new primary names its timeline after a restartpoint.
-    await eventually(async () => {
-      await cluster.primary.ask('checkpoint')
-      await follower.ask('checkpoint')
-      return isOnReplica()
-    }, Boolean)
+    await expect
+      .poll(async () => {
+        await cluster.primary.ask('checkpoint')
+        await follower.ask('checkpoint')
+        return isOnReplica()
+      })
+      .toBe(true)
     await follower.kill()
     await follower.copy(former)
     await follower.start()

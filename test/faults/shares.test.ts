@@ -1,8 +1,7 @@
 /** One API key sends the most expensive requests that it can, and nobody else notices. */
 import { expect, it } from 'vitest'
 import { lineEvent } from '../../tools/simulator/events.ts'
-import { TextDatabase } from '../../tools/text-database.ts'
-import { addTenant, createTestDatabase, type Tenant, urlOf } from '../support/database.ts'
+import { addTenant, createTestDatabase, openDatabase, type Tenant, urlOf } from '../support/database.ts'
 import { load, loadMembers } from '../support/load.ts'
 import { becomesWell, spawnService } from '../support/process.ts'
 import { signedDelivery } from '../support/service.ts'
@@ -14,8 +13,7 @@ const PROBES = 12
 
 it('serves health checks, other accounts and new accounts during 24 parallel searches of 800,000 members', async () => {
   const { database, connection } = await createTestDatabase()
-  const direct = new TextDatabase(connection, () => undefined)
-  direct.markReady()
+  const direct = openDatabase(connection)
   const [loud, quiet] = [await addTenant(database), await addTenant(database)]
   // Triggers would take longer than the test itself, and no request of it needs what they store.
   await load(database, 'alter table audience_member disable trigger user')
@@ -57,7 +55,6 @@ it('serves health checks, other accounts and new accounts during 24 parallel sea
   await Promise.all(attackers)
   console.log(`${PARALLEL} searches of ${MEMBERS} members: ${attack.text()}\nmeanwhile: ${others.text()}`)
   expect([...others.statuses()]).toEqual([200])
-  await Promise.all([database.close(), direct.close()])
 })
 
 function update(url: string, { headers }: Tenant, id: bigint, probe: number): Promise<Response> {

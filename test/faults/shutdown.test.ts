@@ -9,7 +9,6 @@ import { signedDelivery } from '../support/service.ts'
 
 it('exits with 0 within 10 s of SIGTERM while its database is silent', async () => {
   const { database, connection } = await createTestDatabase()
-  onTestFinished(() => database.close())
   const tenant = await addTenant(database)
   const { host, port } = inject('postgres')
   const proxy = new TcpProxy({ path: `${host}/.s.PGSQL.${port}` })

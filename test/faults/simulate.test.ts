@@ -11,20 +11,20 @@ import { describeReceipt } from '../../tools/simulator/receiver.ts'
 import { randomAccount } from '../../tools/simulator/state.ts'
 import { urlOf } from '../support/database.ts'
 import { eventually, runProgramAsync, startCommand } from '../support/process.ts'
-import { setUpTest } from '../support/service.ts'
+import { setUpService } from '../support/service.ts'
 
 // A command takes half a second to start, and ten on a busy machine.
 vi.setConfig({ testTimeout: 120_000 })
 
 it('sends signed deliveries of all kinds with duplicates, and each event is stored once', async () => {
-  const { database, connection, service, tenant } = await setUpTest()
+  const { database, service, tenant, env } = await setUpService()
   const { stdout, stderr, status } = await runProgramAsync(
     [
       ...['simulate', '--port', '0', '--account', String(tenant.accountId), '--people', '20', '--json'],
       ...['--deliver-to', `${service.url}/api/line/${tenant.accountId}`],
       ...['--rate', '50', '--count', '200', '--max-events', '20', '--repeats', '0.5', '--shuffle', '1'],
     ],
-    { DATABASE_URL: urlOf(connection) },
+    env,
   )
   expect(stderr).toBe('')
   expect(status).toBe(0)
@@ -35,7 +35,6 @@ it('sends signed deliveries of all kinds with duplicates, and each event is stor
     `select count(*)::int as events, count(distinct kind)::int as kinds, count(failure)::int as failures from event`,
   )
   expect(stored).toEqual({ events: tally.events, kinds: 20, failures: 0 })
-  await database.close()
 })
 
 async function startPlatform() {
@@ -194,7 +193,7 @@ describe('the receiver of outgoing webhooks', () => {
   })
 
   it('prints what it received, as JSON with --json', async () => {
-    const { database, connection, service, tenant } = await setUpTest()
+    const { connection, service, tenant } = await setUpService()
     const child = startCommand(['simulate', '--port', '0', '--account', String(tenant.accountId), '--json'], {
       DATABASE_URL: urlOf(connection),
     })
@@ -216,6 +215,5 @@ describe('the receiver of outgoing webhooks', () => {
     })
     await child.stop()
     await service.app.close()
-    await database.close()
   })
 })

@@ -1,11 +1,12 @@
 /** The soak detects a fault. Without this test, hours without a discrepancy would prove nothing. */
+
 import { spawn, spawnSync } from 'node:child_process'
 import { rmSync } from 'node:fs'
 import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 import { expect, it, onTestFinished } from 'vitest'
 import { EmbeddedServer } from '../../src/postgres/embedded/server.ts'
-import { TextDatabase } from '../../tools/text-database.ts'
+import { openDatabase } from '../support/database.ts'
 import { eventually, temporaryDirectory } from '../support/process.ts'
 
 const SOAK = fileURLToPath(new URL('../../bench/soak/main.mjs', import.meta.url))
@@ -29,9 +30,7 @@ it('ends with 1 and names the members whose events count twice', async () => {
   onTestFinished(() => rmSync(directory, { recursive: true, force: true }))
 
   const { connection } = new EmbeddedServer(directory)
-  const database = new TextDatabase(connection, () => undefined)
-  database.markReady()
-  onTestFinished(() => database.close())
+  const database = openDatabase(connection)
   // Several, because one may be erased before the check.
   const spoil = `update audience_member set event_count = event_count + 1
                   where id in (select id from audience_member order by id limit 5) returning user_id`

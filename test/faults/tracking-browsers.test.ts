@@ -5,8 +5,7 @@ import { randomUserId } from '../../tools/simulator/events.ts'
 import { canRunChromium, launchChromium, visit } from '../support/chromium.ts'
 import { type ListedLibrary, listedLibraries, settingFor } from '../support/client-libraries.ts'
 import { addTenant, type Tenant } from '../support/database.ts'
-import { eventually } from '../support/process.ts'
-import { setUpFile } from '../support/service.ts'
+import { setUpService } from '../support/service.ts'
 import { openShop, type Shop } from '../support/shop.ts'
 import { trackedEvents } from '../support/tracked.ts'
 
@@ -45,7 +44,7 @@ const ARGUMENTS: Record<string, (userId: string) => unknown[]> = {
   alias: (userId) => [userId, 'a-1'],
 }
 
-const { database, service } = await setUpFile()
+const { database, service } = await setUpService()
 const libraries = listedLibraries().filter(({ runsIn }) => runsIn !== 'Node')
 
 it('the table of client libraries lists exactly the browser libraries that are tested here', () => {
@@ -114,7 +113,7 @@ describe.runIf(canRunChromium('client libraries for browsers are'))('a page of a
     expect(await beacons()).toEqual([])
     await page.click('a')
     await trackedEvents(database, tenant, 1)
-    await eventually(beacons, ([beacon]) => beacon === 'POST /api/tracking/beacon/v1/batch 200')
+    await expect.poll(beacons).toSatisfy(([beacon]) => beacon === 'POST /api/tracking/beacon/v1/batch 200')
   })
 
   it("discards the counters of Segment's library about itself", async () => {

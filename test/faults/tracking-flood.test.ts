@@ -117,9 +117,9 @@ it(
 )
 
 it('costs less than 1 GiB of disk an hour for each address', async () => {
-  const { database, connection } = await createTestDatabase()
+  const { database, env } = await createTestDatabase()
   const tenant = await addTenant(database)
-  const service = await spawnService({ DATABASE_URL: urlOf(connection) })
+  const service = await spawnService(env)
   await becomesWell(service.url)
   const sizeOf = async () => {
     const [row] = await database.query<{ bytes: bigint }>(
@@ -138,5 +138,4 @@ it('costs less than 1 GiB of disk an hour for each address', async () => {
   expect(events).toBe(6_000)
   // Payloads add at most the budget of bytes, 4 MiB a minute.
   expect(bytesPerEvent * EVENTS_PER_HOUR + 60 * 4 * 1024 ** 2).toBeLessThan(GIB)
-  await database.close()
 })

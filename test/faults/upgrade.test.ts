@@ -8,7 +8,6 @@ import { load as loadRows } from '../support/load.ts'
 import { assembleNextVersion, buildPreviousVersion } from '../support/previous-version.ts'
 import {
   becomesWell,
-  eventually,
   runProgram,
   runProgramAsync,
   type ServiceProcess,
@@ -32,7 +31,6 @@ async function startInstance(env: Record<string, string>, program: string): Prom
 
 async function setUpDatabase(previous: string) {
   const { database, connection } = await createTestDatabase('template0')
-  onTestFinished(() => database.close())
   const env = { ...NO_LIMITS, DATABASE_URL: urlOf(connection) }
   expect(await runProgramAsync(['migrate'], env, previous)).toMatchObject({ status: 0, stderr: '' })
   return { database, env }
@@ -71,11 +69,12 @@ type UnderLoad = Awaited<ReturnType<typeof startUnderLoad>>
 async function work({ load }: UnderLoad): Promise<void> {
   const target = load.acknowledged.line + STEP_EVENTS
   const { walks, feeds } = load.reader
-  await eventually(
-    async () => load,
-    ({ acknowledged, reader, faults }) =>
-      faults.length > 0 || (acknowledged.line >= target && reader.walks > walks && reader.feeds > feeds),
-  )
+  await expect
+    .poll(() => load)
+    .toSatisfy(
+      ({ acknowledged, reader, faults }) =>
+        faults.length > 0 || (acknowledged.line >= target && reader.walks > walks && reader.feeds > feeds),
+    )
 }
 
 /** No request needs a retry: an instance leaves the load balancer before it is stopped. */
@@ -102,10 +101,7 @@ async function replace(
 }
 
 async function migrateUnderLoad(fleet: UnderLoad, program: string): Promise<void> {
-  await eventually(
-    () => runProgramAsync(['migrate'], fleet.env, program),
-    ({ status }) => status === 0,
-  )
+  await expect.poll(() => runProgramAsync(['migrate'], fleet.env, program)).toMatchObject({ status: 0 })
   await work(fleet)
   // A delivery that waits 600 ms for the lock of a migration gets 503, and an erasure 500. The caller sends it again.
   const failures = fleet.load.client.failures.splice(0)

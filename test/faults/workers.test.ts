@@ -35,7 +35,6 @@ const ask = (url: string) =>
 
 it('shares the port, serves one metrics page, and replaces workers that are killed, and loses or repeats nothing', async () => {
   const { database, connection } = await createTestDatabase()
-  onTestFinished(() => database.close())
   const tenant = await addTenant(database)
   const metricsPort = await freePort()
   const service = await spawnService({
@@ -47,13 +46,13 @@ it('shares the port, serves one metrics page, and replaces workers that are kill
     DATABASE_URL: urlOf(connection),
   })
   await becomesWell(service.url)
-  await eventually(
-    () =>
+  await expect
+    .poll(() =>
       ask(`${service.url}/api/health`)
         .then(() => sleep(50))
         .then(async () => workersOf(service.output()).length),
-    (count) => count === 3,
-  )
+    )
+    .toBe(3)
   const people = Array.from({ length: 8 }, randomUserId)
   let isFinished = false
   let acknowledged = 0
@@ -94,13 +93,12 @@ it('shares the port, serves one metrics page, and replaces workers that are kill
   )
   expect(counts).toEqual([{ count: BigInt(acknowledged) }])
   // Three workers again.
-  await eventually(
-    async () => {
+  await expect
+    .poll(async () => {
       await ask(`${service.url}/api/health`)
       return workersOf(service.output()).filter(isRunning).length
-    },
-    (count) => count === 3,
-  )
+    })
+    .toBe(3)
   const page = await (await fetch(`http://127.0.0.1:${metricsPort}/metrics`)).text()
   expect(page).toContain('oa_audience_database_state{state="up"} 1\n')
   expect(page).toMatch(/oa_audience_requests_total\{method="GET",route="\/api\/health",status="200"\} \d+/)
@@ -110,8 +108,7 @@ it('shares the port, serves one metrics page, and replaces workers that are kill
 })
 
 it('serves the metrics of workers that read from replicas, and logs once that a worker does not report its own', async () => {
-  const { database, connection } = await createTestDatabase()
-  onTestFinished(() => database.close())
+  const { connection } = await createTestDatabase()
   const metricsPort = await freePort()
   const url = urlOf(connection)
   const service = await spawnService({
@@ -129,11 +126,8 @@ it('serves the metrics of workers that read from replicas, and logs once that a 
   expect([await scrape(), await scrape()]).toEqual(['', ''])
   expect(service.output().match(/the metrics cannot be scraped/g)).toHaveLength(1)
   process.kill(stopped as number, 'SIGCONT')
-  await eventually(scrape, (text) => text.includes('oa_audience_requests_total'))
-  await eventually(
-    async () => service.output(),
-    (output) => output.includes('the metrics can be scraped again'),
-  )
+  await expect.poll(scrape).toContain('oa_audience_requests_total')
+  await expect.poll(() => service.output()).toContain('the metrics can be scraped again')
 })
 
 it('owns the embedded server, and leaves neither workers nor a locked directory when it is killed', async () => {
@@ -148,14 +142,14 @@ it('owns the embedded server, and leaves neither workers nor a locked directory 
   await first.exited
   const second = await spawnService(env)
   await becomesWell(second.url)
-  await eventually(
-    () =>
+  await expect
+    .poll(() =>
       ask(first.url).then(
         () => true,
         () => false,
       ),
-    (answers) => !answers,
-  )
+    )
+    .toBe(false)
   const { stdout } = await runProgramAsync(['organizations', 'list'], { DATA_DIR })
   expect(stdout).toContain('kept')
   second.child.kill('SIGTERM')
@@ -167,10 +161,7 @@ it('exits with 0 and leaves no server behind when SIGTERM interrupts its start',
   const DATA_DIR = join(temporaryDirectory(), 'data')
   const first = startCommand(['serve'], { WEB_CONCURRENCY: '2', DATA_DIR, PORT: '0' })
   const lockFile = join(DATA_DIR, 'postgres', 'postmaster.pid')
-  await eventually(
-    async () => existsSync(lockFile),
-    (exists) => exists,
-  )
+  await expect.poll(() => existsSync(lockFile)).toBe(true)
   expect(await first.stop()).toEqual({ code: 0, signal: null })
   expect(existsSync(lockFile)).toBe(false)
 })
@@ -179,8 +170,7 @@ it.each([
   ['PORT', 'is already in use. Stop the other process or set PORT.'],
   ['METRICS_PORT', 'cannot be used (EADDRINUSE). Set another port.'],
 ])('ends with one line if %s is already in use', async (name, reason) => {
-  const { connection, database } = await createTestDatabase()
-  onTestFinished(() => database.close())
+  const { connection } = await createTestDatabase()
   const env = { WEB_CONCURRENCY: '4', DATABASE_URL: urlOf(connection) }
   const { port } = new URL((await spawnService(env)).url)
   const { status, stderr } = await runProgramAsync(['serve'], { ...env, PORT: '0', [name]: port })

@@ -1,13 +1,13 @@
 /** The console on a TCP port of its own, and an operator who uses it as a browser does. */
 import type { AddressInfo } from 'node:net'
 import type { FastifyInstance } from 'fastify'
-import { onTestFinished } from 'vitest'
 import { Secret } from '../../src/config/secret.ts'
 import { deliveryPaths } from '../../src/intake/line/channel.ts'
 import { LineApi } from '../../src/line-api/client.ts'
 import type { ConsoleOptions as ConsoleParts } from '../../src/operator/console/parts.ts'
 import { createConsole } from '../../src/operator/console/server.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
+import { atEnd } from './at-end.ts'
 import { type Answer, readAnswer } from './service.ts'
 
 export const CONSOLE_TOKEN = 'a-token-of-the-tests-of-the-console'
@@ -22,7 +22,7 @@ export interface ConsoleOptions extends Partial<Omit<ConsoleParts, 'database' | 
   lineApiUrl?: string
 }
 
-/** The caller closes it. */
+/** It is closed with its test or file. */
 export async function startConsole(
   database: ConsoleParts['database'],
   { token = CONSOLE_TOKEN, lineApiUrl = 'http://127.0.0.1:9', ...parts }: ConsoleOptions = {},
@@ -41,15 +41,8 @@ export async function startConsole(
     token: new Secret(token),
   })
   await app.listen({ port: 0, host: '127.0.0.1' })
+  atEnd(() => app.close())
   return { app, url: `http://127.0.0.1:${(app.server.address() as AddressInfo).port}` }
-}
-
-export async function startConsoleForTest(
-  ...parameters: Parameters<typeof startConsole>
-): Promise<RunningConsole> {
-  const started = await startConsole(...parameters)
-  onTestFinished(() => started.app.close())
-  return started
 }
 
 export class Operator {

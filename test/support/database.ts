@@ -1,27 +1,36 @@
-/** Fresh, migrated databases and the tenants in them. */
+/** Fresh, migrated databases and the tenants in them. All of them are closed with their test or file. */
 import { randomBytes } from 'node:crypto'
 import { inject } from 'vitest'
 import { addAccount, addClient, addOrganization } from '../../src/accounts/provisioning.ts'
 import { type Connection, connectionUrl } from '../../src/postgres/embedded/server.ts'
 import { randomUserId } from '../../tools/simulator/events.ts'
 import { TextDatabase } from '../../tools/text-database.ts'
+import { atEnd } from './at-end.ts'
 
 export const urlOf = connectionUrl
 
 const TEMPLATE = 'oa_audience_template'
 
-export async function createTestDatabase(
-  template = TEMPLATE,
-): Promise<{ database: TextDatabase; connection: Connection }> {
+/** Opens a database that is migrated, or that nobody needs to migrate. */
+export function openDatabase(target: Opening[0], replicas?: Opening[2]): TextDatabase {
+  const database = new TextDatabase(target, () => undefined, replicas)
+  database.markReady()
+  // A test may have closed it already.
+  atEnd(() => database.close().catch(() => undefined))
+  return database
+}
+
+type Opening = ConstructorParameters<typeof TextDatabase>
+
+/** `env` is the environment of a command that uses it. */
+export async function createTestDatabase(template = TEMPLATE) {
   const server = inject('postgres')
   const name = `test_${randomBytes(6).toString('hex')}`
   const admin = new TextDatabase(server, () => undefined)
   await admin.session((session) => session.query(`create database ${name} template ${template}`))
   await admin.close()
-  const connection = { ...server, database: name }
-  const database = new TextDatabase(connection, () => undefined)
-  database.markReady()
-  return { database, connection }
+  const connection: Connection = { ...server, database: name }
+  return { database: openDatabase(connection), connection, env: { DATABASE_URL: urlOf(connection) } }
 }
 
 export interface Tenant {

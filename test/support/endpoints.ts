@@ -63,11 +63,7 @@ export async function startSending(resolver = new HostResolver()): Promise<Sendi
   const service = await startApp(database, { handOver: sender.handOver })
   const tenant = await addTenant(database)
   sender.start()
-  onTestFinished(async () => {
-    await sender.stop()
-    await service.app.close()
-    await database.close()
-  })
+  onTestFinished(() => sender.stop())
   return {
     database,
     service,

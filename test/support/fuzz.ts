@@ -3,7 +3,7 @@ import { createHmac } from 'node:crypto'
 import fc from 'fast-check'
 import { afterAll, describe, expect, it } from 'vitest'
 import type { Tenant } from './database.ts'
-import { setUpFile } from './service.ts'
+import { setUpService } from './service.ts'
 
 const text = fc.oneof(
   fc.string({ unit: 'binary', maxLength: 30 }),
@@ -198,7 +198,7 @@ const anyRequest = fc.oneof(
  * the prototype of objects stays as it is.
  */
 export async function describeRandomRequests(runs: number): Promise<void> {
-  const { service, tenant } = await setUpFile()
+  const { service, tenant } = await setUpService()
 
   const uncaught: unknown[] = []
   process.on('uncaughtException', (error) => uncaught.push(error))

@@ -1,7 +1,8 @@
 /** Rows that a test starts with, as another program would load them. */
 import type { PostgresDatabase } from '../../src/postgres/pool/postgres-database.ts'
 import { type Row, unnamed } from '../../src/postgres/statement.ts'
-import type { Tenant } from './database.ts'
+import type { TextDatabase } from '../../tools/text-database.ts'
+import { addTenant, type Tenant } from './database.ts'
 
 /** Runs one statement in a session without time limits. A request's limit of 5 s is too short for many rows on a slow machine. */
 export function load<R extends Row>(
@@ -29,6 +30,17 @@ export async function loadMembers(
     `insert into audience_member (${names}) select ${values} from generate_series(1, $3::int) i order by i`,
     [tenant.accountId, tenant.organizationId, count],
   )
+}
+
+/** Adds an account with members. */
+export async function tenantWithMembers(
+  database: TextDatabase,
+  count: number,
+  columns?: Record<string, string>,
+): Promise<Tenant> {
+  const tenant = await addTenant(database)
+  await loadMembers(database, tenant, count, columns)
+  return tenant
 }
 
 /** Every row of every table as text: the content that a stolen database reveals. */

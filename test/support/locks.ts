@@ -1,7 +1,7 @@
 /** Locks that a test holds in a session of its own, and the sessions that wait for them. */
 
+import { expect } from 'vitest'
 import type { TextDatabase } from '../../tools/text-database.ts'
-import { eventually } from './process.ts'
 
 /** Runs a statement in a transaction that stays open. Resolves, once the statement is done, with the function that commits. */
 export function holdTransaction(
@@ -27,11 +27,11 @@ export function holdTransaction(
 
 /** Resolves when exactly this number of sessions of the database wait for a lock. */
 export async function waitForBlocked(database: TextDatabase, sessions: number): Promise<void> {
-  await eventually(
-    () =>
+  await expect
+    .poll(() =>
       database.query(
         `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
       ),
-    (blocked) => blocked.length === sessions,
-  )
+    )
+    .toHaveLength(sessions)
 }

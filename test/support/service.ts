@@ -1,7 +1,6 @@
 /** The service on a TCP port of its own, and the requests that its users send. */
 import type { AddressInfo } from 'node:net'
 import type { FastifyInstance } from 'fastify'
-import { afterAll, onTestFinished } from 'vitest'
 import { type AppOptions, createApp } from '../../src/app.ts'
 import type { Member } from '../../src/audience/member.ts'
 import { Secret } from '../../src/config/secret.ts'
@@ -11,7 +10,7 @@ import { SOURCES } from '../../src/intake/sources.ts'
 import { Metrics } from '../../src/observability/metrics.ts'
 import { type Database, NoDatabase } from '../../src/postgres/database.ts'
 import { lineBody } from '../../tools/simulator/events.ts'
-import type { TextDatabase } from '../../tools/text-database.ts'
+import { atEnd } from './at-end.ts'
 import { addTenant, createTestDatabase, type Tenant } from './database.ts'
 
 export interface Answer {
@@ -99,6 +98,24 @@ export class Service {
     }
   }
 
+  /** Changes a member as a client does. */
+  put(tenant: Tenant, id: unknown, body: unknown, headers: Record<string, string> = {}) {
+    return this.call('PUT', `/api/audience/${id}`, {
+      headers: { ...tenant.headers, 'content-type': 'application/json', ...headers },
+      body: typeof body === 'string' ? body : JSON.stringify(body),
+    })
+  }
+
+  erase(tenant: Tenant, id: unknown, headers: Record<string, string> = {}): Promise<Answer> {
+    return this.call('DELETE', `/api/audience/${id}`, { headers: { ...tenant.headers, ...headers } })
+  }
+
+  /** Erases the member with this user id. */
+  async eraseUser(tenant: Tenant, userId: string): Promise<void> {
+    const { status, text } = await this.erase(tenant, (await this.member(tenant, userId))?.id)
+    if (status !== 204) throw new Error(text)
+  }
+
   async member(tenant: Tenant, userId: string): Promise<Member | undefined> {
     const page = await this.call('GET', `/api/audience?userId=${encodeURIComponent(userId)}`, {
       headers: tenant.headers,
@@ -118,7 +135,7 @@ const DEFAULTS: AppOptions['config'] = {
   publicUrl: null,
 }
 
-/** Starts the service. The caller closes it. */
+/** Starts the service, which is closed with its test or file. */
 export async function startApp(
   database: Database | null,
   options: Omit<AppOptions, 'config' | 'database'> & { config?: Partial<AppOptions['config']> } = {},
@@ -129,14 +146,8 @@ export async function startApp(
     config: { ...DEFAULTS, ...options.config },
   })
   await app.listen({ port: 0, host: '127.0.0.1' })
+  atEnd(() => app.close())
   return new Service(app)
-}
-
-/** Starts the service, and closes it when the test ends. */
-export async function startAppForTest(...parameters: Parameters<typeof startApp>): Promise<Service> {
-  const service = await startApp(...parameters)
-  onTestFinished(() => service.app.close())
-  return service
 }
 
 /** Starts the service for one test with metrics and a log at level info. `noted` returns the log lines so far. */
@@ -146,8 +157,8 @@ export async function startObserved(
   const lines: string[] = []
   const metrics = new Metrics(SOURCES.map(({ name }) => name))
   const log = { write: (line: string) => void lines.push(line) }
-  const seen = await startAppForTest(database, { log, metrics, config: { logLevel: 'info' } })
-  onTestFinished(() => metrics.close())
+  const seen = await startApp(database, { log, metrics, config: { logLevel: 'info' } })
+  atEnd(() => metrics.close())
   return {
     seen,
     noted: () => lines.map((line) => JSON.parse(line)),
@@ -158,21 +169,9 @@ export async function startObserved(
 // biome-ignore lint/suspicious/noExplicitAny: tests read any line
 type LogLine = Record<string, any>
 
-/** For one test that needs its own database: starts the service on it and adds a tenant. The test closes the database. */
-export async function setUpTest() {
-  const { database, connection } = await createTestDatabase()
-  const service = await startAppForTest(database)
-  const tenant = await addTenant(database)
-  return { database, connection, service, tenant }
-}
-
-/** For all tests of a file: a database, the service on it and a tenant. Both are closed after the last test. */
-export async function setUpFile(): Promise<{ database: TextDatabase; service: Service; tenant: Tenant }> {
-  const { database } = await createTestDatabase()
-  const service = await startApp(database)
-  afterAll(async () => {
-    await service.app.close()
-    await database.close()
-  })
-  return { database, service, tenant: await addTenant(database) }
+/** A database of the test's or the file's own, the service on it and a tenant. */
+export async function setUpService() {
+  const created = await createTestDatabase()
+  const service = await startApp(created.database)
+  return { ...created, service, tenant: await addTenant(created.database) }
 }

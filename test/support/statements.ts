@@ -20,19 +20,12 @@ export async function loadStatements(): Promise<Statement[]> {
 }
 
 /** Tables whose rows belong to one account, and grow with it. */
-export const TENANT_TABLES = [
-  'audience_member',
-  'audience_tag',
-  'erased_member',
-  'erased_person',
-  'event',
-  'event_key',
-  'member_edit',
-  'pending_erasure',
-  'tracked_activity',
-  'tracking_event',
-  'unsent_message',
-]
+export const TENANT_TABLES = `
+  audience_member audience_tag erased_member erased_person event event_key member_edit pending_erasure
+  tracked_activity tracking_event unsent_message
+`
+  .trim()
+  .split(/\s+/)
 
 const MENTIONS_TENANT_TABLE = new RegExp(`\\b(${TENANT_TABLES.join('|')}|stored_event|flush_events)\\b`)
 
@@ -48,17 +41,10 @@ export async function missingTenantStatements(
 }
 
 /** Statements that serve all accounts on purpose: maintenance, and what operators see of all accounts. */
-export const FOR_ALL_ACCOUNTS = [
-  'count-due-profiles',
-  'count-follows',
-  'delete-edits',
-  'delete-tombstones',
-  'delete-unsent-messages',
-  'event-tail',
-  'last-event-id',
-  'review-tracked-activity',
-  'select-event',
-  'select-expired-key-partitions',
-  'select-failed-event-ids',
-  'select-missing-key-partitions',
-]
+export const FOR_ALL_ACCOUNTS = `
+  count-due-profiles count-follows delete-edits delete-tombstones delete-unsent-messages event-tail
+  last-event-id review-tracked-activity select-event select-expired-key-partitions select-failed-event-ids
+  select-missing-key-partitions
+`
+  .trim()
+  .split(/\s+/)

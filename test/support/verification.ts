@@ -1,8 +1,9 @@
 /** An account that is verified against the simulated platform. */
 
-import { afterAll, beforeEach } from 'vitest'
+import { beforeEach } from 'vitest'
 import { type SimulatedPlatform, simulatePlatform } from '../../tools/simulator/platform.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
+import { atEnd } from './at-end.ts'
 import { addTenant, createTestDatabase, type Tenant } from './database.ts'
 import { type Answer, type Service, startApp } from './service.ts'
 
@@ -25,11 +26,7 @@ export async function setUpVerification(): Promise<Verification> {
     platform.settings.isVerified = true
     platform.calls.length = 0
   })
-  afterAll(async () => {
-    await service.app.close()
-    await platform.close()
-    await database.close()
-  })
+  atEnd(() => platform.close())
   return {
     database,
     platform,

@@ -175,16 +175,14 @@ describe('the configuration', () => {
       PUBLIC_URL: 'ftp://x',
       RATE_LIMIT_SPARE_SIGNED: 'perhaps',
     })
-    expect(faults.map((line) => line.split(' ')[0]).sort()).toEqual([
-      'DATABASE_URL',
-      'LOG_LEVEL',
-      'PORT',
-      'PUBLIC_URL',
-      'RATE_LIMIT_MAX',
-      'RATE_LIMIT_SPARE_SIGNED',
-      'RATE_LIMIT_WINDOW_MS',
-      'TRUST_PROXY',
-    ])
+    expect(faults.map((line) => line.split(' ')[0]).sort()).toEqual(
+      `
+      DATABASE_URL LOG_LEVEL PORT PUBLIC_URL RATE_LIMIT_MAX RATE_LIMIT_SPARE_SIGNED RATE_LIMIT_WINDOW_MS
+      TRUST_PROXY
+    `
+        .trim()
+        .split(/\s+/),
+    )
     for (const line of faults) expect(line).toMatch(/^[A-Z_]+ must /)
     expect(faults.join()).not.toContain('hunter2')
   })

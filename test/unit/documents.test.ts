@@ -41,132 +41,79 @@ function limitOf(file: string, name: string): number {
   return factors.reduce((value, factor) => value * factor)
 }
 
-const plain = (value: number) => value.toLocaleString('en')
-const seconds = (ms: number) => `${ms / 1000} s`
-const milliseconds = (ms: number) => `${ms} ms`
-const kibibytes = (bytes: number) => `${bytes / 1024} KiB`
-const mebibytes = (bytes: number) => `${bytes / 1024 ** 2} MiB`
-const mebi = (characters: number) => `${characters / 1024 ** 2} Mi`
+/** How a document writes a limit: the divisor of the constant and the unit. */
+const UNITS: Record<string, number> = { s: 1_000, ms: 1, KiB: 1024, MiB: 1024 ** 2, Mi: 1024 ** 2 }
+const inUnit = (value: number, unit?: string) =>
+  unit === undefined ? value.toLocaleString('en') : `${value / (UNITS[unit] as number)} ${unit}`
 
-/** The document, the beginning of a row of its tables, and what the row has to contain. */
-const LIMITS: Array<[string, string, Array<[file: string, name: string, show: (value: number) => string]>]> =
-  [
-    [
-      'operations',
-      'events of one source that wait for a flush',
-      [
-        ['intake/line/line-source.ts', 'maxEvents', plain],
-        ['intake/mbox/mbox-source.ts', 'maxEvents', plain],
-        ['intake/tracking/tracking-source.ts', 'maxEvents', plain],
-      ],
-    ],
-    [
-      'operations',
-      'payload of one source that waits for a flush',
-      [
-        ['intake/line/line-source.ts', 'maxPayload', mebi],
-        ['intake/mbox/mbox-source.ts', 'maxPayload', mebi],
-        ['intake/tracking/tracking-source.ts', 'maxPayload', mebi],
-      ],
-    ],
-    [
-      'operations',
-      'levels of arrays and objects in one event',
-      [['intake/json-depth.ts', 'MAX_LEVELS', plain]],
-    ],
-    [
-      'operations',
-      'request bodies of one source in memory',
-      [
-        ['intake/line/line-source.ts', 'maxBodyBytes', mebibytes],
-        ['intake/mbox/mbox-source.ts', 'maxBodyBytes', mebibytes],
-        ['intake/tracking/tracking-source.ts', 'maxBodyBytes', mebibytes],
-        ['http/body.ts', 'OTHER_BODIES_MAX_BYTES', mebibytes],
-      ],
-    ],
-    ['operations', 'large bodies', [['http/body-reader.ts', 'LARGE_BODY_BYTES', kibibytes]]],
-    [
-      'operations',
-      'connections without a request per instance',
-      [['http/idle-connections.ts', 'IDLE_MAX', plain]],
-    ],
-    ['operations', 'ID tokens that wait', [['line-api/waiting-tokens.ts', 'WAITING_MAX', plain]]],
-    [
-      'operations',
-      'concurrent statements of one account',
-      [
-        ['postgres/pool/turns.ts', 'ACCOUNT_MAX', plain],
-        ['postgres/pool/turns.ts', 'WAIT_MAX_MS', seconds],
-      ],
-    ],
-    [
-      'operations',
-      'one SQL statement of a request',
-      [['postgres/pool/connection-settings.ts', 'STATEMENT_TIMEOUT_MS', seconds]],
-    ],
-    [
-      'operations',
-      'wait for a row lock',
-      [['postgres/pool/connection-settings.ts', 'LOCK_TIMEOUT_MS', milliseconds]],
-    ],
-    ['operations', 'concurrent streams per instance', [['audience/stream.ts', 'STREAMS_MAX', plain]]],
-    [
-      'operations',
-      'time that the client of a stream may take',
-      [
-        ['audience/stream.ts', 'PIECE_MAX_MS', seconds],
-        ['audience/stream.ts', 'PIECE_BYTES', kibibytes],
-      ],
-    ],
-    ['operations', 'members that one page examines', [['audience/list-statements.ts', 'SCAN_MAX', plain]]],
-    [
-      'operations',
-      "lookups of endpoints' names at a time",
-      [
-        ['endpoints/resolver.ts', 'LOOKUPS_MAX', plain],
-        ['endpoints/resolver.ts', 'LOOKUP_MAX_MS', seconds],
-      ],
-    ],
-    [
-      'operations',
-      'requests to endpoints in flight per instance',
-      [
-        ['endpoints/queue.ts', 'IN_FLIGHT_MAX', plain],
-        ['endpoints/endpoint-state.ts', 'ENDPOINT_IN_FLIGHT_MAX', plain],
-      ],
-    ],
-    [
-      'operations',
-      'deliveries in memory per endpoint and instance',
-      [
-        ['endpoints/endpoint-state.ts', 'WAITING_MAX_PROVEN', plain],
-        ['endpoints/endpoint-state.ts', 'WAITING_MAX_SLOW', plain],
-        ['endpoints/endpoint-state.ts', 'UNCERTAIN_MAX', plain],
-      ],
-    ],
-    [
-      'api',
-      'request body',
-      [
-        ['config/limits.ts', 'BODY_MAX_BYTES', mebibytes],
-        ['http/body.ts', 'GZIP_RATIO_MAX', plain],
-      ],
-    ],
-    [
-      'api',
-      '`limit`',
-      [
-        ['audience/list.ts', 'LIMIT_MAX', plain],
-        ['audience/list.ts', 'LIMIT_DEFAULT', plain],
-      ],
-    ],
-    ['api', '`tags`', [['audience/update.ts', 'TAGS_MAX', plain]]],
-    ['api', '`attributes`', [['audience/update.ts', 'ATTRIBUTES_MAX_BYTES', kibibytes]]],
-  ]
+/** The document and the beginning of a row of its tables, and below it the constants that the row contains, with their units. */
+const LIMITS = `
+  operations | events of one source that wait for a flush
+    intake/line/line-source.ts maxEvents
+    intake/mbox/mbox-source.ts maxEvents
+    intake/tracking/tracking-source.ts maxEvents
+  operations | payload of one source that waits for a flush
+    intake/line/line-source.ts maxPayload Mi
+    intake/mbox/mbox-source.ts maxPayload Mi
+    intake/tracking/tracking-source.ts maxPayload Mi
+  operations | levels of arrays and objects in one event
+    intake/json-depth.ts MAX_LEVELS
+  operations | request bodies of one source in memory
+    intake/line/line-source.ts maxBodyBytes MiB
+    intake/mbox/mbox-source.ts maxBodyBytes MiB
+    intake/tracking/tracking-source.ts maxBodyBytes MiB
+    http/body.ts OTHER_BODIES_MAX_BYTES MiB
+  operations | large bodies
+    http/body-reader.ts LARGE_BODY_BYTES KiB
+  operations | connections without a request per instance
+    http/idle-connections.ts IDLE_MAX
+  operations | ID tokens that wait
+    line-api/waiting-tokens.ts WAITING_MAX
+  operations | concurrent statements of one account
+    postgres/pool/turns.ts ACCOUNT_MAX
+    postgres/pool/turns.ts WAIT_MAX_MS s
+  operations | one SQL statement of a request
+    postgres/pool/connection-settings.ts STATEMENT_TIMEOUT_MS s
+  operations | wait for a row lock
+    postgres/pool/connection-settings.ts LOCK_TIMEOUT_MS ms
+  operations | concurrent streams per instance
+    audience/stream.ts STREAMS_MAX
+  operations | time that the client of a stream may take
+    audience/stream.ts PIECE_MAX_MS s
+    audience/stream.ts PIECE_BYTES KiB
+  operations | members that one page examines
+    audience/list-statements.ts SCAN_MAX
+  operations | lookups of endpoints' names at a time
+    endpoints/resolver.ts LOOKUPS_MAX
+    endpoints/resolver.ts LOOKUP_MAX_MS s
+  operations | requests to endpoints in flight per instance
+    endpoints/queue.ts IN_FLIGHT_MAX
+    endpoints/endpoint-state.ts ENDPOINT_IN_FLIGHT_MAX
+  operations | deliveries in memory per endpoint and instance
+    endpoints/endpoint-state.ts WAITING_MAX_PROVEN
+    endpoints/endpoint-state.ts WAITING_MAX_SLOW
+    endpoints/endpoint-state.ts UNCERTAIN_MAX
+  api | request body
+    config/limits.ts BODY_MAX_BYTES MiB
+    http/body.ts GZIP_RATIO_MAX
+  api | \`limit\`
+    audience/list.ts LIMIT_MAX
+    audience/list.ts LIMIT_DEFAULT
+  api | \`tags\`
+    audience/update.ts TAGS_MAX
+  api | \`attributes\`
+    audience/update.ts ATTRIBUTES_MAX_BYTES KiB
+`
+  .trim()
+  .split(/\n {2}(?! )/)
+  .map((block) => block.split('\n').map((line) => line.trim()))
 
-it.each(LIMITS)('docs/%s.md states the limit of "%s" as it is in the code', (document, beginning, values) => {
+it.each(LIMITS)('docs/%s states the limits as they are in the code', (place, ...constants) => {
+  const [document = '', beginning] = place.split(' | ')
   const lines = readFileSync(`${ROOT}/docs/${document}.md`, 'utf8').split('\n')
   const row = lines.find((line) => line.startsWith(`| ${beginning}`))
-  for (const [file, name, show] of values)
-    expect(row).toMatch(new RegExp(`(?<![\\d,])${show(limitOf(file, name))}(?![\\d,]\\d)`))
+  for (const constant of constants) {
+    const [file = '', name = '', unit] = constant.split(' ')
+    expect(row).toMatch(new RegExp(`(?<![\\d,])${inUnit(limitOf(file, name), unit)}(?![\\d,]\\d)`))
+  }
 })
