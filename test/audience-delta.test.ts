@@ -1,7 +1,7 @@
 /** GET /api/audience?updatedSince: the delta feed. */
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { addCheckpoint } from '../src/audience/checkpoints.ts'
+import { addCheckpoint } from '../src/audience/feed-statement.ts'
 import { SCAN_MAX } from '../src/audience/list-statements.ts'
 import { readPage } from '../src/audience/select-list.ts'
 import { migrate } from '../src/postgres/schema/migrate.ts'

@@ -1,7 +1,6 @@
 /** Which deliveries start, and how many wait: endpoints that fail, are slow or are silent leave room for others. */
 import { describe, expect, it } from 'vitest'
-import { EndpointState } from '../src/endpoints/endpoint-state.ts'
-import { Queue } from '../src/endpoints/queue.ts'
+import { EndpointState, Queue } from '../src/endpoints/queue.ts'
 
 interface Item {
   id: bigint

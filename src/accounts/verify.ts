@@ -15,13 +15,13 @@ import {
   identityCheck,
   isSameAddress,
   type Refusal,
+  takeWebhookTest,
   testCheck,
   testImpossible,
   testRefused,
   tokenRefused,
 } from './checks.ts'
 import type { Check, Claims, Verification, Webhook } from './verification.ts'
-import { takeWebhookTest } from './webhook-tests.ts'
 
 /** Time limit of all calls of a verification together. The response is due within 10 s. */
 const VERIFICATION_TIMEOUT_MS = 8_000

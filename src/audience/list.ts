@@ -1,7 +1,7 @@
 /** GET /api/audience: a page of the scope's members, oldest first, or the changes since `updatedSince`. */
 import type { FastifyInstance, onRequestAsyncHookHandler } from 'fastify'
 import { type Scope, scopeOf } from '../access/scope.ts'
-import { acceptedAgeMs } from '../http/accepted-age.ts'
+import { acceptedAgeMs } from '../http/if-match.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { Type } from '../http/typebox.ts'
 import { checker, refuseInput } from '../http/validate.ts'

@@ -4,8 +4,8 @@
  */
 import type { FastifyBaseLogger } from 'fastify'
 import type { Verifier } from '../accounts/verify.ts'
-import { addCheckpoint, CHECKPOINT_INTERVAL_MS } from '../audience/checkpoints.ts'
 import { countDueProfiles } from '../audience/due-profiles.ts'
+import { addCheckpoint, CHECKPOINT_INTERVAL_MS } from '../audience/feed-statement.ts'
 import { finishErasures } from '../audience/pending-erasure.ts'
 import { ProfileFiller } from '../audience/profiles.ts'
 import type { Sender } from '../endpoints/sender.ts'

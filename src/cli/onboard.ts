@@ -4,7 +4,7 @@ import type { Verification } from '../accounts/verification.ts'
 import { verifyAccount } from '../accounts/verify.ts'
 import { importFollowers, isImportCompleted } from '../audience/import-followers.ts'
 import { AppError, FatalError } from '../errors.ts'
-import { deliveryPaths } from '../intake/line/channel.ts'
+import { deliveryPaths } from '../intake/line/line-signature.ts'
 import { findVerification } from '../operator/accounts.ts'
 import {
   isWebhookOf,

@@ -9,7 +9,7 @@ import { INT64_MIN } from '../http/path-id.ts'
 import { int4Array, int8Array } from '../postgres/binary-array.ts'
 import type { PinnedConnection } from '../postgres/pool/pinned-connection.ts'
 import { type ClaimedRow, claimDue, type PendingRow, pendingEndpoints } from './backlog.ts'
-import type { EndpointState } from './endpoint-state.ts'
+import type { EndpointState } from './queue.ts'
 
 /** Each costs an index probe of 10 µs. */
 const ENDPOINTS_PER_POLL = 200

@@ -13,8 +13,8 @@ import { isLostConnection, isUnprepared } from '../postgres/faults.ts'
 import type { PinnedConnection } from '../postgres/pool/pinned-connection.ts'
 import type { BoundStatement, Row, Statement } from '../postgres/statement.ts'
 import { type ContentRow, holdSending, loadContents, releaseSending, renewSending } from './backlog.ts'
-import { ContentBudget, type Reservation } from './content-budget.ts'
 import { type Hold, Holds, type LockChanges } from './holds.ts'
+import { ContentBudget, type Reservation } from './response-budget.ts'
 
 const HOLD_RETRY_MS = 10
 /** The time limit of a request, after which its attempt has ended. */

@@ -3,7 +3,6 @@ import { int8Array } from '../postgres/binary-array.ts'
 import type { PinnedConnection } from '../postgres/pool/pinned-connection.ts'
 import { lookupWith, RefusedUrl, readEndpointUrl } from './address.ts'
 import { type EndpointRow, loadEndpoints } from './backlog.ts'
-import { Batcher } from './batcher.ts'
 import type { Target } from './post.ts'
 import type { HostResolver } from './resolver.ts'
 
@@ -79,5 +78,47 @@ export class Targets {
       if (error instanceof RefusedUrl) return error
       throw error
     }
+  }
+}
+
+interface Waiting<Key, Value> {
+  key: Key
+  resolve: (value: Value | undefined) => void
+  reject: (error: unknown) => void
+}
+
+/** Joins reads into batches. Reads that begin in one turn of the event loop, or during another batch, share a round trip. */
+export class Batcher<Key, Value> {
+  readonly #read: (keys: Key[]) => Promise<Array<Value | undefined>>
+  #waiting: Array<Waiting<Key, Value>> = []
+  #isReading = false
+
+  /** @param read returns one value per key, in order */
+  constructor(read: (keys: Key[]) => Promise<Array<Value | undefined>>) {
+    this.#read = read
+  }
+
+  load(key: Key): Promise<Value | undefined> {
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ key, resolve, reject })
+      if (!this.#isReading) {
+        this.#isReading = true
+        setImmediate(() => void this.#readAll())
+      }
+    })
+  }
+
+  async #readAll(): Promise<void> {
+    while (this.#waiting.length > 0) {
+      const batch = this.#waiting
+      this.#waiting = []
+      try {
+        const values = await this.#read(batch.map(({ key }) => key))
+        for (const [index, { resolve }] of batch.entries()) resolve(values[index])
+      } catch (error) {
+        for (const { reject } of batch) reject(error)
+      }
+    }
+    this.#isReading = false
   }
 }

@@ -8,8 +8,7 @@
 import { LRUCache } from 'lru-cache'
 import type { Account } from '../accounts/account.ts'
 import { AppError } from '../errors.ts'
-import type { Source } from './event.ts'
-import type { Admission } from './flush-batch.ts'
+import type { Admission, Source } from './event.ts'
 
 /** Limit per source and process. */
 const CACHE_MAX_ACCOUNTS = 10_000

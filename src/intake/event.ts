@@ -1,4 +1,5 @@
 /** The common form of events. Each source translates its vendor's format into it in a folder of its own. */
+import type { AccountId } from '../accounts/account.ts'
 
 export interface Source {
   /** Stored with each event, and the label of metrics. */
@@ -54,4 +55,27 @@ export const KIND_MAX_LENGTH = 64
 
 export class InvalidEvent extends Error {
   override readonly name = 'InvalidEvent'
+}
+
+/**
+ * `unapplied`: stored without effect, because of the event's `failure`. `stale`: nothing was stored, because the account was
+ * removed or its credentials have changed since the delivery was admitted.
+ */
+export type Outcome = 'accepted' | 'unapplied' | 'duplicate' | 'stale'
+
+/** What admitted a delivery. The flush compares it with the account in the transaction that stores the events. */
+export interface Admission {
+  accountId: AccountId
+  /** The version of the account in the path of the delivery. */
+  credentialsVersion: bigint
+  source: Source
+  /** The delivery is for another bot than that of the account in its path. The flush finds the bot's account again. */
+  foreign?: { pathAccountId: AccountId; botUserId: string }
+}
+
+export interface AdmittedEvent {
+  admission: Admission
+  event: IntakeEvent
+  /** The delivery that carries the event, if endpoints receive it. Null: the event is not forwarded. */
+  forwarded: ForwardedDelivery | null
 }

@@ -1,39 +1,16 @@
 /** The parameters and results of the SQL function flush_events, as pure functions of a batch of events. */
-import type { AccountId } from '../accounts/account.ts'
 import {
   booleanArray,
   int4Array,
   int8Array,
+  SparseColumn,
+  sparse,
   textArray,
   timestamptzArray,
   uuidArray,
 } from '../postgres/binary-array.ts'
-import { SparseColumn, sparse } from '../postgres/sparse-column.ts'
 import { type BoundStatement, statement } from '../postgres/statement.ts'
-import type { ForwardedDelivery, IntakeEvent, Source } from './event.ts'
-
-/**
- * `unapplied`: stored without effect, because of the event's `failure`. `stale`: nothing was stored, because the account was
- * removed or its credentials have changed since the delivery was admitted.
- */
-export type Outcome = 'accepted' | 'unapplied' | 'duplicate' | 'stale'
-
-/** What admitted a delivery. The flush compares it with the account in the transaction that stores the events. */
-export interface Admission {
-  accountId: AccountId
-  /** The version of the account in the path of the delivery. */
-  credentialsVersion: bigint
-  source: Source
-  /** The delivery is for another bot than that of the account in its path. The flush finds the bot's account again. */
-  foreign?: { pathAccountId: AccountId; botUserId: string }
-}
-
-export interface AdmittedEvent {
-  admission: Admission
-  event: IntakeEvent
-  /** The delivery that carries the event, if endpoints receive it. Null: the event is not forwarded. */
-  forwarded: ForwardedDelivery | null
-}
+import type { Admission, AdmittedEvent, ForwardedDelivery, IntakeEvent, Outcome } from './event.ts'
 
 /** A batch without duplicates. Numbers begin at 1, as positions in PostgreSQL's arrays do. */
 interface NumberedEvents {

@@ -12,14 +12,8 @@
 import { MEMBER_ID_TAKEN, skipTakenMemberIds } from '../audience/member-ids.ts'
 import { sqlStateOf, violatedConstraint } from '../postgres/faults.ts'
 import { type BoundStatement, type SendPipeline, statement } from '../postgres/statement.ts'
-import {
-  type AdmittedEvent,
-  bindFlush,
-  type FlushResult,
-  numberEvents,
-  type Outcome,
-  outcomesOf,
-} from './flush-batch.ts'
+import type { AdmittedEvent, Outcome } from './event.ts'
+import { bindFlush, type FlushResult, numberEvents, outcomesOf } from './flush-batch.ts'
 
 export interface FlushOptions {
   before?: BoundStatement[]

@@ -17,10 +17,10 @@ import {
   STATEMENT_TIMEOUT,
   sqlStateOf,
 } from '../postgres/faults.ts'
+import type { AdmittedEvent, Outcome } from './event.ts'
 import { NO_EFFECT } from './event.ts'
+import type { QueuedDelivery } from './fair-queue.ts'
 import { flush, type HandOver, isConflict } from './flush.ts'
-import type { AdmittedEvent, Outcome } from './flush-batch.ts'
-import type { QueuedDelivery } from './queued-delivery.ts'
 
 /** Accounts whose deliveries are flushed concurrently, on the connections that regular flushes leave free. */
 const CONCURRENCY = 2

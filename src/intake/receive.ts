@@ -8,12 +8,10 @@ import { deliveriesDequeued, deliveryQueued, deliveryStored, flushing } from '..
 import type { Database } from '../postgres/database.ts'
 import type { PinnedConnection } from '../postgres/pool/pinned-connection.ts'
 import type { DeliveryCounts } from './delivery-counts.ts'
-import type { ForwardedDelivery, IntakeEvent, Source } from './event.ts'
-import { FairQueue, type QueueLimits } from './fair-queue.ts'
+import type { Admission, ForwardedDelivery, IntakeEvent, Outcome, Source } from './event.ts'
+import { FairQueue, type QueueLimits, queuedDelivery, settle, sliceEvents } from './fair-queue.ts'
 import { flush, type HandOver } from './flush.ts'
-import type { Admission, Outcome } from './flush-batch.ts'
 import { flushIsolated } from './isolate.ts'
-import { queuedDelivery, settle, sliceEvents } from './queued-delivery.ts'
 
 export interface Receipt {
   accepted: number

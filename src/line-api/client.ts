@@ -23,7 +23,6 @@ import {
   type WebhookEndpoint,
   type WebhookTest,
 } from './line-responses.ts'
-import { RateLimiter } from './rate-limiter.ts'
 import {
   type FollowerStatistics,
   type MessageQuota,
@@ -33,7 +32,7 @@ import {
   readTokenInfo,
   type TokenInfo,
 } from './statistics.ts'
-import { isSendable, StatelessTokens } from './tokens.ts'
+import { isSendable, RateLimiter, StatelessTokens } from './tokens.ts'
 
 /** Limit per account. LINE allows 2,000 per second for all programs of a channel. Ten instances use half of it: 10 × 100 = 1,000. */
 const READS_PER_SECOND = 100

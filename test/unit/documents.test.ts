@@ -68,7 +68,7 @@ const LIMITS = `
   operations | connections without a request per instance
     http/idle-connections.ts IDLE_MAX
   operations | ID tokens that wait
-    line-api/waiting-tokens.ts WAITING_MAX
+    line-api/id-tokens.ts WAITING_MAX
   operations | concurrent statements of one account
     postgres/pool/turns.ts ACCOUNT_MAX
     postgres/pool/turns.ts WAIT_MAX_MS s
@@ -88,11 +88,11 @@ const LIMITS = `
     endpoints/resolver.ts LOOKUP_MAX_MS s
   operations | requests to endpoints in flight per instance
     endpoints/queue.ts IN_FLIGHT_MAX
-    endpoints/endpoint-state.ts ENDPOINT_IN_FLIGHT_MAX
+    endpoints/queue.ts ENDPOINT_IN_FLIGHT_MAX
   operations | deliveries in memory per endpoint and instance
-    endpoints/endpoint-state.ts WAITING_MAX_PROVEN
-    endpoints/endpoint-state.ts WAITING_MAX_SLOW
-    endpoints/endpoint-state.ts UNCERTAIN_MAX
+    endpoints/queue.ts WAITING_MAX_PROVEN
+    endpoints/queue.ts WAITING_MAX_SLOW
+    endpoints/queue.ts UNCERTAIN_MAX
   api | request body
     config/limits.ts BODY_MAX_BYTES MiB
     http/body.ts GZIP_RATIO_MAX

@@ -1,8 +1,8 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { AccountId } from '../../src/accounts/account.ts'
+import type { QueuedDelivery } from '../../src/intake/fair-queue.ts'
 import { FairQueue } from '../../src/intake/fair-queue.ts'
-import type { QueuedDelivery } from '../../src/intake/queued-delivery.ts'
 
 const LIMITS = { maxEvents: 100, maxPayload: 1_000_000 }
 

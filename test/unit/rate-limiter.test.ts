@@ -1,6 +1,6 @@
 /** Calls to the platform stay below its rate limit, and a call that would wait too long is refused. */
 import { expect, it } from 'vitest'
-import { RateLimiter } from '../../src/line-api/rate-limiter.ts'
+import { RateLimiter } from '../../src/line-api/tokens.ts'
 
 /** A limiter of 20 calls per second with a clock that stands still, and the waits that it asked for. */
 function setUp() {

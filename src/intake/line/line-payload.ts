@@ -8,7 +8,7 @@ import { readKind, readOptionalId, readTimeMs, readUserId } from '../event-field
 import { hashKey, ulidKey } from '../event-key.ts'
 import { cutDeep, isTooDeep, SHALLOW_TEXT_LENGTH, TOO_DEEP } from '../json-depth.ts'
 import { ReadingTurns } from '../reading-turns.ts'
-import { LINE } from './channel.ts'
+import { LINE } from './line-signature.ts'
 
 type Fields = Record<string, unknown>
 

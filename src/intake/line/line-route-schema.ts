@@ -2,7 +2,7 @@ import type { FastifySchema } from 'fastify'
 import { failures, jsonBody, pathParameter, TAGS } from '../../http/schema-parts.ts'
 import { Type } from '../../http/typebox.ts'
 import { EXAMPLE_USER_ID, RECEIPT, SIGNED_FAILURES } from '../schema-parts.ts'
-import { deliveryPaths } from './channel.ts'
+import { deliveryPaths } from './line-signature.ts'
 
 const DELIVERY = {
   destination: 'U8e742f61d673b39c7fff3cecb7536ef0',

@@ -8,10 +8,9 @@ import type { Database } from '../../postgres/database.ts'
 import { AdmittingAccounts, repeatWhileStale } from '../admit.ts'
 import type { Reception } from '../receive.ts'
 import type { SourceParts } from '../source.ts'
-import { deliveryPaths } from './channel.ts'
 import { parseLineDelivery } from './line-payload.ts'
 import { lineDeliverySchema } from './line-route-schema.ts'
-import { hasValidLineSignature } from './line-signature.ts'
+import { deliveryPaths, hasValidLineSignature } from './line-signature.ts'
 import { isForAnotherBot, Recipients } from './recipients.ts'
 
 type DeliveryRequest = FastifyRequest<{ Params: { id: string } }>

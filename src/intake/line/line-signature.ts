@@ -19,3 +19,12 @@ export function hasValidLineSignature(
 export function signLine(body: Buffer | string, channelSecret: Secret): string {
   return createHmac('sha256', channelSecret.key()).update(body).digest('base64')
 }
+
+export const LINE = 'line'
+
+const capitalised = LINE.charAt(0).toUpperCase() + LINE.slice(1)
+
+/** The paths of an account's webhook. The first one is configured on the platform. */
+export function deliveryPaths(id: string): string[] {
+  return [`/api/${LINE}/${id}`, `/api/${capitalised}/${id}`]
+}

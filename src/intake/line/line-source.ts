@@ -1,7 +1,7 @@
 import type { SourceModule } from '../source.ts'
-import { LINE } from './channel.ts'
 import { isOwnAct, readLineEvent } from './line-payload.ts'
 import { addLineRoutes } from './line-routes.ts'
+import { LINE } from './line-signature.ts'
 
 export const lineSource: SourceModule = {
   name: LINE,

@@ -8,7 +8,7 @@ import type { Account, AccountId } from '../../accounts/account.ts'
 import type { Database } from '../../postgres/database.ts'
 import { statement } from '../../postgres/statement.ts'
 import type { Found } from '../admit.ts'
-import type { Admission } from '../flush-batch.ts'
+import type { Admission } from '../event.ts'
 
 /**
  * Destinations cached per account in a path, so that one sender's invented destinations do not evict those of others. A cache miss

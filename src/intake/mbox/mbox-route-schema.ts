@@ -42,3 +42,7 @@ headers. The timestamp may differ from the time of the service by 5 minutes.`,
     }),
   },
 }
+
+export function callbackPath(oaHash: string): string {
+  return `/api/mbox/callback/${oaHash}`
+}

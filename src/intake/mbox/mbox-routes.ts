@@ -9,9 +9,8 @@ import { AdmittingAccounts, repeatWhileStale } from '../admit.ts'
 import type { Reception } from '../receive.ts'
 import type { SourceParts } from '../source.ts'
 import { parseChatCallback } from './mbox-payload.ts'
-import { chatCallbackSchema } from './mbox-route-schema.ts'
+import { callbackPath, chatCallbackSchema } from './mbox-route-schema.ts'
 import { hasValidChatSignature } from './mbox-signature.ts'
-import { callbackPath } from './path.ts'
 
 type CallbackRequest = FastifyRequest<{ Params: { oaHash: string } }>
 

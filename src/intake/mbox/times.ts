@@ -1,6 +1,6 @@
 import { InvalidEvent } from '../event.ts'
 import { readTimeMs } from '../event-fields.ts'
-import { epochMs, parseTimeText } from '../event-time.ts'
+import { epochMs, parseTimeText } from '../event-key.ts'
 
 type Fields = Record<string, unknown>
 

@@ -15,8 +15,8 @@ import {
   listFleet,
   readFleetCharts,
 } from '../fleet.ts'
-import { found, requireId, ShortText } from './input.ts'
 import type { ConsoleParts } from './parts.ts'
+import { found, requireId, ShortText } from './parts.ts'
 
 const MATCHES_MAX = 20
 /** Rows of the fleet whose charts one request reads. The page renders 120 rows, or more on a very tall screen. */

@@ -8,8 +8,8 @@ import { Type } from '../../http/typebox.ts'
 import { checker, refuseInput } from '../../http/validate.ts'
 import { findAccountDetails } from '../accounts.ts'
 import { findMember, memberTimeline, searchMembers, type TimelinePosition } from '../members.ts'
-import { found, PAGE_SIZE, requireId } from './input.ts'
 import type { ConsoleParts } from './parts.ts'
+import { found, PAGE_SIZE, requireId } from './parts.ts'
 
 const { updatedSince: _, ...searchParameters } = filterParameters
 const checkSearch = checker(

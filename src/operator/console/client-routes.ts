@@ -7,8 +7,8 @@ import { INT64_MIN } from '../../http/path-id.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker } from '../../http/validate.ts'
 import { findClient, listClientDetails, listKeyDetails } from '../clients.ts'
-import { found, Id, idOrNull, pageOf, READ_LIMIT, requireId, ShortText } from './input.ts'
 import type { ConsoleParts } from './parts.ts'
+import { found, Id, idOrNull, pageOf, READ_LIMIT, requireId, ShortText } from './parts.ts'
 
 const checkPage = checker(Type.Object({ after: Type.Optional(Id) }, { additionalProperties: false }))
 const checkClient = checker(Type.Object({ name: Type.Optional(ShortText) }, { additionalProperties: false }))

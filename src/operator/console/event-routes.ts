@@ -11,8 +11,8 @@ import {
   retryEvents,
   retryNextEvents,
 } from '../events.ts'
-import { found, Id, idOrNull, pageOf, READ_LIMIT, requireId } from './input.ts'
 import type { ConsoleParts } from './parts.ts'
+import { found, Id, idOrNull, pageOf, READ_LIMIT, requireId } from './parts.ts'
 
 /** Events retried per request. 50 events × 5 ms per transaction = 0.25 s. */
 const RETRY_BATCH = 50

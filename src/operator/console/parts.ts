@@ -2,6 +2,10 @@ import type { DestinationStream } from 'pino'
 import type { Verifier } from '../../accounts/verify.ts'
 import type { Config } from '../../config/config.ts'
 import type { Secret } from '../../config/secret.ts'
+import { AppError } from '../../errors.ts'
+import { INT64_MAX, parsePathId } from '../../http/path-id.ts'
+import { Type } from '../../http/typebox.ts'
+import { StorableText } from '../../http/validate.ts'
 import type { Database } from '../../postgres/database.ts'
 import type { Queryable, Transactions } from '../../postgres/statement.ts'
 
@@ -23,4 +27,40 @@ export interface ConsoleOptions {
   heartbeatMs?: number
   /** output of Vite; default: dist/web of the package */
   pages?: URL
+}
+
+export const PAGE_SIZE = 50
+
+/** One extra row shows whether another page follows. */
+export const READ_LIMIT = PAGE_SIZE + 1
+
+/** Cuts up to READ_LIMIT rows to one page. `next` is the last id of the page, or null on the last page. */
+export function pageOf<Row extends { id: bigint }>(rows: Row[]): { items: Row[]; next: bigint | null } {
+  const items = rows.slice(0, PAGE_SIZE)
+  return { items, next: rows.length > PAGE_SIZE ? (items.at(-1)?.id ?? null) : null }
+}
+
+/** Schema of an id in a query string or a body. */
+export const Id = Type.String({ pattern: '^\\d{1,19}$' })
+export const ShortText = StorableText({ minLength: 1, maxLength: 256 })
+
+/** Throws `unknown_item` for a path parameter that is not an int64. */
+export function requireId(text: string): bigint {
+  const id = parsePathId(text)
+  if (id === null) throw new AppError('unknown_item')
+  return id
+}
+
+/** Throws `unknown_item` for an id beyond int64. */
+export function idOrNull(text: string | undefined): bigint | null {
+  if (text === undefined) return null
+  const id = BigInt(text)
+  if (id > INT64_MAX) throw new AppError('unknown_item')
+  return id
+}
+
+/** Throws `unknown_item` for null. */
+export function found<T>(item: T | null | undefined): T {
+  if (item === null || item === undefined) throw new AppError('unknown_item')
+  return item
 }

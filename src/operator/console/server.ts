@@ -9,14 +9,12 @@ import { toJson } from '../format.ts'
 import { accountRoutes } from './account-routes.ts'
 import { audienceRoutes } from './audience-routes.ts'
 import { clientRoutes } from './client-routes.ts'
-import { compressLargeResponses } from './compression.ts'
 import { endpointRoutes } from './endpoint-routes.ts'
 import { eventRoutes } from './event-routes.ts'
 import { liveRoutes } from './live-routes.ts'
-import { requireSameOrigin } from './origin.ts'
-import { addPages, setSecurityHeaders } from './pages.ts'
+import { addPages, compressLargeResponses, setSecurityHeaders } from './pages.ts'
 import type { ConsoleOptions } from './parts.ts'
-import { addSessions } from './session.ts'
+import { addSessions, requireSameOrigin } from './session.ts'
 
 export async function createConsole(options: ConsoleOptions): Promise<FastifyInstance> {
   const app = createServer(options.config, options.log)

@@ -2,7 +2,7 @@
 import pg from 'pg'
 import { databaseQuery } from '../../observability/facts.ts'
 import { DatabaseUnavailable, endsConnection, toFault } from '../faults.ts'
-import { refuseUnreplicated } from '../replication/unreplicated.ts'
+import { refuseUnreplicated } from '../replication/replication.ts'
 import {
   type BoundStatement,
   begin,

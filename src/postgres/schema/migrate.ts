@@ -6,9 +6,8 @@ import { FatalError } from '../../errors.ts'
 import type { Database } from '../database.ts'
 import { sqlStateOf } from '../faults.ts'
 import { begin, commit, type Queryable, rollback, statement, unnamed } from '../statement.ts'
-import { requireNoneMissing, requireSupport } from './compatibility.ts'
 import { refuseDistributedTables } from './distributed-tables.ts'
-import { readFunctions, replaceFunctions } from './functions.ts'
+import { readFunctions, replaceFunctions, requireNoneMissing, requireSupport } from './functions.ts'
 
 /** Arbitrary but fixed. This advisory lock serializes instances that start at the same time. */
 const MIGRATION_LOCK = 7_301_002

@@ -1,3 +1,0 @@
-export function callbackPath(oaHash: string): string {
-  return `/api/mbox/callback/${oaHash}`
-}
