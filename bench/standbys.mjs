@@ -6,7 +6,7 @@ import { chmodSync, mkdtempSync, rmSync } from 'node:fs'
 import { loadavg, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { addAccount, addOrganization } from '../dist/src/accounts/provisioning.js'
-import { markChanges } from '../dist/src/audience/change-marks.js'
+import { addCheckpoint } from '../dist/src/audience/feed-statement.js'
 import { migrate } from '../dist/src/postgres/schema/migrate.js'
 import { findDebianPostgres, ReplicatedPostgres } from '../dist/tools/simulator/replicated-postgres.js'
 import { TextDatabase } from '../dist/tools/text-database.js'
@@ -75,7 +75,7 @@ async function measureReplicas({ startCluster, start }, { smoke }) {
   const cluster = await startCluster(2)
   const url = `postgres://postgres@127.0.0.1:${cluster.primary.port}/postgres`
   const audiences = await fill(url, async (database) => {
-    await markChanges(database)
+    await addCheckpoint(database)
     await database.query(`insert into organization (name) values ('bench')`)
     const added = []
     for (let id = 1n; id <= ACCOUNTS; id += 1n) added.push(await addAudience(database, id, members))
