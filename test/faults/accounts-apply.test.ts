@@ -243,7 +243,7 @@ describe('an account with a problem', () => {
   it('(LINE limits its rate) delays no other, and the next run finishes it', async () => {
     const [{ settings }] = fleet as [SimulatedPlatform]
     settings.misbehaviour = MISBEHAVIOURS.limit as Misbehaviour
-    await expectProblem(csv(), /platform does not answer/, { webhook: 'failed', verified: null })
+    await expectProblem(csv(), /platform does not respond/, { webhook: 'failed', verified: null })
     settings.misbehaviour = null
     platform.calls.length = 0
     const { rows, status } = await apply(csv(), ['--json'])
