@@ -108,8 +108,9 @@ it('SQL that is not a registered constant is sent by few files', () => {
     // Definitions of partitions, whose names are dates.
     'background/maintenance/key-partitions.ts',
     'background/maintenance/partitions.ts',
-    // Settings of a session.
+    // Settings of a session, and the check that sessions are kept.
     'postgres/pool/connector.ts',
+    'postgres/pool/pooler.ts',
     // Texts of migrations/.
     'postgres/schema/functions.ts',
     'postgres/schema/migrate.ts',

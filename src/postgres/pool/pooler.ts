@@ -1,7 +1,7 @@
 /** Refuses a connection pooler that spreads the transactions of one connection over several sessions. */
 import type pg from 'pg'
 import { FatalError } from '../../errors.ts'
-import { begin, commit, statement } from '../statement.ts'
+import { begin, commit, unnamed } from '../statement.ts'
 import { type Lease, send, withLease } from './pool.ts'
 
 /** If other clients use the pooler too, a connection may get the same session several times by chance. */
@@ -32,7 +32,8 @@ export async function requireSessions(lease: () => Promise<Lease>): Promise<void
   })
 }
 
-const selectProcess = statement('select-backend-process')`select pg_backend_pid() as process`
+/** A prepared statement would fail in a pooler that does not keep sessions. */
+const selectProcess = unnamed('select pg_backend_pid() as process')
 
 async function processOf(client: pg.ClientBase): Promise<number | undefined> {
   const [row] = await send<{ process: number }>(client, selectProcess)
