@@ -7,7 +7,7 @@ import { promisify } from 'node:util'
 import { readMigrations } from '../../src/postgres/schema/migrate.ts'
 
 /** The version from which the tests upgrade. Each release changes it: see CONTRIBUTING.md. */
-const PREVIOUS = { version: '0.2.0', commit: 'b7a2a0c764282d9d975d09f7edea9dc31fb59aab' }
+const PREVIOUS = { version: '0.2.0', commit: 'b75d555e43a85ceaf930666e6089ee78184e61db' }
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 /** Git ignores this directory. A build is named after its commit, and later runs reuse it. */
