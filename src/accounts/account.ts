@@ -45,47 +45,36 @@ interface AccountRow extends Row {
   foreign_destination: string | null
 }
 
-// A blank chat_inbox_id or login_channel_id counts as null. Other programs write these columns, and a blank filter would drop every
-// webhook.
-
-/** $1 id bigint */
-const selectById = statement('account-by-id')`
+/**
+ * A blank chat_inbox_id or login_channel_id counts as null. Other programs write these columns, and a blank filter would drop every
+ * webhook.
+ */
+const SELECT_ACCOUNT = `
     select id, organization_id, channel_id, channel_secret, channel_access_token, bot_user_id, basic_id,
            chat_secret, nullif(btrim(chat_inbox_id), '') as chat_inbox_id, oa_hash, tracking_key,
            nullif(btrim(login_channel_id), '') as login_channel_id, credentials_version,
            case when foreign_destination_at > now() - interval '1 hour' then foreign_destination end
              as foreign_destination
-      from official_account
+      from official_account`
+
+/** $1 id bigint */
+const selectById = statement('account-by-id')`
+    ${SELECT_ACCOUNT}
      where id = $1`
 
 /** $1 oa_hash text */
 const selectByOaHash = statement('account-by-oa-hash')`
-    select id, organization_id, channel_id, channel_secret, channel_access_token, bot_user_id, basic_id,
-           chat_secret, nullif(btrim(chat_inbox_id), '') as chat_inbox_id, oa_hash, tracking_key,
-           nullif(btrim(login_channel_id), '') as login_channel_id, credentials_version,
-           case when foreign_destination_at > now() - interval '1 hour' then foreign_destination end
-             as foreign_destination
-      from official_account
+    ${SELECT_ACCOUNT}
      where oa_hash = $1`
 
 /** $1 tracking_key text */
 const selectByTrackingKey = statement('account-by-tracking-key')`
-    select id, organization_id, channel_id, channel_secret, channel_access_token, bot_user_id, basic_id,
-           chat_secret, nullif(btrim(chat_inbox_id), '') as chat_inbox_id, oa_hash, tracking_key,
-           nullif(btrim(login_channel_id), '') as login_channel_id, credentials_version,
-           case when foreign_destination_at > now() - interval '1 hour' then foreign_destination end
-             as foreign_destination
-      from official_account
+    ${SELECT_ACCOUNT}
      where tracking_key = $1`
 
 /** $1 id bigint, $2 organization_id bigint */
 const selectInOrganization = statement('account-in-organization')`
-    select id, organization_id, channel_id, channel_secret, channel_access_token, bot_user_id, basic_id,
-           chat_secret, nullif(btrim(chat_inbox_id), '') as chat_inbox_id, oa_hash, tracking_key,
-           nullif(btrim(login_channel_id), '') as login_channel_id, credentials_version,
-           case when foreign_destination_at > now() - interval '1 hour' then foreign_destination end
-             as foreign_destination
-      from official_account
+    ${SELECT_ACCOUNT}
      where id = $1 and organization_id = $2`
 
 /**
