@@ -149,11 +149,11 @@ export async function send<R extends Row>(
  */
 export async function sendTransaction(client: pg.ClientBase, statements: BoundStatement[]): Promise<Row[][]> {
   const queries = statements.map(({ statement, values }) => ({ ...statement, values }))
-  const sent = queries.length === 1 ? queries : ['begin', ...queries, 'commit']
+  const sent = queries.length === 1 ? queries : [begin, ...queries, commit]
   const names = statements.map(({ statement }) => statement.name)
   // All settle before the connection is used again. The `commit` behind a failed statement acts as a rollback.
   const results = await databaseQuery.run({ statements: names }, () => {
-    const settled = Promise.allSettled(sent.map((query) => client.query<Row>(query as pg.QueryConfig)))
+    const settled = Promise.allSettled(sent.map((query) => client.query<Row>(query)))
     return settled.then(rowsOfAll)
   })
   return queries.length === 1 ? results : results.slice(1, -1)
