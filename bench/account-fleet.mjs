@@ -16,7 +16,12 @@ const CHANNEL_SECRET = randomBytes(16).toString('hex')
  * of followers, members, a key, and an endpoint for every tenth. Nothing is due. Returns what requests for the used accounts need.
  */
 export async function addAccounts(session, accounts) {
-  await runMaintenance(session, { retentionDays: 90, deduplicationDays: 400, trackingRetentionDays: 7 })
+  await runMaintenance(session, {
+    retentionDays: 90,
+    deduplicationDays: 400,
+    trackingRetentionDays: 7,
+    auditRetentionDays: 400,
+  })
   await session.query('set synchronous_commit = off')
   for (const statement of STATEMENTS)
     await session.query(statement, statement.includes('$1') ? [accounts] : [])

@@ -22,7 +22,12 @@ import { startService, urlOf } from './targets.mjs'
 const CONNECTIONS = 8
 /** A new session plans a statement for its values that often, then once for all. */
 const PLANNED = 6
-const RETENTION = { retentionDays: 90, deduplicationDays: 400, trackingRetentionDays: 7 }
+const RETENTION = {
+  retentionDays: 90,
+  deduplicationDays: 400,
+  trackingRetentionDays: 7,
+  auditRetentionDays: 400,
+}
 
 export async function run({ smoke }) {
   const sizes = smoke ? [3, 30, 100] : [3, 1_000, 30_000]

@@ -18,7 +18,12 @@ export async function run({ smoke }) {
   const { database, close } = await openDatabase()
   try {
     await database.session((session) =>
-      runMaintenance(session, { retentionDays: 90, deduplicationDays: 400, trackingRetentionDays: 7 }),
+      runMaintenance(session, {
+        retentionDays: 90,
+        deduplicationDays: 400,
+        trackingRetentionDays: 7,
+        auditRetentionDays: 400,
+      }),
     )
     const { id } = await addAccount(database, await addOrganization(database, 'bench'), { name: 'bench' })
     const { credentialsVersion } = await findAccount(database, id)

@@ -78,7 +78,7 @@ export async function startService(config: Config, log?: DestinationStream): Pro
   const consoleApp =
     config.console &&
     (await createConsole({
-      ...{ config, token: config.console.token, database, verifier, now: Date.now },
+      ...{ config, ...config.console, database, verifier, now: Date.now },
       log: log ?? pino.destination(1),
     }))
   let metricsServer: Server | null = null

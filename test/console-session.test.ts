@@ -149,7 +149,12 @@ describe('a session', () => {
   it('is deleted by maintenance once it has expired', async () => {
     await endSessions(database)
     const operator = await signedIn(url)
-    const days = { retentionDays: 90, deduplicationDays: 400, trackingRetentionDays: 7 }
+    const days = {
+      retentionDays: 90,
+      deduplicationDays: 400,
+      trackingRetentionDays: 7,
+      auditRetentionDays: 400,
+    }
     await database.session((session) => runMaintenance(session, days))
     expect(await countSessions(database)).toBe(1)
     expect((await operator.get('/api/fleet')).status).toBe(200)

@@ -293,7 +293,12 @@ describe('deliveries', () => {
       [tenant.accountId],
     )
     const left = async (retentionDays: number) => {
-      const retention = { retentionDays, deduplicationDays: 400, trackingRetentionDays: 7 }
+      const retention = {
+        retentionDays,
+        deduplicationDays: 400,
+        trackingRetentionDays: 7,
+        auditRetentionDays: 400,
+      }
       await database.session((session) => runMaintenance(session, retention))
       const rows = await database.query(
         `select failed_at is not null as failed from endpoint_delivery where endpoint_id in ($1, 999999999) order by id`,

@@ -12,7 +12,7 @@ import { setUpService, startApp } from './support/service.ts'
 
 const DAY_MS = 86_400_000
 const YEAR_9999_MS = 253_402_300_799_999
-const KEEP = { retentionDays: 90, deduplicationDays: 400, trackingRetentionDays: 7 }
+const KEEP = { retentionDays: 90, deduplicationDays: 400, trackingRetentionDays: 7, auditRetentionDays: 400 }
 
 const maintain = (database: PostgresDatabase) => database.session((session) => runMaintenance(session, KEEP))
 

@@ -15,7 +15,12 @@ import { load, loadMembers } from './support/load.ts'
 import { setUpService } from './support/service.ts'
 
 const DAY_MS = 86_400_000
-const RETENTION = { retentionDays: 90, deduplicationDays: 400, trackingRetentionDays: 7 }
+const RETENTION = {
+  retentionDays: 90,
+  deduplicationDays: 400,
+  trackingRetentionDays: 7,
+  auditRetentionDays: 400,
+}
 
 async function setUp() {
   const account = randomAccount('Corner Coffee')

@@ -7,7 +7,7 @@ import { load, loadMembers } from './support/load.ts'
 import { holdTransaction } from './support/locks.ts'
 import { setUpService } from './support/service.ts'
 
-const KEEP = { retentionDays: 90, deduplicationDays: 400, trackingRetentionDays: 7 }
+const KEEP = { retentionDays: 90, deduplicationDays: 400, trackingRetentionDays: 7, auditRetentionDays: 400 }
 const DAY_MS = 86_400_000
 
 const maintain = (database: PostgresDatabase, days = KEEP) =>

@@ -19,7 +19,12 @@ import { runMaintenance } from '../../dist/src/background/maintenance/maintenanc
 import { ulid } from '../../dist/tools/simulator/events.js'
 
 /** Days are one minute long, and events leave in partitions of seven. Every steady state is reached after 21 minutes. */
-const RETENTION = { retentionDays: 14, deduplicationDays: 20, trackingRetentionDays: 3 }
+const RETENTION = {
+  retentionDays: 14,
+  deduplicationDays: 20,
+  trackingRetentionDays: 3,
+  auditRetentionDays: 400,
+}
 const DAY_MS = 60_000
 const SPEED = 86_400_000 / DAY_MS
 /** The lock of maintenance.ts. The session holds it, so that the services' hourly run, with the real clock, stays out. */

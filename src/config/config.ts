@@ -35,7 +35,7 @@ export interface Config {
   logLevel: (typeof LOG_LEVELS)[number]
   metricsPort: number | null
   /** null: no console */
-  console: { port: number; token: Secret } | null
+  console: ConsoleConfig | null
   /** sends traces to the collector of OTEL_* */
   tracing: boolean
   /** days; 0: stored events are never deleted */
@@ -44,7 +44,17 @@ export interface Config {
   deduplicationDays: number
   /** days */
   trackingRetentionDays: number
+  /** days */
+  auditRetentionDays: number
   trackingBudgets: { address: Budget; key: Budget }
+}
+
+export interface ConsoleConfig {
+  port: number
+  /** null: only operators sign in, and one of them must be an owner */
+  token: Secret | null
+  /** header with the operator's address from a proxy in `trustProxy`, in lower case; null: no single sign-on */
+  userHeader: string | null
 }
 
 export interface Budget {
@@ -68,6 +78,7 @@ export function readConfig(env: Record<string, string | undefined> = process.env
     }
   }
   const dataDir = resolve(read(VARIABLES.dataDir))
+  const trustProxy = read(VARIABLES.trustProxy)
   const config: Config = {
     port: read(VARIABLES.port),
     host: read(VARIABLES.host),
@@ -86,17 +97,24 @@ export function readConfig(env: Record<string, string | undefined> = process.env
       windowMs: read(VARIABLES.rateLimitWindowMs),
       spareSigned: read(VARIABLES.rateLimitSpareSigned),
     },
-    trustProxy: read(VARIABLES.trustProxy),
+    trustProxy,
     lineApiUrl: read(VARIABLES.lineApiUrl),
     logLevel: read(VARIABLES.logLevel),
     metricsPort: read(VARIABLES.metricsPort),
-    console: readConsole(read(VARIABLES.consolePort), read(VARIABLES.consoleToken), faults),
+    console: chooseConsole(
+      read(VARIABLES.consolePort),
+      read(VARIABLES.consoleToken),
+      read(VARIABLES.consoleUserHeader),
+      trustProxy,
+      faults,
+    ),
     tracing:
       [read(VARIABLES.tracing), read(VARIABLES.tracesEndpoint)].includes(true) &&
       !read(VARIABLES.tracingDisabled),
     retentionDays: read(VARIABLES.retentionDays),
     deduplicationDays: read(VARIABLES.deduplicationDays),
     trackingRetentionDays: read(VARIABLES.trackingRetentionDays),
+    auditRetentionDays: read(VARIABLES.auditRetentionDays),
     trackingBudgets: {
       address: {
         eventsPerMinute: read(VARIABLES.trackingAddressEvents),
@@ -131,17 +149,19 @@ function readReplicas(url: Secret | null, maxLagMs: number): ReplicasChoice | nu
   return url && { url, maxLagMs }
 }
 
-/** The console must not start without a token. */
-function readConsole(port: number | null, token: Secret | null, faults: string[]): Config['console'] {
-  if (port === null) return null
-  if (token !== null) return { port, token }
-  const { name } = VARIABLES.consoleToken
-  if (!faults.some((fault) => fault.startsWith(name))) {
+function chooseConsole(
+  port: number | null,
+  token: Secret | null,
+  userHeader: string | null,
+  trustProxy: string[],
+  faults: string[],
+): ConsoleConfig | null {
+  if (userHeader !== null && trustProxy.length === 0) {
     faults.push(
-      `${name} is not set, and CONSOLE_PORT needs it: set it to a random text of 24 or more characters`,
+      'CONSOLE_USER_HEADER is set, but TRUST_PROXY is not: set TRUST_PROXY to the proxy that sends this header',
     )
   }
-  return null
+  return port === null ? null : { port, token, userHeader }
 }
 
 /** The environment for a child process that must not inherit this service's configuration. */

@@ -156,9 +156,16 @@ export const VARIABLES = {
   consoleToken: variable<Secret | null>({
     name: 'CONSOLE_TOKEN',
     shownDefault: 'unset',
-    help: `token with which operators sign in to the console, at least ${CONSOLE_TOKEN_MIN_LENGTH} characters`,
+    help: `token of the first owner and of emergencies, at least ${CONSOLE_TOKEN_MIN_LENGTH} characters; optional once an owner exists`,
     fallback: null,
     parse: (text) => new Secret(atLeast(CONSOLE_TOKEN_MIN_LENGTH)(text)),
+  }),
+  consoleUserHeader: variable<string | null>({
+    name: 'CONSOLE_USER_HEADER',
+    shownDefault: 'unset',
+    help: 'header with which a proxy of TRUST_PROXY names the operator, such as x-forwarded-email; unset: no single sign-on',
+    fallback: null,
+    parse: (text) => matching(/^[a-z][a-z0-9-]{0,63}$/, 'must be the name of a header')(text.toLowerCase()),
   }),
   tracing: variable({
     name: 'OTEL_EXPORTER_OTLP_ENDPOINT',
@@ -192,6 +199,13 @@ export const VARIABLES = {
     name: 'DEDUPLICATION_DAYS',
     shownDefault: '400',
     help: 'days that duplicates are recognised; longer than any sender retries',
+    fallback: 400,
+    parse: integer(30, 36_500),
+  }),
+  auditRetentionDays: variable({
+    name: 'AUDIT_RETENTION_DAYS',
+    shownDefault: '400',
+    help: 'days that the activity log is kept',
     fallback: 400,
     parse: integer(30, 36_500),
   }),

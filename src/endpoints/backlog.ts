@@ -237,6 +237,10 @@ export const noteResponses = statement('note-endpoint-responses')`
         on conflict (endpoint_id) do update
            set answered_at = excluded.answered_at, status = excluded.status, answer = excluded.answer`
 
-/** $1 bigint: an endpoint that responded with 410. */
+/** Pauses an endpoint that responded with 410, and records it in the activity log. $1 bigint: endpoint. */
 export const pauseEndpoint = statement('pause-endpoint')`
-    update endpoint set status = 'paused' where id = $1 and status = 'active'`
+    with paused as (
+      update endpoint set status = 'paused' where id = $1 and status = 'active' returning id, channel_oa_id)
+    insert into activity (actor_kind, actor, action, organization_id, channel_oa_id, object_kind, object_id)
+    select 'service', 'service', 'endpoint.gone', a.organization_id, a.id, 'endpoint', p.id::text
+      from paused p join official_account a on a.id = p.channel_oa_id`

@@ -5,7 +5,7 @@ import { PostgresDatabase } from '../../src/postgres/pool/postgres-database.ts'
 import { addTenant, createTestDatabase, type Tenant } from '../support/database.ts'
 import { load, loadMembers } from '../support/load.ts'
 
-const KEEP = { retentionDays: 90, deduplicationDays: 400, trackingRetentionDays: 7 }
+const KEEP = { retentionDays: 90, deduplicationDays: 400, trackingRetentionDays: 7, auditRetentionDays: 400 }
 /** The levels of the B-trees grow, and the planner's samples differ. */
 const FURTHER_BLOCKS = 30
 /** Days, of the oldest row. Each table keeps its rows at least for 30. */

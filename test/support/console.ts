@@ -39,6 +39,7 @@ export async function startConsole(
     ...parts,
     database,
     token: new Secret(token),
+    userHeader: parts.userHeader ?? null,
   })
   await app.listen({ port: 0, host: '127.0.0.1' })
   atEnd(() => app.close())

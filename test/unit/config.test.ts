@@ -18,8 +18,9 @@ const NAMES = [
   ...['DATA_DIR', 'PUBLIC_URL', 'REDIS_URL'],
   ...['RATE_LIMIT_MAX', 'RATE_LIMIT_WINDOW_MS', 'RATE_LIMIT_SPARE_SIGNED', 'TRUST_PROXY'],
   ...['LINE_API_URL', 'LOG_LEVEL', 'METRICS_PORT', 'CONSOLE_PORT', 'CONSOLE_TOKEN'],
+  'CONSOLE_USER_HEADER',
   ...['OTEL_EXPORTER_OTLP_ENDPOINT', 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'OTEL_SDK_DISABLED'],
-  ...['RETENTION_DAYS', 'DEDUPLICATION_DAYS', 'TRACKING_RETENTION_DAYS'],
+  ...['RETENTION_DAYS', 'DEDUPLICATION_DAYS', 'AUDIT_RETENTION_DAYS', 'TRACKING_RETENTION_DAYS'],
   ...['TRACKING_ADDRESS_EVENTS_PER_MINUTE', 'TRACKING_ADDRESS_BYTES_PER_MINUTE'],
   ...['TRACKING_KEY_EVENTS_PER_MINUTE', 'TRACKING_KEY_BYTES_PER_MINUTE'],
 ]
@@ -40,6 +41,7 @@ describe('the configuration', () => {
       database: { kind: 'embedded', dataDir: expect.stringMatching(/\/data$/) },
       rateLimit: { max: 6000, windowMs: 60_000, spareSigned: false },
       trackingRetentionDays: 7,
+      auditRetentionDays: 400,
       trackingBudgets: {
         address: { eventsPerMinute: 6_000, bytesPerMinute: 4_194_304 },
         key: { eventsPerMinute: 30_000, bytesPerMinute: 16_777_216 },
@@ -136,14 +138,25 @@ describe('the configuration', () => {
     expect(faultsOf({ DATABASE_URL: 'postgres://db/oa?user=me@server' })).toEqual([])
   })
 
-  it('refuses a console without a token that nobody can guess', () => {
+  it('refuses a token of the console that somebody could guess', () => {
     const CONSOLE_TOKEN = 'a'.repeat(24)
     const { console } = readConfig({ CONSOLE_PORT: '3001', CONSOLE_TOKEN })
-    expect([console?.port, console?.token.reveal()]).toEqual([3001, CONSOLE_TOKEN])
+    expect([console?.port, console?.token?.reveal()]).toEqual([3001, CONSOLE_TOKEN])
     expect(readConfig({ CONSOLE_TOKEN }).console).toBeNull()
-    expect(faultsOf({ CONSOLE_PORT: '3001' })).toEqual([expect.stringMatching(/^CONSOLE_TOKEN is not set/)])
     const short = faultsOf({ CONSOLE_PORT: '3001', CONSOLE_TOKEN: 'a'.repeat(23) })
     expect(short).toEqual(['CONSOLE_TOKEN must have at least 24 characters'])
+  })
+
+  it('believes a header with the operator only from a proxy that TRUST_PROXY names', () => {
+    const CONSOLE_USER_HEADER = 'X-Forwarded-Email'
+    const env = { CONSOLE_PORT: '3001', CONSOLE_USER_HEADER, TRUST_PROXY: 'loopback' }
+    expect(readConfig(env).console?.userHeader).toBe('x-forwarded-email')
+    expect(faultsOf({ CONSOLE_USER_HEADER })).toEqual([
+      expect.stringMatching(/^CONSOLE_USER_HEADER is set, but TRUST_PROXY is not/),
+    ])
+    expect(faultsOf({ ...env, CONSOLE_USER_HEADER: 'two words' })).toEqual([
+      expect.stringMatching(/^CONSOLE_USER_HEADER must be/),
+    ])
   })
 
   it('does not print the password of an address', () => {

@@ -96,7 +96,7 @@ async function startDemoService(
     logLevel: 'error',
     // The real service may already use that port.
     metricsPort: null,
-    console: token && { port: config.console?.port ?? 0, token },
+    console: token && { port: config.console?.port ?? 0, token, userHeader: null },
   }
   // Imported here, because the service's modules take 0.2 s to load, and other commands do not need them.
   const { PortTaken, startService } = await import('../../src/main.ts')

@@ -15,17 +15,20 @@ const DAYS_KEPT_DAYS = 400
 /** A delta feed from an older time starts from the beginning. A mark every 10 s makes 260,000 rows in 30 days. */
 const MARKS_KEPT_DAYS = 30
 
-export type Retention = Pick<Config, 'retentionDays' | 'deduplicationDays' | 'trackingRetentionDays'>
+export type Retention = Pick<
+  Config,
+  'retentionDays' | 'deduplicationDays' | 'trackingRetentionDays' | 'auditRetentionDays'
+>
 
 /**
  * Deletes events, edits and failed deliveries to endpoints beyond RETENTION_DAYS (0 keeps them), tracking events beyond
  * TRACKING_RETENTION_DAYS, and beyond DEDUPLICATION_DAYS event keys, ids of unsent messages, tombstones, and tracked activity of
- * people who are not members. Change marks are kept for 30 days, counts of
+ * people who are not members, and the activity log beyond AUDIT_RETENTION_DAYS. Change marks are kept for 30 days, counts of
  * deliveries for 35, and the daily figures of accounts for 400. Sessions of the console are deleted once they have expired.
  */
 export async function deleteExpired(
   session: Queryable,
-  { retentionDays, deduplicationDays, trackingRetentionDays }: Retention,
+  { retentionDays, deduplicationDays, trackingRetentionDays, auditRetentionDays }: Retention,
 ): Promise<void> {
   if (retentionDays > 0) {
     await dropExpiredPartitions(session, EVENTS, retentionDays)
@@ -47,6 +50,7 @@ export async function deleteExpired(
   await deleteInBatches(session, deleteDeliveryHours, HOURS_KEPT_DAYS)
   await deleteInBatches(session, deleteAccountDays, DAYS_KEPT_DAYS)
   await deleteInBatches(session, deleteExpiredSessions, 0)
+  await deleteInBatches(session, deleteActivity, auditRetentionDays)
 }
 
 async function deleteInBatches(session: Queryable, statement: Statement, days: number): Promise<void> {
@@ -153,3 +157,5 @@ const deleteDeliveryHours = deleteOlder('delete-delivery-hours', 'delivery_hour'
 const deleteAccountDays = deleteOlder('delete-account-days', 'account_day', 'day')
 
 const deleteExpiredSessions = deleteOlder('delete-expired-sessions', 'operator_session', 'expires_at')
+
+const deleteActivity = deleteOlder('delete-activity', 'activity', 'occurred_at')

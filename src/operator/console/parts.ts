@@ -18,7 +18,10 @@ export interface ConsoleParts extends Omit<ConsoleOptions, 'database'> {
 
 export interface ConsoleOptions {
   config: Pick<Config, 'logLevel' | 'trustProxy' | 'publicUrl'>
-  token: Secret
+  /** null: only operators sign in */
+  token: Secret | null
+  /** header with the operator's address from a trusted proxy; null: no single sign-on */
+  userHeader: string | null
   database: Pick<Database, 'console' | 'reads'>
   verifier: Omit<Verifier, 'database'>
   log: DestinationStream

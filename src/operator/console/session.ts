@@ -43,12 +43,13 @@ export async function addSessions(
 ): Promise<Sessions> {
   await app.register(cookie)
   const takeAttempt = limitWrongTokens()
-  const findEnd = (request: FastifyRequest) => findSessionEnd(database, request.cookies[COOKIE] ?? '', token)
+  const findEnd = async (request: FastifyRequest) =>
+    token && findSessionEnd(database, request.cookies[COOKIE] ?? '', token)
 
   app.post('/sign-in', async (request, reply) => {
     const attempt = takeAttempt(request)
     const given = checkSignIn(parseUtf8Json(bodyBytes(request)))
-    if (!token.equals(new Secret(given.token))) throw new AppError('wrong_console_token')
+    if (token === null || !token.equals(new Secret(given.token))) throw new AppError('wrong_console_token')
     attempt.succeed()
     const { id, endsAt } = await openSession(database, token)
     reply.setCookie(COOKIE, id, { ...attributesFor(request), maxAge: SESSION_SECONDS })

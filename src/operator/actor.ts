@@ -1,0 +1,49 @@
+/** Who operates the service: what they may do, and which organizations they see. */
+import { hostname, userInfo } from 'node:os'
+import type { OrganizationId } from '../accounts/account.ts'
+
+/** Each role includes the ones before it. */
+export const ROLES = ['viewer', 'manager', 'owner'] as const
+/**
+ * viewer: sees everything of the organizations. manager: also changes accounts, endpoints, clients, keys and members. owner: also
+ * manages organizations and operators, and reads the whole activity log.
+ */
+export type Role = (typeof ROLES)[number]
+
+/** Null: all. Required by every query of this folder that the console sends, so that nobody sees another organization by mistake. */
+export type OrganizationIds = OrganizationId[] | null
+export const ALL_ORGANIZATIONS: OrganizationIds = null
+
+export interface Actor {
+  kind: 'operator' | 'token' | 'command' | 'service'
+  /** null unless `kind` is operator */
+  operatorId: bigint | null
+  /** in the activity log: an email address, `token`, `user@host` of a command, or `service` */
+  name: string
+  organizationIds: OrganizationIds
+  /** of the console's request */
+  requestId: string | null
+}
+
+/** A person who is signed in to the console. */
+export interface Operator extends Actor {
+  kind: 'operator' | 'token'
+  role: Role
+}
+
+export const includesRole = (held: Role, needed: Role): boolean =>
+  ROLES.indexOf(held) >= ROLES.indexOf(needed)
+
+/** The person who runs a command. A container may have no name for its user. */
+export function commandActor(): Actor {
+  const name = `${userName()}@${hostname()}`
+  return { kind: 'command', operatorId: null, name, organizationIds: ALL_ORGANIZATIONS, requestId: null }
+}
+
+function userName(): string {
+  try {
+    return userInfo().username
+  } catch {
+    return `user ${process.getuid?.() ?? ''}`.trim()
+  }
+}
