@@ -1,5 +1,5 @@
 /** Events that could not be applied: list, reasons, retry. */
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker, StorableText } from '../../http/validate.ts'
@@ -13,6 +13,7 @@ import {
 } from '../events.ts'
 import type { ConsoleParts } from './parts.ts'
 import { found, Id, idOrNull, pageOf, READ_LIMIT, requireId } from './parts.ts'
+import { MANAGER, operatorOf, VIEWER } from './session.ts'
 
 /** Events retried per request. 50 events × 5 ms per transaction = 0.25 s. */
 const RETRY_BATCH = 50
@@ -33,31 +34,44 @@ const checkRetry = checker(
 )
 
 export function eventRoutes(api: FastifyInstance, { database, reads }: ConsoleParts): void {
-  api.get('/events', async ({ query }) => {
-    const { account, failure = null, before } = checkList(query)
+  const eventOf = async (request: FastifyRequest<{ Params: { id: string } }>) =>
+    found(await findEvent(database, operatorOf(request).organizationIds, requireId(request.params.id)))
+
+  api.get('/events', VIEWER, async (request) => {
+    const { account, failure = null, before } = checkList(request.query)
     const beforeId = idOrNull(before)
     const page = { limit: READ_LIMIT, ...(beforeId === null ? {} : { beforeId }) }
-    const events = await listUnappliedEvents(reads, { accountId: idOrNull(account), failure }, page)
+    const events = await listUnappliedEvents(
+      reads,
+      operatorOf(request).organizationIds,
+      { accountId: idOrNull(account), failure },
+      page,
+    )
     const { items, next } = pageOf(events)
     return { events: items, next }
   })
 
-  api.get('/events/reasons', async ({ query }) => ({
-    reasons: await listFailureReasons(reads, idOrNull(checkReasons(query).account)),
+  api.get('/events/reasons', VIEWER, async (request) => ({
+    reasons: await listFailureReasons(
+      reads,
+      operatorOf(request).organizationIds,
+      idOrNull(checkReasons(request.query).account),
+    ),
   }))
 
-  api.get<{ Params: { id: string } }>('/events/:id', async ({ params }) => ({
-    event: found(await findEvent(database, requireId(params.id))),
+  api.get<{ Params: { id: string } }>('/events/:id', VIEWER, async (request) => ({
+    event: await eventOf(request),
   }))
 
-  api.post<{ Params: { id: string } }>('/events/:id/retry', async ({ params }) => {
-    const failed = await findFailedEventIds(database, [requireId(params.id)])
+  api.post<{ Params: { id: string } }>('/events/:id/retry', MANAGER, async (request) => {
+    const { id } = await eventOf(request)
+    const failed = await findFailedEventIds(database, [id])
     const [retried] = await retryEvents(database, failed)
     return found(retried)
   })
 
   // Retries one batch. The page sends the position of the next one until there is none.
-  api.post('/events/retry', async (request) => {
+  api.post('/events/retry', MANAGER, async (request) => {
     const { account, failure = null, after } = checkRetry(parseUtf8Json(bodyBytes(request)))
     const position = after && { accountId: BigInt(after.accountId), id: BigInt(after.id) }
     return retryNextEvents(database, { accountId: idOrNull(account), failure }, position ?? null, RETRY_BATCH)
