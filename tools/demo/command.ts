@@ -137,7 +137,7 @@ async function removeEarlierRun(database: Database): Promise<void> {
   for (const { id, name } of await listOrganizations(database))
     if (name === ORGANIZATION) await removeOrganization(database, id)
   for (const { id, name } of await listClients(database))
-    if (name === CLIENT) await removeClient(database, id)
+    if (name === CLIENT) await database.transaction((transaction) => removeClient(transaction, id))
 }
 
 async function addDemoAccount(database: Database, simulated: SimulatedAccount): Promise<DemoAccount> {
