@@ -345,6 +345,10 @@ export const en = {
     goOn: 'Continue search',
   },
   member: {
+    edit: 'Edit fields',
+    tagsHint: 'One tag per line',
+    attributesHint: 'A JSON object with texts, numbers, booleans and null',
+    notAnObject: 'must be a JSON object',
     profile: 'Profile',
     clientFields: 'Set by clients',
     language: 'Language',
@@ -443,6 +447,11 @@ export const en = {
     privateNetwork: 'Private network allowed',
   },
   clients: {
+    removeClient: 'Remove client',
+    removeClientText: (keys: string) =>
+      `The client and its keys are deleted (${keys} keys). Its next request is refused. This cannot be undone.`,
+    firstKey: 'Account of the first key',
+    firstKeyOrNone: 'Account of the first key (optional)',
     title: 'Clients',
     lead: 'Programs that may call the protected API routes',
     client: 'Client',

@@ -372,6 +372,10 @@ export const ja: Texts = {
     goOn: '検索を続ける',
   },
   member: {
+    edit: '項目を編集',
+    tagsHint: '1 行に 1 つのタグ',
+    attributesHint: '文字列、数値、真偽値、null を値とする JSON オブジェクト',
+    notAnObject: 'JSON オブジェクトで入力してください',
     profile: 'プロフィール',
     clientFields: 'クライアントによる設定',
     language: '言語',
@@ -469,6 +473,11 @@ export const ja: Texts = {
     privateNetwork: 'プライベートネットワークを許可',
   },
   clients: {
+    removeClient: 'クライアントを削除',
+    removeClientText: (keys) =>
+      `クライアントとキー(${keys} 件)を削除します。次のリクエストから拒否されます。元に戻せません。`,
+    firstKey: '最初のキーのアカウント',
+    firstKeyOrNone: '最初のキーのアカウント(任意)',
     title: 'クライアント',
     lead: '保護された API を呼び出せるプログラム',
     client: 'クライアント',

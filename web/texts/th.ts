@@ -360,6 +360,10 @@ export const th: Texts = {
     goOn: 'ค้นหาต่อ',
   },
   member: {
+    edit: 'แก้ไขข้อมูล',
+    tagsHint: 'หนึ่งแท็กต่อบรรทัด',
+    attributesHint: 'ออบเจ็กต์ JSON ที่มีข้อความ ตัวเลข ค่าจริงเท็จ และ null',
+    notAnObject: 'ต้องเป็นออบเจ็กต์ JSON',
     profile: 'โปรไฟล์',
     clientFields: 'กำหนดโดยไคลเอนต์',
     language: 'ภาษา',
@@ -457,6 +461,10 @@ export const th: Texts = {
     privateNetwork: 'อนุญาตเครือข่ายส่วนตัว',
   },
   clients: {
+    removeClient: 'ลบไคลเอนต์',
+    removeClientText: (keys) => `ไคลเอนต์และคีย์ (${keys} รายการ) จะถูกลบ คำขอถัดไปจะถูกปฏิเสธ และไม่สามารถย้อนกลับได้`,
+    firstKey: 'บัญชีของคีย์แรก',
+    firstKeyOrNone: 'บัญชีของคีย์แรก (ไม่บังคับ)',
     title: 'ไคลเอนต์',
     lead: 'โปรแกรมที่เรียก API ที่ป้องกันไว้ได้',
     client: 'ไคลเอนต์',
