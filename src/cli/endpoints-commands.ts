@@ -2,8 +2,7 @@ import { type Command, Option } from 'commander'
 import { readConfig } from '../config/config.ts'
 import { ownAddresses } from '../endpoints/address.ts'
 import {
-  addEndpoint,
-  type EndpointFormat,
+  finishResumption,
   finishRotation,
   pauseEndpoint,
   removeEndpoint,
@@ -11,6 +10,13 @@ import {
   retryFailedDeliveries,
   rotateSecret,
 } from '../endpoints/manage.ts'
+import {
+  addEndpoint,
+  type EndpointFormat,
+  type EndpointSettings,
+  updateEndpoint,
+} from '../endpoints/settings.ts'
+import { FatalError } from '../errors.ts'
 import { countText, responseLine } from '../operator/endpoint-health.ts'
 import {
   type DeliverySummary,
@@ -35,6 +41,7 @@ export function endpointsCommand(program: Command): void {
     .description('manage outgoing webhooks: the tools that receive the events of an account')
   addCommand(group)
   listCommand(group)
+  updateCommand(group)
   changeCommands(group)
   rotateCommand(group)
   deliveriesCommand(group)
@@ -92,6 +99,38 @@ const parseList = (text: string): string[] =>
     .split(',')
     .map((item) => item.trim())
     .filter((item) => item !== '')
+
+interface UpdateOptions extends Partial<Omit<EndpointSettings, 'events'>> {
+  events?: string[]
+  json?: boolean
+}
+
+function updateCommand(group: Command): void {
+  withJson(group.command('update'))
+    .description('change an endpoint; its backlog is kept and sent to the new URL; the format cannot change')
+    .argument('<id>', 'id of the endpoint, as `endpoints list` shows it', parseId)
+    .option('--url <url>', 'https:// URL that receives the webhooks')
+    .option('--name <text>', 'display name')
+    .option('--events <list>', 'event types, separated by commas, or `all`; queued events stay', parseList)
+    .option('--replies', 'receive reply tokens; only one endpoint of an account may have them')
+    .option('--no-replies', 'receive no reply tokens')
+    .option('--allow-private-network', 'allow http, and addresses that are not public')
+    .option('--no-allow-private-network', 'allow only https and public addresses')
+    .action(async (id: bigint, { json, events, ...given }: UpdateOptions) => {
+      const changes = { ...given, ...(events && { events: events.join() === 'all' ? null : events }) }
+      if (Object.keys(changes).length === 0)
+        throw new FatalError('nothing to change. Give at least one option.')
+      const { publicUrl, host, port } = readConfig(io.env)
+      await onDatabase(async (database) => {
+        const updated = await database.transaction((transaction) =>
+          updateEndpoint(transaction, id, changes, ownAddresses(publicUrl, host, port)),
+        )
+        if (updated === null) throw notFound('endpoint', id)
+        await database.session((session) => finishResumption(session, id, updated.resumption))
+      })
+      printOne({ id, status: 'updated' }, json === true)
+    })
+}
 
 function listCommand(group: Command): void {
   withJson(group.command('list'))

@@ -2,10 +2,10 @@ import cluster from 'node:cluster'
 import { Command, CommanderError } from 'commander'
 import { describeVariables, readConfig } from '../config/config.ts'
 import { serviceName, serviceVersion } from '../config/package.ts'
-import { FatalError } from '../errors.ts'
+import { AppError, FatalError } from '../errors.ts'
 import { migrateDatabase, requireDatabase } from '../postgres/pool/open.ts'
 import { constraintSentence } from './constraint-sentences.ts'
-import { withJson } from './input.ts'
+import { toFatalError, withJson } from './input.ts'
 import { type Io, io, print, printError, printMany, useIo } from './io.ts'
 
 /** The command groups, in the order of --help. */
@@ -95,6 +95,8 @@ function migrateCommand(program: Command): void {
 /** One line per error that the user can fix. Any other error is a bug and keeps its stack. */
 function explain(error: unknown): string[] {
   if (error instanceof FatalError) return error.message.split('\n')
+  if (error instanceof AppError && error.code === 'invalid_input')
+    return toFatalError(error).message.split('\n')
   const sentence = constraintSentence(error)
   if (sentence !== null) return [sentence]
   return [error instanceof Error ? (error.stack ?? error.message) : String(error)]

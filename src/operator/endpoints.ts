@@ -1,8 +1,8 @@
 /** Endpoints and their open deliveries for operators, without secrets and content. */
 import type { AccountId } from '../accounts/account.ts'
 import { type ContentRow, loadContents } from '../endpoints/backlog.ts'
-import type { EndpointFormat } from '../endpoints/manage.ts'
 import { contentOf, writeMessage } from '../endpoints/messages.ts'
+import type { EndpointFormat } from '../endpoints/settings.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 
