@@ -139,6 +139,8 @@ export interface ContentRow extends Row {
   channel_secret: string | null
   destination: string | null
   attempts: number
+  /** null for members */
+  event_count: number | null
   /** since 1970 */
   created_ms: bigint
   type: string | null
@@ -153,6 +155,7 @@ export const loadContents = statement('load-delivery-contents')`
     select d.id, d.endpoint_id, p.status, p.url, p.allow_private_network, p.format,
            p.replies and d.replies is not false as replies, p.secret, p.previous_secret,
            a.channel_secret, coalesce(d.destination, a.bot_user_id) as destination, d.attempts, d.type, d.change,
+           cardinality(d.event_keys) as event_count,
            (extract(epoch from d.created_at) * 1000)::bigint as created_ms,
            (select string_agg(e.payload, ',' order by k.position)
               from unnest(d.event_keys) with ordinality as k (key, position)
@@ -222,20 +225,6 @@ export const releaseDeliveries = statement('release-deliveries')`
     update endpoint_delivery d set attempts = greatest(0, attempts - 1), leased_until = '-infinity'
       from unnest($1::bigint[], $2::bigint[]) as s (channel_oa_id, id)
      where d.channel_oa_id = s.channel_oa_id and d.id = s.id`
-
-/**
- * Stores the latest response of each endpoint, for operators.
- *
- * $1 bigint[]: endpoints; $2 int[]: status; $3 text[]: why there was no response.
- */
-export const noteResponses = statement('note-endpoint-responses')`
-    insert into endpoint_answer as x (endpoint_id, answered_at, status, answer)
-    select p.id, now(), s.status, s.answer
-      from unnest($1::bigint[], $2::int[], $3::text[]) as s (endpoint_id, status, answer)
-      join lateral (select id from endpoint where id = s.endpoint_id offset 0) p on true
-     order by p.id
-        on conflict (endpoint_id) do update
-           set answered_at = excluded.answered_at, status = excluded.status, answer = excluded.answer`
 
 /** $1 bigint: an endpoint that responded with 410. */
 export const pauseEndpoint = statement('pause-endpoint')`
