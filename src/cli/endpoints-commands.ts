@@ -28,6 +28,7 @@ import {
 import { age } from '../operator/format.ts'
 import type { Database } from '../postgres/database.ts'
 import type { Queryable } from '../postgres/statement.ts'
+import { testCommand } from './endpoint-test-command.ts'
 import { between, notFound, onDatabase, parseId, requireAccount, withJson } from './input.ts'
 import { io, type Printable, printJson, printMany, printOne } from './io.ts'
 import { addChangeCommand } from './shared-commands.ts'
@@ -46,6 +47,7 @@ export function endpointsCommand(program: Command): void {
   rotateCommand(group)
   deliveriesCommand(group)
   retryCommand(group)
+  testCommand(group)
 }
 
 interface AddOptions {

@@ -85,6 +85,44 @@ export async function removeEndpoint(database: Queryable, id: bigint): Promise<b
   return (await database.query(deleteEndpoint, [id])).length > 0
 }
 
+/**
+ * Deletes deliveries that are not being settled now.
+ *
+ * $1 endpoint id bigint, $2 maximum number of rows int
+ */
+const deleteDeliveries = statement('delete-deliveries-of-endpoint')`
+    with pending as (
+      select channel_oa_id, id from endpoint_delivery
+       where endpoint_id = $1 and failed_at is null
+       order by due_at limit $2 for update skip locked
+    ), failed as (
+      select channel_oa_id, id from endpoint_delivery
+       where endpoint_id = $1 and failed_at is not null
+       order by id limit $2 for update skip locked
+    ), deleted as (
+      delete from endpoint_delivery d
+       using (select * from pending union all select * from failed limit $2) lost
+       where d.channel_oa_id = lost.channel_oa_id and d.id = lost.id
+      returning 1
+    )
+    select count(*)::int as count from deleted`
+
+/**
+ * Pauses the endpoint and deletes a batch of its deliveries. The last batch deletes the endpoint. For requests, which may not take as
+ * long as the removal of a large backlog. Returns null if the endpoint does not exist.
+ */
+export async function removeEndpointBatch(
+  database: Queryable,
+  id: bigint,
+): Promise<{ deleted: number; isLast: boolean } | null> {
+  if (!(await pauseEndpoint(database, id))) return null
+  const [row] = await database.query<{ count: number }>(deleteDeliveries, [id, ROWS_PER_STATEMENT])
+  const deleted = row?.count ?? 0
+  const isLast = deleted < ROWS_PER_STATEMENT
+  if (isLast) await removeEndpoint(database, id)
+  return { deleted, isLast }
+}
+
 /** $1 endpoint id bigint */
 const selectFormat = statement('select-endpoint-format')`
     select format from endpoint where id = $1`

@@ -1,5 +1,6 @@
 /** Endpoints and their open deliveries for operators, without secrets and content. */
 import type { AccountId } from '../accounts/account.ts'
+import { printableUrl } from '../endpoints/address.ts'
 import { type ContentRow, loadContents } from '../endpoints/backlog.ts'
 import { contentOf, writeMessage } from '../endpoints/messages.ts'
 import type { EndpointFormat } from '../endpoints/settings.ts'
@@ -107,13 +108,6 @@ async function queryEndpoints(database: Queryable, values: unknown[]): Promise<E
     lastAnswer: answeredAt === null ? null : { at: answeredAt, status: answerStatus, text: answer ?? '' },
   }))
 }
-
-/**
- * Replaces credentials and query strings by `…`, because tools put tokens there. Other programs may have stored any text. The table
- * has the whole URL.
- */
-export const printableUrl = (url: string): string =>
-  url.replace(/[?#].*$/s, (rest) => `${rest[0]}…`).replace(/^([^/]*\/\/)[^/]*@/, '$1…@')
 
 /** `sending`: a process has leased it. */
 export type DeliveryStatus = 'pending' | 'sending' | 'failed'
