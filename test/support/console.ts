@@ -34,6 +34,7 @@ export async function startConsole(
   const app = await createConsole({
     config,
     verifier,
+    ownUrls: () => [new URL('https://oa.example.com/audience')],
     log,
     now,
     ...parts,

@@ -1,17 +1,25 @@
-/** Outgoing webhooks: endpoints, their deliveries, pause, resume and retry. */
+/** Outgoing webhooks: endpoints, their settings, deliveries and history. */
 import type { FastifyInstance } from 'fastify'
+import { isOwnUrl } from '../../endpoints/address.ts'
 import {
   beginResumption,
   continueResumption,
+  finishRotation,
   pauseEndpoint,
+  removeEndpointBatch,
   retryFailedBatch,
+  rotateSecret,
 } from '../../endpoints/manage.ts'
+import { addEndpoint, updateEndpoint } from '../../endpoints/settings.ts'
+import { EndpointTester } from '../../endpoints/test-delivery.ts'
+import { AppError } from '../../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
 import { Type } from '../../http/typebox.ts'
-import { checker } from '../../http/validate.ts'
+import { checker, Nullable, StorableText } from '../../http/validate.ts'
+import { listAttempts } from '../endpoint-history.ts'
 import { findEndpoint, listEndpoints, pageDeliveries, previewDelivery } from '../endpoints.ts'
 import type { ConsoleParts } from './parts.ts'
-import { found, Id, idOrNull, PAGE_SIZE, pageOf, READ_LIMIT, requireId } from './parts.ts'
+import { found, Id, idOrNull, PAGE_SIZE, pageOf, READ_LIMIT, requireId, ShortText } from './parts.ts'
 
 const checkList = checker(
   Type.Object({ account: Type.Optional(Id), after: Type.Optional(Id) }, { additionalProperties: false }),
@@ -36,9 +44,32 @@ const checkResume = checker(
   ),
 )
 
+/** Each setting may be omitted: an addition has defaults, and a change leaves it. */
+const SETTINGS = {
+  name: Type.Optional(StorableText({ maxLength: 256 })),
+  events: Type.Optional(Nullable(Type.Array(ShortText, { maxItems: 100 }))),
+  replies: Type.Optional(Type.Boolean()),
+  allowPrivateNetwork: Type.Optional(Type.Boolean()),
+}
+/** Longer URLs are refused by common servers. */
+const Url = StorableText({ minLength: 1, maxLength: 2_048 })
+const Format = Type.Union([Type.Literal('line'), Type.Literal('members')])
+const checkNew = checker(
+  Type.Object({ account: Id, url: Url, format: Format, ...SETTINGS }, { additionalProperties: false }),
+)
+const checkChanges = checker(
+  Type.Object({ url: Type.Optional(Url), ...SETTINGS }, { additionalProperties: false }),
+)
+
 type OfId = { Params: { id: string } }
 
-export function endpointRoutes(api: FastifyInstance, { database, now }: ConsoleParts): void {
+export function endpointRoutes(api: FastifyInstance, parts: ConsoleParts): void {
+  readRoutes(api, parts)
+  settingsRoutes(api, parts)
+  backlogRoutes(api, parts)
+}
+
+function readRoutes(api: FastifyInstance, { database, now }: ConsoleParts): void {
   api.get('/endpoints', async ({ query }) => {
     const { account, after } = checkList(query)
     const afterId = idOrNull(after)
@@ -51,6 +82,11 @@ export function endpointRoutes(api: FastifyInstance, { database, now }: ConsoleP
   const endpointOf = async (id: string) => found(await findEndpoint(database, requireId(id)))
 
   api.get<OfId>('/endpoints/:id', async ({ params }) => ({ endpoint: await endpointOf(params.id) }))
+
+  api.get<OfId>('/endpoints/:id/history', async ({ params }) => {
+    const { id } = await endpointOf(params.id)
+    return { attempts: await listAttempts(database, id) }
+  })
 
   api.get<OfId>('/endpoints/:id/deliveries', async ({ params, query }) => {
     const { status, dueUs, after } = checkDeliveries(query)
@@ -66,7 +102,51 @@ export function endpointRoutes(api: FastifyInstance, { database, now }: ConsoleP
       return { request: found(await previewDelivery(database, endpoint, requireId(params.delivery), now())) }
     },
   )
+}
 
+function settingsRoutes(api: FastifyInstance, { database, ownUrls }: ConsoleParts): void {
+  const tester = new EndpointTester((url) => isOwnUrl(url, ownUrls()))
+
+  // Only this response and that of a rotation contain the secret.
+  api.post('/endpoints', async (request) => {
+    const { account, ...given } = checkNew(parseUtf8Json(bodyBytes(request)))
+    const defaults = { name: '', events: null, replies: false, allowPrivateNetwork: false }
+    const endpoint = { ...defaults, ...given, accountId: idOrNull(account) ?? 0n }
+    const added = await addEndpoint(database, endpoint, ownUrls())
+    if (added === null) throw new AppError('unknown_account')
+    return added
+  })
+
+  // After a change of the receiver, the page makes the backlog due with `rest` as it does after resuming.
+  api.post<OfId>('/endpoints/:id/update', async (request) => {
+    const id = requireId(request.params.id)
+    const changes = checkChanges(parseUtf8Json(bodyBytes(request)))
+    const updated = await database.transaction((transaction) =>
+      updateEndpoint(transaction, id, changes, ownUrls()),
+    )
+    return { rest: found(updated).resumption }
+  })
+
+  api.post<OfId>('/endpoints/:id/test', async ({ params }) =>
+    found(await tester.test(database, requireId(params.id))),
+  )
+
+  api.post<OfId>('/endpoints/:id/rotate', async ({ params }) => ({
+    secret: found(await rotateSecret(database, requireId(params.id))),
+  }))
+
+  api.post<OfId>('/endpoints/:id/finish-rotation', async ({ params }, reply) => {
+    found((await finishRotation(database, requireId(params.id))) || null)
+    return reply.code(204).send()
+  })
+
+  // Removes one batch. The page repeats the request until the last one.
+  api.post<OfId>('/endpoints/:id/remove', async ({ params }) =>
+    found(await removeEndpointBatch(database, requireId(params.id))),
+  )
+}
+
+function backlogRoutes(api: FastifyInstance, { database }: ConsoleParts): void {
   api.post<OfId>('/endpoints/:id/pause', async ({ params }, reply) => {
     found((await pauseEndpoint(database, requireId(params.id))) || null)
     return reply.code(204).send()
@@ -83,7 +163,7 @@ export function endpointRoutes(api: FastifyInstance, { database, now }: ConsoleP
 
   // Retries one batch. The page repeats the request until the last one.
   api.post<OfId>('/endpoints/:id/retry', async ({ params }) => {
-    const { id } = await endpointOf(params.id)
+    const { id } = found(await findEndpoint(database, requireId(params.id)))
     return retryFailedBatch(database, id)
   })
 }
