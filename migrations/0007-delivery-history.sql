@@ -1,7 +1,6 @@
--- The last attempts to send to each endpoint, for operators, without content.
+-- The last attempts to send to each endpoint, for operators, without content. A busy endpoint has a sample of its accepted ones.
 
--- The slots of endpoint_attempt that are written next. A sender changes the row in any case, and its lock keeps senders from writing
--- to one slot.
+-- The slots of endpoint_attempt that are written next. A sender locks the row in any case, so two senders never write to one slot.
 alter table endpoint_answer
   add column accepted_slot int not null default 0,
   add column refused_slot int not null default 0;

@@ -1,5 +1,6 @@
 /** The last attempts of each endpoint, as operators see them. */
 import { expect, it } from 'vitest'
+import { Sample } from '../src/endpoints/history.ts'
 import { Settlements } from '../src/endpoints/settlements.ts'
 import { type DeliveryAttempt, listAttempts } from '../src/operator/endpoint-history.ts'
 import { randomUserId, textMessage } from '../tools/simulator/events.ts'
@@ -70,19 +71,19 @@ it('keeps the last 25 of each kind when two instances settle at once, and goes w
       events: 1,
     })
   }
-  for (const id of ids) for (let i = 0; i < 3; i += 1) note(instances[0] as Settlements, id, 500)
+  for (const id of ids) for (let i = 0; i < 3; i += 1) note(instances[0] as Settlements, id, 200)
   for (let round = 0; round < 20; round += 1) {
     for (const [index, settlements] of instances.entries()) {
       for (const id of index === 0 ? ids : ids.toReversed()) {
-        for (let i = 0; i < 1 + round * 2; i += 1) note(settlements, id, 200)
+        for (let i = 0; i < 1 + round * 2; i += 1) note(settlements, id, 500)
       }
     }
     await Promise.all(instances.map((settlements) => settlements.settle()))
   }
   for (const id of ids) {
     const attempts = await listAttempts(database, id)
-    const accepted = attempts.filter(({ wasAccepted }) => wasAccepted)
-    expect([accepted.length, attempts.length]).toEqual([25, 28])
+    const refused = attempts.filter(({ wasAccepted }) => !wasAccepted)
+    expect([refused.length, attempts.length]).toEqual([25, 28])
     // The last round of one of the two instances.
     const newest = attempts.map(({ deliveryId }) => Number(deliveryId)).sort((a, b) => b - a)
     expect(newest[24]).toBeGreaterThan(Number(deliveryId) - 160)
@@ -90,4 +91,22 @@ it('keeps the last 25 of each kind when two instances settle at once, and goes w
   await database.query('delete from endpoint where id = $1', [ids[0]])
   expect(await listAttempts(database, ids[0] as bigint)).toEqual([])
   expect(await listAttempts(database, ids[1] as bigint)).toHaveLength(28)
+})
+
+it('stores 25 accepted attempts of an endpoint at once, then one in five seconds, and every refused one', () => {
+  const sample = new Sample()
+  const attempt = (endpointId: bigint, status: number) => ({
+    delivery: { id: 1n, accountId: 1n, endpointId },
+    attempt: 1,
+    response: { status, reason: '', retryAfterMs: null },
+    ...{ startedAtMs: 0, durationMs: 1, events: 1 },
+  })
+  const taken = (endpointId: bigint, status: number, nowMs: number) =>
+    Array.from({ length: 100 }, () => sample.takes(attempt(endpointId, status), nowMs)).filter(Boolean).length
+  expect(taken(1n, 200, 1_000)).toBe(25)
+  expect(taken(1n, 200, 5_999)).toBe(0)
+  expect(taken(1n, 200, 6_000)).toBe(1)
+  expect(taken(1n, 500, 3_000)).toBe(100)
+  expect(taken(2n, 200, 3_000)).toBe(25)
+  expect(taken(1n, 200, 200_000)).toBe(25)
 })
