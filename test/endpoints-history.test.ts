@@ -93,7 +93,7 @@ it('keeps the last 25 of each kind when two instances settle at once, and goes w
   expect(await listAttempts(database, ids[1] as bigint)).toHaveLength(28)
 })
 
-it('stores 25 accepted attempts of an endpoint at once, then one in five seconds, and every refused one', () => {
+it('stores ten accepted attempts of an endpoint at once, then one in five seconds, and every refused one', () => {
   const sample = new Sample()
   const attempt = (endpointId: bigint, status: number) => ({
     delivery: { id: 1n, accountId: 1n, endpointId },
@@ -103,10 +103,10 @@ it('stores 25 accepted attempts of an endpoint at once, then one in five seconds
   })
   const taken = (endpointId: bigint, status: number, nowMs: number) =>
     Array.from({ length: 100 }, () => sample.takes(attempt(endpointId, status), nowMs)).filter(Boolean).length
-  expect(taken(1n, 200, 1_000)).toBe(25)
+  expect(taken(1n, 200, 1_000)).toBe(10)
   expect(taken(1n, 200, 5_999)).toBe(0)
   expect(taken(1n, 200, 6_000)).toBe(1)
   expect(taken(1n, 500, 3_000)).toBe(100)
-  expect(taken(2n, 200, 3_000)).toBe(25)
-  expect(taken(1n, 200, 200_000)).toBe(25)
+  expect(taken(2n, 200, 3_000)).toBe(10)
+  expect(taken(1n, 200, 200_000)).toBe(10)
 })
