@@ -63,7 +63,7 @@ export async function startService(config: Config, log?: DestinationStream): Pro
   const exporter = config.tracing ? await openExporter(notices) : null
   const tracing = exporter && new Tracing(exporter.tracer)
   const lineApi = new LineApi(config.lineApiUrl)
-  const sender = opened && new Sender(opened.database, (url) => isOwn(url, config, app))
+  const sender = opened && new Sender(opened.database, (url) => isOwnUrl(url, ownUrls(app, config)))
   const app: FastifyInstance = await createApp({
     ...{ config, database, lineApi, log, metrics, tracing },
     isClosing: () => isClosing,
@@ -80,6 +80,7 @@ export async function startService(config: Config, log?: DestinationStream): Pro
     config.console &&
     (await createConsole({
       ...{ config, ...config.console, database, verifier, now: Date.now },
+      ownUrls: () => ownUrls(app, config),
       log: log ?? pino.destination(1),
     }))
   let metricsServer: Server | null = null
@@ -236,9 +237,9 @@ export async function serve(config: Config): Promise<void> {
 }
 
 /** An endpoint with such a URL would send deliveries back to this service. */
-function isOwn(url: URL, { publicUrl, host }: Config, app: FastifyInstance): boolean {
+function ownUrls(app: FastifyInstance, { publicUrl, host }: Config): URL[] {
   const { port } = app.server.address() as AddressInfo
-  return isOwnUrl(url, ownAddresses(publicUrl, host, port))
+  return ownAddresses(publicUrl, host, port)
 }
 
 function urlOf(app: FastifyInstance, { host }: Config): string {

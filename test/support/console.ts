@@ -39,6 +39,7 @@ export async function startConsole(
   const app = await createConsole({
     config,
     verifier,
+    ownUrls: () => [new URL('https://oa.example.com/audience')],
     log,
     now,
     ...parts,

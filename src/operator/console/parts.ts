@@ -24,6 +24,8 @@ export interface ConsoleOptions {
   userHeader: string | null
   database: Pick<Database, 'console' | 'reads'>
   verifier: Omit<Verifier, 'database'>
+  /** base URLs of this service's API, where an endpoint would be a loop */
+  ownUrls: () => URL[]
   log: DestinationStream
   now: () => number
   /** interval of the live tail; tests use a shorter one */
