@@ -2,6 +2,7 @@
 import { useCallback, useState } from 'preact/hooks'
 import type { Member } from '../../src/audience/member.ts'
 import type { TimelineEntry } from '../../src/operator/members.ts'
+import { describeEffect } from '../../src/operator/timeline-texts.ts'
 import { get, type Json, post, queryOf } from '../api.ts'
 import { useAction, useList, useQuery } from '../hooks.ts'
 import { Confirm } from '../parts/dialog.tsx'
@@ -142,12 +143,14 @@ function Timeline({ path }: { path: string }) {
                 <time dateTime={entry.at}>{dateTime(entry.at)}</time>
                 <span class="what">
                   {entry.eventId === null ? (
-                    <b>{entry.kind}</b>
+                    <b>{t.member.edit}</b>
                   ) : (
-                    <Link href={`/events/${entry.eventId}`}>{entry.kind}</Link>
+                    <>
+                      <Link href={`/events/${entry.eventId}`}>{entry.kind}</Link>
+                      <span class="tag">{entry.source}</span>
+                    </>
                   )}
-                  <span class="tag">{entry.source}</span>
-                  <span class="effect">{entry.effect}</span>
+                  <span class="effect">{describeEffect(t.member.timelineTexts, entry.effect)}</span>
                 </span>
               </li>
             ))}
