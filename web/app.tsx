@@ -1,5 +1,5 @@
 /** The frame around all pages: sign-in, navigation and languages. */
-import { useEffect, useMemo, useState } from 'preact/hooks'
+import { useEffect, useState } from 'preact/hooks'
 import { type ApiError, get, listenForSignOut, post } from './api.ts'
 import { clearCache, useAction } from './hooks.ts'
 import { AccountPage } from './pages/account.tsx'
@@ -19,26 +19,18 @@ import { Icon, type IconName, Mark } from './parts/icons.tsx'
 import { Failure } from './parts/states.tsx'
 import { Link, match, type Place, usePlace } from './router.tsx'
 import { isSessionRemembered, rememberSession } from './session.ts'
-import {
-  initialLanguage,
-  LANGUAGE_NAMES,
-  type Language,
-  LocalizedContext,
-  localize,
-  rememberLanguage,
-  useLocalized,
-} from './texts.ts'
+import { LANGUAGE_NAMES, type Language, type Localized, loadLanguage } from './texts/languages.ts'
+import { LocalizedContext, rememberLanguage, useLocalized } from './texts.ts'
 
 type Session = 'unknown' | 'open' | 'none' | 'ended'
 
-export function App() {
-  const [language, setLanguage] = useState<Language>(initialLanguage)
-  const localized = useMemo(() => localize(language), [language])
+export function App({ initial }: { initial: Localized }) {
+  const [localized, setLocalized] = useState(initial)
+  const { language } = localized
   const [session, setSession] = useState<Session>(isSessionRemembered() ? 'open' : 'unknown')
   const [error, setError] = useState<ApiError>()
   useEffect(() => {
     document.documentElement.lang = language
-    rememberLanguage(language)
   }, [language])
   useEffect(() => {
     // A page sends several requests, and each of them is refused after the session has ended.
@@ -62,7 +54,12 @@ export function App() {
     rememberSession(null)
     setSession('none')
   }
-  const languages = <Languages language={language} onChoose={setLanguage} />
+  const chooseLanguage = async (chosen: Language) => {
+    rememberLanguage(chosen)
+    // If the table cannot be loaded, the page keeps its language, and the list shows it again.
+    await loadLanguage(chosen).then(setLocalized, () => setLocalized((before) => ({ ...before })))
+  }
+  const languages = <Languages onChoose={chooseLanguage} />
   return (
     <LocalizedContext.Provider value={localized}>
       {session === 'open' && <Frame languages={languages} onSignOut={signOut} />}
@@ -134,8 +131,8 @@ function Frame({ languages, onSignOut }: { languages: preact.JSX.Element; onSign
   )
 }
 
-function Languages({ language, onChoose }: { language: Language; onChoose: (language: Language) => void }) {
-  const { t } = localize(language)
+function Languages({ onChoose }: { onChoose: (language: Language) => void }) {
+  const { t, language } = useLocalized()
   return (
     <select
       class="languages"
