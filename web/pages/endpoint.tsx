@@ -1,5 +1,5 @@
 /** One endpoint: its open and failed deliveries, and pause, resume and retry. */
-import { useState } from 'preact/hooks'
+import { useMemo, useState } from 'preact/hooks'
 import type { Resumption } from '../../src/endpoints/manage.ts'
 import type { EndpointSummary } from '../../src/operator/endpoints.ts'
 import { type Json, post } from '../api.ts'
@@ -108,8 +108,13 @@ function Actions({
 function Settings({ endpoint }: { endpoint: Endpoint }) {
   const { t } = useLocalized()
   const { oldestPendingSeconds } = endpoint
-  const oldest =
-    oldestPendingSeconds === null ? null : new Date(serverNowMs() - oldestPendingSeconds * 1000).toISOString()
+  const oldest = useMemo(
+    () =>
+      oldestPendingSeconds === null
+        ? null
+        : new Date(serverNowMs() - oldestPendingSeconds * 1000).toISOString(),
+    [endpoint],
+  )
   const yes = (value: boolean) => (value ? t.common.yes : t.common.no)
   return (
     <Panel title={t.endpoints.settings}>

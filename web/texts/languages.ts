@@ -33,6 +33,8 @@ export function languageOf(tags: readonly string[]): Language {
 
 export interface Localized {
   language: Language
+  /** for Intl: Gregorian years and Western digits, as in the service's output */
+  locale: string
   t: Texts
   /** `1,234` */
   number: (value: number) => string
@@ -64,7 +66,7 @@ export const loadLanguage = async (language: Language): Promise<Localized> =>
   localize(language, await TABLES[language]())
 
 export function localize(language: Language, t: Texts): Localized {
-  // Gregorian years and Western digits, as in the service's output. The default for Thai is Buddhist years.
+  // The default for Thai is Buddhist years.
   const locale = `${language}-u-ca-gregory-nu-latn`
   const number = new Intl.NumberFormat(locale)
   const short = new Intl.NumberFormat(locale, { notation: 'compact', maximumFractionDigits: 1 })
@@ -76,6 +78,7 @@ export function localize(language: Language, t: Texts): Localized {
   const clock = new Intl.DateTimeFormat(locale, { timeStyle: 'medium' })
   return {
     language,
+    locale,
     t,
     number: (value) => number.format(value),
     short: (value) => short.format(value),
@@ -84,7 +87,8 @@ export function localize(language: Language, t: Texts): Localized {
     relative: (iso, now = serverNowMs()) => {
       const seconds = (Date.parse(iso) - now) / 1000
       const [unit, size] = UNITS.find(([, length]) => Math.abs(seconds) >= length) ?? ['second', 1]
-      return relative.format(Math.trunc(seconds / size), unit)
+      // The service's clock is read to the second, so what just happened is up to a second ahead: `-0` is "0 seconds ago".
+      return relative.format(Math.trunc(seconds / size) || -0, unit)
     },
     dateTime: (iso) => dateTime.format(new Date(iso)),
     date: (iso) => date.format(new Date(iso)),
