@@ -37,10 +37,15 @@ type Effect =
   | { kind: 'edited'; fields: string[]; by: Author | null }
 type Author = { keyId: bigint | string; clientId: string | null; clientName: string | null }
 
-export function describeEffect(texts: TimelineTexts, effect: Effect): string {
+/** @param failureText translates why an event was not applied */
+export function describeEffect(
+  texts: TimelineTexts,
+  effect: Effect,
+  failureText = (failure: string): string => failure,
+): string {
   switch (effect.kind) {
     case 'not_applied':
-      return texts.notApplied(effect.failure)
+      return texts.notApplied(failureText(effect.failure))
     case 'edited':
       return texts.edited(
         effect.fields

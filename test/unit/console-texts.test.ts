@@ -1,4 +1,5 @@
 /** The languages of the console: each table is complete, and nothing in it is English by mistake. */
+import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import type { Check, FailureReason } from '../../src/accounts/verification.ts'
 import { type Problem, REASONS, type Reason } from '../../src/operator/account-status.ts'
@@ -6,6 +7,7 @@ import { describeProblem } from '../../src/operator/problem-texts.ts'
 import { describeEffect } from '../../src/operator/timeline-texts.ts'
 import { describeCheck } from '../../web/texts/checks.ts'
 import { en } from '../../web/texts/en.ts'
+import { describeFailure, FAILURE_PATTERNS } from '../../web/texts/failures.ts'
 import {
   LANGUAGE_NAMES,
   type Language,
@@ -72,7 +74,7 @@ const PROBLEMS = [
 
 /** Texts that are the same in every language, or names of LINE's pages, of settings and of commands. */
 const TERMS =
-  /LINE (Official Account Manager|Developers Console|Developers)|Webhook URL|"?Use webhook"?|"?Webhook redelivery"?|Messaging API|oa-audience( [a-z]+)*|(?:npx )?oa-audience.*|CONSOLE_TOKEN|PUBLIC_URL|RETENTION_DAYS|TRUST_PROXY|Host|HTTPS|CRM|API key|API|Not available|timeout|[Cc]hannel access token|[Cc]hannel (id|ID|secret)|[Bb]ot user (id|ID)|[Bb]asic id|[Ee]xternal id|[Uu]ser id|[Cc]lient id|[Aa]ccess token|[Cc]hat secret|[Cc]lient secret|[Tt]racking key|[Rr]eply token|module channel|[Ww]ebhook|Channel|LINE|URL|ID|id|[Ss]ecret|[Tt]oken|[Kk]ey|Z?X+|AGO|DAY/g
+  /LINE (Official Account Manager|Developers Console|Developers)|Webhook URL|"?Use webhook"?|"?Webhook redelivery"?|Messaging API|oa-audience( [a-z]+)*|(?:npx )?oa-audience.*|CONSOLE_TOKEN|PUBLIC_URL|RETENTION_DAYS|TRUST_PROXY|Host|HTTPS|CRM|API key|API|Not available|timeout|[Cc]hannel access token|[Cc]hannel (id|ID|secret)|[Bb]ot user (id|ID)|[Bb]asic id|[Ee]xternal id|[Uu]ser id|[Cc]lient id|[Aa]ccess token|[Cc]hat secret|[Cc]lient secret|[Tt]racking key|[Rr]eply token|module channel|[Ww]ebhook|Channel|SQLSTATE|LINE|URL|ID|id|[Ss]ecret|[Tt]oken|[Kk]ey|Z?X+|AGO|DAY/g
 
 const englishIn = (text: string) => text.replaceAll(TERMS, '').match(/[A-Za-z]{2,}/g)
 
@@ -84,7 +86,11 @@ describe.each(OTHERS)('the table of %s', (language) => {
     const { t } = await loadLanguage(language)
     const kindOf = (leaf: unknown) => typeof leaf
     const kinds = (table: typeof en) => {
-      const { checks, ...rest } = { ...table, member: { ...table.member, timelineTexts: null } }
+      const {
+        checks: _,
+        eventFailures: __,
+        ...rest
+      } = { ...table, member: { ...table.member, timelineTexts: null } }
       return leavesOf(rest, kindOf)
     }
     expect(kinds(t)).toEqual(kinds(en))
@@ -171,6 +177,38 @@ describe('the language of the browser', () => {
     [['yue-HK'], 'zh-Hant-TW'],
   ])('%s shows %s', (tags, language) => {
     expect(languageOf(tags)).toBe(language)
+  })
+})
+
+describe('why an event was not applied', () => {
+  it('is a sentence that the service writes, and is translated', async () => {
+    const sources = [
+      'intake/event-fields.ts',
+      'intake/line/line-payload.ts',
+      'intake/json-depth.ts',
+      'intake/isolate.ts',
+    ]
+    const written = [...sources, 'intake/mbox/times.ts', 'intake/mbox/mbox-source.ts']
+      .flatMap((name) => [
+        ...readFileSync(new URL(`../../src/${name}`, import.meta.url), 'utf8').matchAll(
+          /(["'`])(the .*?)\1(?=[,)\n])/g,
+        ),
+      ])
+      .map(([, , text = '']) =>
+        text.replace(/\$\{sqlStateOf\(error\)\}/, '22003').replace(/\$\{\w+\}/, '200'),
+      )
+    for (const language of OTHERS) {
+      const { t } = await loadLanguage(language)
+      for (const [kind, pattern] of Object.entries(FAILURE_PATTERNS)) {
+        const sentence = written.find((text) => pattern.test(text))
+        expect(sentence, kind).toBeDefined()
+        const text = describeFailure(t.eventFailures, sentence as string)
+        expect(text).not.toBe(sentence)
+        expect(text).toContain(sentence?.match(/\b200\b|22003/)?.[0] ?? '')
+      }
+      expect(describeFailure(t.eventFailures, 'of another version')).toBe('of another version')
+    }
+    expect(describeFailure(null, 'the user id is empty')).toBe('the user id is empty')
   })
 })
 

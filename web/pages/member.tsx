@@ -10,6 +10,7 @@ import { Facts, Page, Panel } from '../parts/page.tsx'
 import { ActionFailure, Empty, Failure, ListView, Loading } from '../parts/states.tsx'
 import { Avatar, CopyButton, Count, Payload, Time } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
+import { describeFailure } from '../texts/failures.ts'
 import { useLocalized } from '../texts.ts'
 import { Relationship, Tags } from './audience.tsx'
 
@@ -150,7 +151,11 @@ function Timeline({ path }: { path: string }) {
                       <span class="tag">{entry.source}</span>
                     </>
                   )}
-                  <span class="effect">{describeEffect(t.member.timelineTexts, entry.effect)}</span>
+                  <span class="effect">
+                    {describeEffect(t.member.timelineTexts, entry.effect, (failure) =>
+                      describeFailure(t.eventFailures, failure),
+                    )}
+                  </span>
                 </span>
               </li>
             ))}

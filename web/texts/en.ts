@@ -3,6 +3,7 @@ import type { Reason } from '../../src/operator/account-status.ts'
 import { PROBLEM_TEXTS } from '../../src/operator/problem-texts.ts'
 import { TIMELINE_TEXTS } from '../../src/operator/timeline-texts.ts'
 import type { CheckTexts } from './checks.ts'
+import type { EventFailureTexts } from './failures.ts'
 
 const counted = (count: string, one: string, many = `${one}s`): string =>
   `${count} ${count === '1' ? one : many}`
@@ -93,6 +94,8 @@ export const en = {
   problems: PROBLEM_TEXTS,
   /** Checks of a verification. English shows the message of the service. */
   checks: null as CheckTexts | null,
+  /** Why an event could not be applied. English shows the sentence of the service. */
+  eventFailures: null as EventFailureTexts | null,
   fleet: {
     title: 'Fleet',
     lead: (accounts: string) => `${counted(accounts, 'account')}, worst first`,

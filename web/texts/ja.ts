@@ -201,8 +201,8 @@ export const ja: Texts = {
         `${missing.join('と')}を登録してください。`,
       ]
     },
-    platform_unreachable: ({ hours, fault }, { number }) => [
-      `LINE が ${number(hours)} 時間、検証に応答していません（${fault}）。`,
+    platform_unreachable: ({ hours }, { number }) => [
+      `LINE が ${number(hours)} 時間、検証に応答していません（接続できない、遅い、またはレート制限）。`,
       'LINE への HTTPS 通信を許可してください。',
     ],
     never_delivered: ({ days, addedAt }, { number, relative }) => [
@@ -233,6 +233,18 @@ export const ja: Texts = {
       webhook_test: 'LINE のテスト配信が届き、受理されました',
     },
     failed,
+  },
+  eventFailures: {
+    not_an_object: () => 'イベントがオブジェクトではありません',
+    too_deep: (levels) => `イベントの入れ子が ${levels} 段を超えています`,
+    user_id_type: () => 'ユーザー ID が文字列ではありません',
+    user_id_empty: () => 'ユーザー ID が空です',
+    user_id_long: (length) => `ユーザー ID が ${length} 文字を超えています`,
+    user_id_characters: () => 'ユーザー ID に保存できない文字が含まれています',
+    time_range: () => '時刻が 1970 年から 9999 年までのミリ秒の数値ではありません',
+    time_form: () => '時刻の形式が不明です',
+    other_inbox: () => 'イベントがこのアカウントとは別の受信トレイのものです',
+    refused_by_database: (code) => `データベースが適用を拒否しました（${code}）`,
   },
   fleet: {
     title: 'アカウント一覧',

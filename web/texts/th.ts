@@ -190,8 +190,8 @@ export const th: Texts = {
         `บันทึก ${missing.join(' และ ')}`,
       ]
     },
-    platform_unreachable: ({ hours, fault }, { number }) => [
-      `LINE ไม่ตอบสนองต่อการตรวจยืนยันมา ${number(hours)} ชั่วโมง (${fault})`,
+    platform_unreachable: ({ hours }, { number }) => [
+      `LINE ไม่ตอบสนองต่อการตรวจยืนยันมา ${number(hours)} ชั่วโมง (เชื่อมต่อไม่ได้ ช้า หรือจำกัดอัตรา)`,
       'อนุญาตการเชื่อมต่อ HTTPS ไปยัง LINE',
     ],
     never_delivered: ({ days, addedAt }, { number, relative }) => [
@@ -222,6 +222,18 @@ export const th: Texts = {
       webhook_test: 'การทดสอบการส่งของ LINE มาถึงและถูกรับแล้ว',
     },
     failed,
+  },
+  eventFailures: {
+    not_an_object: () => 'อีเวนต์ไม่ใช่ออบเจ็กต์',
+    too_deep: (levels) => `อีเวนต์ซ้อนกันลึกกว่า ${levels} ชั้น`,
+    user_id_type: () => 'User id ไม่ใช่ข้อความ',
+    user_id_empty: () => 'User id ว่างเปล่า',
+    user_id_long: (length) => `User id ยาวกว่า ${length} อักขระ`,
+    user_id_characters: () => 'User id มีอักขระที่บันทึกไม่ได้',
+    time_range: () => 'เวลาไม่ใช่ตัวเลขมิลลิวินาทีระหว่างปี 1970 ถึง 9999',
+    time_form: () => 'ไม่รู้จักรูปแบบของเวลา',
+    other_inbox: () => 'อีเวนต์เป็นของกล่องข้อความอื่นที่ไม่ใช่ของบัญชีนี้',
+    refused_by_database: (code) => `ฐานข้อมูลปฏิเสธการนำไปใช้ (${code})`,
   },
   fleet: {
     title: 'บัญชีทั้งหมด',

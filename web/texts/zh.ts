@@ -190,8 +190,8 @@ export const zh: Texts = {
         `請儲存 ${missing.join('與 ')}。`,
       ]
     },
-    platform_unreachable: ({ hours, fault }, { number }) => [
-      `LINE 已 ${number(hours)} 小時未回應驗證（${fault}）。`,
+    platform_unreachable: ({ hours }, { number }) => [
+      `LINE 已 ${number(hours)} 小時未回應驗證（無法連線、過慢或限制流量）。`,
       '請允許對 LINE 的 HTTPS 對外連線。',
     ],
     never_delivered: ({ days, addedAt }, { number, relative }) => [
@@ -222,6 +222,18 @@ export const zh: Texts = {
       webhook_test: 'LINE 的測試傳送已送達並被接受',
     },
     failed,
+  },
+  eventFailures: {
+    not_an_object: () => '事件不是物件',
+    too_deep: (levels) => `事件的巢狀層級超過 ${levels} 層`,
+    user_id_type: () => '使用者 ID 不是字串',
+    user_id_empty: () => '使用者 ID 為空',
+    user_id_long: (length) => `使用者 ID 超過 ${length} 個字元`,
+    user_id_characters: () => '使用者 ID 含有無法儲存的字元',
+    time_range: () => '時間不是介於 1970 年至 9999 年之間的毫秒數',
+    time_form: () => '時間格式不明',
+    other_inbox: () => '事件屬於此帳號以外的收件匣',
+    refused_by_database: (code) => `資料庫拒絕套用（${code}）`,
   },
   fleet: {
     title: '帳號總覽',
