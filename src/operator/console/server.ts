@@ -14,6 +14,7 @@ import { eventRoutes } from './event-routes.ts'
 import { liveRoutes } from './live-routes.ts'
 import { addPages, compressLargeResponses, setSecurityHeaders } from './pages.ts'
 import type { ConsoleOptions } from './parts.ts'
+import { searchRoutes } from './search-routes.ts'
 import { addSessions, requireSameOrigin } from './session.ts'
 
 export async function createConsole(options: ConsoleOptions): Promise<FastifyInstance> {
@@ -41,6 +42,7 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
       eventRoutes(api, parts) //    events that could not be applied
       endpointRoutes(api, parts) // outgoing webhooks
       clientRoutes(api, parts) //   API clients and keys
+      searchRoutes(api, parts) //   everything, by its name or id
       liveRoutes(api, parts, sessions) // what is being committed
     },
     { prefix: '/api' },
