@@ -14,8 +14,10 @@ import { FleetPage } from './pages/fleet.tsx'
 import { LivePage } from './pages/live.tsx'
 import { MemberPage } from './pages/member.tsx'
 import { NotFoundPage } from './pages/not-found.tsx'
+import { SearchPage } from './pages/search.tsx'
 import { SignInPage } from './pages/sign-in.tsx'
 import { Icon, type IconName, Mark } from './parts/icons.tsx'
+import { SearchBox } from './parts/search-box.tsx'
 import { Failure } from './parts/states.tsx'
 import { Link, match, type Place, usePlace } from './router.tsx'
 import { isSessionRemembered, rememberSession } from './session.ts'
@@ -110,6 +112,7 @@ function Frame({ languages, onSignOut }: { languages: preact.JSX.Element; onSign
           <Mark />
           <span>oa-audience</span>
         </div>
+        <SearchBox place={place} />
         <nav aria-label={t.navigation}>
           {NAVIGATION.map(({ page, href }) => (
             <Link key={page} href={href} aria-current={isCurrent(href) ? 'page' : undefined}>
@@ -170,6 +173,7 @@ const PAGES: Array<[pattern: string, page: (parameters: Parameters, place: Place
   ['/clients', () => <ClientsPage />],
   ['/clients/:id', ({ id = '' }) => <ClientPage key={id} id={id} />],
   ['/live', () => <LivePage />],
+  ['/search', (_, { query }) => <SearchPage key={query.get('q')} text={query.get('q')?.trim() ?? ''} />],
 ]
 
 function CurrentPage({ place }: { place: Place }) {
