@@ -138,6 +138,7 @@ export const ROUTES: Record<string, RouteAccess> = {
     (of) => ({ path: `/activity/of?kind=account&id=${of.account}` }),
     'filtered',
   ),
+  'GET /search': viewer('search everything', () => ({ path: '/search?q=Strangers' }), 'filtered'),
   'GET /live': viewer('watch events', undefined, 'filtered'),
 }
 

@@ -16,6 +16,7 @@ import { liveRoutes } from './live-routes.ts'
 import { operatorRoutes } from './operator-routes.ts'
 import { addPages, compressLargeResponses, setSecurityHeaders } from './pages.ts'
 import type { ConsoleOptions } from './parts.ts'
+import { searchRoutes } from './search-routes.ts'
 import { addSessions, requireRoles, requireSameOrigin } from './session.ts'
 
 export async function createConsole(options: ConsoleOptions): Promise<FastifyInstance> {
@@ -45,6 +46,7 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
       clientRoutes(api, parts) //   API clients and keys
       operatorRoutes(api, parts) // the people who use the console
       activityRoutes(api, parts) // who changed what
+      searchRoutes(api, parts) //   everything, by its name or id
       liveRoutes(api, parts, sessions) // what is being committed
     },
     { prefix: '/api' },
