@@ -11,6 +11,7 @@ import { audienceRoutes } from './audience-routes.ts'
 import { clientRoutes } from './client-routes.ts'
 import { endpointRoutes } from './endpoint-routes.ts'
 import { eventRoutes } from './event-routes.ts'
+import { jobRoutes } from './job-routes.ts'
 import { liveRoutes } from './live-routes.ts'
 import { addPages, compressLargeResponses, setSecurityHeaders } from './pages.ts'
 import type { ConsoleOptions } from './parts.ts'
@@ -41,6 +42,7 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
       eventRoutes(api, parts) //    events that could not be applied
       endpointRoutes(api, parts) // outgoing webhooks
       clientRoutes(api, parts) //   API clients and keys
+      jobRoutes(api, parts) //      long work over members
       liveRoutes(api, parts, sessions) // what is being committed
     },
     { prefix: '/api' },
