@@ -81,3 +81,11 @@ export class AppError extends Error {
 export class FatalError extends Error {
   override readonly name = 'FatalError'
 }
+
+/** Formats an input error as one line. Throws any other error again. */
+export function toFatalError(error: unknown): FatalError {
+  if (error instanceof FatalError) return error
+  if (!(error instanceof AppError) || error.code === 'unavailable') throw error
+  const details = error.details?.map(({ path, message }) => `${path} ${message}`).join('; ')
+  return new FatalError(details ?? error.message)
+}

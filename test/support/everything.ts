@@ -199,7 +199,10 @@ async function useCommands({ database, direct, platform, tenant }: Users): Promi
   if (account === null) throw new Error('no account')
   for await (const _ of importFollowers(database, new LineApi(platform.url), account));
   const scope = { keyId: null, accountId: tenant.accountId, organizationId: tenant.organizationId }
-  await importEntries(database, scope, [{ userId: 'U2' }, { userId: 'U3', tags: ['imported'] }])
+  await importEntries(database, database.pipeline, scope, [
+    { userId: 'U2' },
+    { userId: 'U3', tags: ['imported'] },
+  ])
   await eraseUser(database.forTenant(scope), scope, 'U9', Date.now)
   const member = await findMember(database, tenant.accountId, 'U2', null)
   if (member === null) throw new Error('no member')

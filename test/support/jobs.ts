@@ -5,6 +5,7 @@ import type { TextDatabase } from '../../tools/text-database.ts'
 import { atEnd } from './at-end.ts'
 import type { Operator } from './console.ts'
 import { eventually } from './process.ts'
+import { type Answer, readAnswer } from './service.ts'
 
 /** It is stopped with its test or file. */
 export function startJobRunner(database: TextDatabase): JobRunner {
@@ -26,4 +27,30 @@ export async function endOf(operator: Operator, job: { id: string }): Promise<Jo
     ({ json }) => json.job.finishedAt !== null,
   )
   return json.job
+}
+
+/** Uploads a file as the page does, in pieces of `pieceBytes`, and resolves with the job, which has then begun. */
+export async function uploadFile(
+  operator: Operator,
+  { accountId }: { accountId: bigint },
+  format: 'csv' | 'ndjson',
+  file: string | Buffer,
+  pieceBytes = 512 * 1024,
+): Promise<{ id: string }> {
+  const bytes = Buffer.from(file)
+  const path = `/api/accounts/${accountId}/audience/import`
+  const { json } = await operator.post(path, { format, size: bytes.length })
+  for (let position = 0; position < bytes.length; position += pieceBytes)
+    await sendPiece(operator, json.job.id, position, bytes.subarray(position, position + pieceBytes))
+  return json.job
+}
+
+export async function sendPiece(
+  { url, headers }: Operator,
+  id: string,
+  position: number,
+  bytes: Buffer,
+): Promise<Answer> {
+  const path = `/api/jobs/${id}/file?position=${position}`
+  return readAnswer(await fetch(url + path, { method: 'POST', headers, body: new Uint8Array(bytes) }))
 }

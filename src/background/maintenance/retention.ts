@@ -1,6 +1,7 @@
 /** Deletes rows after their retention. Each statement deletes few rows, so that no other session waits for it. */
 import type { Config } from '../../config/config.ts'
 import { ENDPOINTS_WITH_DELIVERIES } from '../../endpoints/backlog.ts'
+import { ENDED } from '../../operator/jobs/job.ts'
 import { type Queryable, type Statement, statement } from '../../postgres/statement.ts'
 import { dropExpiredKeyPartitions } from './key-partitions.ts'
 import { dropExpiredPartitions, EVENTS, TRACKING_EVENTS, unlessLocked } from './partitions.ts'
@@ -14,6 +15,9 @@ const DAYS_KEPT_DAYS = 400
 
 /** Operators look at what they did last month. */
 const JOBS_KEPT_DAYS = 30
+
+/** A browser sends the next piece of a file within seconds. What it has uploaded contains personal data. */
+const UPLOAD_PAUSE_MAX_MINUTES = 60
 
 /** A delta feed from an older time starts from the beginning. A mark every 10 s makes 260,000 rows in 30 days. */
 const MARKS_KEPT_DAYS = 30
@@ -55,6 +59,7 @@ export async function deleteExpired(
   await deleteInBatches(session, deleteAccountDays, DAYS_KEPT_DAYS)
   await deleteInBatches(session, deleteExpiredSessions, 0)
   await deleteInBatches(session, deleteActivity, auditRetentionDays)
+  await session.query(endAbandonedUploads, [UPLOAD_PAUSE_MAX_MINUTES])
   await deleteInBatches(session, deleteJobs, JOBS_KEPT_DAYS)
 }
 
@@ -162,6 +167,14 @@ const deleteDeliveryHours = deleteOlder('delete-delivery-hours', 'delivery_hour'
 const deleteAccountDays = deleteOlder('delete-account-days', 'account_day', 'day')
 
 const deleteExpiredSessions = deleteOlder('delete-expired-sessions', 'operator_session', 'expires_at')
+
+/** $1 minutes int */
+const endAbandonedUploads = statement('end-abandoned-uploads')`
+    with ended as (
+      update job set status = 'failed', reason = 'upload_abandoned', ${ENDED}
+       where status = 'uploading' and stepped_at < now() - $1 * interval '1 minute'
+      returning id)
+    delete from job_file using ended where job_id = ended.id`
 
 const deleteJobs = deleteOlder('delete-jobs', 'job', 'finished_at')
 

@@ -10,7 +10,8 @@ import { Type } from '../../http/typebox.ts'
 import { checker, refuseInput, StorableText } from '../../http/validate.ts'
 import { findAccountDetails } from '../accounts.ts'
 import { countMatching } from '../count-members.ts'
-import { cancelJob, findJob, listJobs } from '../jobs/job.ts'
+import { cancelJob, findJob, listJobs, startJob } from '../jobs/job.ts'
+import { FILE_MAX_BYTES, storePiece } from '../jobs/job-file.ts'
 import { scopeOfJob, startTagging } from '../jobs/tag-members.ts'
 import { operatorOf } from './operator-of.ts'
 import type { ConsoleParts } from './parts.ts'
@@ -35,6 +36,17 @@ const checkTagging = checker(
     { additionalProperties: false },
   ),
 )
+
+const checkImport = checker(
+  Type.Object(
+    {
+      format: Type.Union([Type.Literal('csv'), Type.Literal('ndjson')]),
+      size: Type.Integer({ minimum: 1, maximum: FILE_MAX_BYTES }),
+    },
+    { additionalProperties: false },
+  ),
+)
+const checkPiece = checker(Type.Object({ position: Id }, { additionalProperties: false }))
 
 type OfId = { Params: { id: string } }
 type OfAccount = { Params: { account: string } }
@@ -83,6 +95,28 @@ export function jobRoutes(api: FastifyInstance, parts: ConsoleParts): void {
     return sendJob(request, reply, parts, (transaction) =>
       startTagging(transaction, operatorOf(request), account, change, { count, expected }),
     )
+  })
+
+  // The upload follows, in pieces that fit into a body.
+  api.post<OfAccount>('/accounts/:account/audience/import', async (request, reply) => {
+    const { id: accountId, organizationId } = await accountOf(request.params.account)
+    const parameters = checkImport(parseUtf8Json(bodyBytes(request)))
+    const job = { kind: 'members.import', accountId, organizationId, parameters } as const
+    const upload = { ...job, total: parameters.size, status: 'uploading' } as const
+    return sendJob(request, reply, parts, (transaction) =>
+      startJob(transaction, operatorOf(request), upload, null),
+    )
+  })
+
+  api.post<OfId>('/jobs/:id/file', async (request) => {
+    const id = requireId(request.params.id)
+    const position = idOrNull(checkPiece(request.query).position) ?? 0n
+    const bytes = bodyBytes(request)
+    const upload = await database.transaction((transaction) =>
+      storePiece(transaction, operatorOf(request), { id, position, bytes }),
+    )
+    if (upload.isComplete) parts.onJob?.()
+    return upload
   })
 }
 

@@ -14,7 +14,7 @@ const RUNNING_MAX = 32
 const RETRY_AFTER_SECONDS = 60
 
 /** The closed set of kinds. kinds.ts has the step of each. */
-export type JobKind = 'members.tag' | 'events.retry' | 'endpoint.retry' | 'endpoint.resume'
+export type JobKind = 'members.tag' | 'members.import' | 'events.retry' | 'endpoint.retry' | 'endpoint.resume'
 
 /** uploading: the file of an import is not complete */
 export type JobStatus = 'uploading' | 'running' | 'done' | 'failed' | 'cancelled'

@@ -20,6 +20,8 @@ export interface Step {
   organizationIds: OrganizationIds
   /** Runs `work` in the transaction that stores its result. A fault rolls back both. */
   commit: (work: (transaction: Queryable) => Promise<Progress>) => Promise<void>
+  /** Whether the last commit has ended the turn. */
+  isOver: () => boolean
 }
 
 /** Makes the next part of the work, in at least one call of `commit`. */

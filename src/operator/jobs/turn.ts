@@ -119,7 +119,12 @@ class Turn {
     const locked = await this.#database.transaction((transaction) => this.#lock(transaction))
     if (locked === null) return
     const { organizationIds } = locked
-    const step: Step = { database: this.#database, organizationIds, commit: (work) => this.#commit(work) }
+    const step: Step = {
+      database: this.#database,
+      organizationIds,
+      commit: (work) => this.#commit(work),
+      isOver: () => this.#isOver,
+    }
     while (!this.#isOver) await STEPS[this.#job.kind](this.#job, step)
   }
 
