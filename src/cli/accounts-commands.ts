@@ -9,6 +9,7 @@ import { AppError, FatalError } from '../errors.ts'
 import { deliveryPaths } from '../intake/line/line-signature.ts'
 import { LineApi } from '../line-api/client.ts'
 import { findAccountDetails, listAccounts } from '../operator/accounts.ts'
+import { ALL_ORGANIZATIONS } from '../operator/actor.ts'
 import { findAccountContents, removeAccount } from '../operator/remove-account.ts'
 import type { Database } from '../postgres/database.ts'
 import { columnsOf, type Fields, SECRET_FLAGS, withFields } from './account-fields.ts'
@@ -83,7 +84,7 @@ function showCommand(group: Command): void {
     )
     .argument('<id>', 'id of the account', parseId)
     .action(async (id: bigint, { json }: { json?: boolean }) => {
-      const account = await onDatabase((database) => findAccountDetails(database, id))
+      const account = await onDatabase((database) => findAccountDetails(database, ALL_ORGANIZATIONS, id))
       if (account === null) throw notFound('account', id)
       printOne({ ...account, ...addressesOf(readConfig(io.env), id, account.oaHash) }, json === true)
     })
@@ -91,7 +92,7 @@ function showCommand(group: Command): void {
 
 /** Counts only what this run deleted, not what an interrupted run deleted before. */
 async function remove(database: Database, id: bigint): Promise<Printable | null> {
-  const account = await findAccountDetails(database, id)
+  const account = await findAccountDetails(database, ALL_ORGANIZATIONS, id)
   if (account === null) return null
   const progress = new Progress('rows', null)
   try {
