@@ -36,7 +36,7 @@ export const ERROR_MESSAGES = {
   unsupported_encoding: 'Compressed bodies are not accepted; send the body as it is',
   unsupported_media_type: 'Send the body as content-type: application/json',
   rate_limited: 'Too many requests from this address; try again later',
-  stream_open: 'Another stream of this api key is open; try again later',
+  stream_open: 'Another stream of this api key or operator is open; try again later',
   tracking_budget_exceeded: 'Too many tracking events; try again later',
   count_changed: 'The number of matching members has changed. Check it and confirm again.',
   too_many_jobs: 'Too many tasks are running; try again when one of them has ended',

@@ -1,7 +1,7 @@
 /** Long work of operators: bulk changes of tags, their progress, end and limits. */
 import { afterEach, describe, expect, it } from 'vitest'
 import { takeTurn } from '../src/operator/jobs/turn.ts'
-import { signedIn, startConsole } from './support/console.ts'
+import { signedIn, signedInAs, startConsole } from './support/console.ts'
 import { addTenant } from './support/database.ts'
 import { endOf, startJobRunner } from './support/jobs.ts'
 import { loadMembers } from './support/load.ts'
@@ -273,5 +273,65 @@ describe('a job', () => {
       ...{ status: 'cancelled', reason: 'account_removed', accountName: null },
     })
     expect(tenant.accountId).not.toBe(0n)
+  })
+})
+
+describe('an export of members', () => {
+  it('contains all that match, and is recorded before its first byte', async () => {
+    const { tenant, path } = await addAudience(2_500)
+    await database.query(
+      `update audience_member set display_name = '=cmd()' where channel_oa_id = $1 and user_id = 'U2'`,
+      [tenant.accountId],
+    )
+    const csv = await operator.get(`${path}/export?format=csv&relationship=following&q=m`)
+    expect([csv.status, csv.headers.get('content-disposition')]).toEqual([
+      ...[200, `attachment; filename="members-${tenant.accountId}.csv"`],
+    ])
+    const lines = csv.text.trim().split('\r\n')
+    expect(lines).toHaveLength(1 + 1_250)
+    expect(lines[1]).toContain(`"'=cmd()"`)
+    const ndjson = await operator.get(`${path}/export?format=ndjson`)
+    expect(ndjson.text.trim().split('\n')).toHaveLength(2_500)
+    const recorded = await database.query<{ changes: object }>(
+      `select changes from activity where channel_oa_id = $1 and action = 'members.exported' order by id`,
+      [tenant.accountId],
+    )
+    expect(recorded.map(({ changes }) => changes)).toEqual([
+      { format: 'csv', members: 1_250, filters: { relationship: 'following', q: 'given' } },
+      { format: 'ndjson', members: 2_500, filters: {} },
+    ])
+    for (const query of ['', '?format=xlsx', '?format=csv&limit=1'])
+      expect((await operator.get(`${path}/export${query}`)).status).toBe(400)
+  })
+})
+
+describe('an operator of another organization', () => {
+  it('sees and changes no job, and no audience', async () => {
+    const { tenant, path, tag } = await addAudience(3)
+    const other = await addTenant(database)
+    const [added] = await database.query<{ id: bigint }>(
+      `insert into operator (email, role, organization_ids) values ('other@example.com', 'manager', $1) returning id`,
+      [[other.organizationId]],
+    )
+    const { job } = (await tag({ add: ['a'], expectedCount: 3 })).json
+    const foreign = await signedInAs(database, url, added?.id as bigint)
+    expect((await foreign.get('/api/jobs')).json.jobs).toEqual([])
+    expect((await foreign.get(`/api/jobs?account=${tenant.accountId}`)).json.jobs).toEqual([])
+    for (const [method, route, body] of [
+      ['GET', `/api/jobs/${job.id}`],
+      ['POST', `/api/jobs/${job.id}/cancel`],
+      ['POST', `/api/jobs/${job.id}/file?position=0`, 'x'],
+      ['GET', `${path}/count`],
+      ['GET', `${path}/export?format=csv`],
+      ['POST', `${path}/tag`, { filters: {}, add: ['x'], remove: [], expectedCount: 3 }],
+      ['POST', `${path}/import`, { format: 'csv', size: 10 }],
+    ] as const)
+      expect((await foreign.call(method, route, body)).status, route).toBe(404)
+    const own = `/api/accounts/${other.accountId}/audience`
+    expect((await foreign.get(`${own}/count`)).json).toEqual({ count: 0 })
+    await database.query(`update operator set role = 'viewer' where id = $1`, [added?.id])
+    expect((await foreign.post(`${own}/import`, { format: 'csv', size: 10 })).status).toBe(403)
+    expect((await foreign.get(`${own}/export?format=ndjson`)).text).toBe('')
+    expect((await operator.get(`/api/jobs/${job.id}`)).json.job.status).toBe('running')
   })
 })

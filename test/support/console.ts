@@ -6,10 +6,12 @@ import { deliveryPaths } from '../../src/intake/line/line-signature.ts'
 import { LineApi } from '../../src/line-api/client.ts'
 import type { ConsoleOptions as ConsoleParts } from '../../src/operator/console/parts.ts'
 import { createConsole } from '../../src/operator/console/server.ts'
+import { openSession } from '../../src/operator/sessions.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
 import { atEnd } from './at-end.ts'
 import { type Answer, readAnswer } from './service.ts'
 
+const SESSION_COOKIE = 'oa-audience-console'
 export const CONSOLE_TOKEN = 'a-token-of-the-tests-of-the-console'
 
 export interface RunningConsole {
@@ -79,6 +81,13 @@ export class Operator {
 export async function signedIn(url: string): Promise<Operator> {
   const operator = new Operator(url)
   await operator.signIn()
+  return operator
+}
+
+/** An operator of the table, who has signed in. */
+export async function signedInAs(database: TextDatabase, url: string, operatorId: bigint): Promise<Operator> {
+  const operator = new Operator(url)
+  operator.cookie = `${SESSION_COOKIE}=${(await openSession(database, operatorId)).id}`
   return operator
 }
 

@@ -1,7 +1,9 @@
 /** Long work over members: how many match, start, progress, cancel. */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { checkFilters, filterParameters, toFilters } from '../../audience/filters.ts'
+import { beginningOf } from '../../audience/list.ts'
 import { TAG_MAX_LENGTH } from '../../audience/member.ts'
+import { CSV, NDJSON, Streamer } from '../../audience/stream.ts'
 import { TAGS_MAX } from '../../audience/update.ts'
 import { AppError } from '../../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
@@ -9,10 +11,11 @@ import { INT64_MAX } from '../../http/path-id.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker, refuseInput, StorableText } from '../../http/validate.ts'
 import { findAccountDetails } from '../accounts.ts'
+import { recordActivity } from '../activity.ts'
 import { countMatching } from '../count-members.ts'
 import { cancelJob, findJob, listJobs, startJob } from '../jobs/job.ts'
 import { FILE_MAX_BYTES, storePiece } from '../jobs/job-file.ts'
-import { scopeOfJob, startTagging } from '../jobs/tag-members.ts'
+import { publicFilters, scopeOfJob, startTagging } from '../jobs/tag-members.ts'
 import type { ConsoleParts } from './parts.ts'
 import { found, Id, idOrNull, pageOf, READ_LIMIT, requireId } from './parts.ts'
 import { sendJob } from './send-job.ts'
@@ -24,6 +27,9 @@ const checkList = checker(
 
 const { updatedSince: _, ...filters } = filterParameters
 const checkSearch = checker(Type.Object(filters, { additionalProperties: false }))
+const FORMATS = { csv: CSV, ndjson: NDJSON }
+const Format = Type.Union([Type.Literal('csv'), Type.Literal('ndjson')])
+const checkExport = checker(Type.Object({ ...filters, format: Format }, { additionalProperties: false }))
 const Tags = Type.Array(StorableText({ minLength: 1, maxLength: TAG_MAX_LENGTH }), { maxItems: TAGS_MAX })
 const checkTagging = checker(
   Type.Object(
@@ -40,7 +46,7 @@ const checkTagging = checker(
 const checkImport = checker(
   Type.Object(
     {
-      format: Type.Union([Type.Literal('csv'), Type.Literal('ndjson')]),
+      format: Format,
       size: Type.Integer({ minimum: 1, maximum: FILE_MAX_BYTES }),
     },
     { additionalProperties: false },
@@ -86,6 +92,26 @@ export function jobRoutes(api: FastifyInstance, parts: ConsoleParts): void {
     const { id, organizationId } = await accountOf(request)
     const matching = toFilters(checkFilters(checkSearch(request.query)))
     return { count: await countMatching(reads, scopeOfJob({ accountId: id, organizationId }), matching) }
+  })
+
+  const streamer = new Streamer(() => reads)
+
+  // The browser shows the progress of the download. Members are read page by page at its pace.
+  api.get<OfAccount>('/accounts/:account/audience/export', VIEWER, async (request, reply) => {
+    const { id: accountId, organizationId } = await accountOf(request)
+    const { format, ...search } = checkExport(request.query)
+    const matching = toFilters(checkFilters(search))
+    const operator = operatorOf(request)
+    const scope = scopeOfJob({ accountId, organizationId })
+    const members = await countMatching(reads, scope, matching)
+    await recordActivity(database, operator, {
+      action: 'members.exported',
+      object: { kind: 'account', id: accountId },
+      ...{ organizationId, accountId, changes: { format, members, filters: publicFilters(matching) } },
+    })
+    reply.header('content-disposition', `attachment; filename="members-${accountId}.${format}"`)
+    const reader = operator.operatorId ?? operator.name
+    return streamer.send(reply, scope, matching, beginningOf(matching), FORMATS[format], reader)
   })
 
   api.post<OfAccount>('/accounts/:account/audience/tag', MANAGER, async (request, reply) => {
