@@ -12,12 +12,14 @@ import { EndpointsPage } from './pages/endpoints.tsx'
 import { EventPage } from './pages/event.tsx'
 import { EventsPage } from './pages/events.tsx'
 import { FleetPage } from './pages/fleet.tsx'
+import { ImportPage } from './pages/import.tsx'
 import { InvitationPage } from './pages/invitation.tsx'
 import { LivePage } from './pages/live.tsx'
 import { MemberPage } from './pages/member.tsx'
 import { NotFoundPage } from './pages/not-found.tsx'
 import { SettingsPage } from './pages/settings.tsx'
 import { SignInPage } from './pages/sign-in.tsx'
+import { TaskPage, TasksPage } from './pages/tasks.tsx'
 import { Icon, type IconName, Mark } from './parts/icons.tsx'
 import { Failure } from './parts/states.tsx'
 import { Link, match, type Place, usePlace } from './router.tsx'
@@ -129,6 +131,7 @@ const NAVIGATION: Array<{
   { page: 'endpoints', href: '/endpoints' },
   { page: 'clients', href: '/clients' },
   { page: 'live', href: '/live' },
+  { page: 'tasks', href: '/tasks' },
   { page: 'activity', href: '/activity' },
   { page: 'settings', href: '/settings' },
 ]
@@ -224,6 +227,9 @@ const PAGES: Array<[pattern: string, page: (parameters: Parameters, place: Place
   ['/clients', () => <ClientsPage />],
   ['/clients/:id', ({ id = '' }) => <ClientPage key={id} id={id} />],
   ['/live', () => <LivePage />],
+  ['/tasks', () => <TasksPage />],
+  ['/tasks/:id', ({ id = '' }) => <TaskPage key={id} id={id} />],
+  ['/accounts/:account/import', ({ account = '' }) => <ImportPage key={account} account={account} />],
   ['/activity', () => <ActivityPage />],
   ['/settings', () => <SettingsPage />],
 ]

@@ -1,6 +1,5 @@
 /** One endpoint: its open and failed deliveries, and pause, resume and retry. */
 import { useState } from 'preact/hooks'
-import type { Resumption } from '../../src/endpoints/manage.ts'
 import type { EndpointSummary } from '../../src/operator/endpoints.ts'
 import { type Json, post } from '../api.ts'
 import { serverNowMs } from '../clock.ts'
@@ -9,6 +8,7 @@ import { Deliveries } from '../parts/deliveries.tsx'
 import { COUNTED_MAX, EndpointState, LastResponse } from '../parts/endpoint-table.tsx'
 import { Facts, Page, Panel } from '../parts/page.tsx'
 import { ActionFailure, Failure, Loading } from '../parts/states.tsx'
+import { type Task, TaskProgress } from '../parts/task.tsx'
 import { Count, Time } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
@@ -59,46 +59,40 @@ function Actions({
   endpoint: Endpoint
   onChange: () => void
 }) {
-  const { t, number } = useLocalized()
+  const { t } = useLocalized()
   const { isRunning, error, run } = useAction()
   const [message, setMessage] = useState('')
-  const act = (work: () => Promise<string>) =>
+  const [task, setTask] = useState<Task>()
+  const pause = () =>
     run(async () => {
-      setMessage(await work())
+      await post(`/api/endpoints/${id}/pause`)
+      setTask(undefined)
+      setMessage(t.endpoints.paused)
       onChange()
     })
-  const pause = async () => {
-    await post(`/api/endpoints/${id}/pause`)
-    return t.endpoints.paused
-  }
-  // Resume and retry work in batches, so that no request takes long.
-  const resume = async () => {
-    let response = await post<{ rest: Json<Resumption> | null }>(`/api/endpoints/${id}/resume`)
-    while (response.rest !== null) response = await post(`/api/endpoints/${id}/resume`, response.rest)
-    return t.endpoints.resumed
-  }
-  const retry = async () => {
-    let sum = 0
-    for (let isLast = false; !isLast; ) {
-      const batch = await post<{ retried: number; isLast: boolean }>(`/api/endpoints/${id}/retry`)
-      sum += batch.retried
-      isLast = batch.isLast
-      setMessage(t.endpoints.working(number(sum)))
-    }
-    return t.endpoints.retried(number(sum))
-  }
+  const start = (action: 'resume' | 'retry') =>
+    run(async () => {
+      setTask((await post<{ job: Task }>(`/api/endpoints/${id}/${action}`)).job)
+      setMessage(action === 'resume' ? t.endpoints.resumed : '')
+      onChange()
+    })
   return (
     <>
+      {task && <TaskProgress key={task.id} started={task} onEnd={onChange} />}
       <span role="status" class="muted small-text">
         {message}
       </span>
       <ActionFailure error={error} />
       {failed > 0 && (
-        <button type="button" class="primary" disabled={isRunning} onClick={() => act(retry)}>
+        <button type="button" class="primary" disabled={isRunning} onClick={() => start('retry')}>
           {t.endpoints.retryFailed}
         </button>
       )}
-      <button type="button" disabled={isRunning} onClick={() => act(status === 'active' ? pause : resume)}>
+      <button
+        type="button"
+        disabled={isRunning}
+        onClick={() => (status === 'active' ? pause() : start('resume'))}
+      >
         {status === 'active' ? t.endpoints.pause : t.endpoints.resume}
       </button>
     </>
