@@ -22,7 +22,8 @@ async function addAudience(members: number) {
   const tenant = await addTenant(database)
   await loadMembers(database, tenant, members, { relationship: HALF, display_name: `'Name ' || i` })
   const path = `/api/accounts/${tenant.accountId}/audience`
-  const tag = (body: object) => operator.post(`${path}/tag`, { filters: {}, add: [], remove: [], ...body })
+  const tag = ({ add = [], remove = [], ...body }: { add?: string[]; remove?: string[] } & Record<string, unknown>) =>
+    operator.post(`${path}/tag`, { filters: {}, addTags: add, removeTags: remove, ...body })
   return { tenant, path, tag }
 }
 
@@ -162,7 +163,7 @@ describe('a job', () => {
     const { tenant } = await addAudience(5)
     const begunAt = performance.now()
     const { json } = await colleague.post(`/api/accounts/${tenant.accountId}/audience/tag`, {
-      ...{ filters: {}, add: ['a'], remove: [], expectedCount: 5 },
+      ...{ filters: {}, addTags: ['a'], removeTags: [], expectedCount: 5 },
     })
     expect((await endOf(colleague, json.job)).status).toBe('done')
     expect(performance.now() - begunAt).toBeLessThan(2_500)
@@ -323,7 +324,7 @@ describe('an operator of another organization', () => {
       ['POST', `/api/jobs/${job.id}/file?position=0`, 'x'],
       ['GET', `${path}/count`],
       ['GET', `${path}/export?format=csv`],
-      ['POST', `${path}/tag`, { filters: {}, add: ['x'], remove: [], expectedCount: 3 }],
+      ['POST', `${path}/tag`, { filters: {}, addTags: ['x'], removeTags: [], expectedCount: 3 }],
       ['POST', `${path}/import`, { format: 'csv', size: 10 }],
     ] as const)
       expect((await foreign.call(method, route, body)).status, route).toBe(404)

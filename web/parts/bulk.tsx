@@ -65,7 +65,7 @@ function TagDialog({ onClose, ...selection }: Selection & { onClose: () => void 
   const [added, removed] = [tagsOf(add), tagsOf(remove)]
   const submit = async () => {
     try {
-      const body = { filters, add: added, remove: removed, expectedCount: count }
+      const body = { filters, addTags: added, removeTags: removed, expectedCount: count }
       setTask((await post<{ job: Task }>(`/api/accounts/${account}/audience/tag`, body)).job)
     } catch (failure) {
       if (failure instanceof ApiError && failure.status === 409) reload()
@@ -88,8 +88,14 @@ function TagDialog({ onClose, ...selection }: Selection & { onClose: () => void 
               count > 0 && added.length + removed.length > 0 && (!mustType || typed.trim() === String(count))
             }
           >
-            <TextField name="add" label={t.bulk.add} hint={t.bulk.tagsHint} value={add} onChange={setAdd} />
-            <TextField name="remove" label={t.bulk.remove} value={remove} onChange={setRemove} />
+            <TextField
+              name="addTags"
+              label={t.bulk.add}
+              hint={t.bulk.tagsHint}
+              value={add}
+              onChange={setAdd}
+            />
+            <TextField name="removeTags" label={t.bulk.remove} value={remove} onChange={setRemove} />
             {mustType && (
               <TextField
                 name="expectedCount"

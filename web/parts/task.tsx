@@ -1,5 +1,4 @@
 /** Long work, which the console calls a task: its state, progress and results. It goes on when the page is closed. */
-import type { ComponentChildren } from 'preact'
 import { useEffect } from 'preact/hooks'
 import type { JobSummary } from '../../src/operator/jobs/job.ts'
 import { type Json, post } from '../api.ts'
@@ -96,8 +95,9 @@ export function TaskCounts({ task: { kind, done, total, tally } }: { task: Task 
       : kind === 'members.import'
         ? percent(Number(done) / all)
         : t.tasks.ofTotal(count, number(all))
-  const parts: ComponentChildren[] = Object.entries(tally).flatMap(([name, value]) =>
-    typeof value === 'number' ? [t.tasks.tally[name]?.(number(value)) ?? `${name} ${value}`] : [],
-  )
+  const parts = Object.entries(t.tasks.tally).flatMap(([name, text]) => {
+    const value = tally[name]
+    return typeof value === 'number' ? [text(number(value))] : []
+  })
   return <>{[progress, ...parts].join(' · ')}</>
 }

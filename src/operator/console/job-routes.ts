@@ -35,8 +35,8 @@ const checkTagging = checker(
   Type.Object(
     {
       filters: Type.Object(filters, { additionalProperties: false }),
-      add: Tags,
-      remove: Tags,
+      addTags: Tags,
+      removeTags: Tags,
       expectedCount: Type.Integer({ minimum: 0 }),
     },
     { additionalProperties: false },
@@ -119,8 +119,8 @@ export function jobRoutes(api: FastifyInstance, parts: ConsoleParts): void {
     const { expectedCount: expected, ...body } = checkTagging(parseUtf8Json(bodyBytes(request)))
     const change = {
       filters: toFilters(body.filters),
-      add: [...new Set(body.add)],
-      remove: [...new Set(body.remove)],
+      add: [...new Set(body.addTags)],
+      remove: [...new Set(body.removeTags)],
     }
     requireChange(change)
     const scope = scopeOfJob({ accountId: account.id, organizationId: account.organizationId })
@@ -157,5 +157,5 @@ function requireChange({ add, remove }: { add: string[]; remove: string[] }): vo
   if (add.length + remove.length === 0)
     throw new AppError('invalid_input', { message: 'Add or remove at least one tag' })
   const both = add.find((tag) => remove.includes(tag))
-  if (both !== undefined) refuseInput('remove', 'has a tag that is also added')
+  if (both !== undefined) refuseInput('removeTags', 'has a tag that is also added')
 }
