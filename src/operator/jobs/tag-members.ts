@@ -18,7 +18,7 @@ import type { Actor } from '../actor.ts'
 import { type Job, startJob } from './job.ts'
 import type { RunStep } from './step.ts'
 
-/** Members per transaction. A delivery about one of them waits until the commit: 250 × 150 µs = 40 ms. */
+/** Members per transaction. A delivery about one of them waits until the commit: 250 × 0.2 ms = 50 ms. */
 const BATCH_MEMBERS = 250
 /** The number of matching members may differ by this part from the number that the operator confirmed, because people come and go. */
 const COUNT_TOLERANCE = 0.01
