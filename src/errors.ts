@@ -92,6 +92,7 @@ export class FatalError extends Error {
 export function toFatalError(error: unknown): FatalError {
   if (error instanceof FatalError) return error
   if (!(error instanceof AppError) || error.code === 'unavailable') throw error
+  if (error.message !== ERROR_MESSAGES[error.code]) return new FatalError(error.message)
   const details = error.details?.map(({ path, message }) => `${path} ${message}`).join('; ')
   return new FatalError(details ?? error.message)
 }

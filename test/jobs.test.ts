@@ -22,7 +22,11 @@ async function addAudience(members: number) {
   const tenant = await addTenant(database)
   await loadMembers(database, tenant, members, { relationship: HALF, display_name: `'Name ' || i` })
   const path = `/api/accounts/${tenant.accountId}/audience`
-  const tag = ({ add = [], remove = [], ...body }: { add?: string[]; remove?: string[] } & Record<string, unknown>) =>
+  const tag = ({
+    add = [],
+    remove = [],
+    ...body
+  }: { add?: string[]; remove?: string[] } & Record<string, unknown>) =>
     operator.post(`${path}/tag`, { filters: {}, addTags: add, removeTags: remove, ...body })
   return { tenant, path, tag }
 }

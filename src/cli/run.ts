@@ -2,7 +2,7 @@ import cluster from 'node:cluster'
 import { Command, CommanderError } from 'commander'
 import { describeVariables, readConfig } from '../config/config.ts'
 import { serviceName, serviceVersion } from '../config/package.ts'
-import { AppError, FatalError } from '../errors.ts'
+import { AppError, FatalError, toFatalError } from '../errors.ts'
 import { migrateDatabase, requireDatabase } from '../postgres/pool/open.ts'
 import { constraintSentence } from './constraint-sentences.ts'
 import { withJson } from './input.ts'
@@ -97,8 +97,8 @@ function migrateCommand(program: Command): void {
 /** One line per error that the user can fix. Any other error is a bug and keeps its stack. */
 function explain(error: unknown): string[] {
   if (error instanceof FatalError) return error.message.split('\n')
-  if (error instanceof AppError && error.details)
-    return error.details.map(({ path, message }) => `${path} ${message}`)
+  if (error instanceof AppError && error.code === 'invalid_input')
+    return toFatalError(error).message.split('\n')
   const sentence = constraintSentence(error)
   if (sentence !== null) return [sentence]
   return [error instanceof Error ? (error.stack ?? error.message) : String(error)]

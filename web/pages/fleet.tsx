@@ -47,17 +47,12 @@ export function FleetPage() {
   const status = query.get('state')
   const accounts = data?.accounts
   const matching = useMemo(() => search(accounts ?? [], text), [accounts, text])
+  const loadedAt = useMemo(() => new Date(serverNowMs()).toISOString(), [accounts])
   return (
     <Page
       title={t.fleet.title}
       lead={accounts && accounts.length > 0 ? t.fleet.lead(number(accounts.length)) : undefined}
-      actions={
-        accounts && (
-          <span class="muted small-text">
-            {t.fleet.updated(clock(new Date(serverNowMs()).toISOString()))}
-          </span>
-        )
-      }
+      actions={accounts && <span class="muted small-text">{t.fleet.updated(clock(loadedAt))}</span>}
     >
       {error && <Failure error={error} retry={reload} />}
       {isLoading && <Loading />}

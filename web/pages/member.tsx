@@ -2,13 +2,18 @@
 import { useCallback, useState } from 'preact/hooks'
 import type { Member } from '../../src/audience/member.ts'
 import type { TimelineEntry } from '../../src/operator/members.ts'
+import { describeEffect } from '../../src/operator/timeline-texts.ts'
 import { get, type Json, post, queryOf } from '../api.ts'
 import { useAction, useList, useQuery } from '../hooks.ts'
+import { ActivityPanel } from '../parts/activity.tsx'
 import { Confirm } from '../parts/dialog.tsx'
+import { MemberDialog } from '../parts/member-form.tsx'
 import { Facts, Page, Panel } from '../parts/page.tsx'
 import { ActionFailure, Empty, Failure, ListView, Loading } from '../parts/states.tsx'
 import { Avatar, CopyButton, Count, Payload, Time } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
+import { useRole } from '../session.ts'
+import { describeFailure } from '../texts/failures.ts'
 import { useLocalized } from '../texts.ts'
 import { Relationship, Tags } from './audience.tsx'
 
@@ -23,6 +28,8 @@ export function MemberPage({ account, user }: MemberProps) {
   const { data, error, reload } = useQuery<{ member: Member }>(path)
   const [isErasing, setErasing] = useState(false)
   const [isErased, setErased] = useState(false)
+  const [isEditing, setEditing] = useState(false)
+  const isManager = useRole('manager')
   const trail = <Link href={`/audience/${account}`}>{t.nav.audience}</Link>
   const member = data?.member
   if (isErased) {
@@ -54,16 +61,39 @@ export function MemberPage({ account, user }: MemberProps) {
         </span>
       }
       actions={
-        <button type="button" class="danger quiet-danger" onClick={() => setErasing(true)}>
-          {t.member.erase}
-        </button>
+        isManager && (
+          <>
+            <button type="button" onClick={() => setEditing(true)}>
+              {t.member.editFields}
+            </button>
+            <button type="button" class="danger quiet-danger" onClick={() => setErasing(true)}>
+              {t.member.erase}
+            </button>
+          </>
+        )
       }
     >
       <div class="columns">
         <Profile member={member} />
         <ClientFields member={member} />
       </div>
-      <Timeline path={path} />
+      <Timeline key={member.version} path={path} />
+      <ActivityPanel
+        key={`activity-${member.version}`}
+        kind="member"
+        id={String(member.id)}
+        account={account}
+      />
+      {isEditing && (
+        <MemberDialog
+          {...{ account, member }}
+          onClose={() => setEditing(false)}
+          onSaved={() => {
+            setEditing(false)
+            reload()
+          }}
+        />
+      )}
       {isErasing && (
         <Erase
           account={account}
@@ -142,12 +172,18 @@ function Timeline({ path }: { path: string }) {
                 <time dateTime={entry.at}>{dateTime(entry.at)}</time>
                 <span class="what">
                   {entry.eventId === null ? (
-                    <b>{entry.kind}</b>
+                    <b>{t.member.edit}</b>
                   ) : (
-                    <Link href={`/events/${entry.eventId}`}>{entry.kind}</Link>
+                    <>
+                      <Link href={`/events/${entry.eventId}`}>{entry.kind}</Link>
+                      <span class="tag">{entry.source}</span>
+                    </>
                   )}
-                  <span class="tag">{entry.source}</span>
-                  <span class="effect">{entry.effect}</span>
+                  <span class="effect">
+                    {describeEffect(t.member.timelineTexts, entry.effect, (failure) =>
+                      describeFailure(t.eventFailures, failure),
+                    )}
+                  </span>
                 </span>
               </li>
             ))}

@@ -4,7 +4,7 @@ import { Link } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
 import { COUNTED_MAX } from './endpoint-table.tsx'
 import { SparkBars, SparkLine, SparkSpace } from './spark.tsx'
-import { StatusLabel } from './status.tsx'
+import { StatusLabel, useReason } from './status.tsx'
 import { Count, Time } from './values.tsx'
 
 type Account = Json<Row>
@@ -18,7 +18,9 @@ export const quotaShare = ({ quotaLimit, quotaUsed }: Account) =>
 export function FleetRow({ account, charts, index }: { account: Account; charts: Charts; index: number }) {
   const { t } = useLocalized()
   const { id, name, basicId, organizationName, status, problem, problemCount } = account
-  const label = problem && t.reasons[problem.reason]
+  const reasonOf = useReason()
+  const explained = problem && reasonOf(problem)
+  const label = explained?.label
   const further = problemCount > 1 ? t.fleet.more(String(problemCount - 1)) : ''
   const identity = [basicId, organizationName].filter(Boolean).join(' · ')
   return (
@@ -43,8 +45,8 @@ export function FleetRow({ account, charts, index }: { account: Account; charts:
         )}
       </th>
       <td class="wide-only col-problem">
-        {problem && (
-          <span title={problem.message}>
+        {explained && (
+          <span title={explained.message}>
             <span>{label}</span>
             {further && <span class="muted">{further}</span>}
           </span>

@@ -2,6 +2,13 @@
 import type { Reason } from '../../src/operator/account-status.ts'
 import type { Action } from '../../src/operator/activity.ts'
 import type { JobStatus } from '../../src/operator/jobs/job.ts'
+import { PROBLEM_TEXTS } from '../../src/operator/problem-texts.ts'
+import { TIMELINE_TEXTS } from '../../src/operator/timeline-texts.ts'
+import type { CheckTexts } from './checks.ts'
+import type { EventFailureTexts } from './failures.ts'
+
+const counted = (count: string, one: string, many = `${one}s`): string =>
+  `${count} ${count === '1' ? one : many}`
 
 export const en = {
   product: 'oa-audience console',
@@ -64,7 +71,7 @@ export const en = {
     withPassword: 'Sign in with a password instead',
     wrong: 'This is not the CONSOLE_TOKEN of the service. Copy it again from the environment of the service.',
     wrongPassword: 'The email address or the password is wrong.',
-    limited: (seconds: string) => `Too many wrong attempts. Try again in ${seconds} seconds.`,
+    limited: (seconds: string) => `Too many wrong attempts. Try again in ${counted(seconds, 'second')}.`,
     foreign:
       'The service refused the request of this page. Behind a proxy, keep the Host header, or set TRUST_PROXY.',
     ended: 'Your session has ended. Sign in again to continue.',
@@ -225,11 +232,14 @@ export const en = {
     unusually_quiet: 'Unusually quiet',
     silent_for_days: 'Silent for days',
   } as Record<Reason, string>,
-  /** Null because the service's own fixes are in English. */
-  fixes: null as Record<Reason, string> | null,
+  problems: PROBLEM_TEXTS,
+  /** Checks of a verification. English shows the message of the service. */
+  checks: null as CheckTexts | null,
+  /** Why an event could not be applied. English shows the sentence of the service. */
+  eventFailures: null as EventFailureTexts | null,
   fleet: {
     title: 'Fleet',
-    lead: (accounts: string) => `${accounts} accounts, worst first`,
+    lead: (accounts: string) => `${counted(accounts, 'account')}, worst first`,
     search: 'Search accounts',
     searchHint: 'Name, id or organization',
     states: 'Filter by status',
@@ -245,7 +255,7 @@ export const en = {
     waiting: 'Waiting',
     quota: 'Quota',
     sparkHours: (total: string, peak: string) =>
-      `${total} deliveries in 24 hours, at most ${peak} in an hour`,
+      `${counted(total, 'delivery', 'deliveries')} in 24 hours, at most ${peak} in an hour`,
     sparkDays: (first: string, last: string) => `Followers from ${first} to ${last} in 30 days`,
     empty: 'No official account yet',
     emptyHelp: 'Add the first one on the command line. It appears here within seconds.',
@@ -319,7 +329,7 @@ export const en = {
     openAudience: 'Open the audience',
     openEvents: 'Events not applied',
     endpoints: 'Endpoints',
-    noEndpoints: 'No endpoint receives the events of this account. Add one with oa-audience endpoints add.',
+    noEndpoints: 'No endpoint receives the events of this account.',
     keys: 'API keys',
     noKeys: 'No client has access to this audience yet. Add a key on the page of a client.',
   },
@@ -343,10 +353,15 @@ export const en = {
       'People become members when LINE or the support chat sends an event about them. Set up the webhook, or import the followers.',
     noMatch: 'No member matches',
     noMatchHelp: 'User ids, external ids and tags must match exactly. Names match by any part.',
-    searching: (pages: string) => `Searching… ${pages} parts of the audience searched, no match yet`,
+    searching: (pages: string) =>
+      `Searching… ${counted(pages, 'part')} of the audience searched, no match yet`,
     goOn: 'Continue search',
   },
   member: {
+    editFields: 'Edit fields',
+    tagsHint: 'One tag per line',
+    attributesHint: 'A JSON object with texts, numbers, booleans and null',
+    notAnObject: 'must be a JSON object',
     profile: 'Profile',
     clientFields: 'Set by clients',
     language: 'Language',
@@ -362,6 +377,8 @@ export const en = {
     version: 'Version',
     timeline: 'Timeline',
     timelineLead: 'Events and edits of this member, newest first',
+    edit: 'edit',
+    timelineTexts: TIMELINE_TEXTS,
     timelineEmpty: 'No stored events for this person. Events are kept for RETENTION_DAYS.',
     erase: 'Erase this person…',
     eraseTitle: 'Erase this person',
@@ -452,9 +469,9 @@ export const en = {
     tagsHint: 'Separate several tags with commas.',
     add: 'Add tags',
     remove: 'Remove tags',
-    matching: (count: string) => `${count} members match the filter now.`,
+    matching: (count: string) => `The filter matches ${counted(count, 'member')} now.`,
     confirm: (count: string) => `Type ${count} to confirm`,
-    submit: (count: string) => `Change ${count} members`,
+    submit: (count: string) => `Change ${counted(count, 'member')}`,
     export: 'Export…',
     exportTitle: 'Export all that match',
     exportText: 'The file contains personal data. The export is recorded in the activity log.',
@@ -468,7 +485,7 @@ export const en = {
     help: 'A CSV file needs a first line with the columns userId or id, and externalId, tags or attributes. Tags and attributes are JSON, as in an export. Empty cells change nothing. At most 256 MiB.',
     firstRows: 'First rows',
     size: (name: string, kilobytes: string) => `${name}, ${kilobytes} KiB`,
-    moreColumns: (count: string) => `${count} more columns are not shown.`,
+    moreColumns: (count: string) => `Not shown: ${counted(count, 'more column')}.`,
     start: 'Start the import',
     goOn: 'Continue the upload',
     uploading: 'Uploading. Keep this page open until the upload is complete.',
@@ -478,6 +495,7 @@ export const en = {
   },
   endpoints: {
     title: 'Endpoints',
+    working: (count: string) => `Working… ${count}`,
     lead: 'Tools to which this service forwards the events of an account',
     endpoint: 'Endpoint',
     noName: 'no name',
@@ -492,7 +510,6 @@ export const en = {
     rotating: 'secret rotating',
     empty: 'No endpoint yet',
     emptyHelp: 'An endpoint forwards the events of an account to another tool, such as the support chat.',
-    emptyCommand: 'npx oa-audience endpoints add --account ID --url URL',
     pause: 'Pause',
     resume: 'Resume',
     retryFailed: 'Retry all failed',
@@ -501,7 +518,7 @@ export const en = {
     deliveries: 'Deliveries',
     delivery: 'Delivery',
     content: 'Content',
-    eventsOf: (count: string) => `${count} events`,
+    eventsOf: (count: string) => counted(count, 'event'),
     attempts: 'Attempts',
     next: 'Next attempt',
     sending: 'sending',
@@ -516,8 +533,65 @@ export const en = {
     events: 'Events',
     replies: 'Reply tokens',
     privateNetwork: 'Private network allowed',
+    add: 'Add endpoint',
+    added: 'The endpoint was added',
+    addedText: 'It receives what happens from now on. Send a test to try it.',
+    open: 'Open the endpoint',
+    secret: 'Secret',
+    edit: 'Edit',
+    editTitle: 'Edit endpoint',
+    editText: 'The backlog is kept and sent to the new URL. The format cannot be changed.',
+    save: 'Save',
+    saved: 'The changes were saved.',
+    name: 'Name',
+    formats: {
+      line: 'line: events as LINE sends them',
+      members: 'members: changes of the audience',
+    } as Record<string, string>,
+    urlHint: 'https URL of the receiver',
+    urlKept: 'The query string is not shown. Leave the field empty to keep the URL.',
+    eventsHint: 'Event types, separated by commas. Leave it empty for all. Queued deliveries are still sent.',
+    repliesHint: 'A token can be used once, so only one endpoint of an account may have them.',
+    privateHint: 'Allows http and addresses in your own network.',
+    test: 'Send test',
+    testTitle: 'Test delivery',
+    testText: 'One signed message without events is sent now. The queue and the status do not change.',
+    testAgain: 'Send again',
+    testing: 'Waiting for the response…',
+    testRequest: 'Request',
+    testResponse: 'Response',
+    testCut: 'Only the beginning of the response is shown.',
+    history: 'History',
+    historyLead:
+      'The last accepted and the last refused attempts. A busy endpoint shows a sample of the accepted ones.',
+    historyEmpty: 'No attempt yet.',
+    time: 'Time',
+    response: 'Response',
+    duration: 'Duration',
+    attempt: 'Attempt',
+    attemptOf: (number: string) => `Attempt ${number}`,
+    milliseconds: (number: string) => `${number} ms`,
+    rotate: 'Rotate secret',
+    rotateText:
+      'Creates a new secret. Messages have the signatures of both secrets until you finish the rotation.',
+    rotated: 'The secret was rotated',
+    finish: 'Finish rotation',
+    finishText: 'The previous secret no longer signs. Do this when the receiver uses the new secret.',
+    finished: 'The rotation was finished.',
+    remove: 'Remove…',
+    removeTitle: 'Remove endpoint',
+    removeText:
+      'The endpoint and everything that it has not received yet are deleted. This cannot be undone.',
+    removeLost: (count: string) => `Deliveries that are lost: ${count}`,
+    removeConfirm: (text: string) => `Type ${text} to confirm`,
+    removeSubmit: 'Remove permanently',
   },
   clients: {
+    removeClient: 'Remove client',
+    removeClientText: (keys: string) =>
+      `The client and its keys are deleted (${keys} keys). Its next request is refused. This cannot be undone.`,
+    firstKey: 'Account of the first key',
+    firstKeyOrNone: 'Account of the first key (optional)',
     title: 'Clients',
     lead: 'Programs that may call the protected API routes',
     client: 'Client',
@@ -562,9 +636,13 @@ export const en = {
     person: 'Person',
     time: 'Time',
     event: 'Event',
-    skipped: (count: string) => `About ${count} more events were not shown.`,
+    skipped: (count: string) =>
+      `About ${count} more ${count === '1' ? 'event was' : 'events were'} not shown.`,
     empty: 'No events in the last minute',
     emptyHelp:
       'Events appear here within a second after they are committed. Send a message to one of the accounts.',
   },
 }
+
+/** Each language has every text. */
+export type Texts = typeof en

@@ -45,6 +45,8 @@ export interface NewJob {
   status?: 'uploading' | 'running'
 }
 
+export type JobActivity = Omit<NewActivity, 'organizationId' | 'accountId'>
+
 /**
  * $1 kind text, $2 account id bigint or null, $3 organization id bigint or null, $4 actor kind text, $5 operator id bigint or null,
  * $6 actor text, $7 request id text or null, $8 parameters jsonb, $9 position jsonb or null, $10 total bigint or null, $11 status text,
@@ -69,7 +71,7 @@ export async function startJob(
   transaction: Queryable,
   actor: Actor,
   job: NewJob,
-  activity: Omit<NewActivity, 'organizationId' | 'accountId'> | null,
+  activity: JobActivity | null,
 ): Promise<bigint> {
   const { kind, accountId, organizationId, parameters, position = null, total, status = 'running' } = job
   const [added] = await transaction.query<{ id: bigint }>(insertJob, [

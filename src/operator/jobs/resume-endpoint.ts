@@ -1,8 +1,8 @@
 /** `endpoint.resume`: an endpoint is active again at once, and the job makes its backlog due. */
-import { beginResumption, continueResumption } from '../../endpoints/manage.ts'
+import { beginResumption, continueResumption, type Resumption } from '../../endpoints/manage.ts'
 import type { Queryable } from '../../postgres/statement.ts'
 import type { Actor } from '../actor.ts'
-import { startJob } from './job.ts'
+import { type JobActivity, startJob } from './job.ts'
 import type { EndpointOfJob } from './retry-endpoint.ts'
 import type { RunStep } from './step.ts'
 
@@ -14,20 +14,25 @@ interface Parameters {
 export async function startResumption(
   transaction: Queryable,
   actor: Actor,
-  { id, accountId, organizationId }: EndpointOfJob,
+  endpoint: EndpointOfJob,
 ): Promise<bigint | null> {
-  const position = await beginResumption(transaction, id)
+  const position = await beginResumption(transaction, endpoint.id)
   if (position === null) return null
+  const object = { kind: 'endpoint', id: endpoint.id } as const
+  return startBacklog(transaction, actor, endpoint, position, { action: 'endpoint.resumed', object })
+}
+
+/** Makes the backlog of an active endpoint due. @param activity null: it is recorded elsewhere */
+export function startBacklog(
+  transaction: Queryable,
+  actor: Actor,
+  { id, accountId, organizationId }: EndpointOfJob,
+  position: Resumption,
+  activity: JobActivity | null,
+): Promise<bigint> {
   const parameters: Parameters = { endpointId: String(id) }
-  const job = {
-    kind: 'endpoint.resume',
-    accountId,
-    organizationId,
-    parameters: { ...parameters },
-    position,
-    total: null,
-  } as const
-  return startJob(transaction, actor, job, { action: 'endpoint.resumed', object: { kind: 'endpoint', id } })
+  const job = { accountId, organizationId, parameters: { ...parameters }, position, total: null }
+  return startJob(transaction, actor, { kind: 'endpoint.resume', ...job }, activity)
 }
 
 export const resumeEndpoint: RunStep = async ({ parameters, position, done: before }, { commit }) => {
