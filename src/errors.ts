@@ -36,8 +36,10 @@ export const ERROR_MESSAGES = {
   unsupported_encoding: 'Compressed bodies are not accepted; send the body as it is',
   unsupported_media_type: 'Send the body as content-type: application/json',
   rate_limited: 'Too many requests from this address; try again later',
-  stream_open: 'Another stream of this api key is open; try again later',
+  stream_open: 'Another stream of this api key or operator is open; try again later',
   tracking_budget_exceeded: 'Too many tracking events; try again later',
+  count_changed: 'The number of matching members has changed. Check it and confirm again.',
+  too_many_jobs: 'Too many tasks are running; try again when one of them has ended',
   account_busy: 'Too many concurrent requests for this account; try again later',
   busy: 'Too many concurrent requests; try again later',
   too_many_bodies: 'Too many bodies are being received. Send the whole body at once, or try again later.',
@@ -84,4 +86,13 @@ export class AppError extends Error {
 /** Ends the start or the command. Its message is printed without a stack, and says what happened, then what to do. */
 export class FatalError extends Error {
   override readonly name = 'FatalError'
+}
+
+/** Formats an input error as one line. Throws any other error again. */
+export function toFatalError(error: unknown): FatalError {
+  if (error instanceof FatalError) return error
+  if (!(error instanceof AppError) || error.code === 'unavailable') throw error
+  if (error.message !== ERROR_MESSAGES[error.code]) return new FatalError(error.message)
+  const details = error.details?.map(({ path, message }) => `${path} ${message}`).join('; ')
+  return new FatalError(details ?? error.message)
 }

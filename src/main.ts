@@ -80,6 +80,7 @@ export async function startService(config: Config, log?: DestinationStream): Pro
     config.console &&
     (await createConsole({
       ...{ config, ...config.console, database, verifier, now: Date.now },
+      onJob: () => background?.jobs.wake(),
       ownUrls: () => ownUrls(app, config),
       log: log ?? pino.destination(1),
     }))

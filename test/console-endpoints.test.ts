@@ -52,13 +52,12 @@ it.each<[string, Record<string, unknown>, { path: string; message: RegExp }]>([
   expect(json.details).toContainEqual({ path, message: expect.stringMatching(message) })
 })
 
-it('changes settings, and returns what is left to be made due after a change of the URL', async () => {
+it('changes settings, and starts a task that makes the backlog due after a change of the URL', async () => {
   const { id } = await add({ name: 'Tool' })
   const update = (changes: unknown) => operator.post(`/api/endpoints/${id}/update`, changes)
-  expect((await update({ events: ['follow'] })).json).toEqual({ rest: null })
-  let { rest } = (await update({ url: 'https://new.example/', replies: true })).json
-  expect(rest).toMatchObject({ lastId: '0' })
-  while (rest !== null) rest = (await operator.post(`/api/endpoints/${id}/resume`, rest)).json.rest
+  expect((await update({ events: ['follow'] })).json).toEqual({ job: null })
+  const { job } = (await update({ url: 'https://new.example/', replies: true })).json
+  expect(job).toMatchObject({ kind: 'endpoint.resume', status: 'running' })
   expect(await read(id)).toMatchObject({
     url: 'https://new.example/',
     name: 'Tool',

@@ -63,8 +63,13 @@ describe('the cost of a request', () => {
       { id: '404', tags: ['c'] },
     ]
     const importBatch = async () => {
-      const [refusal] = await importEntries(database, { keyId: null, accountId, organizationId }, entries)
-      return { status: refusal === null ? 200 : 500 }
+      const [refusal] = await importEntries(
+        database,
+        database.pipeline,
+        { keyId: null, accountId, organizationId },
+        entries,
+      )
+      return { status: refusal instanceof Error ? 500 : 200 }
     }
     await importBatch()
     // begin, lock, editor, updates, commit: pg sends them without waiting for responses.

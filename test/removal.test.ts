@@ -47,6 +47,7 @@ const OTHER_ROWS = [
   `insert into endpoint_attempt (endpoint_id, was_accepted, slot, started_at, delivery_id, attempt, duration_ms, reason)
    select id, false, 0, now(), 1, 1, 0, '' from endpoint where channel_oa_id = $1`,
   `insert into endpoint_delivery (channel_oa_id, endpoint_id) select $1, id from endpoint where channel_oa_id = $1`,
+  `insert into job (kind, channel_oa_id, actor_kind, actor, parameters) values ('members.tag', $1, 'token', 'token', '{}')`,
   `insert into endpoint_fan_out (channel_oa_id, endpoint_ids, event_keys, kinds) values ($1, '{}', '{}', '{}')`,
 ]
 

@@ -45,12 +45,17 @@ export function listenForSignOut(listener: () => void): void {
 export const get = <T>(path: string, signal?: AbortSignal): Promise<T> =>
   request<T>('GET', path, undefined, signal)
 export const post = <T>(path: string, body?: unknown): Promise<T> => request<T>('POST', path, body)
+/** Sends a part of a file. */
+export const postBytes = <T>(path: string, bytes: Blob): Promise<T> => request<T>('POST', path, bytes)
 
 async function request<T>(method: string, path: string, body: unknown, signal?: AbortSignal): Promise<T> {
   const response = await fetch(path, {
     method,
-    headers: { 'x-console': '1', ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
-    body: body === undefined ? null : JSON.stringify(body),
+    headers: {
+      'x-console': '1',
+      ...(body === undefined || body instanceof Blob ? {} : { 'content-type': 'application/json' }),
+    },
+    body: body === undefined ? null : body instanceof Blob ? body : JSON.stringify(body),
     signal: signal ?? null,
   }).catch(rejectAsUnreachable)
   noteServerTime(response)

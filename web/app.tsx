@@ -12,6 +12,7 @@ import { EndpointsPage } from './pages/endpoints.tsx'
 import { EventPage } from './pages/event.tsx'
 import { EventsPage } from './pages/events.tsx'
 import { FleetPage } from './pages/fleet.tsx'
+import { ImportPage } from './pages/import.tsx'
 import { InvitationPage } from './pages/invitation.tsx'
 import { LivePage } from './pages/live.tsx'
 import { MemberPage } from './pages/member.tsx'
@@ -19,6 +20,7 @@ import { NotFoundPage } from './pages/not-found.tsx'
 import { SearchPage } from './pages/search.tsx'
 import { SettingsPage } from './pages/settings.tsx'
 import { SignInPage } from './pages/sign-in.tsx'
+import { TaskPage, TasksPage } from './pages/tasks.tsx'
 import { Icon, type IconName, Mark } from './parts/icons.tsx'
 import { SearchBox } from './parts/search-box.tsx'
 import { Failure } from './parts/states.tsx'
@@ -128,6 +130,7 @@ const NAVIGATION: Array<{
   { page: 'endpoints', href: '/endpoints' },
   { page: 'clients', href: '/clients' },
   { page: 'live', href: '/live' },
+  { page: 'tasks', href: '/tasks' },
   { page: 'activity', href: '/activity' },
   { page: 'settings', href: '/settings' },
 ]
@@ -224,6 +227,9 @@ const PAGES: Array<[pattern: string, page: (parameters: Parameters, place: Place
   ['/clients', () => <ClientsPage />],
   ['/clients/:id', ({ id = '' }) => <ClientPage key={id} id={id} />],
   ['/live', () => <LivePage />],
+  ['/tasks', () => <TasksPage />],
+  ['/tasks/:id', ({ id = '' }) => <TaskPage key={id} id={id} />],
+  ['/accounts/:account/import', ({ account = '' }) => <ImportPage key={account} account={account} />],
   ['/activity', () => <ActivityPage />],
   ['/settings', () => <SettingsPage />],
   ['/search', (_, { query }) => <SearchPage key={query.get('q')} text={query.get('q')?.trim() ?? ''} />],

@@ -24,7 +24,7 @@ const checkPageQuery = checker(
 )
 
 export function listRoute(app: FastifyInstance, database: Database, guard: onRequestAsyncHookHandler): void {
-  const streamer = new Streamer(database)
+  const streamer = new Streamer(() => database.reads.streams())
   const schema = listSchema({ default: LIMIT_DEFAULT, maximum: LIMIT_MAX })
   app.get('/api/audience', { schema, onRequest: guard }, async (request, reply) => {
     const scope = scopeOf(request)

@@ -6,7 +6,6 @@ import type { Scope } from '../access/scope.ts'
 import { AppError } from '../errors.ts'
 import { describeFault } from '../http/error-envelope.ts'
 import { recordAbort } from '../http/responses.ts'
-import type { Database } from '../postgres/database.ts'
 import type { Queryable } from '../postgres/statement.ts'
 import type { Filters } from './filters.ts'
 import { CSV_HEADER } from './member.ts'
@@ -83,13 +82,13 @@ export async function* memberLines(
   }
 }
 
-/** Sends streams: one per API key, and STREAMS_MAX in total. */
+/** Sends streams: one per API key or operator, and STREAMS_MAX in total. */
 export class Streamer {
-  readonly #database: Database
-  readonly #open = new Set<Scope['keyId']>()
+  readonly #reads: () => Queryable
+  readonly #open = new Set<bigint | string | null>()
 
-  constructor(database: Database) {
-    this.#database = database
+  constructor(reads: () => Queryable) {
+    this.#reads = reads
   }
 
   /**
@@ -102,10 +101,11 @@ export class Streamer {
     filters: Filters,
     beginning: Beginning,
     format: StreamFormat,
+    reader: bigint | string | null = scope.keyId,
   ): Promise<FastifyReply> {
     refuseHttp10(reply)
-    this.#take(scope.keyId)
-    const lines = memberLines(this.#database.reads.streams(), scope, filters, beginning, format)
+    this.#take(reader)
+    const lines = memberLines(this.#reads(), scope, filters, beginning, format)
     const slow = setTimeout(() => {
       recordAbort(reply.raw, 408)
       reply.raw.destroy()
@@ -113,8 +113,8 @@ export class Streamer {
     // Also runs if the client disconnected before the response began.
     finished(reply.raw, () => {
       clearTimeout(slow)
-      // The API key is free again when the statement in flight has ended.
-      const free = () => void this.#open.delete(scope.keyId)
+      // The reader is free again when the statement in flight has ended.
+      const free = () => void this.#open.delete(reader)
       lines.return(undefined).then(free, free)
     })
     const first = await lines.next()
@@ -123,15 +123,15 @@ export class Streamer {
       .send(Readable.from(pieces(reply, first, lines, slow), { objectMode: false, highWaterMark: 1 }))
   }
 
-  #take(keyId: Scope['keyId']): void {
-    if (this.#open.has(keyId)) throw new AppError('stream_open', { retryAfterSeconds: RETRY_AFTER_SECONDS })
+  #take(reader: bigint | string | null): void {
+    if (this.#open.has(reader)) throw new AppError('stream_open', { retryAfterSeconds: RETRY_AFTER_SECONDS })
     if (this.#open.size >= STREAMS_MAX) {
       throw new AppError('unavailable', {
         message: `More than ${STREAMS_MAX} concurrent streams; try again later`,
         retryAfterSeconds: RETRY_AFTER_SECONDS,
       })
     }
-    this.#open.add(keyId)
+    this.#open.add(reader)
   }
 }
 

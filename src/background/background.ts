@@ -1,6 +1,6 @@
 /**
- * Periodic work that starts once the database is ready: profiles, checks of accounts, maintenance, pending erasures, change marks,
- * and deliveries to endpoints.
+ * Periodic work that starts once the database is ready: profiles, checks of accounts, jobs, maintenance, pending erasures, change
+ * marks, and deliveries to endpoints.
  */
 import type { FastifyBaseLogger } from 'fastify'
 import type { Verifier } from '../accounts/verify.ts'
@@ -17,6 +17,7 @@ import { listFleet } from '../operator/fleet.ts'
 import { CLOCK_SKEW_MAX_SECONDS, readClockSkew } from '../postgres/clock.ts'
 import type { OpenDatabase } from '../postgres/pool/open.ts'
 import type { PostgresDatabase } from '../postgres/pool/postgres-database.ts'
+import { JobRunner } from './jobs.ts'
 import { MAINTENANCE_INTERVAL_MS, runMaintenance } from './maintenance/maintenance.ts'
 import type { Retention } from './maintenance/retention.ts'
 import { AccountMonitor } from './monitoring/account-monitor.ts'
@@ -34,6 +35,7 @@ export class Background {
   readonly #profiles: ProfileFiller
   readonly #monitor: AccountMonitor
   readonly #sender: Sender
+  readonly jobs: JobRunner
   #timers: NodeJS.Timeout[] = []
   #isClockWrong = false
   #isStopped = false
@@ -43,6 +45,7 @@ export class Background {
     this.#profiles = new ProfileFiller(database, verifier.lineApi)
     this.#monitor = new AccountMonitor(database, verifier)
     this.#sender = sender
+    this.jobs = new JobRunner(database, log)
     const maintain = () => {
       const maintenance = database.session((session) => runMaintenance(session, retention))
       Promise.all([maintenance, finishErasures(database)]).catch((error: Error) => {
@@ -67,6 +70,7 @@ export class Background {
       this.#profiles.start()
       this.#monitor.start()
       this.#sender.start()
+      this.jobs.start()
       metrics?.watchProfileBacklog(() => countDueProfiles(database))
       metrics?.watchEndpoints(() => listBacklogs(database))
       metrics?.watchAccounts(() => listFleet(database, ALL_ORGANIZATIONS, Date.now()))
@@ -78,7 +82,7 @@ export class Background {
   async stop(): Promise<void> {
     this.#isStopped = true
     for (const timer of this.#timers) clearInterval(timer)
-    await Promise.all([this.#profiles.stop(), this.#monitor.stop(), this.#sender.stop()])
+    await Promise.all([this.#profiles.stop(), this.#monitor.stop(), this.#sender.stop(), this.jobs.stop()])
   }
 
   async #addCheckpoint(database: PostgresDatabase, log: FastifyBaseLogger): Promise<void> {

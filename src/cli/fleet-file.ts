@@ -5,9 +5,10 @@ import type { AccountColumns } from '../accounts/provisioning.ts'
 import { fromCsvText } from '../audience/member.ts'
 import { FatalError } from '../errors.ts'
 import { isSendable } from '../line-api/tokens.ts'
+import { readCsv } from '../operator/text-file.ts'
 import { isStorableText } from '../postgres/storable.ts'
 import { COLUMNS, isChannelId, isUrlSegment } from './account-fields.ts'
-import { readCsv } from './text-file.ts'
+import { fileSource } from './io.ts'
 
 /** All accounts of a file are held in memory and added in one transaction. 10,000 accounts take about 10 s. */
 const ACCOUNTS_MAX = 10_000
@@ -52,7 +53,7 @@ export async function readFleet(file: string): Promise<WantedAccount[]> {
 
 async function readAccountLines(file: string): Promise<Line[]> {
   const lines: Line[] = []
-  for await (const { cells, line } of readCsv(file, LINE_MAX_BYTES, { trim: true })) {
+  for await (const { cells, line } of readCsv(fileSource(file), LINE_MAX_BYTES, { trim: true })) {
     if (cells.every((cell) => cell === '')) continue
     lines.push({ number: line, cells: cells.map((cell) => fromCsvText(cell.trim())) })
     if (lines.length > ACCOUNTS_MAX + 1)

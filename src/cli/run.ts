@@ -2,10 +2,10 @@ import cluster from 'node:cluster'
 import { Command, CommanderError } from 'commander'
 import { describeVariables, readConfig } from '../config/config.ts'
 import { serviceName, serviceVersion } from '../config/package.ts'
-import { AppError, FatalError } from '../errors.ts'
+import { AppError, FatalError, toFatalError } from '../errors.ts'
 import { migrateDatabase, requireDatabase } from '../postgres/pool/open.ts'
 import { constraintSentence } from './constraint-sentences.ts'
-import { toFatalError, withJson } from './input.ts'
+import { withJson } from './input.ts'
 import { type Io, io, print, printError, printMany, useIo } from './io.ts'
 
 /** The command groups, in the order of --help. */

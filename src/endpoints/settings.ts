@@ -119,7 +119,7 @@ export async function updateEndpoint(
   try {
     const [updated] = await transaction.query<{ updatedAt: string }>(updateSettings, values)
     const hasMoved = url !== before.url || allowPrivateNetwork !== before.allowPrivateNetwork
-    const resumption = updated && hasMoved ? { resumedAt: updated.updatedAt, lastId: 0n } : null
+    const resumption = updated && hasMoved ? { resumedAt: updated.updatedAt, lastId: 0n, count: 0 } : null
     return { accountId, before, after, resumption }
   } catch (error) {
     // Another transaction was faster than requireNoReplier. This one is aborted and cannot query which endpoint it was.

@@ -6,30 +6,36 @@ import { AppError, FatalError } from '../errors.ts'
 import { isObject } from '../http/body.ts'
 import { parsePathId } from '../http/path-id.ts'
 import { textArray } from '../postgres/binary-array.ts'
-import type { Database } from '../postgres/database.ts'
-import { statement } from '../postgres/statement.ts'
+import { type Queryable, type SendPipeline, statement } from '../postgres/statement.ts'
 import { isStorableText } from '../postgres/storable.ts'
 
 /** A parsed entry, or the error of an entry that cannot be parsed. */
 type Entry = unknown
 
+/** What became of an entry. Two entries of one member have the same outcome in a batch. */
+export type Outcome = 'changed' | 'unchanged' | Error
+
 /**
  * Sets the externalId, tags and attributes that each entry has, in the given order and in one transaction. A missing field keeps
- * its value, and all other fields are ignored. Returns for each entry the reason why it is refused, or null. Throws
+ * its value, and all other fields are ignored. Returns for each entry whether it changed its member, or why it is refused. Throws
  * `external_id_taken`, or the database's error, if the transaction fails. Then no member is changed.
+ * @param send sends one transaction, or a part of the transaction `database`
  */
 export async function importEntries(
-  database: Database,
+  database: Queryable,
+  send: SendPipeline,
   scope: Scope,
   entries: Entry[],
-): Promise<Array<Error | null>> {
+): Promise<Outcome[]> {
   const ids = await findMemberIds(database, scope, entries)
   const checked = entries.map((entry) => errorOr(() => checkEntry(entry, ids)))
   const updates = checked.flatMap((update) => (update instanceof Error ? [] : [update]))
-  const changed = await updateMembers(database, scope, updates)
+  const changes = await updateMembers(send, scope, updates)
   return checked.map((update) => {
     if (update instanceof Error) return update
-    return changed.has(update.id) ? null : new AppError('unknown_member')
+    const isChanged = changes.get(update.id)
+    if (isChanged === undefined) return new AppError('unknown_member')
+    return isChanged ? 'changed' : 'unchanged'
   })
 }
 
@@ -73,7 +79,7 @@ const selectMemberIds = statement('member-ids-by-user')`select id, user_id from 
           where channel_oa_id = $1 and organization_id = $2 and user_id = any ($3::text[])`
 
 async function findMemberIds(
-  database: Database,
+  database: Queryable,
   scope: Scope,
   entries: Entry[],
 ): Promise<Map<string, bigint>> {

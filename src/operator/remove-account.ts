@@ -23,8 +23,9 @@ const PAGES_PER_STATEMENT = 128
 /** Another program may insert members while the account is removed. */
 const ATTEMPTS_MAX = 5
 
-/** Every table with rows of accounts, in the order of deletion. Endpoints come first, because they would receive erasures. */
+/** Every table with rows of accounts, in the order of deletion. Jobs would change its members, and endpoints would receive erasures. */
 export const ACCOUNT_TABLES = [
+  'job',
   'endpoint_fan_out',
   'endpoint_delivery',
   'endpoint',

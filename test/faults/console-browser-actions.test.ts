@@ -136,13 +136,13 @@ describe.runIf(canRunChromium('the actions of the console are'))('an operator', 
     await page.locator('tbody tr').nth(2).waitFor({ state: 'detached' })
     await button(page, 'Retry all matching events').click()
     await page.getByRole('dialog').getByRole('button', { name: 'Retry' }).click()
-    await page.getByText('Done: 2 applied, 0 failed again.').waitFor()
+    await page.getByText('2 of 2 · 2 applied · 0 failed again').waitFor()
     await page.getByRole('dialog').getByRole('button', { name: 'Close' }).last().click()
     await page.getByText('No event matches the filter').waitFor()
     await page.getByLabel('Reason').selectOption('')
     await button(page, 'Retry all matching events').click()
     await page.getByRole('dialog').getByRole('button', { name: 'Retry' }).click()
-    await page.getByText('Done: 0 applied, 120 failed again.').waitFor()
+    await page.getByText('120 of 120 · 0 applied · 120 failed again').waitFor()
   })
 
   it('pauses, resumes and retries an endpoint, and reads a delivery without its signature', async () => {
@@ -159,7 +159,7 @@ describe.runIf(canRunChromium('the actions of the console are'))('an operator', 
     expect(await dialog.innerText()).toContain('x-line-signature: •••')
     await page.keyboard.press('Escape')
     await button(page, 'Retry all failed').click()
-    await page.getByText('60 deliveries will be retried.').waitFor()
+    await page.getByText('60 of 60').waitFor()
   })
 
   it('adds a client whose secret is shown once, gives it a key, and revokes both', async () => {

@@ -8,6 +8,7 @@ import { launchChromium } from './chromium.ts'
 import { type ConsoleOptions, Operator, startConsole } from './console.ts'
 import { createTestDatabase } from './database.ts'
 import type { Fleet } from './fleet.ts'
+import { startJobRunner } from './jobs.ts'
 
 const require = createRequire(import.meta.url)
 const AXE = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8')
@@ -31,11 +32,13 @@ export async function openConsole<Loaded>(
 ): Promise<OpenConsole<Loaded>> {
   const { database } = await createTestDatabase()
   const loaded = await load(database)
-  const { app, url } = await startConsole(database, options)
+  const jobs = startJobRunner(database)
+  const { app, url } = await startConsole(database, { onJob: jobs.wake, ...options })
   const browser = await launchChromium()
   const close = async () => {
     await browser.close()
     await app.close()
+    await jobs.stop()
     await database.close()
   }
   return { browser, url, database, loaded, close }

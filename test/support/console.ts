@@ -9,11 +9,13 @@ import { commandActor, type Role } from '../../src/operator/actor.ts'
 import type { ConsoleOptions as ConsoleParts } from '../../src/operator/console/parts.ts'
 import { createConsole } from '../../src/operator/console/server.ts'
 import { addOperator } from '../../src/operator/operators.ts'
+import { openSession } from '../../src/operator/sessions.ts'
 import type { Transactions } from '../../src/postgres/statement.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
 import { atEnd } from './at-end.ts'
 import { type Answer, readAnswer } from './service.ts'
 
+const SESSION_COOKIE = 'oa-audience-console'
 export const CONSOLE_TOKEN = 'a-token-of-the-tests-of-the-console'
 export const PASSWORD = 'six unrelated words of this test'
 
@@ -107,6 +109,13 @@ export async function addSignedIn(
 export async function signedIn(url: string): Promise<Operator> {
   const operator = new Operator(url)
   await operator.signIn()
+  return operator
+}
+
+/** An operator of the table, who has signed in. */
+export async function signedInAs(database: TextDatabase, url: string, operatorId: bigint): Promise<Operator> {
+  const operator = new Operator(url)
+  operator.cookie = `${SESSION_COOKIE}=${(await openSession(database, operatorId)).id}`
   return operator
 }
 

@@ -2,7 +2,8 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
-import { readEntries } from '../../src/cli/member-file.ts'
+import { fileSource } from '../../src/cli/io.ts'
+import { readEntries } from '../../src/operator/member-file.ts'
 import { MEASURED } from '../support/measured.ts'
 import { temporaryDirectory } from '../support/process.ts'
 
@@ -14,7 +15,8 @@ async function readingMs(file: string): Promise<number> {
   const times: number[] = []
   for (let run = 0; run < RUNS; run += 1) {
     const startedAtMs = performance.now()
-    for await (const { value } of readEntries(file)) expect(value).toBeInstanceOf(Error)
+    const format = file.endsWith('.csv') ? 'csv' : 'ndjson'
+    for await (const { value } of readEntries(fileSource(file), format)) expect(value).toBeInstanceOf(Error)
     times.push(performance.now() - startedAtMs)
   }
   return Math.min(...times)

@@ -4,6 +4,7 @@ import type { Member } from '../../src/audience/member.ts'
 import type { AccountDetails } from '../../src/operator/accounts.ts'
 import { get, type Json, queryOf } from '../api.ts'
 import { useList, useQuery, useSettled } from '../hooks.ts'
+import { AllMatching } from '../parts/bulk.tsx'
 import { AccountChooser } from '../parts/chooser.tsx'
 import { useFurtherPages } from '../parts/further-pages.ts'
 import { Page } from '../parts/page.tsx'
@@ -110,8 +111,10 @@ function Members({ account }: { account: string }) {
   const search = useFurtherPages(list)
   if (list.error) return <Failure error={list.error} retry={list.reload} />
   if (list.items.length > 0) {
+    const filters = Object.fromEntries(new URLSearchParams(filter))
     return (
       <>
+        <AllMatching account={account} filters={filters} onChange={list.reload} />
         <MemberTable account={account} members={list.items} />
         <More list={list} />
       </>

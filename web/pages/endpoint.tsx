@@ -1,17 +1,17 @@
 /** One endpoint: its settings, open and failed deliveries, history, and what operators do with it. */
 import { useMemo, useState } from 'preact/hooks'
-import type { Resumption } from '../../src/endpoints/manage.ts'
 import type { EndpointSummary } from '../../src/operator/endpoints.ts'
 import { type Json, post } from '../api.ts'
 import { serverNowMs } from '../clock.ts'
 import { useAction, useQuery } from '../hooks.ts'
 import { Deliveries } from '../parts/deliveries.tsx'
 import { FinishRotation, RemoveEndpoint, RotateSecret, TestEndpoint } from '../parts/endpoint-dialogs.tsx'
-import { EditEndpoint, resumeBacklog } from '../parts/endpoint-form.tsx'
+import { EditEndpoint } from '../parts/endpoint-form.tsx'
 import { EndpointHistory } from '../parts/endpoint-history.tsx'
 import { COUNTED_MAX, EndpointState, LastResponse } from '../parts/endpoint-table.tsx'
 import { Facts, Page, Panel } from '../parts/page.tsx'
 import { ActionFailure, Failure, Loading } from '../parts/states.tsx'
+import { type Task, TaskProgress } from '../parts/task.tsx'
 import { Count, Time } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
@@ -57,49 +57,43 @@ export function EndpointPage({ id }: { id: string }) {
 }
 
 function Actions({ endpoint, onChange }: { endpoint: Endpoint; onChange: () => void }) {
-  const { t, number } = useLocalized()
+  const { t } = useLocalized()
   const { id, status, failed } = endpoint
   const { isRunning, error, run } = useAction()
   const [message, setMessage] = useState('')
+  const [task, setTask] = useState<Task>()
   const [open, setOpen] = useState<'test' | 'remove' | null>(null)
   const close = () => setOpen(null)
-  const act = (work: () => Promise<string>) =>
+  const pause = () =>
     run(async () => {
-      setMessage(await work())
+      await post(`/api/endpoints/${id}/pause`)
+      setTask(undefined)
+      setMessage(t.endpoints.paused)
       onChange()
     })
-  const pause = async () => {
-    await post(`/api/endpoints/${id}/pause`)
-    return t.endpoints.paused
-  }
-  // Resume and retry work in batches, so that no request takes long.
-  const resume = async () => {
-    const { rest } = await post<{ rest: Json<Resumption> | null }>(`/api/endpoints/${id}/resume`)
-    await resumeBacklog(id, rest)
-    return t.endpoints.resumed
-  }
-  const retry = async () => {
-    let sum = 0
-    for (let isLast = false; !isLast; ) {
-      const batch = await post<{ retried: number; isLast: boolean }>(`/api/endpoints/${id}/retry`)
-      sum += batch.retried
-      isLast = batch.isLast
-      setMessage(t.endpoints.working(number(sum)))
-    }
-    return t.endpoints.retried(number(sum))
-  }
+  const start = (action: 'resume' | 'retry') =>
+    run(async () => {
+      setTask((await post<{ job: Task }>(`/api/endpoints/${id}/${action}`)).job)
+      setMessage(action === 'resume' ? t.endpoints.resumed : '')
+      onChange()
+    })
   return (
     <>
+      {task && <TaskProgress key={task.id} started={task} onEnd={onChange} />}
       <span role="status" class="muted small-text">
         {message}
       </span>
       <ActionFailure error={error} />
       {failed > 0 && (
-        <button type="button" class="primary" disabled={isRunning} onClick={() => act(retry)}>
+        <button type="button" class="primary" disabled={isRunning} onClick={() => start('retry')}>
           {t.endpoints.retryFailed}
         </button>
       )}
-      <button type="button" disabled={isRunning} onClick={() => act(status === 'active' ? pause : resume)}>
+      <button
+        type="button"
+        disabled={isRunning}
+        onClick={() => (status === 'active' ? pause() : start('resume'))}
+      >
         {status === 'active' ? t.endpoints.pause : t.endpoints.resume}
       </button>
       <button type="button" onClick={() => setOpen('test')}>

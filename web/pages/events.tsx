@@ -1,6 +1,6 @@
 /** Events that could not be applied, by account and reason, and their retry. */
-import { useCallback, useRef, useState } from 'preact/hooks'
-import type { FailureReason, RetriedBatch, RetryPosition, UnappliedEvent } from '../../src/operator/events.ts'
+import { useCallback, useState } from 'preact/hooks'
+import type { FailureReason, UnappliedEvent } from '../../src/operator/events.ts'
 import { get, type Json, post, queryOf } from '../api.ts'
 import { useAction, useList, useQuery } from '../hooks.ts'
 import { AccountFilter } from '../parts/account-filter.tsx'
@@ -8,6 +8,7 @@ import { Dialog } from '../parts/dialog.tsx'
 import { Page } from '../parts/page.tsx'
 import { ActionFailure, Empty, ListView } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
+import { type Task, TaskProgress } from '../parts/task.tsx'
 import { Time } from '../parts/values.tsx'
 import { accountOf, Link, replaceQuery, usePlace } from '../router.tsx'
 import { describeFailure } from '../texts/failures.ts'
@@ -132,7 +133,6 @@ function EventTable({ events }: { events: Event[] }) {
   )
 }
 
-/** Sends one batch after another, so that no request takes long and the operator can stop. */
 function RetryAll({
   account,
   failure,
@@ -142,45 +142,24 @@ function RetryAll({
   failure: string | null
   onClose: () => void
 }) {
-  const { t, number } = useLocalized()
+  const { t } = useLocalized()
   const { isRunning, error, run } = useAction()
-  const [counts, setCounts] = useState({ applied: 0, failed: 0 })
-  const [isDone, setDone] = useState(false)
-  const isStopped = useRef(false)
+  const [task, setTask] = useState<Task>()
   const retry = () =>
     run(async () => {
-      let after: Json<RetryPosition> | null = null
-      const sum = { applied: 0, failed: 0 }
       const filter = { ...(account && { account }), ...(failure && { failure }) }
-      do {
-        const batch: Json<RetriedBatch> = await post('/api/events/retry', {
-          ...filter,
-          ...(after && { after }),
-        })
-        for (const { outcome } of batch.outcomes) sum[outcome === APPLIED ? 'applied' : 'failed'] += 1
-        setCounts({ ...sum })
-        after = batch.next
-      } while (after !== null && !isStopped.current)
-      setDone(true)
+      setTask((await post<{ job: Task }>('/api/events/retry', filter)).job)
     })
-  const close = () => {
-    isStopped.current = true
-    onClose()
-  }
-  const shown = [number(counts.applied), number(counts.failed)] as const
   return (
-    <Dialog title={t.events.retryTitle} onClose={close}>
+    <Dialog title={t.events.retryTitle} onClose={onClose}>
       <p>{t.events.retryText}</p>
-      <p role="status">
-        {isDone ? t.events.retryDone(...shown) : isRunning ? t.events.retryProgress(...shown) : ''}
-      </p>
-      {isRunning && <progress aria-label={t.events.retryTitle} />}
+      {task && <TaskProgress started={task} />}
       <ActionFailure error={error} />
       <footer class="actions">
-        <button type="button" onClick={close}>
-          {isRunning ? t.events.retryStop : t.common.close}
+        <button type="button" onClick={onClose}>
+          {t.common.close}
         </button>
-        {!isDone && (
+        {!task && (
           <button type="button" class="primary" disabled={isRunning} onClick={retry}>
             {t.events.retryRun}
           </button>

@@ -1,6 +1,5 @@
 /** Adds an endpoint, and changes its settings. */
 import { useState } from 'preact/hooks'
-import type { Resumption } from '../../src/endpoints/manage.ts'
 import type { AddedEndpoint, EndpointFormat } from '../../src/endpoints/settings.ts'
 import type { EndpointSummary } from '../../src/operator/endpoints.ts'
 import { type Json, post } from '../api.ts'
@@ -128,15 +127,6 @@ function Added({ endpoint, onClose }: { endpoint: Json<AddedEndpoint>; onClose: 
   )
 }
 
-/** Makes the backlog due, in batches. */
-export async function resumeBacklog(id: string, resumption: Json<Resumption> | null): Promise<void> {
-  let rest = resumption
-  while (rest !== null) {
-    const response = await post<{ rest: Json<Resumption> | null }>(`/api/endpoints/${id}/resume`, rest)
-    rest = response.rest
-  }
-}
-
 /** Stands for the part of a URL that the service does not show. */
 const HIDDEN = '…'
 
@@ -160,8 +150,7 @@ export function EditEndpoint({
   const save = async () => {
     const { url, events, ...given } = settings
     const changes = { ...given, events: listOf(events), ...(url === '' ? {} : { url }) }
-    const { rest } = await post<{ rest: Json<Resumption> | null }>(`/api/endpoints/${id}/update`, changes)
-    await resumeBacklog(id, rest)
+    await post(`/api/endpoints/${id}/update`, changes)
     onSaved()
   }
   return (

@@ -1,6 +1,7 @@
 /** Deletes rows after their retention. Each statement deletes few rows, so that no other session waits for it. */
 import type { Config } from '../../config/config.ts'
 import { ENDPOINTS_WITH_DELIVERIES } from '../../endpoints/backlog.ts'
+import { ENDED } from '../../operator/jobs/job.ts'
 import { type Queryable, type Statement, statement } from '../../postgres/statement.ts'
 import { dropExpiredKeyPartitions } from './key-partitions.ts'
 import { dropExpiredPartitions, EVENTS, TRACKING_EVENTS, unlessLocked } from './partitions.ts'
@@ -11,6 +12,12 @@ const ROWS_PER_STATEMENT = 10_000
 const HOURS_KEPT_DAYS = 35
 /** Followers of a day are compared with those of the same day a year ago. */
 const DAYS_KEPT_DAYS = 400
+
+/** Operators look at what they did last month. */
+const JOBS_KEPT_DAYS = 30
+
+/** A browser sends the next piece of a file within seconds. What it has uploaded contains personal data. */
+const UPLOAD_PAUSE_MAX_MINUTES = 60
 
 /** A delta feed from an older time starts from the beginning. A mark every 10 s makes 260,000 rows in 30 days. */
 const MARKS_KEPT_DAYS = 30
@@ -24,7 +31,8 @@ export type Retention = Pick<
  * Deletes events, edits and failed deliveries to endpoints beyond RETENTION_DAYS (0 keeps them), tracking events beyond
  * TRACKING_RETENTION_DAYS, and beyond DEDUPLICATION_DAYS event keys, ids of unsent messages, tombstones, and tracked activity of
  * people who are not members, and the activity log beyond AUDIT_RETENTION_DAYS. Change marks are kept for 30 days, counts of
- * deliveries for 35, and the daily figures of accounts for 400. Sessions of the console are deleted once they have expired.
+ * deliveries for 35, and the daily figures of accounts for 400. Jobs are kept for 30 days
+ * after their end. Sessions of the console are deleted once they have expired.
  */
 export async function deleteExpired(
   session: Queryable,
@@ -51,6 +59,8 @@ export async function deleteExpired(
   await deleteInBatches(session, deleteAccountDays, DAYS_KEPT_DAYS)
   await deleteInBatches(session, deleteExpiredSessions, 0)
   await deleteInBatches(session, deleteActivity, auditRetentionDays)
+  await session.query(endAbandonedUploads, [UPLOAD_PAUSE_MAX_MINUTES])
+  await deleteInBatches(session, deleteJobs, JOBS_KEPT_DAYS)
 }
 
 async function deleteInBatches(session: Queryable, statement: Statement, days: number): Promise<void> {
@@ -157,5 +167,15 @@ const deleteDeliveryHours = deleteOlder('delete-delivery-hours', 'delivery_hour'
 const deleteAccountDays = deleteOlder('delete-account-days', 'account_day', 'day')
 
 const deleteExpiredSessions = deleteOlder('delete-expired-sessions', 'operator_session', 'expires_at')
+
+/** $1 minutes int */
+const endAbandonedUploads = statement('end-abandoned-uploads')`
+    with ended as (
+      update job set status = 'failed', reason = 'upload_abandoned', ${ENDED}
+       where status = 'uploading' and stepped_at < now() - $1 * interval '1 minute'
+      returning id)
+    delete from job_file using ended where job_id = ended.id`
+
+const deleteJobs = deleteOlder('delete-jobs', 'job', 'finished_at')
 
 const deleteActivity = deleteOlder('delete-activity', 'activity', 'occurred_at')

@@ -1,15 +1,17 @@
 /** Outgoing webhooks: endpoints, their settings, deliveries and history. */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { isOwnUrl } from '../../endpoints/address.ts'
-import { beginResumption, continueResumption, retryFailedBatch } from '../../endpoints/manage.ts'
 import { EndpointTester } from '../../endpoints/test-delivery.ts'
 import { AppError } from '../../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker, Nullable, StorableText } from '../../http/validate.ts'
 import type { Queryable } from '../../postgres/statement.ts'
+import { findAccountDetails } from '../accounts.ts'
 import { listAttempts } from '../endpoint-history.ts'
 import { findEndpoint, listEndpoints, pageDeliveries, previewDelivery } from '../endpoints.ts'
+import { startBacklog, startResumption } from '../jobs/resume-endpoint.ts'
+import { startEndpointRetry } from '../jobs/retry-endpoint.ts'
 import {
   addEndpoint,
   endRotation,
@@ -21,6 +23,7 @@ import {
 } from '../manage-endpoints.ts'
 import type { ConsoleParts } from './parts.ts'
 import { found, Id, idOrNull, PAGE_SIZE, pageOf, READ_LIMIT, requireId, ShortText } from './parts.ts'
+import { sendJob, startInTransaction } from './send-job.ts'
 import { MANAGER, operatorOf, VIEWER } from './session.ts'
 
 const checkList = checker(
@@ -36,16 +39,6 @@ const checkDeliveries = checker(
     { additionalProperties: false },
   ),
 )
-const checkResume = checker(
-  Type.Object(
-    {
-      resumedAt: Type.String({ pattern: '^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d{6}Z$' }),
-      lastId: Id,
-    },
-    { additionalProperties: false },
-  ),
-)
-
 /** Each setting may be omitted: an addition has defaults, and a change leaves it. */
 const SETTINGS = {
   name: Type.Optional(StorableText({ maxLength: 256 })),
@@ -114,7 +107,17 @@ function readRoutes(api: FastifyInstance, { database, now }: ConsoleParts): void
 const endpointFinder = (database: Queryable) => async (request: FastifyRequest<OfId>) =>
   found(await findEndpoint(database, operatorOf(request).organizationIds, requireId(request.params.id)))
 
-function settingsRoutes(api: FastifyInstance, { database, ownUrls }: ConsoleParts): void {
+/** The endpoint with its organization. */
+const targetFinder = (database: Queryable) => async (request: FastifyRequest<OfId>) => {
+  const endpoint = await endpointFinder(database)(request)
+  const { organizationIds } = operatorOf(request)
+  const account = found(await findAccountDetails(database, organizationIds, endpoint.accountId))
+  return { ...endpoint, organizationId: account.organizationId }
+}
+
+function settingsRoutes(api: FastifyInstance, parts: ConsoleParts): void {
+  const { database, ownUrls } = parts
+  const targetOf = targetFinder(database)
   const tester = new EndpointTester((url) => isOwnUrl(url, ownUrls()))
 
   // Only this response and that of a rotation contain the secret.
@@ -127,12 +130,17 @@ function settingsRoutes(api: FastifyInstance, { database, ownUrls }: ConsolePart
     return added
   })
 
-  // After a change of the receiver, the page makes the backlog due with `rest` as it does after resuming.
+  // After a change of the receiver, a job makes the backlog due, as after resuming.
   api.post<OfId>('/endpoints/:id/update', MANAGER, async (request) => {
     const changes = checkChanges(parseUtf8Json(bodyBytes(request)))
     const id = requireId(request.params.id)
     const updated = await updateEndpoint(database, operatorOf(request), id, changes, ownUrls())
-    return { rest: found(updated).resumption }
+    const { resumption } = found(updated)
+    if (resumption === null) return { job: null }
+    const endpoint = await targetOf(request)
+    return startInTransaction(request, parts, (transaction) =>
+      startBacklog(transaction, operatorOf(request), endpoint, resumption, null),
+    )
   })
 
   api.post<OfId>('/endpoints/:id/test', MANAGER, async (request) =>
@@ -154,26 +162,27 @@ function settingsRoutes(api: FastifyInstance, { database, ownUrls }: ConsolePart
   )
 }
 
-function backlogRoutes(api: FastifyInstance, { database }: ConsoleParts): void {
-  const endpointOf = endpointFinder(database)
+function backlogRoutes(api: FastifyInstance, parts: ConsoleParts): void {
+  const { database } = parts
+  const targetOf = targetFinder(database)
 
   api.post<OfId>('/endpoints/:id/pause', MANAGER, async (request, reply) => {
     found(await pause(database, operatorOf(request), requireId(request.params.id)))
     return reply.code(204).send()
   })
 
-  // Resumes one batch. The page repeats the request with `rest` until it is null.
-  api.post<OfId>('/endpoints/:id/resume', MANAGER, async (request) => {
-    const { id } = await endpointOf(request)
-    const body = bodyBytes(request)
-    if (body.length === 0) return { rest: found(await beginResumption(database, id)) }
-    const { resumedAt, lastId } = checkResume(parseUtf8Json(body))
-    return { rest: await continueResumption(database, id, { resumedAt, lastId: BigInt(lastId) }) }
+  // The endpoint is active at once. A job makes its backlog due.
+  api.post<OfId>('/endpoints/:id/resume', MANAGER, async (request, reply) => {
+    const endpoint = await targetOf(request)
+    return sendJob(request, reply, parts, async (transaction) =>
+      found(await startResumption(transaction, operatorOf(request), endpoint)),
+    )
   })
 
-  // Retries one batch. The page repeats the request until the last one.
-  api.post<OfId>('/endpoints/:id/retry', MANAGER, async (request) => {
-    const { id } = await endpointOf(request)
-    return retryFailedBatch(database, id)
+  api.post<OfId>('/endpoints/:id/retry', MANAGER, async (request, reply) => {
+    const endpoint = await targetOf(request)
+    return sendJob(request, reply, parts, (transaction) =>
+      startEndpointRetry(transaction, operatorOf(request), endpoint, endpoint.failed),
+    )
   })
 }

@@ -3,20 +3,20 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker, StorableText } from '../../http/validate.ts'
+import { findAccountDetails } from '../accounts.ts'
 import {
+  countUnapplied,
   findEvent,
   findFailedEventIds,
   listFailureReasons,
   listUnappliedEvents,
   retryEvents,
-  retryNextEvents,
 } from '../events.ts'
+import { startEventRetry } from '../jobs/retry-events.ts'
 import type { ConsoleParts } from './parts.ts'
 import { found, Id, idOrNull, pageOf, READ_LIMIT, requireId } from './parts.ts'
+import { sendJob } from './send-job.ts'
 import { MANAGER, operatorOf, VIEWER } from './session.ts'
-
-/** Events retried per request. 50 events × 5 ms per transaction = 0.25 s. */
-const RETRY_BATCH = 50
 
 const filter = {
   account: Type.Optional(Id),
@@ -26,14 +26,10 @@ const checkList = checker(
   Type.Object({ ...filter, before: Type.Optional(Id) }, { additionalProperties: false }),
 )
 const checkReasons = checker(Type.Object({ account: Type.Optional(Id) }, { additionalProperties: false }))
-const checkRetry = checker(
-  Type.Object(
-    { ...filter, after: Type.Optional(Type.Object({ accountId: Id, id: Id })) },
-    { additionalProperties: false },
-  ),
-)
+const checkRetry = checker(Type.Object(filter, { additionalProperties: false }))
 
-export function eventRoutes(api: FastifyInstance, { database, reads }: ConsoleParts): void {
+export function eventRoutes(api: FastifyInstance, parts: ConsoleParts): void {
+  const { database, reads } = parts
   const eventOf = async (request: FastifyRequest<{ Params: { id: string } }>) =>
     found(await findEvent(database, operatorOf(request).organizationIds, requireId(request.params.id)))
 
@@ -70,10 +66,20 @@ export function eventRoutes(api: FastifyInstance, { database, reads }: ConsolePa
     return found(retried)
   })
 
-  // Retries one batch. The page sends the position of the next one until there is none.
-  api.post('/events/retry', MANAGER, async (request) => {
-    const { account, failure = null, after } = checkRetry(parseUtf8Json(bodyBytes(request)))
-    const position = after && { accountId: BigInt(after.accountId), id: BigInt(after.id) }
-    return retryNextEvents(database, { accountId: idOrNull(account), failure }, position ?? null, RETRY_BATCH)
+  api.post('/events/retry', MANAGER, async (request, reply) => {
+    const { account, failure = null } = checkRetry(parseUtf8Json(bodyBytes(request)))
+    const operator = operatorOf(request)
+    const { organizationIds } = operator
+    const accountId = idOrNull(account)
+    const { organizationId } =
+      accountId === null ? ALL : found(await findAccountDetails(database, organizationIds, accountId))
+    const matching = { accountId, failure }
+    const total = await countUnapplied(database, organizationIds, matching)
+    return sendJob(request, reply, parts, (transaction) =>
+      startEventRetry(transaction, operator, matching, { accountId, organizationId, total }),
+    )
   })
 }
+
+/** Events of several organizations. */
+const ALL = { organizationId: null }

@@ -24,6 +24,8 @@ export interface ConsoleOptions {
   userHeader: string | null
   database: Pick<Database, 'console' | 'reads'>
   verifier: Omit<Verifier, 'database'>
+  /** Starts a job that was just stored at once. By default, an instance finds it within seconds. */
+  onJob?: () => void
   /** base URLs of this service's API, where an endpoint would be a loop */
   ownUrls: () => URL[]
   log: DestinationStream

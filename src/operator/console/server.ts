@@ -12,6 +12,7 @@ import { audienceRoutes } from './audience-routes.ts'
 import { clientRoutes } from './client-routes.ts'
 import { endpointRoutes } from './endpoint-routes.ts'
 import { eventRoutes } from './event-routes.ts'
+import { jobRoutes } from './job-routes.ts'
 import { liveRoutes } from './live-routes.ts'
 import { operatorRoutes } from './operator-routes.ts'
 import { addPages, compressLargeResponses, setSecurityHeaders } from './pages.ts'
@@ -44,6 +45,7 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
       eventRoutes(api, parts) //    events that could not be applied
       endpointRoutes(api, parts) // outgoing webhooks
       clientRoutes(api, parts) //   API clients and keys
+      jobRoutes(api, parts) //      long work over members
       operatorRoutes(api, parts) // the people who use the console
       activityRoutes(api, parts) // who changed what
       searchRoutes(api, parts) //   everything, by its name or id

@@ -1,0 +1,161 @@
+/** Long work over members: how many match, start, progress, cancel. */
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { checkFilters, filterParameters, toFilters } from '../../audience/filters.ts'
+import { beginningOf } from '../../audience/list.ts'
+import { TAG_MAX_LENGTH } from '../../audience/member.ts'
+import { CSV, NDJSON, Streamer } from '../../audience/stream.ts'
+import { TAGS_MAX } from '../../audience/update.ts'
+import { AppError } from '../../errors.ts'
+import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
+import { INT64_MAX } from '../../http/path-id.ts'
+import { Type } from '../../http/typebox.ts'
+import { checker, refuseInput, StorableText } from '../../http/validate.ts'
+import { findAccountDetails } from '../accounts.ts'
+import { recordActivity } from '../activity.ts'
+import { countMatching } from '../count-members.ts'
+import { cancelJob, findJob, listJobs, startJob } from '../jobs/job.ts'
+import { FILE_MAX_BYTES, storePiece } from '../jobs/job-file.ts'
+import { publicFilters, scopeOfJob, startTagging } from '../jobs/tag-members.ts'
+import type { ConsoleParts } from './parts.ts'
+import { found, Id, idOrNull, pageOf, READ_LIMIT, requireId } from './parts.ts'
+import { sendJob } from './send-job.ts'
+import { MANAGER, operatorOf, VIEWER } from './session.ts'
+
+const checkList = checker(
+  Type.Object({ account: Type.Optional(Id), before: Type.Optional(Id) }, { additionalProperties: false }),
+)
+
+const { updatedSince: _, ...filters } = filterParameters
+const checkSearch = checker(Type.Object(filters, { additionalProperties: false }))
+const FORMATS = { csv: CSV, ndjson: NDJSON }
+const Format = Type.Union([Type.Literal('csv'), Type.Literal('ndjson')])
+const checkExport = checker(Type.Object({ ...filters, format: Format }, { additionalProperties: false }))
+const Tags = Type.Array(StorableText({ minLength: 1, maxLength: TAG_MAX_LENGTH }), { maxItems: TAGS_MAX })
+const checkTagging = checker(
+  Type.Object(
+    {
+      filters: Type.Object(filters, { additionalProperties: false }),
+      addTags: Tags,
+      removeTags: Tags,
+      expectedCount: Type.Integer({ minimum: 0 }),
+    },
+    { additionalProperties: false },
+  ),
+)
+
+const checkImport = checker(
+  Type.Object(
+    {
+      format: Format,
+      size: Type.Integer({ minimum: 1, maximum: FILE_MAX_BYTES }),
+    },
+    { additionalProperties: false },
+  ),
+)
+const checkPiece = checker(Type.Object({ position: Id }, { additionalProperties: false }))
+
+type OfId = { Params: { id: string } }
+type OfAccount = { Params: { account: string } }
+
+export function jobRoutes(api: FastifyInstance, parts: ConsoleParts): void {
+  const { database, reads } = parts
+  api.get('/jobs', VIEWER, async (request) => {
+    const { account, before } = checkList(request.query)
+    const page = { beforeId: idOrNull(before) ?? INT64_MAX, limit: READ_LIMIT, accountId: idOrNull(account) }
+    const { items, next } = pageOf(await listJobs(database, operatorOf(request), page))
+    return { jobs: items, next }
+  })
+
+  api.get<OfId>('/jobs/:id', VIEWER, async (request) => ({
+    job: found(await findJob(database, operatorOf(request), requireId(request.params.id))),
+  }))
+
+  // A job that has ended meanwhile is not an error: the response shows how it ended.
+  api.post<OfId>('/jobs/:id/cancel', MANAGER, async (request) => {
+    const operator = operatorOf(request)
+    const id = requireId(request.params.id)
+    found(await findJob(database, operator, id))
+    await database.transaction((transaction) => cancelJob(transaction, operator, id))
+    return { job: found(await findJob(database, operator, id)) }
+  })
+
+  const accountOf = async (request: FastifyRequest<OfAccount>) =>
+    found(
+      await findAccountDetails(
+        database,
+        operatorOf(request).organizationIds,
+        requireId(request.params.account),
+      ),
+    )
+
+  api.get<OfAccount>('/accounts/:account/audience/count', VIEWER, async (request) => {
+    const { id, organizationId } = await accountOf(request)
+    const matching = toFilters(checkFilters(checkSearch(request.query)))
+    return { count: await countMatching(reads, scopeOfJob({ accountId: id, organizationId }), matching) }
+  })
+
+  const streamer = new Streamer(() => reads)
+
+  // The browser shows the progress of the download. Members are read page by page at its pace.
+  api.get<OfAccount>('/accounts/:account/audience/export', VIEWER, async (request, reply) => {
+    const { id: accountId, organizationId } = await accountOf(request)
+    const { format, ...search } = checkExport(request.query)
+    const matching = toFilters(checkFilters(search))
+    const operator = operatorOf(request)
+    const scope = scopeOfJob({ accountId, organizationId })
+    const members = await countMatching(reads, scope, matching)
+    await recordActivity(database, operator, {
+      action: 'members.exported',
+      object: { kind: 'account', id: accountId },
+      ...{ organizationId, accountId, changes: { format, members, filters: publicFilters(matching) } },
+    })
+    reply.header('content-disposition', `attachment; filename="members-${accountId}.${format}"`)
+    const reader = operator.operatorId ?? operator.name
+    return streamer.send(reply, scope, matching, beginningOf(matching), FORMATS[format], reader)
+  })
+
+  api.post<OfAccount>('/accounts/:account/audience/tag', MANAGER, async (request, reply) => {
+    const account = await accountOf(request)
+    const { expectedCount: expected, ...body } = checkTagging(parseUtf8Json(bodyBytes(request)))
+    const change = {
+      filters: toFilters(body.filters),
+      add: [...new Set(body.addTags)],
+      remove: [...new Set(body.removeTags)],
+    }
+    requireChange(change)
+    const scope = scopeOfJob({ accountId: account.id, organizationId: account.organizationId })
+    const count = await countMatching(database, scope, change.filters)
+    return sendJob(request, reply, parts, (transaction) =>
+      startTagging(transaction, operatorOf(request), account, change, { count, expected }),
+    )
+  })
+
+  // The upload follows, in pieces that fit into a body.
+  api.post<OfAccount>('/accounts/:account/audience/import', MANAGER, async (request, reply) => {
+    const { id: accountId, organizationId } = await accountOf(request)
+    const parameters = checkImport(parseUtf8Json(bodyBytes(request)))
+    const job = { kind: 'members.import', accountId, organizationId, parameters } as const
+    const upload = { ...job, total: parameters.size, status: 'uploading' } as const
+    return sendJob(request, reply, parts, (transaction) =>
+      startJob(transaction, operatorOf(request), upload, null),
+    )
+  })
+
+  api.post<OfId>('/jobs/:id/file', MANAGER, async (request) => {
+    const id = requireId(request.params.id)
+    const position = idOrNull(checkPiece(request.query).position) ?? 0n
+    const bytes = bodyBytes(request)
+    const upload = await database.transaction((transaction) =>
+      storePiece(transaction, operatorOf(request), { id, position, bytes }),
+    )
+    if (upload.isComplete) parts.onJob?.()
+    return upload
+  })
+}
+
+function requireChange({ add, remove }: { add: string[]; remove: string[] }): void {
+  if (add.length + remove.length === 0)
+    throw new AppError('invalid_input', { message: 'Add or remove at least one tag' })
+  const both = add.find((tag) => remove.includes(tag))
+  if (both !== undefined) refuseInput('removeTags', 'has a tag that is also added')
+}

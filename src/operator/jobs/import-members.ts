@@ -1,0 +1,123 @@
+/**
+ * `members.import`: an uploaded file of externalIds, tags and attributes of existing members.
+ *
+ * 1. The console stores a job in the state `uploading`, and then the file in pieces (job-file.ts).
+ * 2. The last piece starts the job. Each batch of entries is one transaction, which also stores the position in the file, and deletes
+ *    the pieces before it.
+ * 3. The end of the job deletes the rest. An upload that nobody continues ends after an hour (retention).
+ *
+ * An import only changes members. A person who is erased meanwhile does not come back: the lines about the person are refused.
+ */
+
+import { FatalError } from '../../errors.ts'
+import { pipelineIn, type Queryable, statement } from '../../postgres/statement.ts'
+import { applyBatch, readBatches, refusalOf } from '../import-batches.ts'
+import { importEntries, type Outcome } from '../import-entries.ts'
+import {
+  ColumnsMissing,
+  FILE_BEGINNING,
+  type FileEntry,
+  type FilePosition,
+  type MemberFileFormat,
+} from '../member-file.ts'
+import type { TextSource } from '../text-file.ts'
+import type { Job } from './job.ts'
+import { readFileFrom } from './job-file.ts'
+import type { Progress, RunStep, Step } from './step.ts'
+import { scopeOfJob } from './tag-members.ts'
+
+/** Refused lines that are kept with their reasons. Further ones are only counted. */
+const REFUSALS_MAX = 100
+
+export interface ImportParameters {
+  format: MemberFileFormat
+  /** bytes of the whole file */
+  size: number
+}
+
+export interface ImportTally {
+  changed: number
+  unchanged: number
+  refused: number
+  refusals: Array<{ line: number; reason: string }>
+}
+
+/** $1 job id bigint, $2 bytes of the file that are no longer needed bigint */
+const deletePieces = statement('delete-pieces-of-job-file')`
+    delete from job_file where job_id = $1 and position + octet_length(bytes) <= $2`
+
+export const importMembers: RunStep = async (job, step) => {
+  const { format } = job.parameters as ImportParameters
+  const from = (job.position as FilePosition | null) ?? FILE_BEGINNING
+  const file: TextSource = { name: 'the file', open: () => readFileFrom(step.database, job.id, from.byte) }
+  const batches = readBatches(file, format, from)
+  try {
+    const { value: batch, done } = await batches.next()
+    if (done) await step.commit(async () => end(job))
+    else await importBatch(job, step, batch)
+  } catch (error) {
+    const failure = failureOf(error)
+    if (failure === null) throw error
+    await step.commit(async () => ({ ...end(job), failure }))
+  } finally {
+    await batches.return(undefined)
+  }
+}
+
+/** All bytes are read. */
+function end(job: Job): Progress {
+  const { size } = job.parameters as ImportParameters
+  return { position: null, done: BigInt(size), tally: job.tally }
+}
+
+/** Null: the file is not at fault. */
+function failureOf(error: unknown): string | null {
+  if (error instanceof ColumnsMissing) return 'columns_missing'
+  return error instanceof FatalError ? error.message : null
+}
+
+async function importBatch(job: Job, step: Step, batch: FileEntry[]): Promise<void> {
+  const scope = scopeOfJob(job)
+  let tally = { changed: 0, unchanged: 0, refused: 0, refusals: [], ...(job.tally as object) } as ImportTally
+  const commit = async (
+    entries: FileEntry[],
+    outcomesOf: (transaction: Queryable) => Promise<Outcome[]>,
+  ): Promise<void> => {
+    let counted = tally
+    await step.commit(async (transaction) => {
+      const outcomes = await outcomesOf(transaction)
+      counted = entries.reduce((sum, { line }, index) => count(sum, line, outcomes[index]), tally)
+      const { next } = entries.at(-1) as FileEntry
+      await transaction.query(deletePieces, [job.id, next.byte])
+      return { position: next, done: BigInt(next.byte), tally: counted }
+    })
+    tally = counted
+  }
+  await applyBatch(batch, {
+    apply: (entries) =>
+      commit(entries, (transaction) => {
+        const values = entries.map(({ value }) => value)
+        return importEntries(transaction, pipelineIn(transaction), scope, values)
+      }),
+    refuse: (entry, error) => {
+      const refusal = refusalOf(error)
+      return commit([entry], async () => [refusal])
+    },
+    isOver: step.isOver,
+  })
+}
+
+function count(tally: ImportTally, line: number, outcome: Outcome | undefined): ImportTally {
+  if (!(outcome instanceof Error)) {
+    const name = outcome === 'changed' ? 'changed' : 'unchanged'
+    return { ...tally, [name]: tally[name] + 1 }
+  }
+  const refused = tally.refused + 1
+  if (tally.refusals.length >= REFUSALS_MAX) return { ...tally, refused }
+  return { ...tally, refused, refusals: [...tally.refusals, { line, reason: reasonOf(outcome) }] }
+}
+
+/** The names of attributes come from the file. Only the command line, which stores nothing, prints them. */
+function reasonOf(refusal: Error): string {
+  return refusalOf(refusal).message.replaceAll(/attributes\/[^;]*?(?= must|;|$)/g, 'attributes')
+}

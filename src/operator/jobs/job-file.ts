@@ -1,0 +1,103 @@
+/** The uploaded file of an import, in pieces. */
+import { AppError } from '../../errors.ts'
+import { type Queryable, statement } from '../../postgres/statement.ts'
+import { recordActivity } from '../activity.ts'
+import type { Actor } from '../actor.ts'
+import type { Job } from './job.ts'
+
+/** A million lines of 250 bytes. */
+export const FILE_MAX_BYTES = 256 * 1024 * 1024
+/** Bytes per query. A batch of 100 entries has some 20 KiB. */
+const SLICE_BYTES = 64 * 1024
+
+/** $1 job id bigint, $2 bytes of the file before the slice bigint, $3 maximum length int */
+const selectSlice = statement('select-slice-of-job-file')`
+    select substr(bytes, ($2::bigint - position + 1)::int, $3) as bytes
+      from job_file where job_id = $1 and position <= $2
+     order by position desc limit 1`
+
+/** Reads a stored file from a byte on. */
+export async function* readFileFrom(database: Queryable, id: bigint, from: number): AsyncGenerator<Buffer> {
+  for (let byte = from; ; ) {
+    const [slice] = await database.query<{ bytes: Buffer }>(selectSlice, [id, byte, SLICE_BYTES])
+    if (slice === undefined || slice.bytes.length === 0) return
+    yield slice.bytes
+    byte += slice.bytes.length
+  }
+}
+
+/** $1 organization ids bigint[], null: all; $2 operator id bigint or null; $3 job id bigint. Two requests about one job take turns. */
+const lockUpload = statement('lock-upload')`
+    select j.id, j.channel_oa_id as "accountId", j.organization_id as "organizationId", j.parameters, j.total, j.status,
+           (select position + octet_length(bytes) from job_file where job_id = j.id order by position desc limit 1) as stored
+      from job j
+     where j.id = $3 and j.kind = 'members.import'
+       and ($1::bigint[] is null or j.organization_id = any ($1) or j.operator_id = $2)
+       for no key update`
+
+/** $1 job id bigint, $2 position bigint, $3 bytes bytea */
+const insertPiece = statement('insert-piece-of-job-file')`
+    insert into job_file (job_id, position, bytes) values ($1, $2, $3)`
+
+/** $1 job id bigint. An upload that goes on is not abandoned. */
+const touchUpload = statement('touch-upload')`
+    update job set stepped_at = clock_timestamp() where id = $1`
+
+/** $1 job id bigint */
+const startImport = statement('start-import')`
+    update job set status = 'running', stepped_at = clock_timestamp() where id = $1`
+
+interface LockedUpload
+  extends Record<string, unknown>,
+    Pick<Job, 'id' | 'accountId' | 'organizationId' | 'parameters'> {
+  total: bigint
+  status: string
+  stored: bigint | null
+}
+
+export interface Upload {
+  /** bytes that are stored; the next piece begins there */
+  stored: bigint
+  isComplete: boolean
+}
+
+/**
+ * Stores the next piece of a file. A piece at another position, such as one that is repeated after a lost response, is ignored: the
+ * result says where to continue. The last piece starts the import, and records it. Throws `unknown_item`.
+ */
+export async function storePiece(
+  transaction: Queryable,
+  actor: Actor,
+  { id, position, bytes }: { id: bigint; position: bigint; bytes: Buffer },
+): Promise<Upload> {
+  const { organizationIds, operatorId } = actor
+  const [job] = await transaction.query<LockedUpload>(lockUpload, [organizationIds, operatorId, id])
+  if (job === undefined) throw new AppError('unknown_item')
+  const { total, status } = job
+  const stored = job.stored ?? 0n
+  if (status !== 'uploading') return { stored: total, isComplete: true }
+  const after = position + BigInt(bytes.length)
+  if (position !== stored || bytes.length === 0) return { stored, isComplete: false }
+  if (after > total)
+    throw new AppError('invalid_input', { message: 'The file is longer than its declared size' })
+  await transaction.query(insertPiece, [id, position, bytes])
+  if (after < total) {
+    await transaction.query(touchUpload, [id])
+    return { stored: after, isComplete: false }
+  }
+  await transaction.query(startImport, [id])
+  await recordImport(transaction, actor, job)
+  return { stored: after, isComplete: true }
+}
+
+async function recordImport(transaction: Queryable, actor: Actor, job: LockedUpload): Promise<void> {
+  const { accountId, organizationId, parameters, total } = job
+  const { format } = parameters as { format: string }
+  await recordActivity(transaction, actor, {
+    action: 'members.imported',
+    object: { kind: 'account', id: accountId },
+    organizationId,
+    accountId,
+    changes: { format, bytes: total },
+  })
+}

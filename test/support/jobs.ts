@@ -1,0 +1,56 @@
+/** The runner of jobs as in a process of the service, and what operators do with jobs. */
+import { JobRunner } from '../../src/background/jobs.ts'
+import type { JobSummary } from '../../src/operator/jobs/job.ts'
+import type { TextDatabase } from '../../tools/text-database.ts'
+import { atEnd } from './at-end.ts'
+import type { Operator } from './console.ts'
+import { eventually } from './process.ts'
+import { type Answer, readAnswer } from './service.ts'
+
+/** It is stopped with its test or file. */
+export function startJobRunner(database: TextDatabase): JobRunner {
+  const log = { error: () => undefined } as unknown as ConstructorParameters<typeof JobRunner>[1]
+  const runner = new JobRunner(database, log)
+  runner.start()
+  atEnd(() => runner.stop())
+  return runner
+}
+
+export type JobAsJson = {
+  [Name in keyof JobSummary]: JobSummary[Name] extends bigint ? string : JobSummary[Name]
+}
+
+/** Resolves with the job when it has ended. */
+export async function endOf(operator: Operator, job: { id: string }): Promise<JobAsJson> {
+  const { json } = await eventually(
+    () => operator.get(`/api/jobs/${job.id}`),
+    ({ json }) => json.job.finishedAt !== null,
+  )
+  return json.job
+}
+
+/** Uploads a file as the page does, in pieces of `pieceBytes`, and resolves with the job, which has then begun. */
+export async function uploadFile(
+  operator: Operator,
+  { accountId }: { accountId: bigint },
+  format: 'csv' | 'ndjson',
+  file: string | Buffer,
+  pieceBytes = 512 * 1024,
+): Promise<{ id: string }> {
+  const bytes = Buffer.from(file)
+  const path = `/api/accounts/${accountId}/audience/import`
+  const { json } = await operator.post(path, { format, size: bytes.length })
+  for (let position = 0; position < bytes.length; position += pieceBytes)
+    await sendPiece(operator, json.job.id, position, bytes.subarray(position, position + pieceBytes))
+  return json.job
+}
+
+export async function sendPiece(
+  { url, headers }: Operator,
+  id: string,
+  position: number,
+  bytes: Buffer,
+): Promise<Answer> {
+  const path = `/api/jobs/${id}/file?position=${position}`
+  return readAnswer(await fetch(url + path, { method: 'POST', headers, body: new Uint8Array(bytes) }))
+}

@@ -1,0 +1,171 @@
+/** Imports an audience file: the first rows as a table, the upload, and then the task that applies it. */
+import { useEffect, useState } from 'preact/hooks'
+import type { AccountDetails } from '../../src/operator/accounts.ts'
+import { type Json, post, postBytes } from '../api.ts'
+import { useAction, useQuery } from '../hooks.ts'
+import { PREVIEW_BYTES, type Preview, previewOf } from '../parts/member-preview.ts'
+import { Page, Panel } from '../parts/page.tsx'
+import { ActionFailure } from '../parts/states.tsx'
+import { Table } from '../parts/table.tsx'
+import { type Task, TaskProgress } from '../parts/task.tsx'
+import { Link } from '../router.tsx'
+import { useLocalized } from '../texts.ts'
+
+/** The limit of a body is 1 MiB. */
+const PIECE_BYTES = 512 * 1024
+const CELL_LENGTH = 60
+const COLUMNS_SHOWN = 8
+
+interface Chosen {
+  file: File
+  format: 'csv' | 'ndjson'
+  preview: Preview
+}
+
+export function ImportPage({ account }: { account: string }) {
+  const { t } = useLocalized()
+  const { data } = useQuery<{ account: Json<AccountDetails> }>(`/api/accounts/${account}`)
+  const [chosen, setChosen] = useState<Chosen>()
+  const [isUploading, setUploading] = useState(false)
+  const choose = async (file: File) => {
+    const format = file.name.toLowerCase().endsWith('.csv') ? 'csv' : 'ndjson'
+    const text = await file.slice(0, PREVIEW_BYTES).text()
+    setChosen({ file, format, preview: previewOf(text, format, file.size > PREVIEW_BYTES) })
+  }
+  return (
+    <Page
+      title={t.imports.title}
+      lead={t.imports.lead}
+      trail={<Link href={`/audience/${account}`}>{t.audience.of(data?.account.name ?? account)}</Link>}
+    >
+      <Panel title={t.imports.file}>
+        <DropZone isDisabled={isUploading} onFile={choose} />
+        <p class="muted small-text">{t.imports.help}</p>
+      </Panel>
+      {chosen && <FirstRows {...chosen} />}
+      {chosen && (
+        <Upload
+          key={`${chosen.file.name} ${chosen.file.lastModified} ${chosen.file.size}`}
+          account={account}
+          chosen={chosen}
+          onUploading={setUploading}
+        />
+      )}
+    </Page>
+  )
+}
+
+function DropZone({ isDisabled, onFile }: { isDisabled: boolean; onFile: (file: File) => void }) {
+  const { t } = useLocalized()
+  const [isOver, setOver] = useState(false)
+  return (
+    // biome-ignore lint/a11y/noStaticElementInteractions: the file input inside does the same with the keyboard
+    <div
+      class={`drop-zone ${isOver ? 'is-over' : ''}`}
+      onDragOver={(event) => {
+        event.preventDefault()
+        setOver(true)
+      }}
+      onDragLeave={() => setOver(false)}
+      onDrop={(event) => {
+        event.preventDefault()
+        setOver(false)
+        const [file] = event.dataTransfer?.files ?? []
+        if (file && !isDisabled) onFile(file)
+      }}
+    >
+      <label>
+        <span>{t.imports.choose}</span>
+        <input
+          type="file"
+          accept=".csv,.ndjson,.jsonl,text/csv,application/x-ndjson"
+          disabled={isDisabled}
+          onChange={(event) => {
+            const [file] = event.currentTarget.files ?? []
+            if (file) onFile(file)
+          }}
+        />
+      </label>
+    </div>
+  )
+}
+
+function FirstRows({ file, preview: { columns, rows } }: Chosen) {
+  const { t, number } = useLocalized()
+  const shown = columns.slice(0, COLUMNS_SHOWN)
+  return (
+    <Panel title={t.imports.firstRows}>
+      <p class="muted">{t.imports.size(file.name, number(Math.ceil(file.size / 1024)))}</p>
+      <Table columns={shown.map((name, index) => name.slice(0, CELL_LENGTH) || String(index + 1))}>
+        {rows.map((row, index) => (
+          <tr key={index}>
+            {shown.map((_, cell) => (
+              <td key={cell}>{(row[cell] ?? '').slice(0, CELL_LENGTH)}</td>
+            ))}
+          </tr>
+        ))}
+      </Table>
+      {columns.length > shown.length && (
+        <p class="muted">{t.imports.moreColumns(number(columns.length - shown.length))}</p>
+      )}
+    </Panel>
+  )
+}
+
+function Upload({
+  account,
+  chosen: { file, format },
+  onUploading,
+}: {
+  account: string
+  chosen: Chosen
+  onUploading: (isUploading: boolean) => void
+}) {
+  const { t, percent } = useLocalized()
+  const { isRunning, error, run } = useAction()
+  const [task, setTask] = useState<Task>()
+  const [sentBytes, setSentBytes] = useState(0)
+  const [isComplete, setComplete] = useState(false)
+  useEffect(() => onUploading(isRunning), [isRunning])
+  // After a failure, the upload continues with the piece that is missing.
+  const upload = () =>
+    run(async () => {
+      const { id } = task ?? (await start())
+      for (let position = sentBytes; ; ) {
+        const piece = file.slice(position, position + PIECE_BYTES)
+        const path = `/api/jobs/${id}/file?position=${position}`
+        const stored = await postBytes<{ stored: string; isComplete: boolean }>(path, piece)
+        position = Number(stored.stored)
+        setSentBytes(position)
+        if (stored.isComplete) return setComplete(true)
+      }
+    })
+  const start = async () => {
+    const started = await post<{ job: Task }>(`/api/accounts/${account}/audience/import`, {
+      format,
+      size: file.size,
+    })
+    setTask(started.job)
+    return started.job
+  }
+  return (
+    <Panel title={t.imports.title}>
+      {task && isComplete ? (
+        <TaskProgress started={task} />
+      ) : (
+        <>
+          {isRunning && (
+            <>
+              <progress aria-label={t.imports.uploading} value={sentBytes} max={file.size} />
+              <p role="status">{`${t.imports.uploading} ${percent(sentBytes / file.size)}`}</p>
+            </>
+          )}
+          <ActionFailure error={error} />
+          <button type="button" class="primary" disabled={isRunning} onClick={upload}>
+            {task ? t.imports.goOn : t.imports.start}
+          </button>
+        </>
+      )}
+    </Panel>
+  )
+}

@@ -1,0 +1,131 @@
+/** Long work of operators: what runs, and how it ended. */
+import { useCallback } from 'preact/hooks'
+import { get, queryOf } from '../api.ts'
+import { useInterval, useList, useQuery } from '../hooks.ts'
+import { Facts, Page, Panel } from '../parts/page.tsx'
+import { Empty, Failure, ListView, Loading } from '../parts/states.tsx'
+import { Table } from '../parts/table.tsx'
+import { isOver, type Task, TaskBar, TaskCounts, TaskProgress, TaskState } from '../parts/task.tsx'
+import { Time } from '../parts/values.tsx'
+import { Link } from '../router.tsx'
+import { stateIn, useLocalized } from '../texts.ts'
+
+const REFRESH_MS = 2_000
+
+export function TasksPage() {
+  const { t } = useLocalized()
+  const load = useCallback(
+    (before: string | null, signal: AbortSignal) =>
+      get<{ jobs: Task[]; next: string | null }>(`/api/jobs${queryOf({ before })}`, signal).then(
+        ({ jobs, next }) => ({ items: jobs, next }),
+      ),
+    [],
+  )
+  const list = useList(load)
+  useInterval(list.items.every(isOver) ? null : REFRESH_MS, list.reload)
+  return (
+    <Page title={t.tasks.title} lead={t.tasks.lead}>
+      <ListView list={list} empty={<Empty title={t.tasks.empty}>{t.tasks.emptyHelp}</Empty>}>
+        {(tasks) => (
+          <Table
+            columns={[
+              t.tasks.task,
+              t.common.status,
+              { label: t.tasks.by, class: 'medium-only' },
+              { label: t.tasks.started, class: 'numeric' },
+            ]}
+          >
+            {tasks.map((task) => (
+              <Row key={task.id} task={task} />
+            ))}
+          </Table>
+        )}
+      </ListView>
+    </Page>
+  )
+}
+
+function Row({ task }: { task: Task }) {
+  const { t } = useLocalized()
+  return (
+    <tr>
+      <th scope="row" class="col-account">
+        <Link href={`/tasks/${task.id}`}>{stateIn(t.tasks.kinds, task.kind)}</Link>
+        <div class="sub">{task.accountName ?? t.common.allAccounts}</div>
+      </th>
+      <td class="task">
+        <TaskState task={task} />
+        <TaskBar task={task} />
+        <div class="sub">
+          <TaskCounts task={task} />
+        </div>
+      </td>
+      <td class="medium-only clip">{task.actor}</td>
+      <td class="numeric">
+        <Time at={task.createdAt} />
+      </td>
+    </tr>
+  )
+}
+
+export function TaskPage({ id }: { id: string }) {
+  const { t } = useLocalized()
+  const { data, error, reload } = useQuery<{ job: Task }>(`/api/jobs/${id}`)
+  const title = data === undefined ? t.tasks.one(id) : stateIn(t.tasks.kinds, data.job.kind)
+  return (
+    <Page title={title} trail={<Link href="/tasks">{t.tasks.title}</Link>}>
+      {data === undefined && (error ? <Failure error={error} retry={reload} /> : <Loading />)}
+      {data && <Details task={data.job} reload={reload} />}
+    </Page>
+  )
+}
+
+interface Refusal {
+  line: number
+  reason: string
+}
+
+function Details({ task, reload }: { task: Task; reload: () => void }) {
+  const { t, number } = useLocalized()
+  const { add = [], remove = [] } = task.parameters as { add?: string[]; remove?: string[] }
+  const { refusals = [], refused = 0 } = task.tally as { refusals?: Refusal[]; refused?: number }
+  return (
+    <>
+      <Panel title={t.tasks.progress}>
+        <TaskProgress started={task} onEnd={reload} />
+      </Panel>
+      <Panel title={t.tasks.details}>
+        <Facts
+          items={[
+            [
+              t.common.account,
+              task.accountId && (
+                <Link href={`/accounts/${task.accountId}`}>{task.accountName ?? task.accountId}</Link>
+              ),
+            ],
+            ...(add.length > 0 ? [[t.bulk.add, add.join(', ')] as [string, string]] : []),
+            ...(remove.length > 0 ? [[t.bulk.remove, remove.join(', ')] as [string, string]] : []),
+            [t.tasks.by, task.actor],
+            [t.tasks.started, <Time key="started" at={task.createdAt} />],
+            [t.tasks.ended, <Time key="ended" at={task.finishedAt} />],
+          ]}
+        />
+      </Panel>
+      {refusals.length > 0 && (
+        <Panel title={t.imports.refusals}>
+          {refused > refusals.length && (
+            <p class="muted">{t.imports.firstRefusals(number(refusals.length), number(refused))}</p>
+          )}
+          <Table columns={[{ label: t.imports.line, class: 'numeric' }, t.events.reason]}>
+            {refusals.map(({ line, reason }) => (
+              <tr key={line}>
+                <td class="numeric">{number(line)}</td>
+                <td>{reason}</td>
+              </tr>
+            ))}
+          </Table>
+        </Panel>
+      )}
+    </>
+  )
+}

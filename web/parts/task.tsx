@@ -1,0 +1,103 @@
+/** Long work, which the console calls a task: its state, progress and results. It goes on when the page is closed. */
+import { useEffect } from 'preact/hooks'
+import type { JobSummary } from '../../src/operator/jobs/job.ts'
+import { type Json, post } from '../api.ts'
+import { useAction, useQuery } from '../hooks.ts'
+import { Link } from '../router.tsx'
+import { useRole } from '../session.ts'
+import { stateIn, useLocalized } from '../texts.ts'
+import { ActionFailure, Failure } from './states.tsx'
+
+export type Task = Json<JobSummary>
+
+const REFRESH_MS = 1_000
+const TONES: Record<string, string> = { done: 'good', failed: 'bad', cancelled: 'warn' }
+
+export const isOver = ({ finishedAt }: Task): boolean => finishedAt !== null
+
+/** Follows a task until its end. @param started as the response to its start returned it */
+export function TaskProgress({ started, onEnd }: { started: Task; onEnd?: () => void }) {
+  const { t } = useLocalized()
+  const isManager = useRole('manager')
+  const { isRunning, error, run } = useAction()
+  const path = `/api/jobs/${started.id}`
+  const { data, error: failure, reload } = useTask(path, started)
+  const task = data
+  const hasEnded = isOver(task)
+  useEffect(() => {
+    if (hasEnded) onEnd?.()
+  }, [hasEnded])
+  const cancel = () =>
+    run(async () => {
+      await post(`${path}/cancel`)
+      reload()
+    })
+  return (
+    <div class="task">
+      <p>
+        <Link href={`/tasks/${task.id}`}>{stateIn(t.tasks.kinds, task.kind)}</Link> <TaskState task={task} />
+      </p>
+      <TaskBar task={task} />
+      <p role="status">
+        <TaskCounts task={task} />
+      </p>
+      {!hasEnded && <p class="muted small-text">{t.tasks.goesOn}</p>}
+      {failure && <Failure error={failure} />}
+      <ActionFailure error={error} />
+      {!hasEnded && isManager && (
+        <button type="button" class="small" disabled={isRunning} onClick={cancel}>
+          {t.tasks.cancel}
+        </button>
+      )}
+    </div>
+  )
+}
+
+function useTask(path: string, started: Task) {
+  const { data, error, reload } = useQuery<{ job: Task }>(path)
+  const task = data?.job ?? started
+  const hasEnded = isOver(task)
+  useEffect(() => {
+    if (hasEnded) return
+    const timer = setTimeout(reload, REFRESH_MS)
+    return () => clearTimeout(timer)
+  }, [data, error, hasEnded])
+  return { data: task, error, reload }
+}
+
+export function TaskState({ task: { status, reason } }: { task: Task }) {
+  const { t } = useLocalized()
+  return (
+    <>
+      <span class={`tag ${TONES[status] ?? ''}`}>{t.tasks.states[status]}</span>
+      {reason !== null && reason !== status && <span> {stateIn(t.tasks.reasons, reason)}</span>}
+    </>
+  )
+}
+
+/** Without a total, the bar shows work without an end. */
+export function TaskBar({ task }: { task: Task }) {
+  const { t } = useLocalized()
+  if (isOver(task)) return null
+  const label = stateIn(t.tasks.kinds, task.kind)
+  if (task.total === null || Number(task.total) === 0) return <progress aria-label={label} />
+  return <progress aria-label={label} value={Number(task.done)} max={Number(task.total)} />
+}
+
+/** The position in a file is a part of its length. All other work is counted. */
+export function TaskCounts({ task: { kind, done, total, tally } }: { task: Task }) {
+  const { t, number, percent } = useLocalized()
+  const count = number(Number(done))
+  const all = total === null ? null : Number(total)
+  const progress =
+    all === null || all === 0
+      ? count
+      : kind === 'members.import'
+        ? percent(Number(done) / all)
+        : t.tasks.ofTotal(count, number(all))
+  const parts = Object.entries(t.tasks.tally).flatMap(([name, text]) => {
+    const value = tally[name]
+    return typeof value === 'number' ? [text(number(value))] : []
+  })
+  return <>{[progress, ...parts].join(' · ')}</>
+}
