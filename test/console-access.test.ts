@@ -76,6 +76,11 @@ async function fill(tenant: Tenant, mark: string): Promise<Objects> {
       [accountId, organizationId, mark],
     ),
     operator: String(operator.id),
+    job: await one(
+      `insert into job (kind, channel_oa_id, organization_id, actor_kind, actor, parameters, status)
+       values ('members.import', $1, $2, 'command', $3, '{"format":"csv","size":2}', 'uploading') returning id`,
+      [accountId, organizationId, mark],
+    ),
   }
 }
 
