@@ -1,5 +1,6 @@
 /** Requests to the service. Every response is JSON. Ids are strings. */
 
+import type { ErrorDetail } from '../src/errors.ts'
 import { noteServerTime } from './clock.ts'
 
 /** The JSON form of a value of the service. */
@@ -13,15 +14,23 @@ export type Json<T> = T extends bigint
 
 export class ApiError extends Error {
   readonly status: number
+  /** the invalid fields of the request */
+  readonly details: ErrorDetail[]
   readonly requestId: string | null
   readonly retryAfterSeconds: number | null
 
   constructor(
     message: string,
-    { status, requestId, retryAfter }: { status: number; requestId?: string; retryAfter: string | null },
+    {
+      status,
+      details = [],
+      requestId,
+      retryAfter,
+    }: { status: number; details?: ErrorDetail[]; requestId?: string; retryAfter: string | null },
   ) {
     super(message)
     this.status = status
+    this.details = details
     this.requestId = requestId ?? null
     this.retryAfterSeconds = retryAfter === null ? null : Number(retryAfter)
   }
@@ -49,11 +58,12 @@ async function request<T>(method: string, path: string, body: unknown, signal?: 
   // An error response may come from a proxy, with any body. If the body of a successful one is missing, the connection was cut off
   // or the request was aborted.
   const content = response.json().catch(response.ok ? rejectAsUnreachable : () => ({}))
-  const json = (await content) as { message?: string; requestId?: string }
+  const json = (await content) as { message?: string; details?: ErrorDetail[]; requestId?: string }
   if (response.ok) return json as T
   if (response.status === 401 && path.startsWith('/api/')) onSignedOut()
   throw new ApiError(json.message ?? '', {
     status: response.status,
+    ...(json.details === undefined ? {} : { details: json.details }),
     ...(json.requestId === undefined ? {} : { requestId: json.requestId }),
     retryAfter: response.headers.get('retry-after'),
   })

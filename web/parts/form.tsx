@@ -1,0 +1,196 @@
+/**
+ * Forms: labelled fields with their errors beside them, and the state of the submission. The values belong to the caller, so a failed
+ * submission loses none.
+ */
+import { type ComponentChildren, createContext } from 'preact'
+import { useContext, useEffect, useId, useRef } from 'preact/hooks'
+import type { ApiError } from '../api.ts'
+import { useAction } from '../hooks.ts'
+import { useLocalized } from '../texts.ts'
+import { ActionFailure } from './states.tsx'
+
+/** What a form knows of its fields: the error of the last submission, and the names of the fields that show their part of it. */
+interface Fields {
+  error: ApiError | undefined
+  names: Set<string>
+}
+
+const FieldsContext = createContext<Fields>({ error: undefined, names: new Set() })
+
+/** The field of an error, such as `events` for `events/3`. */
+const fieldOf = (path: string): string => path.split('/')[0] ?? ''
+
+/** @param onSubmit rejects with an ApiError. Its details appear beside the fields with their names, all others above the buttons. */
+export function Form({
+  submit,
+  onSubmit,
+  onCancel,
+  isComplete = true,
+  children,
+}: {
+  submit: string
+  onSubmit: () => Promise<void>
+  onCancel?: () => void
+  isComplete?: boolean
+  children: ComponentChildren
+}) {
+  const { t } = useLocalized()
+  const { isRunning, error, run } = useAction()
+  const form = useRef<HTMLFormElement>(null)
+  const { current: names } = useRef(new Set<string>())
+  useEffect(() => {
+    if (error) form.current?.querySelector<HTMLElement>('[aria-invalid="true"]')?.focus()
+  }, [error])
+  const others = error?.details.filter(({ path }) => !names.has(fieldOf(path))) ?? []
+  return (
+    <FieldsContext.Provider value={{ error, names }}>
+      <form
+        ref={form}
+        class="form"
+        onSubmit={(event) => {
+          event.preventDefault()
+          if (!isRunning && isComplete) run(onSubmit)
+        }}
+      >
+        {children}
+        {others.map(({ path, message }) => (
+          <p key={path} class="problem" role="alert">{`${path}: ${message}`}</p>
+        ))}
+        {error?.details.length === 0 && <ActionFailure error={error} />}
+        <footer class="actions">
+          {onCancel && (
+            <button type="button" onClick={onCancel}>
+              {t.common.cancel}
+            </button>
+          )}
+          <button type="submit" class="primary" disabled={isRunning || !isComplete}>
+            {submit}
+          </button>
+        </footer>
+      </form>
+    </FieldsContext.Provider>
+  )
+}
+
+interface FieldProps {
+  /** the field of the request, by which the service reports an error */
+  name: string
+  label: string
+  hint?: string | undefined
+}
+
+/** Attributes that connect a control with its label, hint and error. */
+interface Control {
+  id: string
+  name: string
+  'aria-invalid': boolean
+  'aria-describedby': string
+}
+
+/** A label, a control, its hint and its error. */
+export function Field({
+  name,
+  label,
+  hint,
+  class: kind = '',
+  children,
+}: FieldProps & { class?: string; children: (control: Control) => ComponentChildren }) {
+  const { error, names } = useContext(FieldsContext)
+  const id = useId()
+  useEffect(() => {
+    names.add(name)
+    return () => void names.delete(name)
+  }, [name])
+  const messages = error?.details.filter(({ path }) => fieldOf(path) === name) ?? []
+  return (
+    <div class={`field ${kind}`}>
+      <label for={id}>{label}</label>
+      {children({ id, name, 'aria-invalid': messages.length > 0, 'aria-describedby': `${id}-note` })}
+      <div id={`${id}-note`} class="note">
+        {hint && <p>{hint}</p>}
+        {messages.map(({ message }) => (
+          <p key={message} class="problem">
+            {message}
+          </p>
+        ))}
+      </div>
+    </div>
+  )
+}
+
+interface InputAttributes {
+  type?: 'text' | 'url' | 'email' | 'password'
+  placeholder?: string
+  autocomplete?: 'off' | 'email' | 'current-password' | 'new-password'
+  maxLength?: number
+  required?: boolean
+}
+
+export function TextField({
+  value,
+  onChange,
+  name,
+  label,
+  hint,
+  type = 'text',
+  ...input
+}: FieldProps & InputAttributes & { value: string; onChange: (value: string) => void }) {
+  return (
+    <Field {...{ name, label, hint }}>
+      {(control) => (
+        <input
+          // The types of Preact want one literal.
+          type={type as 'text'}
+          {...input}
+          {...control}
+          value={value}
+          onInput={(event) => onChange(event.currentTarget.value)}
+        />
+      )}
+    </Field>
+  )
+}
+
+export function CheckField({
+  value,
+  onChange,
+  ...field
+}: FieldProps & { value: boolean; onChange: (value: boolean) => void }) {
+  return (
+    <Field {...field} class="check">
+      {(control) => (
+        <input
+          type="checkbox"
+          {...control}
+          checked={value}
+          onChange={(event) => onChange(event.currentTarget.checked)}
+        />
+      )}
+    </Field>
+  )
+}
+
+export function SelectField<Value extends string>({
+  value,
+  options,
+  onChange,
+  ...field
+}: FieldProps & {
+  value: Value
+  options: ReadonlyArray<readonly [value: Value, label: string]>
+  onChange: (value: Value) => void
+}) {
+  return (
+    <Field {...field}>
+      {(control) => (
+        <select {...control} value={value} onChange={(event) => onChange(event.currentTarget.value as Value)}>
+          {options.map(([option, text]) => (
+            <option key={option} value={option}>
+              {text}
+            </option>
+          ))}
+        </select>
+      )}
+    </Field>
+  )
+}
