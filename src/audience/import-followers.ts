@@ -5,9 +5,8 @@ import { FatalError } from '../errors.ts'
 import { type PlatformResult, type Rejection, statusAndReason } from '../line-api/call.ts'
 import { FOLLOWERS_PAGE_SIZE, type LineApi } from '../line-api/client.ts'
 import type { FollowersPage } from '../line-api/line-responses.ts'
-import type { Database } from '../postgres/database.ts'
 import { violatedConstraint } from '../postgres/faults.ts'
-import { type Queryable, statement } from '../postgres/statement.ts'
+import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
 import { isStorableText } from '../postgres/storable.ts'
 import { lockOutErasures } from './erasure-lock.ts'
 import { NO_KEY, USER_ID_MAX_LENGTH } from './member.ts'
@@ -42,14 +41,18 @@ const selectState = statement('select-followers-import')`
 const storeState = statement('store-followers-import')`
     update official_account set followers_import = $2 where id = $1`
 
+/** Runs in the transaction of the last page. */
+type OnImported = (transaction: Queryable, total: ImportProgress) => Promise<void>
+
 /**
  * Yields after each page. A page is committed together with its continuation token, so an interrupted import continues there.
  * Throws a FatalError if the platform refuses the request or stays unavailable.
  */
 export async function* importFollowers(
-  database: Database,
+  database: Transactions,
   lineApi: LineApi,
   account: Account,
+  onImported: OnImported = async () => undefined,
 ): AsyncGenerator<ImportProgress> {
   let state = await readState(database, account.id)
   let isSecondBeginning = false
@@ -69,7 +72,7 @@ export async function* importFollowers(
           'the platform returned the same page of followers twice. Run the command again later.',
         )
       }
-      state = await storePage(database, account, state, followers, atMs)
+      state = await storePage(database, account, state, followers, atMs, onImported)
     }
     yield state
   } while (state.next !== null || state === FROM_THE_START)
@@ -165,15 +168,20 @@ const addFollowers = statement('add-followers')`
            (select count(*) from follower where is_erased)::int as skipped`
 
 async function storePage(
-  database: Database,
+  database: Transactions,
   account: Account,
   state: ImportState,
   { userIds, next }: FollowersPage,
   atMs: number,
+  onImported: OnImported,
 ): Promise<ImportState> {
   const usable = userIds.filter((id) => id !== '' && id.length <= USER_ID_MAX_LENGTH && isStorableText(id))
-  const store = (transaction: Queryable) =>
-    addPage(transaction, account.id, [...new Set(usable)], atMs, state, next)
+  const store = async (transaction: Queryable) => {
+    const stored = await addPage(transaction, account.id, [...new Set(usable)], atMs, state, next)
+    const { seen, added, skipped } = stored
+    if (next === null) await onImported(transaction, { seen, added, skipped })
+    return stored
+  }
   try {
     return await database.transaction(store)
   } catch (error) {

@@ -1,7 +1,9 @@
 /** Input and output of a command, apart from the database. */
+import { createReadStream } from 'node:fs'
 import { styleText } from 'node:util'
 import stringWidth from 'string-width'
 import { toJson } from '../operator/format.ts'
+import type { TextSource } from '../operator/text-file.ts'
 
 export interface Io {
   env: Record<string, string | undefined>
@@ -17,6 +19,12 @@ export let io: Io = process
 
 export function useIo(replacement: Io): void {
   io = replacement
+}
+
+/** @param file `-` is standard input */
+export function fileSource(file: string): TextSource {
+  const open = () => (file === '-' ? io.stdin : createReadStream(file)) as AsyncIterable<Buffer>
+  return { name: file, open }
 }
 
 export function print(text = ''): void {

@@ -2,7 +2,8 @@
 import { fromCsvText } from '../audience/member.ts'
 import { BODY_MAX_BYTES } from '../config/limits.ts'
 import { FatalError } from '../errors.ts'
-import { readCsv, readLines } from './text-file.ts'
+import { readCsv, readLines } from '../operator/text-file.ts'
+import { fileSource } from './io.ts'
 
 /** The limit of a PUT of a member. 100 tags of 64 characters and 16 KiB of attributes need less than 100 KiB. */
 export const LINE_MAX_BYTES = BODY_MAX_BYTES
@@ -30,7 +31,7 @@ export async function* readEntries(file: string): AsyncGenerator<FileEntry> {
 
 async function* readCsvEntries(file: string): AsyncGenerator<FileEntry> {
   let columns: string[] | null = null
-  for await (const { cells, line } of readCsv(file, LINE_MAX_BYTES)) {
+  for await (const { cells, line } of readCsv(fileSource(file), LINE_MAX_BYTES)) {
     if (columns === null) {
       columns = cells.map((name) => name.trim())
       refuseDuplicates(columns)
@@ -68,7 +69,7 @@ function requireUsed(columns: string[]): void {
 
 async function* readNdjson(file: string): AsyncGenerator<FileEntry> {
   try {
-    for await (const { number: line, text } of readLines(file, LINE_MAX_BYTES)) {
+    for await (const { number: line, text } of readLines(fileSource(file), LINE_MAX_BYTES)) {
       if (text === null) {
         const value = new FatalError(`the line is longer than ${LINE_MAX_BYTES} bytes`)
         yield { line, length: LINE_MAX_BYTES, value }

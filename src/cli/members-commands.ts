@@ -5,11 +5,11 @@ import { USER_ID_MAX_LENGTH } from '../audience/member.ts'
 import { FatalError } from '../errors.ts'
 import { parsePathId } from '../http/path-id.ts'
 import { findMember, memberTimeline } from '../operator/members.ts'
+import { readLines } from '../operator/text-file.ts'
 import type { Database } from '../postgres/database.ts'
 import { isStorableText } from '../postgres/storable.ts'
 import { between, onDatabase, parseId, requireAccount, withJson } from './input.ts'
-import { print, printJson, printMany, printOne } from './io.ts'
-import { readLines } from './text-file.ts'
+import { fileSource, print, printJson, printMany, printOne } from './io.ts'
 
 const TIMELINE_DEFAULT = 50
 const TIMELINE_MAX = 100_000
@@ -71,7 +71,7 @@ const USER_ID_LINE_MAX_BYTES = 4 * USER_ID_MAX_LENGTH + 1
 async function readUserIds(file: string): Promise<string[]> {
   const userIds: string[] = []
   try {
-    for await (const { text } of readLines(file, USER_ID_LINE_MAX_BYTES)) {
+    for await (const { text } of readLines(fileSource(file), USER_ID_LINE_MAX_BYTES)) {
       const userId = text?.replace(/\r$/, '')
       if (userId !== '') userIds.push(userId ?? '')
     }

@@ -14,7 +14,8 @@ import { lockOutSendersAndFlushes } from '../audience/erasure-lock.ts'
 import { finishErasure, type PendingErasure } from '../audience/pending-erasure.ts'
 import type { Database } from '../postgres/database.ts'
 import { violatedConstraint } from '../postgres/faults.ts'
-import { type Queryable, type Statement, statement } from '../postgres/statement.ts'
+import { type Queryable, type Statement, statement, type Transactions } from '../postgres/statement.ts'
+import type { OrganizationIds } from './actor.ts'
 
 /** Rows deleted in one statement. A member costs the most, with its tombstone, tags and edits: about 50 ms in all. */
 const ROWS_PER_STATEMENT = 2_000
@@ -62,7 +63,7 @@ export type AccountContents = {
   apiKeys: number
 }
 
-/** $1 account id bigint */
+/** $1 account id bigint, $2 organization ids bigint[], null: all */
 const selectContents = statement('select-account-contents')`
     select name,
            (select count(*)::int from audience_member where channel_oa_id = $1) as members,
@@ -70,14 +71,15 @@ const selectContents = statement('select-account-contents')`
            (select count(*)::int from endpoint where channel_oa_id = $1) as endpoints,
            (select count(*)::int from endpoint_delivery where channel_oa_id = $1) as "waitingDeliveries",
            (select count(*)::int from api_key where channel_oa_id = $1) as "apiKeys"
-      from official_account where id = $1`
+      from official_account where id = $1 and ($2::bigint[] is null or organization_id = any ($2))`
 
-/** Counts what a removal would delete. Returns null if the account does not exist. */
+/** Counts what a removal would delete. Returns null if the account does not exist for the actor. */
 export async function findAccountContents(
-  database: Pick<Database, 'session'>,
+  database: Queryable,
+  organizationIds: OrganizationIds,
   id: AccountId,
 ): Promise<AccountContents | null> {
-  const [contents] = await database.session((session) => session.query<AccountContents>(selectContents, [id]))
+  const [contents] = await database.query<AccountContents>(selectContents, [id, organizationIds])
   return contents ?? null
 }
 
@@ -85,13 +87,19 @@ export interface RemovalOptions {
   /** The account has no events that were received before this time, so older partitions need not be read. */
   receivedSince?: string
   onProgress?: (deletedRows: number) => void
+  /** Runs in the transaction after which deliveries and requests are refused. */
+  onRefused?: (transaction: Queryable) => Promise<void>
 }
 
 /** Returns null if the account does not exist. */
 export async function removeAccount(
   database: Database,
   id: AccountId,
-  { receivedSince = '-infinity', onProgress = () => undefined }: RemovalOptions = {},
+  {
+    receivedSince = '-infinity',
+    onProgress = () => undefined,
+    onRefused = async () => undefined,
+  }: RemovalOptions = {},
 ): Promise<DeletedRows | null> {
   const deleted = Object.fromEntries(
     [...ACCOUNT_TABLES, ...ACCOUNT_PARTITIONED_TABLES].map((table) => [table, 0]),
@@ -100,7 +108,7 @@ export async function removeAccount(
     deleted[table] += count
     onProgress(Object.values(deleted).reduce((sum, rows) => sum + rows))
   }
-  if (!(await refuseEverything(database, id, add))) return null
+  if (!(await refuseEverything(database, id, add, onRefused))) return null
   await database.session(async (session) => {
     // Another instance that scrubs an erasure moves events, so this would miss them. After the erasures, nothing moves events.
     for (const erasure of await session.query<PendingErasure>(selectPendingErasures, [id])) {
@@ -140,13 +148,19 @@ const selectPendingErasures = statement('select-pending-erasures-of-account')`
 const deleteAccount = statement('delete-account')`delete from official_account where id = $1`
 
 /** Returns false if the account does not exist. */
-function refuseEverything(database: Database, id: AccountId, add: Add): Promise<boolean> {
+function refuseEverything(
+  database: Transactions,
+  id: AccountId,
+  add: Add,
+  onRefused: (transaction: Queryable) => Promise<void>,
+): Promise<boolean> {
   return database.transaction(async (transaction) => {
     await transaction.query(lockOutSendersAndFlushes, [id])
     const [account] = await transaction.query(replaceCredentials, [id])
     if (account === undefined) return false
     await transaction.query(pauseEndpoints, [id])
     add('api_key', await deleteBatch(transaction, 'api_key', id))
+    await onRefused(transaction)
     return true
   })
 }

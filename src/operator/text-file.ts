@@ -1,12 +1,17 @@
 /** Reads the records of a CSV file in UTF-8. An error never quotes a cell, because it may be a secret or personal data. */
 
-import { createReadStream } from 'node:fs'
 import { pipeline } from 'node:stream/promises'
 import { type Options, parse as parseCsv } from 'csv-parse'
 import { FatalError } from '../errors.ts'
-import { io } from './io.ts'
 
 const CHUNK_LENGTH = 16 * 1024
+
+export interface TextSource {
+  /** for error messages */
+  name: string
+  /** begins to read; the iteration throws the error of the file */
+  open: () => AsyncIterable<Buffer>
+}
 
 export interface CsvRecord {
   cells: string[]
@@ -18,10 +23,10 @@ type CsvFault = { code?: string; message: string; lines?: number }
 
 /**
  * Yields records that are not empty. Records may have any number of cells.
- * @param file `-` is standard input. Throws a FatalError if it cannot be read, or if a line or a record is longer than `maxBytes`
+ * Throws a FatalError if the file cannot be read, or if a line or a record is longer than `maxBytes`.
  */
 export async function* readCsv(
-  file: string,
+  file: TextSource,
   maxBytes: number,
   options: Options = {},
 ): AsyncGenerator<CsvRecord> {
@@ -46,14 +51,14 @@ export async function* readCsv(
     }>)
       yield { cells: record, line: info.lines }
   } catch (error) {
-    if (longLine === null) throw unreadable(file, maxBytes, error as CsvFault)
+    if (longLine === null) throw unreadable(file.name, maxBytes, error as CsvFault)
   }
-  if (longLine !== null) throw tooLong(file, longLine, maxBytes)
+  if (longLine !== null) throw tooLong(file.name, longLine, maxBytes)
 }
 
 /** Ends before a line that is too long. An error would discard the records that the parser has buffered. */
 async function* limitedText(
-  file: string,
+  file: TextSource,
   maxBytes: number,
   onLongLine: (line: number) => void,
 ): AsyncGenerator<string> {
@@ -95,13 +100,12 @@ export interface TextLine {
 
 /**
  * Takes time proportional to the length of the file, and skips the bytes of a line beyond `maxBytes`.
- * @param file `-` is standard input. Throws the error of the file, or an Error with the number of the line that is not in UTF-8.
+ * Throws the error of the file, or an Error with the number of the line that is not in UTF-8.
  */
-export async function* readLines(file: string, maxBytes: number): AsyncGenerator<TextLine> {
-  const input = file === '-' ? io.stdin : createReadStream(file)
+export async function* readLines(file: TextSource, maxBytes: number): AsyncGenerator<TextLine> {
   const line = new LineBytes(maxBytes)
   let number = 1
-  for await (const chunk of input as AsyncIterable<Buffer>) {
+  for await (const chunk of file.open()) {
     let start = 0
     for (let end = chunk.indexOf(LINE_FEED); end !== -1; end = chunk.indexOf(LINE_FEED, start)) {
       line.add(chunk.subarray(start, end))
