@@ -1,11 +1,6 @@
 import type { FastifyInstance } from 'fastify'
-import { findAccount } from '../../accounts/account.ts'
-import { verifyAccount } from '../../accounts/verify.ts'
-import { AppError } from '../../errors.ts'
-import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker } from '../../http/validate.ts'
-import type { Transactions } from '../../postgres/statement.ts'
 import { findAccountDetails, findVerification, searchAccounts } from '../accounts.ts'
 import {
   findFleetAccount,
@@ -31,10 +26,6 @@ const checkCharts = checker(
     { additionalProperties: false },
   ),
 )
-const checkVerify = checker(
-  Type.Object({ testWebhook: Type.Optional(Type.Boolean()) }, { additionalProperties: false }),
-)
-
 export function accountRoutes(
   api: FastifyInstance,
   { database, reads, verifier, config, now }: ConsoleParts,
@@ -71,19 +62,4 @@ export function accountRoutes(
       days: await listAccountDays(database, id, DAYS_CHART_DAYS),
     }
   })
-
-  api.post<{ Params: { id: string } }>('/accounts/:id/verify', async (request) => {
-    const account = await findAccount(lookupOn(database), requireId(request.params.id))
-    if (account === null) throw new AppError('unknown_account')
-    const body = bodyBytes(request)
-    const claims = body.length === 0 ? {} : checkVerify(parseUtf8Json(body))
-    return verifyAccount({ ...verifier, database }, account, claims)
-  })
-}
-
-function lookupOn(database: Transactions) {
-  return {
-    lookup: <R extends Record<string, unknown>>(_kind: string, ...query: Parameters<Transactions['query']>) =>
-      database.query<R>(...query),
-  }
 }

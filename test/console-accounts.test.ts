@@ -1,0 +1,314 @@
+/** How operators add, change and remove organizations and accounts in the console, over HTTP. */
+import { afterAll, describe, expect, it } from 'vitest'
+import { simulatePlatform } from '../tools/simulator/platform.ts'
+import { randomAccount } from '../tools/simulator/state.ts'
+import { type Operator, signedIn, startConsole } from './support/console.ts'
+import { load } from './support/load.ts'
+import { setUpService } from './support/service.ts'
+
+const { database, tenant } = await setUpService()
+const platform = await simulatePlatform()
+const publicUrl = 'https://oa.example.com'
+const { url } = await startConsole(database, {
+  lineApiUrl: platform.url,
+  config: { logLevel: 'silent', trustProxy: [], publicUrl },
+})
+const operator = await signedIn(url)
+afterAll(() => platform.close())
+
+const addOrganization = async (name: string) => (await operator.post('/api/organizations', { name })).json.id
+const organization = await addOrganization('Agency')
+const activityOf = (kind: string, id: string) =>
+  load<{ action: string; actor: string; changes: unknown }>(
+    database,
+    'select action, actor, changes from activity where object_kind = $1 and object_id = $2 order by id',
+    [kind, id],
+  )
+const storedAccount = async (id: string) =>
+  (await load<Record<string, unknown>>(database, 'select * from official_account where id = $1', [id]))[0]
+
+const addAccount = async (fields: Record<string, unknown> = {}) =>
+  (await operator.post('/api/accounts', { organization, name: 'Shop', ...fields })).json
+
+describe('organizations', () => {
+  it('are added, renamed, and removed only after typing the name', async () => {
+    const id = await addOrganization('Old')
+    expect((await operator.post(`/api/organizations/${id}`, { name: 'New ☕' })).status).toBe(204)
+    const { organizations } = (await operator.get('/api/organizations')).json
+    expect(organizations).toContainEqual({ id, name: 'New ☕', accounts: 0 })
+    const remove = (name: string) => operator.post(`/api/organizations/${id}/remove`, { name })
+    expect((await remove('Old')).status).toBe(400)
+    expect((await remove('New ☕')).status).toBe(204)
+    expect((await operator.get(`/api/organizations/${id}/contents`)).status).toBe(404)
+    expect((await activityOf('organization', id)).map(({ action, actor }) => [action, actor])).toEqual([
+      ['organization.added', 'token'],
+      ['organization.updated', 'token'],
+      ['organization.removed', 'token'],
+    ])
+  })
+
+  it('with accounts stay, and the refusal says how many', async () => {
+    const id = await addOrganization('Full')
+    await operator.post('/api/accounts', { organization: id, name: 'x' })
+    const { status, json } = await operator.post(`/api/organizations/${id}/remove`, { name: 'Full' })
+    expect([status, json.message]).toEqual([400, expect.stringContaining('still has accounts: 1')])
+  })
+
+  it.each([[''], ['  '], ['a\0b'], ['x'.repeat(257)]])('are refused with the name %j', async (name) => {
+    const { status, json } = await operator.post('/api/organizations', { name })
+    expect([status, json.details[0].path]).toEqual([400, 'name'])
+  })
+})
+
+describe('an account', () => {
+  it('is added with its addresses, which no later response repeats', async () => {
+    const secret = 'c'.repeat(32)
+    const added = await addAccount({
+      name: 'Café "<b>"',
+      channelId: '1234',
+      channelSecret: secret,
+      basicId: '',
+    })
+    const stored = await storedAccount(added.id)
+    expect(stored).toMatchObject({ name: 'Café "<b>"', channel_secret: secret, basic_id: null })
+    expect(added).toEqual({
+      id: added.id,
+      webhookUrl: `${publicUrl}/api/line/${added.id}`,
+      callbackUrl: `${publicUrl}/api/mbox/callback/${stored?.oa_hash}`,
+      trackingKey: stored?.tracking_key,
+    })
+    const { text } = await operator.get(`/api/accounts/${added.id}`)
+    for (const hidden of [secret, stored?.oa_hash as string]) expect(text).not.toContain(hidden)
+  })
+
+  it('keeps the fields that an update leaves out, and its old address ends with a new one', async () => {
+    const { id, callbackUrl } = await addAccount({ channelId: '55', chatSecret: 'chat' })
+    const path = `/api/accounts/${id}`
+    const { json } = await operator.post(path, {
+      name: 'Bar',
+      channelSecret: 'd'.repeat(32),
+      channelId: '55',
+    })
+    expect(json).toEqual({ changes: { name: ['Shop', 'Bar'], channelSecret: 'replaced' } })
+    expect(await storedAccount(id)).toMatchObject({ channel_id: '55', chat_secret: 'chat' })
+    const renewed = (await operator.post(`${path}/callback-address`)).json.callbackUrl
+    expect(renewed).toMatch(/^https:\/\/oa\.example\.com\/api\/mbox\/callback\/[\w-]{32}$/)
+    expect(renewed).not.toBe(callbackUrl)
+    expect(renewed).toContain((await storedAccount(id))?.oa_hash)
+    expect((await activityOf('account', id)).at(-1)).toMatchObject({ changes: { oaHash: 'replaced' } })
+  })
+
+  it.each([
+    ['name', { name: ' ' }],
+    ['channelId', { channelId: '08' }],
+    ['channelId', { channelId: '1e9' }],
+    ['channelAccessToken', { channelAccessToken: 'töken' }],
+    ['basicId', { basicId: 'a\0' }],
+    ['organization', { organization: '999999999' }],
+    ['colour', { colour: 'red' }],
+    ['channelSecret', { channelSecret: 'x'.repeat(5_000) }],
+  ])('is refused with an invalid %s', async (path, fields) => {
+    const { status, json, text } = await operator.post('/api/accounts', {
+      organization,
+      name: 'x',
+      ...fields,
+    })
+    expect([status, json.details[0].path]).toEqual([400, path])
+    expect(text).not.toContain('xxxxx')
+  })
+
+  it('is refused with a channel or key that another account has, beside the field', async () => {
+    const first = await addAccount({ channelId: '777', trackingKey: 'a-tracking-key' })
+    const second = await addAccount()
+    for (const [path, fields] of [
+      ['channelId', { channelId: '777' }],
+      ['trackingKey', { trackingKey: 'a-tracking-key' }],
+    ] as const) {
+      for (const [address, body] of [
+        ['/api/accounts', { organization, name: 'y', ...fields }],
+        [`/api/accounts/${second.id}`, fields],
+      ] as const) {
+        const { status, json } = await operator.post(address, body)
+        expect([status, json.details]).toEqual([
+          400,
+          [{ path, message: expect.stringContaining('already has') }],
+        ])
+        expect(json.details[0].message).not.toContain('oa-audience')
+      }
+    }
+    expect(first.id).not.toBe(second.id)
+  })
+
+  it('is added although another program has taken the next id', async () => {
+    await database.query(
+      `insert into official_account (id, organization_id, name)
+       select last_value + 1, $1, 'taken' from pg_sequences where sequencename = 'official_account_id_seq'`,
+      [organization],
+    )
+    expect((await addAccount()).id).toMatch(/^\d+$/)
+  })
+})
+
+describe("LINE's webhook of an account", () => {
+  const addPlatformAccount = async () => {
+    const state = platform.addAccount(randomAccount('Bakery'))
+    const { channelId, channelSecret, channelAccessToken } = state.account
+    const { id } = await addAccount({ channelId, channelSecret, channelAccessToken })
+    return { state, id, path: `/api/accounts/${id}/webhook` }
+  }
+
+  it('is pointed here only with the URL that the operator was shown', async () => {
+    const { state, id, path } = await addPlatformAccount()
+    state.settings.webhook = { endpoint: 'https://old.example/hook', active: true }
+    const { json } = await operator.get(path)
+    const wantedUrl = `${publicUrl}/api/line/${id}`
+    expect(json).toEqual({ url: 'https://old.example/hook', isActive: true, isHere: false, wantedUrl })
+    state.settings.webhook = { endpoint: 'https://newer.example/hook', active: true }
+    expect((await operator.post(path, { replaces: json.url })).status).toBe(400)
+    expect(state.settings.webhook.endpoint).toBe('https://newer.example/hook')
+    expect((await operator.post(path, { replaces: 'https://newer.example/hook' })).status).toBe(204)
+    expect(state.settings.webhook.endpoint).toBe(wantedUrl)
+    expect((await operator.get(path)).json.isHere).toBe(true)
+    expect((await activityOf('account', id)).at(-1)).toMatchObject({
+      action: 'account.webhook_set',
+      changes: { url: ['https://newer.example/hook', wantedUrl] },
+    })
+  })
+
+  it('cannot be set with refused credentials, and the message says why', async () => {
+    const { id, path } = await addPlatformAccount()
+    await operator.post(`/api/accounts/${id}`, { channelAccessToken: 'wrong', channelSecret: 'wrong' })
+    const { status, json } = await operator.get(path)
+    expect([status, json.message]).toEqual([400, expect.stringContaining('refuses the channel access token')])
+  })
+
+  it('cannot be set without a public address', async () => {
+    const { path } = await addPlatformAccount()
+    const local = await signedIn((await startConsole(database, { lineApiUrl: platform.url })).url)
+    expect((await local.post(path, { replaces: null })).json.message).toContain('PUBLIC_URL is not set')
+  })
+
+  it('and the account are verified, with the outcome in the log', async () => {
+    const { state, id, path } = await addPlatformAccount()
+    await operator.post(path, { replaces: null })
+    state.settings.webhook = { endpoint: `${publicUrl}/api/line/${id}`, active: true }
+    expect((await operator.post(`/api/accounts/${id}/verify`)).json.verified).toBe(true)
+    expect((await activityOf('account', id)).at(-1)).toMatchObject({
+      action: 'account.verified',
+      changes: { verified: true },
+    })
+    // Changed credentials are not verified.
+    await operator.post(`/api/accounts/${id}`, { channelSecret: 'e'.repeat(32) })
+    expect((await operator.get(`/api/accounts/${id}`)).json.verification).toBeNull()
+  })
+})
+
+describe('a fleet file', () => {
+  const HEADER = 'organization,name,channel_id,channel_secret,channel_access_token'
+  const SECRET = 'never-to-be-echoed-secret'
+  const send = async (path: string, content: string | Buffer, sender: Operator = operator) => {
+    const body = typeof content === 'string' ? content : new Uint8Array(content)
+    const response = await fetch(`${url}/api/fleet-file/${path}`, {
+      method: 'POST',
+      headers: { ...sender.headers, 'content-type': 'text/csv' },
+      body,
+    })
+    const text = await response.text()
+    expect(text).not.toContain(SECRET)
+    return { status: response.status, json: JSON.parse(text) }
+  }
+  const count = async () =>
+    (await load<{ count: number }>(database, 'select count(*)::int from official_account', []))[0]?.count
+
+  it('is shown before it is applied: added, updated, unchanged, and what changes', async () => {
+    await addAccount({ name: 'Same', channelId: '9001', channelSecret: SECRET })
+    const { id } = await addAccount({ name: 'Before', channelId: '9002' })
+    const file = [
+      HEADER,
+      `Agency,Same,9001,${SECRET},`,
+      `Agency,After,9002,${SECRET},`,
+      `${organization},New,9003,${SECRET},token`,
+    ].join('\n')
+    const before = await count()
+    const { json } = await send('preview', file)
+    expect(json).toMatchObject({ faults: [], faultCount: 0 })
+    expect(json.accounts).toMatchObject([
+      { line: 2, change: 'unchanged', changes: {} },
+      { line: 3, id, change: 'updated', changes: { name: ['Before', 'After'], channelSecret: 'replaced' } },
+      { line: 4, id: null, change: 'added', organizationId: organization, isUnusualSecret: true },
+    ])
+    expect(await count()).toBe(before)
+    const applied = (await send('apply', file)).json.accounts
+    expect(applied.map(({ change }: { change: string }) => change)).toEqual(['unchanged', 'updated', 'added'])
+    expect(await storedAccount(applied[2].id)).toMatchObject({ name: 'New', channel_secret: SECRET })
+    expect(await activityOf('account', applied[2].id)).toHaveLength(1)
+    expect(await activityOf('account', applied[0].id)).toHaveLength(1)
+  })
+
+  it('with a fault changes nothing, and says which line and column', async () => {
+    const file = [HEADER, `Agency,A,9100,${SECRET},`, `Nobody,B,9101,${SECRET},`, `Agency,,9102,,`].join('\n')
+    const before = await count()
+    const { json } = await send('preview', file)
+    expect(json.faults).toEqual([
+      { line: 3, column: 'organization', message: 'no organization has this id or name.' },
+      { line: 4, column: 'name', message: 'a new account needs a name.' },
+    ])
+    const { status, json: refused } = await send('apply', file)
+    expect([status, refused.details[0].path]).toEqual([400, 'line 3, column organization'])
+    expect(await count()).toBe(before)
+  })
+
+  it('names the line that a constraint refuses', async () => {
+    const { oaHash } = tenant
+    const { json } = await send('apply', `${HEADER},oa_hash\nAgency,A,9200,,,${oaHash}\n`)
+    expect(json.details).toEqual([
+      { path: 'line 2', message: expect.stringContaining('another account already has this oa_hash') },
+    ])
+  })
+
+  it.each([
+    ['is empty', ''],
+    ['is not UTF-8', Buffer.from(`${HEADER}\nAgency,Caf\xe9,1,,`, 'latin1')],
+    ['has a NUL', `${HEADER}\nAgency,A\0,1,${SECRET},`],
+    ['has an open quote', `${HEADER}\nAgency,"${SECRET},1,,`],
+    ['has 200,000 columns', `${Array(200_000).fill('a').join(',')}\n`],
+    ['has 30,000 columns of one name', `${Array(13_000).fill('name').join(',')}\n`],
+    ['has a cell too many', `${HEADER}\nAgency,A,1,${SECRET},t,${SECRET}\n`],
+    ['is a picture', Buffer.from('89504e470d0a1a0a0000000d49484452', 'hex')],
+  ])('that %s is refused with a fault', async (_, content) => {
+    const { status, json } = await send('preview', content)
+    expect([status, json.accounts]).toEqual([200, []])
+    expect(json.faultCount).toBeGreaterThan(0)
+    expect(json.faults.length).toBeLessThanOrEqual(200)
+  })
+
+  it('of 1 GB is refused before it is read', async () => {
+    const { status } = await operatorRequest('content-length: 1000000000')
+    expect(status).toBe(413)
+  })
+
+  const operatorRequest = async (length: string) => {
+    const { connect } = await import('node:net')
+    const { port } = new URL(url)
+    const socket = connect(Number(port), '127.0.0.1')
+    const headers = Object.entries(operator.headers).map(([name, value]) => `${name}: ${value}`)
+    socket.write(
+      ['POST /api/fleet-file/preview HTTP/1.1', `host: 127.0.0.1:${port}`, ...headers, length, '', ''].join(
+        '\r\n',
+      ),
+    )
+    const text = await new Promise<string>((resolve) => socket.once('data', (data) => resolve(String(data))))
+    socket.destroy()
+    return { status: Number(text.split(' ')[1]) }
+  }
+
+  it('keeps text that a spreadsheet would take for a formula or markup as it is', async () => {
+    const name = `'=HYPERLINK("https://evil.example")`
+    const quoted = `"${name.replaceAll('"', '""')}"`
+    const { json } = await send('apply', `${HEADER}\nAgency,${quoted},9300,,\nAgency,<img src=x>,9301,,\n`)
+    expect(await storedAccount(json.accounts[0].id)).toMatchObject({
+      name: '=HYPERLINK("https://evil.example")',
+    })
+    expect(await storedAccount(json.accounts[1].id)).toMatchObject({ name: '<img src=x>' })
+  })
+})
