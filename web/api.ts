@@ -44,13 +44,23 @@ export function listenForSignOut(listener: () => void): void {
 
 export const get = <T>(path: string, signal?: AbortSignal): Promise<T> =>
   request<T>('GET', path, undefined, signal)
-export const post = <T>(path: string, body?: unknown): Promise<T> => request<T>('POST', path, body)
+export const post = <T>(path: string, body?: unknown): Promise<T> =>
+  request<T>('POST', path, body === undefined ? undefined : ['application/json', JSON.stringify(body)])
+/** Sends the content of a file. */
+export const postText = <T>(path: string, text: string): Promise<T> =>
+  request<T>('POST', path, ['text/csv', text])
 
-async function request<T>(method: string, path: string, body: unknown, signal?: AbortSignal): Promise<T> {
+async function request<T>(
+  method: string,
+  path: string,
+  body: [type: string, text: string] | undefined,
+  signal?: AbortSignal,
+): Promise<T> {
+  const [type, text = null] = body ?? []
   const response = await fetch(path, {
     method,
-    headers: { 'x-console': '1', ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
-    body: body === undefined ? null : JSON.stringify(body),
+    headers: { 'x-console': '1', ...(type === undefined ? {} : { 'content-type': type }) },
+    body: text,
     signal: signal ?? null,
   }).catch(rejectAsUnreachable)
   noteServerTime(response)
