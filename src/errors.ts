@@ -32,6 +32,8 @@ export const ERROR_MESSAGES = {
   rate_limited: 'Too many requests from this address; try again later',
   stream_open: 'Another stream of this api key is open; try again later',
   tracking_budget_exceeded: 'Too many tracking events; try again later',
+  count_changed: 'The number of matching members has changed. Check it and confirm again.',
+  too_many_jobs: 'Too many tasks are running; try again when one of them has ended',
   account_busy: 'Too many concurrent requests for this account; try again later',
   busy: 'Too many concurrent requests; try again later',
   too_many_bodies: 'Too many bodies are being received. Send the whole body at once, or try again later.',

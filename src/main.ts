@@ -79,6 +79,7 @@ export async function startService(config: Config, log?: DestinationStream): Pro
     config.console &&
     (await createConsole({
       ...{ config, ...config.console, database, verifier, now: Date.now },
+      onJob: () => background?.jobs.wake(),
       log: log ?? pino.destination(1),
     }))
   let metricsServer: Server | null = null

@@ -1,12 +1,16 @@
 /** How operators add, change and remove organizations and accounts in the console, over HTTP. */
 import { afterAll, describe, expect, it } from 'vitest'
+import { deliveryPaths } from '../src/intake/line/line-signature.ts'
+import { LineApi } from '../src/line-api/client.ts'
+import { takeTurn } from '../src/operator/jobs/turn.ts'
+import { addPeople } from '../tools/simulator/deliveries.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { randomAccount } from '../tools/simulator/state.ts'
 import { type Operator, signedIn, startConsole } from './support/console.ts'
 import { load } from './support/load.ts'
 import { setUpService } from './support/service.ts'
 
-const { database, tenant } = await setUpService()
+const { database, service, tenant } = await setUpService()
 const platform = await simulatePlatform()
 const publicUrl = 'https://oa.example.com'
 const { url } = await startConsole(database, {
@@ -310,5 +314,91 @@ describe('a fleet file', () => {
       name: '=HYPERLINK("https://evil.example")',
     })
     expect(await storedAccount(json.accounts[1].id)).toMatchObject({ name: '<img src=x>' })
+  })
+})
+
+describe('long work', () => {
+  const verifier = {
+    ...{ lineApi: new LineApi(platform.url), publicUrl, now: Date.now },
+    webhookPaths: deliveryPaths,
+  }
+  /** Works until no job is left. */
+  const runJobs = async () => {
+    while (await takeTurn(database, undefined, verifier));
+  }
+  const jobOf = async ({ status, json }: { status: number; json: { job: { id: string } } }) => {
+    expect(status).toBe(202)
+    await runJobs()
+    return (await operator.get(`/api/jobs/${json.job.id}`)).json.job
+  }
+  const addPlatformAccount = async (fields = {}) => {
+    const state = platform.addAccount(randomAccount('Bakery'))
+    state.settings.testOrigin = service.url
+    state.settings.webhook = { endpoint: 'https://tool.example/hook', active: true }
+    const { channelId, channelSecret } = state.account
+    const { id } = await addAccount({ channelId, channelSecret, ...fields })
+    return { state, id, path: `/api/accounts/${id}` }
+  }
+  const membersOf = (id: string) =>
+    load(database, 'select from audience_member where channel_oa_id = $1', [id])
+
+  it('imports the followers of an account', async () => {
+    const { state, id, path } = await addPlatformAccount()
+    addPeople(state, 5)
+    const job = await jobOf(await operator.post(`${path}/followers`))
+    expect(job).toMatchObject({ status: 'done', done: '5', tally: { added: 5, skipped: 0 } })
+    expect(await membersOf(id)).toHaveLength(5)
+    expect((await activityOf('account', id)).slice(-2)).toMatchObject([
+      { action: 'job.started', actor: 'token' },
+      { action: 'account.followers_imported', actor: 'token', changes: { added: 5 } },
+    ])
+  })
+
+  it('says why LINE refuses the list of followers', async () => {
+    const { path } = await addPlatformAccount({ channelSecret: 'wrong' })
+    const job = await jobOf(await operator.post(`${path}/followers`))
+    expect(job).toMatchObject({ status: 'failed', reason: 'refused_by_line' })
+    expect(job.tally.problem).toContain('issues no access token')
+  })
+
+  it('brings accounts into service, and lists those with a problem', async () => {
+    const [good, wrong] = [await addPlatformAccount(), await addPlatformAccount({ channelSecret: 'wrong' })]
+    addPeople(good.state, 2)
+    const accounts = [good.id, wrong.id]
+    const job = await jobOf(await operator.post('/api/accounts/onboard', { accounts, setsWebhook: true }))
+    expect(job).toMatchObject({
+      status: 'done',
+      done: '2',
+      tally: {
+        verified: 1,
+        followersAdded: 2,
+        problemCount: 1,
+        problems: [
+          { accountId: wrong.id, problem: expect.stringContaining('refuses the channel id and secret') },
+        ],
+      },
+    })
+    expect(good.state.settings.webhook?.endpoint).toBe(`${publicUrl}/api/line/${good.id}`)
+    expect(await membersOf(good.id)).toHaveLength(2)
+    expect(
+      (await operator.post('/api/accounts/onboard', { accounts: ['999999'], setsWebhook: false })).status,
+    ).toBe(404)
+  })
+
+  it('removes an account only after typing its name, and refuses its deliveries at once', async () => {
+    const { state, id, path } = await addPlatformAccount()
+    addPeople(state, 3)
+    await jobOf(await operator.post(`${path}/followers`))
+    expect((await operator.get(`${path}/contents`)).json).toMatchObject({ name: 'Shop', members: 3 })
+    expect((await operator.post(`${path}/remove`, { name: 'shop' })).status).toBe(400)
+    const started = await operator.post(`${path}/remove`, { name: 'Shop' })
+    expect(await storedAccount(id)).toMatchObject({ channel_secret: null })
+    expect(await jobOf(started)).toMatchObject({ status: 'done' })
+    expect(await storedAccount(id)).toBeUndefined()
+    expect(await membersOf(id)).toEqual([])
+    expect((await activityOf('account', id)).at(-1)).toMatchObject({
+      action: 'account.removed',
+      changes: { name: ['Shop', null] },
+    })
   })
 })

@@ -8,11 +8,13 @@ import { lineEvent, randomUserId, textMessage } from '../tools/simulator/events.
 import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { signedIn, startConsole } from './support/console.ts'
 import { addTenant } from './support/database.ts'
+import { endOf, startJobRunner } from './support/jobs.ts'
 import { setUpService } from './support/service.ts'
 
 const { database, service, tenant } = await setUpService()
 const platform = await simulatePlatform()
-const { url } = await startConsole(database, { lineApiUrl: platform.url })
+const jobs = startJobRunner(database)
+const { url } = await startConsole(database, { lineApiUrl: platform.url, onJob: jobs.wake })
 const operator = await signedIn(url)
 afterAll(() => platform.close())
 
@@ -212,15 +214,15 @@ describe('events that could not be applied', () => {
     const shown = await operator.get(`/api/events/${curable}`)
     expect(shown.json.event).toMatchObject({ id: curable, payload })
 
-    const outcomes: string[] = []
-    for (let after: unknown = null, isFirst = true; isFirst || after !== null; isFirst = false) {
-      const body = { account: String(other.accountId), ...(after === null ? {} : { after }) }
-      const batch = (await operator.post('/api/events/retry', body)).json
-      outcomes.push(...batch.outcomes.map(({ outcome }: { outcome: string }) => outcome))
-      after = batch.next
-    }
-    expect(outcomes).toHaveLength(71)
-    expect(outcomes.filter((outcome) => outcome === 'applied')).toHaveLength(1)
+    const { status, json: started } = await operator.post('/api/events/retry', {
+      account: String(other.accountId),
+    })
+    expect([status, started.job.total]).toEqual([202, '71'])
+    expect(await endOf(operator, started.job)).toMatchObject({
+      status: 'done',
+      done: '71',
+      tally: { applied: 1, failed: 70 },
+    })
     expect(
       (await operator.get(`/api/accounts/${other.accountId}/members/${userId}`)).json.member,
     ).toMatchObject({
@@ -285,14 +287,15 @@ describe('endpoints', () => {
     expect((await operator.get(`/api/endpoints/0/deliveries/${first.deliveries[0].id}`)).status).toBe(404)
   })
 
-  it('are paused, resumed and retried in batches', async () => {
+  it('are paused, resumed and retried by jobs', async () => {
     const { id } = await addEndpointWithFailures(3)
     expect((await operator.post(`/api/endpoints/${id}/pause`)).status).toBe(204)
     expect((await operator.get(`/api/endpoints/${id}`)).json.endpoint.status).toBe('paused')
-    let { rest } = (await operator.post(`/api/endpoints/${id}/resume`)).json
-    while (rest !== null) rest = (await operator.post(`/api/endpoints/${id}/resume`, rest)).json.rest
+    const resumed = await operator.post(`/api/endpoints/${id}/resume`)
     expect((await operator.get(`/api/endpoints/${id}`)).json.endpoint.status).toBe('active')
-    expect((await operator.post(`/api/endpoints/${id}/retry`)).json).toEqual({ retried: 3, isLast: true })
+    expect(await endOf(operator, resumed.json.job)).toMatchObject({ kind: 'endpoint.resume', status: 'done' })
+    const retried = await operator.post(`/api/endpoints/${id}/retry`)
+    expect(await endOf(operator, retried.json.job)).toMatchObject({ status: 'done', done: '3', total: '3' })
     expect((await operator.get(`/api/endpoints/${id}`)).json.endpoint.failed).toBe(0)
     expect((await operator.post('/api/endpoints/0/pause')).status).toBe(404)
   })

@@ -45,6 +45,7 @@ const OTHER_ROWS = [
   `insert into endpoint (channel_oa_id, url) values ($1, 'https://crm.example.com/')`,
   `insert into endpoint_answer (endpoint_id, answered_at, answer) select id, now(), '' from endpoint where channel_oa_id = $1`,
   `insert into endpoint_delivery (channel_oa_id, endpoint_id) select $1, id from endpoint where channel_oa_id = $1`,
+  `insert into job (kind, channel_oa_id, actor_kind, actor, parameters) values ('members.tag', $1, 'token', 'token', '{}')`,
   `insert into endpoint_fan_out (channel_oa_id, endpoint_ids, event_keys, kinds) values ($1, '{}', '{}', '{}')`,
 ]
 

@@ -6,21 +6,28 @@ import { listByChange } from './feed-statement.ts'
 import type { Filters } from './filters.ts'
 import {
   type List,
+  type ListById,
   listAll,
   listByDisplayName,
   listByExternalId,
-  listById,
   listByRelationship,
   listByTag,
   listByUserId,
+  listById as listWithoutIndex,
 } from './list-statements.ts'
 
 /** The last candidate of a page, after which the next page begins. */
 export type Position =
-  /** Walk by id. `isCommonName`: too many names contain `q`, so the index of names is not used. */
-  | { kind: 'id'; id: bigint; isCommonName: boolean }
+  | IdPosition
   /** Delta feed. `walk` has values of the first page: see feed-statement.ts. */
   | { kind: 'change'; change: bigint; id: bigint; walk: FeedWalk }
+
+/** Walk by id. `isCommonName`: too many names contain `q`, so the index of names is not used. */
+export interface IdPosition {
+  kind: 'id'
+  id: bigint
+  isCommonName: boolean
+}
 
 export interface FeedWalk {
   untilChange: bigint
@@ -74,6 +81,21 @@ export async function readPage(
   }
 }
 
+/** Reads the ids of up to `limit` members after a position. */
+export async function readIds(
+  database: Queryable,
+  scope: Scope,
+  filters: Filters,
+  position: IdPosition,
+  limit: number,
+): Promise<{ ids: bigint[]; next: IdPosition | null }> {
+  const list = listById(filters, position)
+  const [row] = await database.query<PageRow>(list.ids, valuesOf(list, scope, filters, position, limit))
+  const next = row ? nextOf(list, position, limit, row) : null
+  const ids = row?.lines ? row.lines.split(',').map(BigInt) : []
+  return { ids, next: next?.kind === 'id' ? next : null }
+}
+
 function nextOf(list: List, before: Beginning, limit: number, row: PageRow): Position | null {
   const { id, members, change, until_change, horizon, began_us } = row
   if (id === null) return null
@@ -85,16 +107,19 @@ function nextOf(list: List, before: Beginning, limit: number, row: PageRow): Pos
   return { kind: 'id', id, isCommonName: isFoundCommon || (before.kind === 'id' && before.isCommonName) }
 }
 
+function listFor(filters: Filters, position: Beginning): List {
+  return position.kind === 'id' ? listById(filters, position) : listByChange
+}
+
 /** Returns the list whose index is the most selective. */
-function listFor({ userId, externalId, relationship, tag, q }: Filters, position: Beginning): List {
-  if (position.kind !== 'id') return listByChange
+function listById({ userId, externalId, relationship, tag, q }: Filters, position: IdPosition): ListById {
   if (userId !== undefined) return listByUserId
   if (externalId !== undefined) return listByExternalId
   const isPartIndexed = q !== undefined && [...q].length >= INDEXED_PART_MIN_LENGTH
   if (isPartIndexed && !position.isCommonName) return listByDisplayName
   if (tag !== undefined) return listByTag
   if (relationship !== undefined) return listByRelationship
-  return q === undefined ? listAll : listById
+  return q === undefined ? listAll : listWithoutIndex
 }
 
 function valuesOf(list: List, scope: Scope, filters: Filters, position: Beginning, limit: number): unknown[] {

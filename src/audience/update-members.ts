@@ -1,7 +1,6 @@
 import type { Scope } from '../access/scope.ts'
 import { booleanArray, int8Array, textArray } from '../postgres/binary-array.ts'
-import type { Database } from '../postgres/database.ts'
-import { statement } from '../postgres/statement.ts'
+import { type SendPipeline, statement } from '../postgres/statement.ts'
 import { CHANGES, type MemberUpdate, updateError } from './update.ts'
 
 export interface UpdateById {
@@ -18,7 +17,7 @@ const setEditor = statement('set-editor')`select set_config('oa_audience.api_key
  * Locks members as an update does, in the order of flushes. In the order of the file, an import and a flush could deadlock. The
  * lateral subqueries read each member by the primary key. Without statistics, a join would read the whole account.
  */
-const lockMembers = statement('lock-members')`
+export const lockMembers = statement('lock-members')`
     select from (select x.id
                    from unnest($3::bigint[]) as u (id)
                   cross join lateral (
@@ -39,28 +38,28 @@ const lockMembers = statement('lock-members')`
 const applyUpdates = statement('member-updates')`
     update audience_member m
        set ${CHANGES}
-      from (select x.ctid, u.sets_external_id, u.external_id, u.sets_tags, u.tags::text[] as tags, u.sets_attributes,
+      from (select x.ctid, x.version, u.sets_external_id, u.external_id, u.sets_tags, u.tags::text[] as tags, u.sets_attributes,
                    u.attributes::jsonb as attributes
               from unnest($3::bigint[], $4::boolean[], $5::text[], $6::boolean[], $7::text[], $8::boolean[], $9::text[])
                    with ordinality as u (id, sets_external_id, external_id, sets_tags, tags, sets_attributes, attributes,
                                          position)
              cross join lateral (
-               select ctid from audience_member
+               select ctid, version from audience_member
                 where channel_oa_id = $1 and organization_id = $2 and id = u.id offset 0) x
              order by u.position offset 0) e
      where m.ctid = e.ctid
-    returning m.id`
+    returning m.id, m.version <> e.version as "isChanged"`
 
 /**
- * Changes members of the scope in the given order, in one transaction. Returns the ids of those that exist. If one update fails, no
- * member is changed, and this throws `external_id_taken` or the database's error.
+ * Changes members of the scope in the given order, in one transaction. Returns the ids of those that exist, and whether they changed.
+ * If one update fails, no member is changed, and this throws `external_id_taken` or the database's error.
  */
 export async function updateMembers(
-  database: Database,
+  send: SendPipeline,
   scope: Scope,
   updates: UpdateById[],
-): Promise<Set<bigint>> {
-  if (updates.length === 0) return new Set()
+): Promise<Map<bigint, boolean>> {
+  if (updates.length === 0) return new Map()
   const { accountId, organizationId } = scope
   const ids = int8Array(updates.map(({ id }) => id))
   const statements = [
@@ -71,14 +70,13 @@ export async function updateMembers(
       values: [accountId, organizationId, ...columnsOf(run)],
     })),
   ]
-  const results = await database
-    .forTenant(scope)
-    .pipeline(statements)
-    .catch((error: unknown) => {
-      throw updateError(error)
-    })
-  const [, , ...updated] = results as Array<Array<{ id: bigint }>>
-  return new Set(updated.flat().map(({ id }) => id))
+  const results = await send(statements).catch((error: unknown) => {
+    throw updateError(error)
+  })
+  const [, , ...updated] = results as Array<Array<{ id: bigint; isChanged: boolean }>>
+  const changes = new Map<bigint, boolean>()
+  for (const { id, isChanged } of updated.flat()) changes.set(id, isChanged || changes.get(id) === true)
+  return changes
 }
 
 /** Splits updates into runs with each member once, because a statement updates a row only once. */

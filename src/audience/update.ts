@@ -21,7 +21,8 @@ import {
 } from './member.ts'
 import { updateSchema } from './route-schemas.ts'
 
-const TAGS_MAX = 100
+/** Tags of a member. */
+export const TAGS_MAX = 100
 /** Bytes of JSON. Lists return the attributes of every member. */
 const ATTRIBUTES_MAX_BYTES = 16 * 1024
 

@@ -1,6 +1,6 @@
 /**
- * Periodic work that starts once the database is ready: profiles, checks of accounts, maintenance, pending erasures, change marks,
- * and deliveries to endpoints.
+ * Periodic work that starts once the database is ready: profiles, checks of accounts, jobs, maintenance, pending erasures, change
+ * marks, and deliveries to endpoints.
  */
 import type { FastifyBaseLogger } from 'fastify'
 import type { Verifier } from '../accounts/verify.ts'
@@ -16,6 +16,7 @@ import { listFleet } from '../operator/fleet.ts'
 import { CLOCK_SKEW_MAX_SECONDS, readClockSkew } from '../postgres/clock.ts'
 import type { OpenDatabase } from '../postgres/pool/open.ts'
 import type { PostgresDatabase } from '../postgres/pool/postgres-database.ts'
+import { JobRunner } from './jobs.ts'
 import { MAINTENANCE_INTERVAL_MS, runMaintenance } from './maintenance/maintenance.ts'
 import type { Retention } from './maintenance/retention.ts'
 import { AccountMonitor } from './monitoring/account-monitor.ts'
@@ -33,6 +34,7 @@ export class Background {
   readonly #profiles: ProfileFiller
   readonly #monitor: AccountMonitor
   readonly #sender: Sender
+  readonly jobs: JobRunner
   #timers: NodeJS.Timeout[] = []
   #isClockWrong = false
   #isStopped = false
@@ -42,6 +44,7 @@ export class Background {
     this.#profiles = new ProfileFiller(database, verifier.lineApi)
     this.#monitor = new AccountMonitor(database, verifier)
     this.#sender = sender
+    this.jobs = new JobRunner(database, log, verifier)
     const maintain = () => {
       const maintenance = database.session((session) => runMaintenance(session, retention))
       Promise.all([maintenance, finishErasures(database)]).catch((error: Error) => {
@@ -66,6 +69,7 @@ export class Background {
       this.#profiles.start()
       this.#monitor.start()
       this.#sender.start()
+      this.jobs.start()
       metrics?.watchProfileBacklog(() => countDueProfiles(database))
       metrics?.watchEndpoints(() => listBacklogs(database))
       metrics?.watchAccounts(() => listFleet(database, Date.now()))
@@ -77,7 +81,7 @@ export class Background {
   async stop(): Promise<void> {
     this.#isStopped = true
     for (const timer of this.#timers) clearInterval(timer)
-    await Promise.all([this.#profiles.stop(), this.#monitor.stop(), this.#sender.stop()])
+    await Promise.all([this.#profiles.stop(), this.#monitor.stop(), this.#sender.stop(), this.jobs.stop()])
   }
 
   async #addCheckpoint(database: PostgresDatabase, log: FastifyBaseLogger): Promise<void> {

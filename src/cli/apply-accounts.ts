@@ -18,6 +18,7 @@ import { readFleet } from '../operator/fleet-file.ts'
 import { type Outcome, onboard } from '../operator/onboard.ts'
 import {
   type Onboarding,
+  PROPAGATION_MAX_MS,
   previewWebhook,
   publicUrlFault,
   type WebhookPreview,
@@ -59,7 +60,8 @@ export function applyCommand(group: Command): void {
       warnAboutSecrets(wanted)
       await onDatabase((database) => {
         const onboarding = {
-          ...{ database, publicUrl, setsWebhook: webhook },
+          ...{ database, publicUrl, setsWebhook: webhook, importsFollowers: true },
+          propagationMaxMs: PROPAGATION_MAX_MS,
           lineApi: new LineApi(lineApiUrl),
           actor: commandActor(),
         }

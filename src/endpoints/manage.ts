@@ -130,12 +130,14 @@ const makeDeliveriesDue = statement('make-endpoint-deliveries-due')`
       update endpoint_delivery d set first_attempt_at = null, due_at = least(due_at, now())
         from tried where d.channel_oa_id = tried.channel_oa_id and d.id = tried.id
     )
-    select max(id) as "lastId" from tried`
+    select max(id) as "lastId", count(*)::int as count from tried`
 
 /** Where resuming an endpoint continues. */
 export interface Resumption {
   resumedAt: string
   lastId: bigint
+  /** deliveries of the last batch */
+  count: number
 }
 
 /** Resumes an endpoint, and makes its backlog due. Returns false if the endpoint does not exist. */
@@ -149,18 +151,18 @@ export async function resumeEndpoint(database: Queryable, id: bigint): Promise<b
 /** Resumes an endpoint. `continueResumption` makes its backlog due. Returns null if the endpoint does not exist. */
 export async function beginResumption(database: Queryable, id: bigint): Promise<Resumption | null> {
   const [resumed] = await database.query<{ resumedAt: string }>(resumeById, [id])
-  return resumed === undefined ? null : { resumedAt: resumed.resumedAt, lastId: 0n }
+  return resumed === undefined ? null : { resumedAt: resumed.resumedAt, lastId: 0n, count: 0 }
 }
 
 /** Makes the next batch of the backlog due. Returns null when nothing is left. */
 export async function continueResumption(
   database: Queryable,
   id: bigint,
-  { resumedAt, lastId }: Resumption,
+  { resumedAt, lastId }: Pick<Resumption, 'resumedAt' | 'lastId'>,
 ): Promise<Resumption | null> {
   const values: unknown[] = [id, resumedAt, lastId, ROWS_PER_STATEMENT]
-  const [batch] = await database.query<{ lastId: bigint | null }>(makeDeliveriesDue, values)
-  return batch?.lastId == null ? null : { resumedAt, lastId: batch.lastId }
+  const [batch] = await database.query<{ lastId: bigint | null; count: number }>(makeDeliveriesDue, values)
+  return batch?.lastId == null ? null : { resumedAt, lastId: batch.lastId, count: batch.count }
 }
 
 /** $1 endpoint id bigint. A trigger deletes its deliveries. */

@@ -34,6 +34,8 @@ export const ERROR_STATUS: Record<ErrorCode, number> = {
   rate_limited: 429,
   stream_open: 429,
   tracking_budget_exceeded: 429,
+  count_changed: 409,
+  too_many_jobs: 429,
   account_busy: 429,
   busy: 503,
   too_many_bodies: 503,

@@ -4,6 +4,7 @@ import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
 import { retryEvent } from '../intake/retry-events.ts'
 import type { Database } from '../postgres/database.ts'
 import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
+import type { OrganizationIds } from './actor.ts'
 
 export type EventSummary = {
   id: bigint
@@ -123,6 +124,26 @@ export async function findFailedEventIds(database: Queryable, ids: bigint[] | nu
   return failed.map(({ id }) => id)
 }
 
+/** $1 account id bigint, null: all accounts; $2 reason text, null: any; $3 maximum int; $4 organization ids bigint[], null: all */
+const countUnappliedEvents = statement('count-unapplied')`
+    select count(*)::int as count
+      from (select 1 from event
+             where failure is not null and ($1::bigint is null or channel_oa_id = $1) and ($2::text is null or failure = $2)
+               and ($4::bigint[] is null
+                    or (select organization_id from official_account where id = channel_oa_id) = any ($4))
+             limit $3) e`
+
+/** Counts the events that could not be applied. Null: more than COUNTED_MAX. */
+export async function countUnapplied(
+  database: Queryable,
+  organizationIds: OrganizationIds,
+  { accountId, failure }: UnappliedFilter,
+): Promise<number | null> {
+  const values = [accountId, failure, COUNTED_MAX + 1, organizationIds]
+  const [row] = await database.query<{ count: number }>(countUnappliedEvents, values)
+  return row === undefined || row.count > COUNTED_MAX ? null : row.count
+}
+
 /** In the order of event_failure. */
 export type RetryPosition = {
   accountId: AccountId
@@ -131,13 +152,15 @@ export type RetryPosition = {
 
 /**
  * $1 account id bigint, null: all accounts; $2 reason text, null: any; $3 and $4 after this account and id bigint;
- * $5 maximum number of rows int
+ * $5 maximum number of rows int; $6 organization ids bigint[], null: all
  */
 const selectNextUnapplied = statement('select-next-unapplied')`
     select channel_oa_id as "accountId", id
       from event
      where failure is not null and (channel_oa_id, id) > ($3, $4)
        and ($1::bigint is null or channel_oa_id = $1) and ($2::text is null or failure = $2)
+       and ($6::bigint[] is null
+            or (select organization_id from official_account where id = channel_oa_id) = any ($6))
      order by channel_oa_id, id
      limit $5`
 
@@ -150,12 +173,14 @@ export interface RetriedBatch {
 /** Retries the next events of a filter. Events that fail again keep their ids, so the position moves past them. */
 export async function retryNextEvents(
   database: Transactions,
+  organizationIds: OrganizationIds,
   { accountId, failure }: UnappliedFilter,
   after: RetryPosition | null,
   limit: number,
 ): Promise<RetriedBatch> {
   const from = [after?.accountId ?? INT64_MIN, after?.id ?? INT64_MIN]
-  const batch = await database.query<RetryPosition>(selectNextUnapplied, [accountId, failure, ...from, limit])
+  const values = [accountId, failure, ...from, limit, organizationIds]
+  const batch = await database.query<RetryPosition>(selectNextUnapplied, values)
   const outcomes = await retryEvents(
     database,
     batch.map(({ id }) => id),

@@ -26,7 +26,7 @@ export async function importEntries(
   const ids = await findMemberIds(database, scope, entries)
   const checked = entries.map((entry) => errorOr(() => checkEntry(entry, ids)))
   const updates = checked.flatMap((update) => (update instanceof Error ? [] : [update]))
-  const changed = await updateMembers(database, scope, updates)
+  const changed = await updateMembers(database.forTenant(scope).pipeline, scope, updates)
   return checked.map((update) => {
     if (update instanceof Error) return update
     return changed.has(update.id) ? null : new AppError('unknown_member')

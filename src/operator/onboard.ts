@@ -1,5 +1,5 @@
 /** Brings one stored account into service on the platform: webhook URL, test, verification, followers. */
-import { type Account, type AccountId, findAccount } from '../accounts/account.ts'
+import { type Account, type AccountId, findAccountOn } from '../accounts/account.ts'
 import type { Verification } from '../accounts/verification.ts'
 import { type ImportProgress, importFollowers, isImportCompleted } from '../audience/import-followers.ts'
 import { AppError, FatalError } from '../errors.ts'
@@ -54,7 +54,7 @@ export async function onboard(onboarding: Onboarding, id: AccountId): Promise<Ou
 /** Each step records its result, so that a later failure does not hide it. */
 async function runSteps(onboarding: Onboarding, id: AccountId, outcome: Outcome): Promise<void> {
   const { database, setsWebhook } = onboarding
-  const account = await findAccount(database, id)
+  const account = await findAccountOn(database, id)
   if (account === null) throw new FatalError(`account ${id} was removed meanwhile`)
   outcome.webhook = setsWebhook ? 'failed' : 'skipped'
   const webhook = setsWebhook ? await pointWebhookHere(onboarding, account) : NO_WEBHOOK
@@ -74,7 +74,8 @@ async function runSteps(onboarding: Onboarding, id: AccountId, outcome: Outcome)
   if (!isDone) outcome.webhookTest = testResultOf(verification)
   outcome.problem = webhook.problem ?? problemOf(verification, setsWebhook)
   // The credentials may belong to another account, whose followers must not become members of this account.
-  if (outcome.problem === null) await addFollowers(onboarding, account, verification, outcome)
+  if (outcome.problem === null && onboarding.importsFollowers)
+    await addFollowers(onboarding, account, verification, outcome)
 }
 
 /** Whether a stored verification shows that nothing is left to do. */

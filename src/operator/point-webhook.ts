@@ -1,6 +1,6 @@
 /** Points LINE's webhook of an account at this service. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Account, type AccountId, findAccount } from '../accounts/account.ts'
+import { type Account, type AccountId, findAccountOn } from '../accounts/account.ts'
 import { identityCheck, isSameAddress, tokenRefused } from '../accounts/checks.ts'
 import { secretOrNull } from '../config/secret.ts'
 import { AppError, FatalError } from '../errors.ts'
@@ -8,28 +8,32 @@ import { deliveryPaths } from '../intake/line/line-signature.ts'
 import type { PlatformFault, PlatformResult } from '../line-api/call.ts'
 import type { LineApi } from '../line-api/client.ts'
 import type { WebhookEndpoint } from '../line-api/line-responses.ts'
-import type { Database } from '../postgres/database.ts'
+import type { Transactions } from '../postgres/statement.ts'
 import type { Actor } from './actor.ts'
 import type { Plan } from './apply-accounts.ts'
 import { recordAccount } from './manage-accounts.ts'
 
 /** LINE applies a new webhook URL within a minute. */
-const PROPAGATION_MAX_MS = 75_000
+export const PROPAGATION_MAX_MS = 75_000
 const PROPAGATION_POLL_MS = 2_000
 /** Maximum length of a webhook URL that LINE accepts. */
 const URL_MAX_LENGTH = 500
 
 export interface WebhookParts {
-  database: Pick<Database, 'transaction'>
+  database: Pick<Transactions, 'transaction'>
   lineApi: LineApi
   publicUrl: string | null
   actor: Actor
 }
 
 export interface Onboarding extends WebhookParts {
-  database: Database
+  database: Transactions
   /** if false, the webhook URL is neither set nor tested */
   setsWebhook: boolean
+  /** if false, the caller imports them page by page */
+  importsFollowers: boolean
+  /** how long to wait until LINE has applied a new URL */
+  propagationMaxMs: number
 }
 
 /** Returns why LINE cannot be given a webhook URL of this service, or null. */
@@ -116,7 +120,7 @@ export async function pointWebhookHere(onboarding: Onboarding, account: Account)
     const current = await findWebhook(onboarding, account)
     if (current.isHere) return { ...NO_WEBHOOK, state: 'unchanged', isActive: current.isActive }
     await replaceWebhook(onboarding, account, current)
-    await waitUntilApplied(onboarding.lineApi, account, onboarding.publicUrl)
+    await waitUntilApplied(onboarding, account)
     return { ...NO_WEBHOOK, state: 'set', replacedUrl: current.url }
   } catch (error) {
     if (!(error instanceof FatalError)) throw error
@@ -158,8 +162,11 @@ function refuseOtherAccount(endpoint: string, publicUrl: string | null): void {
   )
 }
 
-async function waitUntilApplied(lineApi: LineApi, account: Account, publicUrl: string | null): Promise<void> {
-  for (const deadlineMs = performance.now() + PROPAGATION_MAX_MS; ; await sleep(PROPAGATION_POLL_MS)) {
+async function waitUntilApplied(
+  { lineApi, publicUrl, propagationMaxMs }: Onboarding,
+  account: Account,
+): Promise<void> {
+  for (const deadlineMs = performance.now() + propagationMaxMs; ; await sleep(PROPAGATION_POLL_MS)) {
     const current = await lineApi.webhookEndpoint(account)
     if (current.ok && isWebhookOf(current.value.endpoint, publicUrl, account.id)) return
     if (performance.now() > deadlineMs) {
@@ -181,7 +188,7 @@ export async function previewWebhook(
   { storedId, channelId, columns }: Plan,
 ): Promise<WebhookPreview> {
   if (!setsWebhook) return { webhook: 'skipped', replacedUrl: null }
-  const stored = storedId === null ? null : await findAccount(database, storedId)
+  const stored = storedId === null ? null : await findAccountOn(database, storedId)
   const { channel_secret: secret = null, channel_access_token: token = null } = columns
   const current = await lineApi.webhookEndpoint({
     // LineApi keeps tokens and limits by account id, which a new account does not have. Channel ids are unique on LINE.

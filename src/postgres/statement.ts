@@ -68,3 +68,16 @@ export interface Transactions extends Queryable {
   /** Sends a transaction of several statements in one round trip. */
   pipeline: SendPipeline
 }
+
+/** Sends statements in one round trip as a part of the transaction, which the first failure aborts. */
+export function pipelineIn(transaction: Queryable): SendPipeline {
+  return async (statements) => {
+    const sent = statements.map(({ statement, values }) => transaction.query(statement, values))
+    // All settle before the transaction continues. Later errors are consequences of the first one.
+    const settled = await Promise.allSettled(sent)
+    return settled.map((result) => {
+      if (result.status === 'rejected') throw result.reason
+      return result.value
+    })
+  }
+}

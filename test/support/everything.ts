@@ -5,12 +5,16 @@ import { importFollowers } from '../../src/audience/import-followers.ts'
 import { skipTakenMemberIds } from '../../src/audience/member-ids.ts'
 import { finishErasures, storePending } from '../../src/audience/pending-erasure.ts'
 import { ProfileFiller } from '../../src/audience/profiles.ts'
+import { readIds } from '../../src/audience/select-list.ts'
 import { refreshDueFigures } from '../../src/background/monitoring/account-figures.ts'
 import { takeDueAccounts } from '../../src/background/monitoring/due-accounts.ts'
 import { Sender } from '../../src/endpoints/sender.ts'
 import { retryEvent } from '../../src/intake/retry-events.ts'
 import { LineApi } from '../../src/line-api/client.ts'
+import { ALL_ORGANIZATIONS, commandActor } from '../../src/operator/actor.ts'
+import { countMatching } from '../../src/operator/count-members.ts'
 import {
+  countUnapplied,
   listEvents,
   listFailureReasons,
   listUnappliedEvents,
@@ -18,6 +22,8 @@ import {
 } from '../../src/operator/events.ts'
 import { findFleetAccount, readFleetCharts } from '../../src/operator/fleet.ts'
 import { importEntries } from '../../src/operator/import-entries.ts'
+import { startTagging } from '../../src/operator/jobs/tag-members.ts'
+import { takeTurn } from '../../src/operator/jobs/turn.ts'
 import { countMembers, findMember, memberTimeline } from '../../src/operator/members.ts'
 import { findAccountContents, removeAccount } from '../../src/operator/remove-account.ts'
 import { addPeople } from '../../tools/simulator/deliveries.ts'
@@ -107,7 +113,7 @@ export async function useEverything(users: Users): Promise<string[]> {
     contact_inbox: { source_id: 'U1' },
     channel: 'Channel::Line',
   })
-  const printed = [...(await useCommands(users)), ...(await useEndpoints(users))]
+  const printed = [...(await useCommands(users)), ...(await useJobs(users)), ...(await useEndpoints(users))]
   await load(
     direct,
     `update audience_member set profile_due_at = now() where channel_oa_id = $1 and user_id in ('U1', 'U2')`,
@@ -126,6 +132,30 @@ export async function useEverything(users: Users): Promise<string[]> {
     await service.call('DELETE', '/api/audience/1', { headers: { ...headers, 'if-match': '"1"' } }),
   )
   return [...printed, ...answers.map(({ text }) => text)]
+}
+
+const FILTERS = [
+  ...[{}, { userId: 'U1' }, { externalId: 'E1' }, { relationship: 'following' as const }, { tag: ['vip'] }],
+  ...[{ q: 'Ann' }, { q: 'A' }],
+]
+
+/** The long work of operators. */
+async function useJobs({ database, tenant }: Users): Promise<string[]> {
+  const { accountId, organizationId } = tenant
+  const scope = { keyId: null, accountId, organizationId }
+  const counts = await Promise.all(FILTERS.map((filters) => countMatching(database, scope, filters)))
+  const beginning = { kind: 'id', id: -1n, isCommonName: false } as const
+  const pages = await Promise.all(FILTERS.map((filters) => readIds(database, scope, filters, beginning, 10)))
+  const change = { filters: { tag: ['vip'] }, add: ['tagged'], remove: [] }
+  const [, , , , vip = 0] = counts
+  await database.transaction((transaction) =>
+    startTagging(transaction, commandActor(), { id: accountId, organizationId }, change, {
+      ...{ count: vip, expected: vip },
+    }),
+  )
+  await countUnapplied(database, ALL_ORGANIZATIONS, { accountId, failure: null })
+  while (await takeTurn(database));
+  return pages.flatMap(({ ids }) => ids.map((id) => `"id":"${id}"`))
 }
 
 /** What endpoints of both formats receive. */
@@ -163,7 +193,7 @@ async function useCommands({ database, direct, platform, tenant }: Users): Promi
   const unapplied = { accountId: tenant.accountId, failure: null }
   const failed = await listUnappliedEvents(database, unapplied, { limit: 10 })
   const reasons = await listFailureReasons(database, tenant.accountId)
-  await retryNextEvents(database, unapplied, null, 10)
+  await retryNextEvents(database, ALL_ORGANIZATIONS, unapplied, null, 10)
   const account = await findAccount(database, tenant.accountId)
   addPeople(platform, 2)
   if (account === null) throw new Error('no account')

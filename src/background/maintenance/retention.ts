@@ -12,6 +12,9 @@ const HOURS_KEPT_DAYS = 35
 /** Followers of a day are compared with those of the same day a year ago. */
 const DAYS_KEPT_DAYS = 400
 
+/** Operators look at what they did last month. */
+const JOBS_KEPT_DAYS = 30
+
 /** A delta feed from an older time starts from the beginning. A mark every 10 s makes 260,000 rows in 30 days. */
 const MARKS_KEPT_DAYS = 30
 
@@ -24,7 +27,8 @@ export type Retention = Pick<
  * Deletes events, edits and failed deliveries to endpoints beyond RETENTION_DAYS (0 keeps them), tracking events beyond
  * TRACKING_RETENTION_DAYS, and beyond DEDUPLICATION_DAYS event keys, ids of unsent messages, tombstones, and tracked activity of
  * people who are not members, and the activity log beyond AUDIT_RETENTION_DAYS. Change marks are kept for 30 days, counts of
- * deliveries for 35, and the daily figures of accounts for 400. Sessions of the console are deleted once they have expired.
+ * deliveries for 35, and the daily figures of accounts for 400. Jobs are kept for 30 days
+ * after their end. Sessions of the console are deleted once they have expired.
  */
 export async function deleteExpired(
   session: Queryable,
@@ -51,6 +55,7 @@ export async function deleteExpired(
   await deleteInBatches(session, deleteAccountDays, DAYS_KEPT_DAYS)
   await deleteInBatches(session, deleteExpiredSessions, 0)
   await deleteInBatches(session, deleteActivity, auditRetentionDays)
+  await deleteInBatches(session, deleteJobs, JOBS_KEPT_DAYS)
 }
 
 async function deleteInBatches(session: Queryable, statement: Statement, days: number): Promise<void> {
@@ -157,5 +162,7 @@ const deleteDeliveryHours = deleteOlder('delete-delivery-hours', 'delivery_hour'
 const deleteAccountDays = deleteOlder('delete-account-days', 'account_day', 'day')
 
 const deleteExpiredSessions = deleteOlder('delete-expired-sessions', 'operator_session', 'expires_at')
+
+const deleteJobs = deleteOlder('delete-jobs', 'job', 'finished_at')
 
 const deleteActivity = deleteOlder('delete-activity', 'activity', 'occurred_at')

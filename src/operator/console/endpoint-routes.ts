@@ -1,17 +1,16 @@
 /** Outgoing webhooks: endpoints, their deliveries, pause, resume and retry. */
 import type { FastifyInstance } from 'fastify'
-import {
-  beginResumption,
-  continueResumption,
-  pauseEndpoint,
-  retryFailedBatch,
-} from '../../endpoints/manage.ts'
-import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
+import { pauseEndpoint } from '../../endpoints/manage.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker } from '../../http/validate.ts'
+import { findAccountDetails } from '../accounts.ts'
 import { findEndpoint, listEndpoints, pageDeliveries, previewDelivery } from '../endpoints.ts'
+import { startResumption } from '../jobs/resume-endpoint.ts'
+import { startEndpointRetry } from '../jobs/retry-endpoint.ts'
+import { operatorOf } from './operator-of.ts'
 import type { ConsoleParts } from './parts.ts'
 import { found, Id, idOrNull, PAGE_SIZE, pageOf, READ_LIMIT, requireId } from './parts.ts'
+import { sendJob } from './send-job.ts'
 
 const checkList = checker(
   Type.Object({ account: Type.Optional(Id), after: Type.Optional(Id) }, { additionalProperties: false }),
@@ -26,19 +25,10 @@ const checkDeliveries = checker(
     { additionalProperties: false },
   ),
 )
-const checkResume = checker(
-  Type.Object(
-    {
-      resumedAt: Type.String({ pattern: '^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d{6}Z$' }),
-      lastId: Id,
-    },
-    { additionalProperties: false },
-  ),
-)
-
 type OfId = { Params: { id: string } }
 
-export function endpointRoutes(api: FastifyInstance, { database, now }: ConsoleParts): void {
+export function endpointRoutes(api: FastifyInstance, parts: ConsoleParts): void {
+  const { database, now } = parts
   api.get('/endpoints', async ({ query }) => {
     const { account, after } = checkList(query)
     const afterId = idOrNull(after)
@@ -72,18 +62,24 @@ export function endpointRoutes(api: FastifyInstance, { database, now }: ConsoleP
     return reply.code(204).send()
   })
 
-  // Resumes one batch. The page repeats the request with `rest` until it is null.
-  api.post<OfId>('/endpoints/:id/resume', async (request) => {
-    const id = requireId(request.params.id)
-    const body = bodyBytes(request)
-    if (body.length === 0) return { rest: found(await beginResumption(database, id)) }
-    const { resumedAt, lastId } = checkResume(parseUtf8Json(body))
-    return { rest: await continueResumption(database, id, { resumedAt, lastId: BigInt(lastId) }) }
+  const targetOf = async (id: string) => {
+    const endpoint = await endpointOf(id)
+    const { organizationId } = found(await findAccountDetails(database, endpoint.accountId))
+    return { ...endpoint, organizationId }
+  }
+
+  // The endpoint is active at once. A job makes its backlog due.
+  api.post<OfId>('/endpoints/:id/resume', async (request, reply) => {
+    const endpoint = await targetOf(request.params.id)
+    return sendJob(request, reply, parts, async (transaction) =>
+      found(await startResumption(transaction, operatorOf(request), endpoint)),
+    )
   })
 
-  // Retries one batch. The page repeats the request until the last one.
-  api.post<OfId>('/endpoints/:id/retry', async ({ params }) => {
-    const { id } = await endpointOf(params.id)
-    return retryFailedBatch(database, id)
+  api.post<OfId>('/endpoints/:id/retry', async (request, reply) => {
+    const endpoint = await targetOf(request.params.id)
+    return sendJob(request, reply, parts, (transaction) =>
+      startEndpointRetry(transaction, operatorOf(request), endpoint, endpoint.failed),
+    )
   })
 }

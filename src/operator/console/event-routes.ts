@@ -3,19 +3,20 @@ import type { FastifyInstance } from 'fastify'
 import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker, StorableText } from '../../http/validate.ts'
+import { findAccountDetails } from '../accounts.ts'
 import {
+  countUnapplied,
   findEvent,
   findFailedEventIds,
   listFailureReasons,
   listUnappliedEvents,
   retryEvents,
-  retryNextEvents,
 } from '../events.ts'
+import { startEventRetry } from '../jobs/retry-events.ts'
+import { operatorOf } from './operator-of.ts'
 import type { ConsoleParts } from './parts.ts'
 import { found, Id, idOrNull, pageOf, READ_LIMIT, requireId } from './parts.ts'
-
-/** Events retried per request. 50 events × 5 ms per transaction = 0.25 s. */
-const RETRY_BATCH = 50
+import { sendJob } from './send-job.ts'
 
 const filter = {
   account: Type.Optional(Id),
@@ -25,14 +26,10 @@ const checkList = checker(
   Type.Object({ ...filter, before: Type.Optional(Id) }, { additionalProperties: false }),
 )
 const checkReasons = checker(Type.Object({ account: Type.Optional(Id) }, { additionalProperties: false }))
-const checkRetry = checker(
-  Type.Object(
-    { ...filter, after: Type.Optional(Type.Object({ accountId: Id, id: Id })) },
-    { additionalProperties: false },
-  ),
-)
+const checkRetry = checker(Type.Object(filter, { additionalProperties: false }))
 
-export function eventRoutes(api: FastifyInstance, { database, reads }: ConsoleParts): void {
+export function eventRoutes(api: FastifyInstance, parts: ConsoleParts): void {
+  const { database, reads } = parts
   api.get('/events', async ({ query }) => {
     const { account, failure = null, before } = checkList(query)
     const beforeId = idOrNull(before)
@@ -56,10 +53,19 @@ export function eventRoutes(api: FastifyInstance, { database, reads }: ConsolePa
     return found(retried)
   })
 
-  // Retries one batch. The page sends the position of the next one until there is none.
-  api.post('/events/retry', async (request) => {
-    const { account, failure = null, after } = checkRetry(parseUtf8Json(bodyBytes(request)))
-    const position = after && { accountId: BigInt(after.accountId), id: BigInt(after.id) }
-    return retryNextEvents(database, { accountId: idOrNull(account), failure }, position ?? null, RETRY_BATCH)
+  api.post('/events/retry', async (request, reply) => {
+    const { account, failure = null } = checkRetry(parseUtf8Json(bodyBytes(request)))
+    const operator = operatorOf(request)
+    const accountId = idOrNull(account)
+    const { organizationId } = accountId === null ? ALL : found(await findAccountDetails(database, accountId))
+    const matching = { accountId, failure }
+    const total = await countUnapplied(database, operator.organizationIds, matching)
+    const owner = { accountId, organizationId, total }
+    return sendJob(request, reply, parts, (transaction) =>
+      startEventRetry(transaction, operator, matching, owner),
+    )
   })
 }
+
+/** Events of several organizations. */
+const ALL = { organizationId: null }

@@ -1,22 +1,34 @@
 /** Adds and changes official accounts. Only the responses that make a new address contain it, because it is like a secret. */
 import { randomBytes } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
-import { type Account, findAccount } from '../../accounts/account.ts'
+import { type Account, findAccountOn } from '../../accounts/account.ts'
 import type { NewAccount } from '../../accounts/provisioning.ts'
 import { AppError, FatalError } from '../../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker, Nullable, refuseInput, StorableText } from '../../http/validate.ts'
 import { callbackPath } from '../../intake/mbox/mbox-route-schema.ts'
-import type { Queryable, Transactions } from '../../postgres/statement.ts'
+import type { Transactions } from '../../postgres/statement.ts'
 import { columnsOf, type Fields, faultsOf } from '../account-fields.ts'
 import type { Operator } from '../actor.ts'
-import { addAccount, findVisibleAccount, updateAccount, verifyAccount } from '../manage-accounts.ts'
+import { ACCOUNTS_MAX } from '../fleet-file.ts'
+import { startFollowersImport } from '../jobs/import-followers.ts'
+import { startOnboarding } from '../jobs/onboard-accounts.ts'
+import { startRemoval } from '../jobs/remove-account.ts'
+import {
+  addAccount,
+  findVisibleAccount,
+  findVisibleAccounts,
+  updateAccount,
+  verifyAccount,
+} from '../manage-accounts.ts'
 import { findWebhook, publicUrlFault, replaceWebhook } from '../point-webhook.ts'
 import { findAccountContents } from '../remove-account.ts'
 import { operatorOf } from './operator-of.ts'
+import { requireTyped } from './organization-routes.ts'
 import type { ConsoleParts } from './parts.ts'
 import { found, Id, idOrNull, requireId } from './parts.ts'
+import { sendJob } from './send-job.ts'
 
 const NAME_MAX_LENGTH = 256
 /** LINE's access tokens have some hundred characters. */
@@ -51,12 +63,29 @@ const checkReplaced = checker(
   Type.Object({ replaces: Nullable(Type.String({ maxLength: 2_000 })) }, { additionalProperties: false }),
 )
 
+const checkRemoval = checker(
+  Type.Object({ name: StorableText({ maxLength: NAME_MAX_LENGTH }) }, { additionalProperties: false }),
+)
+const checkOnboarding = checker(
+  Type.Object(
+    {
+      accounts: Type.Array(Id, { minItems: 1, maxItems: ACCOUNTS_MAX }),
+      setsWebhook: Type.Boolean(),
+    },
+    { additionalProperties: false },
+  ),
+)
+
 type OfId = { Params: { id: string } }
 
-export function manageAccountRoutes(
-  api: FastifyInstance,
-  { database, verifier, config: { publicUrl } }: ConsoleParts,
-): void {
+export function manageAccountRoutes(api: FastifyInstance, parts: ConsoleParts): void {
+  const {
+    database,
+    verifier,
+    config: { publicUrl },
+  } = parts
+  const findVisible = async (operator: Operator, id: string) =>
+    found(await findVisibleAccount(database, operator, requireId(id)))
   const base = publicUrl ?? ''
   const { lineApi } = verifier
 
@@ -115,6 +144,34 @@ export function manageAccountRoutes(
     return reply.code(204).send()
   })
 
+  api.post<OfId>('/accounts/:id/followers', async (request, reply) => {
+    const operator = operatorOf(request)
+    const account = await findVisible(operator, request.params.id)
+    return sendJob(request, reply, parts, (transaction) =>
+      startFollowersImport(transaction, operator, account),
+    )
+  })
+
+  api.post('/accounts/onboard', async (request, reply) => {
+    const { accounts, setsWebhook } = checkOnboarding(parseUtf8Json(bodyBytes(request)))
+    const fault = setsWebhook ? publicUrlFault(publicUrl) : null
+    if (fault !== null) throw refusal(fault)
+    const operator = operatorOf(request)
+    const visible = await findVisibleAccounts(database, operator, accounts.map(requireId))
+    if (visible.length < new Set(accounts).size) throw new AppError('unknown_item')
+    return sendJob(request, reply, parts, (transaction) =>
+      startOnboarding(transaction, operator, visible, setsWebhook),
+    )
+  })
+
+  api.post<OfId>('/accounts/:id/remove', async (request, reply) => {
+    const { name } = checkRemoval(parseUtf8Json(bodyBytes(request)))
+    const operator = operatorOf(request)
+    const account = await findVisible(operator, request.params.id)
+    requireTyped(name, account.name)
+    return sendJob(request, reply, parts, (transaction) => startRemoval(transaction, operator, account))
+  })
+
   api.get<OfId>('/accounts/:id/contents', async (request) => {
     const { organizationIds } = operatorOf(request)
     return found(await findAccountContents(database, organizationIds, requireId(request.params.id)))
@@ -135,14 +192,7 @@ export async function findAccountOf(
   id: string,
 ): Promise<Account> {
   const visible = found(await findVisibleAccount(database, operator, requireId(id)))
-  return found(await findAccount(lookupOn(database), visible.id))
-}
-
-export function lookupOn(database: Queryable) {
-  return {
-    lookup: <R extends Record<string, unknown>>(_kind: string, ...query: Parameters<Queryable['query']>) =>
-      database.query<R>(...query),
-  }
+  return found(await findAccountOn(database, visible.id))
 }
 
 /** A refusal by LINE is a fault of the account's settings, not of the service. */

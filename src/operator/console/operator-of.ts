@@ -1,14 +1,14 @@
 import type { FastifyRequest } from 'fastify'
-import type { Operator } from '../actor.ts'
+import { ALL_ORGANIZATIONS, type Operator } from '../actor.ts'
 
-/** The person who sent a request of the console. */
-export function operatorOf(request: FastifyRequest): Operator {
+/** The person who is signed in. Only CONSOLE_TOKEN signs in. */
+export function operatorOf({ id }: FastifyRequest): Operator {
   return {
     kind: 'token',
     operatorId: null,
     name: 'token',
+    organizationIds: ALL_ORGANIZATIONS,
+    requestId: id,
     role: 'owner',
-    organizationIds: null,
-    requestId: request.id,
   }
 }

@@ -24,6 +24,8 @@ export interface ConsoleOptions {
   userHeader: string | null
   database: Pick<Database, 'console' | 'reads'>
   verifier: Omit<Verifier, 'database'>
+  /** Starts a job that was just stored at once. By default, an instance finds it within seconds. */
+  onJob?: () => void
   log: DestinationStream
   now: () => number
   /** interval of the live tail; tests use a shorter one */

@@ -13,6 +13,7 @@ import { clientRoutes } from './client-routes.ts'
 import { endpointRoutes } from './endpoint-routes.ts'
 import { eventRoutes } from './event-routes.ts'
 import { fleetFileRoutes } from './fleet-file-routes.ts'
+import { jobRoutes } from './job-routes.ts'
 import { liveRoutes } from './live-routes.ts'
 import { manageAccountRoutes } from './manage-account-routes.ts'
 import { organizationRoutes } from './organization-routes.ts'
@@ -52,6 +53,7 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
       eventRoutes(api, parts) //    events that could not be applied
       endpointRoutes(api, parts) // outgoing webhooks
       clientRoutes(api, parts) //   API clients and keys
+      jobRoutes(api, parts) //      long work over members
       liveRoutes(api, parts, sessions) // what is being committed
     },
     { prefix: '/api' },

@@ -1,0 +1,196 @@
+/** Long work as a row: what it is, how it starts, and how operators see and cancel it. background/jobs.ts does the work. */
+import type { AccountId, OrganizationId } from '../../accounts/account.ts'
+import { AppError } from '../../errors.ts'
+import { type Queryable, statement } from '../../postgres/statement.ts'
+import { type NewActivity, recordActivity } from '../activity.ts'
+import type { Actor, OrganizationIds } from '../actor.ts'
+import { toJson } from '../format.ts'
+
+/** Jobs of one organization that have not ended. Further ones would only make each of them slower. */
+const RUNNING_PER_ORGANIZATION_MAX = 4
+/** Jobs that have not ended. Each takes turns of 0.25 s, so with two instances each gets one at least every 4 s. */
+const RUNNING_MAX = 32
+/** A job of this size takes some minutes. */
+const RETRY_AFTER_SECONDS = 60
+
+/** The closed set of kinds. kinds.ts has the step of each. */
+export type JobKind =
+  | 'account.import_followers'
+  | 'account.remove'
+  | 'accounts.onboard'
+  | 'members.tag'
+  | 'events.retry'
+  | 'endpoint.retry'
+  | 'endpoint.resume'
+
+/** uploading: the file of an import is not complete */
+export type JobStatus = 'uploading' | 'running' | 'done' | 'failed' | 'cancelled'
+
+export interface Job {
+  id: bigint
+  kind: JobKind
+  accountId: AccountId | null
+  organizationId: OrganizationId | null
+  /** in the form of the kind */
+  parameters: unknown
+  /** null: the work has not begun */
+  position: unknown
+  done: bigint
+  tally: unknown
+  actorKind: Actor['kind']
+  operatorId: bigint | null
+  actorName: string
+  requestId: string | null
+}
+
+/** Who started a job, for the activity log of its steps. */
+export function actorOf(
+  { actorKind, operatorId, actorName, requestId }: Job,
+  organizationIds: OrganizationIds,
+): Actor {
+  return { kind: actorKind, operatorId, name: actorName, requestId, organizationIds }
+}
+
+export interface NewJob {
+  kind: JobKind
+  /** null: several accounts */
+  accountId: AccountId | null
+  /** null: several organizations */
+  organizationId: OrganizationId | null
+  parameters: Record<string, unknown>
+  position?: unknown
+  /** null: unknown */
+  total: number | bigint | null
+  status?: 'uploading' | 'running'
+}
+
+/**
+ * $1 kind text, $2 account id bigint or null, $3 organization id bigint or null, $4 actor kind text, $5 operator id bigint or null,
+ * $6 actor text, $7 request id text or null, $8 parameters jsonb, $9 position jsonb or null, $10 total bigint or null, $11 status text,
+ * $12 maximum number of jobs of the organization int, $13 maximum number of jobs int
+ */
+const insertJob = statement('insert-job')`
+    with unfinished as materialized (
+      select organization_id from job where status in ('running', 'uploading'))
+    insert into job (kind, channel_oa_id, organization_id, actor_kind, operator_id, actor, request_id, parameters, position, total,
+                     status)
+    select $1, $2, $3, $4, $5, $6, $7, $8::jsonb, $9::jsonb, $10, $11
+     where (select count(*) from unfinished where organization_id is not distinct from $3) < $12
+       and (select count(*) from unfinished) < $13
+    returning id`
+
+/**
+ * Stores a job, and the one row of the activity log for all of it. Call it in a transaction. Instances that start jobs at the same
+ * moment may exceed the maximum by their number. Throws `too_many_jobs`.
+ * @param activity null: it is recorded later, when an upload is complete
+ */
+export async function startJob(
+  transaction: Queryable,
+  actor: Actor,
+  job: NewJob,
+  activity: Omit<NewActivity, 'organizationId' | 'accountId'> | null,
+): Promise<bigint> {
+  const { kind, accountId, organizationId, parameters, position = null, total, status = 'running' } = job
+  const [added] = await transaction.query<{ id: bigint }>(insertJob, [
+    ...[kind, accountId, organizationId, actor.kind, actor.operatorId, actor.name, actor.requestId],
+    ...[toJson(parameters), position === null ? null : toJson(position), total, status],
+    ...[RUNNING_PER_ORGANIZATION_MAX, RUNNING_MAX],
+  ])
+  if (added === undefined) throw new AppError('too_many_jobs', { retryAfterSeconds: RETRY_AFTER_SECONDS })
+  if (activity !== null) await recordActivity(transaction, actor, { ...activity, organizationId, accountId })
+  return added.id
+}
+
+export type JobSummary = {
+  id: bigint
+  kind: JobKind
+  accountId: AccountId | null
+  accountName: string | null
+  organizationId: OrganizationId | null
+  actor: string
+  /** without the filters, which may contain personal text */
+  parameters: Record<string, unknown>
+  done: bigint
+  total: bigint | null
+  tally: Record<string, unknown>
+  status: JobStatus
+  /** why it failed or was cancelled */
+  reason: string | null
+  createdAt: string
+  finishedAt: string | null
+}
+
+const COLUMNS = `j.id, j.kind, j.channel_oa_id as "accountId", a.name as "accountName", j.organization_id as "organizationId", j.actor,
+           j.parameters - 'filters' - 'accountIds' as parameters, j.done, j.total, j.tally, j.status, j.reason,
+           to_char(j.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt",
+           to_char(j.finished_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "finishedAt"`
+const ACCOUNT_NAME = `left join lateral (select name from official_account where id = j.channel_oa_id offset 0) a on true`
+
+/** $1 organization ids bigint[], null: all; $2 operator id bigint or null. An operator also sees the jobs that he or she started. */
+const IS_VISIBLE = `($1::bigint[] is null or j.organization_id = any ($1) or j.operator_id = $2)`
+
+/** $1 and $2 as above; $3 before this id bigint; $4 maximum number of rows int; $5 account id bigint, null: any */
+const selectJobs = statement('list-jobs')`
+    select ${COLUMNS}
+      from (select * from job j
+             where ${IS_VISIBLE} and j.id < $3 and ($5::bigint is null or j.channel_oa_id = $5)
+             order by j.id desc limit $4) j
+      ${ACCOUNT_NAME}
+     order by j.id desc`
+
+/** $1 and $2 as above; $3 job id bigint */
+const selectJob = statement('select-job')`
+    select ${COLUMNS} from job j ${ACCOUNT_NAME} where j.id = $3 and ${IS_VISIBLE}`
+
+/** Newest first. */
+export function listJobs(
+  database: Queryable,
+  { organizationIds, operatorId }: Actor,
+  { beforeId, limit, accountId = null }: { beforeId: bigint; limit: number; accountId?: AccountId | null },
+): Promise<JobSummary[]> {
+  return database.query(selectJobs, [organizationIds, operatorId, beforeId, limit, accountId])
+}
+
+/** Null if the job does not exist, or belongs to an organization that the actor does not see. */
+export async function findJob(
+  database: Queryable,
+  { organizationIds, operatorId }: Actor,
+  id: bigint,
+): Promise<JobSummary | null> {
+  const [job] = await database.query<JobSummary>(selectJob, [organizationIds, operatorId, id])
+  return job ?? null
+}
+
+/** The end of a job deletes what it no longer needs and what may be personal: its position, its filters and its file. */
+export const ENDED = `position = null, parameters = parameters - 'filters', finished_at = clock_timestamp(),
+           leased_until = '-infinity'`
+
+/** $1 and $2 as above; $3 job id bigint. Waits for the transaction of a step. */
+const cancelRunning = statement('cancel-job')`
+    update job j set status = 'cancelled', reason = 'cancelled', ${ENDED}
+     where j.id = $3 and j.status in ('running', 'uploading') and ${IS_VISIBLE}
+    returning j.organization_id as "organizationId", j.channel_oa_id as "accountId", j.kind, j.done`
+
+/** $1 job id bigint */
+export const deleteFile = statement('delete-job-file')`delete from job_file where job_id = $1`
+
+/** Returns false if the job has already ended. What its steps have changed stays. */
+export async function cancelJob(transaction: Queryable, actor: Actor, id: bigint): Promise<boolean> {
+  const { organizationIds, operatorId } = actor
+  const [job] = await transaction.query<Pick<Job, 'organizationId' | 'accountId' | 'kind' | 'done'>>(
+    cancelRunning,
+    [organizationIds, operatorId, id],
+  )
+  if (job === undefined) return false
+  await transaction.query(deleteFile, [id])
+  const { organizationId, accountId, kind, done } = job
+  const object = { kind: 'job', id } as const
+  await recordActivity(transaction, actor, {
+    action: 'job.cancelled',
+    object,
+    organizationId,
+    accountId,
+    changes: { kind, done },
+  })
+  return true
+}

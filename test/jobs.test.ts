@@ -1,0 +1,277 @@
+/** Long work of operators: bulk changes of tags, their progress, end and limits. */
+import { afterEach, describe, expect, it } from 'vitest'
+import { takeTurn } from '../src/operator/jobs/turn.ts'
+import { signedIn, startConsole } from './support/console.ts'
+import { addTenant } from './support/database.ts'
+import { endOf, startJobRunner } from './support/jobs.ts'
+import { loadMembers } from './support/load.ts'
+import { eventually } from './support/process.ts'
+import { setUpService } from './support/service.ts'
+
+const { database, service } = await setUpService()
+const { url } = await startConsole(database)
+const operator = await signedIn(url)
+
+afterEach(() =>
+  database.query(`update job set status = 'done', finished_at = now() where finished_at is null`),
+)
+
+const HALF = `case when i % 2 = 0 then 'following' else 'blocked' end`
+
+async function addAudience(members: number) {
+  const tenant = await addTenant(database)
+  await loadMembers(database, tenant, members, { relationship: HALF, display_name: `'Name ' || i` })
+  const path = `/api/accounts/${tenant.accountId}/audience`
+  const tag = (body: object) => operator.post(`${path}/tag`, { filters: {}, add: [], remove: [], ...body })
+  return { tenant, path, tag }
+}
+
+const following = { relationship: 'following' }
+
+/** A turn of one transaction. */
+const takeShortTurn = () => takeTurn(database, 0)
+
+/** Takes turns until no job waits for one. */
+async function finishJobs() {
+  while (await takeTurn(database));
+}
+
+describe('a bulk change of tags', () => {
+  it('changes all members that match, and is one entry of the activity log', async () => {
+    const { tenant, path, tag } = await addAudience(1_500)
+    expect((await operator.get(`${path}/count?relationship=following`)).json).toEqual({ count: 750 })
+    const { status, json } = await tag({ filters: following, add: ['spring'], expectedCount: 750 })
+    expect(status).toBe(202)
+    expect(json.job).toMatchObject({ kind: 'members.tag', status: 'running', done: '0', total: '750' })
+    expect(json.job.parameters).toMatchObject({ matching: following, add: ['spring'], remove: [] })
+    await finishJobs()
+    expect((await operator.get(`/api/jobs/${json.job.id}`)).json.job).toMatchObject({
+      ...{ status: 'done', done: '750', tally: { changed: 750, unchanged: 0, refused: 0 } },
+    })
+    expect((await operator.get(`${path}/count?tag=spring`)).json).toEqual({ count: 750 })
+    expect(await service.member(tenant, 'U2')).toMatchObject({ tags: ['spring'], version: 2 })
+    expect(await service.member(tenant, 'U1')).toMatchObject({ tags: [], version: 1 })
+    const activity = await database.query(
+      `select action, object_kind, object_id, channel_oa_id, changes from activity where channel_oa_id = $1`,
+      [tenant.accountId],
+    )
+    expect(activity).toEqual([
+      {
+        action: 'members.tagged',
+        object_kind: 'account',
+        object_id: String(tenant.accountId),
+        channel_oa_id: tenant.accountId,
+        changes: { filters: following, add: ['spring'], remove: [], members: 750 },
+      },
+    ])
+  })
+
+  it('removes the tag that selects the members', async () => {
+    const { tenant, path, tag } = await addAudience(20)
+    await tag({ add: ['old', 'kept'], expectedCount: 20 })
+    await finishJobs()
+    await tag({ filters: { tag: 'old' }, add: ['new'], remove: ['old'], expectedCount: 20 })
+    await finishJobs()
+    expect((await operator.get(`${path}/count?tag=old`)).json).toEqual({ count: 0 })
+    expect((await service.member(tenant, 'U7'))?.tags).toEqual(['kept', 'new'])
+  })
+
+  it('counts members that it leaves alone', async () => {
+    const { tenant, tag } = await addAudience(3)
+    const full = Array.from({ length: 100 }, (_, index) => `tag ${index}`)
+    const { id } = (await service.member(tenant, 'U1')) as { id: string }
+    await service.put(tenant, id, { tags: full })
+    const second = (await service.member(tenant, 'U2')) as { id: string }
+    await service.put(tenant, second.id, { tags: ['spring'] })
+    const { json } = await tag({ add: ['spring'], expectedCount: 3 })
+    await finishJobs()
+    expect((await operator.get(`/api/jobs/${json.job.id}`)).json.job.tally).toEqual({
+      changed: 1,
+      unchanged: 1,
+      refused: 1,
+    })
+    expect((await service.member(tenant, 'U2'))?.version).toBe(2)
+  })
+
+  it('counts the members of each filter', async () => {
+    const { path, tag } = await addAudience(40)
+    await tag({ filters: { q: 'ame 1' }, add: ['ten'], expectedCount: 11 })
+    await finishJobs()
+    for (const [query, count] of [
+      ['', 40],
+      ['?q=ame+1', 11],
+      ['?q=1', 13],
+      ['?userId=U3', 1],
+      ['?userId=U41', 0],
+      ['?tag=ten&relationship=blocked', 6],
+    ])
+      expect((await operator.get(`${path}/count${query}`)).json, String(query)).toEqual({ count })
+  })
+
+  it('is refused if the number of matching members differs from the confirmed one', async () => {
+    const { tag } = await addAudience(200)
+    const tags = { filters: following, add: ['x'] }
+    for (const expectedCount of [0, 99, 102, 200]) {
+      const { status, json } = await tag({ ...tags, expectedCount })
+      expect([status, json.message]).toEqual([409, expect.stringContaining('matches 100 members now')])
+    }
+    expect((await tag({ add: ['x'], expectedCount: 202 })).status).toBe(202)
+  })
+
+  it('leaves members alone who joined after its start', async () => {
+    const { tenant, tag } = await addAudience(10)
+    await tag({ add: ['early'], expectedCount: 10 })
+    await service.deliver(tenant, [{ ...FOLLOW, source: { type: 'user', userId: 'Ulate' } }])
+    await finishJobs()
+    expect((await service.member(tenant, 'Ulate'))?.tags).toEqual([])
+    expect((await service.member(tenant, 'U10'))?.tags).toEqual(['early'])
+  })
+
+  it('refuses tags that a PUT would refuse', async () => {
+    const { tag } = await addAudience(1)
+    for (const body of [
+      { add: ['x'.repeat(65)] },
+      { add: [''] },
+      { add: ['a\u0000'] },
+      { add: Array.from({ length: 101 }, (_, index) => `${index}`) },
+      {},
+      { add: ['a'], remove: ['a'] },
+      { add: ['a'], filters: { updatedSince: '2026-01-01T00:00:00Z' } },
+      { add: ['a'], filters: { tag: 7 } },
+    ])
+      expect((await tag({ expectedCount: 1, ...body })).status, JSON.stringify(body)).toBe(400)
+    expect((await tag({ add: ['a'] })).status).toBe(400)
+    expect((await tag({ add: ['a'], expectedCount: -1 })).status).toBe(400)
+  })
+})
+
+const FOLLOW = {
+  type: 'follow',
+  mode: 'active',
+  timestamp: Date.now(),
+  webhookEventId: '01HZZZZZZZZZZZZZZZZZZZZZZZ',
+  deliveryContext: { isRedelivery: false },
+  replyToken: 'r',
+}
+
+describe('a job', () => {
+  it('begins at once in the process of the console', async () => {
+    const runner = startJobRunner(database)
+    const own = await startConsole(database, { onJob: runner.wake })
+    const colleague = await signedIn(own.url)
+    const { tenant } = await addAudience(5)
+    const begunAt = performance.now()
+    const { json } = await colleague.post(`/api/accounts/${tenant.accountId}/audience/tag`, {
+      ...{ filters: {}, add: ['a'], remove: [], expectedCount: 5 },
+    })
+    expect((await endOf(colleague, json.job)).status).toBe('done')
+    expect(performance.now() - begunAt).toBeLessThan(2_500)
+    await runner.stop()
+  })
+
+  it('stops when it is cancelled, and what it has changed stays', async () => {
+    const { tenant, path, tag } = await addAudience(1_000)
+    const { job } = (await tag({ add: ['half'], expectedCount: 1_000 })).json
+    await takeShortTurn()
+    const { json } = await operator.post(`/api/jobs/${job.id}/cancel`)
+    expect(json.job).toMatchObject({ status: 'cancelled', reason: 'cancelled' })
+    expect(await takeShortTurn()).toBe(false)
+    const done = Number(json.job.done)
+    expect(done).toBeGreaterThan(0)
+    expect(done).toBeLessThan(1_000)
+    expect((await operator.get(`${path}/count?tag=half`)).json).toEqual({ count: done })
+    expect((await operator.post(`/api/jobs/${job.id}/cancel`)).json.job).toEqual(json.job)
+    const recorded = await database.query(
+      `select object_id from activity where action = 'job.cancelled' and channel_oa_id = $1`,
+      [tenant.accountId],
+    )
+    expect(recorded).toEqual([{ object_id: job.id }])
+    expect((await operator.post('/api/jobs/0/cancel')).status).toBe(404)
+  })
+
+  it('ends if its operator is disabled, demoted, or no longer sees the organization', async () => {
+    for (const [change, reason] of [
+      [`status = 'disabled'`, 'operator_disabled'],
+      [`role = 'viewer'`, 'operator_demoted'],
+      [`organization_ids = '{-1}'`, 'organization_hidden'],
+    ]) {
+      const { tag, path } = await addAudience(1_000)
+      const { job } = (await tag({ add: ['a'], expectedCount: 1_000 })).json
+      const [added] = await database.query<{ id: bigint }>(
+        `insert into operator (email, role) values ($1, 'manager') returning id`,
+        [`${reason}@example.com`],
+      )
+      await database.query(`update job set actor_kind = 'operator', operator_id = $1 where id = $2`, [
+        added?.id,
+        job.id,
+      ])
+      await takeShortTurn()
+      await database.query(`update operator set ${change} where id = $1`, [added?.id])
+      await takeShortTurn()
+      const { json } = await operator.get(`/api/jobs/${job.id}`)
+      expect(json.job).toMatchObject({ status: 'cancelled', reason })
+      expect(Number(json.job.done)).toBeGreaterThan(0)
+      expect((await operator.get(`${path}/count?tag=a`)).json.count).toBe(Number(json.job.done))
+    }
+  })
+
+  it('alternates with the jobs of others', async () => {
+    const large = await addAudience(1_000)
+    const { job } = (await large.tag({ add: ['a'], expectedCount: 1_000 })).json
+    await takeShortTurn()
+    const small = await addAudience(10)
+    const second = (await small.tag({ add: ['a'], expectedCount: 10 })).json.job
+    await takeShortTurn()
+    await takeShortTurn()
+    expect((await operator.get(`/api/jobs/${second.id}`)).json.job.status).toBe('done')
+    expect((await operator.get(`/api/jobs/${job.id}`)).json.job.status).toBe('running')
+  })
+
+  it('is worked on by two instances without repetition', async () => {
+    const { path, tag } = await addAudience(4_000)
+    const { job } = (await tag({ add: ['a'], expectedCount: 4_000 })).json
+    await Promise.all([finishJobs(), finishJobs()])
+    await eventually(
+      async () => (await takeTurn(database)) || (await operator.get(`/api/jobs/${job.id}`)).json.job.status,
+      (status) => status === 'done',
+    )
+    expect((await operator.get(`/api/jobs/${job.id}`)).json.job).toMatchObject({
+      ...{ done: '4000', tally: { changed: 4_000, unchanged: 0 } },
+    })
+    expect((await operator.get(`${path}/count?tag=a`)).json).toEqual({ count: 4_000 })
+  })
+
+  it('is refused if the organization already has four', async () => {
+    const { tag } = await addAudience(1)
+    const other = await addAudience(1)
+    for (let count = 0; count < 4; count += 1)
+      expect((await tag({ add: ['a'], expectedCount: 1 })).status).toBe(202)
+    const { status, json, headers } = await tag({ add: ['a'], expectedCount: 1 })
+    expect([status, json.message]).toEqual([429, expect.stringContaining('Too many tasks')])
+    expect(headers.get('retry-after')).toBe('60')
+    expect((await other.tag({ add: ['a'], expectedCount: 1 })).status).toBe(202)
+  })
+
+  it('leaves no personal text behind', async () => {
+    const { tenant, tag } = await addAudience(10)
+    await tag({ filters: { q: 'Name 7', userId: 'U7' }, add: ['a'], expectedCount: 1 })
+    await finishJobs()
+    for (const table of ['job', 'activity']) {
+      const rows = await database.query(`select * from ${table} where channel_oa_id = $1`, [tenant.accountId])
+      const text = JSON.stringify(rows, (_, value) => (typeof value === 'bigint' ? String(value) : value))
+      expect(text).toContain('"q":"given"')
+      expect(text).not.toMatch(/Name 7|U7/)
+    }
+  })
+
+  it('ends with the account', async () => {
+    const { tenant, tag } = await addAudience(1)
+    const { job } = (await tag({ add: ['a'], expectedCount: 1 })).json
+    await database.query(`update job set channel_oa_id = 0 where id = $1`, [job.id])
+    await takeShortTurn()
+    expect((await operator.get(`/api/jobs/${job.id}`)).json.job).toMatchObject({
+      ...{ status: 'cancelled', reason: 'account_removed', accountName: null },
+    })
+    expect(tenant.accountId).not.toBe(0n)
+  })
+})
