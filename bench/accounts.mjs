@@ -102,7 +102,7 @@ const PASSES = {
     await session.query('update account_check set count_due_at = now() where channel_oa_id <= $1', [USED])
     await refreshDueFigures(session)
   },
-  'facts of one account': (session) => findFleetAccount(session, BigInt(USED), Date.now()),
+  'facts of one account': (session) => findFleetAccount(session, null, BigInt(USED), Date.now()),
 }
 
 /** Of the instance and of PostgreSQL. */
@@ -165,7 +165,7 @@ function reportWorkForAll({ accounts, database }) {
     const shown = (watch, read) =>
       new Promise((resolve) => watch.call(metrics, () => read().finally(resolve)))
     await per('metrics of accounts, every minute', () =>
-      shown(metrics.watchAccounts, () => listFleet(session, Date.now())),
+      shown(metrics.watchAccounts, () => listFleet(session, null, Date.now())),
     )
     await per('metrics of endpoints, every 15 s', () =>
       shown(metrics.watchEndpoints, () => listBacklogs(session)),
@@ -184,7 +184,7 @@ async function reportFleet(accounts, rounds) {
     const times = []
     for (let round = -3; round < rounds; round += 1) {
       const started = performance.now()
-      const fleet = await listFleet(database, Date.now())
+      const fleet = await listFleet(database, null, Date.now())
       gzipSync(toJson({ accounts: fleet.map(fleetRow) }), { level: 1 })
       if (round >= 0) times.push(performance.now() - started)
     }

@@ -121,7 +121,7 @@ it.each(['infinity', '-infinity', '294276-12-31T00:00:00Z'])(
       time,
       tenant.accountId,
     ])
-    const fleet = await listFleet(database, Date.now())
+    const fleet = await listFleet(database, null, Date.now())
     expect(fleet.map(({ id }) => id)).toContain(tenant.accountId)
   },
 )

@@ -25,7 +25,7 @@ async function onService(work: (service: Service) => Promise<unknown>): Promise<
 }
 
 async function statusOf({ accountId }: Tenant) {
-  const account = await findFleetAccount(database, accountId, Date.now())
+  const account = await findFleetAccount(database, null, accountId, Date.now())
   if (account === null) throw new Error('the account is not in the fleet')
   return { status: account.status, reasons: account.problems.map(({ reason }) => reason), account }
 }
@@ -64,7 +64,7 @@ describe('the status for an account', () => {
     const { status, reasons, account } = await statusOf(tenant)
     expect({ status, reasons }).toEqual({ status: 'ok', reasons: [] })
     expect(account).toMatchObject({ deliveries24h: 1, events24h: 1, refused: 0, unapplied: 0 })
-    const [charts] = await readFleetCharts(database, [tenant.accountId])
+    const [charts] = await readFleetCharts(database, null, [tenant.accountId])
     expect(charts?.hours.at(-1)).toBe(1)
   })
 
@@ -396,13 +396,13 @@ it('lists more accounts than one statement reads, and finds each by its id', asy
      select $1, 'OA ' || i, 'C' || i, 'secret' from generate_series(1, 1200) i`,
     [organizationId],
   )
-  const fleet = await listFleet(own, Date.now())
+  const fleet = await listFleet(own, null, Date.now())
   const ids = await own.query<{ id: bigint }>('select id from official_account order by id')
   expect(fleet.map(({ id }) => id)).toEqual(ids.map(({ id }) => id))
   const last = fleet.at(-1)?.id as bigint
-  expect(await findFleetAccount(own, last, Date.now())).toMatchObject({ id: last })
-  expect(await findFleetAccount(own, 0n, Date.now())).toBeNull()
-  expect(await findFleetAccount(own, last + 1n, Date.now())).toBeNull()
+  expect(await findFleetAccount(own, null, last, Date.now())).toMatchObject({ id: last })
+  expect(await findFleetAccount(own, null, 0n, Date.now())).toBeNull()
+  expect(await findFleetAccount(own, null, last + 1n, Date.now())).toBeNull()
 })
 
 describe('oa-audience fleet', () => {
@@ -432,7 +432,7 @@ it('exports one series per account and problem as metrics', async () => {
   const fine = await addTenant(database, usable)
   await onService((service) => service.deliver(fine, follow))
   const metrics = new Metrics(['line'])
-  metrics.watchAccounts(() => listFleet(database, Date.now()))
+  metrics.watchAccounts(() => listFleet(database, null, Date.now()))
   const text = await eventually(
     () => metrics.registry.metrics(),
     (exported) => exported.includes('oa_audience_account_problem{'),

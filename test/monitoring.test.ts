@@ -46,7 +46,7 @@ async function setUp() {
     now: Date.now,
   })
   const state = async () => {
-    const found = await findFleetAccount(database, tenant.accountId, Date.now())
+    const found = await findFleetAccount(database, null, tenant.accountId, Date.now())
     return { ...found, reasons: found?.problems.map(({ reason }) => reason) }
   }
   const makeDue = () => load(database, 'update account_check set due_at = now(), count_due_at = now()')
@@ -147,7 +147,7 @@ it('counts members by relationship, again only after they have changed', async (
   expect(await refreshDueFigures(database)).toBe(0)
   const first = await state()
   expect(first).toMatchObject({ members: 30, following: 1, blocked: 1 })
-  const [charts] = await readFleetCharts(database, [tenant.accountId])
+  const [charts] = await readFleetCharts(database, null, [tenant.accountId])
   expect(charts?.days.at(-1)).toBe(1)
   const passTenMinutes = () => load(database, 'update account_check set count_due_at = now()')
   await passTenMinutes()

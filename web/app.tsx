@@ -3,6 +3,7 @@ import { useEffect, useMemo, useState } from 'preact/hooks'
 import { type ApiError, get, listenForSignOut, post } from './api.ts'
 import { clearCache, useAction } from './hooks.ts'
 import { AccountPage } from './pages/account.tsx'
+import { ActivityPage } from './pages/activity.tsx'
 import { AudiencePage } from './pages/audience.tsx'
 import { ClientPage } from './pages/client.tsx'
 import { ClientsPage } from './pages/clients.tsx'
@@ -11,14 +12,23 @@ import { EndpointsPage } from './pages/endpoints.tsx'
 import { EventPage } from './pages/event.tsx'
 import { EventsPage } from './pages/events.tsx'
 import { FleetPage } from './pages/fleet.tsx'
+import { InvitationPage } from './pages/invitation.tsx'
 import { LivePage } from './pages/live.tsx'
 import { MemberPage } from './pages/member.tsx'
 import { NotFoundPage } from './pages/not-found.tsx'
+import { SettingsPage } from './pages/settings.tsx'
 import { SignInPage } from './pages/sign-in.tsx'
 import { Icon, type IconName, Mark } from './parts/icons.tsx'
 import { Failure } from './parts/states.tsx'
 import { Link, match, type Place, usePlace } from './router.tsx'
-import { isSessionRemembered, rememberSession } from './session.ts'
+import {
+  OperatorContext,
+  rememberedSession,
+  rememberSession,
+  type Session,
+  useOperator,
+  useRole,
+} from './session.ts'
 import {
   initialLanguage,
   LANGUAGE_NAMES,
@@ -29,13 +39,19 @@ import {
   useLocalized,
 } from './texts.ts'
 
-type Session = 'unknown' | 'open' | 'none' | 'ended'
+/** `ended`: a request was refused, because the session has ended. */
+type State = { session: Session } | 'unknown' | 'none' | 'ended'
 
 export function App() {
   const [language, setLanguage] = useState<Language>(initialLanguage)
   const localized = useMemo(() => localize(language), [language])
-  const [session, setSession] = useState<Session>(isSessionRemembered() ? 'open' : 'unknown')
+  const [state, setState] = useState<State>(() => {
+    const session = rememberedSession()
+    return session === null ? 'unknown' : { session }
+  })
+  const [acceptsToken, setAcceptsToken] = useState(false)
   const [error, setError] = useState<ApiError>()
+  const place = usePlace()
   useEffect(() => {
     document.documentElement.lang = language
     rememberLanguage(language)
@@ -45,36 +61,57 @@ export function App() {
     listenForSignOut(() => {
       rememberSession(null)
       clearCache()
-      setSession((before) => (before === 'open' ? 'ended' : before))
+      setState((before) => (typeof before === 'object' ? 'ended' : before))
     })
-    if (session !== 'open') findSession()
+    // Also for a remembered session: an owner may have changed the role.
+    findSession()
   }, [])
   const findSession = () => {
     setError(undefined)
-    get<{ endsAt: string | null }>('/api/session').then(({ endsAt }) => {
-      rememberSession(endsAt)
-      setSession(endsAt === null ? 'none' : 'open')
+    get<{ session: Session | null; acceptsToken: boolean }>('/api/session').then((found) => {
+      rememberSession(found.session)
+      setAcceptsToken(found.acceptsToken)
+      setState((before) => {
+        if (found.session !== null) return { session: found.session }
+        return before === 'ended' ? 'ended' : 'none'
+      })
     }, setError)
   }
   const signOut = async () => {
     await post('/sign-out')
     clearCache()
     rememberSession(null)
-    setSession('none')
+    setState('none')
   }
   const languages = <Languages language={language} onChoose={setLanguage} />
+  if (place.path === '/invitation') {
+    return (
+      <LocalizedContext.Provider value={localized}>
+        <InvitationPage onSignIn={findSession} languages={languages} />
+      </LocalizedContext.Provider>
+    )
+  }
   return (
     <LocalizedContext.Provider value={localized}>
-      {session === 'open' && <Frame languages={languages} onSignOut={signOut} />}
-      {session === 'unknown' && error && (
+      {typeof state === 'object' && (
+        <OperatorContext.Provider value={state.session.operator}>
+          <Frame
+            languages={languages}
+            // A proxy would sign the operator in again.
+            onSignOut={state.session.endsAt === null ? null : signOut}
+          />
+        </OperatorContext.Provider>
+      )}
+      {state === 'unknown' && error && (
         <main class="sign-in">
           <Failure error={error} retry={findSession} />
         </main>
       )}
-      {(session === 'none' || session === 'ended') && (
+      {(state === 'none' || state === 'ended') && (
         <SignInPage
-          hasEnded={session === 'ended'}
-          onSignIn={() => setSession('open')}
+          hasEnded={state === 'ended'}
+          acceptsToken={acceptsToken}
+          onSignIn={findSession}
           languages={languages}
         />
       )}
@@ -92,12 +129,23 @@ const NAVIGATION: Array<{
   { page: 'endpoints', href: '/endpoints' },
   { page: 'clients', href: '/clients' },
   { page: 'live', href: '/live' },
+  { page: 'activity', href: '/activity' },
+  { page: 'settings', href: '/settings' },
 ]
 
-function Frame({ languages, onSignOut }: { languages: preact.JSX.Element; onSignOut: () => Promise<void> }) {
+function Frame({
+  languages,
+  onSignOut,
+}: {
+  languages: preact.JSX.Element
+  /** null: a proxy signs the operator in */
+  onSignOut: (() => Promise<void>) | null
+}) {
   const { t } = useLocalized()
   const { isRunning, error, run } = useAction()
   const place = usePlace()
+  const operator = useOperator()
+  const isOwner = useRole('owner')
   const isCurrent = (href: string) =>
     href === '/' ? place.path === '/' || place.path.startsWith('/accounts') : place.path.startsWith(href)
   return (
@@ -111,7 +159,7 @@ function Frame({ languages, onSignOut }: { languages: preact.JSX.Element; onSign
           <span>oa-audience</span>
         </div>
         <nav aria-label={t.navigation}>
-          {NAVIGATION.map(({ page, href }) => (
+          {NAVIGATION.filter(({ page }) => isOwner || page !== 'activity').map(({ page, href }) => (
             <Link key={page} href={href} aria-current={isCurrent(href) ? 'page' : undefined}>
               <Icon name={page} />
               <span>{t.nav[page]}</span>
@@ -120,10 +168,16 @@ function Frame({ languages, onSignOut }: { languages: preact.JSX.Element; onSign
         </nav>
         <div class="side-end">
           {languages}
-          <button type="button" class="plain" disabled={isRunning} onClick={() => run(onSignOut)}>
-            <Icon name="out" />
-            <span>{t.signOut}</span>
-          </button>
+          <Link href="/settings" class="signed-in" title={operator.name}>
+            <span>{operator.kind === 'token' ? t.operators.tokenHolder : operator.name}</span>
+            <span class="muted">{t.operators.roles[operator.role]}</span>
+          </Link>
+          {onSignOut && (
+            <button type="button" class="plain" disabled={isRunning} onClick={() => run(onSignOut)}>
+              <Icon name="out" />
+              <span>{t.signOut}</span>
+            </button>
+          )}
         </div>
       </header>
       <main id="content" tabIndex={-1}>
@@ -170,6 +224,8 @@ const PAGES: Array<[pattern: string, page: (parameters: Parameters, place: Place
   ['/clients', () => <ClientsPage />],
   ['/clients/:id', ({ id = '' }) => <ClientPage key={id} id={id} />],
   ['/live', () => <LivePage />],
+  ['/activity', () => <ActivityPage />],
+  ['/settings', () => <SettingsPage />],
 ]
 
 function CurrentPage({ place }: { place: Place }) {

@@ -34,18 +34,27 @@ export function eraseRoute(
   )
 }
 
-/** Erases a person completely. Returns false if the scope has no such member. Throws `erase_stale` and `erase_failed`. */
+/** Runs in the transaction of an erasure, once the member is found. */
+export type OnErased = (transaction: Queryable, memberId: bigint | null) => Promise<void>
+
+/**
+ * Erases a person completely. Returns false if the scope has no such member. Throws `erase_stale` and `erase_failed`.
+ * @param onErased runs in the same transaction
+ */
 export async function erasePerson(
   tenant: Transactions,
   scope: Scope,
   id: bigint,
   now: () => number,
   allowedVersions: bigint[] | null,
+  onErased: OnErased = async () => undefined,
 ): Promise<boolean> {
   try {
-    const erasure = await tenant.transaction((transaction) =>
-      eraseMember(transaction, scope, id, now, allowedVersions),
-    )
+    const erasure = await tenant.transaction(async (transaction) => {
+      const erased = await eraseMember(transaction, scope, id, now, allowedVersions)
+      if (erased !== 'unknown') await onErased(transaction, id)
+      return erased
+    })
     if (erasure === 'unknown') return false
     if (erasure !== 'complete') await finishErasure(tenant, erasure)
     return true
@@ -83,12 +92,16 @@ export async function eraseMember(
   return eraseTraces(transaction, scope, { ...member, channel_oa_id: accountId, member_id: id }, now)
 }
 
-/** Erases a person by user id, who need not be a member. Returns whether the person was a member. */
+/**
+ * Erases a person by user id, who need not be a member. Returns whether the person was a member.
+ * @param onErased runs in the same transaction
+ */
 export async function eraseUser(
   tenant: Transactions,
   scope: Scope,
   userId: string,
   now: () => number,
+  onErased: OnErased = async () => undefined,
 ): Promise<boolean> {
   const { accountId, organizationId } = scope
   let wasMember = false
@@ -101,6 +114,7 @@ export async function eraseUser(
     ])
     if (person === undefined) throw new Error('the account does not exist')
     wasMember = person.is_member
+    await onErased(transaction, wasMember ? person.member_id : null)
     if (wasMember) return eraseMember(transaction, scope, person.member_id, now)
     return eraseTraces(transaction, scope, person, now)
   })

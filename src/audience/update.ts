@@ -10,7 +10,7 @@ import { checker, refuseInput, StorableText } from '../http/validate.ts'
 import { int8Array, textArray } from '../postgres/binary-array.ts'
 import type { Database } from '../postgres/database.ts'
 import { violatedConstraint } from '../postgres/faults.ts'
-import { statement } from '../postgres/statement.ts'
+import { type Queryable, statement } from '../postgres/statement.ts'
 import { isStorableText } from '../postgres/storable.ts'
 import {
   EXTERNAL_ID_MAX_LENGTH,
@@ -90,7 +90,13 @@ export function updateRoute(
     const id = parsePathId(request.params.id)
     if (id === null) throw new AppError('unknown_member')
     const update = readUpdate(request)
-    const { json, version } = await updateMember(database, scope, id, update, readIfMatch(request))
+    const { json, version } = await updateMember(
+      database.forTenant(scope),
+      scope,
+      id,
+      update,
+      readIfMatch(request),
+    )
     return reply.header('etag', `"${version}"`).type('application/json; charset=utf-8').send(json)
   })
 }
@@ -148,13 +154,12 @@ export function updateError(error: unknown): unknown {
 
 /** Changes a member of the scope and returns it. Throws `unknown_member`, `stale_version`, `external_id_taken`. */
 export async function updateMember(
-  database: Database,
+  tenant: Queryable,
   scope: Scope,
   id: bigint,
   update: MemberUpdate,
   allowedVersions: bigint[] | null,
 ): Promise<{ version: bigint; json: string }> {
-  const tenant = database.forTenant(scope)
   const { externalId, tags, attributes } = update
   const values = [
     ...[scope.accountId, scope.organizationId, id, allowedVersions && int8Array(allowedVersions)],

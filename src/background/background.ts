@@ -11,6 +11,7 @@ import { ProfileFiller } from '../audience/profiles.ts'
 import type { Sender } from '../endpoints/sender.ts'
 import { clockCompared } from '../observability/facts.ts'
 import type { Metrics } from '../observability/metrics.ts'
+import { ALL_ORGANIZATIONS } from '../operator/actor.ts'
 import { listBacklogs } from '../operator/endpoint-health.ts'
 import { listFleet } from '../operator/fleet.ts'
 import { CLOCK_SKEW_MAX_SECONDS, readClockSkew } from '../postgres/clock.ts'
@@ -72,7 +73,7 @@ export class Background {
       this.jobs.start()
       metrics?.watchProfileBacklog(() => countDueProfiles(database))
       metrics?.watchEndpoints(() => listBacklogs(database))
-      metrics?.watchAccounts(() => listFleet(database, Date.now()))
+      metrics?.watchAccounts(() => listFleet(database, ALL_ORGANIZATIONS, Date.now()))
     }
     // If the database can never become ready, the process ends with that error.
     ready.then(start, () => undefined)

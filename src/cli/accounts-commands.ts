@@ -87,7 +87,7 @@ function showCommand(group: Command): void {
     )
     .argument('<id>', 'id of the account', parseId)
     .action(async (id: bigint, { json }: { json?: boolean }) => {
-      const account = await onDatabase((database) => findAccountDetails(database, id))
+      const account = await onDatabase((database) => findAccountDetails(database, ALL_ORGANIZATIONS, id))
       if (account === null) throw notFound('account', id)
       printOne({ ...account, ...addressesOf(readConfig(io.env), id, account.oaHash) }, json === true)
     })
@@ -95,7 +95,7 @@ function showCommand(group: Command): void {
 
 /** Counts only what this run deleted, not what an interrupted run deleted before. */
 async function remove(database: Database, id: bigint): Promise<Printable | null> {
-  const account = await findAccountDetails(database, id)
+  const account = await findAccountDetails(database, ALL_ORGANIZATIONS, id)
   if (account === null) return null
   const progress = new Progress('rows', null)
   try {

@@ -1,7 +1,15 @@
 import type { Command } from 'commander'
-import { addClient, addKey, revokeClient, revokeKey } from '../accounts/provisioning.ts'
+import { commandActor } from '../operator/actor.ts'
 import { listClients, listKeys } from '../operator/clients.ts'
-import { findClientContents, removeClient } from '../operator/remove.ts'
+import {
+  type AddedAccess,
+  addClient,
+  addKey,
+  previewClientRemoval,
+  removeClient,
+  revokeClient,
+  revokeKey,
+} from '../operator/manage-clients.ts'
 import { notFound, onDatabase, parseId, withJson } from './input.ts'
 import { printOne } from './io.ts'
 import { addChangeCommand, addListCommand, addRemoveCommand } from './shared-commands.ts'
@@ -15,7 +23,8 @@ export function clientsCommand(program: Command): void {
     .description('add a client and print its secret, which is not shown again')
     .option('--name <name>', 'display name')
     .action(async ({ name, json }: { name?: string; json?: boolean }) => {
-      const { id, clientId, clientSecret } = await onDatabase((database) => addClient(database, name ?? null))
+      const added = await onDatabase((database) => addClient(database, commandActor(), name ?? null, null))
+      const { id, clientId, clientSecret } = added as AddedAccess
       printOne({ id, clientId, clientSecret }, json === true)
     })
 
@@ -26,14 +35,14 @@ export function clientsCommand(program: Command): void {
     'client',
     ['revoke', 'revoked'],
     'revoke a client; its next request is refused',
-    revokeClient,
+    (database, id) => revokeClient(database, commandActor(), id),
   )
 
   addRemoveCommand(group, {
     noun: 'client',
     description: 'remove a client and its keys; its next request is refused',
-    preview: findClientContents,
-    remove: removeClient,
+    preview: (database, id) => previewClientRemoval(database, commandActor(), id),
+    remove: (database, id) => removeClient(database, commandActor(), id),
   })
 }
 
@@ -53,8 +62,8 @@ export function keysCommand(program: Command): void {
     .requiredOption('--client <id>', 'id of the client, as `clients list` shows it', parseId)
     .requiredOption('--account <id>', 'id of the account, as `accounts list` shows it', parseId)
     .action(async ({ client, account, json }: AddOptions) => {
-      const added = await onDatabase((database) => addKey(database, client, account))
-      if (added === null) throw notFound('account', account)
+      const added = await onDatabase((database) => addKey(database, commandActor(), client, account))
+      if (typeof added === 'string') throw notFound(added, added === 'client' ? client : account)
       printOne({ id: added.id, key: added.key }, json === true)
     })
 
@@ -65,6 +74,6 @@ export function keysCommand(program: Command): void {
     'key',
     ['revoke', 'revoked'],
     'revoke a key; the next request with it is refused',
-    revokeKey,
+    (database, id) => revokeKey(database, commandActor(), id),
   )
 }

@@ -11,6 +11,7 @@ import {
   retryFailedDeliveries,
   rotateSecret,
 } from '../endpoints/manage.ts'
+import { ALL_ORGANIZATIONS } from '../operator/actor.ts'
 import { countText, responseLine } from '../operator/endpoint-health.ts'
 import {
   type DeliverySummary,
@@ -100,7 +101,7 @@ function listCommand(group: Command): void {
     .action(async ({ account, json }: { account?: bigint; json?: boolean }) => {
       const endpoints = await onDatabase(async (database) => {
         if (account !== undefined) await requireAccount(database, account)
-        return database.session((session) => listEndpoints(session, account ?? null))
+        return database.session((session) => listEndpoints(session, ALL_ORGANIZATIONS, account ?? null))
       })
       if (json) printJson(endpoints.map(({ accountName: _, ...endpoint }) => endpoint))
       else printMany(endpoints.map(endpointRow), false)

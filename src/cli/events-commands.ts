@@ -1,6 +1,7 @@
 import type { Command } from 'commander'
 import { FatalError } from '../errors.ts'
 import { APPLIED } from '../intake/retry-events.ts'
+import { ALL_ORGANIZATIONS } from '../operator/actor.ts'
 import {
   findEvent,
   findFailedEventIds,
@@ -37,6 +38,7 @@ export function eventsCommand(program: Command): void {
         if (all === true) return listEvents(database, account ?? null, limit)
         const unapplied = await listUnappliedEvents(
           database,
+          ALL_ORGANIZATIONS,
           { accountId: account ?? null, failure: null },
           { limit },
         )
@@ -49,7 +51,7 @@ export function eventsCommand(program: Command): void {
     .description('show one event with its content as received')
     .argument('<id>', 'id of the event, as `events list` shows it', parseId)
     .action(async (id: bigint, { json }: { json?: boolean }) => {
-      const event = await onDatabase((database) => findEvent(database, id))
+      const event = await onDatabase((database) => findEvent(database, ALL_ORGANIZATIONS, id))
       if (event === null)
         throw new FatalError(
           `event ${id} does not exist. Run "oa-audience events list --all" to see the newest events.`,

@@ -1,5 +1,7 @@
 /** `oa-audience fleet`: all accounts, worst first. */
+
 import type { Command } from 'commander'
+import { ALL_ORGANIZATIONS } from '../operator/actor.ts'
 import { listFleet } from '../operator/fleet.ts'
 import { onDatabase, withJson } from './input.ts'
 import { io, print, printJson, printMany, styled } from './io.ts'
@@ -8,7 +10,9 @@ export function fleetCommand(program: Command): void {
   withJson(program.command('fleet'))
     .description('list all official accounts, worst first, with what to do; exits with 1 if one is broken')
     .action(async ({ json }: { json?: boolean }) => {
-      const fleet = await onDatabase((database) => listFleet(database.reads.console(), Date.now()))
+      const fleet = await onDatabase((database) =>
+        listFleet(database.reads.console(), ALL_ORGANIZATIONS, Date.now()),
+      )
       if (json) printJson(fleet)
       else {
         printMany(

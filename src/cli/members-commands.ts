@@ -1,9 +1,10 @@
 /** `oa-audience members`: why a member is in its current state, and erasures by user id. */
 import type { Command } from 'commander'
-import { eraseUser } from '../audience/erase.ts'
 import { USER_ID_MAX_LENGTH } from '../audience/member.ts'
 import { FatalError } from '../errors.ts'
 import { parsePathId } from '../http/path-id.ts'
+import { commandActor } from '../operator/actor.ts'
+import { eraseByUserId } from '../operator/manage-members.ts'
 import { findMember, memberTimeline } from '../operator/members.ts'
 import { readLines } from '../operator/text-file.ts'
 import type { Database } from '../postgres/database.ts'
@@ -93,15 +94,16 @@ function requireUserIds(userIds: string[]): void {
 }
 
 async function erase(database: Database, account: bigint, userIds: string[]) {
-  const { id: accountId, organizationId } = await requireAccount(database, account)
-  const scope = { keyId: null, accountId, organizationId }
+  const of = await requireAccount(database, account)
   let members = 0
   for (const [erased, userId] of userIds.entries()) {
-    const wasMember = await eraseUser(database, scope, userId, Date.now).catch((error: Error) => {
-      throw new FatalError(
-        `user id ${erased + 1} of ${userIds.length} was not erased (${error.name}). Run the command again.`,
-      )
-    })
+    const wasMember = await eraseByUserId(database, commandActor(), of, userId, Date.now).catch(
+      (error: Error) => {
+        throw new FatalError(
+          `user id ${erased + 1} of ${userIds.length} was not erased (${error.name}). Run the command again.`,
+        )
+      },
+    )
     if (wasMember) members += 1
   }
   return { erased: userIds.length, members }

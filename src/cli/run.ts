@@ -2,7 +2,7 @@ import cluster from 'node:cluster'
 import { Command, CommanderError } from 'commander'
 import { describeVariables, readConfig } from '../config/config.ts'
 import { serviceName, serviceVersion } from '../config/package.ts'
-import { FatalError } from '../errors.ts'
+import { AppError, FatalError } from '../errors.ts'
 import { constraintSentence } from '../operator/constraint-sentences.ts'
 import { migrateDatabase, requireDatabase } from '../postgres/pool/open.ts'
 import { withJson } from './input.ts'
@@ -18,6 +18,8 @@ const GROUPS: Record<string, () => Promise<(program: Command) => void>> = {
   members: async () => (await import('./members-commands.ts')).membersCommand,
   clients: async () => (await import('./clients-commands.ts')).clientsCommand,
   keys: async () => (await import('./clients-commands.ts')).keysCommand,
+  operators: async () => (await import('./operators-commands.ts')).operatorsCommand,
+  activity: async () => (await import('./activity-commands.ts')).activityCommand,
   endpoints: async () => (await import('./endpoints-commands.ts')).endpointsCommand,
   events: async () => (await import('./events-commands.ts')).eventsCommand,
   fleet: async () => (await import('./fleet-commands.ts')).fleetCommand,
@@ -95,6 +97,8 @@ function migrateCommand(program: Command): void {
 /** One line per error that the user can fix. Any other error is a bug and keeps its stack. */
 function explain(error: unknown): string[] {
   if (error instanceof FatalError) return error.message.split('\n')
+  if (error instanceof AppError && error.details)
+    return error.details.map(({ path, message }) => `${path} ${message}`)
   const sentence = constraintSentence(error)
   if (sentence !== null) return [sentence]
   return [error instanceof Error ? (error.stack ?? error.message) : String(error)]

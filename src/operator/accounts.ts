@@ -2,6 +2,7 @@
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import type { Verification } from '../accounts/verification.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
+import type { OrganizationIds } from './actor.ts'
 
 export type AccountSummary = {
   id: AccountId
@@ -30,17 +31,23 @@ export type AccountMatch = {
   organizationName: string
 }
 
-/** $1 part of the name, id or basic id text, in any case; $2 maximum number of rows int */
+/** $1 part of the name, id or basic id text, in any case; $2 maximum number of rows int; $3 organization ids bigint[], null: all */
 const selectMatches = statement('search-accounts')`
     select a.id, a.name, a.basic_id as "basicId", o.name as "organizationName"
       from official_account a join organization o on o.id = a.organization_id
-     where $1 = '' or strpos(lower(a.name), lower($1)) > 0 or strpos(lower(a.basic_id), lower($1)) > 0 or a.id::text = $1
+     where ($3::bigint[] is null or a.organization_id = any ($3))
+       and ($1 = '' or strpos(lower(a.name), lower($1)) > 0 or strpos(lower(a.basic_id), lower($1)) > 0 or a.id::text = $1)
      order by a.id::text = $1 desc, strpos(lower(a.name), lower($1)) = 1 desc, a.name, a.id
      limit $2`
 
 /** Finds accounts by a part of their name or basic id, or by their id. */
-export function searchAccounts(database: Queryable, text: string, limit: number): Promise<AccountMatch[]> {
-  return database.query(selectMatches, [text, limit])
+export function searchAccounts(
+  database: Queryable,
+  organizationIds: OrganizationIds,
+  text: string,
+  limit: number,
+): Promise<AccountMatch[]> {
+  return database.query(selectMatches, [text, limit, organizationIds])
 }
 
 export type AccountDetails = {
@@ -59,7 +66,7 @@ export type AccountDetails = {
   hasChatSecret: boolean
 }
 
-/** $1 account id bigint */
+/** $1 account id bigint; $2 organization ids bigint[], null: all */
 const selectAccountDetails = statement('select-account-details')`
     select id, organization_id as "organizationId", name, channel_id as "channelId", bot_user_id as "botUserId",
            basic_id as "basicId", chat_inbox_id as "chatInboxId", oa_hash as "oaHash", tracking_key as "trackingKey",
@@ -68,11 +75,15 @@ const selectAccountDetails = statement('select-account-details')`
            coalesce(channel_access_token, '') ~ '\\S' as "hasChannelAccessToken",
            coalesce(chat_secret, '') ~ '\\S' as "hasChatSecret"
       from official_account
-     where id = $1`
+     where id = $1 and ($2::bigint[] is null or organization_id = any ($2))`
 
 /** Includes the two identifiers that callbacks and web pages need. Null if the account does not exist. */
-export async function findAccountDetails(database: Queryable, id: AccountId): Promise<AccountDetails | null> {
-  const [account] = await database.query<AccountDetails>(selectAccountDetails, [id])
+export async function findAccountDetails(
+  database: Queryable,
+  organizationIds: OrganizationIds,
+  id: AccountId,
+): Promise<AccountDetails | null> {
+  const [account] = await database.query<AccountDetails>(selectAccountDetails, [id, organizationIds])
   return account ?? null
 }
 

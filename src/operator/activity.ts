@@ -1,5 +1,6 @@
 /** The log of who changed what. A row is written in the transaction of its change, and never contains a secret or personal text. */
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
+import { INT64_MAX } from '../http/path-id.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import type { Actor, OrganizationIds } from './actor.ts'
 
@@ -222,6 +223,24 @@ export async function listActivity(
   if (accountId !== null) return database.query(selectActivityOfAccount, [...values, accountId, operatorId])
   if (operatorId !== null) return database.query(selectActivityOfOperator, [...values, operatorId])
   return database.query(selectActivity, values)
+}
+
+/** Rows read at a time by an export. */
+const EXPORT_PAGE = 1_000
+
+/** All rows of a filter, newest first, page by page. */
+export async function* exportActivity(
+  database: Queryable,
+  organizationIds: OrganizationIds,
+  filter: ActivityFilter,
+): AsyncGenerator<Activity> {
+  for (let beforeId = INT64_MAX; ; ) {
+    const page = await listActivity(database, organizationIds, filter, { beforeId, limit: EXPORT_PAGE })
+    yield* page
+    const last = page.at(-1)
+    if (last === undefined || page.length < EXPORT_PAGE) return
+    beforeId = last.id
+  }
 }
 
 /** What was done with one object, newest first. @param accountId required for a member, whose id is unique in its account */

@@ -3,6 +3,7 @@
 import { ENDPOINTS_WITH_DELIVERIES } from '../endpoints/backlog.ts'
 import { isAccepted } from '../endpoints/post.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
+import { ALL_ORGANIZATIONS } from './actor.ts'
 import { COUNTED_MAX, type EndpointSummary, findEndpoints, listEndpoints } from './endpoints.ts'
 import { age } from './format.ts'
 
@@ -16,7 +17,7 @@ export type Severity = 'ok' | 'warning' | 'error'
 export type EndpointFinding = { endpointId: bigint; severity: Severity; message: string }
 
 export async function examineEndpoints(database: Queryable): Promise<EndpointFinding[]> {
-  const endpoints = await listEndpoints(database, null)
+  const endpoints = await listEndpoints(database, ALL_ORGANIZATIONS, null)
   return endpoints.flatMap((endpoint) => {
     const problems = [stateOf(endpoint), failuresOf(endpoint)].filter((finding) => finding !== null)
     const ok = { severity: 'ok' as const, message: `${nameOf(endpoint)}: nothing waits` }
@@ -76,6 +77,7 @@ export async function listBacklogs(database: Queryable): Promise<EndpointSummary
   const found = await database.query<{ id: bigint }>(selectBacklogs)
   return findEndpoints(
     database,
+    ALL_ORGANIZATIONS,
     found.map(({ id }) => id),
   )
 }

@@ -5,6 +5,7 @@ import type { EndpointFormat } from '../endpoints/manage.ts'
 import { contentOf, writeMessage } from '../endpoints/messages.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
+import type { OrganizationIds } from './actor.ts'
 
 /** Maximum count of deliveries per endpoint and state. Counting more takes long and does not help the operator. */
 export const COUNTED_MAX = 10_000
@@ -46,7 +47,7 @@ export interface LastResponse {
  * endpoint has more pending ones, and as many older deliveries of the account's other endpoints are stored.
  *
  * $1 account id bigint, null: all accounts; $2 rows counted int; $3 endpoint ids bigint[], null: all; $4 after this id bigint;
- * $5 maximum number of rows int, null: all
+ * $5 maximum number of rows int, null: all; $6 organization ids bigint[], null: all
  */
 const selectEndpoints = statement('select-endpoints')`
     select p.id, p.channel_oa_id as "accountId", a.name as "accountName", p.name, p.url, p.format, p.events, p.replies, p.status,
@@ -71,6 +72,7 @@ const selectEndpoints = statement('select-endpoints')`
        select count(*)::int as count
          from (select from endpoint_delivery where endpoint_id = p.id and failed_at is not null order by id limit $2) d) failed
      where ($1::bigint is null or p.channel_oa_id = $1) and ($3::bigint[] is null or p.id = any ($3)) and p.id > $4
+       and ($6::bigint[] is null or a.organization_id = any ($6))
      order by p.id
      limit $5`
 
@@ -83,20 +85,29 @@ type EndpointRow = Omit<EndpointSummary, 'lastAnswer'> & {
 /** @param accountId null: all accounts */
 export function listEndpoints(
   database: Queryable,
+  organizationIds: OrganizationIds,
   accountId: AccountId | null,
   { afterId = INT64_MIN, limit = null }: { afterId?: bigint; limit?: number | null } = {},
 ): Promise<EndpointSummary[]> {
-  return queryEndpoints(database, [accountId, COUNTED_MAX, null, afterId, limit])
+  return queryEndpoints(database, [accountId, COUNTED_MAX, null, afterId, limit, organizationIds])
 }
 
-export async function findEndpoint(database: Queryable, id: bigint): Promise<EndpointSummary | null> {
-  const [endpoint] = await findEndpoints(database, [id])
+export async function findEndpoint(
+  database: Queryable,
+  organizationIds: OrganizationIds,
+  id: bigint,
+): Promise<EndpointSummary | null> {
+  const [endpoint] = await findEndpoints(database, organizationIds, [id])
   return endpoint ?? null
 }
 
 /** Returns the existing endpoints in the order of the ids. */
-export function findEndpoints(database: Queryable, ids: bigint[]): Promise<EndpointSummary[]> {
-  return queryEndpoints(database, [null, COUNTED_MAX, ids, INT64_MIN, null])
+export function findEndpoints(
+  database: Queryable,
+  organizationIds: OrganizationIds,
+  ids: bigint[],
+): Promise<EndpointSummary[]> {
+  return queryEndpoints(database, [null, COUNTED_MAX, ids, INT64_MIN, null, organizationIds])
 }
 
 async function queryEndpoints(database: Queryable, values: unknown[]): Promise<EndpointSummary[]> {

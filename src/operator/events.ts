@@ -1,5 +1,5 @@
 /** Stored events: list and show them, and retry those that could not be applied. */
-import type { AccountId } from '../accounts/account.ts'
+import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
 import { retryEvent } from '../intake/retry-events.ts'
 import type { Database } from '../postgres/database.ts'
@@ -55,7 +55,8 @@ export interface UnappliedFilter {
 /**
  * Each account reads its own range of event_failure. `between` finds one account by its index, and `$1 is null or` would read all.
  *
- * $1 account id bigint, null: all accounts; $2 reason text, null: any; $3 before this id bigint; $4 maximum number of rows int
+ * $1 account id bigint, null: all accounts; $2 reason text, null: any; $3 before this id bigint; $4 maximum number of rows int;
+ * $5 organization ids bigint[], null: all
  */
 const selectUnapplied = statement('select-unapplied')`
     select e.id, a.id as "accountId", a.name as "accountName", e.source, e.kind,
@@ -67,6 +68,7 @@ const selectUnapplied = statement('select-unapplied')`
         where channel_oa_id = a.id and failure is not null and id < $3 and ($2::text is null or failure = $2)
         order by id desc limit $4) e
      where a.id between coalesce($1::bigint, '-9223372036854775808') and coalesce($1, 9223372036854775807)
+       and ($5::bigint[] is null or a.organization_id = any ($5))
      order by e.id desc
      limit $4`
 
@@ -75,10 +77,11 @@ export type UnappliedEvent = EventSummary & { accountName: string }
 /** Events that could not be applied, the newest first. */
 export function listUnappliedEvents(
   database: Queryable,
+  organizationIds: OrganizationIds,
   { accountId, failure }: UnappliedFilter,
   { beforeId = INT64_MAX, limit }: { beforeId?: bigint; limit: number },
 ): Promise<UnappliedEvent[]> {
-  return database.query(selectUnapplied, [accountId, failure, beforeId, limit])
+  return database.query(selectUnapplied, [accountId, failure, beforeId, limit, organizationIds])
 }
 
 const COUNTED_MAX = 10_000
@@ -91,26 +94,50 @@ const selectReasons = statement('select-failure-reasons')`
      group by failure
      order by count(*) desc, failure`
 
+/**
+ * Each account reads its own range of event_failure, so failures of other organizations cost nothing.
+ *
+ * $1 account id bigint, null: all accounts of the organizations; $2 maximum number of events int; $3 organization ids bigint[]
+ */
+const selectReasonsOfOrganizations = statement('select-failure-reasons-of-organizations')`
+    select failure, count(*)::int as count
+      from (select e.failure
+              from official_account a
+             cross join lateral (
+               select failure from event where channel_oa_id = a.id and failure is not null limit $2) e
+             where a.organization_id = any ($3) and ($1::bigint is null or a.id = $1)
+             limit $2) e
+     group by failure
+     order by count(*) desc, failure`
+
 export type FailureReason = { failure: string; count: number }
 
 /** The reasons of up to COUNTED_MAX events, the most frequent first. */
 export function listFailureReasons(
   database: Queryable,
+  organizationIds: OrganizationIds,
   accountId: AccountId | null,
 ): Promise<FailureReason[]> {
-  return database.query(selectReasons, [accountId, COUNTED_MAX])
+  if (organizationIds === null) return database.query(selectReasons, [accountId, COUNTED_MAX])
+  return database.query(selectReasonsOfOrganizations, [accountId, COUNTED_MAX, organizationIds])
 }
 
-/** $1 event id bigint */
+/** $1 event id bigint; $2 organization ids bigint[], null: all */
 const selectEvent = statement('select-event')`
     select id, channel_oa_id as "accountId", source, kind,
            to_char(occurred_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "occurredAt",
            to_char(received_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "receivedAt", failure, payload
-      from stored_event
-     where id = $1`
+      from stored_event e
+     where id = $1
+       and ($2::bigint[] is null
+            or exists (select from official_account where id = e.channel_oa_id and organization_id = any ($2)))`
 
-export async function findEvent(database: Queryable, id: bigint): Promise<EventDetails | null> {
-  const [event] = await database.query<EventDetails>(selectEvent, [id])
+export async function findEvent(
+  database: Queryable,
+  organizationIds: OrganizationIds,
+  id: bigint,
+): Promise<EventDetails | null> {
+  const [event] = await database.query<EventDetails>(selectEvent, [id, organizationIds])
   return event ?? null
 }
 
@@ -201,6 +228,7 @@ export type TailEvent = {
   id: bigint
   accountId: AccountId
   accountName: string
+  organizationId: OrganizationId
   source: string
   kind: string
   occurredAt: string
@@ -225,14 +253,14 @@ export async function lastEventId(database: Queryable): Promise<bigint> {
  * $1 after this id bigint; $2 maximum number of rows int
  */
 const selectTail = statement('event-tail')`
-    select e.id, e.channel_oa_id as "accountId", a.name as "accountName", e.source, e.kind,
+    select e.id, e.channel_oa_id as "accountId", a.name as "accountName", a.organization_id as "organizationId", e.source, e.kind,
            to_char(e.occurred_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "occurredAt",
            to_char(e.received_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "receivedAt",
            e.user_id as "userId", e.failure
       from (select * from stored_event
              where id > $1 and received_at > now() - interval '1 minute'
              order by id desc limit $2) e
-      join lateral (select name from official_account where id = e.channel_oa_id offset 0) a on true
+      join lateral (select name, organization_id from official_account where id = e.channel_oa_id offset 0) a on true
      order by e.id desc`
 
 /** The newest events first, of all accounts. */

@@ -1,8 +1,10 @@
 /** One row of facts for each official account. */
+
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import type { Check } from '../accounts/verification.ts'
 import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
 import { type Queryable, type Row, statement } from '../postgres/statement.ts'
+import type { OrganizationIds } from './actor.ts'
 
 /** Times are ISO 8601 in UTC. */
 export interface AccountFacts {
@@ -71,7 +73,7 @@ const PAGE_SIZE = 500
  * instance has run the monitor for twice its interval, both are computed here. An account with deliveries in this hour or the one
  * before is not silent.
  *
- * $1 least account id bigint; $2 accounts int
+ * $1 least account id bigint; $2 accounts int; $3 organization ids bigint[], null: all
  */
 const selectFleet = statement('select-fleet')`
     select a.id, a.organization_id as "organizationId", o.name as "organizationName", a.name, a.basic_id as "basicId",
@@ -149,13 +151,18 @@ const selectFleet = statement('select-fleet')`
                                   where d.endpoint_id = p.id and d.failed_at is not null order by d.id limit 10000) d) failed
          where p.channel_oa_id = a.id) endpoints on true
      -- As an array, PostgreSQL expects as many ids in every plan, and so plans once for one account and for a page.
-     where a.id = any (array(select id from official_account where id >= $1 order by id limit $2))
+     where a.id = any (array(select id from official_account
+                               where id >= $1 and ($3::bigint[] is null or organization_id = any ($3))
+                               order by id limit $2))
      order by a.id`
 
-/** All accounts page by page, in the order of their ids. */
-export async function* readFleet(database: Queryable): AsyncGenerator<AccountFacts[]> {
+/** All visible accounts page by page, in the order of their ids. */
+export async function* readFleet(
+  database: Queryable,
+  organizationIds: OrganizationIds,
+): AsyncGenerator<AccountFacts[]> {
   for (let leastId = INT64_MIN; ; ) {
-    const page = await readPage(database, leastId, PAGE_SIZE)
+    const page = await readPage(database, organizationIds, leastId, PAGE_SIZE)
     if (page.length > 0) yield page
     const lastId = page.at(-1)?.id
     if (page.length < PAGE_SIZE || lastId === undefined || lastId === INT64_MAX) return
@@ -163,13 +170,22 @@ export async function* readFleet(database: Queryable): AsyncGenerator<AccountFac
   }
 }
 
-export async function readAccountFacts(database: Queryable, id: AccountId): Promise<AccountFacts | null> {
-  const [facts] = await readPage(database, id, 1)
+export async function readAccountFacts(
+  database: Queryable,
+  organizationIds: OrganizationIds,
+  id: AccountId,
+): Promise<AccountFacts | null> {
+  const [facts] = await readPage(database, organizationIds, id, 1)
   return facts?.id === id ? facts : null
 }
 
-async function readPage(database: Queryable, leastId: AccountId, count: number): Promise<AccountFacts[]> {
-  const rows = await database.query<FactsRow>(selectFleet, [leastId, count])
+async function readPage(
+  database: Queryable,
+  organizationIds: OrganizationIds,
+  leastId: AccountId,
+  count: number,
+): Promise<AccountFacts[]> {
+  const rows = await database.query<FactsRow>(selectFleet, [leastId, count, organizationIds])
   return rows.map(factsOf)
 }
 

@@ -3,24 +3,30 @@ import type { AccountId } from '../accounts/account.ts'
 import { LINE_TODAY } from '../line-api/line-day.ts'
 import { type Queryable, type Row, statement } from '../postgres/statement.ts'
 import { ACCOUNT_STATUSES, type AccountHealth, assessAccount } from './account-status.ts'
+import type { OrganizationIds } from './actor.ts'
 import { type AccountFacts, readAccountFacts, readFleet } from './fleet-facts.ts'
 
 export type FleetAccount = AccountFacts & AccountHealth
 
 /** Worst accounts first. Equals are ordered by id. */
-export async function listFleet(database: Queryable, now: number): Promise<FleetAccount[]> {
+export async function listFleet(
+  database: Queryable,
+  organizationIds: OrganizationIds,
+  now: number,
+): Promise<FleetAccount[]> {
   const fleet: FleetAccount[] = []
-  for await (const page of readFleet(database))
+  for await (const page of readFleet(database, organizationIds))
     for (const facts of page) fleet.push(Object.assign(facts, assessAccount(facts, now)))
   return fleet.sort((a, b) => rank(b) - rank(a))
 }
 
 export async function findFleetAccount(
   database: Queryable,
+  organizationIds: OrganizationIds,
   id: AccountId,
   now: number,
 ): Promise<FleetAccount | null> {
-  const facts = await readAccountFacts(database, id)
+  const facts = await readAccountFacts(database, organizationIds, id)
   return facts === null ? null : { ...facts, ...assessAccount(facts, now) }
 }
 
@@ -114,10 +120,11 @@ export interface FleetCharts {
   days: Array<number | null>
 }
 
-/** $1 account ids bigint[]; $2 hours int; $3 days int. Values with their ages in hours and in days. */
+/** $1 account ids bigint[]; $2 hours int; $3 days int; $4 organization ids bigint[], null: all. Values with their ages. */
 const selectCharts = statement('select-fleet-charts')`
     select a.id, hour.ages as "hourAges", hour.deliveries, day.ages as "dayAges", day.following
-      from unnest($1::bigint[]) as a (id)
+      from (select id from official_account
+             where id = any ($1) and ($4::bigint[] is null or organization_id = any ($4))) a
      cross join lateral (
        select coalesce(array_agg(extract(epoch from date_trunc('hour', now()) - h.hour)::int / 3600), '{}') as ages,
               coalesce(array_agg(h.deliveries::float8), '{}') as deliveries
@@ -138,9 +145,13 @@ interface ChartRow extends Row {
   following: number[]
 }
 
-/** Charts of accounts that do not exist are empty. */
-export async function readFleetCharts(database: Queryable, ids: AccountId[]): Promise<FleetCharts[]> {
-  const rows = await database.query<ChartRow>(selectCharts, [ids, HOURS, DAYS])
+/** Accounts that do not exist, or that the operator does not see, are left out. */
+export async function readFleetCharts(
+  database: Queryable,
+  organizationIds: OrganizationIds,
+  ids: AccountId[],
+): Promise<FleetCharts[]> {
+  const rows = await database.query<ChartRow>(selectCharts, [ids, HOURS, DAYS, organizationIds])
   return rows.map(({ id, hourAges, deliveries, dayAges, following }) => ({
     id,
     hours: spread(HOURS, 0, hourAges, deliveries),

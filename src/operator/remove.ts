@@ -1,5 +1,5 @@
 /** Removes API clients. organizations.ts removes organizations, and remove-account.ts removes official accounts. */
-import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
+import { type Queryable, statement } from '../postgres/statement.ts'
 
 export type ClientContents = { clientId: string; name: string | null; apiKeys: number }
 
@@ -24,14 +24,12 @@ export async function findClientContents(database: Queryable, id: bigint): Promi
   return contents ?? null
 }
 
-/** Removes a client and its keys. Returns null if the client does not exist. */
-export function removeClient(database: Transactions, id: bigint): Promise<ClientContents | null> {
-  return database.transaction(async (transaction) => {
-    await transaction.query(lockClient, [id])
-    const contents = await findClientContents(transaction, id)
-    if (contents === null) return null
-    await transaction.query(deleteKeysOfClient, [id])
-    await transaction.query(deleteClient, [id])
-    return contents
-  })
+/** Removes a client and its keys, in a transaction. Returns null if the client does not exist. */
+export async function removeClient(transaction: Queryable, id: bigint): Promise<ClientContents | null> {
+  await transaction.query(lockClient, [id])
+  const contents = await findClientContents(transaction, id)
+  if (contents === null) return null
+  await transaction.query(deleteKeysOfClient, [id])
+  await transaction.query(deleteClient, [id])
+  return contents
 }

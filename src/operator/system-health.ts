@@ -1,4 +1,5 @@
 /** Examines an installation: configuration, database, accounts, endpoints, Redis, the platform and the clocks. */
+
 import { Redis } from 'ioredis'
 import type { Config } from '../config/config.ts'
 import { FatalError } from '../errors.ts'
@@ -7,6 +8,7 @@ import { CLOCK_SKEW_MAX_SECONDS, readClockSkew } from '../postgres/clock.ts'
 import { withDatabase } from '../postgres/pool/open.ts'
 import { BEHIND_MAX_BYTES, type Replication } from '../postgres/replication/replication.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
+import { ALL_ORGANIZATIONS } from './actor.ts'
 import { examineEndpoints, type Severity } from './endpoint-health.ts'
 import { type FleetAccount, listFleet } from './fleet.ts'
 import { age } from './format.ts'
@@ -53,7 +55,7 @@ async function examineDatabase({ database: choice }: Config): Promise<Finding[]>
       { check: 'replication', ...examineReplication(await database.checkReplication()) },
       ...(await database.replicaLags()).map(examineReplica),
       { check: 'migrations', severity: 'ok', message: 'the schema is up to date' },
-      ...(await listFleet(database, Date.now())).flatMap(examineAccount),
+      ...(await listFleet(database, ALL_ORGANIZATIONS, Date.now())).flatMap(examineAccount),
       ...(await database.session(examineEndpoints)).map(({ endpointId, severity, message }) => ({
         check: `endpoint ${endpointId}`,
         severity,

@@ -122,8 +122,8 @@ export async function useEverything(users: Users): Promise<string[]> {
   await new ProfileFiller(database, new LineApi(platform.url)).pass()
   await takeDueAccounts(database, 1)
   while ((await refreshDueFigures(database)) > 0);
-  await findFleetAccount(database, tenant.accountId, Date.now())
-  await readFleetCharts(database, [tenant.accountId])
+  await findFleetAccount(database, null, tenant.accountId, Date.now())
+  await readFleetCharts(database, null, [tenant.accountId])
   await database.query(storePending, [tenant.accountId, tenant.organizationId, 99n, 'U9', 0n])
   await finishErasures(database)
   await skipTakenMemberIds(database.pipeline, [tenant.accountId])
@@ -191,8 +191,9 @@ async function useCommands({ database, direct, platform, tenant }: Users): Promi
   )
   await retryEvent(database, event?.id ?? 0n)
   const unapplied = { accountId: tenant.accountId, failure: null }
-  const failed = await listUnappliedEvents(database, unapplied, { limit: 10 })
-  const reasons = await listFailureReasons(database, tenant.accountId)
+  const failed = await listUnappliedEvents(database, null, unapplied, { limit: 10 })
+  const reasons = await listFailureReasons(database, null, tenant.accountId)
+  await listFailureReasons(database, [tenant.organizationId], tenant.accountId)
   await retryNextEvents(database, ALL_ORGANIZATIONS, unapplied, null, 10)
   const account = await findAccount(database, tenant.accountId)
   addPeople(platform, 2)

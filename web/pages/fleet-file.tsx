@@ -14,7 +14,8 @@ import { useLocalized } from '../texts.ts'
 
 /** The limit of the service. 1 MiB are 4,000 accounts with access tokens, or 10,000 without. */
 const FILE_MAX_BYTES = 1024 * 1024
-const TEMPLATE = 'organization,name,channel_id,channel_secret,channel_access_token,basic_id,bot_user_id,chat_secret'
+const TEMPLATE =
+  'organization,name,channel_id,channel_secret,channel_access_token,basic_id,bot_user_id,chat_secret'
 
 /** The content stays in this page until it is applied. The service keeps no file, because it has secrets. */
 type State =
@@ -43,7 +44,11 @@ export function FleetFilePage() {
       setState({ step: 'preview', content, preview })
     } catch (failure) {
       setState({ step: 'choose' })
-      setError(failure instanceof ApiError ? failure : new ApiError(t.file.unreadable, { status: 400, retryAfter: null }))
+      setError(
+        failure instanceof ApiError
+          ? failure
+          : new ApiError(t.file.unreadable, { status: 400, retryAfter: null }),
+      )
     }
   }
   return (
@@ -70,9 +75,7 @@ export function FleetFilePage() {
       )}
       {state.step === 'applied' && (
         <Panel title={t.file.applied}>
-          {state.job && (
-            <JobProgress job={state.job} onChange={(job) => setState({ ...state, job })} />
-          )}
+          {state.job && <JobProgress job={state.job} onChange={(job) => setState({ ...state, job })} />}
           {state.job && <OnboardingOutcomes job={state.job} accounts={state.preview.accounts} />}
           <PreviewTable accounts={state.preview.accounts} names={names} />
         </Panel>

@@ -131,7 +131,9 @@ function RemoveOrganization({ organization, onClose }: { organization: Organizat
   return (
     <Removal
       title={t.organizations.removeTitle(organization.name)}
-      text={contents.data && contents.data.accounts > 0 ? t.organizations.notEmpty : t.organizations.removeText}
+      text={
+        contents.data && contents.data.accounts > 0 ? t.organizations.notEmpty : t.organizations.removeText
+      }
       name={organization.name}
       contents={
         contents.data && [

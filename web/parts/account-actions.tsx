@@ -34,7 +34,12 @@ export function VerifyAccount({
   const label = testWebhook ? t.account.verifyTest : t.account.verify
   return (
     <>
-      <button type="button" class={isPrimary ? 'primary' : ''} disabled={isRunning} onClick={() => run(verify)}>
+      <button
+        type="button"
+        class={isPrimary ? 'primary' : ''}
+        disabled={isRunning}
+        onClick={() => run(verify)}
+      >
         {isRunning ? t.account.verifying : label}
       </button>
       <ActionFailure error={error} />

@@ -16,7 +16,11 @@ export const PUBLIC_FIELDS = [
   'trackingKey',
   'loginChannelId',
 ] as const satisfies FormField[]
-export const SECRET_FIELDS = ['channelSecret', 'channelAccessToken', 'chatSecret'] as const satisfies FormField[]
+export const SECRET_FIELDS = [
+  'channelSecret',
+  'channelAccessToken',
+  'chatSecret',
+] as const satisfies FormField[]
 type SecretName = (typeof SECRET_FIELDS)[number]
 
 /** Form of LINE's channel secrets. */

@@ -44,8 +44,7 @@ const FIXES: Record<Reason, Fix | null> = {
 }
 
 /** After an upgrade, the service may send a reason that an open page does not have yet. */
-const fixOf = (reason: string): Fix | null =>
-  Object.hasOwn(FIXES, reason) ? FIXES[reason as Reason] : null
+const fixOf = (reason: string): Fix | null => (Object.hasOwn(FIXES, reason) ? FIXES[reason as Reason] : null)
 
 /** The page on which a problem is fixed. Buttons are on the page of the account. */
 export function fixPath(reason: string, id: string): string {
@@ -72,7 +71,9 @@ export function FixButton({ reason, id, onDone }: { reason: string; id: string; 
     default:
       return (
         <Link class="button" href={fixPath(reason, id)}>
-          {fix?.kind === 'edit' ? t.manage.fixField(t.manage.fields[fix.field]) : t.manage.fixPages[fix?.kind ?? 'events']}
+          {fix?.kind === 'edit'
+            ? t.manage.fixField(t.manage.fields[fix.field])
+            : t.manage.fixPages[fix?.kind ?? 'events']}
         </Link>
       )
   }

@@ -65,7 +65,11 @@ export function Form({
               {t.common.cancel}
             </button>
           )}
-          <button type="submit" class={isDangerous ? 'danger' : 'primary'} disabled={isRunning || !isComplete}>
+          <button
+            type="submit"
+            class={isDangerous ? 'danger' : 'primary'}
+            disabled={isRunning || !isComplete}
+          >
             {submit}
           </button>
         </footer>

@@ -12,6 +12,7 @@ import {
 } from '../fleet.ts'
 import type { ConsoleParts } from './parts.ts'
 import { found, requireId, ShortText } from './parts.ts'
+import { operatorOf, VIEWER } from './session.ts'
 
 const MATCHES_MAX = 20
 /** Rows of the fleet whose charts one request reads. The page renders 120 rows, or more on a very tall screen. */
@@ -30,33 +31,39 @@ export function accountRoutes(
   api: FastifyInstance,
   { database, reads, verifier, config, now }: ConsoleParts,
 ): void {
-  api.get('/fleet', async () => ({ accounts: (await listFleet(reads, now())).map(fleetRow) }))
-
-  api.get('/fleet/charts', async ({ query }) => {
-    const { ids } = checkCharts(query)
-    return { charts: await readFleetCharts(reads, ids.split(',').map(requireId)) }
+  api.get('/fleet', VIEWER, async (request) => {
+    const fleet = await listFleet(reads, operatorOf(request).organizationIds, now())
+    return { accounts: fleet.map(fleetRow) }
   })
 
-  api.get('/accounts', async ({ query }) => {
-    const { q = '' } = checkSearch(query)
-    return { accounts: await searchAccounts(reads, q.trim(), MATCHES_MAX) }
+  api.get('/fleet/charts', VIEWER, async (request) => {
+    const ids = checkCharts(request.query).ids.split(',').map(requireId)
+    return { charts: await readFleetCharts(reads, operatorOf(request).organizationIds, ids) }
   })
 
-  api.get<{ Params: { id: string } }>('/accounts/:id', async ({ params }) => {
-    const id = requireId(params.id)
+  api.get('/accounts', VIEWER, async (request) => {
+    const { q = '' } = checkSearch(request.query)
+    const { organizationIds } = operatorOf(request)
+    return { accounts: await searchAccounts(reads, organizationIds, q.trim(), MATCHES_MAX) }
+  })
+
+  api.get<{ Params: { id: string } }>('/accounts/:id', VIEWER, async (request) => {
+    const id = requireId(request.params.id)
+    const { organizationIds } = operatorOf(request)
     // Anybody who has the oaHash can write events, so it is treated like a secret.
-    const { oaHash: _, ...account } = found(await findAccountDetails(database, id))
+    const { oaHash: _, ...account } = found(await findAccountDetails(database, organizationIds, id))
     return {
       account,
       verification: await findVerification(database, id),
-      facts: found(await findFleetAccount(reads, id, now())),
+      facts: found(await findFleetAccount(reads, organizationIds, id, now())),
       webhookPath: verifier.webhookPaths(String(id))[0],
       publicUrl: config.publicUrl,
     }
   })
 
-  api.get<{ Params: { id: string } }>('/accounts/:id/charts', async ({ params }) => {
-    const id = requireId(params.id)
+  api.get<{ Params: { id: string } }>('/accounts/:id/charts', VIEWER, async (request) => {
+    const { organizationIds } = operatorOf(request)
+    const { id } = found(await findAccountDetails(database, organizationIds, requireId(request.params.id)))
     return {
       hours: await listDeliveryHours(database, id, HOURS_CHART_DAYS),
       days: await listAccountDays(database, id, DAYS_CHART_DAYS),

@@ -1,15 +1,18 @@
 /** The audience of an account: search, one member with its timeline, erasure. */
-import type { FastifyInstance } from 'fastify'
-import { erasePerson } from '../../audience/erase.ts'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { checkFilters, filterParameters, toFilters } from '../../audience/filters.ts'
 import { USER_ID_MAX_LENGTH } from '../../audience/member.ts'
+import { checkUpdate } from '../../audience/update.ts'
+import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
 import { parsePathId } from '../../http/path-id.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker, refuseInput } from '../../http/validate.ts'
 import { findAccountDetails } from '../accounts.ts'
+import { eraseMember, updateMember } from '../manage-members.ts'
 import { findMember, memberTimeline, searchMembers, type TimelinePosition } from '../members.ts'
 import type { ConsoleParts } from './parts.ts'
 import { found, PAGE_SIZE, requireId } from './parts.ts'
+import { MANAGER, operatorOf, VIEWER } from './session.ts'
 
 const { updatedSince: _, ...searchParameters } = filterParameters
 const checkSearch = checker(
@@ -19,12 +22,28 @@ const checkTimeline = checker(
   Type.Object({ cursor: Type.Optional(Type.String()) }, { additionalProperties: false }),
 )
 
+const checkEdit = checker(
+  Type.Object(
+    { version: Type.String({ pattern: '^\\d{1,19}$' }), update: Type.Unknown() },
+    { additionalProperties: false },
+  ),
+)
+
 type Of<Names extends string> = { Params: Record<Names, string> }
 
 export function audienceRoutes(api: FastifyInstance, { database, reads, now }: ConsoleParts): void {
-  api.get<Of<'account'>>('/accounts/:account/members', async ({ params, query }, reply) => {
-    const account = found(await findAccountDetails(database, requireId(params.account)))
-    const { cursor = null, ...parameters } = checkSearch(query)
+  const accountOf = async (request: FastifyRequest<Of<'account'>>) =>
+    found(
+      await findAccountDetails(
+        database,
+        operatorOf(request).organizationIds,
+        requireId(request.params.account),
+      ),
+    )
+
+  api.get<Of<'account'>>('/accounts/:account/members', VIEWER, async (request, reply) => {
+    const account = await accountOf(request)
+    const { cursor = null, ...parameters } = checkSearch(request.query)
     const filters = toFilters(checkFilters(parameters))
     const { lines, nextCursor } = await searchMembers(reads, account, filters, cursor, PAGE_SIZE)
     // PostgreSQL wrote the members as JSON text.
@@ -34,29 +53,47 @@ export function audienceRoutes(api: FastifyInstance, { database, reads, now }: C
       .send(`{"data":[${lines}],"nextCursor":${JSON.stringify(nextCursor)}}`)
   })
 
-  const memberOf = async ({ account, user }: Of<'account' | 'user'>['Params']) => {
+  const memberOf = async (accountId: bigint, { user }: Of<'user'>['Params']) => {
     const text = user.slice(0, USER_ID_MAX_LENGTH)
-    return found(await findMember(reads, requireId(account), text, parsePathId(text)))
+    return found(await findMember(reads, accountId, text, parsePathId(text)))
   }
 
-  api.get<Of<'account' | 'user'>>('/accounts/:account/members/:user', async ({ params }) => ({
-    member: await memberOf(params),
-  }))
+  api.get<Of<'account' | 'user'>>('/accounts/:account/members/:user', VIEWER, async (request) => {
+    const { id } = await accountOf(request)
+    return { member: await memberOf(id, request.params) }
+  })
 
-  api.get<Of<'account' | 'user'>>('/accounts/:account/members/:user/timeline', async ({ params, query }) => {
-    const { cursor } = checkTimeline(query)
+  api.get<Of<'account' | 'user'>>('/accounts/:account/members/:user/timeline', VIEWER, async (request) => {
+    const { id } = await accountOf(request)
+    const { cursor } = checkTimeline(request.query)
     const after = cursor === undefined ? null : readPosition(cursor)
-    const member = await memberOf(params)
-    const { entries, next } = await memberTimeline(reads, requireId(params.account), member, PAGE_SIZE, after)
+    const member = await memberOf(id, request.params)
+    const { entries, next } = await memberTimeline(reads, id, member, PAGE_SIZE, after)
     return { entries, nextCursor: next && `${next.atUs}.${next.part}.${next.id}` }
   })
 
-  api.post<Of<'account' | 'id'>>('/accounts/:account/members/:id/erase', async ({ params }, reply) => {
-    const { id: accountId, organizationId } = found(
-      await findAccountDetails(database, requireId(params.account)),
+  // `version` is the one that the form shows, so that two people who edit the same member do not overwrite each other.
+  api.post<Of<'account' | 'id'>>('/accounts/:account/members/:id', MANAGER, async (request, reply) => {
+    const account = await accountOf(request)
+    const { version, update } = checkEdit(parseUtf8Json(bodyBytes(request)))
+    const { json } = await updateMember(
+      database,
+      operatorOf(request),
+      account,
+      requireId(request.params.id),
+      checkUpdate(update),
+      [BigInt(version)],
     )
-    const scope = { keyId: null, accountId, organizationId }
-    const isErased = await erasePerson(database, scope, requireId(params.id), now, null)
+    return reply
+      .type('application/json; charset=utf-8')
+      .serializer((text: string) => text)
+      .send(`{"member":${json}}`)
+  })
+
+  api.post<Of<'account' | 'id'>>('/accounts/:account/members/:id/erase', MANAGER, async (request, reply) => {
+    const account = await accountOf(request)
+    const id = requireId(request.params.id)
+    const isErased = await eraseMember(database, operatorOf(request), account, id, now)
     return reply.code(found(isErased || null) ? 204 : 404).send()
   })
 }

@@ -1,17 +1,30 @@
 /** API clients and their keys. Only the response of the creation contains a secret. */
-import type { FastifyInstance } from 'fastify'
-import { addClient, addKey, revokeClient, revokeKey } from '../../accounts/provisioning.ts'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { AppError } from '../../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
 import { INT64_MIN } from '../../http/path-id.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker } from '../../http/validate.ts'
 import { findClient, listClientDetails, listKeyDetails } from '../clients.ts'
+import {
+  addClient,
+  addKey,
+  previewClientRemoval,
+  removeClient,
+  revokeClient,
+  revokeKey,
+} from '../manage-clients.ts'
 import type { ConsoleParts } from './parts.ts'
 import { found, Id, idOrNull, pageOf, READ_LIMIT, requireId, ShortText } from './parts.ts'
+import { MANAGER, operatorOf, VIEWER } from './session.ts'
 
 const checkPage = checker(Type.Object({ after: Type.Optional(Id) }, { additionalProperties: false }))
-const checkClient = checker(Type.Object({ name: Type.Optional(ShortText) }, { additionalProperties: false }))
+const checkClient = checker(
+  Type.Object(
+    { name: Type.Optional(ShortText), account: Type.Optional(Id) },
+    { additionalProperties: false },
+  ),
+)
 const checkKey = checker(Type.Object({ account: Id }, { additionalProperties: false }))
 
 type OfId = { Params: { id: string } }
@@ -21,48 +34,63 @@ export function clientRoutes(api: FastifyInstance, { database }: ConsoleParts): 
     afterId: idOrNull(checkPage(query).after) ?? INT64_MIN,
     limit: READ_LIMIT,
   })
+  const organizationsOf = (request: FastifyRequest) => operatorOf(request).organizationIds
 
-  api.get('/clients', async ({ query }) => {
-    const { items, next } = pageOf(await listClientDetails(database, positionOf(query)))
+  api.get('/clients', VIEWER, async (request) => {
+    const clients = await listClientDetails(database, organizationsOf(request), positionOf(request.query))
+    const { items, next } = pageOf(clients)
     return { clients: items, next }
   })
 
-  api.get<OfId>('/clients/:id', async ({ params }) => ({
-    client: found(await findClient(database, requireId(params.id))),
+  api.get<OfId>('/clients/:id', VIEWER, async (request) => ({
+    client: found(await findClient(database, organizationsOf(request), requireId(request.params.id))),
   }))
 
-  api.get<OfId>('/clients/:id/keys', async ({ params, query }) => {
-    const keys = await listKeyDetails(database, { client: requireId(params.id) }, positionOf(query))
+  api.get<OfId>('/clients/:id/keys', VIEWER, async (request) => {
+    const of = { client: requireId(request.params.id) }
+    const keys = await listKeyDetails(database, organizationsOf(request), of, positionOf(request.query))
     const { items, next } = pageOf(keys)
     return { keys: items, next }
   })
 
-  api.get<OfId>('/accounts/:id/keys', async ({ params, query }) => {
-    const keys = await listKeyDetails(database, { account: requireId(params.id) }, positionOf(query))
+  api.get<OfId>('/accounts/:id/keys', VIEWER, async (request) => {
+    const of = { account: requireId(request.params.id) }
+    const keys = await listKeyDetails(database, organizationsOf(request), of, positionOf(request.query))
     const { items, next } = pageOf(keys)
     return { keys: items, next }
   })
 
-  api.post('/clients', async (request) => {
-    const { name } = checkClient(parseUtf8Json(bodyBytes(request)))
-    return addClient(database, name?.trim() || null)
-  })
-
-  api.post<OfId>('/clients/:id/keys', async (request) => {
-    const { account } = checkKey(parseUtf8Json(bodyBytes(request)))
-    const client = found(await findClient(database, requireId(request.params.id)))
-    const added = await addKey(database, client.id, idOrNull(account) ?? 0n)
+  api.post('/clients', MANAGER, async (request) => {
+    const { name, account } = checkClient(parseUtf8Json(bodyBytes(request)))
+    const added = await addClient(database, operatorOf(request), name?.trim() || null, idOrNull(account))
     if (added === null) throw new AppError('unknown_account')
     return added
   })
 
-  api.post<OfId>('/clients/:id/revoke', async ({ params }, reply) => {
-    found((await revokeClient(database, requireId(params.id))) || null)
-    return reply.code(204).send()
+  api.post<OfId>('/clients/:id/keys', MANAGER, async (request) => {
+    const { account } = checkKey(parseUtf8Json(bodyBytes(request)))
+    const client = requireId(request.params.id)
+    const added = await addKey(database, operatorOf(request), client, idOrNull(account) ?? 0n)
+    if (added === 'client') throw new AppError('unknown_item')
+    if (added === 'account') throw new AppError('unknown_account')
+    return added
   })
 
-  api.post<OfId>('/keys/:id/revoke', async ({ params }, reply) => {
-    found((await revokeKey(database, requireId(params.id))) || null)
-    return reply.code(204).send()
+  api.post<OfId>('/clients/:id/revoke', MANAGER, async (request, reply) => {
+    const isRevoked = await revokeClient(database, operatorOf(request), requireId(request.params.id))
+    return reply.code(found(isRevoked || null) ? 204 : 404).send()
+  })
+
+  api.get<OfId>('/clients/:id/removal', MANAGER, async (request) =>
+    found(await previewClientRemoval(database, operatorOf(request), requireId(request.params.id))),
+  )
+
+  api.post<OfId>('/clients/:id/remove', MANAGER, async (request) =>
+    found(await removeClient(database, operatorOf(request), requireId(request.params.id))),
+  )
+
+  api.post<OfId>('/keys/:id/revoke', MANAGER, async (request, reply) => {
+    const isRevoked = await revokeKey(database, operatorOf(request), requireId(request.params.id))
+    return reply.code(found(isRevoked || null) ? 204 : 404).send()
   })
 }

@@ -1,5 +1,5 @@
 /** Events that could not be applied: list, reasons, retry. */
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker, StorableText } from '../../http/validate.ts'
@@ -13,10 +13,10 @@ import {
   retryEvents,
 } from '../events.ts'
 import { startEventRetry } from '../jobs/retry-events.ts'
-import { operatorOf } from './operator-of.ts'
 import type { ConsoleParts } from './parts.ts'
 import { found, Id, idOrNull, pageOf, READ_LIMIT, requireId } from './parts.ts'
 import { sendJob } from './send-job.ts'
+import { MANAGER, operatorOf, VIEWER } from './session.ts'
 
 const filter = {
   account: Type.Optional(Id),
@@ -30,34 +30,50 @@ const checkRetry = checker(Type.Object(filter, { additionalProperties: false }))
 
 export function eventRoutes(api: FastifyInstance, parts: ConsoleParts): void {
   const { database, reads } = parts
-  api.get('/events', async ({ query }) => {
-    const { account, failure = null, before } = checkList(query)
+  const eventOf = async (request: FastifyRequest<{ Params: { id: string } }>) =>
+    found(await findEvent(database, operatorOf(request).organizationIds, requireId(request.params.id)))
+
+  api.get('/events', VIEWER, async (request) => {
+    const { account, failure = null, before } = checkList(request.query)
     const beforeId = idOrNull(before)
     const page = { limit: READ_LIMIT, ...(beforeId === null ? {} : { beforeId }) }
-    const events = await listUnappliedEvents(reads, { accountId: idOrNull(account), failure }, page)
+    const events = await listUnappliedEvents(
+      reads,
+      operatorOf(request).organizationIds,
+      { accountId: idOrNull(account), failure },
+      page,
+    )
     const { items, next } = pageOf(events)
     return { events: items, next }
   })
 
-  api.get('/events/reasons', async ({ query }) => ({
-    reasons: await listFailureReasons(reads, idOrNull(checkReasons(query).account)),
+  api.get('/events/reasons', VIEWER, async (request) => ({
+    reasons: await listFailureReasons(
+      reads,
+      operatorOf(request).organizationIds,
+      idOrNull(checkReasons(request.query).account),
+    ),
   }))
 
-  api.get<{ Params: { id: string } }>('/events/:id', async ({ params }) => ({
-    event: found(await findEvent(database, requireId(params.id))),
+  api.get<{ Params: { id: string } }>('/events/:id', VIEWER, async (request) => ({
+    event: await eventOf(request),
   }))
 
-  api.post<{ Params: { id: string } }>('/events/:id/retry', async ({ params }) => {
-    const failed = await findFailedEventIds(database, [requireId(params.id)])
+  api.post<{ Params: { id: string } }>('/events/:id/retry', MANAGER, async (request) => {
+    const { id } = await eventOf(request)
+    const failed = await findFailedEventIds(database, [id])
     const [retried] = await retryEvents(database, failed)
     return found(retried)
   })
 
-  api.post('/events/retry', async (request, reply) => {
+  api.post('/events/retry', MANAGER, async (request, reply) => {
     const { account, failure = null } = checkRetry(parseUtf8Json(bodyBytes(request)))
     const operator = operatorOf(request)
     const accountId = idOrNull(account)
-    const { organizationId } = accountId === null ? ALL : found(await findAccountDetails(database, accountId))
+    const { organizationId } =
+      accountId === null
+        ? ALL
+        : found(await findAccountDetails(database, operator.organizationIds, accountId))
     const matching = { accountId, failure }
     const total = await countUnapplied(database, operator.organizationIds, matching)
     const owner = { accountId, organizationId, total }

@@ -18,14 +18,14 @@ import {
 } from '../apply-accounts.ts'
 import { toInputError } from '../constraint-sentences.ts'
 import { readFleet } from '../fleet-file.ts'
-import { operatorOf } from './operator-of.ts'
 import type { ConsoleParts } from './parts.ts'
+import { MANAGER, operatorOf } from './session.ts'
 
 /** Faults in a response, which a person reads from the first one on. */
 const FAULTS_MAX = 200
 
 export function fleetFileRoutes(api: FastifyInstance, { database }: ConsoleParts): void {
-  api.post('/fleet-file/preview', async (request) => {
+  api.post('/fleet-file/preview', MANAGER, async (request) => {
     const outcome = await withFaults(async () => {
       const wanted = await readFleet(sourceOf(bodyBytes(request)))
       return planAccounts(database, operatorOf(request), wanted)
@@ -34,7 +34,7 @@ export function fleetFileRoutes(api: FastifyInstance, { database }: ConsoleParts
     return { faults: [], faultCount: 0, accounts: outcome.map((plan) => rowOf(plan, plan.storedId)) }
   })
 
-  api.post('/fleet-file/apply', async (request) => {
+  api.post('/fleet-file/apply', MANAGER, async (request) => {
     const operator = operatorOf(request)
     const outcome = await withFaults(async () =>
       applyAccounts(database, operator, await readFleet(sourceOf(bodyBytes(request)))),

@@ -1,5 +1,5 @@
 /** Long work over members: how many match, start, progress, cancel. */
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { checkFilters, filterParameters, toFilters } from '../../audience/filters.ts'
 import { TAG_MAX_LENGTH } from '../../audience/member.ts'
 import { TAGS_MAX } from '../../audience/update.ts'
@@ -12,10 +12,10 @@ import { findAccountDetails } from '../accounts.ts'
 import { countMatching } from '../count-members.ts'
 import { cancelJob, findJob, listJobs } from '../jobs/job.ts'
 import { scopeOfJob, startTagging } from '../jobs/tag-members.ts'
-import { operatorOf } from './operator-of.ts'
 import type { ConsoleParts } from './parts.ts'
 import { found, Id, idOrNull, pageOf, READ_LIMIT, requireId } from './parts.ts'
 import { sendJob } from './send-job.ts'
+import { MANAGER, operatorOf, VIEWER } from './session.ts'
 
 const checkList = checker(
   Type.Object({ account: Type.Optional(Id), before: Type.Optional(Id) }, { additionalProperties: false }),
@@ -41,19 +41,19 @@ type OfAccount = { Params: { account: string } }
 
 export function jobRoutes(api: FastifyInstance, parts: ConsoleParts): void {
   const { database, reads } = parts
-  api.get('/jobs', async (request) => {
+  api.get('/jobs', VIEWER, async (request) => {
     const { account, before } = checkList(request.query)
     const page = { beforeId: idOrNull(before) ?? INT64_MAX, limit: READ_LIMIT, accountId: idOrNull(account) }
     const { items, next } = pageOf(await listJobs(database, operatorOf(request), page))
     return { jobs: items, next }
   })
 
-  api.get<OfId>('/jobs/:id', async (request) => ({
+  api.get<OfId>('/jobs/:id', VIEWER, async (request) => ({
     job: found(await findJob(database, operatorOf(request), requireId(request.params.id))),
   }))
 
   // A job that has ended meanwhile is not an error: the response shows how it ended.
-  api.post<OfId>('/jobs/:id/cancel', async (request) => {
+  api.post<OfId>('/jobs/:id/cancel', MANAGER, async (request) => {
     const operator = operatorOf(request)
     const id = requireId(request.params.id)
     found(await findJob(database, operator, id))
@@ -61,16 +61,24 @@ export function jobRoutes(api: FastifyInstance, parts: ConsoleParts): void {
     return { job: found(await findJob(database, operator, id)) }
   })
 
-  const accountOf = async (id: string) => found(await findAccountDetails(database, requireId(id)))
+  const accountOf = async (request: FastifyRequest<OfAccount>) =>
+    found(
+      await findAccountDetails(
+        database,
+        operatorOf(request).organizationIds,
+        requireId(request.params.account),
+      ),
+    )
 
-  api.get<OfAccount>('/accounts/:account/audience/count', async ({ params, query }) => {
-    const { id, organizationId } = await accountOf(params.account)
+  api.get<OfAccount>('/accounts/:account/audience/count', VIEWER, async (request) => {
+    const { query } = request
+    const { id, organizationId } = await accountOf(request)
     const matching = toFilters(checkFilters(checkSearch(query)))
     return { count: await countMatching(reads, scopeOfJob({ accountId: id, organizationId }), matching) }
   })
 
-  api.post<OfAccount>('/accounts/:account/audience/tag', async (request, reply) => {
-    const account = await accountOf(request.params.account)
+  api.post<OfAccount>('/accounts/:account/audience/tag', MANAGER, async (request, reply) => {
+    const account = await accountOf(request)
     const { expectedCount: expected, ...body } = checkTagging(parseUtf8Json(bodyBytes(request)))
     const change = {
       filters: toFilters(body.filters),

@@ -5,11 +5,12 @@ import { describeFault } from '../../http/error-envelope.ts'
 import { type Static, Type } from '../../http/typebox.ts'
 import { checker } from '../../http/validate.ts'
 import type { Queryable } from '../../postgres/statement.ts'
+import type { OrganizationIds } from '../actor.ts'
 import { lastEventId, prepareTail, readTail, type TailEvent } from '../events.ts'
 import { toJson } from '../format.ts'
 import type { ConsoleParts } from './parts.ts'
 import { Id, ShortText } from './parts.ts'
-import type { Sessions } from './session.ts'
+import { operatorOf, type Sessions, VIEWER } from './session.ts'
 
 /** Open streams per instance. */
 const WATCHERS_MAX = 20
@@ -28,7 +29,7 @@ type Filter = Static<typeof filterSchema>
 export function liveRoutes(
   api: FastifyInstance,
   { database, heartbeatMs = HEARTBEAT_MS }: ConsoleParts,
-  { isOpen }: Pick<Sessions, 'isOpen'>,
+  { findOperator }: Pick<Sessions, 'findOperator'>,
 ): void {
   const tail = new LiveTail(database, (error) =>
     api.log.warn(describeFault(error, false), 'the live tail cannot be read'),
@@ -38,16 +39,17 @@ export function liveRoutes(
     for (const stream of streams) stream.end()
   })
 
-  api.get('/live', (request, reply) => {
+  api.get('/live', VIEWER, (request, reply) => {
     const filter = checkFilter(request.query)
     if (tail.watcherCount >= WATCHERS_MAX) throw new AppError('busy', { retryAfterSeconds: 10 })
-    const stream = new Stream(reply, filter)
+    const stream = new Stream(reply, filter, operatorOf(request).organizationIds)
     streams.add(stream)
     const unwatch = tail.watch((frame) => stream.send(frame))
     const heartbeat = setInterval(async () => {
       // While the database does not respond, there is nothing to send.
-      if (await isOpen(request).catch(() => true)) stream.beat()
-      else stream.end()
+      const operator = await findOperator(request).catch(() => undefined)
+      if (operator === null) stream.end()
+      else stream.beat(operator?.organizationIds)
     }, heartbeatMs)
     heartbeat.unref()
     stream.onEnd(() => {
@@ -61,10 +63,12 @@ export function liveRoutes(
 class Stream {
   readonly #response: FastifyReply['raw']
   readonly #filter: Filter
+  #organizationIds: OrganizationIds
   #unsent = 0
 
-  constructor(reply: FastifyReply, filter: Filter) {
+  constructor(reply: FastifyReply, filter: Filter, organizationIds: OrganizationIds) {
     this.#filter = filter
+    this.#organizationIds = organizationIds
     reply.hijack()
     this.#response = reply.raw
     this.#response.writeHead(200, {
@@ -78,12 +82,17 @@ class Stream {
     this.#write(': watching\n\n')
   }
 
-  beat(): void {
+  /** @param organizationIds of the operator now; undefined: unknown */
+  beat(organizationIds: OrganizationIds | undefined): void {
+    if (organizationIds !== undefined) this.#organizationIds = organizationIds
     this.#write(': still here\n\n')
   }
 
   send({ events, skipped }: TailFrame): void {
-    const matching = events.filter((event) => matches(event, this.#filter))
+    const visible = this.#organizationIds
+    const matching = events.filter(
+      (event) => (visible === null || visible.includes(event.organizationId)) && matches(event, this.#filter),
+    )
     if (this.#response.writableLength > BACKLOG_MAX_BYTES) {
       this.#unsent += matching.length + skipped
       return

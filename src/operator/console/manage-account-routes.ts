@@ -24,11 +24,11 @@ import {
 } from '../manage-accounts.ts'
 import { findWebhook, publicUrlFault, replaceWebhook } from '../point-webhook.ts'
 import { findAccountContents } from '../remove-account.ts'
-import { operatorOf } from './operator-of.ts'
 import { requireTyped } from './organization-routes.ts'
 import type { ConsoleParts } from './parts.ts'
 import { found, Id, idOrNull, requireId } from './parts.ts'
 import { sendJob } from './send-job.ts'
+import { MANAGER, operatorOf } from './session.ts'
 
 const NAME_MAX_LENGTH = 256
 /** LINE's access tokens have some hundred characters. */
@@ -89,7 +89,7 @@ export function manageAccountRoutes(api: FastifyInstance, parts: ConsoleParts): 
   const base = publicUrl ?? ''
   const { lineApi } = verifier
 
-  api.post('/accounts', async (request) => {
+  api.post('/accounts', MANAGER, async (request) => {
     const { organization, ...given } = checkNew(parseUtf8Json(bodyBytes(request)))
     const columns = columnsOf(requireValid(given)) as NewAccount
     const organizationId = idOrNull(organization) ?? 0n
@@ -100,21 +100,21 @@ export function manageAccountRoutes(api: FastifyInstance, parts: ConsoleParts): 
     return { id, webhookUrl: base + webhookPath, callbackUrl: base + callbackPath(oaHash), trackingKey }
   })
 
-  api.post<OfId>('/accounts/:id', async (request) => {
+  api.post<OfId>('/accounts/:id', MANAGER, async (request) => {
     const fields = requireValid(checkChanges(parseUtf8Json(bodyBytes(request))))
     const id = requireId(request.params.id)
     return { changes: found(await updateAccount(database, operatorOf(request), id, columnsOf(fields))) }
   })
 
   // The old address stops working at once.
-  api.post<OfId>('/accounts/:id/callback-address', async (request) => {
+  api.post<OfId>('/accounts/:id/callback-address', MANAGER, async (request) => {
     const oaHash = randomBytes(OA_HASH_BYTES).toString('base64url')
     const id = requireId(request.params.id)
     found(await updateAccount(database, operatorOf(request), id, { oa_hash: oaHash }))
     return { callbackUrl: base + callbackPath(oaHash) }
   })
 
-  api.post<OfId>('/accounts/:id/verify', async (request) => {
+  api.post<OfId>('/accounts/:id/verify', MANAGER, async (request) => {
     const operator = operatorOf(request)
     const account = await findAccountOf(database, operator, request.params.id)
     const body = bodyBytes(request)
@@ -122,14 +122,14 @@ export function manageAccountRoutes(api: FastifyInstance, parts: ConsoleParts): 
     return verifyAccount({ ...verifier, database }, operator, account, claims)
   })
 
-  api.get<OfId>('/accounts/:id/webhook', async (request) => {
+  api.get<OfId>('/accounts/:id/webhook', MANAGER, async (request) => {
     const account = await findAccountOf(database, operatorOf(request), request.params.id)
     const fault = publicUrlFault(publicUrl)
     if (fault !== null) throw refusal(fault)
     return asInput(findWebhook({ lineApi, publicUrl }, account))
   })
 
-  api.post<OfId>('/accounts/:id/webhook', async (request, reply) => {
+  api.post<OfId>('/accounts/:id/webhook', MANAGER, async (request, reply) => {
     const { replaces } = checkReplaced(parseUtf8Json(bodyBytes(request)))
     const operator = operatorOf(request)
     const account = await findAccountOf(database, operator, request.params.id)
@@ -144,7 +144,7 @@ export function manageAccountRoutes(api: FastifyInstance, parts: ConsoleParts): 
     return reply.code(204).send()
   })
 
-  api.post<OfId>('/accounts/:id/followers', async (request, reply) => {
+  api.post<OfId>('/accounts/:id/followers', MANAGER, async (request, reply) => {
     const operator = operatorOf(request)
     const account = await findVisible(operator, request.params.id)
     return sendJob(request, reply, parts, (transaction) =>
@@ -152,7 +152,7 @@ export function manageAccountRoutes(api: FastifyInstance, parts: ConsoleParts): 
     )
   })
 
-  api.post('/accounts/onboard', async (request, reply) => {
+  api.post('/accounts/onboard', MANAGER, async (request, reply) => {
     const { accounts, setsWebhook } = checkOnboarding(parseUtf8Json(bodyBytes(request)))
     const fault = setsWebhook ? publicUrlFault(publicUrl) : null
     if (fault !== null) throw refusal(fault)
@@ -164,7 +164,7 @@ export function manageAccountRoutes(api: FastifyInstance, parts: ConsoleParts): 
     )
   })
 
-  api.post<OfId>('/accounts/:id/remove', async (request, reply) => {
+  api.post<OfId>('/accounts/:id/remove', MANAGER, async (request, reply) => {
     const { name } = checkRemoval(parseUtf8Json(bodyBytes(request)))
     const operator = operatorOf(request)
     const account = await findVisible(operator, request.params.id)
@@ -172,7 +172,7 @@ export function manageAccountRoutes(api: FastifyInstance, parts: ConsoleParts): 
     return sendJob(request, reply, parts, (transaction) => startRemoval(transaction, operator, account))
   })
 
-  api.get<OfId>('/accounts/:id/contents', async (request) => {
+  api.get<OfId>('/accounts/:id/contents', MANAGER, async (request) => {
     const { organizationIds } = operatorOf(request)
     return found(await findAccountContents(database, organizationIds, requireId(request.params.id)))
   })

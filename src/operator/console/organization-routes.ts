@@ -10,37 +10,37 @@ import {
   removeOrganization,
   renameOrganization,
 } from '../organizations.ts'
-import { operatorOf } from './operator-of.ts'
 import type { ConsoleParts } from './parts.ts'
 import { found, requireId, ShortText } from './parts.ts'
+import { OWNER, operatorOf, VIEWER } from './session.ts'
 
 const checkName = checker(Type.Object({ name: ShortText }, { additionalProperties: false }))
 
 type OfId = { Params: { id: string } }
 
 export function organizationRoutes(api: FastifyInstance, { database }: ConsoleParts): void {
-  api.get('/organizations', async (request) => ({
+  api.get('/organizations', VIEWER, async (request) => ({
     organizations: await listOrganizations(database, operatorOf(request).organizationIds),
   }))
 
-  api.post('/organizations', async (request) => {
+  api.post('/organizations', OWNER, async (request) => {
     const name = readName(bodyBytes(request))
     return { id: await addOrganization(database, operatorOf(request), name) }
   })
 
-  api.post<OfId>('/organizations/:id', async (request, reply) => {
+  api.post<OfId>('/organizations/:id', OWNER, async (request, reply) => {
     const name = readName(bodyBytes(request))
     const id = requireId(request.params.id)
     found((await renameOrganization(database, operatorOf(request), id, name)) || null)
     return reply.code(204).send()
   })
 
-  api.get<OfId>('/organizations/:id/contents', async (request) => {
+  api.get<OfId>('/organizations/:id/contents', OWNER, async (request) => {
     const { organizationIds } = operatorOf(request)
     return found(await findOrganizationContents(database, organizationIds, requireId(request.params.id)))
   })
 
-  api.post<OfId>('/organizations/:id/remove', async (request, reply) => {
+  api.post<OfId>('/organizations/:id/remove', OWNER, async (request, reply) => {
     const operator = operatorOf(request)
     const id = requireId(request.params.id)
     const { name } = found(await findOrganizationContents(database, operator.organizationIds, id))

@@ -1,8 +1,8 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Queryable } from '../../postgres/statement.ts'
 import { findJob } from '../jobs/job.ts'
-import { operatorOf } from './operator-of.ts'
 import type { ConsoleParts } from './parts.ts'
+import { operatorOf } from './session.ts'
 
 /** Stores a job in one transaction with its entry in the activity log, and responds with it. It begins in this process at once. */
 export async function sendJob(

@@ -8,6 +8,7 @@ import type { Queryable } from '../../postgres/statement.ts'
 import { toInputError } from '../constraint-sentences.ts'
 import { toJson } from '../format.ts'
 import { accountRoutes } from './account-routes.ts'
+import { activityRoutes } from './activity-routes.ts'
 import { audienceRoutes } from './audience-routes.ts'
 import { clientRoutes } from './client-routes.ts'
 import { endpointRoutes } from './endpoint-routes.ts'
@@ -16,10 +17,11 @@ import { fleetFileRoutes } from './fleet-file-routes.ts'
 import { jobRoutes } from './job-routes.ts'
 import { liveRoutes } from './live-routes.ts'
 import { manageAccountRoutes } from './manage-account-routes.ts'
+import { operatorRoutes } from './operator-routes.ts'
 import { organizationRoutes } from './organization-routes.ts'
 import { addPages, compressLargeResponses, setSecurityHeaders } from './pages.ts'
 import type { ConsoleOptions } from './parts.ts'
-import { addSessions, requireSameOrigin } from './session.ts'
+import { addSessions, requireRoles, requireSameOrigin } from './session.ts'
 
 export async function createConsole(options: ConsoleOptions): Promise<FastifyInstance> {
   const app = createServer(options.config, options.log)
@@ -37,7 +39,7 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
   const sessions = await addSessions(app, parts)
   await app.register(
     async (api) => {
-      api.addHook('onRequest', sessions.requireSession)
+      requireRoles(api, sessions)
       api.addHook('onSend', async ({ method }) => {
         if (method === 'POST') changedAtMs = performance.now()
       })
@@ -54,6 +56,8 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
       endpointRoutes(api, parts) // outgoing webhooks
       clientRoutes(api, parts) //   API clients and keys
       jobRoutes(api, parts) //      long work over members
+      operatorRoutes(api, parts) // the people who use the console
+      activityRoutes(api, parts) // who changed what
       liveRoutes(api, parts, sessions) // what is being committed
     },
     { prefix: '/api' },

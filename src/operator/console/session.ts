@@ -1,59 +1,99 @@
+/**
+ * Who is signed in. An operator signs in with a password, with CONSOLE_TOKEN, or at a proxy that sends CONSOLE_USER_HEADER. Every
+ * request reads the operator from the database, so a sign-out, a new role and a disabled operator take effect on all instances
+ * immediately. If the database does not respond, the request fails with 503 and nobody is signed out.
+ */
 import cookie from '@fastify/cookie'
-import type { FastifyInstance, FastifyRequest, onRequestHookHandler } from 'fastify'
-import { LRUCache } from 'lru-cache'
+import proxyAddr from '@fastify/proxy-addr'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { Secret } from '../../config/secret.ts'
 import { AppError } from '../../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
-import { createClientKey, MemoryStore } from '../../http/rate-limit-counter.ts'
 import { Type } from '../../http/typebox.ts'
-import { checker } from '../../http/validate.ts'
-import { endSession, findSessionEnd, openSession, SESSION_SECONDS } from '../sessions.ts'
+import { checker, StorableText } from '../../http/validate.ts'
+import { includesRole, type Operator, type Role } from '../actor.ts'
+import { PASSWORD_MAX_LENGTH } from '../passwords.ts'
+import {
+  endSession,
+  findSession,
+  openSession,
+  SESSION_SECONDS,
+  type Session,
+  type SessionOwner,
+} from '../sessions.ts'
+import {
+  acceptInvitation,
+  authenticate,
+  changePassword,
+  findInvited,
+  findOperatorByEmail,
+} from '../sign-in.ts'
 import type { ConsoleParts } from './parts.ts'
+import { limitSignIns } from './sign-in-limit.ts'
 
 const COOKIE = 'oa-audience-console'
 
-/** Wrong tokens of one address per window, because people mistype a few times. */
-const WRONG_PER_ADDRESS = 10
-const ADDRESS_WINDOW_MS = 15 * 60_000
-/** Wrong tokens of all addresses per minute. Reaching it takes 100 addresses. Sign-ins then wait for the next minute. */
-const WRONG_IN_TOTAL = 1_000
-const TOTAL_WINDOW_MS = 60_000
-/** Addresses that have sent the correct token. Guesses from many addresses must not lock out their operators. */
-const TRUSTED_ADDRESSES_MAX = 1_000
-const ALL_ADDRESSES = 'all'
-
+const Password = StorableText({ maxLength: PASSWORD_MAX_LENGTH })
 const checkSignIn = checker(
-  Type.Object({ token: Type.String({ maxLength: 1_024 }) }, { additionalProperties: false }),
+  Type.Union([
+    Type.Object({ token: Type.String({ maxLength: 1_024 }) }, { additionalProperties: false }),
+    Type.Object(
+      { email: StorableText({ maxLength: 254 }), password: Password },
+      { additionalProperties: false },
+    ),
+  ]),
+)
+const Invitation = Type.String({ maxLength: 64 })
+const checkInvitation = checker(Type.Object({ invitation: Invitation }, { additionalProperties: false }))
+const checkAcceptance = checker(
+  Type.Object({ invitation: Invitation, password: Password }, { additionalProperties: false }),
+)
+const checkNewPassword = checker(
+  Type.Object({ current: Password, password: Password }, { additionalProperties: false }),
 )
 
+type SessionParts = Pick<ConsoleParts, 'token' | 'userHeader' | 'database' | 'config'>
+
 export interface Sessions {
-  /** a hook that refuses requests without a session */
-  requireSession: onRequestHookHandler
-  /** Whether the session of a request is still open. A stream lasts longer than the check of its request. */
-  isOpen: (request: FastifyRequest) => Promise<boolean>
+  /** The operator of a request. Throws `signed_out`, and for a header of CONSOLE_USER_HEADER `untrusted_proxy` or `unknown_operator`. */
+  requireOperator: (request: FastifyRequest) => Promise<Operator>
+  /** The operator of a request now, or null. A stream lasts longer than the check of its request. */
+  findOperator: (request: FastifyRequest) => Promise<Session['operator'] | null>
 }
 
-/**
- * Adds POST /sign-in, POST /sign-out and GET /api/session. Every request reads its session from the database, so a sign-out takes
- * effect on all instances immediately. If the database does not respond, the request fails with 503 and nobody is signed out.
- */
-export async function addSessions(
-  app: FastifyInstance,
-  { token, database }: Pick<ConsoleParts, 'token' | 'database'>,
-): Promise<Sessions> {
+/** Adds POST /sign-in, POST /sign-out, GET /api/session, POST /invitation, POST /invitation/accept and POST /password. */
+export async function addSessions(app: FastifyInstance, parts: SessionParts): Promise<Sessions> {
   await app.register(cookie)
-  const takeAttempt = limitWrongTokens()
-  const findEnd = async (request: FastifyRequest) =>
-    token && findSessionEnd(database, request.cookies[COOKIE] ?? '', token)
+  const { token, database } = parts
+  const takeAttempt = limitSignIns()
+  const addressOf = createHeaderReader(parts)
 
-  app.post('/sign-in', async (request, reply) => {
-    const attempt = takeAttempt(request)
-    const given = checkSignIn(parseUtf8Json(bodyBytes(request)))
-    if (token === null || !token.equals(new Secret(given.token))) throw new AppError('wrong_console_token')
-    attempt.succeed()
-    const { id, endsAt } = await openSession(database, token)
+  const find = async (request: FastifyRequest): Promise<Session | null> => {
+    const address = addressOf(request)
+    if (address === null) return findSession(database, request.cookies[COOKIE] ?? '', token)
+    const operator = await findOperatorByEmail(database, address)
+    if (operator === null) throw new AppError('unknown_operator')
+    return { endsAt: null, operator }
+  }
+  const open = async (request: FastifyRequest, reply: FastifyReply, owner: SessionOwner) => {
+    const { id, endsAt } = await openSession(database, owner)
     reply.setCookie(COOKIE, id, { ...attributesFor(request), maxAge: SESSION_SECONDS })
     return { endsAt }
+  }
+
+  app.post('/sign-in', async (request, reply) => {
+    const given = checkSignIn(parseUtf8Json(bodyBytes(request)))
+    const attempt = takeAttempt(request, 'email' in given ? given.email.trim().toLowerCase() : undefined)
+    let owner: SessionOwner | null
+    if ('token' in given) {
+      if (token === null || !token.equals(new Secret(given.token))) throw new AppError('wrong_console_token')
+      owner = token
+    } else {
+      owner = await authenticate(database, given.email, given.password)
+      if (owner === null) throw new AppError('wrong_password')
+    }
+    attempt.succeed()
+    return open(request, reply, owner)
   })
 
   app.post('/sign-out', async (request, reply) => {
@@ -63,13 +103,73 @@ export async function addSessions(
   })
 
   // Public, because an error response would be noise in the console of a signed-out browser.
-  app.get('/api/session', async (request) => ({ endsAt: await findEnd(request) }))
+  app.get('/api/session', async (request) => {
+    const session = await find(request)
+    const { name, kind, role, organizationIds } = session?.operator ?? {}
+    return {
+      session: session && { endsAt: session.endsAt, operator: { name, kind, role, organizationIds } },
+      acceptsToken: token !== null,
+    }
+  })
 
-  const isOpen = async (request: FastifyRequest) => (await findEnd(request)) !== null
-  const requireSession = async (request: FastifyRequest) => {
-    if (!(await isOpen(request))) throw new AppError('signed_out')
+  app.post('/invitation', async (request) => {
+    const attempt = takeAttempt(request)
+    const { invitation } = checkInvitation(parseUtf8Json(bodyBytes(request)))
+    const invited = await findInvited(database, invitation)
+    if (invited === null) throw new AppError('invalid_invitation')
+    attempt.succeed()
+    return { email: invited.email }
+  })
+
+  app.post('/invitation/accept', async (request, reply) => {
+    const attempt = takeAttempt(request)
+    const { invitation, password } = checkAcceptance(parseUtf8Json(bodyBytes(request)))
+    const id = await acceptInvitation(database, invitation, password, request.id)
+    if (id === null) throw new AppError('invalid_invitation')
+    attempt.succeed()
+    return open(request, reply, id)
+  })
+
+  const requireOperator = async (request: FastifyRequest): Promise<Operator> => {
+    const session = await find(request)
+    if (session === null) throw new AppError('signed_out')
+    return { ...session.operator, requestId: request.id }
   }
-  return { requireSession, isOpen }
+
+  app.post('/password', async (request, reply) => {
+    const operator = await requireOperator(request)
+    if (operator.kind === 'token') throw new AppError('forbidden')
+    const attempt = takeAttempt(request, operator.name)
+    const { current, password } = checkNewPassword(parseUtf8Json(bodyBytes(request)))
+    await changePassword(database, operator, current, password)
+    attempt.succeed()
+    return open(request, reply, operator.operatorId as bigint)
+  })
+
+  const findOperator = async (request: FastifyRequest) =>
+    (await find(request).catch(nullIfUnknown))?.operator ?? null
+  return { requireOperator, findOperator }
+}
+
+function nullIfUnknown(error: unknown): null {
+  if (error instanceof AppError && error.code === 'unknown_operator') return null
+  throw error
+}
+
+/**
+ * Reads the address of the operator from CONSOLE_USER_HEADER. The connection must come from a proxy of TRUST_PROXY: X-Forwarded-For
+ * says nothing about who wrote the other headers. Null without the header.
+ */
+function createHeaderReader({ userHeader, config }: Pick<SessionParts, 'userHeader' | 'config'>) {
+  if (userHeader === null) return () => null
+  const isTrusted = proxyAddr.compile(config.trustProxy)
+  return ({ headers, socket }: FastifyRequest): string | null => {
+    const address = headers[userHeader]
+    if (address === undefined) return null
+    if (!isTrusted(socket.remoteAddress ?? '', 0)) throw new AppError('untrusted_proxy')
+    // Node joins repeated headers with a comma, which no address contains: then no operator is found.
+    return String(address)
+  }
 }
 
 /** `protocol` is https behind a proxy in TRUST_PROXY. */
@@ -77,33 +177,41 @@ function attributesFor({ protocol }: FastifyRequest) {
   return { path: '/', httpOnly: true, sameSite: 'strict', secure: protocol === 'https' } as const
 }
 
-/** Each attempt counts before its token is compared, so parallel attempts cannot exceed the limit. A correct token undoes its count. */
-function limitWrongTokens(): (request: FastifyRequest) => { succeed: () => void } {
-  const trusted = new LRUCache<string, true>({ max: TRUSTED_ADDRESSES_MAX })
-  const addresses = new MemoryStore(ADDRESS_WINDOW_MS)
-  const total = new MemoryStore(TOTAL_WINDOW_MS)
-  const keyOf = createClientKey()
-  return (request) => {
-    const key = keyOf(request)
-    const own = addresses.count(key)
-    if (own.requests > WRONG_PER_ADDRESS) throw limited(own.leftMs)
-    const all = total.count(ALL_ADDRESSES)
-    if (all.requests > WRONG_IN_TOTAL && !trusted.has(key)) {
-      addresses.giveBack(key)
-      throw limited(all.leftMs)
-    }
-    return {
-      succeed: () => {
-        trusted.set(key, true)
-        addresses.giveBack(key)
-        total.giveBack(ALL_ADDRESSES)
-      },
-    }
+// Roles of routes.
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    role?: Role
+  }
+  interface FastifyRequest {
+    operator: Operator | null
   }
 }
 
-const limited = (leftMs: number) =>
-  new AppError('sign_in_limited', { retryAfterSeconds: Math.max(1, Math.ceil(leftMs / 1000)) })
+/** Options of a route: the least role that may use it. */
+export const VIEWER = { config: { role: 'viewer' } } as const
+export const MANAGER = { config: { role: 'manager' } } as const
+export const OWNER = { config: { role: 'owner' } } as const
+
+/** The signed-in operator of a route with a role. */
+export function operatorOf({ operator }: FastifyRequest): Operator {
+  if (operator === null) throw new Error('the route has no role')
+  return operator
+}
+
+/** Every route of `api` names a role, and refuses operators with a lesser one before it reads anything. */
+export function requireRoles(api: FastifyInstance, { requireOperator }: Sessions): void {
+  api.addHook('onRoute', ({ config, method, url }) => {
+    if (config?.role === undefined) throw new Error(`${String(method)} ${url} has no role`)
+  })
+  api.decorateRequest('operator', null)
+  api.addHook('onRequest', async (request) => {
+    const operator = await requireOperator(request)
+    const { role } = request.routeOptions.config
+    if (role === undefined || !includesRole(operator.role, role)) throw new AppError('forbidden')
+    request.operator = operator
+  })
+}
 
 // Refuses requests of other web pages. A page on another port of the same host sends the operator's cookie.
 

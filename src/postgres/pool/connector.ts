@@ -16,9 +16,12 @@ const KEEP_ALIVE_MS = 30_000
 
 // int8 becomes bigint, because ids exceed 2^53. timestamptz stays text, because parsing it to a Date costs a list 40 % of its
 // throughput.
+const INT8_ARRAY = 1016
 const types = {
   getTypeParser(oid: number, format?: 'text' | 'binary') {
     if (oid === pg.types.builtins.INT8) return (text: string) => BigInt(text)
+    if (oid === INT8_ARRAY)
+      return (text: string) => (pg.types.getTypeParser(INT8_ARRAY as number)(text) as string[]).map(BigInt)
     if (oid === pg.types.builtins.TIMESTAMPTZ) return (text: string) => text
     return pg.types.getTypeParser(oid, format)
   },

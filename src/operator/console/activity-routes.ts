@@ -1,0 +1,82 @@
+/** The log of who changed what: the whole log for owners, and that of one object for everybody who sees it. */
+import { Readable } from 'node:stream'
+import type { FastifyInstance } from 'fastify'
+import { INT64_MAX } from '../../http/path-id.ts'
+import { Type } from '../../http/typebox.ts'
+import { checker } from '../../http/validate.ts'
+import { exportActivity, listActivity, listActivityOf } from '../activity.ts'
+import { toJson } from '../format.ts'
+import type { ConsoleParts } from './parts.ts'
+import { Id, idOrNull, pageOf, READ_LIMIT, requireId, ShortText } from './parts.ts'
+import { OWNER, operatorOf, VIEWER } from './session.ts'
+
+const Time = Type.String({ pattern: '^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d(:\\d\\d(\\.\\d{1,6})?)?Z$' })
+const filter = {
+  operator: Type.Optional(Id),
+  account: Type.Optional(Id),
+  action: Type.Optional(ShortText),
+  from: Type.Optional(Time),
+  to: Type.Optional(Time),
+}
+const checkList = checker(
+  Type.Object({ ...filter, before: Type.Optional(Id) }, { additionalProperties: false }),
+)
+const checkExport = checker(Type.Object(filter, { additionalProperties: false }))
+const checkObject = checker(
+  Type.Object(
+    {
+      kind: Type.Enum(['organization', 'account', 'endpoint', 'client', 'key', 'member', 'operator', 'job']),
+      id: Id,
+      account: Type.Optional(Id),
+      before: Type.Optional(Id),
+    },
+    { additionalProperties: false },
+  ),
+)
+
+type Given = ReturnType<typeof checkExport>
+
+const filterOf = ({ operator, account, action, from, to }: Given) => ({
+  operatorId: idOrNull(operator),
+  accountId: idOrNull(account),
+  action: action ?? null,
+  from: from ?? null,
+  to: to ?? null,
+})
+
+export function activityRoutes(api: FastifyInstance, { reads }: ConsoleParts): void {
+  const pageBefore = (before: string | undefined) => ({
+    beforeId: idOrNull(before) ?? INT64_MAX,
+    limit: READ_LIMIT,
+  })
+
+  api.get('/activity', OWNER, async (request) => {
+    const { before, ...given } = checkList(request.query)
+    const { organizationIds } = operatorOf(request)
+    const rows = await listActivity(reads, organizationIds, filterOf(given), pageBefore(before))
+    const { items, next } = pageOf(rows)
+    return { activity: items, next }
+  })
+
+  api.get('/activity/export', OWNER, async (request, reply) => {
+    const filter = filterOf(checkExport(request.query))
+    const rows = exportActivity(reads, operatorOf(request).organizationIds, filter)
+    const lines = Readable.from(linesOf(rows))
+    return reply
+      .type('application/x-ndjson; charset=utf-8')
+      .header('content-disposition', 'attachment; filename="activity.ndjson"')
+      .send(lines)
+  })
+
+  api.get('/activity/of', VIEWER, async (request) => {
+    const { kind, id, account, before } = checkObject(request.query)
+    const of = { kind, id: requireId(id), accountId: idOrNull(account) }
+    const { organizationIds } = operatorOf(request)
+    const { items, next } = pageOf(await listActivityOf(reads, organizationIds, of, pageBefore(before)))
+    return { activity: items, next }
+  })
+}
+
+async function* linesOf(rows: AsyncIterable<unknown>): AsyncGenerator<string> {
+  for await (const row of rows) yield `${toJson(row)}\n`
+}

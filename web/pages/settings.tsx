@@ -1,0 +1,72 @@
+/** The operator's own password, and the operators of the service. */
+import { useState } from 'preact/hooks'
+import { post } from '../api.ts'
+import { Form, TextField } from '../parts/form.tsx'
+import { OperatorsPanel } from '../parts/operators.tsx'
+import { Facts, Page, Panel } from '../parts/page.tsx'
+import { useOperator, useRole } from '../session.ts'
+import { useLocalized } from '../texts.ts'
+
+export function SettingsPage() {
+  const { t } = useLocalized()
+  const operator = useOperator()
+  const isOwner = useRole('owner')
+  return (
+    <Page title={t.nav.settings}>
+      <Panel title={t.settings.you}>
+        <Facts
+          items={[
+            [t.operators.email, operator.kind === 'token' ? t.operators.tokenHolder : operator.name],
+            [
+              t.operators.role,
+              `${t.operators.roles[operator.role]} · ${t.operators.roleHelp[operator.role]}`,
+            ],
+            [t.operators.organizations, operator.organizationIds?.join(', ') ?? t.common.all],
+          ]}
+        />
+        {operator.kind === 'operator' && <PasswordForm />}
+      </Panel>
+      {isOwner && <OperatorsPanel />}
+    </Page>
+  )
+}
+
+function PasswordForm() {
+  const { t } = useLocalized()
+  const [current, setCurrent] = useState('')
+  const [password, setPassword] = useState('')
+  const [isDone, setDone] = useState(false)
+  const submit = async () => {
+    await post('/password', { current, password })
+    setCurrent('')
+    setPassword('')
+    setDone(true)
+  }
+  return (
+    <details>
+      <summary>{t.settings.changePassword}</summary>
+      <Form submit={t.settings.changePassword} onSubmit={submit}>
+        <TextField
+          name="current"
+          label={t.settings.currentPassword}
+          type="password"
+          autocomplete="current-password"
+          required
+          value={current}
+          onChange={setCurrent}
+        />
+        <TextField
+          name="password"
+          label={t.invitation.password}
+          hint={t.invitation.hint('12')}
+          type="password"
+          autocomplete="new-password"
+          required
+          value={password}
+          onChange={setPassword}
+        />
+        {isDone && <p role="status">{t.settings.passwordChanged}</p>}
+      </Form>
+    </details>
+  )
+}
