@@ -1,7 +1,7 @@
 /** Adds an account, then shows what to enter where. */
 import { useState } from 'preact/hooks'
 import type { OrganizationSummary } from '../../src/operator/organizations.ts'
-import { type Json, post } from '../api.ts'
+import { ApiError, type Json, post } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import { AccountFields, type Values } from '../parts/account-fields.tsx'
 import { type AddedAccount, NextSteps } from '../parts/account-steps.tsx'
@@ -9,6 +9,7 @@ import { Form, SelectField, TextField } from '../parts/form.tsx'
 import { Page, Panel } from '../parts/page.tsx'
 import { Failure, Loading } from '../parts/states.tsx'
 import { Link } from '../router.tsx'
+import { useRole } from '../session.ts'
 import { useLocalized } from '../texts.ts'
 
 /** The choice of an organization that does not exist yet. */
@@ -55,6 +56,7 @@ function NewAccount({
   onAdded: (account: AddedAccount, values: Values) => void
 }) {
   const { t } = useLocalized()
+  const isOwner = useRole('owner')
   const [chosen, setChosen] = useState(organizations[0]?.id ?? NEW)
   const [newName, setNewName] = useState('')
   const [known, setKnown] = useState(organizations)
@@ -62,7 +64,7 @@ function NewAccount({
   const add = async () => {
     let organization = chosen
     if (organization === NEW) {
-      const { id } = await post<{ id: string }>('/api/organizations', { name: newName })
+      const { id } = await addOrganization(newName)
       // If the account is refused, the next attempt must not add the organization again.
       setKnown([...known, { id, name: newName.trim(), accounts: 0 }])
       setChosen(id)
@@ -83,7 +85,7 @@ function NewAccount({
         onChange={setChosen}
         options={[
           ...known.map(({ id, name }) => [id, name] as const),
-          [NEW, t.manage.newOrganization] as const,
+          ...(isOwner ? [[NEW, t.manage.newOrganization] as const] : []),
         ]}
       />
       {chosen === NEW && (
@@ -102,4 +104,13 @@ function NewAccount({
       />
     </Form>
   )
+}
+
+/** The form has another field named `name`. */
+function addOrganization(name: string): Promise<{ id: string }> {
+  return post<{ id: string }>('/api/organizations', { name }).catch((error: ApiError) => {
+    const { message, status } = error
+    const details = error.details.map((detail) => ({ ...detail, path: 'organizationName' }))
+    throw new ApiError(message, { status, details, retryAfter: null })
+  })
 }

@@ -1,10 +1,11 @@
 /** What a fleet file changes, or what is wrong with it. No cell of a secret column is ever shown. */
+import { useState } from 'preact/hooks'
 import type { FileFault } from '../../src/operator/apply-accounts.ts'
 import { Link } from '../router.tsx'
 import { stateIn, useLocalized } from '../texts.ts'
 import { Panel } from './page.tsx'
+import { More } from './states.tsx'
 import { Table } from './table.tsx'
-import { useRowWindow } from './window.ts'
 
 export interface FileAccount {
   line: number
@@ -44,56 +45,43 @@ export function FileFaults({ preview: { faults, faultCount } }: { preview: FileP
   )
 }
 
+/** Rows of a large file that are shown at first, and each time more. */
+const ROWS = 200
+
 export function PreviewTable({ accounts, names }: { accounts: FileAccount[]; names: Map<string, string> }) {
   const { t } = useLocalized()
-  const { body, first, last, above, below } = useRowWindow(accounts.length)
+  const [shown, setShown] = useState(ROWS)
   return (
-    <div class="table-frame">
-      <table aria-rowcount={accounts.length + 1}>
-        <thead>
-          <tr>
-            <th scope="col" class="numeric">
-              {t.file.line}
-            </th>
-            <th scope="col">{t.common.account}</th>
-            <th scope="col" class="medium-only">
-              {t.manage.organization}
-            </th>
-            <th scope="col">{t.file.change}</th>
-          </tr>
-        </thead>
-        <tbody ref={body}>
-          {above > 0 && <Gap height={above} />}
-          {accounts.slice(first, last).map((account, i) => (
-            <Row key={account.line} account={account} names={names} index={first + i + 2} />
-          ))}
-          {below > 0 && <Gap height={below} />}
-        </tbody>
-      </table>
-    </div>
-  )
-}
-
-function Gap({ height }: { height: number }) {
-  return (
-    <tr class="gap">
-      <td colSpan={4} style={{ height: `${height}px` }} />
-    </tr>
+    <>
+      <Table
+        columns={[
+          { label: t.file.line, class: 'numeric' },
+          t.common.account,
+          { label: t.manage.organization, class: 'medium-only' },
+          t.file.change,
+        ]}
+      >
+        {accounts.slice(0, shown).map((account) => (
+          <Row key={account.line} account={account} names={names} />
+        ))}
+      </Table>
+      <More
+        list={{ hasMore: shown < accounts.length, isLoading: false, more: () => setShown(shown + ROWS) }}
+      />
+    </>
   )
 }
 
 function Row({
   account: { line, id, organizationId, name, channelId, change, changes, isUnusualSecret },
   names,
-  index,
 }: {
   account: FileAccount
   names: Map<string, string>
-  index: number
 }) {
   const { t } = useLocalized()
   return (
-    <tr aria-rowindex={index}>
+    <tr>
       <td class="numeric">{line}</td>
       <th scope="row" class="col-account">
         {id === null ? name : <Link href={`/accounts/${id}`}>{name}</Link>}

@@ -1,8 +1,10 @@
 import type { FleetCharts, FleetRow as Row } from '../../src/operator/fleet.ts'
 import type { Json } from '../api.ts'
 import { Link } from '../router.tsx'
+import { useRole } from '../session.ts'
 import { useLocalized } from '../texts.ts'
 import { COUNTED_MAX } from './endpoint-table.tsx'
+import { fixPath } from './fixes.tsx'
 import { SparkBars, SparkLine, SparkSpace } from './spark.tsx'
 import { StatusLabel } from './status.tsx'
 import { Count, Time } from './values.tsx'
@@ -17,6 +19,7 @@ export const quotaShare = ({ quotaLimit, quotaUsed }: Account) =>
 /** @param props.charts undefined until they are loaded */
 export function FleetRow({ account, charts, index }: { account: Account; charts: Charts; index: number }) {
   const { t } = useLocalized()
+  const canManage = useRole('manager')
   const { id, name, basicId, organizationName, status, problem, problemCount } = account
   const label = problem && t.reasons[problem.reason]
   const further = problemCount > 1 ? t.fleet.more(String(problemCount - 1)) : ''
@@ -45,7 +48,7 @@ export function FleetRow({ account, charts, index }: { account: Account; charts:
       <td class="wide-only col-problem">
         {problem && (
           <span title={problem.message}>
-            <span>{label}</span>
+            <Link href={canManage ? fixPath(problem.reason, id) : `/accounts/${id}`}>{label}</Link>
             {further && <span class="muted">{further}</span>}
           </span>
         )}
