@@ -2,11 +2,14 @@
 import { afterAll, describe, expect, it } from 'vitest'
 import { deliveryPaths } from '../src/intake/line/line-signature.ts'
 import { LineApi } from '../src/line-api/client.ts'
+import { commandActor, type Role } from '../src/operator/actor.ts'
 import { takeTurn } from '../src/operator/jobs/turn.ts'
+import { addOperator } from '../src/operator/operators.ts'
 import { addPeople } from '../tools/simulator/deliveries.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { randomAccount } from '../tools/simulator/state.ts'
-import { type Operator, signedIn, startConsole } from './support/console.ts'
+import { Operator, signedIn, startConsole } from './support/console.ts'
+import { addTenant } from './support/database.ts'
 import { load } from './support/load.ts'
 import { setUpService } from './support/service.ts'
 
@@ -400,5 +403,76 @@ describe('long work', () => {
       action: 'account.removed',
       changes: { name: ['Shop', null] },
     })
+  })
+})
+
+describe('an operator of one organization', () => {
+  const path = (id: bigint) => `/api/accounts/${id}`
+  const own = addTenant(database)
+  const other = addTenant(database, { channelId: '123456' })
+  const signInAs = async (role: Role): Promise<Operator> => {
+    const { organizationId } = await own
+    const fields = { name: null, role, organizationIds: [organizationId] }
+    const { invitation } = await addOperator(database, commandActor(), `${role}@example.com`, fields)
+    const colleague = new Operator(url)
+    const password = `Correct-horse-${role}-battery-7`
+    const accepted = await colleague.post('/invitation/accept', { invitation, password })
+    colleague.cookie = accepted.headers.get('set-cookie')?.split(';')[0] ?? ''
+    return colleague
+  }
+  const changes = (id: bigint) =>
+    [
+      [path(id), { name: 'taken over' }],
+      [`${path(id)}/callback-address`, undefined],
+      [`${path(id)}/verify`, {}],
+      [`${path(id)}/webhook`, { replaces: null }],
+      [`${path(id)}/followers`, undefined],
+      [`${path(id)}/remove`, { name: 'test' }],
+      ['/api/accounts/onboard', { accounts: [String(id)], setsWebhook: false }],
+    ] as const
+
+  it('finds no account of another one, and changes none', async () => {
+    const [{ accountId, organizationId }, manager] = [await other, await signInAs('manager')]
+    const before = await storedAccount(String(accountId))
+    for (const [address, body] of changes(accountId))
+      expect([address, (await manager.post(address, body)).status]).toEqual([address, 404])
+    for (const address of ['', '/webhook', '/contents'])
+      expect([address, (await manager.get(path(accountId) + address)).status]).toEqual([address, 404])
+    const added = await manager.post('/api/accounts', { organization: String(organizationId), name: 'x' })
+    const unknown = await manager.post('/api/accounts', { organization: '99999', name: 'x' })
+    expect([added.status, unknown.status]).toEqual([400, 400])
+    expect(added.json.details[0].path).toBe('organization')
+    expect(added.json.details[0].message.replace(String(organizationId), '99999')).toBe(
+      unknown.json.details[0].message,
+    )
+    for (const action of ['preview', 'apply']) {
+      const response = await fetch(`${url}/api/fleet-file/${action}`, {
+        method: 'POST',
+        headers: manager.headers,
+        body: `organization,channel_id,name\n${organizationId},123456,taken over\n`,
+      })
+      expect(await response.text()).toContain('no organization has this id or name')
+    }
+    const { organizations } = (await manager.get('/api/organizations')).json
+    expect(organizations.map(({ id }: { id: string }) => id)).toEqual([String((await own).organizationId)])
+    expect(await storedAccount(String(accountId))).toEqual(before)
+    // The same requests work in the own organization.
+    expect((await manager.post(path((await own).accountId), { name: 'mine' })).status).toBe(200)
+  })
+
+  it('changes organizations only as an owner, and none of the others', async () => {
+    const { organizationId } = await other
+    const requests = [
+      ['/api/organizations', { name: 'x' }],
+      [`/api/organizations/${organizationId}`, { name: 'x' }],
+      [`/api/organizations/${organizationId}/remove`, { name: 'x' }],
+    ] as const
+    const statuses = async (sender: Operator) =>
+      Promise.all(requests.map(async ([address, body]) => (await sender.post(address, body)).status))
+    expect(await statuses(await signInAs('owner'))).toEqual([403, 404, 404])
+    const viewer = await signInAs('viewer')
+    expect(await statuses(viewer)).toEqual([403, 403, 403])
+    for (const [address, body] of changes((await own).accountId))
+      expect([address, (await viewer.post(address, body)).status]).toEqual([address, 403])
   })
 })

@@ -1,6 +1,7 @@
 /** Adds, renames and removes organizations. */
 import type { OrganizationId } from '../accounts/account.ts'
 import { addOrganization as insertOrganization } from '../accounts/provisioning.ts'
+import { AppError } from '../errors.ts'
 import { transactionWithFreeIds } from '../postgres/schema/taken-ids.ts'
 import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
 import { recordActivity } from './activity.ts'
@@ -23,8 +24,14 @@ export function listOrganizations(
   return database.query(selectOrganizations, [organizationIds])
 }
 
-/** The actor sees a new organization only if it sees all. */
-export function addOrganization(database: Transactions, actor: Actor, name: string): Promise<OrganizationId> {
+/** Throws `forbidden` unless the actor sees all organizations, because it would not see the new one. */
+export async function addOrganization(
+  database: Transactions,
+  actor: Actor,
+  name: string,
+): Promise<OrganizationId> {
+  if (actor.organizationIds !== null)
+    throw new AppError('forbidden', { message: 'Only an owner of all organizations can add one' })
   return transactionWithFreeIds(database, async (transaction) => {
     const id = await insertOrganization(transaction, name)
     await recordOrganization(transaction, actor, 'added', id, { name: [null, name] })

@@ -9,7 +9,7 @@ import { Form, SelectField, TextField } from '../parts/form.tsx'
 import { Page, Panel } from '../parts/page.tsx'
 import { Failure, Loading } from '../parts/states.tsx'
 import { Link } from '../router.tsx'
-import { useRole } from '../session.ts'
+import { useOperator, useRole } from '../session.ts'
 import { useLocalized } from '../texts.ts'
 
 /** The choice of an organization that does not exist yet. */
@@ -57,6 +57,7 @@ function NewAccount({
 }) {
   const { t } = useLocalized()
   const isOwner = useRole('owner')
+  const seesAll = useOperator().organizationIds === null
   const [chosen, setChosen] = useState(organizations[0]?.id ?? NEW)
   const [newName, setNewName] = useState('')
   const [known, setKnown] = useState(organizations)
@@ -85,7 +86,7 @@ function NewAccount({
         onChange={setChosen}
         options={[
           ...known.map(({ id, name }) => [id, name] as const),
-          ...(isOwner ? [[NEW, t.manage.newOrganization] as const] : []),
+          ...(isOwner && seesAll ? [[NEW, t.manage.newOrganization] as const] : []),
         ]}
       />
       {chosen === NEW && (

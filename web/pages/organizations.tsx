@@ -10,6 +10,7 @@ import { Removal } from '../parts/removal.tsx'
 import { Empty, Failure, Loading } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
 import { Count } from '../parts/values.tsx'
+import { useOperator, useRole } from '../session.ts'
 import { useLocalized } from '../texts.ts'
 
 type Organization = Json<OrganizationSummary>
@@ -21,6 +22,8 @@ export function OrganizationsPage() {
   const { data, error, isLoading, reload } = useQuery<{ organizations: Organization[] }>('/api/organizations')
   const [edited, setEdited] = useState<Organization | 'new' | null>(null)
   const [removed, setRemoved] = useState<Organization | null>(null)
+  const isOwner = useRole('owner')
+  const seesAll = useOperator().organizationIds === null
   const close = () => {
     setEdited(null)
     setRemoved(null)
@@ -31,9 +34,12 @@ export function OrganizationsPage() {
       title={t.organizations.title}
       lead={t.organizations.lead}
       actions={
-        <button type="button" class="primary" onClick={() => setEdited('new')}>
-          {t.organizations.add}
-        </button>
+        isOwner &&
+        seesAll && (
+          <button type="button" class="primary" onClick={() => setEdited('new')}>
+            {t.organizations.add}
+          </button>
+        )
       }
     >
       {error && <Failure error={error} retry={reload} />}
@@ -42,7 +48,12 @@ export function OrganizationsPage() {
         <Empty title={t.organizations.empty}>{t.organizations.emptyHelp}</Empty>
       )}
       {data !== undefined && data.organizations.length > 0 && (
-        <OrganizationTable organizations={data.organizations} onEdit={setEdited} onRemove={setRemoved} />
+        <OrganizationTable
+          organizations={data.organizations}
+          isOwner={isOwner}
+          onEdit={setEdited}
+          onRemove={setRemoved}
+        />
       )}
       {edited !== null && <Editor organization={edited === 'new' ? null : edited} onClose={close} />}
       {removed !== null && <RemoveOrganization organization={removed} onClose={close} />}
@@ -52,10 +63,12 @@ export function OrganizationsPage() {
 
 function OrganizationTable({
   organizations,
+  isOwner,
   onEdit,
   onRemove,
 }: {
   organizations: Organization[]
+  isOwner: boolean
   onEdit: (organization: Organization) => void
   onRemove: (organization: Organization) => void
 }) {
@@ -78,16 +91,18 @@ function OrganizationTable({
             <Count value={organization.accounts} />
           </td>
           <td>
-            <div class="actions">
-              <button type="button" class="small" onClick={() => onEdit(organization)}>
-                {t.organizations.rename}
-                <span class="visually-hidden"> {organization.name}</span>
-              </button>
-              <button type="button" class="small quiet-danger" onClick={() => onRemove(organization)}>
-                {t.manage.remove}
-                <span class="visually-hidden"> {organization.name}</span>
-              </button>
-            </div>
+            {isOwner && (
+              <div class="actions">
+                <button type="button" class="small" onClick={() => onEdit(organization)}>
+                  {t.organizations.rename}
+                  <span class="visually-hidden"> {organization.name}</span>
+                </button>
+                <button type="button" class="small quiet-danger" onClick={() => onRemove(organization)}>
+                  {t.manage.remove}
+                  <span class="visually-hidden"> {organization.name}</span>
+                </button>
+              </div>
+            )}
           </td>
         </tr>
       ))}
