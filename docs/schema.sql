@@ -291,6 +291,8 @@ create table endpoint_answer (
   answered_at timestamp with time zone not null,
   status integer,
   answer text not null,
+  accepted_slot integer default 0 not null,
+  refused_slot integer default 0 not null,
   constraint endpoint_answer_pkey PRIMARY KEY (endpoint_id),
   constraint endpoint_answer_endpoint_id_fkey FOREIGN KEY (endpoint_id) REFERENCES endpoint(id) ON DELETE CASCADE
 );
@@ -502,6 +504,20 @@ create table job_file (
   constraint job_file_pkey PRIMARY KEY (job_id, "position"),
   constraint job_file_job_id_fkey FOREIGN KEY (job_id) REFERENCES job(id) ON DELETE CASCADE
 );
+create table endpoint_attempt (
+  endpoint_id bigint not null,
+  was_accepted boolean not null,
+  slot integer not null,
+  started_at timestamp with time zone not null,
+  delivery_id bigint not null,
+  attempt integer not null,
+  status integer,
+  duration_ms integer not null,
+  events integer,
+  reason text not null,
+  constraint endpoint_attempt_pkey PRIMARY KEY (endpoint_id, was_accepted, slot),
+  constraint endpoint_attempt_endpoint_id_fkey FOREIGN KEY (endpoint_id) REFERENCES endpoint(id) ON DELETE CASCADE
+) with (fillfactor=60);
 
 create table schema_function (
   name text not null,

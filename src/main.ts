@@ -23,6 +23,7 @@ import { Metrics } from './observability/metrics.ts'
 import { serveMetrics } from './observability/metrics-page.ts'
 import { startExporter, Tracing } from './observability/tracing.ts'
 import { createConsole, listenForConsole } from './operator/console/server.ts'
+import { hasOwner } from './operator/operators.ts'
 import { type Database, NoDatabase } from './postgres/database.ts'
 import { type OpenDatabase, openForService } from './postgres/pool/open.ts'
 
@@ -62,7 +63,7 @@ export async function startService(config: Config, log?: DestinationStream): Pro
   const exporter = config.tracing ? await openExporter(notices) : null
   const tracing = exporter && new Tracing(exporter.tracer)
   const lineApi = new LineApi(config.lineApiUrl)
-  const sender = opened && new Sender(opened.database, (url) => isOwn(url, config, app))
+  const sender = opened && new Sender(opened.database, (url) => isOwnUrl(url, ownUrls(app, config)))
   const app: FastifyInstance = await createApp({
     ...{ config, database, lineApi, log, metrics, tracing },
     isClosing: () => isClosing,
@@ -80,6 +81,7 @@ export async function startService(config: Config, log?: DestinationStream): Pro
     (await createConsole({
       ...{ config, ...config.console, database, verifier, now: Date.now },
       onJob: () => background?.jobs.wake(),
+      ownUrls: () => ownUrls(app, config),
       log: log ?? pino.destination(1),
     }))
   let metricsServer: Server | null = null
@@ -113,7 +115,11 @@ export async function startService(config: Config, log?: DestinationStream): Pro
     await closeOnce()
     throw error
   }
-  const ready = opened?.ready ?? Promise.resolve()
+  const ready = (opened?.ready ?? Promise.resolve()).then(() =>
+    requireSignIn(config, opened?.database ?? null),
+  )
+  // It may reject before it is awaited.
+  ready.catch(() => undefined)
   const consoleUrl = consoleApp && urlOf(consoleApp, config)
   return { url: urlOf(app, config), consoleUrl, app, database, ready, close: closeOnce }
 }
@@ -124,6 +130,16 @@ async function openDatabase({ database }: Config, notices: Notices): Promise<Ope
   // `ready` may reject before it is awaited.
   opened.ready.catch(() => undefined)
   return opened
+}
+
+/** Throws a FatalError if nobody could sign in to the console. Operators are read once the database is ready. */
+async function requireSignIn({ console }: Config, database: Database | null): Promise<void> {
+  if (console === null || console.token !== null || database === null || (await hasOwner(database.console)))
+    return
+  throw new FatalError(
+    'CONSOLE_PORT is set, but nobody can sign in: set CONSOLE_TOKEN to a random text of 24 or more characters, or run ' +
+      '"oa-audience operators add --role owner --email ADDRESS".',
+  )
 }
 
 function openExporter(notices: Notices): ReturnType<typeof startExporter> {
@@ -222,9 +238,9 @@ export async function serve(config: Config): Promise<void> {
 }
 
 /** An endpoint with such a URL would send deliveries back to this service. */
-function isOwn(url: URL, { publicUrl, host }: Config, app: FastifyInstance): boolean {
+function ownUrls(app: FastifyInstance, { publicUrl, host }: Config): URL[] {
   const { port } = app.server.address() as AddressInfo
-  return isOwnUrl(url, ownAddresses(publicUrl, host, port))
+  return ownAddresses(publicUrl, host, port)
 }
 
 function urlOf(app: FastifyInstance, { host }: Config): string {

@@ -240,10 +240,10 @@ describe('an error that the user can fix is one line and exit code 1', () => {
     [['accounts', 'update', '1'], 'no field to change is given'],
     [['accounts', 'update', '1', '--name', ''], 'the name must not be empty'],
     [['accounts', 'update', '1', '--oa-hash', 'a/b'], 'Use letters, digits and - _ . ~ only'],
-    [['accounts', 'update', '999', '--name', 'Nobody'], 'client 999 does not exist'],
+    [['accounts', 'update', '999', '--name', 'Nobody'], 'account 999 does not exist'],
     [['clients', 'revoke', 'x'], '"x" is not an id'],
     [['organizations', 'add', '--name', ''], '--name must not be empty'],
-    [['events', 'list', '--account', '999'], 'client 999 does not exist'],
+    [['events', 'list', '--account', '999'], 'account 999 does not exist'],
     [['events', 'show', '999'], 'event 999 does not exist'],
     [['events', 'retry', '999'], 'no failed event has the id 999'],
   ] as const)('%j', async (args, message) => {

@@ -1,17 +1,10 @@
 import { type Command, Option } from 'commander'
 import { readConfig } from '../config/config.ts'
 import { ownAddresses } from '../endpoints/address.ts'
-import {
-  addEndpoint,
-  type EndpointFormat,
-  finishRotation,
-  pauseEndpoint,
-  removeEndpoint,
-  resumeEndpoint,
-  retryFailedDeliveries,
-  rotateSecret,
-} from '../endpoints/manage.ts'
-import { ALL_ORGANIZATIONS } from '../operator/actor.ts'
+import { finishResumption, retryFailedDeliveries } from '../endpoints/manage.ts'
+import type { EndpointFormat, EndpointSettings } from '../endpoints/settings.ts'
+import { FatalError } from '../errors.ts'
+import { ALL_ORGANIZATIONS, commandActor } from '../operator/actor.ts'
 import { countText, responseLine } from '../operator/endpoint-health.ts'
 import {
   type DeliverySummary,
@@ -21,8 +14,18 @@ import {
   listEndpoints,
 } from '../operator/endpoints.ts'
 import { age } from '../operator/format.ts'
+import {
+  addEndpoint,
+  endRotation,
+  pause,
+  removeBatch,
+  resume,
+  retryFailed,
+  rotate,
+  updateEndpoint,
+} from '../operator/manage-endpoints.ts'
 import type { Database } from '../postgres/database.ts'
-import type { Queryable } from '../postgres/statement.ts'
+import { testCommand } from './endpoint-test-command.ts'
 import { between, notFound, onDatabase, parseId, requireAccount, withJson } from './input.ts'
 import { io, type Printable, printJson, printMany, printOne } from './io.ts'
 import { addChangeCommand } from './shared-commands.ts'
@@ -36,10 +39,12 @@ export function endpointsCommand(program: Command): void {
     .description('manage outgoing webhooks: the tools that receive the events of an account')
   addCommand(group)
   listCommand(group)
+  updateCommand(group)
   changeCommands(group)
   rotateCommand(group)
   deliveriesCommand(group)
   retryCommand(group)
+  testCommand(group)
 }
 
 interface AddOptions {
@@ -81,7 +86,7 @@ function addCommand(group: Command): void {
         allowPrivateNetwork: allowPrivateNetwork === true,
       }
       const added = await onDatabase((database) =>
-        addEndpoint(database, endpoint, ownAddresses(publicUrl, host, port)),
+        addEndpoint(database, commandActor(), endpoint, ownAddresses(publicUrl, host, port)),
       )
       if (added === null) throw notFound('account', account)
       printOne({ id: added.id, secret: added.secret }, json === true)
@@ -93,6 +98,37 @@ const parseList = (text: string): string[] =>
     .split(',')
     .map((item) => item.trim())
     .filter((item) => item !== '')
+
+interface UpdateOptions extends Partial<Omit<EndpointSettings, 'events'>> {
+  events?: string[]
+  json?: boolean
+}
+
+function updateCommand(group: Command): void {
+  withJson(group.command('update'))
+    .description('change an endpoint; its backlog is kept and sent to the new URL; the format cannot change')
+    .argument('<id>', 'id of the endpoint, as `endpoints list` shows it', parseId)
+    .option('--url <url>', 'https:// URL that receives the webhooks')
+    .option('--name <text>', 'display name')
+    .option('--events <list>', 'event types, separated by commas, or `all`; queued events stay', parseList)
+    .option('--replies', 'receive reply tokens; only one endpoint of an account may have them')
+    .option('--no-replies', 'receive no reply tokens')
+    .option('--allow-private-network', 'allow http, and addresses that are not public')
+    .option('--no-allow-private-network', 'allow only https and public addresses')
+    .action(async (id: bigint, { json, events, ...given }: UpdateOptions) => {
+      const changes = { ...given, ...(events && { events: events.join() === 'all' ? null : events }) }
+      if (Object.keys(changes).length === 0)
+        throw new FatalError('nothing to change. Give at least one option.')
+      const { publicUrl, host, port } = readConfig(io.env)
+      await onDatabase(async (database) => {
+        const own = ownAddresses(publicUrl, host, port)
+        const updated = await updateEndpoint(database, commandActor(), id, changes, own)
+        if (updated === null) throw notFound('endpoint', id)
+        await database.session((session) => finishResumption(session, id, updated.resumption))
+      })
+      printOne({ id, status: 'updated' }, json === true)
+    })
+}
 
 function listCommand(group: Command): void {
   withJson(group.command('list'))
@@ -127,18 +163,26 @@ function endpointRow(endpoint: EndpointSummary): Printable {
 }
 
 function changeCommands(group: Command): void {
-  // A large backlog takes longer than a request may.
-  const inSession =
-    (work: (session: Queryable, id: bigint) => Promise<boolean>) => (database: Database, id: bigint) =>
-      database.session((session) => work(session, id))
   const add = addChangeCommand.bind(null, group, 'endpoint')
-  add(['pause', 'paused'], 'stop sending; what is not sent yet is kept', inSession(pauseEndpoint))
-  add(['resume', 'active'], 'send again, beginning with what is kept', inSession(resumeEndpoint))
   add(
-    ['remove', 'removed'],
-    'remove an endpoint and everything it has not received yet',
-    inSession(removeEndpoint),
+    ['pause', 'paused'],
+    'stop sending; what is not sent yet is kept',
+    async (database, id) => (await pause(database, commandActor(), id)) !== null,
   )
+  add(['resume', 'active'], 'send again, beginning with what is kept', async (database, id) => {
+    const resumption = await resume(database, commandActor(), id)
+    // A large backlog takes longer than a request may.
+    await database.session((session) => finishResumption(session, id, resumption))
+    return resumption !== null
+  })
+  add(['remove', 'removed'], 'remove an endpoint and everything it has not received yet', remove)
+}
+
+async function remove(database: Database, id: bigint): Promise<boolean> {
+  for (;;) {
+    const batch = await removeBatch(database, commandActor(), id)
+    if (batch === null || batch.isLast) return batch !== null
+  }
 }
 
 function rotateCommand(group: Command): void {
@@ -148,11 +192,12 @@ function rotateCommand(group: Command): void {
     .option('--finish', 'stop signing with the previous secret')
     .action(async (id: bigint, { finish, json }: { finish?: boolean; json?: boolean }) => {
       if (finish) {
-        if (!(await onDatabase((database) => finishRotation(database, id)))) throw notFound('endpoint', id)
+        const isFinished = await onDatabase((database) => endRotation(database, commandActor(), id))
+        if (isFinished === null) throw notFound('endpoint', id)
         printOne({ id, status: 'finished' }, json === true)
         return
       }
-      const secret = await onDatabase((database) => rotateSecret(database, id))
+      const secret = await onDatabase((database) => rotate(database, commandActor(), id))
       if (secret === null) throw notFound('endpoint', id)
       printOne({ id, secret }, json === true)
     })
@@ -200,8 +245,9 @@ function retryCommand(group: Command): void {
     .argument('<id>', 'id of the endpoint, as `endpoints list` shows it', parseId)
     .action(async (id: bigint, { json }: { json?: boolean }) => {
       const retried = await onDatabase(async (database) => {
-        if (!(await endpointExists(database, id))) throw notFound('endpoint', id)
-        return database.session((session) => retryFailedDeliveries(session, id))
+        const first = await retryFailed(database, commandActor(), id)
+        if (first === null) throw notFound('endpoint', id)
+        return first.retried + (await database.session((session) => retryFailedDeliveries(session, id)))
       })
       printOne({ id, retried }, json === true)
     })

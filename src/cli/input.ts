@@ -2,7 +2,7 @@
 import { type Command, InvalidArgumentError } from 'commander'
 import { type Account, findAccount } from '../accounts/account.ts'
 import { readConfig } from '../config/config.ts'
-import { AppError, FatalError } from '../errors.ts'
+import { AppError, ERROR_MESSAGES, FatalError } from '../errors.ts'
 import { parsePathId } from '../http/path-id.ts'
 import type { Database } from '../postgres/database.ts'
 import { withDatabase } from '../postgres/pool/open.ts'
@@ -47,6 +47,7 @@ export const withJson = (command: Command): Command => command.option('--json', 
 export function toFatalError(error: unknown): FatalError {
   if (error instanceof FatalError) return error
   if (!(error instanceof AppError) || error.code === 'unavailable') throw error
+  if (error.message !== ERROR_MESSAGES[error.code]) return new FatalError(error.message)
   const details = error.details?.map(({ path, message }) => `${path} ${message}`).join('; ')
   return new FatalError(details ?? error.message)
 }

@@ -5,7 +5,7 @@ import { serviceName, serviceVersion } from '../config/package.ts'
 import { AppError, FatalError } from '../errors.ts'
 import { constraintSentence } from '../operator/constraint-sentences.ts'
 import { migrateDatabase, requireDatabase } from '../postgres/pool/open.ts'
-import { withJson } from './input.ts'
+import { toFatalError, withJson } from './input.ts'
 import { type Io, io, print, printError, printMany, useIo } from './io.ts'
 
 /** The command groups, in the order of --help. */
@@ -103,8 +103,8 @@ function migrateCommand(program: Command): void {
 /** One line per error that the user can fix. Any other error is a bug and keeps its stack. */
 function explain(error: unknown): string[] {
   if (error instanceof FatalError) return error.message.split('\n')
-  if (error instanceof AppError && error.details)
-    return error.details.map(({ path, message }) => `${path} ${message}`)
+  if (error instanceof AppError && error.code === 'invalid_input')
+    return toFatalError(error).message.split('\n')
   const sentence = constraintSentence(error)
   if (sentence !== null) return [sentence]
   return [error instanceof Error ? (error.stack ?? error.message) : String(error)]

@@ -88,3 +88,10 @@ function decoded(path: string): string {
     return path
   }
 }
+
+/**
+ * Replaces credentials and query strings by `…`, because tools put tokens there. Other programs may have stored any text. The table
+ * has the whole URL.
+ */
+export const printableUrl = (url: string): string =>
+  url.replace(/[?#].*$/s, (rest) => `${rest[0]}…`).replace(/^([^/]*\/\/)[^/]*@/, '$1…@')

@@ -14,6 +14,8 @@ export class Attempt {
   change: bigint | null = null
   /** When the content was read, the delivery existed, and its endpoint was as when the connection was opened. */
   isCurrent = false
+  /** Events of the delivery, 1 for a change of a member. Null: the content was not read. */
+  events: number | null = null
   /** Time spent on reads from the database. */
   waitedMs = 0
 
@@ -32,6 +34,7 @@ export class Attempt {
     this.isCurrent = content !== undefined && isSame(this.#endpoint, content.row)
     this.change = content?.row.change ?? null
     if (content === undefined) return null
+    this.events = content.row.event_count ?? 1
     let message: Message | null = null
     try {
       if (this.isCurrent) message = writeMessage(contentOf(content.row), Date.now())

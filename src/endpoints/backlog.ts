@@ -139,6 +139,8 @@ export interface ContentRow extends Row {
   channel_secret: string | null
   destination: string | null
   attempts: number
+  /** null for members */
+  event_count: number | null
   /** since 1970 */
   created_ms: bigint
   type: string | null
@@ -153,6 +155,7 @@ export const loadContents = statement('load-delivery-contents')`
     select d.id, d.endpoint_id, p.status, p.url, p.allow_private_network, p.format,
            p.replies and d.replies is not false as replies, p.secret, p.previous_secret,
            a.channel_secret, coalesce(d.destination, a.bot_user_id) as destination, d.attempts, d.type, d.change,
+           cardinality(d.event_keys) as event_count,
            (extract(epoch from d.created_at) * 1000)::bigint as created_ms,
            (select string_agg(e.payload, ',' order by k.position)
               from unnest(d.event_keys) with ordinality as k (key, position)

@@ -1,103 +1,10 @@
-/** Adds, pauses, rotates and removes endpoints. Other programs may write the same table directly. */
-import { randomBytes } from 'node:crypto'
-import type { AccountId } from '../accounts/account.ts'
-import { FatalError } from '../errors.ts'
-import { violatedConstraint } from '../postgres/faults.ts'
-import { insertWithFreeId } from '../postgres/schema/taken-ids.ts'
+/** Pauses, resumes, rotates and removes endpoints. settings.ts adds and changes them. Other programs may write the same table directly. */
+import { AppError } from '../errors.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
-import { isOwnUrl, RefusedUrl, readEndpointUrl } from './address.ts'
-import { MEMBER_EVENTS, SECRET_PREFIX } from './messages.ts'
-
-const SECRET_BYTES = 32
+import { newSecret } from './messages.ts'
 
 /** Deliveries changed in one statement, so that senders do not wait long for their rows. */
 const ROWS_PER_STATEMENT = 5_000
-
-export type EndpointFormat = 'line' | 'members'
-
-export interface NewEndpoint {
-  accountId: AccountId
-  url: string
-  name: string
-  format: EndpointFormat
-  /** null: all */
-  events: string[] | null
-  replies: boolean
-  allowPrivateNetwork: boolean
-}
-
-export interface AddedEndpoint {
-  id: bigint
-  /** null for `line`: deliveries are signed with the channel secret */
-  secret: string | null
-}
-
-/**
- * $1 account id bigint, $2 name text, $3 url text, $4 format text, $5 events text[] or null, $6 replies boolean,
- * $7 allow_private_network boolean, $8 secret text or null
- */
-const insertEndpoint = statement('insert-endpoint')`
-    insert into endpoint (channel_oa_id, name, url, format, events, replies, allow_private_network, secret)
-    select id, $2, $3, $4, $5, $6, $7, $8 from official_account where id = $1
-    returning id`
-
-/** $1 account id bigint */
-const selectReplier = statement('select-reply-endpoint')`
-    select id, name from endpoint where channel_oa_id = $1 and replies and format = 'line'`
-
-/**
- * Returns null if the account does not exist. Throws a FatalError that says why the endpoint is refused.
- * @param own the base URLs of this service, where an endpoint would be a loop
- */
-export async function addEndpoint(
-  database: Queryable,
-  endpoint: NewEndpoint,
-  own: URL[],
-): Promise<AddedEndpoint | null> {
-  const { accountId, name, format, events, replies, allowPrivateNetwork } = endpoint
-  const url = checkUrl(endpoint, own)
-  checkEvents(endpoint)
-  const secret = format === 'line' ? null : newSecret()
-  const values = [accountId, name, url.href, format, events, replies, allowPrivateNetwork, secret]
-  try {
-    const [added] = await insertWithFreeId<{ id: bigint }>(database, 'endpoint', insertEndpoint, values)
-    return added === undefined ? null : { id: added.id, secret }
-  } catch (error) {
-    if (violatedConstraint(error) !== 'endpoint_replies') throw error
-    const [first] = await database.query<{ id: bigint; name: string }>(selectReplier, [accountId])
-    throw new FatalError(
-      `endpoint ${first?.id} (${first?.name || 'no name'}) receives the reply tokens of account ${accountId}, and a token can be used only once. Remove that endpoint, or add this one without replies.`,
-    )
-  }
-}
-
-function checkUrl({ url: text, allowPrivateNetwork }: NewEndpoint, own: URL[]): URL {
-  try {
-    const url = readEndpointUrl(text, allowPrivateNetwork)
-    if (!isOwnUrl(url, own)) return url
-  } catch (error) {
-    if (!(error instanceof RefusedUrl)) throw error
-    const hint = allowPrivateNetwork ? '' : ' For a receiver in your own network, allow the private network.'
-    throw new FatalError(`the endpoint is refused: ${error.message}.${hint}`)
-  }
-  throw new FatalError(`the endpoint is refused: ${text} is this service itself, so deliveries would loop.`)
-}
-
-function checkEvents({ format, events, replies }: NewEndpoint): void {
-  if (events?.length === 0)
-    throw new FatalError('the list of events is empty. Omit it to receive all events.')
-  if (format === 'line') return
-  if (replies) throw new FatalError('only endpoints of the format line can receive reply tokens.')
-  const unknown = events?.filter((event) => !MEMBER_EVENTS.includes(event)) ?? []
-  if (unknown.length > 0) {
-    throw new FatalError(
-      `the format members has no event ${unknown.join(', ')}. Its events are ${MEMBER_EVENTS.join(', ')}.`,
-    )
-  }
-}
-
-/** Returns a secret in the format of Standard Webhooks. */
-const newSecret = () => `${SECRET_PREFIX}${randomBytes(SECRET_BYTES).toString('base64')}`
 
 /** $1 endpoint id bigint */
 const pauseById = statement('pause-endpoint-by-id')`
@@ -140,12 +47,13 @@ export interface Resumption {
   count: number
 }
 
-/** Resumes an endpoint, and makes its backlog due. Returns false if the endpoint does not exist. */
-export async function resumeEndpoint(database: Queryable, id: bigint): Promise<boolean> {
-  let rest = await beginResumption(database, id)
-  if (rest === null) return false
-  while (rest !== null) rest = await continueResumption(database, id, rest)
-  return true
+/** Makes the backlog of a resumed endpoint due. */
+export async function finishResumption(
+  database: Queryable,
+  id: bigint,
+  resumption: Resumption | null,
+): Promise<void> {
+  for (let rest = resumption; rest !== null; ) rest = await continueResumption(database, id, rest)
 }
 
 /** Resumes an endpoint. `continueResumption` makes its backlog due. Returns null if the endpoint does not exist. */
@@ -173,9 +81,47 @@ export async function removeEndpoint(database: Queryable, id: bigint): Promise<b
   return (await database.query(deleteEndpoint, [id])).length > 0
 }
 
+/**
+ * Deletes deliveries that are not being settled now.
+ *
+ * $1 endpoint id bigint, $2 maximum number of rows int
+ */
+const deleteDeliveries = statement('delete-deliveries-of-endpoint')`
+    with pending as (
+      select channel_oa_id, id from endpoint_delivery
+       where endpoint_id = $1 and failed_at is null
+       order by due_at limit $2 for update skip locked
+    ), failed as (
+      select channel_oa_id, id from endpoint_delivery
+       where endpoint_id = $1 and failed_at is not null
+       order by id limit $2 for update skip locked
+    ), deleted as (
+      delete from endpoint_delivery d
+       using (select * from pending union all select * from failed limit $2) lost
+       where d.channel_oa_id = lost.channel_oa_id and d.id = lost.id
+      returning 1
+    )
+    select count(*)::int as count from deleted`
+
+/**
+ * Pauses the endpoint and deletes a batch of its deliveries. The last batch deletes the endpoint. For requests, which may not take as
+ * long as the removal of a large backlog. Returns null if the endpoint does not exist.
+ */
+export async function removeEndpointBatch(
+  database: Queryable,
+  id: bigint,
+): Promise<{ deleted: number; isLast: boolean } | null> {
+  if (!(await pauseEndpoint(database, id))) return null
+  const [row] = await database.query<{ count: number }>(deleteDeliveries, [id, ROWS_PER_STATEMENT])
+  const deleted = row?.count ?? 0
+  const isLast = deleted < ROWS_PER_STATEMENT
+  if (isLast) await removeEndpoint(database, id)
+  return { deleted, isLast }
+}
+
 /** $1 endpoint id bigint */
-const selectSecretState = statement('select-endpoint-secret-state')`
-    select format, previous_secret is not null as "isRotating" from endpoint where id = $1`
+const selectFormat = statement('select-endpoint-format')`
+    select format from endpoint where id = $1`
 
 /** $1 endpoint id bigint, $2 secret text. If two rotations are concurrent, one changes nothing. */
 const replaceSecret = statement('replace-endpoint-secret')`
@@ -185,21 +131,19 @@ const replaceSecret = statement('replace-endpoint-secret')`
 
 /**
  * Messages have the signatures of both secrets until finishRotation. Returns the new secret, or null if the endpoint does not exist.
- * Throws a FatalError if the endpoint has no secret or is already rotating.
+ * Throws `invalid_input` if the endpoint has no secret or is already rotating.
  */
 export async function rotateSecret(database: Queryable, id: bigint): Promise<string | null> {
   const secret = newSecret()
   const rotated = await database.query(replaceSecret, [id, secret])
   if (rotated.length > 0) return secret
-  const [state] = await database.query<{ format: EndpointFormat; isRotating: boolean }>(selectSecretState, [
-    id,
-  ])
+  const [state] = await database.query<{ format: string }>(selectFormat, [id])
   if (state === undefined) return null
-  throw new FatalError(
+  const message =
     state.format === 'line'
-      ? `endpoint ${id} has the format line, which is signed with the channel secret. Change that with "oa-audience accounts update".`
-      : `endpoint ${id} is still rotating, so its receiver may use the previous secret. Run "oa-audience endpoints rotate ${id} --finish" first.`,
-  )
+      ? `endpoint ${id} has the format line, which is signed with the channel secret. Change the secret of the account instead.`
+      : `endpoint ${id} is still rotating, so its receiver may use the previous secret. Finish that rotation first: "oa-audience endpoints rotate ${id} --finish".`
+  throw new AppError('invalid_input', { message })
 }
 
 /** $1 endpoint id bigint */

@@ -1,4 +1,4 @@
-import { createHmac } from 'node:crypto'
+import { createHmac, randomBytes } from 'node:crypto'
 import { type Secret, secretOrNull } from '../config/secret.ts'
 import { isObject } from '../http/body.ts'
 import { signLine } from '../intake/line/line-signature.ts'
@@ -8,7 +8,8 @@ import type { Message } from './post.ts'
 export const MEMBER_EVENTS = ['member.created', 'member.updated', 'member.erased', 'account.verified']
 
 /** Prefix of secrets in Standard Webhooks. */
-export const SECRET_PREFIX = 'whsec_'
+const SECRET_PREFIX = 'whsec_'
+const SECRET_BYTES = 32
 
 export interface LineContent {
   format: 'line'
@@ -127,3 +128,6 @@ export function signStandard(text: string, secret: Secret): string {
   const bytes = Buffer.from(key.startsWith(SECRET_PREFIX) ? key.slice(SECRET_PREFIX.length) : key, 'base64')
   return createHmac('sha256', bytes).update(text).digest('base64')
 }
+
+/** Returns a secret in the format of Standard Webhooks. */
+export const newSecret = (): string => `${SECRET_PREFIX}${randomBytes(SECRET_BYTES).toString('base64')}`

@@ -42,6 +42,8 @@ export interface Target {
   url: URL
   allowPrivateNetwork: boolean
   lookup: LookupFunction
+  /** Sees the response to a test delivery before it is read. */
+  watch?: (response: IncomingMessage) => void
 }
 
 export interface Message {
@@ -102,15 +104,12 @@ function failure(error: unknown): EndpointResponse {
   const ours = [error, cause].find((fault) => OURS.some((kind) => fault instanceof kind))
   // Only codes of Node.js and OpenSSL.
   const known = /^[A-Z][A-Z0-9_]{1,60}$/.test(code) ? code : 'the connection failed'
-  return {
-    status: null,
-    reason: ours ? (ours as Error).message : `no response: ${known}`,
-    retryAfterMs: null,
-  }
+  const reason = ours ? (ours as Error).message : `no response: ${known}`
+  return { status: null, reason, retryAfterMs: null }
 }
 
 function send(
-  { url, allowPrivateNetwork, lookup }: Target,
+  { url, allowPrivateNetwork, lookup, watch }: Target,
   open: Open,
   deadlineMs: number,
 ): Promise<EndpointResponse | null> {
@@ -130,6 +129,7 @@ function send(
     }
     const timer = setTimeout(end, deadlineMs - performance.now())
     request.once('close', () => clearTimeout(timer))
+    if (watch) request.on('response', watch)
     readResponse(request, resolve, fail)
     whenConnected(request, (socket) => {
       if (!allowPrivateNetwork && !isPublicAddress(socket.remoteAddress ?? '')) {

@@ -182,7 +182,7 @@ export class Sender {
       target instanceof RefusedUrl
         ? { status: null, reason: target.message, retryAfterMs: null }
         : await post(target, attempt.open)
-    if (response !== null) this.#noteResponse(started, response, attempt, performance.now() - startedAtMs)
+    if (response !== null) this.#noteResponse(started, response, attempt, startedAtMs)
     else if (attempt.isCurrent) this.#settlements.complete(item, attempt.change)
     else {
       this.#targets.forget(item.endpointId)
@@ -194,17 +194,22 @@ export class Sender {
     { state, item }: Started<Item>,
     response: EndpointResponse,
     attempt: Attempt,
-    tookMs: number,
+    startedAtMs: number,
   ): void {
     const nowMs = performance.now()
+    const tookMs = nowMs - startedAtMs
+    const durationMs = tookMs - attempt.waitedMs
     const wasAccepted = isAccepted(response)
-    const hasRecovered = state.note(wasAccepted, tookMs - attempt.waitedMs, nowMs)
+    const hasRecovered = state.note(wasAccepted, durationMs, nowMs)
     if (hasRecovered) this.#claims.expect(item.endpointId)
     // They are tried by other processes or later.
     if (state.isDown) for (const waiting of state.waiting.splice(0)) this.#settlements.release(waiting)
     const outcome = wasAccepted ? 'accepted' : response.status === null ? 'no_response' : 'rejected'
     endpointResponded.publish({ outcome, sinceCommitMs: nowMs - item.committedAtMs })
-    this.#settlements.note(item.endpointId, response)
+    const { events } = attempt
+    this.#settlements.note({
+      ...{ delivery: item, attempt: item.attempts, response, startedAtMs, durationMs, events },
+    })
     if (wasAccepted) this.#settlements.complete(item, attempt.change)
     else this.#settlements.postpone(item, response, item.attempts, tookMs)
     if (response.status === 410) {

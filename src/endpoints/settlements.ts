@@ -5,6 +5,7 @@ import type { PinnedConnection } from '../postgres/pool/pinned-connection.ts'
 import type { BoundStatement } from '../postgres/statement.ts'
 import { toStorableText } from '../postgres/storable.ts'
 import { completeDeliveries, noteResponses, postponeDeliveries, releaseDeliveries } from './backlog.ts'
+import { type AttemptResult, bindAttempts, Sample } from './history.ts'
 import type { EndpointResponse } from './post.ts'
 
 const SETTLE_MS = 20
@@ -36,13 +37,22 @@ interface Ended {
   completed: Array<{ delivery: LeasedDelivery; change: bigint | null }>
   postponed: Postponed[]
   released: LeasedDelivery[]
+  /** the last one of each endpoint */
   responses: Map<bigint, EndpointResponse>
+  attempts: AttemptResult[]
 }
 
-const nothing = (): Ended => ({ completed: [], postponed: [], released: [], responses: new Map() })
+const nothing = (): Ended => ({
+  completed: [],
+  postponed: [],
+  released: [],
+  responses: new Map(),
+  attempts: [],
+})
 
 export class Settlements {
   readonly #connection: PinnedConnection
+  readonly #sample = new Sample()
   #ended = nothing()
   #timer: NodeJS.Timeout | null = null
 
@@ -67,8 +77,10 @@ export class Settlements {
     this.#settleSoon(SETTLE_MS)
   }
 
-  note(endpointId: bigint, response: EndpointResponse): void {
-    this.#ended.responses.set(endpointId, response)
+  /** Stores the result with the delivery, for operators. */
+  note(result: AttemptResult): void {
+    this.#ended.responses.set(result.delivery.endpointId, result.response)
+    if (this.#sample.takes(result)) this.#ended.attempts.push(result)
   }
 
   async settle(): Promise<void> {
@@ -80,12 +92,13 @@ export class Settlements {
       await this.#connection.pipelineIdempotent(statements)
     } catch {
       // The database is down. Deliveries that are not settled when their leases end are sent again.
-      const { completed, postponed, released, responses } = this.#ended
+      const { completed, postponed, released, responses, attempts } = this.#ended
       this.#ended = {
         completed: [...ended.completed, ...completed],
         postponed: [...ended.postponed, ...postponed],
         released: [...ended.released, ...released],
         responses: new Map([...ended.responses, ...responses]),
+        attempts: [...ended.attempts, ...attempts],
       }
       this.#settleSoon(RETRY_MS)
     }
@@ -99,7 +112,7 @@ export class Settlements {
   }
 }
 
-function statementsFor({ completed, postponed, released, responses }: Ended): BoundStatement[] {
+function statementsFor({ completed, postponed, released, responses, attempts }: Ended): BoundStatement[] {
   const statements: BoundStatement[] = []
   if (completed.length > 0) {
     const changes = int8Array(completed.map(({ change }) => change))
@@ -126,6 +139,7 @@ function statementsFor({ completed, postponed, released, responses }: Ended): Bo
     ]
     statements.push({ statement: noteResponses, values })
   }
+  if (attempts.length > 0) statements.push(bindAttempts(attempts))
   return statements
 }
 

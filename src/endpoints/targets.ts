@@ -59,25 +59,30 @@ export class Targets {
       return new RefusedUrl(`there is no ${row.format === 'line' ? 'channel secret' : 'secret'} to sign with`)
     }
     const key = `${row.channel_oa_id} ${row.allow_private_network} ${row.url}`
-    const target = this.#urls.get(key) ?? this.#readTarget(row)
+    const target = this.#urls.get(key) ?? readTarget(row, this.#isOwnUrl, this.#resolver)
     this.#urls.set(key, target)
     return target
   }
+}
 
-  #readTarget({
+/** Returns RefusedUrl if nothing may be sent. A host name is checked when it is resolved. */
+export function readTarget(
+  {
     channel_oa_id: accountId,
     url: text,
     allow_private_network: allowPrivateNetwork,
-  }: EndpointRow): Target | RefusedUrl {
-    try {
-      const url = readEndpointUrl(text, allowPrivateNetwork)
-      if (this.#isOwnUrl(url)) return new RefusedUrl("the URL is this service's own: a loop")
-      const lookup = lookupWith(this.#resolver, { accountId, allowPrivateNetwork })
-      return { url, allowPrivateNetwork, lookup }
-    } catch (error) {
-      if (error instanceof RefusedUrl) return error
-      throw error
-    }
+  }: Pick<EndpointRow, 'channel_oa_id' | 'url' | 'allow_private_network'>,
+  isOwnUrl: (url: URL) => boolean,
+  resolver: HostResolver,
+): Target | RefusedUrl {
+  try {
+    const url = readEndpointUrl(text, allowPrivateNetwork)
+    if (isOwnUrl(url)) return new RefusedUrl("the URL is this service's own: a loop")
+    const lookup = lookupWith(resolver, { accountId, allowPrivateNetwork })
+    return { url, allowPrivateNetwork, lookup }
+  } catch (error) {
+    if (error instanceof RefusedUrl) return error
+    throw error
   }
 }
 

@@ -1,8 +1,9 @@
 /** Endpoints and their open deliveries for operators, without secrets and content. */
 import type { AccountId } from '../accounts/account.ts'
+import { printableUrl } from '../endpoints/address.ts'
 import { type ContentRow, loadContents } from '../endpoints/backlog.ts'
-import type { EndpointFormat } from '../endpoints/manage.ts'
 import { contentOf, writeMessage } from '../endpoints/messages.ts'
+import type { EndpointFormat } from '../endpoints/settings.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import type { OrganizationIds } from './actor.ts'
@@ -118,13 +119,6 @@ async function queryEndpoints(database: Queryable, values: unknown[]): Promise<E
     lastAnswer: answeredAt === null ? null : { at: answeredAt, status: answerStatus, text: answer ?? '' },
   }))
 }
-
-/**
- * Replaces credentials and query strings by `…`, because tools put tokens there. Other programs may have stored any text. The table
- * has the whole URL.
- */
-export const printableUrl = (url: string): string =>
-  url.replace(/[?#].*$/s, (rest) => `${rest[0]}…`).replace(/^([^/]*\/\/)[^/]*@/, '$1…@')
 
 /** `sending`: a process has leased it. */
 export type DeliveryStatus = 'pending' | 'sending' | 'failed'

@@ -112,6 +112,11 @@ describe.runIf(canRunChromium('the pages of the console are'))('every page', () 
       [`/clients/${fleet.clientId}`, 'Revoke this client'],
       ['/events', 'Retry all matching events'],
       [`/endpoints/${fleet.endpointId}`, /Request and response/],
+      [`/endpoints/${fleet.endpointId}`, 'Edit'],
+      [`/endpoints/${fleet.endpointId}`, 'Send test'],
+      [`/endpoints/${fleet.endpointId}`, 'Remove…'],
+      ['/endpoints', 'Add endpoint'],
+      [`/accounts/${accountId}`, 'Add endpoint'],
       [`/audience/${accountId}/U1`, 'Erase this person…'],
     ]
     for (const [path, opener] of dialogs) {

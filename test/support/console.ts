@@ -1,16 +1,21 @@
 /** The console on a TCP port of its own, and an operator who uses it as a browser does. */
+import { randomBytes } from 'node:crypto'
 import type { AddressInfo } from 'node:net'
 import type { FastifyInstance } from 'fastify'
 import { Secret } from '../../src/config/secret.ts'
 import { deliveryPaths } from '../../src/intake/line/line-signature.ts'
 import { LineApi } from '../../src/line-api/client.ts'
+import { commandActor, type Role } from '../../src/operator/actor.ts'
 import type { ConsoleOptions as ConsoleParts } from '../../src/operator/console/parts.ts'
 import { createConsole } from '../../src/operator/console/server.ts'
+import { addOperator } from '../../src/operator/operators.ts'
+import type { Transactions } from '../../src/postgres/statement.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
 import { atEnd } from './at-end.ts'
 import { type Answer, readAnswer } from './service.ts'
 
 export const CONSOLE_TOKEN = 'a-token-of-the-tests-of-the-console'
+export const PASSWORD = 'six unrelated words of this test'
 
 export interface RunningConsole {
   app: FastifyInstance
@@ -18,7 +23,7 @@ export interface RunningConsole {
 }
 
 export interface ConsoleOptions extends Partial<Omit<ConsoleParts, 'database' | 'token'>> {
-  token?: string
+  token?: string | null
   lineApiUrl?: string
 }
 
@@ -34,11 +39,12 @@ export async function startConsole(
   const app = await createConsole({
     config,
     verifier,
+    ownUrls: () => [new URL('https://oa.example.com/audience')],
     log,
     now,
     ...parts,
     database,
-    token: new Secret(token),
+    token: token === null ? null : new Secret(token),
     userHeader: parts.userHeader ?? null,
   })
   await app.listen({ port: 0, host: '127.0.0.1' })
@@ -46,6 +52,7 @@ export async function startConsole(
   return { app, url: `http://127.0.0.1:${(app.server.address() as AddressInfo).port}` }
 }
 
+/** A person who uses the console. */
 export class Operator {
   readonly url: string
   cookie = ''
@@ -67,15 +74,36 @@ export class Operator {
   readonly get = (path: string) => this.call('GET', path)
   readonly post = (path: string, body?: unknown) => this.call('POST', path, body)
 
-  async signIn(token = CONSOLE_TOKEN, headers: Record<string, string> = {}): Promise<Answer> {
-    const answer = await this.call('POST', '/sign-in', { token }, { ...this.headers, ...headers })
+  signIn(token = CONSOLE_TOKEN, headers: Record<string, string> = {}): Promise<Answer> {
+    return this.send('/sign-in', { token }, headers)
+  }
+
+  /** Keeps the cookie of the response. */
+  async send(path: string, body: unknown, headers: Record<string, string> = {}): Promise<Answer> {
+    const answer = await this.call('POST', path, body, { ...this.headers, ...headers })
     const cookie = answer.headers.get('set-cookie')
     if (cookie !== null) this.cookie = cookie.split(';')[0] ?? ''
     return answer
   }
 }
 
-/** An operator who has signed in. */
+/** Adds an operator, who accepts the invitation with a password and is signed in. */
+export async function addSignedIn(
+  { url, database }: { url: string; database: Transactions },
+  fields: { email?: string; role: Role; organizationIds?: bigint[] | null },
+): Promise<Operator & { id: bigint; email: string }> {
+  const { email = `${randomBytes(6).toString('hex')}@example.com`, role, organizationIds = null } = fields
+  const invited = await addOperator(database, commandActor(), email, { name: null, role, organizationIds })
+  const operator = new Operator(url)
+  const accepted = await operator.send('/invitation/accept', {
+    invitation: invited.invitation,
+    password: PASSWORD,
+  })
+  if (accepted.status !== 200) throw new Error(accepted.text)
+  return Object.assign(operator, { id: invited.id, email })
+}
+
+/** An operator who has signed in with CONSOLE_TOKEN. */
 export async function signedIn(url: string): Promise<Operator> {
   const operator = new Operator(url)
   await operator.signIn()

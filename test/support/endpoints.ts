@@ -19,7 +19,7 @@ export interface Receiver {
   url: string
   received: Received[]
   /** The answer to the next requests: a status, or null for none. */
-  answer: { status: number | null; headers?: Record<string, string>; body?: string }
+  answer: { status: number | null; headers?: Record<string, string>; body?: string; until?: Promise<unknown> }
 }
 
 export async function startReceiver(): Promise<Receiver> {
@@ -29,9 +29,11 @@ export async function startReceiver(): Promise<Receiver> {
     request.on('data', (chunk) => {
       body += chunk
     })
-    request.on('end', () => {
+    request.on('end', async () => {
       receiver.received.push({ path: request.url ?? '', headers: request.headers, body })
-      const { status, headers = {}, body: text = 'ok' } = receiver.answer
+      const { status, headers = {}, body: text = 'ok', until } = receiver.answer
+      // Without a wait, the response is written in the same turn.
+      if (until !== undefined) await until
       if (status !== null) response.writeHead(status, headers).end(text)
     })
   }).listen(0, '127.0.0.1')

@@ -7,7 +7,7 @@ import { withJson } from '../../src/cli/input.ts'
 import { styled } from '../../src/cli/io.ts'
 import { type Config, readConfig } from '../../src/config/config.ts'
 import { Secret } from '../../src/config/secret.ts'
-import { addEndpoint } from '../../src/endpoints/manage.ts'
+import { addEndpoint } from '../../src/endpoints/settings.ts'
 import type { RunningService } from '../../src/main.ts'
 import { ALL_ORGANIZATIONS, commandActor } from '../../src/operator/actor.ts'
 import { listClients } from '../../src/operator/clients.ts'
@@ -138,7 +138,7 @@ async function removeEarlierRun(database: Database): Promise<void> {
   for (const { id, name } of await listOrganizations(database, ALL_ORGANIZATIONS))
     if (name === ORGANIZATION) await removeOrganization(database, commandActor(), id)
   for (const { id, name } of await listClients(database))
-    if (name === CLIENT) await removeClient(database, id)
+    if (name === CLIENT) await database.transaction((transaction) => removeClient(transaction, id))
 }
 
 async function addDemoAccount(database: Database, simulated: SimulatedAccount): Promise<DemoAccount> {

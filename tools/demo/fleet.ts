@@ -5,7 +5,7 @@
 import { randomBytes } from 'node:crypto'
 import { addAccount, addOrganization } from '../../src/accounts/provisioning.ts'
 import type { Check } from '../../src/accounts/verification.ts'
-import { addEndpoint } from '../../src/endpoints/manage.ts'
+import { addEndpoint } from '../../src/endpoints/settings.ts'
 import { type Queryable, statement } from '../../src/postgres/statement.ts'
 import { randomUserId } from '../simulator/events.ts'
 

@@ -1,15 +1,18 @@
 import { useCallback, useState } from 'preact/hooks'
 import type { AddedKey } from '../../src/accounts/provisioning.ts'
 import type { ClientDetails, KeyDetails } from '../../src/operator/clients.ts'
+import type { ClientContents } from '../../src/operator/remove.ts'
 import { get, type Json, post, queryOf } from '../api.ts'
 import { useAction, useList, useQuery } from '../hooks.ts'
+import { ActivityPanel } from '../parts/activity.tsx'
 import { AccountChooser } from '../parts/chooser.tsx'
 import { Confirm, Dialog } from '../parts/dialog.tsx'
 import { Page, Panel } from '../parts/page.tsx'
 import { ActionFailure, Failure, ListView, Loading } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
 import { Copyable, Time } from '../parts/values.tsx'
-import { Link } from '../router.tsx'
+import { Link, navigate } from '../router.tsx'
+import { useRole } from '../session.ts'
 import { useLocalized } from '../texts.ts'
 import { ClientStatus } from './clients.tsx'
 
@@ -20,6 +23,8 @@ export function ClientPage({ id }: { id: string }) {
   const { t } = useLocalized()
   const { data, error, reload } = useQuery<{ client: Client }>(`/api/clients/${id}`)
   const [isRevoking, setRevoking] = useState(false)
+  const [isRemoving, setRemoving] = useState(false)
+  const isManager = useRole('manager')
   const trail = <Link href="/clients">{t.nav.clients}</Link>
   const client = data?.client
   if (client === undefined) {
@@ -39,14 +44,23 @@ export function ClientPage({ id }: { id: string }) {
         </>
       }
       actions={
-        client.status === 'active' && (
-          <button type="button" class="danger quiet-danger" onClick={() => setRevoking(true)}>
-            {t.clients.revokeClient}
-          </button>
+        isManager && (
+          <>
+            {client.status === 'active' && (
+              <button type="button" class="danger quiet-danger" onClick={() => setRevoking(true)}>
+                {t.clients.revokeClient}
+              </button>
+            )}
+            <button type="button" class="danger quiet-danger" onClick={() => setRemoving(true)}>
+              {t.clients.removeClient}
+            </button>
+          </>
         )
       }
     >
-      <Keys client={client} />
+      <Keys client={client} isManager={isManager} />
+      <ActivityPanel key={client.status} kind="client" id={id} />
+      {isRemoving && <RemoveClient id={id} onClose={() => setRemoving(false)} />}
       {isRevoking && (
         <Revoke
           path={`/api/clients/${id}/revoke`}
@@ -63,7 +77,32 @@ export function ClientPage({ id }: { id: string }) {
   )
 }
 
-function Keys({ client: { id, status } }: { client: Client }) {
+/** Says first how many keys stop working. */
+function RemoveClient({ id, onClose }: { id: string; onClose: () => void }) {
+  const { t } = useLocalized()
+  const { isRunning, error, run } = useAction()
+  const { data } = useQuery<Json<ClientContents>>(`/api/clients/${id}/removal`)
+  const remove = () =>
+    run(async () => {
+      await post(`/api/clients/${id}/remove`)
+      navigate('/clients')
+    })
+  return (
+    <Confirm
+      title={t.clients.removeClient}
+      text={t.clients.removeClientText(String(data?.apiKeys ?? '…'))}
+      submit={t.clients.removeClient}
+      isRunning={isRunning}
+      isAllowed={data !== undefined}
+      onClose={onClose}
+      onConfirm={remove}
+    >
+      <ActionFailure error={error} />
+    </Confirm>
+  )
+}
+
+function Keys({ client: { id, status }, isManager }: { client: Client; isManager: boolean }) {
   const { t } = useLocalized()
   const [isAdding, setAdding] = useState(false)
   const [revoking, setRevoking] = useState<Key | null>(null)
@@ -84,7 +123,8 @@ function Keys({ client: { id, status } }: { client: Client }) {
     <Panel
       title={t.clients.keys}
       actions={
-        status === 'active' && (
+        status === 'active' &&
+        isManager && (
           <button type="button" class="primary" onClick={() => setAdding(true)}>
             {t.clients.addKey}
           </button>
@@ -92,7 +132,7 @@ function Keys({ client: { id, status } }: { client: Client }) {
       }
     >
       <ListView list={list} empty={<p class="muted">{t.clients.noKeys}</p>}>
-        {(keys) => <KeyTable keys={keys} onRevoke={setRevoking} />}
+        {(keys) => <KeyTable keys={keys} onRevoke={isManager ? setRevoking : null} />}
       </ListView>
       {isAdding && <AddKey client={id} onClose={finish} />}
       {revoking && (
@@ -108,7 +148,7 @@ function Keys({ client: { id, status } }: { client: Client }) {
   )
 }
 
-function KeyTable({ keys, onRevoke }: { keys: Key[]; onRevoke: (key: Key) => void }) {
+function KeyTable({ keys, onRevoke }: { keys: Key[]; onRevoke: ((key: Key) => void) | null }) {
   const { t } = useLocalized()
   return (
     <Table
@@ -137,7 +177,7 @@ function KeyTable({ keys, onRevoke }: { keys: Key[]; onRevoke: (key: Key) => voi
             <Time at={key.createdAt} />
           </td>
           <td class="numeric">
-            {key.status === 'active' && (
+            {key.status === 'active' && onRevoke && (
               <button
                 type="button"
                 class="small"

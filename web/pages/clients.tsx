@@ -1,14 +1,16 @@
 import { useCallback, useState } from 'preact/hooks'
-import type { AddedClient } from '../../src/accounts/provisioning.ts'
 import type { ClientDetails } from '../../src/operator/clients.ts'
+import type { AddedAccess } from '../../src/operator/manage-clients.ts'
 import { get, type Json, post, queryOf } from '../api.ts'
 import { useAction, useList } from '../hooks.ts'
+import { AccountChooser } from '../parts/chooser.tsx'
 import { Dialog } from '../parts/dialog.tsx'
 import { Page } from '../parts/page.tsx'
 import { ActionFailure, Empty, ListView } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
 import { Copyable, Time } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
+import { useOperator, useRole } from '../session.ts'
 import { stateIn, useLocalized } from '../texts.ts'
 
 type Client = Json<ClientDetails>
@@ -16,6 +18,7 @@ type Client = Json<ClientDetails>
 export function ClientsPage() {
   const { t } = useLocalized()
   const [isAdding, setAdding] = useState(false)
+  const isManager = useRole('manager')
   const load = useCallback(
     (after: string | null, signal: AbortSignal) =>
       get<{ clients: Client[]; next: string | null }>(`/api/clients${queryOf({ after })}`, signal).then(
@@ -29,9 +32,11 @@ export function ClientsPage() {
       title={t.clients.title}
       lead={t.clients.lead}
       actions={
-        <button type="button" class="primary" onClick={() => setAdding(true)}>
-          {t.clients.add}
-        </button>
+        isManager && (
+          <button type="button" class="primary" onClick={() => setAdding(true)}>
+            {t.clients.add}
+          </button>
+        )
       }
     >
       <ListView list={list} empty={<Empty title={t.clients.empty}>{t.clients.emptyHelp}</Empty>}>
@@ -90,7 +95,10 @@ function AddClient({ onClose }: { onClose: () => void }) {
   const { t } = useLocalized()
   const { isRunning, error, run } = useAction()
   const [name, setName] = useState('')
-  const [added, setAdded] = useState<Json<AddedClient> | null>(null)
+  const [added, setAdded] = useState<Json<AddedAccess> | null>(null)
+  const [account, setAccount] = useState<{ id: string; name: string } | null>(null)
+  // Operators of some organizations see the clients that have a key there.
+  const needsAccount = useOperator().organizationIds !== null
   if (added !== null) {
     return (
       <Dialog title={t.clients.added} onClose={onClose}>
@@ -99,6 +107,12 @@ function AddClient({ onClose }: { onClose: () => void }) {
         <Copyable text={added.clientId} label={t.clients.clientId} />
         <h3>{t.clients.clientSecret}</h3>
         <Copyable text={added.clientSecret} label={t.clients.clientSecret} />
+        {added.key && (
+          <>
+            <h3>{t.clients.key}</h3>
+            <Copyable text={added.key.key} label={t.clients.key} />
+          </>
+        )}
         <footer class="actions">
           {/* The list is in the order of ids, so a new client may be on a page that is not loaded. */}
           <Link class="button primary" href={`/clients/${added.id}`}>
@@ -117,7 +131,12 @@ function AddClient({ onClose }: { onClose: () => void }) {
         onSubmit={(event) => {
           event.preventDefault()
           run(async () =>
-            setAdded(await post('/api/clients', name.trim() === '' ? {} : { name: name.trim() })),
+            setAdded(
+              await post('/api/clients', {
+                ...(name.trim() === '' ? {} : { name: name.trim() }),
+                ...(account === null ? {} : { account: account.id }),
+              }),
+            ),
           )
         }}
       >
@@ -131,12 +150,17 @@ function AddClient({ onClose }: { onClose: () => void }) {
             onInput={(event) => setName(event.currentTarget.value)}
           />
         </label>
+        <AccountChooser
+          label={needsAccount ? t.clients.firstKey : t.clients.firstKeyOrNone}
+          value={account}
+          onChoose={setAccount}
+        />
         <ActionFailure error={error} />
         <footer class="actions">
           <button type="button" onClick={onClose}>
             {t.common.cancel}
           </button>
-          <button type="submit" class="primary" disabled={isRunning}>
+          <button type="submit" class="primary" disabled={isRunning || (needsAccount && account === null)}>
             {t.clients.addSubmit}
           </button>
         </footer>

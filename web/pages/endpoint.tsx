@@ -1,4 +1,4 @@
-/** One endpoint: its open and failed deliveries, and pause, resume and retry. */
+/** One endpoint: its settings, open and failed deliveries, history, and what operators do with it. */
 import { useState } from 'preact/hooks'
 import type { Resumption } from '../../src/endpoints/manage.ts'
 import type { EndpointSummary } from '../../src/operator/endpoints.ts'
@@ -6,6 +6,9 @@ import { type Json, post } from '../api.ts'
 import { serverNowMs } from '../clock.ts'
 import { useAction, useQuery } from '../hooks.ts'
 import { Deliveries } from '../parts/deliveries.tsx'
+import { FinishRotation, RemoveEndpoint, RotateSecret, TestEndpoint } from '../parts/endpoint-dialogs.tsx'
+import { EditEndpoint, resumeBacklog } from '../parts/endpoint-form.tsx'
+import { EndpointHistory } from '../parts/endpoint-history.tsx'
 import { COUNTED_MAX, EndpointState, LastResponse } from '../parts/endpoint-table.tsx'
 import { Facts, Page, Panel } from '../parts/page.tsx'
 import { ActionFailure, Failure, Loading } from '../parts/states.tsx'
@@ -46,22 +49,20 @@ export function EndpointPage({ id }: { id: string }) {
       }
       actions={<Actions endpoint={endpoint} onChange={onChange} />}
     >
-      <Settings endpoint={endpoint} />
-      <Deliveries key={round} endpoint={endpoint} />
+      <Settings endpoint={endpoint} onChange={onChange} />
+      <Deliveries key={`d${round}`} endpoint={endpoint} />
+      <EndpointHistory key={`h${round}`} id={id} />
     </Page>
   )
 }
 
-function Actions({
-  endpoint: { id, status, failed },
-  onChange,
-}: {
-  endpoint: Endpoint
-  onChange: () => void
-}) {
+function Actions({ endpoint, onChange }: { endpoint: Endpoint; onChange: () => void }) {
   const { t, number } = useLocalized()
+  const { id, status, failed } = endpoint
   const { isRunning, error, run } = useAction()
   const [message, setMessage] = useState('')
+  const [open, setOpen] = useState<'test' | 'remove' | null>(null)
+  const close = () => setOpen(null)
   const act = (work: () => Promise<string>) =>
     run(async () => {
       setMessage(await work())
@@ -73,8 +74,8 @@ function Actions({
   }
   // Resume and retry work in batches, so that no request takes long.
   const resume = async () => {
-    let response = await post<{ rest: Json<Resumption> | null }>(`/api/endpoints/${id}/resume`)
-    while (response.rest !== null) response = await post(`/api/endpoints/${id}/resume`, response.rest)
+    const { rest } = await post<{ rest: Json<Resumption> | null }>(`/api/endpoints/${id}/resume`)
+    await resumeBacklog(id, rest)
     return t.endpoints.resumed
   }
   const retry = async () => {
@@ -101,18 +102,26 @@ function Actions({
       <button type="button" disabled={isRunning} onClick={() => act(status === 'active' ? pause : resume)}>
         {status === 'active' ? t.endpoints.pause : t.endpoints.resume}
       </button>
+      <button type="button" onClick={() => setOpen('test')}>
+        {t.endpoints.test}
+      </button>
+      <button type="button" class="danger quiet-danger" onClick={() => setOpen('remove')}>
+        {t.endpoints.remove}
+      </button>
+      {open === 'test' && <TestEndpoint id={id} onClose={close} />}
+      {open === 'remove' && <RemoveEndpoint endpoint={endpoint} onClose={close} />}
     </>
   )
 }
 
-function Settings({ endpoint }: { endpoint: Endpoint }) {
+function Settings({ endpoint, onChange }: { endpoint: Endpoint; onChange: () => void }) {
   const { t } = useLocalized()
   const { oldestPendingSeconds } = endpoint
   const oldest =
     oldestPendingSeconds === null ? null : new Date(serverNowMs() - oldestPendingSeconds * 1000).toISOString()
   const yes = (value: boolean) => (value ? t.common.yes : t.common.no)
   return (
-    <Panel title={t.endpoints.settings}>
+    <Panel title={t.endpoints.settings} actions={<SettingsActions {...{ endpoint, onChange }} />}>
       <Facts
         items={[
           [t.endpoints.url, <code key="u">{endpoint.url}</code>],
@@ -128,5 +137,40 @@ function Settings({ endpoint }: { endpoint: Endpoint }) {
         ]}
       />
     </Panel>
+  )
+}
+
+function SettingsActions({ endpoint, onChange }: { endpoint: Endpoint; onChange: () => void }) {
+  const { t } = useLocalized()
+  const { id, format, isRotating } = endpoint
+  const [open, setOpen] = useState<'edit' | 'rotate' | 'finish' | null>(null)
+  const [message, setMessage] = useState('')
+  const finish = (text: string) => {
+    setOpen(null)
+    setMessage(text)
+    onChange()
+  }
+  const close = () => finish('')
+  return (
+    <>
+      <span role="status" class="muted small-text">
+        {message}
+      </span>
+      {format === 'members' && (
+        <button type="button" onClick={() => setOpen(isRotating ? 'finish' : 'rotate')}>
+          {isRotating ? t.endpoints.finish : t.endpoints.rotate}
+        </button>
+      )}
+      <button type="button" onClick={() => setOpen('edit')}>
+        {t.endpoints.edit}
+      </button>
+      {open === 'edit' && (
+        <EditEndpoint endpoint={endpoint} onClose={close} onSaved={() => finish(t.endpoints.saved)} />
+      )}
+      {open === 'rotate' && <RotateSecret id={id} onClose={close} />}
+      {open === 'finish' && (
+        <FinishRotation id={id} onClose={close} onDone={() => finish(t.endpoints.finished)} />
+      )}
+    </>
   )
 }

@@ -1,12 +1,12 @@
-import { useCallback } from 'preact/hooks'
+import { useCallback, useState } from 'preact/hooks'
 import type { EndpointSummary } from '../../src/operator/endpoints.ts'
 import { get, type Json, queryOf } from '../api.ts'
 import { useList } from '../hooks.ts'
 import { AccountFilter } from '../parts/account-filter.tsx'
+import { AddEndpoint } from '../parts/endpoint-form.tsx'
 import { EndpointTable } from '../parts/endpoint-table.tsx'
 import { Page } from '../parts/page.tsx'
 import { Empty, ListView } from '../parts/states.tsx'
-import { Copyable } from '../parts/values.tsx'
 import { accountOf, usePlace } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
 
@@ -22,22 +22,32 @@ export function EndpointsPage() {
     [account],
   )
   const list = useList(load)
+  const [isAdding, setAdding] = useState(false)
   return (
-    <Page title={t.endpoints.title} lead={t.endpoints.lead}>
+    <Page
+      title={t.endpoints.title}
+      lead={t.endpoints.lead}
+      actions={
+        <button type="button" class="primary" onClick={() => setAdding(true)}>
+          {t.endpoints.add}
+        </button>
+      }
+    >
       <div class="filters">
         <AccountFilter account={account} />
       </div>
-      <ListView
-        list={list}
-        empty={
-          <Empty title={t.endpoints.empty}>
-            <p>{t.endpoints.emptyHelp}</p>
-            <Copyable text={t.endpoints.emptyCommand} label={t.endpoints.endpoint} />
-          </Empty>
-        }
-      >
+      <ListView list={list} empty={<Empty title={t.endpoints.empty}>{t.endpoints.emptyHelp}</Empty>}>
         {(endpoints) => <EndpointTable endpoints={endpoints} />}
       </ListView>
+      {isAdding && (
+        <AddEndpoint
+          account={account}
+          onClose={() => {
+            setAdding(false)
+            list.reload()
+          }}
+        />
+      )}
     </Page>
   )
 }

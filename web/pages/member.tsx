@@ -4,11 +4,14 @@ import type { Member } from '../../src/audience/member.ts'
 import type { TimelineEntry } from '../../src/operator/members.ts'
 import { get, type Json, post, queryOf } from '../api.ts'
 import { useAction, useList, useQuery } from '../hooks.ts'
+import { ActivityPanel } from '../parts/activity.tsx'
 import { Confirm } from '../parts/dialog.tsx'
+import { MemberDialog } from '../parts/member-form.tsx'
 import { Facts, Page, Panel } from '../parts/page.tsx'
 import { ActionFailure, Empty, Failure, ListView, Loading } from '../parts/states.tsx'
 import { Avatar, CopyButton, Count, Payload, Time } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
+import { useRole } from '../session.ts'
 import { useLocalized } from '../texts.ts'
 import { Relationship, Tags } from './audience.tsx'
 
@@ -23,6 +26,8 @@ export function MemberPage({ account, user }: MemberProps) {
   const { data, error, reload } = useQuery<{ member: Member }>(path)
   const [isErasing, setErasing] = useState(false)
   const [isErased, setErased] = useState(false)
+  const [isEditing, setEditing] = useState(false)
+  const isManager = useRole('manager')
   const trail = <Link href={`/audience/${account}`}>{t.nav.audience}</Link>
   const member = data?.member
   if (isErased) {
@@ -54,16 +59,39 @@ export function MemberPage({ account, user }: MemberProps) {
         </span>
       }
       actions={
-        <button type="button" class="danger quiet-danger" onClick={() => setErasing(true)}>
-          {t.member.erase}
-        </button>
+        isManager && (
+          <>
+            <button type="button" onClick={() => setEditing(true)}>
+              {t.member.edit}
+            </button>
+            <button type="button" class="danger quiet-danger" onClick={() => setErasing(true)}>
+              {t.member.erase}
+            </button>
+          </>
+        )
       }
     >
       <div class="columns">
         <Profile member={member} />
         <ClientFields member={member} />
       </div>
-      <Timeline path={path} />
+      <Timeline key={member.version} path={path} />
+      <ActivityPanel
+        key={`activity-${member.version}`}
+        kind="member"
+        id={String(member.id)}
+        account={account}
+      />
+      {isEditing && (
+        <MemberDialog
+          {...{ account, member }}
+          onClose={() => setEditing(false)}
+          onSaved={() => {
+            setEditing(false)
+            reload()
+          }}
+        />
+      )}
       {isErasing && (
         <Erase
           account={account}

@@ -1,10 +1,11 @@
-import { useCallback } from 'preact/hooks'
+import { useCallback, useState } from 'preact/hooks'
 import type { KeyDetails } from '../../src/operator/clients.ts'
 import type { EndpointSummary } from '../../src/operator/endpoints.ts'
 import { get, type Json, queryOf } from '../api.ts'
 import { useList } from '../hooks.ts'
 import { Link } from '../router.tsx'
 import { stateIn, useLocalized } from '../texts.ts'
+import { AddEndpoint } from './endpoint-form.tsx'
 import { EndpointTable } from './endpoint-table.tsx'
 import { Panel } from './page.tsx'
 import { ListView } from './states.tsx'
@@ -29,11 +30,28 @@ export function AccountEndpoints({ id }: { id: string }) {
     [id],
   )
   const list = useList(load)
+  const [isAdding, setAdding] = useState(false)
   return (
-    <Panel title={t.account.endpoints}>
+    <Panel
+      title={t.account.endpoints}
+      actions={
+        <button type="button" onClick={() => setAdding(true)}>
+          {t.endpoints.add}
+        </button>
+      }
+    >
       <ListView list={list} empty={<p class="muted">{t.account.noEndpoints}</p>} isQuiet>
         {(endpoints) => <EndpointTable endpoints={endpoints} withoutAccount />}
       </ListView>
+      {isAdding && (
+        <AddEndpoint
+          account={id}
+          onClose={() => {
+            setAdding(false)
+            list.reload()
+          }}
+        />
+      )}
     </Panel>
   )
 }

@@ -56,7 +56,9 @@ export function Form({
       >
         {children}
         {others.map(({ path, message }) => (
-          <p key={path} class="problem" role="alert">{`${path}: ${message}`}</p>
+          <p key={path} class="problem" role="alert">
+            {path === '' ? message : `${path}: ${message}`}
+          </p>
         ))}
         {error?.details.length === 0 && <ActionFailure error={error} />}
         <footer class="actions">

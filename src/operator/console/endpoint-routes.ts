@@ -1,15 +1,26 @@
-/** Outgoing webhooks: endpoints, their deliveries, pause, resume and retry. */
+/** Outgoing webhooks: endpoints, their settings, deliveries and history. */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { pauseEndpoint } from '../../endpoints/manage.ts'
+import { isOwnUrl } from '../../endpoints/address.ts'
+import { beginResumption, continueResumption, retryFailedBatch } from '../../endpoints/manage.ts'
+import { EndpointTester } from '../../endpoints/test-delivery.ts'
+import { AppError } from '../../errors.ts'
+import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
 import { Type } from '../../http/typebox.ts'
-import { checker } from '../../http/validate.ts'
-import { findAccountDetails } from '../accounts.ts'
+import { checker, Nullable, StorableText } from '../../http/validate.ts'
+import type { Queryable } from '../../postgres/statement.ts'
+import { listAttempts } from '../endpoint-history.ts'
 import { findEndpoint, listEndpoints, pageDeliveries, previewDelivery } from '../endpoints.ts'
-import { startResumption } from '../jobs/resume-endpoint.ts'
-import { startEndpointRetry } from '../jobs/retry-endpoint.ts'
+import {
+  addEndpoint,
+  endRotation,
+  pause,
+  removeBatch,
+  rotate,
+  test,
+  updateEndpoint,
+} from '../manage-endpoints.ts'
 import type { ConsoleParts } from './parts.ts'
-import { found, Id, idOrNull, PAGE_SIZE, pageOf, READ_LIMIT, requireId } from './parts.ts'
-import { sendJob } from './send-job.ts'
+import { found, Id, idOrNull, PAGE_SIZE, pageOf, READ_LIMIT, requireId, ShortText } from './parts.ts'
 import { MANAGER, operatorOf, VIEWER } from './session.ts'
 
 const checkList = checker(
@@ -25,29 +36,60 @@ const checkDeliveries = checker(
     { additionalProperties: false },
   ),
 )
+const checkResume = checker(
+  Type.Object(
+    {
+      resumedAt: Type.String({ pattern: '^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d{6}Z$' }),
+      lastId: Id,
+    },
+    { additionalProperties: false },
+  ),
+)
+
+/** Each setting may be omitted: an addition has defaults, and a change leaves it. */
+const SETTINGS = {
+  name: Type.Optional(StorableText({ maxLength: 256 })),
+  events: Type.Optional(Nullable(Type.Array(ShortText, { maxItems: 100 }))),
+  replies: Type.Optional(Type.Boolean()),
+  allowPrivateNetwork: Type.Optional(Type.Boolean()),
+}
+/** Longer URLs are refused by common servers. */
+const Url = StorableText({ minLength: 1, maxLength: 2_048 })
+const Format = Type.Union([Type.Literal('line'), Type.Literal('members')])
+const checkNew = checker(
+  Type.Object({ account: Id, url: Url, format: Format, ...SETTINGS }, { additionalProperties: false }),
+)
+const checkChanges = checker(
+  Type.Object({ url: Type.Optional(Url), ...SETTINGS }, { additionalProperties: false }),
+)
+
 type OfId = { Params: { id: string } }
 
 export function endpointRoutes(api: FastifyInstance, parts: ConsoleParts): void {
-  const { database, now } = parts
+  readRoutes(api, parts)
+  settingsRoutes(api, parts)
+  backlogRoutes(api, parts)
+}
+
+function readRoutes(api: FastifyInstance, { database, now }: ConsoleParts): void {
   api.get('/endpoints', VIEWER, async (request) => {
     const { account, after } = checkList(request.query)
+    const { organizationIds } = operatorOf(request)
     const afterId = idOrNull(after)
     const page = { limit: READ_LIMIT, ...(afterId === null ? {} : { afterId }) }
-    const endpoints = await listEndpoints(
-      database,
-      operatorOf(request).organizationIds,
-      idOrNull(account),
-      page,
-    )
+    const endpoints = await listEndpoints(database, organizationIds, idOrNull(account), page)
     const { items, next } = pageOf(endpoints)
     return { endpoints: items, next }
   })
 
-  /** Every route of an endpoint begins with it: an endpoint that the operator does not see does not exist. */
-  const endpointOf = async (request: FastifyRequest<OfId>) =>
-    found(await findEndpoint(database, operatorOf(request).organizationIds, requireId(request.params.id)))
+  const endpointOf = endpointFinder(database)
 
   api.get<OfId>('/endpoints/:id', VIEWER, async (request) => ({ endpoint: await endpointOf(request) }))
+
+  api.get<OfId>('/endpoints/:id/history', VIEWER, async (request) => {
+    const { id } = await endpointOf(request)
+    return { attempts: await listAttempts(database, id) }
+  })
 
   api.get<OfId>('/endpoints/:id/deliveries', VIEWER, async (request) => {
     const endpoint = await endpointOf(request)
@@ -66,32 +108,72 @@ export function endpointRoutes(api: FastifyInstance, parts: ConsoleParts): void 
       return { request: found(await previewDelivery(database, endpoint, delivery, now())) }
     },
   )
+}
 
-  api.post<OfId>('/endpoints/:id/pause', MANAGER, async (request, reply) => {
-    const { id } = await endpointOf(request)
-    found((await pauseEndpoint(database, id)) || null)
+/** An endpoint that the operator does not see does not exist. */
+const endpointFinder = (database: Queryable) => async (request: FastifyRequest<OfId>) =>
+  found(await findEndpoint(database, operatorOf(request).organizationIds, requireId(request.params.id)))
+
+function settingsRoutes(api: FastifyInstance, { database, ownUrls }: ConsoleParts): void {
+  const tester = new EndpointTester((url) => isOwnUrl(url, ownUrls()))
+
+  // Only this response and that of a rotation contain the secret.
+  api.post('/endpoints', MANAGER, async (request) => {
+    const { account, ...given } = checkNew(parseUtf8Json(bodyBytes(request)))
+    const defaults = { name: '', events: null, replies: false, allowPrivateNetwork: false }
+    const endpoint = { ...defaults, ...given, accountId: idOrNull(account) ?? 0n }
+    const added = await addEndpoint(database, operatorOf(request), endpoint, ownUrls())
+    if (added === null) throw new AppError('unknown_account')
+    return added
+  })
+
+  // After a change of the receiver, the page makes the backlog due with `rest` as it does after resuming.
+  api.post<OfId>('/endpoints/:id/update', MANAGER, async (request) => {
+    const changes = checkChanges(parseUtf8Json(bodyBytes(request)))
+    const id = requireId(request.params.id)
+    const updated = await updateEndpoint(database, operatorOf(request), id, changes, ownUrls())
+    return { rest: found(updated).resumption }
+  })
+
+  api.post<OfId>('/endpoints/:id/test', MANAGER, async (request) =>
+    found(await test(database, operatorOf(request), requireId(request.params.id), tester)),
+  )
+
+  api.post<OfId>('/endpoints/:id/rotate', MANAGER, async (request) => ({
+    secret: found(await rotate(database, operatorOf(request), requireId(request.params.id))),
+  }))
+
+  api.post<OfId>('/endpoints/:id/finish-rotation', MANAGER, async (request, reply) => {
+    found(await endRotation(database, operatorOf(request), requireId(request.params.id)))
     return reply.code(204).send()
   })
 
-  const targetOf = async (request: FastifyRequest<OfId>) => {
-    const endpoint = await endpointOf(request)
-    const { organizationIds } = operatorOf(request)
-    const { organizationId } = found(await findAccountDetails(database, organizationIds, endpoint.accountId))
-    return { ...endpoint, organizationId }
-  }
+  // Removes one batch. The page repeats the request until the last one.
+  api.post<OfId>('/endpoints/:id/remove', MANAGER, async (request) =>
+    found(await removeBatch(database, operatorOf(request), requireId(request.params.id))),
+  )
+}
 
-  // The endpoint is active at once. A job makes its backlog due.
-  api.post<OfId>('/endpoints/:id/resume', MANAGER, async (request, reply) => {
-    const endpoint = await targetOf(request)
-    return sendJob(request, reply, parts, async (transaction) =>
-      found(await startResumption(transaction, operatorOf(request), endpoint)),
-    )
+function backlogRoutes(api: FastifyInstance, { database }: ConsoleParts): void {
+  const endpointOf = endpointFinder(database)
+
+  api.post<OfId>('/endpoints/:id/pause', MANAGER, async (request, reply) => {
+    found(await pause(database, operatorOf(request), requireId(request.params.id)))
+    return reply.code(204).send()
   })
 
-  api.post<OfId>('/endpoints/:id/retry', MANAGER, async (request, reply) => {
-    const endpoint = await targetOf(request)
-    return sendJob(request, reply, parts, (transaction) =>
-      startEndpointRetry(transaction, operatorOf(request), endpoint, endpoint.failed),
-    )
+  // Resumes one batch. The page repeats the request with `rest` until it is null.
+  api.post<OfId>('/endpoints/:id/resume', MANAGER, async (request) => {
+    const { id } = await endpointOf(request)
+    const body = bodyBytes(request)
+    if (body.length === 0) return { rest: found(await beginResumption(database, id)) }
+    const { resumedAt, lastId } = checkResume(parseUtf8Json(body))
+    return { rest: await continueResumption(database, id, { resumedAt, lastId: BigInt(lastId) }) }
+  })
+
+  // Retries one batch. The page repeats the request until the last one.
+  api.post<OfId>('/endpoints/:id/retry', MANAGER, async (request) => {
+    const { id } = await endpointOf(request)
+    return retryFailedBatch(database, id)
   })
 }

@@ -26,6 +26,8 @@ export interface ConsoleOptions {
   verifier: Omit<Verifier, 'database'>
   /** Starts a job that was just stored at once. By default, an instance finds it within seconds. */
   onJob?: () => void
+  /** base URLs of this service's API, where an endpoint would be a loop */
+  ownUrls: () => URL[]
   log: DestinationStream
   now: () => number
   /** interval of the live tail; tests use a shorter one */

@@ -124,9 +124,10 @@ export async function addSessions(app: FastifyInstance, parts: SessionParts): Pr
   app.post('/invitation/accept', async (request, reply) => {
     const attempt = takeAttempt(request)
     const { invitation, password } = checkAcceptance(parseUtf8Json(bodyBytes(request)))
+    if ((await findInvited(database, invitation)) === null) throw new AppError('invalid_invitation')
+    attempt.succeed()
     const id = await acceptInvitation(database, invitation, password, request.id)
     if (id === null) throw new AppError('invalid_invitation')
-    attempt.succeed()
     return open(request, reply, id)
   })
 

@@ -1,0 +1,185 @@
+/**
+ * Sends a test message to an endpoint and returns the request and the response. It uses the address checks, the resolver and the limits
+ * of deliveries, but neither the queue nor the state of the endpoint, so it also works while the endpoint is paused.
+ */
+import type { IncomingMessage } from 'node:http'
+import { LRUCache } from 'lru-cache'
+import { secretOrNull } from '../config/secret.ts'
+import { AppError } from '../errors.ts'
+import { type Queryable, type Row, statement } from '../postgres/statement.ts'
+import { printableUrl, RefusedUrl } from './address.ts'
+import { type Content, writeMessage } from './messages.ts'
+import { type Message, post } from './post.ts'
+import { HostResolver } from './resolver.ts'
+import { readTarget } from './targets.ts'
+
+/** Tests of one endpoint, so that nobody uses tests to load a receiver. */
+const TEST_INTERVAL_MS = 2_000
+/** Of one process. Each may last 10 s, with a body of 20 KiB: see post.ts and response-budget.ts. */
+const TESTS_IN_FLIGHT_MAX = 8
+const ENDPOINTS_MAX = 10_000
+/** What an operator needs of a response. A receiver chooses its size. */
+const BODY_MAX_BYTES = 4_096
+const HEADERS_MAX = 40
+const HEADER_MAX_LENGTH = 300
+/** Cookies are credentials of the receiver. */
+const MASKED_HEADERS = ['set-cookie', 'set-cookie2']
+
+export interface TestDelivery {
+  request: {
+    /** without a query string, which may be a token */
+    url: string
+    headers: Record<string, string>
+    body: string
+  }
+  response: {
+    /** null: there was no HTTP response */
+    status: number | null
+    /** why there was no response, otherwise empty */
+    reason: string
+    durationMs: number
+    headers: Array<[name: string, value: string]>
+    /** the beginning of the body as text */
+    body: string
+    /** there was more */
+    isCut: boolean
+  }
+}
+
+interface TestedRow extends Row {
+  channel_oa_id: bigint
+  url: string
+  allow_private_network: boolean
+  format: 'line' | 'members'
+  secret: string | null
+  previous_secret: string | null
+  channel_secret: string | null
+  bot_user_id: string | null
+}
+
+/** $1 endpoint id bigint */
+const selectTested = statement('select-endpoint-for-test')`
+    select p.channel_oa_id, p.url, p.allow_private_network, p.format, p.secret, p.previous_secret, a.channel_secret, a.bot_user_id
+      from endpoint p join official_account a on a.id = p.channel_oa_id
+     where p.id = $1`
+
+export class EndpointTester {
+  readonly #isOwnUrl: (url: URL) => boolean
+  readonly #resolver: HostResolver
+  readonly #recent = new LRUCache<bigint, true>({ max: ENDPOINTS_MAX, ttl: TEST_INTERVAL_MS })
+  readonly #inFlight = new Set<bigint>()
+
+  /** @param isOwnUrl whether a URL is one of this service's own: sending there would be a loop */
+  constructor(isOwnUrl: (url: URL) => boolean, resolver = new HostResolver()) {
+    this.#isOwnUrl = isOwnUrl
+    this.#resolver = resolver
+  }
+
+  /**
+   * Returns null if the endpoint does not exist. Throws `invalid_input` without a secret to sign with, and `rate_limited` or `busy`
+   * if too many tests were made or are being made.
+   */
+  async test(database: Queryable, id: bigint, nowMs = Date.now()): Promise<TestDelivery | null> {
+    const [row] = await database.query<TestedRow>(selectTested, [id])
+    if (row === undefined) return null
+    const message = writeMessage(testContent(row, id, nowMs), nowMs)
+    if (message === null) throw missingSecret(row)
+    this.#begin(id)
+    try {
+      return await this.#send(row, message)
+    } finally {
+      this.#inFlight.delete(id)
+    }
+  }
+
+  #begin(id: bigint): void {
+    if (this.#inFlight.has(id) || this.#recent.has(id)) {
+      const message = 'This endpoint was tested a moment ago. Wait 2 seconds, then test it again.'
+      throw new AppError('rate_limited', { message, retryAfterSeconds: TEST_INTERVAL_MS / 1000 })
+    }
+    if (this.#inFlight.size >= TESTS_IN_FLIGHT_MAX) {
+      const message = 'Too many endpoints are being tested. Wait 10 seconds, then try again.'
+      throw new AppError('busy', { message, retryAfterSeconds: 10 })
+    }
+    this.#recent.set(id, true)
+    this.#inFlight.add(id)
+  }
+
+  async #send(row: TestedRow, message: Message): Promise<TestDelivery> {
+    const startedAtMs = performance.now()
+    const seen = new SeenResponse()
+    const target = readTarget(row, this.#isOwnUrl, this.#resolver)
+    const open = async () => ({ message, release: () => undefined, whenLost: () => undefined })
+    const response =
+      target instanceof RefusedUrl
+        ? { status: null, reason: target.message }
+        : await post({ ...target, watch: (received) => seen.watch(received) }, open)
+    const { status = null, reason = '' } = response ?? {}
+    const durationMs = Math.ceil(performance.now() - startedAtMs)
+    return {
+      request: { url: printableUrl(row.url), ...message },
+      response: { status, reason, durationMs, ...seen.result() },
+    }
+  }
+}
+
+function testContent(row: TestedRow, endpointId: bigint, nowMs: number): Content {
+  if (row.format === 'line') {
+    return {
+      format: 'line',
+      destination: row.bot_user_id,
+      // As when LINE verifies a webhook URL.
+      events: '',
+      channelSecret: secretOrNull(row.channel_secret),
+      replies: true,
+      isRetry: false,
+    }
+  }
+  return {
+    format: 'members',
+    id: `msg_test_${endpointId}_${nowMs}`,
+    type: 'endpoint.test',
+    data: `{"endpointId":"${endpointId}"}`,
+    secret: secretOrNull(row.secret),
+    previousSecret: secretOrNull(row.previous_secret),
+  }
+}
+
+function missingSecret({ format, channel_oa_id: accountId }: TestedRow): AppError {
+  const message =
+    format === 'line'
+      ? `account ${accountId} has no channel secret, which signs what its endpoints receive. Set the channel secret of the account first.`
+      : 'the endpoint has no secret to sign with. Rotate its secret first.'
+  return new AppError('invalid_input', { message })
+}
+
+/** The beginning of a response. Its text is cleaned, because the receiver chooses it. */
+class SeenResponse {
+  #headers: Array<[string, string]> = []
+  #chunks: Buffer[] = []
+  #bytes = 0
+
+  watch(response: IncomingMessage): void {
+    this.#headers = Object.entries(response.headers)
+      .slice(0, HEADERS_MAX)
+      .map(([name, value = '']) => {
+        const text = MASKED_HEADERS.includes(name) ? '•••' : cleaned([value].flat().join(', '))
+        return [cleaned(name), text.slice(0, HEADER_MAX_LENGTH)]
+      })
+    response.on('data', (chunk: Buffer) => {
+      // The bytes are copied, because the limit of responses overwrites those beyond it.
+      if (this.#bytes < BODY_MAX_BYTES)
+        this.#chunks.push(Buffer.from(chunk.subarray(0, BODY_MAX_BYTES - this.#bytes)))
+      this.#bytes += chunk.length
+    })
+  }
+
+  result() {
+    const body = cleaned(Buffer.concat(this.#chunks).toString('utf8'))
+    return { headers: this.#headers, body, isCut: this.#bytes > BODY_MAX_BYTES }
+  }
+}
+
+/** Replaces control characters, and those that change the direction of text, which could forge lines of a terminal or a page. */
+const cleaned = (text: string): string =>
+  text.replace(/\r\n/g, '\n').replace(/(?![\n\t])[\p{Cc}\p{Bidi_Control}]/gu, '\ufffd')

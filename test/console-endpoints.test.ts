@@ -1,0 +1,129 @@
+/** What operators change about endpoints in the console. */
+import { expect, it } from 'vitest'
+import { signedIn, startConsole } from './support/console.ts'
+import { addTenant, createTestDatabase } from './support/database.ts'
+import { startReceiver } from './support/endpoints.ts'
+
+const { database } = await createTestDatabase()
+const { url } = await startConsole(database)
+const operator = await signedIn(url)
+const tenant = await addTenant(database)
+const account = String(tenant.accountId)
+
+async function add(fields: Record<string, unknown> = {}): Promise<{ id: string; secret: string | null }> {
+  const settings = { account, url: 'https://tool.example/hook', format: 'line', ...fields }
+  const { status, json } = await operator.post('/api/endpoints', settings)
+  expect(status).toBe(200)
+  return json
+}
+
+const read = async (id: string) => (await operator.get(`/api/endpoints/${id}`)).json.endpoint
+
+it('adds endpoints, and shows a secret once', async () => {
+  const line = await add()
+  expect(line.secret).toBeNull()
+  expect(await read(line.id)).toMatchObject({ accountId: account, name: '', events: null, replies: false })
+  const members = await add({ format: 'members', name: 'CRM', events: ['member.erased'] })
+  expect(members.secret).toMatch(/^whsec_/)
+  const answers = [await operator.get('/api/endpoints'), await operator.get(`/api/endpoints/${members.id}`)]
+  for (const { text } of answers) expect(text).not.toContain('whsec_')
+})
+
+it.each<[string, Record<string, unknown>, { path: string; message: RegExp }]>([
+  ['its own URL', { url: 'https://oa.example.com/audience/api/line/1' }, { path: 'url', message: /loop/ }],
+  ['a private address', { url: 'https://10.0.0.1/' }, { path: 'url', message: /not public/ }],
+  [
+    'an unknown event',
+    { events: ['nothing'], format: 'members' },
+    { path: 'events', message: /no event nothing/ },
+  ],
+  ['no events', { events: [] }, { path: 'events', message: /empty/ }],
+  ['no URL', { url: undefined }, { path: '', message: /url/ }],
+  ['a name with U+0000', { name: 'a\u0000' }, { path: 'name', message: /U\+0000/ }],
+  [
+    'reply tokens for members',
+    { replies: true, format: 'members' },
+    { path: 'replies', message: /format line/ },
+  ],
+])('refuses %s with the field', async (_, fields, { path, message }) => {
+  const settings = { account, url: 'https://tool.example/hook', format: 'line', ...fields }
+  const { status, json } = await operator.post('/api/endpoints', settings)
+  expect(status).toBe(400)
+  expect(json.details).toContainEqual({ path, message: expect.stringMatching(message) })
+})
+
+it('changes settings, and returns what is left to be made due after a change of the URL', async () => {
+  const { id } = await add({ name: 'Tool' })
+  const update = (changes: unknown) => operator.post(`/api/endpoints/${id}/update`, changes)
+  expect((await update({ events: ['follow'] })).json).toEqual({ rest: null })
+  let { rest } = (await update({ url: 'https://new.example/', replies: true })).json
+  expect(rest).toMatchObject({ lastId: '0' })
+  while (rest !== null) rest = (await operator.post(`/api/endpoints/${id}/resume`, rest)).json.rest
+  expect(await read(id)).toMatchObject({
+    url: 'https://new.example/',
+    name: 'Tool',
+    events: ['follow'],
+    replies: true,
+  })
+  const second = await add()
+  const refused = await operator.post(`/api/endpoints/${second.id}/update`, { replies: true })
+  expect(refused).toMatchObject({
+    status: 400,
+    json: { details: [{ path: 'replies', message: expect.stringContaining(`endpoint ${id} (Tool)`) }] },
+  })
+  expect((await update({ format: 'members' })).status).toBe(400)
+  expect((await operator.post('/api/endpoints/404404/update', { name: 'x' })).status).toBe(404)
+})
+
+it('tests an endpoint once in two seconds', async () => {
+  const receiver = await startReceiver()
+  const { id } = await add({ url: receiver.url, allowPrivateNetwork: true })
+  const { json } = await operator.post(`/api/endpoints/${id}/test`)
+  expect(json).toMatchObject({ request: { url: receiver.url }, response: { status: 200, body: 'ok' } })
+  expect(receiver.received).toHaveLength(1)
+  const second = await operator.post(`/api/endpoints/${id}/test`)
+  expect([second.status, second.headers.get('retry-after')]).toEqual([429, '2'])
+  expect((await operator.post('/api/endpoints/404404/test')).status).toBe(404)
+})
+
+it('rotates a secret and finishes the rotation', async () => {
+  const { id } = await add({ format: 'members' })
+  const rotated = await operator.post(`/api/endpoints/${id}/rotate`)
+  expect(rotated.json).toEqual({ secret: expect.stringMatching(/^whsec_/) })
+  expect((await read(id)).isRotating).toBe(true)
+  expect((await operator.post(`/api/endpoints/${id}/rotate`)).status).toBe(400)
+  expect((await operator.post(`/api/endpoints/${id}/finish-rotation`)).status).toBe(204)
+  expect((await read(id)).isRotating).toBe(false)
+  const line = await add()
+  expect((await operator.post(`/api/endpoints/${line.id}/rotate`)).status).toBe(400)
+})
+
+it('removes an endpoint with a large backlog in batches, and none of another endpoint', async () => {
+  const [{ id }, other] = [await add(), await add()]
+  await database.query(
+    `insert into endpoint_delivery (channel_oa_id, endpoint_id, event_keys, failed_at)
+     select $1, p.id, '{}', case when i % 2 = 0 then now() end
+       from unnest($2::bigint[]) as p (id), generate_series(1, 6000) i`,
+    [account, [id, other.id]],
+  )
+  expect((await operator.post(`/api/endpoints/${id}/remove`)).json).toEqual({ deleted: 5_000, isLast: false })
+  expect((await read(id)).status).toBe('paused')
+  expect((await operator.post(`/api/endpoints/${id}/remove`)).json).toEqual({ deleted: 1_000, isLast: true })
+  expect((await operator.post(`/api/endpoints/${id}/remove`)).status).toBe(404)
+  const left = await database.query('select distinct endpoint_id from endpoint_delivery')
+  expect(left).toEqual([{ endpoint_id: BigInt(other.id) }])
+})
+
+it('shows the last attempts', async () => {
+  const { id } = await add()
+  await database.query(
+    `insert into endpoint_attempt (endpoint_id, was_accepted, slot, started_at, delivery_id, attempt, status, duration_ms, events, reason)
+     values ($1, true, 0, now(), 7, 1, 200, 12, 3, ''), ($1, false, 0, now() - interval '1 minute', 6, 2, null, 10000, 1, 'no response within 10 s')`,
+    [id],
+  )
+  const { json } = await operator.get(`/api/endpoints/${id}/history`)
+  expect(json.attempts).toMatchObject([
+    { wasAccepted: true, status: 200, durationMs: 12, events: 3, attempt: 1, deliveryId: '7', reason: '' },
+    { wasAccepted: false, status: null, reason: 'no response within 10 s' },
+  ])
+})

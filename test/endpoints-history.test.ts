@@ -1,0 +1,112 @@
+/** The last attempts of each endpoint, as operators see them. */
+import { expect, it } from 'vitest'
+import { Sample } from '../src/endpoints/history.ts'
+import { Settlements } from '../src/endpoints/settlements.ts'
+import { type DeliveryAttempt, listAttempts } from '../src/operator/endpoint-history.ts'
+import { randomUserId, textMessage } from '../tools/simulator/events.ts'
+import type { TextDatabase } from '../tools/text-database.ts'
+import { startReceiver, startSending } from './support/endpoints.ts'
+import { eventually } from './support/process.ts'
+
+const attemptsOf = (database: TextDatabase, id: bigint, count: number): Promise<DeliveryAttempt[]> =>
+  eventually(
+    () => listAttempts(database, id),
+    (attempts) => attempts.length >= count,
+  )
+
+it('has accepted and refused attempts with time, status, duration, events and number, and no content', async () => {
+  const { database, service, tenant, addEndpoint, makeDue, becomesQuiet } = await startSending()
+  const receiver = await startReceiver()
+  const id = await addEndpoint(receiver.url)
+  receiver.answer = { status: 500, body: 'echo of the message' }
+  const sinceMs = Date.now()
+  await service.deliver(tenant, [
+    textMessage(randomUserId(), 'secret text'),
+    textMessage(randomUserId(), 'x'),
+  ])
+  await becomesQuiet()
+  receiver.answer = { status: 204 }
+  await makeDue()
+  const attempts = await attemptsOf(database, id, 2)
+  const common = { reason: '', events: 2, deliveryId: attempts[0]?.deliveryId }
+  expect(attempts).toEqual([
+    { ...common, wasAccepted: true, status: 204, attempt: 2, ...anyTimes },
+    { ...common, wasAccepted: false, status: 500, attempt: 1, ...anyTimes },
+  ])
+  for (const { startedAt, durationMs } of attempts) {
+    expect(Date.parse(startedAt)).toBeGreaterThan(sinceMs - 1_000)
+    expect(durationMs).toBeLessThan(Date.now() - sinceMs + 1_000)
+  }
+  const rows = await database.query(`select t::text as text from endpoint_attempt t`)
+  expect(JSON.stringify(rows)).not.toMatch(/secret text|echo/)
+})
+
+const anyTimes = { startedAt: expect.stringMatching(/^\d{4}-.*Z$/), durationMs: expect.any(Number) }
+
+it('has the reason and the number of events if there was no connection, and one event for a changed member', async () => {
+  const { database, service, tenant, addEndpoint } = await startSending()
+  const receiver = await startReceiver()
+  const line = await addEndpoint('http://127.0.0.1:9/')
+  const members = await addEndpoint(receiver.url, { format: 'members' })
+  await service.deliver(tenant, [textMessage(randomUserId(), 'hello')])
+  expect(await attemptsOf(database, line, 1)).toMatchObject([
+    { status: null, reason: 'no response: ECONNREFUSED', events: 1, wasAccepted: false },
+  ])
+  expect(await attemptsOf(database, members, 1)).toMatchObject([{ status: 200, events: 1, attempt: 1 }])
+})
+
+it('keeps the last 25 of each kind when two instances settle at once, and goes with its endpoint', async () => {
+  const { database, tenant, addEndpoint } = await startSending()
+  const ids = [await addEndpoint('https://a.example/'), await addEndpoint('https://b.example/')]
+  const instances = [new Settlements(database.pin()), new Settlements(database.pin())]
+  let deliveryId = 0n
+  const note = (settlements: Settlements, endpointId: bigint, status: number | null) => {
+    deliveryId += 1n
+    settlements.note({
+      delivery: { id: deliveryId, accountId: tenant.accountId, endpointId },
+      attempt: 1,
+      response: { status, reason: '', retryAfterMs: null },
+      startedAtMs: performance.now(),
+      durationMs: 5,
+      events: 1,
+    })
+  }
+  for (const id of ids) for (let i = 0; i < 3; i += 1) note(instances[0] as Settlements, id, 200)
+  for (let round = 0; round < 20; round += 1) {
+    for (const [index, settlements] of instances.entries()) {
+      for (const id of index === 0 ? ids : ids.toReversed()) {
+        for (let i = 0; i < 1 + round * 2; i += 1) note(settlements, id, 500)
+      }
+    }
+    await Promise.all(instances.map((settlements) => settlements.settle()))
+  }
+  for (const id of ids) {
+    const attempts = await listAttempts(database, id)
+    const refused = attempts.filter(({ wasAccepted }) => !wasAccepted)
+    expect([refused.length, attempts.length]).toEqual([25, 28])
+    // The last round of one of the two instances.
+    const newest = attempts.map(({ deliveryId }) => Number(deliveryId)).sort((a, b) => b - a)
+    expect(newest[24]).toBeGreaterThan(Number(deliveryId) - 160)
+  }
+  await database.query('delete from endpoint where id = $1', [ids[0]])
+  expect(await listAttempts(database, ids[0] as bigint)).toEqual([])
+  expect(await listAttempts(database, ids[1] as bigint)).toHaveLength(28)
+})
+
+it('stores ten accepted attempts of an endpoint at once, then one in five seconds, and every refused one', () => {
+  const sample = new Sample()
+  const attempt = (endpointId: bigint, status: number) => ({
+    delivery: { id: 1n, accountId: 1n, endpointId },
+    attempt: 1,
+    response: { status, reason: '', retryAfterMs: null },
+    ...{ startedAtMs: 0, durationMs: 1, events: 1 },
+  })
+  const taken = (endpointId: bigint, status: number, nowMs: number) =>
+    Array.from({ length: 100 }, () => sample.takes(attempt(endpointId, status), nowMs)).filter(Boolean).length
+  expect(taken(1n, 200, 1_000)).toBe(10)
+  expect(taken(1n, 200, 5_999)).toBe(0)
+  expect(taken(1n, 200, 6_000)).toBe(1)
+  expect(taken(1n, 500, 3_000)).toBe(100)
+  expect(taken(2n, 200, 3_000)).toBe(10)
+  expect(taken(1n, 200, 200_000)).toBe(10)
+})

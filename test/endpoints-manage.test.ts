@@ -1,0 +1,187 @@
+/** Changes of an endpoint that has a backlog. */
+import { describe, expect, it } from 'vitest'
+import { finishResumption } from '../src/endpoints/manage.ts'
+import { addEndpoint, type EndpointSettings, updateEndpoint } from '../src/endpoints/settings.ts'
+import { randomUserId, textMessage } from '../tools/simulator/events.ts'
+import { runCommand } from './support/command.ts'
+import { addTenant, createTestDatabase } from './support/database.ts'
+import { type Sending, startReceiver, startSending } from './support/endpoints.ts'
+import { eventually } from './support/process.ts'
+
+const OWN = [new URL('https://oa.example.com/audience')]
+
+async function update(
+  { database }: Pick<Sending, 'database'>,
+  id: bigint,
+  changes: Partial<EndpointSettings>,
+) {
+  const updated = await database.transaction((transaction) => updateEndpoint(transaction, id, changes, OWN))
+  await finishResumption(database, id, updated?.resumption ?? null)
+  return updated
+}
+
+const textsOf = (received: Array<{ body: string }>): string[] =>
+  received.flatMap(({ body }) =>
+    JSON.parse(body).events.map((event: { message: { text: string } }) => event.message.text),
+  )
+
+describe('an endpoint with another URL', () => {
+  it('gets its whole backlog there at once, and the old URL gets nothing more', async () => {
+    const sending = await startSending()
+    const { service, tenant, addEndpoint: add, becomesQuiet } = sending
+    const [first, second] = [await startReceiver(), await startReceiver()]
+    const id = await add(first.url)
+    await service.deliver(tenant, [textMessage(randomUserId(), 'accepted')])
+    await becomesQuiet()
+    first.answer = { status: 500 }
+    for (const text of ['one', 'two']) await service.deliver(tenant, [textMessage(randomUserId(), text)])
+    await becomesQuiet()
+    const before = first.received.length
+    expect(await update(sending, id, { url: second.url })).toMatchObject({
+      before: { url: first.url },
+      after: { url: second.url, name: '' },
+    })
+    await eventually(
+      async () => textsOf(second.received).sort(),
+      (texts) => texts.length === 2,
+    )
+    await service.deliver(tenant, [textMessage(randomUserId(), 'three')])
+    await eventually(
+      async () => textsOf(second.received),
+      (texts) => texts.includes('three'),
+    )
+    expect(textsOf(second.received).sort()).toEqual(['one', 'three', 'two'])
+    expect(first.received).toHaveLength(before)
+  })
+
+  it('finishes the request that is in flight at the old URL, and sends it once', async () => {
+    const sending = await startSending()
+    const { database, service, tenant, addEndpoint: add } = sending
+    const [first, second] = [await startReceiver(), await startReceiver()]
+    let respond = () => undefined as unknown
+    first.answer = { status: 200, until: new Promise((resolve) => (respond = () => resolve(null))) }
+    const id = await add(first.url)
+    await service.deliver(tenant, [textMessage(randomUserId(), 'in flight')])
+    await eventually(
+      async () => first.received.length,
+      (count) => count === 1,
+    )
+    await update(sending, id, { url: second.url })
+    respond()
+    await eventually(
+      () => database.query('select from endpoint_delivery'),
+      (rows) => rows.length === 0,
+    )
+    expect(second.received).toEqual([])
+  })
+})
+
+it('sends queued events that its new list of events no longer has, and none of them later', async () => {
+  const sending = await startSending()
+  const { service, tenant, addEndpoint: add, makeDue, becomesQuiet } = sending
+  const receiver = await startReceiver()
+  receiver.answer = { status: 500 }
+  const id = await add(receiver.url)
+  await service.deliver(tenant, [textMessage(randomUserId(), 'queued')])
+  await becomesQuiet()
+  await update(sending, id, { events: ['follow'] })
+  receiver.answer = { status: 200 }
+  receiver.received.length = 0
+  await service.deliver(tenant, [textMessage(randomUserId(), 'later')])
+  await makeDue()
+  await eventually(
+    async () => textsOf(receiver.received),
+    (texts) => texts.includes('queued'),
+  )
+  await becomesQuiet()
+  expect(textsOf(receiver.received)).toEqual(['queued'])
+})
+
+describe('endpoints update', async () => {
+  const { database, env: created } = await createTestDatabase()
+  const env = { ...created, PUBLIC_URL: 'https://oa.example.com/audience' }
+  const tenant = await addTenant(database)
+  const settings = { name: '', events: null, replies: false, allowPrivateNetwork: false }
+  const add = async (fields: Partial<EndpointSettings> = {}, format: 'line' | 'members' = 'line') => {
+    const url = 'https://tool.example.com/hook'
+    const added = await addEndpoint(
+      database,
+      { ...settings, url, format, accountId: tenant.accountId, ...fields },
+      OWN,
+    )
+    return added?.id as bigint
+  }
+  const run = (id: bigint, ...args: string[]) => runCommand(['endpoints', 'update', String(id), ...args], env)
+  const stored = async (id: bigint) =>
+    (
+      await database.query(
+        'select url, name, events, replies, allow_private_network from endpoint where id = $1',
+        [id],
+      )
+    )[0]
+
+  it('changes only the given settings', async () => {
+    const id = await add({ name: 'Tool', events: ['follow'] })
+    expect(await run(id, '--url', 'https://new.example.com', '--json')).toMatchObject({
+      status: 0,
+      stdout: `{"id":"${id}","status":"updated"}\n`,
+    })
+    const changed = { url: 'https://new.example.com/', name: 'Tool', events: ['follow'], replies: false }
+    expect(await stored(id)).toEqual({ ...changed, allow_private_network: false })
+    await run(id, '--events', 'all', '--replies', '--allow-private-network', '--name', '')
+    expect(await stored(id)).toEqual({
+      ...changed,
+      name: '',
+      events: null,
+      replies: true,
+      allow_private_network: true,
+    })
+    await run(id, '--no-replies')
+    expect(await stored(id)).toMatchObject({ replies: false, allow_private_network: true })
+  })
+
+  it.each<[string, string[], 'line' | 'members', RegExp]>([
+    [
+      'its own address',
+      ['--url', 'https://oa.example.com/audience/api/line/1'],
+      'line',
+      /this service itself/,
+    ],
+    ['a private address', ['--url', 'https://127.0.0.1/'], 'line', /is not public/],
+    ['an unknown event', ['--events', 'member.gone'], 'members', /no event member\.gone/],
+    ['an empty list of events', ['--events', ''], 'line', /the list of events is empty/],
+    ['reply tokens for members', ['--replies'], 'members', /only endpoints of the format line/],
+    ['nothing to change', [], 'line', /Give at least one option/],
+    ['another format', ['--format', 'members'], 'line', /unknown option '--format'/],
+  ])('refuses %s with the reason in one line', async (_, args, format, complaint) => {
+    const id = await add({}, format)
+    const before = await stored(id)
+    const { status, stderr } = await run(id, ...args)
+    expect(status).toBe(1)
+    expect(stderr).toMatch(complaint)
+    expect(stderr.trim().split('\n')).toHaveLength(1)
+    expect(await stored(id)).toEqual(before)
+  })
+
+  it('names the endpoint that receives the reply tokens already', async () => {
+    const own = await addTenant(database)
+    const fields = {
+      ...settings,
+      url: 'https://a.example/',
+      format: 'line' as const,
+      accountId: own.accountId,
+    }
+    const first = await addEndpoint(database, { ...fields, replies: true, name: 'Bot' }, OWN)
+    const second = await addEndpoint(database, fields, OWN)
+    const { stderr } = await run(second?.id as bigint, '--replies')
+    expect(stderr).toContain(`endpoint ${first?.id} (Bot) receives the reply tokens`)
+    // The one that has them may be changed.
+    expect((await run(first?.id as bigint, '--replies', '--name', 'Chat')).status).toBe(0)
+  })
+
+  it('refuses private addresses again when the private network is no longer allowed', async () => {
+    const id = await add({ url: 'http://127.0.0.1:3001/', allowPrivateNetwork: true })
+    expect((await run(id, '--no-allow-private-network')).stderr).toContain('must begin with https://')
+    expect((await run(404404n, '--name', 'x')).stderr).toContain('endpoint 404404 does not exist')
+  })
+})

@@ -1,0 +1,299 @@
+/** Operators: invitations, passwords, roles, organizations and single sign-on. */
+import { randomBytes } from 'node:crypto'
+import { describe, expect, it } from 'vitest'
+import { commandActor } from '../src/operator/actor.ts'
+import { addOperator, inviteOperator, updateOperator } from '../src/operator/operators.ts'
+import { addSignedIn, CONSOLE_TOKEN, Operator, PASSWORD, signedIn, startConsole } from './support/console.ts'
+import { addTenant, createTestDatabase } from './support/database.ts'
+import { load } from './support/load.ts'
+
+const { database } = await createTestDatabase()
+const { url } = await startConsole(database)
+
+/** A console of its own for a test with wrong attempts, which are counted by address. */
+const anotherConsole = async () => ({ url: (await startConsole(database)).url, database })
+
+/** The tests are the proxy. */
+const config = { logLevel: 'silent' as const, trustProxy: ['127.0.0.1'], publicUrl: null }
+const userHeader = 'x-forwarded-email'
+const proxied = await startConsole(database, { config, userHeader })
+
+const someone = () => `${randomBytes(6).toString('hex')}@example.com`
+const viewer = { name: null, role: 'viewer' as const, organizationIds: null }
+const invite = (email = someone()) => addOperator(database, commandActor(), email, viewer)
+const signInAs = (operator: Operator, email: string, password = PASSWORD) =>
+  operator.send('/sign-in', { email, password })
+
+describe('an invitation', () => {
+  it('lets its operator choose a password, once', async () => {
+    const email = someone()
+    const { invitation } = await invite(email)
+    const operator = new Operator(url)
+    expect((await operator.post('/invitation', { invitation })).json).toEqual({ email })
+    expect((await operator.send('/invitation/accept', { invitation, password: PASSWORD })).status).toBe(200)
+    expect((await operator.get('/api/session')).json.session.operator).toEqual({
+      ...{ name: email, kind: 'operator', role: 'viewer', organizationIds: null },
+    })
+    const again = { invitation, password: 'another password of six words' }
+    expect((await new Operator(url).post('/invitation/accept', again)).status).toBe(404)
+    expect((await signInAs(new Operator(url), email.toUpperCase())).status).toBe(200)
+    expect((await signInAs(new Operator(url), email, again.password)).status).toBe(401)
+  })
+
+  it('is used by one of two who open it at the same time', async () => {
+    const { invitation } = await invite()
+    const statuses = await Promise.all(
+      ['first password of the two', 'second password of the two'].map(
+        async (password) =>
+          (await new Operator(url).post('/invitation/accept', { invitation, password })).status,
+      ),
+    )
+    expect(statuses.sort()).toEqual([200, 404])
+  })
+
+  it('ends after 24 hours, and with a newer one', async () => {
+    const { id, invitation } = await invite()
+    await load(database, `update operator set invitation_expires_at = now() where id = $1`, [id])
+    expect((await new Operator(url).post('/invitation', { invitation })).status).toBe(404)
+    const newer = await inviteOperator(database, commandActor(), id)
+    expect((await new Operator(url).post('/invitation', { invitation })).status).toBe(404)
+    expect((await new Operator(url).post('/invitation', { invitation: newer?.invitation })).status).toBe(200)
+  })
+
+  it.each(['short', 'password1234', 'aaaaaaaaaaaa', 'qwertyqwerty', '123qweasdzxc'])(
+    'does not accept the password %s',
+    async (password) => {
+      const { invitation } = await invite()
+      const { status, json } = await new Operator(url).post('/invitation/accept', { invitation, password })
+      expect([status, json.details[0].path]).toEqual([400, 'password'])
+    },
+  )
+
+  it('is stored as a hash, as is the password', async () => {
+    const email = someone()
+    const { invitation } = await invite(email)
+    await new Operator(url).send('/invitation/accept', { invitation, password: PASSWORD })
+    const rows = await load<{ text: string }>(database, 'select t::text as text from operator t')
+    for (const { text } of rows) expect(text).not.toMatch(new RegExp(`${invitation}|${PASSWORD}`))
+    const [{ hash } = { hash: '' }] = await load<{ hash: string }>(
+      database,
+      'select password_hash as hash from operator where email = $1',
+      [email],
+    )
+    expect(hash).toMatch(/^scrypt\$32768\$8\$3\$/)
+  })
+})
+
+describe('a sign-in', async () => {
+  const here = await anotherConsole()
+  const { url } = here
+
+  it('says the same of a wrong password, an unknown address, a disabled operator and one without a password', async () => {
+    const operator = await addSignedIn(here, { role: 'viewer' })
+    const disabled = await addSignedIn(here, { role: 'viewer' })
+    await updateOperator(database, commandActor(), disabled.id, { status: 'disabled' })
+    const invited = someone()
+    await invite(invited)
+    const answers = await Promise.all([
+      signInAs(new Operator(url), operator.email, 'a wrong password'),
+      signInAs(new Operator(url), someone()),
+      signInAs(new Operator(url), disabled.email),
+      signInAs(new Operator(url), invited),
+    ])
+    for (const { status, json } of answers)
+      expect([status, json.message]).toEqual([401, 'The email address or the password is wrong'])
+  })
+
+  it('hashes the password also for an unknown address', async () => {
+    const operator = await addSignedIn(here, { role: 'viewer' })
+    const timeOf = async (email: string) => {
+      const startedAtMs = performance.now()
+      await signInAs(new Operator(url), email, 'a wrong password')
+      return performance.now() - startedAtMs
+    }
+    const [known, unknown] = [await timeOf(operator.email), await timeOf(someone())]
+    // A hash takes hundreds of milliseconds, and everything else a few.
+    expect(unknown).toBeGreaterThan(known / 4)
+  })
+
+  it('is refused for an operator after 10 wrong passwords from unknown addresses, but not where the operator has signed in', async () => {
+    const config = { logLevel: 'silent' as const, trustProxy: ['loopback'], publicUrl: null }
+    const proxied = await startConsole(database, { config })
+    const { email } = await addSignedIn({ url: proxied.url, database }, { role: 'viewer' })
+    const from = (address: string, password: string) =>
+      new Operator(proxied.url).send('/sign-in', { email, password }, { 'x-forwarded-for': address })
+    expect((await from('192.0.2.200', PASSWORD)).status).toBe(200)
+    const guesses = await Promise.all(
+      Array.from({ length: 12 }, async (_, i) => (await from(`192.0.2.${i}`, 'a guess of twelve')).status),
+    )
+    expect(guesses.filter((status) => status === 401)).toHaveLength(10)
+    expect((await from('192.0.2.99', PASSWORD)).status).toBe(429)
+    expect((await from('192.0.2.200', PASSWORD)).status).toBe(200)
+  })
+
+  it('opens another session than the cookie that the browser sent', async () => {
+    const { email } = await addSignedIn(here, { role: 'viewer' })
+    const fixed = `oa-audience-console=${randomBytes(32).toString('base64url')}`
+    const operator = new Operator(url)
+    operator.cookie = fixed
+    expect((await signInAs(operator, email)).status).toBe(200)
+    expect(operator.cookie).not.toBe(fixed)
+    const other = new Operator(url)
+    other.cookie = fixed
+    expect((await other.get('/api/fleet')).status).toBe(401)
+  })
+})
+
+describe('a session', async () => {
+  const here = await anotherConsole()
+  const { url } = here
+
+  it('follows the role and the status of its operator with the next request', async () => {
+    await addSignedIn(here, { role: 'owner' })
+    const operator = await addSignedIn(here, { role: 'owner' })
+    expect((await operator.get('/api/operators')).status).toBe(200)
+    await updateOperator(database, commandActor(), operator.id, { role: 'viewer' })
+    expect((await operator.get('/api/operators')).status).toBe(403)
+    expect((await operator.get('/api/fleet')).status).toBe(200)
+    await updateOperator(database, commandActor(), operator.id, { status: 'disabled' })
+    expect((await operator.get('/api/fleet')).status).toBe(401)
+    await updateOperator(database, commandActor(), operator.id, { status: 'active' })
+    expect((await operator.get('/api/fleet')).status).toBe(401)
+  })
+
+  it('ends with a new password, except the one that sets it', async () => {
+    const operator = await addSignedIn(here, { role: 'viewer' })
+    const elsewhere = new Operator(url)
+    await signInAs(elsewhere, operator.email)
+    const password = 'a quite different password'
+    const wrong = await operator.send('/password', { current: 'not my password', password })
+    expect([wrong.status, wrong.json.details[0].path]).toEqual([400, 'current'])
+    expect((await operator.send('/password', { current: PASSWORD, password })).status).toBe(200)
+    expect((await operator.get('/api/fleet')).status).toBe(200)
+    expect((await elsewhere.get('/api/fleet')).status).toBe(401)
+    expect((await signInAs(new Operator(url), operator.email)).status).toBe(401)
+  })
+})
+
+describe('the management of operators', () => {
+  it('leaves one of two owners who demote each other', async () => {
+    const own = await createTestDatabase()
+    const { url } = await startConsole(own.database)
+    const [one, other] = await Promise.all([
+      addSignedIn({ url, database: own.database }, { role: 'owner' }),
+      addSignedIn({ url, database: own.database }, { role: 'owner' }),
+    ])
+    const statuses = await Promise.all([
+      one.post(`/api/operators/${other.id}`, { role: 'viewer' }),
+      other.post(`/api/operators/${one.id}`, { role: 'viewer' }),
+    ])
+    expect(statuses.map(({ status }) => status).sort()).toEqual([204, 403])
+    const owners = await load(own.database, `select from operator where role = 'owner'`)
+    expect(owners).toHaveLength(1)
+  })
+
+  it('does not remove the last owner of all organizations', async () => {
+    const own = await createTestDatabase()
+    const { url } = await startConsole(own.database)
+    const owner = await addSignedIn({ url, database: own.database }, { role: 'owner' })
+    for (const changes of [{ role: 'manager' }, { status: 'disabled' }]) {
+      const { status, json } = await owner.post(`/api/operators/${owner.id}`, changes)
+      expect([status, json.details[0].path]).toEqual([400, 'role'])
+    }
+    expect((await owner.get('/api/operators')).status).toBe(200)
+  })
+
+  it('lets an owner of some organizations manage the operators of these alone', async () => {
+    const here = await anotherConsole()
+    const [ours, foreign] = [await addTenant(database), await addTenant(database)]
+    const owner = await addSignedIn(here, { role: 'owner', organizationIds: [ours.organizationId] })
+    const stranger = await addSignedIn(here, { role: 'viewer', organizationIds: [foreign.organizationId] })
+    const everywhere = await addSignedIn(here, { role: 'viewer' })
+    const add = (organizationIds: string[] | null) =>
+      owner.post('/api/operators', { email: someone(), name: null, role: 'viewer', organizationIds })
+    expect((await add([String(ours.organizationId)])).status).toBe(200)
+    for (const ids of [null, [String(foreign.organizationId)], [], ['999999']])
+      expect((await add(ids)).status, String(ids)).toBe(400)
+    const { operators } = (await owner.get('/api/operators')).json
+    const seen = operators.map(({ id }: { id: string }) => id)
+    expect(seen).toContain(String(owner.id))
+    for (const { id } of [stranger, everywhere]) {
+      expect(seen).not.toContain(String(id))
+      expect((await owner.post(`/api/operators/${id}`, { role: 'owner' })).status).toBe(404)
+      expect((await owner.post(`/api/operators/${id}/invite`)).status).toBe(404)
+    }
+  })
+
+  it('refuses an address that is taken or not one', async () => {
+    const owner = await signedIn((await anotherConsole()).url)
+    const email = someone()
+    await invite(email)
+    for (const address of [email.toUpperCase(), 'nobody', 'a b@example.com', 'a@b, c@d']) {
+      const fields = { email: address, name: null, role: 'viewer', organizationIds: null }
+      const { status, json } = await owner.post('/api/operators', fields)
+      expect([status, json.details?.[0].path], address).toEqual([400, 'email'])
+    }
+  })
+})
+
+describe('single sign-on', () => {
+  const as = (email: string) => {
+    const operator = new Operator(proxied.url)
+    const headers = { ...operator.headers, [userHeader]: email }
+    return (path: string) => operator.call('GET', path, undefined, headers)
+  }
+
+  it('takes the operator from the header of a trusted proxy, without a cookie', async () => {
+    const email = someone()
+    const { id } = await addOperator(database, commandActor(), email, { ...viewer, role: 'manager' })
+    expect((await as(email.toUpperCase())('/api/fleet')).status).toBe(200)
+    const { session } = (await as(email)('/api/session')).json
+    expect(session).toMatchObject({ endsAt: null, operator: { name: email, role: 'manager' } })
+    expect((await as(email)('/api/operators')).status).toBe(403)
+    await updateOperator(database, commandActor(), id, { status: 'disabled' })
+    expect((await as(email)('/api/fleet')).status).toBe(403)
+  })
+
+  it.each(['', 'nobody@example.com', 'a@example.com, b@example.com', '*'])(
+    'refuses the address "%s"',
+    async (email) => {
+      expect((await as(email)('/api/fleet')).status).toBe(403)
+    },
+  )
+
+  it('refuses the header from anybody else, whatever X-Forwarded-For says', async () => {
+    const email = someone()
+    await addOperator(database, commandActor(), email, { ...viewer, role: 'owner' })
+    const elsewhere = { ...config, trustProxy: ['192.0.2.1'] }
+    const direct = await startConsole(database, { config: elsewhere, userHeader })
+    const operator = await signedIn(direct.url)
+    for (const forwarded of [{}, { 'x-forwarded-for': '192.0.2.1' }, { forwarded: 'for=192.0.2.1' }]) {
+      const headers = { ...operator.headers, [userHeader]: email, ...forwarded }
+      const { status, json } = await operator.call('GET', '/api/fleet', undefined, headers)
+      expect([status, json.message]).toEqual([403, expect.stringContaining('TRUST_PROXY')])
+    }
+    expect((await operator.get('/api/fleet')).status).toBe(200)
+  })
+
+  it('leaves CONSOLE_TOKEN as a way in', async () => {
+    expect((await new Operator(proxied.url).signIn(CONSOLE_TOKEN)).status).toBe(200)
+  })
+
+  it('is not changed by other pages, although no cookie protects it', async () => {
+    const email = someone()
+    await addOperator(database, commandActor(), email, { ...viewer, role: 'owner' })
+    const headers = { [userHeader]: email, origin: 'https://evil.example', 'content-type': 'text/plain' }
+    const response = await fetch(`${proxied.url}/api/clients`, { method: 'POST', headers, body: '{}' })
+    expect(response.status).toBe(403)
+  })
+})
+
+it('a console without CONSOLE_TOKEN accepts no token', async () => {
+  const own = await startConsole(database, { token: null })
+  expect((await new Operator(own.url).signIn('')).status).toBe(401)
+  expect((await new Operator(own.url).signIn('null')).status).toBe(401)
+  expect((await new Operator(own.url).get('/api/session')).json).toEqual({
+    session: null,
+    acceptsToken: false,
+  })
+})

@@ -1,0 +1,159 @@
+/** A test delivery, the rotation of the secret, and the removal of an endpoint. */
+import { useEffect, useState } from 'preact/hooks'
+import type { TestDelivery } from '../../src/endpoints/test-delivery.ts'
+import type { EndpointSummary } from '../../src/operator/endpoints.ts'
+import { type Json, post } from '../api.ts'
+import { useAction } from '../hooks.ts'
+import { navigate } from '../router.tsx'
+import { useLocalized } from '../texts.ts'
+import { Confirm, Dialog } from './dialog.tsx'
+import { Form, TextField } from './form.tsx'
+import { SecretOnce } from './secret-once.tsx'
+import { ActionFailure } from './states.tsx'
+import { Payload } from './values.tsx'
+
+type Endpoint = Json<EndpointSummary>
+
+/** Sends a test as soon as it opens. */
+export function TestEndpoint({ id, onClose }: { id: string; onClose: () => void }) {
+  const { t } = useLocalized()
+  const { isRunning, error, run } = useAction()
+  const [result, setResult] = useState<Json<TestDelivery> | null>(null)
+  const send = () => run(async () => setResult(await post(`/api/endpoints/${id}/test`)))
+  useEffect(send, [])
+  return (
+    <Dialog title={t.endpoints.testTitle} onClose={onClose} isWide>
+      <p class="muted">{t.endpoints.testText}</p>
+      <p role="status">{isRunning ? t.endpoints.testing : ''}</p>
+      <ActionFailure error={error} />
+      {result !== null && <TestResult result={result} />}
+      <footer class="actions">
+        <button type="button" disabled={isRunning} onClick={send}>
+          {t.endpoints.testAgain}
+        </button>
+        <button type="button" class="primary" onClick={onClose}>
+          {t.common.close}
+        </button>
+      </footer>
+    </Dialog>
+  )
+}
+
+const headerLines = (headers: Array<[string, string]>) => headers.map(([name, value]) => `${name}: ${value}`)
+
+function TestResult({ result: { request, response } }: { result: Json<TestDelivery> }) {
+  const { t, number } = useLocalized()
+  const { status, reason, durationMs, headers, body, isCut } = response
+  const isAccepted = status !== null && status >= 200 && status < 300
+  const sent = [`POST ${request.url}`, ...headerLines(Object.entries(request.headers)), '', request.body]
+  const received = [...headerLines(headers as Array<[string, string]>), '', body].join('\n').trim()
+  return (
+    <>
+      <h3>{t.endpoints.testResponse}</h3>
+      <p class="response">
+        <span class={`tag ${isAccepted ? 'good' : 'bad'}`}>{status ?? t.endpoints.noResponse}</span>{' '}
+        {[t.endpoints.milliseconds(number(durationMs)), reason].filter(Boolean).join(' · ')}
+      </p>
+      {received !== '' && <Payload text={received} isShort />}
+      {isCut && <p class="muted small-text">{t.endpoints.testCut}</p>}
+      <h3>{t.endpoints.testRequest}</h3>
+      <Payload text={sent.join('\n')} />
+    </>
+  )
+}
+
+export function RotateSecret({ id, onClose }: { id: string; onClose: () => void }) {
+  const { t } = useLocalized()
+  const [secret, setSecret] = useState<string | null>(null)
+  const rotate = async () => {
+    const response = await post<{ secret: string }>(`/api/endpoints/${id}/rotate`)
+    setSecret(response.secret)
+  }
+  return (
+    <Dialog title={secret === null ? t.endpoints.rotate : t.endpoints.rotated} onClose={onClose}>
+      {secret === null ? (
+        <Form submit={t.endpoints.rotate} onSubmit={rotate} onCancel={onClose}>
+          <p>{t.endpoints.rotateText}</p>
+        </Form>
+      ) : (
+        <>
+          <SecretOnce label={t.endpoints.secret} secret={secret} />
+          <p>{t.endpoints.rotateText}</p>
+          <footer class="actions">
+            <button type="button" class="primary" onClick={onClose}>
+              {t.common.close}
+            </button>
+          </footer>
+        </>
+      )}
+    </Dialog>
+  )
+}
+
+export function FinishRotation({
+  id,
+  onClose,
+  onDone,
+}: {
+  id: string
+  onClose: () => void
+  onDone: () => void
+}) {
+  const { t } = useLocalized()
+  const finish = async () => {
+    await post(`/api/endpoints/${id}/finish-rotation`)
+    onDone()
+  }
+  return (
+    <Dialog title={t.endpoints.finish} onClose={onClose}>
+      <Form submit={t.endpoints.finish} onSubmit={finish} onCancel={onClose}>
+        <p>{t.endpoints.finishText}</p>
+      </Form>
+    </Dialog>
+  )
+}
+
+/** Requires the name to be typed if deliveries are lost. */
+export function RemoveEndpoint({ endpoint, onClose }: { endpoint: Endpoint; onClose: () => void }) {
+  const { t, number } = useLocalized()
+  const { isRunning, error, run } = useAction()
+  const [typed, setTyped] = useState('')
+  const [deleted, setDeleted] = useState(0)
+  const { id, name, pending, failed } = endpoint
+  const lost = pending + failed
+  const expected = name.trim() || id
+  const remove = async () => {
+    for (let isLast = false; !isLast; ) {
+      const batch = await post<{ deleted: number; isLast: boolean }>(`/api/endpoints/${id}/remove`)
+      setDeleted((count) => count + batch.deleted)
+      isLast = batch.isLast
+    }
+    navigate('/endpoints')
+  }
+  return (
+    <Confirm
+      title={t.endpoints.removeTitle}
+      text={t.endpoints.removeText}
+      submit={t.endpoints.removeSubmit}
+      isRunning={isRunning}
+      isAllowed={lost === 0 || [expected, id].includes(typed.trim())}
+      onClose={onClose}
+      onConfirm={() => run(remove)}
+    >
+      {lost > 0 && (
+        <>
+          <p class="notice warning">{t.endpoints.removeLost(number(lost))}</p>
+          <TextField
+            name="confirmation"
+            label={t.endpoints.removeConfirm(expected)}
+            autocomplete="off"
+            value={typed}
+            onChange={setTyped}
+          />
+        </>
+      )}
+      <p role="status">{deleted > 0 ? t.endpoints.working(number(deleted)) : ''}</p>
+      <ActionFailure error={error} />
+    </Confirm>
+  )
+}
