@@ -37,6 +37,15 @@ const storedAccount = async (id: string) =>
 const addAccount = async (fields: Record<string, unknown> = {}) =>
   (await operator.post('/api/accounts', { organization, name: 'Shop', ...fields })).json
 
+const verifier = {
+  ...{ lineApi: new LineApi(platform.url), publicUrl, now: Date.now },
+  webhookPaths: deliveryPaths,
+}
+/** Works until no job is left. */
+const runJobs = async () => {
+  while (await takeTurn(database, undefined, verifier));
+}
+
 describe('organizations', () => {
   it('are added, renamed, and removed only after typing the name', async () => {
     const id = await addOrganization('Old')
@@ -215,13 +224,14 @@ describe('a fleet file', () => {
   const SECRET = 'never-to-be-echoed-secret'
   const send = async (path: string, content: string | Buffer, sender: Operator = operator) => {
     const body = typeof content === 'string' ? content : new Uint8Array(content)
-    const response = await fetch(`${url}/api/fleet-file/${path}`, {
+    const response = await fetch(`${url}/api/fleet-file/${path}${path === 'apply' ? '?webhook=no' : ''}`, {
       method: 'POST',
       headers: { ...sender.headers, 'content-type': 'text/csv' },
       body,
     })
     const text = await response.text()
     expect(text).not.toContain(SECRET)
+    await runJobs()
     return { status: response.status, json: JSON.parse(text) }
   }
   const count = async () =>
@@ -248,8 +258,13 @@ describe('a fleet file', () => {
     const applied = (await send('apply', file)).json.accounts
     expect(applied.map(({ change }: { change: string }) => change)).toEqual(['unchanged', 'updated', 'added'])
     expect(await storedAccount(applied[2].id)).toMatchObject({ name: 'New', channel_secret: SECRET })
-    expect(await activityOf('account', applied[2].id)).toHaveLength(1)
-    expect(await activityOf('account', applied[0].id)).toHaveLength(1)
+    const actionsOf = async (id: string) =>
+      (await activityOf('account', id))
+        .map(({ action }) => action)
+        .filter((action) => !/verified/.test(action))
+    expect(await actionsOf(applied[2].id)).toEqual(['account.added'])
+    expect(await actionsOf(applied[1].id)).toEqual(['account.added', 'account.updated'])
+    expect(await actionsOf(applied[0].id)).toEqual(['account.added'])
   })
 
   it('with a fault changes nothing, and says which line and column', async () => {
@@ -321,14 +336,6 @@ describe('a fleet file', () => {
 })
 
 describe('long work', () => {
-  const verifier = {
-    ...{ lineApi: new LineApi(platform.url), publicUrl, now: Date.now },
-    webhookPaths: deliveryPaths,
-  }
-  /** Works until no job is left. */
-  const runJobs = async () => {
-    while (await takeTurn(database, undefined, verifier));
-  }
   const jobOf = async ({ status, json }: { status: number; json: { job: { id: string } } }) => {
     expect(status).toBe(202)
     await runJobs()
@@ -367,8 +374,14 @@ describe('long work', () => {
   it('brings accounts into service, and lists those with a problem', async () => {
     const [good, wrong] = [await addPlatformAccount(), await addPlatformAccount({ channelSecret: 'wrong' })]
     addPeople(good.state, 2)
-    const accounts = [good.id, wrong.id]
-    const job = await jobOf(await operator.post('/api/accounts/onboard', { accounts, setsWebhook: true }))
+    const body = `organization,channel_id\nAgency,${good.state.account.channelId}\nAgency,${wrong.state.account.channelId}`
+    const response = await fetch(`${url}/api/fleet-file/apply?webhook=yes`, {
+      method: 'POST',
+      headers: operator.headers,
+      body,
+    })
+    const { job: started } = (await response.json()) as { job: { id: string } }
+    const job = await jobOf({ status: response.status, json: { job: started } })
     expect(job).toMatchObject({
       status: 'done',
       done: '2',
@@ -383,9 +396,8 @@ describe('long work', () => {
     })
     expect(good.state.settings.webhook?.endpoint).toBe(`${publicUrl}/api/line/${good.id}`)
     expect(await membersOf(good.id)).toHaveLength(2)
-    expect(
-      (await operator.post('/api/accounts/onboard', { accounts: ['999999'], setsWebhook: false })).status,
-    ).toBe(404)
+    const parameters = await load(database, 'select parameters, tally from job', [])
+    expect(JSON.stringify(parameters)).not.toContain(good.state.account.channelSecret)
   })
 
   it('removes an account only after typing its name, and refuses its deliveries at once', async () => {
@@ -428,7 +440,6 @@ describe('an operator of one organization', () => {
       [`${path(id)}/webhook`, { replaces: null }],
       [`${path(id)}/followers`, undefined],
       [`${path(id)}/remove`, { name: 'test' }],
-      ['/api/accounts/onboard', { accounts: [String(id)], setsWebhook: false }],
     ] as const
 
   it('finds no account of another one, and changes none', async () => {
@@ -446,11 +457,14 @@ describe('an operator of one organization', () => {
       unknown.json.details[0].message,
     )
     for (const action of ['preview', 'apply']) {
-      const response = await fetch(`${url}/api/fleet-file/${action}`, {
-        method: 'POST',
-        headers: manager.headers,
-        body: `organization,channel_id,name\n${organizationId},123456,taken over\n`,
-      })
+      const response = await fetch(
+        `${url}/api/fleet-file/${action}${action === 'apply' ? '?webhook=no' : ''}`,
+        {
+          method: 'POST',
+          headers: manager.headers,
+          body: `organization,channel_id,name\n${organizationId},123456,taken over\n`,
+        },
+      )
       expect(await response.text()).toContain('no organization has this id or name')
     }
     const { organizations } = (await manager.get('/api/organizations')).json

@@ -121,11 +121,15 @@ export async function planAccounts(
 /** $1 bigint: APPLY_LOCK */
 const lockOtherRuns = statement('lock-account-runs')`select pg_advisory_xact_lock($1)`
 
-/** Adds and updates all accounts in one transaction. Throws a RefusedFile or RefusedLine. */
+/**
+ * Adds and updates all accounts in one transaction. Throws a RefusedFile or RefusedLine.
+ * @param onApplied runs in the transaction
+ */
 export async function applyAccounts(
   database: Transactions,
   actor: Actor,
   wanted: WantedAccount[],
+  onApplied: (transaction: Queryable, applied: AppliedAccount[]) => Promise<void> = async () => undefined,
 ): Promise<AppliedAccount[]> {
   let line = 0
   try {
@@ -136,6 +140,7 @@ export async function applyAccounts(
         line = plan.line
         applied.push({ ...plan, id: await store(transaction, actor, plan) })
       }
+      await onApplied(transaction, applied)
       return applied
     })
   } catch (error) {

@@ -154,22 +154,6 @@ export async function findVisibleAccount(
   return account ?? null
 }
 
-/** $1 account ids bigint[], $2 organization ids bigint[], null: all */
-const selectVisibleAll = statement('select-accounts-of-operator')`
-    select id, organization_id as "organizationId", name
-      from official_account
-     where id = any ($1::bigint[]) and ($2::bigint[] is null or organization_id = any ($2))
-     order by id`
-
-/** Leaves out the accounts that do not exist for the actor. */
-export function findVisibleAccounts(
-  database: Queryable,
-  { organizationIds }: Pick<Actor, 'organizationIds'>,
-  ids: AccountId[],
-): Promise<VisibleAccount[]> {
-  return database.query(selectVisibleAll, [ids, organizationIds])
-}
-
 /** The log says who started each run. Returns null if the account does not exist for the actor. */
 export async function removeAccount(
   database: Database,

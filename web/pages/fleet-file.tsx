@@ -1,7 +1,7 @@
 /** Adds and updates accounts from a CSV file: the changes as a table first, then the work with its progress. */
 import { useState } from 'preact/hooks'
 import type { OrganizationSummary } from '../../src/operator/organizations.ts'
-import { ApiError, type Json, post, postText } from '../api.ts'
+import { ApiError, type Json, postText } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import { type AccountJob, JobProgress } from '../parts/account-job.tsx'
 import { FileFaults, type FilePreview, PreviewTable } from '../parts/fleet-preview.tsx'
@@ -22,7 +22,7 @@ type State =
   | { step: 'choose' }
   | { step: 'reading' }
   | { step: 'preview'; content: string; preview: FilePreview }
-  | { step: 'applied'; preview: FilePreview; job: AccountJob | null }
+  | { step: 'applied'; preview: FilePreview; job: AccountJob }
 
 export function FleetFilePage() {
   const { t } = useLocalized()
@@ -75,8 +75,8 @@ export function FleetFilePage() {
       )}
       {state.step === 'applied' && (
         <Panel title={t.file.applied}>
-          {state.job && <JobProgress job={state.job} onChange={(job) => setState({ ...state, job })} />}
-          {state.job && <OnboardingOutcomes job={state.job} accounts={state.preview.accounts} />}
+          <JobProgress job={state.job} onChange={(job) => setState({ ...state, job })} />
+          <OnboardingOutcomes job={state.job} accounts={state.preview.accounts} />
           <PreviewTable accounts={state.preview.accounts} names={names} />
         </Panel>
       )}
@@ -129,19 +129,19 @@ function Preview({
   content: string
   preview: FilePreview
   names: Map<string, string>
-  onApplied: (preview: FilePreview, job: AccountJob | null) => void
+  onApplied: (preview: FilePreview, job: AccountJob) => void
 }) {
   const { t, number } = useLocalized()
   const [setsWebhook, setSetsWebhook] = useState(true)
   if (preview.faultCount > 0) return <FileFaults preview={preview} />
   const count = (change: string) => preview.accounts.filter((account) => account.change === change).length
   const apply = async () => {
-    const { accounts } = await postText<FilePreview>('/api/fleet-file/apply', content)
-    const started = await post<{ job: AccountJob }>('/api/accounts/onboard', {
-      accounts: accounts.map(({ id }) => id),
-      setsWebhook,
-    })
-    onApplied({ accounts, faults: [], faultCount: 0 }, started.job)
+    const path = `/api/fleet-file/apply?webhook=${setsWebhook ? 'yes' : 'no'}`
+    const { accounts, job } = await postText<Pick<FilePreview, 'accounts'> & { job: AccountJob }>(
+      path,
+      content,
+    )
+    onApplied({ accounts, faults: [], faultCount: 0 }, job)
   }
   return (
     <Panel title={t.file.preview}>

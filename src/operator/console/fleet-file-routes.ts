@@ -6,6 +6,8 @@ import type { FastifyInstance } from 'fastify'
 import type { AccountId } from '../../accounts/account.ts'
 import { AppError, FatalError } from '../../errors.ts'
 import { bodyBytes } from '../../http/body.ts'
+import { Type } from '../../http/typebox.ts'
+import { checker } from '../../http/validate.ts'
 import { violatedConstraint } from '../../postgres/faults.ts'
 import { secretWarning } from '../account-fields.ts'
 import {
@@ -18,13 +20,27 @@ import {
 } from '../apply-accounts.ts'
 import { toInputError } from '../constraint-sentences.ts'
 import { readFleet } from '../fleet-file.ts'
+import { findJob } from '../jobs/job.ts'
+import { startOnboarding } from '../jobs/onboard-accounts.ts'
+import { publicUrlFault } from '../point-webhook.ts'
+import { refusal } from './manage-account-routes.ts'
 import type { ConsoleParts } from './parts.ts'
 import { MANAGER, operatorOf } from './session.ts'
 
 /** Faults in a response, which a person reads from the first one on. */
 const FAULTS_MAX = 200
 
-export function fleetFileRoutes(api: FastifyInstance, { database }: ConsoleParts): void {
+const checkApply = checker(
+  Type.Object(
+    { webhook: Type.Union([Type.Literal('yes'), Type.Literal('no')]) },
+    { additionalProperties: false },
+  ),
+)
+
+export function fleetFileRoutes(
+  api: FastifyInstance,
+  { database, onJob, config: { publicUrl } }: ConsoleParts,
+): void {
   api.post('/fleet-file/preview', MANAGER, async (request) => {
     const outcome = await withFaults(async () => {
       const wanted = await readFleet(sourceOf(bodyBytes(request)))
@@ -34,12 +50,24 @@ export function fleetFileRoutes(api: FastifyInstance, { database }: ConsoleParts
     return { faults: [], faultCount: 0, accounts: outcome.map((plan) => rowOf(plan, plan.storedId)) }
   })
 
-  api.post('/fleet-file/apply', MANAGER, async (request) => {
+  // The job brings the accounts into service. It is stored with them, so that a closed page loses nothing.
+  api.post('/fleet-file/apply', MANAGER, async (request, reply) => {
     const operator = operatorOf(request)
-    const outcome = await withFaults(async () =>
-      applyAccounts(database, operator, await readFleet(sourceOf(bodyBytes(request)))),
-    )
-    if (!('faults' in outcome)) return { accounts: outcome.map((account) => rowOf(account, account.id)) }
+    const setsWebhook = checkApply(request.query).webhook === 'yes'
+    const fault = setsWebhook ? publicUrlFault(publicUrl) : null
+    if (fault !== null) throw refusal(fault)
+    let jobId = 0n
+    const outcome = await withFaults(async () => {
+      const wanted = await readFleet(sourceOf(bodyBytes(request)))
+      return applyAccounts(database, operator, wanted, async (transaction, applied) => {
+        jobId = await startOnboarding(transaction, operator, applied, setsWebhook)
+      })
+    })
+    if (!('faults' in outcome)) {
+      onJob?.()
+      const job = await findJob(database, operator, jobId)
+      return reply.code(202).send({ job, accounts: outcome.map((account) => rowOf(account, account.id)) })
+    }
     throw new AppError('invalid_input', {
       details: limited(outcome.faults).faults.map(({ line, column, message }) => ({
         path: column === null ? `line ${line}` : `line ${line}, column ${column}`,

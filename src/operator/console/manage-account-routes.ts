@@ -11,17 +11,9 @@ import { callbackPath } from '../../intake/mbox/mbox-route-schema.ts'
 import type { Transactions } from '../../postgres/statement.ts'
 import { columnsOf, type Fields, faultsOf } from '../account-fields.ts'
 import type { Operator } from '../actor.ts'
-import { ACCOUNTS_MAX } from '../fleet-file.ts'
 import { startFollowersImport } from '../jobs/import-followers.ts'
-import { startOnboarding } from '../jobs/onboard-accounts.ts'
 import { startRemoval } from '../jobs/remove-account.ts'
-import {
-  addAccount,
-  findVisibleAccount,
-  findVisibleAccounts,
-  updateAccount,
-  verifyAccount,
-} from '../manage-accounts.ts'
+import { addAccount, findVisibleAccount, updateAccount, verifyAccount } from '../manage-accounts.ts'
 import { findWebhook, publicUrlFault, replaceWebhook } from '../point-webhook.ts'
 import { findAccountContents } from '../remove-account.ts'
 import { requireTyped } from './organization-routes.ts'
@@ -66,16 +58,6 @@ const checkReplaced = checker(
 const checkRemoval = checker(
   Type.Object({ name: StorableText({ maxLength: NAME_MAX_LENGTH }) }, { additionalProperties: false }),
 )
-const checkOnboarding = checker(
-  Type.Object(
-    {
-      accounts: Type.Array(Id, { minItems: 1, maxItems: ACCOUNTS_MAX }),
-      setsWebhook: Type.Boolean(),
-    },
-    { additionalProperties: false },
-  ),
-)
-
 type OfId = { Params: { id: string } }
 
 export function manageAccountRoutes(api: FastifyInstance, parts: ConsoleParts): void {
@@ -152,18 +134,6 @@ export function manageAccountRoutes(api: FastifyInstance, parts: ConsoleParts): 
     )
   })
 
-  api.post('/accounts/onboard', MANAGER, async (request, reply) => {
-    const { accounts, setsWebhook } = checkOnboarding(parseUtf8Json(bodyBytes(request)))
-    const fault = setsWebhook ? publicUrlFault(publicUrl) : null
-    if (fault !== null) throw refusal(fault)
-    const operator = operatorOf(request)
-    const visible = await findVisibleAccounts(database, operator, accounts.map(requireId))
-    if (visible.length < new Set(accounts).size) throw new AppError('unknown_item')
-    return sendJob(request, reply, parts, (transaction) =>
-      startOnboarding(transaction, operator, visible, setsWebhook),
-    )
-  })
-
   api.post<OfId>('/accounts/:id/remove', MANAGER, async (request, reply) => {
     const { name } = checkRemoval(parseUtf8Json(bodyBytes(request)))
     const operator = operatorOf(request)
@@ -202,4 +172,4 @@ async function asInput<T>(work: Promise<T>): Promise<T> {
   })
 }
 
-const refusal = (message: string) => new AppError('invalid_input', { message })
+export const refusal = (message: string) => new AppError('invalid_input', { message })
