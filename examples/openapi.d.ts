@@ -332,6 +332,27 @@ export interface components {
         ok: boolean
         /** @description the result of the check and, if it failed, how to fix it */
         message: string
+        /** @description why the check failed; absent if it passed */
+        reason?:
+          | 'no_credentials'
+          | 'malformed_token'
+          | 'credentials_refused'
+          | 'token_not_issued'
+          | 'token_refused'
+          | 'call_refused'
+          | 'other_bot'
+          | 'other_basic_id'
+          | 'no_webhook_url'
+          | 'other_webhook_url'
+          | 'webhook_off'
+          | 'test_not_connected'
+          | 'test_timed_out'
+          | 'test_error_status'
+          | 'test_failed'
+          | 'nothing_to_test'
+        /** @description HTTP status of the platform's refusal, or of the response to its test */
+        status?: number
+        platformMessage?: string | null
       }[]
       /** Format: date-time */
       checkedAt: string

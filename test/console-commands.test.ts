@@ -66,12 +66,14 @@ const PLACES: Record<string, Place> = {
   'activity list': { page: '/activity' },
   'activity export': { page: '/activity' },
 
-  'endpoints add': { page: '/endpoints' },
+  'endpoints add': { page: '/endpoints', route: ['POST', '/api/endpoints'] },
+  'endpoints update': { page: '/endpoints/:id', route: ['POST', '/api/endpoints/:id/update'] },
+  'endpoints test': { page: '/endpoints/:id', route: ['POST', '/api/endpoints/:id/test'] },
   'endpoints list': { page: '/endpoints', route: ['GET', '/api/endpoints'] },
   'endpoints pause': { page: '/endpoints/:id', route: ['POST', '/api/endpoints/:id/pause'] },
   'endpoints resume': { page: '/endpoints/:id', route: ['POST', '/api/endpoints/:id/resume'] },
-  'endpoints remove': { page: '/endpoints/:id' },
-  'endpoints rotate': { page: '/endpoints/:id' },
+  'endpoints remove': { page: '/endpoints/:id', route: ['POST', '/api/endpoints/:id/remove'] },
+  'endpoints rotate': { page: '/endpoints/:id', route: ['POST', '/api/endpoints/:id/rotate'] },
   'endpoints deliveries': { page: '/endpoints/:id', route: ['GET', '/api/endpoints/:id/deliveries'] },
   'endpoints retry': { page: '/endpoints/:id', route: ['POST', '/api/endpoints/:id/retry'] },
 

@@ -5,6 +5,7 @@ import { refreshDueFigures } from '../src/background/monitoring/account-figures.
 import { Metrics } from '../src/observability/metrics.ts'
 import { REASONS } from '../src/operator/account-status.ts'
 import { findFleetAccount, listFleet, readFleetCharts } from '../src/operator/fleet.ts'
+import { explainProblem } from '../src/operator/problem-commands.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { runCommand } from './support/command.ts'
 import { addTenant, createTestDatabase, openDatabase, type Tenant } from './support/database.ts'
@@ -27,7 +28,11 @@ async function onService(work: (service: Service) => Promise<unknown>): Promise<
 async function statusOf({ accountId }: Tenant) {
   const account = await findFleetAccount(database, null, accountId, Date.now())
   if (account === null) throw new Error('the account is not in the fleet')
-  return { status: account.status, reasons: account.problems.map(({ reason }) => reason), account }
+  const explained = account.problems.map((problem) => ({
+    ...problem,
+    ...explainProblem(accountId, problem, Date.now()),
+  }))
+  return { status: account.status, reasons: account.problems.map(({ reason }) => reason), account, explained }
 }
 
 const set = (tenant: Tenant, columns: string) =>
@@ -102,7 +107,7 @@ describe('the status for an account', () => {
   it('is quiet if LINE has never delivered', async () => {
     const tenant = await addTenant(database, usable)
     expect(await statusOf(tenant)).toMatchObject({ status: 'quiet', reasons: ['never_delivered'] })
-    const messageOf = async () => (await statusOf(tenant)).account.problems[0]?.message
+    const messageOf = async () => (await statusOf(tenant)).explained[0]?.message
     expect(await messageOf()).toMatch(
       /^LINE has not delivered anything since the account was added \d+ s ago\.$/,
     )
@@ -121,10 +126,10 @@ describe('the status for an account', () => {
   ])('names the credentials that are missing after %s', async (change, message, options) => {
     const tenant = await addTenant(database)
     await set(tenant, change)
-    const { problems } = (await statusOf(tenant)).account
-    const problem = problems.find(({ reason }) => reason === 'not_verifiable')
+    const { explained } = await statusOf(tenant)
+    const problem = explained.find(({ reason }) => reason === 'not_verifiable')
     expect(problem?.message).toMatch(message)
-    expect(problem?.fix).toBe(`Run oa-audience accounts update ${tenant.accountId} ${options}`)
+    expect(problem?.fix).toMatch(`. Run oa-audience accounts update ${tenant.accountId} ${options}`)
   })
 
   it('is degraded if the platform cannot be called for lack of credentials', async () => {
@@ -179,8 +184,8 @@ describe('the status for an account', () => {
     const message = 'The platform does not describe the account (status 403): Not available'
     const checks = [{ name: 'access_token', ok: false, message }]
     await set(tenant, `verified_at = now(), verification = '${JSON.stringify({ verified: false, checks })}'`)
-    const { account } = await statusOf(tenant)
-    expect(account.problems).toContainEqual(
+    const { explained } = await statusOf(tenant)
+    expect(explained).toContainEqual(
       expect.objectContaining({ reason: 'token_refused', message: `${message}.` }),
     )
   })
@@ -207,9 +212,9 @@ describe('the status for an account', () => {
     await onService(async (service) => {
       for (let i = 0; i < 5; i += 1) await service.deliver(withWrongSecret(tenant), follow)
     })
-    const { reasons, account } = await statusOf(tenant)
+    const { reasons, explained } = await statusOf(tenant)
     expect(reasons[0]).toBe('line_signature_refused')
-    expect(account.problems[0]?.message).toContain('wrong signature in 7 days: 5, the last one')
+    expect(explained[0]?.message).toContain('wrong signature in 7 days: 5, the last one')
   })
 
   it('is degraded if a wrong signature follows valid deliveries, because anybody can send one', async () => {
@@ -256,7 +261,15 @@ describe('the status for an account', () => {
     expect(await statusOf(tenant)).toMatchObject({
       status: 'degraded',
       reasons: ['token_expires', 'quota_used_up'],
+      explained: [{ message: 'The channel access token expires in 3 days.' }, {}],
     })
+    await database.query(
+      `update account_check set token_expires_at = now() - interval '3 days' where channel_oa_id = $1`,
+      [tenant.accountId],
+    )
+    expect((await statusOf(tenant)).explained[0]?.message).toBe(
+      'The channel access token expired 3 days ago.',
+    )
   })
 })
 

@@ -1,5 +1,5 @@
 /** The frame around all pages: sign-in, navigation and languages. */
-import { useEffect, useMemo, useState } from 'preact/hooks'
+import { useEffect, useState } from 'preact/hooks'
 import { type ApiError, get, listenForSignOut, post } from './api.ts'
 import { clearCache, useAction } from './hooks.ts'
 import { AccountPage } from './pages/account.tsx'
@@ -33,22 +33,15 @@ import {
   useOperator,
   useRole,
 } from './session.ts'
-import {
-  initialLanguage,
-  LANGUAGE_NAMES,
-  type Language,
-  LocalizedContext,
-  localize,
-  rememberLanguage,
-  useLocalized,
-} from './texts.ts'
+import { LANGUAGE_NAMES, type Language, type Localized, loadLanguage } from './texts/languages.ts'
+import { LocalizedContext, rememberLanguage, useLocalized } from './texts.ts'
 
 /** `ended`: a request was refused, because the session has ended. */
 type State = { session: Session } | 'unknown' | 'none' | 'ended'
 
-export function App() {
-  const [language, setLanguage] = useState<Language>(initialLanguage)
-  const localized = useMemo(() => localize(language), [language])
+export function App({ initial }: { initial: Localized }) {
+  const [localized, setLocalized] = useState(initial)
+  const { language } = localized
   const [state, setState] = useState<State>(() => {
     const session = rememberedSession()
     return session === null ? 'unknown' : { session }
@@ -58,7 +51,6 @@ export function App() {
   const place = usePlace()
   useEffect(() => {
     document.documentElement.lang = language
-    rememberLanguage(language)
   }, [language])
   useEffect(() => {
     // A page sends several requests, and each of them is refused after the session has ended.
@@ -87,7 +79,12 @@ export function App() {
     rememberSession(null)
     setState('none')
   }
-  const languages = <Languages language={language} onChoose={setLanguage} />
+  const chooseLanguage = async (chosen: Language) => {
+    rememberLanguage(chosen)
+    // If the table cannot be loaded, the page keeps its language, and the list shows it again.
+    await loadLanguage(chosen).then(setLocalized, () => setLocalized((before) => ({ ...before })))
+  }
+  const languages = <Languages onChoose={chooseLanguage} />
   if (place.path === '/invitation') {
     return (
       <LocalizedContext.Provider value={localized}>
@@ -192,8 +189,8 @@ function Frame({
   )
 }
 
-function Languages({ language, onChoose }: { language: Language; onChoose: (language: Language) => void }) {
-  const { t } = localize(language)
+function Languages({ onChoose }: { onChoose: (language: Language) => void }) {
+  const { t, language } = useLocalized()
   return (
     <select
       class="languages"

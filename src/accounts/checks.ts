@@ -5,31 +5,49 @@ import { type PlatformFault, statusAndReason } from '../line-api/call.ts'
 import type { BotInfo, WebhookTest } from '../line-api/line-responses.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import type { Account, AccountId } from './account.ts'
-import type { Check, Claims, Webhook } from './verification.ts'
+import type { Check, Claims, FailureReason, Webhook } from './verification.ts'
 
 export type Refusal = Exclude<PlatformFault, { type: 'unavailable' }>
 
 export const ACCESS_TOKEN_ACCEPTED = passed('access_token', 'The platform accepts the access token')
 
 export function tokenRefused(refusal: Refusal): Check {
-  return failed('access_token', refusalText(refusal, 'The platform does not describe the account'))
+  return refusedCheck('access_token', refusal, 'The platform does not describe the account')
 }
 
 /** @param consequence the message for a refusal that does not concern credentials, without status and reason */
-function refusalText(refusal: Refusal, consequence: string): string {
+function refusedCheck(name: Check['name'], refusal: Refusal, consequence: string): Check {
+  const [reason, message] = explainRefusal(refusal, consequence)
+  const facts = 'status' in refusal ? { status: refusal.status, platformMessage: refusal.reason } : {}
+  return failed(name, reason, message, facts)
+}
+
+function explainRefusal(refusal: Refusal, consequence: string): [reason: FailureReason, message: string] {
   switch (refusal.type) {
     case 'no_credentials':
-      return 'The account has neither an access token nor channel id and secret: store one of them'
+      return [
+        'no_credentials',
+        'The account has neither an access token nor channel id and secret: store one of them',
+      ]
     case 'malformed_token':
-      return 'The stored channel access token contains characters that are not allowed in a token: store it again'
+      return [
+        'malformed_token',
+        'The stored channel access token contains characters that are not allowed in a token: store it again',
+      ]
     case 'refused_credentials':
       return [400, 401].includes(refusal.status)
-        ? `The platform refuses the channel id and secret (status ${refusal.status}): compare them with the LINE Developers Console`
-        : `The platform issues no access token ${statusAndReason(refusal)}`
+        ? [
+            'credentials_refused',
+            `The platform refuses the channel id and secret (status ${refusal.status}): compare them with the LINE Developers Console`,
+          ]
+        : ['token_not_issued', `The platform issues no access token ${statusAndReason(refusal)}`]
     case 'refused':
       return refusal.status === 401
-        ? 'The platform refuses the channel access token (status 401): issue a new one and store it'
-        : `${consequence} ${statusAndReason(refusal)}`
+        ? [
+            'token_refused',
+            'The platform refuses the channel access token (status 401): issue a new one and store it',
+          ]
+        : ['call_refused', `${consequence} ${statusAndReason(refusal)}`]
   }
 }
 
@@ -38,10 +56,14 @@ export function identityCheck(account: Account, claims: Claims, info: BotInfo): 
   const botUserIds = [account.botUserId, claims.botUserId].filter(isGiven)
   const basicIds = [account.basicId, claims.basicId].filter(isGiven)
   if (botUserIds.some((expected) => expected !== info.userId)) {
-    return failed('identity', 'The access token belongs to an account with another bot user id')
+    return failed('identity', 'other_bot', 'The access token belongs to an account with another bot user id')
   }
   if (basicIds.some((expected) => !isSameBasicId(expected, info))) {
-    return failed('identity', 'The access token belongs to an account with another basic id')
+    return failed(
+      'identity',
+      'other_basic_id',
+      'The access token belongs to an account with another basic id',
+    )
   }
   return passed('identity', 'The access token belongs to this account')
 }
@@ -66,15 +88,18 @@ export function isSameAddress(endpoint: string, expected: string): boolean {
 }
 
 export function endpointUnreadable(refusal: Refusal): Check {
-  return failed('webhook_endpoint', refusalText(refusal, 'The platform does not return the webhook URL'))
+  return refusedCheck('webhook_endpoint', refusal, 'The platform does not return the webhook URL')
 }
 
 /** @param expected the URL to recommend, or only its path if PUBLIC_URL is not set */
 export function endpointCheck({ endpoint, matches }: Webhook, expected: string): Check {
   if (matches) return passed('webhook_endpoint', 'The webhook URL is this service')
-  const state = endpoint === null ? 'No webhook URL is set' : 'The webhook URL is not this service'
+  const [reason, state] =
+    endpoint === null
+      ? (['no_webhook_url', 'No webhook URL is set'] as const)
+      : (['other_webhook_url', 'The webhook URL is not this service'] as const)
   const address = expected.startsWith('/') ? `https://<the name of this service>${expected}` : expected
-  return failed('webhook_endpoint', `${state}: in the LINE Developers Console set it to ${address}`)
+  return failed('webhook_endpoint', reason, `${state}: in the LINE Developers Console set it to ${address}`)
 }
 
 export function activeCheck({ active }: Webhook): Check {
@@ -82,17 +107,21 @@ export function activeCheck({ active }: Webhook): Check {
     ? passed('webhook_active', 'The platform sends webhooks')
     : failed(
         'webhook_active',
+        'webhook_off',
         'The platform sends no webhooks: in the LINE Developers Console switch on "Use webhook"',
       )
 }
 
-const TEST_ADVICE = new Map([
+const TEST_ADVICE = new Map<string, [reason: FailureReason, message: string]>([
   [
     'COULD_NOT_CONNECT',
-    'The platform cannot connect to the webhook URL: check its host, port and certificate',
+    [
+      'test_not_connected',
+      'The platform cannot connect to the webhook URL: check its host, port and certificate',
+    ],
   ],
-  ['REQUEST_TIMEOUT', 'The webhook URL did not respond to the platform in time'],
-  ['ERROR_STATUS_CODE', 'The webhook URL responded with an error'],
+  ['REQUEST_TIMEOUT', ['test_timed_out', 'The webhook URL did not respond to the platform in time']],
+  ['ERROR_STATUS_CODE', ['test_error_status', 'The webhook URL responded with an error']],
 ])
 
 const STATUS_ADVICE: Record<number, string> = {
@@ -102,25 +131,35 @@ const STATUS_ADVICE: Record<number, string> = {
 
 export function testCheck({ success, reason, statusCode }: WebhookTest): Check {
   if (success) return passed('webhook_test', 'A test delivery of the platform arrived and was accepted')
-  const advice = TEST_ADVICE.get(reason) ?? 'The test delivery of the platform failed'
+  const [failure, advice] = TEST_ADVICE.get(reason) ?? [
+    'test_failed',
+    'The test delivery of the platform failed',
+  ]
   const status = statusCode === null || statusCode <= 0 ? '' : ` (status ${statusCode})`
-  return failed('webhook_test', advice + (STATUS_ADVICE[statusCode ?? 0] ?? status))
+  return failed('webhook_test', failure, advice + (STATUS_ADVICE[statusCode ?? 0] ?? status), {
+    ...(status !== '' && { status: statusCode ?? 0 }),
+  })
 }
 
 export function testImpossible(): Check {
-  return failed('webhook_test', 'There is no webhook URL to test: set it first')
+  return failed('webhook_test', 'nothing_to_test', 'There is no webhook URL to test: set it first')
 }
 
 export function testRefused(refusal: Refusal): Check {
-  return failed('webhook_test', refusalText(refusal, 'The platform does not test the webhook'))
+  return refusedCheck('webhook_test', refusal, 'The platform does not test the webhook')
 }
 
 function passed(name: Check['name'], message: string): Check {
   return { name, ok: true, message }
 }
 
-function failed(name: Check['name'], message: string): Check {
-  return { name, ok: false, message }
+function failed(
+  name: Check['name'],
+  reason: FailureReason,
+  message: string,
+  facts: Pick<Check, 'status' | 'platformMessage'> = {},
+): Check {
+  return { name, ok: false, message, reason, ...facts }
 }
 
 // Limits webhook tests. The platform allows 60 per account and hour. The database counts them for all instances.

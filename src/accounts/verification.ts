@@ -14,6 +14,31 @@ export const ClaimsSchema = Type.Object(
 
 export type Claims = Static<typeof ClaimsSchema>
 
+/** Programs and the console's languages read the code instead of the message. */
+const FailureReasonSchema = Type.Union(
+  [
+    Type.Literal('no_credentials'),
+    Type.Literal('malformed_token'),
+    Type.Literal('credentials_refused'),
+    Type.Literal('token_not_issued'),
+    Type.Literal('token_refused'),
+    Type.Literal('call_refused'),
+    Type.Literal('other_bot'),
+    Type.Literal('other_basic_id'),
+    Type.Literal('no_webhook_url'),
+    Type.Literal('other_webhook_url'),
+    Type.Literal('webhook_off'),
+    Type.Literal('test_not_connected'),
+    Type.Literal('test_timed_out'),
+    Type.Literal('test_error_status'),
+    Type.Literal('test_failed'),
+    Type.Literal('nothing_to_test'),
+  ],
+  { description: 'why the check failed; absent if it passed' },
+)
+
+export type FailureReason = Static<typeof FailureReasonSchema>
+
 const CheckSchema = Type.Object({
   name: Type.Union([
     Type.Literal('access_token'),
@@ -24,6 +49,13 @@ const CheckSchema = Type.Object({
   ]),
   ok: Type.Boolean(),
   message: Type.String({ description: 'the result of the check and, if it failed, how to fix it' }),
+  reason: Type.Optional(FailureReasonSchema),
+  status: Type.Optional(
+    Type.Integer({ description: "HTTP status of the platform's refusal, or of the response to its test" }),
+  ),
+  platformMessage: Type.Optional(
+    Nullable(Type.String({ description: "the platform's own message about its refusal" })),
+  ),
 })
 
 const WebhookSchema = Type.Object({

@@ -3,6 +3,7 @@
 import type { Command } from 'commander'
 import { ALL_ORGANIZATIONS } from '../operator/actor.ts'
 import { listFleet } from '../operator/fleet.ts'
+import { explainProblem } from '../operator/problem-commands.ts'
 import { onDatabase, withJson } from './input.ts'
 import { io, print, printJson, printMany, styled } from './io.ts'
 
@@ -10,9 +11,17 @@ export function fleetCommand(program: Command): void {
   withJson(program.command('fleet'))
     .description('list all official accounts, worst first, with what to do; exits with 1 if one is broken')
     .action(async ({ json }: { json?: boolean }) => {
-      const fleet = await onDatabase((database) =>
-        listFleet(database.reads.console(), ALL_ORGANIZATIONS, Date.now()),
+      const now = Date.now()
+      const accounts = await onDatabase((database) =>
+        listFleet(database.reads.console(), ALL_ORGANIZATIONS, now),
       )
+      const fleet = accounts.map((account) => ({
+        ...account,
+        problems: account.problems.map((problem) => ({
+          ...problem,
+          ...explainProblem(account.id, problem, now),
+        })),
+      }))
       if (json) printJson(fleet)
       else {
         printMany(

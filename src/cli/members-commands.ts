@@ -7,6 +7,7 @@ import { commandActor } from '../operator/actor.ts'
 import { eraseByUserId } from '../operator/manage-members.ts'
 import { findMember, memberTimeline } from '../operator/members.ts'
 import { readLines } from '../operator/text-file.ts'
+import { describeEffect, TIMELINE_TEXTS } from '../operator/timeline-texts.ts'
 import type { Database } from '../postgres/database.ts'
 import { isStorableText } from '../postgres/storable.ts'
 import { between, onDatabase, parseId, requireAccount, withJson } from './input.ts'
@@ -112,5 +113,10 @@ async function erase(database: Database, account: bigint, userIds: string[]) {
 async function show(database: Database, account: bigint, user: string, limit: number) {
   const member = await findMember(database, account, user, parsePathId(user))
   if (member === null) throw new FatalError(`account ${account} has no member ${user}`)
-  return { member, timeline: (await memberTimeline(database, account, member, limit)).entries }
+  const { entries } = await memberTimeline(database, account, member, limit)
+  const timeline = entries.map((entry) => ({
+    ...entry,
+    effect: describeEffect(TIMELINE_TEXTS, entry.effect),
+  }))
+  return { member, timeline }
 }

@@ -4,6 +4,7 @@ import type { LeasedDelivery } from '../intake/flush.ts'
 import { int4Array, int8Array, textArray } from '../postgres/binary-array.ts'
 import { type BoundStatement, statement } from '../postgres/statement.ts'
 import { toStorableText } from '../postgres/storable.ts'
+import { noteResponses } from './backlog.ts'
 import { type EndpointResponse, isAccepted } from './post.ts'
 
 /**
@@ -12,8 +13,8 @@ import { type EndpointResponse, isAccepted } from './post.ts'
  */
 export const ATTEMPTS_KEPT = 25
 /**
- * Storing an attempt takes 30 to 50 µs of PostgreSQL's time, a fifth of what the delivery takes. So a process stores ten accepted
- * attempts of an endpoint at once, as many as somebody tries, and then one in five seconds: 2,000 endpoints × 50 µs ÷ 5 s = 2 % of a
+ * Storing an attempt takes 15 to 40 µs of PostgreSQL's time, a tenth or more of what the delivery takes. So a process stores ten accepted
+ * attempts of an endpoint at once, as many as somebody tries, and then one in five seconds: 2,000 endpoints × 40 µs ÷ 5 s = 2 % of a
  * core, at any rate. All refused attempts are stored: they are few, because the sender pauses.
  */
 const ACCEPTED_BURST = 10
@@ -32,21 +33,28 @@ export interface AttemptResult {
 }
 
 /**
- * Send it after noteResponses, which inserts the rows of endpoint_answer and locks them in the order of their ids. If a lost connection
- * sends the statement twice, the attempts are stored twice: see `selectAttempts`.
+ * Does what noteResponses does, and stores attempts. Senders lock the rows of endpoint_answer in the order of their ids. The rows of
+ * endpoint_attempt need no order, because the lock of their endpoint comes first. If a lost connection sends the statement twice,
+ * the attempts are stored twice: see `selectAttempts`.
  *
- * Endpoints: $1 bigint[]: ids; $2 int[] and $3 int[]: how many of the attempts were accepted and refused. Attempts: $4 bigint[]:
- * endpoints; $5 bigint[]: accounts; $6 bigint[]: deliveries; $7 int[]: number; $8 int[]: status; $9 text[]: reason; $10 int[]:
- * milliseconds since the beginning; $11 int[]: duration; $12 int[]: events; $13 int[]: position from the end of its ring,
- * beginning with 1.
+ * Endpoints: $1 bigint[]: ids; $2 int[]: status of the last response; $3 text[]: why there was none; $4 int[] and $5 int[]: how many
+ * accepted and refused attempts are stored. Attempts: $6 bigint[]: endpoints; $7 bigint[]: accounts; $8 bigint[]: deliveries;
+ * $9 int[]: number; $10 int[]: status; $11 text[]: reason; $12 int[]: milliseconds since the beginning; $13 int[]: duration;
+ * $14 int[]: events; $15 int[]: position from the end of its ring, beginning with 1.
  */
 const noteAttempts = statement('note-endpoint-attempts')`
-    with ring as (
-      update endpoint_answer x
-         set accepted_slot = (x.accepted_slot + s.accepted) % ${ATTEMPTS_KEPT}, refused_slot = (x.refused_slot + s.refused) % ${ATTEMPTS_KEPT}
-        from unnest($1::bigint[], $2::int[], $3::int[]) as s (endpoint_id, accepted, refused)
-       where x.endpoint_id = s.endpoint_id
-      returning x.endpoint_id, x.accepted_slot, x.refused_slot
+    with answered as (
+      insert into endpoint_answer as x (endpoint_id, answered_at, status, answer, accepted_slot, refused_slot)
+      select p.id, now(), s.status, s.answer, s.accepted % ${ATTEMPTS_KEPT}, s.refused % ${ATTEMPTS_KEPT}
+        from unnest($1::bigint[], $2::int[], $3::text[], $4::int[], $5::int[])
+             as s (endpoint_id, status, answer, accepted, refused)
+        join lateral (select id from endpoint where id = s.endpoint_id offset 0) p on true
+       order by p.id
+          on conflict (endpoint_id) do update
+             set answered_at = excluded.answered_at, status = excluded.status, answer = excluded.answer,
+                 accepted_slot = (x.accepted_slot + excluded.accepted_slot) % ${ATTEMPTS_KEPT},
+                 refused_slot = (x.refused_slot + excluded.refused_slot) % ${ATTEMPTS_KEPT}
+      returning endpoint_id, accepted_slot, refused_slot
     )
     insert into endpoint_attempt (endpoint_id, was_accepted, slot, started_at, delivery_id, attempt, status, duration_ms, events, reason)
     select x.endpoint_id, r.was_accepted,
@@ -55,10 +63,10 @@ const noteAttempts = statement('note-endpoint-attempts')`
            coalesce(s.events, (select coalesce(cardinality(event_keys), 1) from endpoint_delivery
                                 where channel_oa_id = s.channel_oa_id and id = s.delivery_id)),
            s.reason
-      from unnest($4::bigint[], $5::bigint[], $6::bigint[], $7::int[], $8::int[], $9::text[], $10::int[], $11::int[], $12::int[],
-                  $13::int[])
+      from unnest($6::bigint[], $7::bigint[], $8::bigint[], $9::int[], $10::int[], $11::text[], $12::int[], $13::int[], $14::int[],
+                  $15::int[])
            as s (endpoint_id, channel_oa_id, delivery_id, attempt, status, reason, age_ms, duration_ms, events, position)
-      join ring x on x.endpoint_id = s.endpoint_id
+      join answered x on x.endpoint_id = s.endpoint_id
      cross join lateral (select coalesce(s.status between 200 and 299, false) as was_accepted) r
         on conflict (endpoint_id, was_accepted, slot) do update
            set started_at = excluded.started_at, delivery_id = excluded.delivery_id, attempt = excluded.attempt,
@@ -78,24 +86,28 @@ export class Sample {
   }
 }
 
-/** @param results in the order of their ends, at least one */
-export function bindAttempts(results: AttemptResult[], nowMs = performance.now()): BoundStatement {
-  const endpoints = new Map<bigint, { accepted: AttemptResult[]; refused: AttemptResult[] }>()
-  for (const result of results) {
-    const { endpointId } = result.delivery
-    const rings = endpoints.get(endpointId) ?? { accepted: [], refused: [] }
-    endpoints.set(endpointId, rings)
-    rings[isAccepted(result.response) ? 'accepted' : 'refused'].push(result)
-  }
-  const rings = [...endpoints.values()].map(({ accepted, refused }) => ({
-    accepted: accepted.slice(-ATTEMPTS_KEPT),
-    refused: refused.slice(-ATTEMPTS_KEPT),
-  }))
+/**
+ * @param responses the last one of each endpoint
+ * @param attempts of these endpoints, in the order of their ends
+ */
+export function bindResults(
+  responses: Map<bigint, EndpointResponse>,
+  attempts: AttemptResult[],
+  nowMs = performance.now(),
+): BoundStatement {
+  const last = [...responses.values()]
+  const endpoints = [
+    int8Array([...responses.keys()]),
+    int4Array(last.map(({ status }) => status)),
+    textArray(last.map(({ reason }) => toStorableText(reason))),
+  ]
+  if (attempts.length === 0) return { statement: noteResponses, values: endpoints }
+  const rings = ringsOf(responses.keys(), attempts)
   const kept = rings
     .flatMap(({ accepted, refused }) => [accepted, refused])
-    .flatMap((ring) => ring.map((result, index) => ({ ...result, position: ring.length - index })))
+    .flatMap((ring) => ring.map((attempt, index) => ({ ...attempt, position: ring.length - index })))
   const values = [
-    int8Array([...endpoints.keys()]),
+    ...endpoints,
     int4Array(rings.map(({ accepted }) => accepted.length)),
     int4Array(rings.map(({ refused }) => refused.length)),
     int8Array(kept.map(({ delivery }) => delivery.endpointId)),
@@ -110,4 +122,19 @@ export function bindAttempts(results: AttemptResult[], nowMs = performance.now()
     int4Array(kept.map(({ position }) => position)),
   ]
   return { statement: noteAttempts, values }
+}
+
+/** The newest attempts of each endpoint, in the order of the endpoints. */
+function ringsOf(endpointIds: Iterable<bigint>, attempts: AttemptResult[]) {
+  const empty = () => ({ accepted: [] as AttemptResult[], refused: [] as AttemptResult[] })
+  const rings = new Map([...endpointIds].map((id) => [id, empty()]))
+  for (const attempt of attempts) {
+    rings
+      .get(attempt.delivery.endpointId)
+      ?.[isAccepted(attempt.response) ? 'accepted' : 'refused'].push(attempt)
+  }
+  return [...rings.values()].map(({ accepted, refused }) => ({
+    accepted: accepted.slice(-ATTEMPTS_KEPT),
+    refused: refused.slice(-ATTEMPTS_KEPT),
+  }))
 }

@@ -4,8 +4,8 @@ import { int4Array, int8Array, textArray } from '../postgres/binary-array.ts'
 import type { PinnedConnection } from '../postgres/pool/pinned-connection.ts'
 import type { BoundStatement } from '../postgres/statement.ts'
 import { toStorableText } from '../postgres/storable.ts'
-import { completeDeliveries, noteResponses, postponeDeliveries, releaseDeliveries } from './backlog.ts'
-import { type AttemptResult, bindAttempts, Sample } from './history.ts'
+import { completeDeliveries, postponeDeliveries, releaseDeliveries } from './backlog.ts'
+import { type AttemptResult, bindResults, Sample } from './history.ts'
 import type { EndpointResponse } from './post.ts'
 
 const SETTLE_MS = 20
@@ -131,15 +131,7 @@ function statementsFor({ completed, postponed, released, responses, attempts }: 
     statements.push({ statement: postponeDeliveries, values })
   }
   if (released.length > 0) statements.push({ statement: releaseDeliveries, values: keysOf(released) })
-  if (responses.size > 0) {
-    const values = [
-      int8Array([...responses.keys()]),
-      int4Array([...responses.values()].map(({ status }) => status)),
-      textArray([...responses.values()].map(({ reason }) => toStorableText(reason))),
-    ]
-    statements.push({ statement: noteResponses, values })
-  }
-  if (attempts.length > 0) statements.push(bindAttempts(attempts))
+  if (responses.size > 0) statements.push(bindResults(responses, attempts))
   return statements
 }
 

@@ -39,8 +39,8 @@ export interface AccountFacts {
   verifiedAt: string | null
   verified: boolean | null
   failedChecks: Array<Check['name']>
-  /** message of the first failed check, with LINE's message if LINE refused a call; null if none failed */
-  firstFailure: string | null
+  /** the first failed check, with LINE's message if LINE refused a call; null if none failed */
+  firstFailure: Check | null
   /** time of the last check, and why LINE did not respond */
   checkedAt: string | null
   fault: string | null
@@ -98,7 +98,7 @@ const selectFleet = statement('select-fleet')`
            a.verified_at as "verifiedAt", (a.verification->>'verified')::boolean as verified,
            case when (a.verification->>'verified')::boolean then '[]'
                 else jsonb_path_query_array(a.verification, '$.checks[*] ? (@.ok == false).name') end as "failedChecks",
-           jsonb_path_query_first(a.verification, '$.checks[*] ? (@.ok == false).message') #>> '{}' as "firstFailure",
+           jsonb_path_query_first(a.verification, '$.checks[*] ? (@.ok == false)') as "firstFailure",
            c.checked_at as "checkedAt", c.fault, c.token_expires_at as "tokenExpiresAt",
            c.quota_limit::float8 as "quotaLimit", c.quota_used::float8 as "quotaUsed", c.members::float8 as members,
            c.following::float8 as following, c.blocked::float8 as blocked, c.profiles_due::float8 as "profilesDue",

@@ -42,7 +42,7 @@ export function fleetRow(account: FleetAccount) {
     basicId: account.basicId,
     organizationName: account.organizationName,
     status: account.status,
-    problem: worst === undefined ? null : { reason: worst.reason, message: worst.message },
+    problem: worst ?? null,
     problemCount: account.problems.length,
     lastDeliveryAt: account.lastDeliveryAt,
     deliveries24h: account.deliveries24h,

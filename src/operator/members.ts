@@ -42,10 +42,19 @@ export type TimelineEntry = {
   /** the event's source, or `client` for an edit */
   source: string
   kind: string
-  /** what the event or the edit did to the member */
-  effect: string
+  effect: TimelineEffect
   eventId: bigint | null
 }
+
+/** What the event or the edit did to the member. timeline-texts.ts has the texts. */
+export type TimelineEffect =
+  | { kind: 'following' | 'blocked' | 'joined_or_left' | 'conversation' | 'activity' | 'seen' }
+  | { kind: 'not_applied'; failure: string }
+  /** by null: a command or another program */
+  | { kind: 'edited'; fields: string[]; by: EditAuthor | null }
+
+/** The name is null if the client of the key has none, or if the key no longer exists. */
+export type EditAuthor = { keyId: bigint; clientId: string | null; clientName: string | null }
 
 /** The entry after which a page of a timeline begins. Entries are ordered by time, then by part, then by id. */
 export type TimelinePosition = {
@@ -74,19 +83,20 @@ export interface Timeline {
 const selectTimeline = statement('select-timeline')`
     select to_char(entry.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at,
            to_char(entry.received_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "receivedAt",
-           entry.source, entry.kind, entry.effect, entry.event_id as "eventId",
+           entry.source, entry.kind, entry.effect, entry.failure, entry.fields, entry.key_id as "keyId",
+           c.client_id as "clientId", nullif(c.name, '') as "clientName", entry.event_id as "eventId",
            (extract(epoch from entry.at) * 1000000)::bigint as "atUs", entry.part, entry.id
       from (
         (select occurred_at as at, received_at, source, kind,
-                case when failure is not null then 'not applied: ' || failure
-                     when user_id is distinct from $2 then 'named as joined or left'
-                     when kind = 'follow' then 'relationship following'
-                     when kind = 'unfollow' then 'relationship blocked'
+                case when failure is not null then 'not_applied'
+                     when user_id is distinct from $2 then 'joined_or_left'
+                     when kind = 'follow' then 'following'
+                     when kind = 'unfollow' then 'blocked'
                      when source = 'mbox' then 'conversation'
                      when source = 'tracking' then 'activity'
                      else 'seen'
                 end as effect,
-                id as event_id, 2 as part, id
+                failure, null::text[] as fields, null::bigint as key_id, id as event_id, 2 as part, id
            from stored_event
           where channel_oa_id = $1 and (user_id = $2 or other_user_ids @> array[$2])
             and ($5::bigint is null
@@ -94,19 +104,16 @@ const selectTimeline = statement('select-timeline')`
           order by occurred_at desc, id desc
           limit $4)
         union all
-        (select e.edited_at, null, 'client', 'edit',
-                array_to_string(e.fields, ', ') || ' by '
-                  || coalesce('client ' || c.client_id, 'key ' || e.api_key_id, 'a command or another program'),
-                null, 1, e.id
+        (select e.edited_at, null, 'client', 'edit', 'edited', null, e.fields, e.api_key_id, null, 1, e.id
            from member_edit e
-           left join api_key k on k.id = e.api_key_id
-           left join api_client c on c.id = k.api_client_id
           where e.channel_oa_id = $1 and e.member_id = $3
             and ($5::bigint is null
                  or (e.edited_at, 1, e.id) < (timestamptz 'epoch' + $5 * interval '1 microsecond', $6::int, $7::bigint))
           order by e.edited_at desc, e.id desc
           limit $4)
       ) as entry
+      left join api_key k on k.id = entry.key_id
+      left join api_client c on c.id = k.api_client_id
      order by entry.at desc, entry.part desc, entry.id desc
      limit $4`
 
@@ -121,13 +128,43 @@ export async function memberTimeline(
   const position = after === null ? [null, null, null] : [after.atUs, after.part, after.id]
   // One extra row shows whether another page follows.
   const values = [accountId, userId, id, limit + 1, ...position]
-  const rows = await database.query<TimelineEntry & TimelinePosition>(selectTimeline, values)
+  const rows = await database.query<TimelineRow>(selectTimeline, values)
   const page = rows.slice(0, limit)
   const last = page.at(-1)
   return {
-    entries: page.map(({ atUs: _time, part: _part, id: _id, ...entry }) => entry),
+    entries: page.map(entryOf),
     next:
       last === undefined || rows.length <= limit ? null : { atUs: last.atUs, part: last.part, id: last.id },
+  }
+}
+
+type TimelineRow = Omit<TimelineEntry, 'effect'> &
+  TimelinePosition & {
+    effect: TimelineEffect['kind']
+    failure: string | null
+    fields: string[] | null
+    keyId: bigint | null
+    clientId: string | null
+    clientName: string | null
+  }
+
+function entryOf(row: TimelineRow): TimelineEntry {
+  const { at, receivedAt, source, kind, eventId } = row
+  return { at, receivedAt, source, kind, effect: effectOf(row), eventId }
+}
+
+function effectOf({ effect, failure, fields, keyId, clientId, clientName }: TimelineRow): TimelineEffect {
+  switch (effect) {
+    case 'not_applied':
+      return { kind: effect, failure: failure ?? '' }
+    case 'edited':
+      return {
+        kind: effect,
+        fields: fields ?? [],
+        by: keyId === null ? null : { keyId, clientId, clientName },
+      }
+    default:
+      return { kind: effect }
   }
 }
 

@@ -12,6 +12,7 @@ import { ALL_ORGANIZATIONS } from './actor.ts'
 import { examineEndpoints, type Severity } from './endpoint-health.ts'
 import { type FleetAccount, listFleet } from './fleet.ts'
 import { age } from './format.ts'
+import { explainProblem } from './problem-commands.ts'
 
 const RESPONSE_TIMEOUT_MS = 3_000
 /** Chat signatures are valid for five minutes. A clock that is off by one minute is drifting towards this limit. */
@@ -74,11 +75,14 @@ function examineAccount({ id, problems, lastDeliveryAt }: FleetAccount): Finding
     const seconds = (Date.now() - Date.parse(lastDeliveryAt ?? '')) / 1000
     return [{ check, severity: 'ok', message: `LINE delivers; the last delivery was ${age(seconds)} ago` }]
   }
-  return problems.map(({ status, message, fix }) => ({
-    check,
-    severity: status === 'broken' ? 'error' : 'warning',
-    message: `${message} ${fix}`,
-  }))
+  return problems.map((problem) => {
+    const { message, fix } = explainProblem(id, problem, Date.now())
+    return {
+      check,
+      severity: problem.status === 'broken' ? 'error' : 'warning',
+      message: `${message} ${fix}`,
+    }
+  })
 }
 
 /**

@@ -1,6 +1,18 @@
 /** The time axis of the console's charts, in any zone and with any number of points. */
 import { describe, expect, it } from 'vitest'
-import { countLabelsOf, hoursUntilNow, labelsOf, spanOf, ticksOf, timeOfDay } from '../../web/parts/axis.ts'
+import {
+  COUNT_STEPS,
+  countLabelsOf,
+  countRange,
+  everyDay,
+  hoursUntilNow,
+  labelsOf,
+  lonePoints,
+  rowLabelsOf,
+  spanOf,
+  ticksOf,
+  timeOfDay,
+} from '../../web/parts/axis.ts'
 
 const at = (iso: string) => Date.parse(iso) / 1000
 const hoursFrom = (iso: string, count: number) => Array.from({ length: count }, (_, i) => at(iso) + i * 3_600)
@@ -27,9 +39,17 @@ describe('the hours of a chart', () => {
     },
   )
 
-  it('are the newest ones if there are more than the chart shows, and none without data', () => {
-    const hours = hoursUntilNow([at('2026-01-01T00:00Z')], Date.parse('2026-02-01T00:30Z'), 168)
-    expect([hours.length, hours.at(-1)]).toEqual([168, at('2026-02-01T00:00Z')])
+  it.each(['2026-01-09T00:00Z', '2026-02-01T00:30Z', '2027-01-01T00:00Z'])(
+    'keep the first stored one in sight if the clock says %s, which is later than any that the chart shows',
+    (now) => {
+      const hours = hoursUntilNow([at('2026-01-01T00:00Z')], Date.parse(now), 168)
+      expect(hours).toEqual(hoursFrom('2026-01-01T00:00Z', 168))
+    },
+  )
+
+  it('are the newest ones if more are stored than the chart shows, and none without data', () => {
+    const hours = hoursUntilNow(hoursFrom('2026-01-01T00:00Z', 200), Date.parse('2026-01-01T00:00Z'), 168)
+    expect(hours).toEqual(hoursFrom('2026-01-02T08:00Z', 168))
     expect(hoursUntilNow([], Date.now(), 168)).toEqual([])
   })
 })
@@ -89,9 +109,70 @@ describe('labels of hours', () => {
   })
 })
 
+describe('the table of the numbers', () => {
+  it('names the year, and the zone where clocks repeat an hour', () => {
+    const rows = (times: number[], unit: 'hour' | 'day', zone: string) =>
+      rowLabelsOf(times, unit, 'en', zone).map((label) => label.replaceAll(/\s/g, ' '))
+    expect(rows(hoursFrom('2026-01-01T00:00Z', 1), 'hour', 'Asia/Kathmandu')).toEqual([
+      'Jan 1, 2026, 5:45 AM',
+    ])
+    expect(rows(hoursFrom('2026-11-01T05:00Z', 2), 'hour', 'America/New_York')).toEqual([
+      'Nov 1, 2026, 1 AM EDT',
+      'Nov 1, 2026, 1 AM EST',
+    ])
+    expect(rows([timeOfDay('2026-01-31')], 'day', 'America/Los_Angeles')).toEqual(['Jan 31, 2026'])
+  })
+})
+
+describe('the days of a chart', () => {
+  it('have no gaps, so that a line does not cross days without a count', () => {
+    const stored = ['2026-03-07', '2026-03-08', '2026-03-11']
+    expect(everyDay(stored).map((time) => new Date(time * 1000).toISOString().slice(0, 10))).toEqual([
+      '2026-03-07',
+      '2026-03-08',
+      '2026-03-09',
+      '2026-03-10',
+      '2026-03-11',
+    ])
+    expect(everyDay(['2026-03-07'])).toEqual([timeOfDay('2026-03-07')])
+    expect(everyDay([])).toEqual([])
+  })
+
+  it('get a point where no line leads to a neighbour', () => {
+    expect(lonePoints([5])).toEqual([0])
+    expect(lonePoints([5, null, 6, 7, null, 0])).toEqual([0, 5])
+    expect(lonePoints([null, 1, 2, null])).toEqual([])
+    expect(lonePoints([])).toEqual([])
+  })
+})
+
+describe('the axis of counts', () => {
+  it('begins at zero for bars, and near the lowest value for lines, never below zero', () => {
+    expect(countRange(0, 100, true)).toEqual([0, 110])
+    expect(countRange(1_000, 1_100, false)).toEqual([985, 1_115])
+    expect(countRange(1, 101, false)).toEqual([0, 116])
+  })
+
+  it('has room for four steps of one if all values are equal, zero or missing', () => {
+    expect(countRange(0, 0, true)).toEqual([0, 4])
+    expect(countRange(0, 0, false)).toEqual([0, 4])
+    expect(countRange(7, 7, false)).toEqual([5, 9])
+    expect(countRange(null, null, true)).toEqual([0, 4])
+    expect(countRange(null, null, false)).toEqual([0, 4])
+  })
+
+  it('is divided in whole numbers', () => {
+    expect(COUNT_STEPS.slice(0, 5)).toEqual([1, 2, 5, 10, 20])
+    expect(COUNT_STEPS.at(-1)).toBeGreaterThan(10_000_000)
+    expect(COUNT_STEPS.every(Number.isInteger)).toBe(true)
+  })
+})
+
 it('labels of counts are short unless that would repeat one', () => {
   expect(countLabelsOf([0, 500, 1_000, 1_500], 'en')).toEqual(['0', '500', '1K', '1.5K'])
   expect(countLabelsOf([1_002, 1_004, 1_006], 'en')).toEqual(['1,002', '1,004', '1,006'])
+  expect(countLabelsOf([1_000, 1_250, 1_500], 'en')).toEqual(['1K', '1.25K', '1.5K'])
+  expect(countLabelsOf([10_200, 10_225, 10_250], 'en')).toEqual(['10,200', '10,225', '10,250'])
 })
 
 describe('labels of days', () => {

@@ -1,5 +1,5 @@
 /** One endpoint: its settings, open and failed deliveries, history, and what operators do with it. */
-import { useState } from 'preact/hooks'
+import { useMemo, useState } from 'preact/hooks'
 import type { Resumption } from '../../src/endpoints/manage.ts'
 import type { EndpointSummary } from '../../src/operator/endpoints.ts'
 import { type Json, post } from '../api.ts'
@@ -117,8 +117,13 @@ function Actions({ endpoint, onChange }: { endpoint: Endpoint; onChange: () => v
 function Settings({ endpoint, onChange }: { endpoint: Endpoint; onChange: () => void }) {
   const { t } = useLocalized()
   const { oldestPendingSeconds } = endpoint
-  const oldest =
-    oldestPendingSeconds === null ? null : new Date(serverNowMs() - oldestPendingSeconds * 1000).toISOString()
+  const oldest = useMemo(
+    () =>
+      oldestPendingSeconds === null
+        ? null
+        : new Date(serverNowMs() - oldestPendingSeconds * 1000).toISOString(),
+    [endpoint],
+  )
   const yes = (value: boolean) => (value ? t.common.yes : t.common.no)
   return (
     <Panel title={t.endpoints.settings} actions={<SettingsActions {...{ endpoint, onChange }} />}>

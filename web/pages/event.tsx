@@ -7,6 +7,7 @@ import { Facts, Page, Panel } from '../parts/page.tsx'
 import { ActionFailure, Failure, Loading } from '../parts/states.tsx'
 import { CopyButton, Payload } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
+import { describeFailure } from '../texts/failures.ts'
 import { useLocalized } from '../texts.ts'
 import { APPLIED } from './events.tsx'
 
@@ -39,7 +40,11 @@ export function EventPage({ id }: { id: string }) {
     >
       {outcome !== null && (
         <div class={`notice ${outcome === APPLIED ? 'good' : 'bad'}`} role="status">
-          <p>{outcome === APPLIED ? t.events.applied : t.events.stillFails(outcome)}</p>
+          <p>
+            {outcome === APPLIED
+              ? t.events.applied
+              : t.events.stillFails(describeFailure(t.eventFailures, outcome))}
+          </p>
         </div>
       )}
       <ActionFailure error={action.error} />
@@ -66,7 +71,10 @@ function Details({ event }: { event: Json<EventDetails> }) {
             [t.events.kind, event.kind],
             [t.events.occurred, dateTime(event.occurredAt)],
             [t.events.received, dateTime(event.receivedAt)],
-            [t.events.reason, event.failure ?? t.events.wasApplied],
+            [
+              t.events.reason,
+              event.failure === null ? t.events.wasApplied : describeFailure(t.eventFailures, event.failure),
+            ],
           ]}
         />
       </Panel>

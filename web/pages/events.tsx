@@ -10,6 +10,7 @@ import { ActionFailure, Empty, ListView } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
 import { Time } from '../parts/values.tsx'
 import { accountOf, Link, replaceQuery, usePlace } from '../router.tsx'
+import { describeFailure } from '../texts/failures.ts'
 import { useLocalized } from '../texts.ts'
 
 type Event = Json<UnappliedEvent>
@@ -86,10 +87,10 @@ function Filters({ account, failure }: { account: string | null; failure: string
           onChange={(event) => replaceQuery({ reason: event.currentTarget.value })}
         >
           <option value="">{t.events.anyReason}</option>
-          {!isListed && <option value={failure}>{failure}</option>}
+          {!isListed && <option value={failure}>{describeFailure(t.eventFailures, failure)}</option>}
           {reasons.map((reason) => (
             <option key={reason.failure} value={reason.failure}>
-              {`${reason.failure} (${number(reason.count)})`}
+              {`${describeFailure(t.eventFailures, reason.failure)} (${number(reason.count)})`}
             </option>
           ))}
         </select>
@@ -121,7 +122,7 @@ function EventTable({ events }: { events: Event[] }) {
           <td class="medium-only">
             <Link href={`/accounts/${event.accountId}`}>{event.accountName}</Link>
           </td>
-          <td class="reason">{event.failure}</td>
+          <td class="reason">{describeFailure(t.eventFailures, event.failure ?? '')}</td>
           <td class="numeric">
             <Time at={event.receivedAt} />
           </td>

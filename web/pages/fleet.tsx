@@ -48,6 +48,7 @@ export function FleetPage() {
   const status = query.get('state')
   const accounts = data?.accounts
   const matching = useMemo(() => search(accounts ?? [], text), [accounts, text])
+  const loadedAt = useMemo(() => new Date(serverNowMs()).toISOString(), [accounts])
   return (
     <Page
       title={t.fleet.title}
@@ -55,9 +56,7 @@ export function FleetPage() {
       actions={
         accounts && (
           <>
-            <span class="muted small-text">
-              {t.fleet.updated(clock(new Date(serverNowMs()).toISOString()))}
-            </span>
+            <span class="muted small-text">{t.fleet.updated(clock(loadedAt))}</span>
             {canManage && <AddLinks />}
           </>
         )

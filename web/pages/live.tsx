@@ -7,6 +7,7 @@ import { Page } from '../parts/page.tsx'
 import { Empty } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
 import { accountOf, Link, replaceQuery, usePlace } from '../router.tsx'
+import { describeFailure } from '../texts/failures.ts'
 import { useLocalized } from '../texts.ts'
 
 type Event = Json<TailEvent>
@@ -137,7 +138,9 @@ function EventTable({ events }: { events: Event[] }) {
           <td class="clock">{clock(event.receivedAt)}</td>
           <th scope="row" class="kind">
             <Link href={`/events/${event.id}`}>{event.kind}</Link> <span class="tag">{event.source}</span>{' '}
-            {event.failure !== null && <span class="tag bad long">{event.failure}</span>}
+            {event.failure !== null && (
+              <span class="tag bad long">{describeFailure(t.eventFailures, event.failure)}</span>
+            )}
             <div class="sub narrow-only">{event.accountName}</div>
           </th>
           <td class="medium-only">

@@ -2,6 +2,7 @@
 import { useCallback, useState } from 'preact/hooks'
 import type { Member } from '../../src/audience/member.ts'
 import type { TimelineEntry } from '../../src/operator/members.ts'
+import { describeEffect } from '../../src/operator/timeline-texts.ts'
 import { get, type Json, post, queryOf } from '../api.ts'
 import { useAction, useList, useQuery } from '../hooks.ts'
 import { ActivityPanel } from '../parts/activity.tsx'
@@ -12,6 +13,7 @@ import { ActionFailure, Empty, Failure, ListView, Loading } from '../parts/state
 import { Avatar, CopyButton, Count, Payload, Time } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
+import { describeFailure } from '../texts/failures.ts'
 import { useLocalized } from '../texts.ts'
 import { Relationship, Tags } from './audience.tsx'
 
@@ -62,7 +64,7 @@ export function MemberPage({ account, user }: MemberProps) {
         isManager && (
           <>
             <button type="button" onClick={() => setEditing(true)}>
-              {t.member.edit}
+              {t.member.editFields}
             </button>
             <button type="button" class="danger quiet-danger" onClick={() => setErasing(true)}>
               {t.member.erase}
@@ -170,12 +172,18 @@ function Timeline({ path }: { path: string }) {
                 <time dateTime={entry.at}>{dateTime(entry.at)}</time>
                 <span class="what">
                   {entry.eventId === null ? (
-                    <b>{entry.kind}</b>
+                    <b>{t.member.edit}</b>
                   ) : (
-                    <Link href={`/events/${entry.eventId}`}>{entry.kind}</Link>
+                    <>
+                      <Link href={`/events/${entry.eventId}`}>{entry.kind}</Link>
+                      <span class="tag">{entry.source}</span>
+                    </>
                   )}
-                  <span class="tag">{entry.source}</span>
-                  <span class="effect">{entry.effect}</span>
+                  <span class="effect">
+                    {describeEffect(t.member.timelineTexts, entry.effect, (failure) =>
+                      describeFailure(t.eventFailures, failure),
+                    )}
+                  </span>
                 </span>
               </li>
             ))}

@@ -4,7 +4,7 @@ import type { AccountDay, DeliveryHour } from '../../src/operator/fleet.ts'
 import { serverNowMs } from '../clock.ts'
 import { useQuery } from '../hooks.ts'
 import { useLocalized } from '../texts.ts'
-import { hoursUntilNow, timeOfDay } from './axis.ts'
+import { everyDay, hoursUntilNow, timeOfDay } from './axis.ts'
 import { Chart, type Series } from './chart.tsx'
 import { Panel } from './page.tsx'
 
@@ -60,14 +60,25 @@ function FollowerChart({ days }: { days: AccountDay[] }) {
   const { t } = useLocalized()
   const { series: names, followersChart: title } = t.account
   const { times, series } = useMemo(() => {
+    const byTime = new Map(days.map((day) => [timeOfDay(day.day), day]))
+    const times = everyDay(days.map(({ day }) => day))
     const line = (
       label: string,
       colour: string,
       value: (day: AccountDay) => number | null,
       isDashed: boolean,
-    ): Series => ({ label, colour, kind: 'line', isDashed, values: days.map(value) })
+    ): Series => ({
+      label,
+      colour,
+      kind: 'line',
+      isDashed,
+      values: times.map((time) => {
+        const day = byTime.get(time)
+        return day === undefined ? null : value(day)
+      }),
+    })
     return {
-      times: days.map(({ day }) => timeOfDay(day)),
+      times,
       series: [
         line(names.following, '--series-1', ({ following }) => following, false),
         line(names.lineFollowers, '--series-1', lineFollowing, true),
@@ -78,7 +89,7 @@ function FollowerChart({ days }: { days: AccountDay[] }) {
   }, [days, names])
   return (
     <Panel title={title}>
-      {days.length < 2 ? (
+      {days.length === 0 ? (
         <p class="muted">{t.account.noDays}</p>
       ) : (
         <Chart title={title} unit="day" times={times} series={series} />

@@ -1,6 +1,7 @@
 /** The setup of an account: its webhook URL, the steps with their completion, and its verification. */
 import type { Query } from '../hooks.ts'
 import { useRole } from '../session.ts'
+import { describeCheck } from '../texts/checks.ts'
 import { useLocalized } from '../texts.ts'
 import { ImportFollowers, PointWebhook, VerifyAccount } from './account-actions.tsx'
 import type { AccountResponse } from './account-response.ts'
@@ -37,11 +38,11 @@ export function SetUp({ query: { data, reload } }: { query: Query<AccountRespons
             {t.account.checks} · {relative(verification.checkedAt)}
           </summary>
           <ul class="checks">
-            {verification.checks.map(({ name, ok, message }) => (
-              <li key={name} class={ok ? 'is-done' : 'is-open'}>
-                <Icon name={ok ? 'check' : 'cross'} />
+            {verification.checks.map((check) => (
+              <li key={check.name} class={check.ok ? 'is-done' : 'is-open'}>
+                <Icon name={check.ok ? 'check' : 'cross'} />
                 <span>
-                  <b>{name}</b> {message}
+                  <b>{t.checks?.names[check.name] ?? check.name}</b> {describeCheck(t.checks, check)}
                 </span>
               </li>
             ))}

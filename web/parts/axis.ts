@@ -7,14 +7,32 @@ const SECONDS: Record<Unit, number> = { hour: 3_600, day: 86_400 }
 /** Hours between labels. Each divides a day, so labels have the same hours every day. */
 const HOUR_STEPS = [1, 2, 3, 6, 12, 24]
 
-/** Returns every hour from the first stored one to the current one, at most the newest `count`. Hours without deliveries are not stored. */
+/**
+ * Returns every hour from the first stored one to the current one, at most the newest `count`. Hours without deliveries are not
+ * stored, and none is older than `count` hours. A clock that is behind or ahead of the database's moves no stored hour out of sight.
+ */
 export function hoursUntilNow(stored: number[], nowMs: number, count: number): number[] {
   if (stored.length === 0) return []
   const first = Math.min(...stored)
-  // The clock may be behind the database's, which wrote the hours.
-  const last = Math.max(...stored, first + floorTo(nowMs / 1000 - first, SECONDS.hour))
+  const current = first + floorTo(nowMs / 1000 - first, SECONDS.hour)
+  const last = Math.max(...stored, Math.min(current, first + (count - 1) * SECONDS.hour))
   const length = Math.min(count, (last - first) / SECONDS.hour + 1)
   return Array.from({ length }, (_, i) => last - (length - 1 - i) * SECONDS.hour)
+}
+
+/** Returns the times of all days from the first to the last one. A day without a count is a gap of a line. */
+export function everyDay(days: string[]): number[] {
+  if (days.length === 0) return []
+  const stored = days.map(timeOfDay)
+  const first = Math.min(...stored)
+  const length = (Math.max(...stored) - first) / SECONDS.day + 1
+  return Array.from({ length }, (_, i) => first + i * SECONDS.day)
+}
+
+/** Returns the indexes of the values between two gaps. A line draws nothing there. */
+export function lonePoints(values: Array<number | null>): number[] {
+  const isCounted = (index: number) => typeof values[index] === 'number'
+  return [...values.keys()].filter((i) => isCounted(i) && !isCounted(i - 1) && !isCounted(i + 1))
 }
 
 /** Converts a day of LINE, such as 2026-01-31, to the start of that day in UTC, so that every reader sees the same date. */
@@ -47,25 +65,58 @@ function thinned(times: number[], max: number): number[] {
 
 /** Labels of the ticks. Hours show minutes in zones that are half an hour off, and the zone when a clock change repeats an hour. */
 export function labelsOf(ticks: number[], unit: Unit, locale: string, timeZone?: string): string[] {
-  const date = { month: 'short', day: 'numeric' } as const
-  if (unit === 'day') return formatted(ticks, locale, { ...date, timeZone: 'UTC' })
-  const hour = { ...date, hour: 'numeric', ...inZone(timeZone) } as const
-  const minute = new Intl.DateTimeFormat('en', { minute: 'numeric', ...inZone(timeZone) })
-  const isWhole = ticks.every((time) => minute.format(time * 1000) === '0')
-  const options = isWhole ? hour : ({ ...hour, minute: '2-digit' } as const)
-  const labels = formatted(ticks, locale, options)
-  return new Set(labels).size === labels.length
-    ? labels
-    : formatted(ticks, locale, { ...options, timeZoneName: 'short' })
+  return distinctLabels(ticks, unit, locale, { month: 'short', day: 'numeric' }, timeZone)
 }
 
-/** Returns `1.2K`, or all digits if short labels would repeat: 1,002 and 1,004 are both 1K. */
+/** Labels of the rows of a table, which have the year, too. */
+export function rowLabelsOf(times: number[], unit: Unit, locale: string, timeZone?: string): string[] {
+  return distinctLabels(times, unit, locale, { year: 'numeric', month: 'short', day: 'numeric' }, timeZone)
+}
+
+function distinctLabels(
+  times: number[],
+  unit: Unit,
+  locale: string,
+  date: Intl.DateTimeFormatOptions,
+  timeZone: string | undefined,
+): string[] {
+  if (unit === 'day') return formatted(times, locale, { ...date, timeZone: 'UTC' })
+  const hour = { ...date, hour: 'numeric', ...inZone(timeZone) } as const
+  const minute = new Intl.DateTimeFormat('en', { minute: 'numeric', ...inZone(timeZone) })
+  const isWhole = times.every((time) => minute.format(time * 1000) === '0')
+  const options = isWhole ? hour : ({ ...hour, minute: '2-digit' } as const)
+  const labels = formatted(times, locale, options)
+  return new Set(labels).size === labels.length
+    ? labels
+    : formatted(times, locale, { ...options, timeZoneName: 'short' })
+}
+
+/** Steps between labels of counts: 1, 2 and 5 times each power of ten. There is no half a person. */
+export const COUNT_STEPS = Array.from({ length: 12 }, (_, power) =>
+  [1, 2, 5].map((digit) => digit * 10 ** power),
+).flat()
+
+const COUNT_SPAN_MIN = 4
+
+/** Returns the range of an axis of counts. Bars begin at zero. Lines show how they change. Null: no value is known. */
+export function countRange(low: number | null, high: number | null, hasBars: boolean): [number, number] {
+  const [least, most] = [low ?? 0, high ?? 0]
+  if (hasBars) return [0, Math.max(COUNT_SPAN_MIN, Math.round(most * 1.1))]
+  const margin = Math.max(COUNT_SPAN_MIN / 2, Math.round((most - least) * 0.15))
+  const begin = Math.max(0, least - margin)
+  return [begin, Math.max(begin + COUNT_SPAN_MIN, most + margin)]
+}
+
+const SHORT_DIGITS = 3
+
+/** Returns `1.25K`, or all digits if a short label would round: 1,002 and 1,004 are both 1K. */
 export function countLabelsOf(values: number[], locale: string): string[] {
-  const short = new Intl.NumberFormat(locale, { notation: 'compact' })
-  const labels = values.map((value) => short.format(value))
-  if (new Set(labels).size === labels.length) return labels
-  const full = new Intl.NumberFormat(locale)
-  return values.map((value) => full.format(value))
+  const isExact = values.every((value) => Number(value.toPrecision(SHORT_DIGITS)) === value)
+  const format = new Intl.NumberFormat(
+    locale,
+    isExact ? { notation: 'compact', maximumSignificantDigits: SHORT_DIGITS } : {},
+  )
+  return values.map((value) => format.format(value))
 }
 
 function formatted(ticks: number[], locale: string, options: Intl.DateTimeFormatOptions): string[] {

@@ -2,7 +2,7 @@
 import { useEffect, useRef } from 'preact/hooks'
 import type uPlotClass from 'uplot'
 import { useLocalized } from '../texts.ts'
-import type { Unit } from './axis.ts'
+import { rowLabelsOf, type Unit } from './axis.ts'
 
 export interface Series {
   label: string
@@ -27,7 +27,7 @@ export function Chart({
   times: number[]
   series: Series[]
 }) {
-  const { language } = useLocalized()
+  const { locale } = useLocalized()
   const place = useRef<HTMLDivElement>(null)
   useEffect(() => {
     let chart: uPlotClass | null = null
@@ -36,7 +36,7 @@ export function Chart({
       const { createChart } = await import('./plot.ts')
       chart?.destroy()
       if (!isGone && place.current !== null)
-        chart = createChart(place.current, { times, series, height: HEIGHT, language, unit })
+        chart = createChart(place.current, { times, series, height: HEIGHT, locale, unit })
     }
     void draw()
     // A canvas keeps its colours, so a change of the colour scheme draws it again.
@@ -52,7 +52,7 @@ export function Chart({
       observer.disconnect()
       chart?.destroy()
     }
-  }, [times, series, language])
+  }, [times, series, locale])
   return (
     <figure class="chart">
       <figcaption class="legend">
@@ -70,11 +70,12 @@ export function Chart({
 
 /** The numbers of the chart, for people who cannot see it. */
 function Numbers({ unit, times, series }: { unit: Unit; times: number[]; series: Series[] }) {
-  const { t, dateTime, date, number } = useLocalized()
-  const timeText = unit === 'day' ? date : dateTime
+  const { t, locale, number } = useLocalized()
+  const labels = rowLabelsOf(times, unit, locale)
+  const isCounted = (value: number | null | undefined) => value !== null && value !== undefined
   const shown = times
     .map((time, i) => ({ time, i }))
-    .filter(({ i }) => series.some(({ values }) => values[i]))
+    .filter(({ i }) => series.some(({ values }) => isCounted(values[i])))
   return (
     <details>
       <summary>{t.account.chartTable}</summary>
@@ -94,7 +95,7 @@ function Numbers({ unit, times, series }: { unit: Unit; times: number[]; series:
           <tbody>
             {shown.toReversed().map(({ time, i }) => (
               <tr key={time}>
-                <th scope="row">{timeText(new Date(time * 1000).toISOString())}</th>
+                <th scope="row">{labels[i]}</th>
                 {series.map(({ label, values }) => (
                   <td key={label} class="numeric">
                     {values[i] === null || values[i] === undefined ? '–' : number(values[i])}

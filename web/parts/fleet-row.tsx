@@ -6,7 +6,7 @@ import { useLocalized } from '../texts.ts'
 import { COUNTED_MAX } from './endpoint-table.tsx'
 import { fixPath } from './fixes.tsx'
 import { SparkBars, SparkLine, SparkSpace } from './spark.tsx'
-import { StatusLabel } from './status.tsx'
+import { StatusLabel, useReason } from './status.tsx'
 import { Count, Time } from './values.tsx'
 
 type Account = Json<Row>
@@ -21,7 +21,9 @@ export function FleetRow({ account, charts, index }: { account: Account; charts:
   const { t } = useLocalized()
   const canManage = useRole('manager')
   const { id, name, basicId, organizationName, status, problem, problemCount } = account
-  const label = problem && t.reasons[problem.reason]
+  const reasonOf = useReason()
+  const explained = problem && reasonOf(problem)
+  const label = explained?.label
   const further = problemCount > 1 ? t.fleet.more(String(problemCount - 1)) : ''
   const identity = [basicId, organizationName].filter(Boolean).join(' · ')
   return (
@@ -46,8 +48,8 @@ export function FleetRow({ account, charts, index }: { account: Account; charts:
         )}
       </th>
       <td class="wide-only col-problem">
-        {problem && (
-          <span title={problem.message}>
+        {problem && explained && (
+          <span title={explained.message}>
             <Link href={canManage ? fixPath(problem.reason, id) : `/accounts/${id}`}>{label}</Link>
             {further && <span class="muted">{further}</span>}
           </span>

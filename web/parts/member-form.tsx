@@ -32,7 +32,7 @@ export function MemberDialog({
     onSaved()
   }
   return (
-    <Dialog title={t.member.edit} onClose={onClose} isWide>
+    <Dialog title={t.member.editFields} onClose={onClose} isWide>
       <Form submit={t.operators.save} onSubmit={save} onCancel={onClose}>
         <TextField
           name="externalId"

@@ -1,24 +1,39 @@
 /** uPlot with the colours and the language of the page. */
 import uPlot from 'uplot'
 import 'uplot/dist/uPlot.min.css'
-import { countLabelsOf, labelsOf, spanOf, ticksOf, type Unit } from './axis.ts'
+import {
+  COUNT_STEPS,
+  countLabelsOf,
+  countRange,
+  labelsOf,
+  lonePoints,
+  spanOf,
+  ticksOf,
+  type Unit,
+} from './axis.ts'
 import type { Series } from './chart.tsx'
 
 const BAR_WIDTH = 0.8
-const Y_AXIS_WIDTH = 56
-const LABEL_WIDTH = 90
+/** Pixels between labels, and between a label and its axis. */
+const LABEL_GAP = 20
+const POINT_SIZE = 6
+/** Half a label of a time extends beyond each end of the axis. */
+const Y_AXIS_MIN_WIDTH = 56
+const PADDING_RIGHT = 32
 const FONT = '12px system-ui, sans-serif'
+
+interface Drawing {
+  times: number[]
+  series: Series[]
+  unit: Unit
+  locale: string
+}
 
 export function createChart(
   element: HTMLElement,
-  {
-    times,
-    series,
-    height,
-    language,
-    unit,
-  }: { times: number[]; series: Series[]; height: number; language: string; unit: Unit },
+  { height, ...drawing }: Drawing & { height: number },
 ): uPlot {
+  const { times, series, unit, locale } = drawing
   const style = getComputedStyle(document.documentElement)
   const colour = (name: string) => style.getPropertyValue(name).trim()
   const axis: uPlot.Axis = {
@@ -27,53 +42,73 @@ export function createChart(
     grid: { stroke: colour('--line'), width: 1 },
     ticks: { stroke: colour('--line'), width: 1 },
   }
-  const locale = `${language}-u-ca-gregory-nu-latn`
+  const widthOf = labelMeasure()
+  const hasBars = series.some(({ kind }) => kind === 'bars')
   const options: uPlot.Options = {
     width: element.clientWidth,
     height,
+    padding: [null, PADDING_RIGHT, null, null],
     legend: { show: false },
     cursor: { y: false, points: { size: 6 } },
     scales: {
-      x: { time: true, range: (_, low, high) => spanOf(low, high, unit) },
-      y: { range: (_, low, high) => rangeOf(series, low, high) },
+      // uPlot would put a single time at the start of a day.
+      x: { time: true, range: (_, low, high) => spanOf(low, times.length === 1 ? low : high, unit) },
+      y: { range: (_, low, high) => countRange(low, high, hasBars) },
     },
     axes: [
       {
         ...axis,
-        // uPlot would label times between the points, and write them with the same day.
-        splits: ({ width }, _, low, high) => {
-          const visible = times.filter((time) => time >= low && time <= high)
-          return ticksOf(visible, unit, Math.floor((width - Y_AXIS_WIDTH) / LABEL_WIDTH))
-        },
+        splits: (chart, _, low, high) => splitsOf(chart, drawing, [low, high], widthOf),
         values: (_, splits) => labelsOf(splits, unit, locale),
       },
-      { ...axis, values: (_, splits) => countLabelsOf(splits, locale), size: Y_AXIS_WIDTH },
+      {
+        ...axis,
+        incrs: COUNT_STEPS,
+        values: (_, splits) => countLabelsOf(splits, locale),
+        size: (_, labels) => Math.max(Y_AXIS_MIN_WIDTH, widthOf(labels ?? [])),
+      },
     ],
-    series: [
-      {},
-      ...series.map(
-        ({ label, colour: name, kind, isDashed }): uPlot.Series => ({
-          label,
-          stroke: colour(name),
-          width: kind === 'bars' ? 0 : 2,
-          points: { show: false },
-          ...(isDashed ? { dash: [5, 4] } : {}),
-          ...(kind === 'bars'
-            ? {
-                fill: colour(name),
-                paths: uPlot.paths.bars?.({ size: [BAR_WIDTH, 40] }) as uPlot.Series.PathBuilder,
-              }
-            : {}),
-        }),
-      ),
-    ],
+    series: [{}, ...series.map((one) => plotSeries(one, colour(one.colour)))],
   }
   return new uPlot(options, [times, ...series.map(({ values }) => values)] as uPlot.AlignedData, element)
 }
 
-/** Bars begin at zero. Lines show how they change. */
-function rangeOf(series: Series[], low: number, high: number): [number, number] {
-  if (series.some(({ kind }) => kind === 'bars')) return [0, Math.max(4, high * 1.1)]
-  const margin = Math.max(2, (high - low) * 0.15)
-  return [Math.max(0, low - margin), high + margin]
+/** The times that get a label. uPlot would label times between the points, and write them with the same day. */
+function splitsOf(
+  { bbox, width }: uPlot,
+  { times, unit, locale }: Drawing,
+  [low, high]: [number, number],
+  widthOf: (labels: string[]) => number,
+): number[] {
+  const visible = times.filter((time) => time >= low && time <= high)
+  const labelWidth = widthOf(labelsOf(visible, unit, locale))
+  const half = (labelWidth - LABEL_GAP) / 2
+  const [left, plotWidth] = [bbox.left / devicePixelRatio, bbox.width / devicePixelRatio]
+  const fitting = visible.filter((time) => {
+    const middle = left + ((time - low) / (high - low)) * plotWidth
+    return middle >= half && middle <= width - half
+  })
+  return ticksOf(fitting, unit, Math.floor(plotWidth / labelWidth))
+}
+
+function plotSeries({ label, kind, isDashed, values }: Series, colour: string): uPlot.Series {
+  if (kind === 'bars') {
+    const paths = uPlot.paths.bars?.({ size: [BAR_WIDTH, 40] }) as uPlot.Series.PathBuilder
+    return { label, stroke: colour, fill: colour, width: 0, points: { show: false }, paths }
+  }
+  return {
+    label,
+    stroke: colour,
+    width: 2,
+    points: { show: true, size: POINT_SIZE, fill: colour, filter: () => lonePoints(values) },
+    ...(isDashed ? { dash: [5, 4] } : {}),
+  }
+}
+
+/** Returns a function that measures the longest label with its gap, in pixels. Labels of some languages are twice as long. */
+function labelMeasure(): (labels: string[]) => number {
+  const context = document.createElement('canvas').getContext('2d')
+  if (context !== null) context.font = FONT
+  return (labels) =>
+    LABEL_GAP + Math.ceil(Math.max(0, ...labels.map((label) => context?.measureText(label).width ?? 0)))
 }

@@ -1,5 +1,7 @@
 /** The status of an account, with a colour and a shape. */
 import type { AccountStatus, Problem } from '../../src/operator/account-status.ts'
+import { describeProblem } from '../../src/operator/problem-texts.ts'
+import type { Json } from '../api.ts'
 import { useLocalized } from '../texts.ts'
 
 const SHAPES: Record<AccountStatus, string> = {
@@ -27,8 +29,13 @@ export interface Explained {
   fix: string
 }
 
-/** English shows the sentences of the service. The other languages have a label and a fix for each reason. */
-export function useReason(): (problem: Problem) => Explained {
-  const { t } = useLocalized()
-  return ({ reason, message, fix }) => ({ label: t.reasons[reason], message, fix: t.fixes?.[reason] ?? fix })
+/** Returns the texts of a problem. After an upgrade, the service may send a reason that an open page does not have yet. */
+export function useReason(): (problem: Json<Problem>) => Explained {
+  const { t, number, relative, date } = useLocalized()
+  return (problem) => {
+    const { reason } = problem
+    if (!Object.hasOwn(t.problems, reason)) return { label: reason, message: '', fix: '' }
+    const [message, fix] = describeProblem(t.problems, problem, { number, relative, date })
+    return { label: t.reasons[reason], message, fix }
+  }
 }

@@ -1,6 +1,13 @@
 /** English texts. They define the type of the other tables. */
 import type { Reason } from '../../src/operator/account-status.ts'
 import type { Action } from '../../src/operator/activity.ts'
+import { PROBLEM_TEXTS } from '../../src/operator/problem-texts.ts'
+import { TIMELINE_TEXTS } from '../../src/operator/timeline-texts.ts'
+import type { CheckTexts } from './checks.ts'
+import type { EventFailureTexts } from './failures.ts'
+
+const counted = (count: string, one: string, many = `${one}s`): string =>
+  `${count} ${count === '1' ? one : many}`
 
 export const en = {
   product: 'oa-audience console',
@@ -62,7 +69,7 @@ export const en = {
     withPassword: 'Sign in with a password instead',
     wrong: 'This is not the CONSOLE_TOKEN of the service. Copy it again from the environment of the service.',
     wrongPassword: 'The email address or the password is wrong.',
-    limited: (seconds: string) => `Too many wrong attempts. Try again in ${seconds} seconds.`,
+    limited: (seconds: string) => `Too many wrong attempts. Try again in ${counted(seconds, 'second')}.`,
     foreign:
       'The service refused the request of this page. Behind a proxy, keep the Host header, or set TRUST_PROXY.',
     ended: 'Your session has ended. Sign in again to continue.',
@@ -223,11 +230,14 @@ export const en = {
     unusually_quiet: 'Unusually quiet',
     silent_for_days: 'Silent for days',
   } as Record<Reason, string>,
-  /** Null because the service's own fixes are in English. */
-  fixes: null as Record<Reason, string> | null,
+  problems: PROBLEM_TEXTS,
+  /** Checks of a verification. English shows the message of the service. */
+  checks: null as CheckTexts | null,
+  /** Why an event could not be applied. English shows the sentence of the service. */
+  eventFailures: null as EventFailureTexts | null,
   fleet: {
     title: 'Fleet',
-    lead: (accounts: string) => `${accounts} accounts, worst first`,
+    lead: (accounts: string) => `${counted(accounts, 'account')}, worst first`,
     search: 'Search accounts',
     searchHint: 'Name, id or organization',
     states: 'Filter by status',
@@ -243,7 +253,7 @@ export const en = {
     waiting: 'Waiting',
     quota: 'Quota',
     sparkHours: (total: string, peak: string) =>
-      `${total} deliveries in 24 hours, at most ${peak} in an hour`,
+      `${counted(total, 'delivery', 'deliveries')} in 24 hours, at most ${peak} in an hour`,
     sparkDays: (first: string, last: string) => `Followers from ${first} to ${last} in 30 days`,
     empty: 'No official account yet',
     emptyHelp: 'Add the first one here, or add all of them from a file.',
@@ -340,11 +350,12 @@ export const en = {
       'People become members when LINE or the support chat sends an event about them. Set up the webhook, or import the followers.',
     noMatch: 'No member matches',
     noMatchHelp: 'User ids, external ids and tags must match exactly. Names match by any part.',
-    searching: (pages: string) => `Searching… ${pages} parts of the audience searched, no match yet`,
+    searching: (pages: string) =>
+      `Searching… ${counted(pages, 'part')} of the audience searched, no match yet`,
     goOn: 'Continue search',
   },
   member: {
-    edit: 'Edit fields',
+    editFields: 'Edit fields',
     tagsHint: 'One tag per line',
     attributesHint: 'A JSON object with texts, numbers, booleans and null',
     notAnObject: 'must be a JSON object',
@@ -363,6 +374,8 @@ export const en = {
     version: 'Version',
     timeline: 'Timeline',
     timelineLead: 'Events and edits of this member, newest first',
+    edit: 'edit',
+    timelineTexts: TIMELINE_TEXTS,
     timelineEmpty: 'No stored events for this person. Events are kept for RETENTION_DAYS.',
     erase: 'Erase this person…',
     eraseTitle: 'Erase this person',
@@ -421,14 +434,14 @@ export const en = {
     pause: 'Pause',
     resume: 'Resume',
     retryFailed: 'Retry all failed',
-    retried: (count: string) => `${count} deliveries will be retried.`,
+    retried: (count: string) => `${counted(count, 'delivery', 'deliveries')} will be retried.`,
     resumed: 'The endpoint was resumed.',
     paused: 'The endpoint was paused. Its backlog is kept.',
     working: (count: string) => `Working… ${count}`,
     deliveries: 'Deliveries',
     delivery: 'Delivery',
     content: 'Content',
-    eventsOf: (count: string) => `${count} events`,
+    eventsOf: (count: string) => counted(count, 'event'),
     attempts: 'Attempts',
     next: 'Next attempt',
     sending: 'sending',
@@ -546,7 +559,8 @@ export const en = {
     person: 'Person',
     time: 'Time',
     event: 'Event',
-    skipped: (count: string) => `About ${count} more events were not shown.`,
+    skipped: (count: string) =>
+      `About ${count} more ${count === '1' ? 'event was' : 'events were'} not shown.`,
     empty: 'No events in the last minute',
     emptyHelp:
       'Events appear here within a second after they are committed. Send a message to one of the accounts.',
@@ -704,6 +718,8 @@ export const en = {
     onboarded: (verified: string, followers: string) =>
       `Verified accounts: ${verified}. Imported followers: ${followers}.`,
     problems: (count: string) => `Accounts with a problem: ${count}`,
-    openAccount: 'Open',
   },
 }
+
+/** Each language has every text. */
+export type Texts = typeof en

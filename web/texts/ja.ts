@@ -1,5 +1,40 @@
 /** Japanese. */
-import type { Texts } from '../texts.ts'
+import type { ReasonFacts } from '../../src/operator/account-status.ts'
+import type { Formats } from '../../src/operator/problem-texts.ts'
+import { type CheckTexts, failureText } from './checks.ts'
+import type { Texts } from './en.ts'
+
+const SECRET_FIX = 'LINE のコンソールに表示されるチャネルシークレットを登録してください。'
+const TEST_FIX = 'テスト配信付きでアカウントを検証してください。'
+
+const failed: CheckTexts['failed'] = {
+  no_credentials: 'アクセストークンも、チャネル ID とシークレットも登録されていません',
+  malformed_token: '登録されたチャネルアクセストークンに使用できない文字が含まれています',
+  credentials_refused: 'LINE がチャネル ID とシークレットを拒否しています',
+  token_not_issued: 'LINE がアクセストークンを発行しません',
+  token_refused: 'LINE がチャネルアクセストークンを拒否しています',
+  call_refused: 'LINE がリクエストを拒否しています',
+  other_bot: 'アクセストークンは、ボットのユーザー ID が異なるアカウントのものです',
+  other_basic_id: 'アクセストークンは、ベーシック ID が異なるアカウントのものです',
+  no_webhook_url: 'LINE のコンソールに Webhook URL が設定されていません',
+  other_webhook_url: 'LINE のコンソールの Webhook URL がこのサービスのものではありません',
+  webhook_off: '「Webhook の利用」がオフのため、LINE は Webhook を送信しません',
+  test_not_connected: 'LINE が Webhook URL に接続できません。ホスト、ポート、証明書を確認してください',
+  test_timed_out: 'Webhook URL が LINE に時間内に応答しませんでした',
+  test_error_status: 'Webhook URL がエラーを返しました',
+  test_failed: 'LINE のテスト配信が失敗しました',
+  nothing_to_test: 'テストする Webhook URL がありません。先に設定してください',
+}
+
+function refusedSignatures(
+  { count, lastAt }: ReasonFacts['line_signature_refused'],
+  { number, relative }: Formats,
+): [string, string] {
+  return [
+    `署名が不正な配信が 7 日間で ${number(count)} 件あります（最後は${relative(lastAt)}）。その後、LINE から正しい署名の配信は届いていません。`,
+    SECRET_FIX,
+  ]
+}
 
 export const ja: Texts = {
   product: 'oa-audience コンソール',
@@ -226,30 +261,129 @@ export const ja: Texts = {
     unusually_quiet: '普段より静か',
     silent_for_days: '数日間配信なし',
   },
-  fixes: {
-    no_channel_secret: 'アカウントのチャネルシークレットを登録してください。',
-    suspended: 'LINE Official Account Manager で理由を確認してください。',
-    token_refused: '有効なアクセストークン、またはチャネル ID とシークレットを登録してください。',
-    other_account: 'チャネル ID、ボットのユーザー ID、ベーシック ID を LINE のコンソールと比較してください。',
-    webhook_elsewhere: 'LINE Developers コンソールで Webhook URL を設定してください。',
-    webhook_inactive: 'LINE Developers コンソールで「Webhook の利用」をオンにしてください。',
-    webhook_test_failed: 'PUBLIC_URL にインターネットから到達できるか確認してください。',
-    line_signature_refused: 'LINE のコンソールに表示されるチャネルシークレットを登録してください。',
-    foreign_destination: 'アカウントを検証し、ボットのユーザー ID を確認してください。',
-    chat_signature_refused: 'サポートチャットの Webhook のシークレットを登録してください。',
-    line_signature_doubtful: 'チャネルシークレットを LINE のコンソールと比較してください。',
-    deliveries_missing: '「Webhook の再送」をオンにし、友だちを取り込んでください。',
-    deliveries_failed: 'oa-audience doctor を実行してください。',
-    events_unapplied: 'イベントを確認し、再試行してください。',
-    endpoint_failing: '受信側を修正するか、エンドポイントを一時停止してください。',
-    endpoint_failed: '受信側の復旧後に再試行してください。',
-    token_expires: '新しいアクセストークン、またはチャネル ID とシークレットだけを登録してください。',
-    quota_used_up: '上位のプランを選ぶか、翌月まで待ってください。',
-    not_verifiable: 'チャネル ID を登録してください。',
-    platform_unreachable: 'LINE への HTTPS 通信を許可してください。',
-    never_delivered: 'LINE Developers コンソールで Webhook URL を設定し、検証してください。',
-    unusually_quiet: 'アカウントを検証してください。',
-    silent_for_days: 'アカウントを検証してください。',
+  problems: {
+    no_channel_secret: () => [
+      'チャネルシークレットが登録されていないため、LINE からの配信をすべて拒否しています（403）。',
+      SECRET_FIX,
+    ],
+    suspended: () => [
+      'LINE がこのアカウントを停止しています。',
+      'LINE Official Account Manager で理由を確認してください。',
+    ],
+    token_refused: ({ check }) => [
+      `${failureText(failed, check) ?? 'LINE がアカウントの認証情報を拒否しています'}。`,
+      '認証情報が誤っている場合は、正しいものを登録してください。',
+    ],
+    other_account: () => [
+      '登録されている認証情報は別の公式アカウントのものです。',
+      'チャネル ID、ボットのユーザー ID、ベーシック ID を LINE のコンソールと比較し、正しいものを登録してください。',
+    ],
+    webhook_elsewhere: ({ check }) => [
+      `${failureText(failed, check) ?? failed.other_webhook_url}。`,
+      'LINE Developers コンソールで Webhook URL を設定し、別のプログラムはここでエンドポイントとして追加してください。',
+    ],
+    webhook_inactive: () => [
+      '「Webhook の利用」がオフのため、LINE はイベントを送信しません。',
+      'LINE Developers コンソールで「Webhook の利用」をオンにしてください。',
+    ],
+    webhook_test_failed: () => [
+      '前回の LINE の Webhook テストは、このサービスに届きませんでした。',
+      'PUBLIC_URL にインターネットから到達できるか確認し、テスト配信付きで検証してください。',
+    ],
+    line_signature_refused: refusedSignatures,
+    foreign_destination: ({ lastAt }, { relative }) => [
+      `別のボット宛ての配信が届いています（最後は${relative(lastAt)}）。`,
+      'アカウントを検証し、ボットのユーザー ID を比較してください。モジュールチャネルの場合は、もう一方のアカウントを追加してください。',
+    ],
+    chat_signature_refused: ({ count, lastAt }, { number, relative }) => [
+      `署名が不正なサポートチャットのコールバックが 7 日間で ${number(count)} 件あります（最後は${relative(lastAt)}）。その後、正しい署名のものは届いていません。`,
+      'サポートチャットの Webhook のシークレットを登録してください。',
+    ],
+    line_signature_doubtful: refusedSignatures,
+    deliveries_missing: ({ count, day }, { number, date }) => [
+      `${date(day)}に LINE が集計した友だち追加とブロックのうち、${number(count)} 件が配信されていません。`,
+      'LINE Developers コンソールで「Webhook の再送」をオンにし、友だちを取り込んでください。',
+    ],
+    deliveries_failed: ({ count }, { number }) => [
+      `24 時間で ${number(count)} 件の配信を 503 で拒否しました。`,
+      'サービスのデータベースを確認してください。「Webhook の再送」がオンの場合、LINE は再び配信します。',
+    ],
+    events_unapplied: ({ count }, { number }) => [
+      `保存されたイベントのうち、${number(count)} 件を適用できませんでした。`,
+      'イベントの一覧で理由を確認し、再試行してください。',
+    ],
+    endpoint_failing: ({ endpointId, pending }, { number }) => [
+      `エンドポイント ${endpointId} が送信を受け付けません。送信待ちの配信は ${number(pending)} 件です。`,
+      '受信側を修正するか、エンドポイントを一時停止してください。',
+    ],
+    endpoint_failed: ({ count }, { number }) => [
+      `エンドポイントへの配信 ${number(count)} 件が 24 時間失敗し続けました。`,
+      '受信側の復旧後に、失敗した配信を再試行してください。',
+    ],
+    token_expires: ({ expiresAt, isExpired }, { relative }) => [
+      isExpired
+        ? `チャネルアクセストークンの期限が切れました（${relative(expiresAt)}）。`
+        : `チャネルアクセストークンの期限は${relative(expiresAt)}です。`,
+      '新しいトークンを登録するか、チャネル ID とシークレットからサービスに発行させてください。',
+    ],
+    quota_used_up: ({ limit }, { number }) => [
+      `今月のメッセージ ${number(limit)} 通をすべて使い切ったため、LINE は以降の送信を拒否します。`,
+      'LINE Official Account Manager で上位のプランを選ぶか、翌月まで待ってください。',
+    ],
+    not_verifiable: ({ hasChannelId, hasChannelSecret }) => {
+      const missing = [
+        ...(hasChannelId ? [] : ['チャネル ID']),
+        ...(hasChannelSecret ? [] : ['チャネルシークレット']),
+      ]
+      return [
+        `プロフィールの取得と検証ができません。アクセストークンが登録されておらず、発行に必要な${missing.join('と')}もありません。`,
+        `${missing.join('と')}を登録してください。`,
+      ]
+    },
+    platform_unreachable: ({ hours }, { number }) => [
+      `LINE が ${number(hours)} 時間、検証に応答していません（接続できない、遅い、またはレート制限）。`,
+      'LINE への HTTPS 通信を許可してください。',
+    ],
+    never_delivered: ({ days, addedAt }, { number, relative }) => [
+      days === null
+        ? `アカウントの追加（${relative(addedAt)}）以降、LINE から何も配信されていません。`
+        : `${number(days)} 日間、LINE から何も配信されていません。`,
+      'LINE Developers コンソールで Webhook URL を設定し、テスト配信付きで検証してください。',
+    ],
+    unusually_quiet: ({ lastAt }, { relative }) => [
+      `LINE の最後の配信は${relative(lastAt)}です。このアカウントのこの曜日と時間帯としては異例です。`,
+      TEST_FIX,
+    ],
+    silent_for_days: ({ lastAt }, { relative }) => [`LINE の最後の配信は${relative(lastAt)}です。`, TEST_FIX],
+  },
+  checks: {
+    names: {
+      access_token: 'アクセストークン',
+      identity: 'アカウント',
+      webhook_endpoint: 'Webhook URL',
+      webhook_active: 'Webhook の利用',
+      webhook_test: 'テスト配信',
+    },
+    passed: {
+      access_token: 'LINE がアクセストークンを受け付けました',
+      identity: 'アクセストークンはこのアカウントのものです',
+      webhook_endpoint: 'Webhook URL はこのサービスを指しています',
+      webhook_active: 'LINE は Webhook を送信します',
+      webhook_test: 'LINE のテスト配信が届き、受理されました',
+    },
+    failed,
+  },
+  eventFailures: {
+    not_an_object: () => 'イベントがオブジェクトではありません',
+    too_deep: (levels) => `イベントの入れ子が ${levels} 段を超えています`,
+    user_id_type: () => 'ユーザー ID が文字列ではありません',
+    user_id_empty: () => 'ユーザー ID が空です',
+    user_id_long: (length) => `ユーザー ID が ${length} 文字を超えています`,
+    user_id_characters: () => 'ユーザー ID に保存できない文字が含まれています',
+    time_range: () => '時刻が 1970 年から 9999 年までのミリ秒の数値ではありません',
+    time_form: () => '時刻の形式が不明です',
+    other_inbox: () => 'イベントがこのアカウントとは別の受信トレイのものです',
+    refused_by_database: (code) => `データベースが適用を拒否しました（${code}）`,
   },
   fleet: {
     title: 'アカウント一覧',
@@ -370,7 +504,7 @@ export const ja: Texts = {
     goOn: '検索を続ける',
   },
   member: {
-    edit: '項目を編集',
+    editFields: '項目を編集',
     tagsHint: '1 行に 1 つのタグ',
     attributesHint: '文字列、数値、真偽値、null を値とする JSON オブジェクト',
     notAnObject: 'JSON オブジェクトで入力してください',
@@ -389,6 +523,23 @@ export const ja: Texts = {
     version: 'バージョン',
     timeline: 'タイムライン',
     timelineLead: 'この状態に至ったイベントと編集（新しい順）',
+    edit: '編集',
+    timelineTexts: {
+      effects: {
+        following: '関係：友だち',
+        blocked: '関係：ブロック',
+        joined_or_left: '参加または退出した人に含まれる',
+        conversation: '会話',
+        activity: 'アクティビティ',
+        seen: '活動を確認',
+      },
+      notApplied: (failure) => `未適用：${failure}`,
+      edited: (fields, author) => `${fields}（${author}）`,
+      fields: { externalId: '外部 ID', tags: 'タグ', attributes: '属性' },
+      client: (name) => `クライアント ${name}`,
+      key: (id) => `キー ${id}`,
+      otherProgram: 'コマンドまたは別のプログラム',
+    },
     timelineEmpty: 'この人を含む保存済みイベントはありません。イベントは RETENTION_DAYS の間保存されます。',
     erase: 'この人を消去…',
     eraseTitle: 'この人を消去',
@@ -730,6 +881,5 @@ export const ja: Texts = {
     onboarded: (verified, followers) =>
       `確認済みアカウント：${verified} 件。インポートしたフォロワー：${followers} 人。`,
     problems: (count) => `問題のあるアカウント：${count} 件`,
-    openAccount: '開く',
   },
 }

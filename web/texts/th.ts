@@ -1,5 +1,40 @@
 /** Thai. */
-import type { Texts } from '../texts.ts'
+import type { ReasonFacts } from '../../src/operator/account-status.ts'
+import type { Formats } from '../../src/operator/problem-texts.ts'
+import { type CheckTexts, failureText } from './checks.ts'
+import type { Texts } from './en.ts'
+
+const SECRET_FIX = 'บันทึก channel secret ที่แสดงในคอนโซลของ LINE'
+const TEST_FIX = 'ตรวจยืนยันบัญชีพร้อมทดสอบการส่ง'
+
+const failed: CheckTexts['failed'] = {
+  no_credentials: 'ยังไม่ได้บันทึก access token หรือ channel id และ secret',
+  malformed_token: 'Channel access token ที่บันทึกไว้มีอักขระที่ใช้ไม่ได้',
+  credentials_refused: 'LINE ปฏิเสธ channel id และ secret',
+  token_not_issued: 'LINE ไม่ออก access token ให้',
+  token_refused: 'LINE ปฏิเสธ channel access token',
+  call_refused: 'LINE ปฏิเสธคำขอ',
+  other_bot: 'Access token เป็นของบัญชีที่มี bot user id อื่น',
+  other_basic_id: 'Access token เป็นของบัญชีที่มี basic id อื่น',
+  no_webhook_url: 'ยังไม่ได้ตั้งค่า Webhook URL ในคอนโซลของ LINE',
+  other_webhook_url: 'Webhook URL ในคอนโซลของ LINE ไม่ใช่ของบริการนี้',
+  webhook_off: '"Use webhook" ปิดอยู่ LINE จึงไม่ส่ง webhook',
+  test_not_connected: 'LINE เชื่อมต่อกับ Webhook URL ไม่ได้ ตรวจสอบโฮสต์ พอร์ต และใบรับรอง',
+  test_timed_out: 'Webhook URL ไม่ตอบ LINE ภายในเวลาที่กำหนด',
+  test_error_status: 'Webhook URL ตอบกลับด้วยข้อผิดพลาด',
+  test_failed: 'การทดสอบการส่งของ LINE ล้มเหลว',
+  nothing_to_test: 'ไม่มี Webhook URL ให้ทดสอบ ตั้งค่าก่อน',
+}
+
+function refusedSignatures(
+  { count, lastAt }: ReasonFacts['line_signature_refused'],
+  { number, relative }: Formats,
+): [string, string] {
+  return [
+    `การส่งที่ลายเซ็นไม่ถูกต้องใน 7 วัน: ${number(count)} ครั้งล่าสุด ${relative(lastAt)} หลังจากนั้น LINE ไม่ได้ส่งรายการที่ถูกต้อง`,
+    SECRET_FIX,
+  ]
+}
 
 export const th: Texts = {
   product: 'คอนโซล oa-audience',
@@ -218,30 +253,123 @@ export const th: Texts = {
     unusually_quiet: 'เงียบผิดปกติ',
     silent_for_days: 'เงียบมาหลายวัน',
   },
-  fixes: {
-    no_channel_secret: 'บันทึก channel secret ของบัญชี',
-    suspended: 'สอบถามเหตุผลใน LINE Official Account Manager',
-    token_refused: 'บันทึก access token ที่ใช้ได้ หรือ channel id และ secret',
-    other_account: 'เทียบ channel id, bot user id และ basic id กับคอนโซลของ LINE',
-    webhook_elsewhere: 'ตั้งค่า Webhook URL ของบัญชีใน LINE Developers Console',
-    webhook_inactive: 'เปิด "Use webhook" ใน LINE Developers Console',
-    webhook_test_failed: 'ตรวจสอบว่า PUBLIC_URL เข้าถึงได้จากอินเทอร์เน็ต',
-    line_signature_refused: 'บันทึก channel secret ที่แสดงในคอนโซลของ LINE',
-    foreign_destination: 'ตรวจยืนยันบัญชีเพื่อเทียบ bot user id',
-    chat_signature_refused: 'บันทึก secret ของ webhook จากระบบแชท',
-    line_signature_doubtful: 'เทียบ channel secret กับคอนโซลของ LINE',
-    deliveries_missing: 'เปิด "Webhook redelivery" และนำเข้าผู้ติดตาม',
-    deliveries_failed: 'เรียกใช้ oa-audience doctor',
-    events_unapplied: 'ดูอีเวนต์แล้วลองใหม่',
-    endpoint_failing: 'แก้ไขฝั่งผู้รับ หรือพักปลายทางไว้',
-    endpoint_failed: 'ลองใหม่เมื่อฝั่งผู้รับทำงานได้',
-    token_expires: 'บันทึก access token ใหม่ หรือเฉพาะ channel id และ secret',
-    quota_used_up: 'เลือกแพ็กเกจที่ใหญ่ขึ้น หรือรอเดือนถัดไป',
-    not_verifiable: 'บันทึก channel id',
-    platform_unreachable: 'อนุญาตการเชื่อมต่อ HTTPS ไปยัง LINE',
-    never_delivered: 'ตั้งค่า Webhook URL ใน LINE Developers Console แล้วตรวจยืนยัน',
-    unusually_quiet: 'ตรวจยืนยันบัญชี',
-    silent_for_days: 'ตรวจยืนยันบัญชี',
+  problems: {
+    no_channel_secret: () => ['ยังไม่ได้บันทึก channel secret การส่งทั้งหมดของ LINE จึงถูกปฏิเสธ (403)', SECRET_FIX],
+    suspended: () => ['LINE ระงับบัญชีนี้', 'สอบถามเหตุผลใน LINE Official Account Manager'],
+    token_refused: ({ check }) => [
+      failureText(failed, check) ?? 'LINE ปฏิเสธข้อมูลรับรองของบัญชี',
+      'หากข้อมูลรับรองไม่ถูกต้อง ให้บันทึกข้อมูลใหม่',
+    ],
+    other_account: () => [
+      'ข้อมูลรับรองที่บันทึกไว้เป็นของบัญชีทางการอื่น',
+      'เทียบ channel id, bot user id และ basic id กับคอนโซลของ LINE แล้วบันทึกข้อมูลที่ถูกต้อง',
+    ],
+    webhook_elsewhere: ({ check }) => [
+      failureText(failed, check) ?? failed.other_webhook_url,
+      'ตั้งค่า Webhook URL ของบัญชีใน LINE Developers Console และเพิ่มโปรแกรมอื่นเป็นปลายทางที่นี่',
+    ],
+    webhook_inactive: () => [
+      '"Use webhook" ปิดอยู่ LINE จึงไม่ส่งอีเวนต์',
+      'เปิด "Use webhook" ใน LINE Developers Console',
+    ],
+    webhook_test_failed: () => [
+      'การทดสอบ webhook ครั้งล่าสุดของ LINE มาไม่ถึงบริการนี้',
+      'ตรวจสอบว่า PUBLIC_URL เข้าถึงได้จากอินเทอร์เน็ต แล้วตรวจยืนยันพร้อมทดสอบการส่ง',
+    ],
+    line_signature_refused: refusedSignatures,
+    foreign_destination: ({ lastAt }, { relative }) => [
+      `มีการส่งที่เป็นของบอทอื่น ครั้งล่าสุด ${relative(lastAt)}`,
+      'ตรวจยืนยันบัญชีเพื่อเทียบ bot user id หากเป็น module channel ให้เพิ่มบัญชีอีกบัญชีหนึ่ง',
+    ],
+    chat_signature_refused: ({ count, lastAt }, { number, relative }) => [
+      `คำขอจากระบบแชทที่ลายเซ็นไม่ถูกต้องใน 7 วัน: ${number(count)} ครั้งล่าสุด ${relative(lastAt)} หลังจากนั้นไม่มีรายการที่ถูกต้อง`,
+      'บันทึก secret ของ webhook จากระบบแชท',
+    ],
+    line_signature_doubtful: refusedSignatures,
+    deliveries_missing: ({ count, day }, { number, date }) => [
+      `เมื่อวันที่ ${date(day)} LINE นับการติดตามหรือบล็อก ${number(count)} รายการที่ไม่ได้ส่งมา`,
+      'เปิด "Webhook redelivery" ใน LINE Developers Console และนำเข้าผู้ติดตาม',
+    ],
+    deliveries_failed: ({ count }, { number }) => [
+      `การส่งที่ถูกปฏิเสธด้วย 503 ใน 24 ชั่วโมง: ${number(count)}`,
+      'ตรวจสอบฐานข้อมูลของบริการ LINE จะส่งใหม่หากเปิด "Webhook redelivery" ไว้',
+    ],
+    events_unapplied: ({ count }, { number }) => [
+      `อีเวนต์ที่เก็บไว้แต่นำไปใช้ไม่ได้: ${number(count)}`,
+      'ดูเหตุผลในรายการอีเวนต์ แล้วลองใหม่',
+    ],
+    endpoint_failing: ({ endpointId, pending }, { number }) => [
+      `ปลายทาง ${endpointId} ไม่รับสิ่งที่ส่งไป มีการส่งที่รออยู่ ${number(pending)} รายการ`,
+      'แก้ไขฝั่งผู้รับ หรือพักปลายทางไว้',
+    ],
+    endpoint_failed: ({ count }, { number }) => [
+      `การส่งไปยังปลายทางที่ล้มเหลวมาตลอด 24 ชั่วโมง: ${number(count)}`,
+      'เมื่อฝั่งผู้รับทำงานได้แล้ว ให้ลองการส่งที่ล้มเหลวใหม่',
+    ],
+    token_expires: ({ expiresAt, isExpired }, { relative }) => [
+      isExpired
+        ? `Channel access token หมดอายุแล้ว ${relative(expiresAt)}`
+        : `Channel access token จะหมดอายุ ${relative(expiresAt)}`,
+      'บันทึก token ใหม่ หรือให้บริการออก token เองจาก channel id และ secret',
+    ],
+    quota_used_up: ({ limit }, { number }) => [
+      `ใช้ข้อความของเดือนนี้ครบ ${number(limit)} ข้อความแล้ว LINE จึงปฏิเสธข้อความต่อไป`,
+      'เลือกแพ็กเกจที่ใหญ่ขึ้นใน LINE Official Account Manager หรือรอเดือนถัดไป',
+    ],
+    not_verifiable: ({ hasChannelId, hasChannelSecret }) => {
+      const missing = [
+        ...(hasChannelId ? [] : ['channel id']),
+        ...(hasChannelSecret ? [] : ['channel secret']),
+      ]
+      return [
+        `ดึงโปรไฟล์และตรวจยืนยันไม่ได้ ยังไม่ได้บันทึก access token และไม่มี ${missing.join(' และ ')} สำหรับออก token`,
+        `บันทึก ${missing.join(' และ ')}`,
+      ]
+    },
+    platform_unreachable: ({ hours }, { number }) => [
+      `LINE ไม่ตอบสนองต่อการตรวจยืนยันมา ${number(hours)} ชั่วโมง (เชื่อมต่อไม่ได้ ช้า หรือจำกัดอัตรา)`,
+      'อนุญาตการเชื่อมต่อ HTTPS ไปยัง LINE',
+    ],
+    never_delivered: ({ days, addedAt }, { number, relative }) => [
+      days === null
+        ? `LINE ยังไม่เคยส่งอะไรมาตั้งแต่เพิ่มบัญชี (${relative(addedAt)})`
+        : `LINE ไม่ได้ส่งอะไรมา ${number(days)} วัน`,
+      'ตั้งค่า Webhook URL ใน LINE Developers Console แล้วตรวจยืนยันพร้อมทดสอบการส่ง',
+    ],
+    unusually_quiet: ({ lastAt }, { relative }) => [
+      `LINE ส่งครั้งล่าสุด ${relative(lastAt)} ซึ่งผิดปกติสำหรับบัญชีนี้ในช่วงเวลานี้ของสัปดาห์`,
+      TEST_FIX,
+    ],
+    silent_for_days: ({ lastAt }, { relative }) => [`LINE ส่งครั้งล่าสุด ${relative(lastAt)}`, TEST_FIX],
+  },
+  checks: {
+    names: {
+      access_token: 'Access token',
+      identity: 'บัญชี',
+      webhook_endpoint: 'Webhook URL',
+      webhook_active: 'Use webhook',
+      webhook_test: 'ทดสอบการส่ง',
+    },
+    passed: {
+      access_token: 'LINE ยอมรับ access token',
+      identity: 'Access token เป็นของบัญชีนี้',
+      webhook_endpoint: 'Webhook URL ชี้มาที่บริการนี้',
+      webhook_active: 'LINE ส่ง webhook',
+      webhook_test: 'การทดสอบการส่งของ LINE มาถึงและถูกรับแล้ว',
+    },
+    failed,
+  },
+  eventFailures: {
+    not_an_object: () => 'อีเวนต์ไม่ใช่ออบเจ็กต์',
+    too_deep: (levels) => `อีเวนต์ซ้อนกันลึกกว่า ${levels} ชั้น`,
+    user_id_type: () => 'User id ไม่ใช่ข้อความ',
+    user_id_empty: () => 'User id ว่างเปล่า',
+    user_id_long: (length) => `User id ยาวกว่า ${length} อักขระ`,
+    user_id_characters: () => 'User id มีอักขระที่บันทึกไม่ได้',
+    time_range: () => 'เวลาไม่ใช่ตัวเลขมิลลิวินาทีระหว่างปี 1970 ถึง 9999',
+    time_form: () => 'ไม่รู้จักรูปแบบของเวลา',
+    other_inbox: () => 'อีเวนต์เป็นของกล่องข้อความอื่นที่ไม่ใช่ของบัญชีนี้',
+    refused_by_database: (code) => `ฐานข้อมูลปฏิเสธการนำไปใช้ (${code})`,
   },
   fleet: {
     title: 'บัญชีทั้งหมด',
@@ -359,7 +487,7 @@ export const th: Texts = {
     goOn: 'ค้นหาต่อ',
   },
   member: {
-    edit: 'แก้ไขข้อมูล',
+    editFields: 'แก้ไขข้อมูล',
     tagsHint: 'หนึ่งแท็กต่อบรรทัด',
     attributesHint: 'ออบเจ็กต์ JSON ที่มีข้อความ ตัวเลข ค่าจริงเท็จ และ null',
     notAnObject: 'ต้องเป็นออบเจ็กต์ JSON',
@@ -378,6 +506,23 @@ export const th: Texts = {
     version: 'เวอร์ชัน',
     timeline: 'ไทม์ไลน์',
     timelineLead: 'อีเวนต์และการแก้ไขที่ทำให้เป็นสถานะนี้ ใหม่สุดก่อน',
+    edit: 'แก้ไข',
+    timelineTexts: {
+      effects: {
+        following: 'ความสัมพันธ์: ติดตาม',
+        blocked: 'ความสัมพันธ์: บล็อก',
+        joined_or_left: 'อยู่ในรายชื่อผู้เข้าร่วมหรือออก',
+        conversation: 'การสนทนา',
+        activity: 'กิจกรรม',
+        seen: 'พบความเคลื่อนไหว',
+      },
+      notApplied: (failure) => `ยังไม่ได้ใช้: ${failure}`,
+      edited: (fields, author) => `${fields} โดย${author}`,
+      fields: { externalId: 'External id', tags: 'แท็ก', attributes: 'คุณลักษณะ' },
+      client: (name) => `ไคลเอนต์ ${name}`,
+      key: (id) => ` key ${id}`,
+      otherProgram: 'คำสั่งหรือโปรแกรมอื่น',
+    },
     timelineEmpty: 'ไม่มีอีเวนต์ที่เก็บไว้เกี่ยวกับบุคคลนี้ อีเวนต์ถูกเก็บไว้ RETENTION_DAYS วัน',
     erase: 'ลบบุคคลนี้…',
     eraseTitle: 'ลบบุคคลนี้',
@@ -705,6 +850,5 @@ export const th: Texts = {
     applied: 'ใช้ไฟล์แล้ว',
     onboarded: (verified, followers) => `บัญชีที่ตรวจสอบแล้ว: ${verified} ผู้ติดตามที่นำเข้า: ${followers}`,
     problems: (count) => `บัญชีที่มีปัญหา: ${count}`,
-    openAccount: 'เปิด',
   },
 }

@@ -1,0 +1,155 @@
+/** What operators of one organization can do with objects of another: each role on each route. */
+import { randomUUID } from 'node:crypto'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { includesRole, ROLES, type Role } from '../src/operator/actor.ts'
+import { lineEvent } from '../tools/simulator/events.ts'
+import { addSignedIn, Operator, startConsole } from './support/console.ts'
+import { type Objects, ROUTES, routesOf } from './support/console-routes.ts'
+import { addTenant, type Tenant } from './support/database.ts'
+import { load } from './support/load.ts'
+import { setUpService } from './support/service.ts'
+
+const { database, service, tenant: ours } = await setUpService()
+const { app, url } = await startConsole(database)
+const theirs = await addTenant(database)
+
+/** Appears in every text of the other organization. */
+const MARK = 'Strangers'
+
+async function one(text: string, values: unknown[]): Promise<string> {
+  const [row] = await load<{ id: bigint }>(database, text, values)
+  return String(row?.id)
+}
+
+/** Gives a tenant an object of each kind. */
+async function fill(tenant: Tenant, mark: string): Promise<Objects> {
+  const { accountId, organizationId } = tenant
+  const account = [accountId]
+  await load(database, `update organization set name = $2 where id = $1`, [organizationId, mark])
+  await load(database, `update official_account set name = $2 where id = $1`, [accountId, mark])
+  await service.deliver(tenant, [lineEvent('follow', `U-${mark}`)])
+  await load(database, `update audience_member set display_name = $2 where channel_oa_id = $1`, [
+    accountId,
+    mark,
+  ])
+  await load(
+    database,
+    `insert into event (channel_oa_id, source, kind, key, occurred_at, failure, payload)
+     values ($1, 'line', 'message', $2, now(), $3, '{}')`,
+    [accountId, randomUUID(), mark],
+  )
+  const endpoint = await one(
+    `insert into endpoint (channel_oa_id, name, url, format) values ($1, $2, 'https://' || $2 || '.example/', 'members') returning id`,
+    [accountId, mark],
+  )
+  await load(
+    database,
+    `update api_client set name = $2 where id = (select api_client_id from api_key where channel_oa_id = $1)`,
+    [accountId, mark],
+  )
+  const operator = await addSignedIn(
+    { url, database },
+    { email: `somebody@${mark.toLowerCase()}.example`, role: 'viewer', organizationIds: [organizationId] },
+  )
+  await load(
+    database,
+    `insert into activity (actor_kind, actor, action, organization_id, channel_oa_id, object_kind, object_id)
+     values ('command', $2, 'account.updated', $1, $3::bigint, 'account', $3::bigint::text)`,
+    [organizationId, mark, accountId],
+  )
+  return {
+    organization: String(organizationId),
+    account: String(accountId),
+    userId: `U-${mark}`,
+    member: await one(`select id from audience_member where channel_oa_id = $1`, account),
+    endpoint,
+    delivery: await one(
+      `insert into endpoint_delivery (channel_oa_id, endpoint_id, type, created_at) values ($1, $2, 'account.verified', now()) returning id`,
+      [accountId, endpoint],
+    ),
+    client: await one(`select api_client_id as id from api_key where channel_oa_id = $1`, account),
+    key: await one(`select id from api_key where channel_oa_id = $1`, account),
+    event: await one(`select id from event where channel_oa_id = $1 and failure is not null`, account),
+    operator: String(operator.id),
+  }
+}
+
+/** Every row that belongs to the other organization. */
+async function rowsOfStrangers(): Promise<string> {
+  const { accountId, organizationId } = theirs
+  const tables = await load<{ name: string }>(
+    database,
+    `select c.relname as name from pg_class c join pg_attribute a on a.attrelid = c.oid
+      where c.relkind in ('r', 'p') and not c.relispartition and a.attname = 'channel_oa_id' order by 1`,
+  )
+  const rows: unknown[] = []
+  for (const { name } of tables)
+    rows.push(
+      await load(database, `select t::text as text from ${name} t where channel_oa_id = $1 order by 1`, [
+        accountId,
+      ]),
+    )
+  rows.push(await load(database, 'select t::text as text from official_account t where id = $1', [accountId]))
+  rows.push(
+    await load(database, 'select t::text as text from organization t where id = $1', [organizationId]),
+  )
+  rows.push(await load(database, 'select email, role, status from operator order by id'))
+  rows.push(await load(database, 'select id, status from api_client order by id'))
+  return JSON.stringify(rows, (_name, value) => (typeof value === 'bigint' ? String(value) : value))
+}
+
+it('every route has a line in the list', () => {
+  expect(routesOf(app)).toEqual(Object.keys(ROUTES).sort())
+})
+
+describe('an operator of one organization', () => {
+  let foreign: Objects
+  const operators = {} as Record<Role, Operator>
+
+  beforeAll(async () => {
+    foreign = await fill(theirs, MARK)
+    await fill(ours, 'Friends')
+    const organizationIds = [ours.organizationId]
+    for (const role of ROLES)
+      operators[role] = await addSignedIn({ url, database }, { role, organizationIds })
+  })
+
+  it.each(ROLES)('with the role %s neither sees nor changes anything of another one', async (role) => {
+    const before = await rowsOfStrangers()
+    for (const [route, access] of Object.entries(ROUTES)) {
+      const request = access.request?.(foreign)
+      if (request === undefined) continue
+      const [method = ''] = route.split(' ')
+      const { status, text } = await operators[role].call(method, `/api${request.path}`, request.body)
+      const expected = access.foreign === 'filtered' ? 200 : access.foreign
+      expect([route, status, text.slice(0, 300)]).toEqual([
+        route,
+        includesRole(role, access.role) ? expected : 403,
+        expect.anything(),
+      ])
+      expect([route, text]).toEqual([route, expect.not.stringMatching(new RegExp(MARK, 'i'))])
+    }
+    expect(await rowsOfStrangers()).toBe(before)
+  })
+
+  it('sees nothing without a session', async () => {
+    for (const [route, { request }] of Object.entries(ROUTES)) {
+      const { path, body } = request?.(foreign) ?? { path: route.split(' ')[1] ?? '' }
+      const { status } = await new Operator(url).call(route.split(' ')[0] ?? '', `/api${path}`, body)
+      expect([route, status]).toEqual([route, 401])
+    }
+  })
+
+  it('watches the events of its own organization alone', async () => {
+    const { headers } = operators.viewer
+    const response = await fetch(`${url}/api/live`, { headers })
+    const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader()
+    let seen = ''
+    // The strangers' event is committed first.
+    await service.deliver(theirs, [lineEvent('follow', `U-${MARK}-2`)])
+    await service.deliver(ours, [lineEvent('follow', 'U-Friends-2')])
+    while (!seen.includes('U-Friends-2')) seen += (await reader?.read())?.value ?? ''
+    await reader?.cancel()
+    expect(seen).not.toContain(MARK)
+  })
+})

@@ -1,0 +1,203 @@
+/** Every route of the console's JSON: the least role that may use it, and what it does with objects of another organization. */
+import type { FastifyInstance } from 'fastify'
+import type { Role } from '../../src/operator/actor.ts'
+
+/** Ids of objects of one organization. */
+export interface Objects {
+  organization: string
+  account: string
+  userId: string
+  member: string
+  endpoint: string
+  delivery: string
+  client: string
+  key: string
+  event: string
+  operator: string
+}
+
+export interface RouteAccess {
+  role: Role
+  /** for the table of SECURITY.md */
+  does: string
+  /** a valid request about these objects; without it, the route takes no object */
+  request?: (of: Objects) => { path: string; body?: unknown }
+  /** the status for objects of another organization; `filtered`: 200, without them */
+  foreign: 404 | 400 | 'filtered'
+}
+
+const viewer = (does: string, request: RouteAccess['request'], foreign: RouteAccess['foreign'] = 404) =>
+  ({ role: 'viewer', does, foreign, ...(request && { request }) }) as RouteAccess
+const manager = (does: string, request: RouteAccess['request'], foreign: RouteAccess['foreign'] = 404) =>
+  ({ ...viewer(does, request, foreign), role: 'manager' }) as RouteAccess
+const owner = (does: string, request: RouteAccess['request'], foreign: RouteAccess['foreign'] = 404) =>
+  ({ ...viewer(does, request, foreign), role: 'owner' }) as RouteAccess
+
+const ofAccount = (rest: string) => (of: Objects) => ({ path: `/accounts/${of.account}${rest}` })
+const ofMember = (rest: string) => (of: Objects) => ({
+  path: `/accounts/${of.account}/members/${of.member}${rest}`,
+})
+const ofEndpoint = (rest: string, body?: unknown) => (of: Objects) => ({
+  path: `/endpoints/${of.endpoint}${rest}`,
+  body,
+})
+
+/** By method and path, where `:` stands for a parameter. */
+export const ROUTES: Record<string, RouteAccess> = {
+  'GET /fleet': viewer('list accounts', () => ({ path: '/fleet' }), 'filtered'),
+  'GET /fleet/charts': viewer(
+    'see charts',
+    (of) => ({ path: `/fleet/charts?ids=${of.account}` }),
+    'filtered',
+  ),
+  'GET /accounts': viewer('find accounts', () => ({ path: '/accounts?q=' }), 'filtered'),
+  'GET /accounts/:': viewer('see an account', ofAccount('')),
+  'GET /accounts/:/charts': viewer('see charts of an account', ofAccount('/charts')),
+  'GET /accounts/:/keys': viewer('list keys of an account', ofAccount('/keys'), 'filtered'),
+  'POST /accounts': manager(
+    'add an account',
+    (of) => ({ path: '/accounts', body: { organization: of.organization, name: 'x' } }),
+    400,
+  ),
+  'POST /accounts/:': manager('change an account', (of) => ({
+    path: `/accounts/${of.account}`,
+    body: { name: 'taken' },
+  })),
+  'POST /accounts/:/callback-address': manager('make a new callback address', ofAccount('/callback-address')),
+  'POST /accounts/:/verify': manager('verify an account', ofAccount('/verify')),
+  'GET /accounts/:/webhook': manager("see LINE's webhook URL of an account", ofAccount('/webhook')),
+  'POST /accounts/:/webhook': manager("set LINE's webhook URL of an account", (of) => ({
+    path: `/accounts/${of.account}/webhook`,
+    body: { replaces: null },
+  })),
+  'POST /accounts/:/followers': manager('import followers', ofAccount('/followers')),
+  'GET /accounts/:/contents': manager('see what a removal deletes', ofAccount('/contents')),
+  'POST /accounts/:/remove': manager('remove an account', (of) => ({
+    path: `/accounts/${of.account}/remove`,
+    body: { name: 'Strangers' },
+  })),
+  'POST /fleet-file/preview': manager(
+    'see what a fleet file would change',
+    () => ({ path: '/fleet-file/preview', body: 'no columns' }),
+    'filtered',
+  ),
+  'POST /fleet-file/apply': manager(
+    'apply a fleet file',
+    () => ({ path: '/fleet-file/apply?webhook=no', body: 'no columns' }),
+    400,
+  ),
+  'GET /organizations': viewer('list organizations', () => ({ path: '/organizations' }), 'filtered'),
+  'POST /organizations': owner('add an organization', undefined),
+  'POST /organizations/:': owner('rename an organization', (of) => ({
+    path: `/organizations/${of.organization}`,
+    body: { name: 'taken' },
+  })),
+  'GET /organizations/:/contents': owner('see what a removal deletes', (of) => ({
+    path: `/organizations/${of.organization}/contents`,
+  })),
+  'POST /organizations/:/remove': owner('remove an organization', (of) => ({
+    path: `/organizations/${of.organization}/remove`,
+    body: { name: 'Strangers' },
+  })),
+  'GET /accounts/:/members': viewer('list members', ofAccount('/members')),
+  'GET /accounts/:/members/:': viewer('see a member', ofMember('')),
+  'GET /accounts/:/members/:/timeline': viewer('see the timeline of a member', ofMember('/timeline')),
+  'POST /accounts/:/members/:': manager('change a member', (of) => ({
+    ...ofMember('')(of),
+    body: { version: '1', update: { tags: ['taken'] } },
+  })),
+  'POST /accounts/:/members/:/erase': manager('erase a person', ofMember('/erase')),
+  'GET /events': viewer(
+    'list events that were not applied',
+    (of) => ({ path: `/events?account=${of.account}` }),
+    'filtered',
+  ),
+  'GET /events/reasons': viewer(
+    'count events by reason',
+    (of) => ({ path: `/events/reasons?account=${of.account}` }),
+    'filtered',
+  ),
+  'GET /events/:': viewer('see an event', (of) => ({ path: `/events/${of.event}` })),
+  'POST /events/:/retry': manager('retry an event', (of) => ({ path: `/events/${of.event}/retry` })),
+  'GET /endpoints': viewer(
+    'list endpoints',
+    (of) => ({ path: `/endpoints?account=${of.account}` }),
+    'filtered',
+  ),
+  'POST /endpoints': manager('add an endpoint', (of) => ({
+    path: '/endpoints',
+    body: { account: of.account, url: 'https://taken.example/hook', format: 'line' },
+  })),
+  'GET /endpoints/:': viewer('see an endpoint', ofEndpoint('')),
+  'GET /endpoints/:/history': viewer('see attempts of an endpoint', ofEndpoint('/history')),
+  'GET /endpoints/:/deliveries': viewer('list deliveries', ofEndpoint('/deliveries?status=pending')),
+  'GET /endpoints/:/deliveries/:': viewer('see a delivery', (of) =>
+    ofEndpoint(`/deliveries/${of.delivery}`)(of),
+  ),
+  'POST /endpoints/:/update': manager('change an endpoint', ofEndpoint('/update', { name: 'taken' })),
+  'POST /endpoints/:/test': manager('test an endpoint', ofEndpoint('/test')),
+  'POST /endpoints/:/rotate': manager('rotate a secret', ofEndpoint('/rotate')),
+  'POST /endpoints/:/finish-rotation': manager('delete a previous secret', ofEndpoint('/finish-rotation')),
+  'POST /endpoints/:/pause': manager('pause an endpoint', ofEndpoint('/pause')),
+  'POST /endpoints/:/resume': manager('resume an endpoint', ofEndpoint('/resume')),
+  'POST /endpoints/:/retry': manager('retry failed deliveries', ofEndpoint('/retry')),
+  'POST /endpoints/:/remove': manager('remove an endpoint', ofEndpoint('/remove')),
+  'GET /clients': viewer('list clients', () => ({ path: '/clients' }), 'filtered'),
+  'GET /clients/:': viewer('see a client', (of) => ({ path: `/clients/${of.client}` })),
+  'GET /clients/:/keys': viewer('list keys', (of) => ({ path: `/clients/${of.client}/keys` }), 'filtered'),
+  'POST /clients': manager('add a client', (of) => ({
+    path: '/clients',
+    body: { name: 'x', account: of.account },
+  })),
+  'POST /clients/:/keys': manager('add a key', (of) => ({
+    path: `/clients/${of.client}/keys`,
+    body: { account: of.account },
+  })),
+  'POST /clients/:/revoke': manager('revoke a client', (of) => ({ path: `/clients/${of.client}/revoke` })),
+  'GET /clients/:/removal': manager('see what a removal deletes', (of) => ({
+    path: `/clients/${of.client}/removal`,
+  })),
+  'POST /clients/:/remove': manager('remove a client', (of) => ({ path: `/clients/${of.client}/remove` })),
+  'POST /keys/:/revoke': manager('revoke a key', (of) => ({ path: `/keys/${of.key}/revoke` })),
+  'GET /operators': owner('list operators', () => ({ path: '/operators' }), 'filtered'),
+  'POST /operators': owner(
+    'add an operator',
+    (of) => ({
+      path: '/operators',
+      body: { email: 'taken@example.com', name: null, role: 'viewer', organizationIds: [of.organization] },
+    }),
+    400,
+  ),
+  'POST /operators/:': owner('change an operator', (of) => ({
+    path: `/operators/${of.operator}`,
+    body: { role: 'owner' },
+  })),
+  'POST /operators/:/invite': owner('invite an operator', (of) => ({
+    path: `/operators/${of.operator}/invite`,
+  })),
+  'GET /activity': owner('read the whole activity log', () => ({ path: '/activity' }), 'filtered'),
+  'GET /activity/export': owner('export the activity log', () => ({ path: '/activity/export' }), 'filtered'),
+  'GET /activity/of': viewer(
+    'see what was done with an object',
+    (of) => ({ path: `/activity/of?kind=account&id=${of.account}` }),
+    'filtered',
+  ),
+  'GET /live': viewer('watch events', undefined, 'filtered'),
+}
+
+/** The routes below /api that Fastify has, except GET /api/session, which is public. */
+export function routesOf(app: FastifyInstance): string[] {
+  const routes: string[] = []
+  const parents: string[] = []
+  for (const line of app.printRoutes({ commonPrefix: false }).split('\n')) {
+    const [, indent = '', path = '', methods = ''] = /^([│ ]*)[├└]── (\S+)(?: \((.*)\))?$/.exec(line) ?? []
+    if (path === '') continue
+    const depth = indent.length / 4
+    parents.length = depth
+    parents.push(path.replace(/:[^/]+/g, ':'))
+    const full = parents.join('')
+    if (!full.startsWith('/api/') || full.endsWith('*') || full === '/api/session') continue
+    for (const method of methods.split(', ')) routes.push(`${method} ${full.slice('/api'.length)}`)
+  }
+  return routes.sort()
+}

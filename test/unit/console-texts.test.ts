@@ -1,0 +1,231 @@
+/** The languages of the console: each table is complete, and nothing in it is English by mistake. */
+import { readFileSync } from 'node:fs'
+import { describe, expect, it } from 'vitest'
+import type { Check, FailureReason } from '../../src/accounts/verification.ts'
+import { type Problem, REASONS, type Reason } from '../../src/operator/account-status.ts'
+import { describeProblem } from '../../src/operator/problem-texts.ts'
+import { describeEffect } from '../../src/operator/timeline-texts.ts'
+import { describeCheck } from '../../web/texts/checks.ts'
+import { en } from '../../web/texts/en.ts'
+import { describeFailure, FAILURE_PATTERNS } from '../../web/texts/failures.ts'
+import {
+  LANGUAGE_NAMES,
+  type Language,
+  languageOf,
+  loadLanguage,
+  localize,
+} from '../../web/texts/languages.ts'
+
+const LANGUAGES = Object.keys(LANGUAGE_NAMES) as Language[]
+const OTHERS = LANGUAGES.filter((language) => language !== 'en')
+
+/** Every text of a table with its path. */
+function leavesOf(value: unknown, shown: (leaf: unknown) => string, path = ''): Map<string, string> {
+  if (typeof value !== 'object' || value === null) return new Map([[path, shown(value)]])
+  return new Map(
+    Object.entries(value).flatMap(([key, inner]) => [...leavesOf(inner, shown, `${path}/${key}`)]),
+  )
+}
+
+const checkOf = (reason: FailureReason): Check => ({
+  ...{ name: 'access_token', ok: false, message: 'English', reason, status: 403 },
+  platformMessage: 'Not available',
+})
+
+const AT = '2026-01-02T03:04:05Z'
+const FACTS: { [R in Reason]: Extract<Problem, { reason: R }>['facts'] } = {
+  no_channel_secret: {},
+  suspended: {},
+  token_refused: { check: checkOf('token_refused') },
+  other_account: {},
+  webhook_elsewhere: { check: checkOf('no_webhook_url') },
+  webhook_inactive: {},
+  webhook_test_failed: {},
+  line_signature_refused: { count: 1234, lastAt: AT },
+  foreign_destination: { lastAt: AT },
+  chat_signature_refused: { count: 1234, lastAt: AT },
+  line_signature_doubtful: { count: 1234, lastAt: AT },
+  deliveries_missing: { count: 1234, day: '2026-01-02' },
+  deliveries_failed: { count: 1234 },
+  events_unapplied: { count: 1234 },
+  endpoint_failing: { endpointId: '77', pending: 1234 },
+  endpoint_failed: { count: 1234 },
+  token_expires: { expiresAt: AT, isExpired: false },
+  quota_used_up: { limit: 1234 },
+  not_verifiable: { hasChannelId: false, hasChannelSecret: false },
+  platform_unreachable: { hours: 6, fault: 'timeout' },
+  never_delivered: { days: null, addedAt: AT },
+  unusually_quiet: { lastAt: AT },
+  silent_for_days: { lastAt: AT },
+}
+
+const VARIANTS: Problem[] = [
+  { reason: 'token_expires', status: 'degraded', facts: { expiresAt: AT, isExpired: true } },
+  { reason: 'never_delivered', status: 'quiet', facts: { days: 35, addedAt: AT } },
+  { reason: 'token_refused', status: 'broken', facts: { check: null } },
+  { reason: 'not_verifiable', status: 'degraded', facts: { hasChannelId: true, hasChannelSecret: false } },
+]
+const PROBLEMS = [
+  ...(Object.keys(REASONS) as Reason[]).map(
+    (reason) => ({ reason, status: REASONS[reason], facts: FACTS[reason] }) as Problem,
+  ),
+  ...VARIANTS,
+]
+
+/** Texts that are the same in every language, or names of LINE's pages, of settings and of commands. */
+const TERMS =
+  /LINE (Official Account Manager|Developers Console|Developers)|Webhook URL|"?Use webhook"?|"?Webhook redelivery"?|Messaging API|oa-audience( [a-z]+)*|(?:npx )?oa-audience.*|CONSOLE_TOKEN|PUBLIC_URL|RETENTION_DAYS|TRUST_PROXY|Host|HTTPS|CRM|API key|API|Not available|timeout|[Cc]hannel access token|[Cc]hannel (id|ID|secret)|[Bb]ot user (id|ID)|[Bb]asic id|[Ee]xternal id|[Uu]ser id|[Cc]lient id|[Aa]ccess token|[Cc]hat secret|[Cc]lient secret|[Tt]racking key|[Rr]eply token|module channel|[Ww]ebhook|Channel|SQLSTATE|LINE|URL|ID|id|[Ss]ecret|[Tt]oken|[Kk]ey|Z?X+|AGO|DAY/g
+
+const englishIn = (text: string) => text.replaceAll(TERMS, '').match(/[A-Za-z]{2,}/g)
+
+const textsOf = ({ problems: _, ...texts }: typeof en) =>
+  leavesOf(texts, (leaf) => (typeof leaf === 'function' ? String(leaf('X', 'XX')) : String(leaf)))
+
+describe.each(OTHERS)('the table of %s', (language) => {
+  it('has the same texts as the English one, of the same kinds', async () => {
+    const { t } = await loadLanguage(language)
+    const kindOf = (leaf: unknown) => typeof leaf
+    const kinds = (table: typeof en) => {
+      const {
+        checks: _,
+        eventFailures: __,
+        ...rest
+      } = { ...table, member: { ...table.member, timelineTexts: null } }
+      return leavesOf(rest, kindOf)
+    }
+    expect(kinds(t)).toEqual(kinds(en))
+    expect(t.checks).not.toBeNull()
+    expect(Object.keys(t.checks?.failed ?? {})).toEqual(
+      Object.keys((await loadLanguage('ja')).t.checks?.failed ?? {}),
+    )
+    expect(Object.keys(t.member.timelineTexts.fields)).toEqual(['externalId', 'tags', 'attributes'])
+  })
+
+  it('has no text that is empty or English', async () => {
+    const { t } = await loadLanguage(language)
+    for (const [path, text] of textsOf(t)) {
+      expect(text.trim(), path).not.toBe('')
+      expect(englishIn(text), `${path}: ${text}`).toBeNull()
+    }
+    // The search finds English where it is.
+    expect([...textsOf(en).values()].filter(englishIn).length).toBeGreaterThan(200)
+  })
+
+  it('explains every problem with its facts, and how to fix it', async () => {
+    const { t } = await loadLanguage(language)
+    const formats = { number: (value: number) => `<${value}>`, relative: () => 'AGO', date: () => 'DAY' }
+    for (const problem of PROBLEMS) {
+      const [message, fix] = describeProblem(t.problems, problem, formats)
+      const [english] = describeProblem(en.problems, problem, formats)
+      for (const text of [message, fix]) {
+        expect(englishIn(text), `${problem.reason}: ${text}`).toBeNull()
+        expect(text).not.toBe('')
+      }
+      for (const fact of english.match(/<\d+>|AGO|DAY/g) ?? [])
+        expect(message, problem.reason).toContain(fact)
+    }
+  })
+
+  it("explains failed checks with LINE's status and message, and those of older versions with the stored message", async () => {
+    const { t } = await loadLanguage(language)
+    for (const reason of Object.keys(t.checks?.failed ?? {}) as FailureReason[])
+      expect(describeCheck(t.checks, checkOf(reason))).toMatch(/^.+ \(403: Not available\)$/)
+    expect(describeCheck(t.checks, { name: 'identity', ok: false, message: 'stored' })).toBe('stored')
+    expect(describeCheck(t.checks, { name: 'identity', ok: true, message: 'stored' })).toBe(
+      t.checks?.passed.identity,
+    )
+  })
+
+  it('says what an event or an edit did', async () => {
+    const { t } = await loadLanguage(language)
+    const by = { keyId: '7', clientId: 'c1', clientName: null }
+    const texts = [
+      describeEffect(t.member.timelineTexts, { kind: 'following' }),
+      describeEffect(t.member.timelineTexts, { kind: 'edited', fields: ['tags'], by }),
+      describeEffect(t.member.timelineTexts, { kind: 'edited', fields: ['tags'], by: null }),
+      describeEffect(t.member.timelineTexts, { kind: 'not_applied', failure: 'X' }),
+    ]
+    for (const text of texts) expect(englishIn(text.replace('c1', '')), text).toBeNull()
+    expect(texts[1]).toContain('c1')
+  })
+
+  it('writes Gregorian years and Western digits', async () => {
+    const { number, percent, signed, dateTime, date, relative } = await loadLanguage(language)
+    const now = Date.parse(AT)
+    expect([number(1234567), percent(0.5), signed(7)]).toEqual(['1,234,567', '50%', '+7'])
+    expect(date(AT)).toMatch(/2026/)
+    expect(dateTime(AT)).toMatch(/2026/)
+    for (const at of [now + 7_200_000, now - 7_200_000])
+      expect(relative(AT, at)).toMatch(/^[^A-Za-z]*2[^A-Za-z]+$/)
+  })
+})
+
+describe('the language of the browser', () => {
+  it.each([
+    [['zh-TW', 'zh', 'en-US'], 'zh-Hant-TW'],
+    [['zh-HK'], 'zh-Hant-TW'],
+    [['zh-Hant'], 'zh-Hant-TW'],
+    [['zh-Hant-HK', 'en'], 'zh-Hant-TW'],
+    [['zh-CN', 'zh', 'en'], 'en'],
+    [['zh-Hans-TW'], 'en'],
+    [['zh-CN', 'ja'], 'ja'],
+    [['th-TH'], 'th'],
+    [['ja'], 'ja'],
+    [['fr-FR', 'th'], 'th'],
+    [['fr-FR'], 'en'],
+    [[], 'en'],
+    [['yue-HK'], 'zh-Hant-TW'],
+  ])('%s shows %s', (tags, language) => {
+    expect(languageOf(tags)).toBe(language)
+  })
+})
+
+describe('why an event was not applied', () => {
+  it('is a sentence that the service writes, and is translated', async () => {
+    const sources = [
+      'intake/event-fields.ts',
+      'intake/line/line-payload.ts',
+      'intake/json-depth.ts',
+      'intake/isolate.ts',
+    ]
+    const written = [...sources, 'intake/mbox/times.ts', 'intake/mbox/mbox-source.ts']
+      .flatMap((name) => [
+        ...readFileSync(new URL(`../../src/${name}`, import.meta.url), 'utf8').matchAll(
+          /(["'`])(the .*?)\1(?=[,)\n])/g,
+        ),
+      ])
+      .map(([, , text = '']) =>
+        text.replace(/\$\{sqlStateOf\(error\)\}/, '22003').replace(/\$\{\w+\}/, '200'),
+      )
+    for (const language of OTHERS) {
+      const { t } = await loadLanguage(language)
+      for (const [kind, pattern] of Object.entries(FAILURE_PATTERNS)) {
+        const sentence = written.find((text) => pattern.test(text))
+        expect(sentence, kind).toBeDefined()
+        const text = describeFailure(t.eventFailures, sentence as string)
+        expect(text).not.toBe(sentence)
+        expect(text).toContain(sentence?.match(/\b200\b|22003/)?.[0] ?? '')
+      }
+      expect(describeFailure(t.eventFailures, 'of another version')).toBe('of another version')
+    }
+    expect(describeFailure(null, 'the user id is empty')).toBe('the user id is empty')
+  })
+})
+
+it('what happened in this second is not said to lie ahead', () => {
+  const { relative } = localize('en', en)
+  for (const ms of [-900, 0, 900]) expect(relative(AT, Date.parse(AT) + ms)).toBe('0s ago')
+  expect(relative(AT, Date.parse(AT) - 1_000)).toBe('in 1s')
+})
+
+describe('English', () => {
+  it('counts one thing in the singular', () => {
+    const { t } = localize('en', en)
+    expect(t.fleet.lead('1')).toBe('1 account, worst first')
+    expect(t.fleet.lead('2')).toBe('2 accounts, worst first')
+    expect(t.endpoints.eventsOf('1')).toBe('1 event')
+    expect(t.endpoints.retried('1')).toBe('1 delivery will be retried.')
+    expect(t.live.skipped('1')).toBe('About 1 more event was not shown.')
+    expect(t.signIn.limited('1')).toBe('Too many wrong tokens. Try again in 1 second.')
+  })
+})

@@ -1,0 +1,97 @@
+/** The languages of the console: their tables, which one a browser gets, and how they write numbers and times. */
+import { serverNowMs } from '../clock.ts'
+import { en, type Texts } from './en.ts'
+
+/** Each language by its tag. A page loads only the table that it shows, and English, which needs no further request. */
+const TABLES = {
+  en: async () => en,
+  ja: async () => (await import('./ja.ts')).ja,
+  th: async () => (await import('./th.ts')).th,
+  'zh-Hant-TW': async () => (await import('./zh.ts')).zh,
+} satisfies Record<string, () => Promise<Texts>>
+export type Language = keyof typeof TABLES
+
+export const LANGUAGE_NAMES: Record<Language, string> = {
+  en: 'English',
+  ja: '日本語',
+  th: 'ไทย',
+  'zh-Hant-TW': '繁體中文',
+}
+
+export const isLanguage = (value: unknown): value is Language => Object.hasOwn(TABLES, value as string)
+
+/** Returns the first supported language. Readers of simplified Chinese get the next language that their browser lists. */
+export function languageOf(tags: readonly string[]): Language {
+  for (const tag of tags) {
+    const { language, script } = new Intl.Locale(tag).maximize()
+    // Hong Kong and Macao write traditional Chinese, too.
+    const wanted = script === 'Hant' ? 'zh-Hant-TW' : language
+    if (isLanguage(wanted)) return wanted
+  }
+  return 'en'
+}
+
+export interface Localized {
+  language: Language
+  /** for Intl: Gregorian years and Western digits, as in the service's output */
+  locale: string
+  t: Texts
+  /** `1,234` */
+  number: (value: number) => string
+  /** `1.2K`, for narrow cells */
+  short: (value: number) => string
+  /** `+12` */
+  signed: (value: number) => string
+  percent: (share: number) => string
+  /** `3 minutes ago`, `in 2 days` */
+  relative: (iso: string, now?: number) => string
+  /** date and time in the zone of the browser */
+  dateTime: (iso: string) => string
+  /** the UTC date of the time, because a day of LINE has the same date in every time zone */
+  date: (iso: string) => string
+  clock: (iso: string) => string
+}
+
+const UNITS: Array<[Intl.RelativeTimeFormatUnit, number]> = [
+  ['year', 365 * 86_400],
+  ['month', 30 * 86_400],
+  ['day', 86_400],
+  ['hour', 3_600],
+  ['minute', 60],
+  ['second', 1],
+]
+
+/** Rejects if the table cannot be loaded, such as after an upgrade, which renames the files. */
+export const loadLanguage = async (language: Language): Promise<Localized> =>
+  localize(language, await TABLES[language]())
+
+export function localize(language: Language, t: Texts): Localized {
+  // The default for Thai is Buddhist years.
+  const locale = `${language}-u-ca-gregory-nu-latn`
+  const number = new Intl.NumberFormat(locale)
+  const short = new Intl.NumberFormat(locale, { notation: 'compact', maximumFractionDigits: 1 })
+  const signed = new Intl.NumberFormat(locale, { signDisplay: 'exceptZero' })
+  const percent = new Intl.NumberFormat(locale, { style: 'percent', maximumFractionDigits: 0 })
+  const relative = new Intl.RelativeTimeFormat(locale, { numeric: 'always', style: 'narrow' })
+  const dateTime = new Intl.DateTimeFormat(locale, { dateStyle: 'medium', timeStyle: 'medium' })
+  const date = new Intl.DateTimeFormat(locale, { dateStyle: 'medium', timeZone: 'UTC' })
+  const clock = new Intl.DateTimeFormat(locale, { timeStyle: 'medium' })
+  return {
+    language,
+    locale,
+    t,
+    number: (value) => number.format(value),
+    short: (value) => short.format(value),
+    signed: (value) => signed.format(value),
+    percent: (share) => percent.format(share),
+    relative: (iso, now = serverNowMs()) => {
+      const seconds = (Date.parse(iso) - now) / 1000
+      const [unit, size] = UNITS.find(([, length]) => Math.abs(seconds) >= length) ?? ['second', 1]
+      // The service's clock is read to the second, so what just happened is up to a second ahead: `-0` is "0 seconds ago".
+      return relative.format(Math.trunc(seconds / size) || -0, unit)
+    },
+    dateTime: (iso) => dateTime.format(new Date(iso)),
+    date: (iso) => date.format(new Date(iso)),
+    clock: (iso) => clock.format(new Date(iso)),
+  }
+}
