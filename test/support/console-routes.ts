@@ -107,6 +107,18 @@ export const ROUTES: Record<string, RouteAccess> = {
     body: { version: '1', update: { tags: ['taken'] } },
   })),
   'POST /accounts/:/members/:/erase': manager('erase a person', ofMember('/erase')),
+  'GET /jobs': viewer('list jobs', () => ({ path: '/jobs' }), 'filtered'),
+  'GET /jobs/:': viewer('see a job', undefined),
+  'POST /jobs/:/cancel': manager('cancel a job', undefined),
+  'GET /accounts/:/audience/count': viewer('count members', ofAccount('/audience/count')),
+  'POST /accounts/:/audience/tag': manager('tag all members that match', (of) => ({
+    path: `/accounts/${of.account}/audience/tag`,
+    body: { filters: {}, add: ['taken'], remove: [], expectedCount: 1 },
+  })),
+  'POST /events/retry': manager('retry all events that match', (of) => ({
+    path: '/events/retry',
+    body: { account: of.account },
+  })),
   'GET /events': viewer(
     'list events that were not applied',
     (of) => ({ path: `/events?account=${of.account}` }),

@@ -612,7 +612,7 @@ export const en = {
       oaHash: 'Callback address',
     },
     hints: {
-      name: '',
+      name: 'The name that operators see',
       channelId: 'Basic settings → Channel ID',
       channelSecret: 'Basic settings → Channel secret. It is stored and never shown again.',
       channelAccessToken: 'Leave it empty. The service issues its own from channel id and secret.',

@@ -772,7 +772,7 @@ export const ja: Texts = {
       oaHash: 'コールバックアドレス',
     },
     hints: {
-      name: '',
+      name: '担当者に表示される名前',
       channelId: 'チャネル基本設定 → チャネル ID',
       channelSecret: 'チャネル基本設定 → チャネルシークレット。保存後は表示されません。',
       channelAccessToken: '空のままで構いません。チャネル ID とシークレットから自動で発行します。',

@@ -742,7 +742,7 @@ export const th: Texts = {
       channelId: 'Channel ID',
       channelSecret: 'Channel secret',
       channelAccessToken: 'Channel access token',
-      botUserId: 'User ID ของบอต',
+      botUserId: 'Bot user ID',
       basicId: 'Basic ID',
       chatSecret: 'Secret ของแชตซัพพอร์ต',
       chatInboxId: 'ID กล่องข้อความในแชตซัพพอร์ต',
@@ -751,7 +751,7 @@ export const th: Texts = {
       oaHash: 'ที่อยู่ callback',
     },
     hints: {
-      name: '',
+      name: 'ชื่อที่ผู้ดูแลเห็น',
       channelId: 'Basic settings → Channel ID',
       channelSecret: 'Basic settings → Channel secret เมื่อบันทึกแล้วจะไม่แสดงอีก',
       channelAccessToken: 'เว้นว่างได้ บริการจะออกโทเค็นเองจาก Channel ID และ secret',

@@ -742,7 +742,7 @@ export const zh: Texts = {
       channelId: 'Channel ID',
       channelSecret: 'Channel secret',
       channelAccessToken: 'Channel access token',
-      botUserId: '機器人的 user ID',
+      botUserId: 'Bot user ID',
       basicId: 'Basic ID',
       chatSecret: '客服聊天的密鑰',
       chatInboxId: '客服聊天的收件匣 ID',
@@ -751,7 +751,7 @@ export const zh: Texts = {
       oaHash: '回呼位址',
     },
     hints: {
-      name: '',
+      name: '操作人員看到的名稱',
       channelId: 'Basic settings → Channel ID',
       channelSecret: 'Basic settings → Channel secret。儲存後不會再顯示。',
       channelAccessToken: '可以留空。服務會以 channel ID 和 secret 自行簽發。',
