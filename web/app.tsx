@@ -20,9 +20,11 @@ import { MemberPage } from './pages/member.tsx'
 import { NewAccountPage } from './pages/new-account.tsx'
 import { NotFoundPage } from './pages/not-found.tsx'
 import { OrganizationsPage } from './pages/organizations.tsx'
+import { SearchPage } from './pages/search.tsx'
 import { SettingsPage } from './pages/settings.tsx'
 import { SignInPage } from './pages/sign-in.tsx'
 import { Icon, type IconName, Mark } from './parts/icons.tsx'
+import { SearchBox } from './parts/search-box.tsx'
 import { Failure } from './parts/states.tsx'
 import { Link, match, type Place, usePlace } from './router.tsx'
 import {
@@ -159,6 +161,7 @@ function Frame({
           <Mark />
           <span>oa-audience</span>
         </div>
+        <SearchBox place={place} />
         <nav aria-label={t.navigation}>
           {NAVIGATION.filter(({ page }) => isOwner || page !== 'activity').map(({ page, href }) => (
             <Link key={page} href={href} aria-current={isCurrent(href) ? 'page' : undefined}>
@@ -234,6 +237,7 @@ const PAGES: Array<[pattern: string, page: (parameters: Parameters, place: Place
   ['/activity', () => <ActivityPage />],
   ['/settings', () => <SettingsPage />],
   ['/settings/organizations', () => <OrganizationsPage />],
+  ['/search', (_, { query }) => <SearchPage key={query.get('q')} text={query.get('q')?.trim() ?? ''} />],
 ]
 
 function CurrentPage({ place }: { place: Place }) {
