@@ -295,5 +295,6 @@ it('a console without CONSOLE_TOKEN accepts no token', async () => {
   expect((await new Operator(own.url).get('/api/session')).json).toEqual({
     session: null,
     acceptsToken: false,
+    acceptsPassword: true,
   })
 })

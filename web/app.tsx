@@ -50,7 +50,7 @@ export function App({ initial }: { initial: Localized }) {
     const session = rememberedSession()
     return session === null ? 'unknown' : { session }
   })
-  const [acceptsToken, setAcceptsToken] = useState(false)
+  const [accepts, setAccepts] = useState({ token: false, password: true })
   const [error, setError] = useState<ApiError>()
   const place = usePlace()
   useEffect(() => {
@@ -68,14 +68,17 @@ export function App({ initial }: { initial: Localized }) {
   }, [])
   const findSession = () => {
     setError(undefined)
-    get<{ session: Session | null; acceptsToken: boolean }>('/api/session').then((found) => {
-      rememberSession(found.session)
-      setAcceptsToken(found.acceptsToken)
-      setState((before) => {
-        if (found.session !== null) return { session: found.session }
-        return before === 'ended' ? 'ended' : 'none'
-      })
-    }, setError)
+    get<{ session: Session | null; acceptsToken: boolean; acceptsPassword: boolean }>('/api/session').then(
+      (found) => {
+        rememberSession(found.session)
+        setAccepts({ token: found.acceptsToken, password: found.acceptsPassword })
+        setState((before) => {
+          if (found.session !== null) return { session: found.session }
+          return before === 'ended' ? 'ended' : 'none'
+        })
+      },
+      setError,
+    )
   }
   const signOut = async () => {
     await post('/sign-out')
@@ -115,7 +118,7 @@ export function App({ initial }: { initial: Localized }) {
       {(state === 'none' || state === 'ended') && (
         <SignInPage
           hasEnded={state === 'ended'}
-          acceptsToken={acceptsToken}
+          accepts={accepts}
           onSignIn={findSession}
           languages={languages}
         />

@@ -64,6 +64,14 @@ const selectByEmail = statement('select-operator-by-email')`
     select id, email, role, organization_ids as "organizationIds", password_hash as "passwordHash"
       from operator where email = $1 and status = 'active'`
 
+const selectPasswords = statement('select-any-password')`
+    select id from operator where password_hash is not null limit 1`
+
+/** Whether anybody can sign in with a password. */
+export async function hasPasswords(database: Queryable): Promise<boolean> {
+  return (await database.query(selectPasswords)).length > 0
+}
+
 /** $1 operator id bigint */
 const noteSignIn = statement('note-sign-in')`update operator set signed_in_at = now() where id = $1`
 

@@ -7,19 +7,19 @@ import { useLocalized } from '../texts.ts'
 /** Sign-in by address and password, or by CONSOLE_TOKEN. */
 export function SignInPage({
   hasEnded,
-  acceptsToken,
+  accepts,
   onSignIn,
   languages,
 }: {
   hasEnded: boolean
-  acceptsToken: boolean
+  accepts: { token: boolean; password: boolean }
   onSignIn: () => void
   languages: preact.JSX.Element
 }) {
   const { t } = useLocalized()
   const [email, setEmail] = useState('')
   const [secret, setSecret] = useState('')
-  const [isByToken, setByToken] = useState(false)
+  const [isByToken, setByToken] = useState(!accepts.password)
   const request = useSignIn(() =>
     post('/sign-in', isByToken ? { token: secret.trim() } : { email: email.trim(), password: secret }).then(
       onSignIn,
@@ -65,7 +65,7 @@ export function SignInPage({
         value={secret}
         onInput={(event) => setSecret(event.currentTarget.value)}
       />
-      {acceptsToken && (
+      {accepts.token && accepts.password && (
         <button
           type="button"
           class="link"

@@ -27,6 +27,7 @@ import {
   changePassword,
   findInvited,
   findOperatorByEmail,
+  hasPasswords,
 } from '../sign-in.ts'
 import type { ConsoleParts } from './parts.ts'
 import { limitSignIns } from './sign-in-limit.ts'
@@ -109,6 +110,8 @@ export async function addSessions(app: FastifyInstance, parts: SessionParts): Pr
     return {
       session: session && { endsAt: session.endsAt, operator: { name, kind, role, organizationIds } },
       acceptsToken: token !== null,
+      // The page of a new service asks for the token, and nobody has a password yet.
+      acceptsPassword: token === null || (await hasPasswords(database)),
     }
   })
 
