@@ -69,7 +69,7 @@ export function manageAccountRoutes(api: FastifyInstance, parts: ConsoleParts): 
   const findVisible = async (operator: Operator, id: string) =>
     found(await findVisibleAccount(database, operator, requireId(id)))
   const base = publicUrl ?? ''
-  const { lineApi } = verifier
+  webhookRoutes(api, parts)
 
   api.post('/accounts', MANAGER, async (request) => {
     const { organization, ...given } = checkNew(parseUtf8Json(bodyBytes(request)))
@@ -104,6 +104,33 @@ export function manageAccountRoutes(api: FastifyInstance, parts: ConsoleParts): 
     return verifyAccount({ ...verifier, database }, operator, account, claims)
   })
 
+  api.post<OfId>('/accounts/:id/followers', MANAGER, async (request, reply) => {
+    const operator = operatorOf(request)
+    const account = await findVisible(operator, request.params.id)
+    return sendJob(request, reply, parts, (transaction) =>
+      startFollowersImport(transaction, operator, account),
+    )
+  })
+
+  api.post<OfId>('/accounts/:id/remove', MANAGER, async (request, reply) => {
+    const { name } = checkRemoval(parseUtf8Json(bodyBytes(request)))
+    const operator = operatorOf(request)
+    const account = await findVisible(operator, request.params.id)
+    requireTyped(name, account.name)
+    return sendJob(request, reply, parts, (transaction) => startRemoval(transaction, operator, account))
+  })
+
+  api.get<OfId>('/accounts/:id/contents', MANAGER, async (request) => {
+    const { organizationIds } = operatorOf(request)
+    return found(await findAccountContents(database, organizationIds, requireId(request.params.id)))
+  })
+}
+
+/** LINE's webhook URL of an account. */
+function webhookRoutes(
+  api: FastifyInstance,
+  { database, verifier: { lineApi }, config: { publicUrl } }: ConsoleParts,
+): void {
   api.get<OfId>('/accounts/:id/webhook', MANAGER, async (request) => {
     const account = await findAccountOf(database, operatorOf(request), request.params.id)
     const fault = publicUrlFault(publicUrl)
@@ -124,27 +151,6 @@ export function manageAccountRoutes(api: FastifyInstance, parts: ConsoleParts): 
     if (!current.isHere)
       await asInput(replaceWebhook({ database, lineApi, publicUrl, actor: operator }, account, current))
     return reply.code(204).send()
-  })
-
-  api.post<OfId>('/accounts/:id/followers', MANAGER, async (request, reply) => {
-    const operator = operatorOf(request)
-    const account = await findVisible(operator, request.params.id)
-    return sendJob(request, reply, parts, (transaction) =>
-      startFollowersImport(transaction, operator, account),
-    )
-  })
-
-  api.post<OfId>('/accounts/:id/remove', MANAGER, async (request, reply) => {
-    const { name } = checkRemoval(parseUtf8Json(bodyBytes(request)))
-    const operator = operatorOf(request)
-    const account = await findVisible(operator, request.params.id)
-    requireTyped(name, account.name)
-    return sendJob(request, reply, parts, (transaction) => startRemoval(transaction, operator, account))
-  })
-
-  api.get<OfId>('/accounts/:id/contents', MANAGER, async (request) => {
-    const { organizationIds } = operatorOf(request)
-    return found(await findAccountContents(database, organizationIds, requireId(request.params.id)))
   })
 }
 
