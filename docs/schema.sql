@@ -134,6 +134,8 @@ CREATE INDEX audience_member_relationship ON audience_member USING btree (channe
 CREATE INDEX audience_member_change ON audience_member USING btree (channel_oa_id, change, id);
 CREATE INDEX audience_member_profile_due ON audience_member USING btree (channel_oa_id, profile_due_at) WHERE profile_due_at IS NOT NULL;
 CREATE INDEX audience_member_name ON audience_member USING gin (name_ngrams(channel_oa_id, display_name)) WITH (fastupdate='on', gin_pending_list_limit='2048') WHERE display_name IS NOT NULL;
+CREATE INDEX audience_member_any_user ON audience_member USING btree (hashtextextended(user_id, 0::bigint));
+CREATE INDEX audience_member_any_external_id ON audience_member USING btree (hashtextextended(external_id, 0::bigint)) WHERE external_id IS NOT NULL;
 CREATE TRIGGER audience_member_deleted AFTER DELETE ON audience_member REFERENCING OLD TABLE AS deleted FOR EACH STATEMENT EXECUTE FUNCTION record_deletions();
 CREATE TRIGGER audience_member_edited AFTER UPDATE OF external_id, tags, attributes ON audience_member FOR EACH ROW WHEN (old.external_id IS DISTINCT FROM new.external_id OR old.tags IS DISTINCT FROM new.tags OR old.attributes IS DISTINCT FROM new.attributes) EXECUTE FUNCTION record_member_edit();
 CREATE TRIGGER audience_member_tags_added AFTER INSERT ON audience_member FOR EACH ROW WHEN (new.tags <> '{}'::text[]) EXECUTE FUNCTION index_member_tags();

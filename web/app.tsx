@@ -17,10 +17,12 @@ import { InvitationPage } from './pages/invitation.tsx'
 import { LivePage } from './pages/live.tsx'
 import { MemberPage } from './pages/member.tsx'
 import { NotFoundPage } from './pages/not-found.tsx'
+import { SearchPage } from './pages/search.tsx'
 import { SettingsPage } from './pages/settings.tsx'
 import { SignInPage } from './pages/sign-in.tsx'
 import { TaskPage, TasksPage } from './pages/tasks.tsx'
 import { Icon, type IconName, Mark } from './parts/icons.tsx'
+import { SearchBox } from './parts/search-box.tsx'
 import { Failure } from './parts/states.tsx'
 import { Link, match, type Place, usePlace } from './router.tsx'
 import {
@@ -158,6 +160,7 @@ function Frame({
           <Mark />
           <span>oa-audience</span>
         </div>
+        <SearchBox place={place} />
         <nav aria-label={t.navigation}>
           {NAVIGATION.filter(({ page }) => isOwner || page !== 'activity').map(({ page, href }) => (
             <Link key={page} href={href} aria-current={isCurrent(href) ? 'page' : undefined}>
@@ -229,6 +232,7 @@ const PAGES: Array<[pattern: string, page: (parameters: Parameters, place: Place
   ['/accounts/:account/import', ({ account = '' }) => <ImportPage key={account} account={account} />],
   ['/activity', () => <ActivityPage />],
   ['/settings', () => <SettingsPage />],
+  ['/search', (_, { query }) => <SearchPage key={query.get('q')} text={query.get('q')?.trim() ?? ''} />],
 ]
 
 function CurrentPage({ place }: { place: Place }) {

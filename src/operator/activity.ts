@@ -187,6 +187,15 @@ const selectActivityOfObject = statement('list-activity-of-object')`
       ${NAMES}
      order by l.id desc`
 
+/** $4 request id text */
+const selectActivityOfRequest = statement('list-activity-of-request')`
+    select ${COLUMNS}
+      from (select * from activity
+             where request_id = $4 and ($1::bigint[] is null or organization_id = any ($1)) and id < $2
+             order by id desc limit $3) l
+      ${NAMES}
+     order by l.id desc`
+
 export interface ActivityPage {
   beforeId: bigint
   limit: number
@@ -252,4 +261,14 @@ export function listActivityOf(
 ): Promise<Activity[]> {
   const values = [organizationIds, beforeId, limit, kind, String(id), accountId]
   return database.query(selectActivityOfObject, values)
+}
+
+/** What one request of the console changed, newest first. */
+export function listActivityOfRequest(
+  database: Queryable,
+  organizationIds: OrganizationIds,
+  requestId: string,
+  limit: number,
+): Promise<Activity[]> {
+  return database.query(selectActivityOfRequest, [organizationIds, INT64_MAX, limit, requestId])
 }

@@ -18,6 +18,7 @@ import {
   updateEndpoint as updateSettings,
 } from '../endpoints/settings.ts'
 import type { EndpointTester, TestDelivery } from '../endpoints/test-delivery.ts'
+import { refuseInput } from '../http/validate.ts'
 import { transactionWithFreeIds } from '../postgres/schema/taken-ids.ts'
 import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
 import { findAccountDetails } from './accounts.ts'
@@ -31,6 +32,7 @@ export function addEndpoint(
   endpoint: NewEndpoint,
   own: URL[],
 ): Promise<AddedEndpoint | null> {
+  if (endpoint.allowPrivateNetwork) requirePrivateNetwork(actor, 'allowPrivateNetwork')
   return transactionWithFreeIds(database, async (transaction) => {
     const account = await findAccountDetails(transaction, actor.organizationIds, endpoint.accountId)
     const added = account && (await insertEndpoint(transaction, endpoint, own))
@@ -55,6 +57,10 @@ export function updateEndpoint(
 ): Promise<{ resumption: Resumption | null } | null> {
   return changeEndpoint(database, actor, id, 'endpoint.updated', async (transaction) => {
     const updated = await updateSettings(transaction, id, changes, own)
+    if (updated?.after.allowPrivateNetwork) {
+      if (!updated.before.allowPrivateNetwork) requirePrivateNetwork(actor, 'allowPrivateNetwork')
+      if (updated.before.url !== updated.after.url) requirePrivateNetwork(actor, 'url')
+    }
     return (
       updated && {
         result: updated,
@@ -62,6 +68,15 @@ export function updateEndpoint(
       }
     )
   })
+}
+
+/**
+ * An endpoint that may reach the private network shows what answers there, by its test. Operators of some organizations must not
+ * look around in the network of the service.
+ */
+function requirePrivateNetwork({ organizationIds }: Actor, field: 'allowPrivateNetwork' | 'url'): void {
+  if (organizationIds !== null)
+    refuseInput(field, 'reaches the private network: only operators of all organizations may set this')
 }
 
 const printable = (settings: EndpointSettings) => ({ ...settings, url: printableUrl(settings.url) })

@@ -134,6 +134,7 @@ export function pagesOf({ tenant: { accountId }, endpointId, eventId, clientId }
     { path: '/clients', text: 'CRM' },
     { path: `/clients/${clientId}`, text: 'test' },
     { path: '/live', text: 'Watching' },
+    { path: '/search?q=U1', text: 'crm-1' },
     { path: '/nothing', text: 'This page does not exist' },
   ]
 }

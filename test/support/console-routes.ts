@@ -51,7 +51,7 @@ export const ROUTES: Record<string, RouteAccess> = {
     (of) => ({ path: `/fleet/charts?ids=${of.account}` }),
     'filtered',
   ),
-  'GET /accounts': viewer('find accounts', () => ({ path: '/accounts?q=' }), 'filtered'),
+  'GET /accounts': viewer('find accounts', () => ({ path: '/accounts?q=Strangers' }), 'filtered'),
   'GET /accounts/:': viewer('see an account', ofAccount('')),
   'GET /accounts/:/charts': viewer('see charts of an account', ofAccount('/charts')),
   'GET /accounts/:/keys': viewer('list keys of an account', ofAccount('/keys'), 'filtered'),
@@ -157,6 +157,7 @@ export const ROUTES: Record<string, RouteAccess> = {
     (of) => ({ path: `/activity/of?kind=account&id=${of.account}` }),
     'filtered',
   ),
+  'GET /search': viewer('search everything', () => ({ path: '/search?q=Strangers' }), 'filtered'),
   'GET /live': viewer('watch events', undefined, 'filtered'),
 }
 

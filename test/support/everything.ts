@@ -26,6 +26,8 @@ import { startTagging } from '../../src/operator/jobs/tag-members.ts'
 import { takeTurn } from '../../src/operator/jobs/turn.ts'
 import { countMembers, findMember, memberTimeline } from '../../src/operator/members.ts'
 import { findAccountContents, removeAccount } from '../../src/operator/remove-account.ts'
+import { searchPeople } from '../../src/operator/search.ts'
+import { selectByEventKey } from '../../src/operator/search-statements.ts'
 import { addPeople } from '../../tools/simulator/deliveries.ts'
 import { lineEvent, textMessage } from '../../tools/simulator/events.ts'
 import type { SimulatedPlatform } from '../../tools/simulator/platform.ts'
@@ -183,7 +185,8 @@ async function useEndpoints({ service, database, direct, platform, tenant }: Use
 }
 
 /** What the command line does with an account. */
-async function useCommands({ database, direct, platform, tenant }: Users): Promise<string[]> {
+async function useCommands(users: Users): Promise<string[]> {
+  const { database, direct, platform, tenant } = users
   const [event] = await load<{ id: bigint }>(
     direct,
     `update event set failure = 'for once' where channel_oa_id = $1 and user_id = 'U4' returning id`,
@@ -209,12 +212,34 @@ async function useCommands({ database, direct, platform, tenant }: Users): Promi
   if (member === null) throw new Error('no member')
   const { entries: timeline } = await memberTimeline(database, tenant.accountId, member, 100)
   return [
+    ...(await searchEverywhere(users)),
     ...failed.map(({ accountId }) => `account ${accountId}`),
     `${reasons.length} reasons`,
     JSON.stringify(member),
     `${await countMembers(database, tenant.accountId)} members`,
     `${timeline.length} entries`,
   ]
+}
+
+/** What an operator of the tenant's organization finds in all accounts: the ids of members, and the accounts of events. */
+async function searchEverywhere({ database, direct, tenant }: Users): Promise<string[]> {
+  const organizationIds = [tenant.organizationId]
+  const found: string[] = []
+  for (const text of ['U2', 'E2', 'Ann']) {
+    const people = await searchPeople({ reads: database, text, organizationIds })
+    found.push(
+      ...people.found.flatMap(({ memberships }) => memberships.map(({ memberId }) => `${memberId},`)),
+    )
+  }
+  const keys = await load<{ key: string }>(direct, 'select key from event_key limit 10')
+  for (const { key } of keys) {
+    const rows = await database.query<{ accountId: bigint | null }>(selectByEventKey, [
+      ...[organizationIds, 0n, 500],
+      ...[key, 10],
+    ])
+    for (const { accountId } of rows) if (accountId !== null) found.push(`account ${accountId}`)
+  }
+  return found
 }
 
 /** What commands do in sessions without time limits. In the end the account is gone. */

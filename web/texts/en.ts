@@ -642,6 +642,29 @@ export const en = {
     emptyHelp:
       'Events appear here within a second after they are committed. Send a message to one of the accounts.',
   },
+  search: {
+    title: 'Search',
+    label: 'Search everything',
+    placeholder: 'Search everything ( / )',
+    start: 'Search people, accounts and events',
+    startHelp:
+      'Enter a part of a name, a LINE user id, external id, basic id, channel id, account id, webhook event id or request id. All accounts are searched.',
+    tooShort: 'Only ids were searched. A name needs at least two characters.',
+    nothing: 'Nothing was found',
+    nothingYet: 'Nothing was found so far',
+    nothingHelp: 'Ids must match exactly. Names match by any part.',
+    incomplete:
+      'Not all accounts were searched, because that would take too long. Choose an account to search all of its members.',
+    hasMore:
+      'There are more matches than this page shows. Enter a longer part of the name, or choose an account.',
+    chooseAccount: 'Search in one account',
+    people: 'People',
+    accounts: 'Accounts',
+    events: 'Events',
+    accountId: 'Account id',
+    notStored: 'no longer stored',
+    notApplied: 'not applied',
+  },
 }
 
 /** Each language has every text. */

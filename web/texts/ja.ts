@@ -801,4 +801,26 @@ export const ja: Texts = {
     empty: 'この 1 分間に届いたイベントはありません',
     emptyHelp: 'イベントはコミット後 1 秒ほどで表示されます。アカウントにメッセージを送ってみてください。',
   },
+  search: {
+    title: '検索',
+    label: 'すべてを検索',
+    placeholder: 'すべてを検索（ / ）',
+    start: '人・アカウント・イベントを検索',
+    startHelp:
+      '名前の一部、LINE のユーザー ID、外部 ID、ベーシック ID、チャネル ID、アカウント ID、Webhook イベント ID、リクエスト ID のいずれかを入力してください。すべてのアカウントが対象です。',
+    tooShort: 'ID だけを検索しました。名前の検索には 2 文字以上が必要です。',
+    nothing: '見つかりませんでした',
+    nothingYet: 'まだ見つかっていません',
+    nothingHelp: 'ID は完全一致、名前は部分一致で検索します。',
+    incomplete:
+      '時間がかかりすぎるため、一部のアカウントは検索していません。アカウントを選ぶと、その全メンバーを検索できます。',
+    hasMore: '一致するものがほかにもあります。名前をより長く入力するか、アカウントを選んでください。',
+    chooseAccount: '1 つのアカウントで検索',
+    people: '人',
+    accounts: 'アカウント',
+    events: 'イベント',
+    accountId: 'アカウント ID',
+    notStored: '保存期間終了',
+    notApplied: '未適用',
+  },
 }

@@ -17,6 +17,7 @@ import { liveRoutes } from './live-routes.ts'
 import { operatorRoutes } from './operator-routes.ts'
 import { addPages, compressLargeResponses, setSecurityHeaders } from './pages.ts'
 import type { ConsoleOptions } from './parts.ts'
+import { searchRoutes } from './search-routes.ts'
 import { addSessions, requireRoles, requireSameOrigin } from './session.ts'
 
 export async function createConsole(options: ConsoleOptions): Promise<FastifyInstance> {
@@ -47,6 +48,7 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
       jobRoutes(api, parts) //      long work over members
       operatorRoutes(api, parts) // the people who use the console
       activityRoutes(api, parts) // who changed what
+      searchRoutes(api, parts) //   everything, by its name or id
       liveRoutes(api, parts, sessions) // what is being committed
     },
     { prefix: '/api' },

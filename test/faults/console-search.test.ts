@@ -1,0 +1,164 @@
+/** The search box on every page and the page of its results, as a person uses them. */
+import type { Browser, Page } from 'playwright-core'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { lineEvent, textMessage, ulid } from '../../tools/simulator/events.ts'
+import { canRunChromium } from '../support/chromium.ts'
+import { signedIn, startConsole } from '../support/console.ts'
+import {
+  DESKTOP,
+  isReady,
+  openConsole,
+  overflowOf,
+  PHONE,
+  violationsOf,
+  visitConsole,
+} from '../support/console-browser.ts'
+import { addTenant, createTestDatabase } from '../support/database.ts'
+import { type Fleet, loadFleet } from '../support/fleet.ts'
+import { load, loadMembers } from '../support/load.ts'
+import { startApp } from '../support/service.ts'
+
+const eventId = ulid(Date.now())
+
+it('a search still shows what it has found if the names of an account take too long', async () => {
+  const { database } = await createTestDatabase()
+  const tenant = await addTenant(database)
+  await loadMembers(database, tenant, 1, { display_name: `'slow one'`, external_id: `'slow one'` })
+  await load(
+    database,
+    `create or replace function part_ngrams(account bigint, part text) returns bigint[] language plpgsql immutable as
+       $$ begin perform pg_sleep(60); return '{}'; end $$`,
+  )
+  const operator = await signedIn((await startConsole(database)).url)
+  const { json } = await operator.get('/api/search?q=slow+one')
+  expect(json).toMatchObject({ people: [{ userId: 'U1' }], isComplete: false })
+})
+
+describe.runIf(canRunChromium('the search of the console is'))('an operator who searches', () => {
+  let browser: Browser
+  let fleet: Fleet
+  let url: string
+  beforeAll(async () => {
+    const opened = await openConsole(async (empty) => {
+      const loaded = await loadFleet(empty, { accounts: 5, members: 50 })
+      const second = await addTenant(empty)
+      const service = await startApp(empty)
+      await service.deliver(second, [lineEvent('follow', 'U1')])
+      await service.deliver(loaded.tenant, [textMessage('U1', 'hello', { webhookEventId: eventId })])
+      await service.app.close()
+      await load(empty, `update official_account set name = 'Second shop' where id = $1`, [second.accountId])
+      return loaded
+    })
+    ;({ browser, url, loaded: fleet } = opened)
+    return opened.close
+  })
+
+  const field = (page: Page) => page.getByRole('searchbox', { name: 'Search everything' })
+  const focused = (page: Page) => page.evaluate('document.activeElement.textContent')
+
+  it('needs only the keyboard, from any page to the member in either account', async () => {
+    const page = await visitConsole(browser, url, { path: '/endpoints' })
+    await page.keyboard.press('/')
+    expect(await field(page).and(page.locator(':focus')).count()).toBe(1)
+    await page.keyboard.type('crm-1')
+    await page.keyboard.press('Enter')
+    await page.waitForURL((address) => address.searchParams.get('q') === 'crm-1')
+    await isReady(page)
+    expect(await focused(page)).toBe('Search')
+    const rows = page.getByRole('table').getByRole('row')
+    await rows.nth(2).waitFor()
+    expect(await rows.count()).toBe(3)
+    expect(await rows.nth(1).textContent()).toContain('crm-1')
+    expect(await rows.nth(2).textContent()).toContain('Second shop')
+    for (let steps = 0; (await focused(page)) !== 'สมชาย 1'; steps += 1) {
+      expect(steps).toBeLessThan(10)
+      await page.keyboard.press('Tab')
+    }
+    await page.keyboard.press('Enter')
+    await page.waitForURL(`**/audience/${fleet.tenant.accountId}/U1`)
+    expect(await field(page).inputValue()).toBe('')
+    await page.goBack()
+    await rows.nth(2).waitFor()
+    expect(await field(page).inputValue()).toBe('crm-1')
+  })
+
+  it('can type the shortcut into a field, and beside a dialog it does nothing', async () => {
+    const page = await visitConsole(browser, url, { path: '/clients' })
+    await page.keyboard.press('/')
+    await page.keyboard.type('a/b')
+    expect(await field(page).inputValue()).toBe('a/b')
+    await page.getByRole('button', { name: 'Add a client' }).click()
+    await page.getByRole('dialog').waitFor()
+    await page.getByRole('dialog').getByRole('button', { name: 'Cancel' }).focus()
+    await page.keyboard.press('/')
+    expect(await focused(page)).toBe('Cancel')
+  })
+
+  it('finds the event, its person and its account by the webhook event id', async () => {
+    const page = await visitConsole(browser, url, { path: `/search?q=${eventId}` })
+    const row = page.getByRole('table').getByRole('row').nth(1)
+    await row.waitFor()
+    expect(await row.textContent()).toContain('U1')
+    await row.getByRole('link', { name: 'message' }).click()
+    await page.getByText('webhookEventId').waitFor()
+  })
+
+  it('sees one match on the page, and markup and right-to-left text as text', async () => {
+    const page = await visitConsole(browser, url, { path: `/search?q=${encodeURIComponent('Hotel 3')}` })
+    await page.getByRole('table').getByRole('link', { name: 'Hotel 3' }).waitFor()
+    for (const text of ['<img src=x onerror=alert(1)>', 'שלום‮ abc', '%00%', '"><b>']) {
+      await field(page).fill(text)
+      await field(page).press('Enter')
+      await page.getByText('Nothing was found').waitFor()
+      expect(await page.locator('main .lead').textContent()).toBe(text)
+    }
+  })
+
+  it('reads what to do without a text, with a short one, and with too much found', async () => {
+    const page = await visitConsole(browser, url, { path: '/search', expected: /400/ })
+    await page.getByText('Search people, accounts and events').waitFor()
+    await field(page).press('Enter')
+    expect(new URL(page.url()).search).toBe('')
+    await field(page).fill('!')
+    await field(page).press('Enter')
+    await page.getByText('A name needs at least two characters').waitFor()
+    await field(page).fill('Ann')
+    await page.route('**/api/search?*', async (route) => {
+      const response = await route.fetch()
+      await route.fulfill({ response, json: { ...(await response.json()), people: [], isComplete: false } })
+    })
+    await field(page).press('Enter')
+    await page.getByText('Not all accounts were searched').waitFor()
+    await page.getByText('Nothing was found so far').waitFor()
+    await page.getByRole('combobox', { name: 'Search in one account' }).fill('test')
+    await page.getByRole('listbox').getByRole('option').first().waitFor()
+    await page.keyboard.press('Enter')
+    await page.waitForURL(
+      (address) => `${address.pathname}${address.search}` === `/audience/${fleet.tenant.accountId}?q=Ann`,
+    )
+    await page.getByRole('table').getByText('Ann 5').first().waitFor()
+    await page.goto(`${url}/search?q=${'x'.repeat(300)}`)
+    await page.getByRole('alert').waitFor()
+  })
+
+  describe.each(['en-US', 'ja-JP', 'th-TH'])('in %s', (locale) => {
+    it.each([
+      { colorScheme: 'light' as const, viewport: DESKTOP },
+      { colorScheme: 'dark' as const, viewport: PHONE },
+    ])(
+      'has a page without a fault for assistive technology, $colorScheme at $viewport.width px',
+      async (options) => {
+        const page = await visitConsole(browser, url, { ...options, locale, hasAxe: true, path: '/search' })
+        for (const q of ['', '!', 'nobody at all', 'U1', 'ann', 'Hotel', eventId]) {
+          const box = page.getByRole('searchbox').first()
+          await box.fill(q)
+          await box.press('Enter')
+          await page.waitForURL((address) => (address.searchParams.get('q') ?? '') === q)
+          await page.locator('main').locator('table, .empty').first().waitFor()
+          expect([q, await violationsOf(page)]).toEqual([q, []])
+          expect([q, await overflowOf(page)]).toEqual([q, 0])
+        }
+      },
+    )
+  })
+})
