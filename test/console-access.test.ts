@@ -76,6 +76,11 @@ async function fill(tenant: Tenant, mark: string): Promise<Objects> {
       [accountId, organizationId, mark],
     ),
     operator: String(operator.id),
+    job: await one(
+      `insert into job (kind, channel_oa_id, organization_id, actor_kind, actor, parameters, status)
+       values ('members.import', $1, $2, 'command', $3, '{"format":"csv","size":2}', 'uploading') returning id`,
+      [accountId, organizationId, mark],
+    ),
   }
 }
 
@@ -105,6 +110,31 @@ async function rowsOfStrangers(): Promise<string> {
 
 it('every route has a line in the list', () => {
   expect(routesOf(app)).toEqual(Object.keys(ROUTES).sort())
+})
+
+it('docs/roles.md says who may do what', async () => {
+  const mark = (isAllowed: boolean) => (isAllowed ? '✓' : '')
+  const rows = Object.entries(ROUTES).map(([route, { role, does }]) =>
+    [
+      '',
+      does,
+      `\`${route.replace(' ', ' /api')}\``,
+      ...ROLES.map((each) => mark(includesRole(each, role))),
+      '',
+    ]
+      .join(' | ')
+      .trim(),
+  )
+  const text = `# What each role may do
+
+Each line is a route of the console. Operators see the objects of their organizations only: any other object is a 404, and lists leave it out.
+\`test/console-access.test.ts\` sends each request as each role about another organization, and writes this table.
+
+| action | route, with \`:\` for an id | ${ROLES.join(' | ')} |
+|---|---|---|---|---|
+${rows.join('\n')}
+`
+  await expect(text).toMatchFileSnapshot('../docs/roles.md')
 })
 
 describe('an operator of one organization', () => {

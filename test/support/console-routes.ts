@@ -15,6 +15,7 @@ export interface Objects {
   event: string
   job: string
   operator: string
+  job: string
 }
 
 export interface RouteAccess {
@@ -149,6 +150,30 @@ export const ROUTES: Record<string, RouteAccess> = {
   })),
   'POST /operators/:/invite': owner('invite an operator', (of) => ({
     path: `/operators/${of.operator}/invite`,
+  })),
+  'POST /events/retry': manager('retry all events that match', (of) => ({
+    path: '/events/retry',
+    body: { account: of.account },
+  })),
+  'GET /jobs': viewer('list tasks', () => ({ path: '/jobs' }), 'filtered'),
+  'GET /jobs/:': viewer('see a task', (of) => ({ path: `/jobs/${of.job}` })),
+  'POST /jobs/:/cancel': manager('stop a task', (of) => ({ path: `/jobs/${of.job}/cancel` })),
+  'POST /jobs/:/file': manager('upload a file', (of) => ({
+    path: `/jobs/${of.job}/file?position=0`,
+    body: {},
+  })),
+  'GET /accounts/:/audience/count': viewer('count members that match', ofAccount('/audience/count')),
+  'GET /accounts/:/audience/export': viewer(
+    'export members that match',
+    ofAccount('/audience/export?format=csv'),
+  ),
+  'POST /accounts/:/audience/tag': manager('change tags of all that match', (of) => ({
+    ...ofAccount('/audience/tag')(of),
+    body: { filters: {}, addTags: ['taken'], removeTags: [], expectedCount: 1 },
+  })),
+  'POST /accounts/:/audience/import': manager('import members', (of) => ({
+    ...ofAccount('/audience/import')(of),
+    body: { format: 'csv', size: 10 },
   })),
   'GET /activity': owner('read the whole activity log', () => ({ path: '/activity' }), 'filtered'),
   'GET /activity/export': owner('export the activity log', () => ({ path: '/activity/export' }), 'filtered'),

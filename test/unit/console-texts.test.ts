@@ -74,7 +74,7 @@ const PROBLEMS = [
 
 /** Texts that are the same in every language, or names of LINE's pages, of settings and of commands. */
 const TERMS =
-  /LINE (Official Account Manager|Developers Console|Developers)|Webhook URL|"?Use webhook"?|"?Webhook redelivery"?|Messaging API|oa-audience( [a-z]+)*|(?:npx )?oa-audience.*|CONSOLE_TOKEN|PUBLIC_URL|NDJSON|JSON|CSV|null|query string|https?|webhook event id|members|line|[KM]iB|userId|externalId|tags|attributes|RETENTION_DAYS|TRUST_PROXY|Host|HTTPS|CRM|API key|API|Not available|timeout|[Cc]hannel access token|[Cc]hannel (id|ID|secret)|[Bb]ot user (id|ID)|[Bb]asic id|[Ee]xternal id|[Uu]ser id|[Cc]lient id|[Aa]ccess token|[Cc]hat secret|[Cc]lient secret|[Tt]racking key|[Rr]eply token|module channel|[Ww]ebhook|Channel|SQLSTATE|LINE|URL|ID|id|[Ss]ecret|[Tt]oken|[Kk]ey|Z?X+|AGO|DAY/g
+  /LINE (Official Account Manager|Developers Console|Developers)|Webhook URL|"?Use webhook"?|"?Webhook redelivery"?|Messaging API|oa-audience( [a-z]+)*|(?:npx )?oa-audience.*|CONSOLE_TOKEN|PUBLIC_URL|NDJSON|JSON|CSV|null|query string|https?|webhook event id|members|line|[KM]iB|userId|externalId|tags|attributes|RETENTION_DAYS|TRUST_PROXY|Host|HTTPS|CRM|API key|API|Not available|timeout|[Cc]hannel access token|[Cc]hannel (id|ID|secret)|[Bb]ot user (id|ID)|[Bb]asic id|[Ee]xternal id|[Uu]ser id|[Cc]lient id|[Aa]ccess token|[Cc]hat secret|[Cc]lient secret|[Tt]racking key|[Rr]eply token|module channel|[Ww]ebhook|Channel|SQLSTATE|LINE|URL|ID|[Ii]d|[Ss]ecret|[Tt]oken|[Kk]ey|Z?X+|AGO|DAY/g
 
 const englishIn = (text: string) => text.replaceAll(TERMS, '').match(/[A-Za-z]{2,}/g)
 
