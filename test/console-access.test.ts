@@ -70,11 +70,6 @@ async function fill(tenant: Tenant, mark: string): Promise<Objects> {
     client: await one(`select api_client_id as id from api_key where channel_oa_id = $1`, account),
     key: await one(`select id from api_key where channel_oa_id = $1`, account),
     event: await one(`select id from event where channel_oa_id = $1 and failure is not null`, account),
-    job: await one(
-      `insert into job (kind, channel_oa_id, organization_id, actor_kind, actor, parameters, total, status)
-       values ('members.import', $1, $2, 'token', $3, '{}', 10, 'uploading') returning id`,
-      [accountId, organizationId, mark],
-    ),
     operator: String(operator.id),
     job: await one(
       `insert into job (kind, channel_oa_id, organization_id, actor_kind, actor, parameters, status)

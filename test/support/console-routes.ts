@@ -13,7 +13,6 @@ export interface Objects {
   client: string
   key: string
   event: string
-  job: string
   operator: string
   job: string
 }
@@ -100,24 +99,6 @@ export const ROUTES: Record<string, RouteAccess> = {
   'POST /endpoints/:/resume': manager('resume an endpoint', ofEndpoint('/resume')),
   'POST /endpoints/:/retry': manager('retry failed deliveries', ofEndpoint('/retry')),
   'POST /endpoints/:/remove': manager('remove an endpoint', ofEndpoint('/remove')),
-  'POST /events/retry': manager('retry events', (of) => ({
-    path: '/events/retry',
-    body: { account: of.account },
-  })),
-  'GET /accounts/:/audience/count': viewer('count members', ofAccount('/audience/count')),
-  'GET /accounts/:/audience/export': viewer('export members', ofAccount('/audience/export?format=csv')),
-  'POST /accounts/:/audience/tag': manager('change tags of many members', (of) => ({
-    path: `/accounts/${of.account}/audience/tag`,
-    body: { filters: { userId: of.userId }, addTags: ['taken'], removeTags: [], expectedCount: 1 },
-  })),
-  'POST /accounts/:/audience/import': manager('import members', (of) => ({
-    path: `/accounts/${of.account}/audience/import`,
-    body: { format: 'csv', size: 10 },
-  })),
-  'GET /jobs': viewer('list tasks', (of) => ({ path: `/jobs?account=${of.account}` }), 'filtered'),
-  'GET /jobs/:': viewer('see a task', (of) => ({ path: `/jobs/${of.job}` })),
-  'POST /jobs/:/cancel': manager('stop a task', (of) => ({ path: `/jobs/${of.job}/cancel` })),
-  'POST /jobs/:/file': manager('upload a file', (of) => ({ path: `/jobs/${of.job}/file?position=0` })),
   'GET /clients': viewer('list clients', () => ({ path: '/clients' }), 'filtered'),
   'GET /clients/:': viewer('see a client', (of) => ({ path: `/clients/${of.client}` })),
   'GET /clients/:/keys': viewer('list keys', (of) => ({ path: `/clients/${of.client}/keys` }), 'filtered'),
