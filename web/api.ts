@@ -44,18 +44,26 @@ export function listenForSignOut(listener: () => void): void {
 
 export const get = <T>(path: string, signal?: AbortSignal): Promise<T> =>
   request<T>('GET', path, undefined, signal)
-export const post = <T>(path: string, body?: unknown): Promise<T> => request<T>('POST', path, body)
+export const post = <T>(path: string, body?: unknown): Promise<T> =>
+  request<T>('POST', path, body === undefined ? undefined : ['application/json', JSON.stringify(body)])
+/** Sends the content of a file. */
+export const postText = <T>(path: string, text: string): Promise<T> =>
+  request<T>('POST', path, ['text/csv', text])
 /** Sends a part of a file. */
-export const postBytes = <T>(path: string, bytes: Blob): Promise<T> => request<T>('POST', path, bytes)
+export const postBytes = <T>(path: string, bytes: Blob): Promise<T> =>
+  request<T>('POST', path, [undefined, bytes])
 
-async function request<T>(method: string, path: string, body: unknown, signal?: AbortSignal): Promise<T> {
+async function request<T>(
+  method: string,
+  path: string,
+  body: [type: string | undefined, content: string | Blob] | undefined,
+  signal?: AbortSignal,
+): Promise<T> {
+  const [type, sent = null] = body ?? []
   const response = await fetch(path, {
     method,
-    headers: {
-      'x-console': '1',
-      ...(body === undefined || body instanceof Blob ? {} : { 'content-type': 'application/json' }),
-    },
-    body: body === undefined ? null : body instanceof Blob ? body : JSON.stringify(body),
+    headers: { 'x-console': '1', ...(type === undefined ? {} : { 'content-type': type }) },
+    body: sent,
     signal: signal ?? null,
   }).catch(rejectAsUnreachable)
   noteServerTime(response)

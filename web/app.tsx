@@ -7,16 +7,20 @@ import { ActivityPage } from './pages/activity.tsx'
 import { AudiencePage } from './pages/audience.tsx'
 import { ClientPage } from './pages/client.tsx'
 import { ClientsPage } from './pages/clients.tsx'
+import { EditAccountPage } from './pages/edit-account.tsx'
 import { EndpointPage } from './pages/endpoint.tsx'
 import { EndpointsPage } from './pages/endpoints.tsx'
 import { EventPage } from './pages/event.tsx'
 import { EventsPage } from './pages/events.tsx'
 import { FleetPage } from './pages/fleet.tsx'
+import { FleetFilePage } from './pages/fleet-file.tsx'
 import { ImportPage } from './pages/import.tsx'
 import { InvitationPage } from './pages/invitation.tsx'
 import { LivePage } from './pages/live.tsx'
 import { MemberPage } from './pages/member.tsx'
+import { NewAccountPage } from './pages/new-account.tsx'
 import { NotFoundPage } from './pages/not-found.tsx'
+import { OrganizationsPage } from './pages/organizations.tsx'
 import { SearchPage } from './pages/search.tsx'
 import { SettingsPage } from './pages/settings.tsx'
 import { SignInPage } from './pages/sign-in.tsx'
@@ -213,6 +217,12 @@ type Parameters = Record<string, string>
 
 const PAGES: Array<[pattern: string, page: (parameters: Parameters, place: Place) => preact.JSX.Element]> = [
   ['/', () => <FleetPage />],
+  ['/accounts/new', () => <NewAccountPage />],
+  ['/accounts/file', () => <FleetFilePage />],
+  [
+    '/accounts/:id/edit',
+    ({ id = '' }, { query }) => <EditAccountPage key={id} id={id} field={query.get('field')} />,
+  ],
   ['/accounts/:id', ({ id = '' }) => <AccountPage key={id} id={id} />],
   ['/audience', () => <AudiencePage account={null} />],
   ['/audience/:account', ({ account = '' }) => <AudiencePage key={account} account={account} />],
@@ -232,6 +242,7 @@ const PAGES: Array<[pattern: string, page: (parameters: Parameters, place: Place
   ['/accounts/:account/import', ({ account = '' }) => <ImportPage key={account} account={account} />],
   ['/activity', () => <ActivityPage />],
   ['/settings', () => <SettingsPage />],
+  ['/settings/organizations', () => <OrganizationsPage />],
   ['/search', (_, { query }) => <SearchPage key={query.get('q')} text={query.get('q')?.trim() ?? ''} />],
 ]
 

@@ -93,6 +93,11 @@ export function findAccount(database: Lookups, id: AccountId): Promise<Account |
   return findOne(database, selectById, [id])
 }
 
+/** For work that has no connection of its own for lookups. */
+export function findAccountOn(database: Queryable, id: AccountId): Promise<Account | null> {
+  return findAccount({ lookup: (_kind, statement, values) => database.query(statement, values) }, id)
+}
+
 /** Returns null for a blank hash, which anybody could guess. */
 export async function findAccountByOaHash(database: Lookups, oaHash: string): Promise<Account | null> {
   if (oaHash.trim() === '') return null

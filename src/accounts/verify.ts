@@ -79,25 +79,39 @@ export async function verifyAccount(
   claims: Claims,
   isRequested = true,
 ): Promise<Verification> {
+  const verification = await checkAccount(verifier, account, claims)
+  await storeOutcome(verifier.database, account, verification, isRequested)
+  return verification
+}
+
+/** Asks the platform, which takes seconds, and stores nothing. Throws `platform_unavailable`. */
+export async function checkAccount(
+  verifier: Verifier,
+  account: Account,
+  claims: Claims,
+): Promise<Verification> {
   const outcome = await callPlatform(verifier, account, claims).catch((error) => {
     if (error instanceof AppError && error.code === 'platform_unavailable') {
       accountVerified.publish({ outcome: 'unavailable' })
     }
     throw error
   })
-  const verification: Verification = {
+  return {
     verified: outcome.checks.every(({ ok }) => ok),
     ...outcome,
     checkedAt: new Date(verifier.now()).toISOString(),
   }
-  await verifier.database.query(storeVerification, [
-    account.id,
-    JSON.stringify(verification),
-    verification.checkedAt,
-    isRequested,
-  ])
-  accountVerified.publish({ outcome: verification.verified ? 'verified' : 'refused' })
-  return verification
+}
+
+export async function storeOutcome(
+  database: Queryable,
+  { id }: Pick<Account, 'id'>,
+  verification: Verification,
+  isRequested: boolean,
+): Promise<void> {
+  const { verified, checkedAt } = verification
+  await database.query(storeVerification, [id, JSON.stringify(verification), checkedAt, isRequested])
+  accountVerified.publish({ outcome: verified ? 'verified' : 'refused' })
 }
 
 async function callPlatform(verifier: Verifier, account: Account, claims: Claims): Promise<Outcome> {

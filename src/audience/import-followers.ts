@@ -1,13 +1,12 @@
 /** Imports the platform's list of followers: people who followed before this service received events. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Account, AccountId } from '../accounts/account.ts'
-import { FatalError } from '../errors.ts'
+import { AppError, FatalError } from '../errors.ts'
 import { type PlatformResult, type Rejection, statusAndReason } from '../line-api/call.ts'
 import { FOLLOWERS_PAGE_SIZE, type LineApi } from '../line-api/client.ts'
 import type { FollowersPage } from '../line-api/line-responses.ts'
-import type { Database } from '../postgres/database.ts'
 import { violatedConstraint } from '../postgres/faults.ts'
-import { type Queryable, statement } from '../postgres/statement.ts'
+import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
 import { isStorableText } from '../postgres/storable.ts'
 import { lockOutErasures } from './erasure-lock.ts'
 import { NO_KEY, USER_ID_MAX_LENGTH } from './member.ts'
@@ -42,14 +41,18 @@ const selectState = statement('select-followers-import')`
 const storeState = statement('store-followers-import')`
     update official_account set followers_import = $2 where id = $1`
 
+/** Runs in the transaction of the last page. */
+type OnImported = (transaction: Queryable, total: ImportProgress) => Promise<void>
+
 /**
  * Yields after each page. A page is committed together with its continuation token, so an interrupted import continues there.
  * Throws a FatalError if the platform refuses the request or stays unavailable.
  */
 export async function* importFollowers(
-  database: Database,
+  database: Transactions,
   lineApi: LineApi,
   account: Account,
+  onImported: OnImported = async () => undefined,
 ): AsyncGenerator<ImportProgress> {
   let state = await readState(database, account.id)
   let isSecondBeginning = false
@@ -64,15 +67,45 @@ export async function* importFollowers(
       isSecondBeginning = true
     } else {
       const followers = followersOf(page)
-      if (followers.next !== null && followers.next === state.next) {
-        throw new FatalError(
-          'the platform returned the same page of followers twice. Run the command again later.',
-        )
-      }
-      state = await storePage(database, account, state, followers, atMs)
+      requireProgress(state, followers)
+      state = await storePage(database, account, state, followers, atMs, onImported)
     }
     yield state
   } while (state.next !== null || state === FROM_THE_START)
+}
+
+/**
+ * Imports the next page and returns the progress with `isComplete`. Throws `platform_unavailable`, and a FatalError if the platform
+ * refuses the request.
+ * @param canRestart the import may begin again if its continuation token has expired
+ */
+export async function importNextFollowers(
+  database: Transactions,
+  lineApi: LineApi,
+  account: Account,
+  canRestart: boolean,
+  onImported: OnImported,
+): Promise<ImportProgress & { isComplete: boolean; isRestarted: boolean }> {
+  const state = await readState(database, account.id)
+  const atMs = Date.now()
+  const page = await lineApi.followers(account, FOLLOWERS_PAGE_SIZE, state.next ?? undefined)
+  if (!page.ok && page.fault.type === 'unavailable')
+    throw new AppError('platform_unavailable', { retryAfterSeconds: page.fault.retryAfterSeconds })
+  if (state.next !== null && isStale(page) && canRestart) {
+    await database.query(storeState, [account.id, JSON.stringify(FROM_THE_START)])
+    return { seen: 0, added: 0, skipped: 0, isComplete: false, isRestarted: true }
+  }
+  const followers = followersOf(page)
+  requireProgress(state, followers)
+  const { seen, added, skipped, next } = await storePage(
+    database,
+    account,
+    state,
+    followers,
+    atMs,
+    onImported,
+  )
+  return { seen, added, skipped, isComplete: next === null, isRestarted: false }
 }
 
 const FROM_THE_START: ImportState = { next: null, atMs: 0, seen: 0, added: 0, skipped: 0 }
@@ -86,6 +119,13 @@ async function readState(database: Queryable, id: AccountId): Promise<ImportStat
 export async function isImportCompleted(database: Queryable, id: AccountId): Promise<boolean> {
   const [row] = await database.query<{ state: ImportState | null }>(selectState, [id])
   return row?.state?.completedAt !== undefined
+}
+
+function requireProgress(state: ImportState, { next }: FollowersPage): void {
+  if (next !== null && next === state.next)
+    throw new FatalError(
+      'the platform returned the same page of followers twice. Run the command again later.',
+    )
 }
 
 type Page = PlatformResult<FollowersPage>
@@ -165,15 +205,20 @@ const addFollowers = statement('add-followers')`
            (select count(*) from follower where is_erased)::int as skipped`
 
 async function storePage(
-  database: Database,
+  database: Transactions,
   account: Account,
   state: ImportState,
   { userIds, next }: FollowersPage,
   atMs: number,
+  onImported: OnImported,
 ): Promise<ImportState> {
   const usable = userIds.filter((id) => id !== '' && id.length <= USER_ID_MAX_LENGTH && isStorableText(id))
-  const store = (transaction: Queryable) =>
-    addPage(transaction, account.id, [...new Set(usable)], atMs, state, next)
+  const store = async (transaction: Queryable) => {
+    const stored = await addPage(transaction, account.id, [...new Set(usable)], atMs, state, next)
+    const { seen, added, skipped } = stored
+    if (next === null) await onImported(transaction, { seen, added, skipped })
+    return stored
+  }
   try {
     return await database.transaction(store)
   } catch (error) {

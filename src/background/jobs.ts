@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyBaseLogger } from 'fastify'
 import { AppError } from '../errors.ts'
+import type { Platform } from '../operator/jobs/step.ts'
 import { takeTurn } from '../operator/jobs/turn.ts'
 import type { Database } from '../postgres/database.ts'
 
@@ -11,12 +12,15 @@ const IDLE_MS = 3_000
 export class JobRunner {
   readonly #database: Database
   readonly #log: FastifyBaseLogger
+  readonly #platform: Platform | null
   readonly #stopped = new AbortController()
   #idle = new AbortController()
   #running: Promise<void> = Promise.resolve()
 
-  constructor(database: Database, log: FastifyBaseLogger) {
+  /** @param platform null: no job that calls LINE can run */
+  constructor(database: Database, log: FastifyBaseLogger, platform: Platform | null = null) {
     this.#database = database
+    this.#platform = platform
     this.#log = log
   }
 
@@ -44,7 +48,7 @@ export class JobRunner {
 
   async #takeTurn(): Promise<boolean> {
     try {
-      return await takeTurn(this.#database)
+      return await takeTurn(this.#database, undefined, this.#platform)
     } catch (error) {
       // While the database is down, there is nothing to do. Its messages may quote stored data.
       if (!(error instanceof AppError)) this.#log.error({ fault: (error as Error).name }, 'a task failed')

@@ -1,16 +1,16 @@
 import type { Command } from 'commander'
 import type { Account } from '../accounts/account.ts'
-import { addAccount, updateAccount } from '../accounts/provisioning.ts'
 import type { Verification } from '../accounts/verification.ts'
-import { verifyAccount } from '../accounts/verify.ts'
-import { type ImportProgress, importFollowers } from '../audience/import-followers.ts'
+import type { ImportProgress } from '../audience/import-followers.ts'
 import { readConfig } from '../config/config.ts'
 import { AppError, FatalError } from '../errors.ts'
 import { deliveryPaths } from '../intake/line/line-signature.ts'
 import { LineApi } from '../line-api/client.ts'
 import { findAccountDetails, listAccounts } from '../operator/accounts.ts'
-import { ALL_ORGANIZATIONS } from '../operator/actor.ts'
-import { findAccountContents, removeAccount } from '../operator/remove-account.ts'
+import { ALL_ORGANIZATIONS, commandActor } from '../operator/actor.ts'
+import { addAccount, removeAccount, updateAccount, verifyAccount } from '../operator/manage-accounts.ts'
+import { importAllFollowers } from '../operator/onboard.ts'
+import { findAccountContents } from '../operator/remove-account.ts'
 import type { Database } from '../postgres/database.ts'
 import { columnsOf, type Fields, SECRET_FLAGS, withFields } from './account-fields.ts'
 import { addressesOf } from './addresses.ts'
@@ -34,7 +34,8 @@ export function accountsCommand(program: Command): void {
     noun: 'account',
     description:
       'remove an account with its members, events, endpoints and keys; its deliveries and requests are refused from the start, and an interrupted removal continues when the command is run again',
-    preview: findAccountContents,
+    preview: (database, id) =>
+      database.session((session) => findAccountContents(session, ALL_ORGANIZATIONS, id)),
     remove,
   })
 }
@@ -51,9 +52,11 @@ function addCommand(group: Command): void {
         ...fields
       }: Fields & { organization: bigint; name: string; json?: boolean }) => {
         const columns = { ...columnsOf(await readSecrets(fields, SECRET_FLAGS)), name: fields.name }
-        const { id, oaHash, trackingKey } = await onDatabase((database) =>
-          addAccount(database, organization, columns),
+        const account = await onDatabase((database) =>
+          addAccount(database, commandActor(), organization, columns),
         )
+        if (account === null) throw notFound('organization', organization)
+        const { id, oaHash, trackingKey } = account
         const added = { id, oaHash, trackingKey }
         // Programs read these three fields. People also need the URLs.
         printOne(json ? added : { ...added, ...addressesOf(readConfig(io.env), id, oaHash) }, json === true)
@@ -71,8 +74,8 @@ function updateCommand(group: Command): void {
       const changed = Object.keys(changes)
       if (changed.length === 0)
         throw new FatalError('no field to change is given. See --help for the options.')
-      const isUpdated = await onDatabase((database) => updateAccount(database, id, changes))
-      if (!isUpdated) throw notFound('account', id)
+      const updated = await onDatabase((database) => updateAccount(database, commandActor(), id, changes))
+      if (updated === null) throw notFound('account', id)
       printOne({ id, changed: changed.join(', ') }, json === true)
     })
 }
@@ -96,7 +99,7 @@ async function remove(database: Database, id: bigint): Promise<Printable | null>
   if (account === null) return null
   const progress = new Progress('rows', null)
   try {
-    const deleted = await removeAccount(database, id, { onProgress: (rows) => progress.show(rows) })
+    const deleted = await removeAccount(database, commandActor(), id, (rows) => progress.show(rows))
     return (
       deleted && {
         name: account.name,
@@ -133,7 +136,7 @@ async function verify(database: Database, account: Account, testWebhook: boolean
   const lineApi = new LineApi(lineApiUrl)
   const verifier = { database, lineApi, publicUrl, webhookPaths: deliveryPaths, now: Date.now }
   try {
-    return await verifyAccount(verifier, account, { testWebhook })
+    return await verifyAccount(verifier, commandActor(), account, { testWebhook })
   } catch (error) {
     if (!(error instanceof AppError) || error.code !== 'platform_unavailable') throw error
     throw new FatalError(`${error.message} (in ${error.retryAfterSeconds} s)`)
@@ -172,7 +175,8 @@ async function importAll(database: Database, account: Account): Promise<ImportPr
   const progress = new Progress('followers', null)
   let last: ImportProgress = { seen: 0, added: 0, skipped: 0 }
   try {
-    for await (const state of importFollowers(database, lineApi, account)) {
+    const pages = importAllFollowers({ database, lineApi, actor: commandActor() }, account)
+    for await (const state of pages) {
       last = state
       progress.show(state.seen, ` (${state.added.toLocaleString('en')} new)`)
     }

@@ -1,5 +1,10 @@
 /** `oa-audience accounts apply`: brings the accounts of a file into service. */
 import type { Command } from 'commander'
+import { readConfig } from '../config/config.ts'
+import { FatalError } from '../errors.ts'
+import { LineApi } from '../line-api/client.ts'
+import { COLUMNS, type Field, secretWarning } from '../operator/account-fields.ts'
+import { commandActor } from '../operator/actor.ts'
 import {
   type AppliedAccount,
   applyAccounts,
@@ -7,18 +12,19 @@ import {
   planAccounts,
   RefusedLine,
   type WantedAccount,
-} from '../accounts/apply.ts'
-import { readConfig } from '../config/config.ts'
-import { FatalError } from '../errors.ts'
-import { LineApi } from '../line-api/client.ts'
-import type { Database } from '../postgres/database.ts'
-import { secretWarning } from './account-fields.ts'
-import { constraintSentence } from './constraint-sentences.ts'
-import { readFleet } from './fleet-file.ts'
+} from '../operator/apply-accounts.ts'
+import { constraintSentence } from '../operator/constraint-sentences.ts'
+import { readFleet } from '../operator/fleet-file.ts'
+import { type Outcome, onboard } from '../operator/onboard.ts'
+import {
+  type Onboarding,
+  PROPAGATION_MAX_MS,
+  previewWebhook,
+  publicUrlFault,
+  type WebhookPreview,
+} from '../operator/point-webhook.ts'
 import { onDatabase, withJson } from './input.ts'
-import { io, type Printable, print, printError, printMany, styled } from './io.ts'
-import { type Outcome, onboard } from './onboard.ts'
-import { type Onboarding, previewWebhook, type WebhookPreview, webhookUrl } from './point-webhook.ts'
+import { fileSource, io, type Printable, print, printError, printMany, styled } from './io.ts'
 import { Progress } from './progress.ts'
 
 /**
@@ -26,8 +32,6 @@ import { Progress } from './progress.ts'
  * channel. If LINE takes a minute to apply each of 200 URLs: 200 ÷ 5 × 1 min = 40 min.
  */
 const ACCOUNTS_AT_ONCE = 5
-/** Maximum length of a webhook URL that LINE accepts. */
-const URL_MAX_LENGTH = 500
 
 interface Options {
   dryRun?: boolean
@@ -52,10 +56,15 @@ export function applyCommand(group: Command): void {
     .action(async (file: string, { dryRun, webhook, json }: Options) => {
       const { publicUrl, lineApiUrl } = readConfig(io.env)
       if (webhook) requirePublicUrl(publicUrl)
-      const wanted = await readFleet(file)
+      const wanted = await readFleet(fileSource(file))
       warnAboutSecrets(wanted)
       await onDatabase((database) => {
-        const onboarding = { database, lineApi: new LineApi(lineApiUrl), publicUrl, setsWebhook: webhook }
+        const onboarding = {
+          ...{ database, publicUrl, setsWebhook: webhook, importsFollowers: true },
+          propagationMaxMs: PROPAGATION_MAX_MS,
+          lineApi: new LineApi(lineApiUrl),
+          actor: commandActor(),
+        }
         return dryRun ? preview(onboarding, wanted, json === true) : apply(onboarding, wanted, json === true)
       })
     })
@@ -69,16 +78,13 @@ function warnAboutSecrets(wanted: WantedAccount[]): void {
 }
 
 function requirePublicUrl(publicUrl: string | null): void {
+  const fault = publicUrlFault(publicUrl)
   const fix = 'Set PUBLIC_URL to the address at which LINE reaches this service, or add --no-webhook.'
-  if (publicUrl === null) throw new FatalError(`PUBLIC_URL is not set, so no webhook URL can be set. ${fix}`)
-  if (!/^https:/i.test(publicUrl))
-    throw new FatalError(`PUBLIC_URL must begin with https://, which LINE requires. ${fix}`)
-  if (webhookUrl(publicUrl, 2n ** 63n - 1n).length > URL_MAX_LENGTH)
-    throw new FatalError(`PUBLIC_URL is too long: LINE accepts ${URL_MAX_LENGTH} characters. ${fix}`)
+  if (fault !== null) throw new FatalError(`${fault} ${fix}`)
 }
 
 async function apply(onboarding: Onboarding, wanted: WantedAccount[], asJson: boolean): Promise<void> {
-  const accounts = await storeAll(onboarding.database, wanted)
+  const accounts = await storeAll(onboarding, wanted)
   const outcomes = await inParallel('accounts', accounts, ({ id }) => onboard(onboarding, id))
   const rows = accounts.map((account, i) => ({
     ...rowOf(account),
@@ -91,7 +97,7 @@ async function apply(onboarding: Onboarding, wanted: WantedAccount[], asJson: bo
 }
 
 async function preview(onboarding: Onboarding, wanted: WantedAccount[], asJson: boolean): Promise<void> {
-  const plans = await planAccounts(onboarding.database, wanted)
+  const plans = await planAccounts(onboarding.database, onboarding.actor, wanted)
   const webhooks = await inParallel('accounts', plans, (plan) => previewWebhook(onboarding, plan))
   printMany(
     plans.map((plan, i) => ({ ...rowOf(plan), ...(webhooks[i] as WebhookPreview) })),
@@ -100,9 +106,9 @@ async function preview(onboarding: Onboarding, wanted: WantedAccount[], asJson: 
   if (!asJson) print('\nThis was a dry run: nothing was changed.')
 }
 
-async function storeAll(database: Database, wanted: WantedAccount[]): Promise<AppliedAccount[]> {
+async function storeAll({ database, actor }: Onboarding, wanted: WantedAccount[]): Promise<AppliedAccount[]> {
   try {
-    return await applyAccounts(database, wanted)
+    return await applyAccounts(database, actor, wanted)
   } catch (error) {
     if (!(error instanceof RefusedLine)) throw error
     throw new FatalError(`line ${error.line}: ${constraintSentence(error.cause)}\nNothing was changed.`)
@@ -111,7 +117,7 @@ async function storeAll(database: Database, wanted: WantedAccount[]): Promise<Ap
 
 /** Column names of changes, never their values. */
 function rowOf({ storedId, organizationId, name, channelId, changes }: Plan) {
-  const columns = Object.keys(changes)
+  const columns = Object.keys(changes).map((field) => COLUMNS[field as Field])
   const change = storedId === null ? 'added' : columns.length > 0 ? 'updated' : 'unchanged'
   return {
     account: storedId,

@@ -1,10 +1,15 @@
 import type { Command } from 'commander'
-import { addOrganization } from '../accounts/provisioning.ts'
 import { FatalError } from '../errors.ts'
-import { listOrganizations } from '../operator/accounts.ts'
-import { findOrganizationContents, removeOrganization } from '../operator/remove.ts'
+import { ALL_ORGANIZATIONS, commandActor } from '../operator/actor.ts'
+import {
+  addOrganization,
+  findOrganizationContents,
+  listOrganizations,
+  removeOrganization,
+  renameOrganization,
+} from '../operator/organizations.ts'
 import type { Database } from '../postgres/database.ts'
-import { onDatabase, withJson } from './input.ts'
+import { notFound, onDatabase, parseId, withJson } from './input.ts'
 import { type Printable, printOne } from './io.ts'
 import { addListCommand, addRemoveCommand } from './shared-commands.ts'
 
@@ -18,22 +23,35 @@ export function organizationsCommand(program: Command): void {
     .requiredOption('--name <name>', 'display name')
     .action(async ({ name, json }: { name: string; json?: boolean }) => {
       if (name.trim() === '') throw new FatalError('--name must not be empty')
-      const id = await onDatabase((database) => addOrganization(database, name))
+      const id = await onDatabase((database) => addOrganization(database, commandActor(), name))
       printOne({ id }, json === true)
     })
 
-  addListCommand(group, 'list all organizations', listOrganizations)
+  withJson(group.command('rename'))
+    .description('rename an organization')
+    .argument('<id>', 'id of the organization, as `organizations list` shows it', parseId)
+    .requiredOption('--name <name>', 'display name')
+    .action(async (id: bigint, { name, json }: { name: string; json?: boolean }) => {
+      if (name.trim() === '') throw new FatalError('--name must not be empty')
+      const isRenamed = await onDatabase((database) => renameOrganization(database, commandActor(), id, name))
+      if (!isRenamed) throw notFound('organization', id)
+      printOne({ id, name }, json === true)
+    })
+
+  addListCommand(group, 'list all organizations', (database) =>
+    listOrganizations(database, ALL_ORGANIZATIONS),
+  )
 
   addRemoveCommand(group, {
     noun: 'organization',
     description: 'remove an organization that has no accounts',
-    preview: findOrganizationContents,
+    preview: (database, id) => findOrganizationContents(database, ALL_ORGANIZATIONS, id),
     remove,
   })
 }
 
 async function remove(database: Database, id: bigint): Promise<Printable | null> {
-  const contents = await removeOrganization(database, id)
+  const contents = await removeOrganization(database, commandActor(), id)
   if (contents === null || contents.accounts === 0) return contents
   throw new FatalError(
     `organization ${id} still has accounts: ${contents.accounts}. Remove each of them first, with "oa-audience accounts remove".`,

@@ -3,8 +3,8 @@ import { Command, CommanderError } from 'commander'
 import { describeVariables, readConfig } from '../config/config.ts'
 import { serviceName, serviceVersion } from '../config/package.ts'
 import { AppError, FatalError, toFatalError } from '../errors.ts'
+import { constraintSentence } from '../operator/constraint-sentences.ts'
 import { migrateDatabase, requireDatabase } from '../postgres/pool/open.ts'
-import { constraintSentence } from './constraint-sentences.ts'
 import { withJson } from './input.ts'
 import { type Io, io, print, printError, printMany, useIo } from './io.ts'
 
@@ -28,12 +28,8 @@ const GROUPS: Record<string, () => Promise<(program: Command) => void>> = {
   prove: async () => (await import('../../tools/prove/command.ts')).proveCommand,
 }
 
-/**
- * Runs one command. Its exit status is in `given.exitCode`, undefined for success.
- * @param args without the program's own name
- */
-export async function run(args: string[], given: Io): Promise<void> {
-  useIo(given)
+/** @param isNeeded whether to load a command group */
+export async function createProgram(isNeeded: (group: string) => boolean): Promise<Command> {
   const program = new Command(serviceName)
     .description('keep the audience of LINE official accounts and let B2B clients list, change and erase it')
     .version(serviceVersion)
@@ -45,12 +41,22 @@ export async function run(args: string[], given: Io): Promise<void> {
     .addHelpText('after', `\nEnvironment variables (name, default, meaning):\n${describeVariables()}`)
   serveCommand(program)
   migrateCommand(program)
+  for (const [name, load] of Object.entries(GROUPS)) {
+    if (isNeeded(name)) (await load())(program)
+  }
+  return program
+}
+
+/**
+ * Runs one command. Its exit status is in `given.exitCode`, undefined for success.
+ * @param args without the program's own name
+ */
+export async function run(args: string[], given: Io): Promise<void> {
+  useIo(given)
   // Loads only the given group, because loading all of them takes 0.2 s. The help lists all.
   const [named = ''] = args
   const needsAll = !Object.hasOwn(GROUPS, named) && named !== '--version'
-  for (const [name, load] of Object.entries(GROUPS)) {
-    if (name === named || needsAll) (await load())(program)
-  }
+  const program = await createProgram((group) => needsAll || group === named)
   try {
     await program.parseAsync(args, { from: 'user' })
   } catch (error) {

@@ -1,8 +1,9 @@
 /** `oa-audience setup`: everything that a first account needs. */
 import type { Command } from 'commander'
-import { type AddedFirstAccount, addFirstAccount } from '../accounts/first-account.ts'
 import { readConfig } from '../config/config.ts'
 import { FatalError } from '../errors.ts'
+import { commandActor } from '../operator/actor.ts'
+import { type AddedFirstAccount, addFirstAccount } from '../operator/first-account.ts'
 import { makeMissingDatabase } from '../postgres/pool/open.ts'
 import { columnsOf, type Fields, SECRET_FLAGS, withFields } from './account-fields.ts'
 import { type AddressConfig, addressesOf, baseUrl } from './addresses.ts'
@@ -52,7 +53,8 @@ export function setupCommand(program: Command): void {
         printError(`oa-audience: made a database in ${made}. Start the service with this DATA_DIR.`)
       const added = await onDatabase(async (database) => {
         const { organizationName, ...fields } = await complete(given)
-        return addFirstAccount(database, organizationName, { ...columnsOf(fields), name: fields.name })
+        const columns = { ...columnsOf(fields), name: fields.name }
+        return addFirstAccount(database, commandActor(), organizationName, columns)
       })
       if (json) printJson(summaryOf(added, config))
       else introduce(added, config)

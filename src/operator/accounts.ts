@@ -1,17 +1,8 @@
-/** Organizations and official accounts for operators, without secrets. */
+/** Official accounts for operators, without secrets. */
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import type { Verification } from '../accounts/verification.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import type { OrganizationIds } from './actor.ts'
-
-export type OrganizationSummary = { id: OrganizationId; name: string }
-
-const selectOrganizations = statement('select-organizations')`
-    select id, name from organization order by id`
-
-export function listOrganizations(database: Queryable): Promise<OrganizationSummary[]> {
-  return database.query(selectOrganizations)
-}
 
 export type AccountSummary = {
   id: AccountId

@@ -14,7 +14,8 @@ import { lockOutSendersAndFlushes } from '../audience/erasure-lock.ts'
 import { finishErasure, type PendingErasure } from '../audience/pending-erasure.ts'
 import type { Database } from '../postgres/database.ts'
 import { violatedConstraint } from '../postgres/faults.ts'
-import { type Queryable, type Statement, statement } from '../postgres/statement.ts'
+import { type Queryable, type Statement, statement, type Transactions } from '../postgres/statement.ts'
+import type { OrganizationIds } from './actor.ts'
 
 /** Rows deleted in one statement. A member costs the most, with its tombstone, tags and edits: about 50 ms in all. */
 const ROWS_PER_STATEMENT = 2_000
@@ -63,7 +64,7 @@ export type AccountContents = {
   apiKeys: number
 }
 
-/** $1 account id bigint */
+/** $1 account id bigint, $2 organization ids bigint[], null: all */
 const selectContents = statement('select-account-contents')`
     select name,
            (select count(*)::int from audience_member where channel_oa_id = $1) as members,
@@ -71,14 +72,15 @@ const selectContents = statement('select-account-contents')`
            (select count(*)::int from endpoint where channel_oa_id = $1) as endpoints,
            (select count(*)::int from endpoint_delivery where channel_oa_id = $1) as "waitingDeliveries",
            (select count(*)::int from api_key where channel_oa_id = $1) as "apiKeys"
-      from official_account where id = $1`
+      from official_account where id = $1 and ($2::bigint[] is null or organization_id = any ($2))`
 
-/** Counts what a removal would delete. Returns null if the account does not exist. */
+/** Counts what a removal would delete. Returns null if the account does not exist for the actor. */
 export async function findAccountContents(
-  database: Pick<Database, 'session'>,
+  database: Queryable,
+  organizationIds: OrganizationIds,
   id: AccountId,
 ): Promise<AccountContents | null> {
-  const [contents] = await database.session((session) => session.query<AccountContents>(selectContents, [id]))
+  const [contents] = await database.query<AccountContents>(selectContents, [id, organizationIds])
   return contents ?? null
 }
 
@@ -86,13 +88,19 @@ export interface RemovalOptions {
   /** The account has no events that were received before this time, so older partitions need not be read. */
   receivedSince?: string
   onProgress?: (deletedRows: number) => void
+  /** Runs in the transaction after which deliveries and requests are refused. */
+  onRefused?: (transaction: Queryable) => Promise<void>
 }
 
 /** Returns null if the account does not exist. */
 export async function removeAccount(
   database: Database,
   id: AccountId,
-  { receivedSince = '-infinity', onProgress = () => undefined }: RemovalOptions = {},
+  {
+    receivedSince = '-infinity',
+    onProgress = () => undefined,
+    onRefused = async () => undefined,
+  }: RemovalOptions = {},
 ): Promise<DeletedRows | null> {
   const deleted = Object.fromEntries(
     [...ACCOUNT_TABLES, ...ACCOUNT_PARTITIONED_TABLES].map((table) => [table, 0]),
@@ -101,12 +109,9 @@ export async function removeAccount(
     deleted[table] += count
     onProgress(Object.values(deleted).reduce((sum, rows) => sum + rows))
   }
-  if (!(await refuseEverything(database, id, add))) return null
+  if (!(await refuseEverything(database, id, add, onRefused))) return null
   await database.session(async (session) => {
-    // Another instance that scrubs an erasure moves events, so this would miss them. After the erasures, nothing moves events.
-    for (const erasure of await session.query<PendingErasure>(selectPendingErasures, [id])) {
-      await finishErasure(session, erasure)
-    }
+    await finishErasuresOf(session, id)
     for (const table of ACCOUNT_TABLES) await deleteInBatches(session, table, id, add)
     for (const table of ACCOUNT_PARTITIONED_TABLES) await deletePages(session, table, id, receivedSince, add)
     while (!(await finish(database, id, add)))
@@ -141,36 +146,91 @@ const selectPendingErasures = statement('select-pending-erasures-of-account')`
 const deleteAccount = statement('delete-account')`delete from official_account where id = $1`
 
 /** Returns false if the account does not exist. */
-function refuseEverything(database: Database, id: AccountId, add: Add): Promise<boolean> {
+function refuseEverything(
+  database: Transactions,
+  id: AccountId,
+  add: Add,
+  onRefused: (transaction: Queryable) => Promise<void>,
+): Promise<boolean> {
   return database.transaction(async (transaction) => {
-    await transaction.query(lockOutSendersAndFlushes, [id])
-    const [account] = await transaction.query(replaceCredentials, [id])
-    if (account === undefined) return false
-    await transaction.query(pauseEndpoints, [id])
-    add('api_key', await deleteBatch(transaction, 'api_key', id))
+    const keys = await refuseRequests(transaction, id)
+    if (keys === null) return false
+    add('api_key', keys)
+    await onRefused(transaction)
     return true
   })
+}
+
+/** Step 1. Returns the number of deleted keys, or null if the account does not exist. */
+export async function refuseRequests(transaction: Queryable, id: AccountId): Promise<number | null> {
+  await transaction.query(lockOutSendersAndFlushes, [id])
+  const [account] = await transaction.query(replaceCredentials, [id])
+  if (account === undefined) return null
+  await transaction.query(pauseEndpoints, [id])
+  return deleteBatch(transaction, 'api_key', id)
+}
+
+/** Before step 2, outside of its transactions. */
+export async function finishErasuresOf(database: Queryable, id: AccountId): Promise<void> {
+  // Another instance that scrubs an erasure moves events, so step 2 would miss them. After the erasures, nothing moves events.
+  for (const erasure of await database.query<PendingErasure>(selectPendingErasures, [id])) {
+    await finishErasure(database, erasure)
+  }
+}
+
+/** The next batch of steps 2 and 3: an index into ACCOUNT_TABLES and then ACCOUNT_PARTITIONED_TABLES, and a page of the latter. */
+export interface RemovalPosition {
+  table: number
+  page: number
+}
+
+/** Deletes one batch in a transaction. `next` is null once the account is deleted. */
+export async function deleteNextRows(
+  transaction: Queryable,
+  id: AccountId,
+  { table, page }: RemovalPosition,
+): Promise<{ deleted: number; next: RemovalPosition | null }> {
+  const { [table]: name } = ACCOUNT_TABLES
+  const following = { table: table + 1, page: 0 }
+  if (name !== undefined) {
+    const deleted = await deleteBatch(transaction, name, id)
+    return { deleted, next: deleted < ROWS_PER_STATEMENT ? following : { table, page } }
+  }
+  const { [table - ACCOUNT_TABLES.length]: partitioned } = ACCOUNT_PARTITIONED_TABLES
+  if (partitioned !== undefined) {
+    const [size] = await transaction.query<{ pages: number }>(selectPages, [partitioned])
+    if (page >= (size?.pages ?? 0)) return { deleted: 0, next: following }
+    const deleted = await deleteRange(transaction, partitioned, id, page, '-infinity')
+    return { deleted, next: { table, page: page + PAGES_PER_STATEMENT } }
+  }
+  let deleted = 0
+  const isFinished = await finishIn(transaction, id, (_table, count) => {
+    deleted += count
+  })
+  return { deleted, next: isFinished ? null : { table: 0, page: 0 } }
 }
 
 /** Returns false if there are more rows than one transaction deletes. */
 async function finish(database: Database, id: AccountId, add: Add): Promise<boolean> {
   for (let attempt = 1; ; attempt += 1) {
     try {
-      return await database.transaction(async (transaction) => {
-        await transaction.query(lockOutSendersAndFlushes, [id])
-        for (const table of ACCOUNT_TABLES) {
-          const count = await deleteBatch(transaction, table, id)
-          add(table, count)
-          if (count >= ROWS_PER_STATEMENT) return false
-        }
-        await transaction.query(deleteAccount, [id])
-        return true
-      })
+      return await database.transaction((transaction) => finishIn(transaction, id, add))
     } catch (error) {
       // A row was inserted after its table had been emptied.
       if (violatedConstraint(error) === null || attempt === ATTEMPTS_MAX) throw error
     }
   }
+}
+
+async function finishIn(transaction: Queryable, id: AccountId, add: Add): Promise<boolean> {
+  await transaction.query(lockOutSendersAndFlushes, [id])
+  for (const table of ACCOUNT_TABLES) {
+    const count = await deleteBatch(transaction, table, id)
+    add(table, count)
+    if (count >= ROWS_PER_STATEMENT) return false
+  }
+  await transaction.query(deleteAccount, [id])
+  return true
 }
 
 async function deleteInBatches(
@@ -243,9 +303,19 @@ async function deletePages(
 ): Promise<void> {
   const [size] = await session.query<{ pages: number }>(selectPages, [table])
   for (let page = 0; page < (size?.pages ?? 0); page += PAGES_PER_STATEMENT) {
-    const range = [`(${page},0)`, `(${page + PAGES_PER_STATEMENT},0)`]
-    const values = [id, ...range, receivedSince]
-    const [deleted] = await session.query<{ count: number }>(deleteRowsOfPages[table], values)
-    add(table, deleted?.count ?? 0)
+    add(table, await deleteRange(session, table, id, page, receivedSince))
   }
+}
+
+async function deleteRange(
+  database: Queryable,
+  table: PartitionedTable,
+  id: AccountId,
+  page: number,
+  receivedSince: string,
+): Promise<number> {
+  const range = [`(${page},0)`, `(${page + PAGES_PER_STATEMENT},0)`]
+  const values = [id, ...range, receivedSince]
+  const [deleted] = await database.query<{ count: number }>(deleteRowsOfPages[table], values)
+  return deleted?.count ?? 0
 }

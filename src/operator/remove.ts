@@ -1,48 +1,5 @@
-/** Removes organizations, API clients and API keys. remove-account.ts removes official accounts. */
-import type { OrganizationId } from '../accounts/account.ts'
-import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
-
-export type OrganizationContents = { name: string; accounts: number; apiKeys: number }
-
-/** $1 organization id bigint. Keys of the organization without an account give no access. */
-const selectOrganization = statement('select-organization-contents')`
-    select name, (select count(*)::int from official_account where organization_id = $1) as accounts,
-           (select count(*)::int from api_key where organization_id = $1) as "apiKeys"
-      from organization where id = $1`
-
-/** $1 organization id bigint. Nobody adds an account to the organization until the transaction ends. */
-const lockOrganization = statement('lock-organization')`select from organization where id = $1 for update`
-
-/** $1 organization id bigint */
-const deleteKeysOfOrganization = statement('delete-keys-of-organization')`
-    delete from api_key where organization_id = $1`
-
-/** $1 organization id bigint */
-const deleteOrganization = statement('delete-organization')`delete from organization where id = $1`
-
-/** What a removal would delete. Null if the organization does not exist. */
-export async function findOrganizationContents(
-  database: Queryable,
-  id: OrganizationId,
-): Promise<OrganizationContents | null> {
-  const [contents] = await database.query<OrganizationContents>(selectOrganization, [id])
-  return contents ?? null
-}
-
-/** Removes an organization unless it has accounts, whose number it returns. Returns null if the organization does not exist. */
-export function removeOrganization(
-  database: Transactions,
-  id: OrganizationId,
-): Promise<OrganizationContents | null> {
-  return database.transaction(async (transaction) => {
-    await transaction.query(lockOrganization, [id])
-    const contents = await findOrganizationContents(transaction, id)
-    if (contents === null || contents.accounts > 0) return contents
-    await transaction.query(deleteKeysOfOrganization, [id])
-    await transaction.query(deleteOrganization, [id])
-    return contents
-  })
-}
+/** Removes API clients. organizations.ts removes organizations, and remove-account.ts removes official accounts. */
+import { type Queryable, statement } from '../postgres/statement.ts'
 
 export type ClientContents = { clientId: string; name: string | null; apiKeys: number }
 

@@ -4,12 +4,14 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { findAccount } from '../../src/accounts/account.ts'
-import { applyAccounts } from '../../src/accounts/apply.ts'
 import { addOrganization } from '../../src/accounts/provisioning.ts'
 import { verifyAccount } from '../../src/accounts/verify.ts'
-import { readFleet } from '../../src/cli/fleet-file.ts'
+import { fileSource } from '../../src/cli/io.ts'
 import { deliveryPaths } from '../../src/intake/line/line-signature.ts'
 import { LineApi } from '../../src/line-api/client.ts'
+import { commandActor } from '../../src/operator/actor.ts'
+import { applyAccounts } from '../../src/operator/apply-accounts.ts'
+import { readFleet } from '../../src/operator/fleet-file.ts'
 import { addPeople } from '../../tools/simulator/deliveries.ts'
 import { MISBEHAVIOURS, type Misbehaviour } from '../../tools/simulator/misbehaviour.ts'
 import { type SimulatedPlatform, simulatePlatform } from '../../tools/simulator/platform.ts'
@@ -189,8 +191,10 @@ describe('a fleet', () => {
   })
 
   it('is added once by several runs at the same time', async () => {
-    const wanted = await readFleet(fileOf(csv()))
-    const runs = await Promise.all(Array.from({ length: 4 }, () => applyAccounts(database, wanted)))
+    const wanted = await readFleet(fileSource(fileOf(csv())))
+    const runs = await Promise.all(
+      Array.from({ length: 4 }, () => applyAccounts(database, commandActor(), wanted)),
+    )
     expect(await stored()).toHaveLength(3)
     const isAdded = runs.map((accounts) => accounts.map(({ storedId }) => storedId === null))
     expect(isAdded.filter((added) => added.every(Boolean))).toHaveLength(1)
@@ -427,7 +431,7 @@ describe('a file with a fault', () => {
       `${organizationId},Twice,2000000003,${SECRET},token`,
     ]
     expect(await faultsOf(csv(lines))).toEqual([
-      expect.stringMatching(/^line 2, column organization: organization 999999 does not exist\. /),
+      expect.stringMatching(/^line 2, column organization: no organization has this id or name\./),
       'line 3, column name: a new account needs a name.',
       'line 5: the account is already in line 4.',
       'Nothing was changed.',

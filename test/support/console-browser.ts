@@ -124,6 +124,10 @@ export function pagesOf({ tenant: { accountId }, endpointId, eventId, clientId }
   return [
     { path: '/', text: 'Corner Coffee' },
     { path: `/accounts/${accountId}`, text: 'Channel id' },
+    { path: '/accounts/new', text: 'Add the account' },
+    { path: '/accounts/file', text: 'Columns of the file' },
+    { path: `/accounts/${accountId}/edit`, text: 'Further settings' },
+    { path: '/settings/organizations', text: 'Add an organization' },
     { path: '/audience', text: 'Choose an account' },
     { path: `/audience/${accountId}`, text: 'U1' },
     { path: `/audience/${accountId}/U1`, text: 'relationship' },

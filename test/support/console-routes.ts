@@ -13,8 +13,8 @@ export interface Objects {
   client: string
   key: string
   event: string
-  operator: string
   job: string
+  operator: string
 }
 
 export interface RouteAccess {
@@ -55,7 +55,51 @@ export const ROUTES: Record<string, RouteAccess> = {
   'GET /accounts/:': viewer('see an account', ofAccount('')),
   'GET /accounts/:/charts': viewer('see charts of an account', ofAccount('/charts')),
   'GET /accounts/:/keys': viewer('list keys of an account', ofAccount('/keys'), 'filtered'),
+  'POST /accounts': manager(
+    'add an account',
+    (of) => ({ path: '/accounts', body: { organization: of.organization, name: 'x' } }),
+    400,
+  ),
+  'POST /accounts/:': manager('change an account', (of) => ({
+    path: `/accounts/${of.account}`,
+    body: { name: 'taken' },
+  })),
+  'POST /accounts/:/callback-address': manager('make a new callback address', ofAccount('/callback-address')),
   'POST /accounts/:/verify': manager('verify an account', ofAccount('/verify')),
+  'GET /accounts/:/webhook': manager("see LINE's webhook URL of an account", ofAccount('/webhook')),
+  'POST /accounts/:/webhook': manager("set LINE's webhook URL of an account", (of) => ({
+    path: `/accounts/${of.account}/webhook`,
+    body: { replaces: null },
+  })),
+  'POST /accounts/:/followers': manager('import followers', ofAccount('/followers')),
+  'GET /accounts/:/contents': manager('see what a removal deletes', ofAccount('/contents')),
+  'POST /accounts/:/remove': manager('remove an account', (of) => ({
+    path: `/accounts/${of.account}/remove`,
+    body: { name: 'Strangers' },
+  })),
+  'POST /fleet-file/preview': manager(
+    'see what a fleet file would change',
+    () => ({ path: '/fleet-file/preview', body: 'no columns' }),
+    'filtered',
+  ),
+  'POST /fleet-file/apply': manager(
+    'apply a fleet file',
+    () => ({ path: '/fleet-file/apply?webhook=no', body: 'no columns' }),
+    400,
+  ),
+  'GET /organizations': viewer('list organizations', () => ({ path: '/organizations' }), 'filtered'),
+  'POST /organizations': owner('add an organization', undefined),
+  'POST /organizations/:': owner('rename an organization', (of) => ({
+    path: `/organizations/${of.organization}`,
+    body: { name: 'taken' },
+  })),
+  'GET /organizations/:/contents': owner('see what a removal deletes', (of) => ({
+    path: `/organizations/${of.organization}/contents`,
+  })),
+  'POST /organizations/:/remove': owner('remove an organization', (of) => ({
+    path: `/organizations/${of.organization}/remove`,
+    body: { name: 'Strangers' },
+  })),
   'GET /accounts/:/members': viewer('list members', ofAccount('/members')),
   'GET /accounts/:/members/:': viewer('see a member', ofMember('')),
   'GET /accounts/:/members/:/timeline': viewer('see the timeline of a member', ofMember('/timeline')),
@@ -64,6 +108,18 @@ export const ROUTES: Record<string, RouteAccess> = {
     body: { version: '1', update: { tags: ['taken'] } },
   })),
   'POST /accounts/:/members/:/erase': manager('erase a person', ofMember('/erase')),
+  'GET /jobs': viewer('list tasks', () => ({ path: '/jobs' }), 'filtered'),
+  'GET /jobs/:': viewer('see a task', (of) => ({ path: `/jobs/${of.job}` })),
+  'POST /jobs/:/cancel': manager('stop a task', (of) => ({ path: `/jobs/${of.job}/cancel` })),
+  'GET /accounts/:/audience/count': viewer('count members that match', ofAccount('/audience/count')),
+  'POST /accounts/:/audience/tag': manager('change tags of all that match', (of) => ({
+    ...ofAccount('/audience/tag')(of),
+    body: { filters: {}, addTags: ['taken'], removeTags: [], expectedCount: 1 },
+  })),
+  'POST /events/retry': manager('retry all events that match', (of) => ({
+    path: '/events/retry',
+    body: { account: of.account },
+  })),
   'GET /events': viewer(
     'list events that were not applied',
     (of) => ({ path: `/events?account=${of.account}` }),
@@ -99,6 +155,18 @@ export const ROUTES: Record<string, RouteAccess> = {
   'POST /endpoints/:/resume': manager('resume an endpoint', ofEndpoint('/resume')),
   'POST /endpoints/:/retry': manager('retry failed deliveries', ofEndpoint('/retry')),
   'POST /endpoints/:/remove': manager('remove an endpoint', ofEndpoint('/remove')),
+  'GET /accounts/:/audience/export': viewer(
+    'export members that match',
+    ofAccount('/audience/export?format=csv'),
+  ),
+  'POST /accounts/:/audience/import': manager('import members', (of) => ({
+    ...ofAccount('/audience/import')(of),
+    body: { format: 'csv', size: 10 },
+  })),
+  'POST /jobs/:/file': manager('upload a file', (of) => ({
+    path: `/jobs/${of.job}/file?position=0`,
+    body: {},
+  })),
   'GET /clients': viewer('list clients', () => ({ path: '/clients' }), 'filtered'),
   'GET /clients/:': viewer('see a client', (of) => ({ path: `/clients/${of.client}` })),
   'GET /clients/:/keys': viewer('list keys', (of) => ({ path: `/clients/${of.client}/keys` }), 'filtered'),
@@ -131,30 +199,6 @@ export const ROUTES: Record<string, RouteAccess> = {
   })),
   'POST /operators/:/invite': owner('invite an operator', (of) => ({
     path: `/operators/${of.operator}/invite`,
-  })),
-  'POST /events/retry': manager('retry all events that match', (of) => ({
-    path: '/events/retry',
-    body: { account: of.account },
-  })),
-  'GET /jobs': viewer('list tasks', () => ({ path: '/jobs' }), 'filtered'),
-  'GET /jobs/:': viewer('see a task', (of) => ({ path: `/jobs/${of.job}` })),
-  'POST /jobs/:/cancel': manager('stop a task', (of) => ({ path: `/jobs/${of.job}/cancel` })),
-  'POST /jobs/:/file': manager('upload a file', (of) => ({
-    path: `/jobs/${of.job}/file?position=0`,
-    body: {},
-  })),
-  'GET /accounts/:/audience/count': viewer('count members that match', ofAccount('/audience/count')),
-  'GET /accounts/:/audience/export': viewer(
-    'export members that match',
-    ofAccount('/audience/export?format=csv'),
-  ),
-  'POST /accounts/:/audience/tag': manager('change tags of all that match', (of) => ({
-    ...ofAccount('/audience/tag')(of),
-    body: { filters: {}, addTags: ['taken'], removeTags: [], expectedCount: 1 },
-  })),
-  'POST /accounts/:/audience/import': manager('import members', (of) => ({
-    ...ofAccount('/audience/import')(of),
-    body: { format: 'csv', size: 10 },
   })),
   'GET /activity': owner('read the whole activity log', () => ({ path: '/activity' }), 'filtered'),
   'GET /activity/export': owner('export the activity log', () => ({ path: '/activity/export' }), 'filtered'),

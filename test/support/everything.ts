@@ -248,7 +248,7 @@ export async function useUpAccount({
   tenant: { accountId },
 }: Pick<Users, 'database' | 'tenant'>): Promise<string[]> {
   const events = await listEvents(database, accountId, 100)
-  await findAccountContents(database, accountId)
+  await findAccountContents(database, null, accountId)
   await removeAccount(database, accountId)
   return events.map((event) => `account ${event.accountId}`)
 }

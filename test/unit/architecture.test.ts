@@ -44,7 +44,17 @@ const ALLOWED: Record<string, string[]> = {
     'postgres',
   ],
   observability: ['http'],
-  operator: ['access', 'accounts', 'audience', 'endpoints', 'http', 'intake', 'observability', 'postgres'],
+  operator: [
+    'access',
+    'accounts',
+    'audience',
+    'endpoints',
+    'http',
+    'intake',
+    'line-api',
+    'observability',
+    'postgres',
+  ],
 }
 
 describe('imports', () => {

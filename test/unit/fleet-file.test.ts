@@ -2,7 +2,8 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { readFleet } from '../../src/cli/fleet-file.ts'
+import { fileSource } from '../../src/cli/io.ts'
+import { readFleet } from '../../src/operator/fleet-file.ts'
 import { temporaryDirectory } from '../support/process.ts'
 
 const HEADER = 'organization,name,channel_id,channel_secret,channel_access_token'
@@ -11,7 +12,7 @@ const SECRET = 'do-not-print-this-secret'
 function read(content: string | Buffer) {
   const file = join(temporaryDirectory(), 'fleet.csv')
   writeFileSync(file, content)
-  return readFleet(file)
+  return readFleet(fileSource(file))
 }
 
 async function faultsOf(content: string | Buffer): Promise<string[]> {
@@ -75,6 +76,6 @@ describe('a file is refused', () => {
   })
 
   it('if it does not exist', async () => {
-    await expect(readFleet('/nonexistent/fleet.csv')).rejects.toThrow('cannot be read (ENOENT)')
+    await expect(readFleet(fileSource('/nonexistent/fleet.csv'))).rejects.toThrow('cannot be read (ENOENT)')
   })
 })

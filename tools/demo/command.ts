@@ -9,9 +9,10 @@ import { type Config, readConfig } from '../../src/config/config.ts'
 import { Secret } from '../../src/config/secret.ts'
 import { addEndpoint } from '../../src/endpoints/settings.ts'
 import type { RunningService } from '../../src/main.ts'
-import { listOrganizations } from '../../src/operator/accounts.ts'
+import { ALL_ORGANIZATIONS, commandActor } from '../../src/operator/actor.ts'
 import { listClients } from '../../src/operator/clients.ts'
-import { removeClient, removeOrganization } from '../../src/operator/remove.ts'
+import { listOrganizations, removeOrganization } from '../../src/operator/organizations.ts'
+import { removeClient } from '../../src/operator/remove.ts'
 import { removeAccount } from '../../src/operator/remove-account.ts'
 import type { Database } from '../../src/postgres/database.ts'
 import { statement } from '../../src/postgres/statement.ts'
@@ -134,8 +135,8 @@ const selectEarlierAccounts = statement('demo-select-earlier-accounts')`
 async function removeEarlierRun(database: Database): Promise<void> {
   for (const { id } of await database.query<{ id: bigint }>(selectEarlierAccounts, [ORGANIZATION]))
     await removeAccount(database, id)
-  for (const { id, name } of await listOrganizations(database))
-    if (name === ORGANIZATION) await removeOrganization(database, id)
+  for (const { id, name } of await listOrganizations(database, ALL_ORGANIZATIONS))
+    if (name === ORGANIZATION) await removeOrganization(database, commandActor(), id)
   for (const { id, name } of await listClients(database))
     if (name === CLIENT) await database.transaction((transaction) => removeClient(transaction, id))
 }

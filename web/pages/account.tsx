@@ -2,16 +2,19 @@
 import type { FleetAccount } from '../../src/operator/fleet.ts'
 import type { Json } from '../api.ts'
 import { useQuery } from '../hooks.ts'
+import { NewCallbackAddress, RemoveAccount } from '../parts/account-actions.tsx'
 import { AccountCharts } from '../parts/account-charts.tsx'
 import { AccountEndpoints, AccountKeys } from '../parts/account-lists.tsx'
 import type { AccountResponse } from '../parts/account-response.ts'
 import { SetUp } from '../parts/account-setup.tsx'
+import { FixButton } from '../parts/fixes.tsx'
 import { Icon } from '../parts/icons.tsx'
 import { Facts, Page, Panel } from '../parts/page.tsx'
 import { Failure, Loading } from '../parts/states.tsx'
 import { StatusLabel, useReason } from '../parts/status.tsx'
 import { Copyable, Count, Time } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
+import { useRole } from '../session.ts'
 import { useLocalized } from '../texts.ts'
 
 const REFRESH_MS = 15_000
@@ -20,6 +23,7 @@ export function AccountPage({ id }: { id: string }) {
   const { t } = useLocalized()
   const account = useQuery<AccountResponse>(`/api/accounts/${id}`, REFRESH_MS)
   const { data, error, reload } = account
+  const canManage = useRole('manager')
   const trail = <Link href="/">{t.nav.fleet}</Link>
   if (data === undefined) {
     return (
@@ -49,10 +53,15 @@ export function AccountPage({ id }: { id: string }) {
               {t.account.openEvents}
             </Link>
           )}
+          {canManage && (
+            <Link class="button" href={`/accounts/${id}/edit`}>
+              {t.manage.edit}
+            </Link>
+          )}
         </>
       }
     >
-      <Health facts={facts} />
+      <Health facts={facts} onFixed={reload} />
       <div class="columns">
         <SetUp query={account} />
         <Figures facts={facts} />
@@ -65,8 +74,9 @@ export function AccountPage({ id }: { id: string }) {
   )
 }
 
-function Health({ facts: { problems } }: { facts: Json<FleetAccount> }) {
+function Health({ facts: { id, problems }, onFixed }: { facts: Json<FleetAccount>; onFixed: () => void }) {
   const { t } = useLocalized()
+  const canManage = useRole('manager')
   const reasonOf = useReason()
   if (problems.length === 0) {
     return (
@@ -89,6 +99,7 @@ function Health({ facts: { problems } }: { facts: Json<FleetAccount> }) {
             <p class="fix">
               <b>{t.account.fix}:</b> {fix}
             </p>
+            {canManage && <FixButton reason={problem.reason} id={id} onDone={onFixed} />}
           </div>
         )
       })}
@@ -127,10 +138,21 @@ function Figures({ facts }: { facts: Json<FleetAccount> }) {
 
 function Identity({ account, facts }: Pick<AccountResponse, 'account' | 'facts'>) {
   const { t } = useLocalized()
+  const canManage = useRole('manager')
   const secret = (name: string, isStored: boolean) =>
     `${name}: ${isStored ? t.account.stored : t.account.missing}`
   return (
-    <Panel title={t.account.identity}>
+    <Panel
+      title={t.account.identity}
+      actions={
+        canManage && (
+          <>
+            <NewCallbackAddress id={account.id} />
+            <RemoveAccount id={account.id} name={account.name} />
+          </>
+        )
+      }
+    >
       <Facts
         items={[
           [t.account.organization, facts.organizationName],

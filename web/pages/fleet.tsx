@@ -11,9 +11,9 @@ import { Page } from '../parts/page.tsx'
 import { compareBy, type Order, SortHeader } from '../parts/sort.tsx'
 import { Empty, Failure, Loading } from '../parts/states.tsx'
 import { StatusLabel } from '../parts/status.tsx'
-import { Copyable } from '../parts/values.tsx'
 import { useRowWindow } from '../parts/window.ts'
-import { replaceQuery, usePlace } from '../router.tsx'
+import { Link, replaceQuery, usePlace } from '../router.tsx'
+import { useRole } from '../session.ts'
 import { useLocalized } from '../texts.ts'
 
 type Account = Json<Row>
@@ -43,6 +43,7 @@ export function FleetPage() {
   const { t, number, clock } = useLocalized()
   const { data, error, isLoading, reload } = useQuery<{ accounts: Account[] }>('/api/fleet', REFRESH_MS)
   const { query } = usePlace()
+  const canManage = useRole('manager')
   const text = query.get('q') ?? ''
   const status = query.get('state')
   const accounts = data?.accounts
@@ -52,15 +53,19 @@ export function FleetPage() {
     <Page
       title={t.fleet.title}
       lead={accounts && accounts.length > 0 ? t.fleet.lead(number(accounts.length)) : undefined}
-      actions={accounts && <span class="muted small-text">{t.fleet.updated(clock(loadedAt))}</span>}
+      actions={
+        accounts && (
+          <>
+            <span class="muted small-text">{t.fleet.updated(clock(loadedAt))}</span>
+            {canManage && <AddLinks />}
+          </>
+        )
+      }
     >
       {error && <Failure error={error} retry={reload} />}
       {isLoading && <Loading />}
       {accounts?.length === 0 && (
-        <Empty title={t.fleet.empty}>
-          <p>{t.fleet.emptyHelp}</p>
-          <Copyable text={t.fleet.emptyCommand} label={t.common.account} />
-        </Empty>
+        <Empty title={t.fleet.empty}>{canManage && <p>{t.fleet.emptyHelp}</p>}</Empty>
       )}
       {accounts !== undefined && accounts.length > 0 && (
         <>
@@ -71,6 +76,20 @@ export function FleetPage() {
         </>
       )}
     </Page>
+  )
+}
+
+function AddLinks() {
+  const { t } = useLocalized()
+  return (
+    <>
+      <Link class="button" href="/accounts/file">
+        {t.manage.addFile}
+      </Link>
+      <Link class="button primary" href="/accounts/new">
+        {t.manage.addAccount}
+      </Link>
+    </>
   )
 }
 

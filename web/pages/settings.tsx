@@ -4,6 +4,7 @@ import { post } from '../api.ts'
 import { Form, TextField } from '../parts/form.tsx'
 import { OperatorsPanel } from '../parts/operators.tsx'
 import { Facts, Page, Panel } from '../parts/page.tsx'
+import { Link } from '../router.tsx'
 import { useOperator, useRole } from '../session.ts'
 import { useLocalized } from '../texts.ts'
 
@@ -12,7 +13,14 @@ export function SettingsPage() {
   const operator = useOperator()
   const isOwner = useRole('owner')
   return (
-    <Page title={t.nav.settings}>
+    <Page
+      title={t.nav.settings}
+      actions={
+        <Link class="button" href="/settings/organizations">
+          {t.organizations.title}
+        </Link>
+      }
+    >
       <Panel title={t.settings.you}>
         <Facts
           items={[

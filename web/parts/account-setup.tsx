@@ -1,43 +1,37 @@
 /** The setup of an account: its webhook URL, the steps with their completion, and its verification. */
-import { post } from '../api.ts'
-import { type Query, useAction } from '../hooks.ts'
+import type { Query } from '../hooks.ts'
+import { useRole } from '../session.ts'
 import { describeCheck } from '../texts/checks.ts'
 import { useLocalized } from '../texts.ts'
+import { ImportFollowers, PointWebhook, VerifyAccount } from './account-actions.tsx'
 import type { AccountResponse } from './account-response.ts'
 import { Icon } from './icons.tsx'
 import { Panel } from './page.tsx'
-import { ActionFailure } from './states.tsx'
 import { Copyable } from './values.tsx'
 
 export function SetUp({ query: { data, reload } }: { query: Query<AccountResponse> }) {
   const { t, relative } = useLocalized()
-  const { isRunning, error, run } = useAction()
+  const canManage = useRole('manager')
   if (data === undefined) return null
   const { account, facts, verification, publicUrl, webhookPath } = data
-  const verify = (testWebhook: boolean) =>
-    run(async () => {
-      await post(`/api/accounts/${account.id}/verify`, { testWebhook })
-      reload()
-    })
   return (
     <Panel
       title={t.account.setup}
       actions={
-        <>
-          <button type="button" class="primary" disabled={isRunning} onClick={() => verify(false)}>
-            {isRunning ? t.account.verifying : t.account.verify}
-          </button>
-          <button type="button" disabled={isRunning} onClick={() => verify(true)}>
-            {t.account.verifyTest}
-          </button>
-        </>
+        canManage && (
+          <>
+            <VerifyAccount id={account.id} testWebhook={false} onDone={reload} isPrimary />
+            <VerifyAccount id={account.id} testWebhook onDone={reload} />
+            <PointWebhook id={account.id} onDone={reload} />
+            <ImportFollowers id={account.id} />
+          </>
+        )
       }
     >
       <h3>{t.account.webhookUrl}</h3>
       <Copyable text={`${publicUrl ?? ''}${webhookPath}`} label={t.account.webhookUrl} />
       <p class="muted small-text">{publicUrl === null ? t.account.noPublicUrl : t.account.webhookHint}</p>
       <Steps account={account} facts={facts} verification={verification} />
-      <ActionFailure error={error} />
       {verification !== null && (
         <details>
           <summary>

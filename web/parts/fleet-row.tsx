@@ -1,8 +1,10 @@
 import type { FleetCharts, FleetRow as Row } from '../../src/operator/fleet.ts'
 import type { Json } from '../api.ts'
 import { Link } from '../router.tsx'
+import { useRole } from '../session.ts'
 import { useLocalized } from '../texts.ts'
 import { COUNTED_MAX } from './endpoint-table.tsx'
+import { fixPath } from './fixes.tsx'
 import { SparkBars, SparkLine, SparkSpace } from './spark.tsx'
 import { StatusLabel, useReason } from './status.tsx'
 import { Count, Time } from './values.tsx'
@@ -17,6 +19,7 @@ export const quotaShare = ({ quotaLimit, quotaUsed }: Account) =>
 /** @param props.charts undefined until they are loaded */
 export function FleetRow({ account, charts, index }: { account: Account; charts: Charts; index: number }) {
   const { t } = useLocalized()
+  const canManage = useRole('manager')
   const { id, name, basicId, organizationName, status, problem, problemCount } = account
   const reasonOf = useReason()
   const explained = problem && reasonOf(problem)
@@ -45,9 +48,9 @@ export function FleetRow({ account, charts, index }: { account: Account; charts:
         )}
       </th>
       <td class="wide-only col-problem">
-        {explained && (
+        {problem && explained && (
           <span title={explained.message}>
-            <span>{label}</span>
+            <Link href={canManage ? fixPath(problem.reason, id) : `/accounts/${id}`}>{label}</Link>
             {further && <span class="muted">{further}</span>}
           </span>
         )}

@@ -26,12 +26,14 @@ export function Form({
   onSubmit,
   onCancel,
   isComplete = true,
+  isDangerous = false,
   children,
 }: {
   submit: string
   onSubmit: () => Promise<void>
   onCancel?: () => void
   isComplete?: boolean
+  isDangerous?: boolean
   children: ComponentChildren
 }) {
   const { t } = useLocalized()
@@ -65,7 +67,11 @@ export function Form({
               {t.common.cancel}
             </button>
           )}
-          <button type="submit" class="primary" disabled={isRunning || !isComplete}>
+          <button
+            type="submit"
+            class={isDangerous ? 'danger' : 'primary'}
+            disabled={isRunning || !isComplete}
+          >
             {submit}
           </button>
         </footer>

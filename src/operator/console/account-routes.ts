@@ -1,11 +1,6 @@
 import type { FastifyInstance } from 'fastify'
-import { findAccount } from '../../accounts/account.ts'
-import { verifyAccount } from '../../accounts/verify.ts'
-import { AppError } from '../../errors.ts'
-import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker } from '../../http/validate.ts'
-import type { Transactions } from '../../postgres/statement.ts'
 import { findAccountDetails, findVerification, searchAccounts } from '../accounts.ts'
 import {
   findFleetAccount,
@@ -17,7 +12,7 @@ import {
 } from '../fleet.ts'
 import type { ConsoleParts } from './parts.ts'
 import { found, requireId, ShortText } from './parts.ts'
-import { MANAGER, operatorOf, VIEWER } from './session.ts'
+import { operatorOf, VIEWER } from './session.ts'
 
 const MATCHES_MAX = 20
 /** Rows of the fleet whose charts one request reads. The page renders 120 rows, or more on a very tall screen. */
@@ -32,10 +27,6 @@ const checkCharts = checker(
     { additionalProperties: false },
   ),
 )
-const checkVerify = checker(
-  Type.Object({ testWebhook: Type.Optional(Type.Boolean()) }, { additionalProperties: false }),
-)
-
 export function accountRoutes(
   api: FastifyInstance,
   { database, reads, verifier, config, now }: ConsoleParts,
@@ -78,21 +69,4 @@ export function accountRoutes(
       days: await listAccountDays(database, id, DAYS_CHART_DAYS),
     }
   })
-
-  api.post<{ Params: { id: string } }>('/accounts/:id/verify', MANAGER, async (request) => {
-    const { organizationIds } = operatorOf(request)
-    const { id } = found(await findAccountDetails(database, organizationIds, requireId(request.params.id)))
-    const account = await findAccount(lookupOn(database), id)
-    if (account === null) throw new AppError('unknown_account')
-    const body = bodyBytes(request)
-    const claims = body.length === 0 ? {} : checkVerify(parseUtf8Json(body))
-    return verifyAccount({ ...verifier, database }, account, claims)
-  })
-}
-
-function lookupOn(database: Transactions) {
-  return {
-    lookup: <R extends Record<string, unknown>>(_kind: string, ...query: Parameters<Transactions['query']>) =>
-      database.query<R>(...query),
-  }
 }

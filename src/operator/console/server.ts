@@ -5,6 +5,7 @@ import { FatalError } from '../../errors.ts'
 import { createServer, requireWellFormed } from '../../http/server.ts'
 import { logRequests } from '../../observability/log.ts'
 import type { Queryable } from '../../postgres/statement.ts'
+import { toInputError } from '../constraint-sentences.ts'
 import { toJson } from '../format.ts'
 import { accountRoutes } from './account-routes.ts'
 import { activityRoutes } from './activity-routes.ts'
@@ -12,9 +13,12 @@ import { audienceRoutes } from './audience-routes.ts'
 import { clientRoutes } from './client-routes.ts'
 import { endpointRoutes } from './endpoint-routes.ts'
 import { eventRoutes } from './event-routes.ts'
+import { fleetFileRoutes } from './fleet-file-routes.ts'
 import { jobRoutes } from './job-routes.ts'
 import { liveRoutes } from './live-routes.ts'
+import { manageAccountRoutes } from './manage-account-routes.ts'
 import { operatorRoutes } from './operator-routes.ts'
+import { organizationRoutes } from './organization-routes.ts'
 import { addPages, compressLargeResponses, setSecurityHeaders } from './pages.ts'
 import type { ConsoleOptions } from './parts.ts'
 import { searchRoutes } from './search-routes.ts'
@@ -40,7 +44,14 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
       api.addHook('onSend', async ({ method }) => {
         if (method === 'POST') changedAtMs = performance.now()
       })
-      accountRoutes(api, parts) //  fleet, accounts, verification
+      // A value that a constraint refuses is the fault of the request.
+      api.setErrorHandler((error) => {
+        throw toInputError(error)
+      })
+      accountRoutes(api, parts) //  fleet, accounts
+      manageAccountRoutes(api, parts) // changes of accounts, their webhooks and verification
+      fleetFileRoutes(api, parts) // accounts of a file
+      organizationRoutes(api, parts) // organizations
       audienceRoutes(api, parts) // members, their timeline, erasure
       eventRoutes(api, parts) //    events that could not be applied
       endpointRoutes(api, parts) // outgoing webhooks

@@ -3,7 +3,7 @@ import type { AccountId, OrganizationId } from '../../accounts/account.ts'
 import { AppError } from '../../errors.ts'
 import { type Queryable, statement } from '../../postgres/statement.ts'
 import { type NewActivity, recordActivity } from '../activity.ts'
-import type { Actor } from '../actor.ts'
+import type { Actor, OrganizationIds } from '../actor.ts'
 import { toJson } from '../format.ts'
 
 /** Jobs of one organization that have not ended. Further ones would only make each of them slower. */
@@ -14,7 +14,15 @@ const RUNNING_MAX = 32
 const RETRY_AFTER_SECONDS = 60
 
 /** The closed set of kinds. kinds.ts has the step of each. */
-export type JobKind = 'members.tag' | 'members.import' | 'events.retry' | 'endpoint.retry' | 'endpoint.resume'
+export type JobKind =
+  | 'account.import_followers'
+  | 'account.remove'
+  | 'accounts.onboard'
+  | 'members.tag'
+  | 'members.import'
+  | 'events.retry'
+  | 'endpoint.retry'
+  | 'endpoint.resume'
 
 /** uploading: the file of an import is not complete */
 export type JobStatus = 'uploading' | 'running' | 'done' | 'failed' | 'cancelled'
@@ -30,6 +38,18 @@ export interface Job {
   position: unknown
   done: bigint
   tally: unknown
+  actorKind: Actor['kind']
+  operatorId: bigint | null
+  actorName: string
+  requestId: string | null
+}
+
+/** Who started a job, for the activity log of its steps. */
+export function actorOf(
+  { actorKind, operatorId, actorName, requestId }: Job,
+  organizationIds: OrganizationIds,
+): Actor {
+  return { kind: actorKind, operatorId, name: actorName, requestId, organizationIds }
 }
 
 export interface NewJob {
@@ -104,7 +124,7 @@ export type JobSummary = {
 }
 
 const COLUMNS = `j.id, j.kind, j.channel_oa_id as "accountId", a.name as "accountName", j.organization_id as "organizationId", j.actor,
-           j.parameters - 'filters' as parameters, j.done, j.total, j.tally, j.status, j.reason,
+           j.parameters - 'filters' - 'accountIds' as parameters, j.done, j.total, j.tally, j.status, j.reason,
            to_char(j.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt",
            to_char(j.finished_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "finishedAt"`
 const ACCOUNT_NAME = `left join lateral (select name from official_account where id = j.channel_oa_id offset 0) a on true`

@@ -1,4 +1,5 @@
 /** The part of a job's work that its kind defines. */
+import type { Verifier } from '../../accounts/verify.ts'
 import type { Queryable, Transactions } from '../../postgres/statement.ts'
 import type { OrganizationIds } from '../actor.ts'
 import type { Job } from './job.ts'
@@ -13,9 +14,14 @@ export interface Progress {
   failure?: string
 }
 
+/** For jobs that call LINE. */
+export type Platform = Omit<Verifier, 'database'>
+
 export interface Step {
   /** for work that cannot be part of `commit`; such work must be safe to repeat */
   database: Transactions
+  /** null: tests of other jobs */
+  platform: Platform | null
   /** The organizations that the operator sees now. Null: all. */
   organizationIds: OrganizationIds
   /** Runs `work` in the transaction that stores its result. A fault rolls back both. */

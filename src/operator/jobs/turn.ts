@@ -16,7 +16,7 @@ import type { OrganizationIds } from '../actor.ts'
 import { toJson } from '../format.ts'
 import { deleteFile, ENDED, type Job } from './job.ts'
 import { STEPS } from './kinds.ts'
-import type { Progress, Step } from './step.ts'
+import type { Platform, Progress, Step } from './step.ts'
 
 /** Other jobs wait this long, plus one transaction. */
 const TURN_MS = 250
@@ -33,7 +33,8 @@ const claimNext = statement('claim-job')`
     update job set leased_until = now() + $1 * interval '1 second', claim = claim + 1, stepped_at = clock_timestamp()
      where id = (select id from job where status = 'running' and leased_until <= now()
                   order by stepped_at limit 1 for no key update skip locked)
-    returning id, kind, channel_oa_id as "accountId", organization_id as "organizationId", parameters, position, done, tally, claim`
+    returning id, kind, channel_oa_id as "accountId", organization_id as "organizationId", parameters, position, done, tally, claim,
+              actor_kind as "actorKind", operator_id as "operatorId", actor as "actorName", request_id as "requestId"`
 
 interface ClaimedJob extends Job, Row {
   claim: bigint
@@ -81,11 +82,16 @@ const postponeJob = statement('postpone-job')`
  * Takes a turn of one job. Returns false if no job is waiting for one. Throws a fault that is not temporary, after it has ended the
  * job as failed.
  * @param turnMs tests use a shorter one
+ * @param platform null: no job that calls LINE can run
  */
-export async function takeTurn(database: Database, turnMs = TURN_MS): Promise<boolean> {
+export async function takeTurn(
+  database: Database,
+  turnMs = TURN_MS,
+  platform: Platform | null = null,
+): Promise<boolean> {
   const [claimed] = await database.query<ClaimedJob>(claimNext, [LEASE_SECONDS])
   if (claimed === undefined) return false
-  const turn = new Turn(database, claimed, turnMs)
+  const turn = new Turn(database, claimed, turnMs, platform)
   try {
     await turn.run()
   } catch (error) {
@@ -103,11 +109,13 @@ export async function takeTurn(database: Database, turnMs = TURN_MS): Promise<bo
 class Turn {
   readonly #database: Transactions
   readonly #endsAt: number
+  readonly #platform: Platform | null
   #job: ClaimedJob
   #isOver = false
 
   /** The steps of a job share the connections of its account, of which every other account has its own (decision 17). */
-  constructor(database: Database, job: ClaimedJob, turnMs: number) {
+  constructor(database: Database, job: ClaimedJob, turnMs: number, platform: Platform | null) {
+    this.#platform = platform
     const { accountId, organizationId } = job
     this.#database = accountId === null ? database : database.forTenant({ accountId, organizationId })
     this.#job = job
@@ -120,8 +128,7 @@ class Turn {
     if (locked === null) return
     const { organizationIds } = locked
     const step: Step = {
-      database: this.#database,
-      organizationIds,
+      ...{ database: this.#database, platform: this.#platform, organizationIds },
       commit: (work) => this.#commit(work),
       isOver: () => this.#isOver,
     }

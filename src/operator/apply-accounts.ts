@@ -1,18 +1,45 @@
 /** Adds and updates accounts from a list. Organization and channel id identify an account. */
+import type { AccountId, OrganizationId } from '../accounts/account.ts'
+import type { AccountColumns, NewAccount } from '../accounts/provisioning.ts'
 import { FatalError } from '../errors.ts'
 import { violatedConstraint } from '../postgres/faults.ts'
 import { transactionWithFreeIds } from '../postgres/schema/taken-ids.ts'
 import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
-import type { AccountId, OrganizationId } from './account.ts'
-import { type AccountColumns, addAccount, type NewAccount, updateAccount } from './provisioning.ts'
+import { accountChanges } from './account-fields.ts'
+import type { Changes } from './activity.ts'
+import type { Actor } from './actor.ts'
+import { addAccountIn, updateAccountIn } from './manage-accounts.ts'
 
-/** Faults that are reported. Further faults are only counted. */
-export const FAULTS_MAX = 20
+/** Faults in an error message. Further faults are only counted. */
+const FAULTS_MAX = 20
+
+/** What is wrong with a line of a file, without any of its cells. */
+export interface FileFault {
+  /** from 1; the line on which the record ends */
+  line: number
+  /** the name or the number of the column; null: the whole line */
+  column: string | null
+  message: string
+}
+
+/** A file with faults. Nothing was changed. */
+export class RefusedFile extends FatalError {
+  readonly faults: FileFault[]
+
+  constructor(faults: FileFault[]) {
+    const more = faults.length - FAULTS_MAX
+    const shown = faults.slice(0, FAULTS_MAX).map(({ line, column, message }) => {
+      const place = column === null ? '' : `, column ${column}`
+      return `line ${line}${place}: ${message}`
+    })
+    if (more > 0) shown.push(`${more} more faults are not shown.`)
+    super([...shown, 'Nothing was changed.'].join('\n'))
+    this.faults = faults
+  }
+}
 
 /** Advisory lock (any fixed number) that serializes runs. Otherwise two runs could add the same account. */
 const APPLY_LOCK = 730_201
-
-const VERIFIED_COLUMNS = ['channel_secret', 'channel_access_token', 'bot_user_id', 'basic_id']
 
 export interface WantedAccount {
   /** Line number in the file, from 1. */
@@ -30,7 +57,9 @@ export interface Plan {
   name: string
   /** Null: the account will be added. */
   storedId: AccountId | null
-  changes: Partial<AccountColumns>
+  columns: Partial<AccountColumns>
+  /** by field, without any secret */
+  changes: Changes
 }
 
 export type AppliedAccount = Plan & { id: AccountId }
@@ -46,9 +75,11 @@ export class RefusedLine extends Error {
   }
 }
 
-/** $1 ids bigint[], $2 names text[] */
+/** $1 ids bigint[], $2 names text[], $3 organization ids of the actor bigint[], null: all */
 const selectOrganizations = statement('select-organizations-by-id-or-name')`
-    select id, name from organization where id = any ($1::bigint[]) or name = any ($2::text[]) order by id`
+    select id, name from organization
+     where (id = any ($1::bigint[]) or name = any ($2::text[])) and ($3::bigint[] is null or id = any ($3))
+     order by id`
 
 /**
  * Secrets are compared in this process, because PostgreSQL may log parameters.
@@ -61,14 +92,14 @@ const selectStored = statement('select-stored-accounts')`
       from official_account account
      where organization_id = any ($1::bigint[]) and channel_id = any ($2::text[])`
 
-/** $1 account id bigint. The stored outcome belongs to the previous credentials. */
-const clearVerification = statement('clear-account-verification')`
-    update official_account set verification = null, verified_at = null where id = $1`
-
-/** Returns the changes without making them. Throws a FatalError with all faults if a row cannot be applied. */
-export async function planAccounts(database: Queryable, wanted: WantedAccount[]): Promise<Plan[]> {
-  const faults: string[] = []
-  const organizations = await findOrganizations(database, wanted, faults)
+/** Returns the changes without making them. Throws a RefusedFile with all faults if a line cannot be applied. */
+export async function planAccounts(
+  database: Queryable,
+  actor: Actor,
+  wanted: WantedAccount[],
+): Promise<Plan[]> {
+  const faults: FileFault[] = []
+  const organizations = await findOrganizations(database, actor, wanted, faults)
   const placed = wanted.flatMap((row) => {
     const organizationId = organizations.get(row.organization)
     return organizationId === undefined ? [] : [{ ...row, organizationId }]
@@ -78,7 +109,8 @@ export async function planAccounts(database: Queryable, wanted: WantedAccount[])
   const plans = placed.map((row): Plan => {
     const key = keyOf(row)
     const first = lines.get(key)
-    if (first !== undefined) faults.push(`line ${row.line}: the account is already in line ${first}.`)
+    if (first !== undefined)
+      faults.push({ line: row.line, column: null, message: `the account is already in line ${first}.` })
     else lines.set(key, row.line)
     return planOf(row, stored.get(key), faults)
   })
@@ -89,20 +121,26 @@ export async function planAccounts(database: Queryable, wanted: WantedAccount[])
 /** $1 bigint: APPLY_LOCK */
 const lockOtherRuns = statement('lock-account-runs')`select pg_advisory_xact_lock($1)`
 
-/** Adds and updates all accounts in one transaction. Throws a FatalError or RefusedLine. */
+/**
+ * Adds and updates all accounts in one transaction. Throws a RefusedFile or RefusedLine.
+ * @param onApplied runs in the transaction
+ */
 export async function applyAccounts(
   database: Transactions,
+  actor: Actor,
   wanted: WantedAccount[],
+  onApplied: (transaction: Queryable, applied: AppliedAccount[]) => Promise<void> = async () => undefined,
 ): Promise<AppliedAccount[]> {
   let line = 0
   try {
     return await transactionWithFreeIds(database, async (transaction) => {
       await transaction.query(lockOtherRuns, [APPLY_LOCK])
       const applied: AppliedAccount[] = []
-      for (const plan of await planAccounts(transaction, wanted)) {
+      for (const plan of await planAccounts(transaction, actor, wanted)) {
         line = plan.line
-        applied.push({ ...plan, id: await store(transaction, plan) })
+        applied.push({ ...plan, id: await store(transaction, actor, plan) })
       }
+      await onApplied(transaction, applied)
       return applied
     })
   } catch (error) {
@@ -110,12 +148,8 @@ export async function applyAccounts(
   }
 }
 
-export function throwFaults(faults: string[]): void {
-  if (faults.length === 0) return
-  const more = faults.length - FAULTS_MAX
-  const shown = faults.slice(0, FAULTS_MAX)
-  if (more > 0) shown.push(`${more} more faults are not shown.`)
-  throw new FatalError([...shown, 'Nothing was changed.'].join('\n'))
+export function throwFaults(faults: FileFault[]): void {
+  if (faults.length > 0) throw new RefusedFile(faults)
 }
 
 const keyOf = ({ organizationId, channelId }: { organizationId: OrganizationId; channelId: string }) =>
@@ -124,12 +158,17 @@ const keyOf = ({ organizationId, channelId }: { organizationId: OrganizationId; 
 /** Returns organizations by their text in the file. An id takes precedence over a name that looks like one. */
 async function findOrganizations(
   database: Queryable,
+  { organizationIds }: Actor,
   wanted: WantedAccount[],
-  faults: string[],
+  faults: FileFault[],
 ): Promise<Map<string, OrganizationId>> {
   const texts = [...new Set(wanted.map(({ organization }) => organization))]
   const ids = texts.filter((text) => /^[1-9]\d{0,17}$/.test(text))
-  const rows = await database.query<{ id: bigint; name: string }>(selectOrganizations, [ids, texts])
+  const rows = await database.query<{ id: bigint; name: string }>(selectOrganizations, [
+    ids,
+    texts,
+    organizationIds,
+  ])
   const found = new Map<string, OrganizationId>()
   for (const text of texts) {
     const named = rows.filter(({ name }) => name === text)
@@ -140,11 +179,10 @@ async function findOrganizations(
       continue
     }
     const { line } = wanted.find(({ organization }) => organization === text) as WantedAccount
-    faults.push(
-      isAmbiguous
-        ? `line ${line}, column organization: ${named.length} organizations have this name. Write the id instead.`
-        : `line ${line}, column organization: organization ${text} does not exist. Run "oa-audience organizations list" to see all organizations.`,
-    )
+    const message = isAmbiguous
+      ? `${named.length} organizations have this name. Write the id instead.`
+      : 'no organization has this id or name.'
+    faults.push({ line, column: 'organization', message })
   }
   return found
 }
@@ -153,7 +191,7 @@ type StoredAccount = {
   id: AccountId
   organizationId: OrganizationId
   channelId: string
-  columns: Record<string, unknown>
+  columns: Partial<AccountColumns>
 }
 type PlacedAccount = WantedAccount & { organizationId: OrganizationId }
 
@@ -167,21 +205,18 @@ async function findStored(database: Queryable, placed: PlacedAccount[]): Promise
 function planOf(
   { line, organizationId, channelId, columns }: PlacedAccount,
   stored: StoredAccount | undefined,
-  faults: string[],
+  faults: FileFault[],
 ): Plan {
-  const name = columns.name ?? (stored?.columns.name as string | undefined) ?? ''
-  if (name === '') faults.push(`line ${line}, column name: a new account needs a name.`)
-  const given = Object.entries(columns) as Array<[keyof AccountColumns, string]>
-  const changes = Object.fromEntries(given.filter(([column, value]) => stored?.columns[column] !== value))
-  return { line, organizationId, channelId, name, storedId: stored?.id ?? null, changes }
+  const name = columns.name ?? stored?.columns.name ?? ''
+  if (name === '') faults.push({ line, column: 'name', message: 'a new account needs a name.' })
+  const changes = accountChanges(stored?.columns ?? {}, columns)
+  return { line, organizationId, channelId, name, storedId: stored?.id ?? null, columns, changes }
 }
 
-async function store(transaction: Queryable, plan: Plan): Promise<AccountId> {
-  const { storedId, organizationId, changes } = plan
-  if (storedId === null) return (await addAccount(transaction, organizationId, changes as NewAccount)).id
-  const changed = Object.keys(changes)
-  if (changed.length > 0) await updateAccount(transaction, storedId, changes)
-  if (changed.some((column) => VERIFIED_COLUMNS.includes(column)))
-    await transaction.query(clearVerification, [storedId])
+async function store(transaction: Queryable, actor: Actor, plan: Plan): Promise<AccountId> {
+  const { storedId, organizationId, columns, changes } = plan
+  if (storedId === null)
+    return (await addAccountIn(transaction, actor, organizationId, columns as NewAccount)).id
+  if (Object.keys(changes).length > 0) await updateAccountIn(transaction, actor, storedId, columns)
   return storedId
 }

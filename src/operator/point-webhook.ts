@@ -1,7 +1,6 @@
 /** Points LINE's webhook of an account at this service. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Account, type AccountId, findAccount } from '../accounts/account.ts'
-import type { Plan } from '../accounts/apply.ts'
+import { type Account, type AccountId, findAccountOn } from '../accounts/account.ts'
 import { identityCheck, isSameAddress, tokenRefused } from '../accounts/checks.ts'
 import { secretOrNull } from '../config/secret.ts'
 import { AppError, FatalError } from '../errors.ts'
@@ -9,18 +8,94 @@ import { deliveryPaths } from '../intake/line/line-signature.ts'
 import type { PlatformFault, PlatformResult } from '../line-api/call.ts'
 import type { LineApi } from '../line-api/client.ts'
 import type { WebhookEndpoint } from '../line-api/line-responses.ts'
-import type { Database } from '../postgres/database.ts'
+import type { Transactions } from '../postgres/statement.ts'
+import type { Actor } from './actor.ts'
+import type { Plan } from './apply-accounts.ts'
+import { recordAccount } from './manage-accounts.ts'
 
 /** LINE applies a new webhook URL within a minute. */
-const PROPAGATION_MAX_MS = 75_000
+export const PROPAGATION_MAX_MS = 75_000
 const PROPAGATION_POLL_MS = 2_000
+/** Maximum length of a webhook URL that LINE accepts. */
+const URL_MAX_LENGTH = 500
 
-export interface Onboarding {
-  database: Database
+export interface WebhookParts {
+  database: Pick<Transactions, 'transaction'>
   lineApi: LineApi
   publicUrl: string | null
+  actor: Actor
+}
+
+export interface Onboarding extends WebhookParts {
+  database: Transactions
   /** if false, the webhook URL is neither set nor tested */
   setsWebhook: boolean
+  /** if false, the caller imports them page by page */
+  importsFollowers: boolean
+  /** how long to wait until LINE has applied a new URL */
+  propagationMaxMs: number
+}
+
+/** Returns why LINE cannot be given a webhook URL of this service, or null. */
+export function publicUrlFault(publicUrl: string | null): string | null {
+  if (publicUrl === null) return 'PUBLIC_URL is not set, so no webhook URL can be set.'
+  if (!/^https:/i.test(publicUrl)) return 'PUBLIC_URL must begin with https://, which LINE requires.'
+  if (webhookUrl(publicUrl, 2n ** 63n - 1n).length > URL_MAX_LENGTH)
+    return `PUBLIC_URL is too long: LINE accepts ${URL_MAX_LENGTH} characters.`
+  return null
+}
+
+/** What LINE has as the webhook of an account, and what this service would set. */
+export interface CurrentWebhook {
+  /** null: none is set */
+  url: string | null
+  /** null: unknown */
+  isActive: boolean | null
+  isHere: boolean
+  wantedUrl: string
+}
+
+/** Throws a FatalError for a refusal by LINE, and `platform_unavailable` if LINE is unavailable. */
+export async function findWebhook(
+  { lineApi, publicUrl }: Pick<WebhookParts, 'lineApi' | 'publicUrl'>,
+  account: Account,
+): Promise<CurrentWebhook> {
+  const current = await lineApi.webhookEndpoint(account)
+  if (!current.ok && !isNotSet(current.fault)) throw toError(current.fault)
+  return {
+    url: replacedUrlOf(current),
+    isActive: current.ok ? current.value.active : null,
+    isHere: current.ok && isWebhookOf(current.value.endpoint, publicUrl, account.id),
+    wantedUrl: webhookUrl(publicUrl, account.id),
+  }
+}
+
+/**
+ * Sets the webhook URL of an account that LINE identifies as this one. LINE applies it within a minute. Throws like findWebhook.
+ * @param current what the operator was shown, or what was read just before
+ */
+export async function replaceWebhook(
+  { database, lineApi, publicUrl, actor }: WebhookParts,
+  account: Account,
+  { url, wantedUrl }: CurrentWebhook,
+): Promise<void> {
+  await requireIdentity(lineApi, account)
+  if (url !== null) refuseOtherAccount(url, publicUrl)
+  const set = await lineApi.setWebhookEndpoint(account, wantedUrl)
+  if (!set.ok && set.fault.type === 'refused' && set.fault.status === 400)
+    throw new FatalError(`LINE does not accept the webhook URL ${wantedUrl} (status 400): check PUBLIC_URL`)
+  if (!set.ok) throw toError(set.fault)
+  const changes = { url: [url && withoutSecrets(url), wantedUrl] }
+  await database.transaction((transaction) =>
+    recordAccount(transaction, actor, { action: 'webhook_set', account, changes }),
+  )
+}
+
+/** The URL of another tool may have a secret in its query or its user name. */
+function withoutSecrets(url: string): string {
+  if (!URL.canParse(url)) return '…'
+  const { protocol, host, pathname, search } = new URL(url)
+  return `${protocol}//${host}${pathname}${search === '' ? '' : '?…'}`
 }
 
 export interface WebhookStep {
@@ -42,28 +117,15 @@ export const NO_WEBHOOK: WebhookStep = {
 /** Returns LINE's refusal as a problem of the account. Throws `platform_unavailable` if LINE is unavailable. */
 export async function pointWebhookHere(onboarding: Onboarding, account: Account): Promise<WebhookStep> {
   try {
-    const current = await onboarding.lineApi.webhookEndpoint(account)
-    if (!current.ok && !isNotSet(current.fault)) throw toError(current.fault)
-    if (current.ok && isWebhookOf(current.value.endpoint, onboarding.publicUrl, account.id)) {
-      return { ...NO_WEBHOOK, state: 'unchanged', isActive: current.value.active }
-    }
-    await requireIdentity(onboarding.lineApi, account)
-    if (current.ok) refuseOtherAccount(current.value.endpoint, onboarding.publicUrl)
-    await setWebhook(onboarding, account)
-    return { ...NO_WEBHOOK, state: 'set', replacedUrl: replacedUrlOf(current) }
+    const current = await findWebhook(onboarding, account)
+    if (current.isHere) return { ...NO_WEBHOOK, state: 'unchanged', isActive: current.isActive }
+    await replaceWebhook(onboarding, account, current)
+    await waitUntilApplied(onboarding, account)
+    return { ...NO_WEBHOOK, state: 'set', replacedUrl: current.url }
   } catch (error) {
     if (!(error instanceof FatalError)) throw error
     return { ...NO_WEBHOOK, state: 'failed', problem: error.message }
   }
-}
-
-async function setWebhook({ lineApi, publicUrl }: Onboarding, account: Account): Promise<void> {
-  const endpoint = webhookUrl(publicUrl, account.id)
-  const set = await lineApi.setWebhookEndpoint(account, endpoint)
-  if (!set.ok && set.fault.type === 'refused' && set.fault.status === 400)
-    throw new FatalError(`LINE does not accept the webhook URL ${endpoint} (status 400): check PUBLIC_URL`)
-  if (!set.ok) throw toError(set.fault)
-  await waitUntilApplied(lineApi, account, publicUrl)
 }
 
 function replacedUrlOf(current: PlatformResult<WebhookEndpoint>): string | null {
@@ -100,8 +162,11 @@ function refuseOtherAccount(endpoint: string, publicUrl: string | null): void {
   )
 }
 
-async function waitUntilApplied(lineApi: LineApi, account: Account, publicUrl: string | null): Promise<void> {
-  for (const deadlineMs = performance.now() + PROPAGATION_MAX_MS; ; await sleep(PROPAGATION_POLL_MS)) {
+async function waitUntilApplied(
+  { lineApi, publicUrl, propagationMaxMs }: Onboarding,
+  account: Account,
+): Promise<void> {
+  for (const deadlineMs = performance.now() + propagationMaxMs; ; await sleep(PROPAGATION_POLL_MS)) {
     const current = await lineApi.webhookEndpoint(account)
     if (current.ok && isWebhookOf(current.value.endpoint, publicUrl, account.id)) return
     if (performance.now() > deadlineMs) {
@@ -120,11 +185,11 @@ export type WebhookPreview = {
 /** Returns what a run would do with the webhook URL. Changes nothing. */
 export async function previewWebhook(
   { database, lineApi, publicUrl, setsWebhook }: Onboarding,
-  { storedId, channelId, changes }: Plan,
+  { storedId, channelId, columns }: Plan,
 ): Promise<WebhookPreview> {
   if (!setsWebhook) return { webhook: 'skipped', replacedUrl: null }
-  const stored = storedId === null ? null : await findAccount(database, storedId)
-  const { channel_secret: secret = null, channel_access_token: token = null } = changes
+  const stored = storedId === null ? null : await findAccountOn(database, storedId)
+  const { channel_secret: secret = null, channel_access_token: token = null } = columns
   const current = await lineApi.webhookEndpoint({
     // LineApi keeps tokens and limits by account id, which a new account does not have. Channel ids are unique on LINE.
     id: storedId ?? -BigInt(channelId),

@@ -1,11 +1,11 @@
 /** Brings one stored account into service on the platform: webhook URL, test, verification, followers. */
-import { type Account, type AccountId, findAccount } from '../accounts/account.ts'
+import { type Account, type AccountId, findAccountOn } from '../accounts/account.ts'
 import type { Verification } from '../accounts/verification.ts'
-import { verifyAccount } from '../accounts/verify.ts'
-import { importFollowers, isImportCompleted } from '../audience/import-followers.ts'
+import { type ImportProgress, importFollowers, isImportCompleted } from '../audience/import-followers.ts'
 import { AppError, FatalError } from '../errors.ts'
 import { deliveryPaths } from '../intake/line/line-signature.ts'
-import { findVerification } from '../operator/accounts.ts'
+import { findVerification } from './accounts.ts'
+import { recordAccount, verifyAccount } from './manage-accounts.ts'
 import {
   isWebhookOf,
   NO_WEBHOOK,
@@ -54,7 +54,7 @@ export async function onboard(onboarding: Onboarding, id: AccountId): Promise<Ou
 /** Each step records its result, so that a later failure does not hide it. */
 async function runSteps(onboarding: Onboarding, id: AccountId, outcome: Outcome): Promise<void> {
   const { database, setsWebhook } = onboarding
-  const account = await findAccount(database, id)
+  const account = await findAccountOn(database, id)
   if (account === null) throw new FatalError(`account ${id} was removed meanwhile`)
   outcome.webhook = setsWebhook ? 'failed' : 'skipped'
   const webhook = setsWebhook ? await pointWebhookHere(onboarding, account) : NO_WEBHOOK
@@ -74,7 +74,8 @@ async function runSteps(onboarding: Onboarding, id: AccountId, outcome: Outcome)
   if (!isDone) outcome.webhookTest = testResultOf(verification)
   outcome.problem = webhook.problem ?? problemOf(verification, setsWebhook)
   // The credentials may belong to another account, whose followers must not become members of this account.
-  if (outcome.problem === null) await addFollowers(onboarding, account, verification, outcome)
+  if (outcome.problem === null && onboarding.importsFollowers)
+    await addFollowers(onboarding, account, verification, outcome)
 }
 
 /** Whether a stored verification shows that nothing is left to do. */
@@ -90,12 +91,12 @@ function isComplete(
 }
 
 function verify(
-  { database, lineApi, publicUrl }: Onboarding,
+  { database, lineApi, publicUrl, actor }: Onboarding,
   account: Account,
   testWebhook: boolean,
 ): Promise<Verification> {
   const verifier = { database, lineApi, publicUrl, webhookPaths: deliveryPaths, now: Date.now }
-  return verifyAccount(verifier, account, { testWebhook })
+  return verifyAccount(verifier, actor, account, { testWebhook })
 }
 
 function testResultOf({ checks }: Verification): 'ok' | 'failed' | null {
@@ -111,18 +112,32 @@ function problemOf({ checks }: Verification, setsWebhook: boolean): string | nul
 }
 
 async function addFollowers(
-  { database, lineApi }: Onboarding,
+  onboarding: Onboarding,
   account: Account,
   { accountType }: Verification,
   outcome: Outcome,
 ): Promise<void> {
-  if (await isImportCompleted(database, account.id)) {
+  if (await isImportCompleted(onboarding.database, account.id)) {
     outcome.followers = 'imported earlier'
     return
   }
   if (accountType === 'unverified') outcome.followers = 'not allowed'
   if (accountType !== 'verified_or_premium') return
   outcome.followers = 'failed'
-  for await (const { added } of importFollowers(database, lineApi, account)) outcome.followersAdded = added
+  for await (const { added } of importAllFollowers(onboarding, account)) outcome.followersAdded = added
   outcome.followers = 'imported'
+}
+
+/** Yields after each page. The log says when the import is complete. */
+export function importAllFollowers(
+  { database, lineApi, actor }: Pick<Onboarding, 'database' | 'lineApi' | 'actor'>,
+  account: Account,
+): AsyncGenerator<ImportProgress> {
+  return importFollowers(database, lineApi, account, (transaction, { seen, added, skipped }) =>
+    recordAccount(transaction, actor, {
+      action: 'followers_imported',
+      account,
+      changes: { seen, added, skipped },
+    }),
+  )
 }

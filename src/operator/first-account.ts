@@ -1,17 +1,20 @@
-import { FatalError } from '../errors.ts'
-import { transactionWithFreeIds } from '../postgres/schema/taken-ids.ts'
-import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
-import type { OrganizationId } from './account.ts'
+import type { OrganizationId } from '../accounts/account.ts'
 import {
   type AddedAccount,
   type AddedClient,
   type AddedKey,
-  addAccount,
   addClient,
   addKey,
   addOrganization,
   type NewAccount,
-} from './provisioning.ts'
+} from '../accounts/provisioning.ts'
+import { FatalError } from '../errors.ts'
+import { transactionWithFreeIds } from '../postgres/schema/taken-ids.ts'
+import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
+import { recordActivity } from './activity.ts'
+import type { Actor } from './actor.ts'
+import { addAccountIn } from './manage-accounts.ts'
+import { recordOrganization } from './organizations.ts'
 
 /** Advisory lock (any fixed number) that serializes runs. */
 const SETUP_LOCK = 730_203
@@ -29,6 +32,7 @@ export interface AddedFirstAccount {
  */
 export function addFirstAccount(
   database: Transactions,
+  actor: Actor,
   organizationName: string,
   columns: NewAccount,
 ): Promise<AddedFirstAccount> {
@@ -36,10 +40,24 @@ export function addFirstAccount(
     await transaction.query(lockOtherRuns, [SETUP_LOCK])
     await requireNew(transaction, organizationName, columns.channel_id ?? null)
     const organizationId = await addOrganization(transaction, organizationName)
-    const account = await addAccount(transaction, organizationId, columns)
+    const name: [null, string] = [null, organizationName]
+    await recordOrganization(transaction, actor, 'added', organizationId, { name })
+    const account = await addAccountIn(transaction, actor, organizationId, columns)
     const client = await addClient(transaction, null)
     const key = await addKey(transaction, client.id, account.id)
     if (key === null) throw new Error('the insert returned no row')
+    // A client belongs to no organization.
+    await recordActivity(transaction, actor, {
+      action: 'client.added',
+      object: { kind: 'client', id: client.id },
+      organizationId: null,
+    })
+    await recordActivity(transaction, actor, {
+      action: 'key.added',
+      object: { kind: 'key', id: key.id },
+      organizationId,
+      accountId: account.id,
+    })
     return { organizationId, account, client, key }
   })
 }

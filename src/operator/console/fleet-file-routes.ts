@@ -1,0 +1,119 @@
+/**
+ * Adds and updates accounts from a fleet file. The file has secrets, so it is read from the body of the request and kept nowhere: a dry
+ * run and its application are two uploads.
+ */
+import type { FastifyInstance } from 'fastify'
+import type { AccountId } from '../../accounts/account.ts'
+import { AppError, FatalError } from '../../errors.ts'
+import { bodyBytes } from '../../http/body.ts'
+import { Type } from '../../http/typebox.ts'
+import { checker } from '../../http/validate.ts'
+import { violatedConstraint } from '../../postgres/faults.ts'
+import { secretWarning } from '../account-fields.ts'
+import {
+  applyAccounts,
+  type FileFault,
+  type Plan,
+  planAccounts,
+  RefusedFile,
+  RefusedLine,
+} from '../apply-accounts.ts'
+import { toInputError } from '../constraint-sentences.ts'
+import { readFleet } from '../fleet-file.ts'
+import { findJob } from '../jobs/job.ts'
+import { startOnboarding } from '../jobs/onboard-accounts.ts'
+import { publicUrlFault } from '../point-webhook.ts'
+import { refusal } from './manage-account-routes.ts'
+import type { ConsoleParts } from './parts.ts'
+import { MANAGER, operatorOf } from './session.ts'
+
+/** Faults in a response, which a person reads from the first one on. */
+const FAULTS_MAX = 200
+
+const checkApply = checker(
+  Type.Object(
+    { webhook: Type.Union([Type.Literal('yes'), Type.Literal('no')]) },
+    { additionalProperties: false },
+  ),
+)
+
+export function fleetFileRoutes(
+  api: FastifyInstance,
+  { database, onJob, config: { publicUrl } }: ConsoleParts,
+): void {
+  api.post('/fleet-file/preview', MANAGER, async (request) => {
+    const outcome = await withFaults(async () => {
+      const wanted = await readFleet(sourceOf(bodyBytes(request)))
+      return planAccounts(database, operatorOf(request), wanted)
+    })
+    if ('faults' in outcome) return { ...limited(outcome.faults), accounts: [] }
+    return { faults: [], faultCount: 0, accounts: outcome.map((plan) => rowOf(plan, plan.storedId)) }
+  })
+
+  // The job brings the accounts into service. It is stored with them, so that a closed page loses nothing.
+  api.post('/fleet-file/apply', MANAGER, async (request, reply) => {
+    const operator = operatorOf(request)
+    const setsWebhook = checkApply(request.query).webhook === 'yes'
+    const fault = setsWebhook ? publicUrlFault(publicUrl) : null
+    if (fault !== null) throw refusal(fault)
+    let jobId = 0n
+    const outcome = await withFaults(async () => {
+      const wanted = await readFleet(sourceOf(bodyBytes(request)))
+      return applyAccounts(database, operator, wanted, async (transaction, applied) => {
+        jobId = await startOnboarding(transaction, operator, applied, setsWebhook)
+      })
+    })
+    if (!('faults' in outcome)) {
+      onJob?.()
+      const job = await findJob(database, operator, jobId)
+      return reply.code(202).send({ job, accounts: outcome.map((account) => rowOf(account, account.id)) })
+    }
+    throw new AppError('invalid_input', {
+      details: limited(outcome.faults).faults.map(({ line, column, message }) => ({
+        path: column === null ? `line ${line}` : `line ${line}, column ${column}`,
+        message,
+      })),
+    })
+  })
+}
+
+const sourceOf = (body: Buffer) => ({
+  name: 'the file',
+  open: async function* () {
+    yield body
+  },
+})
+
+/** Returns what is wrong with the file instead of throwing it. */
+async function withFaults<T>(work: () => Promise<T>): Promise<T | { faults: FileFault[] }> {
+  try {
+    return await work()
+  } catch (error) {
+    if (error instanceof RefusedFile) return { faults: error.faults }
+    if (error instanceof FatalError) return { faults: [{ line: 0, column: null, message: error.message }] }
+    if (!(error instanceof RefusedLine)) throw error
+    return { faults: [{ line: error.line, column: null, message: messageOf(error.cause) }] }
+  }
+}
+
+function messageOf(cause: unknown): string {
+  const error = toInputError(cause)
+  if (violatedConstraint(cause) === null || !(error instanceof AppError)) throw cause
+  return error.details?.[0]?.message ?? error.message
+}
+
+const limited = (faults: FileFault[]) => ({
+  faults: faults.slice(0, FAULTS_MAX),
+  faultCount: faults.length,
+})
+
+/** Without any secret: of those, `changes` only says that they are replaced. */
+function rowOf(
+  { line, storedId, organizationId, name, channelId, columns, changes }: Plan,
+  id: AccountId | null,
+) {
+  const isChanged = Object.keys(changes).length > 0
+  const change = storedId === null ? 'added' : isChanged ? 'updated' : 'unchanged'
+  const isUnusualSecret = secretWarning(columns.channel_secret) !== null
+  return { line, id, organizationId, name, channelId, change, changes, isUnusualSecret }
+}

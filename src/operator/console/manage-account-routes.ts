@@ -1,0 +1,175 @@
+/** Adds and changes official accounts. Only the responses that make a new address contain it, because it is like a secret. */
+import { randomBytes } from 'node:crypto'
+import type { FastifyInstance } from 'fastify'
+import { type Account, findAccountOn } from '../../accounts/account.ts'
+import type { NewAccount } from '../../accounts/provisioning.ts'
+import { AppError, FatalError } from '../../errors.ts'
+import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
+import { Type } from '../../http/typebox.ts'
+import { checker, Nullable, refuseInput, StorableText } from '../../http/validate.ts'
+import { callbackPath } from '../../intake/mbox/mbox-route-schema.ts'
+import type { Transactions } from '../../postgres/statement.ts'
+import { columnsOf, type Fields, faultsOf } from '../account-fields.ts'
+import type { Operator } from '../actor.ts'
+import { startFollowersImport } from '../jobs/import-followers.ts'
+import { startRemoval } from '../jobs/remove-account.ts'
+import { addAccount, findVisibleAccount, updateAccount, verifyAccount } from '../manage-accounts.ts'
+import { findWebhook, publicUrlFault, replaceWebhook } from '../point-webhook.ts'
+import { findAccountContents } from '../remove-account.ts'
+import { requireTyped } from './organization-routes.ts'
+import type { ConsoleParts } from './parts.ts'
+import { found, Id, idOrNull, requireId } from './parts.ts'
+import { sendJob } from './send-job.ts'
+import { MANAGER, operatorOf } from './session.ts'
+
+const NAME_MAX_LENGTH = 256
+/** LINE's access tokens have some hundred characters. */
+const SECRET_MAX_LENGTH = 4_096
+/** As the database's own `random_token`. */
+const OA_HASH_BYTES = 24
+
+const Text = Type.Optional(Nullable(StorableText({ maxLength: NAME_MAX_LENGTH })))
+const SecretText = Type.Optional(Nullable(StorableText({ maxLength: SECRET_MAX_LENGTH })))
+const FIELDS = {
+  channelId: Text,
+  channelSecret: SecretText,
+  channelAccessToken: SecretText,
+  botUserId: Text,
+  basicId: Text,
+  chatSecret: SecretText,
+  chatInboxId: Text,
+  trackingKey: Text,
+  loginChannelId: Text,
+}
+const Name = StorableText({ maxLength: NAME_MAX_LENGTH })
+const checkNew = checker(
+  Type.Object({ ...FIELDS, organization: Id, name: Name }, { additionalProperties: false }),
+)
+const checkChanges = checker(
+  Type.Object({ ...FIELDS, name: Type.Optional(Name) }, { additionalProperties: false }),
+)
+const checkVerify = checker(
+  Type.Object({ testWebhook: Type.Optional(Type.Boolean()) }, { additionalProperties: false }),
+)
+const checkReplaced = checker(
+  Type.Object({ replaces: Nullable(Type.String({ maxLength: 2_000 })) }, { additionalProperties: false }),
+)
+
+const checkRemoval = checker(
+  Type.Object({ name: StorableText({ maxLength: NAME_MAX_LENGTH }) }, { additionalProperties: false }),
+)
+type OfId = { Params: { id: string } }
+
+export function manageAccountRoutes(api: FastifyInstance, parts: ConsoleParts): void {
+  const {
+    database,
+    verifier,
+    config: { publicUrl },
+  } = parts
+  const findVisible = async (operator: Operator, id: string) =>
+    found(await findVisibleAccount(database, operator, requireId(id)))
+  const base = publicUrl ?? ''
+  const { lineApi } = verifier
+
+  api.post('/accounts', MANAGER, async (request) => {
+    const { organization, ...given } = checkNew(parseUtf8Json(bodyBytes(request)))
+    const columns = columnsOf(requireValid(given)) as NewAccount
+    const organizationId = idOrNull(organization) ?? 0n
+    const added = await addAccount(database, operatorOf(request), organizationId, columns)
+    if (added === null) return refuseInput('organization', `organization ${organization} does not exist.`)
+    const { id, oaHash, trackingKey } = added
+    const [webhookPath = ''] = verifier.webhookPaths(String(id))
+    return { id, webhookUrl: base + webhookPath, callbackUrl: base + callbackPath(oaHash), trackingKey }
+  })
+
+  api.post<OfId>('/accounts/:id', MANAGER, async (request) => {
+    const fields = requireValid(checkChanges(parseUtf8Json(bodyBytes(request))))
+    const id = requireId(request.params.id)
+    return { changes: found(await updateAccount(database, operatorOf(request), id, columnsOf(fields))) }
+  })
+
+  // The old address stops working at once.
+  api.post<OfId>('/accounts/:id/callback-address', MANAGER, async (request) => {
+    const oaHash = randomBytes(OA_HASH_BYTES).toString('base64url')
+    const id = requireId(request.params.id)
+    found(await updateAccount(database, operatorOf(request), id, { oa_hash: oaHash }))
+    return { callbackUrl: base + callbackPath(oaHash) }
+  })
+
+  api.post<OfId>('/accounts/:id/verify', MANAGER, async (request) => {
+    const operator = operatorOf(request)
+    const account = await findAccountOf(database, operator, request.params.id)
+    const body = bodyBytes(request)
+    const claims = body.length === 0 ? {} : checkVerify(parseUtf8Json(body))
+    return verifyAccount({ ...verifier, database }, operator, account, claims)
+  })
+
+  api.get<OfId>('/accounts/:id/webhook', MANAGER, async (request) => {
+    const account = await findAccountOf(database, operatorOf(request), request.params.id)
+    const fault = publicUrlFault(publicUrl)
+    if (fault !== null) throw refusal(fault)
+    return asInput(findWebhook({ lineApi, publicUrl }, account))
+  })
+
+  api.post<OfId>('/accounts/:id/webhook', MANAGER, async (request, reply) => {
+    const { replaces } = checkReplaced(parseUtf8Json(bodyBytes(request)))
+    const operator = operatorOf(request)
+    const account = await findAccountOf(database, operator, request.params.id)
+    const fault = publicUrlFault(publicUrl)
+    if (fault !== null) throw refusal(fault)
+    const current = await asInput(findWebhook({ lineApi, publicUrl }, account))
+    // The operator confirmed to replace one URL. Another one may be in use by now.
+    if (current.url !== replaces)
+      throw refusal('The webhook URL has changed meanwhile. Check it and confirm again.')
+    if (!current.isHere)
+      await asInput(replaceWebhook({ database, lineApi, publicUrl, actor: operator }, account, current))
+    return reply.code(204).send()
+  })
+
+  api.post<OfId>('/accounts/:id/followers', MANAGER, async (request, reply) => {
+    const operator = operatorOf(request)
+    const account = await findVisible(operator, request.params.id)
+    return sendJob(request, reply, parts, (transaction) =>
+      startFollowersImport(transaction, operator, account),
+    )
+  })
+
+  api.post<OfId>('/accounts/:id/remove', MANAGER, async (request, reply) => {
+    const { name } = checkRemoval(parseUtf8Json(bodyBytes(request)))
+    const operator = operatorOf(request)
+    const account = await findVisible(operator, request.params.id)
+    requireTyped(name, account.name)
+    return sendJob(request, reply, parts, (transaction) => startRemoval(transaction, operator, account))
+  })
+
+  api.get<OfId>('/accounts/:id/contents', MANAGER, async (request) => {
+    const { organizationIds } = operatorOf(request)
+    return found(await findAccountContents(database, organizationIds, requireId(request.params.id)))
+  })
+}
+
+function requireValid<F extends Fields>(fields: F): F {
+  const trimmed = Object.entries(fields).map(([name, value]) => [name, value?.trim() ?? value])
+  const details = faultsOf(Object.fromEntries(trimmed))
+  if (details.length > 0) throw new AppError('invalid_input', { details })
+  return Object.fromEntries(trimmed) as F
+}
+
+/** Throws `unknown_item` for an account that the operator does not see. */
+export async function findAccountOf(
+  database: Transactions,
+  operator: Operator,
+  id: string,
+): Promise<Account> {
+  const visible = found(await findVisibleAccount(database, operator, requireId(id)))
+  return found(await findAccountOn(database, visible.id))
+}
+
+/** A refusal by LINE is a fault of the account's settings, not of the service. */
+async function asInput<T>(work: Promise<T>): Promise<T> {
+  return work.catch((error: unknown) => {
+    throw error instanceof FatalError ? refusal(error.message) : error
+  })
+}
+
+export const refusal = (message: string) => new AppError('invalid_input', { message })

@@ -1,0 +1,123 @@
+/** Messages for violated constraints. Users do not know the names of constraints. */
+import { AppError } from '../errors.ts'
+import { sqlStateOf, violatedConstraint, violatedKey } from '../postgres/faults.ts'
+
+interface Constraint {
+  /** the field of the console's request that has the refused value; empty: none in particular */
+  field: string
+  /** @param ids the values of a foreign key; empty if the database does not report them */
+  text: (ids: string[]) => string
+  /** for users of the command line */
+  hint?: string
+}
+
+/** Every foreign key, unique index and check of the tables that operators write. */
+export const CONSTRAINTS: Record<string, Constraint> = {
+  organization_pkey: idTaken('organization'),
+
+  official_account_pkey: idTaken('account'),
+  official_account_id_organization_id_key: idTaken('account'),
+  official_account_organization_id_fkey: missing('organization'),
+  official_account_channel: {
+    field: 'channelId',
+    text: () => 'another account of the organization already has this channel id.',
+    hint: 'Run "oa-audience accounts list" to see it.',
+  },
+  official_account_oa_hash_key: taken(
+    'oaHash',
+    'another account already has this oa_hash. Choose another one, or omit it to get a random one.',
+  ),
+  official_account_tracking_key_key: taken(
+    'trackingKey',
+    'another account already has this tracking key. Choose another one, or omit it to get a random one.',
+  ),
+
+  api_client_pkey: idTaken('client'),
+  api_client_client_id_key: {
+    ...taken('', 'another client already has this client id.'),
+    hint: 'Run the command again.',
+  },
+
+  api_key_pkey: idTaken('key'),
+  api_key_api_client_id_fkey: missing('client'),
+  api_key_api_client_id_key_key: {
+    ...taken('', 'the client already has this key.'),
+    hint: 'Run the command again.',
+  },
+
+  audience_member_pkey: idTaken('member'),
+  audience_member_account: {
+    field: '',
+    text: ([accountId, organizationId]) =>
+      accountId === undefined || organizationId === undefined
+        ? 'the account does not exist in this organization.'
+        : `organization ${organizationId} has no account ${accountId}.`,
+    hint: 'Run "oa-audience accounts list" to see all accounts.',
+  },
+  audience_member_user: taken('userId', 'the account already has a member with this user id.'),
+  audience_member_external_id: taken(
+    'externalId',
+    'another member of the account already has this externalId.',
+  ),
+  audience_member_id: taken('id', 'a member cannot have the smallest 64-bit integer as its id.'),
+  audience_member_relationship_check: taken(
+    'relationship',
+    'a relationship is following, blocked or unknown.',
+  ),
+
+  endpoint_pkey: idTaken('endpoint'),
+  endpoint_channel_oa_id_fkey: missing('account'),
+  endpoint_replies: taken(
+    'replies',
+    'another endpoint of the account already receives the reply tokens. Remove that endpoint, or omit --replies.',
+  ),
+  endpoint_format_check: taken('format', 'the format of an endpoint is line or members.'),
+}
+
+/** Returns the message for a violated constraint with a hint for the command line, or null for any other error. */
+export function constraintSentence(error: unknown): string | null {
+  const name = violatedConstraint(error)
+  if (name === null) return null
+  return (
+    sentenceOf(name, violatedKey(error)) ??
+    `the database refuses a value of the change (SQLSTATE ${sqlStateOf(error)}).`
+  )
+}
+
+/** Returns null for a constraint of another table. */
+export function sentenceOf(name: string, ids: string[]): string | null {
+  const constraint = constraintOf(name)
+  if (constraint === undefined) return null
+  return [constraint.text(ids), constraint.hint].filter(Boolean).join(' ')
+}
+
+const constraintOf = (name: string) => (Object.hasOwn(CONSTRAINTS, name) ? CONSTRAINTS[name] : undefined)
+
+/** Converts a violated constraint to `invalid_input` with the field that has the refused value. Returns any other error as it is. */
+export function toInputError(error: unknown): unknown {
+  const name = violatedConstraint(error)
+  if (name === null) return error
+  const constraint = constraintOf(name)
+  const message = constraint?.text(violatedKey(error)) ?? 'the database refuses a value of the change.'
+  return new AppError('invalid_input', {
+    details: [{ path: constraint?.field ?? '', message }],
+    cause: error,
+  })
+}
+
+function missing(noun: string): Constraint {
+  return {
+    field: noun,
+    text: ([id]) => `${id === undefined ? `the ${noun}` : `${noun} ${id}`} does not exist.`,
+    hint: `Run "oa-audience ${noun}s list" to see all ${noun}s.`,
+  }
+}
+
+function taken(field: string, text: string): Constraint {
+  return { field, text: () => text }
+}
+
+/** Another program inserts rows with explicit ids at the same time. */
+function idTaken(noun: string): Constraint {
+  return { ...taken('', `another ${noun} already has the next id.`), hint: 'Run the command again.' }
+}

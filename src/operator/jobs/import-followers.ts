@@ -1,0 +1,67 @@
+/** `account.import_followers`: imports LINE's list of followers, one page in each step. */
+import { type Account, findAccountOn } from '../../accounts/account.ts'
+import { type ImportProgress, importNextFollowers } from '../../audience/import-followers.ts'
+import { FatalError } from '../../errors.ts'
+import type { Queryable } from '../../postgres/statement.ts'
+import type { Actor } from '../actor.ts'
+import { recordAccount, type VisibleAccount } from '../manage-accounts.ts'
+import { actorOf, startJob } from './job.ts'
+import type { Platform, RunStep, Step } from './step.ts'
+
+interface Position {
+  /** The continuation token of an earlier import had expired. It expires once. */
+  isRestarted: boolean
+}
+
+/** The last page is recorded as `account.followers_imported`. */
+export function startFollowersImport(
+  transaction: Queryable,
+  actor: Actor,
+  { id: accountId, organizationId }: VisibleAccount,
+): Promise<bigint> {
+  const kind = 'account.import_followers'
+  const job = { kind, accountId, organizationId, parameters: {}, total: null } as const
+  return startJob(transaction, actor, job, {
+    action: 'job.started',
+    object: { kind: 'account', id: accountId },
+    changes: { kind },
+  })
+}
+
+export const importFollowersOf: RunStep = async (job, step) => {
+  const { accountId } = job
+  const { isRestarted = false } = (job.position as Position | null) ?? {}
+  const account = accountId === null ? null : await findAccountOn(step.database, accountId)
+  // The next commit finds that the account is gone.
+  if (account === null)
+    return step.commit(async () => ({ position: { isRestarted }, done: job.done, tally: job.tally }))
+  try {
+    const actor = actorOf(job, step.organizationIds)
+    const page = await importPage(step, actor, account, !isRestarted)
+    const { isComplete, seen, added, skipped } = page
+    const position = isComplete ? null : { isRestarted: isRestarted || page.isRestarted }
+    await step.commit(async () => ({ position, done: BigInt(seen), tally: { added, skipped } }))
+  } catch (error) {
+    if (!(error instanceof FatalError)) throw error
+    const tally = { ...(job.tally as ImportProgress), problem: error.message }
+    await step.commit(async () => ({ position: null, done: job.done, tally, failure: 'refused_by_line' }))
+  }
+}
+
+/** A page is stored in its own transaction, with its continuation token. Repeating it changes nothing. */
+export function importPage(
+  step: Pick<Step, 'database' | 'platform'>,
+  actor: Actor,
+  account: Account,
+  canRestart: boolean,
+) {
+  const { lineApi } = platformOf(step)
+  return importNextFollowers(step.database, lineApi, account, canRestart, (transaction, changes) =>
+    recordAccount(transaction, actor, { action: 'followers_imported', account, changes: { ...changes } }),
+  )
+}
+
+export function platformOf({ platform }: Pick<Step, 'platform'>): Platform {
+  if (platform === null) throw new Error('the runner of jobs has no platform')
+  return platform
+}

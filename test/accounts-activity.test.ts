@@ -1,0 +1,126 @@
+/** The log of who changed which organization and account, as the commands write it. */
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { expect, it } from 'vitest'
+import { simulatePlatform } from '../tools/simulator/platform.ts'
+import { runCommand } from './support/command.ts'
+import { addTenant, createTestDatabase } from './support/database.ts'
+import { load } from './support/load.ts'
+import { temporaryDirectory } from './support/process.ts'
+
+const { database, ...created } = await createTestDatabase()
+const platform = await simulatePlatform()
+const env = { ...created.env, LINE_API_URL: platform.url }
+
+const run = async (...args: string[]) => {
+  const { status, stdout, stderr } = await runCommand([...args, '--json'], env)
+  expect(status, stderr).toBe(0)
+  return JSON.parse(stdout)
+}
+
+const activityOf = (kind: string, id: unknown) =>
+  load<{ action: string; changes: unknown }>(
+    database,
+    `select action, changes from activity
+      where object_kind = $1 and object_id = $2 and actor_kind = 'command' and actor like '%@%' order by id`,
+    [kind, String(id)],
+  )
+
+it('has one row for each change of an organization, with its names', async () => {
+  const { id } = await run('organizations', 'add', '--name', 'First')
+  await run('organizations', 'rename', id, '--name', 'Second')
+  await run('organizations', 'rename', id, '--name', 'Second')
+  await run('organizations', 'remove', id, '--yes')
+  expect(await activityOf('organization', id)).toEqual([
+    { action: 'organization.added', changes: { name: [null, 'First'] } },
+    { action: 'organization.updated', changes: { name: ['First', 'Second'] } },
+    { action: 'organization.removed', changes: { name: ['Second', null] } },
+  ])
+})
+
+it('has the changed fields of an account, and only that a secret was replaced', async () => {
+  const { organizationId } = await addTenant(database)
+  const secrets = { '--channel-secret': 'a'.repeat(32), '--chat-secret': 'chat-secret' }
+  const options = Object.entries(secrets).flat()
+  const { id, oaHash } = await run(
+    ...['accounts', 'add', '--organization', String(organizationId), '--name', 'A', '--channel-id', '77'],
+    ...options,
+  )
+  await run('accounts', 'update', id, '--name', 'B', ...options, '--basic-id', '@b', '--oa-hash', 'new-hash')
+  await run('accounts', 'update', id, '--name', 'B', ...options)
+  await run('accounts', 'update', id, '--chat-secret', '')
+  await run('accounts', 'remove', id, '--yes')
+  expect(await activityOf('account', id)).toEqual([
+    {
+      action: 'account.added',
+      changes: {
+        name: [null, 'A'],
+        channelId: [null, '77'],
+        channelSecret: 'replaced',
+        chatSecret: 'replaced',
+      },
+    },
+    {
+      action: 'account.updated',
+      changes: { name: ['A', 'B'], basicId: [null, '@b'], oaHash: 'replaced' },
+    },
+    { action: 'account.updated', changes: { chatSecret: 'removed' } },
+    { action: 'account.removed', changes: { name: ['B', null] } },
+  ])
+  const log = JSON.stringify(await load(database, 'select changes from activity', []))
+  for (const secret of [...Object.values(secrets), oaHash, 'new-hash']) expect(log).not.toContain(secret)
+})
+
+it('has each account of a fleet file, its webhook, its verification and its followers', async () => {
+  const { organizationId } = await addTenant(database)
+  const { account } = platform
+  platform.settings.webhook = {
+    endpoint: 'https://user:pw@tool.example/hook?token=of-the-tool',
+    active: true,
+  }
+  const file = join(temporaryDirectory(), 'fleet.csv')
+  const lines = [
+    'organization,name,channel_id,channel_secret,channel_access_token',
+    [organizationId, 'Shop', account.channelId, account.channelSecret, account.channelAccessToken],
+  ]
+  writeFileSync(file, lines.join('\n'))
+  const apply = () =>
+    runCommand(['accounts', 'apply', file, '--json'], { ...env, PUBLIC_URL: 'https://oa.example.com' })
+  const [row] = JSON.parse((await apply()).stdout)
+  await apply()
+  const activity = await activityOf('account', row.account)
+  // The simulated platform has no service to test, so the verification fails and no follower is imported.
+  expect(activity.map(({ action }) => action)).toEqual([
+    'account.added',
+    'account.webhook_set',
+    'account.verified',
+    'account.verified',
+  ])
+  expect(activity[1]?.changes).toEqual({
+    url: ['https://tool.example/hook?…', `https://oa.example.com/api/line/${row.account}`],
+  })
+  expect(activity[2]?.changes).toEqual({ verified: false, failed: ['webhook_test'] })
+  await run('accounts', 'import-followers', '--account', row.account)
+  expect((await activityOf('account', row.account)).at(-1)).toEqual({
+    action: 'account.followers_imported',
+    changes: { seen: 0, added: 0, skipped: 0 },
+  })
+})
+
+it('says who set up the first account', async () => {
+  const added = await run(
+    ...['setup', '--organization-name', 'New', '--name', 'N', '--channel-id', '5'],
+    ...['--channel-secret', 'b'.repeat(32)],
+  )
+  const rows = await load<{ action: string }>(
+    database,
+    'select action from activity where organization_id = $1 or organization_id is null order by id',
+    [added.organizationId],
+  )
+  expect(rows.map(({ action }) => action)).toEqual([
+    'organization.added',
+    'account.added',
+    'client.added',
+    'key.added',
+  ])
+})

@@ -1,0 +1,492 @@
+/** How operators add, change and remove organizations and accounts in the console, over HTTP. */
+import { afterAll, describe, expect, it } from 'vitest'
+import { deliveryPaths } from '../src/intake/line/line-signature.ts'
+import { LineApi } from '../src/line-api/client.ts'
+import { commandActor, type Role } from '../src/operator/actor.ts'
+import { takeTurn } from '../src/operator/jobs/turn.ts'
+import { addOperator } from '../src/operator/operators.ts'
+import { addPeople } from '../tools/simulator/deliveries.ts'
+import { simulatePlatform } from '../tools/simulator/platform.ts'
+import { randomAccount } from '../tools/simulator/state.ts'
+import { Operator, signedIn, startConsole } from './support/console.ts'
+import { addTenant } from './support/database.ts'
+import { load } from './support/load.ts'
+import { setUpService } from './support/service.ts'
+
+const { database, service, tenant } = await setUpService()
+const platform = await simulatePlatform()
+const publicUrl = 'https://oa.example.com'
+const { url } = await startConsole(database, {
+  lineApiUrl: platform.url,
+  config: { logLevel: 'silent', trustProxy: [], publicUrl },
+})
+const operator = await signedIn(url)
+afterAll(() => platform.close())
+
+const addOrganization = async (name: string) => (await operator.post('/api/organizations', { name })).json.id
+const organization = await addOrganization('Agency')
+const activityOf = (kind: string, id: string) =>
+  load<{ action: string; actor: string; changes: unknown }>(
+    database,
+    'select action, actor, changes from activity where object_kind = $1 and object_id = $2 order by id',
+    [kind, id],
+  )
+const storedAccount = async (id: string) =>
+  (await load<Record<string, unknown>>(database, 'select * from official_account where id = $1', [id]))[0]
+
+const addAccount = async (fields: Record<string, unknown> = {}) =>
+  (await operator.post('/api/accounts', { organization, name: 'Shop', ...fields })).json
+
+const verifier = {
+  ...{ lineApi: new LineApi(platform.url), publicUrl, now: Date.now },
+  webhookPaths: deliveryPaths,
+}
+/** Works until no job is left. */
+const runJobs = async () => {
+  while (await takeTurn(database, undefined, verifier));
+}
+
+describe('organizations', () => {
+  it('are added, renamed, and removed only after typing the name', async () => {
+    const id = await addOrganization('Old')
+    expect((await operator.post(`/api/organizations/${id}`, { name: 'New ☕' })).status).toBe(204)
+    const { organizations } = (await operator.get('/api/organizations')).json
+    expect(organizations).toContainEqual({ id, name: 'New ☕', accounts: 0 })
+    const remove = (name: string) => operator.post(`/api/organizations/${id}/remove`, { name })
+    expect((await remove('Old')).status).toBe(400)
+    expect((await remove('New ☕')).status).toBe(204)
+    expect((await operator.get(`/api/organizations/${id}/contents`)).status).toBe(404)
+    expect((await activityOf('organization', id)).map(({ action, actor }) => [action, actor])).toEqual([
+      ['organization.added', 'token'],
+      ['organization.updated', 'token'],
+      ['organization.removed', 'token'],
+    ])
+  })
+
+  it('with accounts stay, and the refusal says how many', async () => {
+    const id = await addOrganization('Full')
+    await operator.post('/api/accounts', { organization: id, name: 'x' })
+    const { status, json } = await operator.post(`/api/organizations/${id}/remove`, { name: 'Full' })
+    expect([status, json.message]).toEqual([400, expect.stringContaining('still has accounts: 1')])
+  })
+
+  it.each([[''], ['  '], ['a\0b'], ['x'.repeat(257)]])('are refused with the name %j', async (name) => {
+    const { status, json } = await operator.post('/api/organizations', { name })
+    expect([status, json.details[0].path]).toEqual([400, 'name'])
+  })
+})
+
+describe('an account', () => {
+  it('is added with its addresses, which no later response repeats', async () => {
+    const secret = 'c'.repeat(32)
+    const added = await addAccount({
+      name: 'Café "<b>"',
+      channelId: '1234',
+      channelSecret: secret,
+      basicId: '',
+    })
+    const stored = await storedAccount(added.id)
+    expect(stored).toMatchObject({ name: 'Café "<b>"', channel_secret: secret, basic_id: null })
+    expect(added).toEqual({
+      id: added.id,
+      webhookUrl: `${publicUrl}/api/line/${added.id}`,
+      callbackUrl: `${publicUrl}/api/mbox/callback/${stored?.oa_hash}`,
+      trackingKey: stored?.tracking_key,
+    })
+    const { text } = await operator.get(`/api/accounts/${added.id}`)
+    for (const hidden of [secret, stored?.oa_hash as string]) expect(text).not.toContain(hidden)
+  })
+
+  it('keeps the fields that an update leaves out, and its old address ends with a new one', async () => {
+    const { id, callbackUrl } = await addAccount({ channelId: '55', chatSecret: 'chat' })
+    const path = `/api/accounts/${id}`
+    const { json } = await operator.post(path, {
+      name: 'Bar',
+      channelSecret: 'd'.repeat(32),
+      channelId: '55',
+    })
+    expect(json).toEqual({ changes: { name: ['Shop', 'Bar'], channelSecret: 'replaced' } })
+    expect(await storedAccount(id)).toMatchObject({ channel_id: '55', chat_secret: 'chat' })
+    const renewed = (await operator.post(`${path}/callback-address`)).json.callbackUrl
+    expect(renewed).toMatch(/^https:\/\/oa\.example\.com\/api\/mbox\/callback\/[\w-]{32}$/)
+    expect(renewed).not.toBe(callbackUrl)
+    expect(renewed).toContain((await storedAccount(id))?.oa_hash)
+    expect((await activityOf('account', id)).at(-1)).toMatchObject({ changes: { oaHash: 'replaced' } })
+  })
+
+  it.each([
+    ['name', { name: ' ' }],
+    ['channelId', { channelId: '08' }],
+    ['channelId', { channelId: '1e9' }],
+    ['channelAccessToken', { channelAccessToken: 'töken' }],
+    ['basicId', { basicId: 'a\0' }],
+    ['organization', { organization: '999999999' }],
+    ['colour', { colour: 'red' }],
+    ['channelSecret', { channelSecret: 'x'.repeat(5_000) }],
+  ])('is refused with an invalid %s', async (path, fields) => {
+    const { status, json, text } = await operator.post('/api/accounts', {
+      organization,
+      name: 'x',
+      ...fields,
+    })
+    expect([status, json.details[0].path]).toEqual([400, path])
+    expect(text).not.toContain('xxxxx')
+  })
+
+  it('is refused with a channel or key that another account has, beside the field', async () => {
+    const first = await addAccount({ channelId: '777', trackingKey: 'a-tracking-key' })
+    const second = await addAccount()
+    for (const [path, fields] of [
+      ['channelId', { channelId: '777' }],
+      ['trackingKey', { trackingKey: 'a-tracking-key' }],
+    ] as const) {
+      for (const [address, body] of [
+        ['/api/accounts', { organization, name: 'y', ...fields }],
+        [`/api/accounts/${second.id}`, fields],
+      ] as const) {
+        const { status, json } = await operator.post(address, body)
+        expect([status, json.details]).toEqual([
+          400,
+          [{ path, message: expect.stringContaining('already has') }],
+        ])
+        expect(json.details[0].message).not.toContain('oa-audience')
+      }
+    }
+    expect(first.id).not.toBe(second.id)
+  })
+
+  it('is added although another program has taken the next id', async () => {
+    await database.query(
+      `insert into official_account (id, organization_id, name)
+       select last_value + 1, $1, 'taken' from pg_sequences where sequencename = 'official_account_id_seq'`,
+      [organization],
+    )
+    expect((await addAccount()).id).toMatch(/^\d+$/)
+  })
+})
+
+describe("LINE's webhook of an account", () => {
+  const addPlatformAccount = async () => {
+    const state = platform.addAccount(randomAccount('Bakery'))
+    const { channelId, channelSecret, channelAccessToken } = state.account
+    const { id } = await addAccount({ channelId, channelSecret, channelAccessToken })
+    return { state, id, path: `/api/accounts/${id}/webhook` }
+  }
+
+  it('is pointed here only with the URL that the operator was shown', async () => {
+    const { state, id, path } = await addPlatformAccount()
+    state.settings.webhook = { endpoint: 'https://old.example/hook', active: true }
+    const { json } = await operator.get(path)
+    const wantedUrl = `${publicUrl}/api/line/${id}`
+    expect(json).toEqual({ url: 'https://old.example/hook', isActive: true, isHere: false, wantedUrl })
+    state.settings.webhook = { endpoint: 'https://newer.example/hook', active: true }
+    expect((await operator.post(path, { replaces: json.url })).status).toBe(400)
+    expect(state.settings.webhook.endpoint).toBe('https://newer.example/hook')
+    expect((await operator.post(path, { replaces: 'https://newer.example/hook' })).status).toBe(204)
+    expect(state.settings.webhook.endpoint).toBe(wantedUrl)
+    expect((await operator.get(path)).json.isHere).toBe(true)
+    expect((await activityOf('account', id)).at(-1)).toMatchObject({
+      action: 'account.webhook_set',
+      changes: { url: ['https://newer.example/hook', wantedUrl] },
+    })
+  })
+
+  it('cannot be set with refused credentials, and the message says why', async () => {
+    const { id, path } = await addPlatformAccount()
+    await operator.post(`/api/accounts/${id}`, { channelAccessToken: 'wrong', channelSecret: 'wrong' })
+    const { status, json } = await operator.get(path)
+    expect([status, json.message]).toEqual([400, expect.stringContaining('refuses the channel access token')])
+  })
+
+  it('cannot be set without a public address', async () => {
+    const { path } = await addPlatformAccount()
+    const local = await signedIn((await startConsole(database, { lineApiUrl: platform.url })).url)
+    expect((await local.post(path, { replaces: null })).json.message).toContain('PUBLIC_URL is not set')
+  })
+
+  it('and the account are verified, with the outcome in the log', async () => {
+    const { state, id, path } = await addPlatformAccount()
+    await operator.post(path, { replaces: null })
+    state.settings.webhook = { endpoint: `${publicUrl}/api/line/${id}`, active: true }
+    expect((await operator.post(`/api/accounts/${id}/verify`)).json.verified).toBe(true)
+    expect((await activityOf('account', id)).at(-1)).toMatchObject({
+      action: 'account.verified',
+      changes: { verified: true },
+    })
+    // Changed credentials are not verified.
+    await operator.post(`/api/accounts/${id}`, { channelSecret: 'e'.repeat(32) })
+    expect((await operator.get(`/api/accounts/${id}`)).json.verification).toBeNull()
+  })
+})
+
+describe('a fleet file', () => {
+  const HEADER = 'organization,name,channel_id,channel_secret,channel_access_token'
+  const SECRET = 'never-to-be-echoed-secret'
+  const send = async (path: string, content: string | Buffer, sender: Operator = operator) => {
+    const body = typeof content === 'string' ? content : new Uint8Array(content)
+    const response = await fetch(`${url}/api/fleet-file/${path}${path === 'apply' ? '?webhook=no' : ''}`, {
+      method: 'POST',
+      headers: { ...sender.headers, 'content-type': 'text/csv' },
+      body,
+    })
+    const text = await response.text()
+    expect(text).not.toContain(SECRET)
+    await runJobs()
+    return { status: response.status, json: JSON.parse(text) }
+  }
+  const count = async () =>
+    (await load<{ count: number }>(database, 'select count(*)::int from official_account', []))[0]?.count
+
+  it('is shown before it is applied: added, updated, unchanged, and what changes', async () => {
+    await addAccount({ name: 'Same', channelId: '9001', channelSecret: SECRET })
+    const { id } = await addAccount({ name: 'Before', channelId: '9002' })
+    const file = [
+      HEADER,
+      `Agency,Same,9001,${SECRET},`,
+      `Agency,After,9002,${SECRET},`,
+      `${organization},New,9003,${SECRET},token`,
+    ].join('\n')
+    const before = await count()
+    const { json } = await send('preview', file)
+    expect(json).toMatchObject({ faults: [], faultCount: 0 })
+    expect(json.accounts).toMatchObject([
+      { line: 2, change: 'unchanged', changes: {} },
+      { line: 3, id, change: 'updated', changes: { name: ['Before', 'After'], channelSecret: 'replaced' } },
+      { line: 4, id: null, change: 'added', organizationId: organization, isUnusualSecret: true },
+    ])
+    expect(await count()).toBe(before)
+    const applied = (await send('apply', file)).json.accounts
+    expect(applied.map(({ change }: { change: string }) => change)).toEqual(['unchanged', 'updated', 'added'])
+    expect(await storedAccount(applied[2].id)).toMatchObject({ name: 'New', channel_secret: SECRET })
+    const actionsOf = async (id: string) =>
+      (await activityOf('account', id))
+        .map(({ action }) => action)
+        .filter((action) => !/verified/.test(action))
+    expect(await actionsOf(applied[2].id)).toEqual(['account.added'])
+    expect(await actionsOf(applied[1].id)).toEqual(['account.added', 'account.updated'])
+    expect(await actionsOf(applied[0].id)).toEqual(['account.added'])
+  })
+
+  it('with a fault changes nothing, and says which line and column', async () => {
+    const file = [HEADER, `Agency,A,9100,${SECRET},`, `Nobody,B,9101,${SECRET},`, `Agency,,9102,,`].join('\n')
+    const before = await count()
+    const { json } = await send('preview', file)
+    expect(json.faults).toEqual([
+      { line: 3, column: 'organization', message: 'no organization has this id or name.' },
+      { line: 4, column: 'name', message: 'a new account needs a name.' },
+    ])
+    const { status, json: refused } = await send('apply', file)
+    expect([status, refused.details[0].path]).toEqual([400, 'line 3, column organization'])
+    expect(await count()).toBe(before)
+  })
+
+  it('names the line that a constraint refuses', async () => {
+    const { oaHash } = tenant
+    const { json } = await send('apply', `${HEADER},oa_hash\nAgency,A,9200,,,${oaHash}\n`)
+    expect(json.details).toEqual([
+      { path: 'line 2', message: expect.stringContaining('another account already has this oa_hash') },
+    ])
+  })
+
+  it.each([
+    ['is empty', ''],
+    ['is not UTF-8', Buffer.from(`${HEADER}\nAgency,Caf\xe9,1,,`, 'latin1')],
+    ['has a NUL', `${HEADER}\nAgency,A\0,1,${SECRET},`],
+    ['has an open quote', `${HEADER}\nAgency,"${SECRET},1,,`],
+    ['has 200,000 columns', `${Array(200_000).fill('a').join(',')}\n`],
+    ['has 30,000 columns of one name', `${Array(13_000).fill('name').join(',')}\n`],
+    ['has a cell too many', `${HEADER}\nAgency,A,1,${SECRET},t,${SECRET}\n`],
+    ['is a picture', Buffer.from('89504e470d0a1a0a0000000d49484452', 'hex')],
+  ])('that %s is refused with a fault', async (_, content) => {
+    const { status, json } = await send('preview', content)
+    expect([status, json.accounts]).toEqual([200, []])
+    expect(json.faultCount).toBeGreaterThan(0)
+    expect(json.faults.length).toBeLessThanOrEqual(200)
+  })
+
+  it('of 1 GB is refused before it is read', async () => {
+    const { status } = await operatorRequest('content-length: 1000000000')
+    expect(status).toBe(413)
+  })
+
+  const operatorRequest = async (length: string) => {
+    const { connect } = await import('node:net')
+    const { port } = new URL(url)
+    const socket = connect(Number(port), '127.0.0.1')
+    const headers = Object.entries(operator.headers).map(([name, value]) => `${name}: ${value}`)
+    socket.write(
+      ['POST /api/fleet-file/preview HTTP/1.1', `host: 127.0.0.1:${port}`, ...headers, length, '', ''].join(
+        '\r\n',
+      ),
+    )
+    const text = await new Promise<string>((resolve) => socket.once('data', (data) => resolve(String(data))))
+    socket.destroy()
+    return { status: Number(text.split(' ')[1]) }
+  }
+
+  it('keeps text that a spreadsheet would take for a formula or markup as it is', async () => {
+    const name = `'=HYPERLINK("https://evil.example")`
+    const quoted = `"${name.replaceAll('"', '""')}"`
+    const { json } = await send('apply', `${HEADER}\nAgency,${quoted},9300,,\nAgency,<img src=x>,9301,,\n`)
+    expect(await storedAccount(json.accounts[0].id)).toMatchObject({
+      name: '=HYPERLINK("https://evil.example")',
+    })
+    expect(await storedAccount(json.accounts[1].id)).toMatchObject({ name: '<img src=x>' })
+  })
+})
+
+describe('long work', () => {
+  const jobOf = async ({ status, json }: { status: number; json: { job: { id: string } } }) => {
+    expect(status).toBe(202)
+    await runJobs()
+    return (await operator.get(`/api/jobs/${json.job.id}`)).json.job
+  }
+  const addPlatformAccount = async (fields = {}) => {
+    const state = platform.addAccount(randomAccount('Bakery'))
+    state.settings.testOrigin = service.url
+    state.settings.webhook = { endpoint: 'https://tool.example/hook', active: true }
+    const { channelId, channelSecret } = state.account
+    const { id } = await addAccount({ channelId, channelSecret, ...fields })
+    return { state, id, path: `/api/accounts/${id}` }
+  }
+  const membersOf = (id: string) =>
+    load(database, 'select from audience_member where channel_oa_id = $1', [id])
+
+  it('imports the followers of an account', async () => {
+    const { state, id, path } = await addPlatformAccount()
+    addPeople(state, 5)
+    const job = await jobOf(await operator.post(`${path}/followers`))
+    expect(job).toMatchObject({ status: 'done', done: '5', tally: { added: 5, skipped: 0 } })
+    expect(await membersOf(id)).toHaveLength(5)
+    expect((await activityOf('account', id)).slice(-2)).toMatchObject([
+      { action: 'job.started', actor: 'token' },
+      { action: 'account.followers_imported', actor: 'token', changes: { added: 5 } },
+    ])
+  })
+
+  it('says why LINE refuses the list of followers', async () => {
+    const { path } = await addPlatformAccount({ channelSecret: 'wrong' })
+    const job = await jobOf(await operator.post(`${path}/followers`))
+    expect(job).toMatchObject({ status: 'failed', reason: 'refused_by_line' })
+    expect(job.tally.problem).toContain('issues no access token')
+  })
+
+  it('brings accounts into service, and lists those with a problem', async () => {
+    const [good, wrong] = [await addPlatformAccount(), await addPlatformAccount({ channelSecret: 'wrong' })]
+    addPeople(good.state, 2)
+    const body = `organization,channel_id\nAgency,${good.state.account.channelId}\nAgency,${wrong.state.account.channelId}`
+    const response = await fetch(`${url}/api/fleet-file/apply?webhook=yes`, {
+      method: 'POST',
+      headers: operator.headers,
+      body,
+    })
+    const { job: started } = (await response.json()) as { job: { id: string } }
+    const job = await jobOf({ status: response.status, json: { job: started } })
+    expect(job).toMatchObject({
+      status: 'done',
+      done: '2',
+      tally: {
+        verified: 1,
+        followersAdded: 2,
+        problemCount: 1,
+        problems: [
+          { accountId: wrong.id, problem: expect.stringContaining('refuses the channel id and secret') },
+        ],
+      },
+    })
+    expect(good.state.settings.webhook?.endpoint).toBe(`${publicUrl}/api/line/${good.id}`)
+    expect(await membersOf(good.id)).toHaveLength(2)
+    const parameters = await load(database, 'select parameters, tally from job', [])
+    expect(JSON.stringify(parameters)).not.toContain(good.state.account.channelSecret)
+  })
+
+  it('removes an account only after typing its name, and refuses its deliveries at once', async () => {
+    const { state, id, path } = await addPlatformAccount()
+    addPeople(state, 3)
+    await jobOf(await operator.post(`${path}/followers`))
+    expect((await operator.get(`${path}/contents`)).json).toMatchObject({ name: 'Shop', members: 3 })
+    expect((await operator.post(`${path}/remove`, { name: 'shop' })).status).toBe(400)
+    const started = await operator.post(`${path}/remove`, { name: 'Shop' })
+    expect(await storedAccount(id)).toMatchObject({ channel_secret: null })
+    expect(await jobOf(started)).toMatchObject({ status: 'done' })
+    expect(await storedAccount(id)).toBeUndefined()
+    expect(await membersOf(id)).toEqual([])
+    expect((await activityOf('account', id)).at(-1)).toMatchObject({
+      action: 'account.removed',
+      changes: { name: ['Shop', null] },
+    })
+  })
+})
+
+describe('an operator of one organization', () => {
+  const path = (id: bigint) => `/api/accounts/${id}`
+  const own = addTenant(database)
+  const other = addTenant(database, { channelId: '123456' })
+  const signInAs = async (role: Role): Promise<Operator> => {
+    const { organizationId } = await own
+    const fields = { name: null, role, organizationIds: [organizationId] }
+    const { invitation } = await addOperator(database, commandActor(), `${role}@example.com`, fields)
+    const colleague = new Operator(url)
+    const password = `Correct-horse-${role}-battery-7`
+    const accepted = await colleague.post('/invitation/accept', { invitation, password })
+    colleague.cookie = accepted.headers.get('set-cookie')?.split(';')[0] ?? ''
+    return colleague
+  }
+  const changes = (id: bigint) =>
+    [
+      [path(id), { name: 'taken over' }],
+      [`${path(id)}/callback-address`, undefined],
+      [`${path(id)}/verify`, {}],
+      [`${path(id)}/webhook`, { replaces: null }],
+      [`${path(id)}/followers`, undefined],
+      [`${path(id)}/remove`, { name: 'test' }],
+    ] as const
+
+  it('finds no account of another one, and changes none', async () => {
+    const [{ accountId, organizationId }, manager] = [await other, await signInAs('manager')]
+    const before = await storedAccount(String(accountId))
+    for (const [address, body] of changes(accountId))
+      expect([address, (await manager.post(address, body)).status]).toEqual([address, 404])
+    for (const address of ['', '/webhook', '/contents'])
+      expect([address, (await manager.get(path(accountId) + address)).status]).toEqual([address, 404])
+    const added = await manager.post('/api/accounts', { organization: String(organizationId), name: 'x' })
+    const unknown = await manager.post('/api/accounts', { organization: '99999', name: 'x' })
+    expect([added.status, unknown.status]).toEqual([400, 400])
+    expect(added.json.details[0].path).toBe('organization')
+    expect(added.json.details[0].message.replace(String(organizationId), '99999')).toBe(
+      unknown.json.details[0].message,
+    )
+    for (const action of ['preview', 'apply']) {
+      const response = await fetch(
+        `${url}/api/fleet-file/${action}${action === 'apply' ? '?webhook=no' : ''}`,
+        {
+          method: 'POST',
+          headers: manager.headers,
+          body: `organization,channel_id,name\n${organizationId},123456,taken over\n`,
+        },
+      )
+      expect(await response.text()).toContain('no organization has this id or name')
+    }
+    const { organizations } = (await manager.get('/api/organizations')).json
+    expect(organizations.map(({ id }: { id: string }) => id)).toEqual([String((await own).organizationId)])
+    expect(await storedAccount(String(accountId))).toEqual(before)
+    // The same requests work in the own organization.
+    expect((await manager.post(path((await own).accountId), { name: 'mine' })).status).toBe(200)
+  })
+
+  it('changes organizations only as an owner, and none of the others', async () => {
+    const { organizationId } = await other
+    const requests = [
+      ['/api/organizations', { name: 'x' }],
+      [`/api/organizations/${organizationId}`, { name: 'x' }],
+      [`/api/organizations/${organizationId}/remove`, { name: 'x' }],
+    ] as const
+    const statuses = async (sender: Operator) =>
+      Promise.all(requests.map(async ([address, body]) => (await sender.post(address, body)).status))
+    expect(await statuses(await signInAs('owner'))).toEqual([403, 404, 404])
+    const viewer = await signInAs('viewer')
+    expect(await statuses(viewer)).toEqual([403, 403, 403])
+    for (const [address, body] of changes((await own).accountId))
+      expect([address, (await viewer.post(address, body)).status]).toEqual([address, 403])
+  })
+})

@@ -1,0 +1,190 @@
+/** How an operator adds accounts and repairs them in the console, without a shell. */
+import type { Browser, Page } from 'playwright-core'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { JobRunner } from '../../src/background/jobs.ts'
+import { deliveryPaths } from '../../src/intake/line/line-signature.ts'
+import { LineApi } from '../../src/line-api/client.ts'
+import { addPeople } from '../../tools/simulator/deliveries.ts'
+import { type SimulatedPlatform, simulatePlatform } from '../../tools/simulator/platform.ts'
+import { randomAccount } from '../../tools/simulator/state.ts'
+import type { TextDatabase } from '../../tools/text-database.ts'
+import { canRunChromium } from '../support/chromium.ts'
+import { openConsole, overflowOf, PHONE, violationsOf, visitConsole } from '../support/console-browser.ts'
+import { load } from '../support/load.ts'
+import { type Service, startApp } from '../support/service.ts'
+
+const publicUrl = 'https://oa.example.com'
+const OTHER_TOOL = 'https://chat.example.com/webhooks/line/1'
+
+describe.runIf(canRunChromium('the forms of accounts are'))('an operator without a shell', () => {
+  let browser: Browser
+  let database: TextDatabase
+  let service: Service
+  let platform: SimulatedPlatform
+  let url: string
+  beforeAll(async () => {
+    platform = await simulatePlatform()
+    const lineApi = new LineApi(platform.url)
+    const verifier = { lineApi, publicUrl, webhookPaths: deliveryPaths, now: Date.now }
+    const opened = await openConsole(async () => null, {
+      ...{ lineApiUrl: platform.url, verifier },
+      config: { logLevel: 'silent', trustProxy: [], publicUrl },
+      onJob: () => runner.wake(),
+    })
+    ;({ browser, url, database } = opened)
+    const log = { error: () => undefined } as unknown as ConstructorParameters<typeof JobRunner>[1]
+    const runner = new JobRunner(database, log, verifier)
+    runner.start()
+    service = await startApp(database)
+    return async () => {
+      await runner.stop()
+      await Promise.all([service.app.close(), platform.close()])
+      await opened.close()
+    }
+  })
+
+  const button = (page: Page, name: string | RegExp) => page.getByRole('button', { name })
+  const link = (page: Page, name: string) => page.getByRole('link', { name, exact: true })
+  const accountOf = async (name: string) =>
+    (await load<{ id: bigint }>(database, 'select id from official_account where name = $1', [name]))[0]?.id
+
+  const addPlatformAccount = (name: string) => {
+    const state = platform.addAccount(randomAccount(name))
+    state.settings.testOrigin = service.url
+    state.settings.webhook = { endpoint: OTHER_TOOL, active: true }
+    addPeople(state, 3)
+    return state
+  }
+
+  it('adds the first account, keeps what was typed after a refusal, and repairs its secret', async () => {
+    const { account, settings } = addPlatformAccount('Corner Bakery')
+    const page = await visitConsole(browser, url, { expected: /400 \(Bad Request\)/ })
+    await page.getByText('No official account yet').waitFor()
+    await link(page, 'Add an account').click()
+    await page.getByLabel('Name of the new organization').fill('Bakeries')
+    await page.getByLabel('Name', { exact: true }).fill('Corner Bakery')
+    await page.getByLabel('Channel id', { exact: true }).fill('0815')
+    await page.getByLabel('Channel secret').fill('d'.repeat(32))
+    await button(page, 'Add the account').click()
+    await page.getByText('must be decimal digits').waitFor()
+    await page.locator('[name="channelId"]:focus').waitFor()
+    expect(await page.getByLabel('Channel secret').inputValue()).toBe('d'.repeat(32))
+    await page.getByLabel('Channel id', { exact: true }).fill(account.channelId)
+    await page.keyboard.press('Enter')
+    await page.getByRole('heading', { name: 'Corner Bakery was added' }).waitFor()
+    expect(await load(database, 'select from organization', [])).toHaveLength(1)
+    const id = await accountOf('Corner Bakery')
+    await page.getByText(`${publicUrl}/api/line/${id}`).waitFor()
+    await page.getByText(/api\/mbox\/callback\//).waitFor()
+
+    // The secret is wrong, so LINE refuses the account, and the problem has a link to the field.
+    await button(page, 'Verify with a test delivery').click()
+    await page.getByText('The account has a problem.').waitFor()
+    await link(page, 'Open the account').click()
+    await link(page, 'Change: Channel secret').click()
+    await page.locator('[name="channelSecret"]:focus').waitFor()
+    expect(await page.content()).not.toContain('d'.repeat(32))
+    await page.keyboard.type(account.channelSecret)
+    await page.keyboard.press('Enter')
+    await page.getByRole('heading', { name: 'Corner Bakery' }).waitFor()
+    await link(page, 'Change: Channel secret').waitFor({ state: 'detached' })
+
+    // The webhook belongs to another tool, which the dialog says before it replaces the URL.
+    await page
+      .locator('.problem-card')
+      .getByRole('button', { name: 'Point the webhook here' })
+      .first()
+      .click()
+    const dialog = page.getByRole('dialog')
+    await dialog.getByText(OTHER_TOOL).waitFor()
+    expect(settings.webhook?.endpoint).toBe(OTHER_TOOL)
+    await dialog.getByRole('button', { name: 'Set the webhook URL' }).click()
+    await dialog.getByText('LINE has accepted the URL').waitFor()
+    expect(settings.webhook?.endpoint).toBe(`${publicUrl}/api/line/${id}`)
+    await dialog.getByRole('button', { name: 'Close' }).last().click()
+    settings.webhook = { endpoint: `${publicUrl}/api/line/${id}`, active: true }
+    await button(page, 'Verify with a test delivery').last().click()
+    await page.getByText('Checks of the last verification').waitFor()
+    await button(page, 'Import followers').last().click()
+    await page.locator('.job', { hasText: 'Done' }).waitFor()
+    expect(await load(database, 'select from audience_member where channel_oa_id = $1', [id])).toHaveLength(3)
+
+    await button(page, 'Remove the account…').click()
+    const submit = dialog.getByRole('button', { name: 'Remove permanently' })
+    expect(await submit.isDisabled()).toBe(true)
+    await dialog.getByLabel('Type Corner Bakery to confirm').fill('Corner Bakery')
+    await page.keyboard.press('Enter')
+    await dialog.locator('.job', { hasText: 'Done' }).waitFor()
+    expect(await accountOf('Corner Bakery')).toBeUndefined()
+  })
+
+  it('adds 20 accounts from a file with a fault, and finds the one with a wrong secret', async () => {
+    const fleet = Array.from({ length: 20 }, (_, i) => addPlatformAccount(`Shop ${i + 1}`))
+    const lines = fleet.map(({ account: { displayName, channelId, channelSecret } }, i) =>
+      ['Bakeries', displayName, channelId, i === 4 ? 'e'.repeat(32) : channelSecret].join(','),
+    )
+    const csv = (rows: string[]) => ({
+      name: 'fleet.csv',
+      mimeType: 'text/csv',
+      buffer: Buffer.from(['organization,name,channel_id,channel_secret', ...rows].join('\n')),
+    })
+    const page = await visitConsole(browser, url, { path: '/accounts/file' })
+    const input = page.getByLabel('Drop the CSV file here')
+    await input.setInputFiles(
+      csv(lines.map((line, i) => (i === 7 ? line.replace('Bakeries', 'Baker') : line))),
+    )
+    await page.getByRole('cell', { name: 'no organization has this id or name.' }).waitFor()
+    await page.getByRole('cell', { name: '9', exact: true }).waitFor()
+    await input.setInputFiles(csv(lines))
+    await page.getByText('20 to add, 0 to update, 0 unchanged').waitFor()
+    expect(await page.content()).not.toContain('e'.repeat(32))
+    await button(page, 'Apply the file').click()
+    await page.locator('.job', { hasText: 'Done' }).waitFor()
+    await page.getByText('Verified accounts: 19. Imported followers: 57.').waitFor()
+    await page.locator('.problem-list').getByRole('link', { name: 'Shop 5' }).click()
+    await link(page, 'Change: Channel secret').waitFor()
+  })
+
+  it('drops a file, which is refused in the browser if it is too large', async () => {
+    const page = await visitConsole(browser, url, { path: '/accounts/file' })
+    await page.evaluate(`{
+      const data = new DataTransfer()
+      data.items.add(new File([new Uint8Array(1024 * 1024 + 1)], 'large.csv'))
+      document.querySelector('.drop-zone').dispatchEvent(new DragEvent('drop', { dataTransfer: data, bubbles: true }))
+    }`)
+    await page.getByText('The file is larger than 1 MiB').waitFor()
+  })
+
+  it('adds, renames and removes an organization', async () => {
+    const page = await visitConsole(browser, url, { path: '/settings/organizations' })
+    await button(page, 'Add an organization').click()
+    await page.getByRole('textbox', { name: 'Name' }).fill('<b>Hotels</b>')
+    await page.keyboard.press('Enter')
+    await button(page, 'Rename <b>Hotels</b>').click()
+    await page.getByRole('textbox', { name: 'Name' }).fill('Hotels')
+    await page.keyboard.press('Enter')
+    await button(page, 'Remove Hotels').click()
+    await page.getByLabel('Type Hotels to confirm').fill('Hotels')
+    await page.keyboard.press('Enter')
+    await button(page, 'Remove Hotels').waitFor({ state: 'detached' })
+  })
+
+  it.each([DARK_PHONE(), {}])('sees accessible pages of forms that fit (%j)', async (options) => {
+    const [account] = await load<{ id: bigint }>(database, 'select id from official_account limit 1', [])
+    for (const path of [
+      '/accounts/new',
+      '/accounts/file',
+      `/accounts/${account?.id}/edit?field=chatSecret`,
+      '/settings/organizations',
+    ]) {
+      const page = await visitConsole(browser, url, { path, hasAxe: true, ...options })
+      await page.locator('form, .drop-zone, table').first().waitFor()
+      expect([path, await violationsOf(page)]).toEqual([path, []])
+      expect([path, await overflowOf(page)]).toEqual([path, 0])
+    }
+  })
+})
+
+function DARK_PHONE() {
+  return { viewport: PHONE, colorScheme: 'dark' as const }
+}

@@ -1,0 +1,96 @@
+/** Changes an account. Secrets are write-only: a field that stays empty keeps the stored value. */
+import { useEffect, useState } from 'preact/hooks'
+import { post } from '../api.ts'
+import { useQuery } from '../hooks.ts'
+import {
+  AccountFields,
+  type FormField,
+  PUBLIC_FIELDS,
+  SECRET_FIELDS,
+  type Values,
+} from '../parts/account-fields.tsx'
+import type { AccountResponse } from '../parts/account-response.ts'
+import { Form } from '../parts/form.tsx'
+import { Page, Panel } from '../parts/page.tsx'
+import { Failure, Loading } from '../parts/states.tsx'
+import { Link, navigate } from '../router.tsx'
+import { useLocalized } from '../texts.ts'
+
+/** After a change of these, the account is verified. */
+const CREDENTIALS = ['channelId', 'channelSecret', 'channelAccessToken', 'botUserId', 'basicId']
+
+export function EditAccountPage({ id, field }: { id: string; field: string | null }) {
+  const { t } = useLocalized()
+  const { data, error, reload } = useQuery<AccountResponse>(`/api/accounts/${id}`)
+  return (
+    <Page
+      title={t.manage.editTitle(data?.account.name ?? id)}
+      trail={
+        <>
+          <Link href="/">{t.nav.fleet}</Link> /{' '}
+          <Link href={`/accounts/${id}`}>{data?.account.name ?? id}</Link>
+        </>
+      }
+      lead={t.manage.editLead}
+    >
+      {error && <Failure error={error} retry={reload} />}
+      {data === undefined && !error && <Loading />}
+      {data && (
+        <Panel title={t.manage.account}>
+          <Editor account={data.account} field={field} />
+        </Panel>
+      )}
+    </Page>
+  )
+}
+
+function Editor({ account, field }: { account: AccountResponse['account']; field: string | null }) {
+  const { t } = useLocalized()
+  const { id } = account
+  const [values, setValues] = useState<Values>(() => valuesOf(account))
+  useEffect(() => {
+    if (field === null) return
+    // After the page has focused its title.
+    const timer = setTimeout(() =>
+      document.querySelector<HTMLElement>(`[name="${CSS.escape(field)}"]`)?.focus(),
+    )
+    return () => clearTimeout(timer)
+  }, [field])
+  const save = async () => {
+    const changes = changesOf(account, values)
+    await post(`/api/accounts/${id}`, changes)
+    // The outcome is on the page of the account, also if LINE does not respond.
+    if (CREDENTIALS.some((name) => name in changes))
+      await post(`/api/accounts/${id}/verify`, {}).catch(() => undefined)
+    navigate(`/accounts/${id}`)
+  }
+  return (
+    <Form submit={t.manage.save} onSubmit={save} onCancel={() => navigate(`/accounts/${id}`)}>
+      <AccountFields
+        values={values}
+        onChange={setValues}
+        isStored={{
+          channelSecret: account.hasChannelSecret,
+          channelAccessToken: account.hasChannelAccessToken,
+          chatSecret: account.hasChatSecret,
+        }}
+        isNew={false}
+      />
+    </Form>
+  )
+}
+
+const valuesOf = (account: AccountResponse['account']): Values =>
+  Object.fromEntries(PUBLIC_FIELDS.map((name) => [name, account[name] ?? '']))
+
+/** Only what differs, so that a change of a colleague in another field is kept. */
+function changesOf(account: AccountResponse['account'], values: Values): Values {
+  const changes: Partial<Record<FormField, string | null>> = {}
+  for (const name of PUBLIC_FIELDS)
+    if ((values[name] ?? '').trim() !== (account[name] ?? '')) changes[name] = values[name] ?? ''
+  for (const name of SECRET_FIELDS) {
+    const { [name]: value } = values
+    if (value === null || (value ?? '').trim() !== '') changes[name] = value ?? null
+  }
+  return changes
+}

@@ -1,0 +1,163 @@
+/** Adds and updates accounts from a CSV file: the changes as a table first, then the work with its progress. */
+import { useState } from 'preact/hooks'
+import type { OrganizationSummary } from '../../src/operator/organizations.ts'
+import { ApiError, type Json, postText } from '../api.ts'
+import { useQuery } from '../hooks.ts'
+import { type AccountJob, JobProgress } from '../parts/account-job.tsx'
+import { FileFaults, type FilePreview, PreviewTable } from '../parts/fleet-preview.tsx'
+import { CheckField, Form } from '../parts/form.tsx'
+import { OnboardingOutcomes } from '../parts/onboarding.tsx'
+import { Page, Panel } from '../parts/page.tsx'
+import { ActionFailure, Loading } from '../parts/states.tsx'
+import { Link } from '../router.tsx'
+import { useLocalized } from '../texts.ts'
+
+/** The limit of the service. 1 MiB are 4,000 accounts with access tokens, or 10,000 without. */
+const FILE_MAX_BYTES = 1024 * 1024
+const TEMPLATE =
+  'organization,name,channel_id,channel_secret,channel_access_token,basic_id,bot_user_id,chat_secret'
+
+/** The content stays in this page until it is applied. The service keeps no file, because it has secrets. */
+type State =
+  | { step: 'choose' }
+  | { step: 'reading' }
+  | { step: 'preview'; content: string; preview: FilePreview }
+  | { step: 'applied'; preview: FilePreview; job: AccountJob }
+
+export function FleetFilePage() {
+  const { t } = useLocalized()
+  const [state, setState] = useState<State>({ step: 'choose' })
+  const [error, setError] = useState<ApiError>()
+  const { data } = useQuery<{ organizations: Array<Json<OrganizationSummary>> }>('/api/organizations')
+  const names = new Map(data?.organizations.map(({ id, name }) => [id, name]))
+  const read = async (file: File) => {
+    setError(undefined)
+    if (file.size > FILE_MAX_BYTES) {
+      setState({ step: 'choose' })
+      setError(new ApiError(t.file.tooLarge, { status: 413, retryAfter: null }))
+      return
+    }
+    setState({ step: 'reading' })
+    try {
+      const content = await file.text()
+      const preview = await postText<FilePreview>('/api/fleet-file/preview', content)
+      setState({ step: 'preview', content, preview })
+    } catch (failure) {
+      setState({ step: 'choose' })
+      setError(
+        failure instanceof ApiError
+          ? failure
+          : new ApiError(t.file.unreadable, { status: 400, retryAfter: null }),
+      )
+    }
+  }
+  return (
+    <Page title={t.file.title} lead={t.file.lead} trail={<Link href="/">{t.nav.fleet}</Link>}>
+      {state.step !== 'applied' && (
+        <Panel title={t.file.choose}>
+          <DropZone onFile={read} />
+          <details>
+            <summary>{t.file.format}</summary>
+            <p>{t.file.columns}</p>
+            <pre class="payload short">{TEMPLATE}</pre>
+            <p>{t.file.emptyCells}</p>
+          </details>
+        </Panel>
+      )}
+      <ActionFailure error={error} />
+      {state.step === 'reading' && <Loading />}
+      {state.step === 'preview' && (
+        <Preview
+          {...state}
+          names={names}
+          onApplied={(preview, job) => setState({ step: 'applied', preview, job })}
+        />
+      )}
+      {state.step === 'applied' && (
+        <Panel title={t.file.applied}>
+          <JobProgress job={state.job} onChange={(job) => setState({ ...state, job })} />
+          <OnboardingOutcomes job={state.job} accounts={state.preview.accounts} />
+          <PreviewTable accounts={state.preview.accounts} names={names} />
+        </Panel>
+      )}
+    </Page>
+  )
+}
+
+function DropZone({ onFile }: { onFile: (file: File) => void }) {
+  const { t } = useLocalized()
+  const [isOver, setOver] = useState(false)
+  return (
+    // biome-ignore lint/a11y/noStaticElementInteractions: the file input inside does the same with the keyboard
+    <div
+      class={`drop-zone ${isOver ? 'is-over' : ''}`}
+      onDragOver={(event) => {
+        event.preventDefault()
+        setOver(true)
+      }}
+      onDragLeave={() => setOver(false)}
+      onDrop={(event) => {
+        event.preventDefault()
+        setOver(false)
+        const [file] = event.dataTransfer?.files ?? []
+        if (file) onFile(file)
+      }}
+    >
+      <label>
+        <span>{t.file.drop}</span>
+        <input
+          type="file"
+          accept=".csv,text/csv"
+          onChange={(event) => {
+            const [file] = event.currentTarget.files ?? []
+            if (file) onFile(file)
+            // The same file can be chosen again after a correction.
+            event.currentTarget.value = ''
+          }}
+        />
+      </label>
+    </div>
+  )
+}
+
+function Preview({
+  content,
+  preview,
+  names,
+  onApplied,
+}: {
+  content: string
+  preview: FilePreview
+  names: Map<string, string>
+  onApplied: (preview: FilePreview, job: AccountJob) => void
+}) {
+  const { t, number } = useLocalized()
+  const [setsWebhook, setSetsWebhook] = useState(true)
+  if (preview.faultCount > 0) return <FileFaults preview={preview} />
+  const count = (change: string) => preview.accounts.filter((account) => account.change === change).length
+  const apply = async () => {
+    const path = `/api/fleet-file/apply?webhook=${setsWebhook ? 'yes' : 'no'}`
+    const { accounts, job } = await postText<Pick<FilePreview, 'accounts'> & { job: AccountJob }>(
+      path,
+      content,
+    )
+    onApplied({ accounts, faults: [], faultCount: 0 }, job)
+  }
+  return (
+    <Panel title={t.file.preview}>
+      <p role="status">
+        {t.file.summary(number(count('added')), number(count('updated')), number(count('unchanged')))}
+      </p>
+      <PreviewTable accounts={preview.accounts} names={names} />
+      <Form submit={t.file.apply} onSubmit={apply}>
+        <CheckField
+          name="setsWebhook"
+          label={t.file.setsWebhook}
+          hint={t.file.setsWebhookHint}
+          value={setsWebhook}
+          onChange={setSetsWebhook}
+        />
+      </Form>
+    </Panel>
+  )
+}

@@ -1,0 +1,117 @@
+/** Adds an account, then shows what to enter where. */
+import { useState } from 'preact/hooks'
+import type { OrganizationSummary } from '../../src/operator/organizations.ts'
+import { ApiError, type Json, post } from '../api.ts'
+import { useQuery } from '../hooks.ts'
+import { AccountFields, type Values } from '../parts/account-fields.tsx'
+import { type AddedAccount, NextSteps } from '../parts/account-steps.tsx'
+import { Form, SelectField, TextField } from '../parts/form.tsx'
+import { Page, Panel } from '../parts/page.tsx'
+import { Failure, Loading } from '../parts/states.tsx'
+import { Link } from '../router.tsx'
+import { useOperator, useRole } from '../session.ts'
+import { useLocalized } from '../texts.ts'
+
+/** The choice of an organization that does not exist yet. */
+const NEW = 'new'
+
+type Organization = Json<OrganizationSummary>
+
+export function NewAccountPage() {
+  const { t } = useLocalized()
+  const { data, error, reload } = useQuery<{ organizations: Organization[] }>('/api/organizations')
+  const [added, setAdded] = useState<{ account: AddedAccount; values: Values } | null>(null)
+  const trail = <Link href="/">{t.nav.fleet}</Link>
+  if (added !== null) return <NextSteps trail={trail} {...added} />
+  return (
+    <Page
+      title={t.manage.addAccount}
+      trail={trail}
+      lead={t.manage.addLead}
+      actions={
+        <Link class="button" href="/accounts/file">
+          {t.manage.addFile}
+        </Link>
+      }
+    >
+      {error && <Failure error={error} retry={reload} />}
+      {data === undefined && !error && <Loading />}
+      {data && (
+        <Panel title={t.manage.account}>
+          <NewAccount
+            organizations={data.organizations}
+            onAdded={(account, values) => setAdded({ account, values })}
+          />
+        </Panel>
+      )}
+    </Page>
+  )
+}
+
+function NewAccount({
+  organizations,
+  onAdded,
+}: {
+  organizations: Organization[]
+  onAdded: (account: AddedAccount, values: Values) => void
+}) {
+  const { t } = useLocalized()
+  const isOwner = useRole('owner')
+  const seesAll = useOperator().organizationIds === null
+  const [chosen, setChosen] = useState(organizations[0]?.id ?? NEW)
+  const [newName, setNewName] = useState('')
+  const [known, setKnown] = useState(organizations)
+  const [values, setValues] = useState<Values>({})
+  const add = async () => {
+    let organization = chosen
+    if (organization === NEW) {
+      const { id } = await addOrganization(newName)
+      // If the account is refused, the next attempt must not add the organization again.
+      setKnown([...known, { id, name: newName.trim(), accounts: 0 }])
+      setChosen(id)
+      organization = id
+    }
+    const given = Object.entries(values).filter(([, value]) => (value ?? '').trim() !== '')
+    onAdded(
+      await post<AddedAccount>('/api/accounts', { name: '', ...Object.fromEntries(given), organization }),
+      values,
+    )
+  }
+  return (
+    <Form submit={t.manage.addSubmit} onSubmit={add}>
+      <SelectField
+        name="organization"
+        label={t.manage.organization}
+        value={chosen}
+        onChange={setChosen}
+        options={[
+          ...known.map(({ id, name }) => [id, name] as const),
+          ...(isOwner && seesAll ? [[NEW, t.manage.newOrganization] as const] : []),
+        ]}
+      />
+      {chosen === NEW && (
+        <TextField
+          name="organizationName"
+          label={t.manage.organizationName}
+          value={newName}
+          onChange={setNewName}
+        />
+      )}
+      <AccountFields
+        values={values}
+        onChange={setValues}
+        isStored={{ channelSecret: false, channelAccessToken: false, chatSecret: false }}
+        isNew
+      />
+    </Form>
+  )
+}
+
+/** The form has another field named `name`. */
+function addOrganization(name: string): Promise<{ id: string }> {
+  return post<{ id: string }>('/api/organizations', { name }).catch((error: ApiError) => {
+    const { message, status } = error
+    const details = error.details.map((detail) => ({ ...detail, path: 'organizationName' }))
+    throw new ApiError(message, { status, details, retryAfter: null })
+  })
+}

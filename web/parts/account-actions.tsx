@@ -1,0 +1,215 @@
+/** Buttons that set up an account: verify, point LINE's webhook here, import followers, new chat address, remove. */
+import { useState } from 'preact/hooks'
+import type { Verification } from '../../src/accounts/verification.ts'
+import type { CurrentWebhook } from '../../src/operator/point-webhook.ts'
+import type { AccountContents } from '../../src/operator/remove-account.ts'
+import { post } from '../api.ts'
+import { useAction, useQuery } from '../hooks.ts'
+import { useLocalized } from '../texts.ts'
+import { type AccountJob, JobProgress } from './account-job.tsx'
+import { Dialog } from './dialog.tsx'
+import { Form } from './form.tsx'
+import { Facts } from './page.tsx'
+import { Removal } from './removal.tsx'
+import { ActionFailure, Failure, Loading } from './states.tsx'
+import { Copyable } from './values.tsx'
+
+export function VerifyAccount({
+  id,
+  testWebhook,
+  onDone,
+  isPrimary = false,
+}: {
+  id: string
+  testWebhook: boolean
+  onDone: (isVerified: boolean) => void
+  isPrimary?: boolean
+}) {
+  const { t } = useLocalized()
+  const { isRunning, error, run } = useAction()
+  const verify = async () => {
+    const { verified } = await post<Verification>(`/api/accounts/${id}/verify`, { testWebhook })
+    onDone(verified)
+  }
+  const label = testWebhook ? t.account.verifyTest : t.account.verify
+  return (
+    <>
+      <button
+        type="button"
+        class={isPrimary ? 'primary' : ''}
+        disabled={isRunning}
+        onClick={() => run(verify)}
+      >
+        {isRunning ? t.account.verifying : label}
+      </button>
+      <ActionFailure error={error} />
+    </>
+  )
+}
+
+export function PointWebhook({ id, onDone }: { id: string; onDone: () => void }) {
+  const { t } = useLocalized()
+  const [isOpen, setOpen] = useState(false)
+  return (
+    <>
+      <button type="button" onClick={() => setOpen(true)}>
+        {t.manage.pointWebhook}
+      </button>
+      {isOpen && (
+        <WebhookDialog
+          id={id}
+          onClose={() => {
+            setOpen(false)
+            onDone()
+          }}
+        />
+      )}
+    </>
+  )
+}
+
+/** Shows what LINE has now before it is replaced. */
+export function WebhookDialog({ id, onClose }: { id: string; onClose: () => void }) {
+  const { t } = useLocalized()
+  const [isSet, setSet] = useState(false)
+  const path = `/api/accounts/${id}/webhook`
+  const { data, error, reload } = useQuery<CurrentWebhook>(path)
+  const replace = async () => {
+    await post(path, { replaces: data?.url ?? null })
+    setSet(true)
+  }
+  const close = (
+    <footer class="actions">
+      <button type="button" onClick={onClose}>
+        {t.common.close}
+      </button>
+    </footer>
+  )
+  return (
+    <Dialog title={t.manage.pointWebhook} onClose={onClose}>
+      {error && <Failure error={error} title={t.manage.webhookUnknown} retry={reload} />}
+      {data === undefined && !error && <Loading />}
+      {data && (
+        <Facts
+          items={[
+            [t.manage.webhookNow, isSet ? data.wantedUrl : (data.url ?? t.manage.webhookNone)],
+            [t.manage.webhookNew, data.wantedUrl],
+          ]}
+        />
+      )}
+      {(isSet || data?.isHere) && (
+        <p class="notice good" role="status">
+          {isSet ? t.manage.webhookSet : t.manage.webhookIsHere}
+        </p>
+      )}
+      {data && !isSet && !data.isHere ? (
+        <Form submit={t.manage.webhookReplace} onSubmit={replace} onCancel={onClose}>
+          {data.url !== null && <p class="notice warning">{t.manage.webhookReplaces}</p>}
+        </Form>
+      ) : (
+        close
+      )}
+    </Dialog>
+  )
+}
+
+export function ImportFollowers({ id }: { id: string }) {
+  const { t } = useLocalized()
+  const { isRunning, error, run } = useAction()
+  const [job, setJob] = useState<AccountJob | null>(null)
+  const start = async () => setJob((await post<{ job: AccountJob }>(`/api/accounts/${id}/followers`)).job)
+  return (
+    <>
+      <button type="button" disabled={isRunning || job?.status === 'running'} onClick={() => run(start)}>
+        {t.manage.importFollowers}
+      </button>
+      <ActionFailure error={error} />
+      {job && <JobProgress job={job} onChange={setJob} />}
+    </>
+  )
+}
+
+export function NewCallbackAddress({ id }: { id: string }) {
+  const { t } = useLocalized()
+  const [isOpen, setOpen] = useState(false)
+  const [callbackUrl, setCallbackUrl] = useState<string | null>(null)
+  const close = () => {
+    setOpen(false)
+    setCallbackUrl(null)
+  }
+  const renew = async () =>
+    setCallbackUrl((await post<{ callbackUrl: string }>(`/api/accounts/${id}/callback-address`)).callbackUrl)
+  return (
+    <>
+      <button type="button" onClick={() => setOpen(true)}>
+        {t.manage.newCallback}
+      </button>
+      {isOpen && (
+        <Dialog title={callbackUrl === null ? t.manage.newCallback : t.manage.callbackUrl} onClose={close}>
+          {callbackUrl === null ? (
+            <Form submit={t.manage.newCallback} onSubmit={renew} onCancel={close} isDangerous>
+              <p>{t.manage.newCallbackText}</p>
+            </Form>
+          ) : (
+            <>
+              <p class="notice warning">{t.manage.addressOnce}</p>
+              <Copyable text={callbackUrl} label={t.manage.callbackUrl} />
+              <footer class="actions">
+                <button type="button" onClick={close}>
+                  {t.common.close}
+                </button>
+              </footer>
+            </>
+          )}
+        </Dialog>
+      )}
+    </>
+  )
+}
+
+export function RemoveAccount({ id, name }: { id: string; name: string }) {
+  const { t } = useLocalized()
+  const [isOpen, setOpen] = useState(false)
+  return (
+    <>
+      <button type="button" class="quiet-danger" onClick={() => setOpen(true)}>
+        {t.manage.removeAccount}
+      </button>
+      {isOpen && <RemovalDialog {...{ id, name }} onClose={() => setOpen(false)} />}
+    </>
+  )
+}
+
+function RemovalDialog({ id, name, onClose }: { id: string; name: string; onClose: () => void }) {
+  const { t } = useLocalized()
+  const { data, error } = useQuery<AccountContents>(`/api/accounts/${id}/contents`)
+  const [job, setJob] = useState<AccountJob | null>(null)
+  if (job !== null) {
+    return (
+      <Dialog title={t.manage.removing(name)} onClose={onClose}>
+        <JobProgress job={job} onChange={setJob} />
+      </Dialog>
+    )
+  }
+  const remove = async (typed: string) =>
+    setJob((await post<{ job: AccountJob }>(`/api/accounts/${id}/remove`, { name: typed })).job)
+  return (
+    <Removal
+      title={t.manage.removeTitle(name)}
+      text={t.manage.removeText}
+      name={name}
+      contents={
+        data && [
+          [t.account.members, data.members],
+          [t.manage.receivedEvents, data.receivedEvents],
+          [t.account.endpoints, data.endpoints],
+          [t.manage.waitingDeliveries, data.waitingDeliveries],
+          [t.manage.apiKeys, data.apiKeys],
+        ]
+      }
+      error={error}
+      onRemove={remove}
+      onClose={onClose}
+    />
+  )
+}

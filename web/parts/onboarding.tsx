@@ -1,0 +1,34 @@
+/** What the onboarding of accounts has done so far, and the accounts with a problem. */
+import type { OnboardingTally } from '../../src/operator/jobs/onboard-accounts.ts'
+import { Link } from '../router.tsx'
+import { useLocalized } from '../texts.ts'
+import type { AccountJob } from './account-job.tsx'
+import type { FileAccount } from './fleet-preview.tsx'
+
+export function OnboardingOutcomes({ job, accounts }: { job: AccountJob; accounts: FileAccount[] }) {
+  const { t, number } = useLocalized()
+  const {
+    verified = 0,
+    followersAdded = 0,
+    problemCount = 0,
+    problems = [],
+  } = job.tally as Partial<OnboardingTally>
+  const names = new Map(accounts.map(({ id, name }) => [id, name]))
+  return (
+    <div role="status">
+      <p>{t.file.onboarded(number(verified), number(followersAdded))}</p>
+      {problemCount > 0 && (
+        <>
+          <h3>{t.file.problems(number(problemCount))}</h3>
+          <ul class="problem-list">
+            {problems.map(({ accountId, problem }) => (
+              <li key={accountId}>
+                <Link href={`/accounts/${accountId}`}>{names.get(accountId) ?? accountId}</Link> {problem}
+              </li>
+            ))}
+          </ul>
+        </>
+      )}
+    </div>
+  )
+}

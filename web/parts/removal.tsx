@@ -1,0 +1,54 @@
+/** The removal of an object with everything in it: what would be deleted, and the name to type. */
+import { useState } from 'preact/hooks'
+import type { ApiError } from '../api.ts'
+import { useLocalized } from '../texts.ts'
+import { Dialog } from './dialog.tsx'
+import { Form, TextField } from './form.tsx'
+import { Facts } from './page.tsx'
+import { Failure, Loading } from './states.tsx'
+
+export function Removal({
+  title,
+  text,
+  name,
+  contents,
+  error,
+  onRemove,
+  onClose,
+}: {
+  title: string
+  text: string
+  /** what the operator types */
+  name: string
+  /** what would be deleted; undefined until it is counted */
+  contents: Array<[label: string, count: number]> | undefined
+  error: ApiError | undefined
+  onRemove: (typed: string) => Promise<void>
+  onClose: () => void
+}) {
+  const { t, number } = useLocalized()
+  const [typed, setTyped] = useState('')
+  return (
+    <Dialog title={title} onClose={onClose}>
+      <p>{text}</p>
+      {error && <Failure error={error} />}
+      {contents === undefined && !error && <Loading />}
+      {contents && <Facts items={contents.map(([label, count]) => [label, number(count)])} />}
+      <Form
+        submit={t.manage.removeSubmit}
+        onSubmit={() => onRemove(typed.trim())}
+        onCancel={onClose}
+        isComplete={typed.trim() === name.trim()}
+        isDangerous
+      >
+        <TextField
+          name="name"
+          label={t.manage.typeName(name)}
+          value={typed}
+          onChange={setTyped}
+          autocomplete="off"
+        />
+      </Form>
+    </Dialog>
+  )
+}
