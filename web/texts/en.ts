@@ -430,6 +430,9 @@ export const en = {
     emptyHelp: 'Changing the tags of many members, imports and retries appear here for 30 days.',
     ofTotal: (done: string, total: string) => `${done} of ${total}`,
     kinds: {
+      'accounts.onboard': 'Bring accounts into service',
+      'account.import_followers': 'Import followers',
+      'account.remove': 'Remove account',
       'members.tag': 'Change tags',
       'members.import': 'Import members',
       'events.retry': 'Retry events',

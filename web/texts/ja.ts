@@ -592,6 +592,9 @@ export const ja: Texts = {
     emptyHelp: '多数のメンバーのタグ変更、インポート、再試行がここに30日間表示されます。',
     ofTotal: (done, total) => `${total} 件中 ${done} 件`,
     kinds: {
+      'accounts.onboard': 'アカウントの稼働準備',
+      'account.import_followers': '友だちの取り込み',
+      'account.remove': 'アカウントの削除',
       'members.tag': 'タグの変更',
       'members.import': 'メンバーのインポート',
       'events.retry': 'イベントの再試行',

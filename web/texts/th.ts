@@ -575,6 +575,9 @@ export const th: Texts = {
     emptyHelp: 'การเปลี่ยนแท็กของสมาชิกจำนวนมาก การนำเข้า และการลองใหม่จะแสดงที่นี่ 30 วัน',
     ofTotal: (done, total) => `${done} จาก ${total}`,
     kinds: {
+      'accounts.onboard': 'เปิดใช้งานบัญชี',
+      'account.import_followers': 'นำเข้าผู้ติดตาม',
+      'account.remove': 'ลบบัญชี',
       'members.tag': 'เปลี่ยนแท็ก',
       'members.import': 'นำเข้าสมาชิก',
       'events.retry': 'ลองเหตุการณ์ใหม่',

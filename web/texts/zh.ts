@@ -575,6 +575,9 @@ export const zh: Texts = {
     emptyHelp: '變更大量成員的標籤、匯入與重試會在此顯示 30 天。',
     ofTotal: (done, total) => `${done} / ${total}`,
     kinds: {
+      'accounts.onboard': '啟用帳號',
+      'account.import_followers': '匯入好友',
+      'account.remove': '移除帳號',
       'members.tag': '變更標籤',
       'members.import': '匯入成員',
       'events.retry': '重試事件',
