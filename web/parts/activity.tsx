@@ -115,7 +115,7 @@ export function ActivityPanel({
   return (
     <Panel title={t.activity.title}>
       <ListView list={list} empty={<p class="muted">{t.activity.emptyObject}</p>}>
-        {(rows) => <ActivityList rows={rows} isOfObject />}
+        {(rows) => <ActivityList rows={rows} isOfObject={kind !== 'account'} />}
       </ListView>
     </Panel>
   )

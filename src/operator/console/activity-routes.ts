@@ -4,7 +4,7 @@ import type { FastifyInstance } from 'fastify'
 import { INT64_MAX } from '../../http/path-id.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker } from '../../http/validate.ts'
-import { exportActivity, listActivity, listActivityOf } from '../activity.ts'
+import { ALL_ACTIVITY, exportActivity, listActivity, listActivityOf } from '../activity.ts'
 import { toJson } from '../format.ts'
 import type { ConsoleParts } from './parts.ts'
 import { Id, idOrNull, pageOf, READ_LIMIT, requireId, ShortText } from './parts.ts'
@@ -72,7 +72,13 @@ export function activityRoutes(api: FastifyInstance, { reads }: ConsoleParts): v
     const { kind, id, account, before } = checkObject(request.query)
     const of = { kind, id: requireId(id), accountId: idOrNull(account) }
     const { organizationIds } = operatorOf(request)
-    const { items, next } = pageOf(await listActivityOf(reads, organizationIds, of, pageBefore(before)))
+    const page = pageBefore(before)
+    // The page of an account also shows what was done with its endpoints, keys and members.
+    const rows =
+      kind === 'account'
+        ? await listActivity(reads, organizationIds, { ...ALL_ACTIVITY, accountId: of.id }, page)
+        : await listActivityOf(reads, organizationIds, of, page)
+    const { items, next } = pageOf(rows)
     return { activity: items, next }
   })
 }
