@@ -1,8 +1,10 @@
 /** Audience files that operators upload: what is changed, what is refused, and what stays of the file. */
 import { afterEach, describe, expect, it } from 'vitest'
 import { runMaintenance } from '../src/background/maintenance/maintenance.ts'
+import { commandActor } from '../src/operator/actor.ts'
 import { takeTurn } from '../src/operator/jobs/turn.ts'
-import { signedIn, startConsole } from './support/console.ts'
+import { updateOperator } from '../src/operator/operators.ts'
+import { addSignedIn, signedIn, startConsole } from './support/console.ts'
 import { addTenant, type Tenant } from './support/database.ts'
 import { sendPiece, uploadFile } from './support/jobs.ts'
 import { loadMembers } from './support/load.ts'
@@ -249,4 +251,18 @@ it('does not bring back a person who is erased during an import', async () => {
   })
   for (const userId of ['U1', 'U300']) expect(await service.member(tenant, userId)).toBeUndefined()
   expect(await countPieces()).toBe(0)
+})
+
+it('is uploaded by nobody but the operator who started it', async () => {
+  const tenant = await addAudience(1)
+  const path = `/api/accounts/${tenant.accountId}/audience/import`
+  const { job } = (await operator.post(path, { format: 'ndjson', size: 10 })).json
+  const colleague = await addSignedIn({ url, database }, { role: 'manager' })
+  expect((await sendPiece(colleague, job.id, 0, Buffer.from('{"userId":'))).status).toBe(404)
+  expect((await jobOf(job)).status).toBe('uploading')
+  const { job: own } = (await colleague.post(path, { format: 'ndjson', size: 10 })).json
+  expect((await sendPiece(operator, own.id, 0, Buffer.from('{"userId":'))).status).toBe(404)
+  const elsewhere = [(await addTenant(database)).organizationId]
+  await updateOperator(database, commandActor(), colleague.id, { organizationIds: elsewhere })
+  expect((await sendPiece(colleague, own.id, 0, Buffer.from('{"userId":'))).status).toBe(404)
 })

@@ -1,5 +1,7 @@
 /** Long work of operators: bulk changes of tags, their progress, end and limits. */
 import { afterEach, describe, expect, it } from 'vitest'
+import { AppError } from '../src/errors.ts'
+import type { Platform } from '../src/operator/jobs/step.ts'
 import { takeTurn } from '../src/operator/jobs/turn.ts'
 import { signedIn, signedInAs, startConsole } from './support/console.ts'
 import { addTenant } from './support/database.ts'
@@ -246,6 +248,40 @@ describe('a job', () => {
     expect((await operator.get(`${path}/count?tag=a`)).json).toEqual({ count: 4_000 })
   })
 
+  it('of a kind that only a newer release knows is left to that release', async () => {
+    const { tenant } = await addAudience(1)
+    const [added] = await database.query<{ id: bigint }>(
+      `insert into job (kind, channel_oa_id, organization_id, actor_kind, actor, parameters)
+       values ('members.merge', $1, $2, 'command', 'a newer release', '{}') returning id`,
+      [tenant.accountId, tenant.organizationId],
+    )
+    expect(await takeTurn(database)).toBe(false)
+    expect((await operator.get(`/api/jobs/${added?.id}`)).json.job.status).toBe('running')
+  })
+
+  it('does not wait for a job that waits for LINE', async () => {
+    let refuse = (_error: Error): void => undefined
+    const slow = new Promise<never>((_resolve, reject) => {
+      refuse = reject
+    })
+    const lineApi = new Proxy({}, { get: () => () => slow }) as Platform['lineApi']
+    const calls = { lineApi, publicUrl: null, webhookPaths: () => [], now: Date.now }
+    const waiting = await addAudience(1)
+    await operator.post(`/api/accounts/${waiting.tenant.accountId}/followers`)
+    const runner = startJobRunner(database, calls)
+    const [{ claim } = { claim: 0n }] = await eventually(
+      () =>
+        database.query<{ claim: bigint }>(`select claim from job where kind = 'account.import_followers'`),
+      ([job]) => job?.claim === 1n,
+    )
+    expect(claim).toBe(1n)
+    const { tag } = await addAudience(5)
+    const { json } = await tag({ add: ['a'], expectedCount: 5 })
+    expect((await endOf(operator, json.job)).status).toBe('done')
+    refuse(new AppError('platform_unavailable'))
+    await runner.stop()
+  })
+
   it('is refused if the organization already has four', async () => {
     const { tag } = await addAudience(1)
     const other = await addAudience(1)
@@ -338,5 +374,26 @@ describe('an operator of another organization', () => {
     expect((await foreign.post(`${own}/import`, { format: 'csv', size: 10 })).status).toBe(403)
     expect((await foreign.get(`${own}/export?format=ndjson`)).text).toBe('')
     expect((await operator.get(`/api/jobs/${job.id}`)).json.job.status).toBe('running')
+  })
+
+  it('no longer sees a job of an organization that was taken away', async () => {
+    const { tenant, tag } = await addAudience(1)
+    const { job } = (await tag({ add: ['a'], expectedCount: 1 })).json
+    const [added] = await database.query<{ id: bigint }>(
+      `insert into operator (email, role, organization_ids) values ('moved@example.com', 'manager', $1) returning id`,
+      [[(await addTenant(database)).organizationId]],
+    )
+    await database.query(`update job set actor_kind = 'operator', operator_id = $1 where id = $2`, [
+      added?.id,
+      job.id,
+    ])
+    const moved = await signedInAs(database, url, added?.id as bigint)
+    expect((await moved.get('/api/jobs')).json.jobs).toEqual([])
+    expect((await moved.get(`/api/jobs/${job.id}`)).status).toBe(404)
+    await database.query(`update job set organization_id = null, channel_oa_id = null where id = $1`, [
+      job.id,
+    ])
+    expect((await moved.get(`/api/jobs/${job.id}`)).status).toBe(200)
+    expect(tenant.accountId).not.toBe(0n)
   })
 })

@@ -1,7 +1,9 @@
-/** Works on jobs: every instance takes turns of those that wait, one at a time, and sleeps while there are none. */
+/** Works on jobs: every instance takes turns of those that wait, one at a time in each lane, and sleeps while there are none. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyBaseLogger } from 'fastify'
 import { AppError } from '../errors.ts'
+import type { JobKind } from '../operator/jobs/job.ts'
+import { LANES } from '../operator/jobs/kinds.ts'
 import type { Platform } from '../operator/jobs/step.ts'
 import { takeTurn } from '../operator/jobs/turn.ts'
 import type { Database } from '../postgres/database.ts'
@@ -14,8 +16,9 @@ export class JobRunner {
   readonly #log: FastifyBaseLogger
   readonly #platform: Platform | null
   readonly #stopped = new AbortController()
-  #idle = new AbortController()
-  #running: Promise<void> = Promise.resolve()
+  /** of each lane that sleeps */
+  readonly #idle = new Set<AbortController>()
+  #running: Promise<unknown> = Promise.resolve()
 
   /** @param platform null: no job that calls LINE can run */
   constructor(database: Database, log: FastifyBaseLogger, platform: Platform | null = null) {
@@ -25,30 +28,35 @@ export class JobRunner {
   }
 
   start(): void {
-    this.#running = this.#run()
+    this.#running = Promise.all(LANES.map((kinds) => this.#run(kinds)))
   }
 
   /** Resolves after the transaction in progress. The next start, or another instance, continues. */
   async stop(): Promise<void> {
     this.#stopped.abort()
-    this.#idle.abort()
+    this.wake()
     await this.#running
   }
 
   /** A job was started in this process. */
-  readonly wake = (): void => this.#idle.abort()
+  readonly wake = (): void => {
+    for (const idle of this.#idle) idle.abort()
+  }
 
-  async #run(): Promise<void> {
+  async #run(kinds: readonly JobKind[]): Promise<void> {
     while (!this.#stopped.signal.aborted) {
-      this.#idle = new AbortController()
-      const worked = await this.#takeTurn()
-      if (!worked) await sleep(IDLE_MS, undefined, { signal: this.#idle.signal }).catch(() => undefined)
+      // A job that is stored during the last look for one also ends the sleep.
+      const idle = new AbortController()
+      this.#idle.add(idle)
+      const worked = await this.#takeTurn(kinds)
+      if (!worked) await sleep(IDLE_MS, undefined, { signal: idle.signal }).catch(() => undefined)
+      this.#idle.delete(idle)
     }
   }
 
-  async #takeTurn(): Promise<boolean> {
+  async #takeTurn(kinds: readonly JobKind[]): Promise<boolean> {
     try {
-      return await takeTurn(this.#database, undefined, this.#platform)
+      return await takeTurn(this.#database, undefined, this.#platform, kinds)
     } catch (error) {
       // While the database is down, there is nothing to do. Its messages may quote stored data.
       if (!(error instanceof AppError)) this.#log.error({ fault: (error as Error).name }, 'a task failed')

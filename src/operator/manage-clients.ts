@@ -134,14 +134,13 @@ export function revokeKey(database: Transactions, actor: Actor, id: bigint): Pro
   })
 }
 
-/** What a removal would delete. Null if the actor does not see the client. */
+/** What a removal would delete. Null if the actor does not see the client. Throws as revokeClient does. */
 export async function previewClientRemoval(
   database: Queryable,
   actor: Actor,
   id: bigint,
 ): Promise<ClientContents | null> {
-  const client = await findClient(database, actor.organizationIds, id)
-  return client && findClientContents(database, id)
+  return (await isClientOf(database, actor, id)) ? findClientContents(database, id) : null
 }
 
 /** Removes a client and its keys. Returns null if the actor does not see the client. Throws as revokeClient does. */

@@ -47,20 +47,26 @@ export function addEndpoint(
   })
 }
 
-/** Returns null if the actor does not see the endpoint, and otherwise what its backlog needs: see endpoints/settings.ts. */
+/**
+ * Returns null if the actor does not see the endpoint, and otherwise what its backlog needs: see endpoints/settings.ts.
+ * @param onMoved runs in the transaction if the receiver is another one
+ */
 export function updateEndpoint(
   database: Transactions,
   actor: Actor,
   id: bigint,
   changes: Partial<EndpointSettings>,
   own: URL[],
+  onMoved: (transaction: Queryable, endpoint: Endpoint, resumption: Resumption) => Promise<void> = async () =>
+    undefined,
 ): Promise<{ resumption: Resumption | null } | null> {
-  return changeEndpoint(database, actor, id, 'endpoint.updated', async (transaction) => {
+  return changeEndpoint(database, actor, id, 'endpoint.updated', async (transaction, endpoint) => {
     const updated = await updateSettings(transaction, id, changes, own)
     if (updated?.after.allowPrivateNetwork) {
       if (!updated.before.allowPrivateNetwork) requirePrivateNetwork(actor, 'allowPrivateNetwork')
       if (updated.before.url !== updated.after.url) requirePrivateNetwork(actor, 'url')
     }
+    if (updated?.resumption) await onMoved(transaction, endpoint, updated.resumption)
     return (
       updated && {
         result: updated,
@@ -175,11 +181,11 @@ function changeEndpoint<T>(
   actor: Actor,
   id: bigint,
   action: Action,
-  work: (transaction: Queryable) => Promise<{ result: T; changes?: Changes } | null>,
+  work: (transaction: Queryable, endpoint: Endpoint) => Promise<{ result: T; changes?: Changes } | null>,
 ): Promise<T | null> {
   return database.transaction(async (transaction) => {
     const endpoint = await findEndpointOf(transaction, actor, id)
-    const done = endpoint && (await work(transaction))
+    const done = endpoint && (await work(transaction, endpoint))
     if (endpoint === null || done === null) return null
     await record(transaction, actor, endpoint, action, done.changes ?? {})
     return done.result

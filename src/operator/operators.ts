@@ -70,13 +70,13 @@ const insertOperator = statement('insert-operator')`
 /** Throws `invalid_input` for an address that is taken or not one, and `forbidden` for more than the actor may give. */
 export async function addOperator(
   database: Transactions,
-  actor: Actor,
+  requested: Actor,
   email: string,
   { name, role, organizationIds }: OperatorFields,
 ): Promise<Invited> {
   const address = readEmail(email)
   const invitation = newInvitation()
-  return await changeOperators(database, actor, async (transaction) => {
+  return await changeOperators(database, requested, async (transaction, actor) => {
     requireWithin(actor, organizationIds)
     await requireOrganizations(transaction, organizationIds)
     const values = [address, name, role, organizationIds, hashOfInvitation(invitation)]
@@ -96,20 +96,27 @@ function refuseTaken(error: unknown): never {
   throw error
 }
 
-/** $1 operator id bigint, $2 name text or null, $3 role text, $4 organization ids bigint[] or null, $5 status text */
+/**
+ * An open invitation ends when its operator is disabled.
+ *
+ * $1 operator id bigint, $2 name text or null, $3 role text, $4 organization ids bigint[] or null, $5 status text
+ */
 const updateFields = statement('update-operator')`
-    update operator set name = $2, role = $3, organization_ids = $4, status = $5 where id = $1`
+    update operator set name = $2, role = $3, organization_ids = $4, status = $5,
+           invitation_hash = case when $5 = 'active' then invitation_hash end,
+           invitation_expires_at = case when $5 = 'active' then invitation_expires_at end
+     where id = $1`
 
 export type OperatorChanges = Partial<OperatorFields & { status: 'active' | 'disabled' }>
 
 /** Returns false if the actor sees no such operator. Throws `invalid_input` if nobody could manage operators afterwards. */
 export async function updateOperator(
   database: Transactions,
-  actor: Actor,
+  requested: Actor,
   id: bigint,
   changes: OperatorChanges,
 ): Promise<boolean> {
-  return await changeOperators(database, actor, async (transaction) => {
+  return await changeOperators(database, requested, async (transaction, actor) => {
     const before = await lockOperator(transaction, actor, id)
     if (before === null) return false
     const after = { ...before, ...changes }
@@ -144,11 +151,11 @@ const storeInvitation = statement('store-invitation')`
 /** Replaces the open invitation. The password stays until the new one is accepted. Returns null if the actor sees no such operator. */
 export async function inviteOperator(
   database: Transactions,
-  actor: Actor,
+  requested: Actor,
   id: bigint,
 ): Promise<Invited | null> {
   const invitation = newInvitation()
-  return await changeOperators(database, actor, async (transaction) => {
+  return await changeOperators(database, requested, async (transaction, actor) => {
     const operator = await lockOperator(transaction, actor, id)
     if (operator === null) return null
     if (operator.status === 'disabled') refuseInput('status', 'is disabled: enable the operator first')
@@ -187,23 +194,25 @@ const OPERATORS_LOCK = 730_204
 const lockOperators = statement('lock-operators')`select pg_advisory_xact_lock($1)`
 
 /** $1 operator id bigint */
-const selectRole = statement(
-  'select-role-of-operator',
-)`select role from operator where id = $1 and status = 'active'`
+const selectRights = statement('select-rights-of-operator')`
+    select role, organization_ids as "organizationIds" from operator where id = $1 and status = 'active'`
 
-/** Checks again, behind the lock, that the actor may manage operators: another owner may have changed that meanwhile. */
+/**
+ * Reads again, behind the lock, what the actor may do: another owner may have changed that meanwhile.
+ * @param work receives the actor with the organizations of this moment
+ */
 function changeOperators<T>(
   database: Transactions,
-  { operatorId }: Actor,
-  work: (transaction: Queryable) => Promise<T>,
+  actor: Actor,
+  work: (transaction: Queryable, actor: Actor) => Promise<T>,
 ): Promise<T> {
   return database.transaction(async (transaction) => {
     await transaction.query(lockOperators, [OPERATORS_LOCK])
-    if (operatorId !== null) {
-      const [actor] = await transaction.query<{ role: Role }>(selectRole, [operatorId])
-      if (actor === undefined || !includesRole(actor.role, 'owner')) throw new AppError('forbidden')
-    }
-    return work(transaction)
+    if (actor.operatorId === null) return work(transaction, actor)
+    type Rights = { role: Role; organizationIds: OrganizationIds }
+    const [rights] = await transaction.query<Rights>(selectRights, [actor.operatorId])
+    if (rights === undefined || !includesRole(rights.role, 'owner')) throw new AppError('forbidden')
+    return work(transaction, { ...actor, organizationIds: rights.organizationIds })
   })
 }
 
@@ -252,10 +261,10 @@ function activityOf(action: Action, id: bigint, organizationIds: OrganizationIds
   return { action, object: { kind: 'operator', id }, organizationId }
 }
 
-/** Throws `invalid_input`. Addresses are compared in lower case. */
+/** Throws `invalid_input`, also for invisible characters, with which two addresses look the same. Addresses are compared in lower case. */
 export function readEmail(text: string): string {
   const email = text.trim().toLowerCase()
-  if (email.length > EMAIL_MAX_LENGTH || !/^[^\s@,;<>"()]+@[^\s@,;<>"()]+$/.test(email))
+  if (email.length > EMAIL_MAX_LENGTH || !/^[^\s\p{C}@,;<>"()]+@[^\s\p{C}@,;<>"()]+$/u.test(email))
     refuseInput('email', 'must be an email address')
   return email
 }

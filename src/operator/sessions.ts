@@ -30,11 +30,13 @@ const insertSession = statement('insert-operator-session')`
     values ($1, $2, now() + $3 * interval '1 second', $5)
     returning to_char(expires_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "endsAt"`
 
-/** @returns the session's id, which only its browser may know, and the end of the session */
-export async function openSession(
-  database: Queryable,
-  owner: SessionOwner,
-): Promise<{ id: string; endsAt: string }> {
+export interface OpenedSession {
+  /** only its browser may know it */
+  id: string
+  endsAt: string
+}
+
+export async function openSession(database: Queryable, owner: SessionOwner): Promise<OpenedSession> {
   const id = randomBytes(ID_BYTES).toString('base64url')
   const [mac, operatorId] = typeof owner === 'bigint' ? [null, owner] : [macOf(id, owner), null]
   const values = [hashOf(id), mac, SESSION_SECONDS, SESSIONS_MAX - 1, operatorId]

@@ -5,7 +5,14 @@ import { type Queryable, statement, type Transactions } from '../postgres/statem
 import { recordActivity } from './activity.ts'
 import type { Operator } from './actor.ts'
 import { hashPassword, isPassword, requireGoodPassword } from './passwords.ts'
-import { asOperator, endSessionsOf, type OperatorRow, type Session } from './sessions.ts'
+import {
+  asOperator,
+  endSessionsOf,
+  type OpenedSession,
+  type OperatorRow,
+  openSession,
+  type Session,
+} from './sessions.ts'
 
 /** base64url of 32 bytes */
 const INVITATION = /^[\w-]{43}$/
@@ -72,20 +79,28 @@ export async function hasPasswords(database: Queryable): Promise<boolean> {
   return (await database.query(selectPasswords)).length > 0
 }
 
-/** $1 operator id bigint */
-const noteSignIn = statement('note-sign-in')`update operator set signed_in_at = now() where id = $1`
+/**
+ * $1 operator id bigint, $2 the password_hash that was compared text. Locks the operator, so that a new password or a disabled operator
+ * ends the session that the transaction opens, or prevents it.
+ */
+const noteSignIn = statement('note-sign-in')`
+    update operator set signed_in_at = now()
+     where id = $1 and password_hash = $2 and status = 'active' returning id`
 
-/** Returns the operator's id, or null for a wrong address or password: which of both is wrong, nobody learns. */
-export async function authenticate(
-  database: Queryable,
+/** Opens a session. Returns null for a wrong address or password: which of both is wrong, nobody learns. */
+export async function signIn(
+  database: Transactions,
   email: string,
   password: string,
-): Promise<bigint | null> {
+): Promise<OpenedSession | null> {
   type Row = OperatorRow & { passwordHash: string | null }
   const [operator] = await database.query<Row>(selectByEmail, [email.trim().toLowerCase()])
   if (!(await isPassword(password, operator?.passwordHash ?? null)) || operator === undefined) return null
-  await database.query(noteSignIn, [operator.id])
-  return operator.id
+  const { id, passwordHash } = operator
+  return database.transaction(async (transaction) => {
+    const noted = await transaction.query(noteSignIn, [id, passwordHash])
+    return noted.length === 0 ? null : openSession(transaction, id)
+  })
 }
 
 /** The operator with this address, whom a proxy has signed in. Null if there is none, or if it is disabled. */

@@ -1,6 +1,7 @@
 /** The runner of jobs as in a process of the service, and what operators do with jobs. */
 import { JobRunner } from '../../src/background/jobs.ts'
 import type { JobSummary } from '../../src/operator/jobs/job.ts'
+import type { Platform } from '../../src/operator/jobs/step.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
 import { atEnd } from './at-end.ts'
 import type { Operator } from './console.ts'
@@ -8,9 +9,9 @@ import { eventually } from './process.ts'
 import { type Answer, readAnswer } from './service.ts'
 
 /** It is stopped with its test or file. */
-export function startJobRunner(database: TextDatabase): JobRunner {
+export function startJobRunner(database: TextDatabase, platform: Platform | null = null): JobRunner {
   const log = { error: () => undefined } as unknown as ConstructorParameters<typeof JobRunner>[1]
-  const runner = new JobRunner(database, log)
+  const runner = new JobRunner(database, log, platform)
   runner.start()
   atEnd(() => runner.stop())
   return runner

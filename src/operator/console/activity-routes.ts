@@ -1,10 +1,12 @@
 /** The log of who changed what: the whole log for owners, and that of one object for everybody who sees it. */
 import { Readable } from 'node:stream'
 import type { FastifyInstance } from 'fastify'
+import { AppError } from '../../errors.ts'
 import { INT64_MAX } from '../../http/path-id.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker } from '../../http/validate.ts'
 import { ALL_ACTIVITY, exportActivity, listActivity, listActivityOf } from '../activity.ts'
+import { includesRole } from '../actor.ts'
 import { toJson } from '../format.ts'
 import type { ConsoleParts } from './parts.ts'
 import { Id, idOrNull, pageOf, READ_LIMIT, requireId, ShortText } from './parts.ts'
@@ -71,7 +73,9 @@ export function activityRoutes(api: FastifyInstance, { reads }: ConsoleParts): v
   api.get('/activity/of', VIEWER, async (request) => {
     const { kind, id, account, before } = checkObject(request.query)
     const of = { kind, id: requireId(id), accountId: idOrNull(account) }
-    const { organizationIds } = operatorOf(request)
+    const { organizationIds, role } = operatorOf(request)
+    // Only owners see operators.
+    if (kind === 'operator' && !includesRole(role, 'owner')) throw new AppError('forbidden')
     const page = pageBefore(before)
     // The page of an account also shows what was done with its endpoints, keys and members.
     const rows =

@@ -10,6 +10,7 @@ import type { Queryable } from '../../postgres/statement.ts'
 import { findAccountDetails } from '../accounts.ts'
 import { listAttempts } from '../endpoint-history.ts'
 import { findEndpoint, listEndpoints, pageDeliveries, previewDelivery } from '../endpoints.ts'
+import { findJob } from '../jobs/job.ts'
 import { startBacklog, startResumption } from '../jobs/resume-endpoint.ts'
 import { startEndpointRetry } from '../jobs/retry-endpoint.ts'
 import {
@@ -23,7 +24,7 @@ import {
 } from '../manage-endpoints.ts'
 import type { ConsoleParts } from './parts.ts'
 import { found, Id, idOrNull, PAGE_SIZE, pageOf, READ_LIMIT, requireId, ShortText } from './parts.ts'
-import { sendJob, startInTransaction } from './send-job.ts'
+import { sendJob } from './send-job.ts'
 import { MANAGER, operatorOf, VIEWER } from './session.ts'
 
 const checkList = checker(
@@ -117,7 +118,6 @@ const targetFinder = (database: Queryable) => async (request: FastifyRequest<OfI
 
 function settingsRoutes(api: FastifyInstance, parts: ConsoleParts): void {
   const { database, ownUrls } = parts
-  const targetOf = targetFinder(database)
   const tester = new EndpointTester((url) => isOwnUrl(url, ownUrls()))
 
   // Only this response and that of a rotation contain the secret.
@@ -130,17 +130,27 @@ function settingsRoutes(api: FastifyInstance, parts: ConsoleParts): void {
     return added
   })
 
-  // After a change of the receiver, a job makes the backlog due, as after resuming.
+  // After a change of the receiver, a job makes the backlog due, as after resuming. If too many jobs run, nothing is changed.
   api.post<OfId>('/endpoints/:id/update', MANAGER, async (request) => {
     const changes = checkChanges(parseUtf8Json(bodyBytes(request)))
     const id = requireId(request.params.id)
-    const updated = await updateEndpoint(database, operatorOf(request), id, changes, ownUrls())
-    const { resumption } = found(updated)
-    if (resumption === null) return { job: null }
-    const endpoint = await targetOf(request)
-    return startInTransaction(request, parts, (transaction) =>
-      startBacklog(transaction, operatorOf(request), endpoint, resumption, null),
+    const operator = operatorOf(request)
+    let jobId: bigint | null = null
+    found(
+      await updateEndpoint(
+        database,
+        operator,
+        id,
+        changes,
+        ownUrls(),
+        async (transaction, endpoint, rest) => {
+          jobId = await startBacklog(transaction, operator, endpoint, rest, null)
+        },
+      ),
     )
+    if (jobId === null) return { job: null }
+    parts.onJob?.()
+    return { job: await findJob(database, operator, jobId) }
   })
 
   api.post<OfId>('/endpoints/:id/test', MANAGER, async (request) =>

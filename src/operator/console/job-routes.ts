@@ -16,10 +16,16 @@ import { countMatching } from '../count-members.ts'
 import { cancelJob, findJob, listJobs, startJob } from '../jobs/job.ts'
 import { FILE_MAX_BYTES, storePiece } from '../jobs/job-file.ts'
 import { publicFilters, scopeOfJob, startTagging } from '../jobs/tag-members.ts'
+import { OperatorLimit } from './operator-limit.ts'
 import type { ConsoleParts } from './parts.ts'
 import { found, Id, idOrNull, pageOf, READ_LIMIT, requireId } from './parts.ts'
 import { sendJob } from './send-job.ts'
 import { MANAGER, operatorOf, VIEWER } from './session.ts'
+
+/**
+ * Of one operator. A count reads for up to 20 s in short statements, between which the console's connection serves other operators.
+ */
+const COUNTS_PER_OPERATOR_MAX = 2
 
 const checkList = checker(
   Type.Object({ account: Type.Optional(Id), before: Type.Optional(Id) }, { additionalProperties: false }),
@@ -88,10 +94,19 @@ export function jobRoutes(api: FastifyInstance, parts: ConsoleParts): void {
       ),
     )
 
+  const limit = new OperatorLimit(COUNTS_PER_OPERATOR_MAX)
+  const count = async (
+    request: FastifyRequest<OfAccount>,
+    ...[queryable, scope, matching]: Parameters<typeof countMatching>
+  ) => {
+    const release = limit.begin(operatorOf(request))
+    return countMatching(queryable, scope, matching).finally(release)
+  }
+
   api.get<OfAccount>('/accounts/:account/audience/count', VIEWER, async (request) => {
     const { id, organizationId } = await accountOf(request)
     const matching = toFilters(checkFilters(checkSearch(request.query)))
-    return { count: await countMatching(reads, scopeOfJob({ accountId: id, organizationId }), matching) }
+    return { count: await count(request, reads, scopeOfJob({ accountId: id, organizationId }), matching) }
   })
 
   const streamer = new Streamer(() => reads)
@@ -103,7 +118,7 @@ export function jobRoutes(api: FastifyInstance, parts: ConsoleParts): void {
     const matching = toFilters(checkFilters(search))
     const operator = operatorOf(request)
     const scope = scopeOfJob({ accountId, organizationId })
-    const members = await countMatching(reads, scope, matching)
+    const members = await count(request, reads, scope, matching)
     await recordActivity(database, operator, {
       action: 'members.exported',
       object: { kind: 'account', id: accountId },
@@ -124,9 +139,9 @@ export function jobRoutes(api: FastifyInstance, parts: ConsoleParts): void {
     }
     requireChange(change)
     const scope = scopeOfJob({ accountId: account.id, organizationId: account.organizationId })
-    const count = await countMatching(database, scope, change.filters)
+    const matching = await count(request, database, scope, change.filters)
     return sendJob(request, reply, parts, (transaction) =>
-      startTagging(transaction, operatorOf(request), account, change, { count, expected }),
+      startTagging(transaction, operatorOf(request), account, change, { count: matching, expected }),
     )
   })
 

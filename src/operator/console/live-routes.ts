@@ -8,12 +8,15 @@ import type { Queryable } from '../../postgres/statement.ts'
 import type { OrganizationIds } from '../actor.ts'
 import { lastEventId, prepareTail, readTail, type TailEvent } from '../events.ts'
 import { toJson } from '../format.ts'
+import { OperatorLimit } from './operator-limit.ts'
 import type { ConsoleParts } from './parts.ts'
 import { Id, ShortText } from './parts.ts'
 import { operatorOf, type Sessions, VIEWER } from './session.ts'
 
 /** Open streams per instance. */
 const WATCHERS_MAX = 20
+/** Of one operator: as many as a browser opens over HTTP/1.1. */
+const STREAMS_PER_OPERATOR_MAX = 6
 /** Bytes buffered for a slow reader. Further frames are counted as skipped. */
 const BACKLOG_MAX_BYTES = 256 * 1024
 /** Proxies often cut a silent response after 60 s. A stream outlives its session by this time at most. */
@@ -35,6 +38,7 @@ export function liveRoutes(
     api.log.warn(describeFault(error, false), 'the live tail cannot be read'),
   )
   const streams = new Set<Stream>()
+  const limit = new OperatorLimit(STREAMS_PER_OPERATOR_MAX)
   api.addHook('preClose', async () => {
     for (const stream of streams) stream.end()
   })
@@ -42,6 +46,7 @@ export function liveRoutes(
   api.get('/live', VIEWER, (request, reply) => {
     const filter = checkFilter(request.query)
     if (tail.watcherCount >= WATCHERS_MAX) throw new AppError('busy', { retryAfterSeconds: 10 })
+    const release = limit.begin(operatorOf(request))
     const stream = new Stream(reply, filter, operatorOf(request).organizationIds)
     streams.add(stream)
     const unwatch = tail.watch((frame) => stream.send(frame))
@@ -55,6 +60,7 @@ export function liveRoutes(
     stream.onEnd(() => {
       clearInterval(heartbeat)
       unwatch()
+      release()
       streams.delete(stream)
     })
   })

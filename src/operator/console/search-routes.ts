@@ -4,6 +4,7 @@ import { AppError } from '../../errors.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker, refuseInput, StorableText } from '../../http/validate.ts'
 import { search } from '../search.ts'
+import { OperatorLimit } from './operator-limit.ts'
 import type { ConsoleParts } from './parts.ts'
 import { operatorOf, VIEWER } from './session.ts'
 
@@ -14,6 +15,8 @@ const TEXT_MAX_LENGTH = 256
  * for at most four statements of some 20 ms.
  */
 const SEARCHES_MAX = 4
+/** Of one operator. A page aborts its search when the text changes. */
+const SEARCHES_PER_OPERATOR_MAX = 2
 
 const checkSearch = checker(
   Type.Object({ q: StorableText({ maxLength: TEXT_MAX_LENGTH }) }, { additionalProperties: false }),
@@ -21,10 +24,12 @@ const checkSearch = checker(
 
 export function searchRoutes(api: FastifyInstance, { reads }: Pick<ConsoleParts, 'reads'>): void {
   let running = 0
+  const limit = new OperatorLimit(SEARCHES_PER_OPERATOR_MAX)
   api.get('/search', VIEWER, async (request, reply) => {
     const text = checkSearch(request.query).q.trim()
     if (text === '') refuseInput('q', 'must contain a name or an id')
     if (running >= SEARCHES_MAX) throw new AppError('busy', { retryAfterSeconds: 2 })
+    const release = limit.begin(operatorOf(request))
     const abandoned = new AbortController()
     reply.raw.once('close', () => abandoned.abort())
     running += 1
@@ -36,6 +41,7 @@ export function searchRoutes(api: FastifyInstance, { reads }: Pick<ConsoleParts,
       )
     } finally {
       running -= 1
+      release()
     }
   })
 }

@@ -16,6 +16,7 @@ import { PASSWORD_MAX_LENGTH } from '../passwords.ts'
 import {
   endSession,
   findSession,
+  type OpenedSession,
   openSession,
   SESSION_SECONDS,
   type Session,
@@ -23,11 +24,11 @@ import {
 } from '../sessions.ts'
 import {
   acceptInvitation,
-  authenticate,
   changePassword,
   findInvited,
   findOperatorByEmail,
   hasPasswords,
+  signIn,
 } from '../sign-in.ts'
 import type { ConsoleParts } from './parts.ts'
 import { limitSignIns } from './sign-in-limit.ts'
@@ -76,8 +77,9 @@ export async function addSessions(app: FastifyInstance, parts: SessionParts): Pr
     if (operator === null) throw new AppError('unknown_operator')
     return { endsAt: null, operator }
   }
-  const open = async (request: FastifyRequest, reply: FastifyReply, owner: SessionOwner) => {
-    const { id, endsAt } = await openSession(database, owner)
+  const open = async (request: FastifyRequest, reply: FastifyReply, owner: SessionOwner) =>
+    sendSession(request, reply, await openSession(database, owner))
+  const sendSession = (request: FastifyRequest, reply: FastifyReply, { id, endsAt }: OpenedSession) => {
     reply.setCookie(COOKIE, id, { ...attributesFor(request), maxAge: SESSION_SECONDS })
     return { endsAt }
   }
@@ -85,16 +87,16 @@ export async function addSessions(app: FastifyInstance, parts: SessionParts): Pr
   app.post('/sign-in', async (request, reply) => {
     const given = checkSignIn(parseUtf8Json(bodyBytes(request)))
     const attempt = takeAttempt(request, 'email' in given ? given.email.trim().toLowerCase() : undefined)
-    let owner: SessionOwner | null
     if ('token' in given) {
       if (token === null || !token.equals(new Secret(given.token))) throw new AppError('wrong_console_token')
-      owner = token
-    } else {
-      owner = await authenticate(database, given.email, given.password)
-      if (owner === null) throw new AppError('wrong_password')
+      attempt.succeed()
+      return open(request, reply, token)
     }
+    const { email, password } = given
+    const session = await attempt.compare(() => signIn(database, email, password))
+    if (session === null) throw new AppError('wrong_password')
     attempt.succeed()
-    return open(request, reply, owner)
+    return sendSession(request, reply, session)
   })
 
   app.post('/sign-out', async (request, reply) => {
@@ -118,7 +120,7 @@ export async function addSessions(app: FastifyInstance, parts: SessionParts): Pr
   app.post('/invitation', async (request) => {
     const attempt = takeAttempt(request)
     const { invitation } = checkInvitation(parseUtf8Json(bodyBytes(request)))
-    const invited = await findInvited(database, invitation)
+    const invited = await attempt.compare(() => findInvited(database, invitation))
     if (invited === null) throw new AppError('invalid_invitation')
     attempt.succeed()
     return { email: invited.email }
@@ -127,7 +129,8 @@ export async function addSessions(app: FastifyInstance, parts: SessionParts): Pr
   app.post('/invitation/accept', async (request, reply) => {
     const attempt = takeAttempt(request)
     const { invitation, password } = checkAcceptance(parseUtf8Json(bodyBytes(request)))
-    if ((await findInvited(database, invitation)) === null) throw new AppError('invalid_invitation')
+    const invited = await attempt.compare(() => findInvited(database, invitation))
+    if (invited === null) throw new AppError('invalid_invitation')
     attempt.succeed()
     const id = await acceptInvitation(database, invitation, password, request.id)
     if (id === null) throw new AppError('invalid_invitation')
@@ -145,7 +148,7 @@ export async function addSessions(app: FastifyInstance, parts: SessionParts): Pr
     if (operator.kind === 'token') throw new AppError('forbidden')
     const attempt = takeAttempt(request, operator.name)
     const { current, password } = checkNewPassword(parseUtf8Json(bodyBytes(request)))
-    await changePassword(database, operator, current, password)
+    await attempt.compare(() => changePassword(database, operator, current, password))
     attempt.succeed()
     return open(request, reply, operator.operatorId as bigint)
   })

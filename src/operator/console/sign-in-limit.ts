@@ -14,7 +14,12 @@ const TOTAL_WINDOW_MS = 60_000
 const TRUSTED_ADDRESSES_MAX = 1_000
 const ALL_ADDRESSES = 'all'
 
+/** Nothing was compared: too many hashes wait, or the database does not respond. */
+const NOT_COMPARED: readonly string[] = ['sign_in_limited', 'unavailable', 'busy', 'internal']
+
 export interface Attempt {
+  /** Runs the comparison. An attempt that could not be compared does not count. */
+  compare: <T>(work: () => Promise<T>) => Promise<T>
   /** A correct attempt does not count. */
   succeed: () => void
 }
@@ -49,6 +54,11 @@ export function limitSignIns(): (request: FastifyRequest, email?: string) => Att
       throw limited(leftMs)
     }
     return {
+      compare: (work) =>
+        work().catch((error: unknown) => {
+          if (!(error instanceof AppError) || NOT_COMPARED.includes(error.code)) giveBack()
+          throw error
+        }),
       succeed: () => {
         trusted.set(key, true)
         giveBack()

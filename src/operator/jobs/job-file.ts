@@ -26,13 +26,17 @@ export async function* readFileFrom(database: Queryable, id: bigint, from: numbe
   }
 }
 
-/** $1 organization ids bigint[], null: all; $2 operator id bigint or null; $3 job id bigint. Two requests about one job take turns. */
+/**
+ * $1 organization ids bigint[], null: all; $2 operator id bigint or null; $3 job id bigint; $4 actor text. Two requests about one job
+ * take turns. The import runs and is recorded in the name of the operator who started it, so nobody else uploads its file.
+ */
 const lockUpload = statement('lock-upload')`
     select j.id, j.channel_oa_id as "accountId", j.organization_id as "organizationId", j.parameters, j.total, j.status,
            (select position + octet_length(bytes) from job_file where job_id = j.id order by position desc limit 1) as stored
       from job j
      where j.id = $3 and j.kind = 'members.import'
-       and ($1::bigint[] is null or j.organization_id = any ($1) or j.operator_id = $2)
+       and j.operator_id is not distinct from $2::bigint and j.actor = $4
+       and ($1::bigint[] is null or j.organization_id = any ($1))
        for no key update`
 
 /** $1 job id bigint, $2 position bigint, $3 bytes bytea */
@@ -70,8 +74,8 @@ export async function storePiece(
   actor: Actor,
   { id, position, bytes }: { id: bigint; position: bigint; bytes: Buffer },
 ): Promise<Upload> {
-  const { organizationIds, operatorId } = actor
-  const [job] = await transaction.query<LockedUpload>(lockUpload, [organizationIds, operatorId, id])
+  const { organizationIds, operatorId, name } = actor
+  const [job] = await transaction.query<LockedUpload>(lockUpload, [organizationIds, operatorId, id, name])
   if (job === undefined) throw new AppError('unknown_item')
   const { total, status } = job
   const stored = job.stored ?? 0n

@@ -129,8 +129,11 @@ const COLUMNS = `j.id, j.kind, j.channel_oa_id as "accountId", a.name as "accoun
            to_char(j.finished_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "finishedAt"`
 const ACCOUNT_NAME = `left join lateral (select name from official_account where id = j.channel_oa_id offset 0) a on true`
 
-/** $1 organization ids bigint[], null: all; $2 operator id bigint or null. An operator also sees the jobs that he or she started. */
-const IS_VISIBLE = `($1::bigint[] is null or j.organization_id = any ($1) or j.operator_id = $2)`
+/**
+ * $1 organization ids bigint[], null: all; $2 operator id bigint or null. Of jobs about several organizations, an operator of some
+ * organizations sees those that he or she started.
+ */
+const IS_VISIBLE = `($1::bigint[] is null or j.organization_id = any ($1) or (j.organization_id is null and j.operator_id = $2))`
 
 /** $1 and $2 as above; $3 before this id bigint; $4 maximum number of rows int; $5 account id bigint, null: any */
 const selectJobs = statement('list-jobs')`

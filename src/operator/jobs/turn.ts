@@ -14,8 +14,8 @@ import type { Database } from '../../postgres/database.ts'
 import { type Queryable, type Row, statement, type Transactions } from '../../postgres/statement.ts'
 import type { OrganizationIds } from '../actor.ts'
 import { toJson } from '../format.ts'
-import { deleteFile, ENDED, type Job } from './job.ts'
-import { STEPS } from './kinds.ts'
+import { deleteFile, ENDED, type Job, type JobKind } from './job.ts'
+import { ALL_KINDS, STEPS } from './kinds.ts'
 import type { Platform, Progress, Step } from './step.ts'
 
 /** Other jobs wait this long, plus one transaction. */
@@ -28,10 +28,10 @@ const RETRY_SECONDS = 3
 /** The job was cancelled, or another instance has taken it. */
 class JobLost extends Error {}
 
-/** $1 seconds int */
+/** $1 seconds int, $2 kinds text[] */
 const claimNext = statement('claim-job')`
     update job set leased_until = now() + $1 * interval '1 second', claim = claim + 1, stepped_at = clock_timestamp()
-     where id = (select id from job where status = 'running' and leased_until <= now()
+     where id = (select id from job where status = 'running' and leased_until <= now() and kind = any ($2)
                   order by stepped_at limit 1 for no key update skip locked)
     returning id, kind, channel_oa_id as "accountId", organization_id as "organizationId", parameters, position, done, tally, claim,
               actor_kind as "actorKind", operator_id as "operatorId", actor as "actorName", request_id as "requestId"`
@@ -83,13 +83,15 @@ const postponeJob = statement('postpone-job')`
  * job as failed.
  * @param turnMs tests use a shorter one
  * @param platform null: no job that calls LINE can run
+ * @param kinds the kinds of one lane
  */
 export async function takeTurn(
   database: Database,
   turnMs = TURN_MS,
   platform: Platform | null = null,
+  kinds: readonly JobKind[] = ALL_KINDS,
 ): Promise<boolean> {
-  const [claimed] = await database.query<ClaimedJob>(claimNext, [LEASE_SECONDS])
+  const [claimed] = await database.query<ClaimedJob>(claimNext, [LEASE_SECONDS, kinds])
   if (claimed === undefined) return false
   const turn = new Turn(database, claimed, turnMs, platform)
   try {

@@ -1,0 +1,213 @@
+/** What operators and strangers try with sessions, passwords, invitations and the shared connection of the console. */
+import { randomBytes, randomUUID } from 'node:crypto'
+import { describe, expect, it } from 'vitest'
+import { AppError } from '../src/errors.ts'
+import { type Actor, commandActor } from '../src/operator/actor.ts'
+import { addOperator, updateOperator } from '../src/operator/operators.ts'
+import { changePassword } from '../src/operator/sign-in.ts'
+import type { Queryable } from '../src/postgres/statement.ts'
+import { addSignedIn, Operator, PASSWORD, signedIn, signedInAs, startConsole } from './support/console.ts'
+import { addTenant, createTestDatabase } from './support/database.ts'
+import { load } from './support/load.ts'
+import { eventually } from './support/process.ts'
+
+const { database } = await createTestDatabase()
+const { url } = await startConsole(database)
+const owner = await signedIn(url)
+
+const someone = () => `${randomBytes(6).toString('hex')}@example.com`
+const viewer = { name: null, role: 'viewer' as const, organizationIds: null }
+const actorOf = ({ id, email }: { id: bigint; email: string }): Actor => ({
+  ...{ kind: 'operator', operatorId: id, name: email, organizationIds: null, requestId: null },
+})
+
+/** The database, with something that happens around the queries of one statement. */
+function withHook(name: string, hook: (run: () => Promise<unknown>) => Promise<unknown>) {
+  const query: Queryable['query'] = (statement, values) => {
+    const run = () => database.query(statement, values)
+    return (statement.name === name ? hook(run) : run()) as ReturnType<typeof run> as never
+  }
+  const hooked = new Proxy(database, {
+    get: (target, property) => {
+      if (property === 'query') return query
+      const value = Reflect.get(target, property, target)
+      return typeof value === 'function' ? value.bind(target) : value
+    },
+  })
+  return { console: hooked, reads: { ...database.reads, console: () => hooked } }
+}
+
+describe('an owner', () => {
+  it('whose organizations were taken away meanwhile does not take them back', async () => {
+    const { organizationId } = await addTenant(database)
+    const operator = await addSignedIn({ url, database }, { role: 'owner' })
+    await addSignedIn({ url, database }, { role: 'owner' })
+    await updateOperator(database, commandActor(), operator.id, { organizationIds: [organizationId] })
+    // The request began before the change, and waited for it.
+    const before = actorOf(operator)
+    await expect(updateOperator(database, before, operator.id, { organizationIds: null })).rejects.toThrow()
+    await expect(addOperator(database, before, someone(), viewer)).rejects.toThrow()
+  })
+
+  it('ends an open invitation by disabling its operator', async () => {
+    const { id, invitation } = await addOperator(database, commandActor(), someone(), viewer)
+    await updateOperator(database, commandActor(), id, { status: 'disabled' })
+    await updateOperator(database, commandActor(), id, { status: 'active' })
+    expect((await new Operator(url).post('/invitation', { invitation })).status).toBe(404)
+  })
+
+  it.each(['a\u202eb@example.com', 'a\u200bb@example.com', 'a\u0007b@example.com', 'a\ufeffb@example.com'])(
+    'adds no address that looks like another one: %j',
+    async (email) => {
+      const { status, json } = await owner.post('/api/operators', { email, ...viewer })
+      expect([status, json.details?.[0].path]).toEqual([400, 'email'])
+    },
+  )
+
+  it.each(['İ@example.com', 'ΑΣ@example.com', 'ẞ@example.com', '\u212a@example.com', 'ﬀ+x@example.com'])(
+    'adds the address %j once',
+    async (email) => {
+      expect((await owner.post('/api/operators', { email, ...viewer })).status).toBe(200)
+      expect((await owner.post('/api/operators', { email, ...viewer })).status).toBe(400)
+    },
+  )
+})
+
+describe('a sign-in', () => {
+  it('with a password that is replaced at the same moment opens no session', async () => {
+    const target = await addSignedIn({ url, database }, { role: 'viewer' })
+    const replace = async (run: () => Promise<unknown>) => {
+      const rows = await run()
+      const operator = { ...actorOf(target), kind: 'operator', role: 'viewer' } as const
+      await changePassword(database, operator, PASSWORD, 'a quite different password')
+      return rows
+    }
+    const raced = await startConsole(withHook('select-operator-by-email', replace))
+    const thief = new Operator(raced.url)
+    const { email } = target
+    expect((await thief.send('/sign-in', { email, password: PASSWORD })).status).toBe(401)
+    expect((await thief.get('/api/fleet')).status).toBe(401)
+  })
+
+  it('that the service could not check is not a wrong one', async () => {
+    let isDown = true
+    const unlessDown = async (run: () => Promise<unknown>) => {
+      if (isDown) throw new AppError('unavailable')
+      return run()
+    }
+    const { email } = await addSignedIn({ url, database }, { role: 'viewer' })
+    const own = await startConsole(withHook('select-operator-by-email', unlessDown))
+    const signIn = async () =>
+      (await new Operator(own.url).send('/sign-in', { email, password: PASSWORD })).status
+    for (let attempt = 0; attempt < 12; attempt += 1) expect(await signIn()).toBe(503)
+    isDown = false
+    expect(await signIn()).toBe(200)
+  })
+})
+
+describe('the activity log', () => {
+  it('shows what was done with operators to owners alone', async () => {
+    const somebody = await addSignedIn({ url, database }, { role: 'viewer' })
+    const path = `/api/activity/of?kind=operator&id=${somebody.id}`
+    expect((await somebody.get(path)).status).toBe(403)
+    expect((await owner.get(path)).json.activity).not.toHaveLength(0)
+  })
+
+  it('contains the retry of one event', async () => {
+    const { accountId } = await addTenant(database)
+    const [event] = await load<{ id: bigint }>(
+      database,
+      `insert into event (channel_oa_id, source, kind, key, occurred_at, failure, payload)
+       values ($1, 'line', 'message', $2, now(), 'a test', '{}') returning id`,
+      [accountId, randomUUID()],
+    )
+    expect((await owner.post(`/api/events/${event?.id}/retry`)).status).toBe(200)
+    const recorded = await load(
+      database,
+      `select object_kind, object_id from activity where action = 'events.retried' and channel_oa_id = $1`,
+      [accountId],
+    )
+    expect(recorded).toEqual([{ object_kind: 'event', object_id: String(event?.id) }])
+  })
+})
+
+it('a manager of one organization does not learn how many keys of others a client has', async () => {
+  const [ours, theirs] = [await addTenant(database), await addTenant(database)]
+  const { json } = await owner.post('/api/clients', { account: String(theirs.accountId) })
+  expect((await owner.post(`/api/clients/${json.id}/keys`, { account: String(ours.accountId) })).status).toBe(
+    200,
+  )
+  const organizationIds = [ours.organizationId]
+  const manager = await addSignedIn({ url, database }, { role: 'manager', organizationIds })
+  for (const [method, action] of [
+    ['GET', 'removal'],
+    ['POST', 'remove'],
+    ['POST', 'revoke'],
+  ] as const)
+    expect((await manager.call(method, `/api/clients/${json.id}/${action}`)).status, action).toBe(400)
+})
+
+it('an endpoint whose backlog cannot be made due keeps its receiver', async () => {
+  const { accountId, organizationId } = await addTenant(database)
+  const { json } = await owner.post('/api/endpoints', {
+    ...{ account: String(accountId), url: 'https://one.example/', format: 'members' },
+  })
+  await load(
+    database,
+    `insert into job (kind, channel_oa_id, organization_id, actor_kind, actor, parameters)
+     select 'members.tag', $1, $2, 'command', 'a test', '{}' from generate_series(1, 4)`,
+    [accountId, organizationId],
+  )
+  const update = await owner.post(`/api/endpoints/${json.id}/update`, { url: 'https://two.example/' })
+  expect(update.status).toBe(429)
+  const { endpoint } = (await owner.get(`/api/endpoints/${json.id}`)).json
+  expect(endpoint.url).toBe('https://one.example/')
+})
+
+describe('one operator does not use up what all share:', () => {
+  it('live streams', async () => {
+    const own = await startConsole(database)
+    const [greedy, other] = await Promise.all(
+      [0, 1].map(() => addSignedIn({ url: own.url, database }, { role: 'viewer' })),
+    )
+    const stop = new AbortController()
+    const open = async ({ headers }: Operator = owner) =>
+      (await fetch(`${own.url}/api/live`, { headers, signal: stop.signal })).status
+    const statuses = await Promise.all(Array.from({ length: 20 }, () => open(greedy)))
+    expect(statuses.filter((status) => status === 503)).not.toHaveLength(0)
+    expect(await open(other)).toBe(200)
+    stop.abort()
+  })
+
+  it.each(['count', 'export?format=csv'])('the connection, by %s', async (route) => {
+    const held: Array<() => void> = []
+    const hold = async (run: () => Promise<unknown>) => {
+      await new Promise<void>((resolve) => held.push(resolve))
+      return run()
+    }
+    const own = await startConsole(withHook('count-matching-members', hold))
+    const { accountId } = await addTenant(database)
+    const [greedy, other] = await Promise.all(
+      [0, 1].map(async () => {
+        const { id } = await addOperator(database, commandActor(), someone(), viewer)
+        return signedInAs(database, own.url, id)
+      }),
+    )
+    const path = `/api/accounts/${accountId}/audience/${route}`
+    const statuses: number[] = []
+    const all = Array.from({ length: 8 }, async () => {
+      statuses.push((await greedy?.get(path))?.status ?? 0)
+    })
+    await eventually(
+      async () => statuses.length,
+      (count) => count >= 6,
+    )
+    expect(statuses).toEqual(Array(6).fill(503))
+    const release = setInterval(() => {
+      for (const go of held) go()
+    }, 20)
+    expect((await other?.get(path))?.status).toBe(200)
+    await Promise.all(all)
+    clearInterval(release)
+  })
+})
