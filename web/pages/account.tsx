@@ -7,6 +7,7 @@ import { AccountCharts } from '../parts/account-charts.tsx'
 import { AccountEndpoints, AccountKeys } from '../parts/account-lists.tsx'
 import type { AccountResponse } from '../parts/account-response.ts'
 import { SetUp } from '../parts/account-setup.tsx'
+import { ActivityPanel } from '../parts/activity.tsx'
 import { FixButton } from '../parts/fixes.tsx'
 import { Icon } from '../parts/icons.tsx'
 import { Facts, Page, Panel } from '../parts/page.tsx'
@@ -69,6 +70,7 @@ export function AccountPage({ id }: { id: string }) {
       <AccountCharts id={id} />
       <AccountEndpoints id={id} />
       <AccountKeys id={id} />
+      <ActivityPanel kind="account" id={id} />
       <Identity account={data.account} facts={facts} />
     </Page>
   )
