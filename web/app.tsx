@@ -1,5 +1,6 @@
 /** The frame around all pages: sign-in, navigation and languages. */
 import { useEffect, useState } from 'preact/hooks'
+import type { Role } from '../src/operator/actor.ts'
 import { type ApiError, get, listenForSignOut, post } from './api.ts'
 import { clearCache, useAction } from './hooks.ts'
 import { AccountPage } from './pages/account.tsx'
@@ -62,6 +63,8 @@ export function App({ initial }: { initial: Localized }) {
       rememberSession(null)
       clearCache()
       setState((before) => (typeof before === 'object' ? 'ended' : before))
+      // An operator may have chosen the first password since, so the sign-in page may ask for another secret.
+      findSession()
     })
     // Also for a remembered session: an owner may have changed the role.
     findSession()
@@ -85,6 +88,7 @@ export function App({ initial }: { initial: Localized }) {
     clearCache()
     rememberSession(null)
     setState('none')
+    findSession()
   }
   const chooseLanguage = async (chosen: Language) => {
     rememberLanguage(chosen)
@@ -117,6 +121,7 @@ export function App({ initial }: { initial: Localized }) {
       )}
       {(state === 'none' || state === 'ended') && (
         <SignInPage
+          key={String(accepts.password)}
           hasEnded={state === 'ended'}
           accepts={accepts}
           onSignIn={findSession}
@@ -218,13 +223,17 @@ function Languages({ onChoose }: { onChoose: (language: Language) => void }) {
 
 type Parameters = Record<string, string>
 
-const PAGES: Array<[pattern: string, page: (parameters: Parameters, place: Place) => preact.JSX.Element]> = [
+type ShowPage = (parameters: Parameters, place: Place) => preact.JSX.Element
+
+/** With the role that an operator needs, by default viewer. Without it, the page does not exist. */
+const PAGES: Array<[pattern: string, page: ShowPage, role?: Role]> = [
   ['/', () => <FleetPage />],
-  ['/accounts/new', () => <NewAccountPage />],
-  ['/accounts/file', () => <FleetFilePage />],
+  ['/accounts/new', () => <NewAccountPage />, 'manager'],
+  ['/accounts/file', () => <FleetFilePage />, 'manager'],
   [
     '/accounts/:id/edit',
     ({ id = '' }, { query }) => <EditAccountPage key={id} id={id} field={query.get('field')} />,
+    'manager',
   ],
   ['/accounts/:id', ({ id = '' }) => <AccountPage key={id} id={id} />],
   ['/audience', () => <AudiencePage account={null} />],
@@ -242,17 +251,22 @@ const PAGES: Array<[pattern: string, page: (parameters: Parameters, place: Place
   ['/live', () => <LivePage />],
   ['/tasks', () => <TasksPage />],
   ['/tasks/:id', ({ id = '' }) => <TaskPage key={id} id={id} />],
-  ['/accounts/:account/import', ({ account = '' }) => <ImportPage key={account} account={account} />],
-  ['/activity', () => <ActivityPage />],
+  [
+    '/accounts/:account/import',
+    ({ account = '' }) => <ImportPage key={account} account={account} />,
+    'manager',
+  ],
+  ['/activity', () => <ActivityPage />, 'owner'],
   ['/settings', () => <SettingsPage />],
   ['/settings/organizations', () => <OrganizationsPage />],
   ['/search', (_, { query }) => <SearchPage key={query.get('q')} text={query.get('q')?.trim() ?? ''} />],
 ]
 
 function CurrentPage({ place }: { place: Place }) {
-  for (const [pattern, page] of PAGES) {
+  const has = { viewer: true, manager: useRole('manager'), owner: useRole('owner') }
+  for (const [pattern, page, role = 'viewer'] of PAGES) {
     const parameters = match(pattern, place.path)
-    if (parameters !== null) return page(parameters, place)
+    if (parameters !== null && has[role]) return page(parameters, place)
   }
   return <NotFoundPage />
 }

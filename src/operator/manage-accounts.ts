@@ -13,9 +13,10 @@ import type { Database } from '../postgres/database.ts'
 import { transactionWithFreeIds } from '../postgres/schema/taken-ids.ts'
 import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
 import { accountChanges, concernsVerification } from './account-fields.ts'
+import type { DeletedRows } from './account-rows.ts'
 import { type Changes, recordActivity } from './activity.ts'
 import type { Actor } from './actor.ts'
-import { type DeletedRows, removeAccount as removeRows } from './remove-account.ts'
+import { removeAccount as removeRows } from './remove-account.ts'
 
 /** What the log of changes says about an account. */
 export interface AccountActivity {

@@ -14,45 +14,25 @@ import { lockOutSendersAndFlushes } from '../audience/erasure-lock.ts'
 import { finishErasure, type PendingErasure } from '../audience/pending-erasure.ts'
 import type { Database } from '../postgres/database.ts'
 import { violatedConstraint } from '../postgres/faults.ts'
-import { type Queryable, type Statement, statement, type Transactions } from '../postgres/statement.ts'
+import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
+import {
+  ACCOUNT_PARTITIONED_TABLES,
+  ACCOUNT_TABLES,
+  type Add,
+  countPages,
+  type DeletedRows,
+  deleteBatch,
+  deleteInBatches,
+  deletePages,
+  deleteRange,
+  PAGES_PER_STATEMENT,
+  ROWS_PER_STATEMENT,
+  type Table,
+} from './account-rows.ts'
 import type { OrganizationIds } from './actor.ts'
 
-/** Rows deleted in one statement. A member costs the most, with its tombstone, tags and edits: about 50 ms in all. */
-const ROWS_PER_STATEMENT = 2_000
-/** Pages of each partition that one statement reads: 128 × 8 KiB = 1 MiB, some 2,000 events. */
-const PAGES_PER_STATEMENT = 128
 /** Another program may insert members while the account is removed. */
 const ATTEMPTS_MAX = 5
-
-/** Every table with rows of accounts, in the order of deletion. Jobs would change its members, and endpoints would receive erasures. */
-export const ACCOUNT_TABLES = [
-  'job',
-  'endpoint_fan_out',
-  'endpoint_delivery',
-  'endpoint',
-  'member_edit',
-  'audience_member',
-  'audience_tag',
-  'erased_member',
-  'erased_person',
-  'tracked_activity',
-  'pending_erasure',
-  'unsent_message',
-  'event_key',
-  'account_check',
-  'account_day',
-  'delivery_hour',
-  'api_key',
-] as const
-
-/** Partitioned tables without an index on the account. They are read completely, page by page. */
-export const ACCOUNT_PARTITIONED_TABLES = ['event', 'tracking_event'] as const
-
-type AccountTable = (typeof ACCOUNT_TABLES)[number]
-type PartitionedTable = (typeof ACCOUNT_PARTITIONED_TABLES)[number]
-type Table = AccountTable | PartitionedTable
-
-export type DeletedRows = Record<Table, number>
 
 /** `receivedEvents` counts deduplication keys, because stored events cannot be counted without reading those of all accounts. */
 export type AccountContents = {
@@ -119,8 +99,6 @@ export async function removeAccount(
   })
   return deleted
 }
-
-type Add = (table: Table, count: number) => void
 
 /**
  * The new hash keeps the beginning, by which `prove` recognises its accounts.
@@ -198,8 +176,7 @@ export async function deleteNextRows(
   }
   const { [table - ACCOUNT_TABLES.length]: partitioned } = ACCOUNT_PARTITIONED_TABLES
   if (partitioned !== undefined) {
-    const [size] = await transaction.query<{ pages: number }>(selectPages, [partitioned])
-    if (page >= (size?.pages ?? 0)) return { deleted: 0, next: following }
+    if (page >= (await countPages(transaction, partitioned))) return { deleted: 0, next: following }
     const deleted = await deleteRange(transaction, partitioned, id, page, '-infinity')
     return { deleted, next: { table, page: page + PAGES_PER_STATEMENT } }
   }
@@ -231,91 +208,4 @@ async function finishIn(transaction: Queryable, id: AccountId, add: Add): Promis
   }
   await transaction.query(deleteAccount, [id])
   return true
-}
-
-async function deleteInBatches(
-  session: Queryable,
-  table: AccountTable,
-  id: AccountId,
-  add: Add,
-): Promise<void> {
-  for (let count = ROWS_PER_STATEMENT; count >= ROWS_PER_STATEMENT; ) {
-    count = await deleteBatch(session, table, id)
-    add(table, count)
-  }
-}
-
-/**
- * Statements by table. A ctid is only unique within one partition, so a batch may be larger. `+ 0` prevents an index scan of all rows
- * of the account in the second check.
- *
- * $1 account id bigint
- * $2 maximum number of rows int
- */
-const deleteRows = Object.fromEntries(
-  ACCOUNT_TABLES.map((table) => [
-    table,
-    statement(`delete-rows-of-account-${table.replaceAll('_', '-')}`)`
-    with deleted as (
-      delete from ${table}
-       where ctid = any (array(select ctid from ${table} where channel_oa_id = $1 limit $2)) and channel_oa_id + 0 = $1
-      returning 1)
-    select count(*)::int from deleted`,
-  ]),
-) as Record<AccountTable, Statement>
-
-async function deleteBatch(database: Queryable, table: AccountTable, id: AccountId): Promise<number> {
-  const [deleted] = await database.query<{ count: number }>(deleteRows[table], [id, ROWS_PER_STATEMENT])
-  return deleted?.count ?? 0
-}
-
-/** $1 table text. The pages of its largest partition. */
-const selectPages = statement('select-partition-pages')`
-    select coalesce(max(pg_relation_size(relid) / current_setting('block_size')::int), 0)::int as pages
-      from pg_partition_tree($1::text::regclass) where isleaf`
-
-/**
- * By table.
- *
- * $1 account id bigint
- * $2 and $3 text: the first ctid, and the one after the last
- * $4 text: rows that were received earlier stay
- */
-const deleteRowsOfPages = Object.fromEntries(
-  ACCOUNT_PARTITIONED_TABLES.map((table) => [
-    table,
-    statement(`delete-rows-of-account-${table.replaceAll('_', '-')}`)`
-    with deleted as (
-      delete from ${table}
-       where channel_oa_id = $1 and ctid >= $2::tid and ctid < $3::tid and received_at >= $4::timestamptz
-      returning 1)
-    select count(*)::int from deleted`,
-  ]),
-) as Record<PartitionedTable, Statement>
-
-/** The range of pages applies to each partition. Flushes no longer add rows, so one pass finds all. */
-async function deletePages(
-  session: Queryable,
-  table: PartitionedTable,
-  id: AccountId,
-  receivedSince: string,
-  add: Add,
-): Promise<void> {
-  const [size] = await session.query<{ pages: number }>(selectPages, [table])
-  for (let page = 0; page < (size?.pages ?? 0); page += PAGES_PER_STATEMENT) {
-    add(table, await deleteRange(session, table, id, page, receivedSince))
-  }
-}
-
-async function deleteRange(
-  database: Queryable,
-  table: PartitionedTable,
-  id: AccountId,
-  page: number,
-  receivedSince: string,
-): Promise<number> {
-  const range = [`(${page},0)`, `(${page + PAGES_PER_STATEMENT},0)`]
-  const values = [id, ...range, receivedSince]
-  const [deleted] = await database.query<{ count: number }>(deleteRowsOfPages[table], values)
-  return deleted?.count ?? 0
 }

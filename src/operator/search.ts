@@ -10,8 +10,8 @@ import { INT64_MIN, parsePathId } from '../http/path-id.ts'
 import { ulidKey } from '../intake/event-key.ts'
 import { STATEMENT_TIMEOUT, sqlStateOf } from '../postgres/faults.ts'
 import type { Queryable, Row, Statement } from '../postgres/statement.ts'
-import { type Activity, listActivityOfRequest } from './activity.ts'
 import { lastEventId } from './events.ts'
+import { type Activity, listActivityOfRequest } from './list-activity.ts'
 import {
   selectAccounts,
   selectByEventKey,

@@ -106,7 +106,7 @@ describe.runIf(canRunChromium('the forms of accounts are'))('an operator without
     await button(page, 'Verify with a test delivery').last().click()
     await page.getByText('Checks of the last verification').waitFor()
     await button(page, 'Import followers').last().click()
-    await page.locator('.job', { hasText: 'Done' }).waitFor()
+    await page.locator('.task', { hasText: 'done' }).waitFor()
     expect(await load(database, 'select from audience_member where channel_oa_id = $1', [id])).toHaveLength(3)
 
     await button(page, 'Remove the account…').click()
@@ -114,7 +114,7 @@ describe.runIf(canRunChromium('the forms of accounts are'))('an operator without
     expect(await submit.isDisabled()).toBe(true)
     await dialog.getByLabel('Type Corner Bakery to confirm').fill('Corner Bakery')
     await page.keyboard.press('Enter')
-    await dialog.locator('.job', { hasText: 'Done' }).waitFor()
+    await dialog.locator('.task', { hasText: 'done' }).waitFor()
     expect(await accountOf('Corner Bakery')).toBeUndefined()
   })
 
@@ -139,7 +139,7 @@ describe.runIf(canRunChromium('the forms of accounts are'))('an operator without
     await page.getByText('20 to add, 0 to update, 0 unchanged').waitFor()
     expect(await page.content()).not.toContain('e'.repeat(32))
     await button(page, 'Apply the file').click()
-    await page.locator('.job', { hasText: 'Done' }).waitFor()
+    await page.locator('.task', { hasText: 'done' }).waitFor()
     await page.getByText('Verified accounts: 19. Imported followers: 57.').waitFor()
     await page.locator('.problem-list').getByRole('link', { name: 'Shop 5' }).click()
     await link(page, 'Change: Channel secret').waitFor()

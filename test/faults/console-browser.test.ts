@@ -39,7 +39,7 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
     const page = await visitConsole(browser, url, { path: '/clients', isSignedOut: true, expected: REFUSED })
     await signIn(page, 'wrong')
     await page.getByText('This is not the CONSOLE_TOKEN').waitFor()
-    await page.locator('#token:focus').waitFor()
+    await page.locator('#secret:focus').waitFor()
     await signIn(page, CONSOLE_TOKEN)
     await page.getByRole('heading', { name: 'Clients' }).waitFor()
     expect(new URL(page.url()).pathname).toBe('/clients')
@@ -56,7 +56,7 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
     expect((await Promise.all(guesses)).map(({ status }) => status)).toEqual(Array(10).fill(401))
     const page = await visitConsole(browser, own.url, { isSignedOut: true, expected: /status of 429/ })
     await signIn(page, CONSOLE_TOKEN)
-    await page.getByText(/Too many wrong tokens\. Try again in \d+ seconds\./).waitFor()
+    await page.getByText(/Too many wrong attempts\. Try again in \d+ seconds\./).waitFor()
     expect(await page.getByRole('button', { name: 'Sign in' }).isDisabled()).toBe(true)
   })
 
@@ -65,7 +65,7 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
     // The charts are requested after the table. A later request would be refused before the click.
     await page.locator('svg.spark').first().waitFor()
     await endSessions(database)
-    await page.getByRole('link', { name: 'Events' }).click()
+    await page.getByRole('link', { name: 'Events', exact: true }).click()
     await page.getByText('Your session has ended').waitFor()
     expect(await page.getByText('source.userId').count()).toBe(0)
     await signIn(page, CONSOLE_TOKEN)
@@ -75,7 +75,7 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
 
   it('nothing is shown after a sign-out, not even by the back button', async () => {
     const page = await visitConsole(browser, url)
-    await page.getByRole('link', { name: 'Events' }).click()
+    await page.getByRole('link', { name: 'Events', exact: true }).click()
     await page.getByRole('cell', { name: 'source.userId is not a text' }).first().waitFor()
     await page.getByRole('button', { name: 'Sign out' }).click()
     await page.getByLabel('Token').waitFor()
@@ -154,11 +154,11 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
     expect(await focusedText(page)).toBe('Skip to content')
     await page.keyboard.press('Enter')
     await page.keyboard.press('Tab')
-    expect(await focusedText(page)).toBe('Search accounts')
+    expect(await focusedText(page)).toBe('Add accounts from a file')
     await page.reload()
     await isReady(page)
     const order: unknown[] = []
-    for (let stop = 0; stop < 12; stop += 1) {
+    for (let stop = 0; stop < 18; stop += 1) {
       await page.keyboard.press('Tab')
       order.push(await focusedText(page))
       const outline = await page.evaluate(
@@ -167,8 +167,9 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
       const isSkipLink = order.at(-1) === 'Skip to content'
       expect([order.at(-1), outline || isSkipLink]).toEqual([order.at(-1), true])
     }
-    expect(order.slice(0, 7)).toEqual([
+    expect(order.slice(0, 8)).toEqual([
       'Skip to content',
+      'Search everything',
       'Fleet',
       'Audience',
       'Events',
@@ -176,12 +177,12 @@ describe.runIf(canRunChromium('signing in to the console and its keyboard are'))
       'Clients',
       'Live',
     ])
-    expect(order[9]).toBe('Search accounts')
+    expect(order.at(-1)).toBe('Search accounts')
   })
 
   it('a navigation moves the focus to the title of the new page', async () => {
     const page = await visitConsole(browser, url)
-    await page.getByRole('link', { name: 'Events' }).focus()
+    await page.getByRole('link', { name: 'Events', exact: true }).focus()
     await page.keyboard.press('Enter')
     const isFocused = (name: string) =>
       page.locator('h1:focus', { hasText: name }).waitFor({ state: 'attached' })

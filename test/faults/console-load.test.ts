@@ -12,6 +12,8 @@ import { setUpService } from '../support/service.ts'
 const WATCHERS = 20
 /** The backlog of a slow reader, 256 KiB, and a frame of 500 events that was written just before. */
 const UNREAD_MAX_BYTES = 512 * 1024
+/** Wrong attempts of all addresses that have not signed in before. */
+const WRONG_PER_MINUTE = 60
 /** Without the limit, 20 frames of 500 events, 150 KB each, would wait for every watcher: 3 MB. */
 const FLOODED_EVENTS = 10_000
 
@@ -115,11 +117,11 @@ it('does not lock out an operator who signed in before when many addresses guess
   const home = { 'x-forwarded-for': '198.51.100.1' }
   expect(await guess(home, CONSOLE_TOKEN)).toBe(200)
   const statuses: number[] = []
-  for (let address = 0; address < 101; address += 1) {
+  for (let address = 0; address < 7; address += 1) {
     const from = { 'x-forwarded-for': `203.0.113.${address}` }
     statuses.push(...(await Promise.all(Array.from({ length: 10 }, () => guess(from)))))
   }
-  expect(statuses.filter((status) => status === 401)).toHaveLength(1_000)
+  expect(statuses.filter((status) => status === 401)).toHaveLength(WRONG_PER_MINUTE)
   expect(await guess({ 'x-forwarded-for': '192.0.2.1' }, CONSOLE_TOKEN)).toBe(429)
   expect(await guess(home, CONSOLE_TOKEN)).toBe(200)
 })

@@ -85,7 +85,7 @@ describe.runIf(canRunChromium('the pages of the console are'))('every page', () 
     await page.getByRole('link', { name: 'Hotel 999' }).waitFor()
   })
 
-  describe.each(['en-US', 'ja-JP', 'th-TH'])('in %s', (locale) => {
+  describe.each(['en-US', 'ja-JP', 'th-TH', 'zh-TW'])('in %s', (locale) => {
     it.each([
       { colorScheme: 'light' as const, viewport: DESKTOP },
       { colorScheme: 'dark' as const, viewport: DESKTOP },
@@ -108,6 +108,8 @@ describe.runIf(canRunChromium('the pages of the console are'))('every page', () 
     const { accountId } = fleet.tenant
     const dialogs: Array<[path: string, opener: string | RegExp]> = [
       ['/clients', 'Add a client'],
+      ['/settings', 'Add operator'],
+      ['/settings/organizations', 'Add an organization'],
       [`/clients/${fleet.clientId}`, 'Add a key'],
       [`/clients/${fleet.clientId}`, 'Revoke this client'],
       ['/events', 'Retry all matching events'],

@@ -5,7 +5,7 @@ import type { Browser, BrowserContext, BrowserContextOptions, Page } from 'playw
 import { expect, onTestFinished } from 'vitest'
 import type { TextDatabase } from '../../tools/text-database.ts'
 import { launchChromium } from './chromium.ts'
-import { type ConsoleOptions, Operator, startConsole } from './console.ts'
+import { type ConsoleOptions, type Operator, signedIn, startConsole } from './console.ts'
 import { createTestDatabase } from './database.ts'
 import type { Fleet } from './fleet.ts'
 import { startJobRunner } from './jobs.ts'
@@ -48,6 +48,8 @@ export interface ConsoleVisit extends BrowserContextOptions {
   /** default: '/' */
   path?: string
   isSignedOut?: boolean
+  /** default: one who signs in with CONSOLE_TOKEN */
+  operator?: Operator
   /** what the clock of the browser says */
   clock?: Date
   /** runs in the page before its own scripts */
@@ -65,14 +67,23 @@ export interface ConsoleVisit extends BrowserContextOptions {
 export async function visitConsole(
   browser: Browser,
   url: string,
-  { path = '/', isSignedOut = false, hasAxe = false, expected, clock, script, ...options }: ConsoleVisit = {},
+  {
+    path = '/',
+    isSignedOut = false,
+    operator,
+    hasAxe = false,
+    expected,
+    clock,
+    script,
+    ...options
+  }: ConsoleVisit = {},
 ): Promise<Page> {
   const context = await browser.newContext({ locale: 'en-US', viewport: DESKTOP, ...options })
   watch(context, url, expected)
   if (clock !== undefined) await context.clock.setFixedTime(clock)
   if (script !== undefined) await context.addInitScript({ content: script })
   if (hasAxe) await context.addInitScript({ content: AXE })
-  if (!isSignedOut) await signInContext(context, url)
+  if (!isSignedOut) await signInContext(context, url, operator)
   const page = await context.newPage()
   await page.goto(url + path)
   if (!isSignedOut) await isReady(page)
@@ -95,10 +106,9 @@ function watch(context: BrowserContext, url: string, expected: RegExp | undefine
 }
 
 /** The browser would keep the cookie for every port of the host, so each context has its own. */
-async function signInContext(context: BrowserContext, url: string): Promise<void> {
-  const operator = new Operator(url)
-  await operator.signIn()
-  const [name = '', value = ''] = operator.cookie.split('=')
+async function signInContext(context: BrowserContext, url: string, operator?: Operator): Promise<void> {
+  const { cookie } = operator ?? (await signedIn(url))
+  const [name = '', value = ''] = cookie.split('=')
   await context.addCookies([{ name, value, url, httpOnly: true, sameSite: 'Strict' }])
 }
 
@@ -127,7 +137,11 @@ export function pagesOf({ tenant: { accountId }, endpointId, eventId, clientId }
     { path: '/accounts/new', text: 'Add the account' },
     { path: '/accounts/file', text: 'Columns of the file' },
     { path: `/accounts/${accountId}/edit`, text: 'Further settings' },
+    { path: `/accounts/${accountId}/import`, text: 'Choose a CSV or NDJSON file' },
+    { path: '/settings', text: 'Add operator' },
     { path: '/settings/organizations', text: 'Add an organization' },
+    { path: '/activity', text: 'Export as NDJSON' },
+    { path: '/tasks', text: 'Tasks' },
     { path: '/audience', text: 'Choose an account' },
     { path: `/audience/${accountId}`, text: 'U1' },
     { path: `/audience/${accountId}/U1`, text: 'relationship' },

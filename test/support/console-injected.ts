@@ -5,7 +5,7 @@ import { visitConsole } from './console-browser.ts'
 
 /** Everything that the console itself is made of. */
 const TAGS =
-  'html head meta title link script style body noscript div span header main nav section footer figure figcaption a b p h1 h2 h3 ul ol li dl dt dd table thead tbody tr th td svg path circle rect g button select option input label fieldset legend form dialog details summary pre code time progress strong em canvas'
+  'html head meta title link script style body noscript div span header main nav search section footer figure figcaption a b p h1 h2 h3 ul ol li dl dt dd table thead tbody tr th td svg path circle rect g button select option input label fieldset legend form dialog details summary pre code time progress strong em canvas del ins'
 
 /** What a text must not have made: foreign elements, handlers, and links that lead elsewhere. */
 const FIND_INJECTED = `(() => {

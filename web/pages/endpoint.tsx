@@ -15,6 +15,7 @@ import { ActionFailure, Failure, Loading } from '../parts/states.tsx'
 import { type Task, TaskProgress } from '../parts/task.tsx'
 import { Count, Time } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
+import { useRole } from '../session.ts'
 import { useLocalized } from '../texts.ts'
 
 type Endpoint = Json<EndpointSummary>
@@ -23,6 +24,7 @@ const REFRESH_MS = 10_000
 
 export function EndpointPage({ id }: { id: string }) {
   const { t } = useLocalized()
+  const isManager = useRole('manager')
   const { data, error, reload } = useQuery<{ endpoint: Endpoint }>(`/api/endpoints/${id}`, REFRESH_MS)
   const [round, setRound] = useState(0)
   const trail = <Link href="/endpoints">{t.nav.endpoints}</Link>
@@ -48,7 +50,7 @@ export function EndpointPage({ id }: { id: string }) {
           <Link href={`/accounts/${endpoint.accountId}`}>{endpoint.accountName}</Link>
         </>
       }
-      actions={<Actions endpoint={endpoint} onChange={onChange} />}
+      actions={isManager && <Actions endpoint={endpoint} onChange={onChange} />}
     >
       <Settings endpoint={endpoint} onChange={onChange} />
       <Deliveries key={`d${round}`} endpoint={endpoint} />
@@ -112,6 +114,7 @@ function Actions({ endpoint, onChange }: { endpoint: Endpoint; onChange: () => v
 
 function Settings({ endpoint, onChange }: { endpoint: Endpoint; onChange: () => void }) {
   const { t } = useLocalized()
+  const isManager = useRole('manager')
   const { oldestPendingSeconds } = endpoint
   const oldest = useMemo(
     () =>
@@ -122,7 +125,10 @@ function Settings({ endpoint, onChange }: { endpoint: Endpoint; onChange: () => 
   )
   const yes = (value: boolean) => (value ? t.common.yes : t.common.no)
   return (
-    <Panel title={t.endpoints.settings} actions={<SettingsActions {...{ endpoint, onChange }} />}>
+    <Panel
+      title={t.endpoints.settings}
+      actions={isManager && <SettingsActions {...{ endpoint, onChange }} />}
+    >
       <Facts
         items={[
           [t.endpoints.url, <code key="u">{endpoint.url}</code>],

@@ -8,11 +8,13 @@ import { EndpointTable } from '../parts/endpoint-table.tsx'
 import { Page } from '../parts/page.tsx'
 import { Empty, ListView } from '../parts/states.tsx'
 import { accountOf, usePlace } from '../router.tsx'
+import { useRole } from '../session.ts'
 import { useLocalized } from '../texts.ts'
 
 export function EndpointsPage() {
   const { t } = useLocalized()
   const account = accountOf(usePlace().query)
+  const isManager = useRole('manager')
   const load = useCallback(
     (after: string | null, signal: AbortSignal) =>
       get<{ endpoints: Array<Json<EndpointSummary>>; next: string | null }>(
@@ -28,9 +30,11 @@ export function EndpointsPage() {
       title={t.endpoints.title}
       lead={t.endpoints.lead}
       actions={
-        <button type="button" class="primary" onClick={() => setAdding(true)}>
-          {t.endpoints.add}
-        </button>
+        isManager && (
+          <button type="button" class="primary" onClick={() => setAdding(true)}>
+            {t.endpoints.add}
+          </button>
+        )
       }
     >
       <div class="filters">

@@ -7,6 +7,7 @@ import { Facts, Page, Panel } from '../parts/page.tsx'
 import { ActionFailure, Failure, Loading } from '../parts/states.tsx'
 import { CopyButton, Payload } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
+import { useRole } from '../session.ts'
 import { describeFailure } from '../texts/failures.ts'
 import { useLocalized } from '../texts.ts'
 import { APPLIED } from './events.tsx'
@@ -14,6 +15,7 @@ import { APPLIED } from './events.tsx'
 export function EventPage({ id }: { id: string }) {
   const { t } = useLocalized()
   const { data, error, reload } = useQuery<{ event: Json<EventDetails> }>(`/api/events/${id}`)
+  const isManager = useRole('manager')
   const action = useAction()
   const [outcome, setOutcome] = useState<string | null>(null)
   const trail = <Link href="/events">{t.nav.events}</Link>
@@ -30,6 +32,7 @@ export function EventPage({ id }: { id: string }) {
       title={t.events.one(id)}
       trail={trail}
       actions={
+        isManager &&
         event?.failure != null &&
         outcome !== APPLIED && (
           <button type="button" class="primary" disabled={action.isRunning} onClick={retry}>

@@ -11,6 +11,7 @@ import { Table } from '../parts/table.tsx'
 import { type Task, TaskProgress } from '../parts/task.tsx'
 import { Time } from '../parts/values.tsx'
 import { accountOf, Link, replaceQuery, usePlace } from '../router.tsx'
+import { useRole } from '../session.ts'
 import { describeFailure } from '../texts/failures.ts'
 import { useLocalized } from '../texts.ts'
 
@@ -24,6 +25,7 @@ export function EventsPage() {
   const { query } = usePlace()
   const account = accountOf(query)
   const failure = query.get('reason')
+  const isManager = useRole('manager')
   const [isRetrying, setRetrying] = useState(false)
   const filter = queryOf({ account, failure })
   const load = useCallback(
@@ -40,6 +42,7 @@ export function EventsPage() {
       title={t.events.title}
       lead={t.events.lead}
       actions={
+        isManager &&
         list.items.length > 0 && (
           <button type="button" onClick={() => setRetrying(true)}>
             {t.events.retryAll}

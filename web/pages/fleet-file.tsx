@@ -3,12 +3,12 @@ import { useState } from 'preact/hooks'
 import type { OrganizationSummary } from '../../src/operator/organizations.ts'
 import { ApiError, type Json, postText } from '../api.ts'
 import { useQuery } from '../hooks.ts'
-import { type AccountJob, JobProgress } from '../parts/account-job.tsx'
 import { FileFaults, type FilePreview, PreviewTable } from '../parts/fleet-preview.tsx'
 import { CheckField, Form } from '../parts/form.tsx'
 import { OnboardingOutcomes } from '../parts/onboarding.tsx'
 import { Page, Panel } from '../parts/page.tsx'
 import { ActionFailure, Loading } from '../parts/states.tsx'
+import { type Task, TaskProgress } from '../parts/task.tsx'
 import { Link } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
 
@@ -22,7 +22,7 @@ type State =
   | { step: 'choose' }
   | { step: 'reading' }
   | { step: 'preview'; content: string; preview: FilePreview }
-  | { step: 'applied'; preview: FilePreview; job: AccountJob }
+  | { step: 'applied'; preview: FilePreview; job: Task }
 
 export function FleetFilePage() {
   const { t } = useLocalized()
@@ -75,8 +75,10 @@ export function FleetFilePage() {
       )}
       {state.step === 'applied' && (
         <Panel title={t.file.applied}>
-          <JobProgress job={state.job} onChange={(job) => setState({ ...state, job })} />
-          <OnboardingOutcomes job={state.job} accounts={state.preview.accounts} />
+          <TaskProgress
+            started={state.job}
+            outcomes={(task) => <OnboardingOutcomes task={task} accounts={state.preview.accounts} />}
+          />
           <PreviewTable accounts={state.preview.accounts} names={names} />
         </Panel>
       )}
@@ -129,7 +131,7 @@ function Preview({
   content: string
   preview: FilePreview
   names: Map<string, string>
-  onApplied: (preview: FilePreview, job: AccountJob) => void
+  onApplied: (preview: FilePreview, job: Task) => void
 }) {
   const { t, number } = useLocalized()
   const [setsWebhook, setSetsWebhook] = useState(true)
@@ -137,10 +139,7 @@ function Preview({
   const count = (change: string) => preview.accounts.filter((account) => account.change === change).length
   const apply = async () => {
     const path = `/api/fleet-file/apply?webhook=${setsWebhook ? 'yes' : 'no'}`
-    const { accounts, job } = await postText<Pick<FilePreview, 'accounts'> & { job: AccountJob }>(
-      path,
-      content,
-    )
+    const { accounts, job } = await postText<Pick<FilePreview, 'accounts'> & { job: Task }>(path, content)
     onApplied({ accounts, faults: [], faultCount: 0 }, job)
   }
   return (

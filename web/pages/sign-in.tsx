@@ -1,5 +1,5 @@
 import type { ComponentChildren } from 'preact'
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { type ApiError, post } from '../api.ts'
 import { Mark } from '../parts/icons.tsx'
 import { useLocalized } from '../texts.ts'
@@ -25,6 +25,10 @@ export function SignInPage({
       onSignIn,
     ),
   )
+  const secretField = useRef<HTMLInputElement>(null)
+  useEffect(() => {
+    if (request.error !== null) secretField.current?.select()
+  }, [request.error])
   const wrong = isByToken ? t.signIn.wrong : t.signIn.wrongPassword
   return (
     <SignInForm
@@ -56,6 +60,7 @@ export function SignInPage({
       <input
         key={String(isByToken)}
         id="secret"
+        ref={secretField}
         type="password"
         autocomplete="current-password"
         required

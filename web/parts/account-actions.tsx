@@ -6,12 +6,12 @@ import type { AccountContents } from '../../src/operator/remove-account.ts'
 import { post } from '../api.ts'
 import { useAction, useQuery } from '../hooks.ts'
 import { useLocalized } from '../texts.ts'
-import { type AccountJob, JobProgress } from './account-job.tsx'
 import { Dialog } from './dialog.tsx'
 import { Form } from './form.tsx'
 import { Facts } from './page.tsx'
 import { Removal } from './removal.tsx'
 import { ActionFailure, Failure, Loading } from './states.tsx'
+import { type Task, TaskProgress } from './task.tsx'
 import { Copyable } from './values.tsx'
 
 export function VerifyAccount({
@@ -116,15 +116,19 @@ export function WebhookDialog({ id, onClose }: { id: string; onClose: () => void
 export function ImportFollowers({ id }: { id: string }) {
   const { t } = useLocalized()
   const { isRunning, error, run } = useAction()
-  const [job, setJob] = useState<AccountJob | null>(null)
-  const start = async () => setJob((await post<{ job: AccountJob }>(`/api/accounts/${id}/followers`)).job)
+  const [task, setTask] = useState<Task>()
+  const [isWorking, setWorking] = useState(false)
+  const start = async () => {
+    setTask((await post<{ job: Task }>(`/api/accounts/${id}/followers`)).job)
+    setWorking(true)
+  }
   return (
     <>
-      <button type="button" disabled={isRunning || job?.status === 'running'} onClick={() => run(start)}>
+      <button type="button" disabled={isRunning || isWorking} onClick={() => run(start)}>
         {t.manage.importFollowers}
       </button>
       <ActionFailure error={error} />
-      {job && <JobProgress job={job} onChange={setJob} />}
+      {task && <TaskProgress key={task.id} started={task} onEnd={() => setWorking(false)} />}
     </>
   )
 }
@@ -183,16 +187,16 @@ export function RemoveAccount({ id, name }: { id: string; name: string }) {
 function RemovalDialog({ id, name, onClose }: { id: string; name: string; onClose: () => void }) {
   const { t } = useLocalized()
   const { data, error } = useQuery<AccountContents>(`/api/accounts/${id}/contents`)
-  const [job, setJob] = useState<AccountJob | null>(null)
-  if (job !== null) {
+  const [task, setTask] = useState<Task>()
+  if (task) {
     return (
       <Dialog title={t.manage.removing(name)} onClose={onClose}>
-        <JobProgress job={job} onChange={setJob} />
+        <TaskProgress started={task} />
       </Dialog>
     )
   }
   const remove = async (typed: string) =>
-    setJob((await post<{ job: AccountJob }>(`/api/accounts/${id}/remove`, { name: typed })).job)
+    setTask((await post<{ job: Task }>(`/api/accounts/${id}/remove`, { name: typed })).job)
   return (
     <Removal
       title={t.manage.removeTitle(name)}

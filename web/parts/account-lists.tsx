@@ -4,6 +4,7 @@ import type { EndpointSummary } from '../../src/operator/endpoints.ts'
 import { get, type Json, queryOf } from '../api.ts'
 import { useList } from '../hooks.ts'
 import { Link } from '../router.tsx'
+import { useRole } from '../session.ts'
 import { stateIn, useLocalized } from '../texts.ts'
 import { AddEndpoint } from './endpoint-form.tsx'
 import { EndpointTable } from './endpoint-table.tsx'
@@ -19,6 +20,7 @@ interface EndpointPage {
 
 export function AccountEndpoints({ id }: { id: string }) {
   const { t } = useLocalized()
+  const isManager = useRole('manager')
   const load = useCallback(
     (after: string | null, signal: AbortSignal) =>
       get<EndpointPage>(`/api/endpoints${queryOf({ account: id, after })}`, signal).then(
@@ -35,9 +37,11 @@ export function AccountEndpoints({ id }: { id: string }) {
     <Panel
       title={t.account.endpoints}
       actions={
-        <button type="button" onClick={() => setAdding(true)}>
-          {t.endpoints.add}
-        </button>
+        isManager && (
+          <button type="button" onClick={() => setAdding(true)}>
+            {t.endpoints.add}
+          </button>
+        )
       }
     >
       <ListView list={list} empty={<p class="muted">{t.account.noEndpoints}</p>} isQuiet>

@@ -1,6 +1,6 @@
 /** Rows of the activity log: who changed what, from what to what. */
 import { useCallback } from 'preact/hooks'
-import type { Activity } from '../../src/operator/activity.ts'
+import type { Activity } from '../../src/operator/list-activity.ts'
 import { get, type Json, queryOf } from '../api.ts'
 import { useList } from '../hooks.ts'
 import { Link } from '../router.tsx'

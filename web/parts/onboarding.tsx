@@ -2,17 +2,17 @@
 import type { OnboardingTally } from '../../src/operator/jobs/onboard-accounts.ts'
 import { Link } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
-import type { AccountJob } from './account-job.tsx'
 import type { FileAccount } from './fleet-preview.tsx'
+import type { Task } from './task.tsx'
 
-export function OnboardingOutcomes({ job, accounts }: { job: AccountJob; accounts: FileAccount[] }) {
+export function OnboardingOutcomes({ task, accounts }: { task: Task; accounts: FileAccount[] }) {
   const { t, number } = useLocalized()
   const {
     verified = 0,
     followersAdded = 0,
     problemCount = 0,
     problems = [],
-  } = job.tally as Partial<OnboardingTally>
+  } = task.tally as Partial<OnboardingTally>
   const names = new Map(accounts.map(({ id, name }) => [id, name]))
   return (
     <div role="status">

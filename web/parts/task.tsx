@@ -1,4 +1,5 @@
 /** Long work, which the console calls a task: its state, progress and results. It goes on when the page is closed. */
+import type { ComponentChildren } from 'preact'
 import { useEffect } from 'preact/hooks'
 import type { JobSummary } from '../../src/operator/jobs/job.ts'
 import { type Json, post } from '../api.ts'
@@ -15,8 +16,18 @@ const TONES: Record<string, string> = { done: 'good', failed: 'bad', cancelled: 
 
 export const isOver = ({ finishedAt }: Task): boolean => finishedAt !== null
 
-/** Follows a task until its end. @param started as the response to its start returned it */
-export function TaskProgress({ started, onEnd }: { started: Task; onEnd?: () => void }) {
+/** Follows a task until its end. */
+export function TaskProgress({
+  started,
+  onEnd,
+  outcomes,
+}: {
+  /** as the response to its start returned it */
+  started: Task
+  onEnd?: () => void
+  /** what the task has done so far, in addition to its counts */
+  outcomes?: (task: Task) => ComponentChildren
+}) {
   const { t } = useLocalized()
   const isManager = useRole('manager')
   const { isRunning, error, run } = useAction()
@@ -42,6 +53,7 @@ export function TaskProgress({ started, onEnd }: { started: Task; onEnd?: () => 
         <TaskCounts task={task} />
       </p>
       {!hasEnded && <p class="muted small-text">{t.tasks.goesOn}</p>}
+      {outcomes?.(task)}
       {failure && <Failure error={failure} />}
       <ActionFailure error={error} />
       {!hasEnded && isManager && (

@@ -450,6 +450,7 @@ export const en = {
       operator_disabled: 'The operator who started it was disabled.',
       operator_demoted: 'The operator who started it is no longer a manager.',
       organization_hidden: 'The operator who started it no longer sees this organization.',
+      refused_by_line: 'LINE refused the request.',
       account_removed: 'The account was removed.',
       upload_abandoned: 'The upload was not continued for an hour.',
       columns_missing:
@@ -746,24 +747,6 @@ export const en = {
     removeSubmit: 'Remove permanently',
     fixField: (field: string) => `Change: ${field}`,
     fixPages: { events: 'Show the events', endpoints: 'Show the endpoints' },
-    ofTotal: (done: string, total: string) => `${done} of ${total}`,
-    jobGoesOn: 'The work goes on when you close this page.',
-    jobStates: {
-      running: 'Working…',
-      uploading: 'Uploading…',
-      done: 'Done',
-      failed: 'Failed',
-      cancelled: 'Cancelled',
-    } as Record<string, string>,
-    jobReasons: {
-      refused_by_line: 'LINE refused it',
-      unexpected_error: 'unexpected error; see the log of the service',
-      cancelled: 'by an operator',
-      account_removed: 'the account was removed',
-      operator_disabled: 'the operator was disabled',
-      operator_demoted: 'the operator may no longer do this',
-      organization_hidden: 'the operator no longer sees the organization',
-    } as Record<string, string>,
   },
   file: {
     title: 'Add accounts from a file',

@@ -612,6 +612,7 @@ export const ja: Texts = {
       operator_disabled: '開始したオペレーターが無効になりました。',
       operator_demoted: '開始したオペレーターは管理者ではなくなりました。',
       organization_hidden: '開始したオペレーターはこの組織を表示できなくなりました。',
+      refused_by_line: 'LINE が要求を拒否しました。',
       account_removed: 'アカウントが削除されました。',
       upload_abandoned: 'アップロードが1時間続けられませんでした。',
       columns_missing:
@@ -909,24 +910,6 @@ export const ja: Texts = {
     removeSubmit: '完全に削除',
     fixField: (field) => `変更：${field}`,
     fixPages: { events: 'イベントを表示', endpoints: 'エンドポイントを表示' },
-    ofTotal: (done, total) => `${done} / ${total}`,
-    jobGoesOn: 'このページを閉じても処理は続きます。',
-    jobStates: {
-      running: '処理中…',
-      uploading: 'アップロード中…',
-      done: '完了',
-      failed: '失敗',
-      cancelled: 'キャンセル済み',
-    },
-    jobReasons: {
-      refused_by_line: 'LINE が拒否しました',
-      unexpected_error: '予期しないエラー（サービスのログを確認してください）',
-      cancelled: '担当者による操作',
-      account_removed: 'アカウントが削除されました',
-      operator_disabled: '担当者が無効になりました',
-      operator_demoted: '担当者の権限がなくなりました',
-      organization_hidden: '担当者はこの組織を表示できなくなりました',
-    },
   },
   file: {
     title: 'ファイルからアカウントを追加',

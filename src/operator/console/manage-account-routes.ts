@@ -61,15 +61,18 @@ const checkRemoval = checker(
 type OfId = { Params: { id: string } }
 
 export function manageAccountRoutes(api: FastifyInstance, parts: ConsoleParts): void {
-  const {
-    database,
-    verifier,
-    config: { publicUrl },
-  } = parts
-  const findVisible = async (operator: Operator, id: string) =>
-    found(await findVisibleAccount(database, operator, requireId(id)))
-  const base = publicUrl ?? ''
+  fieldRoutes(api, parts)
+  workRoutes(api, parts)
+  removalRoutes(api, parts)
   webhookRoutes(api, parts)
+}
+
+/** An account's fields and addresses. */
+function fieldRoutes(
+  api: FastifyInstance,
+  { database, verifier, config: { publicUrl } }: ConsoleParts,
+): void {
+  const base = publicUrl ?? ''
 
   api.post('/accounts', MANAGER, async (request) => {
     const { organization, ...given } = checkNew(parseUtf8Json(bodyBytes(request)))
@@ -95,6 +98,11 @@ export function manageAccountRoutes(api: FastifyInstance, parts: ConsoleParts): 
     found(await updateAccount(database, operatorOf(request), id, { oa_hash: oaHash }))
     return { callbackUrl: base + callbackPath(oaHash) }
   })
+}
+
+/** What the service does with LINE for an account. */
+function workRoutes(api: FastifyInstance, parts: ConsoleParts): void {
+  const { database, verifier } = parts
 
   api.post<OfId>('/accounts/:id/verify', MANAGER, async (request) => {
     const operator = operatorOf(request)
@@ -106,16 +114,20 @@ export function manageAccountRoutes(api: FastifyInstance, parts: ConsoleParts): 
 
   api.post<OfId>('/accounts/:id/followers', MANAGER, async (request, reply) => {
     const operator = operatorOf(request)
-    const account = await findVisible(operator, request.params.id)
+    const account = await findVisible(database, operator, request.params.id)
     return sendJob(request, reply, parts, (transaction) =>
       startFollowersImport(transaction, operator, account),
     )
   })
+}
+
+function removalRoutes(api: FastifyInstance, parts: ConsoleParts): void {
+  const { database } = parts
 
   api.post<OfId>('/accounts/:id/remove', MANAGER, async (request, reply) => {
     const { name } = checkRemoval(parseUtf8Json(bodyBytes(request)))
     const operator = operatorOf(request)
-    const account = await findVisible(operator, request.params.id)
+    const account = await findVisible(database, operator, request.params.id)
     requireTyped(name, account.name)
     return sendJob(request, reply, parts, (transaction) => startRemoval(transaction, operator, account))
   })
@@ -162,13 +174,17 @@ function requireValid<F extends Fields>(fields: F): F {
 }
 
 /** Throws `unknown_item` for an account that the operator does not see. */
+const findVisible = async (database: Transactions, operator: Operator, id: string) =>
+  found(await findVisibleAccount(database, operator, requireId(id)))
+
+/** Throws `unknown_item` for an account that the operator does not see. */
 export async function findAccountOf(
   database: Transactions,
   operator: Operator,
   id: string,
 ): Promise<Account> {
-  const visible = found(await findVisibleAccount(database, operator, requireId(id)))
-  return found(await findAccountOn(database, visible.id))
+  const { id: visibleId } = await findVisible(database, operator, id)
+  return found(await findAccountOn(database, visibleId))
 }
 
 /** A refusal by LINE is a fault of the account's settings, not of the service. */

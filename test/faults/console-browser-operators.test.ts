@@ -1,0 +1,203 @@
+/** Operators in the console: sign-in with a password, invitations, settings, the activity log, and what a viewer can do. */
+import type { Browser, Page } from 'playwright-core'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { commandActor } from '../../src/operator/actor.ts'
+import { addOperator } from '../../src/operator/operators.ts'
+import type { TextDatabase } from '../../tools/text-database.ts'
+import { canRunChromium } from '../support/chromium.ts'
+import { addSignedIn, CONSOLE_TOKEN, PASSWORD } from '../support/console.ts'
+import {
+  goTo,
+  isReady,
+  openConsole,
+  overflowOf,
+  PHONE,
+  pagesOf,
+  violationsOf,
+  visitConsole,
+} from '../support/console-browser.ts'
+import { type Fleet, loadFleet } from '../support/fleet.ts'
+import { load } from '../support/load.ts'
+
+const OWNER = 'ann@example.com'
+const REFUSED = /status of 40[01]/
+/** Pages that do not exist for a viewer, because they only change something, or because only owners read them. */
+const NOT_FOR_VIEWERS = /^\/(accounts\/(new|file)|accounts\/\d+\/(edit|import)|activity|nothing)$/
+/** Every button and form-like control that a viewer finds, without the count at its end. */
+const FOR_VIEWERS = [
+  ...['All', 'Broken', 'Degraded', 'Quiet', 'OK', 'Status', 'Account', 'Deliveries, 24 h', 'Last delivery'],
+  ...['Followers, 30 days', '7 days', 'Unapplied', 'Waiting', 'Quota', 'Open the audience'],
+  ...['Events not applied', 'Copy: Webhook URL', 'Copy: Tracking key (public)', 'Organizations', 'Export…'],
+  ...['Copy: User id', 'Show more', 'Copy: Content as received', 'Failed', 'Pending'],
+  'Request and response',
+]
+
+describe.runIf(canRunChromium('the pages of operators are'))('an operator', () => {
+  let browser: Browser
+  let url: string
+  let database: TextDatabase
+  let fleet: Fleet
+  beforeAll(async () => {
+    const opened = await openConsole((empty) => loadFleet(empty, { accounts: 3, members: 3 }))
+    ;({ browser, url, database, loaded: fleet } = opened)
+    await addSignedIn({ url, database }, { email: OWNER, role: 'owner' })
+    return opened.close
+  })
+
+  const button = (page: Page, name: string) => page.getByRole('button', { name, exact: true })
+  const invite = async (email: string) =>
+    (
+      await addOperator(database, commandActor(), email, {
+        name: null,
+        role: 'viewer',
+        organizationIds: null,
+      })
+    ).invitation
+
+  it('signs in with address and password by the keyboard alone, or with the token', async () => {
+    const options = { isSignedOut: true, hasAxe: true, viewport: PHONE, expected: REFUSED }
+    const page = await visitConsole(browser, url, { path: '/clients', ...options })
+    await page.locator('#email:focus').waitFor()
+    expect(await violationsOf(page)).toEqual([])
+    expect(await overflowOf(page)).toBe(0)
+    await page.keyboard.type(OWNER)
+    await page.keyboard.press('Tab')
+    await page.keyboard.type('not this one')
+    await page.keyboard.press('Enter')
+    await page.getByText('The email address or the password is wrong.').waitFor()
+    await page.locator('#secret:focus').waitFor()
+    expect(await page.getByLabel('Email address').inputValue()).toBe(OWNER)
+    await page.keyboard.type(PASSWORD)
+    await page.keyboard.press('Enter')
+    await page.getByRole('heading', { name: 'Clients' }).waitFor()
+    await page.getByRole('link', { name: `${OWNER} Owner` }).waitFor()
+
+    await button(page, 'Sign out').click()
+    await button(page, 'Sign in with the CONSOLE_TOKEN instead').click()
+    await page.getByLabel('Token').fill(CONSOLE_TOKEN)
+    await button(page, 'Sign in').click()
+    await page.getByRole('link', { name: 'CONSOLE_TOKEN Owner' }).waitFor()
+  })
+
+  it('joins with an invitation once, with a password that is repeated and hard to guess', async () => {
+    const path = `/invitation#${await invite('joins@example.com')}`
+    const options = { isSignedOut: true, hasAxe: true, viewport: PHONE, expected: /status of 40[04]/ }
+    const page = await visitConsole(browser, url, { path, ...options })
+    await page.getByText('You sign in as joins@example.com.').waitFor()
+    expect(await violationsOf(page)).toEqual([])
+    expect(await overflowOf(page)).toBe(0)
+    const choose = async (password: string, repeated: string) => {
+      await page.locator('#password').fill(password)
+      await page.locator('#repeated').fill(repeated)
+      await page.keyboard.press('Enter')
+    }
+    await choose(PASSWORD, 'another')
+    await page.getByText('The two passwords differ.').waitFor()
+    await choose('password1234', 'password1234')
+    await page.getByText('This password is too short or easy to guess.').waitFor()
+    await choose(PASSWORD, PASSWORD)
+    await page.getByRole('heading', { name: 'Fleet' }).waitFor()
+    expect(page.url()).not.toContain('#')
+    await page.getByRole('link', { name: 'joins@example.com Viewer' }).waitFor()
+
+    await page.goto(url)
+    await page.goto(url + path)
+    await page.getByText('This invitation is no longer valid').waitFor()
+    expect(await violationsOf(page)).toEqual([])
+  })
+
+  it('adds a colleague, whose link is shown once, changes the role and disables the colleague', async () => {
+    const page = await visitConsole(browser, url, { path: '/settings', hasAxe: true, expected: REFUSED })
+    await button(page, 'Add operator').focus()
+    await page.keyboard.press('Enter')
+    const dialog = page.getByRole('dialog')
+    await dialog.waitFor()
+    expect(await violationsOf(page)).toEqual([])
+    await page.keyboard.type(OWNER)
+    await page.keyboard.press('Enter')
+    await dialog.locator('[name=email][aria-invalid=true]').waitFor()
+    await dialog.getByLabel('Email address').fill('new@example.com')
+    await dialog.getByLabel('Organizations').selectOption('Only these organizations')
+    await dialog.getByRole('checkbox').first().check()
+    await button(page, 'Add and create the invitation link').click()
+    const link = dialog.locator('code', { hasText: `${url}/invitation#` })
+    await link.waitFor()
+    expect(await violationsOf(page)).toEqual([])
+    const address = (await link.textContent()) ?? ''
+    await page.keyboard.press('Escape')
+    await dialog.waitFor({ state: 'detached' })
+    expect(await page.content()).not.toContain(address.split('#')[1])
+
+    const row = page.getByRole('row', { name: 'new@example.com' })
+    await row.getByText('invited, has not joined yet').waitFor()
+    await row.getByRole('button', { name: 'Edit' }).click()
+    await dialog.getByLabel('Role').selectOption('Manager')
+    await button(page, 'Save').click()
+    await row.getByRole('cell', { name: 'Manager', exact: true }).waitFor()
+    await row.getByRole('button', { name: 'Disable' }).click()
+    await row.getByText('disabled', { exact: true }).waitFor()
+    await row.getByRole('button', { name: 'Enable' }).waitFor()
+    const colleague = await visitConsole(browser, url, {
+      path: address.slice(url.length),
+      isSignedOut: true,
+      expected: /status of 404/,
+    })
+    await colleague.getByText('This invitation is no longer valid').waitFor()
+  })
+
+  it('finds changes by operator, object and day, and reads them on the page of the object', async () => {
+    const { endpointId } = fleet
+    const manager = await addSignedIn({ url, database }, { email: 'max@example.com', role: 'manager' })
+    await manager.post(`/api/endpoints/${endpointId}/pause`)
+    const page = await visitConsole(browser, url, { path: '/activity', hasAxe: true })
+    const rows = page.locator('.activity > li')
+    const filter = (name: string) => page.getByRole('combobox', { name, exact: true })
+    await rows.filter({ hasText: 'max@example.com' }).filter({ hasText: 'Endpoint' }).first().waitFor()
+    await filter('Operator').selectOption('max@example.com')
+    await filter('Changes of').selectOption('Endpoints')
+    await expect.poll(() => rows.count()).toBe(1)
+    await page.getByLabel('To', { exact: true }).fill('2020-01-01')
+    await page.getByText('No change matches').waitFor()
+    expect(await violationsOf(page)).toEqual([])
+    await page.reload()
+    await page.getByText('No change matches').waitFor()
+    await page.getByLabel('To', { exact: true }).fill('')
+    await rows.getByRole('link', { name: `endpoint ${endpointId}` }).click()
+    await page.getByRole('heading', { name: 'Activity' }).waitFor()
+    await rows.filter({ hasText: 'max@example.com' }).waitFor()
+    await manager.post(`/api/endpoints/${endpointId}/resume`)
+  })
+
+  it('who is a viewer sees the data, the names of the organizations, and nothing that changes something', async () => {
+    const [organization] = await load<{ id: bigint; name: string }>(
+      database,
+      'select id, name from organization order by id limit 1',
+      [],
+    )
+    const organizationIds = [organization?.id as bigint]
+    const operator = await addSignedIn({ url, database }, { role: 'viewer', organizationIds })
+    const page = await visitConsole(browser, url, { operator, expected: /status of 404/ })
+    const controls = page
+      .locator('main button, main a.button, main form, main input[type=file]')
+      .filter({ visible: true })
+    const changing: string[] = []
+    for (const { path } of pagesOf(fleet)) {
+      await goTo(page, path)
+      const isMissing = (await page.getByRole('heading', { name: 'Page not found' }).count()) === 1
+      expect([path, isMissing]).toEqual([path, NOT_FOR_VIEWERS.test(path)])
+      for (const control of await controls.all()) {
+        const name = (await control.getAttribute('aria-label')) ?? (await control.innerText())
+        const shown = name
+          .trim()
+          .replace(/\s+/g, ' ')
+          .replace(/,? \d+$/, '')
+        const pausesTail = path === '/live' && shown === 'Pause'
+        if (!pausesTail && !FOR_VIEWERS.includes(shown)) changing.push(`${path}: ${shown}`)
+      }
+    }
+    expect(changing).toEqual([])
+    await goTo(page, '/settings')
+    await page.getByText(organization?.name as string).waitFor()
+    await isReady(page)
+  })
+})
