@@ -1,6 +1,7 @@
 /** `oa-audience audience export|import`: whole audiences as files. */
 import { type Command, Option } from 'commander'
 import type { Scope } from '../access/scope.ts'
+import { commandActor } from '../operator/actor.ts'
 import type { Database } from '../postgres/database.ts'
 import { type ExportOptions, exportMembers, FORMATS } from './export-members-command.ts'
 import { type ImportTally, importMembers, NOTHING_IMPORTED } from './import-members-command.ts'
@@ -96,5 +97,6 @@ function printTally({ changed, refused, faults, lastLine, stopReason }: ImportTa
 
 async function scopeOf(database: Database, id: bigint): Promise<Scope> {
   const account = await requireAccount(database, id)
-  return { keyId: null, accountId: account.id, organizationId: account.organizationId }
+  const { name: actorName } = commandActor()
+  return { keyId: null, actorName, accountId: account.id, organizationId: account.organizationId }
 }
