@@ -2,8 +2,8 @@
 import type { Scope } from '../access/scope.ts'
 import { erasePerson, eraseUser, type OnErased } from '../audience/erase.ts'
 import { type MemberUpdate, updateMember as updateMemberOf } from '../audience/update.ts'
-import type { Transactions } from '../postgres/statement.ts'
-import { recordActivity } from './activity.ts'
+import type { Queryable, Transactions } from '../postgres/statement.ts'
+import { type Changes, recordActivity } from './activity.ts'
 import type { Actor } from './actor.ts'
 
 /** The account in which the actor works. Read it with the actor's organizations, so that it is one of them. */
@@ -67,4 +67,19 @@ function recordErasure(actor: Actor, { id: accountId, organizationId }: Account)
       object: { kind: 'member', id: memberId },
       ...{ organizationId, accountId },
     })
+}
+
+/** @param changes numbers and formats only; filters without personal text */
+export function recordFile(
+  transaction: Queryable,
+  actor: Actor,
+  { id: accountId, organizationId }: Account,
+  action: 'members.imported' | 'members.exported',
+  changes: Changes,
+): Promise<void> {
+  return recordActivity(transaction, actor, {
+    action,
+    object: { kind: 'account', id: accountId },
+    ...{ organizationId, accountId, changes },
+  })
 }

@@ -10,6 +10,7 @@ import {
   findFailedEventIds,
   listFailureReasons,
   listUnappliedEvents,
+  recordRetry,
   retryEvents,
 } from '../events.ts'
 import { startEventRetry } from '../jobs/retry-events.ts'
@@ -60,8 +61,11 @@ export function eventRoutes(api: FastifyInstance, parts: ConsoleParts): void {
   }))
 
   api.post<{ Params: { id: string } }>('/events/:id/retry', MANAGER, async (request) => {
-    const { id } = await eventOf(request)
+    const { id, accountId } = await eventOf(request)
+    const operator = operatorOf(request)
+    const account = found(await findAccountDetails(database, operator.organizationIds, accountId))
     const failed = await findFailedEventIds(database, [id])
+    if (failed.length > 0) await recordRetry(database, operator, failed, account)
     const [retried] = await retryEvents(database, failed)
     return found(retried)
   })
