@@ -169,6 +169,8 @@ create table member_edit (
   edited_at timestamp with time zone default clock_timestamp() not null,
   fields text[] not null,
   api_key_id bigint,
+  changes jsonb,
+  actor text,
   constraint member_edit_pkey PRIMARY KEY (channel_oa_id, member_id, id),
   constraint member_edit_channel_oa_id_member_id_fkey FOREIGN KEY (channel_oa_id, member_id) REFERENCES audience_member(channel_oa_id, id) ON DELETE CASCADE
 );
@@ -554,6 +556,12 @@ UNION ALL
     NULL::text AS failure
    FROM tracking_event;
 
+CREATE OR REPLACE FUNCTION attribute_changes(before jsonb, after jsonb)
+ RETURNS jsonb
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+RETURN (SELECT COALESCE(jsonb_object_agg(COALESCE(b.key, a.key), jsonb_build_array(b.value, a.value)), '{}'::jsonb) AS "coalesce" FROM (jsonb_each(attribute_changes.before) b(key, value) FULL JOIN jsonb_each(attribute_changes.after) a(key, value) ON ((b.key = a.key))) WHERE (b.value IS DISTINCT FROM a.value));
+
 CREATE OR REPLACE FUNCTION can_call_platform(account official_account)
  RETURNS boolean
  LANGUAGE sql
@@ -636,6 +644,31 @@ begin
   raise exception 'rows of the activity log cannot be changed' using errcode = 'integrity_constraint_violation';
 end $function$;
 
+CREATE OR REPLACE FUNCTION member_changes(before audience_member, after audience_member)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ IMMUTABLE
+AS $function$
+declare
+  changes jsonb := '{}';
+begin
+  if pg_column_size(before.tags) + pg_column_size(after.tags) + pg_column_size(before.attributes)
+     + pg_column_size(after.attributes) > 65536 then return null; end if;
+  if after.external_id is distinct from before.external_id then
+    changes := jsonb_build_object('externalId', jsonb_build_array(before.external_id, after.external_id));
+  end if;
+  if after.tags is distinct from before.tags then
+    if cardinality(before.tags) + cardinality(after.tags) > 200
+       or greatest(array_ndims(before.tags), array_ndims(after.tags)) > 1 then return null; end if;
+    changes := changes || jsonb_build_object('tags', tag_changes(before.tags, after.tags));
+  end if;
+  if after.attributes is distinct from before.attributes then
+    if jsonb_typeof(before.attributes) <> 'object' or jsonb_typeof(after.attributes) <> 'object' then return null; end if;
+    changes := changes || jsonb_build_object('attributes', attribute_changes(before.attributes, after.attributes));
+  end if;
+  return case when octet_length(changes::text) <= 4096 then changes end;
+end $function$;
+
 CREATE OR REPLACE FUNCTION name_ngrams(account bigint, name text)
  RETURNS bigint[]
  LANGUAGE plpgsql
@@ -712,12 +745,14 @@ CREATE OR REPLACE FUNCTION record_member_edit()
  SET search_path TO 'public', 'pg_temp'
 AS $function$
 begin
-  insert into member_edit (channel_oa_id, member_id, fields, api_key_id)
+  insert into member_edit (channel_oa_id, member_id, fields, changes, api_key_id, actor)
   values (new.channel_oa_id, new.id,
           array_remove(array[case when new.external_id is distinct from old.external_id then 'externalId' end,
                              case when new.tags is distinct from old.tags then 'tags' end,
                              case when new.attributes is distinct from old.attributes then 'attributes' end], null),
-          nullif(current_setting('oa_audience.api_key_id', true), '')::bigint);
+          member_changes(old, new),
+          nullif(current_setting('oa_audience.api_key_id', true), '')::bigint,
+          nullif(current_setting('oa_audience.actor', true), ''));
   -- The version after the greatest number, which another program may have loaded, is 1.
   if new.version = old.version or new.change <> next_change() then
     update audience_member
@@ -748,6 +783,25 @@ CREATE OR REPLACE FUNCTION silence_chance(account bigint, silent_since timestamp
  LANGUAGE sql
  STABLE PARALLEL SAFE
 RETURN (SELECT exp(sum(ln(((((history.weeks - LEAST(slot.busy, (history.weeks)::bigint)) + 1))::double precision / (((history.weeks)::numeric + 2.0))::double precision)))) AS exp FROM ((SELECT count(*) AS busy FROM (generate_series(1, 4) week(week) CROSS JOIN LATERAL (SELECT h_1.hour FROM delivery_hour h_1 WHERE ((h_1.channel_oa_id = silence_chance.account) AND (h_1.source = 'line'::text) AND (h_1.deliveries > 0) AND (h_1.hour > (date_trunc('hour'::text, silence_chance.silent_since) - ((week.week)::double precision * '7 days'::interval))) AND (h_1.hour < (LEAST(date_trunc('hour'::text, now()), (date_trunc('hour'::text, silence_chance.silent_since) + '73:00:00'::interval)) - ((week.week)::double precision * '7 days'::interval)))) OFFSET 0) h) GROUP BY (h.hour + ((week.week)::double precision * '7 days'::interval))) slot CROSS JOIN (SELECT LEAST(4, ((EXTRACT(epoch FROM (silence_chance.silent_since - min(h.hour))))::integer / 604800)) AS weeks FROM delivery_hour h WHERE (h.channel_oa_id = silence_chance.account)) history) WHERE (history.weeks >= 1));
+
+CREATE OR REPLACE FUNCTION tag_changes(before text[], after text[])
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ IMMUTABLE PARALLEL SAFE
+AS $function$
+declare
+  tag text;
+  added text[] := '{}';
+  removed text[] := '{}';
+begin
+  foreach tag in array after loop
+    if array_position(before, tag) is null then added := added || tag; end if;
+  end loop;
+  foreach tag in array before loop
+    if array_position(after, tag) is null then removed := removed || tag; end if;
+  end loop;
+  return jsonb_build_object('added', to_jsonb(added), 'removed', to_jsonb(removed));
+end $function$;
 
 CREATE OR REPLACE FUNCTION touch_member()
  RETURNS trigger

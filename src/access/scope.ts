@@ -10,8 +10,10 @@ import { type Row, statement } from '../postgres/statement.ts'
 
 /** The official account and organization that a request may read and change. */
 export interface Scope {
-  /** Id of the API key. Null: the command line. */
+  /** Id of the API key. Null: an operator or the command line. */
   keyId: bigint | null
+  /** Name of the operator or command, for the edits of members. Absent: a client. */
+  actorName?: string
   accountId: AccountId
   organizationId: OrganizationId
 }

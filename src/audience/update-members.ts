@@ -8,8 +8,9 @@ export interface UpdateById {
   update: MemberUpdate
 }
 
-/** $1 text: the API key's id, which the trigger record_member_edit reads in this transaction. */
-const setEditor = statement('set-editor')`select set_config('oa_audience.api_key_id', $1, true)`
+/** $1 text: the API key's id, $2 text: the name of the operator or command, or empty. The trigger record_member_edit reads both. */
+const setEditor = statement('set-editor')`
+    select set_config('oa_audience.api_key_id', $1, true), set_config('oa_audience.actor', $2, true)`
 
 /**
  * $1 bigint: account; $2 bigint: organization; $3 bigint[]: members.
@@ -64,7 +65,7 @@ export async function updateMembers(
   const ids = int8Array(updates.map(({ id }) => id))
   const statements = [
     { statement: lockMembers, values: [accountId, organizationId, ids] },
-    { statement: setEditor, values: [String(scope.keyId ?? '')] },
+    { statement: setEditor, values: [String(scope.keyId ?? ''), scope.actorName ?? ''] },
     ...runsOf(updates).map((run) => ({
       statement: applyUpdates,
       values: [accountId, organizationId, ...columnsOf(run)],

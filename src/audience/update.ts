@@ -128,7 +128,7 @@ export const CHANGES = `
 /**
  * $1 bigint: account; $2 bigint: organization; $3 bigint: member; $4 bigint[]: allowed versions, null for any;
  * $5 boolean: change externalId to $6 text; $7 boolean: change tags to $8 text[]; $9 boolean: change attributes to $10 jsonb;
- * $11 text: the API key's id, which the trigger record_member_edit reads in this transaction.
+ * $11 text: the API key's id, $12 text: the name of the operator or command, or empty. The trigger record_member_edit reads both.
  *
  * PostgreSQL evaluates the statement on the locked row, so concurrent changes of different fields are both kept.
  */
@@ -141,6 +141,7 @@ const applyUpdate = statement('member-update')`
        where m.channel_oa_id = $1 and m.organization_id = $2 and m.id = $3
          and ($4::bigint[] is null or m.version = any ($4))
          and set_config('oa_audience.api_key_id', $11, true) is not null
+         and set_config('oa_audience.actor', $12, true) is not null
       returning m.*
     )
     select m.version, ${memberJson} as json from updated m ${withTrackedActivity}`
@@ -166,7 +167,7 @@ export async function updateMember(
     ...[String(externalId !== undefined), externalId ?? null],
     ...[String(tags !== undefined), tags ? textArray(tags) : null],
     ...[String(attributes !== undefined), attributes ? JSON.stringify(attributes) : null],
-    String(scope.keyId ?? ''),
+    ...[String(scope.keyId ?? ''), scope.actorName ?? ''],
   ]
   try {
     const [member] = await tenant.query<{ version: bigint; json: string }>(applyUpdate, values)

@@ -1,6 +1,9 @@
 /** `oa-audience audience export|import`: whole audiences as files. */
+import { setTimeout as sleep } from 'node:timers/promises'
 import { type Command, Option } from 'commander'
 import type { Scope } from '../access/scope.ts'
+import { commandActor } from '../operator/actor.ts'
+import { recordFile } from '../operator/manage-members.ts'
 import type { Database } from '../postgres/database.ts'
 import { type ExportOptions, exportMembers, FORMATS } from './export-members-command.ts'
 import { type ImportTally, importMembers, NOTHING_IMPORTED } from './import-members-command.ts'
@@ -8,6 +11,8 @@ import { onDatabase, parseId, requireAccount, withJson } from './input.ts'
 import { io, printError, printOne } from './io.ts'
 import { Progress } from './progress.ts'
 
+/** Ctrl-C ends the command after this time even if the database does not respond. */
+const RECORD_MS = 2_000
 const INTERRUPTS = ['SIGINT', 'SIGTERM'] as const
 
 export function audienceCommand(program: Command): void {
@@ -51,23 +56,44 @@ function importCommand(group: Command): void {
       await onDatabase(async (database) => {
         const scope = await scopeOf(database, account)
         const tally = { ...NOTHING_IMPORTED, faults: [] }
-        await reporting(tally, json === true, (progress) =>
+        let recorded: Promise<void> | null = null
+        const record = () => {
+          recorded ??= recordImport(database, scope, tally)
+          return recorded
+        }
+        await reporting(tally, json === true, record, (progress) =>
           importMembers(database, scope, file, tally, progress),
         )
       })
     })
 }
 
+/** At the end of the file, and also after an error or a signal. Without a database, only the edits of members name the command. */
+async function recordImport(database: Database, scope: Scope, tally: ImportTally): Promise<void> {
+  const { changed, refused, lastLine, stopReason } = tally
+  if (lastLine === 0) return
+  const account = { ...scope, id: scope.accountId }
+  const changes = { changed, refused }
+  try {
+    await recordFile(database, commandActor(), account, 'members.imported', changes)
+  } catch (error) {
+    if (stopReason === null) throw error
+    printError('oa-audience: the import is not in the activity log, because the database does not respond.')
+  }
+}
+
 /** Prints the tally at the end of the file, and also after an error or a signal. */
 async function reporting(
   tally: ImportTally,
   asJson: boolean,
+  record: () => Promise<void>,
   work: (progress: Progress) => Promise<void>,
 ): Promise<void> {
   const progress = new Progress('lines', null)
   const interrupt = () => {
     tally.stopReason = 'it was interrupted'
-    process.exit(130)
+    const isRecorded = record().catch(() => undefined)
+    void Promise.race([isRecorded, sleep(RECORD_MS)]).then(() => process.exit(130))
   }
   const report = () => {
     process.off('exit', report)
@@ -78,7 +104,7 @@ async function reporting(
   process.once('exit', report)
   // Registered before the listener that ends the process for any command (postgres/pool/open.ts).
   for (const signal of INTERRUPTS) process.prependOnceListener(signal, interrupt)
-  await work(progress).finally(report)
+  await work(progress).finally(record).finally(report)
 }
 
 function printTally({ changed, refused, faults, lastLine, stopReason }: ImportTally, asJson: boolean): void {
@@ -96,5 +122,6 @@ function printTally({ changed, refused, faults, lastLine, stopReason }: ImportTa
 
 async function scopeOf(database: Database, id: bigint): Promise<Scope> {
   const account = await requireAccount(database, id)
-  return { keyId: null, accountId: account.id, organizationId: account.organizationId }
+  const { name: actorName } = commandActor()
+  return { keyId: null, actorName, accountId: account.id, organizationId: account.organizationId }
 }

@@ -1,13 +1,14 @@
 import type { Command } from 'commander'
 import { FatalError } from '../errors.ts'
 import { APPLIED } from '../intake/retry-events.ts'
-import { ALL_ORGANIZATIONS } from '../operator/actor.ts'
+import { ALL_ORGANIZATIONS, commandActor } from '../operator/actor.ts'
 import {
   findEvent,
   findFailedEventIds,
   listEvents,
   listUnappliedEvents,
   type RetryOutcome,
+  recordRetry,
   retryEvents,
 } from '../operator/events.ts'
 import type { Database } from '../postgres/database.ts'
@@ -84,5 +85,6 @@ async function retry(database: Database, ids: bigint[] | null): Promise<RetryOut
     throw new FatalError(
       `no failed event has the id ${absent.join(', ')}. Run "oa-audience events list" to see all failed events.`,
     )
+  if (failed.length > 0) await recordRetry(database, commandActor(), failed, null)
   return retryEvents(database, failed)
 }

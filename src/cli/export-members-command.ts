@@ -9,6 +9,9 @@ import { checkFilters, type Filters, toFilters } from '../audience/filters.ts'
 import { beginningOf } from '../audience/list.ts'
 import { CSV, memberLines, NDJSON } from '../audience/stream.ts'
 import { FatalError, toFatalError } from '../errors.ts'
+import { commandActor } from '../operator/actor.ts'
+import { publicFilters } from '../operator/jobs/tag-members.ts'
+import { recordFile } from '../operator/manage-members.ts'
 import { countMembers } from '../operator/members.ts'
 import type { Database } from '../postgres/database.ts'
 import { io } from './io.ts'
@@ -34,10 +37,14 @@ export async function exportMembers(
   { format, output, ...filterOptions }: ExportOptions,
 ): Promise<number> {
   const filters = readFilters(filterOptions)
+  const members = await countMatching(database, scope, filters)
+  const changes = { format, ...(members !== null && { members }), filters: publicFilters(filters) }
+  // Before the first byte, because an export that is interrupted has also left the service.
+  await recordFile(database, commandActor(), { ...scope, id: scope.accountId }, 'members.exported', changes)
   const lines = memberLines(database.reads.streams(), scope, filters, beginningOf(filters), FORMATS[format])
   // A progress bar would overwrite lines that are written to the same terminal.
   const isShared = output === undefined && io.stdout.isTTY
-  const progress = isShared ? null : new Progress('members', await countMatching(database, scope, filters))
+  const progress = isShared ? null : new Progress('members', members)
   let count = 0
   const texts = async function* () {
     for await (const { text, count: added } of lines) {

@@ -44,6 +44,7 @@ export async function importMembers(
     for await (const batch of readBatches(fileSource(file), format)) {
       await importBatch(database, scope, batch, tally)
       progress.show(tally.changed + tally.refused)
+      if (tally.stopReason !== null) return
     }
   } catch (error) {
     // This value stays if stopReasonOf throws.

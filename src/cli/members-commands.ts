@@ -5,9 +5,9 @@ import { FatalError } from '../errors.ts'
 import { parsePathId } from '../http/path-id.ts'
 import { commandActor } from '../operator/actor.ts'
 import { eraseByUserId } from '../operator/manage-members.ts'
-import { findMember, memberTimeline } from '../operator/members.ts'
+import { findMember, type MemberChanges, memberTimeline } from '../operator/members.ts'
 import { readLines } from '../operator/text-file.ts'
-import { describeEffect, TIMELINE_TEXTS } from '../operator/timeline-texts.ts'
+import { changeLine, describeChanges, describeEffect, TIMELINE_TEXTS } from '../operator/timeline-texts.ts'
 import type { Database } from '../postgres/database.ts'
 import { isStorableText } from '../postgres/storable.ts'
 import { between, onDatabase, parseId, requireAccount, withJson } from './input.ts'
@@ -42,7 +42,10 @@ export function membersCommand(program: Command): void {
         return
       }
       print(`${JSON.stringify(member, null, 2)}\n`)
-      printMany(timeline, false)
+      printMany(
+        timeline.map((entry) => ({ ...entry, changes: changesText(entry.changes) })),
+        false,
+      )
     })
 
   withJson(group.command('erase'))
@@ -117,6 +120,10 @@ async function show(database: Database, account: bigint, user: string, limit: nu
   const timeline = entries.map((entry) => ({
     ...entry,
     effect: describeEffect(TIMELINE_TEXTS, entry.effect),
+    changes: entry.effect.kind === 'edited' ? entry.effect.changes : null,
   }))
   return { member, timeline }
 }
+
+const changesText = (changes: MemberChanges | null): string | null =>
+  changes && describeChanges(TIMELINE_TEXTS, changes).map(changeLine).join('; ')

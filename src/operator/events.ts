@@ -4,7 +4,8 @@ import { INT64_MAX, INT64_MIN } from '../http/path-id.ts'
 import { retryEvent } from '../intake/retry-events.ts'
 import type { Database } from '../postgres/database.ts'
 import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
-import type { OrganizationIds } from './actor.ts'
+import { recordActivity } from './activity.ts'
+import type { Actor, OrganizationIds } from './actor.ts'
 
 export type EventSummary = {
   id: bigint
@@ -222,6 +223,23 @@ export async function retryEvents(database: Transactions, ids: bigint[]): Promis
   const outcomes: RetryOutcome[] = []
   for (const id of ids) outcomes.push({ id, outcome: await retryEvent(database, id) })
   return outcomes
+}
+
+/** Records the retry before it begins, as that of a filter. @param of null: events of several accounts */
+export function recordRetry(
+  database: Queryable,
+  actor: Actor,
+  ids: bigint[],
+  of: { id: AccountId; organizationId: OrganizationId } | null,
+): Promise<void> {
+  const [id = null] = ids.length === 1 ? ids : []
+  return recordActivity(database, actor, {
+    action: 'events.retried',
+    object: { kind: 'event', id },
+    organizationId: of?.organizationId ?? null,
+    accountId: of?.id ?? null,
+    changes: { events: ids.length },
+  })
 }
 
 export type TailEvent = {

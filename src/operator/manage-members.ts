@@ -2,14 +2,19 @@
 import type { Scope } from '../access/scope.ts'
 import { erasePerson, eraseUser, type OnErased } from '../audience/erase.ts'
 import { type MemberUpdate, updateMember as updateMemberOf } from '../audience/update.ts'
-import type { Transactions } from '../postgres/statement.ts'
-import { recordActivity } from './activity.ts'
+import type { Queryable, Transactions } from '../postgres/statement.ts'
+import { type Changes, recordActivity } from './activity.ts'
 import type { Actor } from './actor.ts'
 
 /** The account in which the actor works. Read it with the actor's organizations, so that it is one of them. */
 type Account = { id: bigint; organizationId: bigint }
 
-const scopeOf = ({ id, organizationId }: Account): Scope => ({ keyId: null, accountId: id, organizationId })
+const scopeOf = ({ id, organizationId }: Account, { name }: Actor): Scope => ({
+  keyId: null,
+  actorName: name,
+  accountId: id,
+  organizationId,
+})
 
 /** Returns the member as JSON. Throws `unknown_member`, `stale_version` and `external_id_taken`. */
 export function updateMember(
@@ -21,7 +26,7 @@ export function updateMember(
   allowedVersions: bigint[] | null,
 ): Promise<{ version: bigint; json: string }> {
   return database.transaction(async (transaction) => {
-    const updated = await updateMemberOf(transaction, scopeOf(account), id, update, allowedVersions)
+    const updated = await updateMemberOf(transaction, scopeOf(account, actor), id, update, allowedVersions)
     await recordActivity(transaction, actor, {
       action: 'member.updated',
       object: { kind: 'member', id },
@@ -40,7 +45,7 @@ export function eraseMember(
   id: bigint,
   now: () => number,
 ): Promise<boolean> {
-  return erasePerson(database, scopeOf(account), id, now, null, recordErasure(actor, account))
+  return erasePerson(database, scopeOf(account, actor), id, now, null, recordErasure(actor, account))
 }
 
 /** Erases a person who need not be a member. Returns whether the person was one. */
@@ -51,7 +56,7 @@ export function eraseByUserId(
   userId: string,
   now: () => number,
 ): Promise<boolean> {
-  return eraseUser(database, scopeOf(account), userId, now, recordErasure(actor, account))
+  return eraseUser(database, scopeOf(account, actor), userId, now, recordErasure(actor, account))
 }
 
 /** The id of a person who was never a member is not recorded: the user id is personal. */
@@ -62,4 +67,19 @@ function recordErasure(actor: Actor, { id: accountId, organizationId }: Account)
       object: { kind: 'member', id: memberId },
       ...{ organizationId, accountId },
     })
+}
+
+/** @param changes numbers and formats only; filters without personal text */
+export function recordFile(
+  transaction: Queryable,
+  actor: Actor,
+  { id: accountId, organizationId }: Account,
+  action: 'members.imported' | 'members.exported',
+  changes: Changes,
+): Promise<void> {
+  return recordActivity(transaction, actor, {
+    action,
+    object: { kind: 'account', id: accountId },
+    ...{ organizationId, accountId, changes },
+  })
 }

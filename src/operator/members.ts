@@ -50,11 +50,21 @@ export type TimelineEntry = {
 export type TimelineEffect =
   | { kind: 'following' | 'blocked' | 'joined_or_left' | 'conversation' | 'activity' | 'seen' }
   | { kind: 'not_applied'; failure: string }
-  /** by null: a command or another program */
-  | { kind: 'edited'; fields: string[]; by: EditAuthor | null }
+  /** changes null: only the names of the fields are stored; by null: another program */
+  | { kind: 'edited'; fields: string[]; changes: MemberChanges | null; by: EditAuthor | null }
 
-/** The name is null if the client of the key has none, or if the key no longer exists. */
-export type EditAuthor = { keyId: bigint; clientId: string | null; clientName: string | null }
+/** [before, after], null if absent, as the trigger record_member_edit stores them. */
+export type MemberChanges = {
+  externalId?: [string | null, string | null]
+  tags?: { added: string[]; removed: string[] }
+  attributes?: Record<string, [unknown, unknown]>
+}
+
+/** The client's name is null if the client of the key has none, or if the key no longer exists. */
+export type EditAuthor =
+  | { keyId: bigint; clientId: string | null; clientName: string | null }
+  /** an operator's address, `token`, or `user@host` of a command */
+  | { actor: string }
 
 /** The entry after which a page of a timeline begins. Entries are ordered by time, then by part, then by id. */
 export type TimelinePosition = {
@@ -83,7 +93,7 @@ export interface Timeline {
 const selectTimeline = statement('select-timeline')`
     select to_char(entry.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at,
            to_char(entry.received_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "receivedAt",
-           entry.source, entry.kind, entry.effect, entry.failure, entry.fields, entry.key_id as "keyId",
+           entry.source, entry.kind, entry.effect, entry.failure, entry.fields, entry.changes, entry.actor, entry.key_id as "keyId",
            c.client_id as "clientId", nullif(c.name, '') as "clientName", entry.event_id as "eventId",
            (extract(epoch from entry.at) * 1000000)::bigint as "atUs", entry.part, entry.id
       from (
@@ -96,7 +106,8 @@ const selectTimeline = statement('select-timeline')`
                      when source = 'tracking' then 'activity'
                      else 'seen'
                 end as effect,
-                failure, null::text[] as fields, null::bigint as key_id, id as event_id, 2 as part, id
+                failure, null::text[] as fields, null::jsonb as changes, null as actor, null::bigint as key_id,
+                id as event_id, 2 as part, id
            from stored_event
           where channel_oa_id = $1 and (user_id = $2 or other_user_ids @> array[$2])
             and ($5::bigint is null
@@ -104,7 +115,7 @@ const selectTimeline = statement('select-timeline')`
           order by occurred_at desc, id desc
           limit $4)
         union all
-        (select e.edited_at, null, 'client', 'edit', 'edited', null, e.fields, e.api_key_id, null, 1, e.id
+        (select e.edited_at, null, 'client', 'edit', 'edited', null, e.fields, e.changes, e.actor, e.api_key_id, null, 1, e.id
            from member_edit e
           where e.channel_oa_id = $1 and e.member_id = $3
             and ($5::bigint is null
@@ -143,6 +154,8 @@ type TimelineRow = Omit<TimelineEntry, 'effect'> &
     effect: TimelineEffect['kind']
     failure: string | null
     fields: string[] | null
+    changes: MemberChanges | null
+    actor: string | null
     keyId: bigint | null
     clientId: string | null
     clientName: string | null
@@ -153,19 +166,21 @@ function entryOf(row: TimelineRow): TimelineEntry {
   return { at, receivedAt, source, kind, effect: effectOf(row), eventId }
 }
 
-function effectOf({ effect, failure, fields, keyId, clientId, clientName }: TimelineRow): TimelineEffect {
+function effectOf(row: TimelineRow): TimelineEffect {
+  const { effect, failure, fields, changes } = row
   switch (effect) {
     case 'not_applied':
       return { kind: effect, failure: failure ?? '' }
     case 'edited':
-      return {
-        kind: effect,
-        fields: fields ?? [],
-        by: keyId === null ? null : { keyId, clientId, clientName },
-      }
+      return { kind: effect, fields: fields ?? [], changes, by: authorOf(row) }
     default:
       return { kind: effect }
   }
+}
+
+function authorOf({ actor, keyId, clientId, clientName }: TimelineRow): EditAuthor | null {
+  if (keyId !== null) return { keyId, clientId, clientName }
+  return actor === null ? null : { actor }
 }
 
 export interface MemberPage {

@@ -143,6 +143,7 @@ describe.each(OTHERS)('the table of %s', (language) => {
       describeEffect(t.member.timelineTexts, { kind: 'following' }),
       describeEffect(t.member.timelineTexts, { kind: 'edited', fields: ['tags'], by }),
       describeEffect(t.member.timelineTexts, { kind: 'edited', fields: ['tags'], by: null }),
+      describeEffect(t.member.timelineTexts, { kind: 'edited', fields: ['tags'], by: { actor: '@' } }),
       describeEffect(t.member.timelineTexts, { kind: 'not_applied', failure: 'X' }),
     ]
     for (const text of texts) expect(englishIn(text.replace('c1', '')), text).toBeNull()

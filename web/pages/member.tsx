@@ -1,8 +1,8 @@
 /** One member: profile, fields set by clients, and timeline. */
 import { useCallback, useState } from 'preact/hooks'
 import type { Member } from '../../src/audience/member.ts'
-import type { TimelineEntry } from '../../src/operator/members.ts'
-import { describeEffect } from '../../src/operator/timeline-texts.ts'
+import type { MemberChanges, TimelineEntry } from '../../src/operator/members.ts'
+import { describeChanges, describeEffect } from '../../src/operator/timeline-texts.ts'
 import { get, type Json, post, queryOf } from '../api.ts'
 import { useAction, useList, useQuery } from '../hooks.ts'
 import { ActivityPanel } from '../parts/activity.tsx'
@@ -184,6 +184,7 @@ function Timeline({ path }: { path: string }) {
                       describeFailure(t.eventFailures, failure),
                     )}
                   </span>
+                  {entry.effect.kind === 'edited' && <EditChanges changes={entry.effect.changes} />}
                 </span>
               </li>
             ))}
@@ -191,6 +192,25 @@ function Timeline({ path }: { path: string }) {
         )}
       </ListView>
     </Panel>
+  )
+}
+
+/** @param changes null: an edit of an earlier version, or one too large to keep */
+function EditChanges({ changes }: { changes: Json<MemberChanges> | null }) {
+  const { t } = useLocalized()
+  if (changes === null) return null
+  return (
+    <ul class="changes">
+      {describeChanges(t.member.timelineTexts, changes as MemberChanges).map(
+        ({ field, before, after, isTags }) => (
+          <li key={field}>
+            <span class="mono">{field}</span> {(before !== null || !isTags) && <del>{before ?? '—'}</del>}
+            {isTags ? ' ' : ' → '}
+            {(after !== null || !isTags) && <ins>{after ?? '—'}</ins>}
+          </li>
+        ),
+      )}
+    </ul>
   )
 }
 

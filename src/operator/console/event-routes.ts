@@ -4,13 +4,13 @@ import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker, StorableText } from '../../http/validate.ts'
 import { findAccountDetails } from '../accounts.ts'
-import { recordActivity } from '../activity.ts'
 import {
   countUnapplied,
   findEvent,
   findFailedEventIds,
   listFailureReasons,
   listUnappliedEvents,
+  recordRetry,
   retryEvents,
 } from '../events.ts'
 import { startEventRetry } from '../jobs/retry-events.ts'
@@ -63,18 +63,9 @@ export function eventRoutes(api: FastifyInstance, parts: ConsoleParts): void {
   api.post<{ Params: { id: string } }>('/events/:id/retry', MANAGER, async (request) => {
     const { id, accountId } = await eventOf(request)
     const operator = operatorOf(request)
-    const { organizationId } = found(await findAccountDetails(database, operator.organizationIds, accountId))
+    const account = found(await findAccountDetails(database, operator.organizationIds, accountId))
     const failed = await findFailedEventIds(database, [id])
-    // As with all events, the start is recorded: each event is applied in a transaction of its own.
-    if (failed.length > 0) {
-      const object = { kind: 'event', id } as const
-      await recordActivity(database, operator, {
-        action: 'events.retried',
-        object,
-        organizationId,
-        accountId,
-      })
-    }
+    if (failed.length > 0) await recordRetry(database, operator, failed, account)
     const [retried] = await retryEvents(database, failed)
     return found(retried)
   })

@@ -11,11 +11,11 @@ import { INT64_MAX } from '../../http/path-id.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker, refuseInput, StorableText } from '../../http/validate.ts'
 import { findAccountDetails } from '../accounts.ts'
-import { recordActivity } from '../activity.ts'
 import { countMatching } from '../count-members.ts'
 import { cancelJob, findJob, listJobs, startJob } from '../jobs/job.ts'
 import { FILE_MAX_BYTES, storePiece } from '../jobs/job-file.ts'
 import { publicFilters, scopeOfJob, startTagging } from '../jobs/tag-members.ts'
+import { recordFile } from '../manage-members.ts'
 import { OperatorLimit } from './operator-limit.ts'
 import type { ConsoleParts } from './parts.ts'
 import { found, Id, idOrNull, pageOf, READ_LIMIT, requireId } from './parts.ts'
@@ -119,11 +119,8 @@ export function jobRoutes(api: FastifyInstance, parts: ConsoleParts): void {
     const operator = operatorOf(request)
     const scope = scopeOfJob({ accountId, organizationId })
     const members = await count(request, reads, scope, matching)
-    await recordActivity(database, operator, {
-      action: 'members.exported',
-      object: { kind: 'account', id: accountId },
-      ...{ organizationId, accountId, changes: { format, members, filters: publicFilters(matching) } },
-    })
+    const changes = { format, members, filters: publicFilters(matching) }
+    await recordFile(database, operator, { id: accountId, organizationId }, 'members.exported', changes)
     reply.header('content-disposition', `attachment; filename="members-${accountId}.${format}"`)
     const reader = operator.operatorId ?? operator.name
     return streamer.send(reply, scope, matching, beginningOf(matching), FORMATS[format], reader)

@@ -125,9 +125,13 @@ export const tagMembers: RunStep = async (job, { commit }) => {
 }
 
 /** Jobs over members always belong to an account. */
-export function scopeOfJob({ accountId, organizationId }: Pick<Job, 'accountId' | 'organizationId'>): Scope {
+export function scopeOfJob({
+  accountId,
+  organizationId,
+  actorName,
+}: Pick<Job, 'accountId' | 'organizationId'> & Partial<Pick<Job, 'actorName'>>): Scope {
   if (accountId === null || organizationId === null) throw new Error('the job has no account')
-  return { keyId: null, accountId, organizationId }
+  return { keyId: null, ...(actorName !== undefined && { actorName }), accountId, organizationId }
 }
 
 function addCounts(before: Partial<Tally>, added: Tally): Tally {
