@@ -7,10 +7,16 @@ import type { Operator } from './console.ts'
 import { eventually } from './process.ts'
 import { type Answer, readAnswer } from './service.ts'
 
-/** It is stopped with its test or file. */
-export function startJobRunner(database: TextDatabase): JobRunner {
+/**
+ * It is stopped with its test or file.
+ * @param platform required by jobs that call LINE
+ */
+export function startJobRunner(
+  database: TextDatabase,
+  platform?: ConstructorParameters<typeof JobRunner>[2],
+): JobRunner {
   const log = { error: () => undefined } as unknown as ConstructorParameters<typeof JobRunner>[1]
-  const runner = new JobRunner(database, log)
+  const runner = new JobRunner(database, log, platform)
   runner.start()
   atEnd(() => runner.stop())
   return runner
