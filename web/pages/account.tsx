@@ -7,6 +7,7 @@ import { AccountCharts } from '../parts/account-charts.tsx'
 import { AccountEndpoints, AccountKeys } from '../parts/account-lists.tsx'
 import type { AccountResponse } from '../parts/account-response.ts'
 import { SetUp } from '../parts/account-setup.tsx'
+import { ActivityPanel } from '../parts/activity.tsx'
 import { FixButton } from '../parts/fixes.tsx'
 import { Icon } from '../parts/icons.tsx'
 import { Facts, Page, Panel } from '../parts/page.tsx'
@@ -70,6 +71,7 @@ export function AccountPage({ id }: { id: string }) {
       <AccountEndpoints id={id} />
       <AccountKeys id={id} />
       <Identity account={data.account} facts={facts} />
+      <ActivityPanel kind="account" id={id} />
     </Page>
   )
 }

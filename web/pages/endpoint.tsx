@@ -4,6 +4,7 @@ import type { EndpointSummary } from '../../src/operator/endpoints.ts'
 import { type Json, post } from '../api.ts'
 import { serverNowMs } from '../clock.ts'
 import { useAction, useQuery } from '../hooks.ts'
+import { ActivityPanel } from '../parts/activity.tsx'
 import { Deliveries } from '../parts/deliveries.tsx'
 import { FinishRotation, RemoveEndpoint, RotateSecret, TestEndpoint } from '../parts/endpoint-dialogs.tsx'
 import { EditEndpoint } from '../parts/endpoint-form.tsx'
@@ -52,6 +53,7 @@ export function EndpointPage({ id }: { id: string }) {
       <Settings endpoint={endpoint} onChange={onChange} />
       <Deliveries key={`d${round}`} endpoint={endpoint} />
       <EndpointHistory key={`h${round}`} id={id} />
+      <ActivityPanel key={`a${round}`} kind="endpoint" id={id} />
     </Page>
   )
 }

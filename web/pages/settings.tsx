@@ -1,6 +1,8 @@
 /** The operator's own password, and the operators of the service. */
 import { useState } from 'preact/hooks'
-import { post } from '../api.ts'
+import type { OrganizationSummary } from '../../src/operator/organizations.ts'
+import { type Json, post } from '../api.ts'
+import { useQuery } from '../hooks.ts'
 import { Form, TextField } from '../parts/form.tsx'
 import { OperatorsPanel } from '../parts/operators.tsx'
 import { Facts, Page, Panel } from '../parts/page.tsx'
@@ -12,6 +14,9 @@ export function SettingsPage() {
   const { t } = useLocalized()
   const operator = useOperator()
   const isOwner = useRole('owner')
+  const { data } = useQuery<{ organizations: Array<Json<OrganizationSummary>> }>('/api/organizations')
+  const nameOf = (id: string) =>
+    data?.organizations.find((organization) => organization.id === id)?.name ?? id
   return (
     <Page
       title={t.nav.settings}
@@ -29,7 +34,7 @@ export function SettingsPage() {
               t.operators.role,
               `${t.operators.roles[operator.role]} · ${t.operators.roleHelp[operator.role]}`,
             ],
-            [t.operators.organizations, operator.organizationIds?.join(', ') ?? t.common.all],
+            [t.operators.organizations, operator.organizationIds?.map(nameOf).join(', ') ?? t.common.all],
           ]}
         />
         {operator.kind === 'operator' && <PasswordForm />}
