@@ -10,12 +10,26 @@ import { chromium } from 'playwright-core'
 
 const ROOT = new URL('..', import.meta.url).pathname
 const DESKTOP = { width: 1440, height: 900 }
+/** Of the pages that have no picture in the README. */
+const SMALL = { width: 1120, height: 700 }
 const PHONE = { width: 375, height: 812 }
 /** The README loads all of them at once. */
 const PICTURE_MAX_BYTES = 250_000
 const START_TIMEOUT_MS = 120_000
 /** An account of the fleet that has something to fix. */
 const ACCOUNT = 'Tokyo Ramen'
+const DEMO_ORGANIZATION = 'Demo agency'
+const FLEET_FILE = [
+  'organization,name,channel_id,channel_secret,basic_id',
+  ...[
+    'Kyoto Tea House',
+    'Nara Bakery',
+    'Chiang Mai Florist',
+    'Blue Bicycle',
+    'Phuket Diving',
+    'Taipei Noodles',
+  ].map((name, index) => `Demo fleet,${name},200123456${index},${String(index).repeat(32)},@demo000${index}`),
+].join('\n')
 
 const directory = resolve(process.argv[2] ?? join(ROOT, 'docs/images'))
 const executablePath = [process.env.CHROME_PATH ?? '', '/usr/bin/chromium', '/usr/bin/google-chrome'].find(
@@ -66,6 +80,8 @@ async function startDemo() {
 }
 
 async function takePictures() {
+  const signedOut = await openPage({ viewport: SMALL, colorScheme: 'light' })
+  await take(signedOut, 'sign-in')
   const light = await signIn({ viewport: DESKTOP, colorScheme: 'light' })
   await light.getByRole('link', { name: ACCOUNT }).waitFor()
   await light.locator('.fleet svg.spark').first().waitFor()
@@ -73,11 +89,10 @@ async function takePictures() {
   await light.getByRole('link', { name: ACCOUNT }).click()
   await light.locator('.plot canvas').nth(1).waitFor()
   await take(light, 'account')
-  // The demo's own account has members with a history of every kind.
-  await light.goto(`${demo.url}/audience/1`)
-  await light.locator('tbody tr a').first().click()
-  await light.locator('.timeline li').first().waitFor()
-  await take(light, 'member')
+  const page = await signIn({ viewport: SMALL, colorScheme: 'light' })
+  await takeAccounts(page)
+  await takeAudience(page, light)
+  await takeOthers(page)
   await light.goto(`${demo.url}/live`)
   await light.locator('table.live tbody tr').nth(11).waitFor({ timeout: START_TIMEOUT_MS })
   await take(light, 'live')
@@ -90,7 +105,74 @@ async function takePictures() {
   await take(phone, 'fleet-phone')
 }
 
-async function signIn(options) {
+async function takeAccounts(page) {
+  await page.goto(`${demo.url}/accounts/new`)
+  await page.getByLabel('Channel id', { exact: true }).fill('2001234567')
+  await page.getByLabel('Name', { exact: true }).fill('Kyoto Tea House')
+  await page.getByLabel('Channel secret').fill('0'.repeat(32))
+  await take(page, 'account-form')
+  await page.goto(`${demo.url}/accounts/file`)
+  await page.getByLabel('Drop the CSV file here').setInputFiles({
+    name: 'fleet.csv',
+    mimeType: 'text/csv',
+    buffer: Buffer.from(FLEET_FILE),
+  })
+  await page.getByText('6 to add').waitFor()
+  await take(page, 'fleet-file')
+}
+
+/** The member is one of the demo's own account, with a history of every kind. */
+async function takeAudience(page, light) {
+  await light.goto(`${demo.url}/search?q=@`)
+  await light.locator('tr', { hasText: DEMO_ORGANIZATION }).getByRole('link').first().click()
+  await light.getByRole('link', { name: 'Open the audience' }).click()
+  await light.locator('tr', { hasText: 'vip' }).getByRole('link').first().click()
+  await light.locator('.timeline li').first().waitFor()
+  await take(light, 'member')
+  await page.goto(`${demo.url}/search?q=Sakura`)
+  await page.getByRole('link', { name: 'Sakura Pharmacy' }).first().click()
+  await page.getByRole('link', { name: 'Open the audience' }).click()
+  await page.getByLabel('Search by', { exact: true }).selectOption('tag')
+  await page.getByRole('searchbox', { name: 'Search members' }).fill('vip')
+  // Each sixth of 420 people. The list follows the field after a moment.
+  await page.locator('tbody tr', { hasNotText: 'vip' }).first().waitFor({ state: 'detached' })
+  await page.getByRole('button', { name: 'Change tags…' }).click()
+  await page.getByRole('dialog').getByText('matches 70 members').waitFor()
+  await page.getByLabel('Add tags').fill('winter sale')
+  await take(page, 'audience')
+  await page.getByRole('dialog').getByRole('button', { name: 'Change 70 members' }).click()
+  await page.getByRole('dialog').getByText('70 changed').waitFor()
+  await page.goto(`${demo.url}/events`)
+  await page.getByRole('button', { name: 'Retry all matching events' }).first().click()
+  await page.getByRole('dialog').getByRole('button', { name: 'Retry', exact: true }).click()
+  await page.getByRole('dialog').getByText('failed again').waitFor()
+  await page.goto(`${demo.url}/tasks`)
+  await page.locator('tbody tr').nth(1).waitFor()
+  await take(page, 'tasks')
+  await page.goto(`${demo.url}/search?q=Ann`)
+  await page.locator('.found').first().waitFor()
+  await take(page, 'search')
+}
+
+async function takeOthers(page) {
+  for (const name of ['events', 'clients', 'endpoints']) {
+    await page.goto(`${demo.url}/${name}`)
+    await page.locator('tbody tr').first().waitFor()
+    await take(page, name)
+  }
+  await page.getByRole('link', { name: 'CRM' }).first().click()
+  await page.getByRole('region', { name: 'History' }).locator('tbody tr').first().waitFor()
+  await take(page, 'endpoint')
+  await page.goto(`${demo.url}/activity`)
+  await page.locator('select', { hasText: 'krit.wongsa' }).selectOption('krit.wongsa@example.com')
+  await page.getByText('Followers imported').waitFor()
+  await take(page, 'activity')
+  await page.goto(`${demo.url}/settings`)
+  await page.getByText('elena.ruiz@example.com').waitFor()
+  await take(page, 'settings')
+}
+
+async function openPage(options) {
   const context = await browser.newContext({
     locale: 'en-US',
     timezoneId: 'Asia/Tokyo',
@@ -99,6 +181,12 @@ async function signIn(options) {
   })
   const page = await context.newPage()
   await page.goto(demo.url)
+  await page.getByLabel('Token').waitFor()
+  return page
+}
+
+async function signIn(options) {
+  const page = await openPage(options)
   await page.getByLabel('Token').fill(demo.token)
   await page.keyboard.press('Enter')
   await page.locator('main h1').waitFor()

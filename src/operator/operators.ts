@@ -97,14 +97,17 @@ function refuseTaken(error: unknown): never {
 }
 
 /**
- * An open invitation ends when its operator is disabled.
+ * An open invitation ends when its operator is disabled, and when the role or the organizations change: who made the link might not
+ * have been allowed to make it for them.
  *
  * $1 operator id bigint, $2 name text or null, $3 role text, $4 organization ids bigint[] or null, $5 status text
  */
 const updateFields = statement('update-operator')`
     update operator set name = $2, role = $3, organization_ids = $4, status = $5,
-           invitation_hash = case when $5 = 'active' then invitation_hash end,
-           invitation_expires_at = case when $5 = 'active' then invitation_expires_at end
+           invitation_hash = case when keeps_invitation then invitation_hash end,
+           invitation_expires_at = case when keeps_invitation then invitation_expires_at end
+      from (select role = $3 and organization_ids is not distinct from $4::bigint[] and $5 = 'active' as keeps_invitation
+              from operator where id = $1) before
      where id = $1`
 
 export type OperatorChanges = Partial<OperatorFields & { status: 'active' | 'disabled' }>

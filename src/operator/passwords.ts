@@ -8,14 +8,14 @@ export const PASSWORD_MIN_LENGTH = 12
 /** Longer than any password manager's default. A hash takes the same time for every length. */
 export const PASSWORD_MAX_LENGTH = 256
 
-/** OWASP's recommendation for 32 MiB: N = 2^15, r = 8, p = 3. A hash takes 0.2 to 0.5 s of one core. */
+/** OWASP's recommendation for 32 MiB: N = 2^15, r = 8, p = 3. A hash takes 0.2 to 0.6 s of one core. */
 const COST = { N: 2 ** 15, r: 8, p: 3 }
 const HASH_BYTES = 32
 const SALT_BYTES = 16
 /** scrypt needs 128 × N × r bytes and a little more: 32 MiB. */
 const MEMORY_MAX_BYTES = 48 * 1024 * 1024
-/** Hashes that wait for their turn: at 0.5 s each, the last one waits 8 s. */
-const WAITING_MAX = 16
+/** Hashes that wait for their turn: at 0.6 s each, the last one waits 5 s. */
+const WAITING_MAX = 8
 
 /** Throws `invalid_input` for a password that is too short, or among the most common ones. */
 export async function requireGoodPassword(password: string, email: string): Promise<void> {

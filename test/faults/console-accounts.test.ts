@@ -1,7 +1,6 @@
 /** How an operator adds accounts and repairs them in the console, without a shell. */
 import type { Browser, Page } from 'playwright-core'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { JobRunner } from '../../src/background/jobs.ts'
 import { deliveryPaths } from '../../src/intake/line/line-signature.ts'
 import { LineApi } from '../../src/line-api/client.ts'
 import { addPeople } from '../../tools/simulator/deliveries.ts'
@@ -29,15 +28,10 @@ describe.runIf(canRunChromium('the forms of accounts are'))('an operator without
     const opened = await openConsole(async () => null, {
       ...{ lineApiUrl: platform.url, verifier },
       config: { logLevel: 'silent', trustProxy: [], publicUrl },
-      onJob: () => runner.wake(),
     })
     ;({ browser, url, database } = opened)
-    const log = { error: () => undefined } as unknown as ConstructorParameters<typeof JobRunner>[1]
-    const runner = new JobRunner(database, log, verifier)
-    runner.start()
     service = await startApp(database)
     return async () => {
-      await runner.stop()
       await Promise.all([service.app.close(), platform.close()])
       await opened.close()
     }

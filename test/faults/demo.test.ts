@@ -59,8 +59,8 @@ it('reports in one line why it cannot start', () => {
 })
 
 /** Resolves with the output when the demo has printed all steps and waits for Ctrl-C. */
-async function startDemo(): Promise<{ child: ChildProcess; output: string }> {
-  const env = { PATH: process.env.PATH, DATA_DIR: temporaryDirectory(), PORT: '0' }
+async function startDemo(dataDir = temporaryDirectory()): Promise<{ child: ChildProcess; output: string }> {
+  const env = { PATH: process.env.PATH, DATA_DIR: dataDir, PORT: '0' }
   const child = spawn(process.execPath, [MAIN, 'demo'], { env, stdio: ['ignore', 'pipe', 'inherit'] })
   onTestFinished(() => void child.kill('SIGINT'))
   let output = ''
@@ -93,6 +93,41 @@ it('shows a fleet in every state in its console', async () => {
         new Set(accounts.map(({ status }) => status)).size === 4 && accounts.length === 10,
     )
   expect((await operator.get('/api/events')).json.events.length).toBeGreaterThan(0)
+})
+
+it('shows two weeks of activity of fictitious operators once, also on the data of an earlier run', async () => {
+  const dataDir = temporaryDirectory()
+  const actions: string[][] = []
+  for (let run = 1; run <= 2; run += 1) {
+    const { child, output } = await startDemo(dataDir)
+    const [, url = '', token = ''] = /^ {2}(http:\S+) +token: (\S+)$/m.exec(output) ?? []
+    const operator = new Operator(url)
+    expect((await operator.get('/api/session')).json).toMatchObject({
+      acceptsToken: true,
+      acceptsPassword: false,
+    })
+    await operator.signIn(token)
+    const { activity } = (await operator.get('/api/activity')).json as {
+      activity: Array<{ action: string; actor: string; occurredAt: string }>
+    }
+    const times = activity.map(({ occurredAt }) => occurredAt)
+    expect(times).toEqual(times.toSorted().reverse())
+    actions.push(
+      activity
+        .filter(({ actor }) => !actor.includes('@') || actor.endsWith('@example.com'))
+        .map(({ action }) => action),
+    )
+    const exited = once(child, 'exit')
+    child.kill('SIGINT')
+    await exited
+  }
+  expect(actions[0]).toEqual(
+    expect.arrayContaining([
+      ...['account.added', 'account.followers_imported', 'account.suspended', 'account.resumed'],
+      ...['endpoint.gone', 'endpoint.paused', 'endpoint.resumed', 'member.erased', 'operator.added'],
+    ]),
+  )
+  expect(actions[1]).toEqual(actions[0])
 })
 
 it('exits with 0 after Ctrl-C, although npm forwards the signal a second time', async () => {

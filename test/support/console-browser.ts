@@ -32,7 +32,8 @@ export async function openConsole<Loaded>(
 ): Promise<OpenConsole<Loaded>> {
   const { database } = await createTestDatabase()
   const loaded = await load(database)
-  const jobs = startJobRunner(database)
+  // The only one: a second runner without the platform would take jobs that call LINE, and fail.
+  const jobs = startJobRunner(database, options.verifier)
   const { app, url } = await startConsole(database, { onJob: jobs.wake, ...options })
   const browser = await launchChromium()
   const close = async () => {

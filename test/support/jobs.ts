@@ -8,7 +8,10 @@ import type { Operator } from './console.ts'
 import { eventually } from './process.ts'
 import { type Answer, readAnswer } from './service.ts'
 
-/** It is stopped with its test or file. */
+/**
+ * It is stopped with its test or file.
+ * @param platform required by jobs that call LINE
+ */
 export function startJobRunner(database: TextDatabase, platform: Platform | null = null): JobRunner {
   const log = { error: () => undefined } as unknown as ConstructorParameters<typeof JobRunner>[1]
   const runner = new JobRunner(database, log, platform)

@@ -18,7 +18,7 @@ import type { Database } from '../../src/postgres/database.ts'
 import { statement } from '../../src/postgres/statement.ts'
 import { type SimulatedPlatform, simulatePlatform } from '../simulator/platform.ts'
 import type { SimulatedAccount } from '../simulator/state.ts'
-import { addFleet } from './fleet.ts'
+import { addFleet, type FleetAccount } from './fleet.ts'
 import { type DemoAccount, runSteps } from './steps.ts'
 import { sendTraffic } from './traffic.ts'
 
@@ -52,8 +52,10 @@ async function runDemo(config: Config, options: DemoOptions): Promise<void> {
     const service = await startDemoService(config, platform, token)
     try {
       await service.ready
+      // Before the steps, because the activity log has its rows in the order in which they are written.
+      const fleet = token === null ? [] : await addFleet(service.database as Database)
       await present(service, platform, options.json === true)
-      if (token !== null) await stayUp(service, token, options.json === true, interrupt)
+      if (token !== null) await stayUp(service, { token, fleet }, options.json === true, interrupt)
     } finally {
       await service.close()
     }
@@ -64,12 +66,11 @@ async function runDemo(config: Config, options: DemoOptions): Promise<void> {
 
 /** Shows the console with a fleet that lives, until Ctrl-C. */
 async function stayUp(
-  { url, consoleUrl, database }: RunningService,
-  token: Secret,
+  { url, consoleUrl }: RunningService,
+  { token, fleet }: { token: Secret; fleet: FleetAccount[] },
   asJson: boolean,
   interrupt: () => void,
 ): Promise<void> {
-  const fleet = await addFleet(database as Database)
   if (!asJson) {
     console.log(`\n${styled(['bold', 'cyan'], 'The console shows a fleet of accounts')}`)
     console.log(`  ${consoleUrl}   token: ${styled('bold', token.reveal())}`)

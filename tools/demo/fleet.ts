@@ -6,8 +6,9 @@ import { randomBytes } from 'node:crypto'
 import { addAccount, addOrganization } from '../../src/accounts/provisioning.ts'
 import type { Check } from '../../src/accounts/verification.ts'
 import { addEndpoint } from '../../src/endpoints/settings.ts'
-import { type Queryable, statement } from '../../src/postgres/statement.ts'
+import { type Queryable, statement, type Transactions } from '../../src/postgres/statement.ts'
 import { randomUserId } from '../simulator/events.ts'
+import { addStory } from './story.ts'
 
 const ORGANIZATION = 'Demo fleet'
 
@@ -49,13 +50,12 @@ export interface FleetAccount {
 }
 
 /** Adds the fleet once, and makes an earlier one as recent as now. Returns the accounts that are well. */
-export async function addFleet(database: Queryable): Promise<FleetAccount[]> {
+export async function addFleet(database: Queryable & Transactions): Promise<FleetAccount[]> {
   await database.query(restEarlierChecks)
-  const [known] = await database.query(selectOrganization, [ORGANIZATION])
-  if (known === undefined) {
-    const organizationId = await addOrganization(database, ORGANIZATION)
-    for (const member of FLEET) await addMember(database, organizationId, member)
-  }
+  const [known] = await database.query<{ id: bigint }>(selectOrganization, [ORGANIZATION])
+  const id = known?.id ?? (await addOrganization(database, ORGANIZATION))
+  if (known === undefined) for (const member of FLEET) await addMember(database, id, member)
+  await addStory(database, { id, name: ORGANIZATION })
   return database.query<FleetAccount & Record<string, unknown>>(selectHealthy, [ORGANIZATION])
 }
 

@@ -784,7 +784,7 @@ export const en = {
   search: {
     title: 'Search',
     label: 'Search everything',
-    placeholder: 'Search everything ( / )',
+    placeholder: 'Search ( / )',
     start: 'Search people, accounts and events',
     startHelp:
       'Enter a part of a name, a LINE user id, external id, basic id, channel id, account id, webhook event id or request id. All accounts are searched.',

@@ -946,7 +946,7 @@ export const ja: Texts = {
   search: {
     title: '検索',
     label: 'すべてを検索',
-    placeholder: 'すべてを検索（ / ）',
+    placeholder: '検索 ( / )',
     start: '人・アカウント・イベントを検索',
     startHelp:
       '名前の一部、LINE のユーザー ID、外部 ID、ベーシック ID、チャネル ID、アカウント ID、Webhook イベント ID、リクエスト ID のいずれかを入力してください。すべてのアカウントが対象です。',

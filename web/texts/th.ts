@@ -914,7 +914,7 @@ export const th: Texts = {
   search: {
     title: 'ค้นหา',
     label: 'ค้นหาทั้งหมด',
-    placeholder: 'ค้นหาทั้งหมด ( / )',
+    placeholder: 'ค้นหา ( / )',
     start: 'ค้นหาบุคคล บัญชี และอีเวนต์',
     startHelp:
       'พิมพ์ส่วนหนึ่งของชื่อ หรือ user id ของ LINE, external id, basic id, channel id, id ของบัญชี หรือ webhook event id ระบบจะค้นหาในทุกบัญชี',

@@ -914,7 +914,7 @@ export const zh: Texts = {
   search: {
     title: '搜尋',
     label: '搜尋全部',
-    placeholder: '搜尋全部（/）',
+    placeholder: '搜尋 ( / )',
     start: '搜尋人員、帳號與事件',
     startHelp:
       '輸入名稱的一部分、LINE 使用者 ID、外部 ID、基本 ID、Channel ID、帳號 ID、Webhook 事件 ID 或請求 ID。將搜尋所有帳號。',
