@@ -10,6 +10,7 @@ import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
 import { INT64_MAX } from '../../http/path-id.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker, refuseInput, StorableText } from '../../http/validate.ts'
+import type { Transactions } from '../../postgres/statement.ts'
 import { findAccountDetails } from '../accounts.ts'
 import { recordActivity } from '../activity.ts'
 import { countMatching } from '../count-members.ts'
@@ -58,7 +59,11 @@ type OfId = { Params: { id: string } }
 type OfAccount = { Params: { account: string } }
 
 export function jobRoutes(api: FastifyInstance, parts: ConsoleParts): void {
-  const { database, reads } = parts
+  const { database } = parts
+  readMatchingRoutes(api, parts)
+  tagRoute(api, parts)
+  importRoutes(api, parts)
+
   api.get('/jobs', VIEWER, async (request) => {
     const { account, before } = checkList(request.query)
     const page = { beforeId: idOrNull(before) ?? INT64_MAX, limit: READ_LIMIT, accountId: idOrNull(account) }
@@ -78,18 +83,17 @@ export function jobRoutes(api: FastifyInstance, parts: ConsoleParts): void {
     await database.transaction((transaction) => cancelJob(transaction, operator, id))
     return { job: found(await findJob(database, operator, id)) }
   })
+}
 
-  const accountOf = async (request: FastifyRequest<OfAccount>) =>
-    found(
-      await findAccountDetails(
-        database,
-        operatorOf(request).organizationIds,
-        requireId(request.params.account),
-      ),
-    )
+async function accountOf(database: Transactions, request: FastifyRequest<OfAccount>) {
+  const { organizationIds } = operatorOf(request)
+  return found(await findAccountDetails(database, organizationIds, requireId(request.params.account)))
+}
 
+/** Counts and exports the members that match a filter. */
+function readMatchingRoutes(api: FastifyInstance, { database, reads }: ConsoleParts): void {
   api.get<OfAccount>('/accounts/:account/audience/count', VIEWER, async (request) => {
-    const { id, organizationId } = await accountOf(request)
+    const { id, organizationId } = await accountOf(database, request)
     const matching = toFilters(checkFilters(checkSearch(request.query)))
     return { count: await countMatching(reads, scopeOfJob({ accountId: id, organizationId }), matching) }
   })
@@ -98,7 +102,7 @@ export function jobRoutes(api: FastifyInstance, parts: ConsoleParts): void {
 
   // The browser shows the progress of the download. Members are read page by page at its pace.
   api.get<OfAccount>('/accounts/:account/audience/export', VIEWER, async (request, reply) => {
-    const { id: accountId, organizationId } = await accountOf(request)
+    const { id: accountId, organizationId } = await accountOf(database, request)
     const { format, ...search } = checkExport(request.query)
     const matching = toFilters(checkFilters(search))
     const operator = operatorOf(request)
@@ -113,9 +117,12 @@ export function jobRoutes(api: FastifyInstance, parts: ConsoleParts): void {
     const reader = operator.operatorId ?? operator.name
     return streamer.send(reply, scope, matching, beginningOf(matching), FORMATS[format], reader)
   })
+}
 
+function tagRoute(api: FastifyInstance, parts: ConsoleParts): void {
+  const { database } = parts
   api.post<OfAccount>('/accounts/:account/audience/tag', MANAGER, async (request, reply) => {
-    const account = await accountOf(request)
+    const account = await accountOf(database, request)
     const { expectedCount: expected, ...body } = checkTagging(parseUtf8Json(bodyBytes(request)))
     const change = {
       filters: toFilters(body.filters),
@@ -129,10 +136,13 @@ export function jobRoutes(api: FastifyInstance, parts: ConsoleParts): void {
       startTagging(transaction, operatorOf(request), account, change, { count, expected }),
     )
   })
+}
 
+function importRoutes(api: FastifyInstance, parts: ConsoleParts): void {
+  const { database } = parts
   // The upload follows, in pieces that fit into a body.
   api.post<OfAccount>('/accounts/:account/audience/import', MANAGER, async (request, reply) => {
-    const { id: accountId, organizationId } = await accountOf(request)
+    const { id: accountId, organizationId } = await accountOf(database, request)
     const parameters = checkImport(parseUtf8Json(bodyBytes(request)))
     const job = { kind: 'members.import', accountId, organizationId, parameters } as const
     const upload = { ...job, total: parameters.size, status: 'uploading' } as const
