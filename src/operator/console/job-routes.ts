@@ -10,6 +10,7 @@ import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
 import { INT64_MAX } from '../../http/path-id.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker, refuseInput, StorableText } from '../../http/validate.ts'
+import type { Transactions } from '../../postgres/statement.ts'
 import { findAccountDetails } from '../accounts.ts'
 import { countMatching } from '../count-members.ts'
 import { cancelJob, findJob, listJobs, startJob } from '../jobs/job.ts'
@@ -64,7 +65,12 @@ type OfId = { Params: { id: string } }
 type OfAccount = { Params: { account: string } }
 
 export function jobRoutes(api: FastifyInstance, parts: ConsoleParts): void {
-  const { database, reads } = parts
+  const { database } = parts
+  const count = limitedCount()
+  readMatchingRoutes(api, parts, count)
+  tagRoute(api, parts, count)
+  importRoutes(api, parts)
+
   api.get('/jobs', VIEWER, async (request) => {
     const { account, before } = checkList(request.query)
     const page = { beforeId: idOrNull(before) ?? INT64_MAX, limit: READ_LIMIT, accountId: idOrNull(account) }
@@ -84,27 +90,28 @@ export function jobRoutes(api: FastifyInstance, parts: ConsoleParts): void {
     await database.transaction((transaction) => cancelJob(transaction, operator, id))
     return { job: found(await findJob(database, operator, id)) }
   })
+}
 
-  const accountOf = async (request: FastifyRequest<OfAccount>) =>
-    found(
-      await findAccountDetails(
-        database,
-        operatorOf(request).organizationIds,
-        requireId(request.params.account),
-      ),
-    )
+async function accountOf(database: Transactions, request: FastifyRequest<OfAccount>) {
+  const { organizationIds } = operatorOf(request)
+  return found(await findAccountDetails(database, organizationIds, requireId(request.params.account)))
+}
 
+type Count = ReturnType<typeof limitedCount>
+
+/** Counting a large audience takes seconds of the connection that all operators share. */
+function limitedCount() {
   const limit = new OperatorLimit(COUNTS_PER_OPERATOR_MAX)
-  const count = async (
-    request: FastifyRequest<OfAccount>,
-    ...[queryable, scope, matching]: Parameters<typeof countMatching>
-  ) => {
+  return (request: FastifyRequest, ...counted: Parameters<typeof countMatching>) => {
     const release = limit.begin(operatorOf(request))
-    return countMatching(queryable, scope, matching).finally(release)
+    return countMatching(...counted).finally(release)
   }
+}
 
+/** Counts and exports the members that match a filter. */
+function readMatchingRoutes(api: FastifyInstance, { database, reads }: ConsoleParts, count: Count): void {
   api.get<OfAccount>('/accounts/:account/audience/count', VIEWER, async (request) => {
-    const { id, organizationId } = await accountOf(request)
+    const { id, organizationId } = await accountOf(database, request)
     const matching = toFilters(checkFilters(checkSearch(request.query)))
     return { count: await count(request, reads, scopeOfJob({ accountId: id, organizationId }), matching) }
   })
@@ -113,7 +120,7 @@ export function jobRoutes(api: FastifyInstance, parts: ConsoleParts): void {
 
   // The browser shows the progress of the download. Members are read page by page at its pace.
   api.get<OfAccount>('/accounts/:account/audience/export', VIEWER, async (request, reply) => {
-    const { id: accountId, organizationId } = await accountOf(request)
+    const { id: accountId, organizationId } = await accountOf(database, request)
     const { format, ...search } = checkExport(request.query)
     const matching = toFilters(checkFilters(search))
     const operator = operatorOf(request)
@@ -125,9 +132,12 @@ export function jobRoutes(api: FastifyInstance, parts: ConsoleParts): void {
     const reader = operator.operatorId ?? operator.name
     return streamer.send(reply, scope, matching, beginningOf(matching), FORMATS[format], reader)
   })
+}
 
+function tagRoute(api: FastifyInstance, parts: ConsoleParts, count: Count): void {
+  const { database } = parts
   api.post<OfAccount>('/accounts/:account/audience/tag', MANAGER, async (request, reply) => {
-    const account = await accountOf(request)
+    const account = await accountOf(database, request)
     const { expectedCount: expected, ...body } = checkTagging(parseUtf8Json(bodyBytes(request)))
     const change = {
       filters: toFilters(body.filters),
@@ -141,10 +151,13 @@ export function jobRoutes(api: FastifyInstance, parts: ConsoleParts): void {
       startTagging(transaction, operatorOf(request), account, change, { count: matching, expected }),
     )
   })
+}
 
+function importRoutes(api: FastifyInstance, parts: ConsoleParts): void {
+  const { database } = parts
   // The upload follows, in pieces that fit into a body.
   api.post<OfAccount>('/accounts/:account/audience/import', MANAGER, async (request, reply) => {
-    const { id: accountId, organizationId } = await accountOf(request)
+    const { id: accountId, organizationId } = await accountOf(database, request)
     const parameters = checkImport(parseUtf8Json(bodyBytes(request)))
     const job = { kind: 'members.import', accountId, organizationId, parameters } as const
     const upload = { ...job, total: parameters.size, status: 'uploading' } as const
