@@ -23,7 +23,7 @@ import { Metrics } from './observability/metrics.ts'
 import { serveMetrics } from './observability/metrics-page.ts'
 import { startExporter, Tracing } from './observability/tracing.ts'
 import { createConsole, listenForConsole } from './operator/console/server.ts'
-import { hasOwner } from './operator/operators.ts'
+import { hasOwner } from './operator/people/operators.ts'
 import { type Database, NoDatabase } from './postgres/database.ts'
 import { type OpenDatabase, openForService } from './postgres/pool/open.ts'
 

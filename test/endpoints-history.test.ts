@@ -2,7 +2,7 @@
 import { expect, it } from 'vitest'
 import { Sample } from '../src/endpoints/history.ts'
 import { Settlements } from '../src/endpoints/settlements.ts'
-import { type DeliveryAttempt, listAttempts } from '../src/operator/endpoint-history.ts'
+import { type DeliveryAttempt, listAttempts } from '../src/operator/endpoints/endpoint-history.ts'
 import { randomUserId, textMessage } from '../tools/simulator/events.ts'
 import type { TextDatabase } from '../tools/text-database.ts'
 import { startReceiver, startSending } from './support/endpoints.ts'

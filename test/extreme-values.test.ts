@@ -1,6 +1,6 @@
 /** Values at the limits of their types, as other programs may load them. */
 import { describe, expect, it } from 'vitest'
-import { listFleet } from '../src/operator/fleet.ts'
+import { listFleet } from '../src/operator/accounts/fleet.ts'
 import { migrate } from '../src/postgres/schema/migrate.ts'
 import { lineEvent, textMessage } from '../tools/simulator/events.ts'
 import { addTenant, type Tenant } from './support/database.ts'

@@ -5,7 +5,7 @@ import { refreshDueFigures } from '../src/background/monitoring/account-figures.
 import { AccountMonitor } from '../src/background/monitoring/account-monitor.ts'
 import { deliveryPaths } from '../src/intake/line/line-signature.ts'
 import { LineApi } from '../src/line-api/client.ts'
-import { findFleetAccount, listAccountDays, readFleetCharts } from '../src/operator/fleet.ts'
+import { findFleetAccount, listAccountDays, readFleetCharts } from '../src/operator/accounts/fleet.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { randomAccount } from '../tools/simulator/state.ts'

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { commandActor } from '../src/operator/actor.ts'
-import { addOperator, inviteOperator, updateOperator } from '../src/operator/operators.ts'
+import { addOperator, inviteOperator, updateOperator } from '../src/operator/people/operators.ts'
 import { addSignedIn, CONSOLE_TOKEN, Operator, PASSWORD, signedIn, startConsole } from './support/console.ts'
 import { addTenant, createTestDatabase } from './support/database.ts'
 import { load } from './support/load.ts'
@@ -123,9 +123,12 @@ describe('a sign-in', async () => {
     const from = (address: string, password: string) =>
       new Operator(proxied.url).send('/sign-in', { email, password }, { 'x-forwarded-for': address })
     expect((await from('192.0.2.200', PASSWORD)).status).toBe(200)
-    const guesses = await Promise.all(
-      Array.from({ length: 12 }, async (_, i) => (await from(`192.0.2.${i}`, 'a guess of twelve')).status),
-    )
+    const guesses: number[] = []
+    // Six at a time, because more passwords than eight do not wait for their turn.
+    for (const round of [0, 1]) {
+      const six = Array.from({ length: 6 }, (_, i) => from(`192.0.2.${6 * round + i}`, 'a guess of twelve'))
+      guesses.push(...(await Promise.all(six)).map(({ status }) => status))
+    }
     expect(guesses.filter((status) => status === 401)).toHaveLength(10)
     expect((await from('192.0.2.99', PASSWORD)).status).toBe(429)
     expect((await from('192.0.2.200', PASSWORD)).status).toBe(200)

@@ -1,8 +1,8 @@
 /** `remove` of accounts, clients and organizations: what it deletes, what it leaves, and what happens meanwhile. */
 import { expect, it } from 'vitest'
 import { addClient, addOrganization } from '../src/accounts/provisioning.ts'
-import { ACCOUNT_PARTITIONED_TABLES, ACCOUNT_TABLES } from '../src/operator/account-rows.ts'
-import { removeAccount } from '../src/operator/remove-account.ts'
+import { ACCOUNT_PARTITIONED_TABLES, ACCOUNT_TABLES } from '../src/operator/accounts/account-rows.ts'
+import { removeAccount } from '../src/operator/accounts/remove-account.ts'
 import { lineEvent, textMessage } from '../tools/simulator/events.ts'
 import { runCommand } from './support/command.ts'
 import { readContents } from './support/contents.ts'

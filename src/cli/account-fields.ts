@@ -8,7 +8,7 @@ import {
   isUrlSegment,
   secretWarning,
   columnsOf as toColumns,
-} from '../operator/account-fields.ts'
+} from '../operator/accounts/account-fields.ts'
 import { printError } from './io.ts'
 
 export type Fields = { [field in Field]?: string }

@@ -6,11 +6,16 @@ import { readConfig } from '../config/config.ts'
 import { AppError, FatalError } from '../errors.ts'
 import { deliveryPaths } from '../intake/line/line-signature.ts'
 import { LineApi } from '../line-api/client.ts'
-import { findAccountDetails, listAccounts } from '../operator/accounts.ts'
+import { findAccountDetails, listAccounts } from '../operator/accounts/accounts.ts'
+import {
+  addAccount,
+  removeAccount,
+  updateAccount,
+  verifyAccount,
+} from '../operator/accounts/manage-accounts.ts'
+import { importAllFollowers } from '../operator/accounts/onboard.ts'
+import { findAccountContents } from '../operator/accounts/remove-account.ts'
 import { ALL_ORGANIZATIONS, commandActor } from '../operator/actor.ts'
-import { addAccount, removeAccount, updateAccount, verifyAccount } from '../operator/manage-accounts.ts'
-import { importAllFollowers } from '../operator/onboard.ts'
-import { findAccountContents } from '../operator/remove-account.ts'
 import type { Database } from '../postgres/database.ts'
 import { columnsOf, type Fields, SECRET_FLAGS, withFields } from './account-fields.ts'
 import { addressesOf } from './addresses.ts'

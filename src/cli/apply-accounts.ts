@@ -3,8 +3,7 @@ import type { Command } from 'commander'
 import { readConfig } from '../config/config.ts'
 import { FatalError } from '../errors.ts'
 import { LineApi } from '../line-api/client.ts'
-import { COLUMNS, type Field, secretWarning } from '../operator/account-fields.ts'
-import { commandActor } from '../operator/actor.ts'
+import { COLUMNS, type Field, secretWarning } from '../operator/accounts/account-fields.ts'
 import {
   type AppliedAccount,
   applyAccounts,
@@ -12,17 +11,18 @@ import {
   planAccounts,
   RefusedLine,
   type WantedAccount,
-} from '../operator/apply-accounts.ts'
-import { constraintSentence } from '../operator/constraint-sentences.ts'
-import { readFleet } from '../operator/fleet-file.ts'
-import { type Outcome, onboard } from '../operator/onboard.ts'
+} from '../operator/accounts/apply-accounts.ts'
+import { readFleet } from '../operator/accounts/fleet-file.ts'
+import { type Outcome, onboard } from '../operator/accounts/onboard.ts'
 import {
   type Onboarding,
   PROPAGATION_MAX_MS,
   previewWebhook,
   publicUrlFault,
   type WebhookPreview,
-} from '../operator/point-webhook.ts'
+} from '../operator/accounts/point-webhook.ts'
+import { commandActor } from '../operator/actor.ts'
+import { constraintSentence } from '../operator/constraint-sentences.ts'
 import { onDatabase, withJson } from './input.ts'
 import { fileSource, io, type Printable, print, printError, printMany, styled } from './io.ts'
 import { Progress } from './progress.ts'

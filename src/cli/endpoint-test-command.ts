@@ -4,7 +4,7 @@ import { isOwnUrl, ownAddresses } from '../endpoints/address.ts'
 import { isAccepted } from '../endpoints/post.ts'
 import { EndpointTester, type TestDelivery } from '../endpoints/test-delivery.ts'
 import { commandActor } from '../operator/actor.ts'
-import { test } from '../operator/manage-endpoints.ts'
+import { test } from '../operator/endpoints/manage-endpoints.ts'
 import { notFound, onDatabase, parseId, withJson } from './input.ts'
 import { io, print, printJson } from './io.ts'
 

@@ -5,15 +5,14 @@ import { finishResumption, retryFailedDeliveries } from '../endpoints/manage.ts'
 import type { EndpointFormat, EndpointSettings } from '../endpoints/settings.ts'
 import { FatalError } from '../errors.ts'
 import { ALL_ORGANIZATIONS, commandActor } from '../operator/actor.ts'
-import { countText, responseLine } from '../operator/endpoint-health.ts'
+import { countText, responseLine } from '../operator/endpoints/endpoint-health.ts'
 import {
   type DeliverySummary,
   type EndpointSummary,
   endpointExists,
   listDeliveries,
   listEndpoints,
-} from '../operator/endpoints.ts'
-import { age } from '../operator/format.ts'
+} from '../operator/endpoints/endpoints.ts'
 import {
   addEndpoint,
   endRotation,
@@ -23,7 +22,8 @@ import {
   retryFailed,
   rotate,
   updateEndpoint,
-} from '../operator/manage-endpoints.ts'
+} from '../operator/endpoints/manage-endpoints.ts'
+import { age } from '../operator/format.ts'
 import type { Database } from '../postgres/database.ts'
 import { testCommand } from './endpoint-test-command.ts'
 import { between, notFound, onDatabase, parseId, requireAccount, withJson } from './input.ts'

@@ -1,9 +1,9 @@
 /** `oa-audience fleet`: all accounts, worst first. */
 
 import type { Command } from 'commander'
+import { listFleet } from '../operator/accounts/fleet.ts'
+import { explainProblem } from '../operator/accounts/problem-commands.ts'
 import { ALL_ORGANIZATIONS } from '../operator/actor.ts'
-import { listFleet } from '../operator/fleet.ts'
-import { explainProblem } from '../operator/problem-commands.ts'
 import { onDatabase, withJson } from './input.ts'
 import { io, print, printJson, printMany, styled } from './io.ts'
 

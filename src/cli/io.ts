@@ -3,7 +3,7 @@ import { createReadStream } from 'node:fs'
 import { styleText } from 'node:util'
 import stringWidth from 'string-width'
 import { toJson } from '../operator/format.ts'
-import type { TextSource } from '../operator/text-file.ts'
+import type { TextSource } from '../operator/members/text-file.ts'
 
 export interface Io {
   env: Record<string, string | undefined>

@@ -4,10 +4,15 @@ import { USER_ID_MAX_LENGTH } from '../audience/member.ts'
 import { FatalError } from '../errors.ts'
 import { parsePathId } from '../http/path-id.ts'
 import { commandActor } from '../operator/actor.ts'
-import { eraseByUserId } from '../operator/manage-members.ts'
-import { findMember, type MemberChanges, memberTimeline } from '../operator/members.ts'
-import { readLines } from '../operator/text-file.ts'
-import { changeLine, describeChanges, describeEffect, TIMELINE_TEXTS } from '../operator/timeline-texts.ts'
+import { eraseByUserId } from '../operator/members/manage-members.ts'
+import { findMember, type MemberChanges, memberTimeline } from '../operator/members/members.ts'
+import { readLines } from '../operator/members/text-file.ts'
+import {
+  changeLine,
+  describeChanges,
+  describeEffect,
+  TIMELINE_TEXTS,
+} from '../operator/members/timeline-texts.ts'
 import type { Database } from '../postgres/database.ts'
 import { isStorableText } from '../postgres/storable.ts'
 import { between, onDatabase, parseId, requireAccount, withJson } from './input.ts'

@@ -11,7 +11,7 @@ import {
   listOperators,
   type OperatorChanges,
   updateOperator,
-} from '../operator/operators.ts'
+} from '../operator/people/operators.ts'
 import { notFound, onDatabase, parseId, withJson } from './input.ts'
 import { io, print, printOne } from './io.ts'
 import { addChangeCommand, addListCommand } from './shared-commands.ts'

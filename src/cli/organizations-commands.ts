@@ -1,13 +1,13 @@
 import type { Command } from 'commander'
 import { FatalError } from '../errors.ts'
-import { ALL_ORGANIZATIONS, commandActor } from '../operator/actor.ts'
 import {
   addOrganization,
   findOrganizationContents,
   listOrganizations,
   removeOrganization,
   renameOrganization,
-} from '../operator/organizations.ts'
+} from '../operator/accounts/organizations.ts'
+import { ALL_ORGANIZATIONS, commandActor } from '../operator/actor.ts'
 import type { Database } from '../postgres/database.ts'
 import { notFound, onDatabase, parseId, withJson } from './input.ts'
 import { type Printable, printOne } from './io.ts'

@@ -11,7 +11,7 @@ import {
 import { refuseInput } from '../http/validate.ts'
 import { transactionWithFreeIds } from '../postgres/schema/taken-ids.ts'
 import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
-import { findAccountDetails } from './accounts.ts'
+import { findAccountDetails } from './accounts/accounts.ts'
 import { recordActivity } from './activity.ts'
 import type { Actor } from './actor.ts'
 import { findClient } from './clients.ts'

@@ -8,11 +8,11 @@ import { CLOCK_SKEW_MAX_SECONDS, readClockSkew } from '../postgres/clock.ts'
 import { withDatabase } from '../postgres/pool/open.ts'
 import { BEHIND_MAX_BYTES, type Replication } from '../postgres/replication/replication.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
+import { type FleetAccount, listFleet } from './accounts/fleet.ts'
+import { explainProblem } from './accounts/problem-commands.ts'
 import { ALL_ORGANIZATIONS } from './actor.ts'
-import { examineEndpoints, type Severity } from './endpoint-health.ts'
-import { type FleetAccount, listFleet } from './fleet.ts'
+import { examineEndpoints, type Severity } from './endpoints/endpoint-health.ts'
 import { age } from './format.ts'
-import { explainProblem } from './problem-commands.ts'
 
 const RESPONSE_TIMEOUT_MS = 3_000
 /** Chat signatures are valid for five minutes. A clock that is off by one minute is drifting towards this limit. */

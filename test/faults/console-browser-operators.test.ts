@@ -2,7 +2,7 @@
 import type { Browser, Page } from 'playwright-core'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { commandActor } from '../../src/operator/actor.ts'
-import { addOperator } from '../../src/operator/operators.ts'
+import { addOperator } from '../../src/operator/people/operators.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
 import { canRunChromium } from '../support/chromium.ts'
 import { addSignedIn, CONSOLE_TOKEN, PASSWORD } from '../support/console.ts'

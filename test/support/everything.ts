@@ -11,8 +11,9 @@ import { takeDueAccounts } from '../../src/background/monitoring/due-accounts.ts
 import { Sender } from '../../src/endpoints/sender.ts'
 import { retryEvent } from '../../src/intake/retry-events.ts'
 import { LineApi } from '../../src/line-api/client.ts'
+import { findFleetAccount, readFleetCharts } from '../../src/operator/accounts/fleet.ts'
+import { findAccountContents, removeAccount } from '../../src/operator/accounts/remove-account.ts'
 import { ALL_ORGANIZATIONS, commandActor } from '../../src/operator/actor.ts'
-import { countMatching } from '../../src/operator/count-members.ts'
 import {
   countUnapplied,
   listEvents,
@@ -20,12 +21,11 @@ import {
   listUnappliedEvents,
   retryNextEvents,
 } from '../../src/operator/events.ts'
-import { findFleetAccount, readFleetCharts } from '../../src/operator/fleet.ts'
-import { importEntries } from '../../src/operator/import-entries.ts'
 import { startTagging } from '../../src/operator/jobs/tag-members.ts'
 import { takeTurn } from '../../src/operator/jobs/turn.ts'
-import { countMembers, findMember, memberTimeline } from '../../src/operator/members.ts'
-import { findAccountContents, removeAccount } from '../../src/operator/remove-account.ts'
+import { countMatching } from '../../src/operator/members/count-members.ts'
+import { importEntries } from '../../src/operator/members/import-entries.ts'
+import { countMembers, findMember, memberTimeline } from '../../src/operator/members/members.ts'
 import { searchPeople } from '../../src/operator/search.ts'
 import { selectByEventKey } from '../../src/operator/search-statements.ts'
 import { addPeople } from '../../tools/simulator/deliveries.ts'

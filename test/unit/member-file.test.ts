@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
 import { fileSource } from '../../src/cli/io.ts'
-import { readEntries } from '../../src/operator/member-file.ts'
+import { readEntries } from '../../src/operator/members/member-file.ts'
 import { MEASURED } from '../support/measured.ts'
 import { temporaryDirectory } from '../support/process.ts'
 

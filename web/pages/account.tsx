@@ -1,5 +1,5 @@
 /** One account: problems with their fixes, setup, figures, endpoints and keys. */
-import type { FleetAccount } from '../../src/operator/fleet.ts'
+import type { FleetAccount } from '../../src/operator/accounts/fleet.ts'
 import type { Json } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import { NewCallbackAddress, RemoveAccount } from '../parts/account-actions.tsx'

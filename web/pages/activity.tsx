@@ -1,6 +1,6 @@
 /** The log of who changed what, of all objects. */
 import { useCallback } from 'preact/hooks'
-import type { OperatorSummary } from '../../src/operator/operators.ts'
+import type { OperatorSummary } from '../../src/operator/people/operators.ts'
 import { get, type Json, queryOf } from '../api.ts'
 import { useList, useQuery } from '../hooks.ts'
 import { AccountFilter } from '../parts/account-filter.tsx'

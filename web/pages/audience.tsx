@@ -1,7 +1,7 @@
 /** The members of an account, found by name, user id, external id, tag or relationship. */
 import { useCallback } from 'preact/hooks'
 import type { Member } from '../../src/audience/member.ts'
-import type { AccountDetails } from '../../src/operator/accounts.ts'
+import type { AccountDetails } from '../../src/operator/accounts/accounts.ts'
 import { get, type Json, queryOf } from '../api.ts'
 import { useList, useQuery, useSettled } from '../hooks.ts'
 import { AllMatching } from '../parts/bulk.tsx'

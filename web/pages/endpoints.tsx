@@ -1,5 +1,5 @@
 import { useCallback, useState } from 'preact/hooks'
-import type { EndpointSummary } from '../../src/operator/endpoints.ts'
+import type { EndpointSummary } from '../../src/operator/endpoints/endpoints.ts'
 import { get, type Json, queryOf } from '../api.ts'
 import { useList } from '../hooks.ts'
 import { AccountFilter } from '../parts/account-filter.tsx'

@@ -1,6 +1,6 @@
 /** Adds and updates accounts from a CSV file: the changes as a table first, then the work with its progress. */
 import { useState } from 'preact/hooks'
-import type { OrganizationSummary } from '../../src/operator/organizations.ts'
+import type { OrganizationSummary } from '../../src/operator/accounts/organizations.ts'
 import { ApiError, type Json, postText } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import { FileFaults, type FilePreview, PreviewTable } from '../parts/fleet-preview.tsx'

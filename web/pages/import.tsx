@@ -1,6 +1,6 @@
 /** Imports an audience file: the first rows as a table, the upload, and then the task that applies it. */
 import { useEffect, useState } from 'preact/hooks'
-import type { AccountDetails } from '../../src/operator/accounts.ts'
+import type { AccountDetails } from '../../src/operator/accounts/accounts.ts'
 import { type Json, post, postBytes } from '../api.ts'
 import { useAction, useQuery } from '../hooks.ts'
 import { PREVIEW_BYTES, type Preview, previewOf } from '../parts/member-preview.ts'

@@ -1,8 +1,8 @@
 /** One member: profile, fields set by clients, and timeline. */
 import { useCallback, useState } from 'preact/hooks'
 import type { Member } from '../../src/audience/member.ts'
-import type { MemberChanges, TimelineEntry } from '../../src/operator/members.ts'
-import { describeChanges, describeEffect } from '../../src/operator/timeline-texts.ts'
+import type { MemberChanges, TimelineEntry } from '../../src/operator/members/members.ts'
+import { describeChanges, describeEffect } from '../../src/operator/members/timeline-texts.ts'
 import { get, type Json, post, queryOf } from '../api.ts'
 import { useAction, useList, useQuery } from '../hooks.ts'
 import { ActivityPanel } from '../parts/activity.tsx'

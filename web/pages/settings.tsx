@@ -1,6 +1,6 @@
 /** The operator's own password, and the operators of the service. */
 import { useState } from 'preact/hooks'
-import type { OrganizationSummary } from '../../src/operator/organizations.ts'
+import type { OrganizationSummary } from '../../src/operator/accounts/organizations.ts'
 import { type Json, post } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import { Form, TextField } from '../parts/form.tsx'

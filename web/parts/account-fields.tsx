@@ -1,5 +1,5 @@
 /** The fields of an account's form. A stored secret is never shown: it is kept, replaced or removed. */
-import type { Field as FieldName } from '../../src/operator/account-fields.ts'
+import type { Field as FieldName } from '../../src/operator/accounts/account-fields.ts'
 import { useLocalized } from '../texts.ts'
 import { Field, TextField } from './form.tsx'
 

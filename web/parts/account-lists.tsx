@@ -1,6 +1,6 @@
 import { useCallback, useState } from 'preact/hooks'
 import type { KeyDetails } from '../../src/operator/clients.ts'
-import type { EndpointSummary } from '../../src/operator/endpoints.ts'
+import type { EndpointSummary } from '../../src/operator/endpoints/endpoints.ts'
 import { get, type Json, queryOf } from '../api.ts'
 import { useList } from '../hooks.ts'
 import { Link } from '../router.tsx'

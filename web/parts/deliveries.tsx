@@ -1,6 +1,10 @@
 /** Deliveries that an endpoint has not accepted, with request and last response. */
 import { useCallback, useState } from 'preact/hooks'
-import type { DeliveryPage, DeliveryRequest, EndpointSummary } from '../../src/operator/endpoints.ts'
+import type {
+  DeliveryPage,
+  DeliveryRequest,
+  EndpointSummary,
+} from '../../src/operator/endpoints/endpoints.ts'
 import { get, type Json, queryOf } from '../api.ts'
 import { useList, useQuery } from '../hooks.ts'
 import { replaceQuery, usePlace } from '../router.tsx'

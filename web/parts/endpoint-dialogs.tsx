@@ -1,7 +1,7 @@
 /** A test delivery, the rotation of the secret, and the removal of an endpoint. */
 import { useEffect, useState } from 'preact/hooks'
 import type { TestDelivery } from '../../src/endpoints/test-delivery.ts'
-import type { EndpointSummary } from '../../src/operator/endpoints.ts'
+import type { EndpointSummary } from '../../src/operator/endpoints/endpoints.ts'
 import { type Json, post } from '../api.ts'
 import { useAction } from '../hooks.ts'
 import { navigate } from '../router.tsx'

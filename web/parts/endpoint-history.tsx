@@ -1,5 +1,5 @@
 /** The last attempts to send to an endpoint. */
-import type { DeliveryAttempt } from '../../src/operator/endpoint-history.ts'
+import type { DeliveryAttempt } from '../../src/operator/endpoints/endpoint-history.ts'
 import type { Json } from '../api.ts'
 import { useQuery } from '../hooks.ts'
 import { useLocalized } from '../texts.ts'

@@ -1,5 +1,5 @@
 /** Endpoints with their backlog and last response. */
-import type { EndpointSummary } from '../../src/operator/endpoints.ts'
+import type { EndpointSummary } from '../../src/operator/endpoints/endpoints.ts'
 import type { Json } from '../api.ts'
 import { Link } from '../router.tsx'
 import { stateIn, useLocalized } from '../texts.ts'

@@ -1,5 +1,5 @@
 /** The fix of each problem: the form or the page that does it, or the button. LINE's console alone can do those without one. */
-import type { Reason } from '../../src/operator/account-status.ts'
+import type { Reason } from '../../src/operator/accounts/account-status.ts'
 import { Link } from '../router.tsx'
 import { useLocalized } from '../texts.ts'
 import { ImportFollowers, PointWebhook, VerifyAccount } from './account-actions.tsx'

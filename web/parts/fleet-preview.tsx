@@ -1,6 +1,6 @@
 /** What a fleet file changes, or what is wrong with it. No cell of a secret column is ever shown. */
 import { useState } from 'preact/hooks'
-import type { FileFault } from '../../src/operator/apply-accounts.ts'
+import type { FileFault } from '../../src/operator/accounts/apply-accounts.ts'
 import { Link } from '../router.tsx'
 import { stateIn, useLocalized } from '../texts.ts'
 import { Panel } from './page.tsx'

@@ -1,8 +1,8 @@
 /** The operators of the service: add, change, disable and invite. */
 import { useState } from 'preact/hooks'
+import type { OrganizationSummary } from '../../src/operator/accounts/organizations.ts'
 import type { Role } from '../../src/operator/actor.ts'
-import type { Invited, OperatorSummary } from '../../src/operator/operators.ts'
-import type { OrganizationSummary } from '../../src/operator/organizations.ts'
+import type { Invited, OperatorSummary } from '../../src/operator/people/operators.ts'
 import { type Json, post } from '../api.ts'
 import { useAction, useQuery } from '../hooks.ts'
 import { useLocalized } from '../texts.ts'

@@ -1,6 +1,6 @@
 /** The status of an account, with a colour and a shape. */
-import type { AccountStatus, Problem } from '../../src/operator/account-status.ts'
-import { describeProblem } from '../../src/operator/problem-texts.ts'
+import type { AccountStatus, Problem } from '../../src/operator/accounts/account-status.ts'
+import { describeProblem } from '../../src/operator/accounts/problem-texts.ts'
 import type { Json } from '../api.ts'
 import { useLocalized } from '../texts.ts'
 

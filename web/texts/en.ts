@@ -1,9 +1,9 @@
 /** English texts. They define the type of the other tables. */
-import type { Reason } from '../../src/operator/account-status.ts'
+import type { Reason } from '../../src/operator/accounts/account-status.ts'
+import { PROBLEM_TEXTS } from '../../src/operator/accounts/problem-texts.ts'
 import type { Action } from '../../src/operator/activity.ts'
 import type { JobStatus } from '../../src/operator/jobs/job.ts'
-import { PROBLEM_TEXTS } from '../../src/operator/problem-texts.ts'
-import { TIMELINE_TEXTS } from '../../src/operator/timeline-texts.ts'
+import { TIMELINE_TEXTS } from '../../src/operator/members/timeline-texts.ts'
 import type { CheckTexts } from './checks.ts'
 import type { EventFailureTexts } from './failures.ts'
 

@@ -1,6 +1,6 @@
 /** Japanese. */
-import type { ReasonFacts } from '../../src/operator/account-status.ts'
-import type { Formats } from '../../src/operator/problem-texts.ts'
+import type { ReasonFacts } from '../../src/operator/accounts/account-status.ts'
+import type { Formats } from '../../src/operator/accounts/problem-texts.ts'
 import { type CheckTexts, failureText } from './checks.ts'
 import type { Texts } from './en.ts'
 

@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import { Type } from '../../http/typebox.ts'
 import { checker } from '../../http/validate.ts'
-import { findAccountDetails, findVerification, searchAccounts } from '../accounts.ts'
+import { findAccountDetails, findVerification, searchAccounts } from '../accounts/accounts.ts'
 import {
   findFleetAccount,
   fleetRow,
@@ -9,7 +9,7 @@ import {
   listDeliveryHours,
   listFleet,
   readFleetCharts,
-} from '../fleet.ts'
+} from '../accounts/fleet.ts'
 import type { ConsoleParts } from './parts.ts'
 import { found, requireId, ShortText } from './parts.ts'
 import { operatorOf, VIEWER } from './session.ts'

@@ -7,12 +7,9 @@ import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker, Nullable, StorableText } from '../../http/validate.ts'
 import type { Queryable } from '../../postgres/statement.ts'
-import { findAccountDetails } from '../accounts.ts'
-import { listAttempts } from '../endpoint-history.ts'
-import { findEndpoint, listEndpoints, pageDeliveries, previewDelivery } from '../endpoints.ts'
-import { findJob } from '../jobs/job.ts'
-import { startBacklog, startResumption } from '../jobs/resume-endpoint.ts'
-import { startEndpointRetry } from '../jobs/retry-endpoint.ts'
+import { findAccountDetails } from '../accounts/accounts.ts'
+import { listAttempts } from '../endpoints/endpoint-history.ts'
+import { findEndpoint, listEndpoints, pageDeliveries, previewDelivery } from '../endpoints/endpoints.ts'
 import {
   addEndpoint,
   endRotation,
@@ -21,7 +18,10 @@ import {
   rotate,
   test,
   updateEndpoint,
-} from '../manage-endpoints.ts'
+} from '../endpoints/manage-endpoints.ts'
+import { findJob } from '../jobs/job.ts'
+import { startBacklog, startResumption } from '../jobs/resume-endpoint.ts'
+import { startEndpointRetry } from '../jobs/retry-endpoint.ts'
 import type { ConsoleParts } from './parts.ts'
 import { found, Id, idOrNull, PAGE_SIZE, pageOf, READ_LIMIT, requireId, ShortText } from './parts.ts'
 import { sendJob } from './send-job.ts'

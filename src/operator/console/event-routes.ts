@@ -3,7 +3,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker, StorableText } from '../../http/validate.ts'
-import { findAccountDetails } from '../accounts.ts'
+import { findAccountDetails } from '../accounts/accounts.ts'
 import {
   countUnapplied,
   findEvent,

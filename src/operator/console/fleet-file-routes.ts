@@ -9,7 +9,7 @@ import { bodyBytes } from '../../http/body.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker } from '../../http/validate.ts'
 import { violatedConstraint } from '../../postgres/faults.ts'
-import { secretWarning } from '../account-fields.ts'
+import { secretWarning } from '../accounts/account-fields.ts'
 import {
   applyAccounts,
   type FileFault,
@@ -17,12 +17,12 @@ import {
   planAccounts,
   RefusedFile,
   RefusedLine,
-} from '../apply-accounts.ts'
+} from '../accounts/apply-accounts.ts'
+import { readFleet } from '../accounts/fleet-file.ts'
+import { publicUrlFault } from '../accounts/point-webhook.ts'
 import { toInputError } from '../constraint-sentences.ts'
-import { readFleet } from '../fleet-file.ts'
 import { findJob } from '../jobs/job.ts'
 import { startOnboarding } from '../jobs/onboard-accounts.ts'
-import { publicUrlFault } from '../point-webhook.ts'
 import { refusal } from './manage-account-routes.ts'
 import type { ConsoleParts } from './parts.ts'
 import { MANAGER, operatorOf } from './session.ts'

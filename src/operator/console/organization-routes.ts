@@ -9,7 +9,7 @@ import {
   listOrganizations,
   removeOrganization,
   renameOrganization,
-} from '../organizations.ts'
+} from '../accounts/organizations.ts'
 import type { ConsoleParts } from './parts.ts'
 import { found, requireId, ShortText } from './parts.ts'
 import { OWNER, operatorOf, VIEWER } from './session.ts'

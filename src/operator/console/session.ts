@@ -12,7 +12,7 @@ import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker, StorableText } from '../../http/validate.ts'
 import { includesRole, type Operator, type Role } from '../actor.ts'
-import { PASSWORD_MAX_LENGTH } from '../passwords.ts'
+import { PASSWORD_MAX_LENGTH } from '../people/passwords.ts'
 import {
   endSession,
   findSession,
@@ -21,7 +21,7 @@ import {
   SESSION_SECONDS,
   type Session,
   type SessionOwner,
-} from '../sessions.ts'
+} from '../people/sessions.ts'
 import {
   acceptInvitation,
   changePassword,
@@ -29,7 +29,7 @@ import {
   findOperatorByEmail,
   hasPasswords,
   signIn,
-} from '../sign-in.ts'
+} from '../people/sign-in.ts'
 import type { ConsoleParts } from './parts.ts'
 import { limitSignIns } from './sign-in-limit.ts'
 

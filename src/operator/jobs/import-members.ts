@@ -11,16 +11,16 @@
 
 import { FatalError } from '../../errors.ts'
 import { pipelineIn, type Queryable, statement } from '../../postgres/statement.ts'
-import { applyBatch, readBatches, refusalOf } from '../import-batches.ts'
-import { importEntries, type Outcome } from '../import-entries.ts'
+import { applyBatch, readBatches, refusalOf } from '../members/import-batches.ts'
+import { importEntries, type Outcome } from '../members/import-entries.ts'
 import {
   ColumnsMissing,
   FILE_BEGINNING,
   type FileEntry,
   type FilePosition,
   type MemberFileFormat,
-} from '../member-file.ts'
-import type { TextSource } from '../text-file.ts'
+} from '../members/member-file.ts'
+import type { TextSource } from '../members/text-file.ts'
 import type { Job } from './job.ts'
 import { readFileFrom } from './job-file.ts'
 import type { Progress, RunStep, Step } from './step.ts'

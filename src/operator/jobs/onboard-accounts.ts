@@ -11,10 +11,15 @@ import { type Account, type AccountId, findAccountOn, type OrganizationId } from
 import { isImportCompleted } from '../../audience/import-followers.ts'
 import { FatalError } from '../../errors.ts'
 import type { Queryable } from '../../postgres/statement.ts'
-import { findVerification } from '../accounts.ts'
+import { findVerification } from '../accounts/accounts.ts'
+import { onboard } from '../accounts/onboard.ts'
+import {
+  findWebhook,
+  type Onboarding,
+  PROPAGATION_MAX_MS,
+  replaceWebhook,
+} from '../accounts/point-webhook.ts'
 import type { Actor } from '../actor.ts'
-import { onboard } from '../onboard.ts'
-import { findWebhook, type Onboarding, PROPAGATION_MAX_MS, replaceWebhook } from '../point-webhook.ts'
 import { importPage, platformOf } from './import-followers.ts'
 import { actorOf, type Job, startJob } from './job.ts'
 import type { RunStep, Step } from './step.ts'

@@ -1,9 +1,14 @@
 /** `account.remove`: deletes an account with all its rows, in the steps of remove-account.ts. */
 import { violatedConstraint } from '../../postgres/faults.ts'
 import type { Queryable } from '../../postgres/statement.ts'
+import { recordAccount, type VisibleAccount } from '../accounts/manage-accounts.ts'
+import {
+  deleteNextRows,
+  finishErasuresOf,
+  type RemovalPosition,
+  refuseRequests,
+} from '../accounts/remove-account.ts'
 import type { Actor } from '../actor.ts'
-import { recordAccount, type VisibleAccount } from '../manage-accounts.ts'
-import { deleteNextRows, finishErasuresOf, type RemovalPosition, refuseRequests } from '../remove-account.ts'
 import { startJob } from './job.ts'
 import type { RunStep } from './step.ts'
 

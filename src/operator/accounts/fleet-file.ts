@@ -1,0 +1,79 @@
+/** Reads a CSV file of official accounts. A fault never quotes a cell, because it may be a secret. */
+import { fromCsvText } from '../../audience/member.ts'
+import { FatalError } from '../../errors.ts'
+import { readCsv, type TextSource } from '../members/text-file.ts'
+import { COLUMNS, FIELDS, type Field, faultOf } from './account-fields.ts'
+import { type FileFault, throwFaults, type WantedAccount } from './apply-accounts.ts'
+
+/** All accounts of a file are held in memory and added in one transaction. 10,000 accounts take about 10 s. */
+export const ACCOUNTS_MAX = 10_000
+/** The longest value of a line is an access token of some hundred characters. */
+const LINE_MAX_BYTES = 65_536
+
+const ORGANIZATION = 'organization'
+const REQUIRED_COLUMNS = [ORGANIZATION, COLUMNS.channelId]
+const KNOWN_COLUMNS: string[] = [ORGANIZATION, ...Object.values(COLUMNS)]
+const FIELD_OF = new Map<string, Field>(FIELDS.map((field) => [COLUMNS[field], field]))
+
+interface Line {
+  /** from 1 */
+  number: number
+  cells: string[]
+}
+
+/** Throws a RefusedFile with all faults of the file, or a FatalError if it is not a CSV file. */
+export async function readFleet(file: TextSource): Promise<WantedAccount[]> {
+  const [header, ...lines] = await readAccountLines(file)
+  if (header === undefined)
+    throw new FatalError(`${file.name} is empty. Its first line must name the columns.`)
+  const columns = header.cells.map((cell) => cell.toLowerCase().replaceAll('-', '_'))
+  const faults = headerFaults(columns)
+  throwFaults(faults)
+  if (lines.length === 0) throw new FatalError(`${file.name} has no account below its header.`)
+  const accounts = lines.map((line) => readAccount(line, columns, faults))
+  throwFaults(faults)
+  return accounts
+}
+
+async function readAccountLines(file: TextSource): Promise<Line[]> {
+  const lines: Line[] = []
+  for await (const { cells, line } of readCsv(file, LINE_MAX_BYTES, { trim: true })) {
+    if (cells.every((cell) => cell === '')) continue
+    lines.push({ number: line, cells: cells.map((cell) => fromCsvText(cell.trim())) })
+    if (lines.length > ACCOUNTS_MAX + 1)
+      throw new FatalError(`${file.name} has more than ${ACCOUNTS_MAX} accounts. Split it.`)
+  }
+  return lines
+}
+
+function headerFaults(columns: string[]): FileFault[] {
+  const faults: FileFault[] = []
+  for (const [i, column] of columns.entries()) {
+    const place = { line: 1, column: String(i + 1) }
+    if (!KNOWN_COLUMNS.includes(column))
+      faults.push({ ...place, message: `the name is unknown. Known names: ${KNOWN_COLUMNS.join(', ')}.` })
+    else if (columns.indexOf(column) < i) faults.push({ ...place, message: `${column} is named twice.` })
+  }
+  for (const column of REQUIRED_COLUMNS)
+    if (!columns.includes(column))
+      faults.push({ line: 1, column: null, message: `the column ${column} is missing.` })
+  return faults
+}
+
+function readAccount({ number: line, cells }: Line, columns: string[], faults: FileFault[]): WantedAccount {
+  if (cells.length !== columns.length) {
+    const message = `it has ${cells.length} cells, but the header has ${columns.length}.`
+    faults.push({ line, column: null, message })
+  }
+  // An empty cell keeps the stored value.
+  const given = columns.flatMap((column, i) => (cells[i] ? [[column, cells[i]] as const] : []))
+  const values = new Map<string, string>(given)
+  for (const column of REQUIRED_COLUMNS)
+    if (!values.has(column)) faults.push({ line, column, message: 'it must not be empty.' })
+  for (const [column, value] of values) {
+    const fault = faultOf(FIELD_OF.get(column) ?? 'name', value)
+    if (fault !== null) faults.push({ line, column, message: `it ${fault}` })
+  }
+  const { [ORGANIZATION]: organization = '', ...columnValues } = Object.fromEntries(values)
+  return { line, organization, channelId: columnValues.channel_id ?? '', columns: columnValues }
+}

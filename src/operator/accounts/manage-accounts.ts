@@ -1,0 +1,170 @@
+/** Adds, updates, verifies and removes official accounts. An account that the actor does not see does not exist for it. */
+import type { Account, AccountId, OrganizationId } from '../../accounts/account.ts'
+import {
+  type AccountColumns,
+  type AddedAccount,
+  addAccount as insertAccount,
+  type NewAccount,
+  updateAccount as updateColumns,
+} from '../../accounts/provisioning.ts'
+import type { Claims, Verification } from '../../accounts/verification.ts'
+import { checkAccount, storeOutcome, type Verifier } from '../../accounts/verify.ts'
+import type { Database } from '../../postgres/database.ts'
+import { transactionWithFreeIds } from '../../postgres/schema/taken-ids.ts'
+import { type Queryable, statement, type Transactions } from '../../postgres/statement.ts'
+import { type Changes, recordActivity } from '../activity.ts'
+import type { Actor } from '../actor.ts'
+import { accountChanges, concernsVerification } from './account-fields.ts'
+import type { DeletedRows } from './account-rows.ts'
+import { removeAccount as removeRows } from './remove-account.ts'
+
+/** What the log of changes says about an account. */
+export interface AccountActivity {
+  action: 'added' | 'updated' | 'verified' | 'webhook_set' | 'followers_imported' | 'removed'
+  account: Pick<Account, 'id' | 'organizationId'>
+  changes: Changes
+}
+
+export function recordAccount(
+  transaction: Queryable,
+  actor: Actor,
+  { action, account: { id, organizationId }, changes }: AccountActivity,
+): Promise<void> {
+  return recordActivity(transaction, actor, {
+    action: `account.${action}`,
+    object: { kind: 'account', id },
+    organizationId,
+    accountId: id,
+    changes,
+  })
+}
+
+export const seesOrganization = ({ organizationIds }: Actor, id: OrganizationId): boolean =>
+  organizationIds === null || organizationIds.includes(id)
+
+/** Returns null if the actor does not see the organization. Throws the violated constraint if it does not exist. */
+export async function addAccount(
+  database: Transactions,
+  actor: Actor,
+  organizationId: OrganizationId,
+  columns: NewAccount,
+): Promise<AddedAccount | null> {
+  if (!seesOrganization(actor, organizationId)) return null
+  return transactionWithFreeIds(database, (transaction) =>
+    addAccountIn(transaction, actor, organizationId, columns),
+  )
+}
+
+/** In a transaction that transactionWithFreeIds runs. */
+export async function addAccountIn(
+  transaction: Queryable,
+  actor: Actor,
+  organizationId: OrganizationId,
+  columns: NewAccount,
+): Promise<AddedAccount> {
+  const added = await insertAccount(transaction, organizationId, columns)
+  const changes = accountChanges({}, columns)
+  await recordAccount(transaction, actor, { action: 'added', account: { ...added, organizationId }, changes })
+  return added
+}
+
+/**
+ * The secrets of the row are compared in this process.
+ *
+ * $1 account id bigint, $2 organization ids bigint[], null: all
+ */
+const lockAccount = statement('lock-account-of-operator')`
+    select id, organization_id as "organizationId", to_jsonb(account) - 'person_key' as columns
+      from official_account account
+     where id = $1 and ($2::bigint[] is null or organization_id = any ($2))
+       for no key update`
+
+/** $1 account id bigint. The stored outcome belongs to the previous credentials. */
+const clearVerification = statement('clear-account-verification')`
+    update official_account set verification = null, verified_at = null where id = $1`
+
+type LockedAccount = { id: AccountId; organizationId: OrganizationId; columns: AccountColumns }
+
+/** Returns what changed, or null if the account does not exist for the actor. */
+export function updateAccount(
+  database: Transactions,
+  actor: Actor,
+  id: AccountId,
+  columns: Partial<AccountColumns>,
+): Promise<Changes | null> {
+  return database.transaction((transaction) => updateAccountIn(transaction, actor, id, columns))
+}
+
+export async function updateAccountIn(
+  transaction: Queryable,
+  actor: Actor,
+  id: AccountId,
+  columns: Partial<AccountColumns>,
+): Promise<Changes | null> {
+  const [account] = await transaction.query<LockedAccount>(lockAccount, [id, actor.organizationIds])
+  if (account === undefined) return null
+  const changes = accountChanges(account.columns, columns)
+  if (Object.keys(changes).length === 0) return changes
+  await updateColumns(transaction, id, columns)
+  if (concernsVerification(changes)) await transaction.query(clearVerification, [id])
+  await recordAccount(transaction, actor, { action: 'updated', account, changes })
+  return changes
+}
+
+/** The verifier of the service, with the database of the actor. */
+export interface OperatorVerifier extends Verifier {
+  database: Transactions
+}
+
+/** Throws `platform_unavailable` and stores nothing if the platform is unreachable. No transaction is open while it is asked. */
+export async function verifyAccount(
+  verifier: OperatorVerifier,
+  actor: Actor,
+  account: Account,
+  claims: Claims,
+): Promise<Verification> {
+  const verification = await checkAccount(verifier, account, claims)
+  const { verified, checks } = verification
+  const failed = checks.filter(({ ok }) => !ok).map(({ name }) => name)
+  await verifier.database.transaction(async (transaction) => {
+    await storeOutcome(transaction, account, verification, true)
+    await recordAccount(transaction, actor, {
+      action: 'verified',
+      account,
+      changes: { verified, ...(failed.length > 0 && { failed }) },
+    })
+  })
+  return verification
+}
+
+/** $1 account id bigint, $2 organization ids bigint[], null: all */
+const selectVisible = statement('select-account-of-operator')`
+    select id, organization_id as "organizationId", name
+      from official_account
+     where id = $1 and ($2::bigint[] is null or organization_id = any ($2))`
+
+export type VisibleAccount = { id: AccountId; organizationId: OrganizationId; name: string }
+
+/** Returns null if the account does not exist for the actor. */
+export async function findVisibleAccount(
+  database: Queryable,
+  { organizationIds }: Pick<Actor, 'organizationIds'>,
+  id: AccountId,
+): Promise<VisibleAccount | null> {
+  const [account] = await database.query<VisibleAccount>(selectVisible, [id, organizationIds])
+  return account ?? null
+}
+
+/** The log says who started each run. Returns null if the account does not exist for the actor. */
+export async function removeAccount(
+  database: Database,
+  actor: Actor,
+  id: AccountId,
+  onProgress: (deletedRows: number) => void,
+): Promise<DeletedRows | null> {
+  const account = await findVisibleAccount(database, actor, id)
+  if (account === null) return null
+  const onRefused = (transaction: Queryable) =>
+    recordAccount(transaction, actor, { action: 'removed', account, changes: { name: [account.name, null] } })
+  return removeRows(database, id, { onProgress, onRefused })
+}

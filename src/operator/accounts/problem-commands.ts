@@ -1,0 +1,66 @@
+/** Problems of accounts as the command line shows them: the English sentences, and the command that fixes the problem. */
+import type { AccountId } from '../../accounts/account.ts'
+import { age } from '../format.ts'
+import type { Problem } from './account-status.ts'
+import { describeProblem, type Formats, PROBLEM_TEXTS } from './problem-texts.ts'
+
+export interface ExplainedProblem {
+  message: string
+  fix: string
+}
+
+export function explainProblem(id: AccountId, problem: Problem, now: number): ExplainedProblem {
+  const [message, fix] = describeProblem(PROBLEM_TEXTS, problem, formatsAt(now))
+  const command = commandFor(id, problem)
+  return { message, fix: command === null ? fix : `${fix} Run ${command}` }
+}
+
+function formatsAt(now: number): Formats {
+  return {
+    number: String,
+    relative: (iso) => {
+      const seconds = (now - Date.parse(iso)) / 1000
+      return seconds < 0 ? `in ${age(-seconds)}` : `${age(seconds)} ago`
+    },
+    date: (day) => day,
+  }
+}
+
+function commandFor(id: AccountId, { reason, facts }: Problem): string | null {
+  switch (reason) {
+    case 'no_channel_secret':
+    case 'line_signature_refused':
+    case 'line_signature_doubtful':
+      return `oa-audience accounts update ${id} --channel-secret -`
+    case 'token_refused':
+    case 'other_account':
+      return `oa-audience accounts update ${id} --channel-id ID --channel-secret -`
+    case 'chat_signature_refused':
+      return `oa-audience accounts update ${id} --chat-secret -`
+    case 'token_expires':
+      return `oa-audience accounts update ${id} --channel-access-token -`
+    case 'not_verifiable': {
+      const { hasChannelId, hasChannelSecret } = facts
+      const options = `${hasChannelId ? '' : ' --channel-id ID'}${hasChannelSecret ? '' : ' --channel-secret -'}`
+      return `oa-audience accounts update ${id}${options}`
+    }
+    case 'foreign_destination':
+      return `oa-audience accounts verify ${id}`
+    case 'webhook_test_failed':
+    case 'never_delivered':
+    case 'unusually_quiet':
+    case 'silent_for_days':
+      return `oa-audience accounts verify ${id} --test-webhook`
+    case 'deliveries_failed':
+    case 'platform_unreachable':
+      return 'oa-audience doctor'
+    case 'events_unapplied':
+      return `oa-audience events list --account ${id}`
+    case 'endpoint_failing':
+      return `oa-audience endpoints pause ${facts.endpointId}`
+    case 'endpoint_failed':
+      return `oa-audience endpoints list --account ${id}, then oa-audience endpoints retry ID`
+    default:
+      return null
+  }
+}

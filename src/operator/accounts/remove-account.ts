@@ -1,0 +1,211 @@
+/**
+ * Removes an official account and everything that is stored about it:
+ *
+ * 1. One transaction locks out flushes, replaces its credentials, deletes its keys and pauses its endpoints. After that, deliveries and
+ *    requests are refused. Instances that have cached the account refuse them too, because a flush compares the version of the
+ *    credentials. Endpoints do not receive a `member.erased` for each member.
+ * 2. Its rows are deleted in batches, so that no statement is long.
+ * 3. One transaction locks out flushes again, and deletes the last rows and the account.
+ *
+ * To continue an interrupted removal, run it again.
+ */
+import type { AccountId } from '../../accounts/account.ts'
+import { lockOutSendersAndFlushes } from '../../audience/erasure-lock.ts'
+import { finishErasure, type PendingErasure } from '../../audience/pending-erasure.ts'
+import type { Database } from '../../postgres/database.ts'
+import { violatedConstraint } from '../../postgres/faults.ts'
+import { type Queryable, statement, type Transactions } from '../../postgres/statement.ts'
+import type { OrganizationIds } from '../actor.ts'
+import {
+  ACCOUNT_PARTITIONED_TABLES,
+  ACCOUNT_TABLES,
+  type Add,
+  countPages,
+  type DeletedRows,
+  deleteBatch,
+  deleteInBatches,
+  deletePages,
+  deleteRange,
+  PAGES_PER_STATEMENT,
+  ROWS_PER_STATEMENT,
+  type Table,
+} from './account-rows.ts'
+
+/** Another program may insert members while the account is removed. */
+const ATTEMPTS_MAX = 5
+
+/** `receivedEvents` counts deduplication keys, because stored events cannot be counted without reading those of all accounts. */
+export type AccountContents = {
+  name: string
+  members: number
+  receivedEvents: number
+  endpoints: number
+  waitingDeliveries: number
+  apiKeys: number
+}
+
+/** $1 account id bigint, $2 organization ids bigint[], null: all */
+const selectContents = statement('select-account-contents')`
+    select name,
+           (select count(*)::int from audience_member where channel_oa_id = $1) as members,
+           (select count(*)::int from event_key where channel_oa_id = $1) as "receivedEvents",
+           (select count(*)::int from endpoint where channel_oa_id = $1) as endpoints,
+           (select count(*)::int from endpoint_delivery where channel_oa_id = $1) as "waitingDeliveries",
+           (select count(*)::int from api_key where channel_oa_id = $1) as "apiKeys"
+      from official_account where id = $1 and ($2::bigint[] is null or organization_id = any ($2))`
+
+/** Counts what a removal would delete. Returns null if the account does not exist for the actor. */
+export async function findAccountContents(
+  database: Queryable,
+  organizationIds: OrganizationIds,
+  id: AccountId,
+): Promise<AccountContents | null> {
+  const [contents] = await database.query<AccountContents>(selectContents, [id, organizationIds])
+  return contents ?? null
+}
+
+export interface RemovalOptions {
+  /** The account has no events that were received before this time, so older partitions need not be read. */
+  receivedSince?: string
+  onProgress?: (deletedRows: number) => void
+  /** Runs in the transaction after which deliveries and requests are refused. */
+  onRefused?: (transaction: Queryable) => Promise<void>
+}
+
+/** Returns null if the account does not exist. */
+export async function removeAccount(
+  database: Database,
+  id: AccountId,
+  {
+    receivedSince = '-infinity',
+    onProgress = () => undefined,
+    onRefused = async () => undefined,
+  }: RemovalOptions = {},
+): Promise<DeletedRows | null> {
+  const deleted = Object.fromEntries(
+    [...ACCOUNT_TABLES, ...ACCOUNT_PARTITIONED_TABLES].map((table) => [table, 0]),
+  ) as DeletedRows
+  const add = (table: Table, count: number) => {
+    deleted[table] += count
+    onProgress(Object.values(deleted).reduce((sum, rows) => sum + rows))
+  }
+  if (!(await refuseEverything(database, id, add, onRefused))) return null
+  await database.session(async (session) => {
+    await finishErasuresOf(session, id)
+    for (const table of ACCOUNT_TABLES) await deleteInBatches(session, table, id, add)
+    for (const table of ACCOUNT_PARTITIONED_TABLES) await deletePages(session, table, id, receivedSince, add)
+    while (!(await finish(database, id, add)))
+      for (const table of ACCOUNT_TABLES) await deleteInBatches(session, table, id, add)
+  })
+  return deleted
+}
+
+/**
+ * The new hash keeps the beginning, by which `prove` recognises its accounts.
+ *
+ * $1 account id bigint
+ */
+const replaceCredentials = statement('replace-account-credentials')`
+    update official_account
+       set channel_id = null, channel_secret = null, channel_access_token = null, bot_user_id = null, chat_secret = null,
+           login_channel_id = null, oa_hash = oa_hash || random_token(), tracking_key = random_token()
+     where id = $1
+    returning id`
+
+/** $1 account id bigint */
+const pauseEndpoints = statement('pause-endpoints-of-account')`
+    update endpoint set status = 'paused' where channel_oa_id = $1`
+
+/** $1 account id bigint */
+const selectPendingErasures = statement('select-pending-erasures-of-account')`
+    select channel_oa_id, member_id, user_id, last_event_id from pending_erasure where channel_oa_id = $1`
+
+/** $1 account id bigint */
+const deleteAccount = statement('delete-account')`delete from official_account where id = $1`
+
+/** Returns false if the account does not exist. */
+function refuseEverything(
+  database: Transactions,
+  id: AccountId,
+  add: Add,
+  onRefused: (transaction: Queryable) => Promise<void>,
+): Promise<boolean> {
+  return database.transaction(async (transaction) => {
+    const keys = await refuseRequests(transaction, id)
+    if (keys === null) return false
+    add('api_key', keys)
+    await onRefused(transaction)
+    return true
+  })
+}
+
+/** Step 1. Returns the number of deleted keys, or null if the account does not exist. */
+export async function refuseRequests(transaction: Queryable, id: AccountId): Promise<number | null> {
+  await transaction.query(lockOutSendersAndFlushes, [id])
+  const [account] = await transaction.query(replaceCredentials, [id])
+  if (account === undefined) return null
+  await transaction.query(pauseEndpoints, [id])
+  return deleteBatch(transaction, 'api_key', id)
+}
+
+/** Before step 2, outside of its transactions. */
+export async function finishErasuresOf(database: Queryable, id: AccountId): Promise<void> {
+  // Another instance that scrubs an erasure moves events, so step 2 would miss them. After the erasures, nothing moves events.
+  for (const erasure of await database.query<PendingErasure>(selectPendingErasures, [id])) {
+    await finishErasure(database, erasure)
+  }
+}
+
+/** The next batch of steps 2 and 3: an index into ACCOUNT_TABLES and then ACCOUNT_PARTITIONED_TABLES, and a page of the latter. */
+export interface RemovalPosition {
+  table: number
+  page: number
+}
+
+/** Deletes one batch in a transaction. `next` is null once the account is deleted. */
+export async function deleteNextRows(
+  transaction: Queryable,
+  id: AccountId,
+  { table, page }: RemovalPosition,
+): Promise<{ deleted: number; next: RemovalPosition | null }> {
+  const { [table]: name } = ACCOUNT_TABLES
+  const following = { table: table + 1, page: 0 }
+  if (name !== undefined) {
+    const deleted = await deleteBatch(transaction, name, id)
+    return { deleted, next: deleted < ROWS_PER_STATEMENT ? following : { table, page } }
+  }
+  const { [table - ACCOUNT_TABLES.length]: partitioned } = ACCOUNT_PARTITIONED_TABLES
+  if (partitioned !== undefined) {
+    if (page >= (await countPages(transaction, partitioned))) return { deleted: 0, next: following }
+    const deleted = await deleteRange(transaction, partitioned, id, page, '-infinity')
+    return { deleted, next: { table, page: page + PAGES_PER_STATEMENT } }
+  }
+  let deleted = 0
+  const isFinished = await finishIn(transaction, id, (_table, count) => {
+    deleted += count
+  })
+  return { deleted, next: isFinished ? null : { table: 0, page: 0 } }
+}
+
+/** Returns false if there are more rows than one transaction deletes. */
+async function finish(database: Database, id: AccountId, add: Add): Promise<boolean> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await database.transaction((transaction) => finishIn(transaction, id, add))
+    } catch (error) {
+      // A row was inserted after its table had been emptied.
+      if (violatedConstraint(error) === null || attempt === ATTEMPTS_MAX) throw error
+    }
+  }
+}
+
+async function finishIn(transaction: Queryable, id: AccountId, add: Add): Promise<boolean> {
+  await transaction.query(lockOutSendersAndFlushes, [id])
+  for (const table of ACCOUNT_TABLES) {
+    const count = await deleteBatch(transaction, table, id)
+    add(table, count)
+    if (count >= ROWS_PER_STATEMENT) return false
+  }
+  await transaction.query(deleteAccount, [id])
+  return true
+}

@@ -1,0 +1,204 @@
+/** Adds, changes, pauses, tests and removes endpoints. URLs appear in the activity log as they are printed, without tokens. */
+import type { AccountId, OrganizationId } from '../../accounts/account.ts'
+import { printableUrl } from '../../endpoints/address.ts'
+import {
+  beginResumption,
+  finishRotation,
+  pauseEndpoint,
+  type Resumption,
+  removeEndpointBatch,
+  retryFailedBatch,
+  rotateSecret,
+} from '../../endpoints/manage.ts'
+import {
+  type AddedEndpoint,
+  type EndpointSettings,
+  addEndpoint as insertEndpoint,
+  type NewEndpoint,
+  updateEndpoint as updateSettings,
+} from '../../endpoints/settings.ts'
+import type { EndpointTester, TestDelivery } from '../../endpoints/test-delivery.ts'
+import { refuseInput } from '../../http/validate.ts'
+import { transactionWithFreeIds } from '../../postgres/schema/taken-ids.ts'
+import { type Queryable, statement, type Transactions } from '../../postgres/statement.ts'
+import { findAccountDetails } from '../accounts/accounts.ts'
+import { type Action, type Changes, changesBetween, recordActivity } from '../activity.ts'
+import type { Actor } from '../actor.ts'
+
+/** Returns null if the actor does not see the account. Throws `invalid_input` that says why a setting is refused. */
+export function addEndpoint(
+  database: Transactions,
+  actor: Actor,
+  endpoint: NewEndpoint,
+  own: URL[],
+): Promise<AddedEndpoint | null> {
+  if (endpoint.allowPrivateNetwork) requirePrivateNetwork(actor, 'allowPrivateNetwork')
+  return transactionWithFreeIds(database, async (transaction) => {
+    const account = await findAccountDetails(transaction, actor.organizationIds, endpoint.accountId)
+    const added = account && (await insertEndpoint(transaction, endpoint, own))
+    if (account === null || added === null) return null
+    await recordActivity(transaction, actor, {
+      action: 'endpoint.added',
+      object: { kind: 'endpoint', id: added.id },
+      ...{ organizationId: account.organizationId, accountId: account.id },
+      changes: { url: [null, printableUrl(endpoint.url)], format: [null, endpoint.format] },
+    })
+    return added
+  })
+}
+
+/**
+ * Returns null if the actor does not see the endpoint, and otherwise what its backlog needs: see endpoints/settings.ts.
+ * @param onMoved runs in the transaction if the receiver is another one
+ */
+export function updateEndpoint(
+  database: Transactions,
+  actor: Actor,
+  id: bigint,
+  changes: Partial<EndpointSettings>,
+  own: URL[],
+  onMoved: (transaction: Queryable, endpoint: Endpoint, resumption: Resumption) => Promise<void> = async () =>
+    undefined,
+): Promise<{ resumption: Resumption | null } | null> {
+  return changeEndpoint(database, actor, id, 'endpoint.updated', async (transaction, endpoint) => {
+    const updated = await updateSettings(transaction, id, changes, own)
+    if (updated?.after.allowPrivateNetwork) {
+      if (!updated.before.allowPrivateNetwork) requirePrivateNetwork(actor, 'allowPrivateNetwork')
+      if (updated.before.url !== updated.after.url) requirePrivateNetwork(actor, 'url')
+    }
+    if (updated?.resumption) await onMoved(transaction, endpoint, updated.resumption)
+    return (
+      updated && {
+        result: updated,
+        changes: changesBetween(printable(updated.before), printable(updated.after)),
+      }
+    )
+  })
+}
+
+/**
+ * An endpoint that may reach the private network shows what answers there, by its test. Operators of some organizations must not
+ * look around in the network of the service.
+ */
+function requirePrivateNetwork({ organizationIds }: Actor, field: 'allowPrivateNetwork' | 'url'): void {
+  if (organizationIds !== null)
+    refuseInput(field, 'reaches the private network: only operators of all organizations may set this')
+}
+
+const printable = (settings: EndpointSettings) => ({ ...settings, url: printableUrl(settings.url) })
+
+/** Deliveries are kept. Returns null if the actor does not see the endpoint. */
+export function pause(database: Transactions, actor: Actor, id: bigint): Promise<true | null> {
+  return changeEndpoint(database, actor, id, 'endpoint.paused', async (transaction) =>
+    (await pauseEndpoint(transaction, id)) ? { result: true } : null,
+  )
+}
+
+/** Resumes the endpoint. `finishResumption` makes its backlog due. Returns null if the actor does not see the endpoint. */
+export function resume(database: Transactions, actor: Actor, id: bigint): Promise<Resumption | null> {
+  return changeEndpoint(database, actor, id, 'endpoint.resumed', async (transaction) => {
+    const resumption = await beginResumption(transaction, id)
+    return resumption && { result: resumption }
+  })
+}
+
+/** Makes the first failed deliveries due. `retryFailedBatch` continues. Returns null if the actor does not see the endpoint. */
+export function retryFailed(
+  database: Transactions,
+  actor: Actor,
+  id: bigint,
+): Promise<{ retried: number; isLast: boolean } | null> {
+  return changeEndpoint(database, actor, id, 'endpoint.retried', async (transaction) => ({
+    result: await retryFailedBatch(transaction, id),
+  }))
+}
+
+/** Returns the new secret, or null if the actor does not see the endpoint. */
+export function rotate(database: Transactions, actor: Actor, id: bigint): Promise<string | null> {
+  return changeEndpoint(database, actor, id, 'endpoint.rotated', async (transaction) => {
+    const secret = await rotateSecret(transaction, id)
+    return secret === null ? null : { result: secret, changes: { secret: 'replaced' } }
+  })
+}
+
+/** Deletes the previous secret. Returns null if the actor does not see the endpoint. */
+export function endRotation(database: Transactions, actor: Actor, id: bigint): Promise<true | null> {
+  return changeEndpoint(database, actor, id, 'endpoint.rotation_finished', async (transaction) =>
+    (await finishRotation(transaction, id)) ? { result: true } : null,
+  )
+}
+
+/** Deletes a batch of unsent deliveries, and with the last one the endpoint. Returns null if the actor does not see the endpoint. */
+export async function removeBatch(
+  database: Transactions,
+  actor: Actor,
+  id: bigint,
+): Promise<{ deleted: number; isLast: boolean } | null> {
+  return database.transaction(async (transaction) => {
+    const endpoint = await findEndpointOf(transaction, actor, id)
+    const batch = endpoint && (await removeEndpointBatch(transaction, id))
+    if (endpoint === null || batch === null) return null
+    if (batch.isLast) await record(transaction, actor, endpoint, 'endpoint.removed', {})
+    return batch
+  })
+}
+
+/** Sends a test message: see endpoints/test-delivery.ts. Returns null if the actor does not see the endpoint. */
+export async function test(
+  database: Transactions,
+  actor: Actor,
+  id: bigint,
+  tester: EndpointTester,
+): Promise<TestDelivery | null> {
+  const endpoint = await findEndpointOf(database, actor, id)
+  // The receiver may take seconds, so the test is not part of a transaction.
+  const delivery = endpoint && (await tester.test(database, id))
+  if (endpoint === null || delivery === null) return null
+  await record(database, actor, endpoint, 'endpoint.tested', { status: delivery.response.status })
+  return delivery
+}
+
+type Endpoint = { id: bigint; accountId: AccountId; organizationId: OrganizationId }
+
+/** $1 endpoint id bigint; $2 organization ids bigint[], null: all */
+const selectEndpoint = statement('select-endpoint-of-organizations')`
+    select p.id, a.id as "accountId", a.organization_id as "organizationId"
+      from endpoint p join official_account a on a.id = p.channel_oa_id
+     where p.id = $1 and ($2::bigint[] is null or a.organization_id = any ($2))`
+
+async function findEndpointOf(
+  database: Queryable,
+  { organizationIds }: Actor,
+  id: bigint,
+): Promise<Endpoint | null> {
+  const [endpoint] = await database.query<Endpoint>(selectEndpoint, [id, organizationIds])
+  return endpoint ?? null
+}
+
+/** Records what `work` did, in its transaction. Null, from `work` or because the actor does not see the endpoint, records nothing. */
+function changeEndpoint<T>(
+  database: Transactions,
+  actor: Actor,
+  id: bigint,
+  action: Action,
+  work: (transaction: Queryable, endpoint: Endpoint) => Promise<{ result: T; changes?: Changes } | null>,
+): Promise<T | null> {
+  return database.transaction(async (transaction) => {
+    const endpoint = await findEndpointOf(transaction, actor, id)
+    const done = endpoint && (await work(transaction, endpoint))
+    if (endpoint === null || done === null) return null
+    await record(transaction, actor, endpoint, action, done.changes ?? {})
+    return done.result
+  })
+}
+
+function record(
+  transaction: Queryable,
+  actor: Actor,
+  { id, organizationId, accountId }: Endpoint,
+  action: Action,
+  changes: Changes,
+): Promise<void> {
+  const object = { kind: 'endpoint' as const, id }
+  return recordActivity(transaction, actor, { action, object, organizationId, accountId, changes })
+}

@@ -1,0 +1,148 @@
+/** How operators sign in: by a password, which they choose at an invitation link, or through a proxy. */
+import { createHash } from 'node:crypto'
+import { refuseInput } from '../../http/validate.ts'
+import { type Queryable, statement, type Transactions } from '../../postgres/statement.ts'
+import { recordActivity } from '../activity.ts'
+import type { Operator } from '../actor.ts'
+import { hashPassword, isPassword, requireGoodPassword } from './passwords.ts'
+import {
+  asOperator,
+  endSessionsOf,
+  type OpenedSession,
+  type OperatorRow,
+  openSession,
+  type Session,
+} from './sessions.ts'
+
+/** base64url of 32 bytes */
+const INVITATION = /^[\w-]{43}$/
+
+export const hashOfInvitation = (invitation: string): Buffer =>
+  createHash('sha256').update(invitation).digest()
+
+/** $1 invitation_hash bytea */
+const selectInvited = statement('select-invited-operator')`
+    select id, email, role, organization_ids as "organizationIds" from operator
+     where invitation_hash = $1 and invitation_expires_at > now() and status = 'active'`
+
+/** $1 invitation_hash bytea, $2 password_hash text. Of two who use one link at the same time, one finds nothing. */
+const acceptByHash = statement('accept-invitation')`
+    update operator set password_hash = $2, invitation_hash = null, invitation_expires_at = null
+     where invitation_hash = $1 and invitation_expires_at > now() and status = 'active'
+    returning id`
+
+/** The operator of an open invitation. Null if it was used, replaced or has expired. */
+export async function findInvited(database: Queryable, invitation: string): Promise<OperatorRow | null> {
+  if (!INVITATION.test(invitation)) return null
+  const [operator] = await database.query<OperatorRow>(selectInvited, [hashOfInvitation(invitation)])
+  return operator ?? null
+}
+
+/** Sets the password and ends all sessions of the operator. Returns null if the invitation is no longer valid. */
+export async function acceptInvitation(
+  database: Transactions,
+  invitation: string,
+  password: string,
+  requestId: string,
+): Promise<bigint | null> {
+  const invited = await findInvited(database, invitation)
+  if (invited === null) return null
+  await requireGoodPassword(password, invited.email)
+  const hash = await hashPassword(password)
+  return database.transaction(async (transaction) => {
+    const [operator] = await transaction.query<{ id: bigint }>(acceptByHash, [
+      hashOfInvitation(invitation),
+      hash,
+    ])
+    if (operator === undefined) return null
+    await endSessionsOf(transaction, operator.id)
+    const actor = { ...asOperator(invited), requestId }
+    await recordActivity(transaction, actor, {
+      action: 'operator.joined',
+      object: { kind: 'operator', id: operator.id },
+      organizationId: null,
+    })
+    return operator.id
+  })
+}
+
+/** $1 email text */
+const selectByEmail = statement('select-operator-by-email')`
+    select id, email, role, organization_ids as "organizationIds", password_hash as "passwordHash"
+      from operator where email = $1 and status = 'active'`
+
+const selectPasswords = statement('select-any-password')`
+    select id from operator where password_hash is not null limit 1`
+
+/** Whether anybody can sign in with a password. */
+export async function hasPasswords(database: Queryable): Promise<boolean> {
+  return (await database.query(selectPasswords)).length > 0
+}
+
+/**
+ * $1 operator id bigint, $2 the password_hash that was compared text. Locks the operator, so that a new password or a disabled operator
+ * ends the session that the transaction opens, or prevents it.
+ */
+const noteSignIn = statement('note-sign-in')`
+    update operator set signed_in_at = now()
+     where id = $1 and password_hash = $2 and status = 'active' returning id`
+
+/** Opens a session. Returns null for a wrong address or password: which of both is wrong, nobody learns. */
+export async function signIn(
+  database: Transactions,
+  email: string,
+  password: string,
+): Promise<OpenedSession | null> {
+  type Row = OperatorRow & { passwordHash: string | null }
+  const [operator] = await database.query<Row>(selectByEmail, [email.trim().toLowerCase()])
+  if (!(await isPassword(password, operator?.passwordHash ?? null)) || operator === undefined) return null
+  const { id, passwordHash } = operator
+  return database.transaction(async (transaction) => {
+    const noted = await transaction.query(noteSignIn, [id, passwordHash])
+    return noted.length === 0 ? null : openSession(transaction, id)
+  })
+}
+
+/** The operator with this address, whom a proxy has signed in. Null if there is none, or if it is disabled. */
+export async function findOperatorByEmail(
+  database: Queryable,
+  email: string,
+): Promise<Session['operator'] | null> {
+  const [operator] = await database.query<OperatorRow>(selectByEmail, [email.trim().toLowerCase()])
+  return operator === undefined ? null : asOperator(operator)
+}
+
+/** $1 operator id bigint */
+const selectPassword = statement('select-password')`
+    select email, password_hash as "passwordHash" from operator where id = $1`
+
+/** $1 operator id bigint, $2 password_hash text, $3 the earlier password_hash text. Of two concurrent changes, one changes nothing. */
+const storePassword = statement('store-password')`
+    update operator set password_hash = $2 where id = $1 and password_hash = $3 returning id`
+
+/** Ends all sessions of the operator. Throws `invalid_input` if the current password is wrong or the new one is not accepted. */
+export async function changePassword(
+  database: Transactions,
+  operator: Operator,
+  current: string,
+  password: string,
+): Promise<void> {
+  const id = operator.operatorId as bigint
+  type Row = { email: string; passwordHash: string | null }
+  const [stored] = await database.query<Row>(selectPassword, [id])
+  if (stored === undefined || !(await isPassword(current, stored.passwordHash)))
+    refuseInput('current', 'is not your password')
+  await requireGoodPassword(password, stored.email)
+  const hash = await hashPassword(password)
+  await database.transaction(async (transaction) => {
+    const changed = await transaction.query(storePassword, [id, hash, stored.passwordHash])
+    if (changed.length === 0) refuseInput('current', 'is not your password any more')
+    await endSessionsOf(transaction, id)
+    await recordActivity(transaction, operator, {
+      action: 'operator.updated',
+      object: { kind: 'operator', id },
+      organizationId: null,
+      changes: { password: 'replaced' },
+    })
+  })
+}
