@@ -60,6 +60,14 @@ describe('an invitation', () => {
     expect((await new Operator(url).post('/invitation', { invitation: newer?.invitation })).status).toBe(200)
   })
 
+  it('ends when its operator gets another role, but not with another name', async () => {
+    const { id, invitation } = await invite()
+    await updateOperator(database, commandActor(), id, { name: 'Ann' })
+    expect((await new Operator(url).post('/invitation', { invitation })).status).toBe(200)
+    await updateOperator(database, commandActor(), id, { role: 'owner' })
+    expect((await new Operator(url).post('/invitation', { invitation })).status).toBe(404)
+  })
+
   it.each(['short', 'password1234', 'aaaaaaaaaaaa', 'qwertyqwerty', '123qweasdzxc'])(
     'does not accept the password %s',
     async (password) => {
