@@ -33,10 +33,7 @@ export function SettingsPage() {
         <Facts
           items={[
             [t.operators.email, operator.kind === 'token' ? t.operators.tokenHolder : operator.name],
-            [
-              t.operators.role,
-              `${t.operators.roles[operator.role]} · ${t.operators.roleHelp[operator.role]}`,
-            ],
+            [t.operators.role, t.operators.roles[operator.role]],
             [t.operators.organizations, organizationIds?.map(nameOf).join(', ') ?? t.common.all],
           ]}
         />
