@@ -162,6 +162,29 @@ describe('an operator of one organization', () => {
     expect(await rowsOfStrangers()).toBe(before)
   })
 
+  it('makes no change from another page, with any of the forms', async () => {
+    const own = await fill(await addTenant(database), 'Forged')
+    const owner = await addSignedIn({ url, database }, { role: 'owner' })
+    const { cookie } = owner
+    const forgeries = [
+      { cookie, origin: 'https://evil.example', 'sec-fetch-site': 'cross-site', 'x-console': '1' },
+      { cookie, origin: url, 'content-type': 'text/plain' },
+    ]
+    const forms = [
+      ...Object.entries(ROUTES).map(([route, { request }]) => ({ route, ...request?.(own) })),
+      ...['/sign-in', '/sign-out', '/invitation', '/invitation/accept', '/password'].map((path) => ({
+        ...{ route: `POST ${path}`, path, body: {} },
+      })),
+    ].filter(({ route, path }) => route.startsWith('POST') && path !== undefined)
+    for (const { route, path = '', body } of forms) {
+      const prefix = ROUTES[route] === undefined ? '' : '/api'
+      for (const headers of forgeries) {
+        const { status } = await owner.call('POST', `${prefix}${path}`, body, headers)
+        expect([route, status]).toEqual([route, 403])
+      }
+    }
+  })
+
   it('sees nothing without a session', async () => {
     for (const [route, { request }] of Object.entries(ROUTES)) {
       const { path, body } = request?.(foreign) ?? { path: route.split(' ')[1] ?? '' }
