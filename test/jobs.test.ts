@@ -259,7 +259,7 @@ describe('a job', () => {
     expect((await operator.get(`/api/jobs/${added?.id}`)).json.job.status).toBe('running')
   })
 
-  it('does not wait for a job that waits for LINE', async () => {
+  it('does not wait for a job that waits for LINE, and neither does a shutdown', async () => {
     let refuse = (_error: Error): void => undefined
     const slow = new Promise<never>((_resolve, reject) => {
       refuse = reject
@@ -278,8 +278,9 @@ describe('a job', () => {
     const { tag } = await addAudience(5)
     const { json } = await tag({ add: ['a'], expectedCount: 5 })
     expect((await endOf(operator, json.job)).status).toBe('done')
-    refuse(new AppError('platform_unavailable'))
+    // A shutdown does not wait for LINE either.
     await runner.stop()
+    refuse(new AppError('platform_unavailable'))
   })
 
   it('is refused if the organization already has four', async () => {

@@ -10,6 +10,8 @@ import type { Database } from '../postgres/database.ts'
 
 /** Pause while no job waits. A console in the same process ends it with `wake`. */
 const IDLE_MS = 3_000
+/** A step may wait for LINE for half a minute, which is longer than a shutdown may take. */
+const STOP_MAX_MS = 3_000
 
 export class JobRunner {
   readonly #database: Database
@@ -31,11 +33,11 @@ export class JobRunner {
     this.#running = Promise.all(LANES.map((kinds) => this.#run(kinds)))
   }
 
-  /** Resolves after the transaction in progress. The next start, or another instance, continues. */
+  /** Resolves after the transaction in progress, if that ends soon. The next start, or another instance, continues. */
   async stop(): Promise<void> {
     this.#stopped.abort()
     this.wake()
-    await this.#running
+    await Promise.race([this.#running, sleep(STOP_MAX_MS, undefined, { ref: false })])
   }
 
   /** A job was started in this process. */
