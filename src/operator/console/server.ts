@@ -1,4 +1,5 @@
 /** The HTTP server of the console: pages, sessions and the JSON for the pages. Its port does not serve the API. */
+import cookie from '@fastify/cookie'
 import type { FastifyInstance } from 'fastify'
 import { PACKAGE_ROOT } from '../../config/package.ts'
 import { FatalError } from '../../errors.ts'
@@ -22,7 +23,8 @@ import { organizationRoutes } from './organization-routes.ts'
 import { addPages, compressLargeResponses, setSecurityHeaders } from './pages.ts'
 import type { ConsoleOptions } from './parts.ts'
 import { searchRoutes } from './search-routes.ts'
-import { addSessions, requireRoles, requireSameOrigin } from './session.ts'
+import { createSessions, requireRoles, requireSameOrigin } from './session.ts'
+import { signInRoutes } from './sign-in-routes.ts'
 
 export async function createConsole(options: ConsoleOptions): Promise<FastifyInstance> {
   const app = createServer(options.config, options.log)
@@ -37,7 +39,9 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
   setSecurityHeaders(app)
   requireWellFormed(app)
   requireSameOrigin(app)
-  const sessions = await addSessions(app, parts)
+  await app.register(cookie)
+  const sessions = createSessions(parts)
+  signInRoutes(app, parts, sessions)
   await app.register(
     async (api) => {
       requireRoles(api, sessions)

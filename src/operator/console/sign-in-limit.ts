@@ -24,11 +24,11 @@ export interface Attempt {
   succeed: () => void
 }
 
-/**
- * Each attempt counts before it is compared, so parallel attempts cannot exceed the limit. The returned function throws
- * `sign_in_limited`.
- */
-export function limitSignIns(): (request: FastifyRequest, email?: string) => Attempt {
+/** @param email in lower case, for a password. Throws `sign_in_limited`. */
+export type TakeAttempt = (request: FastifyRequest, email?: string) => Attempt
+
+/** Each attempt counts before it is compared, so parallel attempts cannot exceed the limit. */
+export function limitSignIns(): TakeAttempt {
   const trusted = new LRUCache<string, true>({ max: TRUSTED_ADDRESSES_MAX })
   const addresses = new MemoryStore(WINDOW_MS)
   const operators = new MemoryStore(WINDOW_MS)
