@@ -7,9 +7,8 @@ import { randomBytes, randomInt } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { addAccount, addOrganization } from '../../src/accounts/provisioning.ts'
 import { ulidKey } from '../../src/intake/event-key.ts'
-import { removeOrganization } from '../../src/operator/accounts/organizations.ts'
+import { deleteEmptyOrganization } from '../../src/operator/accounts/organizations.ts'
 import { removeAccount } from '../../src/operator/accounts/remove-account.ts'
-import { commandActor } from '../../src/operator/actor.ts'
 import type { Database } from '../../src/postgres/database.ts'
 import { transactionWithFreeIds } from '../../src/postgres/schema/taken-ids.ts'
 import { type Queryable, statement } from '../../src/postgres/statement.ts'
@@ -146,7 +145,7 @@ export async function removeProveAccount(database: Database, { id }: { id: bigin
 
 async function remove(database: Database, { id, organizationId, createdAt }: StoredAccount): Promise<void> {
   await removeAccount(database, id, { receivedSince: createdAt })
-  await removeOrganization(database, commandActor(), organizationId)
+  await database.transaction((transaction) => deleteEmptyOrganization(transaction, null, organizationId))
 }
 
 /** Removes the accounts of earlier runs, unless a run that uses them is alive. */
@@ -163,7 +162,7 @@ export async function removeLeftAccounts(database: Database, ownId: bigint): Pro
     })
   }
   for (const { id } of await database.query<{ id: bigint }>(selectEmptyOrganizations, [NAME])) {
-    await removeOrganization(database, commandActor(), id)
+    await database.transaction((transaction) => deleteEmptyOrganization(transaction, null, id))
   }
 }
 

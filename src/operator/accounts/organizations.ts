@@ -106,14 +106,25 @@ export function removeOrganization(
   id: OrganizationId,
 ): Promise<OrganizationContents | null> {
   return database.transaction(async (transaction) => {
-    await transaction.query(lockOrganization, [id])
-    const contents = await findOrganizationContents(transaction, actor.organizationIds, id)
-    if (contents === null || contents.accounts > 0) return contents
-    await transaction.query(deleteKeysOfOrganization, [id])
-    await transaction.query(deleteOrganization, [id])
-    await recordOrganization(transaction, actor, 'removed', id, { name: [contents.name, null] })
+    const contents = await deleteEmptyOrganization(transaction, actor.organizationIds, id)
+    if (contents?.accounts === 0)
+      await recordOrganization(transaction, actor, 'removed', id, { name: [contents.name, null] })
     return contents
   })
+}
+
+/** As removeOrganization, in a transaction and without a row of the activity log: for what `prove` adds and removes itself. */
+export async function deleteEmptyOrganization(
+  transaction: Queryable,
+  organizationIds: OrganizationIds,
+  id: OrganizationId,
+): Promise<OrganizationContents | null> {
+  await transaction.query(lockOrganization, [id])
+  const contents = await findOrganizationContents(transaction, organizationIds, id)
+  if (contents === null || contents.accounts > 0) return contents
+  await transaction.query(deleteKeysOfOrganization, [id])
+  await transaction.query(deleteOrganization, [id])
+  return contents
 }
 
 export function recordOrganization(
