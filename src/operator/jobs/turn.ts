@@ -42,9 +42,10 @@ interface ClaimedJob extends Job, Row {
 
 /**
  * $1 job id bigint, $2 claim bigint. `refusal` is the reason why the job must end: its operator may no longer do this, or its account
- * is gone.
+ * is gone. The job is locked first, by its key, with any statistics.
  */
 const lockJob = statement('lock-job')`
+    with j as materialized (select * from job where id = $1 for no key update)
     select case when j.actor_kind = 'operator' then
              case when o.id is null or o.status <> 'active' then 'operator_disabled'
                   when o.role = 'viewer' then 'operator_demoted'
@@ -52,11 +53,10 @@ const lockJob = statement('lock-job')`
              end
            end as "operatorRefusal",
            j.channel_oa_id is not null and a.id is null as "isAccountGone", o.organization_ids as "organizationIds"
-      from job j
+      from j
       left join operator o on j.actor_kind = 'operator' and o.id = j.operator_id
       left join official_account a on a.id = j.channel_oa_id and a.organization_id = j.organization_id
-     where j.id = $1 and j.claim = $2 and j.status = 'running'
-       for no key update of j`
+     where j.claim = $2 and j.status = 'running'`
 
 type LockedJob = {
   operatorRefusal: string | null
