@@ -35,58 +35,53 @@ const COLUMNS = `l.id, to_char(l.occurred_at at time zone 'UTC', 'YYYY-MM-DD"T"H
 const NAMES = `left join lateral (select name from organization where id = l.organization_id offset 0) o on true
       left join lateral (select name from official_account where id = l.channel_oa_id offset 0) a on true`
 
+const IS_VISIBLE = `($1::bigint[] is null or organization_id = any ($1)) and id < $2`
+const MATCHES = `($4::text is null or action like $4 || '%')
+               and ($5::timestamptz is null or occurred_at >= $5) and ($6::timestamptz is null or occurred_at < $6)`
+/** The end of every list. */
+const NEWEST_FIRST = `order by id desc limit $3) l
+      ${NAMES}
+     order by l.id desc`
+
 /** $4 action text, or its beginning; $5 and $6 from and to timestamptz; null: any */
 const selectActivity = statement('list-activity')`
     select ${COLUMNS}
       from (select * from activity
-             where ($1::bigint[] is null or organization_id = any ($1)) and id < $2
-               and ($4::text is null or action like $4 || '%')
-               and ($5::timestamptz is null or occurred_at >= $5) and ($6::timestamptz is null or occurred_at < $6)
-             order by id desc limit $3) l
-      ${NAMES}
-     order by l.id desc`
+             where ${IS_VISIBLE}
+               and ${MATCHES}
+             ${NEWEST_FIRST}`
 
 /** $4 to $6 as above; $7 operator id bigint */
 const selectActivityOfOperator = statement('list-activity-of-operator')`
     select ${COLUMNS}
       from (select * from activity
-             where operator_id = $7 and ($1::bigint[] is null or organization_id = any ($1)) and id < $2
-               and ($4::text is null or action like $4 || '%')
-               and ($5::timestamptz is null or occurred_at >= $5) and ($6::timestamptz is null or occurred_at < $6)
-             order by id desc limit $3) l
-      ${NAMES}
-     order by l.id desc`
+             where operator_id = $7 and ${IS_VISIBLE}
+               and ${MATCHES}
+             ${NEWEST_FIRST}`
 
 /** $4 to $6 as above; $7 account id bigint; $8 operator id bigint, null: any */
 const selectActivityOfAccount = statement('list-activity-of-account')`
     select ${COLUMNS}
       from (select * from activity
              where channel_oa_id = $7 and ($8::bigint is null or operator_id = $8)
-               and ($1::bigint[] is null or organization_id = any ($1)) and id < $2
-               and ($4::text is null or action like $4 || '%')
-               and ($5::timestamptz is null or occurred_at >= $5) and ($6::timestamptz is null or occurred_at < $6)
-             order by id desc limit $3) l
-      ${NAMES}
-     order by l.id desc`
+               and ${IS_VISIBLE}
+               and ${MATCHES}
+             ${NEWEST_FIRST}`
 
 /** $4 object kind text; $5 object id text; $6 account id bigint, null: any. The ids of members are only unique in an account. */
 const selectActivityOfObject = statement('list-activity-of-object')`
     select ${COLUMNS}
       from (select * from activity
              where object_kind = $4 and object_id = $5 and ($6::bigint is null or channel_oa_id = $6)
-               and ($1::bigint[] is null or organization_id = any ($1)) and id < $2
-             order by id desc limit $3) l
-      ${NAMES}
-     order by l.id desc`
+               and ${IS_VISIBLE}
+             ${NEWEST_FIRST}`
 
 /** $4 request id text */
 const selectActivityOfRequest = statement('list-activity-of-request')`
     select ${COLUMNS}
       from (select * from activity
-             where request_id = $4 and ($1::bigint[] is null or organization_id = any ($1)) and id < $2
-             order by id desc limit $3) l
-      ${NAMES}
-     order by l.id desc`
+             where request_id = $4 and ${IS_VISIBLE}
+             ${NEWEST_FIRST}`
 
 export interface ActivityPage {
   beforeId: bigint

@@ -3,6 +3,7 @@ import { useState } from 'preact/hooks'
 import type { OrganizationSummary } from '../../src/operator/accounts/organizations.ts'
 import { ApiError, type Json, postText } from '../api.ts'
 import { useQuery } from '../hooks.ts'
+import { DropZone } from '../parts/drop-zone.tsx'
 import { FileFaults, type FilePreview, PreviewTable } from '../parts/fleet-preview.tsx'
 import { CheckField, Form } from '../parts/form.tsx'
 import { OnboardingOutcomes } from '../parts/onboarding.tsx'
@@ -55,7 +56,7 @@ export function FleetFilePage() {
     <Page title={t.file.title} lead={t.file.lead} trail={<Link href="/">{t.nav.fleet}</Link>}>
       {state.step !== 'applied' && (
         <Panel title={t.file.choose}>
-          <DropZone onFile={read} />
+          <DropZone label={t.file.drop} accept=".csv,text/csv" onFile={read} />
           <details>
             <summary>{t.file.format}</summary>
             <p>{t.file.columns}</p>
@@ -83,42 +84,6 @@ export function FleetFilePage() {
         </Panel>
       )}
     </Page>
-  )
-}
-
-function DropZone({ onFile }: { onFile: (file: File) => void }) {
-  const { t } = useLocalized()
-  const [isOver, setOver] = useState(false)
-  return (
-    // biome-ignore lint/a11y/noStaticElementInteractions: the file input inside does the same with the keyboard
-    <div
-      class={`drop-zone ${isOver ? 'is-over' : ''}`}
-      onDragOver={(event) => {
-        event.preventDefault()
-        setOver(true)
-      }}
-      onDragLeave={() => setOver(false)}
-      onDrop={(event) => {
-        event.preventDefault()
-        setOver(false)
-        const [file] = event.dataTransfer?.files ?? []
-        if (file) onFile(file)
-      }}
-    >
-      <label>
-        <span>{t.file.drop}</span>
-        <input
-          type="file"
-          accept=".csv,text/csv"
-          onChange={(event) => {
-            const [file] = event.currentTarget.files ?? []
-            if (file) onFile(file)
-            // The same file can be chosen again after a correction.
-            event.currentTarget.value = ''
-          }}
-        />
-      </label>
-    </div>
   )
 }
 

@@ -3,6 +3,7 @@ import { useEffect, useState } from 'preact/hooks'
 import type { AccountDetails } from '../../src/operator/accounts/accounts.ts'
 import { type Json, post, postBytes } from '../api.ts'
 import { useAction, useQuery } from '../hooks.ts'
+import { DropZone } from '../parts/drop-zone.tsx'
 import { PREVIEW_BYTES, type Preview, previewOf } from '../parts/member-preview.ts'
 import { Page, Panel } from '../parts/page.tsx'
 import { ActionFailure } from '../parts/states.tsx'
@@ -39,7 +40,12 @@ export function ImportPage({ account }: { account: string }) {
       trail={<Link href={`/audience/${account}`}>{t.audience.of(data?.account.name ?? account)}</Link>}
     >
       <Panel title={t.imports.file}>
-        <DropZone isDisabled={isUploading} onFile={choose} />
+        <DropZone
+          label={t.imports.choose}
+          accept=".csv,.ndjson,.jsonl,text/csv,application/x-ndjson"
+          isDisabled={isUploading}
+          onFile={choose}
+        />
         <p class="muted small-text">{t.imports.help}</p>
       </Panel>
       {chosen && <FirstRows {...chosen} />}
@@ -52,41 +58,6 @@ export function ImportPage({ account }: { account: string }) {
         />
       )}
     </Page>
-  )
-}
-
-function DropZone({ isDisabled, onFile }: { isDisabled: boolean; onFile: (file: File) => void }) {
-  const { t } = useLocalized()
-  const [isOver, setOver] = useState(false)
-  return (
-    // biome-ignore lint/a11y/noStaticElementInteractions: the file input inside does the same with the keyboard
-    <div
-      class={`drop-zone ${isOver ? 'is-over' : ''}`}
-      onDragOver={(event) => {
-        event.preventDefault()
-        setOver(true)
-      }}
-      onDragLeave={() => setOver(false)}
-      onDrop={(event) => {
-        event.preventDefault()
-        setOver(false)
-        const [file] = event.dataTransfer?.files ?? []
-        if (file && !isDisabled) onFile(file)
-      }}
-    >
-      <label>
-        <span>{t.imports.choose}</span>
-        <input
-          type="file"
-          accept=".csv,.ndjson,.jsonl,text/csv,application/x-ndjson"
-          disabled={isDisabled}
-          onChange={(event) => {
-            const [file] = event.currentTarget.files ?? []
-            if (file) onFile(file)
-          }}
-        />
-      </label>
-    </div>
   )
 }
 
