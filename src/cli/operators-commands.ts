@@ -121,15 +121,15 @@ async function listAll(database: Parameters<typeof listOperators>[0]) {
   }))
 }
 
-/** Behind a proxy, the console has another address than the one it listens on. */
+/** Behind a proxy, the console has another address than the one it listens on: CONSOLE_URL. */
 function printInvitation({ id, invitation }: Invited, asJson: boolean): void {
-  const { console, host } = readConfig(io.env)
-  const origin =
+  const { console, consoleUrl, host } = readConfig(io.env)
+  const local =
     console === null || console.port === 0 ? 'https://<the console>' : localUrl(host, console.port)
+  const origin = consoleUrl ?? local
   const link = `${origin}/invitation#${invitation}`
   printOne({ id, invitation: link }, asJson)
-  if (!asJson)
-    print(
-      "\nSend the link to this person. It works once, within 24 hours. Behind a proxy, replace its beginning by your console's address.",
-    )
+  if (asJson) return
+  const hint = consoleUrl === null ? ' Set CONSOLE_URL to the address of your console behind a proxy.' : ''
+  print(`\nSend the link to this person. It works once, within 24 hours.${hint}`)
 }

@@ -36,6 +36,12 @@ export interface Config {
   metricsPort: number | null
   /** null: no console */
   console: ConsoleConfig | null
+  /** without a trailing slash; null: messages have no links */
+  consoleUrl: string | null
+  /** null: no channels of the format email */
+  smtpUrl: Secret | null
+  /** null: nothing is requested */
+  heartbeatUrl: Secret | null
   /** sends traces to the collector of OTEL_* */
   tracing: boolean
   /** days; 0: stored events are never deleted */
@@ -108,6 +114,9 @@ export function readConfig(env: Record<string, string | undefined> = process.env
       trustProxy,
       faults,
     ),
+    consoleUrl: read(VARIABLES.consoleUrl),
+    smtpUrl: read(VARIABLES.smtpUrl),
+    heartbeatUrl: read(VARIABLES.heartbeatUrl),
     tracing:
       [read(VARIABLES.tracing), read(VARIABLES.tracesEndpoint)].includes(true) &&
       !read(VARIABLES.tracingDisabled),

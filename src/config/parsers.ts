@@ -74,6 +74,27 @@ export function httpUrl(text: string): string {
   return text.replace(/\/+$/, '')
 }
 
+/** The sender of messages is the parameter `from`, or the user if that is an address. */
+export function smtpUrl(text: string): string {
+  if (!/^smtps?:\/\/\S+$/i.test(text) || !URL.canParse(text) || new URL(text).hostname === '')
+    throw new Error('must be an smtp:// or smtps:// URL (smtps://user:password@host:465?from=address)')
+  const { username, searchParams } = new URL(text)
+  if (!isEmailAddress(searchParams.get('from') ?? decodeURIComponent(username)))
+    throw new Error('must have the address of the sender, such as ?from=alerts@example.com')
+  return text
+}
+
+/** The path of such a URL is usually a token. */
+export function watchdogUrl(text: string): string {
+  if (!/^https?:\/\/\S+$/i.test(text) || !URL.canParse(text))
+    throw new Error('must be an http:// or https:// URL')
+  return text
+}
+
+/** RFC 5321: at most 254 characters. Only what mail servers accept without quotes. */
+export const isEmailAddress = (text: string): boolean =>
+  text.length <= 254 && /^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*$/.test(text)
+
 export function proxies(text: string): string[] {
   const names = new Set(['loopback', 'linklocal', 'uniquelocal'])
   return text.split(',').map((part) => {

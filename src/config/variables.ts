@@ -13,6 +13,8 @@ import {
   proxies,
   redisUrl,
   replicasUrl,
+  smtpUrl,
+  watchdogUrl,
 } from './parsers.ts'
 import { Secret } from './secret.ts'
 
@@ -166,6 +168,27 @@ export const VARIABLES = {
     help: 'header with which a proxy of TRUST_PROXY names the operator, such as x-forwarded-email; unset: no single sign-on',
     fallback: null,
     parse: (text) => matching(/^[a-z][a-z0-9-]{0,63}$/, 'must be the name of a header')(text.toLowerCase()),
+  }),
+  consoleUrl: variable<string | null>({
+    name: 'CONSOLE_URL',
+    shownDefault: 'unset',
+    help: 'base URL at which operators reach the console, for links in notifications and invitations',
+    fallback: null,
+    parse: httpUrl,
+  }),
+  smtpUrl: variable<Secret | null>({
+    name: 'SMTP_URL',
+    shownDefault: 'unset',
+    help: 'smtps://user:password@host:465?from=alerts@example.com of the mail server for notifications; unset: no email',
+    fallback: null,
+    parse: (text) => new Secret(smtpUrl(text)),
+  }),
+  heartbeatUrl: variable<Secret | null>({
+    name: 'HEARTBEAT_URL',
+    shownDefault: 'unset',
+    help: 'URL of an outside watchdog, requested once a minute while the service can store deliveries',
+    fallback: null,
+    parse: (text) => new Secret(watchdogUrl(text)),
   }),
   tracing: variable({
     name: 'OTEL_EXPORTER_OTLP_ENDPOINT',

@@ -46,6 +46,12 @@ export const ACTIONS = [
   'operator.enabled',
   'operator.invited',
   'operator.joined',
+  'notifications.added',
+  'notifications.updated',
+  'notifications.paused',
+  'notifications.resumed',
+  'notifications.removed',
+  'notifications.tested',
   'job.started',
   'job.cancelled',
 ] as const
@@ -60,6 +66,7 @@ export type ObjectKind =
   | 'member'
   | 'event'
   | 'operator'
+  | 'notification_channel'
   | 'job'
 
 /**

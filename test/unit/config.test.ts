@@ -18,7 +18,7 @@ const NAMES = [
   ...['DATA_DIR', 'PUBLIC_URL', 'REDIS_URL'],
   ...['RATE_LIMIT_MAX', 'RATE_LIMIT_WINDOW_MS', 'RATE_LIMIT_SPARE_SIGNED', 'TRUST_PROXY'],
   ...['LINE_API_URL', 'LOG_LEVEL', 'METRICS_PORT', 'CONSOLE_PORT', 'CONSOLE_TOKEN'],
-  'CONSOLE_USER_HEADER',
+  ...['CONSOLE_USER_HEADER', 'CONSOLE_URL', 'SMTP_URL', 'HEARTBEAT_URL'],
   ...['OTEL_EXPORTER_OTLP_ENDPOINT', 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'OTEL_SDK_DISABLED'],
   ...['RETENTION_DAYS', 'DEDUPLICATION_DAYS', 'AUDIT_RETENTION_DAYS', 'TRACKING_RETENTION_DAYS'],
   ...['TRACKING_ADDRESS_EVENTS_PER_MINUTE', 'TRACKING_ADDRESS_BYTES_PER_MINUTE'],
@@ -145,6 +145,19 @@ describe('the configuration', () => {
     expect(readConfig({ CONSOLE_TOKEN }).console).toBeNull()
     const short = faultsOf({ CONSOLE_PORT: '3001', CONSOLE_TOKEN: 'a'.repeat(23) })
     expect(short).toEqual(['CONSOLE_TOKEN must have at least 24 characters'])
+  })
+
+  it('reads the mail server and the watchdog as secrets, and wants the address of a sender', () => {
+    const { smtpUrl, heartbeatUrl } = readConfig({
+      SMTP_URL: 'smtps://alerts%40example.com:password@mail.example.com',
+      HEARTBEAT_URL: 'https://hc-ping.com/secret',
+    })
+    expect(`${smtpUrl} ${heartbeatUrl}`).toBe('[secret] [secret]')
+    expect(faultsOf({ SMTP_URL: 'smtp://mail.example.com' })).toEqual([
+      expect.stringMatching(/^SMTP_URL must have the address of the sender/),
+    ])
+    expect(faultsOf({ SMTP_URL: 'smtp://mail.example.com?from=alerts@example.com' })).toEqual([])
+    expect(faultsOf({ SMTP_URL: 'mail.example.com', HEARTBEAT_URL: 'ping' })).toHaveLength(2)
   })
 
   it('believes a header with the operator only from a proxy that TRUST_PROXY names', () => {

@@ -20,6 +20,7 @@ const GROUPS = [
   'member',
   'events',
   'operator',
+  'notifications',
   'job',
 ] as const
 

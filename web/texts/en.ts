@@ -150,6 +150,7 @@ export const en = {
       member: 'Members',
       events: 'Events',
       operator: 'Operators',
+      notifications: 'Notifications',
       job: 'Long tasks',
     },
     objects: {
@@ -161,6 +162,7 @@ export const en = {
       member: 'member',
       event: 'event',
       operator: 'operator',
+      notification_channel: 'notification channel',
       job: 'task',
     },
     actions: {
@@ -202,6 +204,12 @@ export const en = {
       'operator.enabled': 'Operator enabled',
       'operator.invited': 'Operator invited again',
       'operator.joined': 'Operator joined',
+      'notifications.added': 'Notifications added',
+      'notifications.updated': 'Notifications changed',
+      'notifications.paused': 'Notifications paused',
+      'notifications.resumed': 'Notifications resumed',
+      'notifications.removed': 'Notifications removed',
+      'notifications.tested': 'Notifications tested',
       'job.started': 'Task started',
       'job.cancelled': 'Task cancelled',
     } as Record<Action, string>,

@@ -180,6 +180,7 @@ export const ja: Texts = {
       member: 'メンバー',
       events: 'イベント',
       operator: 'オペレーター',
+      notifications: '通知',
       job: '長時間の処理',
     },
     objects: {
@@ -191,6 +192,7 @@ export const ja: Texts = {
       member: 'メンバー',
       event: 'イベント',
       operator: 'オペレーター',
+      notification_channel: '通知先',
       job: '処理',
     },
     actions: {
@@ -232,6 +234,12 @@ export const ja: Texts = {
       'operator.enabled': 'オペレーターを有効化',
       'operator.invited': 'オペレーターを再招待',
       'operator.joined': 'オペレーターが参加',
+      'notifications.added': '通知先を追加',
+      'notifications.updated': '通知先を変更',
+      'notifications.paused': '通知を一時停止',
+      'notifications.resumed': '通知を再開',
+      'notifications.removed': '通知先を削除',
+      'notifications.tested': '通知をテスト',
       'job.started': '処理を開始',
       'job.cancelled': '処理を中止',
     },

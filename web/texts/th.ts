@@ -172,6 +172,7 @@ export const th: Texts = {
       member: 'สมาชิก',
       events: 'เหตุการณ์',
       operator: 'ผู้ปฏิบัติงาน',
+      notifications: 'การแจ้งเตือน',
       job: 'งานที่ใช้เวลานาน',
     },
     objects: {
@@ -183,6 +184,7 @@ export const th: Texts = {
       member: 'สมาชิก',
       event: 'เหตุการณ์',
       operator: 'ผู้ปฏิบัติงาน',
+      notification_channel: 'ช่องทางแจ้งเตือน',
       job: 'งาน',
     },
     actions: {
@@ -224,6 +226,12 @@ export const th: Texts = {
       'operator.enabled': 'เปิดใช้งานผู้ปฏิบัติงาน',
       'operator.invited': 'เชิญผู้ปฏิบัติงานอีกครั้ง',
       'operator.joined': 'ผู้ปฏิบัติงานเข้าร่วม',
+      'notifications.added': 'เพิ่มช่องทางแจ้งเตือน',
+      'notifications.updated': 'แก้ไขช่องทางแจ้งเตือน',
+      'notifications.paused': 'หยุดการแจ้งเตือนชั่วคราว',
+      'notifications.resumed': 'เริ่มการแจ้งเตือนอีกครั้ง',
+      'notifications.removed': 'ลบช่องทางแจ้งเตือน',
+      'notifications.tested': 'ทดสอบการแจ้งเตือน',
       'job.started': 'เริ่มงาน',
       'job.cancelled': 'ยกเลิกงาน',
     },

@@ -172,6 +172,7 @@ export const zh: Texts = {
       member: '成員',
       events: '事件',
       operator: '操作人員',
+      notifications: '通知',
       job: '長時間工作',
     },
     objects: {
@@ -183,6 +184,7 @@ export const zh: Texts = {
       member: '成員',
       event: '事件',
       operator: '操作人員',
+      notification_channel: '通知管道',
       job: '工作',
     },
     actions: {
@@ -224,6 +226,12 @@ export const zh: Texts = {
       'operator.enabled': '啟用操作人員',
       'operator.invited': '重新邀請操作人員',
       'operator.joined': '操作人員加入',
+      'notifications.added': '新增通知管道',
+      'notifications.updated': '變更通知管道',
+      'notifications.paused': '暫停通知',
+      'notifications.resumed': '恢復通知',
+      'notifications.removed': '移除通知管道',
+      'notifications.tested': '測試通知',
       'job.started': '開始工作',
       'job.cancelled': '取消工作',
     },

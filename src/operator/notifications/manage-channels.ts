@@ -1,0 +1,231 @@
+/** Adds, changes, pauses and removes notification channels. The activity log has their targets as they are printed, without tokens. */
+import type { OrganizationId } from '../../accounts/account.ts'
+import { isEmailAddress } from '../../config/parsers.ts'
+import { isOwnUrl, RefusedUrl, readEndpointUrl } from '../../endpoints/address.ts'
+import { newSecret } from '../../endpoints/messages.ts'
+import { refuseInput } from '../../http/validate.ts'
+import { type Queryable, statement, type Transactions } from '../../postgres/statement.ts'
+import { type Action, type Changes, changesBetween, recordActivity } from '../activity.ts'
+import type { Actor } from '../actor.ts'
+import { type ChannelFormat, type ChannelSettings, printableTarget } from './channels.ts'
+import { isTimeZone, parseQuietHours } from './quiet-hours.ts'
+
+/** Of one organization, and of all organizations together: every message is sent once per channel. */
+const CHANNELS_MAX = 20
+
+export interface NewChannel extends ChannelSettings {
+  /** null: all */
+  organizationId: OrganizationId | null
+  format: ChannelFormat
+}
+
+export interface AddedChannel {
+  id: bigint
+  /** null unless the format is webhook */
+  secret: string | null
+}
+
+/** What the configuration of the service allows. */
+export interface ChannelLimits {
+  /** base URLs of this service's API, where a channel would be a loop */
+  own: URL[]
+  /** SMTP_URL is set */
+  canEmail: boolean
+}
+
+/**
+ * Returns no row if the organization does not exist or has $10 channels.
+ *
+ * $1 organization id bigint, null: all; $2 name text; $3 format text; $4 target text; $5 quiet hours text or null; $6 time zone text;
+ * $7 weekly summary boolean; $8 allow_private_network boolean; $9 secret text or null; $10 maximum int
+ */
+const insertChannel = statement('insert-notification-channel')`
+    insert into notification_channel (organization_id, name, format, target, quiet_hours, time_zone, weekly_summary,
+                                      allow_private_network, secret)
+    select $1, $2, $3, $4, $5, $6, $7, $8, $9
+     where (select count(*) from notification_channel where organization_id is not distinct from $1::bigint) < $10
+       and ($1 is null or exists (select from organization where id = $1))
+    returning id`
+
+/** Returns null if the actor does not see the organization. Throws `invalid_input` that says why a setting is refused. */
+export function addChannel(
+  database: Transactions,
+  actor: Actor,
+  channel: NewChannel,
+  limits: ChannelLimits,
+): Promise<AddedChannel | null> {
+  const { organizationId, name, format, quietHours, timeZone, weeklySummary, allowPrivateNetwork } = channel
+  if (!seesOrganization(actor, organizationId)) return Promise.resolve(null)
+  if (allowPrivateNetwork) requirePrivateNetwork(actor)
+  const target = checkSettings(channel, format, limits)
+  const secret = format === 'webhook' ? newSecret() : null
+  return database.transaction(async (transaction) => {
+    const values = [organizationId, name, format, target, quietHours, timeZone, weeklySummary]
+    const [added] = await transaction.query<{ id: bigint }>(insertChannel, [
+      ...values,
+      ...[allowPrivateNetwork, secret, CHANNELS_MAX],
+    ])
+    if (added === undefined)
+      refuseInput('organization', `does not exist, or has ${CHANNELS_MAX} channels already`)
+    await recordChannel(transaction, actor, { id: added.id, organizationId }, 'notifications.added', {
+      ...changesBetween({}, { format, target: printableTarget(format, target) }),
+    })
+    return { id: added.id, secret }
+  })
+}
+
+/** $1 channel id bigint. Another change of the channel waits until the transaction ends. */
+const lockChannel = statement('lock-notification-channel')`
+    select id, organization_id as "organizationId", name, format, target, quiet_hours as "quietHours", time_zone as "timeZone",
+           weekly_summary as "weeklySummary", allow_private_network as "allowPrivateNetwork", status
+      from notification_channel where id = $1 for no key update`
+
+type StoredChannel = NewChannel & { id: bigint; status: string } & Record<string, unknown>
+
+/**
+ * $1 channel id bigint; $2 name text; $3 target text; $4 quiet hours text or null; $5 time zone text; $6 weekly summary boolean;
+ * $7 allow_private_network boolean. A summary at another hour is planned again.
+ */
+const updateSettings = statement('update-notification-channel')`
+    update notification_channel
+       set name = $2, target = $3, quiet_hours = $4, summary_due_at = case when time_zone = $5 then summary_due_at end, time_zone = $5,
+           weekly_summary = $6, allow_private_network = $7
+     where id = $1`
+
+/** Messages that are not sent yet go to the new target. Returns null if the actor does not see the channel. */
+export function updateChannel(
+  database: Transactions,
+  actor: Actor,
+  id: bigint,
+  changes: Partial<ChannelSettings>,
+  limits: ChannelLimits,
+): Promise<true | null> {
+  return changeChannel(database, actor, id, 'notifications.updated', async (transaction, stored) => {
+    const before = settingsOf(stored)
+    const after = { ...before, ...changes }
+    // An operator of some organizations keeps what one of all organizations has set, but not for another target.
+    const isMoved = after.target !== before.target
+    if (after.allowPrivateNetwork && (isMoved || !before.allowPrivateNetwork)) requirePrivateNetwork(actor)
+    after.target = checkSettings(after, stored.format, limits)
+    const { name, target, quietHours, timeZone, weeklySummary, allowPrivateNetwork } = after
+    const values = [id, name, target, quietHours, timeZone, weeklySummary, allowPrivateNetwork]
+    await transaction.query(updateSettings, values)
+    const shown = (settings: ChannelSettings) => ({
+      ...settings,
+      target: printableTarget(stored.format, settings.target),
+    })
+    return changesBetween(shown(before), shown(after))
+  })
+}
+
+const settingsOf = (stored: StoredChannel): ChannelSettings => ({
+  name: stored.name,
+  target: stored.target,
+  quietHours: stored.quietHours,
+  timeZone: stored.timeZone,
+  weeklySummary: stored.weeklySummary,
+  allowPrivateNetwork: stored.allowPrivateNetwork,
+})
+
+/** $1 channel id bigint; $2 status text */
+const setStatus = statement('set-notification-channel-status')`
+    update notification_channel set status = $2 where id = $1`
+
+/** Nothing new is collected for a paused channel. What waited for it is sent if it resumes within a day. Returns null as above. */
+export function setChannelStatus(
+  database: Transactions,
+  actor: Actor,
+  id: bigint,
+  status: 'active' | 'paused',
+): Promise<true | null> {
+  const action = status === 'active' ? 'notifications.resumed' : 'notifications.paused'
+  return changeChannel(database, actor, id, action, async (transaction) => {
+    await transaction.query(setStatus, [id, status])
+    return {}
+  })
+}
+
+/** $1 channel id bigint */
+const deleteChannel = statement('delete-notification-channel')`delete from notification_channel where id = $1`
+
+/** Deletes the channel with its messages. Returns null if the actor does not see the channel. */
+export function removeChannel(database: Transactions, actor: Actor, id: bigint): Promise<true | null> {
+  return changeChannel(
+    database,
+    actor,
+    id,
+    'notifications.removed',
+    async (transaction, { format, target }) => {
+      await transaction.query(deleteChannel, [id])
+      return { format: [format, null], target: [printableTarget(format, target), null] }
+    },
+  )
+}
+
+/** Records what `work` changed, in its transaction. */
+function changeChannel(
+  database: Transactions,
+  actor: Actor,
+  id: bigint,
+  action: Action,
+  work: (transaction: Queryable, stored: StoredChannel) => Promise<Changes>,
+): Promise<true | null> {
+  return database.transaction(async (transaction) => {
+    const [stored] = await transaction.query<StoredChannel>(lockChannel, [id])
+    if (stored === undefined || !seesOrganization(actor, stored.organizationId)) return null
+    await recordChannel(transaction, actor, stored, action, await work(transaction, stored))
+    return true
+  })
+}
+
+export function recordChannel(
+  transaction: Queryable,
+  actor: Actor,
+  { id, organizationId }: { id: bigint; organizationId: OrganizationId | null },
+  action: Action,
+  changes: Changes,
+): Promise<void> {
+  return recordActivity(transaction, actor, {
+    action,
+    object: { kind: 'notification_channel', id },
+    organizationId,
+    changes,
+  })
+}
+
+/** Only operators of all organizations see channels about all organizations. */
+const seesOrganization = ({ organizationIds }: Actor, id: OrganizationId | null): boolean =>
+  organizationIds === null || (id !== null && organizationIds.includes(id))
+
+/** The response to a test would show what answers in the network of the service. */
+function requirePrivateNetwork({ organizationIds }: Actor): void {
+  if (organizationIds !== null)
+    refuseInput(
+      'allowPrivateNetwork',
+      'reaches the private network: only operators of all organizations may set this',
+    )
+}
+
+/** Returns the target as it is stored. Throws `invalid_input`. */
+function checkSettings(
+  settings: ChannelSettings,
+  format: ChannelFormat,
+  { own, canEmail }: ChannelLimits,
+): string {
+  if (settings.quietHours !== null && parseQuietHours(settings.quietHours) === null)
+    refuseInput('quietHours', 'must be two times of a day, such as 22:00-07:00')
+  if (!isTimeZone(settings.timeZone)) refuseInput('timeZone', 'must be a time zone, such as Asia/Bangkok')
+  if (format === 'email') {
+    if (!canEmail) refuseInput('format', 'needs a mail server: set SMTP_URL and restart the service')
+    if (!isEmailAddress(settings.target)) refuseInput('target', 'must be the address of a mailbox')
+    return settings.target
+  }
+  try {
+    const url = readEndpointUrl(settings.target, settings.allowPrivateNetwork)
+    if (isOwnUrl(url, own)) refuseInput('target', "is this service's own URL: a loop")
+    return url.href
+  } catch (error) {
+    if (error instanceof RefusedUrl) refuseInput('target', error.message)
+    throw error
+  }
+}
