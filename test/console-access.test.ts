@@ -71,6 +71,11 @@ async function fill(tenant: Tenant, mark: string): Promise<Objects> {
     key: await one(`select id from api_key where channel_oa_id = $1`, account),
     event: await one(`select id from event where channel_oa_id = $1 and failure is not null`, account),
     operator: String(operator.id),
+    channel: await one(
+      `insert into notification_channel (organization_id, name, format, target)
+       values ($1, $2, 'email', $2 || '@example.com') returning id`,
+      [organizationId, mark],
+    ),
     job: await one(
       `insert into job (kind, channel_oa_id, organization_id, actor_kind, actor, parameters, status)
        values ('members.import', $1, $2, 'command', $3, '{"format":"csv","size":2}', 'uploading') returning id`,
@@ -100,6 +105,11 @@ async function rowsOfStrangers(): Promise<string> {
   )
   rows.push(await load(database, 'select email, role, status from operator order by id'))
   rows.push(await load(database, 'select id, status from api_client order by id'))
+  rows.push(
+    await load(database, 'select t::text as text from notification_channel t where organization_id = $1', [
+      organizationId,
+    ]),
+  )
   return JSON.stringify(rows, (_name, value) => (typeof value === 'bigint' ? String(value) : value))
 }
 

@@ -18,6 +18,7 @@ import { fleetFileRoutes } from './fleet-file-routes.ts'
 import { jobRoutes } from './job-routes.ts'
 import { liveRoutes } from './live-routes.ts'
 import { manageAccountRoutes } from './manage-account-routes.ts'
+import { notificationRoutes } from './notification-routes.ts'
 import { operatorRoutes } from './operator-routes.ts'
 import { organizationRoutes } from './organization-routes.ts'
 import { addPages, compressLargeResponses, setSecurityHeaders } from './pages.ts'
@@ -60,6 +61,7 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
       eventRoutes(api, parts) //    events that could not be applied
       endpointRoutes(api, parts) // outgoing webhooks
       clientRoutes(api, parts) //   API clients and keys
+      notificationRoutes(api, parts) // channels of notifications
       jobRoutes(api, parts) //      long work over members
       operatorRoutes(api, parts) // the people who use the console
       activityRoutes(api, parts) // who changed what
