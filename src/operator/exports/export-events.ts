@@ -49,7 +49,7 @@ const TIME = `'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'`
 
 /**
  * A page as one row. The partitions of both tables are merged in the order of their indexes event_account and
- * tracking_event_account. The source is compared last, because no index has it: a page may be empty although another one follows.
+ * tracking_event_account, whose condition the statement repeats. The source is compared last, because no index has it: a page may be empty although another one follows.
  * A payload is JSON as received, so it may contain line ends between its tokens.
  *
  * $1 account id bigint; $2, $3 the position after which the page begins: microseconds bigint, id bigint; $4 end in microseconds
@@ -73,7 +73,7 @@ const selectEventPage = statement('select-event-page')`
             select id, source, kind, occurred_at, received_at, user_id, payload,
                    (extract(epoch from received_at) * 1000000)::bigint as us
               from stored_event
-             where channel_oa_id = $1
+             where channel_oa_id = $1 and received_at > '2000-01-01Z'
                and received_at >= timestamptz 'epoch' + $2::bigint * interval '1 microsecond'
                and (received_at, id) > (timestamptz 'epoch' + $2 * interval '1 microsecond', $3::bigint)
                and received_at < timestamptz 'epoch' + $4::bigint * interval '1 microsecond'
