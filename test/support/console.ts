@@ -8,7 +8,7 @@ import { LineApi } from '../../src/line-api/client.ts'
 import { commandActor, type Role } from '../../src/operator/actor.ts'
 import type { ConsoleOptions as ConsoleParts } from '../../src/operator/console/parts.ts'
 import { createConsole } from '../../src/operator/console/server.ts'
-import { NotificationSender } from '../../src/operator/notifications/send.ts'
+import { openNotificationSender } from '../../src/operator/notifications/send.ts'
 import { ChannelTester } from '../../src/operator/notifications/test-channel.ts'
 import { addOperator } from '../../src/operator/people/operators.ts'
 import { openSession } from '../../src/operator/people/sessions.ts'
@@ -40,7 +40,7 @@ export async function startConsole(
 ): Promise<RunningConsole> {
   const none = { trustProxy: [], publicUrl: null, consoleUrl: null, smtpUrl: null }
   const config = { logLevel: 'silent' as const, ...none, ...given }
-  const sender = new NotificationSender({ isOwnUrl: () => false, smtp: null, consoleUrl: null })
+  const sender = await openNotificationSender(config, () => false)
   const now = parts.now ?? Date.now
   const verifier = { lineApi: new LineApi(lineApiUrl), publicUrl: null, webhookPaths: deliveryPaths, now }
   const log = { write: () => undefined }
