@@ -23,6 +23,8 @@ import { Metrics } from './observability/metrics.ts'
 import { serveMetrics } from './observability/metrics-page.ts'
 import { startExporter, Tracing } from './observability/tracing.ts'
 import { createConsole, listenForConsole } from './operator/console/server.ts'
+import { openNotificationSender } from './operator/notifications/send.ts'
+import { ChannelTester } from './operator/notifications/test-channel.ts'
 import { hasOwner } from './operator/people/operators.ts'
 import { type Database, NoDatabase } from './postgres/database.ts'
 import { type OpenDatabase, openForService } from './postgres/pool/open.ts'
@@ -63,7 +65,9 @@ export async function startService(config: Config, log?: DestinationStream): Pro
   const exporter = config.tracing ? await openExporter(notices) : null
   const tracing = exporter && new Tracing(exporter.tracer)
   const lineApi = new LineApi(config.lineApiUrl)
-  const sender = opened && new Sender(opened.database, (url) => isOwnUrl(url, ownUrls(app, config)))
+  const isOwn = (url: URL) => isOwnUrl(url, ownUrls(app, config))
+  const sender = opened && new Sender(opened.database, isOwn)
+  const notificationSender = await openNotificationSender(config, isOwn)
   const app: FastifyInstance = await createApp({
     ...{ config, database, lineApi, log, metrics, tracing },
     isClosing: () => isClosing,
@@ -82,6 +86,7 @@ export async function startService(config: Config, log?: DestinationStream): Pro
       ...{ config, ...config.console, database, verifier, now: Date.now },
       onJob: () => background?.jobs.wake(),
       ownUrls: () => ownUrls(app, config),
+      channelTester: new ChannelTester(notificationSender),
       log: log ?? pino.destination(1),
     }))
   let metricsServer: Server | null = null

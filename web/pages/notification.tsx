@@ -159,7 +159,9 @@ function TestChannel({ id, onClose }: { id: string; onClose: () => void }) {
             {[
               result.wasAccepted ? t.notifications.accepted : result.reason,
               t.endpoints.milliseconds(number(result.durationMs)),
-            ].join(' · ')}
+            ]
+              .filter(Boolean)
+              .join(' · ')}
           </p>
           <Payload text={result.text} isShort />
         </>

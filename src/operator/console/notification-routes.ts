@@ -63,7 +63,7 @@ export function notificationRoutes(api: FastifyInstance, parts: ConsoleParts): v
     const { organizationIds } = operatorOf(request)
     const page = { beforeId: idOrNull(before), limit: READ_LIMIT }
     const id = requireId(request.params.id)
-    const messages = await listNotifications(database, organizationIds, id, page, config.consoleUrl)
+    const messages = await listNotifications(database, organizationIds, id, page)
     const { items, next } = pageOf(found(messages))
     return { messages: items, next }
   })

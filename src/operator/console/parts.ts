@@ -22,7 +22,7 @@ export interface ConsoleParts extends Omit<ConsoleOptions, 'database'> {
 }
 
 export interface ConsoleOptions {
-  config: Pick<Config, 'logLevel' | 'trustProxy' | 'publicUrl' | 'consoleUrl' | 'smtpUrl'>
+  config: Pick<Config, 'logLevel' | 'trustProxy' | 'publicUrl' | 'smtpUrl'>
   /** null: only operators sign in */
   token: Secret | null
   /** header with the operator's address from a trusted proxy; null: no single sign-on */
