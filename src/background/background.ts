@@ -45,7 +45,7 @@ export class Background {
     this.#profiles = new ProfileFiller(database, verifier.lineApi)
     this.#monitor = new AccountMonitor(database, verifier)
     this.#sender = sender
-    this.jobs = new JobRunner(database, log, verifier)
+    this.jobs = new JobRunner(database, log, verifier, (endpointId) => sender.expect([endpointId]))
     const maintain = () => {
       const maintenance = database.session((session) => runMaintenance(session, retention))
       Promise.all([maintenance, finishErasures(database)]).catch((error: Error) => {

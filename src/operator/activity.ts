@@ -28,6 +28,8 @@ export const ACTIONS = [
   'endpoint.rotated',
   'endpoint.rotation_finished',
   'endpoint.retried',
+  'endpoint.replayed',
+  'endpoint.resent',
   'endpoint.removed',
   'client.added',
   'client.revoked',

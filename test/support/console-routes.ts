@@ -154,6 +154,15 @@ export const ROUTES: Record<string, RouteAccess> = {
   'POST /endpoints/:/pause': manager('pause an endpoint', ofEndpoint('/pause')),
   'POST /endpoints/:/resume': manager('resume an endpoint', ofEndpoint('/resume')),
   'POST /endpoints/:/retry': manager('retry failed deliveries', ofEndpoint('/retry')),
+  'POST /endpoints/:/replay/count': manager(
+    'count events of a time range',
+    ofEndpoint('/replay/count', { from: '2026-01-01', to: '2026-01-02' }),
+  ),
+  'POST /endpoints/:/replay': manager(
+    'send a time range again',
+    ofEndpoint('/replay', { from: '2026-01-01', to: '2026-01-02' }),
+  ),
+  'POST /endpoints/:/resend': manager('send members again', ofEndpoint('/resend', { filters: {} })),
   'POST /endpoints/:/remove': manager('remove an endpoint', ofEndpoint('/remove')),
   'GET /accounts/:/audience/export': viewer(
     'export members that match',

@@ -14,6 +14,7 @@ import { LineApi } from '../../src/line-api/client.ts'
 import { findFleetAccount, readFleetCharts } from '../../src/operator/accounts/fleet.ts'
 import { findAccountContents, removeAccount } from '../../src/operator/accounts/remove-account.ts'
 import { ALL_ORGANIZATIONS, commandActor } from '../../src/operator/actor.ts'
+import { countReplay, findResendable, planReplay } from '../../src/operator/endpoints/replays.ts'
 import {
   countUnapplied,
   listEvents,
@@ -21,6 +22,8 @@ import {
   listUnappliedEvents,
   retryNextEvents,
 } from '../../src/operator/events.ts'
+import { startReplay } from '../../src/operator/jobs/replay-events.ts'
+import { startResend } from '../../src/operator/jobs/resend-members.ts'
 import { startTagging } from '../../src/operator/jobs/tag-members.ts'
 import { takeTurn } from '../../src/operator/jobs/turn.ts'
 import { countMatching } from '../../src/operator/members/count-members.ts'
@@ -179,9 +182,56 @@ async function useEndpoints({ service, database, direct, platform, tenant }: Use
     async () => bodies().join(),
     (all) => all.includes('"destination"') && all.includes('member.created'),
   )
+  await sendAgain({ database, direct, tenant }, (endpointId) => sender.expect([endpointId]))
   await sender.stop()
   await load(direct, 'delete from endpoint')
   return bodies()
+}
+
+/** A replay to the `line` endpoint and a resend to the other one. */
+async function sendAgain(
+  { database, direct, tenant }: Pick<Users, 'database' | 'direct' | 'tenant'>,
+  onQueued: (endpointId: bigint) => void,
+): Promise<void> {
+  const { accountId } = tenant
+  const endpoints = await load<{ id: bigint }>(
+    direct,
+    `select id from endpoint where channel_oa_id = $1 order by format`,
+    [accountId],
+  )
+  const [line = 0n, members = 0n] = endpoints.map(({ id }) => id)
+  const hour = 3_600_000
+  const asked = {
+    from: new Date(Date.now() - hour).toISOString(),
+    to: new Date(Date.now() + hour).toISOString(),
+    rate: 1_000,
+  }
+  const plan = await planReplay(database, ALL_ORGANIZATIONS, line, asked)
+  const resent = await findResendable(database, ALL_ORGANIZATIONS, members)
+  if (plan === null || resent === null) throw new Error('no endpoint')
+  const { events } = await countReplay(database, plan.endpoint, plan.request)
+  await database.transaction(async (transaction) => {
+    await startReplay(transaction, commandActor(), plan.endpoint, plan.request, events)
+    await startResend(
+      transaction,
+      commandActor(),
+      resent,
+      { filters: { relationship: 'following' }, rate: 10 },
+      1,
+    )
+  })
+  // Every delivery of the test's other accounts would take its turn.
+  await eventually(
+    async () => {
+      await takeTurn(database, undefined, null, undefined, onQueued)
+      await load(direct, `update job set leased_until = now() where status = 'running'`)
+      return load(direct, `select id from job where channel_oa_id = $1 and status = 'running' and done = 0`, [
+        accountId,
+      ])
+    },
+    (running) => running.length === 0,
+  )
+  await load(direct, `update job set status = 'cancelled', finished_at = now() where status = 'running'`)
 }
 
 /** What the command line does with an account. */

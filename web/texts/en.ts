@@ -186,6 +186,8 @@ export const en = {
       'endpoint.rotated': 'Endpoint’s secret rotated',
       'endpoint.rotation_finished': 'Endpoint’s previous secret deleted',
       'endpoint.retried': 'Failed deliveries retried',
+      'endpoint.replayed': 'Past events sent again',
+      'endpoint.resent': 'Members sent again',
       'endpoint.removed': 'Endpoint removed',
       'client.added': 'Client added',
       'client.revoked': 'Client revoked',
@@ -446,6 +448,8 @@ export const en = {
       'events.retry': 'Retry events',
       'endpoint.retry': 'Retry failed deliveries',
       'endpoint.resume': 'Send the backlog of an endpoint',
+      'endpoint.replay': 'Send past events again',
+      'endpoint.resend': 'Send members again',
     } as Record<string, string>,
     states: {
       uploading: 'uploading',
@@ -460,6 +464,9 @@ export const en = {
       organization_hidden: 'The operator who started it no longer sees this organization.',
       refused_by_line: 'LINE refused the request.',
       account_removed: 'The account was removed.',
+      endpoint_removed: 'The endpoint was removed.',
+      receiver_failed:
+        'The receiver has accepted nothing for 24 hours. What it lacks is a failed delivery: fix the receiver and retry it.',
       upload_abandoned: 'The upload was not continued for an hour.',
       columns_missing:
         'The first line must name the columns: userId or id, and externalId, tags or attributes.',

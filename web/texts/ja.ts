@@ -216,6 +216,8 @@ export const ja: Texts = {
       'endpoint.rotated': 'エンドポイントのシークレットを更新',
       'endpoint.rotation_finished': 'エンドポイントの以前のシークレットを削除',
       'endpoint.retried': '失敗した配信を再試行',
+      'endpoint.replayed': '過去のイベントを再送信',
+      'endpoint.resent': 'メンバーを再送信',
       'endpoint.removed': 'エンドポイントを削除',
       'client.added': 'クライアントを追加',
       'client.revoked': 'クライアントを失効',
@@ -608,6 +610,8 @@ export const ja: Texts = {
       'events.retry': 'イベントの再試行',
       'endpoint.retry': '失敗した配信の再試行',
       'endpoint.resume': 'エンドポイントの未送信分の送信',
+      'endpoint.replay': '過去のイベントの再送信',
+      'endpoint.resend': 'メンバーの再送信',
     },
     states: {
       uploading: 'アップロード中',
@@ -622,6 +626,9 @@ export const ja: Texts = {
       organization_hidden: '開始したオペレーターはこの組織を表示できなくなりました。',
       refused_by_line: 'LINE が要求を拒否しました。',
       account_removed: 'アカウントが削除されました。',
+      endpoint_removed: 'エンドポイントが削除されました。',
+      receiver_failed:
+        '受信側が 24 時間何も受け付けませんでした。届いていない分は失敗した配信にあります。受信側を直してから再試行してください。',
       upload_abandoned: 'アップロードが1時間続けられませんでした。',
       columns_missing:
         '1行目に列名が必要です。userId または id と、externalId、tags、attributes のいずれかです。',

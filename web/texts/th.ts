@@ -208,6 +208,8 @@ export const th: Texts = {
       'endpoint.rotated': 'เปลี่ยนรหัสลับของปลายทาง',
       'endpoint.rotation_finished': 'ลบรหัสลับเดิมของปลายทาง',
       'endpoint.retried': 'ลองส่งรายการที่ล้มเหลวอีกครั้ง',
+      'endpoint.replayed': 'ส่งเหตุการณ์ย้อนหลังอีกครั้ง',
+      'endpoint.resent': 'ส่งข้อมูลสมาชิกอีกครั้ง',
       'endpoint.removed': 'ลบปลายทาง',
       'client.added': 'เพิ่มไคลเอนต์',
       'client.revoked': 'เพิกถอนไคลเอนต์',
@@ -591,6 +593,8 @@ export const th: Texts = {
       'events.retry': 'ลองเหตุการณ์ใหม่',
       'endpoint.retry': 'ส่งรายการที่ล้มเหลวใหม่',
       'endpoint.resume': 'ส่งรายการค้างของปลายทาง',
+      'endpoint.replay': 'ส่งเหตุการณ์ย้อนหลังอีกครั้ง',
+      'endpoint.resend': 'ส่งข้อมูลสมาชิกอีกครั้ง',
     },
     states: {
       uploading: 'กำลังอัปโหลด',
@@ -605,6 +609,9 @@ export const th: Texts = {
       organization_hidden: 'ผู้ดูแลที่เริ่มงานไม่เห็นองค์กรนี้แล้ว',
       refused_by_line: 'LINE ปฏิเสธคำขอ',
       account_removed: 'บัญชีถูกลบแล้ว',
+      endpoint_removed: 'ปลายทางถูกลบแล้ว',
+      receiver_failed:
+        'ปลายทางไม่ได้รับรายการใดเลยเป็นเวลา 24 ชั่วโมง รายการที่ยังไม่ถึงอยู่ในรายการที่ล้มเหลว โปรดแก้ไขปลายทางแล้วลองอีกครั้ง',
       upload_abandoned: 'ไม่มีการอัปโหลดต่อเป็นเวลาหนึ่งชั่วโมง',
       columns_missing: 'บรรทัดแรกต้องมีชื่อคอลัมน์: userId หรือ id และ externalId, tags หรือ attributes',
       unexpected_error: 'เกิดข้อผิดพลาดที่ไม่คาดคิด ดูรายละเอียดในบันทึกของบริการ',

@@ -33,7 +33,8 @@ const checkList = checker(
 )
 
 const { updatedSince: _, ...filters } = filterParameters
-const checkSearch = checker(Type.Object(filters, { additionalProperties: false }))
+export const FilterSchema = Type.Object(filters, { additionalProperties: false })
+const checkSearch = checker(FilterSchema)
 const FORMATS = { csv: CSV, ndjson: NDJSON }
 const Format = Type.Union([Type.Literal('csv'), Type.Literal('ndjson')])
 const checkExport = checker(Type.Object({ ...filters, format: Format }, { additionalProperties: false }))
@@ -41,7 +42,7 @@ const Tags = Type.Array(StorableText({ minLength: 1, maxLength: TAG_MAX_LENGTH }
 const checkTagging = checker(
   Type.Object(
     {
-      filters: Type.Object(filters, { additionalProperties: false }),
+      filters: FilterSchema,
       addTags: Tags,
       removeTags: Tags,
       expectedCount: Type.Integer({ minimum: 0 }),
@@ -100,7 +101,7 @@ async function accountOf(database: Transactions, request: FastifyRequest<OfAccou
 type Count = ReturnType<typeof limitedCount>
 
 /** Counting a large audience takes seconds of the connection that all operators share. */
-function limitedCount() {
+export function limitedCount() {
   const limit = new OperatorLimit(COUNTS_PER_OPERATOR_MAX)
   return (request: FastifyRequest, ...counted: Parameters<typeof countMatching>) => {
     const release = limit.begin(operatorOf(request))

@@ -22,6 +22,7 @@ import { operatorRoutes } from './operator-routes.ts'
 import { organizationRoutes } from './organization-routes.ts'
 import { addPages, compressLargeResponses, setSecurityHeaders } from './pages.ts'
 import type { ConsoleOptions } from './parts.ts'
+import { replayRoutes } from './replay-routes.ts'
 import { searchRoutes } from './search-routes.ts'
 import { createSessions, requireRoles, requireSameOrigin } from './session.ts'
 import { signInRoutes } from './sign-in-routes.ts'
@@ -59,6 +60,7 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
       audienceRoutes(api, parts) // members, their timeline, erasure
       eventRoutes(api, parts) //    events that could not be applied
       endpointRoutes(api, parts) // outgoing webhooks
+      replayRoutes(api, parts) //   what they missed, sent again
       clientRoutes(api, parts) //   API clients and keys
       jobRoutes(api, parts) //      long work over members
       operatorRoutes(api, parts) // the people who use the console
