@@ -42,6 +42,7 @@ export const ACTIONS = [
   'members.exported',
   'members.tagged',
   'events.retried',
+  'events.exported',
   'operator.added',
   'operator.updated',
   'operator.disabled',

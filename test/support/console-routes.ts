@@ -168,6 +168,10 @@ export const ROUTES: Record<string, RouteAccess> = {
     'export members that match',
     ofAccount('/audience/export?format=csv'),
   ),
+  'GET /accounts/:/events/export': viewer(
+    'export events of an account',
+    ofAccount('/events/export?from=2026-01-01'),
+  ),
   'POST /accounts/:/audience/import': manager('import members', (of) => ({
     ...ofAccount('/audience/import')(of),
     body: { format: 'csv', size: 10 },

@@ -22,6 +22,7 @@ import {
   listUnappliedEvents,
   retryNextEvents,
 } from '../../src/operator/events.ts'
+import { eventLines } from '../../src/operator/exports/export-events.ts'
 import { startReplay } from '../../src/operator/jobs/replay-events.ts'
 import { startResend } from '../../src/operator/jobs/resend-members.ts'
 import { startTagging } from '../../src/operator/jobs/tag-members.ts'
@@ -263,12 +264,22 @@ async function useCommands(users: Users): Promise<string[]> {
   const { entries: timeline } = await memberTimeline(database, tenant.accountId, member, 100)
   return [
     ...(await searchEverywhere(users)),
+    ...(await exportEverything(users)),
     ...failed.map(({ accountId }) => `account ${accountId}`),
     `${reasons.length} reasons`,
     JSON.stringify(member),
     `${await countMembers(database, tenant.accountId)} members`,
     `${timeline.length} entries`,
   ]
+}
+
+/** The accounts of all events that an export contains. */
+async function exportEverything({ database, tenant }: Users): Promise<string[]> {
+  const range = { fromUs: 0n, toUs: BigInt(Date.now() + 60_000) * 1_000n, after: null, source: null }
+  const found: string[] = []
+  for await (const { text } of eventLines(database, tenant.accountId, range))
+    for (const [, id] of text.matchAll(/"accountId":"(\d+)"/g)) found.push(`account ${id}`)
+  return found
 }
 
 /** What an operator of the tenant's organization finds in all accounts: the ids of members, and the accounts of events. */

@@ -200,6 +200,7 @@ export const en = {
       'members.exported': 'Members exported',
       'members.tagged': 'Tags of matching members changed',
       'events.retried': 'Events retried',
+      'events.exported': 'Events exported',
       'operator.added': 'Operator added',
       'operator.updated': 'Operator changed',
       'operator.disabled': 'Operator disabled',

@@ -230,6 +230,7 @@ export const ja: Texts = {
       'members.exported': 'メンバーをエクスポート',
       'members.tagged': '一致するメンバーのタグを変更',
       'events.retried': 'イベントを再試行',
+      'events.exported': 'イベントをエクスポート',
       'operator.added': 'オペレーターを追加',
       'operator.updated': 'オペレーターを変更',
       'operator.disabled': 'オペレーターを無効化',

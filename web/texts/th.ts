@@ -222,6 +222,7 @@ export const th: Texts = {
       'members.exported': 'ส่งออกสมาชิก',
       'members.tagged': 'เปลี่ยนแท็กของสมาชิกที่ตรงกัน',
       'events.retried': 'ลองเหตุการณ์อีกครั้ง',
+      'events.exported': 'ส่งออกเหตุการณ์',
       'operator.added': 'เพิ่มผู้ปฏิบัติงาน',
       'operator.updated': 'เปลี่ยนผู้ปฏิบัติงาน',
       'operator.disabled': 'ปิดใช้งานผู้ปฏิบัติงาน',

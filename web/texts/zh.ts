@@ -222,6 +222,7 @@ export const zh: Texts = {
       'members.exported': '匯出成員',
       'members.tagged': '變更符合條件成員的標籤',
       'events.retried': '重試事件',
+      'events.exported': '匯出事件',
       'operator.added': '新增操作人員',
       'operator.updated': '變更操作人員',
       'operator.disabled': '停用操作人員',

@@ -4,6 +4,7 @@ import type { FastifyInstance } from 'fastify'
 import { PACKAGE_ROOT } from '../../config/package.ts'
 import { FatalError } from '../../errors.ts'
 import { createServer, requireWellFormed } from '../../http/server.ts'
+import { Streamer } from '../../http/streamer.ts'
 import { logRequests } from '../../observability/log.ts'
 import type { Queryable } from '../../postgres/statement.ts'
 import { toInputError } from '../constraint-sentences.ts'
@@ -33,7 +34,7 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
   const reads: Queryable = {
     query: (statement, values) => options.database.reads.console(changedAtMs).query(statement, values),
   }
-  const parts = { ...options, database: options.database.console, reads }
+  const parts = { ...options, database: options.database.console, reads, streamer: new Streamer() }
   logRequests(app, parts.log)
   app.setReplySerializer(toJson)
   compressLargeResponses(app)
