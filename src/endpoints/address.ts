@@ -1,7 +1,7 @@
 /** Checks the addresses of endpoints. Tenants set endpoints, so an endpoint must not be in the operator's network. */
 import { isIP, type LookupFunction } from 'node:net'
 import ipaddr from 'ipaddr.js'
-import type { HostResolver } from './resolver.ts'
+import type { HostResolver, Share } from './resolver.ts'
 import type { Address } from './system-names.ts'
 
 /** Contains all public IPv6 addresses. Others may contain an IPv4 address, such as ::127.0.0.1. */
@@ -40,7 +40,7 @@ export function readEndpointUrl(text: string, allowPrivateNetwork: boolean): URL
  */
 export function lookupWith(
   resolver: HostResolver,
-  { accountId, allowPrivateNetwork }: { accountId: bigint; allowPrivateNetwork: boolean },
+  { share, allowPrivateNetwork }: { share: Share; allowPrivateNetwork: boolean },
 ): LookupFunction {
   return (name, { family, all }, callback) => {
     const respond = (addresses: Address[]) => {
@@ -54,7 +54,7 @@ export function lookupWith(
       else if (all) callback(null, usable)
       else callback(null, first.address, first.family)
     }
-    resolver.resolve(name, accountId, allowPrivateNetwork).then(respond, (error) => callback(error, []))
+    resolver.resolve(name, share, allowPrivateNetwork).then(respond, (error) => callback(error, []))
   }
 }
 

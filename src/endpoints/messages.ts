@@ -99,26 +99,32 @@ function rewrite(text: string, replies: boolean, isRetry: boolean): string {
   return JSON.stringify(events)
 }
 
-/** Builds a message of Standard Webhooks: https://github.com/standard-webhooks/standard-webhooks */
+/** Builds a message about a member. Returns null if there is nothing to send, or no secret to sign with. */
 function writeMembers(
   { id, type, data, secret, previousSecret }: MembersContent,
   nowMs: number,
 ): Message | null {
   if (data === null || secret === null) return null
-  const timestamp = String(Math.floor(nowMs / 1000))
   const body = `{"type":"${type}","timestamp":"${new Date(nowMs).toISOString()}","data":${data}}`
-  const signatures = [secret, previousSecret]
-    .filter((key) => key !== null)
-    .map((key) => `v1,${signStandard(`${id}.${timestamp}.${body}`, key)}`)
+  const keys = [secret, previousSecret].filter((key) => key !== null)
+  return { headers: standardHeaders(id, body, keys, nowMs), body }
+}
+
+/** The headers of Standard Webhooks: https://github.com/standard-webhooks/standard-webhooks */
+export function standardHeaders(
+  id: string,
+  body: string,
+  keys: Secret[],
+  nowMs: number,
+): Record<string, string> {
+  const timestamp = String(Math.floor(nowMs / 1000))
+  const signatures = keys.map((key) => `v1,${signStandard(`${id}.${timestamp}.${body}`, key)}`)
   return {
-    headers: {
-      'content-type': 'application/json; charset=utf-8',
-      'user-agent': 'oa-audience',
-      'webhook-id': id,
-      'webhook-timestamp': timestamp,
-      'webhook-signature': signatures.join(' '),
-    },
-    body,
+    'content-type': 'application/json; charset=utf-8',
+    'user-agent': 'oa-audience',
+    'webhook-id': id,
+    'webhook-timestamp': timestamp,
+    'webhook-signature': signatures.join(' '),
   }
 }
 

@@ -30,8 +30,11 @@ export class UnresolvedName extends Error {
 
 class NoPlace extends UnresolvedName {}
 
+/** Whose lookups are counted together: the id of an account, or a text for what belongs to no account. */
+export type Share = bigint | string
+
 interface Waiting {
-  accountId: bigint
+  share: Share
   start: () => void
 }
 
@@ -40,7 +43,7 @@ export class HostResolver {
   readonly #system: SystemNames
   readonly #cache = new LRUCache<string, Address[] | UnresolvedName>({ max: NAMES_MAX })
   readonly #running = new Map<string, Promise<Address[]>>()
-  readonly #runningOf = new Map<bigint, number>()
+  readonly #runningOf = new Map<Share, number>()
   #waiting: Waiting[] = []
   #started = 0
 
@@ -54,7 +57,7 @@ export class HostResolver {
    * Returns the addresses of a name, at least one. Rejects with UnresolvedName, also if the name server does not respond.
    * @param isPrivate whether the search domains of the system are used
    */
-  async resolve(name: string, accountId: bigint, isPrivate: boolean): Promise<Address[]> {
+  async resolve(name: string, share: Share, isPrivate: boolean): Promise<Address[]> {
     const family = isIP(name)
     if (family !== 0) return [{ address: name, family: family as 4 | 6 }]
     const key = `${isPrivate} ${name.toLowerCase()}`
@@ -62,8 +65,8 @@ export class HostResolver {
     if (cached instanceof UnresolvedName) throw cached
     if (cached !== undefined) return cached
     // Per account, so that an account waits only for its own lookups.
-    const place = `${accountId} ${key}`
-    const running = this.#running.get(place) ?? this.#resolveNow(place, key, name, accountId, isPrivate)
+    const place = `${share} ${key}`
+    const running = this.#running.get(place) ?? this.#resolveNow(place, key, name, share, isPrivate)
     this.#running.set(place, running)
     return running
   }
@@ -72,11 +75,11 @@ export class HostResolver {
     place: string,
     key: string,
     name: string,
-    accountId: bigint,
+    share: Share,
     isPrivate: boolean,
   ): Promise<Address[]> {
     try {
-      await this.#takePlace(accountId)
+      await this.#takePlace(share)
       try {
         // Another account may have resolved it in the meantime.
         const cached = this.#cache.get(key)
@@ -86,7 +89,7 @@ export class HostResolver {
         this.#cache.set(key, addresses, { ttl: Math.min(CACHED_MAX_MS, Math.max(CACHED_MIN_MS, ttlMs)) })
         return addresses
       } finally {
-        this.#leavePlace(accountId)
+        this.#leavePlace(share)
       }
     } catch (error) {
       const failure =
@@ -130,10 +133,10 @@ export class HostResolver {
   }
 
   /** Waits up to LOOKUP_MAX_MS for one of LOOKUPS_MAX places. Rejects with NoPlace. */
-  #takePlace(accountId: bigint): Promise<void> {
+  #takePlace(share: Share): Promise<void> {
     return new Promise((resolve, reject) => {
       const waiting = {
-        accountId,
+        share,
         start: () => {
           clearTimeout(timer)
           resolve()
@@ -148,8 +151,8 @@ export class HostResolver {
     })
   }
 
-  #leavePlace(accountId: bigint): void {
-    this.#count(accountId, -1)
+  #leavePlace(share: Share): void {
+    this.#count(share, -1)
     this.#startWaiting()
   }
 
@@ -157,20 +160,20 @@ export class HostResolver {
   #startWaiting(): void {
     for (;;) {
       const free = LOOKUPS_MAX - this.#started
-      const of = ({ accountId }: Waiting) => this.#runningOf.get(accountId) ?? 0
+      const of = ({ share }: Waiting) => this.#runningOf.get(share) ?? 0
       const [next] = this.#waiting.filter((waiting) => of(waiting) < free).sort((a, b) => of(a) - of(b))
       if (next === undefined) return
       this.#waiting.splice(this.#waiting.indexOf(next), 1)
-      this.#count(next.accountId, 1)
+      this.#count(next.share, 1)
       next.start()
     }
   }
 
-  #count(accountId: bigint, change: 1 | -1): void {
+  #count(share: Share, change: 1 | -1): void {
     this.#started += change
-    const running = (this.#runningOf.get(accountId) ?? 0) + change
-    if (running === 0) this.#runningOf.delete(accountId)
-    else this.#runningOf.set(accountId, running)
+    const running = (this.#runningOf.get(share) ?? 0) + change
+    if (running === 0) this.#runningOf.delete(share)
+    else this.#runningOf.set(share, running)
   }
 }
 

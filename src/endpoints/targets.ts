@@ -4,7 +4,7 @@ import type { PinnedConnection } from '../postgres/pool/pinned-connection.ts'
 import { lookupWith, RefusedUrl, readEndpointUrl } from './address.ts'
 import { type EndpointRow, loadEndpoints } from './backlog.ts'
 import type { Target } from './post.ts'
-import type { HostResolver } from './resolver.ts'
+import type { HostResolver, Share } from './resolver.ts'
 
 /** Endpoints, and URLs, in the cache. */
 const TARGETS_MAX = 10_000
@@ -59,7 +59,7 @@ export class Targets {
       return new RefusedUrl(`there is no ${row.format === 'line' ? 'channel secret' : 'secret'} to sign with`)
     }
     const key = `${row.channel_oa_id} ${row.allow_private_network} ${row.url}`
-    const target = this.#urls.get(key) ?? readTarget(row, this.#isOwnUrl, this.#resolver)
+    const target = this.#urls.get(key) ?? readTarget(row.channel_oa_id, row, this.#isOwnUrl, this.#resolver)
     this.#urls.set(key, target)
     return target
   }
@@ -67,18 +67,18 @@ export class Targets {
 
 /** Returns RefusedUrl if nothing may be sent. A host name is checked when it is resolved. */
 export function readTarget(
+  share: Share,
   {
-    channel_oa_id: accountId,
     url: text,
     allow_private_network: allowPrivateNetwork,
-  }: Pick<EndpointRow, 'channel_oa_id' | 'url' | 'allow_private_network'>,
+  }: Pick<EndpointRow, 'url' | 'allow_private_network'>,
   isOwnUrl: (url: URL) => boolean,
   resolver: HostResolver,
 ): Target | RefusedUrl {
   try {
     const url = readEndpointUrl(text, allowPrivateNetwork)
     if (isOwnUrl(url)) return new RefusedUrl("the URL is this service's own: a loop")
-    const lookup = lookupWith(resolver, { accountId, allowPrivateNetwork })
+    const lookup = lookupWith(resolver, { share, allowPrivateNetwork })
     return { url, allowPrivateNetwork, lookup }
   } catch (error) {
     if (error instanceof RefusedUrl) return error

@@ -108,7 +108,7 @@ export class EndpointTester {
   async #send(row: TestedRow, message: Message): Promise<TestDelivery> {
     const startedAtMs = performance.now()
     const seen = new SeenResponse()
-    const target = readTarget(row, this.#isOwnUrl, this.#resolver)
+    const target = readTarget(row.channel_oa_id, row, this.#isOwnUrl, this.#resolver)
     const open = async () => ({ message, release: () => undefined, whenLost: () => undefined })
     const response =
       target instanceof RefusedUrl

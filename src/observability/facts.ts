@@ -112,3 +112,11 @@ export type EndpointOutcome = 'accepted' | 'rejected' | 'no_response'
 export const endpointResponded = occurrence<{ outcome: EndpointOutcome; sinceCommitMs: number }>(
   'endpoint-responded',
 )
+
+/** An attempt to send a notification ended. */
+export const notificationResponded = occurrence<{ format: string; outcome: EndpointOutcome }>(
+  'notification-responded',
+)
+
+/** HEARTBEAT_URL was requested, after the database had committed. */
+export const heartbeatSent = occurrence<{ outcome: 'accepted' | 'failed' }>('heartbeat-sent')

@@ -34,6 +34,15 @@ export interface Operator extends Actor {
 export const includesRole = (held: Role, needed: Role): boolean =>
   ROLES.indexOf(held) >= ROLES.indexOf(needed)
 
+/** The service itself. */
+export const SERVICE: Actor = {
+  kind: 'service',
+  operatorId: null,
+  name: 'service',
+  organizationIds: ALL_ORGANIZATIONS,
+  requestId: null,
+}
+
 /** The person who runs a command. A container may have no name for its user. */
 export function commandActor(): Actor {
   const name = `${userName()}@${hostname()}`

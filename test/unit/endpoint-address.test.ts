@@ -55,7 +55,7 @@ it('accepts private addresses and http if the endpoint allows its network, but n
 
 it('refuses a name that resolves to an address that is not public', async () => {
   const error = await new Promise((resolve) =>
-    lookupWith(new HostResolver(), { accountId: 1n, allowPrivateNetwork: false })('localhost', {}, (fault) =>
+    lookupWith(new HostResolver(), { share: 1n, allowPrivateNetwork: false })('localhost', {}, (fault) =>
       resolve(fault),
     ),
   )

@@ -9,8 +9,14 @@ export interface ExplainedProblem {
   fix: string
 }
 
-export function explainProblem(id: AccountId, problem: Problem, now: number): ExplainedProblem {
+/** Without a command, for several accounts. */
+export function explainForMany(problem: Problem, now: number): ExplainedProblem {
   const [message, fix] = describeProblem(PROBLEM_TEXTS, problem, formatsAt(now))
+  return { message, fix }
+}
+
+export function explainProblem(id: AccountId, problem: Problem, now: number): ExplainedProblem {
+  const { message, fix } = explainForMany(problem, now)
   const command = commandFor(id, problem)
   return { message, fix: command === null ? fix : `${fix} Run ${command}` }
 }

@@ -6,7 +6,7 @@ import { newSecret } from '../../endpoints/messages.ts'
 import { refuseInput } from '../../http/validate.ts'
 import { type Queryable, statement, type Transactions } from '../../postgres/statement.ts'
 import { type Action, type Changes, changesBetween, recordActivity } from '../activity.ts'
-import type { Actor } from '../actor.ts'
+import { type Actor, SERVICE } from '../actor.ts'
 import { type ChannelFormat, type ChannelSettings, printableTarget } from './channels.ts'
 import { isTimeZone, parseQuietHours } from './quiet-hours.ts'
 
@@ -142,6 +142,21 @@ export function setChannelStatus(
   return changeChannel(database, actor, id, action, async (transaction) => {
     await transaction.query(setStatus, [id, status])
     return {}
+  })
+}
+
+/** $1 channel id bigint */
+const pauseActive = statement('pause-gone-notification-channel')`
+    update notification_channel set status = 'paused' where id = $1 and status = 'active'
+    returning organization_id as "organizationId"`
+
+/** The receiver has responded with 410. */
+export function pauseGone(database: Transactions, id: bigint): Promise<void> {
+  return database.transaction(async (transaction) => {
+    const [paused] = await transaction.query<{ organizationId: OrganizationId | null }>(pauseActive, [id])
+    if (paused === undefined) return
+    const changes = { status: ['active', 'paused'], response: 410 }
+    await recordChannel(transaction, SERVICE, { id, ...paused }, 'notifications.paused', changes)
   })
 }
 

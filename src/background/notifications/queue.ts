@@ -1,0 +1,124 @@
+/** Statements of outbox.ts: notifications that are due, and the results of attempts. */
+import type { EndpointResponse } from '../../endpoints/post.ts'
+import { retryDelayMs } from '../../endpoints/settlements.ts'
+import { type Queryable, statement, type Transactions } from '../../postgres/statement.ts'
+import { toStorableText } from '../../postgres/storable.ts'
+
+/** Longer than an attempt: a request takes up to 10 s, a mail up to 30 s. Then other instances may repeat it. */
+export const LEASE_SECONDS = 60
+/** After this many hours of failed attempts, a message has failed permanently. One that is as old without an attempt is not sent. */
+const RETRY_HOURS = 24
+
+export interface Claim {
+  id: bigint
+  channelId: bigint
+  attempts: number
+}
+
+/**
+ * Active channels with a message that is due. Until the transaction ends, no other instance claims messages of these channels.
+ *
+ * $1 channels int; $2 ids of channels that this process sends to bigint[]
+ */
+const lockDueChannels = statement('lock-channels-with-due-notifications')`
+    select id from notification_channel
+     where status = 'active' and id <> all ($2)
+       and id = any (array(select notification_channel_id from notification
+                            where sent_at is null and failed_at is null and due_at <= now() and leased_until <= now()))
+     order by id
+     limit $1
+       for no key update skip locked`
+
+/**
+ * The message of each channel that has been due for longest. A statement of its own, because it must see the leases of the instance
+ * that had the lock before. A message to which accounts are being added is claimed later.
+ *
+ * $1 locked channels bigint[]; $2 lease seconds int
+ */
+const claimDue = statement('claim-due-notifications')`
+    with next as materialized (
+      select due.id
+        from unnest($1::bigint[]) as channel (id)
+       cross join lateral (
+         select n.id from notification n
+          where n.notification_channel_id = channel.id
+            and n.sent_at is null and n.failed_at is null and n.due_at <= now() and n.leased_until <= now()
+          order by n.due_at, n.id
+          limit 1
+            for update skip locked) due
+       where not exists (select from notification busy
+                          where busy.notification_channel_id = channel.id
+                            and busy.sent_at is null and busy.failed_at is null and busy.leased_until > now()))
+    update notification
+       set attempts = attempts + 1, first_attempt_at = coalesce(first_attempt_at, now()),
+           leased_until = now() + $2 * interval '1 second'
+     where id = any (array(select id from next))
+    returning id, notification_channel_id as "channelId", attempts`
+
+/** Claims one message per channel, and only of channels to which nobody sends at present. */
+export function claimNotifications(
+  database: Transactions,
+  max: number,
+  busyChannels: bigint[],
+): Promise<Claim[]> {
+  return database.transaction(async (transaction) => {
+    const channels = await transaction.query<{ id: bigint }>(lockDueChannels, [max, busyChannels])
+    if (channels.length === 0) return []
+    const ids = channels.map(({ id }) => id)
+    return transaction.query<Claim & Record<string, unknown>>(claimDue, [ids, LEASE_SECONDS])
+  })
+}
+
+/** Messages that a paused channel did not receive in time. $1 hours int */
+const expire = statement('expire-notifications')`
+    update notification set failed_at = now(), answer = 'expired'
+     where sent_at is null and failed_at is null and attempts = 0 and due_at < now() - $1 * interval '1 hour'`
+
+export async function expireNotifications(database: Queryable): Promise<void> {
+  await database.query(expire, [RETRY_HOURS])
+}
+
+// The number of the attempt fences a process whose lease has ended: another one may have begun the next attempt.
+
+/** $1 notification id bigint; $2 attempts int; $3 response status int or null */
+const complete = statement('complete-notification')`
+    update notification set sent_at = now(), status = $3, answer = '', leased_until = '-infinity'
+     where id = $1 and attempts = $2 and sent_at is null and failed_at is null`
+
+/** $1 notification id bigint; $2 attempts int; $3 response status int or null; $4 reason text; $5 delay ms int; $6 hours int */
+const postpone = statement('postpone-notification')`
+    update notification
+       set status = $3, answer = $4, leased_until = '-infinity', due_at = now() + $5 * interval '1 millisecond',
+           failed_at = case when first_attempt_at < now() - $6 * interval '1 hour' then now() end
+     where id = $1 and attempts = $2 and sent_at is null and failed_at is null`
+
+/** $1 notification id bigint; $2 attempts int; $3 reason text */
+const fail = statement('fail-notification')`
+    update notification set failed_at = now(), answer = $3, leased_until = '-infinity'
+     where id = $1 and attempts = $2 and sent_at is null and failed_at is null`
+
+export async function completeNotification(
+  database: Queryable,
+  { id, attempts }: Claim,
+  { status }: EndpointResponse,
+): Promise<void> {
+  await database.query(complete, [id, attempts, status])
+}
+
+export async function postponeNotification(
+  database: Queryable,
+  { id, attempts }: Claim,
+  response: EndpointResponse,
+): Promise<void> {
+  const reason = toStorableText(response.reason)
+  const delayMs = retryDelayMs(attempts, response)
+  await database.query(postpone, [id, attempts, response.status, reason, delayMs, RETRY_HOURS])
+}
+
+export async function failNotification(
+  database: Queryable,
+  { id, attempts }: Claim,
+  reason: string,
+): Promise<void> {
+  await database.query(fail, [id, attempts, reason])
+}

@@ -1,0 +1,127 @@
+/** Sends notifications as mail, by SMTP_URL. Its server is the operator's own, so its address is not checked. */
+import type { ConnectionOptions } from 'node:tls'
+import type { Transporter } from 'nodemailer'
+import { isEmailAddress } from '../../config/parsers.ts'
+import type { Secret } from '../../config/secret.ts'
+import type { EndpointResponse } from '../../endpoints/post.ts'
+import type { Notification, NotificationTarget } from './content.ts'
+import { messageId } from './messages.ts'
+import { oneLine } from './safe-text.ts'
+import { writeLines } from './text.ts'
+
+/** For each of connecting, the greeting, and silence after that. */
+const STEP_TIMEOUT_MS = 10_000
+/** A mail needs seven steps. A server that is slow at each of them holds the channel no longer. */
+const MAIL_TIMEOUT_MS = 30_000
+/** Mail servers accept 998 characters in a line, and mailboxes show about 80. */
+const SUBJECT_MAX_LENGTH = 200
+
+const LOOPBACK = ['localhost', '127.0.0.1', '[::1]']
+
+export interface Mailer {
+  send(
+    notification: Notification,
+    target: NotificationTarget,
+    consoleUrl: string | null,
+  ): Promise<EndpointResponse>
+}
+
+/**
+ * Loads nodemailer, which takes 60 ms.
+ * @param tls for tests, whose certificates no authority has signed
+ */
+export async function openMailer(smtpUrl: Secret, tls: ConnectionOptions = {}): Promise<Mailer> {
+  const { createTransport } = await import('nodemailer')
+  const { from, ...settings } = readSmtpUrl(smtpUrl)
+  const transport = createTransport({
+    ...settings,
+    connectionTimeout: STEP_TIMEOUT_MS,
+    greetingTimeout: STEP_TIMEOUT_MS,
+    socketTimeout: STEP_TIMEOUT_MS,
+    dnsTimeout: STEP_TIMEOUT_MS,
+    tls,
+    // A message has no attachment. Nothing in it may read a file or a URL.
+    disableFileAccess: true,
+    disableUrlAccess: true,
+  })
+  return new SmtpMailer(transport as unknown as Transporter, from)
+}
+
+/** `from` is ours. nodemailer would read further parameters as its own settings, and ignores it. */
+export function readSmtpUrl(smtpUrl: Secret) {
+  const url = new URL(smtpUrl.reveal())
+  const user = decodeURIComponent(url.username)
+  const secure = url.protocol === 'smtps:'
+  const host = url.hostname.replace(/^\[|\]$/g, '')
+  return {
+    from: url.searchParams.get('from') ?? user,
+    host,
+    ...(url.port === '' ? {} : { port: Number(url.port) }),
+    secure,
+    // A password is not sent without encryption, even if somebody on the way removes STARTTLS from the greeting.
+    requireTLS: !secure && user !== '' && !LOOPBACK.includes(url.hostname),
+    ...(user === '' ? {} : { auth: { user, pass: decodeURIComponent(url.password) } }),
+  }
+}
+
+class SmtpMailer implements Mailer {
+  readonly #transport: Transporter
+  readonly #from: string
+
+  constructor(transport: Transporter, from: string) {
+    this.#transport = transport
+    this.#from = from
+  }
+
+  async send(
+    notification: Notification,
+    { target }: NotificationTarget,
+    consoleUrl: string | null,
+  ): Promise<EndpointResponse> {
+    // Another program may have stored anything.
+    if (!isEmailAddress(target))
+      return { status: null, reason: 'the target is not the address of a mailbox', retryAfterMs: null }
+    const lines = writeLines(notification, { consoleUrl, safe: (text) => text })
+    const domain = this.#from.slice(this.#from.lastIndexOf('@') + 1)
+    const sending = this.#transport.sendMail({
+      from: { name: 'oa-audience', address: this.#from },
+      // As an object, so that no character of it separates addresses.
+      to: { name: '', address: target },
+      subject: oneLine(lines[0] ?? '', SUBJECT_MAX_LENGTH),
+      text: `${lines.join('\n\n')}\n`,
+      messageId: `<${messageId(notification)}@${domain}>`,
+      date: new Date(notification.createdMs),
+      // Ends the connection.
+      signal: AbortSignal.timeout(MAIL_TIMEOUT_MS),
+      // Responders for absence do not answer such mail.
+      headers: { 'Auto-Submitted': 'auto-generated', 'X-Auto-Response-Suppress': 'All' },
+    })
+    return sending.then(acceptedBy, refusedBy)
+  }
+}
+
+function acceptedBy({ response }: { response?: string | undefined }): EndpointResponse {
+  const code = Number(/^2\d\d/.exec(response ?? '')?.[0] ?? 250)
+  return { status: code, reason: '', retryAfterMs: null }
+}
+
+/** The text of a mail server may quote the message or the address, so only codes are kept. */
+function refusedBy(
+  error: Error & { code?: string; responseCode?: number; command?: string },
+): EndpointResponse {
+  const { code = '', responseCode = null, command = '' } = error
+  if (code === 'EABORT')
+    return {
+      status: null,
+      reason: `the mail server took longer than ${MAIL_TIMEOUT_MS / 1000} s`,
+      retryAfterMs: null,
+    }
+  const status = responseCode !== null && responseCode >= 200 && responseCode < 600 ? responseCode : null
+  const step = /^[A-Z ]{1,20}$/.test(command) ? ` at ${command}` : ''
+  const known = /^[A-Z][A-Z0-9_]{1,60}$/.test(code) ? code : 'the connection failed'
+  return {
+    status: status !== null && status < 300 ? null : status,
+    reason: `${known}${step}`,
+    retryAfterMs: null,
+  }
+}

@@ -1,0 +1,35 @@
+/** Makes text of tenants harmless in messages: names of accounts are chosen by whoever may edit them. */
+
+/** Removes what changes lines or the direction of text, and cuts the text to a number of characters. */
+export function oneLine(text: string, max: number): string {
+  const line = text
+    .toWellFormed()
+    .replace(/\p{Bidi_Control}/gu, '')
+    .replace(/[\p{Cc}\p{Zl}\p{Zp}\s]+/gu, ' ')
+    .trim()
+  const characters = [...line]
+  return characters.length <= max
+    ? line
+    : `${characters
+        .slice(0, max - 1)
+        .join('')
+        .trimEnd()}…`
+}
+
+/** U+2060, which is invisible and takes no width, breaks up what a chat would read as a mention or a link. */
+const WORD_JOINER = '\u2060'
+
+/**
+ * For chats. Slack reads `<!here>`, `<@U1>` and `<https://…|text>`; Mattermost and others also `@channel`, `[text](url)`, code in
+ * backticks, and everything that looks like an address of the web.
+ */
+export const chatText = (text: string): string =>
+  text
+    .replaceAll('`', "'")
+    .replace(/@(?=\S)/g, `@${WORD_JOINER}`)
+    .replace(/:(?=\/\/)/g, `:${WORD_JOINER}`)
+    .replace(/\.(?=[\p{L}\p{N}])/gu, `.${WORD_JOINER}`)
+    .replace(/\](?=[([:])/g, `]${WORD_JOINER}`)
+    .replaceAll('&', '&amp;')
+    .replaceAll('<', '&lt;')
+    .replaceAll('>', '&gt;')
