@@ -221,17 +221,22 @@ async function sendAgain(
       1,
     )
   })
-  // Every delivery of the test's other accounts would take its turn.
+  // The receiver accepts or refuses the first deliveries of both.
   await eventually(
     async () => {
       await takeTurn(database, undefined, null, undefined, onQueued)
       await load(direct, `update job set leased_until = now() where status = 'running'`)
-      return load(direct, `select id from job where channel_oa_id = $1 and status = 'running' and done = 0`, [
-        accountId,
-      ])
+      return load(
+        direct,
+        `select j.id from job j
+          where channel_oa_id = $1 and status = 'running' and done = 0
+            and not exists (select from endpoint_delivery d where d.job_id = j.id and d.answer is not null)`,
+        [accountId],
+      )
     },
     (running) => running.length === 0,
   )
+  await load(direct, 'delete from endpoint_delivery where job_id is not null')
   await load(direct, `update job set status = 'cancelled', finished_at = now() where status = 'running'`)
 }
 
