@@ -36,6 +36,7 @@ export const ACTIONS = [
   'key.revoked',
   'member.updated',
   'member.erased',
+  'member.exported',
   'members.imported',
   'members.exported',
   'members.tagged',
