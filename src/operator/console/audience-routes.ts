@@ -35,7 +35,10 @@ type Of<Names extends string> = { Params: Record<Names, string> }
 
 const checkPerson = checker(Type.Object({ userId: UserId }, { additionalProperties: false }))
 
-export function audienceRoutes(api: FastifyInstance, { database, reads, streamer, now }: ConsoleParts): void {
+export function audienceRoutes(
+  api: FastifyInstance,
+  { database, reads, readsFromNow, streamer, now }: ConsoleParts,
+): void {
   const accountOf = async (request: FastifyRequest<Of<'account'>>) =>
     found(
       await findAccountDetails(
@@ -79,10 +82,12 @@ export function audienceRoutes(api: FastifyInstance, { database, reads, streamer
   api.get<Of<'account'>>('/accounts/:account/people/export', VIEWER, async (request, reply) => {
     const operator = operatorOf(request)
     const account = await accountOf(request)
-    const person = found(await findPerson(reads, account, checkPerson(request.query).userId))
+    const { userId } = checkPerson(request.query)
+    const current = readsFromNow()
+    const person = found(await findPerson(current, account, userId))
     await recordPersonExport(database, operator, person)
     reply.header('content-disposition', `attachment; filename="person-${account.id}.json"`)
-    return streamer.send(reply, 'application/json', readerOf(operator), () => personJson(reads, person))
+    return streamer.send(reply, 'application/json', readerOf(operator), () => personJson(current, person))
   })
 
   // `version` is the one that the form shows, so that two people who edit the same member do not overwrite each other.
