@@ -47,6 +47,10 @@ const PLACES: Record<string, Place> = {
     page: '/audience/:account/:user',
     route: ['GET', '/api/accounts/:account/members/:user'],
   },
+  'members export-person': {
+    page: '/audience/:account/:user',
+    route: ['GET', '/api/accounts/:account/people/export'],
+  },
   'members erase': { page: '/audience/:account/:user' },
 
   'clients add': { page: '/clients', route: ['POST', '/api/clients'] },

@@ -23,6 +23,7 @@ import {
   retryNextEvents,
 } from '../../src/operator/events.ts'
 import { eventLines } from '../../src/operator/exports/export-events.ts'
+import { findPerson, personJson } from '../../src/operator/exports/export-person.ts'
 import { startReplay } from '../../src/operator/jobs/replay-events.ts'
 import { startResend } from '../../src/operator/jobs/resend-members.ts'
 import { startTagging } from '../../src/operator/jobs/tag-members.ts'
@@ -270,6 +271,7 @@ async function useCommands(users: Users): Promise<string[]> {
   return [
     ...(await searchEverywhere(users)),
     ...(await exportEverything(users)),
+    ...(await exportPeople(users)),
     ...failed.map(({ accountId }) => `account ${accountId}`),
     `${reasons.length} reasons`,
     JSON.stringify(member),
@@ -284,6 +286,19 @@ async function exportEverything({ database, tenant }: Users): Promise<string[]> 
   const found: string[] = []
   for await (const { text } of eventLines(database, tenant.accountId, range))
     for (const [, id] of text.matchAll(/"accountId":"(\d+)"/g)) found.push(`account ${id}`)
+  return found
+}
+
+/** What exports of people contain. */
+async function exportPeople({ database, tenant }: Users): Promise<string[]> {
+  const found: string[] = []
+  for (const userId of ['U1', 'U2', 'U9']) {
+    const account = { id: tenant.accountId, organizationId: tenant.organizationId }
+    const person = await findPerson(database, account, userId)
+    if (person === null) continue
+    found.push(`"id":"${person.memberId}"`)
+    for await (const _ of personJson(database, person));
+  }
   return found
 }
 
