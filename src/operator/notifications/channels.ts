@@ -45,7 +45,7 @@ const SOURCE = `notification_channel c
       left join lateral (select name from organization where id = c.organization_id offset 0) o on true
      cross join lateral (
        select count(*) filter (where n.sent_at is null and n.failed_at is null)::int as pending,
-              count(*) filter (where n.failed_at is not null)::int as failed
+              count(*) filter (where n.failed_at is not null and n.kind <> 'test')::int as failed
          from notification n where n.notification_channel_id = c.id) counts
       left join lateral (
         select jsonb_build_object(

@@ -31,20 +31,23 @@ export interface NotifiedAccount {
 
 /** What the kinds say beside their accounts. Each part may be absent. */
 export type NotificationFacts = {
-  /** why many accounts have the problem: this service, or LINE */
-  cause?: 'service' | 'line'
-  /** ISO 8601 in UTC: of an outage */
+  /** the likely cause: this service, or LINE */
+  cause?: 'service' | 'line' | null
+  /** ISO 8601 in UTC: of an outage or a week */
   since?: string
+  from?: string
   until?: string
-  /** of a summary: numbers of accounts */
+  /** accounts that the outage or the week is about, and how many of them have each status */
   accounts?: number
   broken?: number
   degraded?: number
   quiet?: number
   ok?: number
-  /** of a summary: problems and recoveries of the week */
-  problems?: number
-  recoveries?: number
+  /** of a week, and of the week before */
+  events?: number
+  eventsBefore?: number
+  /** followers of a week; null: not counted yet */
+  growth?: number | null
 }
 
 export interface Notification {
@@ -58,6 +61,7 @@ export interface Notification {
   /** the worst ones first, at most ACCOUNTS_MAX */
   accounts: NotifiedAccount[]
   accountCount: number
+  brokenCount: number
   /** accounts that the channel is about */
   coveredCount: number
   /** the channel is about all organizations */
@@ -77,14 +81,15 @@ export interface NotificationTarget {
 
 const NOTIFICATION_COLUMNS = `n.id, n.kind, n.reason, n.facts, (extract(epoch from n.created_at) * 1000)::float8 as "createdMs",
            (extract(epoch from coalesce(n.first_attempt_at, now())) * 1000)::float8 as "writtenMs",
-           listed.accounts, total.count as "accountCount", covered.count as "coveredCount",
+           listed.accounts, total.count as "accountCount", total.broken as "brokenCount", covered.count as "coveredCount",
            c.organization_id is null as "coversAll"`
 
 /** $2 of the statements below: accounts int */
 const NOTIFICATION_SOURCE = `notification n
       join notification_channel c on c.id = n.notification_channel_id
      cross join lateral (
-       select count(*)::int as count from notification_account where notification_id = n.id) total
+       select count(*)::int as count, count(*) filter (where after = 'broken')::int as broken
+         from notification_account where notification_id = n.id) total
      cross join lateral (
        select count(*)::int as count from official_account
         where c.organization_id is null or organization_id = c.organization_id) covered

@@ -57,19 +57,23 @@ function dataOf(notification: Notification, consoleUrl: string | null): object {
   const described = () => accounts.map((account) => accountData(account, notification, consoleUrl))
   switch (kind) {
     case 'platform_down':
-      return { before: 'up', after: 'down', reason: 'platform_unreachable', ...text, ...facts }
-    case 'platform_up':
-      return { before: 'down', after: 'up', reason: null, ...text, ...facts }
+    case 'platform_up': {
+      const { since = null, until = null, cause = null, accounts: count = 0 } = facts
+      const isDown = kind === 'platform_down'
+      const change = isDown ? { before: 'up', after: 'down' } : { before: 'down', after: 'up' }
+      const reason = isDown ? 'platform_unreachable' : null
+      return { ...change, reason, ...text, cause, since, until, count }
+    }
     case 'summary': {
-      const { accounts: total = accountCount, ...counts } = facts
-      return { ...text, ...counts, count: total, accounts: described() }
+      const { accounts: count = accountCount, ...figures } = facts
+      return { ...text, ...figures, count, accounts: described() }
     }
     case 'test':
       return text
     default: {
       const all = described()
       const reminder = kind === 'reminder' ? { reminder: true } : {}
-      const cause = facts.cause === undefined ? {} : { cause: facts.cause }
+      const cause = { cause: facts.cause ?? null }
       return { ...all[0], ...reminder, ...cause, count: accountCount, accounts: all }
     }
   }
@@ -83,6 +87,6 @@ function accountData(account: NotifiedAccount, notification: Notification, conso
     name: nameOf(account),
     organizationId,
     ...{ before, after, reason: problem?.reason ?? null, message, fix },
-    link: linkOf({ accounts: [account], accountCount: 1 }, consoleUrl),
+    link: linkOf({ accounts: [account], accountCount: 1, kind: 'problem' }, consoleUrl),
   }
 }

@@ -12,10 +12,10 @@ export interface SenderParts {
   /** whether a URL is one of this service's own: sending there would be a loop */
   isOwnUrl: (url: URL) => boolean
   /** null: no SMTP_URL */
-  mailer: Mailer | null
+  smtp: Mailer | null
   /** null: messages have no links */
   consoleUrl: string | null
-  resolver: HostResolver
+  resolver?: HostResolver
 }
 
 export async function openNotificationSender(
@@ -23,20 +23,20 @@ export async function openNotificationSender(
   isOwnUrl: (url: URL) => boolean,
   resolver = new HostResolver(),
 ): Promise<NotificationSender> {
-  const mailer = smtpUrl && (await openMailer(smtpUrl))
-  return new NotificationSender({ isOwnUrl, mailer, consoleUrl, resolver })
+  const smtp = smtpUrl && (await openMailer(smtpUrl))
+  return new NotificationSender({ isOwnUrl, smtp, consoleUrl, resolver })
 }
 
 export class NotificationSender {
-  readonly #parts: SenderParts
+  readonly #parts: Required<SenderParts>
 
   constructor(parts: SenderParts) {
-    this.#parts = parts
+    this.#parts = { resolver: new HostResolver(), ...parts }
   }
 
   /** Never rejects because of the receiver. */
   async send(notification: Notification, target: NotificationTarget): Promise<EndpointResponse> {
-    const { mailer, consoleUrl } = this.#parts
+    const { smtp, consoleUrl } = this.#parts
     switch (target.format) {
       case 'slack':
         return this.#post(writeSlack(notification, consoleUrl), target)
@@ -47,9 +47,7 @@ export class NotificationSender {
           : this.#post(message, target)
       }
       case 'email':
-        return mailer === null
-          ? notSent('SMTP_URL is not set')
-          : mailer.send(notification, target, consoleUrl)
+        return smtp === null ? notSent('SMTP_URL is not set') : smtp.send(notification, target, consoleUrl)
       default:
         // Another program, or a later version, has stored it.
         return notSent(`the format is not known: ${target.format satisfies never}`)

@@ -34,13 +34,14 @@ export function writeLines(notification: Notification, { consoleUrl, safe }: Tex
 export const plainText = (notification: Notification): string =>
   writeLines(notification, { consoleUrl: null, safe: (text) => text }).join('\n')
 
-/** The page of the account, or the list of all accounts. */
+/** The page of the only account, or the list of all accounts. */
 export function linkOf(
-  { accounts: [first], accountCount }: Pick<Notification, 'accounts' | 'accountCount'>,
+  { accounts: [first], accountCount, kind }: Pick<Notification, 'accounts' | 'accountCount' | 'kind'>,
   consoleUrl: string | null,
 ): string | null {
   if (consoleUrl === null) return null
-  return first !== undefined && accountCount === 1 ? `${consoleUrl}/accounts/${first.id}` : `${consoleUrl}/`
+  const isOne = first !== undefined && accountCount === 1 && kind !== 'summary'
+  return isOne ? `${consoleUrl}/accounts/${first.id}` : `${consoleUrl}/`
 }
 
 export const nameOf = ({ name, id }: NotifiedAccount): string =>
@@ -60,17 +61,17 @@ export function subjectOf(notification: Notification): string {
   const { facts, writtenMs } = notification
   switch (notification.kind) {
     case 'problem':
-      return `${whoIs(notification)} ${statusOf(notification)}${titleOf(notification)}`
+      return `${accountsOf(notification)} ${stateOf(notification, '')}${titleOf(notification)}`
     case 'reminder':
-      return `Reminder: ${whoIs(notification)} still ${statusOf(notification)}${titleOf(notification)}`
+      return `Reminder: ${accountsOf(notification)} ${stateOf(notification, 'still ')}${titleOf(notification)}`
     case 'recovery':
       return recoveryOf(notification)
     case 'platform_down':
-      return 'LINE does not respond: the checks of all accounts fail'
+      return `LINE does not respond: the checks of all ${facts.accounts ?? ''} accounts fail`
     case 'platform_up':
-      return `LINE responds again${lasting(facts.since, Date.parse(facts.until ?? '') || writtenMs)}`
+      return `LINE responds again${after(facts.since, Date.parse(facts.until ?? '') || writtenMs)}`
     case 'summary':
-      return `Weekly summary: ${accountsText(facts.accounts ?? 0)}, ${facts.broken ?? 0} broken, ${facts.degraded ?? 0} degraded`
+      return `Weekly summary: ${counted(facts.accounts ?? 0)}, ${facts.broken ?? 0} broken, ${facts.degraded ?? 0} degraded`
     case 'test':
       return 'Test message of oa-audience'
     default:
@@ -78,41 +79,49 @@ export function subjectOf(notification: Notification): string {
   }
 }
 
-/** `Cafe Alpha is`, `3 accounts are`, `All 200 accounts are` */
-function whoIs(notification: Notification): string {
-  return `${subjects(notification)} ${notification.accountCount === 1 ? 'is' : 'are'}`
-}
-
-function subjects({ accounts: [first], accountCount, coveredCount, kind }: Notification): string {
+/** `Cafe Alpha`, `3 accounts`, `All 200 accounts` */
+function accountsOf({ accounts: [first], accountCount, coveredCount, kind }: Notification): string {
   if (first !== undefined && accountCount === 1) return nameOf(first)
-  const isAll = accountCount > 1 && accountCount === coveredCount
-  const all = kind === 'reminder' ? 'all' : 'All'
-  return isAll ? `${all} ${accountCount} accounts` : accountsText(accountCount)
+  if (accountCount !== coveredCount) return counted(accountCount)
+  return `${kind === 'reminder' ? 'all' : 'All'} ${counted(accountCount)}`
 }
 
-const accountsText = (count: number): string => `${count} ${count === 1 ? 'account' : 'accounts'}`
+const counted = (count: number): string => `${count} ${count === 1 ? 'account' : 'accounts'}`
 
-const statusOf = ({ accounts: [first] }: Notification): string => first?.after ?? 'broken'
+/** `is broken`, `are still degraded`, `still have problems (3 broken)` */
+function stateOf({ accounts: [first], accountCount, brokenCount }: Notification, still: string): string {
+  if (accountCount === 1) return `is ${still}${first?.after ?? 'broken'}`
+  if (brokenCount === accountCount) return `are ${still}broken`
+  return brokenCount === 0 ? `are ${still}degraded` : `${still}have problems (${brokenCount} broken)`
+}
 
-function titleOf({ reason, accounts: [first] }: Notification): string {
-  const known = reason ?? first?.problem?.reason ?? ''
+/** The problem in a few words, unless the accounts have different ones. */
+function titleOf(notification: Notification): string {
+  const reason = notification.reason ?? sharedReason(notification)
   const titles: Record<string, string> = REASON_TITLES
-  return Object.hasOwn(titles, known) ? `: ${titles[known]}` : ''
+  return reason !== null && Object.hasOwn(titles, reason) ? `: ${titles[reason]}` : ''
+}
+
+function sharedReason({ accounts, accountCount }: Notification): string | null {
+  const reason = accounts[0]?.problem?.reason ?? null
+  const isShared =
+    accounts.length === accountCount && accounts.every(({ problem }) => problem?.reason === reason)
+  return isShared ? reason : null
 }
 
 function recoveryOf(notification: Notification): string {
-  const { accounts, accountCount } = notification
+  const { accounts, accountCount, writtenMs } = notification
   const [first] = accounts
-  const had = accountCount === 1 ? 'was' : 'were'
-  const before = `${had} ${first?.before ?? 'broken'}${titleOf({ ...notification, accounts: [] })}`
-  if (accounts.some(({ problem }) => problem?.status === 'degraded' || problem?.status === 'broken'))
-    return `${whoIs(notification)} only ${statusOf(notification)} now (${before})`
-  return `${subjects(notification)} ${accountCount === 1 ? 'has' : 'have'} recovered (${before})`
+  const had = `${first?.before ?? 'broken'}${titleOf(notification)}`
+  if (accountCount === 1) {
+    return `${accountsOf(notification)} has recovered${after(first?.since, writtenMs)} (was ${had})`
+  }
+  return `${accountsOf(notification)} have recovered (were ${had})`
 }
 
-const lasting = (since: string | undefined, untilMs: number): string => {
+function after(since: string | undefined, untilMs: number): string {
   const seconds = (untilMs - Date.parse(since ?? '')) / 1000
-  return seconds >= 0 ? `, after ${age(seconds)}` : ''
+  return seconds >= 0 ? ` after ${age(seconds)}` : ''
 }
 
 function detailsOf(notification: Notification): string[] {
@@ -120,23 +129,23 @@ function detailsOf(notification: Notification): string[] {
   switch (kind) {
     case 'problem':
     case 'reminder':
-      return [...causeOf(facts), ...explanationsOf(notification)]
+      return [
+        ...(facts.cause === 'service' ? ['The cause is probably this service. Run oa-audience doctor.'] : []),
+        ...explanationsOf(notification),
+      ]
     case 'recovery':
-      return explanationsOf(notification)
+      return notification.accountCount === 1 ? [] : listOf(notification, false)
     case 'platform_down':
       return [
-        'Deliveries may still arrive. Until LINE responds again, there are no messages about single accounts that it does not respond for.',
-        ...(facts.cause === 'service'
-          ? ['The cause is probably the network of this service. Allow outgoing HTTPS to LINE.']
-          : []),
+        facts.cause === 'service'
+          ? 'But LINE delivers, so the cause is probably the network of this service. Allow outgoing HTTPS to LINE, and run oa-audience doctor.'
+          : 'LINE delivers nothing either, so the cause is probably LINE.',
+        'Until LINE responds again, there are no messages about single accounts whose checks fail.',
       ]
     case 'platform_up':
       return ['Accounts are checked again.']
     case 'summary':
-      return [
-        `Quiet: ${facts.quiet ?? 0}, ok: ${facts.ok ?? 0}. In this week, problems: ${facts.problems ?? 0}, recoveries: ${facts.recoveries ?? 0}.`,
-        ...listOf(notification, true),
-      ]
+      return [...figuresOf(facts), ...listOf(notification, true)]
     case 'test':
       return ['Messages about official accounts arrive here.']
     default:
@@ -144,10 +153,11 @@ function detailsOf(notification: Notification): string[] {
   }
 }
 
-function causeOf({ cause }: Notification['facts']): string[] {
-  if (cause === 'service') return ['The cause is probably this service. Run oa-audience doctor.']
-  if (cause === 'line') return ['So many accounts at once: the cause is probably LINE.']
-  return []
+function figuresOf({ quiet = 0, ok = 0, events, eventsBefore, growth }: Notification['facts']): string[] {
+  const followers = growth == null ? '' : ` Followers: ${growth < 0 ? growth : `+${growth}`}.`
+  const compared = eventsBefore === undefined ? '' : ` (${eventsBefore} in the 7 days before)`
+  const received = events === undefined ? '' : ` Events in 7 days: ${events}${compared}.`
+  return [`Quiet: ${quiet}, ok: ${ok}.${received}${followers}`]
 }
 
 function explanationsOf(notification: Notification): string[] {
@@ -159,17 +169,20 @@ function explanationsOf(notification: Notification): string[] {
     const since = kind === 'reminder' ? [`Since ${first.since.slice(0, 16).replace('T', ' ')} UTC.`] : []
     return [...(explained === null ? [] : [explained.message, explained.fix]), ...since]
   }
-  if (explained === null || first.problem === null) return listOf(notification, true)
-  const isShared = accounts.every(
+  const isOneReason = notification.reason !== null || sharedReason(notification) !== null
+  if (explained === null || first.problem === null || !isOneReason)
+    return [FLEET_HINT, ...listOf(notification, true)]
+  const hasOneMessage = accounts.every(
     (account) => explainAccount(account, notification)?.message === explained.message,
   )
-  const { fix } = explainForMany(first.problem, writtenMs)
   return [
-    ...(isShared ? [explained.message] : []),
-    `${fix} The command oa-audience fleet shows what to run for each account.`,
-    ...listOf(notification, !isShared),
+    ...(hasOneMessage ? [explained.message] : []),
+    `${explainForMany(first.problem, writtenMs).fix} ${FLEET_HINT}`,
+    ...listOf(notification, !hasOneMessage),
   ]
 }
+
+const FLEET_HINT = 'The command oa-audience fleet says what to do for each account.'
 
 /** @param withMessages whether the accounts have different problems */
 function listOf(notification: Notification, withMessages: boolean): string[] {

@@ -1,0 +1,112 @@
+/**
+ * Sends a test message to a channel at once, apart from the queue, so it also works while the channel is paused. The message is stored
+ * with its result.
+ */
+import { LRUCache } from 'lru-cache'
+import { isAccepted } from '../../endpoints/post.ts'
+import { AppError } from '../../errors.ts'
+import { type Queryable, statement, type Transactions } from '../../postgres/statement.ts'
+import { toStorableText } from '../../postgres/storable.ts'
+import type { Actor } from '../actor.ts'
+import { findChannel } from './channels.ts'
+import { loadNotifications, loadTarget } from './content.ts'
+import { recordChannel } from './manage-channels.ts'
+import type { NotificationSender } from './send.ts'
+import { plainText } from './text.ts'
+
+/** Tests of one channel, so that nobody uses tests to load a receiver. */
+const TEST_INTERVAL_MS = 2_000
+/** Of one process. */
+const TESTS_IN_FLIGHT_MAX = 8
+const CHANNELS_MAX = 10_000
+
+export interface TestResult {
+  wasAccepted: boolean
+  /** of HTTP or of the mail server; null: there was no response */
+  status: number | null
+  /** why there was no response, or a mail server refused the message. Never contains text of the receiver. */
+  reason: string
+  durationMs: number
+  /** what was sent, as an operator reads it */
+  text: string
+}
+
+/**
+ * A process that is killed during the test leaves this result. The outbox sends no message that has failed.
+ *
+ * $1 channel id bigint
+ */
+const insertTest = statement('insert-notification-test')`
+    insert into notification (notification_channel_id, kind, attempts, first_attempt_at, failed_at, answer)
+    select id, 'test', 1, now(), now(), 'the test was interrupted' from notification_channel where id = $1
+    returning id`
+
+/** $1 notification id bigint; $2 accepted boolean; $3 response status int or null; $4 reason text */
+const storeResult = statement('store-notification-test')`
+    update notification
+       set sent_at = case when $2 then now() end, failed_at = case when $2 then null else now() end, status = $3, answer = $4
+     where id = $1`
+
+export class ChannelTester {
+  readonly #sender: NotificationSender
+  readonly #recent = new LRUCache<bigint, true>({ max: CHANNELS_MAX, ttl: TEST_INTERVAL_MS })
+  readonly #inFlight = new Set<bigint>()
+
+  constructor(sender: NotificationSender) {
+    this.#sender = sender
+  }
+
+  /** Returns null if the channel was removed. Throws `rate_limited` or `busy` if too many tests were made or are being made. */
+  async test(database: Queryable, channelId: bigint): Promise<TestResult | null> {
+    this.#begin(channelId)
+    try {
+      return await this.#send(database, channelId)
+    } finally {
+      this.#inFlight.delete(channelId)
+    }
+  }
+
+  #begin(id: bigint): void {
+    if (this.#inFlight.has(id) || this.#recent.has(id)) {
+      const message = 'This channel was tested a moment ago. Wait 2 seconds, then test it again.'
+      throw new AppError('rate_limited', { message, retryAfterSeconds: TEST_INTERVAL_MS / 1000 })
+    }
+    if (this.#inFlight.size >= TESTS_IN_FLIGHT_MAX) {
+      const message = 'Too many channels are being tested. Wait 10 seconds, then try again.'
+      throw new AppError('busy', { message, retryAfterSeconds: 10 })
+    }
+    this.#recent.set(id, true)
+    this.#inFlight.add(id)
+  }
+
+  async #send(database: Queryable, channelId: bigint): Promise<TestResult | null> {
+    const [stored] = await database.query<{ id: bigint }>(insertTest, [channelId])
+    const target = stored && (await loadTarget(database, channelId))
+    const [notification] = stored ? await loadNotifications(database, [stored.id]) : []
+    if (!target || notification === undefined) return null
+    const startedAtMs = performance.now()
+    const response = await this.#sender.send(notification, target)
+    const durationMs = Math.ceil(performance.now() - startedAtMs)
+    const { status, reason } = response
+    const wasAccepted = isAccepted(response)
+    await database.query(storeResult, [notification.id, wasAccepted, status, toStorableText(reason)])
+    return { wasAccepted, status, reason, durationMs, text: plainText(notification) }
+  }
+}
+
+/** Returns null if the actor does not see the channel. */
+export async function testChannel(
+  database: Transactions,
+  actor: Actor,
+  id: bigint,
+  tester: ChannelTester,
+): Promise<TestResult | null> {
+  const channel = await findChannel(database, actor.organizationIds, id)
+  const result = channel && (await tester.test(database, id))
+  if (channel === null || result === null) return null
+  await recordChannel(database, actor, channel, 'notifications.tested', {
+    status: result.status,
+    durationMs: result.durationMs,
+  })
+  return result
+}

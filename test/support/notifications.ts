@@ -1,0 +1,78 @@
+/** Channels and messages of notifications, as the watch and operators store them. */
+import { onTestFinished } from 'vitest'
+import { Outbox } from '../../src/background/notifications/outbox.ts'
+import { NotificationSender, type SenderParts } from '../../src/operator/notifications/send.ts'
+import type { Database } from '../../src/postgres/database.ts'
+import type { TextDatabase, TextQueryable } from '../../tools/text-database.ts'
+
+export const SILENT_LOG = { info: () => undefined, warn: () => undefined, error: () => undefined } as never
+
+export const newSender = (parts: Partial<SenderParts> = {}): NotificationSender =>
+  new NotificationSender({
+    ...{
+      isOwnUrl: () => false,
+      smtp: null,
+      consoleUrl: 'https://console.example',
+    },
+    ...parts,
+  })
+
+/** An outbox that polls all the time, until the test ends. */
+export function startOutbox(database: Database, sender = newSender()): Outbox {
+  const outbox = new Outbox(database, sender, SILENT_LOG, { pollMs: 20, storeRetryMs: 20 })
+  outbox.start()
+  onTestFinished(() => outbox.stop())
+  return outbox
+}
+
+async function insert(
+  database: TextQueryable,
+  table: string,
+  columns: Record<string, unknown>,
+): Promise<bigint> {
+  const names = Object.keys(columns)
+  const [row] = await database.query<{ id: bigint }>(
+    `insert into ${table} (${names}) values (${names.map((_, index) => `$${index + 1}`)}) returning id`,
+    Object.values(columns),
+  )
+  return row?.id as bigint
+}
+
+export const addChannel = (database: TextDatabase, columns: Record<string, unknown>): Promise<bigint> =>
+  insert(database, 'notification_channel', { format: 'slack', allow_private_network: true, ...columns })
+
+export interface StoredAccount {
+  id: bigint
+  before?: string
+  after?: string
+  problem?: unknown
+  since?: string
+}
+
+const SUSPENDED = { reason: 'suspended', status: 'broken', facts: {} }
+
+/** Stores a message that is due. */
+export async function addNotification(
+  database: TextDatabase,
+  channelId: bigint,
+  accounts: StoredAccount[] = [],
+  columns: Record<string, unknown> = {},
+): Promise<bigint> {
+  const all = {
+    notification_channel_id: channelId,
+    kind: 'problem',
+    reason: 'suspended',
+    severity: 'broken',
+    ...columns,
+  }
+  return database.transaction(async (transaction) => {
+    const id = await insert(transaction, 'notification', all)
+    for (const { id: account, before = 'ok', after = 'broken', problem = SUSPENDED, since } of accounts) {
+      await transaction.query(
+        `insert into notification_account values ($1, $2, $3, $4, $5, coalesce($6, now()))`,
+        [id, account, before, after, problem === null ? null : JSON.stringify(problem), since ?? null],
+      )
+    }
+    return id
+  })
+}

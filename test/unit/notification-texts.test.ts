@@ -1,0 +1,322 @@
+/** The texts of notifications, as operators read them. */
+import { describe, expect, it } from 'vitest'
+import type { Problem } from '../../src/operator/accounts/account-status.ts'
+import { REASONS } from '../../src/operator/accounts/account-status.ts'
+import type { Notification, NotifiedAccount } from '../../src/operator/notifications/content.ts'
+import { writeSlack, writeWebhook } from '../../src/operator/notifications/messages.ts'
+import { chatText, oneLine } from '../../src/operator/notifications/safe-text.ts'
+import { plainText, writeLines } from '../../src/operator/notifications/text.ts'
+
+const NOW = Date.parse('2026-11-23T03:00:00Z')
+const CONSOLE = 'https://console.example'
+const SUSPENDED: Problem = { reason: 'suspended', status: 'broken', facts: {} }
+const failing = (pending: number): Problem => ({
+  reason: 'endpoint_failing',
+  status: 'degraded',
+  facts: { endpointId: '7', pending },
+})
+
+const account = (id: number, columns: Partial<NotifiedAccount> = {}): NotifiedAccount => ({
+  ...{ id: BigInt(id), name: `Cafe ${id}`, organizationId: 1n, organizationName: 'Coffee Group' },
+  ...{ before: 'ok', after: 'broken', problem: SUSPENDED, since: '2026-11-21T02:58:30.000Z' },
+  ...columns,
+})
+
+function notification(columns: Partial<Notification>): Notification {
+  const { accounts = [] } = columns
+  return {
+    ...{ id: 5n, kind: 'problem', reason: 'suspended', facts: {}, createdMs: NOW - 45_000, writtenMs: NOW },
+    ...{
+      accounts,
+      accountCount: accounts.length,
+      brokenCount: columns.accountCount ?? accounts.length,
+      coveredCount: 200,
+      coversAll: true,
+    },
+    ...columns,
+  }
+}
+
+const many = (count: number, columns: Partial<NotifiedAccount> = {}) =>
+  Array.from({ length: count }, (_, index) => account(index + 1, columns))
+
+const text = (columns: Partial<Notification>) =>
+  writeLines(notification(columns), { consoleUrl: CONSOLE, safe: (line) => line }).join('\n')
+
+describe('a message', () => {
+  it('about one account says what is wrong, what to do, and where', () => {
+    expect(text({ accounts: [account(1)] })).toMatchInlineSnapshot(`
+      "Cafe 1 is broken: suspended by LINE
+      LINE has suspended the account.
+      Ask LINE for the reason in LINE Official Account Manager.
+      https://console.example/accounts/1"
+    `)
+    const problem: Problem = {
+      ...{ reason: 'token_expires', status: 'degraded' },
+      facts: { expiresAt: '2026-11-24T03:00:00.000Z', isExpired: false },
+    }
+    expect(
+      text({ reason: 'token_expires', accounts: [account(1, { after: 'degraded', problem })] }),
+    ).toMatchInlineSnapshot(`
+      "Cafe 1 is degraded: the channel access token expires
+      The channel access token expires in 24 h.
+      Store a new one, or let the service issue its own from channel id and secret. Run oa-audience accounts update 1 --channel-access-token -
+      https://console.example/accounts/1"
+    `)
+  })
+
+  it('about several accounts counts them, and lists the first ten', () => {
+    expect(text({ accounts: many(100), accountCount: 130 })).toMatchInlineSnapshot(`
+      "130 accounts are broken: suspended by LINE
+      LINE has suspended the account.
+      Ask LINE for the reason in LINE Official Account Manager. The command oa-audience fleet says what to do for each account.
+      - Cafe 1 (Coffee Group)
+      - Cafe 2 (Coffee Group)
+      - Cafe 3 (Coffee Group)
+      - Cafe 4 (Coffee Group)
+      - Cafe 5 (Coffee Group)
+      - Cafe 6 (Coffee Group)
+      - Cafe 7 (Coffee Group)
+      - Cafe 8 (Coffee Group)
+      - Cafe 9 (Coffee Group)
+      - Cafe 10 (Coffee Group)
+      and 120 more
+      https://console.example/"
+    `)
+    const accounts = [account(1, { problem: failing(3) }), account(2, { problem: failing(4) })].map(
+      (each) => ({
+        ...each,
+        after: 'degraded',
+      }),
+    )
+    expect(text({ reason: 'endpoint_failing', accounts, coversAll: false })).toMatchInlineSnapshot(`
+      "2 accounts are broken: an endpoint does not accept deliveries
+      Fix the receiver, or pause the endpoint. The command oa-audience fleet says what to do for each account.
+      - Cafe 1: Endpoint 7 does not accept what is sent to it; deliveries waiting: 3.
+      - Cafe 2: Endpoint 7 does not accept what is sent to it; deliveries waiting: 4.
+      https://console.example/"
+    `)
+  })
+
+  it('says that all accounts are affected, and that this service is probably the cause', () => {
+    expect(
+      text({ accounts: many(2), accountCount: 200, facts: { cause: 'service' }, coversAll: false }),
+    ).toMatchInlineSnapshot(`
+      "All 200 accounts are broken: suspended by LINE
+      The cause is probably this service. Run oa-audience doctor.
+      LINE has suspended the account.
+      Ask LINE for the reason in LINE Official Account Manager. The command oa-audience fleet says what to do for each account.
+      - Cafe 1
+      - Cafe 2
+      and 198 more
+      https://console.example/"
+    `)
+  })
+
+  it('about a recovery says what is over', () => {
+    const recovered = { before: 'broken', after: 'ok', problem: null }
+    expect(text({ kind: 'recovery', accounts: [account(1, recovered)] })).toMatchInlineSnapshot(`
+      "Cafe 1 has recovered after 2 days (was broken: suspended by LINE)
+      https://console.example/accounts/1"
+    `)
+    expect(text({ kind: 'recovery', accounts: many(3, recovered) })).toMatchInlineSnapshot(`
+      "3 accounts have recovered (were broken: suspended by LINE)
+      - Cafe 1 (Coffee Group)
+      - Cafe 2 (Coffee Group)
+      - Cafe 3 (Coffee Group)
+      https://console.example/"
+    `)
+  })
+
+  it('reminds of what lasts', () => {
+    expect(text({ kind: 'reminder', accounts: [account(1)] })).toMatchInlineSnapshot(`
+      "Reminder: Cafe 1 is still broken: suspended by LINE
+      LINE has suspended the account.
+      Ask LINE for the reason in LINE Official Account Manager.
+      Since 2026-11-21 02:58 UTC.
+      https://console.example/accounts/1"
+    `)
+    expect(text({ kind: 'reminder', accounts: many(2), accountCount: 200 }).split('\n')[0]).toBe(
+      'Reminder: all 200 accounts are still broken: suspended by LINE',
+    )
+  })
+
+  it('reminds of different problems of several accounts', () => {
+    const accounts = [account(1), account(2, { after: 'degraded', problem: failing(3) })]
+    expect(text({ kind: 'reminder', reason: null, brokenCount: 1, accounts })).toMatchInlineSnapshot(`
+      "Reminder: 2 accounts still have problems (1 broken)
+      The command oa-audience fleet says what to do for each account.
+      - Cafe 1 (Coffee Group): LINE has suspended the account.
+      - Cafe 2 (Coffee Group): Endpoint 7 does not accept what is sent to it; deliveries waiting: 3.
+      https://console.example/"
+    `)
+  })
+
+  it('about LINE, a week, or a test says so', () => {
+    const facts = { since: '2026-11-23T02:18:00.000Z', accounts: 200 }
+    expect(
+      text({ kind: 'platform_down', reason: null, facts: { ...facts, cause: 'service' } }),
+    ).toMatchInlineSnapshot(`
+      "LINE does not respond: the checks of all 200 accounts fail
+      But LINE delivers, so the cause is probably the network of this service. Allow outgoing HTTPS to LINE, and run oa-audience doctor.
+      Until LINE responds again, there are no messages about single accounts whose checks fail.
+      https://console.example/"
+    `)
+    const until = '2026-11-23T02:50:00.000Z'
+    expect(text({ kind: 'platform_up', reason: null, facts: { ...facts, until } })).toMatchInlineSnapshot(`
+      "LINE responds again after 32 min
+      Accounts are checked again.
+      https://console.example/"
+    `)
+    const week = {
+      accounts: 200,
+      broken: 1,
+      degraded: 0,
+      quiet: 4,
+      ok: 195,
+      events: 1200,
+      eventsBefore: 900,
+      growth: -3,
+    }
+    expect(
+      text({ kind: 'summary', reason: null, facts: week, accounts: [account(1)] }),
+    ).toMatchInlineSnapshot(`
+      "Weekly summary: 200 accounts, 1 broken, 0 degraded
+      Quiet: 4, ok: 195. Events in 7 days: 1200 (900 in the 7 days before). Followers: -3.
+      - Cafe 1 (Coffee Group): LINE has suspended the account.
+      https://console.example/"
+    `)
+    expect(text({ kind: 'test', reason: null })).toMatchInlineSnapshot(`
+      "Test message of oa-audience
+      Messages about official accounts arrive here.
+      https://console.example/"
+    `)
+  })
+
+  it('without CONSOLE_URL has no link', () => {
+    expect(plainText(notification({ accounts: [account(1)] }))).not.toContain('://')
+  })
+
+  it('survives a problem that this version does not know, and an account without a name', () => {
+    const problem = { reason: 'toString', status: 'broken', facts: {} } as unknown as Problem
+    expect(
+      plainText(notification({ reason: 'toString', accounts: [account(1, { name: ' ', problem })] })),
+    ).toBe('Account 1 is broken')
+  })
+})
+
+describe('the first line', () => {
+  it.each(Object.keys(REASONS))('of the reason %s has few words', (reason) => {
+    const [first = ''] = plainText(notification({ reason, accounts: many(2, { problem: null }) })).split('\n')
+    expect(first).toMatch(/^2 accounts are broken: .{10,60}$/)
+  })
+})
+
+describe('text of tenants', () => {
+  const HOSTILE =
+    '<!channel> <@U1> <https://evil.example|Cafe> @here @channel [Cafe](https://evil.example) `x` &lt;\nReminder: all fine\u202e\u0007'
+
+  it('cannot mention anybody in a chat, link anywhere, or begin a line', () => {
+    const { body } = writeSlack(notification({ accounts: [account(1, { name: HOSTILE })] }), CONSOLE)
+    const sent = (JSON.parse(body) as { text: string }).text
+    expect(sent.split('\n')).toHaveLength(4)
+    expect(sent).not.toContain('\u0007')
+    expect(sent).not.toMatch(/[<>`\p{Bidi_Control}]|@\w|:\/\/(?!console\.example)|evil\.example|\]\(/u)
+    expect(sent).toContain('&lt;!channel&gt;')
+    expect(sent).toContain(`\n${CONSOLE}/accounts/1`)
+  })
+
+  it('is escaped once, and otherwise unchanged', () => {
+    expect(chatText('Tom & Jerry <3')).toBe('Tom &amp; Jerry &lt;3')
+    expect(chatText('カフェ・アルファ “Süd” ☕️')).toBe('カフェ・アルファ “Süd” ☕️')
+  })
+
+  it('is cut, by characters and not in the middle of one', () => {
+    expect(oneLine('👩'.repeat(100), 10)).toBe(`${'👩'.repeat(9)}…`)
+    const name = 'x'.repeat(5_000)
+    const accounts = many(100, { name, organizationName: name, problem: null })
+    expect(plainText(notification({ accounts })).length).toBeLessThan(4_000)
+  })
+})
+
+describe('the body of a webhook', () => {
+  const body = (columns: Partial<Notification>) =>
+    JSON.parse(writeWebhook(notification(columns), { secret: 'whsec_AAAA' }, CONSOLE, NOW)?.body ?? '')
+
+  it('has the fields of the first account, and up to 100 accounts', () => {
+    const { type, timestamp, data } = body({ accounts: many(100), accountCount: 130 })
+    expect({
+      type,
+      timestamp,
+      data: { ...data, accounts: data.accounts.slice(0, 1) },
+    }).toMatchInlineSnapshot(`
+      {
+        "data": {
+          "accountId": "1",
+          "accounts": [
+            {
+              "accountId": "1",
+              "after": "broken",
+              "before": "ok",
+              "fix": "Ask LINE for the reason in LINE Official Account Manager.",
+              "link": "https://console.example/accounts/1",
+              "message": "LINE has suspended the account.",
+              "name": "Cafe 1",
+              "organizationId": "1",
+              "reason": "suspended",
+            },
+          ],
+          "after": "broken",
+          "before": "ok",
+          "cause": null,
+          "count": 130,
+          "fix": "Ask LINE for the reason in LINE Official Account Manager.",
+          "link": "https://console.example/accounts/1",
+          "message": "LINE has suspended the account.",
+          "name": "Cafe 1",
+          "organizationId": "1",
+          "reason": "suspended",
+        },
+        "timestamp": "2026-11-23T02:59:15.000Z",
+        "type": "account.status",
+      }
+    `)
+    expect(data.accounts).toHaveLength(100)
+  })
+
+  it('says that it is a reminder', () => {
+    expect(body({ accounts: many(1) }).data).not.toHaveProperty('reminder')
+    expect(body({ kind: 'reminder', accounts: many(1) }).data.reminder).toBe(true)
+  })
+
+  it('has other types for LINE, a week and a test', () => {
+    const facts = { since: '2026-11-23T02:18:00.000Z' }
+    expect(body({ kind: 'platform_down', facts })).toMatchInlineSnapshot(`
+      {
+        "data": {
+          "after": "down",
+          "before": "up",
+          "cause": null,
+          "count": 0,
+          "link": "https://console.example/",
+          "message": "LINE does not respond: the checks of all accounts fail",
+          "reason": "platform_unreachable",
+          "since": "2026-11-23T02:18:00.000Z",
+          "until": null,
+        },
+        "timestamp": "2026-11-23T02:59:15.000Z",
+        "type": "platform.status",
+      }
+    `)
+    expect(body({ kind: 'platform_up', facts }).data).toMatchObject({
+      before: 'down',
+      after: 'up',
+      reason: null,
+    })
+    expect(body({ kind: 'summary', facts: { accounts: 200, broken: 1 } })).toMatchObject({
+      type: 'weekly.summary',
+      data: { count: 200, broken: 1, accounts: [] },
+    })
+    expect(body({ kind: 'test' }).type).toBe('notification.test')
+  })
+})
