@@ -47,6 +47,10 @@ const PLACES: Record<string, Place> = {
     page: '/audience/:account/:user',
     route: ['GET', '/api/accounts/:account/members/:user'],
   },
+  'members export-person': {
+    page: '/audience/:account/:user',
+    route: ['GET', '/api/accounts/:account/people/export'],
+  },
   'members erase': { page: '/audience/:account/:user' },
 
   'clients add': { page: '/clients', route: ['POST', '/api/clients'] },
@@ -75,6 +79,8 @@ const PLACES: Record<string, Place> = {
   'endpoints remove': { page: '/endpoints/:id', route: ['POST', '/api/endpoints/:id/remove'] },
   'endpoints rotate': { page: '/endpoints/:id', route: ['POST', '/api/endpoints/:id/rotate'] },
   'endpoints deliveries': { page: '/endpoints/:id', route: ['GET', '/api/endpoints/:id/deliveries'] },
+  'endpoints replay': { page: '/endpoints/:id', route: ['POST', '/api/endpoints/:id/replay'] },
+  'endpoints resend': { page: '/endpoints/:id', route: ['POST', '/api/endpoints/:id/resend'] },
   'endpoints retry': { page: '/endpoints/:id', route: ['POST', '/api/endpoints/:id/retry'] },
 
   'events list': { page: '/events', route: ['GET', '/api/events'] },

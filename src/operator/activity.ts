@@ -38,6 +38,7 @@ export const ACTIONS = [
   'key.revoked',
   'member.updated',
   'member.erased',
+  'member.exported',
   'members.imported',
   'members.exported',
   'members.tagged',

@@ -113,6 +113,9 @@ export const ROUTES: Record<string, RouteAccess> = {
     body: { version: '1', update: { tags: ['taken'] } },
   })),
   'POST /accounts/:/members/:/erase': manager('erase a person', ofMember('/erase')),
+  'GET /accounts/:/people/export': viewer("export a person's data", (of) => ({
+    path: `/accounts/${of.account}/people/export?userId=${of.userId}`,
+  })),
   'GET /jobs': viewer('list tasks', () => ({ path: '/jobs' }), 'filtered'),
   'GET /jobs/:': viewer('see a task', (of) => ({ path: `/jobs/${of.job}` })),
   'POST /jobs/:/cancel': manager('stop a task', (of) => ({ path: `/jobs/${of.job}/cancel` })),

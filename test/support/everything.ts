@@ -23,6 +23,7 @@ import {
   retryNextEvents,
 } from '../../src/operator/events.ts'
 import { eventLines } from '../../src/operator/exports/export-events.ts'
+import { findPerson, personJson } from '../../src/operator/exports/export-person.ts'
 import { startReplay } from '../../src/operator/jobs/replay-events.ts'
 import { startResend } from '../../src/operator/jobs/resend-members.ts'
 import { startTagging } from '../../src/operator/jobs/tag-members.ts'
@@ -221,17 +222,22 @@ async function sendAgain(
       1,
     )
   })
-  // Every delivery of the test's other accounts would take its turn.
+  // The receiver accepts or refuses the first deliveries of both.
   await eventually(
     async () => {
       await takeTurn(database, undefined, null, undefined, onQueued)
       await load(direct, `update job set leased_until = now() where status = 'running'`)
-      return load(direct, `select id from job where channel_oa_id = $1 and status = 'running' and done = 0`, [
-        accountId,
-      ])
+      return load(
+        direct,
+        `select j.id from job j
+          where channel_oa_id = $1 and status = 'running' and done = 0
+            and not exists (select from endpoint_delivery d where d.job_id = j.id and d.answer is not null)`,
+        [accountId],
+      )
     },
     (running) => running.length === 0,
   )
+  await load(direct, 'delete from endpoint_delivery where job_id is not null')
   await load(direct, `update job set status = 'cancelled', finished_at = now() where status = 'running'`)
 }
 
@@ -265,6 +271,7 @@ async function useCommands(users: Users): Promise<string[]> {
   return [
     ...(await searchEverywhere(users)),
     ...(await exportEverything(users)),
+    ...(await exportPeople(users)),
     ...failed.map(({ accountId }) => `account ${accountId}`),
     `${reasons.length} reasons`,
     JSON.stringify(member),
@@ -279,6 +286,19 @@ async function exportEverything({ database, tenant }: Users): Promise<string[]> 
   const found: string[] = []
   for await (const { text } of eventLines(database, tenant.accountId, range))
     for (const [, id] of text.matchAll(/"accountId":"(\d+)"/g)) found.push(`account ${id}`)
+  return found
+}
+
+/** What exports of people contain. */
+async function exportPeople({ database, tenant }: Users): Promise<string[]> {
+  const found: string[] = []
+  for (const userId of ['U1', 'U2', 'U9']) {
+    const account = { id: tenant.accountId, organizationId: tenant.organizationId }
+    const person = await findPerson(database, account, userId)
+    if (person === null) continue
+    found.push(`"id":"${person.memberId}"`)
+    for await (const _ of personJson(database, person));
+  }
   return found
 }
 

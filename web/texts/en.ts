@@ -264,6 +264,7 @@ export const en = {
       'key.revoked': 'Key revoked',
       'member.updated': 'Member changed',
       'member.erased': 'Person erased',
+      'member.exported': 'Data of a person exported',
       'members.imported': 'Members imported',
       'members.exported': 'Members exported',
       'members.tagged': 'Tags of matching members changed',

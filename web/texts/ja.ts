@@ -294,6 +294,7 @@ export const ja: Texts = {
       'key.revoked': 'キーを失効',
       'member.updated': 'メンバーを変更',
       'member.erased': '個人データを消去',
+      'member.exported': '個人のデータをエクスポート',
       'members.imported': 'メンバーをインポート',
       'members.exported': 'メンバーをエクスポート',
       'members.tagged': '一致するメンバーのタグを変更',

@@ -285,6 +285,7 @@ export const th: Texts = {
       'key.revoked': 'เพิกถอนคีย์',
       'member.updated': 'เปลี่ยนสมาชิก',
       'member.erased': 'ลบข้อมูลบุคคล',
+      'member.exported': 'ส่งออกข้อมูลของบุคคล',
       'members.imported': 'นำเข้าสมาชิก',
       'members.exported': 'ส่งออกสมาชิก',
       'members.tagged': 'เปลี่ยนแท็กของสมาชิกที่ตรงกัน',

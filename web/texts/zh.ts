@@ -285,6 +285,7 @@ export const zh: Texts = {
       'key.revoked': '撤銷金鑰',
       'member.updated': '變更成員',
       'member.erased': '清除個人資料',
+      'member.exported': '匯出個人資料',
       'members.imported': '匯入成員',
       'members.exported': '匯出成員',
       'members.tagged': '變更符合條件成員的標籤',

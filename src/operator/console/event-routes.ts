@@ -101,7 +101,7 @@ export function eventRoutes(api: FastifyInstance, parts: ConsoleParts): void {
   })
 }
 
-function exportRoute(api: FastifyInstance, { database, reads, streamer }: ConsoleParts): void {
+function exportRoute(api: FastifyInstance, { database, readsFromNow, streamer }: ConsoleParts): void {
   type OfAccount = { Params: { account: string } }
   api.get<OfAccount>('/accounts/:account/events/export', VIEWER, async (request, reply) => {
     const operator = operatorOf(request)
@@ -111,7 +111,7 @@ function exportRoute(api: FastifyInstance, { database, reads, streamer }: Consol
     await recordEventExport(database, operator, account, range)
     reply.header('content-disposition', `attachment; filename="events-${accountId}.ndjson"`)
     return streamer.send(reply, NDJSON.mediaType, readerOf(operator), () =>
-      eventLines(reads, accountId, range),
+      eventLines(readsFromNow(), accountId, range),
     )
   })
 }

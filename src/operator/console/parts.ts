@@ -17,6 +17,8 @@ export interface ConsoleParts extends Omit<ConsoleOptions, 'database'> {
   database: Transactions
   /** for searches and the facts of accounts, which a replica may serve; results include the changes made in this console */
   reads: Queryable
+  /** The same for a download. Results include every commit before this call. */
+  readsFromNow: () => Queryable
   /** for downloads: one per operator */
   streamer: Streamer
 }

@@ -35,7 +35,9 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
   const reads: Queryable = {
     query: (statement, values) => options.database.reads.console(changedAtMs).query(statement, values),
   }
-  const parts = { ...options, database: options.database.console, reads, streamer: new Streamer() }
+  const readsFromNow = () => options.database.reads.console(performance.now())
+  const streamer = new Streamer()
+  const parts = { ...options, database: options.database.console, reads, readsFromNow, streamer }
   logRequests(app, parts.log)
   app.setReplySerializer(toJson)
   compressLargeResponses(app)
