@@ -83,6 +83,10 @@ const PLACES: Record<string, Place> = {
   'endpoints resend': { page: '/endpoints/:id', route: ['POST', '/api/endpoints/:id/resend'] },
   'endpoints retry': { page: '/endpoints/:id', route: ['POST', '/api/endpoints/:id/retry'] },
 
+  'jobs list': { page: '/tasks', route: ['GET', '/api/jobs'] },
+  'jobs show': { page: '/tasks/:id', route: ['GET', '/api/jobs/:id'] },
+  'jobs cancel': { page: '/tasks/:id', route: ['POST', '/api/jobs/:id/cancel'] },
+
   'events list': { page: '/events', route: ['GET', '/api/events'] },
   'events show': { page: '/events/:id', route: ['GET', '/api/events/:id'] },
   'events export': { page: '/accounts/:id', route: ['GET', '/api/accounts/:account/events/export'] },
