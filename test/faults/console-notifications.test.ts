@@ -122,7 +122,7 @@ describe.runIf(canRunChromium('notifications in the console are'))('an operator'
     const items = page.locator('.messages > li')
     await items.nth(3).waitFor()
     expect(await items.locator('.tag').allInnerTexts()).toEqual([
-      ...['Pending', 'retrying', 'failed permanently', 'sent'],
+      ...['waiting', 'retrying', 'failed permanently', 'sent'],
     ])
     await items.nth(0).getByText('waits until').waitFor()
     await items.nth(1).getByText('451 Try later').waitFor()
@@ -163,7 +163,7 @@ describe.runIf(canRunChromium('notifications in the console are'))('an operator'
     await button(page, 'Last hour').click()
     await dialog.getByLabel('Events per second').fill('1000')
     await button(page, 'Count first').click()
-    await dialog.getByText(`${EVENTS} would be sent. This takes about 1 second.`).waitFor()
+    await dialog.getByText(`${EVENTS} events would be sent. This takes about 1 second.`).waitFor()
     await isSound(page, 'count')
     await button(page, `Send ${EVENTS} events again`).click()
     await dialog.getByText('done', { exact: true }).waitFor()

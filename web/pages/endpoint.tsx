@@ -54,8 +54,8 @@ export function EndpointPage({ id }: { id: string }) {
       actions={isManager && <Actions endpoint={endpoint} onChange={onChange} />}
     >
       <Settings endpoint={endpoint} onChange={onChange} />
-      <SendAgain endpoint={endpoint} onChange={onChange} />
       <Deliveries key={`d${round}`} endpoint={endpoint} />
+      <SendAgain endpoint={endpoint} onChange={onChange} />
       <EndpointHistory key={`h${round}`} id={id} />
       <ActivityPanel key={`a${round}`} kind="endpoint" id={id} />
     </Page>

@@ -104,7 +104,7 @@ function MessageState({ message, channel }: { message: Message; channel: Channel
         : t.notifications.waits(dateTime(dueAt))
   return (
     <>
-      <span class="tag warn">{attempts > 0 ? t.notifications.retrying : t.endpoints.pending}</span>{' '}
+      <span class="tag warn">{attempts > 0 ? t.notifications.retrying : t.notifications.waiting}</span>{' '}
       {[attempts > 0 ? response : '', waiting].filter(Boolean).join(' · ')}
     </>
   )

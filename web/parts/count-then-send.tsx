@@ -19,7 +19,7 @@ export interface Counted {
 export function CountThenSend({
   count,
   start,
-  submit,
+  texts,
   onCancel,
   version,
   isComplete = true,
@@ -27,8 +27,11 @@ export function CountThenSend({
 }: {
   count: () => Promise<Counted>
   start: () => Promise<void>
-  /** label of the button that sends */
-  submit: (count: string) => string
+  texts: {
+    /** label of the button that sends */
+    submit: (count: string) => string
+    found: (count: string, duration: string) => string
+  }
   onCancel: () => void
   /** changes with each field */
   version: string
@@ -42,7 +45,7 @@ export function CountThenSend({
   const countFirst = async () => setFound({ ...(await count()), version })
   return (
     <Form
-      submit={counted === null || shown === null ? t.again.count : submit(shown)}
+      submit={counted === null || shown === null ? t.again.count : texts.submit(shown)}
       onSubmit={counted === null ? countFirst : start}
       onCancel={onCancel}
       isComplete={isComplete && counted?.count !== 0}
@@ -50,7 +53,7 @@ export function CountThenSend({
       {children}
       <p role="status" class={counted === null ? 'visually-hidden' : 'notice hint'}>
         {counted !== null &&
-          (counted.count === 0 ? t.again.none : t.again.found(shown ?? '', duration(counted.seconds)))}
+          (counted.count === 0 ? t.again.none : texts.found(shown ?? '', duration(counted.seconds)))}
       </p>
     </Form>
   )

@@ -31,7 +31,7 @@ export function ReplayForm({ endpoint: { id, events: kinds }, onCancel, onStart 
     <CountThenSend
       count={count}
       start={async () => onStart((await post<{ job: Task }>(path, body)).job)}
-      submit={t.again.line.submit}
+      texts={t.again.line}
       onCancel={onCancel}
       version={JSON.stringify(body)}
       isComplete={body.from !== null && body.to !== null}

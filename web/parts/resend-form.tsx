@@ -37,7 +37,7 @@ export function ResendForm({ endpoint: { id, accountId }, onCancel, onStart }: S
     <CountThenSend
       count={count}
       start={async () => onStart((await post<{ job: Task }>(`/api/endpoints/${id}/resend`, body)).job)}
-      submit={t.again.members.submit}
+      texts={t.again.members}
       onCancel={onCancel}
       version={JSON.stringify(body)}
     >

@@ -189,6 +189,7 @@ export const en = {
     failed: 'failed permanently',
     retrying: 'retrying',
     sending: 'is sent within seconds',
+    waiting: 'waiting',
     waits: (time: string) => `waits until ${time}`,
     waitsForResume: 'waits until the channel is resumed',
     expired: 'It waited for 24 hours while the channel was paused.',
@@ -693,6 +694,8 @@ export const en = {
       open: 'Send a time range again…',
       heading: 'Send a time range again',
       submit: (count: string) => `Send ${counted(count, 'event')} again`,
+      found: (count: string, duration: string) =>
+        `${counted(count, 'event')} would be sent. This takes about ${duration}.`,
       rate: 'Events per second',
     },
     members: {
@@ -700,8 +703,11 @@ export const en = {
       open: 'Send the present state again…',
       heading: 'Send the present state again',
       submit: (count: string) => `Send ${counted(count, 'member')} again`,
+      found: (count: string, duration: string) =>
+        `${counted(count, 'member')} would be sent. This takes about ${duration}.`,
       rate: 'Members per second',
     },
+    tag: 'sent again',
     presets: 'Time range',
     lastHour: 'Last hour',
     lastDay: 'Last 24 hours',
@@ -712,7 +718,6 @@ export const en = {
     rateHint: 'At most 1,000',
     perSecond: 'Per second',
     count: 'Count first',
-    found: (count: string, duration: string) => `${count} would be sent. This takes about ${duration}.`,
     none: 'Nothing matches.',
   },
   clients: {
