@@ -102,5 +102,8 @@ create index endpoint_delivery_job on endpoint_delivery (job_id) where job_id is
 
 -- The events of one account in order of receipt. On large tables, create these indexes on each partition by hand with
 -- `concurrently` before the upgrade: the statements below then use them.
-create index if not exists event_account on event (channel_oa_id, received_at, id);
-create index if not exists tracking_event_account on tracking_event (channel_oa_id, received_at, id);
+--
+-- The condition is true for every event. PostgreSQL uses a partial index only for statements that have its condition. Without it, a
+-- plan that is made while a partition is empty may use this index to find one person or message, and later read the whole account.
+create index if not exists event_account on event (channel_oa_id, received_at, id) where received_at > '-infinity';
+create index if not exists tracking_event_account on tracking_event (channel_oa_id, received_at, id) where received_at > '-infinity';
