@@ -6,6 +6,7 @@ const benches = {
   audience: () => import('./audience.mjs'),
   endpoints: () => import('./endpoints.mjs'),
   loading: () => import('./loading.mjs'),
+  exports: () => import('./exports.mjs'),
   workers: () => import('./workers.mjs'),
   replicas: () => import('./standbys.mjs').then(({ replicas }) => ({ run: replicas })),
   replication: () => import('./standbys.mjs').then(({ replication }) => ({ run: replication })),

@@ -39,6 +39,8 @@ export const ERROR_MESSAGES = {
   stream_open: 'Another stream of this api key or operator is open; try again later',
   tracking_budget_exceeded: 'Too many tracking events; try again later',
   count_changed: 'The number of matching members has changed. Check it and confirm again.',
+  replay_running:
+    'A replay or resend of this endpoint is still running. Wait for its end or cancel it, then try again.',
   too_many_jobs: 'Too many tasks are running; try again when one of them has ended',
   account_busy: 'Too many concurrent requests for this account; try again later',
   busy: 'Too many concurrent requests; try again later',

@@ -47,6 +47,10 @@ const PLACES: Record<string, Place> = {
     page: '/audience/:account/:user',
     route: ['GET', '/api/accounts/:account/members/:user'],
   },
+  'members export-person': {
+    page: '/audience/:account/:user',
+    route: ['GET', '/api/accounts/:account/people/export'],
+  },
   'members erase': { page: '/audience/:account/:user' },
 
   'clients add': { page: '/clients', route: ['POST', '/api/clients'] },
@@ -79,6 +83,7 @@ const PLACES: Record<string, Place> = {
 
   'events list': { page: '/events', route: ['GET', '/api/events'] },
   'events show': { page: '/events/:id', route: ['GET', '/api/events/:id'] },
+  'events export': { page: '/accounts/:id', route: ['GET', '/api/accounts/:account/events/export'] },
   'events retry': { page: '/events', route: ['POST', '/api/events/retry'] },
 }
 

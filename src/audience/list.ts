@@ -3,6 +3,7 @@ import type { FastifyInstance, onRequestAsyncHookHandler } from 'fastify'
 import { type Scope, scopeOf } from '../access/scope.ts'
 import { acceptedAgeMs } from '../http/if-match.ts'
 import { INT64_MIN } from '../http/path-id.ts'
+import { Streamer } from '../http/streamer.ts'
 import { Type } from '../http/typebox.ts'
 import { checker, refuseInput } from '../http/validate.ts'
 import type { Database } from '../postgres/database.ts'
@@ -10,7 +11,7 @@ import { checkFilters, type Filters, filterParameters, toFilters } from './filte
 import { decodeCursor, encodeCursor } from './page-cursor.ts'
 import { listSchema } from './route-schemas.ts'
 import { type Beginning, readPage } from './select-list.ts'
-import { Streamer, streamFormatOf } from './stream.ts'
+import { memberLines, streamFormatOf } from './stream.ts'
 
 const LIMIT_DEFAULT = 50
 /** About 100 KiB of JSON. */
@@ -24,7 +25,7 @@ const checkPageQuery = checker(
 )
 
 export function listRoute(app: FastifyInstance, database: Database, guard: onRequestAsyncHookHandler): void {
-  const streamer = new Streamer(() => database.reads.streams())
+  const streamer = new Streamer()
   const schema = listSchema({ default: LIMIT_DEFAULT, maximum: LIMIT_MAX })
   app.get('/api/audience', { schema, onRequest: guard }, async (request, reply) => {
     const scope = scopeOf(request)
@@ -36,7 +37,9 @@ export function listRoute(app: FastifyInstance, database: Database, guard: onReq
     if (format !== null) {
       refusePaging(request.query)
       const filters = toFilters(checkFilters(request.query))
-      return streamer.send(reply, scope, filters, beginningOf(filters), format)
+      return streamer.send(reply, format.mediaType, scope.keyId, () =>
+        memberLines(database.reads.streams(), scope, filters, beginningOf(filters), format),
+      )
     }
     const { limit, position, filters } = readPageQuery(scope, request.query)
     const ageMs = acceptedAgeMs(request)

@@ -1,6 +1,6 @@
 /**
- * Periodic work that starts once the database is ready: profiles, checks of accounts, jobs, maintenance, pending erasures, change
- * marks, and deliveries to endpoints.
+ * Periodic work that starts once the database is ready: profiles, checks of accounts, messages about them, jobs, maintenance, pending
+ * erasures, change marks, and deliveries to endpoints.
  */
 import type { FastifyBaseLogger } from 'fastify'
 import type { Verifier } from '../accounts/verify.ts'
@@ -21,6 +21,7 @@ import { JobRunner } from './jobs.ts'
 import { MAINTENANCE_INTERVAL_MS, runMaintenance } from './maintenance/maintenance.ts'
 import type { Retention } from './maintenance/retention.ts'
 import { AccountMonitor } from './monitoring/account-monitor.ts'
+import { AccountWatch } from './notifications/watch.ts'
 
 export interface BackgroundParts {
   retention: Retention
@@ -34,6 +35,7 @@ export interface BackgroundParts {
 export class Background {
   readonly #profiles: ProfileFiller
   readonly #monitor: AccountMonitor
+  readonly #watch: AccountWatch
   readonly #sender: Sender
   readonly jobs: JobRunner
   #timers: NodeJS.Timeout[] = []
@@ -44,8 +46,9 @@ export class Background {
     const { database, ready } = opened
     this.#profiles = new ProfileFiller(database, verifier.lineApi)
     this.#monitor = new AccountMonitor(database, verifier)
+    this.#watch = new AccountWatch(database, log)
     this.#sender = sender
-    this.jobs = new JobRunner(database, log, verifier)
+    this.jobs = new JobRunner(database, log, verifier, (endpointId) => sender.expect([endpointId]))
     const maintain = () => {
       const maintenance = database.session((session) => runMaintenance(session, retention))
       Promise.all([maintenance, finishErasures(database)]).catch((error: Error) => {
@@ -69,6 +72,7 @@ export class Background {
       ]
       this.#profiles.start()
       this.#monitor.start()
+      this.#watch.start()
       this.#sender.start()
       this.jobs.start()
       metrics?.watchProfileBacklog(() => countDueProfiles(database))
@@ -82,7 +86,8 @@ export class Background {
   async stop(): Promise<void> {
     this.#isStopped = true
     for (const timer of this.#timers) clearInterval(timer)
-    await Promise.all([this.#profiles.stop(), this.#monitor.stop(), this.#sender.stop(), this.jobs.stop()])
+    const monitoring = [this.#monitor.stop(), this.#watch.stop()]
+    await Promise.all([this.#profiles.stop(), ...monitoring, this.#sender.stop(), this.jobs.stop()])
   }
 
   async #addCheckpoint(database: PostgresDatabase, log: FastifyBaseLogger): Promise<void> {

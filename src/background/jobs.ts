@@ -4,11 +4,15 @@ import type { FastifyBaseLogger } from 'fastify'
 import { AppError } from '../errors.ts'
 import type { JobKind } from '../operator/jobs/job.ts'
 import { LANES } from '../operator/jobs/kinds.ts'
-import type { Platform } from '../operator/jobs/step.ts'
+import type { Platform, Step } from '../operator/jobs/step.ts'
 import { takeTurn } from '../operator/jobs/turn.ts'
 import type { Database } from '../postgres/database.ts'
 
-/** Pause while no job waits. A console in the same process ends it with `wake`. */
+/**
+ * Pause while no job waits. It is short after a turn, because a job that paces itself continues soon, and doubles until it is IDLE_MS.
+ * A console in the same process ends it with `wake`.
+ */
+const FIRST_PAUSE_MS = 25
 const IDLE_MS = 3_000
 /** A step may wait for LINE for half a minute, which is longer than a shutdown may take. */
 const STOP_MAX_MS = 3_000
@@ -17,15 +21,25 @@ export class JobRunner {
   readonly #database: Database
   readonly #log: FastifyBaseLogger
   readonly #platform: Platform | null
+  readonly #onQueued: Step['onQueued'] | undefined
   readonly #stopped = new AbortController()
   /** of each lane that sleeps */
   readonly #idle = new Set<AbortController>()
   #running: Promise<unknown> = Promise.resolve()
 
-  /** @param platform null: no job that calls LINE can run */
-  constructor(database: Database, log: FastifyBaseLogger, platform: Platform | null = null) {
+  /**
+   * @param platform null: no job that calls LINE can run
+   * @param onQueued tells the sender of this process about new deliveries
+   */
+  constructor(
+    database: Database,
+    log: FastifyBaseLogger,
+    platform: Platform | null = null,
+    onQueued?: Step['onQueued'],
+  ) {
     this.#database = database
     this.#platform = platform
+    this.#onQueued = onQueued
     this.#log = log
   }
 
@@ -46,19 +60,24 @@ export class JobRunner {
   }
 
   async #run(kinds: readonly JobKind[]): Promise<void> {
+    let pauseMs = IDLE_MS
     while (!this.#stopped.signal.aborted) {
       // A job that is stored during the last look for one also ends the sleep.
       const idle = new AbortController()
       this.#idle.add(idle)
       const worked = await this.#takeTurn(kinds)
-      if (!worked) await sleep(IDLE_MS, undefined, { signal: idle.signal }).catch(() => undefined)
+      if (worked) pauseMs = FIRST_PAUSE_MS
+      else {
+        await sleep(pauseMs, undefined, { signal: idle.signal }).catch(() => undefined)
+        pauseMs = Math.min(IDLE_MS, 2 * pauseMs)
+      }
       this.#idle.delete(idle)
     }
   }
 
   async #takeTurn(kinds: readonly JobKind[]): Promise<boolean> {
     try {
-      return await takeTurn(this.#database, undefined, this.#platform, kinds)
+      return await takeTurn(this.#database, undefined, this.#platform, kinds, this.#onQueued)
     } catch (error) {
       // While the database is down, there is nothing to do. Its messages may quote stored data.
       if (!(error instanceof AppError)) this.#log.error({ fault: (error as Error).name }, 'a task failed')

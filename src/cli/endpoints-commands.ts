@@ -28,6 +28,7 @@ import type { Database } from '../postgres/database.ts'
 import { testCommand } from './endpoint-test-command.ts'
 import { between, notFound, onDatabase, parseId, requireAccount, withJson } from './input.ts'
 import { io, type Printable, printJson, printMany, printOne } from './io.ts'
+import { replayCommand, resendCommand } from './replay-commands.ts'
 import { addChangeCommand } from './shared-commands.ts'
 
 const LIST_DEFAULT = 50
@@ -44,6 +45,8 @@ export function endpointsCommand(program: Command): void {
   rotateCommand(group)
   deliveriesCommand(group)
   retryCommand(group)
+  replayCommand(group)
+  resendCommand(group)
   testCommand(group)
 }
 
@@ -227,11 +230,13 @@ function deliveriesCommand(group: Command): void {
 }
 
 function deliveryRow(delivery: DeliverySummary): Printable {
-  const { id, status, type, memberId, events, attempts, createdAt, dueAt, lastStatus, lastAnswer } = delivery
+  const { id, status, type, memberId, events, isReplay, attempts, createdAt, dueAt, lastStatus, lastAnswer } =
+    delivery
+  const content = type === null ? `${events} events` : memberId === null ? type : `${type} ${memberId}`
   return {
     id,
     status,
-    content: type === null ? `${events} events` : memberId === null ? type : `${type} ${memberId}`,
+    content: isReplay ? `${content}, again` : content,
     attempts,
     'created at': createdAt,
     'next attempt': dueAt,

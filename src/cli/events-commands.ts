@@ -1,4 +1,4 @@
-import type { Command } from 'commander'
+import { type Command, Option } from 'commander'
 import { FatalError } from '../errors.ts'
 import { APPLIED } from '../intake/retry-events.ts'
 import { ALL_ORGANIZATIONS, commandActor } from '../operator/actor.ts'
@@ -11,9 +11,11 @@ import {
   recordRetry,
   retryEvents,
 } from '../operator/events.ts'
+import { EXPORT_SOURCES } from '../operator/exports/export-events.ts'
 import type { Database } from '../postgres/database.ts'
+import { type EventExportOptions, exportEvents } from './export-events-command.ts'
 import { between, onDatabase, parseId, requireAccount, withJson } from './input.ts'
-import { io, printMany, printOne } from './io.ts'
+import { io, printError, printMany, printOne } from './io.ts'
 
 const LIST_DEFAULT = 50
 const LIST_MAX = 100_000
@@ -26,7 +28,9 @@ interface ListOptions {
 }
 
 export function eventsCommand(program: Command): void {
-  const group = program.command('events').description('inspect received events and retry those that failed')
+  const group = program
+    .command('events')
+    .description('inspect and export received events, and retry those that failed')
 
   withJson(group.command('list'))
     .description('list the newest events that could not be applied to members')
@@ -60,6 +64,8 @@ export function eventsCommand(program: Command): void {
       printOne(event, json === true)
     })
 
+  exportCommand(group)
+
   withJson(group.command('retry'))
     .description('parse and apply failed events again; exits with 1 if one of them fails again')
     .argument(
@@ -71,6 +77,37 @@ export function eventsCommand(program: Command): void {
       const outcomes = await onDatabase((database) => retry(database, ids?.length ? ids : null))
       printMany(outcomes, json === true)
       if (outcomes.some(({ outcome }) => outcome !== APPLIED)) io.exitCode = 1
+    })
+}
+
+interface ExportOptions extends EventExportOptions {
+  account: bigint
+  json?: boolean
+}
+
+function exportCommand(group: Command): void {
+  withJson(group.command('export'))
+    .description('write the events of an account as NDJSON, in the order in which they were received')
+    .requiredOption('--account <id>', 'id of the account', parseId)
+    .requiredOption('--from <time>', 'events received from this time on, such as 2026-11-01T09:00Z')
+    .option(
+      '--to <time>',
+      'events received before this time; at most until a minute ago, which is the default',
+    )
+    .option('--after <position>', 'continue after the line with this position, and append to the file')
+    .addOption(new Option('--source <source>', 'only events of this source').choices(EXPORT_SOURCES))
+    .option(
+      '--output <file>',
+      'write to this new file, which only its owner can read, instead of standard output; .gz compresses it',
+    )
+    .option('--gzip', 'compress the output')
+    .action(async ({ account, json, ...options }: ExportOptions) => {
+      const result = await onDatabase(async (database) =>
+        exportEvents(database, await requireAccount(database, account), options),
+      )
+      const { events, to, position } = result
+      if (options.output !== undefined) printOne(result, json === true)
+      else printError(`oa-audience: ${events} events before ${to}, the last at position ${position ?? '-'}.`)
     })
 }
 

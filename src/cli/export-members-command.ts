@@ -1,14 +1,9 @@
 /** Writes the members of an account to a file or to standard output. */
-import { randomBytes } from 'node:crypto'
-import { createWriteStream } from 'node:fs'
-import { realpath, rename, rm, stat } from 'node:fs/promises'
-import { Readable } from 'node:stream'
-import { pipeline } from 'node:stream/promises'
 import type { Scope } from '../access/scope.ts'
 import { checkFilters, type Filters, toFilters } from '../audience/filters.ts'
 import { beginningOf } from '../audience/list.ts'
 import { CSV, memberLines, NDJSON } from '../audience/stream.ts'
-import { FatalError, toFatalError } from '../errors.ts'
+import { toFatalError } from '../errors.ts'
 import { commandActor } from '../operator/actor.ts'
 import { publicFilters } from '../operator/jobs/tag-members.ts'
 import { recordFile } from '../operator/members/manage-members.ts'
@@ -16,6 +11,7 @@ import { countMembers } from '../operator/members/members.ts'
 import type { Database } from '../postgres/database.ts'
 import { io } from './io.ts'
 import { Progress } from './progress.ts'
+import { writeTexts } from './text-output.ts'
 
 export const FORMATS = { ndjson: NDJSON, csv: CSV }
 
@@ -62,43 +58,6 @@ export async function exportMembers(
     throw error
   } finally {
     progress?.end()
-  }
-}
-
-const WRITE_ERRORS = ['ENOENT', 'ENOSPC', 'EACCES', 'EISDIR', 'EPERM', 'EROFS', 'EIO', 'ENOTDIR', 'ELOOP']
-
-async function writeTexts(texts: AsyncIterable<string>, file: string | undefined): Promise<void> {
-  const input = Readable.from(texts, { highWaterMark: 1 })
-  try {
-    if (file === undefined) await pipeline(input, io.stdout, { end: false })
-    else if (await isSpecial(file)) await pipeline(input, createWriteStream(file))
-    else await replaceFile(input, file)
-  } catch (error) {
-    const { code } = error as { code?: string }
-    if (!WRITE_ERRORS.includes(code ?? '')) throw error
-    throw new FatalError(`${file ?? 'standard output'} cannot be written (${code})`)
-  }
-}
-
-/** A device or a pipe, such as /dev/null, is written to and not replaced by a file. */
-async function isSpecial(file: string): Promise<boolean> {
-  const found = await stat(file).catch(() => null)
-  return found !== null && !found.isFile() && !found.isDirectory()
-}
-
-/**
- * Members are personal data, so only the user may read the file. A new file replaces an old one, whose mode, owner and open
- * readers would remain otherwise. An export that fails leaves the old file.
- */
-async function replaceFile(input: Readable, file: string): Promise<void> {
-  const target = await realpath(file).catch(() => file)
-  const written = `${target}.${randomBytes(6).toString('hex')}.partial`
-  try {
-    await pipeline(input, createWriteStream(written, { flags: 'wx', mode: 0o600 }))
-    await rename(written, target)
-  } catch (error) {
-    await rm(written, { force: true })
-    throw error
   }
 }
 

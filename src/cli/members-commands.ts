@@ -15,6 +15,7 @@ import {
 } from '../operator/members/timeline-texts.ts'
 import type { Database } from '../postgres/database.ts'
 import { isStorableText } from '../postgres/storable.ts'
+import { exportPersonCommand } from './export-person-command.ts'
 import { between, onDatabase, parseId, requireAccount, withJson } from './input.ts'
 import { fileSource, print, printJson, printMany, printOne } from './io.ts'
 
@@ -28,7 +29,9 @@ interface ShowOptions {
 }
 
 export function membersCommand(program: Command): void {
-  const group = program.command('members').description('inspect and erase single members of an audience')
+  const group = program
+    .command('members')
+    .description('inspect, export and erase single people of an audience')
 
   withJson(group.command('show'))
     .description('show a member with the events and edits that led to its state, newest first')
@@ -52,6 +55,8 @@ export function membersCommand(program: Command): void {
         false,
       )
     })
+
+  exportPersonCommand(group)
 
   withJson(group.command('erase'))
     .description(

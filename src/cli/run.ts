@@ -2,7 +2,7 @@ import cluster from 'node:cluster'
 import { Command, CommanderError } from 'commander'
 import { describeVariables, readConfig } from '../config/config.ts'
 import { serviceName, serviceVersion } from '../config/package.ts'
-import { AppError, FatalError, toFatalError } from '../errors.ts'
+import { AppError, type ErrorCode, FatalError, toFatalError } from '../errors.ts'
 import { constraintSentence } from '../operator/constraint-sentences.ts'
 import { migrateDatabase, requireDatabase } from '../postgres/pool/open.ts'
 import { withJson } from './input.ts'
@@ -21,6 +21,7 @@ const GROUPS: Record<string, () => Promise<(program: Command) => void>> = {
   operators: async () => (await import('./operators-commands.ts')).operatorsCommand,
   activity: async () => (await import('./activity-commands.ts')).activityCommand,
   endpoints: async () => (await import('./endpoints-commands.ts')).endpointsCommand,
+  jobs: async () => (await import('./jobs-commands.ts')).jobsCommand,
   events: async () => (await import('./events-commands.ts')).eventsCommand,
   fleet: async () => (await import('./fleet-commands.ts')).fleetCommand,
   doctor: async () => (await import('./doctor-command.ts')).doctorCommand,
@@ -100,10 +101,12 @@ function migrateCommand(program: Command): void {
     })
 }
 
+const FIXABLE: ErrorCode[] = ['invalid_input', 'replay_running', 'too_many_jobs']
+
 /** One line per error that the user can fix. Any other error is a bug and keeps its stack. */
 function explain(error: unknown): string[] {
   if (error instanceof FatalError) return error.message.split('\n')
-  if (error instanceof AppError && error.code === 'invalid_input')
+  if (error instanceof AppError && FIXABLE.includes(error.code))
     return toFatalError(error).message.split('\n')
   const sentence = constraintSentence(error)
   if (sentence !== null) return [sentence]

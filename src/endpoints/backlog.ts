@@ -155,13 +155,20 @@ export const loadContents = statement('load-delivery-contents')`
     select d.id, d.endpoint_id, p.status, p.url, p.allow_private_network, p.format,
            p.replies and d.replies is not false as replies, p.secret, p.previous_secret,
            a.channel_secret, coalesce(d.destination, a.bot_user_id) as destination, d.attempts, d.type, d.change,
-           cardinality(d.event_keys) as event_count,
+           coalesce(cardinality(d.event_keys), cardinality(d.event_ids)) as event_count,
            (extract(epoch from d.created_at) * 1000)::bigint as created_ms,
-           (select string_agg(e.payload, ',' order by k.position)
-              from unnest(d.event_keys) with ordinality as k (key, position)
-              join lateral (select payload from event e
-                             where e.channel_oa_id = d.channel_oa_id and e.key = k.key and e.is_forwarded
-                               and e.received_at >= d.created_at offset 0) e on true) as events,
+           case when d.event_ids is null then (
+             select string_agg(e.payload, ',' order by k.position)
+               from unnest(d.event_keys) with ordinality as k (key, position)
+               join lateral (select payload from event e
+                              where e.channel_oa_id = d.channel_oa_id and e.key = k.key and e.is_forwarded
+                                and e.received_at >= d.created_at offset 0) e on true)
+           -- Of a replay. An unsend and an erasure delete the payload.
+           else (select string_agg(e.payload, ',' order by e.received_at, e.id)
+                   from event e
+                  where e.channel_oa_id = d.channel_oa_id and e.received_at between d.events_from and d.events_until
+                    and e.id = any (d.event_ids))
+           end as events,
            case d.type
              when 'member.erased' then (
                select concat('{"id":"', x.id, '","deletedAt":"',

@@ -73,7 +73,8 @@ const takeChanges = statement('take-member-changes')`
       insert into endpoint_delivery as d (channel_oa_id, endpoint_id, type, member_id, change)
       select channel_oa_id, endpoint_id, type, id, change from found where events is null or type = any (events)
           on conflict (channel_oa_id, endpoint_id, member_id) where member_id is not null do update
-             set change = excluded.change, failed_at = null,
+             -- The end of a resend deletes its own rows, and must not delete a change.
+             set change = excluded.change, job_id = null, failed_at = null,
                  due_at = case when d.failed_at is null then d.due_at else now() end,
                  type = case when d.type = 'member.created' and excluded.type = 'member.updated' then d.type
                         else excluded.type end

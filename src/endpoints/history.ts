@@ -60,7 +60,7 @@ const noteAttempts = statement('note-endpoint-attempts')`
     select x.endpoint_id, r.was_accepted,
            (case when r.was_accepted then x.accepted_slot else x.refused_slot end - s.position + ${ATTEMPTS_KEPT}) % ${ATTEMPTS_KEPT},
            now() - s.age_ms * interval '1 millisecond', s.delivery_id, s.attempt, s.status, s.duration_ms,
-           coalesce(s.events, (select coalesce(cardinality(event_keys), 1) from endpoint_delivery
+           coalesce(s.events, (select coalesce(cardinality(event_keys), cardinality(event_ids), 1) from endpoint_delivery
                                 where channel_oa_id = s.channel_oa_id and id = s.delivery_id)),
            s.reason
       from unnest($6::bigint[], $7::bigint[], $8::bigint[], $9::int[], $10::int[], $11::text[], $12::int[], $13::int[], $14::int[],

@@ -67,8 +67,8 @@ export class Sender {
   constructor(database: Database, isOwnUrl: (url: URL) => boolean, resolver = new HostResolver()) {
     this.#connection = database.pin()
     this.#claims = new Claims(this.#connection, this.#queue)
-    this.#feeds = new Feeds(database, (endpointIds) => this.#expect(endpointIds))
-    this.#fanOut = new FanOut(database, (endpointIds) => this.#expect(endpointIds))
+    this.#feeds = new Feeds(database, (endpointIds) => this.expect(endpointIds))
+    this.#fanOut = new FanOut(database, (endpointIds) => this.expect(endpointIds))
     this.#settlements = new Settlements(this.#connection)
     this.#contents = new Contents(this.#connection)
     this.#targets = new Targets(this.#connection, isOwnUrl, resolver)
@@ -108,7 +108,8 @@ export class Sender {
     if (!this.#queue.stateOf(item.endpointId).isDown) this.#claims.expect(item.endpointId)
   }
 
-  #expect(endpointIds: bigint[]): void {
+  /** Call it when deliveries to these endpoints have been queued. Without it, the next polls find them. */
+  expect(endpointIds: bigint[]): void {
     for (const id of endpointIds) if (!this.#queue.stateOf(id).isDown) this.#claims.expect(id)
     this.#poll()
   }

@@ -40,6 +40,7 @@ export const ERROR_STATUS: Record<ErrorCode, number> = {
   stream_open: 429,
   tracking_budget_exceeded: 429,
   count_changed: 409,
+  replay_running: 409,
   too_many_jobs: 429,
   account_busy: 429,
   busy: 503,

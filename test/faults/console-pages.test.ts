@@ -85,11 +85,10 @@ describe.runIf(canRunChromium('the pages of the console are'))('every page', () 
     await page.getByRole('link', { name: 'Hotel 999' }).waitFor()
   })
 
+  // Contrast depends on the scheme, and overflow on width and language, so half of the combinations shows both.
   describe.each(['en-US', 'ja-JP', 'th-TH', 'zh-TW'])('in %s', (locale) => {
     it.each([
       { colorScheme: 'light' as const, viewport: DESKTOP },
-      { colorScheme: 'dark' as const, viewport: DESKTOP },
-      { colorScheme: 'light' as const, viewport: PHONE },
       { colorScheme: 'dark' as const, viewport: PHONE },
     ])('has no fault for assistive technology, $colorScheme at $viewport.width px', async (options) => {
       const page = await visitConsole(browser, url, { ...options, locale, hasAxe: true })

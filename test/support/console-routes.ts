@@ -108,6 +108,9 @@ export const ROUTES: Record<string, RouteAccess> = {
     body: { version: '1', update: { tags: ['taken'] } },
   })),
   'POST /accounts/:/members/:/erase': manager('erase a person', ofMember('/erase')),
+  'GET /accounts/:/people/export': viewer("export a person's data", (of) => ({
+    path: `/accounts/${of.account}/people/export?userId=${of.userId}`,
+  })),
   'GET /jobs': viewer('list tasks', () => ({ path: '/jobs' }), 'filtered'),
   'GET /jobs/:': viewer('see a task', (of) => ({ path: `/jobs/${of.job}` })),
   'POST /jobs/:/cancel': manager('stop a task', (of) => ({ path: `/jobs/${of.job}/cancel` })),
@@ -154,10 +157,23 @@ export const ROUTES: Record<string, RouteAccess> = {
   'POST /endpoints/:/pause': manager('pause an endpoint', ofEndpoint('/pause')),
   'POST /endpoints/:/resume': manager('resume an endpoint', ofEndpoint('/resume')),
   'POST /endpoints/:/retry': manager('retry failed deliveries', ofEndpoint('/retry')),
+  'POST /endpoints/:/replay/count': manager(
+    'count events of a time range',
+    ofEndpoint('/replay/count', { from: '2026-01-01', to: '2026-01-02' }),
+  ),
+  'POST /endpoints/:/replay': manager(
+    'send a time range again',
+    ofEndpoint('/replay', { from: '2026-01-01', to: '2026-01-02' }),
+  ),
+  'POST /endpoints/:/resend': manager('send members again', ofEndpoint('/resend', { filters: {} })),
   'POST /endpoints/:/remove': manager('remove an endpoint', ofEndpoint('/remove')),
   'GET /accounts/:/audience/export': viewer(
     'export members that match',
     ofAccount('/audience/export?format=csv'),
+  ),
+  'GET /accounts/:/events/export': viewer(
+    'export events of an account',
+    ofAccount('/events/export?from=2026-01-01'),
   ),
   'POST /accounts/:/audience/import': manager('import members', (of) => ({
     ...ofAccount('/audience/import')(of),

@@ -48,6 +48,7 @@ export async function startReceiver(): Promise<Receiver> {
 
 export interface Sending {
   database: TextDatabase
+  sender: Sender
   service: Service
   tenant: Tenant
   /** Adds an endpoint of the tenant. Returns its id. */
@@ -68,6 +69,7 @@ export async function startSending(resolver = new HostResolver()): Promise<Sendi
   onTestFinished(() => sender.stop())
   return {
     database,
+    sender,
     service,
     tenant,
     addEndpoint: async (url, columns = {}) => {

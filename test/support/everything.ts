@@ -14,6 +14,7 @@ import { LineApi } from '../../src/line-api/client.ts'
 import { findFleetAccount, readFleetCharts } from '../../src/operator/accounts/fleet.ts'
 import { findAccountContents, removeAccount } from '../../src/operator/accounts/remove-account.ts'
 import { ALL_ORGANIZATIONS, commandActor } from '../../src/operator/actor.ts'
+import { countReplay, findResendable, planReplay } from '../../src/operator/endpoints/replays.ts'
 import {
   countUnapplied,
   listEvents,
@@ -21,6 +22,10 @@ import {
   listUnappliedEvents,
   retryNextEvents,
 } from '../../src/operator/events.ts'
+import { eventLines } from '../../src/operator/exports/export-events.ts'
+import { findPerson, personJson } from '../../src/operator/exports/export-person.ts'
+import { startReplay } from '../../src/operator/jobs/replay-events.ts'
+import { startResend } from '../../src/operator/jobs/resend-members.ts'
 import { startTagging } from '../../src/operator/jobs/tag-members.ts'
 import { takeTurn } from '../../src/operator/jobs/turn.ts'
 import { countMatching } from '../../src/operator/members/count-members.ts'
@@ -179,9 +184,61 @@ async function useEndpoints({ service, database, direct, platform, tenant }: Use
     async () => bodies().join(),
     (all) => all.includes('"destination"') && all.includes('member.created'),
   )
+  await sendAgain({ database, direct, tenant }, (endpointId) => sender.expect([endpointId]))
   await sender.stop()
   await load(direct, 'delete from endpoint')
   return bodies()
+}
+
+/** A replay to the `line` endpoint and a resend to the other one. */
+async function sendAgain(
+  { database, direct, tenant }: Pick<Users, 'database' | 'direct' | 'tenant'>,
+  onQueued: (endpointId: bigint) => void,
+): Promise<void> {
+  const { accountId } = tenant
+  const endpoints = await load<{ id: bigint }>(
+    direct,
+    `select id from endpoint where channel_oa_id = $1 order by format`,
+    [accountId],
+  )
+  const [line = 0n, members = 0n] = endpoints.map(({ id }) => id)
+  const hour = 3_600_000
+  const asked = {
+    from: new Date(Date.now() - hour).toISOString(),
+    to: new Date(Date.now() + hour).toISOString(),
+    rate: 1_000,
+  }
+  const plan = await planReplay(database, ALL_ORGANIZATIONS, line, asked)
+  const resent = await findResendable(database, ALL_ORGANIZATIONS, members)
+  if (plan === null || resent === null) throw new Error('no endpoint')
+  const { events } = await countReplay(database, plan.endpoint, plan.request)
+  await database.transaction(async (transaction) => {
+    await startReplay(transaction, commandActor(), plan.endpoint, plan.request, events)
+    await startResend(
+      transaction,
+      commandActor(),
+      resent,
+      { filters: { relationship: 'following' }, rate: 10 },
+      1,
+    )
+  })
+  // The receiver accepts or refuses the first deliveries of both.
+  await eventually(
+    async () => {
+      await takeTurn(database, undefined, null, undefined, onQueued)
+      await load(direct, `update job set leased_until = now() where status = 'running'`)
+      return load(
+        direct,
+        `select j.id from job j
+          where channel_oa_id = $1 and status = 'running' and done = 0
+            and not exists (select from endpoint_delivery d where d.job_id = j.id and d.answer is not null)`,
+        [accountId],
+      )
+    },
+    (running) => running.length === 0,
+  )
+  await load(direct, 'delete from endpoint_delivery where job_id is not null')
+  await load(direct, `update job set status = 'cancelled', finished_at = now() where status = 'running'`)
 }
 
 /** What the command line does with an account. */
@@ -213,12 +270,36 @@ async function useCommands(users: Users): Promise<string[]> {
   const { entries: timeline } = await memberTimeline(database, tenant.accountId, member, 100)
   return [
     ...(await searchEverywhere(users)),
+    ...(await exportEverything(users)),
+    ...(await exportPeople(users)),
     ...failed.map(({ accountId }) => `account ${accountId}`),
     `${reasons.length} reasons`,
     JSON.stringify(member),
     `${await countMembers(database, tenant.accountId)} members`,
     `${timeline.length} entries`,
   ]
+}
+
+/** The accounts of all events that an export contains. */
+async function exportEverything({ database, tenant }: Users): Promise<string[]> {
+  const range = { fromUs: 0n, toUs: BigInt(Date.now() + 60_000) * 1_000n, after: null, source: null }
+  const found: string[] = []
+  for await (const { text } of eventLines(database, tenant.accountId, range))
+    for (const [, id] of text.matchAll(/"accountId":"(\d+)"/g)) found.push(`account ${id}`)
+  return found
+}
+
+/** What exports of people contain. */
+async function exportPeople({ database, tenant }: Users): Promise<string[]> {
+  const found: string[] = []
+  for (const userId of ['U1', 'U2', 'U9']) {
+    const account = { id: tenant.accountId, organizationId: tenant.organizationId }
+    const person = await findPerson(database, account, userId)
+    if (person === null) continue
+    found.push(`"id":"${person.memberId}"`)
+    for await (const _ of personJson(database, person));
+  }
+  return found
 }
 
 /** What an operator of the tenant's organization finds in all accounts: the ids of members, and the accounts of events. */

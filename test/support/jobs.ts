@@ -1,7 +1,7 @@
 /** The runner of jobs as in a process of the service, and what operators do with jobs. */
 import { JobRunner } from '../../src/background/jobs.ts'
 import type { JobSummary } from '../../src/operator/jobs/job.ts'
-import type { Platform } from '../../src/operator/jobs/step.ts'
+import type { Platform, Step } from '../../src/operator/jobs/step.ts'
 import type { TextDatabase } from '../../tools/text-database.ts'
 import { atEnd } from './at-end.ts'
 import type { Operator } from './console.ts'
@@ -11,10 +11,15 @@ import { type Answer, readAnswer } from './service.ts'
 /**
  * It is stopped with its test or file.
  * @param platform required by jobs that call LINE
+ * @param onQueued of a sender in the same process
  */
-export function startJobRunner(database: TextDatabase, platform: Platform | null = null): JobRunner {
+export function startJobRunner(
+  database: TextDatabase,
+  platform: Platform | null = null,
+  onQueued?: Step['onQueued'],
+): JobRunner {
   const log = { error: () => undefined } as unknown as ConstructorParameters<typeof JobRunner>[1]
-  const runner = new JobRunner(database, log, platform)
+  const runner = new JobRunner(database, log, platform, onQueued)
   runner.start()
   atEnd(() => runner.stop())
   return runner

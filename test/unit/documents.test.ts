@@ -77,10 +77,10 @@ const LIMITS = `
   operations | wait for a row lock
     postgres/pool/connection-settings.ts LOCK_TIMEOUT_MS ms
   operations | concurrent streams per instance
-    audience/stream.ts STREAMS_MAX
+    http/streamer.ts STREAMS_MAX
   operations | time that the client of a stream may take
-    audience/stream.ts PIECE_MAX_MS s
-    audience/stream.ts PIECE_BYTES KiB
+    http/streamer.ts PIECE_MAX_MS s
+    http/streamer.ts PIECE_BYTES KiB
   operations | members that one page examines
     audience/list-statements.ts SCAN_MAX
   operations | lookups of endpoints' names at a time

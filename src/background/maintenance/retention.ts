@@ -16,6 +16,9 @@ const DAYS_KEPT_DAYS = 400
 /** Operators look at what they did last month. */
 const JOBS_KEPT_DAYS = 30
 
+/** A message that is not sent within a day has failed permanently. Reminders repeat what is older. */
+const NOTIFICATIONS_KEPT_DAYS = 30
+
 /** A browser sends the next piece of a file within seconds. What it has uploaded contains personal data. */
 const UPLOAD_PAUSE_MAX_MINUTES = 60
 
@@ -32,7 +35,7 @@ export type Retention = Pick<
  * TRACKING_RETENTION_DAYS, and beyond DEDUPLICATION_DAYS event keys, ids of unsent messages, tombstones, and tracked activity of
  * people who are not members, and the activity log beyond AUDIT_RETENTION_DAYS. Change marks are kept for 30 days, counts of
  * deliveries for 35, and the daily figures of accounts for 400. Jobs are kept for 30 days
- * after their end. Sessions of the console are deleted once they have expired.
+ * after their end, and notifications for 30 days. Sessions of the console are deleted once they have expired.
  */
 export async function deleteExpired(
   session: Queryable,
@@ -61,6 +64,7 @@ export async function deleteExpired(
   await deleteInBatches(session, deleteActivity, auditRetentionDays)
   await session.query(endAbandonedUploads, [UPLOAD_PAUSE_MAX_MINUTES])
   await deleteInBatches(session, deleteJobs, JOBS_KEPT_DAYS)
+  await deleteInBatches(session, deleteNotifications, NOTIFICATIONS_KEPT_DAYS)
 }
 
 async function deleteInBatches(session: Queryable, statement: Statement, days: number): Promise<void> {
@@ -177,5 +181,7 @@ const endAbandonedUploads = statement('end-abandoned-uploads')`
     delete from job_file using ended where job_id = ended.id`
 
 const deleteJobs = deleteOlder('delete-jobs', 'job', 'finished_at')
+
+const deleteNotifications = deleteOlder('delete-notifications', 'notification', 'created_at')
 
 const deleteActivity = deleteOlder('delete-activity', 'activity', 'occurred_at')

@@ -1,4 +1,4 @@
-/** The audience of an account: search, one member with its timeline, erasure. */
+/** The audience of an account: search, one member with its timeline, a person's own data, erasure. */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { checkFilters, filterParameters, toFilters } from '../../audience/filters.ts'
 import { USER_ID_MAX_LENGTH } from '../../audience/member.ts'
@@ -6,14 +6,16 @@ import { checkUpdate } from '../../audience/update.ts'
 import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
 import { parsePathId } from '../../http/path-id.ts'
 import { Type } from '../../http/typebox.ts'
-import { checker, refuseInput } from '../../http/validate.ts'
+import { checker, refuseInput, StorableText } from '../../http/validate.ts'
 import { findAccountDetails } from '../accounts/accounts.ts'
+import { findPerson, personJson, recordPersonExport } from '../exports/export-person.ts'
 import { eraseMember, updateMember } from '../members/manage-members.ts'
 import { findMember, memberTimeline, searchMembers, type TimelinePosition } from '../members/members.ts'
 import type { ConsoleParts } from './parts.ts'
-import { found, PAGE_SIZE, requireId } from './parts.ts'
+import { found, PAGE_SIZE, readerOf, requireId } from './parts.ts'
 import { MANAGER, operatorOf, VIEWER } from './session.ts'
 
+const UserId = StorableText({ minLength: 1, maxLength: USER_ID_MAX_LENGTH })
 const { updatedSince: _, ...searchParameters } = filterParameters
 const checkSearch = checker(
   Type.Object({ ...searchParameters, cursor: Type.Optional(Type.String()) }, { additionalProperties: false }),
@@ -31,7 +33,12 @@ const checkEdit = checker(
 
 type Of<Names extends string> = { Params: Record<Names, string> }
 
-export function audienceRoutes(api: FastifyInstance, { database, reads, now }: ConsoleParts): void {
+const checkPerson = checker(Type.Object({ userId: UserId }, { additionalProperties: false }))
+
+export function audienceRoutes(
+  api: FastifyInstance,
+  { database, reads, readsFromNow, streamer, now }: ConsoleParts,
+): void {
   const accountOf = async (request: FastifyRequest<Of<'account'>>) =>
     found(
       await findAccountDetails(
@@ -70,6 +77,17 @@ export function audienceRoutes(api: FastifyInstance, { database, reads, now }: C
     const member = await memberOf(id, request.params)
     const { entries, next } = await memberTimeline(reads, id, member, PAGE_SIZE, after)
     return { entries, nextCursor: next && `${next.atUs}.${next.part}.${next.id}` }
+  })
+
+  api.get<Of<'account'>>('/accounts/:account/people/export', VIEWER, async (request, reply) => {
+    const operator = operatorOf(request)
+    const account = await accountOf(request)
+    const { userId } = checkPerson(request.query)
+    const current = readsFromNow()
+    const person = found(await findPerson(current, account, userId))
+    await recordPersonExport(database, operator, person)
+    reply.header('content-disposition', `attachment; filename="person-${account.id}.json"`)
+    return streamer.send(reply, 'application/json', readerOf(operator), () => personJson(current, person))
   })
 
   // `version` is the one that the form shows, so that two people who edit the same member do not overwrite each other.

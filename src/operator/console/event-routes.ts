@@ -1,5 +1,6 @@
-/** Events that could not be applied: list, reasons, retry. */
+/** Events: those that could not be applied, with reasons and retry, and the export of all. */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { NDJSON } from '../../audience/stream.ts'
 import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
 import { Type } from '../../http/typebox.ts'
 import { checker, StorableText } from '../../http/validate.ts'
@@ -13,9 +14,11 @@ import {
   recordRetry,
   retryEvents,
 } from '../events.ts'
+import { EXPORT_SOURCES, eventLines, findExportEnd, recordEventExport } from '../exports/export-events.ts'
+import { readRange } from '../exports/time-range.ts'
 import { startEventRetry } from '../jobs/retry-events.ts'
 import type { ConsoleParts } from './parts.ts'
-import { found, Id, idOrNull, pageOf, READ_LIMIT, requireId } from './parts.ts'
+import { found, Id, idOrNull, pageOf, READ_LIMIT, readerOf, requireId } from './parts.ts'
 import { sendJob } from './send-job.ts'
 import { MANAGER, operatorOf, VIEWER } from './session.ts'
 
@@ -29,8 +32,21 @@ const checkList = checker(
 const checkReasons = checker(Type.Object({ account: Type.Optional(Id) }, { additionalProperties: false }))
 const checkRetry = checker(Type.Object(filter, { additionalProperties: false }))
 
+const checkExport = checker(
+  Type.Object(
+    {
+      from: Type.String(),
+      to: Type.Optional(Type.String()),
+      after: Type.Optional(Type.String()),
+      source: Type.Optional(Type.Enum([...EXPORT_SOURCES])),
+    },
+    { additionalProperties: false },
+  ),
+)
+
 export function eventRoutes(api: FastifyInstance, parts: ConsoleParts): void {
   const { database, reads } = parts
+  exportRoute(api, parts)
   const eventOf = async (request: FastifyRequest<{ Params: { id: string } }>) =>
     found(await findEvent(database, operatorOf(request).organizationIds, requireId(request.params.id)))
 
@@ -81,6 +97,21 @@ export function eventRoutes(api: FastifyInstance, parts: ConsoleParts): void {
     const total = await countUnapplied(database, organizationIds, matching)
     return sendJob(request, reply, parts, (transaction) =>
       startEventRetry(transaction, operator, matching, { accountId, organizationId, total }),
+    )
+  })
+}
+
+function exportRoute(api: FastifyInstance, { database, readsFromNow, streamer }: ConsoleParts): void {
+  type OfAccount = { Params: { account: string } }
+  api.get<OfAccount>('/accounts/:account/events/export', VIEWER, async (request, reply) => {
+    const operator = operatorOf(request)
+    const accountId = requireId(request.params.account)
+    const account = found(await findAccountDetails(database, operator.organizationIds, accountId))
+    const range = readRange(checkExport(request.query), await findExportEnd(database))
+    await recordEventExport(database, operator, account, range)
+    reply.header('content-disposition', `attachment; filename="events-${accountId}.ndjson"`)
+    return streamer.send(reply, NDJSON.mediaType, readerOf(operator), () =>
+      eventLines(readsFromNow(), accountId, range),
     )
   })
 }

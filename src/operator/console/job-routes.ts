@@ -3,7 +3,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { checkFilters, filterParameters, toFilters } from '../../audience/filters.ts'
 import { beginningOf } from '../../audience/list.ts'
 import { TAG_MAX_LENGTH } from '../../audience/member.ts'
-import { CSV, NDJSON, Streamer } from '../../audience/stream.ts'
+import { CSV, memberLines, NDJSON } from '../../audience/stream.ts'
 import { TAGS_MAX } from '../../audience/update.ts'
 import { AppError } from '../../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
@@ -19,7 +19,7 @@ import { countMatching } from '../members/count-members.ts'
 import { recordFile } from '../members/manage-members.ts'
 import { OperatorLimit } from './operator-limit.ts'
 import type { ConsoleParts } from './parts.ts'
-import { found, Id, idOrNull, pageOf, READ_LIMIT, requireId } from './parts.ts'
+import { found, Id, idOrNull, pageOf, READ_LIMIT, readerOf, requireId } from './parts.ts'
 import { sendJob } from './send-job.ts'
 import { MANAGER, operatorOf, VIEWER } from './session.ts'
 
@@ -33,7 +33,8 @@ const checkList = checker(
 )
 
 const { updatedSince: _, ...filters } = filterParameters
-const checkSearch = checker(Type.Object(filters, { additionalProperties: false }))
+export const FilterSchema = Type.Object(filters, { additionalProperties: false })
+const checkSearch = checker(FilterSchema)
 const FORMATS = { csv: CSV, ndjson: NDJSON }
 const Format = Type.Union([Type.Literal('csv'), Type.Literal('ndjson')])
 const checkExport = checker(Type.Object({ ...filters, format: Format }, { additionalProperties: false }))
@@ -41,7 +42,7 @@ const Tags = Type.Array(StorableText({ minLength: 1, maxLength: TAG_MAX_LENGTH }
 const checkTagging = checker(
   Type.Object(
     {
-      filters: Type.Object(filters, { additionalProperties: false }),
+      filters: FilterSchema,
       addTags: Tags,
       removeTags: Tags,
       expectedCount: Type.Integer({ minimum: 0 }),
@@ -100,7 +101,7 @@ async function accountOf(database: Transactions, request: FastifyRequest<OfAccou
 type Count = ReturnType<typeof limitedCount>
 
 /** Counting a large audience takes seconds of the connection that all operators share. */
-function limitedCount() {
+export function limitedCount() {
   const limit = new OperatorLimit(COUNTS_PER_OPERATOR_MAX)
   return (request: FastifyRequest, ...counted: Parameters<typeof countMatching>) => {
     const release = limit.begin(operatorOf(request))
@@ -109,14 +110,16 @@ function limitedCount() {
 }
 
 /** Counts and exports the members that match a filter. */
-function readMatchingRoutes(api: FastifyInstance, { database, reads }: ConsoleParts, count: Count): void {
+function readMatchingRoutes(
+  api: FastifyInstance,
+  { database, reads, streamer }: ConsoleParts,
+  count: Count,
+): void {
   api.get<OfAccount>('/accounts/:account/audience/count', VIEWER, async (request) => {
     const { id, organizationId } = await accountOf(database, request)
     const matching = toFilters(checkFilters(checkSearch(request.query)))
     return { count: await count(request, reads, scopeOfJob({ accountId: id, organizationId }), matching) }
   })
-
-  const streamer = new Streamer(() => reads)
 
   // The browser shows the progress of the download. Members are read page by page at its pace.
   api.get<OfAccount>('/accounts/:account/audience/export', VIEWER, async (request, reply) => {
@@ -129,8 +132,9 @@ function readMatchingRoutes(api: FastifyInstance, { database, reads }: ConsolePa
     const changes = { format, members, filters: publicFilters(matching) }
     await recordFile(database, operator, { id: accountId, organizationId }, 'members.exported', changes)
     reply.header('content-disposition', `attachment; filename="members-${accountId}.${format}"`)
-    const reader = operator.operatorId ?? operator.name
-    return streamer.send(reply, scope, matching, beginningOf(matching), FORMATS[format], reader)
+    return streamer.send(reply, FORMATS[format].mediaType, readerOf(operator), () =>
+      memberLines(reads, scope, matching, beginningOf(matching), FORMATS[format]),
+    )
   })
 }
 

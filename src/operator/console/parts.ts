@@ -4,16 +4,22 @@ import type { Config } from '../../config/config.ts'
 import type { Secret } from '../../config/secret.ts'
 import { AppError } from '../../errors.ts'
 import { INT64_MAX, parsePathId } from '../../http/path-id.ts'
+import type { Streamer } from '../../http/streamer.ts'
 import { Type } from '../../http/typebox.ts'
 import { StorableText } from '../../http/validate.ts'
 import type { Database } from '../../postgres/database.ts'
 import type { Queryable, Transactions } from '../../postgres/statement.ts'
+import type { Operator } from '../actor.ts'
 
 export interface ConsoleParts extends Omit<ConsoleOptions, 'database'> {
   /** the console's own connection to the primary */
   database: Transactions
   /** for searches and the facts of accounts, which a replica may serve; results include the changes made in this console */
   reads: Queryable
+  /** The same for a download. Results include every commit before this call. */
+  readsFromNow: () => Queryable
+  /** for downloads: one per operator */
+  streamer: Streamer
 }
 
 export interface ConsoleOptions {
@@ -65,6 +71,9 @@ export function idOrNull(text: string | undefined): bigint | null {
   if (id > INT64_MAX) throw new AppError('unknown_item')
   return id
 }
+
+/** Whom a stream counts for. A team shares CONSOLE_TOKEN, and its only stream. */
+export const readerOf = ({ operatorId, name }: Operator): bigint | string => operatorId ?? name
 
 /** Throws `unknown_item` for null. */
 export function found<T>(item: T | null | undefined): T {

@@ -4,6 +4,7 @@ import type { FastifyInstance } from 'fastify'
 import { PACKAGE_ROOT } from '../../config/package.ts'
 import { FatalError } from '../../errors.ts'
 import { createServer, requireWellFormed } from '../../http/server.ts'
+import { Streamer } from '../../http/streamer.ts'
 import { logRequests } from '../../observability/log.ts'
 import type { Queryable } from '../../postgres/statement.ts'
 import { toInputError } from '../constraint-sentences.ts'
@@ -22,6 +23,7 @@ import { operatorRoutes } from './operator-routes.ts'
 import { organizationRoutes } from './organization-routes.ts'
 import { addPages, compressLargeResponses, setSecurityHeaders } from './pages.ts'
 import type { ConsoleOptions } from './parts.ts'
+import { replayRoutes } from './replay-routes.ts'
 import { searchRoutes } from './search-routes.ts'
 import { createSessions, requireRoles, requireSameOrigin } from './session.ts'
 import { signInRoutes } from './sign-in-routes.ts'
@@ -32,7 +34,9 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
   const reads: Queryable = {
     query: (statement, values) => options.database.reads.console(changedAtMs).query(statement, values),
   }
-  const parts = { ...options, database: options.database.console, reads }
+  const readsFromNow = () => options.database.reads.console(performance.now())
+  const streamer = new Streamer()
+  const parts = { ...options, database: options.database.console, reads, readsFromNow, streamer }
   logRequests(app, parts.log)
   app.setReplySerializer(toJson)
   compressLargeResponses(app)
@@ -59,6 +63,7 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
       audienceRoutes(api, parts) // members, their timeline, erasure
       eventRoutes(api, parts) //    events that could not be applied
       endpointRoutes(api, parts) // outgoing webhooks
+      replayRoutes(api, parts) //   what they missed, sent again
       clientRoutes(api, parts) //   API clients and keys
       jobRoutes(api, parts) //      long work over members
       operatorRoutes(api, parts) // the people who use the console

@@ -131,6 +131,8 @@ export type DeliverySummary = {
   memberId: bigint | null
   /** of the format `line`; null for `members` */
   events: number | null
+  /** of a replay or a resend */
+  isReplay: boolean
   attempts: number
   createdAt: string
   /** null for failed deliveries */
@@ -148,7 +150,8 @@ export interface DeliveryPosition {
 }
 
 const DELIVERY_COLUMNS = `id, case when failed_at is not null then 'failed' when leased_until > now() then 'sending' else 'pending' end as status,
-         type, member_id as "memberId", cardinality(event_keys) as events, attempts,
+         type, member_id as "memberId", coalesce(cardinality(event_keys), cardinality(event_ids)) as events,
+         job_id is not null or event_ids is not null as "isReplay", attempts,
          to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt",
          case when failed_at is null
               then to_char(due_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') end as "dueAt",

@@ -1,5 +1,6 @@
 /** Long work as a row: what it is, how it starts, and how operators see and cancel it. background/jobs.ts does the work. */
 import type { AccountId, OrganizationId } from '../../accounts/account.ts'
+import { endDeliveriesOfJob } from '../../endpoints/replays.ts'
 import { AppError } from '../../errors.ts'
 import { type Queryable, statement } from '../../postgres/statement.ts'
 import { type NewActivity, recordActivity } from '../activity.ts'
@@ -23,6 +24,11 @@ export type JobKind =
   | 'events.retry'
   | 'endpoint.retry'
   | 'endpoint.resume'
+  | 'endpoint.replay'
+  | 'endpoint.resend'
+
+/** They last for hours, and wait while an endpoint is paused, so they have limits and turns of their own. */
+export const REPLAY_KINDS: readonly JobKind[] = ['endpoint.replay', 'endpoint.resend']
 
 /** uploading: the file of an import is not complete */
 export type JobStatus = 'uploading' | 'running' | 'done' | 'failed' | 'cancelled'
@@ -70,11 +76,11 @@ export type JobActivity = Omit<NewActivity, 'organizationId' | 'accountId'>
 /**
  * $1 kind text, $2 account id bigint or null, $3 organization id bigint or null, $4 actor kind text, $5 operator id bigint or null,
  * $6 actor text, $7 request id text or null, $8 parameters jsonb, $9 position jsonb or null, $10 total bigint or null, $11 status text,
- * $12 maximum number of jobs of the organization int, $13 maximum number of jobs int
+ * $12 maximum number of jobs of the organization int, $13 maximum number of jobs int, $14 kinds that are counted apart text[]
  */
 const insertJob = statement('insert-job')`
     with unfinished as materialized (
-      select organization_id from job where status in ('running', 'uploading'))
+      select organization_id from job where status in ('running', 'uploading') and (kind = any ($14)) = ($1 = any ($14)))
     insert into job (kind, channel_oa_id, organization_id, actor_kind, operator_id, actor, request_id, parameters, position, total,
                      status)
     select $1, $2, $3, $4, $5, $6, $7, $8::jsonb, $9::jsonb, $10, $11
@@ -97,7 +103,7 @@ export async function startJob(
   const [added] = await transaction.query<{ id: bigint }>(insertJob, [
     ...[kind, accountId, organizationId, actor.kind, actor.operatorId, actor.name, actor.requestId],
     ...[toJson(parameters), position === null ? null : toJson(position), total, status],
-    ...[RUNNING_PER_ORGANIZATION_MAX, RUNNING_MAX],
+    ...[RUNNING_PER_ORGANIZATION_MAX, RUNNING_MAX, REPLAY_KINDS],
   ])
   if (added === undefined) throw new AppError('too_many_jobs', { retryAfterSeconds: RETRY_AFTER_SECONDS })
   if (activity !== null) await recordActivity(transaction, actor, { ...activity, organizationId, accountId })
@@ -167,6 +173,16 @@ export async function findJob(
   return job ?? null
 }
 
+/** $1 job id bigint */
+const selectSinceStep = statement('select-seconds-since-step')`
+    select extract(epoch from clock_timestamp() - stepped_at)::float8 as seconds from job where id = $1`
+
+/** Since an instance worked on the job. */
+export async function secondsSinceStep(database: Queryable, id: bigint): Promise<number> {
+  const [row] = await database.query<{ seconds: number }>(selectSinceStep, [id])
+  return row?.seconds ?? 0
+}
+
 /** The end of a job deletes what it no longer needs and what may be personal: its position, its filters and its file. */
 export const ENDED = `position = null, parameters = parameters - 'filters', finished_at = clock_timestamp(),
            leased_until = '-infinity'`
@@ -180,7 +196,7 @@ const cancelRunning = statement('cancel-job')`
 /** $1 job id bigint */
 export const deleteFile = statement('delete-job-file')`delete from job_file where job_id = $1`
 
-/** Returns false if the job has already ended. What its steps have changed stays. */
+/** Returns false if the job has already ended. What its steps have changed stays. Deliveries that wait are deleted. */
 export async function cancelJob(transaction: Queryable, actor: Actor, id: bigint): Promise<boolean> {
   const { organizationIds, operatorId } = actor
   const [job] = await transaction.query<Pick<Job, 'organizationId' | 'accountId' | 'kind' | 'done'>>(
@@ -189,6 +205,7 @@ export async function cancelJob(transaction: Queryable, actor: Actor, id: bigint
   )
   if (job === undefined) return false
   await transaction.query(deleteFile, [id])
+  await endDeliveriesOfJob(transaction, id)
   const { organizationId, accountId, kind, done } = job
   const object = { kind: 'job', id } as const
   await recordActivity(transaction, actor, {

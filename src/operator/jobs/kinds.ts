@@ -1,9 +1,11 @@
 /** The step of each kind of job. A kind without one does not compile. */
 import { importFollowersOf } from './import-followers.ts'
 import { importMembers } from './import-members.ts'
-import type { JobKind } from './job.ts'
+import { type JobKind, REPLAY_KINDS } from './job.ts'
 import { onboardAccounts } from './onboard-accounts.ts'
 import { removeAccountRows } from './remove-account.ts'
+import { replayEvents } from './replay-events.ts'
+import { resendMembers } from './resend-members.ts'
 import { resumeEndpoint } from './resume-endpoint.ts'
 import { retryEndpoint } from './retry-endpoint.ts'
 import { retryEvents } from './retry-events.ts'
@@ -19,17 +21,20 @@ export const STEPS: Record<JobKind, RunStep> = {
   'events.retry': retryEvents,
   'endpoint.retry': retryEndpoint,
   'endpoint.resume': resumeEndpoint,
+  'endpoint.replay': replayEvents,
+  'endpoint.resend': resendMembers,
 }
 
 const CALLS_LINE: readonly JobKind[] = ['account.import_followers', 'accounts.onboard']
 
 /**
- * Kinds that take turns with each other alone: a step that calls LINE takes up to 8 s. A kind that only a newer release knows is in
- * no lane, so it is left to that release.
+ * Kinds that take turns with each other alone: a step that calls LINE takes up to 8 s, and a replay takes ten short turns per second.
+ * A kind that only a newer release knows is in no lane, so it is left to that release.
  */
 export const LANES: readonly JobKind[][] = [
-  (Object.keys(STEPS) as JobKind[]).filter((kind) => !CALLS_LINE.includes(kind)),
+  (Object.keys(STEPS) as JobKind[]).filter((kind) => ![...CALLS_LINE, ...REPLAY_KINDS].includes(kind)),
   [...CALLS_LINE],
+  [...REPLAY_KINDS],
 ]
 /** Of all lanes, for tests and commands. */
 export const ALL_KINDS: JobKind[] = LANES.flat()

@@ -12,6 +12,8 @@ export interface Progress {
   tally: unknown
   /** the work ends here and has failed */
   failure?: string
+  /** the turn ends here, and the next one begins after this time at the earliest */
+  resumeInMs?: number
 }
 
 /** For jobs that call LINE. */
@@ -28,6 +30,8 @@ export interface Step {
   commit: (work: (transaction: Queryable) => Promise<Progress>) => Promise<void>
   /** Whether the last commit has ended the turn. */
   isOver: () => boolean
+  /** Call it after a commit that has queued deliveries to this endpoint, so that the sender of this process begins at once. */
+  onQueued: (endpointId: bigint) => void
 }
 
 /** Makes the next part of the work, in at least one call of `commit`. */

@@ -50,7 +50,7 @@ interface Tally {
 }
 
 /** $1 account id bigint */
-const selectLastMember = statement('last-member-id')`
+export const selectLastMember = statement('last-member-id')`
     select id from audience_member where channel_oa_id = $1 order by id desc limit 1`
 
 /**

@@ -9,6 +9,7 @@
  *
  * If an instance dies, another one takes the job after LEASE_SECONDS.
  */
+import { endDeliveriesOfJob } from '../../endpoints/replays.ts'
 import { AppError } from '../../errors.ts'
 import type { Database } from '../../postgres/database.ts'
 import { type Queryable, type Row, statement, type Transactions } from '../../postgres/statement.ts'
@@ -64,10 +65,13 @@ type LockedJob = {
   organizationIds: OrganizationIds
 }
 
-/** $1 job id bigint, $2 position jsonb, $3 done bigint, $4 tally jsonb, $5 boolean: the turn ends */
+/**
+ * $1 job id bigint, $2 position jsonb, $3 done bigint, $4 tally jsonb, $5 int: the turn ends, and the next one begins after as many
+ * milliseconds at the earliest; null: the turn goes on
+ */
 const storeProgress = statement('store-job-progress')`
     update job set position = $2, done = $3, tally = $4, stepped_at = clock_timestamp(),
-                   leased_until = case when $5::boolean then '-infinity' else leased_until end
+                   leased_until = coalesce(clock_timestamp() + $5::int * interval '1 millisecond', leased_until)
      where id = $1`
 
 /** $1 job id bigint, $2 done bigint, $3 tally jsonb, $4 status text, $5 reason text or null */
@@ -84,16 +88,18 @@ const postponeJob = statement('postpone-job')`
  * @param turnMs tests use a shorter one
  * @param platform null: no job that calls LINE can run
  * @param kinds the kinds of one lane
+ * @param onQueued tells the sender of this process about new deliveries
  */
 export async function takeTurn(
   database: Database,
   turnMs = TURN_MS,
   platform: Platform | null = null,
   kinds: readonly JobKind[] = ALL_KINDS,
+  onQueued: Step['onQueued'] = () => undefined,
 ): Promise<boolean> {
   const [claimed] = await database.query<ClaimedJob>(claimNext, [LEASE_SECONDS, kinds])
   if (claimed === undefined) return false
-  const turn = new Turn(database, claimed, turnMs, platform)
+  const turn = new Turn(database, claimed, turnMs, { platform, onQueued })
   try {
     await turn.run()
   } catch (error) {
@@ -111,13 +117,18 @@ export async function takeTurn(
 class Turn {
   readonly #database: Transactions
   readonly #endsAt: number
-  readonly #platform: Platform | null
+  readonly #parts: Pick<Step, 'platform' | 'onQueued'>
   #job: ClaimedJob
   #isOver = false
 
   /** The steps of a job share the connections of its account, of which every other account has its own (decision 17). */
-  constructor(database: Database, job: ClaimedJob, turnMs: number, platform: Platform | null) {
-    this.#platform = platform
+  constructor(
+    database: Database,
+    job: ClaimedJob,
+    turnMs: number,
+    parts: Pick<Step, 'platform' | 'onQueued'>,
+  ) {
+    this.#parts = parts
     const { accountId, organizationId } = job
     this.#database = accountId === null ? database : database.forTenant({ accountId, organizationId })
     this.#job = job
@@ -130,7 +141,8 @@ class Turn {
     if (locked === null) return
     const { organizationIds } = locked
     const step: Step = {
-      ...{ database: this.#database, platform: this.#platform, organizationIds },
+      ...this.#parts,
+      ...{ database: this.#database, organizationIds },
       commit: (work) => this.#commit(work),
       isOver: () => this.#isOver,
     }
@@ -158,13 +170,14 @@ class Turn {
     const progress = await this.#database.transaction(async (transaction) => {
       if ((await this.#lock(transaction)) === null) return null
       const made = await work(transaction)
-      const { position, done, tally, failure = null } = made
+      const { position, done, tally, failure = null, resumeInMs = null } = made
       if (failure !== null) await this.#end(transaction, made, 'failed', failure)
       else if (position === null) await this.#end(transaction, made, 'done', null)
       else {
-        this.#isOver = performance.now() >= this.#endsAt
+        this.#isOver = resumeInMs !== null || performance.now() >= this.#endsAt
         await transaction.query(storeProgress, [
-          ...[this.#job.id, toJson(position), done, toJson(tally), this.#isOver],
+          ...[this.#job.id, toJson(position), done, toJson(tally)],
+          this.#isOver ? Math.ceil(resumeInMs ?? 0) : null,
         ])
       }
       return made
@@ -185,5 +198,6 @@ class Turn {
     const { id } = this.#job
     await transaction.query(endJob, [id, done, toJson(tally), status, reason])
     await transaction.query(deleteFile, [id])
+    await endDeliveriesOfJob(transaction, id)
   }
 }

@@ -1,0 +1,91 @@
+/**
+ * Watches the statuses of all accounts, and makes messages of their changes. One process at a time makes a pass:
+ *
+ * 1. `claimPass` chooses the process. If it dies, the next pass compares the same statuses.
+ * 2. The process reads all accounts and LINE's responses, page by page and outside of any transaction.
+ * 3. `storePass` compares them with what was announced, and stores messages in one transaction.
+ *
+ * All reads use the primary: a replica may be 30 s old, which would delay messages by as much.
+ */
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { FastifyBaseLogger } from 'fastify'
+import { AppError } from '../../errors.ts'
+import type { Database } from '../../postgres/database.ts'
+import { claimPass, forgetAlerts } from './alert-rows.ts'
+import { takePicture } from './picture.ts'
+import { readChecks } from './platform.ts'
+import { storePass } from './store-pass.ts'
+import { storeSummaries } from './summary.ts'
+
+/** Two passes and the time in which a message collects accounts are 105 s. A message leaves within two minutes of a change. */
+export const PASS_INTERVAL_MS = 30_000
+/** Passes use at most a fifth of the time, because a pass of 30,000 accounts is seconds of work for PostgreSQL. */
+export const PASS_SHARE = 1 / 5
+/** How often each process checks whether a pass is due: an index lookup. */
+const CLAIM_INTERVAL_MS = 2_000
+/** A pass may take seconds, which is longer than a shutdown may take. It is repeated, because it stores all or nothing. */
+const STOP_MAX_MS = 3_000
+
+export class AccountWatch {
+  readonly #database: Database
+  readonly #log: FastifyBaseLogger
+  readonly #minIntervalMs: number
+  readonly #stopped = new AbortController()
+  #intervalMs: number
+  #running: Promise<unknown> = Promise.resolve()
+
+  constructor(database: Database, log: FastifyBaseLogger, intervalMs = PASS_INTERVAL_MS) {
+    this.#database = database
+    this.#log = log
+    this.#minIntervalMs = intervalMs
+    this.#intervalMs = intervalMs
+  }
+
+  start(): void {
+    this.#running = this.#run()
+  }
+
+  /** Resolves after the pass in progress, if that ends soon. */
+  async stop(): Promise<void> {
+    this.#stopped.abort()
+    await Promise.race([this.#running, sleep(STOP_MAX_MS, undefined, { ref: false })])
+  }
+
+  /** Makes a pass, unless one was made within the interval. Returns whether it stored what it saw. Throws DatabaseUnavailable. */
+  async pass(): Promise<boolean> {
+    const claimed = await claimPass(this.#database, this.#intervalMs)
+    if (claimed === null) return false
+    const { pass, now } = claimed
+    if (!claimed.hasChannels) {
+      await forgetAlerts(this.#database, pass)
+      return true
+    }
+    const startedAt = performance.now()
+    try {
+      const picture = await takePicture(this.#database, now)
+      const checks = await readChecks(this.#database)
+      const isStored = await storePass(this.#database, { pass, picture, checks })
+      if (isStored) await storeSummaries(this.#database, picture, now)
+      return isStored
+    } finally {
+      this.#intervalMs = nextInterval(this.#minIntervalMs, performance.now() - startedAt)
+    }
+  }
+
+  async #run(): Promise<void> {
+    const { signal } = this.#stopped
+    while (!signal.aborted) {
+      try {
+        await this.pass()
+      } catch (error) {
+        // While the database is down, there is nothing to do. Its messages may quote stored data.
+        if (!(error instanceof AppError) && !signal.aborted)
+          this.#log.error({ fault: (error as Error).name }, 'a pass over the statuses of accounts failed')
+      }
+      await sleep(CLAIM_INTERVAL_MS, undefined, { signal }).catch(() => undefined)
+    }
+  }
+}
+
+/** @param lastMs how long the last pass took */
+export const nextInterval = (minMs: number, lastMs: number): number => Math.max(minMs, lastMs / PASS_SHARE)

@@ -1,0 +1,108 @@
+/** Output of an export that can be continued: it always ends with a complete page, unless the process is killed. */
+import {
+  closeSync,
+  createWriteStream,
+  fstatSync,
+  ftruncateSync,
+  openSync,
+  statSync,
+  writeSync,
+} from 'node:fs'
+import type { Writable } from 'node:stream'
+import { promisify } from 'node:util'
+import { gzip } from 'node:zlib'
+import { FatalError } from '../errors.ts'
+import { io } from './io.ts'
+
+const compress = promisify(gzip)
+
+export interface PageOutput {
+  write: (text: string) => Promise<void>
+  close: () => Promise<void>
+}
+
+export interface OutputOptions {
+  /** undefined: standard output */
+  file: string | undefined
+  /** Each page is a gzip member of its own. Programs that read gzip read several members as one file. */
+  isCompressed: boolean
+  /** Appends to the file. Otherwise, a file with content is refused. */
+  isContinued: boolean
+}
+
+export function openOutput({ file, isCompressed, isContinued }: OutputOptions): PageOutput {
+  const target =
+    file === undefined
+      ? streamOutput('standard output', io.stdout as Writable)
+      : fileOutput(file, isContinued)
+  const bytesOf = async (text: string) => (isCompressed ? compress(text) : Buffer.from(text))
+  return { ...target, write: async (text) => target.write(await bytesOf(text)) }
+}
+
+interface ByteOutput {
+  write: (bytes: Buffer) => Promise<void>
+  close: () => Promise<void>
+}
+
+function streamOutput(
+  name: string,
+  stream: Writable,
+  close: ByteOutput['close'] = async () => undefined,
+): ByteOutput {
+  // The callback of the write has the error as well. Without a listener, the event would end the process.
+  stream.on('error', () => undefined)
+  const write = (bytes: Buffer) =>
+    new Promise<void>((resolve, reject) => {
+      stream.write(bytes, (error) => (error ? reject(writeError(name, error)) : resolve()))
+    })
+  return { write, close }
+}
+
+/**
+ * The content is personal data, so only the user may read the file. Pages are written synchronously: a signal is handled between two
+ * pages. A page that cannot be written completely, as when the disk is full, is removed.
+ */
+function fileOutput(file: string, isContinued: boolean): ByteOutput {
+  if (isSpecial(file)) {
+    const stream = createWriteStream(file)
+    return streamOutput(file, stream, () => new Promise((resolve) => stream.end(resolve)))
+  }
+  const descriptor = open(file, isContinued)
+  let size = fstatSync(descriptor).size
+  const write = async (bytes: Buffer) => {
+    try {
+      for (let done = 0; done < bytes.length; ) done += writeSync(descriptor, bytes, done)
+      size += bytes.length
+    } catch (error) {
+      ftruncateSync(descriptor, size)
+      throw writeError(file, error)
+    }
+  }
+  return { write, close: async () => closeSync(descriptor) }
+}
+
+/** A device or a pipe, such as /dev/null. */
+function isSpecial(file: string): boolean {
+  const found = statSync(file, { throwIfNoEntry: false })
+  return found !== undefined && !found.isFile() && !found.isDirectory()
+}
+
+function open(file: string, isContinued: boolean): number {
+  let descriptor: number
+  try {
+    descriptor = openSync(file, 'a', 0o600)
+  } catch (error) {
+    throw writeError(file, error)
+  }
+  if (isContinued || fstatSync(descriptor).size === 0) return descriptor
+  closeSync(descriptor)
+  throw new FatalError(
+    `${file} already has content. Choose another file, or append to it: --after with the position of its last line.`,
+  )
+}
+
+/** A pipe that its reader has closed is not a failure of the command, so the caller gets that error itself. */
+function writeError(output: string, error: unknown): unknown {
+  const { code } = error as { code?: string }
+  return code === 'EPIPE' ? error : new FatalError(`${output} cannot be written (${code})`)
+}

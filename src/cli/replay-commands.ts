@@ -1,0 +1,153 @@
+/** `oa-audience endpoints replay|resend`: sends again what a receiver has missed. */
+import type { Command } from 'commander'
+import { checkFilters, toFilters } from '../audience/filters.ts'
+import { FatalError } from '../errors.ts'
+import { ALL_ORGANIZATIONS, commandActor } from '../operator/actor.ts'
+import {
+  type AskedReplay,
+  countReplay,
+  findResendable,
+  planReplay,
+  secondsOf,
+} from '../operator/endpoints/replays.ts'
+import { age } from '../operator/format.ts'
+import { startReplay } from '../operator/jobs/replay-events.ts'
+import { RATE_DEFAULT, RATE_MAX } from '../operator/jobs/replay-pace.ts'
+import { startResend } from '../operator/jobs/resend-members.ts'
+import { scopeOfJob } from '../operator/jobs/tag-members.ts'
+import { countMatching } from '../operator/members/count-members.ts'
+import type { Database } from '../postgres/database.ts'
+import type { Queryable } from '../postgres/statement.ts'
+import { followJob, reportEnd } from './follow-job.ts'
+import { between, notFound, onDatabase, parseId, withJson } from './input.ts'
+import { io, printError, printJson, printOne } from './io.ts'
+import { ask } from './questions.ts'
+
+interface JobOptions {
+  rate: number
+  yes?: boolean
+  wait: boolean
+  json?: boolean
+}
+
+const withJobOptions = (command: Command, unit: string): Command =>
+  withJson(command)
+    .option('--rate <count>', `${unit} per second at most`, between(1, RATE_MAX), RATE_DEFAULT)
+    .option('--yes', 'do not ask for confirmation')
+    .option('--no-wait', 'start the task, print its id and end')
+
+export function replayCommand(group: Command): void {
+  withJobOptions(group.command('replay'), 'events')
+    .description(
+      'send the stored events of a time range again, in order, with isRedelivery and without reply tokens',
+    )
+    .argument('<id>', 'id of an endpoint of the format line', parseId)
+    .requiredOption(
+      '--from <time>',
+      'ISO 8601 with an offset or Z, or a date (00:00 UTC): events received from then on',
+    )
+    .requiredOption('--to <time>', 'events received before this time, and before now')
+    .option('--events <list>', 'event types, separated by commas (default: all that the endpoint receives)')
+    .action(
+      async (
+        id: bigint,
+        { from, to, events, ...options }: JobOptions & { from: string; to: string; events?: string },
+      ) => {
+        const asked: AskedReplay = {
+          from,
+          to,
+          rate: options.rate,
+          events: events?.split(',').map((kind) => kind.trim()),
+        }
+        await onDatabase(async (database) => {
+          const plan = await planReplay(database, ALL_ORGANIZATIONS, id, asked)
+          if (plan === null) throw notFound('endpoint', id)
+          const { endpoint, request } = plan
+          const { events: count, isMore } = await countReplay(database, endpoint, request)
+          const range = ` from ${request.from} to ${request.to}`
+          await run(database, options, { unit: 'events', count, isMore, range }, (transaction) =>
+            startReplay(transaction, commandActor(), endpoint, request, isMore ? null : count),
+          )
+        })
+      },
+    )
+}
+
+interface FilterOptions {
+  userId?: string
+  externalId?: string
+  relationship?: string
+  tag?: string[]
+  q?: string
+}
+
+export function resendCommand(group: Command): void {
+  withJobOptions(group.command('resend'), 'members')
+    .description('send the present state of all members that match, each as member.updated')
+    .argument('<id>', 'id of an endpoint of the format members', parseId)
+    .option('--user-id <id>', 'only the member with this user id')
+    .option('--external-id <id>', 'only the member with this externalId')
+    .option('--relationship <state>', 'only members in this state: following, blocked or unknown')
+    .option('--tag <tag...>', 'only members with all of these tags')
+    .option('--q <part>', 'only members whose display name contains this text')
+    .action(async (id: bigint, { rate, yes, wait, json, ...given }: JobOptions & FilterOptions) => {
+      const filters = toFilters(checkFilters(given))
+      await onDatabase(async (database) => {
+        const endpoint = await findResendable(database, ALL_ORGANIZATIONS, id)
+        if (endpoint === null) throw notFound('endpoint', id)
+        const count = await countMatching(database, scopeOfJob(endpoint), filters)
+        const options = { rate, wait, ...(yes && { yes }), ...(json && { json }) }
+        await run(database, options, { unit: 'members', count, isMore: false, range: '' }, (transaction) =>
+          startResend(transaction, commandActor(), endpoint, { filters, rate }, count),
+        )
+      })
+    })
+}
+
+interface Amount {
+  unit: 'events' | 'members'
+  count: number
+  isMore: boolean
+  range: string
+}
+
+async function run(
+  database: Database,
+  { rate, yes, wait, json }: JobOptions,
+  amount: Amount,
+  start: (transaction: Queryable) => Promise<bigint>,
+): Promise<void> {
+  const { unit, count } = amount
+  const seconds = secondsOf(count, rate)
+  if (!json) printError(amountLine(amount, rate))
+  if (!yes && !json) await confirm()
+  const job = await database.transaction(start)
+  if (json) printJson({ job, [unit]: count, seconds })
+  else if (!wait) printOne({ job, [unit]: count, seconds }, false)
+  else {
+    const ended = await followJob(database, job, unit)
+    printOne({ job, status: ended?.status ?? null, ...counts(ended) }, false)
+    reportEnd(ended)
+  }
+}
+
+/** `12,345 events from … to …, about 4 min at 50/s` */
+function amountLine({ unit, count, isMore, range }: Amount, rate: number): string {
+  const number = `${isMore ? 'more than ' : ''}${count.toLocaleString('en')}`
+  return `${number} ${unit}${range}, ${isMore ? 'more than' : 'about'} ${age(secondsOf(count, rate))} at ${rate}/s`
+}
+
+async function confirm(): Promise<void> {
+  if (io.stdin.isTTY !== true) return
+  const { answer = '' } = await ask([
+    { name: 'answer', text: 'Send them again? (yes or no)', isSecret: false },
+  ])
+  if (!/^y(es)?$/i.test(answer)) throw new FatalError('nothing was sent.')
+}
+
+function counts(job: { done: bigint; tally: Record<string, unknown> } | null) {
+  return {
+    sent: job === null ? null : job.done - BigInt(Number(job.tally.refused ?? 0)),
+    refused: Number(job?.tally.refused ?? 0),
+  }
+}

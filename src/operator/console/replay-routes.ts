@@ -1,0 +1,79 @@
+/** Sends stored events of a time range, or the present state of members, to an endpoint again. */
+import type { FastifyInstance } from 'fastify'
+import { toFilters } from '../../audience/filters.ts'
+import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
+import { Type } from '../../http/typebox.ts'
+import { checker, Nullable } from '../../http/validate.ts'
+import { countReplay, findResendable, planReplay, secondsOf } from '../endpoints/replays.ts'
+import { startReplay } from '../jobs/replay-events.ts'
+import { RATE_DEFAULT, RATE_MAX } from '../jobs/replay-pace.ts'
+import { startResend } from '../jobs/resend-members.ts'
+import { scopeOfJob } from '../jobs/tag-members.ts'
+import { FilterSchema, limitedCount } from './job-routes.ts'
+import { OperatorLimit } from './operator-limit.ts'
+import type { ConsoleParts } from './parts.ts'
+import { found, requireId, ShortText } from './parts.ts'
+import { sendJob } from './send-job.ts'
+import { MANAGER, operatorOf } from './session.ts'
+
+/** Of one operator. A count reads for up to 5 s in short statements. */
+const COUNTS_PER_OPERATOR_MAX = 2
+
+const Rate = Type.Optional(Type.Integer({ minimum: 1, maximum: RATE_MAX }))
+const checkReplay = checker(
+  Type.Object(
+    {
+      from: ShortText,
+      to: ShortText,
+      events: Type.Optional(Nullable(Type.Array(ShortText, { maxItems: 100 }))),
+      rate: Rate,
+    },
+    { additionalProperties: false },
+  ),
+)
+const checkResend = checker(
+  Type.Object({ filters: FilterSchema, rate: Rate }, { additionalProperties: false }),
+)
+
+type OfId = { Params: { id: string } }
+
+export function replayRoutes(api: FastifyInstance, parts: ConsoleParts): void {
+  const { database } = parts
+  const limit = new OperatorLimit(COUNTS_PER_OPERATOR_MAX)
+  const countMembers = limitedCount()
+
+  const planned = async (id: string, body: unknown, operator: ReturnType<typeof operatorOf>) => {
+    const { organizationIds } = operator
+    const plan = found(await planReplay(database, organizationIds, requireId(id), checkReplay(body)))
+    const release = limit.begin(operator)
+    const count = await countReplay(database, plan.endpoint, plan.request).finally(release)
+    return { ...plan, ...count }
+  }
+
+  api.post<OfId>('/endpoints/:id/replay/count', MANAGER, async (request) => {
+    const body = parseUtf8Json(bodyBytes(request))
+    const { request: asked, events, isMore } = await planned(request.params.id, body, operatorOf(request))
+    return { events, isMore, seconds: secondsOf(events, asked.rate), from: asked.from, to: asked.to }
+  })
+
+  api.post<OfId>('/endpoints/:id/replay', MANAGER, async (request, reply) => {
+    const operator = operatorOf(request)
+    const body = parseUtf8Json(bodyBytes(request))
+    const { endpoint, request: asked, events, isMore } = await planned(request.params.id, body, operator)
+    return sendJob(request, reply, parts, (transaction) =>
+      startReplay(transaction, operator, endpoint, asked, isMore ? null : events),
+    )
+  })
+
+  api.post<OfId>('/endpoints/:id/resend', MANAGER, async (request, reply) => {
+    const operator = operatorOf(request)
+    const { filters, rate = RATE_DEFAULT } = checkResend(parseUtf8Json(bodyBytes(request)))
+    const id = requireId(request.params.id)
+    const endpoint = found(await findResendable(database, operator.organizationIds, id))
+    const matching = toFilters(filters)
+    const count = await countMembers(request, database, scopeOfJob(endpoint), matching)
+    return sendJob(request, reply, parts, (transaction) =>
+      startResend(transaction, operator, endpoint, { filters: matching, rate }, count),
+    )
+  })
+}

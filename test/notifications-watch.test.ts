@@ -1,0 +1,542 @@
+/** What the watch of account statuses stores for notification channels. */
+import pino from 'pino'
+import { expect, it } from 'vitest'
+import { deleteExpired } from '../src/background/maintenance/retention.ts'
+import { claimPass } from '../src/background/notifications/alert-rows.ts'
+import { takePicture } from '../src/background/notifications/picture.ts'
+import { readChecks } from '../src/background/notifications/platform.ts'
+import { storePass } from '../src/background/notifications/store-pass.ts'
+import { AccountWatch, PASS_INTERVAL_MS } from '../src/background/notifications/watch.ts'
+import { addTenant, createTestDatabase } from './support/database.ts'
+
+const log = pino({ level: 'silent' })
+
+interface Stored extends Record<string, unknown> {
+  id: bigint
+  channel: bigint
+  kind: string
+  reason: string | null
+  severity: string | null
+  facts: Record<string, unknown>
+  seconds: number
+  accounts: Array<{ id: number; before: string; after: string; problem: { reason: string } | null }>
+}
+
+const { database } = await createTestDatabase()
+
+async function setUp() {
+  await database.query('delete from official_account')
+  await database.query('delete from notification_channel')
+  await database.query(
+    `update notification_watch set platform_down_since = null, is_platform_announced = false, passed_at = '-infinity'`,
+  )
+  const watch = new AccountWatch(database, log)
+  const passes = async (count: number) => {
+    for (let i = 0; i < count; i += 1) {
+      await database.query(`update notification_watch set passed_at = '-infinity'`)
+      expect(await watch.pass()).toBe(true)
+    }
+  }
+  return { passes, ...changes() }
+}
+
+/** What other parts of the service and operators change in a test. */
+function changes() {
+  const change = (text: string, values: unknown[] = []) => database.query(text, values)
+  return {
+    change,
+    /** Its accounts have a token and no deliveries, so they are quiet. */
+    addAccounts: async (count: number) => {
+      const { organizationId, accountId } = await addTenant(database, { channelAccessToken: 'token' })
+      const others = await database.query<{ id: bigint }>(
+        `insert into official_account (organization_id, name, channel_secret, channel_access_token, bot_user_id)
+         select $1, 'OA ' || i, 'secret', 'token', 'U' || md5($1::bigint || ' ' || i) from generate_series(2, $2::int) i returning id`,
+        [organizationId, count],
+      )
+      return { organizationId, ids: [accountId, ...others.map(({ id }) => id)] }
+    },
+    addChannel: async (organizationId: bigint | null = null, columns = '', values = '') => {
+      const [channel] = await database.query<{ id: bigint }>(
+        `insert into notification_channel (organization_id, format, target${columns && `, ${columns}`})
+         values ($1, 'slack', 'https://chat.example/'${values && `, ${values}`}) returning id`,
+        [organizationId],
+      )
+      return channel?.id as bigint
+    },
+    break: (ids: bigint[]) =>
+      change('update official_account set channel_secret = null where id = any ($1)', [ids]),
+    fix: (ids: bigint[]) =>
+      change(`update official_account set channel_secret = 'secret' where id = any ($1)`, [ids]),
+    useUpQuota: (ids: bigint[], used = 10) =>
+      change(`update account_check set quota_limit = 10, quota_used = $2 where channel_oa_id = any ($1)`, [
+        ids,
+        used,
+      ]),
+    /** As the sender does. */
+    send: () =>
+      change(
+        `update notification set attempts = 1, sent_at = now(), due_at = least(due_at, now()) where sent_at is null`,
+      ),
+    /** Moves what was announced and sent into the past. */
+    wait: (interval: string) =>
+      change(
+        `with a as (update account_alert set announced_at = announced_at - $1::interval, reminded_at = reminded_at - $1::interval)
+         update notification set due_at = due_at - $1::interval, sent_at = sent_at - $1::interval`,
+        [interval],
+      ),
+    messages: (): Promise<Stored[]> =>
+      database.query<Stored>(
+        `select n.id, n.notification_channel_id as channel, n.kind, n.reason, n.severity, n.facts,
+                extract(epoch from n.due_at - now())::float8 as seconds,
+                (select coalesce(jsonb_agg(jsonb_build_object('id', channel_oa_id, 'before', before, 'after', after, 'problem', problem)
+                                           order by channel_oa_id), '[]')
+                   from notification_account where notification_id = n.id) as accounts
+           from notification n order by n.id`,
+      ),
+  }
+}
+
+const kinds = (messages: Stored[]) => messages.map(({ kind }) => kind)
+
+it('announces a broken account after two passes, and its recovery after two passes', async () => {
+  const { addAccounts, addChannel, passes, messages, send, ...account } = await setUp()
+  const { ids } = await addAccounts(2)
+  const channel = await addChannel()
+  await passes(2)
+  await account.break(ids.slice(0, 1))
+  await passes(1)
+  expect(await messages()).toEqual([])
+  await passes(3)
+  const [problem, ...others] = await messages()
+  expect(others).toEqual([])
+  expect(problem).toMatchObject({
+    ...{
+      channel,
+      kind: 'problem',
+      reason: 'no_channel_secret',
+      severity: 'broken',
+      facts: { covered: 2, cause: null },
+    },
+    accounts: [
+      { id: Number(ids[0]), before: 'ok', after: 'broken', problem: { reason: 'no_channel_secret' } },
+    ],
+  })
+  expect(problem?.seconds).toBeGreaterThan(30)
+  expect(problem?.seconds).toBeLessThan(46)
+  await send()
+  await account.fix(ids)
+  await passes(1)
+  expect(kinds(await messages())).toEqual(['problem'])
+  await passes(3)
+  expect((await messages())[1]).toMatchObject({
+    ...{ kind: 'recovery', reason: 'no_channel_secret', severity: 'broken' },
+    accounts: [{ before: 'broken', after: 'quiet', problem: null }],
+  })
+  expect(await account.change('select from account_alert')).toEqual([])
+})
+
+it('says nothing about a status that one pass alone saw', async () => {
+  const { addAccounts, addChannel, passes, messages, ...account } = await setUp()
+  const { ids } = await addAccounts(1)
+  await addChannel()
+  for (let i = 0; i < 2; i += 1) {
+    await account.break(ids)
+    await passes(1)
+    await account.fix(ids)
+    await passes(1)
+  }
+  expect(await messages()).toEqual([])
+})
+
+it('is one message per channel about 200 accounts with one reason, and accounts that follow join it', async () => {
+  const { addAccounts, addChannel, passes, messages, ...account } = await setUp()
+  const { ids, organizationId } = await addAccounts(210)
+  const channels = [await addChannel(), await addChannel(organizationId)]
+  await account.break(ids.slice(0, 200))
+  await passes(2)
+  await account.break(ids.slice(200, 205))
+  await passes(2)
+  const stored = await messages()
+  expect(stored.map(({ channel, accounts }) => [channel, accounts.length])).toEqual(
+    channels.map((channel) => [channel, 205]),
+  )
+})
+
+it('never puts an account into a message of another organization, and nothing into one of a paused channel', async () => {
+  const { addAccounts, addChannel, passes, messages, ...account } = await setUp()
+  const [first, second] = [await addAccounts(3), await addAccounts(3)]
+  const channels = [
+    await addChannel(first.organizationId),
+    await addChannel(second.organizationId),
+    await addChannel(),
+  ]
+  await addChannel(first.organizationId, 'status', `'paused'`)
+  await account.break([...first.ids, ...second.ids])
+  await passes(2)
+  const numbers = (ids: bigint[]) => ids.map(Number)
+  const stored = await messages()
+  expect(new Map(stored.map(({ channel, accounts }) => [channel, accounts.map(({ id }) => id)]))).toEqual(
+    new Map([
+      [channels[0], numbers(first.ids)],
+      [channels[1], numbers(second.ids)],
+      [channels[2], numbers([...first.ids, ...second.ids])],
+    ]),
+  )
+})
+
+it('makes one message when two processes watch, and changes nothing in a pass that a later one has overtaken', async () => {
+  const { addAccounts, addChannel, messages, change, ...account } = await setUp()
+  const { ids } = await addAccounts(1)
+  await addChannel()
+  await account.break(ids)
+  const watches = [1, 2].map(() => new AccountWatch(database, log))
+  for (let i = 0; i < 2; i += 1) {
+    const made = await Promise.all(watches.map((watch) => watch.pass()))
+    expect(made.filter(Boolean)).toHaveLength(1)
+    await change(`update notification_watch set passed_at = now() - $1::float8 * interval '1 ms'`, [
+      PASS_INTERVAL_MS + 1,
+    ])
+  }
+  expect(kinds(await messages())).toEqual(['problem'])
+
+  const slow = await claimPass(database, 0)
+  const seen = { picture: await takePicture(database, Date.now()), checks: await readChecks(database) }
+  await claimPass(database, 0)
+  const before = await change('select * from account_alert')
+  await account.fix(ids)
+  expect(await storePass(database, { pass: slow?.pass as bigint, ...seen })).toBe(false)
+  expect(await change('select * from account_alert')).toEqual(before)
+})
+
+it('loses nothing if a process dies after it has claimed a pass', async () => {
+  const { addAccounts, addChannel, passes, messages, ...account } = await setUp()
+  const { ids } = await addAccounts(1)
+  await addChannel()
+  await account.break(ids)
+  await passes(1)
+  expect(await claimPass(database, 0)).not.toBeNull()
+  await passes(1)
+  expect(kinds(await messages())).toEqual(['problem'])
+})
+
+it('says nothing about an account that recovers before its message is sent', async () => {
+  const { addAccounts, addChannel, passes, messages, send, ...account } = await setUp()
+  const { ids } = await addAccounts(2)
+  await addChannel()
+  await account.break(ids)
+  await passes(2)
+  await account.fix(ids.slice(0, 1))
+  await passes(2)
+  expect((await messages()).map(({ accounts }) => accounts.map(({ id }) => id))).toEqual([[Number(ids[1])]])
+  await account.fix(ids)
+  await passes(2)
+  expect(await messages()).toEqual([])
+})
+
+it('starts another message once one is attempted, at most three in an hour', async () => {
+  const { addAccounts, addChannel, passes, messages, send, ...account } = await setUp()
+  const { ids } = await addAccounts(6)
+  await addChannel()
+  for (const [index, id] of ids.entries()) {
+    await account.break([id])
+    await passes(2)
+    if (index < 3) await send()
+  }
+  const stored = await messages()
+  expect(stored.map(({ accounts }) => accounts.length)).toEqual([1, 1, 1, 3])
+  expect(stored[3]?.seconds).toBeGreaterThan(3500)
+  expect(stored[3]?.seconds).toBeLessThanOrEqual(3600)
+})
+
+const clock = (offsetMs: number) => new Date(Date.now() + offsetMs).toISOString().slice(11, 16)
+const HOUR_MS = 3_600_000
+
+it('lets what is only degraded wait for the end of quiet hours, until it breaks', async () => {
+  const { addAccounts, addChannel, passes, messages, send, ...account } = await setUp()
+  const { ids } = await addAccounts(3)
+  await addChannel(null, 'quiet_hours', `'${clock(-HOUR_MS)}-${clock(2 * HOUR_MS)}'`)
+  await account.useUpQuota(ids)
+  await passes(2)
+  const [waiting] = await messages()
+  expect(waiting).toMatchObject({ kind: 'problem', reason: 'quota_used_up', severity: 'degraded' })
+  expect(waiting?.seconds).toBeGreaterThan(HOUR_MS / 1000)
+  await account.break(ids.slice(0, 1))
+  await account.useUpQuota(ids.slice(1, 2), 9)
+  await passes(2)
+  const [still, broken, ...others] = await messages()
+  expect(others).toEqual([])
+  expect(still).toMatchObject({ id: waiting?.id, accounts: [{ id: Number(ids[2]) }] })
+  // The channel was not told that it was degraded.
+  expect(broken).toMatchObject({ severity: 'broken', accounts: [{ before: 'ok', after: 'broken' }] })
+  expect(broken?.seconds).toBeLessThan(46)
+})
+
+it('reports an account that gets worse, and one that gets better, with the status before', async () => {
+  const { addAccounts, addChannel, passes, messages, send, ...account } = await setUp()
+  const { ids } = await addAccounts(1)
+  await addChannel()
+  await account.useUpQuota(ids)
+  await passes(2)
+  await send()
+  await account.break(ids)
+  await passes(2)
+  await send()
+  await account.fix(ids)
+  await passes(2)
+  const changes = (await messages()).map(({ kind, accounts: [a] }) => `${kind}: ${a?.before}, ${a?.after}`)
+  expect(changes).toEqual(['problem: ok, degraded', 'problem: degraded, broken', 'problem: broken, degraded'])
+})
+
+it('reminds once a day of what was announced more than an hour ago', async () => {
+  const { addAccounts, addChannel, passes, messages, send, wait, ...account } = await setUp()
+  const { ids } = await addAccounts(4)
+  const channel = await addChannel()
+  await account.break(ids.slice(0, 1))
+  await passes(2)
+  await send()
+  await wait('22 hours')
+  await account.break(ids.slice(1, 2))
+  await passes(2)
+  await send()
+  await wait('90 minutes')
+  await passes(2)
+  await send()
+  await wait('45 minutes')
+  await account.break(ids.slice(2, 3))
+  await passes(3)
+  const reminders = (await messages()).filter(({ kind }) => kind === 'reminder')
+  expect(reminders).toMatchObject([{ channel, severity: 'broken', reason: null, facts: { covered: 4 } }])
+  expect(reminders[0]?.accounts).toMatchObject([
+    { id: Number(ids[0]), before: 'broken', after: 'broken' },
+    { id: Number(ids[1]), before: 'broken', after: 'broken' },
+  ])
+  await send()
+  await wait('23 hours')
+  await passes(2)
+  expect((await messages()).filter(({ kind }) => kind === 'reminder')).toHaveLength(1)
+  await wait('2 hours')
+  await passes(2)
+  expect((await messages()).filter(({ kind }) => kind === 'reminder')).toHaveLength(2)
+})
+
+it('tells a channel that is added first, or resumed, what is broken then', async () => {
+  const { addAccounts, addChannel, passes, messages, change, ...account } = await setUp()
+  const { ids, organizationId } = await addAccounts(2)
+  const other = await addAccounts(1)
+  await account.break(ids)
+  await passes(3)
+  await addChannel(other.organizationId)
+  await passes(3)
+  expect(await messages()).toEqual([])
+  const channel = await addChannel(organizationId)
+  await passes(1)
+  expect(await messages()).toMatchObject([{ channel, kind: 'problem' }])
+  await change(`delete from notification_channel where id = $1`, [channel])
+  await passes(1)
+  await addChannel(organizationId)
+  await passes(1)
+  expect(await messages()).toMatchObject([{ kind: 'problem' }])
+})
+
+it('sends no recovery to a channel that was added after the announcement', async () => {
+  const { addAccounts, addChannel, passes, messages, send, ...account } = await setUp()
+  const { ids } = await addAccounts(1)
+  const channel = await addChannel()
+  await account.break(ids)
+  await passes(2)
+  await send()
+  await addChannel()
+  await account.fix(ids)
+  await passes(2)
+  expect((await messages()).map((message) => [message.channel, message.kind])).toEqual([
+    [channel, 'problem'],
+    [channel, 'recovery'],
+  ])
+})
+
+it('skips accounts, channels and organizations that are removed meanwhile', async () => {
+  const { addAccounts, addChannel, messages, change, ...account } = await setUp()
+  const { ids } = await addAccounts(3)
+  const [kept, removed] = [await addChannel(), await addChannel()]
+  await account.break(ids)
+  const passWhile = async (statement: string, value: unknown) => {
+    const claimed = await claimPass(database, 0)
+    const picture = await takePicture(database, Date.now())
+    await database.transaction(async (transaction) => {
+      await transaction.query(statement, [value])
+      // The other transaction is not committed yet, so the pass sees its rows and does not wait for it.
+      const pass = { pass: claimed?.pass as bigint, picture, checks: await readChecks(database) }
+      expect(await storePass(database, pass)).toBe(true)
+    })
+  }
+  await passWhile('delete from official_account where id = $1', ids[0])
+  await passWhile('delete from notification_channel where id = $1', removed)
+  await passWhile('delete from official_account where id = $1', ids[1])
+  expect(await messages()).toMatchObject([{ channel: kept, accounts: [{ id: Number(ids[2]) }] }])
+  await change('delete from official_account')
+  const after = await claimPass(database, 0)
+  const picture = await takePicture(database, Date.now())
+  await storePass(database, { pass: after?.pass as bigint, picture, checks: await readChecks(database) })
+  expect(await messages()).toMatchObject([{ accounts: [] }])
+})
+
+/** Results of checks as the account monitor stores them. */
+const storeFaults = (faults: number, successes: number) =>
+  database.query(
+    `update account_check c set checked_at = now(), fault = case when n <= $1::int then 'LINE is unreachable' end
+       from (select channel_oa_id as id, row_number() over (order by channel_oa_id) as n from account_check) numbered
+      where id = c.channel_oa_id and n <= $1::int + $2::int`,
+    [faults, successes],
+  )
+
+it('is one message per channel about an outage of LINE, none about its accounts, and one at the end', async () => {
+  const { addAccounts, addChannel, passes, messages, send, change } = await setUp()
+  const { organizationId, ids } = await addAccounts(5)
+  await addAccounts(1)
+  const channels = [await addChannel(), await addChannel(organizationId)]
+  await change(`update official_account set verified_at = now() - interval '7 hours'`)
+  await storeFaults(5, 1)
+  await passes(2)
+  const before = await messages()
+  expect(before.map(({ kind, reason }) => [kind, reason])).toEqual([
+    ['problem', 'platform_unreachable'],
+    ['problem', 'platform_unreachable'],
+  ])
+  expect(before[0]?.facts).toEqual({ covered: 6, cause: 'service' })
+  await change('delete from notification')
+  await change('delete from account_alert')
+
+  await storeFaults(6, 0)
+  await passes(1)
+  expect(await messages()).toEqual([])
+  await passes(3)
+  const outages = await messages()
+  expect(
+    outages.map(({ channel, kind, facts }) => [channel, kind, facts.accounts, facts.checks, facts.cause]),
+  ).toEqual([
+    [channels[0], 'platform_down', 6, 6, 'line'],
+    [channels[1], 'platform_down', 5, 6, 'line'],
+  ])
+  expect(outages[0]?.seconds).toBeLessThanOrEqual(0)
+  await send()
+  const late = await addChannel()
+  await storeFaults(5, 1)
+  await passes(1)
+  expect(await messages()).toHaveLength(2)
+  // Accounts that are not checked again yet have no problem of their own.
+  await change(`update account_check set checked_at = now() - interval '1 minute' where fault is not null`)
+  await passes(3)
+  const all = await messages()
+  expect(all.slice(2).map(({ channel, kind }) => [channel, kind])).toEqual(
+    channels.map((id) => [id, 'platform_up']),
+  )
+  expect(all[2]?.facts.since).toBe(outages[0]?.facts.since)
+  await change('update account_check set checked_at = now() where channel_oa_id = $1', [ids[0]])
+  await passes(2)
+  const [own] = (await messages()).filter(({ channel }) => channel === late)
+  expect(own).toMatchObject({ kind: 'problem', accounts: [{ id: Number(ids[0]) }] })
+})
+
+it('suspects this service if LINE still delivers, and says nothing if the outage ends before its message is sent', async () => {
+  const { addAccounts, addChannel, passes, messages, change } = await setUp()
+  const { ids } = await addAccounts(3)
+  await addChannel()
+  await change(
+    `insert into delivery_hour (channel_oa_id, hour, source, deliveries, last_at)
+     values ($1, date_trunc('hour', now()), 'line', 1, now())`,
+    [ids[0]],
+  )
+  await storeFaults(3, 0)
+  await passes(2)
+  expect(await messages()).toMatchObject([{ kind: 'platform_down', facts: { cause: 'service' } }])
+  await storeFaults(0, 3)
+  await passes(2)
+  expect(await messages()).toEqual([])
+})
+
+it('names this service as the cause of deliveries that it refused', async () => {
+  const { addAccounts, addChannel, passes, messages, change } = await setUp()
+  const { ids } = await addAccounts(3)
+  await addChannel()
+  await change(
+    `insert into delivery_hour (channel_oa_id, hour, source, failed) values ($1, date_trunc('hour', now()), 'line', 1)`,
+    [ids[0]],
+  )
+  await passes(2)
+  expect(await messages()).toMatchObject([
+    { reason: 'deliveries_failed', severity: 'degraded', facts: { covered: 3, cause: 'service' } },
+  ])
+})
+
+it('sums up the week on Mondays at nine, once, by accounts that the channel covers', async () => {
+  const { addAccounts, addChannel, passes, messages, change, ...account } = await setUp()
+  const { ids, organizationId } = await addAccounts(3)
+  const other = await addAccounts(2)
+  const channels = [
+    await addChannel(organizationId, 'weekly_summary', 'true'),
+    await addChannel(null, 'weekly_summary', 'true'),
+  ]
+  await addChannel()
+  await change(
+    `insert into delivery_hour (channel_oa_id, hour, source, accepted)
+     select id, date_trunc('hour', now()) - days * interval '1 day', 'line', 10 * days
+       from unnest($1::bigint[]) id, unnest(array[1, 2, 8, 13, 15]) days`,
+    [[ids[0], other.ids[0]]],
+  )
+  await change('update account_check set following = 12, following_week_ago = 10 where channel_oa_id = $1', [
+    ids[0],
+  ])
+  await passes(1)
+  const planned = await change(
+    `select to_char(summary_due_at at time zone 'UTC', 'Dy HH24:MI') as at from notification_channel where weekly_summary`,
+  )
+  expect(planned).toEqual([{ at: 'Mon 09:00' }, { at: 'Mon 09:00' }])
+  await change(
+    `update notification_channel set summary_due_at = now() - interval '1 hour' where weekly_summary`,
+  )
+  await account.useUpQuota(other.ids)
+  await account.break(ids.slice(0, 1))
+  await passes(2)
+  const summaries = (await messages()).filter(({ kind }) => kind === 'summary')
+  expect(summaries).toMatchObject([
+    {
+      channel: channels[0],
+      facts: {
+        accounts: 3,
+        ok: 0,
+        quiet: 2,
+        broken: 1,
+        degraded: 0,
+        events: 30,
+        eventsBefore: 210,
+        growth: 2,
+      },
+      accounts: [{ id: Number(ids[0]), before: 'broken', after: 'broken' }, {}, {}],
+    },
+    {
+      channel: channels[1],
+      facts: { accounts: 5, broken: 1, degraded: 2, events: 60, eventsBefore: 420, growth: 2 },
+    },
+  ])
+  await change(
+    `update notification_channel set summary_due_at = now() - interval '2 days' where weekly_summary`,
+  )
+  await passes(1)
+  expect((await messages()).filter(({ kind }) => kind === 'summary')).toHaveLength(2)
+})
+
+it('deletes messages after 30 days', async () => {
+  const { addChannel, change, messages } = await setUp()
+  const channel = await addChannel()
+  await change(
+    `insert into notification (notification_channel_id, kind, created_at, sent_at)
+     select $1, 'test', now() - days * interval '1 day', now() from unnest(array[29, 31]) days`,
+    [channel],
+  )
+  await database.session((session) =>
+    deleteExpired(session, {
+      ...{ retentionDays: 90, deduplicationDays: 400, trackingRetentionDays: 7, auditRetentionDays: 400 },
+    }),
+  )
+  expect(await messages()).toHaveLength(1)
+})
