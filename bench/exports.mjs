@@ -13,7 +13,7 @@ const OUTPUTS = ['events.ndjson', 'events.ndjson.gz']
 const PAGE = 2_000
 
 export async function run({ smoke }) {
-  const events = smoke ? 5_000 : 1_000_000
+  const events = smoke ? 5_000 : 500_000
   const rounds = smoke ? 1 : 3
   const { directory, server, database, close } = await openDatabase()
   try {

@@ -2,7 +2,7 @@
 import { onTestFinished } from 'vitest'
 import { Outbox } from '../../src/background/notifications/outbox.ts'
 import { NotificationSender, type SenderParts } from '../../src/operator/notifications/send.ts'
-import type { Database } from '../../src/postgres/database.ts'
+import type { Transactions } from '../../src/postgres/statement.ts'
 import type { TextDatabase, TextQueryable } from '../../tools/text-database.ts'
 
 export const SILENT_LOG = { info: () => undefined, warn: () => undefined, error: () => undefined } as never
@@ -18,7 +18,7 @@ export const newSender = (parts: Partial<SenderParts> = {}): NotificationSender 
   })
 
 /** An outbox that polls all the time, until the test ends. */
-export function startOutbox(database: Database, sender = newSender()): Outbox {
+export function startOutbox(database: Transactions, sender = newSender()): Outbox {
   const outbox = new Outbox(database, sender, SILENT_LOG, { pollMs: 20, storeRetryMs: 20 })
   outbox.start()
   onTestFinished(() => outbox.stop())

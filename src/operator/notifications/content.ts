@@ -120,12 +120,8 @@ type NotificationRow = Omit<Notification, 'accounts'> &
 type StoredIds = { id: string; organizationId: string }
 
 /** In any order. Those that were removed with their channels are left out. */
-export async function loadNotifications(
-  database: Queryable,
-  ids: bigint[],
-  accountsMax = ACCOUNTS_MAX,
-): Promise<Notification[]> {
-  const rows = await database.query<NotificationRow>(selectNotifications, [ids, accountsMax])
+export async function loadNotifications(database: Queryable, ids: bigint[]): Promise<Notification[]> {
+  const rows = await database.query<NotificationRow>(selectNotifications, [ids, ACCOUNTS_MAX])
   return rows.map((row) => ({
     ...row,
     accounts: row.accounts.map((account) => ({

@@ -26,25 +26,30 @@ export interface Mailer {
   ): Promise<EndpointResponse>
 }
 
-/**
- * Loads nodemailer, which takes 60 ms.
- * @param tls for tests, whose certificates no authority has signed
- */
-export async function openMailer(smtpUrl: Secret, tls: ConnectionOptions = {}): Promise<Mailer> {
+/** Tests use shorter times, and certificates that no authority has signed. */
+interface MailerOptions {
+  stepTimeoutMs: number
+  mailTimeoutMs: number
+  tls: ConnectionOptions
+}
+
+/** Loads nodemailer, which takes 60 ms. */
+export async function openMailer(smtpUrl: Secret, options: Partial<MailerOptions> = {}): Promise<Mailer> {
+  const { stepTimeoutMs = STEP_TIMEOUT_MS, mailTimeoutMs = MAIL_TIMEOUT_MS, tls = {} } = options
   const { createTransport } = await import('nodemailer')
-  const { from, ...settings } = readSmtpUrl(smtpUrl)
+  const { from, ...server } = readSmtpUrl(smtpUrl)
   const transport = createTransport({
-    ...settings,
-    connectionTimeout: STEP_TIMEOUT_MS,
-    greetingTimeout: STEP_TIMEOUT_MS,
-    socketTimeout: STEP_TIMEOUT_MS,
-    dnsTimeout: STEP_TIMEOUT_MS,
+    ...server,
+    connectionTimeout: stepTimeoutMs,
+    greetingTimeout: stepTimeoutMs,
+    socketTimeout: stepTimeoutMs,
+    dnsTimeout: stepTimeoutMs,
     tls,
     // A message has no attachment. Nothing in it may read a file or a URL.
     disableFileAccess: true,
     disableUrlAccess: true,
   })
-  return new SmtpMailer(transport as unknown as Transporter, from)
+  return new SmtpMailer(transport as unknown as Transporter, from, mailTimeoutMs)
 }
 
 /** `from` is ours. nodemailer would read further parameters as its own settings, and ignores it. */
@@ -67,10 +72,12 @@ export function readSmtpUrl(smtpUrl: Secret) {
 class SmtpMailer implements Mailer {
   readonly #transport: Transporter
   readonly #from: string
+  readonly #timeoutMs: number
 
-  constructor(transport: Transporter, from: string) {
+  constructor(transport: Transporter, from: string, timeoutMs: number) {
     this.#transport = transport
     this.#from = from
+    this.#timeoutMs = timeoutMs
   }
 
   async send(
@@ -92,7 +99,7 @@ class SmtpMailer implements Mailer {
       messageId: `<${messageId(notification)}@${domain}>`,
       date: new Date(notification.createdMs),
       // Ends the connection.
-      signal: AbortSignal.timeout(MAIL_TIMEOUT_MS),
+      signal: AbortSignal.timeout(this.#timeoutMs),
       // Responders for absence do not answer such mail.
       headers: { 'Auto-Submitted': 'auto-generated', 'X-Auto-Response-Suppress': 'All' },
     })
@@ -113,7 +120,7 @@ function refusedBy(
   if (code === 'EABORT')
     return {
       status: null,
-      reason: `the mail server took longer than ${MAIL_TIMEOUT_MS / 1000} s`,
+      reason: 'the mail server took too long',
       retryAfterMs: null,
     }
   const status = responseCode !== null && responseCode >= 200 && responseCode < 600 ? responseCode : null

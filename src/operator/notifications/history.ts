@@ -7,8 +7,6 @@ import { loadNotifications, type Notification, type NotificationKind } from './c
 import { nameOf, plainText } from './text.ts'
 
 const NAMES_MAX = 5
-/** As many as a text lists. */
-const ACCOUNTS_MAX = 10
 
 export type NotificationSummary = {
   id: bigint
@@ -56,7 +54,7 @@ export async function listNotifications(
   if ((await findChannel(database, organizationIds, channelId)) === null) return null
   const rows = await database.query<HistoryRow>(selectHistory, [channelId, beforeId ?? INT64_MAX, limit])
   const ids = rows.map(({ id }) => id)
-  const loaded = ids.length === 0 ? [] : await loadNotifications(database, ids, ACCOUNTS_MAX)
+  const loaded = ids.length === 0 ? [] : await loadNotifications(database, ids)
   const byId = new Map(loaded.map((notification) => [notification.id, notification]))
   return rows.flatMap((row) => {
     const notification = byId.get(row.id)

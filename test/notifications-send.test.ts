@@ -1,0 +1,440 @@
+/** Notifications on their way to chats, webhooks and mailboxes. */
+import { type AddressInfo, createServer, type Socket } from 'node:net'
+import { Webhook } from 'standardwebhooks'
+import { describe, expect, it } from 'vitest'
+import { Secret } from '../src/config/secret.ts'
+import { openMailer } from '../src/operator/notifications/email.ts'
+import { pauseGone } from '../src/operator/notifications/manage-channels.ts'
+import type { Statement, Transactions } from '../src/postgres/statement.ts'
+import { addTenant, createTestDatabase, openDatabase } from './support/database.ts'
+import { startReceiver } from './support/endpoints.ts'
+import { startMailServer } from './support/mail-server.ts'
+import { addChannel, addNotification, newSender, startOutbox } from './support/notifications.ts'
+import { eventually } from './support/process.ts'
+import { startRawReceiver } from './support/raw-receiver.ts'
+
+const { database, connection } = await createTestDatabase()
+const tenant = await addTenant(database)
+const other = await addTenant(database)
+
+interface Stored extends Record<string, unknown> {
+  attempts: number
+  sent_at: string | null
+  failed_at: string | null
+  status: number | null
+  answer: string | null
+  waits: boolean
+}
+
+const stored = async (id: bigint): Promise<Stored> => {
+  const [row] = await database.query<Stored>(
+    `select attempts, sent_at, failed_at, status, answer, due_at > now() and leased_until <= now() as waits
+       from notification where id = $1`,
+    [id],
+  )
+  return row as Stored
+}
+const ends = (id: bigint) =>
+  eventually(
+    () => stored(id),
+    ({ sent_at, failed_at }) => (sent_at ?? failed_at) !== null,
+  )
+const waits = (id: bigint) =>
+  eventually(
+    () => stored(id),
+    (row) => row.waits,
+  )
+const makeDue = (id: bigint) => database.query('update notification set due_at = now() where id = $1', [id])
+
+describe('a message to a chat', () => {
+  it('is sent once, with the name that the account has today', async () => {
+    const receiver = await startReceiver()
+    const channel = await addChannel(database, { target: receiver.url })
+    const id = await addNotification(database, channel, [{ id: tenant.accountId }])
+    await database.query(`update official_account set name = 'Cafe <!here>' where id = $1`, [
+      tenant.accountId,
+    ])
+    startOutbox(database)
+    startOutbox(database)
+    expect(await ends(id)).toMatchObject({ attempts: 1, failed_at: null, status: 200, answer: '' })
+    expect(receiver.received).toHaveLength(1)
+    expect(receiver.received[0]?.headers['content-type']).toBe('application/json; charset=utf-8')
+    expect(JSON.parse(receiver.received[0]?.body ?? '')).toEqual({
+      text: [
+        'Cafe &lt;!here&gt; is broken: suspended by LINE',
+        'LINE has suspended the account.',
+        'Ask LINE for the reason in LINE Official Account Manager.',
+        `https://console.example/accounts/${tenant.accountId}`,
+      ].join('\n'),
+    })
+  })
+
+  it('is not sent if all of its accounts were removed', async () => {
+    const receiver = await startReceiver()
+    const id = await addNotification(database, await addChannel(database, { target: receiver.url }))
+    startOutbox(database)
+    expect(await ends(id)).toMatchObject({ sent_at: null, answer: 'its accounts were removed' })
+    expect(receiver.received).toEqual([])
+  })
+})
+
+describe('a message to a webhook', () => {
+  it('is verified by a library, with the same id and body in each attempt', async () => {
+    const receiver = await startReceiver()
+    receiver.answer = { status: 500 }
+    const channel = await addChannel(database, { format: 'webhook', target: receiver.url })
+    const [{ secret = '' } = {}] = await database.query<{ secret: string }>(
+      'select secret from notification_channel where id = $1',
+      [channel],
+    )
+    const id = await addNotification(database, channel, [{ id: tenant.accountId }, { id: other.accountId }])
+    startOutbox(database)
+    expect(await waits(id)).toMatchObject({ attempts: 1, status: 500, answer: '' })
+    receiver.answer = { status: 204 }
+    await makeDue(id)
+    expect(await ends(id)).toMatchObject({ attempts: 2, status: 204, failed_at: null })
+    const [first, second] = receiver.received
+    expect(second?.body).toBe(first?.body)
+    expect(second?.headers['webhook-id']).toBe(first?.headers['webhook-id'])
+    expect(first?.headers['webhook-id']).toMatch(new RegExp(`^ntf_${id}_\\d{13}$`))
+    const verified = new Webhook(secret).verify(second?.body ?? '', second?.headers as Record<string, string>)
+    expect(verified).toMatchObject({
+      type: 'account.status',
+      data: {
+        accountId: String(tenant.accountId),
+        before: 'ok',
+        after: 'broken',
+        reason: 'suspended',
+        count: 2,
+      },
+    })
+  })
+
+  it('that responds with 410 pauses the channel, which is recorded', async () => {
+    const receiver = await startReceiver()
+    receiver.answer = { status: 410 }
+    const channel = await addChannel(database, {
+      ...{ format: 'webhook', target: receiver.url, organization_id: tenant.organizationId },
+    })
+    const id = await addNotification(database, channel, [{ id: tenant.accountId }])
+    startOutbox(database)
+    expect(await waits(id)).toMatchObject({ attempts: 1, status: 410 })
+    expect(
+      await database.query(
+        `select actor_kind, action, organization_id, changes from activity
+          where object_kind = 'notification_channel' and object_id = $1`,
+        [String(channel)],
+      ),
+    ).toEqual([
+      {
+        ...{ actor_kind: 'service', action: 'notifications.paused', organization_id: tenant.organizationId },
+        changes: { status: ['active', 'paused'], response: 410 },
+      },
+    ])
+    await makeDue(id)
+    await pauseGone(database, channel)
+    const [row] = await database.query('select status from notification_channel where id = $1', [channel])
+    expect(row).toEqual({ status: 'paused' })
+    expect(receiver.received).toHaveLength(1)
+  })
+})
+
+describe('a receiver', () => {
+  it('that hangs delays no other channel, and gets one request at a time', async () => {
+    const hanging = await startRawReceiver(() => undefined)
+    const receiver = await startReceiver()
+    const slow = await addChannel(database, { target: hanging.url })
+    const quick = await addChannel(database, { target: receiver.url })
+    const accounts = [{ id: tenant.accountId }]
+    await addNotification(database, slow, accounts)
+    await addNotification(database, slow, accounts)
+    startOutbox(database)
+    await eventually(
+      async () => hanging.connections.length,
+      (count) => count === 1,
+    )
+    startOutbox(database)
+    const first = await addNotification(database, quick, accounts)
+    const second = await addNotification(database, quick, accounts)
+    await ends(first)
+    await ends(second)
+    expect(receiver.received).toHaveLength(2)
+    expect(hanging.connections).toHaveLength(1)
+    await database.query('delete from notification_channel where id = $1', [slow])
+    // The outboxes need not wait for it.
+    for (const { socket } of hanging.connections) socket.destroy()
+  })
+
+  it('that fails does not stop the later messages of its channel', async () => {
+    const receiver = await startReceiver()
+    receiver.answer = { status: 500 }
+    const channel = await addChannel(database, { target: receiver.url })
+    const first = await addNotification(database, channel, [{ id: tenant.accountId }])
+    startOutbox(database)
+    await waits(first)
+    receiver.answer = { status: 200 }
+    const second = await addNotification(database, channel, [{ id: tenant.accountId }])
+    await ends(second)
+    expect(await stored(first)).toMatchObject({ sent_at: null, failed_at: null })
+  })
+
+  it.each([
+    [
+      'sends an endless response',
+      500,
+      `HTTP/1.1 500 No\r\ncontent-length: 9999999\r\n\r\n${'x'.repeat(64_000)}`,
+    ],
+    ['sends no final response', null, 'HTTP/1.1 103 Early Hints\r\n\r\n'.repeat(30)],
+    ['redirects', 302, 'HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:9/xxx\r\ncontent-length: 0\r\n\r\n'],
+    ['sends no HTTP', null, 'xxx\r\n\r\n'],
+  ])('that %s has not accepted, and nothing that it sent is stored', async (_, status, text) => {
+    const receiver = await startRawReceiver(({ socket }) => socket.write(text))
+    const channel = await addChannel(database, { target: receiver.url })
+    const id = await addNotification(database, channel, [{ id: tenant.accountId }])
+    startOutbox(database)
+    const row = await waits(id)
+    expect(row).toMatchObject({ attempts: 1, status, sent_at: null })
+    expect(row.answer === '').toBe(status !== null)
+    expect(row.answer).not.toContain('xxx')
+  })
+
+  it.each([
+    ['https://127.0.0.1/hook', 'the address 127.0.0.1 is not public'],
+    ['http://chat.example/hook', 'the URL must begin with https://'],
+    ['https://localhost/hook', 'localhost resolves to an address that is not public'],
+    ['https://own.example/api/line/1', "the URL is this service's own: a loop"],
+    ['chat', 'the URL cannot be read; write https://host/path'],
+  ])('at %s is not requested', async (target, answer) => {
+    const channel = await addChannel(database, { target, allow_private_network: false })
+    const id = await addNotification(database, channel, [{ id: tenant.accountId }])
+    startOutbox(database, newSender({ isOwnUrl: ({ hostname }) => hostname === 'own.example' }))
+    expect(await waits(id)).toMatchObject({ status: null, answer })
+  })
+})
+
+describe('a message', () => {
+  it('is repeated once, with the same id, if its process was killed before the result was stored', async () => {
+    const receiver = await startReceiver()
+    const channel = await addChannel(database, { format: 'webhook', target: receiver.url })
+    const id = await addNotification(database, channel, [{ id: tenant.accountId }])
+    const later = await addNotification(database, channel, [{ id: tenant.accountId }])
+    let store = () => undefined as unknown
+    const killed = new Promise((resolve) => {
+      store = () => resolve(null)
+    })
+    const first = startOutbox({
+      transaction: database.transaction.bind(database),
+      pipeline: database.pipeline.bind(database),
+      query: async (statement: Statement, values: unknown[] = []) => {
+        if (statement.name === 'complete-notification' && values[0] === id) await killed
+        return database.query(statement, values)
+      },
+    } as Transactions)
+    await eventually(
+      async () => receiver.received.length,
+      (count) => count === 1,
+    )
+    startOutbox(database)
+    const probe = await addChannel(database, { target: receiver.url })
+    await ends(await addNotification(database, probe, [{ id: tenant.accountId }]))
+    // While the lease lasts, nobody sends to the channel.
+    expect(await stored(later)).toMatchObject({ attempts: 0 })
+    await database.query('update notification set leased_until = now() where id = $1', [id])
+    await ends(id)
+    await ends(later)
+    store()
+    await first.stop()
+    const ids = receiver.received.map(({ headers }) => headers['webhook-id'])
+    const repeated = ids.filter((each) => each === ids[0])
+    expect(repeated).toHaveLength(2)
+    expect(ids.filter((each) => each !== undefined)).toHaveLength(3)
+    expect(await stored(id)).toMatchObject({ attempts: 2, status: 200 })
+  })
+
+  it('fails permanently after 24 hours of attempts, and is not sent if it is a day old without one', async () => {
+    const receiver = await startReceiver()
+    receiver.answer = { status: 500 }
+    const channel = await addChannel(database, { target: receiver.url })
+    const accounts = [{ id: tenant.accountId }]
+    const columns = { attempts: 15, first_attempt_at: new Date(Date.now() - 25 * 3_600_000) }
+    const tried = await addNotification(database, channel, accounts, columns)
+    const untried = await addNotification(database, channel, accounts, {
+      due_at: new Date(Date.now() - 25 * 3_600_000),
+    })
+    startOutbox(database)
+    expect(await ends(tried)).toMatchObject({ sent_at: null, attempts: 16, status: 500 })
+    expect(await ends(untried)).toMatchObject({ sent_at: null, attempts: 0, answer: 'expired' })
+    expect(receiver.received).toHaveLength(1)
+  })
+
+  it('waits while its channel is paused', async () => {
+    const receiver = await startReceiver()
+    const paused = await addChannel(database, { target: receiver.url, status: 'paused' })
+    const id = await addNotification(database, paused, [{ id: tenant.accountId }])
+    startOutbox(database)
+    await ends(
+      await addNotification(database, await addChannel(database, { target: receiver.url }), [
+        { id: tenant.accountId },
+      ]),
+    )
+    expect(await stored(id)).toMatchObject({ attempts: 0, answer: null })
+    await database.query(`update notification_channel set status = 'active' where id = $1`, [paused])
+    expect(await ends(id)).toMatchObject({ attempts: 1, status: 200 })
+  })
+
+  it('of an organization that is removed while it is sent leaves nothing behind', async () => {
+    const removed = await addTenant(database)
+    const receiver = await startReceiver()
+    let respond = () => undefined as unknown
+    const until = new Promise((resolve) => {
+      respond = () => resolve(null)
+    })
+    receiver.answer = { status: 410, until }
+    const columns = { target: receiver.url, organization_id: removed.organizationId }
+    await addNotification(database, await addChannel(database, columns), [{ id: removed.accountId }])
+    const outbox = startOutbox(database)
+    await eventually(
+      async () => receiver.received.length,
+      (count) => count === 1,
+    )
+    await database.query('delete from notification_channel where organization_id = $1', [
+      removed.organizationId,
+    ])
+    respond()
+    await outbox.stop()
+    expect(
+      await database.query('select from activity where organization_id = $1', [removed.organizationId]),
+    ).toEqual([])
+  })
+
+  it('that cannot be written is not sent, and delays nothing', async () => {
+    const receiver = await startReceiver()
+    const channel = await addChannel(database, { target: receiver.url })
+    const problem = { reason: 'token_expires', status: 'degraded', facts: null }
+    const broken = await addNotification(database, channel, [{ id: tenant.accountId, problem }])
+    startOutbox(database)
+    expect(await waits(broken)).toMatchObject({ status: null, answer: 'the message could not be written' })
+    const id = await addNotification(database, channel, [{ id: tenant.accountId }])
+    await ends(id)
+  })
+})
+
+it('two outboxes send each of many messages once, one at a time per channel', async () => {
+  const receivers = await Promise.all(Array.from({ length: 20 }, () => startReceiver()))
+  const ids: bigint[] = []
+  for (const { url } of receivers) {
+    const channel = await addChannel(database, { target: url })
+    for (let n = 0; n < 5; n += 1)
+      ids.push(await addNotification(database, channel, [{ id: tenant.accountId }]))
+  }
+  startOutbox(database)
+  startOutbox(openDatabase(connection))
+  for (const id of ids) expect(await ends(id)).toMatchObject({ attempts: 1, failed_at: null })
+  expect(receivers.map(({ received }) => received.length)).toEqual(Array(20).fill(5))
+})
+
+describe('a message to a mailbox', () => {
+  const send = async (smtp: Awaited<ReturnType<typeof openMailer>>, target = 'night@example.com') => {
+    const channel = await addChannel(database, { format: 'email', target })
+    const id = await addNotification(database, channel, [{ id: other.accountId }])
+    const outbox = startOutbox(database, newSender({ smtp }))
+    const row = await eventually(
+      () => stored(id),
+      ({ answer }) => answer !== null,
+    )
+    await outbox.stop()
+    return { id, ...row }
+  }
+
+  it('is plain text that no program responds to', async () => {
+    await database.query(`update official_account set name = $1 where id = $2`, [
+      'Café\r\nBcc: all@example.com',
+      other.accountId,
+    ])
+    const server = await startMailServer()
+    const { id, ...row } = await send(await openMailer(server.url))
+    expect(row).toMatchObject({ status: 250, answer: '', failed_at: null })
+    const [mail] = server.mails
+    expect(mail).toMatchObject({ from: 'alerts@example.com', to: ['night@example.com'] })
+    const raw = mail?.raw ?? ''
+    const head = raw.slice(0, raw.indexOf('\r\n\r\n'))
+    expect(head).toMatch(new RegExp(`^Message-ID: <ntf_${id}_\\d{13}@example\\.com>$`, 'mi'))
+    expect(head).toMatch(/^Auto-Submitted: auto-generated$/m)
+    expect(head).toMatch(/^Content-Type: text\/plain; charset=utf-8$/m)
+    expect(head).toMatch(/^Subject: =\?UTF-8\?/m)
+    expect(head).not.toMatch(/^Bcc/im)
+    expect(raw).toContain('LINE has suspended the account.')
+    expect(raw).toContain(`https://console.example/accounts/${other.accountId}`)
+  })
+
+  it.each([
+    [451, 'mailbox of Ann is locked'],
+    [550, '<night@example.com> Ann has left'],
+  ])('that is refused with %s is sent again later, and only the code is kept', async (code, text) => {
+    const server = await startMailServer()
+    server.refusal = { code, text }
+    const { answer, status, failed_at } = await send(await openMailer(server.url))
+    expect({ answer, status, failed_at }).toEqual({
+      answer: 'EMESSAGE at DATA',
+      status: code,
+      failed_at: null,
+    })
+  })
+
+  it('is not sent with a wrong password, or without encryption if there is a password', async () => {
+    const { port } = await startMailServer({ allowInsecureAuth: true })
+    const wrong = new Secret(`smtp://ann:wrong@127.0.0.1:${port}?from=alerts@example.com`)
+    expect(await send(await openMailer(wrong))).toMatchObject({
+      status: 535,
+      answer: expect.stringMatching(/^EAUTH/),
+    })
+    const elsewhere = new Secret(`smtp://ann:right@0.0.0.0:${port}?from=alerts@example.com`)
+    const row = await send(await openMailer(elsewhere))
+    expect(row).toMatchObject({ sent_at: null, answer: expect.stringMatching(/^E/) })
+  })
+
+  it('is encrypted if the server can, and not sent to a server whose certificate is not valid', async () => {
+    const server = await startMailServer({ disabledCommands: [] })
+    const row = await send(await openMailer(server.url))
+    expect(row).toMatchObject({ sent_at: null, answer: expect.stringMatching(/^(ESOCKET|ETLS|ECERT)/) })
+    expect(server.mails).toEqual([])
+    const url = new Secret(`smtp://ann:right@127.0.0.1:${server.port}?from=alerts@example.com`)
+    await send(await openMailer(url, { tls: { rejectUnauthorized: false } }))
+    expect(server.mails).toMatchObject([{ isEncrypted: true, user: 'ann' }])
+  })
+
+  it('does not wait for a server that hangs or responds slowly', async () => {
+    const servers = [() => undefined, (socket: Socket) => drip(socket)].map((serve) => createServer(serve))
+    const times = { stepTimeoutMs: 400, mailTimeoutMs: 600 }
+    const answers: Array<string | null> = []
+    for (const server of servers) {
+      await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+      const { port } = server.address() as AddressInfo
+      const url = new Secret(`smtp://127.0.0.1:${port}?from=alerts@example.com`)
+      answers.push((await send(await openMailer(url, times))).answer)
+      server.close()
+    }
+    expect(answers).toEqual(['ETIMEDOUT at CONN', 'the mail server took too long'])
+  })
+
+  it('is not sent to what is no address, and not without SMTP_URL', async () => {
+    const server = await startMailServer()
+    const target = 'a@example.com, b@example.com'
+    expect((await send(await openMailer(server.url), target)).answer).toBe(
+      'the target is not the address of a mailbox',
+    )
+    expect(server.mails).toEqual([])
+    const channel = await addChannel(database, { format: 'email', target: 'a@example.com' })
+    const id = await addNotification(database, channel, [{ id: other.accountId }])
+    startOutbox(database)
+    expect((await waits(id)).answer).toBe('SMTP_URL is not set')
+  })
+})
+
+/** Greets, and then sends a line of its response to EHLO every 100 ms. */
+function drip(socket: Socket): void {
+  socket.on('error', () => undefined)
+  socket.write('220 slow\r\n')
+  const timer = setInterval(() => socket.write('250-MORE\r\n'), 100)
+  socket.once('close', () => clearInterval(timer))
+}
