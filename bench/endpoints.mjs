@@ -6,6 +6,7 @@ import { openDatabase } from './database.mjs'
 import { BOT_USER_ID, CHANNEL_SECRET, requestsFor } from './deliveries.mjs'
 import { median, send } from './load.mjs'
 import { runMany } from './many-endpoints.mjs'
+import { runReplay } from './replays.mjs'
 import { startService, urlOf } from './targets.mjs'
 
 const CONNECTIONS = 64
@@ -81,6 +82,7 @@ export async function run({ smoke }) {
     await close()
   }
   await runMany({ smoke })
+  await runReplay({ smoke })
 }
 
 /** Not by asking the database, which would be measured, too. */

@@ -239,7 +239,7 @@ CREATE INDEX event_other_users ON ONLY event USING gin (other_user_ids) WHERE ot
 CREATE INDEX event_message ON ONLY event USING btree (message_id, channel_oa_id) WHERE message_id IS NOT NULL;
 CREATE INDEX event_failure ON ONLY event USING btree (channel_oa_id, id) WHERE failure IS NOT NULL;
 CREATE INDEX event_forwarded ON ONLY event USING btree (channel_oa_id, key) WHERE is_forwarded;
-CREATE INDEX event_account ON ONLY event USING btree (channel_oa_id, received_at, id);
+CREATE INDEX event_account ON ONLY event USING btree (channel_oa_id, received_at, id) WHERE received_at > '-infinity'::timestamp with time zone;
 
 create table event_default partition of event default;
 
@@ -254,7 +254,7 @@ create table tracking_event (
 ) partition by range (received_at);
 CREATE INDEX tracking_event_id ON ONLY tracking_event USING brin (id) WITH (autosummarize='on');
 CREATE INDEX tracking_event_user ON ONLY tracking_event USING btree (user_id, channel_oa_id) WHERE user_id IS NOT NULL;
-CREATE INDEX tracking_event_account ON ONLY tracking_event USING btree (channel_oa_id, received_at, id);
+CREATE INDEX tracking_event_account ON ONLY tracking_event USING btree (channel_oa_id, received_at, id) WHERE received_at > '-infinity'::timestamp with time zone;
 
 create table tracking_event_default partition of tracking_event default;
 

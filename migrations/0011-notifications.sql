@@ -103,8 +103,7 @@ create index endpoint_delivery_job on endpoint_delivery (job_id) where job_id is
 -- The events of one account in order of receipt. On large tables, create these indexes on each partition by hand with
 -- `concurrently` before the upgrade: the statements below then use them.
 --
--- Every row meets the condition. It keeps the indexes out of statements that do not repeat it: on a week without events, all indexes
--- cost the same, and a session that plans an unsend or an erasure then would later read all events of the account.
-create index if not exists event_account on event (channel_oa_id, received_at, id) where received_at > '2000-01-01Z';
-create index if not exists tracking_event_account on tracking_event (channel_oa_id, received_at, id)
-  where received_at > '2000-01-01Z';
+-- The condition is true for every event. PostgreSQL uses a partial index only for statements that have its condition. Without it, a
+-- plan that is made while a partition is empty may use this index to find one person or message, and later read the whole account.
+create index if not exists event_account on event (channel_oa_id, received_at, id) where received_at > '-infinity';
+create index if not exists tracking_event_account on tracking_event (channel_oa_id, received_at, id) where received_at > '-infinity';

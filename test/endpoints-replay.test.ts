@@ -6,6 +6,8 @@ import { countReplay, planReplay } from '../src/operator/endpoints/replays.ts'
 import { cancelJob } from '../src/operator/jobs/job.ts'
 import { takeTurn } from '../src/operator/jobs/turn.ts'
 import { lineEvent, textMessage } from '../tools/simulator/events.ts'
+import { runCommand } from './support/command.ts'
+import { signedIn, startConsole } from './support/console.ts'
 import { startReceiver } from './support/endpoints.ts'
 import { eventually } from './support/process.ts'
 import { eventsOf, startReplaying, TODAY, textsOf } from './support/replays.ts'
@@ -346,5 +348,80 @@ describe('a resend', () => {
     await becomesQuiet()
     expect(JSON.parse(receiver.received[0]?.body ?? '')).toMatchObject({ type: 'member.updated' })
     expect(await database.query('select from endpoint_delivery')).toEqual([])
+  })
+})
+
+describe('the console', () => {
+  it('counts a range, sends it again as a task, and refuses what another task does already', async () => {
+    const { addEndpoint, deliverMessages, database } = await startReplaying(false)
+    const { url } = await startConsole(database)
+    const operator = await signedIn(url)
+    await deliverMessages(3)
+    const line = await addEndpoint('https://example.com/')
+    const members = await addEndpoint('https://example.com/', { format: 'members' })
+    const body = { ...TODAY, events: ['message'], rate: 2 }
+    const counted = await operator.post(`/api/endpoints/${line}/replay/count`, body)
+    expect(counted.json).toEqual({
+      ...{ events: 3, isMore: false, seconds: 2 },
+      ...{ from: '2020-01-01T00:00:00.000Z', to: expect.stringMatching(/Z$/) },
+    })
+    const started = await operator.post(`/api/endpoints/${line}/replay`, body)
+    expect([started.status, started.json.job]).toMatchObject([
+      202,
+      {
+        ...{ kind: 'endpoint.replay', status: 'running', total: '3' },
+        parameters: { endpointId: String(line), events: ['message'], rate: 2 },
+      },
+    ])
+    expect((await operator.post(`/api/endpoints/${line}/replay`, body)).status).toBe(409)
+    const resent = await operator.post(`/api/endpoints/${members}/resend`, { filters: { tag: 'vip' } })
+    expect([resent.status, resent.json.job]).toMatchObject([
+      202,
+      { kind: 'endpoint.resend', total: '0', parameters: { matching: { tag: ['vip'] }, rate: 50 } },
+    ])
+    for (const [path, wrong] of [
+      [`${line}/replay`, { ...TODAY, rate: 1_001 }],
+      [`${line}/replay`, { ...TODAY, rate: 0 }],
+      [`${line}/replay/count`, { from: 'now', to: '2026-01-01' }],
+      [`${line}/replay`, { from: '2026-01-01' }],
+      [`${line}/resend`, { filters: {} }],
+      [`${members}/replay`, TODAY],
+      [`${members}/resend`, { filters: { updatedSince: '2026-01-01T00:00:00Z' } }],
+    ] as const)
+      expect((await operator.post(`/api/endpoints/${path}`, wrong)).status, JSON.stringify(wrong)).toBe(400)
+  })
+})
+
+describe('the command line', () => {
+  it('says how much it sends, follows the task to its end, and lists it', async () => {
+    const { addEndpoint, deliverMessages, database, env } = await startReplaying()
+    await deliverMessages(3)
+    const receiver = await startReceiver()
+    const id = String(await addEndpoint(receiver.url))
+    const run = (...args: string[]) => runCommand(args, env)
+    const range = ['--from', TODAY.from, '--to', TODAY.to]
+    const { stdout, stderr, status } = await run('endpoints', 'replay', id, ...range, '--rate', '10')
+    expect(stderr).toMatch(/^3 events from 2020-01-01T00:00:00.000Z to .*Z, about 1 s at 10\/s/)
+    expect([status, stdout]).toEqual([0, expect.stringMatching(/status +done\nsent +3\nrefused +0\n/)])
+    expect(textsOf(receiver)).toEqual(['words 0.', 'words 1.', 'words 2.'])
+    await database.query(`update endpoint set status = 'paused'`)
+    const started = JSON.parse((await run('endpoints', 'replay', id, ...range, '--json')).stdout)
+    expect(started).toEqual({ job: expect.stringMatching(/^\d+$/), events: 3, seconds: 1 })
+    const second = await run('endpoints', 'replay', id, ...range, '--no-wait')
+    expect([second.status, second.stderr]).toEqual([
+      ...[1, expect.stringContaining(`Task ${started.job} sends to endpoint ${id} again and has not ended.`)],
+    ])
+    expect((await run('jobs', 'list')).stdout).toContain('endpoint.replay')
+    expect((await run('jobs', 'cancel', started.job)).stdout).toContain('cancelled')
+    expect((await run('jobs', 'show', started.job)).stdout).toMatch(/status +cancelled\n/)
+    expect((await run('jobs', 'cancel', started.job)).stderr).toContain('has already ended')
+    expect((await run('jobs', 'show', '0')).status).toBe(1)
+    const wrong = await run('endpoints', 'resend', id)
+    expect([wrong.status, wrong.stderr]).toEqual([
+      1,
+      expect.stringContaining(`Use "oa-audience endpoints replay ${id}"`),
+    ])
+    const bad = await run('endpoints', 'replay', id, '--from', 'x', '--to', TODAY.to)
+    expect(bad.stderr).toContain('from must be a time such as')
   })
 })

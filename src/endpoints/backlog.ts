@@ -166,14 +166,16 @@ export const loadContents = statement('load-delivery-contents')`
            -- Of a replay. An unsend and an erasure delete the payload.
            else (select string_agg(e.payload, ',' order by e.received_at, e.id)
                    from event e
-                  where e.channel_oa_id = d.channel_oa_id and e.received_at between d.events_from and d.events_until
+                  where e.channel_oa_id = d.channel_oa_id and e.received_at > '-infinity'
+                    and e.received_at between d.events_from and d.events_until
                     and e.id = any (d.event_ids))
            end as events,
            case d.type
              when 'member.erased' then (
                select concat('{"id":"', x.id, '","deletedAt":"',
                              to_char(x.deleted_at, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), '"}')
-                 from erased_member x where x.channel_oa_id = d.channel_oa_id and x.id = d.member_id)
+                 from erased_member x
+                where x.channel_oa_id = d.channel_oa_id and x.id >= d.member_id and x.id <= d.member_id order by x.id limit 1)
              when 'account.verified' then a.verification::text
              -- An ordered range, which only the primary key supports. For an equality, a plan made while the table is empty may use
              -- another index, and later read the whole account.

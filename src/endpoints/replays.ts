@@ -13,14 +13,14 @@ const FLUSH_MAX_SECONDS = 10
 
 /**
  * Leaves refused deliveries as failed ones, which operators see and retry. `attempts` of these rows begins with 1. Responses 408, 410
- * and 429 refuse no content.
+ * and 429 refuse no content. The index of due deliveries has the condition "failed_at is null", which must not lead to it.
  *
  * $1 job id bigint, $2 maximum number of refusals int
  */
 const leaveRefused = statement('leave-refused-deliveries')`
     with refused as (
       update endpoint_delivery set failed_at = now(), job_id = null
-       where job_id = $1 and failed_at is null and leased_until <= now() and attempts > $2
+       where job_id = $1 and coalesce(failed_at, 'infinity') = 'infinity' and leased_until <= now() and attempts > $2
          and status between 400 and 499 and status <> all ('{408,410,429}')
       returning coalesce(cardinality(event_ids), 1) as items
     )
@@ -127,7 +127,7 @@ const queueEvents = statement('queue-replayed-events')`
     with examined as materialized (
       select id, received_at, octet_length(payload) as bytes, ${IS_REPLAYED} as is_replayed
         from event
-       where channel_oa_id = $1 and received_at >= $2 and (received_at, id) > ($2, $3) and received_at < $4
+       where channel_oa_id = $1 and received_at > '-infinity' and received_at >= $2 and (received_at, id) > ($2, $3) and received_at < $4
        order by received_at, id limit $9
     ), counted as (
       select *, count(*) filter (where is_replayed) over earlier as number, sum(bytes) filter (where is_replayed) over earlier as total

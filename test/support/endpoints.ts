@@ -49,6 +49,8 @@ export async function startReceiver(): Promise<Receiver> {
 export interface Sending {
   database: TextDatabase
   sender: Sender
+  /** the environment of a command */
+  env: Record<string, string>
   service: Service
   tenant: Tenant
   /** Adds an endpoint of the tenant. Returns its id. */
@@ -61,7 +63,7 @@ export interface Sending {
 
 /** A service with a sender, as an instance has them. */
 export async function startSending(resolver = new HostResolver()): Promise<Sending> {
-  const { database } = await createTestDatabase()
+  const { database, env } = await createTestDatabase()
   const sender = new Sender(database, () => false, resolver)
   const service = await startApp(database, { handOver: sender.handOver })
   const tenant = await addTenant(database)
@@ -70,6 +72,7 @@ export async function startSending(resolver = new HostResolver()): Promise<Sendi
   return {
     database,
     sender,
+    env,
     service,
     tenant,
     addEndpoint: async (url, columns = {}) => {

@@ -27,23 +27,33 @@ export async function claimPass(database: Queryable, intervalMs: number): Promis
   return claimed ?? null
 }
 
+/**
+ * Arbitrary but fixed. This advisory lock lets one transaction at a time store a pass. A lock of the row of notification_watch would
+ * also delay the heartbeat.
+ */
+const PASS_LOCK = 7_301_005
+
+/** $1 bigint: PASS_LOCK. Held until the transaction ends. */
+const lockPasses = statement('lock-notification-passes')`select pg_advisory_xact_lock($1::bigint)`
+
 /** $1 pass bigint */
-const lockPass = statement('lock-notification-watch')`
+const selectWatch = statement('select-notification-watch')`
     select extract(epoch from clock_timestamp())::float8 * 1000 as now,
            extract(epoch from platform_down_since)::float8 * 1000 as "downSince", is_platform_announced as "isAnnounced",
            (select extract(epoch from max(created_at))::float8 * 1000 from notification
              where kind = 'platform_up' and created_at > now() - interval '1 day') as "upAt"
-      from notification_watch where pass = $1 for no key update`
+      from notification_watch where pass = $1`
 
-export interface LockedWatch extends PlatformState, Row {
+export interface WatchState extends PlatformState, Row {
   now: number
   /** when the last outage of a day ended */
   upAt: number | null
 }
 
-/** Returns null if another process has begun a later pass: this one took too long. */
-export async function lockWatch(transaction: Queryable, pass: bigint): Promise<LockedWatch | null> {
-  const [watch] = await transaction.query<LockedWatch>(lockPass, [pass])
+/** Returns null if another process has begun a later pass: this one took too long. A later pass waits for this transaction. */
+export async function lockPass(transaction: Queryable, pass: bigint): Promise<WatchState | null> {
+  await transaction.query(lockPasses, [PASS_LOCK])
+  const [watch] = await transaction.query<WatchState>(selectWatch, [pass])
   return watch ?? null
 }
 

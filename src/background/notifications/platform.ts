@@ -66,9 +66,8 @@ export async function readChecks(database: Queryable): Promise<Checks> {
 
 /** A delivery of LINE within 15 minutes. It proves that LINE works, and that only the way to LINE does not. */
 const selectIsDelivering = statement('platform-delivers')`
-    select exists (select from delivery_hour
-                    where hour >= date_trunc('hour', now() - interval '15 minutes') and source = 'line'
-                      and last_at > now() - interval '15 minutes') as "isDelivering"`
+    select coalesce(max(last_at) > now() - interval '15 minutes', false) as "isDelivering"
+      from delivery_hour where hour >= date_trunc('hour', now() - interval '15 minutes') and source = 'line'`
 
 export async function isDelivering(database: Queryable): Promise<boolean> {
   const [row] = await database.query<{ isDelivering: boolean }>(selectIsDelivering)

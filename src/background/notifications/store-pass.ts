@@ -1,7 +1,7 @@
 /**
  * Stores what follows from a pass, in one transaction:
  *
- * 1. The lock of notification_watch makes sure that no later pass has begun.
+ * 1. `lockPass` makes sure that no later pass has begun, and lets later ones wait.
  * 2. Each account is compared with its row of account_alert (transitions.ts).
  * 3. Announcements become parts of messages (messages.ts), beside reminders and messages about LINE (platform.ts).
  */
@@ -10,7 +10,7 @@ import type { Transactions } from '../../postgres/statement.ts'
 import {
   lockAccounts,
   lockActiveChannels,
-  lockWatch,
+  lockPass,
   readAlerts,
   storeAlerts,
   storePlatformState,
@@ -38,17 +38,18 @@ export interface Pass {
 /** Returns false if a later pass has begun. */
 export function storePass(database: Transactions, { pass, picture, checks }: Pass): Promise<boolean> {
   return database.transaction(async (transaction) => {
-    const watch = await lockWatch(transaction, pass)
+    const watch = await lockPass(transaction, pass)
     if (watch === null) return false
     const { now, upAt } = watch
     const channels = await lockActiveChannels(transaction)
     const platform = stepPlatform(watch, checks, now)
-    await storePlatformState(transaction, platform.state)
     const seen = { transaction, picture, channels, now }
     if (platform.event === 'down') await announceOutage(seen, platform.state, checks)
     if (platform.event === 'up') await announceEndOfOutage(seen)
     const isIgnored = (sighting: Sighting) => isUnclear(sighting, platform.state, upAt)
     await storeAccounts(seen, isIgnored)
+    // Last, because the row is locked from here on.
+    await storePlatformState(transaction, platform.state)
     return true
   })
 }

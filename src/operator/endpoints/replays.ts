@@ -106,7 +106,7 @@ const countEvents = statement('count-replayed-events')`
     with examined as materialized (
       select id, received_at, ${IS_REPLAYED} as is_replayed
         from event
-       where channel_oa_id = $1 and received_at >= $2 and (received_at, id) > ($2, $3) and received_at < $4
+       where channel_oa_id = $1 and received_at > '-infinity' and received_at >= $2 and (received_at, id) > ($2, $3) and received_at < $4
        order by received_at, id limit $7
     )
     select count(*)::int as examined, (count(*) filter (where is_replayed))::int as count,

@@ -102,15 +102,16 @@ export const selectPersonEvents = statement('select-person-events')`
      order by us, id`
 
 /**
- * A page of the account's deliveries, as one row: those about the member, and those that carry an event of the person.
+ * A page of the account's deliveries, as one row: those about the member, and those that carry an event of the person. A condition
+ * on is_forwarded would let PostgreSQL read all forwarded events of the account.
  *
  * $1 account id bigint; $2 user id text; $3 member id bigint or null; $4 after this id bigint; $5 maximum number of deliveries int
  */
 export const selectPersonDeliveries = statement('select-person-deliveries')`
     with events as materialized (
-      select id, key from event where channel_oa_id = $1 and user_id = $2 and is_forwarded
+      select id, key from event where channel_oa_id = $1 and user_id = $2
        union all
-      select id, key from event where channel_oa_id = $1 and other_user_ids @> array[$2] and is_forwarded
+      select id, key from event where channel_oa_id = $1 and other_user_ids @> array[$2]
     )
     select max(d.id) as last, jsonb_agg(jsonb_build_object(
              'id', d.id::text, 'endpointId', d.endpoint_id::text, 'endpointName', p.name, 'type', coalesce(d.type, 'events'),

@@ -1,0 +1,94 @@
+/** What channels of each format receive when tokens, webhooks and LINE itself break. */
+import pino from 'pino'
+import { Webhook } from 'standardwebhooks'
+import { expect, it, onTestFinished } from 'vitest'
+import { Outbox } from '../src/background/notifications/outbox.ts'
+import { deliveryPaths } from '../src/intake/line/line-signature.ts'
+import { LineApi } from '../src/line-api/client.ts'
+import { commandActor } from '../src/operator/actor.ts'
+import { addChannel, type NewChannel } from '../src/operator/notifications/manage-channels.ts'
+import { openNotificationSender } from '../src/operator/notifications/send.ts'
+import { addShops, playIncidents } from '../tools/demo/incidents.ts'
+import { simulatePlatform } from '../tools/simulator/platform.ts'
+import { createTestDatabase } from './support/database.ts'
+import { startReceiver } from './support/endpoints.ts'
+import { startMailServer } from './support/mail-server.ts'
+import { eventually } from './support/process.ts'
+
+const log = pino({ level: 'silent' })
+const { database } = await createTestDatabase()
+
+async function startIncidents() {
+  const [platform, chat, webhook, mail] = await Promise.all([
+    simulatePlatform(),
+    startReceiver(),
+    startReceiver(),
+    startMailServer(),
+  ])
+  onTestFinished(() => platform.close())
+  const sender = await openNotificationSender({ smtpUrl: mail.url, consoleUrl: null }, () => false)
+  const outbox = new Outbox(database, sender, log, { pollMs: 20 })
+  outbox.start()
+  onTestFinished(() => outbox.stop())
+  const { organizationId, shops } = await addShops(database, platform, 'Shops')
+  const add = (settings: Pick<NewChannel, 'format' | 'target'>) => {
+    const defaults = {
+      name: '',
+      quietHours: null,
+      timeZone: 'UTC',
+      weeklySummary: false,
+      allowPrivateNetwork: true,
+    }
+    return addChannel(
+      database,
+      commandActor(),
+      { organizationId, ...defaults, ...settings },
+      { own: [], canEmail: true },
+    )
+  }
+  await add({ format: 'slack', target: chat.url })
+  const added = await add({ format: 'webhook', target: webhook.url })
+  await add({ format: 'email', target: 'operators@example.com' })
+  const settle = async () => {
+    await eventually(
+      () => database.query('select from notification where sent_at is null'),
+      (waiting) => waiting.length === 0,
+    )
+  }
+  const verifier = {
+    ...{ lineApi: new LineApi(platform.url), publicUrl: 'https://audience.example.com' },
+    ...{ webhookPaths: deliveryPaths, now: Date.now },
+  }
+  const parts = { database, platform, verifier, log, organizationId, settle }
+  return { parts, shops, chat, webhook, mail, secret: added?.secret ?? '' }
+}
+
+it('is one message per channel for a token, for many webhooks, for an outage of LINE, and for each recovery', async () => {
+  const { parts, shops, chat, webhook, mail, secret } = await startIncidents()
+  await playIncidents(parts, shops)
+  const texts = chat.received.map(({ body }) => (JSON.parse(body) as { text: string }).text)
+  expect(texts.map((text) => text.split('\n')[0])).toEqual([
+    'Shop 1 is broken: LINE refuses the credentials',
+    '7 accounts are broken: the webhook URL points to another service',
+    'LINE does not respond: the checks of all 8 accounts fail',
+    expect.stringMatching(/^LINE responds again after /),
+    expect.stringMatching(
+      /^Shop 1 has recovered after \d+ min \(was broken: LINE refuses the credentials\)$/,
+    ),
+    '7 accounts have recovered (were broken: the webhook URL points to another service)',
+  ])
+  const verifier = new Webhook(secret)
+  const messages = webhook.received.map(({ body, headers }) =>
+    verifier.verify(body, headers as Record<string, string>),
+  ) as Array<{ type: string; data: { before: string; after: string; count: number } }>
+  expect(messages.map(({ type, data: { before, after, count } }) => [type, before, after, count])).toEqual([
+    ['account.status', 'ok', 'broken', 1],
+    ['account.status', 'ok', 'broken', 7],
+    ['platform.status', 'up', 'down', 8],
+    ['platform.status', 'down', 'up', 8],
+    ['account.status', 'broken', 'quiet', 1],
+    ['account.status', 'broken', 'quiet', 7],
+  ])
+  const subjects = mail.mails.map(({ raw }) => /^Subject: (.*)$/m.exec(raw)?.[1]?.trim())
+  expect(subjects).toEqual(texts.map((text) => text.split('\n')[0]))
+})

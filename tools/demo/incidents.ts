@@ -1,0 +1,111 @@
+/**
+ * Incidents of a fleet on the simulated platform, and the messages that notification channels receive about them. Nobody has to wait:
+ * instead of letting an hour pass, the stored times are moved back by an hour.
+ */
+import type { FastifyBaseLogger } from 'fastify'
+import { addAccount, addOrganization } from '../../src/accounts/provisioning.ts'
+import type { Verifier } from '../../src/accounts/verify.ts'
+import { AccountMonitor } from '../../src/background/monitoring/account-monitor.ts'
+import { GROUP_MS } from '../../src/background/notifications/messages.ts'
+import { AccountWatch, PASS_INTERVAL_MS } from '../../src/background/notifications/watch.ts'
+import type { Database } from '../../src/postgres/database.ts'
+import { type Queryable, statement } from '../../src/postgres/statement.ts'
+import { MISBEHAVIOURS } from '../simulator/misbehaviour.ts'
+import type { SimulatedPlatform } from '../simulator/platform.ts'
+import { randomAccount } from '../simulator/state.ts'
+
+export const FLEET_SIZE = 8
+const SECONDS = { pass: PASS_INTERVAL_MS / 1000 + 1, group: GROUP_MS / 1000 + 1, outage: 16 * 60 }
+
+type ShopState = ReturnType<SimulatedPlatform['addAccount']>
+
+export interface IncidentParts {
+  database: Database
+  platform: SimulatedPlatform
+  verifier: Omit<Verifier, 'database'>
+  log: FastifyBaseLogger
+  organizationId: bigint
+  /** Runs after each incident, when its messages are due. */
+  settle: (incident: string) => Promise<void>
+}
+
+/** Adds an organization with accounts whose webhooks lead here. */
+export async function addShops(database: Database, platform: SimulatedPlatform, name: string) {
+  const organizationId = await addOrganization(database, name)
+  const shops: ShopState[] = []
+  for (let number = 1; number <= FLEET_SIZE; number += 1) {
+    const simulated = randomAccount(`Shop ${number}`)
+    const { id } = await addAccount(database, organizationId, {
+      name: simulated.displayName,
+      channel_id: simulated.channelId,
+      channel_secret: simulated.channelSecret,
+      channel_access_token: simulated.channelAccessToken,
+    })
+    const shop = platform.addAccount(simulated)
+    shop.settings.webhook = { endpoint: `https://audience.example.com/api/line/${id}`, active: true }
+    shops.push(shop)
+  }
+  return { organizationId, shops }
+}
+
+/** LINE refuses the token of one account, the webhooks of all others lead elsewhere, LINE itself is down, and everything is repaired. */
+export async function playIncidents(parts: IncidentParts, shops: ShopState[]): Promise<void> {
+  const { platform, settle } = parts
+  const [first] = shops
+  if (first === undefined) return
+  first.settings.misbehaviour = MISBEHAVIOURS.refuse ?? null
+  await observe(parts)
+  await settle(`LINE refuses the credentials of one account of ${shops.length}`)
+
+  const webhooks = shops.map(({ settings }) => settings.webhook)
+  for (const { settings } of shops)
+    settings.webhook = { endpoint: 'https://chat.example.com/line', active: true }
+  await observe(parts)
+  await settle(`${shops.length - 1} more webhooks lead to another service`)
+
+  platform.misbehave(MISBEHAVIOURS.error ?? null)
+  await pass(parts.database, SECONDS.outage)
+  await observe(parts)
+  await settle('LINE itself is down')
+
+  platform.misbehave(null)
+  first.settings.misbehaviour = null
+  for (const [index, { settings }] of shops.entries()) settings.webhook = webhooks[index] ?? null
+  await observe(parts)
+  await settle('everything works again')
+}
+
+/** Checks all accounts, lets two passes see the result, and makes the messages due. */
+async function observe({ database, verifier, log, organizationId }: IncidentParts): Promise<void> {
+  await database.query(makeDue, [organizationId])
+  const monitor = new AccountMonitor(database, verifier)
+  while ((await monitor.checkDue()) > 0);
+  await monitor.stop()
+  const watch = new AccountWatch(database, log)
+  for (let passes = 0; passes < 2; passes += 1) {
+    await pass(database, SECONDS.pass)
+    await watch.pass()
+  }
+  await pass(database, SECONDS.group)
+}
+
+/** $1 organization id bigint */
+const makeDue = statement('incidents-make-checks-due')`
+    update account_check c set due_at = now()
+      from official_account a where a.id = c.channel_oa_id and a.organization_id = $1`
+
+/** $1 seconds int */
+const moveWatch = statement('incidents-move-watch')`
+    update notification_watch
+       set passed_at = passed_at - $1 * interval '1 second', platform_down_since = platform_down_since - $1 * interval '1 second'`
+const moveMessages = statement('incidents-move-messages')`
+    update notification set due_at = due_at - $1 * interval '1 second' where sent_at is null and attempts = 0`
+const moveChecks = statement('incidents-move-checks')`
+    update account_check set checked_at = checked_at - $1 * interval '1 second'`
+const moveAlerts = statement('incidents-move-alerts')`
+    update account_alert set since = since - $1 * interval '1 second', announced_at = announced_at - $1 * interval '1 second'`
+
+async function pass(database: Queryable, seconds: number): Promise<void> {
+  for (const move of [moveWatch, moveMessages, moveChecks, moveAlerts])
+    await database.query(move, [Math.ceil(seconds)])
+}
