@@ -12,6 +12,7 @@ import { prepareSchema } from './background/maintenance/maintenance.ts'
 import type { Config } from './config/config.ts'
 import { serviceName, serviceVersion } from './config/package.ts'
 import { isOwnUrl, ownAddresses } from './endpoints/address.ts'
+import { HostResolver } from './endpoints/resolver.ts'
 import { Sender } from './endpoints/sender.ts'
 import { FatalError } from './errors.ts'
 import { localUrl } from './http/local-url.ts'
@@ -23,6 +24,7 @@ import { Metrics } from './observability/metrics.ts'
 import { serveMetrics } from './observability/metrics-page.ts'
 import { startExporter, Tracing } from './observability/tracing.ts'
 import { createConsole, listenForConsole } from './operator/console/server.ts'
+import { openNotificationSender } from './operator/notifications/send.ts'
 import { hasOwner } from './operator/people/operators.ts'
 import { type Database, NoDatabase } from './postgres/database.ts'
 import { type OpenDatabase, openForService } from './postgres/pool/open.ts'
@@ -63,7 +65,10 @@ export async function startService(config: Config, log?: DestinationStream): Pro
   const exporter = config.tracing ? await openExporter(notices) : null
   const tracing = exporter && new Tracing(exporter.tracer)
   const lineApi = new LineApi(config.lineApiUrl)
-  const sender = opened && new Sender(opened.database, (url) => isOwnUrl(url, ownUrls(app, config)))
+  const isOwn = (url: URL) => isOwnUrl(url, ownUrls(app, config))
+  const resolver = new HostResolver()
+  const sender = opened && new Sender(opened.database, isOwn, resolver)
+  const notificationSender = await openNotificationSender(config, isOwn, resolver)
   const app: FastifyInstance = await createApp({
     ...{ config, database, lineApi, log, metrics, tracing },
     isClosing: () => isClosing,
@@ -75,6 +80,7 @@ export async function startService(config: Config, log?: DestinationStream): Pro
     opened &&
     new Background({
       ...{ retention: config, opened, verifier, sender: sender as Sender, metrics, log: app.log },
+      ...{ notificationSender, heartbeatUrl: config.heartbeatUrl },
     })
   const consoleApp =
     config.console &&

@@ -81,6 +81,33 @@ const PLACES: Record<string, Place> = {
   'endpoints deliveries': { page: '/endpoints/:id', route: ['GET', '/api/endpoints/:id/deliveries'] },
   'endpoints retry': { page: '/endpoints/:id', route: ['POST', '/api/endpoints/:id/retry'] },
 
+  'notifications add': { page: '/settings/notifications', route: ['POST', '/api/notifications'] },
+  'notifications list': { page: '/settings/notifications', route: ['GET', '/api/notifications'] },
+  'notifications show': {
+    page: '/settings/notifications/:id',
+    route: ['GET', '/api/notifications/:id/messages'],
+  },
+  'notifications update': {
+    page: '/settings/notifications/:id',
+    route: ['POST', '/api/notifications/:id/update'],
+  },
+  'notifications test': {
+    page: '/settings/notifications/:id',
+    route: ['POST', '/api/notifications/:id/test'],
+  },
+  'notifications pause': {
+    page: '/settings/notifications/:id',
+    route: ['POST', '/api/notifications/:id/pause'],
+  },
+  'notifications resume': {
+    page: '/settings/notifications/:id',
+    route: ['POST', '/api/notifications/:id/resume'],
+  },
+  'notifications remove': {
+    page: '/settings/notifications/:id',
+    route: ['POST', '/api/notifications/:id/remove'],
+  },
+
   'events list': { page: '/events', route: ['GET', '/api/events'] },
   'events show': { page: '/events/:id', route: ['GET', '/api/events/:id'] },
   'events export': { page: '/accounts/:id', route: ['GET', '/api/accounts/:account/events/export'] },
