@@ -12,6 +12,7 @@ import { prepareSchema } from './background/maintenance/maintenance.ts'
 import type { Config } from './config/config.ts'
 import { serviceName, serviceVersion } from './config/package.ts'
 import { isOwnUrl, ownAddresses } from './endpoints/address.ts'
+import { HostResolver } from './endpoints/resolver.ts'
 import { Sender } from './endpoints/sender.ts'
 import { FatalError } from './errors.ts'
 import { localUrl } from './http/local-url.ts'
@@ -66,8 +67,9 @@ export async function startService(config: Config, log?: DestinationStream): Pro
   const tracing = exporter && new Tracing(exporter.tracer)
   const lineApi = new LineApi(config.lineApiUrl)
   const isOwn = (url: URL) => isOwnUrl(url, ownUrls(app, config))
-  const sender = opened && new Sender(opened.database, isOwn)
-  const notificationSender = await openNotificationSender(config, isOwn)
+  const resolver = new HostResolver()
+  const sender = opened && new Sender(opened.database, isOwn, resolver)
+  const notificationSender = await openNotificationSender(config, isOwn, resolver)
   const app: FastifyInstance = await createApp({
     ...{ config, database, lineApi, log, metrics, tracing },
     isClosing: () => isClosing,
@@ -79,6 +81,7 @@ export async function startService(config: Config, log?: DestinationStream): Pro
     opened &&
     new Background({
       ...{ retention: config, opened, verifier, sender: sender as Sender, metrics, log: app.log },
+      ...{ notificationSender, heartbeatUrl: config.heartbeatUrl },
     })
   const consoleApp =
     config.console &&

@@ -83,6 +83,33 @@ const PLACES: Record<string, Place> = {
   'endpoints resend': { page: '/endpoints/:id', route: ['POST', '/api/endpoints/:id/resend'] },
   'endpoints retry': { page: '/endpoints/:id', route: ['POST', '/api/endpoints/:id/retry'] },
 
+  'notifications add': { page: '/settings/notifications', route: ['POST', '/api/notifications'] },
+  'notifications list': { page: '/settings/notifications', route: ['GET', '/api/notifications'] },
+  'notifications show': {
+    page: '/settings/notifications/:id',
+    route: ['GET', '/api/notifications/:id/messages'],
+  },
+  'notifications update': {
+    page: '/settings/notifications/:id',
+    route: ['POST', '/api/notifications/:id/update'],
+  },
+  'notifications test': {
+    page: '/settings/notifications/:id',
+    route: ['POST', '/api/notifications/:id/test'],
+  },
+  'notifications pause': {
+    page: '/settings/notifications/:id',
+    route: ['POST', '/api/notifications/:id/pause'],
+  },
+  'notifications resume': {
+    page: '/settings/notifications/:id',
+    route: ['POST', '/api/notifications/:id/resume'],
+  },
+  'notifications remove': {
+    page: '/settings/notifications/:id',
+    route: ['POST', '/api/notifications/:id/remove'],
+  },
+
   'jobs list': { page: '/tasks', route: ['GET', '/api/jobs'] },
   'jobs show': { page: '/tasks/:id', route: ['GET', '/api/jobs/:id'] },
   'jobs cancel': { page: '/tasks/:id', route: ['POST', '/api/jobs/:id/cancel'] },

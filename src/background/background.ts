@@ -1,5 +1,5 @@
 /**
- * Periodic work that starts once the database is ready: profiles, checks of accounts, messages about them, jobs, maintenance, pending
+ * Periodic work that starts once the database is ready: profiles, checks of accounts, messages about them, the heartbeat, jobs, maintenance, pending
  * erasures, change marks, and deliveries to endpoints.
  */
 import type { FastifyBaseLogger } from 'fastify'
@@ -8,12 +8,15 @@ import { countDueProfiles } from '../audience/due-profiles.ts'
 import { addCheckpoint, CHECKPOINT_INTERVAL_MS } from '../audience/feed-statement.ts'
 import { finishErasures } from '../audience/pending-erasure.ts'
 import { ProfileFiller } from '../audience/profiles.ts'
+import type { Secret } from '../config/secret.ts'
 import type { Sender } from '../endpoints/sender.ts'
 import { clockCompared } from '../observability/facts.ts'
 import type { Metrics } from '../observability/metrics.ts'
 import { listFleet } from '../operator/accounts/fleet.ts'
 import { ALL_ORGANIZATIONS } from '../operator/actor.ts'
 import { listBacklogs } from '../operator/endpoints/endpoint-health.ts'
+import { countNotifications } from '../operator/notifications/channel-health.ts'
+import type { NotificationSender } from '../operator/notifications/send.ts'
 import { CLOCK_SKEW_MAX_SECONDS, readClockSkew } from '../postgres/clock.ts'
 import type { OpenDatabase } from '../postgres/pool/open.ts'
 import type { PostgresDatabase } from '../postgres/pool/postgres-database.ts'
@@ -21,6 +24,8 @@ import { JobRunner } from './jobs.ts'
 import { MAINTENANCE_INTERVAL_MS, runMaintenance } from './maintenance/maintenance.ts'
 import type { Retention } from './maintenance/retention.ts'
 import { AccountMonitor } from './monitoring/account-monitor.ts'
+import { Heartbeat } from './notifications/heartbeat.ts'
+import { Outbox } from './notifications/outbox.ts'
 import { AccountWatch } from './notifications/watch.ts'
 
 export interface BackgroundParts {
@@ -28,6 +33,9 @@ export interface BackgroundParts {
   opened: OpenDatabase
   verifier: Omit<Verifier, 'database'>
   sender: Sender
+  notificationSender: NotificationSender
+  /** null: nothing is requested */
+  heartbeatUrl: Secret | null
   metrics: Metrics | null
   log: FastifyBaseLogger
 }
@@ -36,17 +44,22 @@ export class Background {
   readonly #profiles: ProfileFiller
   readonly #monitor: AccountMonitor
   readonly #watch: AccountWatch
+  readonly #outbox: Outbox
+  readonly #heartbeat: Heartbeat | null
   readonly #sender: Sender
   readonly jobs: JobRunner
   #timers: NodeJS.Timeout[] = []
   #isClockWrong = false
   #isStopped = false
 
-  constructor({ retention, opened, verifier, sender, metrics, log }: BackgroundParts) {
+  constructor(parts: BackgroundParts) {
+    const { retention, opened, verifier, sender, notificationSender, heartbeatUrl, metrics, log } = parts
     const { database, ready } = opened
     this.#profiles = new ProfileFiller(database, verifier.lineApi)
     this.#monitor = new AccountMonitor(database, verifier)
     this.#watch = new AccountWatch(database, log)
+    this.#outbox = new Outbox(database, notificationSender, log)
+    this.#heartbeat = heartbeatUrl && new Heartbeat(database, heartbeatUrl, log)
     this.#sender = sender
     this.jobs = new JobRunner(database, log, verifier, (endpointId) => sender.expect([endpointId]))
     const maintain = () => {
@@ -73,10 +86,13 @@ export class Background {
       this.#profiles.start()
       this.#monitor.start()
       this.#watch.start()
+      this.#outbox.start()
+      this.#heartbeat?.start()
       this.#sender.start()
       this.jobs.start()
       metrics?.watchProfileBacklog(() => countDueProfiles(database))
       metrics?.watchEndpoints(() => listBacklogs(database))
+      metrics?.watchNotifications(() => countNotifications(database))
       metrics?.watchAccounts(() => listFleet(database, ALL_ORGANIZATIONS, Date.now()))
     }
     // If the database can never become ready, the process ends with that error.
@@ -86,7 +102,8 @@ export class Background {
   async stop(): Promise<void> {
     this.#isStopped = true
     for (const timer of this.#timers) clearInterval(timer)
-    const monitoring = [this.#monitor.stop(), this.#watch.stop()]
+    const notifying = [this.#watch.stop(), this.#outbox.stop(), this.#heartbeat?.stop()]
+    const monitoring = [this.#monitor.stop(), ...notifying]
     await Promise.all([this.#profiles.stop(), ...monitoring, this.#sender.stop(), this.jobs.stop()])
   }
 

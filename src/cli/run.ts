@@ -22,6 +22,7 @@ const GROUPS: Record<string, () => Promise<(program: Command) => void>> = {
   activity: async () => (await import('./activity-commands.ts')).activityCommand,
   endpoints: async () => (await import('./endpoints-commands.ts')).endpointsCommand,
   jobs: async () => (await import('./jobs-commands.ts')).jobsCommand,
+  notifications: async () => (await import('./notifications-commands.ts')).notificationsCommand,
   events: async () => (await import('./events-commands.ts')).eventsCommand,
   fleet: async () => (await import('./fleet-commands.ts')).fleetCommand,
   doctor: async () => (await import('./doctor-command.ts')).doctorCommand,

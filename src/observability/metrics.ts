@@ -13,6 +13,11 @@ import {
   timeReplaced,
 } from './facts.ts'
 import {
+  countNotificationFacts,
+  type NotificationCounts,
+  notificationGauges,
+} from './notification-metrics.ts'
+import {
   type AccountProblems,
   accountProblemGauge,
   countEndpointAttempts,
@@ -49,6 +54,7 @@ export class Metrics {
     this.#measureFlushes()
     this.#countPlatformOutcomes()
     this.#unsubscribe.push(countEndpointAttempts(this.registry))
+    this.#unsubscribe.push(countNotificationFacts(this.registry))
     this.#unsubscribe.push(countDatabaseFacts(this.registry))
   }
 
@@ -211,6 +217,13 @@ export class Metrics {
     const show = endpointBacklogGauges(this.registry)
     // No figure is better than an outdated one.
     this.#repeat(ENDPOINTS_INTERVAL_MS, () => read().then(show, () => show([])))
+  }
+
+  /** Counts the messages of all channels once a minute. */
+  watchNotifications(read: () => Promise<NotificationCounts[]>): void {
+    const show = notificationGauges(this.registry)
+    // No figure is better than an outdated one.
+    this.#repeat(BACKLOG_INTERVAL_MS, () => read().then(show, () => show([])))
   }
 
   /** Assesses every account once a minute. An account without a problem has no series. */

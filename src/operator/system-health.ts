@@ -13,6 +13,7 @@ import { explainProblem } from './accounts/problem-commands.ts'
 import { ALL_ORGANIZATIONS } from './actor.ts'
 import { examineEndpoints, type Severity } from './endpoints/endpoint-health.ts'
 import { age } from './format.ts'
+import { examineChannels } from './notifications/channel-health.ts'
 
 const RESPONSE_TIMEOUT_MS = 3_000
 /** Chat signatures are valid for five minutes. A clock that is off by one minute is drifting towards this limit. */
@@ -45,7 +46,8 @@ function examineConfig({ publicUrl, rateLimit, trustProxy, host }: Config): Find
   return findings
 }
 
-async function examineDatabase({ database: choice }: Config): Promise<Finding[]> {
+async function examineDatabase(config: Config): Promise<Finding[]> {
+  const { database: choice } = config
   const check = 'database'
   if (choice.kind === 'none') {
     return [{ check, severity: 'error', message: 'DATABASE_URL is none, so nothing is stored' }]
@@ -62,6 +64,7 @@ async function examineDatabase({ database: choice }: Config): Promise<Finding[]>
         severity,
         message,
       })),
+      ...(await examineChannels(database, config)),
     ])
   } catch (error) {
     if (!(error instanceof FatalError)) throw error

@@ -106,5 +106,6 @@ const moveAlerts = statement('incidents-move-alerts')`
     update account_alert set since = since - $1 * interval '1 second', announced_at = announced_at - $1 * interval '1 second'`
 
 async function pass(database: Queryable, seconds: number): Promise<void> {
-  for (const move of [moveWatch, moveMessages, moveChecks, moveAlerts]) await database.query(move, [Math.ceil(seconds)])
+  for (const move of [moveWatch, moveMessages, moveChecks, moveAlerts])
+    await database.query(move, [Math.ceil(seconds)])
 }

@@ -1,0 +1,92 @@
+/**
+ * Requests HEARTBEAT_URL once a minute while the database stores. A watchdog outside, such as healthchecks.io, alerts when the requests
+ * stop. The statement that chooses the process of this minute is the proof: it has committed, as a delivery of LINE would have.
+ */
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { FastifyBaseLogger } from 'fastify'
+import type { Secret } from '../../config/secret.ts'
+import { heartbeatSent } from '../../observability/facts.ts'
+import { type Queryable, statement } from '../../postgres/statement.ts'
+
+/** Each process tries so often, and one of them has its turn after 55 s. So there are 55 to 65 s between two requests. */
+const TRY_INTERVAL_MS = 10_000
+const REQUEST_TIMEOUT_MS = 10_000
+const RETRY_MS = 10_000
+
+/** Returns one row in one process of each minute. */
+const beat = statement('beat-heart')`
+    update notification_watch set heartbeat_at = now() where heartbeat_at < now() - interval '55 seconds'
+    returning true as "isChosen"`
+
+export interface HeartbeatIntervals {
+  tryMs: number
+  retryMs: number
+}
+
+export class Heartbeat {
+  readonly #database: Queryable
+  readonly #url: Secret
+  readonly #log: FastifyBaseLogger
+  readonly #intervals: HeartbeatIntervals
+  readonly #stopped = new AbortController()
+  #running: Promise<void> = Promise.resolve()
+  #hasFailed = false
+
+  constructor(
+    database: Queryable,
+    url: Secret,
+    log: FastifyBaseLogger,
+    intervals: Partial<HeartbeatIntervals> = {},
+  ) {
+    this.#database = database
+    this.#url = url
+    this.#log = log
+    this.#intervals = { tryMs: TRY_INTERVAL_MS, retryMs: RETRY_MS, ...intervals }
+  }
+
+  start(): void {
+    this.#running = this.#run()
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped.abort()
+    await this.#running
+  }
+
+  async #run(): Promise<void> {
+    const { signal } = this.#stopped
+    while (!signal.aborted) {
+      // If the database does not store, nothing is requested.
+      const chosen = await this.#database.query(beat).catch(() => [])
+      if (chosen.length > 0) await this.#send()
+      await sleep(this.#intervals.tryMs, undefined, { signal }).catch(() => undefined)
+    }
+  }
+
+  async #send(): Promise<void> {
+    let isAccepted = await this.#request()
+    if (!isAccepted && !this.#stopped.signal.aborted) {
+      const { signal } = this.#stopped
+      await sleep(this.#intervals.retryMs, undefined, { signal }).catch(() => undefined)
+      if (!signal.aborted) isAccepted = await this.#request()
+    }
+    if (this.#stopped.signal.aborted) return
+    heartbeatSent.publish({ outcome: isAccepted ? 'accepted' : 'failed' })
+    if (!isAccepted && !this.#hasFailed)
+      this.#log.warn('HEARTBEAT_URL does not accept requests; its watchdog may report an outage')
+    if (isAccepted && this.#hasFailed) this.#log.info('HEARTBEAT_URL accepts requests again')
+    this.#hasFailed = !isAccepted
+  }
+
+  /** Never rejects. Its errors may contain the URL, whose path is usually a token. */
+  async #request(): Promise<boolean> {
+    try {
+      const signal = AbortSignal.any([AbortSignal.timeout(REQUEST_TIMEOUT_MS), this.#stopped.signal])
+      const response = await fetch(this.#url.reveal(), { redirect: 'manual', signal })
+      await response.body?.cancel()
+      return response.ok
+    } catch {
+      return false
+    }
+  }
+}

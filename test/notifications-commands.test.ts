@@ -1,0 +1,163 @@
+/** `oa-audience notifications`, and what doctor says about channels. */
+import { expect, it } from 'vitest'
+import { ALL_ORGANIZATIONS, commandActor } from '../src/operator/actor.ts'
+import { listNotifications } from '../src/operator/notifications/history.ts'
+import { ChannelTester, testChannel } from '../src/operator/notifications/test-channel.ts'
+import { runCommand } from './support/command.ts'
+import { addTenant, createTestDatabase } from './support/database.ts'
+import { startReceiver } from './support/endpoints.ts'
+import { addChannel, addNotification, newSender, startOutbox } from './support/notifications.ts'
+import { eventually } from './support/process.ts'
+
+const { database, env } = await createTestDatabase()
+const tenant = await addTenant(database)
+
+const run = (command: string, options: { input?: string; env?: Record<string, string> } = {}) =>
+  runCommand(
+    ['notifications', ...command.split(' ')],
+    { ...env, ...options.env },
+    { input: options.input ?? '' },
+  )
+const succeed = async (...args: Parameters<typeof run>) => {
+  const { status, stdout, stderr } = await run(...args)
+  expect({ status, stderr }).toEqual({ status: 0, stderr: '' })
+  return stdout
+}
+
+it('are added from standard input, listed without the path, changed, paused, resumed and removed', async () => {
+  const receiver = await startReceiver()
+  const input = `${receiver.url}/T0/secret\n`
+  const added = JSON.parse(
+    await succeed(
+      'add --format slack --target - --quiet 22:00-07:00 --time-zone Asia/Bangkok --allow-private-network --json',
+      { input },
+    ),
+  )
+  expect(added).toEqual({ id: expect.any(String), secret: null })
+  const listed = await succeed('list')
+  expect(listed).toContain(`${new URL(receiver.url).origin}/…`)
+  expect(listed).toContain('22:00-07:00 Asia/Bangkok')
+  expect(listed).not.toContain('secret')
+  await succeed(`update ${added.id} --no-quiet --weekly --name Night`)
+  await succeed(`pause ${added.id}`)
+  expect(JSON.parse(await succeed(`show ${added.id} --json`))).toMatchObject({
+    ...{ name: 'Night', quietHours: null, weeklySummary: true, status: 'paused', messages: [] },
+  })
+  expect(await succeed(`test ${added.id}`)).toMatch(
+    /^Test message of oa-audience\n.*\n\naccepted: 200 \(\d+ ms\)\n$/,
+  )
+  expect(receiver.received[0]?.path).toBe('/webhook/T0/secret')
+  expect(await succeed(`show ${added.id}`)).toContain('  Test message of oa-audience')
+  await succeed(`resume ${added.id}`)
+  await succeed(`remove ${added.id}`)
+  expect(await run(`show ${added.id}`)).toMatchObject({
+    status: 1,
+    stderr: expect.stringContaining('does not exist'),
+  })
+})
+
+it('with a signed format show their secret once', async () => {
+  const organization = String(tenant.organizationId)
+  const command = `add --format webhook --target https://hooks.example/a --organization ${organization} --json`
+  const { id, secret } = JSON.parse(await succeed(command))
+  expect(secret).toMatch(/^whsec_/)
+  expect(await succeed(`show ${id} --json`)).not.toContain(secret)
+})
+
+it.each([
+  ['add --format email --target a@example.com', 'set SMTP_URL and restart the service'],
+  ['add --format slack --target http://chat.example/x', 'the URL must begin with https://'],
+  ['add --format slack --target https://chat.example/x --quiet 25:00-26:00', '22:00-07:00'],
+  ['add --format slack --target https://chat.example/x --time-zone Moon', 'time zone'],
+  ['add --format slack --target https://chat.example/x --organization 404', 'does not exist'],
+  ['update 404 --weekly', 'channel 404 does not exist'],
+  ['update 404', 'nothing to change'],
+  ['test 404', 'channel 404 does not exist'],
+  ['remove 404', 'channel 404 does not exist'],
+])('refuse "%s"', async (command, message) => {
+  expect(await run(command)).toMatchObject({ status: 1, stderr: expect.stringContaining(message) })
+})
+
+it('fail their test unless it is accepted, and keep the result', async () => {
+  const receiver = await startReceiver()
+  receiver.answer = { status: 403, body: 'invalid_token of Ann' }
+  const id = await addChannel(database, { target: receiver.url })
+  const { status, stdout } = await run(`test ${id} --json`)
+  expect(status).toBe(1)
+  expect(JSON.parse(stdout)).toMatchObject({ wasAccepted: false, status: 403, reason: '' })
+  const messages = await listNotifications(database, ALL_ORGANIZATIONS, id, { beforeId: null, limit: 10 })
+  expect(messages).toMatchObject([{ kind: 'test', status: 403, answer: '', sentAt: null, attempts: 1 }])
+  expect(JSON.stringify([stdout, messages?.map(({ answer }) => answer)])).not.toContain('Ann')
+  const activity = await database.query(`select action from activity where object_id = $1`, [String(id)])
+  expect(activity).toEqual([{ action: 'notifications.tested' }])
+})
+
+it('are tested once in two seconds, by those who see them', async () => {
+  const receiver = await startReceiver()
+  const id = await addChannel(database, { target: receiver.url, organization_id: tenant.organizationId })
+  const tester = new ChannelTester(newSender())
+  const stranger = { ...commandActor(), organizationIds: [tenant.organizationId + 1n] }
+  expect(await testChannel(database, stranger, id, tester)).toBeNull()
+  expect(await testChannel(database, commandActor(), id, tester)).toMatchObject({ wasAccepted: true })
+  await expect(testChannel(database, commandActor(), id, tester)).rejects.toMatchObject({
+    code: 'rate_limited',
+  })
+  expect(receiver.received).toHaveLength(1)
+  expect(
+    await listNotifications(database, stranger.organizationIds, id, { beforeId: null, limit: 1 }),
+  ).toBeNull()
+})
+
+it('show the text of each message, newest first', async () => {
+  const receiver = await startReceiver()
+  const id = await addChannel(database, { target: receiver.url })
+  const first = await addNotification(database, id, [{ id: tenant.accountId }])
+  const second = await addNotification(database, id, [], {
+    ...{ kind: 'platform_up', reason: null, severity: null, facts: '{"since":"2026-01-01T00:00:00Z"}' },
+    due_at: new Date(Date.now() + 3_600_000),
+  })
+  startOutbox(database)
+  const page = { beforeId: null, limit: 10 }
+  const [waiting, sent] =
+    (await eventually(
+      () => listNotifications(database, ALL_ORGANIZATIONS, id, page),
+      (messages) => messages?.at(-1)?.sentAt !== null,
+    )) ?? []
+  expect(waiting).toMatchObject({ id: second, kind: 'platform_up', attempts: 0, answer: null, accounts: 0 })
+  expect(sent).toMatchObject({ id: first, accounts: 1, accountNames: ['test'], status: 200, answer: '' })
+  const { text } = JSON.parse(receiver.received[0]?.body ?? '')
+  expect(text).toContain(sent?.text)
+  const before = { beforeId: second, limit: 10 }
+  expect(await listNotifications(database, ALL_ORGANIZATIONS, id, before)).toHaveLength(1)
+})
+
+it('that fail, are paused or lack SMTP_URL are reported by doctor', async () => {
+  const { database: own, env: ownEnv } = await createTestDatabase()
+  const doctor = async () => {
+    const { stdout } = await runCommand(['doctor', '--json'], {
+      ...ownEnv,
+      LINE_API_URL: 'http://127.0.0.1:9',
+    })
+    const findings = JSON.parse(stdout) as Array<{ check: string; severity: string; message: string }>
+    return findings.filter(({ check }) => /^(notifications|SMTP_URL|HEARTBEAT_URL)/.test(check))
+  }
+  expect(await doctor()).toEqual([
+    { check: 'notifications', severity: 'ok', message: expect.stringContaining('notifications add') },
+    { check: 'HEARTBEAT_URL', severity: 'ok', message: expect.stringContaining('unset') },
+  ])
+  const account = await addTenant(own)
+  const failing = await addChannel(own, { target: 'http://127.0.0.1:9/hook' })
+  await addNotification(own, failing, [{ id: account.accountId }], {
+    attempts: 1,
+    answer: 'no response: ECONNREFUSED',
+  })
+  const paused = await addChannel(own, { target: 'http://127.0.0.1:9/hook', status: 'paused' })
+  const mailbox = await addChannel(own, { target: 'a@example.com', format: 'email' })
+  expect((await doctor()).map(({ check, severity }) => `${check} ${severity}`)).toEqual([
+    `notifications ${failing} warning`,
+    `notifications ${paused} warning`,
+    `notifications ${mailbox} ok`,
+    'SMTP_URL error',
+    'HEARTBEAT_URL ok',
+  ])
+})

@@ -1,0 +1,105 @@
+/** HEARTBEAT_URL: a watchdog outside learns when the service cannot store. */
+import { expect, it, onTestFinished } from 'vitest'
+import { Heartbeat } from '../src/background/notifications/heartbeat.ts'
+import { Secret } from '../src/config/secret.ts'
+import { createTestDatabase, openDatabase } from './support/database.ts'
+import { type Receiver, startReceiver } from './support/endpoints.ts'
+import { eventually } from './support/process.ts'
+
+const { database, connection } = await createTestDatabase()
+
+const expire = () => database.query(`update notification_watch set heartbeat_at = '-infinity'`)
+const count = (receiver: Receiver, wanted: number) =>
+  eventually(
+    async () => receiver.received.length,
+    (received) => received === wanted,
+  )
+
+interface Tries {
+  count: number
+  failed: number
+}
+
+/** A heartbeat of one process, which tries all the time. */
+function startHeartbeat(url: string, on = database, logged: string[] = []): Tries {
+  const tries = { count: 0, failed: 0 }
+  const counting = {
+    query: async (...args: Parameters<typeof on.query>) => {
+      tries.count += 1
+      return on.query(...args).catch((error: Error) => {
+        tries.failed += 1
+        throw error
+      })
+    },
+  }
+  const note = (text: string) => void logged.push(text)
+  const log = { info: note, warn: note } as never
+  const heartbeat = new Heartbeat(counting as never, new Secret(url), log, { tryMs: 10, retryMs: 10 })
+  heartbeat.start()
+  onTestFinished(() => heartbeat.stop())
+  return tries
+}
+
+it('is requested by one of several processes, once a minute', async () => {
+  await expire()
+  const receiver = await startReceiver()
+  const tries = [startHeartbeat(receiver.url), startHeartbeat(receiver.url, openDatabase(connection))]
+  await count(receiver, 1)
+  await eventually(
+    async () => tries.every((each) => each.count > 20),
+    (enough) => enough,
+  )
+  expect(receiver.received).toHaveLength(1)
+  await database.query(`update notification_watch set heartbeat_at = now() - interval '56 seconds'`)
+  await count(receiver, 2)
+})
+
+it('is not requested while the database refuses to write', async () => {
+  const { database: own, connection: target } = await createTestDatabase()
+  await own.query(`alter database ${target.database} set default_transaction_read_only = on`)
+  const receiver = await startReceiver()
+  const tries = startHeartbeat(receiver.url, openDatabase(target))
+  await eventually(
+    async () => tries.failed,
+    (failed) => failed > 2,
+  )
+  expect(receiver.received).toEqual([])
+})
+
+it('is not requested while nothing can be committed', async () => {
+  await expire()
+  const receiver = await startReceiver()
+  await database.session(async (session) => {
+    await session.query('begin')
+    await session.query('update notification_watch set is_only_row = true')
+    const tries = startHeartbeat(receiver.url)
+    await eventually(
+      async () => tries.failed,
+      (failed) => failed > 0,
+    )
+    expect(receiver.received).toEqual([])
+    await session.query('rollback')
+  })
+  await count(receiver, 1)
+})
+
+it('is requested again after a failure, which is logged once and without the URL', async () => {
+  await expire()
+  const receiver = await startReceiver()
+  receiver.answer = { status: 302, headers: { location: `${receiver.url}/elsewhere` } }
+  const logged: string[] = []
+  startHeartbeat(`${receiver.url}/token`, database, logged)
+  await count(receiver, 2)
+  await expire()
+  await count(receiver, 4)
+  expect(receiver.received.every(({ path }) => path === '/webhook/token')).toBe(true)
+  receiver.answer = { status: 200 }
+  await expire()
+  await count(receiver, 5)
+  await eventually(
+    async () => logged,
+    (lines) => lines.length === 2,
+  )
+  expect(logged[0]).toContain('does not accept')
+  expect(logged.join()).not.toContain('token')
+})
