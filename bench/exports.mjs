@@ -77,7 +77,7 @@ async function readPayloads(database) {
   for (let after = { at: '2000-01-01Z', id: 0n }; ; ) {
     const rows = await database.query(
       `select id, received_at::text as at, payload from event
-        where channel_oa_id = 1 and received_at > '2000-01-01Z' and received_at >= $1 and (received_at, id) > ($1, $2)
+        where channel_oa_id = 1 and received_at > '-infinity' and received_at >= $1 and (received_at, id) > ($1, $2)
         order by received_at, id limit ${PAGE}`,
       [after.at, after.id],
     )

@@ -105,6 +105,6 @@ create index endpoint_delivery_job on endpoint_delivery (job_id) where job_id is
 --
 -- Every row meets the condition. It keeps the indexes out of statements that do not repeat it: on a week without events, all indexes
 -- cost the same, and a session that plans an unsend or an erasure then would later read all events of the account.
-create index if not exists event_account on event (channel_oa_id, received_at, id) where received_at > '2000-01-01Z';
+create index if not exists event_account on event (channel_oa_id, received_at, id) where received_at > '-infinity';
 create index if not exists tracking_event_account on tracking_event (channel_oa_id, received_at, id)
-  where received_at > '2000-01-01Z';
+  where received_at > '-infinity';

@@ -73,7 +73,7 @@ const selectEventPage = statement('select-event-page')`
             select id, source, kind, occurred_at, received_at, user_id, payload,
                    (extract(epoch from received_at) * 1000000)::bigint as us
               from stored_event
-             where channel_oa_id = $1 and received_at > '2000-01-01Z'
+             where channel_oa_id = $1 and received_at > '-infinity'
                and received_at >= timestamptz 'epoch' + $2::bigint * interval '1 microsecond'
                and (received_at, id) > (timestamptz 'epoch' + $2 * interval '1 microsecond', $3::bigint)
                and received_at < timestamptz 'epoch' + $4::bigint * interval '1 microsecond'
