@@ -1,7 +1,10 @@
 /** Exports of an account's events: complete, in order, resumable, and without what was erased. */
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
 import { gunzipSync } from 'node:zlib'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
@@ -14,6 +17,7 @@ import { runCommand } from './support/command.ts'
 import { signedIn, startConsole } from './support/console.ts'
 import { addTenant, type Tenant } from './support/database.ts'
 import { load } from './support/load.ts'
+import { environment, MAIN } from './support/process.ts'
 import { runs } from './support/runs.ts'
 import { setUpService } from './support/service.ts'
 
@@ -297,6 +301,36 @@ describe('an export that continues after a position', () => {
       const bytes = readFileSync(file)
       expect(linesOf(String(name.endsWith('.gz') ? gunzipSync(bytes) : bytes))).toEqual(whole)
     }
+  })
+
+  it('is what the command proposes after Ctrl-C', async () => {
+    const tenant = await addTenant(database)
+    await addEvents(
+      tenant,
+      Array.from({ length: 10_000 }, (_, i) => i % 60),
+    )
+    const child = spawn(
+      process.execPath,
+      [MAIN, 'events', 'export', '--account', String(tenant.accountId), '--from', DAY_AGO],
+      { env: environment(env) },
+    )
+    const [stderr, ended] = [text(child.stderr), once(child, 'close')]
+    // More than the first page, of 2,000 events. The pipe then has no room for the next one.
+    const read: Buffer[] = []
+    let count = 0
+    for await (const chunk of child.stdout.iterator({ destroyOnReturn: false })) {
+      read.push(chunk)
+      count += String(chunk).split('\n').length - 1
+      if (count > 2_000) break
+    }
+    child.kill('SIGINT')
+    child.stdout.resume()
+    expect((await ended)[0]).toBe(130)
+    const [, position] = /Repeat the command with --after (\S+) to continue/.exec(await stderr) ?? []
+    const whole = await exported(tenant)
+    const at = whole.findIndex((line) => line.position === position)
+    expect(at).toBeGreaterThanOrEqual(1_999)
+    expect(await exported(tenant, '--after', String(position))).toEqual(whole.slice(at + 1))
   })
 
   it('is what the command proposes when it stops', async () => {

@@ -89,6 +89,8 @@ it('is one message per channel for a token, for many webhooks, for an outage of 
     ['account.status', 'broken', 'quiet', 1],
     ['account.status', 'broken', 'quiet', 7],
   ])
-  const subjects = mail.mails.map(({ raw }) => /^Subject: (.*)$/m.exec(raw)?.[1]?.trim())
+  const subjects = mail.mails.map(({ raw }) =>
+    /^Subject: (.*?)\r?\n\S/ms.exec(raw)?.[1]?.replace(/\r?\n /g, ' '),
+  )
   expect(subjects).toEqual(texts.map((text) => text.split('\n')[0]))
 })

@@ -115,7 +115,7 @@ it('announces a broken account after two passes, and its recovery after two pass
       kind: 'problem',
       reason: 'no_channel_secret',
       severity: 'broken',
-      facts: { covered: 2, cause: null },
+      facts: { cause: null },
     },
     accounts: [
       { id: Number(ids[0]), before: 'ok', after: 'broken', problem: { reason: 'no_channel_secret' } },
@@ -149,13 +149,18 @@ it('says nothing about a status that one pass alone saw', async () => {
 })
 
 it('is one message per channel about 200 accounts with one reason, and accounts that follow join it', async () => {
-  const { addAccounts, addChannel, passes, messages, ...account } = await setUp()
+  const { addAccounts, addChannel, passes, messages, change, ...account } = await setUp()
   const { ids, organizationId } = await addAccounts(210)
   const channels = [await addChannel(), await addChannel(organizationId)]
   await account.break(ids.slice(0, 200))
   await passes(2)
   await account.break(ids.slice(200, 205))
   await passes(2)
+  const versions = () => change('select channel_oa_id, xmin::text from account_alert order by 1')
+  const before = await versions()
+  await passes(1)
+  // While nothing changes, a pass writes no rows of accounts.
+  expect(await versions()).toEqual(before)
   const stored = await messages()
   expect(stored.map(({ channel, accounts }) => [channel, accounts.length])).toEqual(
     channels.map((channel) => [channel, 205]),
@@ -206,6 +211,18 @@ it('makes one message when two processes watch, and changes nothing in a pass th
   await account.fix(ids)
   expect(await storePass(database, { pass: slow?.pass as bigint, ...seen })).toBe(false)
   expect(await change('select * from account_alert')).toEqual(before)
+})
+
+it('makes passes until it is stopped, also after the clock of the database was corrected', async () => {
+  const { addAccounts, addChannel, change } = await setUp()
+  await addAccounts(1)
+  await addChannel()
+  await change(`update notification_watch set passed_at = now() + interval '1 day', pass = 7`)
+  const watch = new AccountWatch(database, log)
+  watch.start()
+  const state = () => change('select pass, passed_at <= now() as is_past from notification_watch')
+  await expect.poll(state).toEqual([{ pass: 8n, is_past: true }])
+  await watch.stop()
 })
 
 it('loses nothing if a process dies after it has claimed a pass', async () => {
@@ -305,7 +322,7 @@ it('reminds once a day of what was announced more than an hour ago', async () =>
   await account.break(ids.slice(2, 3))
   await passes(3)
   const reminders = (await messages()).filter(({ kind }) => kind === 'reminder')
-  expect(reminders).toMatchObject([{ channel, severity: 'broken', reason: null, facts: { covered: 4 } }])
+  expect(reminders).toMatchObject([{ channel, severity: 'broken', reason: null }])
   expect(reminders[0]?.accounts).toMatchObject([
     { id: Number(ids[0]), before: 'broken', after: 'broken' },
     { id: Number(ids[1]), before: 'broken', after: 'broken' },
@@ -402,7 +419,7 @@ it('is one message per channel about an outage of LINE, none about its accounts,
     ['problem', 'platform_unreachable'],
     ['problem', 'platform_unreachable'],
   ])
-  expect(before[0]?.facts).toEqual({ covered: 6, cause: 'service' })
+  expect(before[0]?.facts).toEqual({ cause: 'service' })
   await change('delete from notification')
   await change('delete from account_alert')
 
@@ -437,7 +454,7 @@ it('is one message per channel about an outage of LINE, none about its accounts,
   expect(own).toMatchObject({ kind: 'problem', accounts: [{ id: Number(ids[0]) }] })
 })
 
-it('suspects this service if LINE still delivers, and says nothing if the outage ends before its message is sent', async () => {
+it('suspects this service if LINE delivers and no receiver responds, and says nothing if the outage ends before it is sent', async () => {
   const { addAccounts, addChannel, passes, messages, change } = await setUp()
   const { ids } = await addAccounts(3)
   await addChannel()
@@ -446,12 +463,20 @@ it('suspects this service if LINE still delivers, and says nothing if the outage
      values ($1, date_trunc('hour', now()), 'line', 1, now())`,
     [ids[0]],
   )
-  await storeFaults(3, 0)
-  await passes(2)
-  expect(await messages()).toMatchObject([{ kind: 'platform_down', facts: { cause: 'service' } }])
-  await storeFaults(0, 3)
-  await passes(2)
-  expect(await messages()).toEqual([])
+  for (const cause of ['service', 'line']) {
+    await storeFaults(3, 0)
+    await passes(2)
+    expect(await messages()).toMatchObject([{ kind: 'platform_down', facts: { cause } }])
+    await storeFaults(0, 3)
+    await passes(2)
+    expect(await messages()).toEqual([])
+    // Its receiver responds, so the network of this service works.
+    await change(
+      `with p as (insert into endpoint (channel_oa_id, url) values ($1, 'https://crm.example/') returning id)
+       insert into endpoint_answer (endpoint_id, answered_at, status, answer) select id, now(), 500, '' from p`,
+      [ids[0]],
+    )
+  }
 })
 
 it('names this service as the cause of deliveries that it refused', async () => {
@@ -464,7 +489,7 @@ it('names this service as the cause of deliveries that it refused', async () => 
   )
   await passes(2)
   expect(await messages()).toMatchObject([
-    { reason: 'deliveries_failed', severity: 'degraded', facts: { covered: 3, cause: 'service' } },
+    { reason: 'deliveries_failed', severity: 'degraded', facts: { cause: 'service' } },
   ])
 })
 

@@ -8,6 +8,10 @@ import { io, printError } from './io.ts'
 import { openOutput, type PageOutput } from './page-output.ts'
 import { Progress } from './progress.ts'
 
+const INTERRUPTS = ['SIGINT', 'SIGTERM'] as const
+/** Exit code of a command after Ctrl-C. */
+const INTERRUPTED = 130
+
 export interface EventExportOptions {
   from: string
   to?: string
@@ -78,7 +82,9 @@ async function reportingStop(tally: EventExport, work: () => Promise<void>): Pro
         : `oa-audience: the export stopped after ${events} events. Repeat the command with --after ${position} to continue.`,
     )
   }
+  const interrupt = () => process.exit(INTERRUPTED)
   process.once('exit', report)
+  for (const signal of INTERRUPTS) process.once(signal, interrupt)
   try {
     await work()
   } catch (error) {
@@ -86,5 +92,6 @@ async function reportingStop(tally: EventExport, work: () => Promise<void>): Pro
     throw error
   } finally {
     process.off('exit', report)
+    for (const signal of INTERRUPTS) process.off(signal, interrupt)
   }
 }

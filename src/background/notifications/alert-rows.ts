@@ -8,10 +8,14 @@ import type { Alert, Level } from './transitions.ts'
 
 // Times are milliseconds since 1970 of the database's clock, which all instances share.
 
-/** $1 float8: milliseconds between passes. Returns no row unless this process makes the next pass. */
+/**
+ * Returns no row unless this process makes the next pass. A time in the future is wrong: the database's clock was corrected.
+ *
+ * $1 float8: milliseconds between passes
+ */
 const claimNext = statement('claim-notification-pass')`
     update notification_watch set pass = pass + 1, passed_at = now()
-     where passed_at < now() - $1::float8 * interval '1 millisecond'
+     where passed_at < now() - $1::float8 * interval '1 millisecond' or passed_at > now() + interval '1 minute'
     returning pass, extract(epoch from now())::float8 * 1000 as now,
               exists (select from notification_channel where status = 'active') as "hasChannels"`
 

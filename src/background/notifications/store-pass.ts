@@ -17,7 +17,7 @@ import {
 } from './alert-rows.ts'
 import * as rows from './message-rows.ts'
 import { indexChannels, type Message, planMessages, planReminders } from './messages.ts'
-import { type Picture, type Seen, totalOf } from './picture.ts'
+import type { Picture, Seen } from './picture.ts'
 import { type Checks, isUnclear, stepPlatform } from './platform.ts'
 import { announceEndOfOutage, announceOutage } from './platform-messages.ts'
 import {
@@ -146,13 +146,12 @@ async function storeMessages(
   await rows.deleteEmptyMessages(transaction, plan.removed)
 }
 
-/** How many accounts the channel covers, and whether this service itself is the likely cause. */
+/** Whether this service itself is the likely cause. */
 function factsOf({ channel: { organizationId }, kind, reason }: Message, picture: Picture): object {
-  const covered = totalOf(picture.countsOf(organizationId))
-  if (kind !== 'problem') return { covered }
+  if (kind !== 'problem') return {}
   const isOurs =
     reason === 'deliveries_failed' ||
     ((reason === 'webhook_test_failed' || reason === 'platform_unreachable') &&
       picture.isCommon(organizationId, reason))
-  return { covered, cause: isOurs ? 'service' : null }
+  return { cause: isOurs ? 'service' : null }
 }

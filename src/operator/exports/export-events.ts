@@ -49,8 +49,8 @@ const TIME = `'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'`
 
 /**
  * A page as one row. The partitions of both tables are merged in the order of their indexes event_account and
- * tracking_event_account, whose condition the statement repeats. The source is compared last, because no index has it: a page may be empty although another one follows.
- * A payload is JSON as received, so it may contain line ends between its tokens.
+ * tracking_event_account, whose condition the statement repeats. No index has the source, so it is compared last, and a page may be
+ * empty although another one follows. A payload is JSON as received, so it may contain line ends between its tokens.
  *
  * $1 account id bigint; $2, $3 the position after which the page begins: microseconds bigint, id bigint; $4 end in microseconds
  * bigint; $5 source text, null: all; $6 maximum number of events int; $7 maximum bytes of payloads int
