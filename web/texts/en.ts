@@ -117,7 +117,8 @@ export const en = {
     roles: { viewer: 'Viewer', manager: 'Manager', owner: 'Owner' },
     roleHelp: {
       viewer: 'sees everything of these organizations, and changes nothing',
-      manager: 'also changes accounts, endpoints, clients, keys and members, and erases people',
+      manager:
+        'also changes accounts, endpoints, clients, keys, notifications and members, and erases people',
       owner: 'also manages organizations and operators, and reads the whole activity log',
     },
   },

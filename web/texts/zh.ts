@@ -139,7 +139,7 @@ export const zh: Texts = {
     roles: { viewer: '檢視者', manager: '管理者', owner: '擁有者' },
     roleHelp: {
       viewer: '可查看這些組織的所有內容，但不能變更',
-      manager: '另可變更帳號、端點、用戶端、金鑰與成員，並清除個人資料',
+      manager: '另可變更帳號、端點、用戶端、金鑰、通知與成員，並清除個人資料',
       owner: '另可管理組織與操作人員，並閱讀完整的操作紀錄',
     },
   },
