@@ -2,7 +2,9 @@
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { Webhook } from 'standardwebhooks'
 import { describe, expect, it } from 'vitest'
+import { readConfig } from '../src/config/config.ts'
 import { Secret } from '../src/config/secret.ts'
+import { startService } from '../src/main.ts'
 import { openMailer } from '../src/operator/notifications/email.ts'
 import { pauseGone } from '../src/operator/notifications/manage-channels.ts'
 import type { Statement, Transactions } from '../src/postgres/statement.ts'
@@ -13,7 +15,7 @@ import { addChannel, addNotification, newSender, startOutbox } from './support/n
 import { eventually } from './support/process.ts'
 import { startRawReceiver } from './support/raw-receiver.ts'
 
-const { database, connection } = await createTestDatabase()
+const { database, connection, env } = await createTestDatabase()
 const tenant = await addTenant(database)
 const other = await addTenant(database)
 
@@ -429,6 +431,24 @@ describe('a message to a mailbox', () => {
     startOutbox(database)
     expect((await waits(id)).answer).toBe('SMTP_URL is not set')
   })
+})
+
+it('the service sends what is stored, and requests HEARTBEAT_URL', async () => {
+  const receiver = await startReceiver()
+  const variables = { ...env, PORT: '0', LOG_LEVEL: 'silent', HEARTBEAT_URL: `${receiver.url}/beat` }
+  const id = await addNotification(database, await addChannel(database, { target: `${receiver.url}/chat` }), [
+    { id: tenant.accountId },
+  ])
+  const service = await startService(readConfig(variables))
+  await service.ready
+  expect(await ends(id)).toMatchObject({ attempts: 1, status: 200 })
+  await eventually(
+    async () => receiver.received.map(({ path }) => path).sort(),
+    (paths) => paths.join() === '/webhook/beat,/webhook/chat',
+  )
+  const startedAtMs = performance.now()
+  await service.close()
+  expect(performance.now() - startedAtMs).toBeLessThan(9_000)
 })
 
 /** Greets, and then sends a line of its response to EHLO every 100 ms. */

@@ -149,13 +149,18 @@ it('says nothing about a status that one pass alone saw', async () => {
 })
 
 it('is one message per channel about 200 accounts with one reason, and accounts that follow join it', async () => {
-  const { addAccounts, addChannel, passes, messages, ...account } = await setUp()
+  const { addAccounts, addChannel, passes, messages, change, ...account } = await setUp()
   const { ids, organizationId } = await addAccounts(210)
   const channels = [await addChannel(), await addChannel(organizationId)]
   await account.break(ids.slice(0, 200))
   await passes(2)
   await account.break(ids.slice(200, 205))
   await passes(2)
+  const versions = () => change('select channel_oa_id, xmin::text from account_alert order by 1')
+  const before = await versions()
+  await passes(1)
+  // While nothing changes, a pass writes no rows of accounts.
+  expect(await versions()).toEqual(before)
   const stored = await messages()
   expect(stored.map(({ channel, accounts }) => [channel, accounts.length])).toEqual(
     channels.map((channel) => [channel, 205]),
@@ -449,7 +454,7 @@ it('is one message per channel about an outage of LINE, none about its accounts,
   expect(own).toMatchObject({ kind: 'problem', accounts: [{ id: Number(ids[0]) }] })
 })
 
-it('suspects this service if LINE still delivers, and says nothing if the outage ends before its message is sent', async () => {
+it('suspects this service if LINE delivers and no receiver responds, and says nothing if the outage ends before it is sent', async () => {
   const { addAccounts, addChannel, passes, messages, change } = await setUp()
   const { ids } = await addAccounts(3)
   await addChannel()
@@ -458,12 +463,20 @@ it('suspects this service if LINE still delivers, and says nothing if the outage
      values ($1, date_trunc('hour', now()), 'line', 1, now())`,
     [ids[0]],
   )
-  await storeFaults(3, 0)
-  await passes(2)
-  expect(await messages()).toMatchObject([{ kind: 'platform_down', facts: { cause: 'service' } }])
-  await storeFaults(0, 3)
-  await passes(2)
-  expect(await messages()).toEqual([])
+  for (const cause of ['service', 'line']) {
+    await storeFaults(3, 0)
+    await passes(2)
+    expect(await messages()).toMatchObject([{ kind: 'platform_down', facts: { cause } }])
+    await storeFaults(0, 3)
+    await passes(2)
+    expect(await messages()).toEqual([])
+    // Its receiver responds, so the network of this service works.
+    await change(
+      `with p as (insert into endpoint (channel_oa_id, url) values ($1, 'https://crm.example/') returning id)
+       insert into endpoint_answer (endpoint_id, answered_at, status, answer) select id, now(), 500, '' from p`,
+      [ids[0]],
+    )
+  }
 })
 
 it('names this service as the cause of deliveries that it refused', async () => {

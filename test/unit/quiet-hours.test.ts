@@ -63,7 +63,7 @@ describe('quiet hours', () => {
         expect(end - now).toBeLessThanOrEqual(((until - shown + 1440) % 1440) * MINUTE_MS + HOUR_MS)
         expect(quietUntil(`${text(from)}-${text(until)}`, timeZone, end)).toBeNull()
       }),
-      { numRuns: runs(4_000) },
+      { numRuns: runs(2_000) },
     )
   })
 
@@ -90,7 +90,7 @@ describe('nextMinuteOfDay', () => {
         const off = (minuteOfDay(timeZone, next) - wanted + 1440) % 1440
         expect([0, 30, 60]).toContain(off)
       }),
-      { numRuns: runs(4_000) },
+      { numRuns: runs(2_000) },
     )
   })
 })

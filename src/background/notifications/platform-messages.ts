@@ -3,15 +3,14 @@ import { type Row, statement } from '../../postgres/statement.ts'
 import { insertMessages, type NewRow, readRecent } from './message-rows.ts'
 import { hourLimit } from './messages.ts'
 import { type Seen, totalOf } from './picture.ts'
-import { type Checks, isDelivering, type PlatformState } from './platform.ts'
+import { type Checks, findCause, type PlatformState } from './platform.ts'
 
 export async function announceOutage(
   seen: Seen,
   { downSince }: PlatformState,
   checks: Checks,
 ): Promise<void> {
-  // LINE works if it delivers. Then this service's own way to LINE is the cause.
-  const cause = (await isDelivering(seen.transaction)) ? 'service' : 'line'
+  const cause = await findCause(seen.transaction)
   const facts = { since: isoTime(downSince ?? seen.now), checks: checks.faults, cause }
   await announce(seen, 'platform_down', 'broken', new Map(seen.channels.map(({ id }) => [id, facts])))
 }

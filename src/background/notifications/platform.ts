@@ -64,12 +64,22 @@ export async function readChecks(database: Queryable): Promise<Checks> {
   return checks ?? { faults: 0, succeeded: 0 }
 }
 
-/** A delivery of LINE within 15 minutes. It proves that LINE works, and that only the way to LINE does not. */
-const selectIsDelivering = statement('platform-delivers')`
-    select coalesce(max(last_at) > now() - interval '15 minutes', false) as "isDelivering"
-      from delivery_hour where hour >= date_trunc('hour', now() - interval '15 minutes') and source = 'line'`
+/**
+ * What happened in the 15 minutes: LINE delivered, and a server outside the private network responded to this service. One row per
+ * endpoint is read.
+ */
+const selectSigns = statement('select-signs-of-outage')`
+    select (select coalesce(max(last_at) > now() - interval '15 minutes', false) from delivery_hour
+             where hour >= date_trunc('hour', now() - interval '15 minutes') and source = 'line') as "isDelivering",
+           exists (select from endpoint_answer x join endpoint p on p.id = x.endpoint_id
+                    where x.answered_at > now() - interval '15 minutes' and x.status is not null
+                      and not p.allow_private_network) as "isOutsideReachable"`
 
-export async function isDelivering(database: Queryable): Promise<boolean> {
-  const [row] = await database.query<{ isDelivering: boolean }>(selectIsDelivering)
-  return row?.isDelivering === true
+/**
+ * Returns `service` if the way from this service to LINE is the likely cause of an outage: LINE works, and no other server responds
+ * either. The database works, because it made this pass.
+ */
+export async function findCause(database: Queryable): Promise<'service' | 'line'> {
+  const [signs] = await database.query<{ isDelivering: boolean; isOutsideReachable: boolean }>(selectSigns)
+  return signs?.isDelivering === true && !signs.isOutsideReachable ? 'service' : 'line'
 }

@@ -139,7 +139,7 @@ function detailsOf(notification: Notification): string[] {
       return [
         facts.cause === 'service'
           ? 'But LINE delivers, so the cause is probably the network of this service. Allow outgoing HTTPS to LINE, and run oa-audience doctor.'
-          : 'LINE delivers nothing either, so the cause is probably LINE.',
+          : 'This service and its database work, so the cause is probably LINE.',
         'Until LINE responds again, there are no messages about single accounts whose checks fail.',
       ]
     case 'platform_up':
