@@ -119,7 +119,8 @@ async function addHistory(
   for (const message of messages) {
     const { hoursAgo, kind, reason = null, facts = {}, problem = null, failed, isWaiting = false } = message
     const nowMs = Date.now()
-    const createdMs = nowMs - hoursAgo * HOUR_MS
+    // Some minutes earlier, so that its response was in the same full hour.
+    const createdMs = nowMs - (hoursAgo + 0.1) * HOUR_MS
     const dueMs = isWaiting ? nextMinuteOfDay(TIME_ZONE, QUIET_UNTIL_MINUTE, nowMs) : createdMs
     const attempts = isWaiting ? 0 : (message.attempts ?? 1)
     const { status, answer } = failed ?? { status: kind === 'summary' ? 250 : 200, answer: '' }
