@@ -18,7 +18,7 @@ import type { Actor } from '../actor.ts'
 import { type Job, startJob } from './job.ts'
 import {
   examine,
-  itemsPerRequest,
+  itemsNow,
   nextAtMs,
   type ReplayedEndpoint,
   requireNoReplay,
@@ -90,11 +90,12 @@ type Replayed = Progress & { isQueued?: boolean }
 async function continueReplay(transaction: Queryable, job: Job): Promise<Replayed> {
   const { endpointId: id, from, rate } = job.parameters as Parameters
   const endpointId = BigInt(id)
-  const start: Position = { after: beforeEventsAt(from), sending: 0, nextMs: 0 }
-  const position = (job.position as Position | null) ?? start
-  const examined = await examine(transaction, job, { endpointId, position, waitingMax: 1 })
+  const start: Position = { after: beforeEventsAt(from), sending: 0, nextMs: Number.MAX_SAFE_INTEGER }
+  const stored = (job.position as Position | null) ?? start
+  const examined = await examine(transaction, job, { endpointId, position: stored, waitingMax: 1 })
   if ('progress' in examined) return examined.progress
   const { state, tally } = examined
+  const position = stored.nextMs === start.nextMs ? { ...stored, nextMs: state.nowMs } : stored
   // The last delivery is gone: accepted, refused, or without content.
   const done = job.done + BigInt(position.sending)
   const rested: Position = { ...position, sending: 0 }
@@ -111,10 +112,10 @@ async function continueReplay(transaction: Queryable, job: Job): Promise<Replaye
   return { position: { ...rested, after: next }, done, tally, ...resume }
 }
 
-async function queueNext(transaction: Queryable, job: Job, { after }: Position, state: ReplayState) {
+async function queueNext(transaction: Queryable, job: Job, { after, nextMs }: Position, state: ReplayState) {
   const { endpointId, to, events: kinds, rate } = job.parameters as Parameters
   const openFrom = await findOpenFlush(transaction, to, state.nowMs)
-  const maxEvents = itemsPerRequest(rate)
+  const maxEvents = itemsNow(nextMs, rate, state.nowMs)
   const { queued, next, isLast } = await queueReplayedEvents(
     transaction,
     {
