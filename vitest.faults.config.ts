@@ -5,7 +5,7 @@ import base from './vitest.config.ts'
 const CONCURRENT = [
   ...['accounts-apply', 'audience-import', 'compression', 'console-browser-actions', 'console-browser'],
   ...['console-accounts', 'console-browser-endpoints', 'console-charts', 'console-day', 'console-markup'],
-  ...['console-pages', 'console-search', 'console-sso', 'console-tasks'],
+  ...['console-notifications', 'console-pages', 'console-search', 'console-sso', 'console-tasks'],
   ...['demo', 'embedded-database', 'embedded-lifecycle'],
   ...['embedded-upgrade', 'idle-connections', 'import-followers', 'loss', 'nginx', 'pgbouncer', 'plans'],
   ...['prove', 'replicas', 'retention', 'tracking-browsers', 'upgrade', 'workers'],

@@ -19,7 +19,7 @@ const LIVE_PER_SECOND = 50
 export async function runReplay({ smoke }) {
   const { events, rounds, seconds } = smoke
     ? { events: 2_000, rounds: 1, seconds: 1 }
-    : { events: 1_000_000, rounds: 5, seconds: 8 }
+    : { events: 1_000_000, rounds: 12, seconds: 3 }
   const { server, database, close } = await openDatabase()
   const receiver = await startReceiver()
   let service = null

@@ -1,5 +1,6 @@
 /**
- * Takes the pictures of README and docs/console.md from the demo: `npm run screenshots [directory]`, by default docs/images.
+ * Takes the pictures of README and docs/console.md from the demo: `npm run screenshots -- [directory] [name …]`, by default all of them
+ * into docs/images.
  * It needs Chromium, and fonts for Japanese and Thai (fonts-noto-cjk, fonts-thai-tlwg).
  */
 import { spawn } from 'node:child_process'
@@ -31,7 +32,8 @@ const FLEET_FILE = [
   ].map((name, index) => `Demo fleet,${name},200123456${index},${String(index).repeat(32)},@demo000${index}`),
 ].join('\n')
 
-const directory = resolve(process.argv[2] ?? join(ROOT, 'docs/images'))
+const [, , directoryName = join(ROOT, 'docs/images'), ...wanted] = process.argv
+const directory = resolve(directoryName)
 const executablePath = [process.env.CHROME_PATH ?? '', '/usr/bin/chromium', '/usr/bin/google-chrome'].find(
   (path) => path !== '' && existsSync(path),
 )
@@ -160,6 +162,12 @@ async function takeOthers(page) {
     await page.locator('tbody tr').first().waitFor()
     await take(page, name)
   }
+  await page.getByRole('link', { name: 'Chat tool' }).first().click()
+  await page.getByRole('button', { name: 'Send a time range again…' }).click()
+  await page.getByRole('button', { name: 'Count first' }).click()
+  await page.getByRole('dialog').getByText('events would be sent').waitFor()
+  await take(page, 'replay')
+  await page.goto(`${demo.url}/endpoints`)
   await page.getByRole('link', { name: 'CRM' }).first().click()
   await page.getByRole('region', { name: 'History' }).locator('tbody tr').first().waitFor()
   await take(page, 'endpoint')
@@ -170,6 +178,12 @@ async function takeOthers(page) {
   await page.goto(`${demo.url}/settings`)
   await page.getByText('elena.ruiz@example.com').waitFor()
   await take(page, 'settings')
+  await page.getByRole('link', { name: 'Notifications' }).click()
+  await page.getByRole('link', { name: 'On call' }).waitFor()
+  await take(page, 'notifications')
+  await page.getByRole('link', { name: 'On call' }).click()
+  await page.locator('.messages > li').first().waitFor()
+  await take(page, 'notification')
 }
 
 async function openPage(options) {
@@ -194,6 +208,7 @@ async function signIn(options) {
 }
 
 async function take(page, name) {
+  if (wanted.length > 0 && !wanted.includes(name)) return
   const path = join(directory, `${name}.png`)
   await page.locator('.loading').first().waitFor({ state: 'detached' })
   await page.mouse.move(0, 0)

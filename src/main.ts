@@ -25,6 +25,7 @@ import { serveMetrics } from './observability/metrics-page.ts'
 import { startExporter, Tracing } from './observability/tracing.ts'
 import { createConsole, listenForConsole } from './operator/console/server.ts'
 import { openNotificationSender } from './operator/notifications/send.ts'
+import { ChannelTester } from './operator/notifications/test-channel.ts'
 import { hasOwner } from './operator/people/operators.ts'
 import { type Database, NoDatabase } from './postgres/database.ts'
 import { type OpenDatabase, openForService } from './postgres/pool/open.ts'
@@ -88,6 +89,7 @@ export async function startService(config: Config, log?: DestinationStream): Pro
       ...{ config, ...config.console, database, verifier, now: Date.now },
       onJob: () => background?.jobs.wake(),
       ownUrls: () => ownUrls(app, config),
+      channelTester: new ChannelTester(notificationSender),
       log: log ?? pino.destination(1),
     }))
   let metricsServer: Server | null = null

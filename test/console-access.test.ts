@@ -71,6 +71,11 @@ async function fill(tenant: Tenant, mark: string): Promise<Objects> {
     key: await one(`select id from api_key where channel_oa_id = $1`, account),
     event: await one(`select id from event where channel_oa_id = $1 and failure is not null`, account),
     operator: String(operator.id),
+    channel: await one(
+      `insert into notification_channel (organization_id, name, format, target)
+       values ($1, $2, 'email', $2 || '@example.com') returning id`,
+      [organizationId, mark],
+    ),
     job: await one(
       `insert into job (kind, channel_oa_id, organization_id, actor_kind, actor, parameters, status)
        values ('members.import', $1, $2, 'command', $3, '{"format":"csv","size":2}', 'uploading') returning id`,
@@ -79,13 +84,14 @@ async function fill(tenant: Tenant, mark: string): Promise<Objects> {
   }
 }
 
-/** Every row that belongs to the other organization. */
+/** Every row that belongs to the other organization, except its hourly counts, which the service writes seconds after a delivery. */
 async function rowsOfStrangers(): Promise<string> {
   const { accountId, organizationId } = theirs
   const tables = await load<{ name: string }>(
     database,
     `select c.relname as name from pg_class c join pg_attribute a on a.attrelid = c.oid
-      where c.relkind in ('r', 'p') and not c.relispartition and a.attname = 'channel_oa_id' order by 1`,
+      where c.relkind in ('r', 'p') and not c.relispartition and a.attname = 'channel_oa_id'
+        and c.relname <> 'delivery_hour' order by 1`,
   )
   const rows: unknown[] = []
   for (const { name } of tables)
@@ -100,6 +106,11 @@ async function rowsOfStrangers(): Promise<string> {
   )
   rows.push(await load(database, 'select email, role, status from operator order by id'))
   rows.push(await load(database, 'select id, status from api_client order by id'))
+  rows.push(
+    await load(database, 'select t::text as text from notification_channel t where organization_id = $1', [
+      organizationId,
+    ]),
+  )
   return JSON.stringify(rows, (_name, value) => (typeof value === 'bigint' ? String(value) : value))
 }
 

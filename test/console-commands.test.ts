@@ -79,6 +79,8 @@ const PLACES: Record<string, Place> = {
   'endpoints remove': { page: '/endpoints/:id', route: ['POST', '/api/endpoints/:id/remove'] },
   'endpoints rotate': { page: '/endpoints/:id', route: ['POST', '/api/endpoints/:id/rotate'] },
   'endpoints deliveries': { page: '/endpoints/:id', route: ['GET', '/api/endpoints/:id/deliveries'] },
+  'endpoints replay': { page: '/endpoints/:id', route: ['POST', '/api/endpoints/:id/replay'] },
+  'endpoints resend': { page: '/endpoints/:id', route: ['POST', '/api/endpoints/:id/resend'] },
   'endpoints retry': { page: '/endpoints/:id', route: ['POST', '/api/endpoints/:id/retry'] },
 
   'notifications add': { page: '/settings/notifications', route: ['POST', '/api/notifications'] },
@@ -107,6 +109,10 @@ const PLACES: Record<string, Place> = {
     page: '/settings/notifications/:id',
     route: ['POST', '/api/notifications/:id/remove'],
   },
+
+  'jobs list': { page: '/tasks', route: ['GET', '/api/jobs'] },
+  'jobs show': { page: '/tasks/:id', route: ['GET', '/api/jobs/:id'] },
+  'jobs cancel': { page: '/tasks/:id', route: ['POST', '/api/jobs/:id/cancel'] },
 
   'events list': { page: '/events', route: ['GET', '/api/events'] },
   'events show': { page: '/events/:id', route: ['GET', '/api/events/:id'] },

@@ -88,6 +88,10 @@ describe('a replay', () => {
     const plan = (asked: object, id = line) => planReplay(database, null, id, { ...TODAY, ...asked })
     const { endpoint, request } = (await plan({})) as NonNullable<Awaited<ReturnType<typeof plan>>>
     expect(await countReplay(database, endpoint, request)).toEqual({ events: 3, isMore: false })
+    // Events of one flush have one time and are told apart by their ids, as numbers.
+    await database.query(`update event set received_at = now() - interval '1 minute', id = 8 + (id % 100)`)
+    for (const perStatement of [1, 2])
+      expect((await countReplay(database, endpoint, request, { perStatement })).events).toBe(3)
     expect(await countReplay(database, endpoint, { ...request, events: ['follow'] })).toEqual({
       ...{ events: 0, isMore: false },
     })

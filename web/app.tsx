@@ -21,6 +21,8 @@ import { LivePage } from './pages/live.tsx'
 import { MemberPage } from './pages/member.tsx'
 import { NewAccountPage } from './pages/new-account.tsx'
 import { NotFoundPage } from './pages/not-found.tsx'
+import { NotificationPage } from './pages/notification.tsx'
+import { NotificationsPage } from './pages/notifications.tsx'
 import { OrganizationsPage } from './pages/organizations.tsx'
 import { SearchPage } from './pages/search.tsx'
 import { SettingsPage } from './pages/settings.tsx'
@@ -258,6 +260,8 @@ const PAGES: Array<[pattern: string, page: ShowPage, role?: Role]> = [
   ],
   ['/activity', () => <ActivityPage />, 'owner'],
   ['/settings', () => <SettingsPage />],
+  ['/settings/notifications', () => <NotificationsPage />],
+  ['/settings/notifications/:id', ({ id = '' }) => <NotificationPage key={id} id={id} />],
   ['/settings/organizations', () => <OrganizationsPage />],
   ['/search', (_, { query }) => <SearchPage key={query.get('q')} text={query.get('q')?.trim() ?? ''} />],
 ]

@@ -14,6 +14,7 @@ export interface Objects {
   key: string
   event: string
   job: string
+  channel: string
   operator: string
 }
 
@@ -37,6 +38,10 @@ const owner = (does: string, request: RouteAccess['request'], foreign: RouteAcce
 const ofAccount = (rest: string) => (of: Objects) => ({ path: `/accounts/${of.account}${rest}` })
 const ofMember = (rest: string) => (of: Objects) => ({
   path: `/accounts/${of.account}/members/${of.member}${rest}`,
+})
+const ofChannel = (rest: string, body?: unknown) => (of: Objects) => ({
+  path: `/notifications/${of.channel}${rest}`,
+  body,
 })
 const ofEndpoint = (rest: string, body?: unknown) => (of: Objects) => ({
   path: `/endpoints/${of.endpoint}${rest}`,
@@ -167,6 +172,25 @@ export const ROUTES: Record<string, RouteAccess> = {
   ),
   'POST /endpoints/:/resend': manager('send members again', ofEndpoint('/resend', { filters: {} })),
   'POST /endpoints/:/remove': manager('remove an endpoint', ofEndpoint('/remove')),
+  'GET /notifications': viewer('list notification channels', () => ({ path: '/notifications' }), 'filtered'),
+  'GET /notifications/:': viewer('see a notification channel', ofChannel('')),
+  'GET /notifications/:/messages': viewer('see the messages of a channel', ofChannel('/messages')),
+  'POST /notifications': manager(
+    'add a notification channel',
+    (of) => ({
+      path: '/notifications',
+      body: { organization: of.organization, format: 'slack', target: 'https://chat.example/taken' },
+    }),
+    400,
+  ),
+  'POST /notifications/:/update': manager(
+    'change a notification channel',
+    ofChannel('/update', { name: 'taken' }),
+  ),
+  'POST /notifications/:/test': manager('test a notification channel', ofChannel('/test')),
+  'POST /notifications/:/pause': manager('pause a notification channel', ofChannel('/pause')),
+  'POST /notifications/:/resume': manager('resume a notification channel', ofChannel('/resume')),
+  'POST /notifications/:/remove': manager('remove a notification channel', ofChannel('/remove')),
   'GET /accounts/:/audience/export': viewer(
     'export members that match',
     ofAccount('/audience/export?format=csv'),

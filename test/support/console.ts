@@ -8,6 +8,8 @@ import { LineApi } from '../../src/line-api/client.ts'
 import { commandActor, type Role } from '../../src/operator/actor.ts'
 import type { ConsoleOptions as ConsoleParts } from '../../src/operator/console/parts.ts'
 import { createConsole } from '../../src/operator/console/server.ts'
+import { openNotificationSender } from '../../src/operator/notifications/send.ts'
+import { ChannelTester } from '../../src/operator/notifications/test-channel.ts'
 import { addOperator } from '../../src/operator/people/operators.ts'
 import { openSession } from '../../src/operator/people/sessions.ts'
 import type { Transactions } from '../../src/postgres/statement.ts'
@@ -24,7 +26,9 @@ export interface RunningConsole {
   url: string
 }
 
-export interface ConsoleOptions extends Partial<Omit<ConsoleParts, 'database' | 'token'>> {
+export interface ConsoleOptions extends Partial<Omit<ConsoleParts, 'database' | 'token' | 'config'>> {
+  /** by default, what a service without configuration has */
+  config?: Partial<ConsoleParts['config']>
   token?: string | null
   lineApiUrl?: string
 }
@@ -32,15 +36,18 @@ export interface ConsoleOptions extends Partial<Omit<ConsoleParts, 'database' | 
 /** It is closed with its test or file. */
 export async function startConsole(
   database: ConsoleParts['database'],
-  { token = CONSOLE_TOKEN, lineApiUrl = 'http://127.0.0.1:9', ...parts }: ConsoleOptions = {},
+  { token = CONSOLE_TOKEN, lineApiUrl = 'http://127.0.0.1:9', config: given, ...parts }: ConsoleOptions = {},
 ): Promise<RunningConsole> {
-  const config = { logLevel: 'silent' as const, trustProxy: [], publicUrl: null }
+  const none = { trustProxy: [], publicUrl: null, smtpUrl: null }
+  const config = { logLevel: 'silent' as const, ...none, ...given }
+  const sender = await openNotificationSender({ ...config, consoleUrl: null }, () => false)
   const now = parts.now ?? Date.now
   const verifier = { lineApi: new LineApi(lineApiUrl), publicUrl: null, webhookPaths: deliveryPaths, now }
   const log = { write: () => undefined }
   const app = await createConsole({
     config,
     verifier,
+    channelTester: new ChannelTester(sender),
     ownUrls: () => [new URL('https://oa.example.com/audience')],
     log,
     now,

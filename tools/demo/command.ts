@@ -53,7 +53,8 @@ async function runDemo(config: Config, options: DemoOptions): Promise<void> {
     try {
       await service.ready
       // Before the steps, because the activity log has its rows in the order in which they are written.
-      const fleet = token === null ? [] : await addFleet(service.database as Database)
+      const fleet =
+        token === null ? [] : await addFleet(service.database as Database, `${platform.url}/receive/chat`)
       await present(service, platform, options.json === true)
       if (token !== null) await stayUp(service, { token, fleet }, options.json === true, interrupt)
     } finally {
@@ -94,6 +95,9 @@ async function startDemoService(
     database: { kind: 'embedded', dataDir: join(config.dataDir, 'demo') },
     lineApiUrl: platform.url,
     publicUrl: null,
+    // Nothing leaves the machine, and a watchdog of the real service must not hear from the demo.
+    smtpUrl: null,
+    heartbeatUrl: null,
     // No warnings: this run's platform refuses the tokens of accounts that an earlier run added.
     logLevel: 'error',
     // The real service may already use that port.

@@ -8,6 +8,7 @@ import type { Check } from '../../src/accounts/verification.ts'
 import { addEndpoint } from '../../src/endpoints/settings.ts'
 import { type Queryable, statement, type Transactions } from '../../src/postgres/statement.ts'
 import { randomUserId } from '../simulator/events.ts'
+import { addNotifications } from './notifications.ts'
 import { addStory } from './story.ts'
 
 const ORGANIZATION = 'Demo fleet'
@@ -49,13 +50,17 @@ export interface FleetAccount {
   userIds: string[]
 }
 
-/** Adds the fleet once, and makes an earlier one as recent as now. Returns the accounts that are well. */
-export async function addFleet(database: Queryable & Transactions): Promise<FleetAccount[]> {
+/**
+ * Adds the fleet once, and makes an earlier one as recent as now. Returns the accounts that are well.
+ * @param chatUrl receives notifications
+ */
+export async function addFleet(database: Queryable & Transactions, chatUrl: string): Promise<FleetAccount[]> {
   await database.query(restEarlierChecks)
   const [known] = await database.query<{ id: bigint }>(selectOrganization, [ORGANIZATION])
   const id = known?.id ?? (await addOrganization(database, ORGANIZATION))
   if (known === undefined) for (const member of FLEET) await addMember(database, id, member)
   await addStory(database, { id, name: ORGANIZATION })
+  await addNotifications(database, id, chatUrl)
   return database.query<FleetAccount & Record<string, unknown>>(selectHealthy, [ORGANIZATION])
 }
 

@@ -20,7 +20,8 @@ const RECEIPTS_MAX = 10_000
 
 export interface Receipt {
   path: string
-  format: 'line' | 'members' | 'unknown'
+  /** chat: a message as the webhooks of chats accept it */
+  format: 'line' | 'members' | 'chat' | 'unknown'
   /** null: the receiver has no secret to verify it with */
   isVerified: boolean | null
   // biome-ignore lint/suspicious/noExplicitAny: a receiver reads any message
@@ -74,7 +75,10 @@ function verify(
     return { format: 'line', isVerified: isEqual(lineSignature, signLine(body, new Secret(channelSecret))) }
   }
   const signatures = headers['webhook-signature']
-  if (typeof signatures !== 'string') return { format: 'unknown', isVerified: false }
+  if (typeof signatures !== 'string') {
+    const isChat = typeof (parse(body) as { text?: unknown } | null)?.text === 'string'
+    return isChat ? { format: 'chat', isVerified: null } : { format: 'unknown', isVerified: false }
+  }
   if (endpointSecret === null) return { format: 'members', isVerified: null }
   const timestamp = String(headers['webhook-timestamp'])
   const expected = `v1,${signStandard(`${headers['webhook-id']}.${timestamp}.${body}`, new Secret(endpointSecret))}`
@@ -106,6 +110,7 @@ function contentOf(format: Receipt['format'], body: Receipt['body']): string {
   if (format === 'members') {
     return [body.type, body.data?.userId ?? body.data?.id].filter((part) => part !== undefined).join(' ')
   }
+  if (format === 'chat') return body.text.split('\n')[0]
   const events: Array<Record<string, unknown>> = Array.isArray(body?.events) ? body.events : []
   return events.map(({ type, mode }) => (mode === 'standby' ? `${type} (standby)` : type)).join(', ')
 }

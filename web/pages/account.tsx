@@ -8,6 +8,7 @@ import { AccountEndpoints, AccountKeys } from '../parts/account-lists.tsx'
 import type { AccountResponse } from '../parts/account-response.ts'
 import { SetUp } from '../parts/account-setup.tsx'
 import { ActivityPanel } from '../parts/activity.tsx'
+import { ExportEvents } from '../parts/exports.tsx'
 import { FixButton } from '../parts/fixes.tsx'
 import { Icon } from '../parts/icons.tsx'
 import { Facts, Page, Panel } from '../parts/page.tsx'
@@ -54,6 +55,7 @@ export function AccountPage({ id }: { id: string }) {
               {t.account.openEvents}
             </Link>
           )}
+          <ExportEvents id={id} />
           {canManage && (
             <Link class="button" href={`/accounts/${id}/edit`}>
               {t.manage.edit}

@@ -6,6 +6,7 @@ import { get, type Json, queryOf } from '../api.ts'
 import { useList, useQuery, useSettled } from '../hooks.ts'
 import { AllMatching } from '../parts/bulk.tsx'
 import { AccountChooser } from '../parts/chooser.tsx'
+import { ExportPerson } from '../parts/exports.tsx'
 import { useFurtherPages } from '../parts/further-pages.ts'
 import { Page } from '../parts/page.tsx'
 import { Empty, Failure, Loading, More } from '../parts/states.tsx'
@@ -135,7 +136,10 @@ function Members({ account }: { account: string }) {
   return filter === '' ? (
     <Empty title={t.audience.empty}>{t.audience.emptyHelp}</Empty>
   ) : (
-    <Empty title={t.audience.noMatch}>{t.audience.noMatchHelp}</Empty>
+    <Empty title={t.audience.noMatch}>
+      {t.audience.noMatchHelp}
+      {field === 'userId' && <ExportPerson account={account} userId={text.trim()} />}
+    </Empty>
   )
 }
 

@@ -11,6 +11,7 @@ import { EditEndpoint } from '../parts/endpoint-form.tsx'
 import { EndpointHistory } from '../parts/endpoint-history.tsx'
 import { COUNTED_MAX, EndpointState, LastResponse } from '../parts/endpoint-table.tsx'
 import { Facts, Page, Panel } from '../parts/page.tsx'
+import { SendAgain } from '../parts/send-again.tsx'
 import { ActionFailure, Failure, Loading } from '../parts/states.tsx'
 import { type Task, TaskProgress } from '../parts/task.tsx'
 import { Count, Time } from '../parts/values.tsx'
@@ -54,6 +55,7 @@ export function EndpointPage({ id }: { id: string }) {
     >
       <Settings endpoint={endpoint} onChange={onChange} />
       <Deliveries key={`d${round}`} endpoint={endpoint} />
+      <SendAgain endpoint={endpoint} onChange={onChange} />
       <EndpointHistory key={`h${round}`} id={id} />
       <ActivityPanel key={`a${round}`} kind="endpoint" id={id} />
     </Page>

@@ -69,6 +69,7 @@ export function FleetPage() {
       )}
       {accounts !== undefined && accounts.length > 0 && (
         <>
+          {canManage && <NotificationHint />}
           <Filters text={text} status={status} accounts={matching} />
           <FleetTable
             accounts={status === null ? matching : matching.filter((account) => account.status === status)}
@@ -90,6 +91,18 @@ function AddLinks() {
         {t.manage.addAccount}
       </Link>
     </>
+  )
+}
+
+/** Until somebody has added a channel, nobody gets a message when an account breaks. */
+function NotificationHint() {
+  const { t } = useLocalized()
+  const { data } = useQuery<{ channels: unknown[] }>('/api/notifications')
+  if (data?.channels.length !== 0) return null
+  return (
+    <p class="notice hint">
+      {t.notifications.hint} <Link href="/settings/notifications">{t.notifications.add}</Link>
+    </p>
   )
 }
 

@@ -7,6 +7,7 @@ import { get, type Json, post, queryOf } from '../api.ts'
 import { useAction, useList, useQuery } from '../hooks.ts'
 import { ActivityPanel } from '../parts/activity.tsx'
 import { Confirm } from '../parts/dialog.tsx'
+import { ExportPerson } from '../parts/exports.tsx'
 import { MemberDialog } from '../parts/member-form.tsx'
 import { Facts, Page, Panel } from '../parts/page.tsx'
 import { ActionFailure, Empty, Failure, ListView, Loading } from '../parts/states.tsx'
@@ -61,16 +62,19 @@ export function MemberPage({ account, user }: MemberProps) {
         </span>
       }
       actions={
-        isManager && (
-          <>
-            <button type="button" onClick={() => setEditing(true)}>
-              {t.member.editFields}
-            </button>
-            <button type="button" class="danger quiet-danger" onClick={() => setErasing(true)}>
-              {t.member.erase}
-            </button>
-          </>
-        )
+        <>
+          <ExportPerson account={account} userId={member.userId} />
+          {isManager && (
+            <>
+              <button type="button" onClick={() => setEditing(true)}>
+                {t.member.editFields}
+              </button>
+              <button type="button" class="danger quiet-danger" onClick={() => setErasing(true)}>
+                {t.member.erase}
+              </button>
+            </>
+          )}
+        </>
       }
     >
       <div class="columns">

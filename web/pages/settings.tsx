@@ -1,4 +1,4 @@
-/** The operator's own password, and the operators of the service. */
+/** The operator's own password, the operators of the service, and links to further settings. */
 import { useState } from 'preact/hooks'
 import type { OrganizationSummary } from '../../src/operator/accounts/organizations.ts'
 import { type Json, post } from '../api.ts'
@@ -24,9 +24,14 @@ export function SettingsPage() {
     <Page
       title={t.nav.settings}
       actions={
-        <Link class="button" href="/settings/organizations">
-          {t.organizations.title}
-        </Link>
+        <>
+          <Link class="button" href="/settings/notifications">
+            {t.notifications.title}
+          </Link>
+          <Link class="button" href="/settings/organizations">
+            {t.organizations.title}
+          </Link>
+        </>
       }
     >
       <Panel title={t.settings.you}>

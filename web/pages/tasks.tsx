@@ -1,4 +1,5 @@
 /** Long work of operators: what runs, and how it ended. */
+import type { ComponentChildren } from 'preact'
 import { useCallback } from 'preact/hooks'
 import { get, queryOf } from '../api.ts'
 import { useInterval, useList, useQuery } from '../hooks.ts'
@@ -8,6 +9,7 @@ import { Table } from '../parts/table.tsx'
 import { isOver, type Task, TaskBar, TaskCounts, TaskProgress, TaskState } from '../parts/task.tsx'
 import { Time } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
+import type { Texts } from '../texts/en.ts'
 import { stateIn, useLocalized } from '../texts.ts'
 
 const REFRESH_MS = 2_000
@@ -85,6 +87,30 @@ interface Refusal {
   reason: string
 }
 
+/** What a replay or a resend sends, and where. */
+function parametersOf({ parameters }: Task, t: Texts): Array<[string, ComponentChildren]> {
+  const { endpointId, from, to, events, rate } = parameters as Partial<Record<string, string>> & {
+    events?: string[] | null
+  }
+  if (rate === undefined) return []
+  return [
+    [
+      t.endpoints.endpoint,
+      <Link key="e" href={`/endpoints/${endpointId}`}>
+        {endpointId}
+      </Link>,
+    ],
+    ...(from === undefined || to === undefined
+      ? []
+      : ([
+          [t.again.from, <Time key="f" at={from} />],
+          [t.again.to, <Time key="t" at={to} />],
+          [t.endpoints.events, events?.join(', ') ?? t.common.all],
+        ] as Array<[string, ComponentChildren]>)),
+    [t.again.perSecond, String(rate)],
+  ]
+}
+
 function Details({ task, reload }: { task: Task; reload: () => void }) {
   const { t, number } = useLocalized()
   const { add = [], remove = [] } = task.parameters as { add?: string[]; remove?: string[] }
@@ -105,6 +131,7 @@ function Details({ task, reload }: { task: Task; reload: () => void }) {
             ],
             ...(add.length > 0 ? [[t.bulk.add, add.join(', ')] as [string, string]] : []),
             ...(remove.length > 0 ? [[t.bulk.remove, remove.join(', ')] as [string, string]] : []),
+            ...parametersOf(task, t),
             [t.tasks.by, task.actor],
             [t.tasks.started, <Time key="started" at={task.createdAt} />],
             [t.tasks.ended, <Time key="ended" at={task.finishedAt} />],

@@ -57,6 +57,8 @@ function ObjectLink({ row }: { row: ActivityRow }) {
       return <Link href={`/endpoints/${objectId}`}>{text}</Link>
     case 'client':
       return <Link href={`/clients/${objectId}`}>{text}</Link>
+    case 'notification_channel':
+      return <Link href={`/settings/notifications/${objectId}`}>{text}</Link>
     case 'member':
       return <Link href={`/audience/${accountId}/${objectId}`}>{text}</Link>
     case 'organization':
@@ -97,7 +99,7 @@ export function ActivityPanel({
   id,
   account,
 }: {
-  kind: 'account' | 'endpoint' | 'client' | 'member'
+  kind: 'account' | 'endpoint' | 'client' | 'member' | 'notification_channel'
   id: string
   /** required for a member */
   account?: string

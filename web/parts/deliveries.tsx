@@ -100,7 +100,8 @@ function DeliveryRow({ delivery, onOpen }: { delivery: Delivery; onOpen: (delive
     <tr>
       <th scope="row">{delivery.id}</th>
       <td>
-        {delivery.type ?? t.endpoints.eventsOf(number(delivery.events ?? 0))}
+        {delivery.type ?? t.endpoints.eventsOf(number(delivery.events ?? 0))}{' '}
+        {delivery.isReplay && <span class="tag">{t.again.tag}</span>}
         <div class="sub narrow-only">{response}</div>
       </td>
       <td class="numeric">{delivery.attempts}</td>

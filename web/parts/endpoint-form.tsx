@@ -8,6 +8,7 @@ import { useLocalized } from '../texts.ts'
 import { AccountChooser } from './chooser.tsx'
 import { Dialog } from './dialog.tsx'
 import { CheckField, Form, SelectField, TextField } from './form.tsx'
+import { listOf } from './lists.ts'
 import { SecretOnce } from './secret-once.tsx'
 
 interface Settings {
@@ -20,14 +21,6 @@ interface Settings {
 }
 
 const EMPTY: Settings = { url: '', name: '', events: '', replies: false, allowPrivateNetwork: false }
-
-function listOf(text: string): string[] | null {
-  const items = text
-    .split(',')
-    .map((item) => item.trim())
-    .filter((item) => item !== '')
-  return items.length === 0 ? null : items
-}
 
 function SettingsFields({
   value,

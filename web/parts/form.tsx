@@ -127,10 +127,12 @@ export function Field({
 }
 
 interface InputAttributes {
-  type?: 'text' | 'url' | 'email' | 'password'
+  type?: 'text' | 'url' | 'email' | 'password' | 'time' | 'datetime-local' | 'number'
   placeholder?: string
   autocomplete?: 'off' | 'email' | 'current-password' | 'new-password'
   maxLength?: number
+  min?: number
+  max?: number
   required?: boolean
 }
 

@@ -52,6 +52,7 @@ export function TaskProgress({
       <p role="status">
         <TaskCounts task={task} />
       </p>
+      {!hasEnded && <Waiting task={task} />}
       {!hasEnded && <p class="muted small-text">{t.tasks.goesOn}</p>}
       {outcomes?.(task)}
       {failure && <Failure error={failure} />}
@@ -63,6 +64,14 @@ export function TaskProgress({
       )}
     </div>
   )
+}
+
+/** Why a task makes no progress now. */
+function Waiting({ task: { tally } }: { task: Task }) {
+  const { t } = useLocalized()
+  const { waiting } = tally
+  if (typeof waiting !== 'string') return null
+  return <p class="notice warning">{stateIn(t.tasks.waiting, waiting)}</p>
 }
 
 function useTask(path: string, started: Task) {

@@ -43,6 +43,8 @@ export interface Localized {
   /** `+12` */
   signed: (value: number) => string
   percent: (share: number) => string
+  /** `4 minutes`, rounded up */
+  duration: (seconds: number) => string
   /** `3 minutes ago`, `in 2 days` */
   relative: (iso: string, now?: number) => string
   /** date and time in the zone of the browser */
@@ -56,6 +58,12 @@ const UNITS: Array<[Intl.RelativeTimeFormatUnit, number]> = [
   ['year', 365 * 86_400],
   ['month', 30 * 86_400],
   ['day', 86_400],
+  ['hour', 3_600],
+  ['minute', 60],
+  ['second', 1],
+]
+
+const DURATIONS: Array<[unit: 'hour' | 'minute' | 'second', seconds: number]> = [
   ['hour', 3_600],
   ['minute', 60],
   ['second', 1],
@@ -83,6 +91,12 @@ export function localize(language: Language, t: Texts): Localized {
     number: (value) => number.format(value),
     short: (value) => short.format(value),
     signed: (value) => signed.format(value),
+    duration: (seconds) => {
+      // Below two hours, minutes say more.
+      const [unit, size] = DURATIONS.find(([, length]) => seconds >= 2 * length) ?? ['second', 1]
+      const format = new Intl.NumberFormat(locale, { style: 'unit', unit, unitDisplay: 'long' })
+      return format.format(Math.max(1, Math.ceil(seconds / size)))
+    },
     percent: (share) => percent.format(share),
     relative: (iso, now = serverNowMs()) => {
       const seconds = (Date.parse(iso) - now) / 1000

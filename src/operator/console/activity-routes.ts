@@ -27,7 +27,17 @@ const checkExport = checker(Type.Object(filter, { additionalProperties: false })
 const checkObject = checker(
   Type.Object(
     {
-      kind: Type.Enum(['organization', 'account', 'endpoint', 'client', 'key', 'member', 'operator', 'job']),
+      kind: Type.Enum([
+        'organization',
+        'account',
+        'endpoint',
+        'client',
+        'key',
+        'member',
+        'operator',
+        'notification_channel',
+        'job',
+      ]),
       id: Id,
       account: Type.Optional(Id),
       before: Type.Optional(Id),

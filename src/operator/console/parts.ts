@@ -10,6 +10,7 @@ import { StorableText } from '../../http/validate.ts'
 import type { Database } from '../../postgres/database.ts'
 import type { Queryable, Transactions } from '../../postgres/statement.ts'
 import type { Operator } from '../actor.ts'
+import type { ChannelTester } from '../notifications/test-channel.ts'
 
 export interface ConsoleParts extends Omit<ConsoleOptions, 'database'> {
   /** the console's own connection to the primary */
@@ -23,13 +24,15 @@ export interface ConsoleParts extends Omit<ConsoleOptions, 'database'> {
 }
 
 export interface ConsoleOptions {
-  config: Pick<Config, 'logLevel' | 'trustProxy' | 'publicUrl'>
+  config: Pick<Config, 'logLevel' | 'trustProxy' | 'publicUrl' | 'smtpUrl'>
   /** null: only operators sign in */
   token: Secret | null
   /** header with the operator's address from a trusted proxy; null: no single sign-on */
   userHeader: string | null
   database: Pick<Database, 'console' | 'reads'>
   verifier: Omit<Verifier, 'database'>
+  /** sends test messages to notification channels */
+  channelTester: ChannelTester
   /** Starts a job that was just stored at once. By default, an instance finds it within seconds. */
   onJob?: () => void
   /** base URLs of this service's API, where an endpoint would be a loop */

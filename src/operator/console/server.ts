@@ -19,6 +19,7 @@ import { fleetFileRoutes } from './fleet-file-routes.ts'
 import { jobRoutes } from './job-routes.ts'
 import { liveRoutes } from './live-routes.ts'
 import { manageAccountRoutes } from './manage-account-routes.ts'
+import { notificationRoutes } from './notification-routes.ts'
 import { operatorRoutes } from './operator-routes.ts'
 import { organizationRoutes } from './organization-routes.ts'
 import { addPages, compressLargeResponses, setSecurityHeaders } from './pages.ts'
@@ -65,6 +66,7 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
       endpointRoutes(api, parts) // outgoing webhooks
       replayRoutes(api, parts) //   what they missed, sent again
       clientRoutes(api, parts) //   API clients and keys
+      notificationRoutes(api, parts) // channels of notifications
       jobRoutes(api, parts) //      long work over members
       operatorRoutes(api, parts) // the people who use the console
       activityRoutes(api, parts) // who changed what

@@ -109,11 +109,9 @@ const countEvents = statement('count-replayed-events')`
        where channel_oa_id = $1 and received_at > '-infinity' and received_at >= $2 and (received_at, id) > ($2, $3) and received_at < $4
        order by received_at, id limit $7
     )
-    select count(*)::int as examined, (count(*) filter (where is_replayed))::int as count,
-           (select to_char(received_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
-              from examined order by received_at desc, id desc limit 1) as "receivedAt",
-           (select id::text from examined order by received_at desc, id desc limit 1) as id
-      from examined`
+    select counted.*, to_char(last.received_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as "receivedAt", last.id::text as id
+      from (select count(*)::int as examined, (count(*) filter (where is_replayed))::int as count from examined) counted
+      left join (select received_at, id from examined order by received_at desc, id desc limit 1) last on true`
 
 type Counted = { examined: number; count: number; receivedAt: string; id: string }
 
@@ -122,24 +120,16 @@ export async function countReplay(
   database: Queryable,
   { accountId, events: endpointKinds }: Pick<ReplayableEndpoint, 'accountId' | 'events'>,
   { from, to, events }: ReplayRequest,
-  maxMs = COUNT_MAX_MS,
+  { maxMs = COUNT_MAX_MS, perStatement = COUNTED_PER_STATEMENT } = {},
 ): Promise<{ events: number; isMore: boolean }> {
   const deadline = performance.now() + maxMs
   let after = beforeEventsAt(from)
   for (let total = 0; ; ) {
-    const values: unknown[] = [
-      accountId,
-      after.receivedAt,
-      after.id,
-      to,
-      events,
-      endpointKinds,
-      COUNTED_PER_STATEMENT,
-    ]
+    const values: unknown[] = [accountId, after.receivedAt, after.id, to, events, endpointKinds, perStatement]
     const [row] = (await database.query<Counted>(countEvents, values)) as [Counted]
     total += row.count
     if (total > COUNTED_EVENTS_MAX) return { events: COUNTED_EVENTS_MAX, isMore: true }
-    if (row.examined < COUNTED_PER_STATEMENT) return { events: total, isMore: false }
+    if (row.examined < perStatement) return { events: total, isMore: false }
     if (performance.now() > deadline) return { events: total, isMore: true }
     after = { receivedAt: row.receivedAt, id: row.id }
   }

@@ -1,0 +1,111 @@
+/** Notification channels: settings, the messages of each, and test messages. */
+import type { FastifyInstance } from 'fastify'
+import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
+import { Type } from '../../http/typebox.ts'
+import { checker, Nullable, refuseInput, StorableText } from '../../http/validate.ts'
+import { CHANNEL_FORMATS, findChannel, listChannels } from '../notifications/channels.ts'
+import { listNotifications } from '../notifications/history.ts'
+import {
+  addChannel,
+  type ChannelLimits,
+  removeChannel,
+  setChannelStatus,
+  updateChannel,
+} from '../notifications/manage-channels.ts'
+import { testChannel } from '../notifications/test-channel.ts'
+import type { ConsoleParts } from './parts.ts'
+import { found, Id, idOrNull, pageOf, READ_LIMIT, requireId, ShortText } from './parts.ts'
+import { MANAGER, operatorOf, VIEWER } from './session.ts'
+
+/** Longer URLs are refused by common servers. */
+const Target = StorableText({ minLength: 1, maxLength: 2_048 })
+const SETTINGS = {
+  name: Type.Optional(StorableText({ maxLength: 256 })),
+  quietHours: Type.Optional(Nullable(ShortText)),
+  timeZone: Type.Optional(ShortText),
+  weeklySummary: Type.Optional(Type.Boolean()),
+  allowPrivateNetwork: Type.Optional(Type.Boolean()),
+}
+const checkNew = checker(
+  Type.Object(
+    { organization: Nullable(Id), format: Type.Enum([...CHANNEL_FORMATS]), target: Target, ...SETTINGS },
+    { additionalProperties: false },
+  ),
+)
+const checkChanges = checker(
+  Type.Object({ target: Type.Optional(Target), ...SETTINGS }, { additionalProperties: false }),
+)
+const checkMessages = checker(Type.Object({ before: Type.Optional(Id) }, { additionalProperties: false }))
+
+const DEFAULTS = {
+  ...{ name: '', quietHours: null, timeZone: 'UTC' },
+  ...{ weeklySummary: false, allowPrivateNetwork: false },
+}
+
+type OfId = { Params: { id: string } }
+
+export function notificationRoutes(api: FastifyInstance, parts: ConsoleParts): void {
+  const { database, config, channelTester } = parts
+  const canEmail = config.smtpUrl !== null
+
+  api.get('/notifications', VIEWER, async (request) => ({
+    channels: await listChannels(database, operatorOf(request).organizationIds),
+    canEmail,
+  }))
+
+  api.get<OfId>('/notifications/:id', VIEWER, async (request) => {
+    const { organizationIds } = operatorOf(request)
+    return { channel: found(await findChannel(database, organizationIds, requireId(request.params.id))) }
+  })
+
+  api.get<OfId>('/notifications/:id/messages', VIEWER, async (request) => {
+    const { before } = checkMessages(request.query)
+    const { organizationIds } = operatorOf(request)
+    const page = { beforeId: idOrNull(before), limit: READ_LIMIT }
+    const id = requireId(request.params.id)
+    const messages = await listNotifications(database, organizationIds, id, page)
+    const { items, next } = pageOf(found(messages))
+    return { messages: items, next }
+  })
+
+  settingsRoutes(api, parts)
+
+  api.post<OfId>('/notifications/:id/test', MANAGER, async (request) =>
+    found(await testChannel(database, operatorOf(request), requireId(request.params.id), channelTester)),
+  )
+}
+
+function settingsRoutes(api: FastifyInstance, { database, config, ownUrls }: ConsoleParts): void {
+  const limits = (): ChannelLimits => ({ own: ownUrls(), canEmail: config.smtpUrl !== null })
+
+  // Only this response contains the secret of a webhook.
+  api.post('/notifications', MANAGER, async (request) => {
+    const { organization, ...given } = checkNew(parseUtf8Json(bodyBytes(request)))
+    const channel = { ...DEFAULTS, ...given, organizationId: idOrNull(organization ?? undefined) }
+    const added = await addChannel(database, operatorOf(request), channel, limits())
+    return added ?? refuseInput('organization', 'must be one of your organizations')
+  })
+
+  api.post<OfId>('/notifications/:id/update', MANAGER, async (request, reply) => {
+    const changes = checkChanges(parseUtf8Json(bodyBytes(request)))
+    const id = requireId(request.params.id)
+    found(await updateChannel(database, operatorOf(request), id, changes, limits()))
+    return reply.code(204).send()
+  })
+
+  for (const [action, status] of [
+    ['pause', 'paused'],
+    ['resume', 'active'],
+  ] as const) {
+    api.post<OfId>(`/notifications/:id/${action}`, MANAGER, async (request, reply) => {
+      const id = requireId(request.params.id)
+      found(await setChannelStatus(database, operatorOf(request), id, status))
+      return reply.code(204).send()
+    })
+  }
+
+  api.post<OfId>('/notifications/:id/remove', MANAGER, async (request, reply) => {
+    found(await removeChannel(database, operatorOf(request), requireId(request.params.id)))
+    return reply.code(204).send()
+  })
+}

@@ -1,0 +1,232 @@
+/** Adds a notification channel, and changes its settings. */
+import { useId, useMemo, useState } from 'preact/hooks'
+import type { OrganizationSummary } from '../../src/operator/accounts/organizations.ts'
+import type { ChannelFormat } from '../../src/operator/notifications/channels.ts'
+import type { AddedChannel } from '../../src/operator/notifications/manage-channels.ts'
+import { type Json, post } from '../api.ts'
+import { useQuery } from '../hooks.ts'
+import { Link } from '../router.tsx'
+import { useOperator } from '../session.ts'
+import { useLocalized } from '../texts.ts'
+import type { Channel } from './channel-state.tsx'
+import { Dialog } from './dialog.tsx'
+import { CheckField, Field, Form, SelectField, TextField } from './form.tsx'
+import { SecretOnce } from './secret-once.tsx'
+
+const FORMATS: ChannelFormat[] = ['slack', 'webhook', 'email']
+
+interface Settings {
+  name: string
+  target: string
+  /** such as 22:00; both empty: no quiet hours */
+  quietFrom: string
+  quietUntil: string
+  timeZone: string
+  weeklySummary: boolean
+  allowPrivateNetwork: boolean
+}
+
+const NEW: Settings = {
+  ...{ name: '', target: '', quietFrom: '', quietUntil: '' },
+  timeZone: Intl.DateTimeFormat().resolvedOptions().timeZone,
+  ...{ weeklySummary: false, allowPrivateNetwork: false },
+}
+
+/** The settings as the service takes them. */
+const toBody = ({ quietFrom, quietUntil, ...settings }: Settings) => ({
+  ...settings,
+  quietHours: quietFrom === '' && quietUntil === '' ? null : `${quietFrom}-${quietUntil}`,
+})
+
+interface FieldsProps {
+  value: Settings
+  format: ChannelFormat
+  /** An empty target leaves the stored one, which the service shows in part only. */
+  isTargetKept?: boolean
+  onChange: (value: Settings) => void
+}
+
+function SettingsFields({ value, format, isTargetKept = false, onChange }: FieldsProps) {
+  const { t } = useLocalized()
+  const seesAll = useOperator().organizationIds === null
+  const set = <Name extends keyof Settings>(name: Name) => ({
+    name,
+    value: value[name],
+    onChange: (changed: Settings[Name]) => onChange({ ...value, [name]: changed }),
+  })
+  return (
+    <>
+      <TextField
+        {...set('target')}
+        type={format === 'email' ? 'email' : 'url'}
+        label={t.notifications.targets[format]}
+        hint={isTargetKept ? t.notifications.targetKept : t.notifications.targetHints[format]}
+        required={!isTargetKept}
+        maxLength={2048}
+        autocomplete="off"
+      />
+      <TextField {...set('name')} label={t.endpoints.name} maxLength={256} autocomplete="off" />
+      <div class="field-pair">
+        <TextField
+          {...set('quietFrom')}
+          name="quietHours"
+          type="time"
+          label={t.notifications.quietFrom}
+          hint={t.notifications.quietHint}
+        />
+        <TextField {...set('quietUntil')} type="time" label={t.notifications.quietUntil} />
+      </div>
+      <TimeZoneField {...set('timeZone')} />
+      <CheckField
+        {...set('weeklySummary')}
+        label={t.notifications.weekly}
+        hint={t.notifications.weeklyHint}
+      />
+      {seesAll && format !== 'email' && (
+        <CheckField
+          {...set('allowPrivateNetwork')}
+          label={t.endpoints.privateNetwork}
+          hint={t.endpoints.privateHint}
+        />
+      )}
+    </>
+  )
+}
+
+function TimeZoneField({ value, onChange }: { value: string; onChange: (zone: string) => void }) {
+  const { t } = useLocalized()
+  const listId = useId()
+  // Browsers leave out UTC.
+  const zones = useMemo(() => ['UTC', ...Intl.supportedValuesOf('timeZone')], [])
+  return (
+    <Field name="timeZone" label={t.notifications.timeZone}>
+      {(control) => (
+        <>
+          <input
+            type="text"
+            list={listId}
+            autocomplete="off"
+            required
+            {...control}
+            value={value}
+            onInput={(event) => onChange(event.currentTarget.value)}
+          />
+          <datalist id={listId}>
+            {zones.map((zone) => (
+              <option key={zone} value={zone} />
+            ))}
+          </datalist>
+        </>
+      )}
+    </Field>
+  )
+}
+
+export function AddChannel({ canEmail, onClose }: { canEmail: boolean; onClose: () => void }) {
+  const { t } = useLocalized()
+  const [format, setFormat] = useState<ChannelFormat>('slack')
+  const [organization, setOrganization] = useState<string | null>(null)
+  const [settings, setSettings] = useState(NEW)
+  const [added, setAdded] = useState<Json<AddedChannel> | null>(null)
+  const seesAll = useOperator().organizationIds === null
+  if (added !== null) return <Added channel={added} onClose={onClose} />
+  const add = async () =>
+    setAdded(await post('/api/notifications', { ...toBody(settings), format, organization }))
+  return (
+    <Dialog title={t.notifications.add} onClose={onClose}>
+      <Form
+        submit={t.notifications.add}
+        onSubmit={add}
+        onCancel={onClose}
+        isComplete={(seesAll || organization !== null) && (format !== 'email' || canEmail)}
+      >
+        <SelectField
+          name="format"
+          label={t.endpoints.format}
+          hint={format === 'email' && !canEmail ? t.notifications.noMail : t.notifications.formatHelp[format]}
+          value={format}
+          options={FORMATS.map((name) => [name, t.notifications.formats[name]])}
+          onChange={setFormat}
+        />
+        <OrganizationField value={organization} onChange={setOrganization} />
+        <SettingsFields value={settings} format={format} onChange={setSettings} />
+      </Form>
+    </Dialog>
+  )
+}
+
+/** Null stands for all organizations, which only an operator of all organizations may choose. */
+function OrganizationField({
+  value,
+  onChange,
+}: {
+  value: string | null
+  onChange: (id: string | null) => void
+}) {
+  const { t } = useLocalized()
+  const seesAll = useOperator().organizationIds === null
+  const { data } = useQuery<{ organizations: Array<Json<OrganizationSummary>> }>('/api/organizations')
+  const organizations = (data?.organizations ?? []).map(({ id, name }) => [id, name] as const)
+  return (
+    <SelectField
+      name="organization"
+      label={t.notifications.about}
+      value={value ?? ''}
+      options={[['', seesAll ? t.operators.allOrganizations : '–'], ...organizations]}
+      onChange={(id) => onChange(id === '' ? null : id)}
+    />
+  )
+}
+
+function Added({ channel, onClose }: { channel: Json<AddedChannel>; onClose: () => void }) {
+  const { t } = useLocalized()
+  return (
+    <Dialog title={t.notifications.added} onClose={onClose}>
+      {channel.secret !== null && <SecretOnce label={t.endpoints.secret} secret={channel.secret} />}
+      <p>{t.notifications.addedText}</p>
+      <footer class="actions">
+        <Link class="button primary" href={`/settings/notifications/${channel.id}`}>
+          {t.notifications.open}
+        </Link>
+        <button type="button" onClick={onClose}>
+          {t.common.close}
+        </button>
+      </footer>
+    </Dialog>
+  )
+}
+
+/** Stands for the part of a target that the service does not show. */
+const HIDDEN = '…'
+
+export function EditChannel({
+  channel,
+  onClose,
+  onSaved,
+}: {
+  channel: Channel
+  onClose: () => void
+  onSaved: () => void
+}) {
+  const { t } = useLocalized()
+  const { id, format, name, timeZone, weeklySummary, allowPrivateNetwork } = channel
+  const isTargetKept = channel.target.includes(HIDDEN)
+  const [quietFrom = '', quietUntil = ''] = channel.quietHours?.split('-') ?? []
+  const [settings, setSettings] = useState<Settings>({
+    ...{ name, quietFrom, quietUntil, timeZone, weeklySummary, allowPrivateNetwork },
+    target: isTargetKept ? '' : channel.target,
+  })
+  const save = async () => {
+    const { target, ...changes } = toBody(settings)
+    await post(`/api/notifications/${id}/update`, { ...changes, ...(target === '' ? {} : { target }) })
+    onSaved()
+  }
+  return (
+    <Dialog title={t.notifications.editTitle} onClose={onClose}>
+      <Form submit={t.endpoints.save} onSubmit={save} onCancel={onClose}>
+        <p class="muted">{t.notifications.editText}</p>
+        <SettingsFields value={settings} onChange={setSettings} {...{ format, isTargetKept }} />
+      </Form>
+    </Dialog>
+  )
+}

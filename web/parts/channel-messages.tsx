@@ -1,0 +1,111 @@
+/** The messages of a notification channel: when, about what, whether it was accepted, and the text. */
+import { useCallback, useEffect, useRef } from 'preact/hooks'
+import type { NotificationSummary } from '../../src/operator/notifications/history.ts'
+import { get, type Json, queryOf } from '../api.ts'
+import { serverNowMs } from '../clock.ts'
+import { useList } from '../hooks.ts'
+import { stateIn, useLocalized } from '../texts.ts'
+import type { Channel } from './channel-state.tsx'
+import { Panel } from './page.tsx'
+import { ListView } from './states.tsx'
+import { Payload, Time } from './values.tsx'
+
+type Message = Json<NotificationSummary>
+
+/** @param round changes after an action of this page */
+export function ChannelMessages({ channel, round }: { channel: Channel; round: number }) {
+  const { t } = useLocalized()
+  const { id, pending, failed, lastResponse } = channel
+  const load = useCallback(
+    (before: string | null, signal: AbortSignal) =>
+      get<{ messages: Message[]; next: string | null }>(
+        `/api/notifications/${id}/messages${queryOf({ before })}`,
+        signal,
+      ).then(({ messages, next }) => ({ items: messages, next })),
+    [id],
+  )
+  const list = useList(load)
+  const version = [round, pending, failed, lastResponse?.at].join(' ')
+  const shown = useRef(version)
+  useEffect(() => {
+    if (shown.current === version) return
+    shown.current = version
+    list.reload()
+  }, [version])
+  return (
+    <Panel title={t.notifications.messages}>
+      <p class="muted small-text">{t.notifications.messagesLead}</p>
+      <ListView list={list} empty={<p class="muted">{t.notifications.noMessages}</p>}>
+        {(messages) => (
+          <ol class="messages">
+            {messages.map((message, index) => (
+              <MessageItem key={message.id} {...{ message, channel }} isOpen={index === 0} />
+            ))}
+          </ol>
+        )}
+      </ListView>
+    </Panel>
+  )
+}
+
+function MessageItem({ message, channel, isOpen }: { message: Message; channel: Channel; isOpen: boolean }) {
+  const { t, number } = useLocalized()
+  const { kind, reason, accounts, accountNames, createdAt, sentAt, failedAt, text } = message
+  const isOver = sentAt !== null || failedAt !== null
+  const names = accountNames.join(', ')
+  return (
+    <li>
+      <div class="response">
+        <strong>{stateIn(t.notifications.kinds, kind)}</strong>{' '}
+        {reason !== null && <span>{stateIn(t.reasons, reason)} </span>}
+        {accounts > 0 && (
+          <span class="muted">
+            {accounts > accountNames.length
+              ? `${t.notifications.accounts(number(accounts))}: ${names} …`
+              : names}
+          </span>
+        )}
+      </div>
+      <div class="muted">
+        <Time at={createdAt} /> <MessageState {...{ message, channel }} />
+      </div>
+      <details open={isOpen}>
+        <summary>{isOver ? t.notifications.textSent : t.notifications.textNow}</summary>
+        <Payload text={text} isShort />
+      </details>
+    </li>
+  )
+}
+
+function MessageState({ message, channel }: { message: Message; channel: Channel }) {
+  const { t, dateTime } = useLocalized()
+  const { sentAt, failedAt, dueAt, attempts, status, answer } = message
+  const response = [status, answer === 'expired' ? t.notifications.expired : answer].filter(Boolean).join(' ')
+  if (sentAt !== null) {
+    return (
+      <>
+        <span class="tag good">{t.notifications.sent}</span> <Time at={sentAt} />
+      </>
+    )
+  }
+  if (failedAt !== null) {
+    return (
+      <>
+        <span class="tag bad">{t.notifications.failed}</span> {response}
+      </>
+    )
+  }
+  const isDue = Date.parse(dueAt) <= serverNowMs()
+  const waiting =
+    channel.status !== 'active'
+      ? t.notifications.waitsForResume
+      : isDue
+        ? t.notifications.sending
+        : t.notifications.waits(dateTime(dueAt))
+  return (
+    <>
+      <span class="tag warn">{attempts > 0 ? t.notifications.retrying : t.notifications.waiting}</span>{' '}
+      {[attempts > 0 ? response : '', waiting].filter(Boolean).join(' · ')}
+    </>
+  )
+}
