@@ -108,6 +108,7 @@ describe.runIf(canRunChromium('the pages of the console are'))('every page', () 
     const dialogs: Array<[path: string, opener: string | RegExp]> = [
       ['/clients', 'Add a client'],
       ['/settings', 'Add operator'],
+      ['/settings/notifications', 'Add channel'],
       ['/settings/organizations', 'Add an organization'],
       [`/clients/${fleet.clientId}`, 'Add a key'],
       [`/clients/${fleet.clientId}`, 'Revoke this client'],
@@ -116,8 +117,10 @@ describe.runIf(canRunChromium('the pages of the console are'))('every page', () 
       [`/endpoints/${fleet.endpointId}`, 'Edit'],
       [`/endpoints/${fleet.endpointId}`, 'Send test'],
       [`/endpoints/${fleet.endpointId}`, 'Remove…'],
+      [`/endpoints/${fleet.endpointId}`, /again…/],
       ['/endpoints', 'Add endpoint'],
       [`/accounts/${accountId}`, 'Add endpoint'],
+      [`/accounts/${accountId}`, 'Export events…'],
       [`/audience/${accountId}/U1`, 'Erase this person…'],
     ]
     for (const [path, opener] of dialogs) {

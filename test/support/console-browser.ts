@@ -140,6 +140,7 @@ export function pagesOf({ tenant: { accountId }, endpointId, eventId, clientId }
     { path: `/accounts/${accountId}/edit`, text: 'Further settings' },
     { path: `/accounts/${accountId}/import`, text: 'Choose a CSV or NDJSON file' },
     { path: '/settings', text: 'Add operator' },
+    { path: '/settings/notifications', text: 'No channel yet' },
     { path: '/settings/organizations', text: 'Add an organization' },
     { path: '/activity', text: 'Export as NDJSON' },
     { path: '/tasks', text: 'Tasks' },
