@@ -8,9 +8,10 @@ import { commandActor } from '../dist/src/operator/actor.js'
 import { countReplay, planReplay } from '../dist/src/operator/endpoints/replays.js'
 import { cancelJob, findJob } from '../dist/src/operator/jobs/job.js'
 import { startReplay } from '../dist/src/operator/jobs/replay-events.js'
-import { RATE_MAX } from '../dist/src/operator/jobs/replay-pace.js'
+import { RATE_DEFAULT, RATE_MAX } from '../dist/src/operator/jobs/replay-pace.js'
 import { openDatabase } from './database.mjs'
 import { BOT_USER_ID, CHANNEL_SECRET, requestsFor } from './deliveries.mjs'
+import { median } from './load.mjs'
 import { startService, urlOf } from './targets.mjs'
 
 /** Live deliveries per second, to each of the two endpoints. */
@@ -49,45 +50,47 @@ export async function runReplay({ smoke }) {
     const counted = await countReplay(database, plan.endpoint, plan.request)
     const countMs = performance.now() - startedAt
     const peakBefore = peakMegabytes(service.child.pid)
-    const results = { alone: [], beside: [] }
-    let replayed = 0
-    let replayMs = 0
+    const results = { 0: [] }
+    const replayed = {}
     let from = plan.request.from
     for (let round = 0; round < rounds; round += 1) {
-      results.alone.push(await live(seconds))
-      const job = await database.transaction((transaction) =>
-        startReplay(transaction, commandActor(), plan.endpoint, { ...plan.request, from }, null),
-      )
-      // An idle service takes a job within 3 s.
-      await until(async () => (await findJob(database, commandActor(), job)).done > 0n)
-      const before = (await findJob(database, commandActor(), job)).done
-      const beganAt = performance.now()
-      results.beside.push(await live(seconds))
-      const { done } = await findJob(database, commandActor(), job)
-      replayed += Number(done - before)
-      replayMs += performance.now() - beganAt
-      const [{ position }] = await database.query('select position from job where id = $1', [job])
-      from = position?.after.receivedAt ?? from
-      await database.transaction((transaction) => cancelJob(transaction, commandActor(), job))
+      results[0].push(await live(seconds))
+      for (const rate of [RATE_DEFAULT, RATE_MAX]) {
+        const job = await database.transaction((transaction) =>
+          startReplay(transaction, commandActor(), plan.endpoint, { ...plan.request, from, rate }, null),
+        )
+        const doneOf = async () => Number((await findJob(database, commandActor(), job)).done)
+        // An idle service takes a job within 3 s.
+        await until(async () => (await doneOf()) > 0)
+        const before = await doneOf()
+        const beganAt = performance.now()
+        results[rate] = [...(results[rate] ?? []), await live(seconds)]
+        const perSecond = (((await doneOf()) - before) * 1000) / (performance.now() - beganAt)
+        replayed[rate] = [...(replayed[rate] ?? []), perSecond]
+        const [{ position }] = await database.query('select position from job where id = $1', [job])
+        from = position?.after.receivedAt ?? from
+        await database.transaction((transaction) => cancelJob(transaction, commandActor(), job))
+      }
     }
     console.log(
-      `\nreplay of ${events} events at up to ${RATE_MAX}/s beside ${2 * LIVE_PER_SECOND} live deliveries/s to two endpoints`,
+      `\nreplay of ${events} events beside ${2 * LIVE_PER_SECOND} live deliveries/s to two endpoints`,
     )
-    console.log(
-      `  counted ${counted.events}${counted.isMore ? '+' : ''} in ${Math.round(countMs)} ms, replayed ${Math.round((replayed * 1000) / replayMs)} events/s`,
-    )
-    for (const [name, which] of [
-      ['same endpoint', 0],
-      ['other endpoint', 1],
-    ]) {
-      const of = (kind, part) =>
-        percentile(
-          results[kind].flatMap((byEndpoint) => byEndpoint[which]),
-          part,
-        )
-      const text = (part) =>
-        `${of('alone', part).toFixed(1)} ms alone, ${of('beside', part).toFixed(1)} ms beside: ${(of('beside', part) / of('alone', part)).toFixed(2)}`
-      console.log(`  ${name.padEnd(15)} p50 ${text(0.5)}   p99 ${text(0.99)}`)
+    console.log(`  counted ${counted.events}${counted.isMore ? '+' : ''} in ${Math.round(countMs)} ms`)
+    for (const rate of [RATE_DEFAULT, RATE_MAX]) {
+      console.log(`  --rate ${rate}: replayed ${Math.round(median(replayed[rate]))} events/s`)
+      for (const [name, which] of [
+        ['same endpoint', 0],
+        ['other endpoint', 1],
+      ]) {
+        const of = (kind, part) =>
+          percentile(
+            results[kind].flatMap((byEndpoint) => byEndpoint[which]),
+            part,
+          )
+        const text = (part) =>
+          `${of(0, part).toFixed(1)} ms alone, ${of(rate, part).toFixed(1)} ms beside: ${(of(rate, part) / of(0, part)).toFixed(2)}`
+        console.log(`    ${name.padEnd(15)} p50 ${text(0.5)}   p99 ${text(0.99)}`)
+      }
     }
     console.log(
       `  peak memory of the service: ${peakBefore} MB before, ${peakMegabytes(service.child.pid)} MB after`,

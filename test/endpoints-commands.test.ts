@@ -238,6 +238,7 @@ describe('deliveries', () => {
         type: null,
         memberId: null,
         events: 1,
+        isReplay: false,
         attempts: 9,
         createdAt: expect.any(String),
         dueAt: null,

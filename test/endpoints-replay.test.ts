@@ -126,7 +126,8 @@ describe('a replay', () => {
     expect(await hurrying(endOf(started))).toMatchObject({ status: 'done', done: 3n, tally: { refused: 1 } })
     const texts = textsOf(receiver)
     expect(texts.filter((text) => text === 'words 0.')).toHaveLength(5)
-    expect(texts.slice(5).filter((text, at, rest) => text !== rest[at - 1])).toEqual(['words 1.', 'words 2.'])
+    expect([...new Set(texts.slice(5))]).toEqual(['words 1.', 'words 2.'])
+
     const [failed, ...others] = await listDeliveries(database, id, null, 10)
     expect(others).toEqual([])
     expect(failed).toMatchObject({ status: 'failed', events: 1, lastStatus: 400, isReplay: true })
@@ -233,7 +234,8 @@ describe('a replay', () => {
     await endOf(await replay(id, { rate: 20 }))
     // 20 per second, after a burst of one second's worth.
     expect(performance.now() - begunAt).toBeGreaterThan(900)
-    expect(receiver.received).toHaveLength(20)
+    expect(receiver.received.length).toBeLessThanOrEqual(20)
+    expect(eventsOf(receiver)).toHaveLength(40)
   })
 
   it('is the only one of its endpoint, and leaves the limit of other tasks alone', async () => {

@@ -50,6 +50,13 @@ const OTHER_ROWS = [
   `insert into endpoint_delivery (channel_oa_id, endpoint_id) select $1, id from endpoint where channel_oa_id = $1`,
   `insert into job (kind, channel_oa_id, actor_kind, actor, parameters) values ('members.tag', $1, 'token', 'token', '{}')`,
   `insert into endpoint_fan_out (channel_oa_id, endpoint_ids, event_keys, kinds) values ($1, '{}', '{}', '{}')`,
+  `insert into account_alert (channel_oa_id, status, passes, since) values ($1, 'broken', 2, now())`,
+  `with channel as (
+     insert into notification_channel (organization_id, format, target)
+     select organization_id, 'email', 'night@example.com' from official_account where id = $1 returning id
+   ), message as (
+     insert into notification (notification_channel_id, kind) select id, 'problem' from channel returning id)
+   insert into notification_account select id, $1, 'ok', 'broken', null, now() from message`,
 ]
 
 it('knows every table with rows of accounts', async () => {

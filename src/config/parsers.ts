@@ -78,16 +78,33 @@ export function httpUrl(text: string): string {
 export function smtpUrl(text: string): string {
   if (!/^smtps?:\/\/\S+$/i.test(text) || !URL.canParse(text) || new URL(text).hostname === '')
     throw new Error('must be an smtp:// or smtps:// URL (smtps://user:password@host:465?from=address)')
-  const { username, searchParams } = new URL(text)
-  if (!isEmailAddress(searchParams.get('from') ?? decodeURIComponent(username)))
+  const { username, password, searchParams } = new URL(text)
+  const user = decoded(username)
+  if (user === null || decoded(password) === null)
+    throw new Error('must have a percent-encoded user and password')
+  // Others would seem to have an effect, such as tls.ca.
+  if ([...searchParams.keys()].some((name) => name !== 'from'))
+    throw new Error('must have no parameter but from')
+  if (!isEmailAddress(searchParams.get('from') ?? user))
     throw new Error('must have the address of the sender, such as ?from=alerts@example.com')
   return text
+}
+
+function decoded(text: string): string | null {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return null
+  }
 }
 
 /** The path of such a URL is usually a token. */
 export function watchdogUrl(text: string): string {
   if (!/^https?:\/\/\S+$/i.test(text) || !URL.canParse(text))
     throw new Error('must be an http:// or https:// URL')
+  const { username, password } = new URL(text)
+  // fetch refuses them.
+  if (username !== '' || password !== '') throw new Error('must be a URL without credentials')
   return text
 }
 

@@ -158,6 +158,16 @@ describe('the configuration', () => {
     ])
     expect(faultsOf({ SMTP_URL: 'smtp://mail.example.com?from=alerts@example.com' })).toEqual([])
     expect(faultsOf({ SMTP_URL: 'mail.example.com', HEARTBEAT_URL: 'ping' })).toHaveLength(2)
+    const server = 'mail.example.com?from=alerts@example.com'
+    expect(
+      faultsOf({ SMTP_URL: `smtp://a:%zz@${server}`, HEARTBEAT_URL: 'https://a:b@hc-ping.com/x' }),
+    ).toEqual([
+      'SMTP_URL must have a percent-encoded user and password',
+      'HEARTBEAT_URL must be a URL without credentials',
+    ])
+    expect(faultsOf({ SMTP_URL: `smtp://${server}&requireTLS=true` })).toEqual([
+      'SMTP_URL must have no parameter but from',
+    ])
   })
 
   it('believes a header with the operator only from a proxy that TRUST_PROXY names', () => {

@@ -55,6 +55,7 @@ it('alerts and dashboard use only metrics that the service exports', async () =>
   metrics.watchProfileBacklog(async () => 0)
   metrics.watchEndpoints(async () => [])
   metrics.watchAccounts(async () => [])
+  metrics.watchNotifications(async () => [])
   const names = (await metrics.registry.getMetricsAsArray()).map(({ name }) => name)
   for (const file of ['deploy/alerts.yaml', 'deploy/grafana-dashboard.json']) {
     for (const [metric] of read(file).matchAll(/oa_audience_[a-z_]+/g)) {
@@ -72,6 +73,7 @@ describe('every command that the documents name', () => {
   }
   // Hints of the service and of the console's pages.
   files.push('src/operator/accounts/problem-commands.ts', 'src/operator/endpoints/endpoint-health.ts')
+  files.push('src/operator/notifications/channel-health.ts', 'src/operator/notifications/text.ts')
   for (const language of ['en', 'ja', 'th', 'zh']) files.push(`web/texts/${language}.ts`)
   const mentions = files.flatMap((file) =>
     [...read(file).matchAll(/oa-audience (?!console')([a-z]+)(?: ([a-z][a-z-]+))?/g)].map(

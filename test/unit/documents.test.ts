@@ -89,6 +89,9 @@ const LIMITS = `
   operations | requests to endpoints in flight per instance
     endpoints/queue.ts IN_FLIGHT_MAX
     endpoints/queue.ts ENDPOINT_IN_FLIGHT_MAX
+  operations | notifications in flight per instance
+    background/notifications/outbox.ts IN_FLIGHT_MAX
+    background/notifications/queue.ts LEASE_SECONDS
   operations | deliveries in memory per endpoint and instance
     endpoints/queue.ts WAITING_MAX_PROVEN
     endpoints/queue.ts WAITING_MAX_SLOW

@@ -12,6 +12,8 @@ import { type Queryable, statement } from '../../postgres/statement.ts'
 const TRY_INTERVAL_MS = 10_000
 const REQUEST_TIMEOUT_MS = 10_000
 const RETRY_MS = 10_000
+/** A database that does not respond may hold the statement for longer than a shutdown may take. */
+const STOP_MAX_MS = 3_000
 
 /** Returns one row in one process of each minute. */
 const beat = statement('beat-heart')`
@@ -50,7 +52,7 @@ export class Heartbeat {
 
   async stop(): Promise<void> {
     this.#stopped.abort()
-    await this.#running
+    await Promise.race([this.#running, sleep(STOP_MAX_MS, undefined, { ref: false })])
   }
 
   async #run(): Promise<void> {

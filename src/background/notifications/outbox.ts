@@ -22,8 +22,8 @@ import {
   type Claim,
   claimNotifications,
   completeNotification,
+  dropNotification,
   expireNotifications,
-  failNotification,
   LEASE_SECONDS,
   postponeNotification,
 } from './queue.ts'
@@ -117,8 +117,8 @@ export class Outbox {
       // Removed with its channel or organization.
       if (target === null || notification === undefined) return
       if (notification.accountCount === 0 && ABOUT_ACCOUNTS.includes(notification.kind)) {
-        await failNotification(this.#database, claim, 'its accounts were removed')
-        return
+        // All of them were removed.
+        return await dropNotification(this.#database, claim)
       }
       const response = await this.#sender.send(notification, target).catch((error: Error) => {
         this.#log.error({ fault: error.name, kind: notification.kind }, 'a notification could not be written')

@@ -92,10 +92,10 @@ const postpone = statement('postpone-notification')`
            failed_at = case when first_attempt_at < now() - $6 * interval '1 hour' then now() end
      where id = $1 and attempts = $2 and sent_at is null and failed_at is null`
 
-/** $1 notification id bigint; $2 attempts int; $3 reason text */
-const fail = statement('fail-notification')`
-    update notification set failed_at = now(), answer = $3, leased_until = '-infinity'
-     where id = $1 and attempts = $2 and sent_at is null and failed_at is null`
+/** $1 notification id bigint; $2 attempts int */
+const drop = statement(
+  'drop-notification',
+)`delete from notification where id = $1 and attempts = $2 and sent_at is null`
 
 export async function completeNotification(
   database: Queryable,
@@ -115,10 +115,7 @@ export async function postponeNotification(
   await database.query(postpone, [id, attempts, response.status, reason, delayMs, RETRY_HOURS])
 }
 
-export async function failNotification(
-  database: Queryable,
-  { id, attempts }: Claim,
-  reason: string,
-): Promise<void> {
-  await database.query(fail, [id, attempts, reason])
+/** There is nothing left to say. */
+export async function dropNotification(database: Queryable, { id, attempts }: Claim): Promise<void> {
+  await database.query(drop, [id, attempts])
 }

@@ -25,6 +25,8 @@ export const ACCOUNT_TABLES = [
   'account_check',
   'account_day',
   'delivery_hour',
+  'account_alert',
+  'notification_account',
   'api_key',
 ] as const
 

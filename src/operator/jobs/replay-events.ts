@@ -18,7 +18,7 @@ import type { Actor } from '../actor.ts'
 import { type Job, startJob } from './job.ts'
 import {
   examine,
-  itemsPerRequest,
+  itemsNow,
   nextAtMs,
   type ReplayedEndpoint,
   requireNoReplay,
@@ -51,8 +51,8 @@ interface Position {
   after: EventPosition
   /** events of the delivery that is being sent */
   sending: number
-  /** when the next events may be queued, in milliseconds since 1970 */
-  nextMs: number
+  /** when the next events may be queued, in milliseconds since 1970; null: at once */
+  nextMs: number | null
 }
 
 /** Call it in a transaction. @param count null: unknown. Throws `replay_running` and `too_many_jobs`. */
@@ -90,11 +90,12 @@ type Replayed = Progress & { isQueued?: boolean }
 async function continueReplay(transaction: Queryable, job: Job): Promise<Replayed> {
   const { endpointId: id, from, rate } = job.parameters as Parameters
   const endpointId = BigInt(id)
-  const start: Position = { after: beforeEventsAt(from), sending: 0, nextMs: 0 }
-  const position = (job.position as Position | null) ?? start
-  const examined = await examine(transaction, job, { endpointId, position, waitingMax: 1 })
+  const start: Position = { after: beforeEventsAt(from), sending: 0, nextMs: null }
+  const stored = (job.position as Position | null) ?? start
+  const examined = await examine(transaction, job, { endpointId, position: stored, waitingMax: 1 })
   if ('progress' in examined) return examined.progress
   const { state, tally } = examined
+  const position = { ...stored, nextMs: stored.nextMs ?? state.nowMs }
   // The last delivery is gone: accepted, refused, or without content.
   const done = job.done + BigInt(position.sending)
   const rested: Position = { ...position, sending: 0 }
@@ -111,10 +112,15 @@ async function continueReplay(transaction: Queryable, job: Job): Promise<Replaye
   return { position: { ...rested, after: next }, done, tally, ...resume }
 }
 
-async function queueNext(transaction: Queryable, job: Job, { after }: Position, state: ReplayState) {
+async function queueNext(
+  transaction: Queryable,
+  job: Job,
+  { after, nextMs }: Position & { nextMs: number },
+  state: ReplayState,
+) {
   const { endpointId, to, events: kinds, rate } = job.parameters as Parameters
   const openFrom = await findOpenFlush(transaction, to, state.nowMs)
-  const maxEvents = itemsPerRequest(rate)
+  const maxEvents = itemsNow(nextMs, rate, state.nowMs)
   const { queued, next, isLast } = await queueReplayedEvents(
     transaction,
     {

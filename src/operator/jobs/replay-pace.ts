@@ -91,6 +91,12 @@ function waitMs({ ageMs, dueInMs }: Pick<ReplayState, 'ageMs' | 'dueInMs'>): num
 export const itemsPerRequest = (rate: number): number =>
   Math.min(ITEMS_PER_REQUEST_MAX, Math.max(1, Math.round(rate / REQUESTS_PER_SECOND)))
 
+/** Items of the next request: more than usual if the last one took longer than its share of a second. */
+export function itemsNow(nextMs: number, rate: number, nowMs: number): number {
+  const lateMs = Math.min(BURST_MS, nowMs - nextMs)
+  return Math.min(ITEMS_PER_REQUEST_MAX, Math.max(itemsPerRequest(rate), Math.floor((lateMs * rate) / 1000)))
+}
+
 /** When the next items may be queued, after some have been queued now. By the clock of the database, which all instances share. */
 export function nextAtMs(before: number, items: number, rate: number, nowMs: number): number {
   return Math.max(before, nowMs - BURST_MS) + (items * 1000) / rate
