@@ -8,12 +8,11 @@ import { LineApi } from '../src/line-api/client.ts'
 import { commandActor } from '../src/operator/actor.ts'
 import { addChannel, type NewChannel } from '../src/operator/notifications/manage-channels.ts'
 import { openNotificationSender } from '../src/operator/notifications/send.ts'
-import { addShops, playIncidents } from '../tools/demo/incidents.ts'
+import { addShops, playIncidents, untilSent } from '../tools/demo/incidents.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
 import { createTestDatabase } from './support/database.ts'
 import { startReceiver } from './support/endpoints.ts'
 import { startMailServer } from './support/mail-server.ts'
-import { eventually } from './support/process.ts'
 
 const log = pino({ level: 'silent' })
 const { database } = await createTestDatabase()
@@ -49,12 +48,7 @@ async function startIncidents() {
   await add({ format: 'slack', target: chat.url })
   const added = await add({ format: 'webhook', target: webhook.url })
   await add({ format: 'email', target: 'operators@example.com' })
-  const settle = async () => {
-    await eventually(
-      () => database.query('select from notification where sent_at is null'),
-      (waiting) => waiting.length === 0,
-    )
-  }
+  const settle = () => untilSent(database, organizationId)
   const verifier = {
     ...{ lineApi: new LineApi(platform.url), publicUrl: 'https://audience.example.com' },
     ...{ webhookPaths: deliveryPaths, now: Date.now },

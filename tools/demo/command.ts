@@ -30,6 +30,7 @@ const CLIENT = 'Demo CRM'
 
 interface DemoOptions {
   once?: boolean
+  incidents?: boolean
   json?: boolean
 }
 
@@ -39,6 +40,10 @@ export function demoCommand(program: Command): void {
       'show the main job with its own database and a simulated platform, then stay up until Ctrl-C',
     )
     .option('--once', 'exit after the steps')
+    .option(
+      '--incidents',
+      'break credentials, webhooks and the platform, show the messages about it, and exit',
+    )
     .action((options: DemoOptions) => runDemo(readConfig(), options))
 }
 
@@ -47,11 +52,16 @@ async function runDemo(config: Config, options: DemoOptions): Promise<void> {
   process.once('SIGINT', interrupt).once('SIGTERM', interrupt)
   const platform = await simulatePlatform()
   // Nobody opens a page of a service that ends by itself.
-  const token = options.once ? null : new Secret(randomBytes(TOKEN_BYTES).toString('base64url'))
+  const token =
+    options.once || options.incidents ? null : new Secret(randomBytes(TOKEN_BYTES).toString('base64url'))
   try {
     const service = await startDemoService(config, platform, token)
     try {
       await service.ready
+      if (options.incidents) {
+        const { showIncidents } = await import('./incidents-command.ts')
+        return await showIncidents(service, platform, options.json === true)
+      }
       // Before the steps, because the activity log has its rows in the order in which they are written.
       const fleet =
         token === null ? [] : await addFleet(service.database as Database, `${platform.url}/receive/chat`)

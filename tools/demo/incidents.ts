@@ -2,6 +2,7 @@
  * Incidents of a fleet on the simulated platform, and the messages that notification channels receive about them. Nobody has to wait:
  * instead of letting an hour pass, the stored times are moved back by an hour.
  */
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyBaseLogger } from 'fastify'
 import { addAccount, addOrganization } from '../../src/accounts/provisioning.ts'
 import type { Verifier } from '../../src/accounts/verify.ts'
@@ -33,6 +34,7 @@ export interface IncidentParts {
 export async function addShops(database: Database, platform: SimulatedPlatform, name: string) {
   const organizationId = await addOrganization(database, name)
   const shops: ShopState[] = []
+  const accountIds: bigint[] = []
   for (let number = 1; number <= FLEET_SIZE; number += 1) {
     const simulated = randomAccount(`Shop ${number}`)
     const { id } = await addAccount(database, organizationId, {
@@ -44,8 +46,9 @@ export async function addShops(database: Database, platform: SimulatedPlatform, 
     const shop = platform.addAccount(simulated)
     shop.settings.webhook = { endpoint: `https://audience.example.com/api/line/${id}`, active: true }
     shops.push(shop)
+    accountIds.push(id)
   }
-  return { organizationId, shops }
+  return { organizationId, accountIds, shops }
 }
 
 /** LINE refuses the token of one account, the webhooks of all others lead elsewhere, LINE itself is down, and everything is repaired. */
@@ -55,32 +58,34 @@ export async function playIncidents(parts: IncidentParts, shops: ShopState[]): P
   if (first === undefined) return
   first.settings.misbehaviour = MISBEHAVIOURS.refuse ?? null
   await observe(parts)
-  await settle(`LINE refuses the credentials of one account of ${shops.length}`)
+  await settle('The platform refuses the credentials of one account')
 
   const webhooks = shops.map(({ settings }) => settings.webhook)
   for (const { settings } of shops)
     settings.webhook = { endpoint: 'https://chat.example.com/line', active: true }
   await observe(parts)
-  await settle(`${shops.length - 1} more webhooks lead to another service`)
+  await settle('Somebody points the webhooks of all accounts to another service')
 
   platform.misbehave(MISBEHAVIOURS.error ?? null)
   await pass(parts.database, SECONDS.outage)
   await observe(parts)
-  await settle('LINE itself is down')
+  await settle('The platform itself is down')
 
   platform.misbehave(null)
   first.settings.misbehaviour = null
   for (const [index, { settings }] of shops.entries()) settings.webhook = webhooks[index] ?? null
   await observe(parts)
-  await settle('everything works again')
+  await settle('Everything works again')
 }
 
 /** Checks all accounts, lets two passes see the result, and makes the messages due. */
 async function observe({ database, verifier, log, organizationId }: IncidentParts): Promise<void> {
-  await database.query(makeDue, [organizationId])
+  const [started] = await database.query<{ at: string }>(makeDue, [organizationId])
   const monitor = new AccountMonitor(database, verifier)
   while ((await monitor.checkDue()) > 0);
   await monitor.stop()
+  // A service on the same database may have taken some of the checks.
+  while ((await database.query(selectUnchecked, [organizationId, started?.at])).length > 0) await sleep(50)
   const watch = new AccountWatch(database, log)
   for (let passes = 0; passes < 2; passes += 1) {
     await pass(database, SECONDS.pass)
@@ -91,8 +96,15 @@ async function observe({ database, verifier, log, organizationId }: IncidentPart
 
 /** $1 organization id bigint */
 const makeDue = statement('incidents-make-checks-due')`
-    update account_check c set due_at = now()
-      from official_account a where a.id = c.channel_oa_id and a.organization_id = $1`
+    with made_due as (
+      update account_check c set due_at = now()
+        from official_account a where a.id = c.channel_oa_id and a.organization_id = $1)
+    select now()::text as at`
+
+/** $1 organization id bigint, $2 timestamptz */
+const selectUnchecked = statement('incidents-select-unchecked')`
+    select from account_check c join official_account a on a.id = c.channel_oa_id
+     where a.organization_id = $1 and coalesce(c.checked_at, '-infinity') < $2 limit 1`
 
 /** $1 seconds int */
 const moveWatch = statement('incidents-move-watch')`
@@ -105,7 +117,21 @@ const moveChecks = statement('incidents-move-checks')`
 const moveAlerts = statement('incidents-move-alerts')`
     update account_alert set since = since - $1 * interval '1 second', announced_at = announced_at - $1 * interval '1 second'`
 
+/** Moves the stored times back. */
 async function pass(database: Queryable, seconds: number): Promise<void> {
   for (const move of [moveWatch, moveMessages, moveChecks, moveAlerts])
     await database.query(move, [Math.ceil(seconds)])
+}
+
+/** $1 organization id bigint */
+const selectUnsent = statement('incidents-select-unsent')`
+    select from notification n join notification_channel c on c.id = n.notification_channel_id
+     where c.organization_id = $1 and n.sent_at is null limit 1`
+
+/** Waits until all messages of the organization are sent. */
+export async function untilSent(database: Queryable, organizationId: bigint): Promise<void> {
+  while ((await database.query(selectUnsent, [organizationId])).length > 0) {
+    await database.query(moveMessages, [SECONDS.group])
+    await sleep(50)
+  }
 }

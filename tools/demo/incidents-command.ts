@@ -1,0 +1,55 @@
+/** `oa-audience demo --incidents`: prints the messages that a chat receives about incidents. */
+import { styled } from '../../src/cli/io.ts'
+import { deliveryPaths } from '../../src/intake/line/line-signature.ts'
+import { LineApi } from '../../src/line-api/client.ts'
+import type { RunningService } from '../../src/main.ts'
+import { removeOrganization } from '../../src/operator/accounts/organizations.ts'
+import { removeAccount } from '../../src/operator/accounts/remove-account.ts'
+import { commandActor } from '../../src/operator/actor.ts'
+import { addChannel } from '../../src/operator/notifications/manage-channels.ts'
+import type { Database } from '../../src/postgres/database.ts'
+import type { SimulatedPlatform } from '../simulator/platform.ts'
+import { addShops, playIncidents, untilSent } from './incidents.ts'
+
+export async function showIncidents(
+  { app, database: ready }: RunningService,
+  platform: SimulatedPlatform,
+  asJson: boolean,
+): Promise<void> {
+  const database = ready as Database
+  const { organizationId, accountIds, shops } = await addShops(database, platform, 'Demo incidents')
+  try {
+    await addChat(database, organizationId, `${platform.url}/receive/chat`)
+    const verifier = {
+      ...{ lineApi: new LineApi(platform.url), publicUrl: 'https://audience.example.com' },
+      ...{ webhookPaths: deliveryPaths, now: Date.now },
+    }
+    if (!asJson)
+      console.log(
+        `${shops.length} accounts on the simulated platform. Stored times are moved back, so that nobody waits.`,
+      )
+    let shown = 0
+    const settle = async (incident: string) => {
+      await untilSent(database, organizationId)
+      const messages = platform.receipts.slice(shown).map(({ body }) => String(body.text))
+      shown = platform.receipts.length
+      show(incident, messages, asJson)
+    }
+    await playIncidents({ database, platform, verifier, log: app.log, organizationId, settle }, shops)
+  } finally {
+    for (const id of accountIds) await removeAccount(database, id)
+    await removeOrganization(database, commandActor(), organizationId)
+  }
+}
+
+function addChat(database: Database, organizationId: bigint, target: string) {
+  const settings = { quietHours: null, timeZone: 'UTC', weeklySummary: false, allowPrivateNetwork: true }
+  const channel = { organizationId, name: 'Chat', format: 'slack' as const, target, ...settings }
+  return addChannel(database, commandActor(), channel, { own: [], canEmail: false })
+}
+
+function show(incident: string, messages: string[], asJson: boolean): void {
+  if (asJson) return console.log(JSON.stringify({ incident, messages }))
+  console.log(`\n${styled(['bold', 'cyan'], incident)}`)
+  for (const message of messages) console.log(message.replace(/^/gm, '  │ '))
+}
