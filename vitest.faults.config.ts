@@ -4,15 +4,16 @@ import base from './vitest.config.ts'
 /** Their results do not depend on what else runs, so two files run at a time. All others measure, or take most of the machine. */
 const CONCURRENT = [
   ...['accounts-apply', 'audience-import', 'compression', 'console-browser-actions', 'console-browser'],
+  ...['console-accounts', 'console-browser-endpoints', 'console-browser-operators', 'console-charts'],
   ...[
-    'console-accounts',
-    'console-browser-endpoints',
-    'console-browser-operators',
-    'console-charts',
     'console-day',
     'console-markup',
+    'console-notifications',
+    'console-pages',
+    'console-search',
+    'console-sso',
+    'console-tasks',
   ],
-  ...['console-notifications', 'console-pages', 'console-search', 'console-sso', 'console-tasks'],
   ...['demo', 'embedded-database', 'embedded-lifecycle'],
   ...['embedded-upgrade', 'idle-connections', 'import-followers', 'loss', 'nginx', 'pgbouncer', 'plans'],
   ...['prove', 'replicas', 'retention', 'tracking-browsers', 'upgrade', 'workers'],
