@@ -5,16 +5,8 @@ import base from './vitest.config.ts'
 const CONCURRENT = [
   ...['accounts-apply', 'audience-import', 'compression', 'console-browser-actions', 'console-browser'],
   ...['console-accounts', 'console-browser-endpoints', 'console-browser-operators', 'console-charts'],
-  ...[
-    'console-day',
-    'console-markup',
-    'console-notifications',
-    'console-pages',
-    'console-search',
-    'console-sso',
-    'console-tasks',
-  ],
-  ...['demo', 'embedded-database', 'embedded-lifecycle'],
+  ...['console-day', 'console-markup', 'console-notifications', 'console-pages', 'console-search'],
+  ...['console-sso', 'console-tasks', 'demo', 'embedded-database', 'embedded-lifecycle'],
   ...['embedded-upgrade', 'idle-connections', 'import-followers', 'loss', 'nginx', 'pgbouncer', 'plans'],
   ...['prove', 'replicas', 'retention', 'tracking-browsers', 'upgrade', 'workers'],
 ].map((name) => `test/faults/${name}.test.ts`)
@@ -24,7 +16,8 @@ const slow = { ...base.test, testTimeout: 300_000 }
 /** Files of `npm test` whose property tests have all their runs here. test/support/runs.ts */
 const PROPERTIES = [
   ...['audience-delta', 'audience-filters', 'audience-import', 'audience-rare-filters', 'convergence'],
-  ...['endpoints-erasure', 'event-keys', 'line-order', 'tenants', 'unit/line-payload'],
+  ...['endpoints-erasure', 'endpoints-replay-erasure', 'event-keys', 'events-export', 'line-order'],
+  ...['tenants', 'unit/line-payload', 'unit/notification-transitions', 'unit/quiet-hours'],
 ].map((name) => `test/${name}.test.ts`)
 
 /** Tests that take minutes or most of the machine. */
