@@ -1,4 +1,5 @@
 /** Hours of a channel in which it receives only what is broken, by its own clock. */
+import { LRUCache } from 'lru-cache'
 
 /** `22:00-07:00` ends on the next day. */
 const PATTERN = /^([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)$/
@@ -15,15 +16,28 @@ export function parseQuietHours(text: string): { fromMinute: number; untilMinute
   return fromMinute === untilMinute ? null : { fromMinute, untilMinute }
 }
 
-/** Whether the name is one of the IANA time zones that this Node.js knows. */
-export function isTimeZone(name: string): boolean {
+/** Creating a format takes 50 µs, and a pass uses one for each channel. */
+const clocks = new LRUCache<string, Intl.DateTimeFormat>({ max: 500 })
+
+/** Returns null unless the name is one of the IANA time zones that this Node.js knows. */
+function clockOf(timeZone: string): Intl.DateTimeFormat | null {
+  const cached = clocks.get(timeZone)
+  if (cached !== undefined) return cached
   try {
-    new Intl.DateTimeFormat('en', { timeZone: name })
-    return true
+    const clock = new Intl.DateTimeFormat('en-GB', {
+      timeZone,
+      hour: '2-digit',
+      minute: '2-digit',
+      hourCycle: 'h23',
+    })
+    clocks.set(timeZone, clock)
+    return clock
   } catch {
-    return false
+    return null
   }
 }
+
+export const isTimeZone = (name: string): boolean => clockOf(name) !== null
 
 /**
  * Returns when the quiet hours that contain the time end, in milliseconds since 1970, or null if it is in none. Other programs may have
@@ -53,12 +67,6 @@ export function nextMinuteOfDay(timeZone: string, minuteWanted: number, nowMs: n
 }
 
 function minuteOfDay(timeZone: string, ms: number): number {
-  const format = new Intl.DateTimeFormat('en-GB', {
-    timeZone,
-    hour: '2-digit',
-    minute: '2-digit',
-    hourCycle: 'h23',
-  })
-  const [hour = 0, minute = 0] = format.format(ms).split(':').map(Number)
+  const [hour = 0, minute = 0] = (clockOf(timeZone)?.format(ms) ?? '').split(':').map(Number)
   return hour * 60 + minute
 }
