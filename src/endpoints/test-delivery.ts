@@ -3,7 +3,6 @@
  * of deliveries, but neither the queue nor the state of the endpoint, so it also works while the endpoint is paused.
  */
 import type { IncomingMessage } from 'node:http'
-import { LRUCache } from 'lru-cache'
 import { secretOrNull } from '../config/secret.ts'
 import { AppError } from '../errors.ts'
 import { type Queryable, type Row, statement } from '../postgres/statement.ts'
@@ -12,12 +11,8 @@ import { type Content, writeMessage } from './messages.ts'
 import { type Message, post } from './post.ts'
 import { HostResolver } from './resolver.ts'
 import { readTarget } from './targets.ts'
+import { TestLimit } from './test-limit.ts'
 
-/** Tests of one endpoint, so that nobody uses tests to load a receiver. */
-const TEST_INTERVAL_MS = 2_000
-/** Of one process. Each may last 10 s, with a body of 20 KiB: see post.ts and response-budget.ts. */
-const TESTS_IN_FLIGHT_MAX = 8
-const ENDPOINTS_MAX = 10_000
 /** What an operator needs of a response. A receiver chooses its size. */
 const BODY_MAX_BYTES = 4_096
 const HEADERS_MAX = 40
@@ -66,8 +61,7 @@ const selectTested = statement('select-endpoint-for-test')`
 export class EndpointTester {
   readonly #isOwnUrl: (url: URL) => boolean
   readonly #resolver: HostResolver
-  readonly #recent = new LRUCache<bigint, true>({ max: ENDPOINTS_MAX, ttl: TEST_INTERVAL_MS })
-  readonly #inFlight = new Set<bigint>()
+  readonly #limit = new TestLimit('endpoint')
 
   /** @param isOwnUrl whether a URL is one of this service's own: sending there would be a loop */
   constructor(isOwnUrl: (url: URL) => boolean, resolver = new HostResolver()) {
@@ -84,25 +78,7 @@ export class EndpointTester {
     if (row === undefined) return null
     const message = writeMessage(testContent(row, id, nowMs), nowMs)
     if (message === null) throw missingSecret(row)
-    this.#begin(id)
-    try {
-      return await this.#send(row, message)
-    } finally {
-      this.#inFlight.delete(id)
-    }
-  }
-
-  #begin(id: bigint): void {
-    if (this.#inFlight.has(id) || this.#recent.has(id)) {
-      const message = 'This endpoint was tested a moment ago. Wait 2 seconds, then test it again.'
-      throw new AppError('rate_limited', { message, retryAfterSeconds: TEST_INTERVAL_MS / 1000 })
-    }
-    if (this.#inFlight.size >= TESTS_IN_FLIGHT_MAX) {
-      const message = 'Too many endpoints are being tested. Wait 10 seconds, then try again.'
-      throw new AppError('busy', { message, retryAfterSeconds: 10 })
-    }
-    this.#recent.set(id, true)
-    this.#inFlight.add(id)
+    return this.#limit.run(id, () => this.#send(row, message))
   }
 
   async #send(row: TestedRow, message: Message): Promise<TestDelivery> {

@@ -2,9 +2,8 @@
  * Sends a test message to a channel at once, apart from the queue, so it also works while the channel is paused. The message is stored
  * with its result.
  */
-import { LRUCache } from 'lru-cache'
 import { isAccepted } from '../../endpoints/post.ts'
-import { AppError } from '../../errors.ts'
+import { TestLimit } from '../../endpoints/test-limit.ts'
 import { type Queryable, statement, type Transactions } from '../../postgres/statement.ts'
 import { toStorableText } from '../../postgres/storable.ts'
 import type { Actor } from '../actor.ts'
@@ -13,12 +12,6 @@ import { loadNotifications, loadTarget } from './content.ts'
 import { recordChannel } from './manage-channels.ts'
 import type { NotificationSender } from './send.ts'
 import { plainText } from './text.ts'
-
-/** Tests of one channel, so that nobody uses tests to load a receiver. */
-const TEST_INTERVAL_MS = 2_000
-/** Of one process. */
-const TESTS_IN_FLIGHT_MAX = 8
-const CHANNELS_MAX = 10_000
 
 export interface TestResult {
   wasAccepted: boolean
@@ -49,34 +42,15 @@ const storeResult = statement('store-notification-test')`
 
 export class ChannelTester {
   readonly #sender: NotificationSender
-  readonly #recent = new LRUCache<bigint, true>({ max: CHANNELS_MAX, ttl: TEST_INTERVAL_MS })
-  readonly #inFlight = new Set<bigint>()
+  readonly #limit = new TestLimit('channel')
 
   constructor(sender: NotificationSender) {
     this.#sender = sender
   }
 
   /** Returns null if the channel was removed. Throws `rate_limited` or `busy` if too many tests were made or are being made. */
-  async test(database: Queryable, channelId: bigint): Promise<TestResult | null> {
-    this.#begin(channelId)
-    try {
-      return await this.#send(database, channelId)
-    } finally {
-      this.#inFlight.delete(channelId)
-    }
-  }
-
-  #begin(id: bigint): void {
-    if (this.#inFlight.has(id) || this.#recent.has(id)) {
-      const message = 'This channel was tested a moment ago. Wait 2 seconds, then test it again.'
-      throw new AppError('rate_limited', { message, retryAfterSeconds: TEST_INTERVAL_MS / 1000 })
-    }
-    if (this.#inFlight.size >= TESTS_IN_FLIGHT_MAX) {
-      const message = 'Too many channels are being tested. Wait 10 seconds, then try again.'
-      throw new AppError('busy', { message, retryAfterSeconds: 10 })
-    }
-    this.#recent.set(id, true)
-    this.#inFlight.add(id)
+  test(database: Queryable, channelId: bigint): Promise<TestResult | null> {
+    return this.#limit.run(channelId, () => this.#send(database, channelId))
   }
 
   async #send(database: Queryable, channelId: bigint): Promise<TestResult | null> {

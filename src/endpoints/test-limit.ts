@@ -1,0 +1,42 @@
+/** Limits tests of receivers, so that nobody uses them to load one. */
+import { LRUCache } from 'lru-cache'
+import { AppError } from '../errors.ts'
+
+/** Tests of one endpoint or notification channel. */
+const TEST_INTERVAL_MS = 2_000
+/** Of one process and kind. A request may last 10 s, with a body of 20 KiB: see post.ts and response-budget.ts. */
+const TESTS_IN_FLIGHT_MAX = 8
+const REMEMBERED_MAX = 10_000
+
+export class TestLimit {
+  readonly #what: 'endpoint' | 'channel'
+  readonly #recent = new LRUCache<bigint, true>({ max: REMEMBERED_MAX, ttl: TEST_INTERVAL_MS })
+  readonly #inFlight = new Set<bigint>()
+
+  constructor(what: 'endpoint' | 'channel') {
+    this.#what = what
+  }
+
+  /** Throws `rate_limited` or `busy` if too many tests were made or are being made. */
+  async run<T>(id: bigint, test: () => Promise<T>): Promise<T> {
+    this.#begin(id)
+    try {
+      return await test()
+    } finally {
+      this.#inFlight.delete(id)
+    }
+  }
+
+  #begin(id: bigint): void {
+    if (this.#inFlight.has(id) || this.#recent.has(id)) {
+      const message = `This ${this.#what} was tested a moment ago. Wait 2 seconds, then test it again.`
+      throw new AppError('rate_limited', { message, retryAfterSeconds: TEST_INTERVAL_MS / 1000 })
+    }
+    if (this.#inFlight.size >= TESTS_IN_FLIGHT_MAX) {
+      const message = `Too many ${this.#what}s are being tested. Wait 10 seconds, then try again.`
+      throw new AppError('busy', { message, retryAfterSeconds: 10 })
+    }
+    this.#recent.set(id, true)
+    this.#inFlight.add(id)
+  }
+}
