@@ -604,6 +604,7 @@ create table notification_watch (
   is_only_row boolean default true not null,
   pass bigint default 0 not null,
   passed_at timestamp with time zone default '-infinity'::timestamp with time zone not null,
+  completed_at timestamp with time zone default '-infinity'::timestamp with time zone not null,
   platform_down_since timestamp with time zone,
   is_platform_announced boolean default false not null,
   heartbeat_at timestamp with time zone default '-infinity'::timestamp with time zone not null,

@@ -84,6 +84,8 @@ create table notification_watch (
   is_only_row boolean primary key default true check (is_only_row),
   pass bigint not null default 0,
   passed_at timestamptz not null default '-infinity',
+  -- When a pass was last completed: doctor reports if none is.
+  completed_at timestamptz not null default '-infinity',
   -- LINE responds to no check of any account. Null: it does.
   platform_down_since timestamptz,
   is_platform_announced boolean not null default false,

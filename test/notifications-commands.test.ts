@@ -1,12 +1,13 @@
 /** `oa-audience notifications`, and what doctor says about channels. */
 import { expect, it } from 'vitest'
+import { AccountWatch } from '../src/background/notifications/watch.ts'
 import { ALL_ORGANIZATIONS, commandActor } from '../src/operator/actor.ts'
 import { listNotifications } from '../src/operator/notifications/history.ts'
 import { ChannelTester, testChannel } from '../src/operator/notifications/test-channel.ts'
 import { runCommand } from './support/command.ts'
-import { addTenant, createTestDatabase } from './support/database.ts'
+import { addTenant, createTestDatabase, openDatabase } from './support/database.ts'
 import { startReceiver } from './support/endpoints.ts'
-import { addChannel, addNotification, newSender, startOutbox } from './support/notifications.ts'
+import { addChannel, addNotification, newSender, SILENT_LOG, startOutbox } from './support/notifications.ts'
 import { eventually } from './support/process.ts'
 
 const { database, env } = await createTestDatabase()
@@ -132,7 +133,7 @@ it('show the text of each message, newest first', async () => {
 })
 
 it('that fail, are paused or lack SMTP_URL are reported by doctor', async () => {
-  const { database: own, env: ownEnv } = await createTestDatabase()
+  const { database: own, env: ownEnv, connection } = await createTestDatabase()
   const doctor = async () => {
     const { stdout } = await runCommand(['doctor', '--json'], {
       ...ownEnv,
@@ -158,6 +159,24 @@ it('that fail, are paused or lack SMTP_URL are reported by doctor', async () => 
     `notifications ${paused} warning`,
     `notifications ${mailbox} ok`,
     'SMTP_URL error',
+    'notifications warning',
     'HEARTBEAT_URL ok',
   ])
+  // What was never sent has no response.
+  await addNotification(own, mailbox, [], { failed_at: new Date(), answer: 'expired' })
+  const of = async (check: string) => (await doctor()).find((finding) => finding.check === check)?.message
+  expect(await of(`notifications ${mailbox}`)).toContain('nothing was sent yet')
+  expect(await of('notifications')).toContain('were never compared')
+  await own.query(`update notification_watch set completed_at = now() - interval '2 hours'`)
+  expect(await of('notifications')).toContain('were last compared 2 h ago, so nobody is notified')
+  expect(await new AccountWatch(openDatabase(connection), SILENT_LOG).pass()).toBe(true)
+  expect(await of('notifications')).toBeUndefined()
+  // A channel that is paused expects nothing.
+  await own.query(`update notification_channel set status = 'paused'`)
+  await own.query(`update notification_watch set passed_at = '-infinity', completed_at = '-infinity'`)
+  expect(await of('notifications')).toBeUndefined()
+  expect(await new AccountWatch(openDatabase(connection), SILENT_LOG).pass()).toBe(true)
+  expect(
+    await own.query("select from notification_watch where completed_at > now() - interval '1 minute'"),
+  ).toHaveLength(1)
 })

@@ -1,7 +1,8 @@
 /** Notifications on their way to chats, webhooks and mailboxes. */
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { Webhook } from 'standardwebhooks'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished } from 'vitest'
+import { claimNotifications } from '../src/background/notifications/queue.ts'
 import { readConfig } from '../src/config/config.ts'
 import { Secret } from '../src/config/secret.ts'
 import { startService } from '../src/main.ts'
@@ -69,6 +70,24 @@ describe('a message to a chat', () => {
         `https://console.example/accounts/${tenant.accountId}`,
       ].join('\n'),
     })
+  })
+
+  it('leaves out an account that has moved to another organization, and is dropped if none is left', async () => {
+    const receiver = await startReceiver()
+    const [stays, moves] = [await addTenant(database), await addTenant(database)]
+    const columns = { target: receiver.url, organization_id: stays.organizationId }
+    const channel = await addChannel(database, columns)
+    const id = await addNotification(database, channel, [{ id: stays.accountId }, { id: moves.accountId }])
+    const alone = await addNotification(database, channel, [{ id: moves.accountId }])
+    startOutbox(database)
+    await ends(id)
+    await eventually(
+      () => stored(alone),
+      (row) => row === undefined,
+    )
+    expect(receiver.received).toHaveLength(1)
+    expect(receiver.received[0]?.body).toContain(`/accounts/${stays.accountId}`)
+    expect(receiver.received[0]?.body).not.toContain('2 accounts')
   })
 
   it('is dropped if all of its accounts were removed', async () => {
@@ -272,6 +291,17 @@ describe('a message', () => {
     expect(receiver.received).toHaveLength(1)
   })
 
+  it('of a channel that was paused for a day after a failed attempt is not sent', async () => {
+    const receiver = await startReceiver()
+    const channel = await addChannel(database, { target: receiver.url })
+    const dayAgo = new Date(Date.now() - 25 * 3_600_000)
+    const columns = { attempts: 1, first_attempt_at: dayAgo, due_at: dayAgo, status: 500, answer: '' }
+    const id = await addNotification(database, channel, [{ id: tenant.accountId }], columns)
+    startOutbox(database)
+    expect(await ends(id)).toMatchObject({ sent_at: null, attempts: 1, status: 500, answer: '' })
+    expect(receiver.received).toEqual([])
+  })
+
   it('waits while its channel is paused', async () => {
     const receiver = await startReceiver()
     const paused = await addChannel(database, { target: receiver.url, status: 'paused' })
@@ -322,6 +352,71 @@ describe('a message', () => {
     const id = await addNotification(database, channel, [{ id: tenant.accountId }])
     await ends(id)
   })
+})
+
+describe('a tenant whose receivers hang', () => {
+  const hangs = async (organizationId: bigint | null, channels: number) => {
+    const hanging = await startRawReceiver(() => undefined)
+    onTestFinished(async () => {
+      await database.query('delete from notification_channel where target = $1', [hanging.url])
+      for (const { socket } of hanging.connections) socket.destroy()
+    })
+    const ids: bigint[] = []
+    for (let n = 0; n < channels; n += 1)
+      ids.push(await addChannel(database, { target: hanging.url, organization_id: organizationId }))
+    return { hanging, ids }
+  }
+
+  it('holds at most four of the requests in flight, so other tenants receive their messages', async () => {
+    const { hanging, ids } = await hangs(tenant.organizationId, 20)
+    for (const id of ids) await addNotification(database, id, [{ id: tenant.accountId }])
+    const receiver = await startReceiver()
+    const columns = { target: receiver.url, organization_id: other.organizationId }
+    const id = await addNotification(database, await addChannel(database, columns), [{ id: other.accountId }])
+    startOutbox(database)
+    expect(await ends(id)).toMatchObject({ status: 200 })
+    // The share is still held while the next messages are claimed.
+    const later = await addNotification(database, await addChannel(database, columns), [
+      { id: other.accountId },
+    ])
+    await ends(later)
+    expect(hanging.connections).toHaveLength(4)
+  })
+
+  it('does not hide the messages of others from a second process', async () => {
+    const { ids } = await hangs(null, 16)
+    for (const id of ids) {
+      const leased = { attempts: 1, leased_until: new Date(Date.now() + 60_000) }
+      await addNotification(database, id, [{ id: tenant.accountId }], leased)
+      await addNotification(database, id, [{ id: tenant.accountId }])
+    }
+    const receiver = await startReceiver()
+    const id = await addNotification(database, await addChannel(database, { target: receiver.url }), [
+      { id: tenant.accountId },
+    ])
+    startOutbox(database)
+    expect(await ends(id)).toMatchObject({ status: 200 })
+  })
+})
+
+it('channels that accept messages come before those that fail, then those that have waited for longest', async () => {
+  const { database: own } = await createTestDatabase()
+  const account = await addTenant(own)
+  const add = async (minutes: number, retried: boolean) => {
+    const channel = await addChannel(own, { target: 'http://127.0.0.1:9/' })
+    const due_at = new Date(Date.now() - minutes * 60_000)
+    const id = await addNotification(own, channel, [{ id: account.accountId }], { due_at })
+    const columns = { attempts: 2, due_at: new Date(Date.now() + 3_600_000) }
+    if (retried) await addNotification(own, channel, [{ id: account.accountId }], columns)
+    return id
+  }
+  const expected = [await add(9, true), await add(1, false), await add(5, false)].reverse()
+  const claimed: bigint[] = []
+  for (const _ of expected) {
+    const [claim] = await claimNotifications(own, 1, [])
+    claimed.push(claim?.id as bigint)
+  }
+  expect(claimed).toEqual(expected)
 })
 
 it('two outboxes send each of many messages once, one at a time per channel', async () => {

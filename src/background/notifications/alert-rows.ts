@@ -63,7 +63,8 @@ export async function lockPass(transaction: Queryable, pass: bigint): Promise<Wa
 
 /** $1 boolean; $2 float8 or null */
 const storePlatform = statement('store-platform-state')`
-    update notification_watch set is_platform_announced = $1, platform_down_since = to_timestamp($2::float8 / 1000)`
+    update notification_watch
+       set is_platform_announced = $1, platform_down_since = to_timestamp($2::float8 / 1000), completed_at = now()`
 
 export async function storePlatformState(transaction: Queryable, state: PlatformState): Promise<void> {
   await transaction.query(storePlatform, [state.isAnnounced, state.downSince])
@@ -72,7 +73,8 @@ export async function storePlatformState(transaction: Queryable, state: Platform
 /** $1 pass bigint. A channel that is added later is told about everything that is broken then. */
 const forget = statement('forget-account-alerts')`
     with watch as materialized (
-      update notification_watch set platform_down_since = null, is_platform_announced = false where pass = $1 returning 1)
+      update notification_watch set platform_down_since = null, is_platform_announced = false, completed_at = now()
+       where pass = $1 returning 1)
     delete from account_alert using watch`
 
 export async function forgetAlerts(database: Queryable, pass: bigint): Promise<void> {

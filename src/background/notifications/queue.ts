@@ -6,8 +6,10 @@ import { toStorableText } from '../../postgres/storable.ts'
 
 /** Longer than an attempt: a request takes up to 10 s, a mail up to 30 s. Then other instances may repeat it. */
 export const LEASE_SECONDS = 60
-/** After this many hours of failed attempts, a message has failed permanently. One that is as old without an attempt is not sent. */
+/** After this many hours of failed attempts, a message has failed permanently. One that has been due for as long is not sent. */
 const RETRY_HOURS = 24
+/** Of one process, and of channels about all organizations together. A quarter of its requests: a receiver may hang for 10 s. */
+const PER_ORGANIZATION_MAX = 4
 
 export interface Claim {
   id: bigint
@@ -16,17 +18,31 @@ export interface Claim {
 }
 
 /**
- * Active channels with a message that is due. Until the transaction ends, no other instance claims messages of these channels.
+ * Active channels with a message that is due, and to which no process sends. Channels whose receivers accept messages come first, then
+ * those whose messages have waited for longest. An organization gets its share of this process: its receivers may all hang. Until the
+ * transaction ends, no other instance claims messages of these channels.
  *
- * $1 channels int; $2 ids of channels that this process sends to bigint[]
+ * $1 channels int; $2 ids of channels that this process sends to bigint[]; $3 channels of one organization int
  */
 const lockDueChannels = statement('lock-channels-with-due-notifications')`
+    with due as materialized (
+      select notification_channel_id as id, min(due_at) as due_at, max(attempts) > 0 as is_failing
+        from notification where sent_at is null and failed_at is null
+       group by notification_channel_id having min(due_at) <= now() and max(leased_until) <= now()),
+    busy as materialized (
+      select organization_id, count(*) as channels from notification_channel where id = any ($2) group by organization_id),
+    ranked as materialized (
+      select c.id, due.due_at, due.is_failing,
+             coalesce(busy.channels, 0)
+             + row_number() over (partition by c.organization_id order by due.is_failing, due.due_at, c.id) as position
+        from due join notification_channel c on c.id = due.id
+        left join busy on busy.organization_id is not distinct from c.organization_id
+       where c.status = 'active' and c.id <> all ($2)),
+    chosen as materialized (
+      select id from ranked where position <= $3 order by is_failing, due_at, id limit $1)
     select id from notification_channel
-     where status = 'active' and id <> all ($2)
-       and id = any (array(select notification_channel_id from notification
-                            where sent_at is null and failed_at is null and due_at <= now() and leased_until <= now()))
+     where status = 'active' and id = any (array(select id from chosen))
      order by id
-     limit $1
        for no key update skip locked`
 
 /**
@@ -62,17 +78,18 @@ export function claimNotifications(
   busyChannels: bigint[],
 ): Promise<Claim[]> {
   return database.transaction(async (transaction) => {
-    const channels = await transaction.query<{ id: bigint }>(lockDueChannels, [max, busyChannels])
+    const values = [max, busyChannels, PER_ORGANIZATION_MAX]
+    const channels = await transaction.query<{ id: bigint }>(lockDueChannels, values)
     if (channels.length === 0) return []
     const ids = channels.map(({ id }) => id)
     return transaction.query<Claim & Record<string, unknown>>(claimDue, [ids, LEASE_SECONDS])
   })
 }
 
-/** Messages that a paused channel did not receive in time. $1 hours int */
+/** Messages that a paused channel did not receive in time. What a receiver responded before is kept. $1 hours int */
 const expire = statement('expire-notifications')`
-    update notification set failed_at = now(), answer = 'expired'
-     where sent_at is null and failed_at is null and attempts = 0 and due_at < now() - $1 * interval '1 hour'`
+    update notification set failed_at = now(), answer = coalesce(answer, 'expired')
+     where sent_at is null and failed_at is null and leased_until <= now() and due_at < now() - $1 * interval '1 hour'`
 
 export async function expireNotifications(database: Queryable): Promise<void> {
   await database.query(expire, [RETRY_HOURS])

@@ -3,7 +3,11 @@ import type { Config } from '../../config/config.ts'
 import { type Queryable, type Row, statement } from '../../postgres/statement.ts'
 import { ALL_ORGANIZATIONS } from '../actor.ts'
 import { responseLine, type Severity } from '../endpoints/endpoint-health.ts'
+import { age } from '../format.ts'
 import { type ChannelFormat, type ChannelSummary, listChannels } from './channels.ts'
+
+/** A pass begins every 30 s, or every 5 times as long as the last one took: seconds for 30,000 accounts. */
+const WATCH_LATE_MINUTES = 5
 
 export type ChannelFinding = { check: string; severity: Severity; message: string }
 
@@ -22,11 +26,27 @@ export async function examineChannels(
     const message = `unset, so ${mailboxes} active notification channels of the format email receive nothing; set it to your mail server`
     findings.push({ check: 'SMTP_URL', severity: 'error', message })
   }
+  const isWatched = channels.some(({ status }) => status === 'active')
+  if (isWatched) findings.push(...(await examineWatch(database)))
   if (heartbeatUrl === null) {
     const message = 'unset, so no watchdog notices when this service cannot notify anybody'
     findings.push({ check: 'HEARTBEAT_URL', severity: 'ok', message })
   }
   return findings
+}
+
+/** $1 minutes int */
+const selectWatchAge = statement('select-notification-watch-age')`
+    select case when completed_at > '-infinity' then extract(epoch from now() - completed_at)::float8 end as seconds
+      from notification_watch where completed_at < now() - $1 * interval '1 minute'`
+
+/** Channels that accept messages say nothing about whether any are made. */
+async function examineWatch(database: Queryable): Promise<ChannelFinding[]> {
+  const [late] = await database.query<{ seconds: number | null }>(selectWatchAge, [WATCH_LATE_MINUTES])
+  if (late === undefined) return []
+  const since = late.seconds === null ? 'were never compared' : `were last compared ${age(late.seconds)} ago`
+  const message = `the statuses of accounts ${since}, so nobody is notified when an account breaks; start the service, or read its log for "a pass over the statuses of accounts failed"`
+  return [{ check: 'notifications', severity: 'warning', message }]
 }
 
 function stateOf(channel: ChannelSummary): Omit<ChannelFinding, 'check'> {

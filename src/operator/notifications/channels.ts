@@ -52,7 +52,7 @@ const SOURCE = `notification_channel c
                  'at', to_char(coalesce(n.sent_at, n.failed_at, n.first_attempt_at) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
                  'wasAccepted', n.sent_at is not null, 'status', n.status, 'reason', coalesce(n.answer, '')) as response
           from notification n
-         where n.notification_channel_id = c.id and n.answer is not null
+         where n.notification_channel_id = c.id and n.answer is not null and n.attempts > 0
          order by n.id desc limit 1) last on true`
 
 /** $1 organization ids bigint[], null: all. A channel about all organizations belongs to operators of all organizations. */

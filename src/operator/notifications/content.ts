@@ -1,4 +1,7 @@
-/** What a notification says, as it is read at the time of sending: the names of accounts are those of today, and accounts that were removed are left out. */
+/**
+ * What a notification says, as it is read at the time of sending: the names of accounts are those of today. Accounts that were removed,
+ * or moved to an organization that the channel is not about, are left out.
+ */
 import type { AccountId, OrganizationId } from '../../accounts/account.ts'
 import { type Queryable, type Row, statement } from '../../postgres/statement.ts'
 import type { Problem } from '../accounts/account-status.ts'
@@ -88,8 +91,10 @@ const NOTIFICATION_COLUMNS = `n.id, n.kind, n.reason, n.facts, (extract(epoch fr
 const NOTIFICATION_SOURCE = `notification n
       join notification_channel c on c.id = n.notification_channel_id
      cross join lateral (
-       select count(*)::int as count, count(*) filter (where after = 'broken')::int as broken
-         from notification_account where notification_id = n.id) total
+       select count(*)::int as count, count(*) filter (where t.after = 'broken')::int as broken
+         from notification_account t
+         join official_account a on a.id = t.channel_oa_id
+        where t.notification_id = n.id and (c.organization_id is null or a.organization_id = c.organization_id)) total
      cross join lateral (
        select count(*)::int as count from official_account
         where c.organization_id is null or organization_id = c.organization_id) covered
@@ -106,7 +111,7 @@ const NOTIFICATION_SOURCE = `notification n
                  from notification_account t
                  join official_account a on a.id = t.channel_oa_id
                  join organization o on o.id = a.organization_id
-                where t.notification_id = n.id
+                where t.notification_id = n.id and (c.organization_id is null or a.organization_id = c.organization_id)
                 order by position limit $2) account) listed`
 
 /** $1 notification ids bigint[] */
