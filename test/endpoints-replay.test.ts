@@ -105,6 +105,15 @@ describe('a replay', () => {
       { events: [] },
     ])
       await expect(plan(asked), JSON.stringify(asked)).rejects.toMatchObject({ code: 'invalid_input' })
+    // PostgreSQL and JavaScript write years before 1 and after 9999 in different ways.
+    for (const time of ['0000-01-01', '0001-01-01T00:00+14:00', '0000-01-01T00:00+14:00']) {
+      const early = (await plan({ from: time })) as NonNullable<Awaited<ReturnType<typeof plan>>>
+      expect(await countReplay(database, early.endpoint, early.request), time).toMatchObject({ events: 3 })
+    }
+    const late = (await plan({ to: '9999-12-31T23:59:59-14:00' })) as NonNullable<
+      Awaited<ReturnType<typeof plan>>
+    >
+    expect(await countReplay(database, late.endpoint, late.request)).toMatchObject({ events: 3 })
     await expect(plan({}, members)).rejects.toThrow(`Use "oa-audience endpoints resend ${members}" instead`)
     expect(await plan({}, 0n)).toBeNull()
     expect(await planReplay(database, [-1n as never], line, TODAY)).toBeNull()

@@ -209,23 +209,26 @@ export async function queueResentMembers(
   await transaction.query(queueMembers, [accountId, endpointId, jobId, int8Array(memberIds)])
 }
 
+/** Locks rows in the order in which the sender settles them. $1 job id bigint */
+const lockDeliveries = statement('lock-deliveries-of-job')`
+    select from endpoint_delivery where job_id = $1 order by channel_oa_id, id for update`
+
 /**
- * Ends the deliveries of a job: unsent ones are deleted, and failed ones stay for operators. Rows are locked in the order in which
- * the sender settles them.
+ * Ends the deliveries of a job: unsent ones are deleted, and failed ones stay for operators. A join with the locked rows would read
+ * the deliveries of all accounts.
  *
  * $1 job id bigint
  */
 const endDeliveries = statement('end-deliveries-of-job')`
-    with ended as materialized (
-      select channel_oa_id, id, failed_at is null as is_unsent from endpoint_delivery
-       where job_id = $1 order by channel_oa_id, id for update
-    ), kept as (
-      update endpoint_delivery d set job_id = null
-        from ended e where d.channel_oa_id = e.channel_oa_id and d.id = e.id and not e.is_unsent
+    with kept as (
+      update endpoint_delivery set job_id = null where job_id = $1 and coalesce(failed_at, 'infinity') < 'infinity'
     )
-    delete from endpoint_delivery d
-     using ended e where d.channel_oa_id = e.channel_oa_id and d.id = e.id and e.is_unsent`
+    delete from endpoint_delivery where job_id = $1 and coalesce(failed_at, 'infinity') = 'infinity'`
 
+/** Call it in a transaction. */
 export async function endDeliveriesOfJob(transaction: Queryable, jobId: bigint): Promise<void> {
-  await transaction.query(endDeliveries, [jobId])
+  await pipelineIn(transaction)([
+    { statement: lockDeliveries, values: [jobId] },
+    { statement: endDeliveries, values: [jobId] },
+  ])
 }

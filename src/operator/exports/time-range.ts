@@ -1,6 +1,7 @@
 /** A range of receipt times, and a position in it. */
 import { INT64_MAX, INT64_MIN } from '../../http/path-id.ts'
 import { refuseInput } from '../../http/validate.ts'
+import { readTime } from '../read-time.ts'
 
 /** An event in the order of receipt. Events that one transaction stored have the same time. */
 export interface Position {
@@ -35,21 +36,7 @@ export function readRange(
   return { fromUs, toUs: toUs < endUs ? toUs : endUs, after, source: given.source ?? null }
 }
 
-/** Reads a time with a zone, or a date, which begins at 00:00 UTC. Throws `invalid_input`. Returns microseconds since 1970. */
-function readTimeUs(name: string, text: string): bigint {
-  // A plus sign that a client did not escape arrives as a space.
-  const [, day = '', time = 'T00:00Z'] =
-    /^(\d{4}-\d\d-\d\d)(T\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?(?:Z|[+ -]\d\d:\d\d))?$/.exec(text) ?? []
-  const ms = isDay(day) ? Date.parse(day + time.replace(' ', '+')) : Number.NaN
-  if (Number.isNaN(ms)) refuseInput(name, 'must be a time such as 2026-11-01T09:00:00Z, or a date')
-  return BigInt(ms) * 1_000n
-}
-
-/** Date.parse reads February 30 as March 2. */
-function isDay(text: string): boolean {
-  const day = new Date(`${text}T00:00:00Z`)
-  return !Number.isNaN(day.getTime()) && day.toISOString().startsWith(text)
-}
+const readTimeUs = (field: string, text: string): bigint => BigInt(readTime(field, text)) * 1_000n
 
 /** 16 digits reach the year 2286. */
 const POSITION = /^(\d{1,16})\.(\d{1,19})$/

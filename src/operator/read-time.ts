@@ -1,0 +1,25 @@
+/** Times that operators give. */
+import { refuseInput } from '../http/validate.ts'
+
+/** PostgreSQL and JavaScript write years before 1 and after 9999 in different ways. */
+const LATEST_MS = Date.UTC(10_000, 0) - 1
+
+/**
+ * Reads ISO 8601 with an offset or Z, or a date, which begins at 00:00 UTC. Returns milliseconds since 1970: 0 for earlier times,
+ * because no event was received before. Throws `invalid_input`.
+ */
+export function readTime(field: string, text: string): number {
+  // A plus sign that a client did not escape arrives as a space.
+  const [, day = '', time = 'T00:00Z'] =
+    /^(\d{4}-\d\d-\d\d)(T\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+ -]\d\d:\d\d))?$/.exec(text) ?? []
+  const ms = isDay(day) ? Date.parse(day + time.replace(' ', '+')) : Number.NaN
+  if (Number.isNaN(ms))
+    refuseInput(field, 'must be a time such as 2026-11-21T09:00:00+09:00 or 2026-11-21T00:00:00Z, or a date')
+  return Math.min(Math.max(0, ms), LATEST_MS)
+}
+
+/** Date.parse reads February 30 as March 2. */
+function isDay(text: string): boolean {
+  const day = new Date(`${text}T00:00:00Z`)
+  return !Number.isNaN(day.getTime()) && day.toISOString().startsWith(text)
+}
