@@ -4,8 +4,8 @@ import type { Problem } from '../../src/operator/accounts/account-status.ts'
 import { REASONS } from '../../src/operator/accounts/account-status.ts'
 import type { Notification, NotifiedAccount } from '../../src/operator/notifications/content.ts'
 import { writeSlack, writeWebhook } from '../../src/operator/notifications/messages.ts'
-import { chatText, oneLine } from '../../src/operator/notifications/safe-text.ts'
-import { plainText, writeLines } from '../../src/operator/notifications/text.ts'
+import { chatLine, chatName, oneLine } from '../../src/operator/notifications/safe-text.ts'
+import { plainText, UNCHANGED, writeLines } from '../../src/operator/notifications/text.ts'
 
 const NOW = Date.parse('2026-11-23T03:00:00Z')
 const CONSOLE = 'https://console.example'
@@ -41,7 +41,7 @@ const many = (count: number, columns: Partial<NotifiedAccount> = {}) =>
   Array.from({ length: count }, (_, index) => account(index + 1, columns))
 
 const text = (columns: Partial<Notification>) =>
-  writeLines(notification(columns), { consoleUrl: CONSOLE, safe: (line) => line }).join('\n')
+  writeLines(notification(columns), { consoleUrl: CONSOLE, ...UNCHANGED }).join('\n')
 
 describe('a message', () => {
   it('about one account says what is wrong, what to do, and where', () => {
@@ -227,8 +227,17 @@ describe('text of tenants', () => {
   })
 
   it('is escaped once, and otherwise unchanged', () => {
-    expect(chatText('Tom & Jerry <3')).toBe('Tom &amp; Jerry &lt;3')
-    expect(chatText('カフェ・アルファ “Süd” ☕️')).toBe('カフェ・アルファ “Süd” ☕️')
+    expect(chatLine('Tom & Jerry <3')).toBe('Tom &amp; Jerry &lt;3')
+    const name = 'カフェ・アルファ “Süd” ☕️'
+    expect(chatLine(chatName(name))).toBe(name)
+  })
+
+  it('leaves the URL in a sentence of this service as it is, because an operator copies it', () => {
+    const url = 'https://audience.example.com/api/line/1'
+    const check = { name: 'webhook_endpoint' as const, ok: false, message: `set it to ${url}` }
+    const problem: Problem = { reason: 'webhook_elsewhere', status: 'broken', facts: { check } }
+    const { body } = writeSlack(notification({ accounts: [account(1, { problem })] }), null)
+    expect(JSON.parse(body).text).toContain(url)
   })
 
   it('is cut, by characters and not in the middle of one', () => {

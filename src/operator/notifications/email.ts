@@ -7,7 +7,7 @@ import type { EndpointResponse } from '../../endpoints/post.ts'
 import type { Notification, NotificationTarget } from './content.ts'
 import { messageId } from './messages.ts'
 import { oneLine } from './safe-text.ts'
-import { writeLines } from './text.ts'
+import { UNCHANGED, writeLines } from './text.ts'
 
 /** For each of connecting, the greeting, and silence after that. */
 const STEP_TIMEOUT_MS = 10_000
@@ -88,7 +88,7 @@ class SmtpMailer implements Mailer {
     // Another program may have stored anything.
     if (!isEmailAddress(target))
       return { status: null, reason: 'the target is not the address of a mailbox', retryAfterMs: null }
-    const lines = writeLines(notification, { consoleUrl, safe: (text) => text })
+    const lines = writeLines(notification, { consoleUrl, ...UNCHANGED })
     const domain = this.#from.slice(this.#from.lastIndexOf('@') + 1)
     const sending = this.#transport.sendMail({
       from: { name: 'oa-audience', address: this.#from },

@@ -4,8 +4,8 @@ import { standardHeaders } from '../../endpoints/messages.ts'
 import type { Message } from '../../endpoints/post.ts'
 import { toJson } from '../format.ts'
 import type { Notification, NotificationTarget, NotifiedAccount } from './content.ts'
-import { chatText, oneLine } from './safe-text.ts'
-import { explainAccount, linkOf, nameOf, subjectOf, writeLines } from './text.ts'
+import { chatLine, chatName, oneLine } from './safe-text.ts'
+import { explainAccount, linkOf, nameOf, subjectOf, withNames, writeLines } from './text.ts'
 
 /** The same in every attempt. Contains the time, because ids are used again after a restore of the database. */
 export const messageId = ({ id, createdMs }: Pick<Notification, 'id' | 'createdMs'>): string =>
@@ -13,7 +13,7 @@ export const messageId = ({ id, createdMs }: Pick<Notification, 'id' | 'createdM
 
 /** The text that Slack, Mattermost, Google Chat and others accept. */
 export function writeSlack(notification: Notification, consoleUrl: string | null): Message {
-  const text = writeLines(notification, { consoleUrl, safe: chatText }).join('\n')
+  const text = writeLines(notification, { consoleUrl, safeName: chatName, safeLine: chatLine }).join('\n')
   return {
     headers: { 'content-type': 'application/json; charset=utf-8', 'user-agent': 'oa-audience' },
     body: JSON.stringify({ text }),
@@ -53,7 +53,10 @@ function typeOf({ kind }: Notification): string {
 
 function dataOf(notification: Notification, consoleUrl: string | null): object {
   const { kind, facts, accounts, accountCount } = notification
-  const text = { message: oneLine(subjectOf(notification), 500), link: linkOf(notification, consoleUrl) }
+  const text = {
+    message: oneLine(subjectOf(withNames(notification)), 500),
+    link: linkOf(notification, consoleUrl),
+  }
   const described = () => accounts.map((account) => accountData(account, notification, consoleUrl))
   switch (kind) {
     case 'platform_down':

@@ -17,14 +17,22 @@ const LISTED_SENTENCE_MAX_LENGTH = 200
 export interface TextOptions {
   /** null: no links */
   consoleUrl: string | null
-  /** makes text harmless where it is shown; links are left as they are */
-  safe: (text: string) => string
+  /** make text harmless where it is shown; links are left as they are */
+  safeName: (name: string) => string
+  safeLine: (line: string) => string
 }
 
+/** Where a line is shown as it is. */
+export const UNCHANGED = { safeName: (name: string) => name, safeLine: (line: string) => line }
+
 /** Returns the lines of the text. */
-export function writeLines(notification: Notification, { consoleUrl, safe }: TextOptions): string[] {
-  const lines = [subjectOf(notification), ...detailsOf(notification)].map((line) =>
-    safe(oneLine(line, SENTENCE_MAX_LENGTH)),
+export function writeLines(
+  notification: Notification,
+  { consoleUrl, safeName, safeLine }: TextOptions,
+): string[] {
+  const named = withNames(notification, safeName)
+  const lines = [subjectOf(named), ...detailsOf(named)].map((line) =>
+    safeLine(oneLine(line, SENTENCE_MAX_LENGTH)),
   )
   const link = linkOf(notification, consoleUrl)
   return link === null ? lines : [...lines, link]
@@ -32,7 +40,17 @@ export function writeLines(notification: Notification, { consoleUrl, safe }: Tex
 
 /** Text that an operator reads in the console. */
 export const plainText = (notification: Notification): string =>
-  writeLines(notification, { consoleUrl: null, safe: (text) => text }).join('\n')
+  writeLines(notification, { consoleUrl: null, ...UNCHANGED }).join('\n')
+
+/** Replaces names by short ones in one line. */
+export const withNames = (notification: Notification, safeName = UNCHANGED.safeName): Notification => ({
+  ...notification,
+  accounts: notification.accounts.map((account) => ({
+    ...account,
+    name: safeName(nameOf(account)),
+    organizationName: safeName(oneLine(account.organizationName, NAME_MAX_LENGTH)),
+  })),
+})
 
 /** The page of the only account, or the list of all accounts. */
 export function linkOf(
@@ -57,6 +75,7 @@ export function explainAccount(
   return { message: oneLine(message, SENTENCE_MAX_LENGTH), fix: oneLine(fix, SENTENCE_MAX_LENGTH) }
 }
 
+/** @param notification of withNames */
 export function subjectOf(notification: Notification): string {
   const { facts, writtenMs } = notification
   switch (notification.kind) {
@@ -81,7 +100,7 @@ export function subjectOf(notification: Notification): string {
 
 /** `Cafe Alpha`, `3 accounts`, `All 200 accounts` */
 function accountsOf({ accounts: [first], accountCount, coveredCount, kind }: Notification): string {
-  if (first !== undefined && accountCount === 1) return nameOf(first)
+  if (first !== undefined && accountCount === 1) return first.name
   if (accountCount !== coveredCount) return counted(accountCount)
   return `${kind === 'reminder' ? 'all' : 'All'} ${counted(accountCount)}`
 }
@@ -189,10 +208,10 @@ function listOf(notification: Notification, withMessages: boolean): string[] {
   const { accounts, accountCount, coversAll } = notification
   const listed = accounts.slice(0, LISTED_MAX)
   const lines = listed.map((account) => {
-    const organization = coversAll ? ` (${oneLine(account.organizationName, NAME_MAX_LENGTH)})` : ''
+    const organization = coversAll ? ` (${account.organizationName})` : ''
     const message = withMessages ? explainAccount(account, notification)?.message : undefined
     const sentence = message === undefined ? '' : `: ${oneLine(message, LISTED_SENTENCE_MAX_LENGTH)}`
-    return `- ${nameOf(account)}${organization}${sentence}`
+    return `- ${account.name}${organization}${sentence}`
   })
   const others = accountCount - listed.length
   return others > 0 ? [...lines, `and ${others} more`] : lines
