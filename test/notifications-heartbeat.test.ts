@@ -52,6 +52,9 @@ it('is requested by one of several processes, once a minute', async () => {
   expect(receiver.received).toHaveLength(1)
   await database.query(`update notification_watch set heartbeat_at = now() - interval '56 seconds'`)
   await count(receiver, 2)
+  // The clock of the database was set back.
+  await database.query(`update notification_watch set heartbeat_at = now() + interval '1 day'`)
+  await count(receiver, 3)
 })
 
 it('is not requested while the database refuses to write', async () => {

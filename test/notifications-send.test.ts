@@ -302,6 +302,26 @@ describe('a message', () => {
     expect(receiver.received).toEqual([])
   })
 
+  it('is sent although the clock of the database was set back by a day', async () => {
+    const receiver = await startReceiver()
+    const channel = await addChannel(database, { target: receiver.url })
+    const accounts = [{ id: tenant.accountId }]
+    const inHours = (hours: number) => new Date(Date.now() + hours * 3_600_000)
+    const waiting = { created_at: inHours(24), due_at: inHours(24) }
+    const tried = { ...waiting, attempts: 1, first_attempt_at: inHours(24), answer: '', status: 500 }
+    const leased = { ...tried, due_at: inHours(-0.1), leased_until: inHours(24) }
+    const ids = [
+      await addNotification(database, channel, accounts, waiting),
+      await addNotification(database, channel, accounts, tried),
+      await addNotification(database, channel, accounts, leased),
+    ]
+    const quiet = await addNotification(database, channel, accounts, { due_at: inHours(9) })
+    startOutbox(database)
+    for (const id of ids) expect(await ends(id)).toMatchObject({ status: 200 })
+    expect(await stored(quiet)).toMatchObject({ attempts: 0, waits: true })
+    expect(receiver.received).toHaveLength(3)
+  })
+
   it('waits while its channel is paused', async () => {
     const receiver = await startReceiver()
     const paused = await addChannel(database, { target: receiver.url, status: 'paused' })

@@ -15,9 +15,10 @@ const RETRY_MS = 10_000
 /** A database that does not respond may hold the statement for longer than a shutdown may take. */
 const STOP_MAX_MS = 3_000
 
-/** Returns one row in one process of each minute. */
+/** Returns one row in one process of each minute. A time in the future is wrong: the database's clock was corrected. */
 const beat = statement('beat-heart')`
-    update notification_watch set heartbeat_at = now() where heartbeat_at < now() - interval '55 seconds'
+    update notification_watch set heartbeat_at = now()
+     where heartbeat_at < now() - interval '55 seconds' or heartbeat_at > now() + interval '1 minute'
     returning true as "isChosen"`
 
 export interface HeartbeatIntervals {

@@ -26,10 +26,11 @@ import {
   expireNotifications,
   LEASE_SECONDS,
   postponeNotification,
+  recoverNotifications,
 } from './queue.ts'
 
 const POLL_MS = 1_000
-const EXPIRE_INTERVAL_MS = 60_000
+const MAINTENANCE_INTERVAL_MS = 60_000
 /** Channels to which this process sends at the same time. */
 const IN_FLIGHT_MAX = 16
 /** Pause before a result is stored again, while the database is down. */
@@ -55,7 +56,7 @@ export class Outbox {
   readonly #inFlight = new Map<bigint, Promise<void>>()
   #idle = new AbortController()
   #running: Promise<void> = Promise.resolve()
-  #expiredAtMs = Number.NEGATIVE_INFINITY
+  #maintainedAtMs = Number.NEGATIVE_INFINITY
 
   constructor(
     database: Transactions,
@@ -93,9 +94,10 @@ export class Outbox {
   }
 
   async #claim(): Promise<void> {
-    if (performance.now() - this.#expiredAtMs > EXPIRE_INTERVAL_MS) {
+    if (performance.now() - this.#maintainedAtMs > MAINTENANCE_INTERVAL_MS) {
+      await recoverNotifications(this.#database)
       await expireNotifications(this.#database)
-      this.#expiredAtMs = performance.now()
+      this.#maintainedAtMs = performance.now()
     }
     const free = IN_FLIGHT_MAX - this.#inFlight.size
     if (free === 0) return

@@ -91,6 +91,21 @@ const expire = statement('expire-notifications')`
     update notification set failed_at = now(), answer = coalesce(answer, 'expired')
      where sent_at is null and failed_at is null and leased_until <= now() and due_at < now() - $1 * interval '1 hour'`
 
+/**
+ * After the database's clock was set back, a lease or a due time may be a day away. Only quiet hours postpone a message for longer than
+ * a retry, and only before its first attempt.
+ */
+const recover = statement('recover-notifications-after-clock-step')`
+    update notification set due_at = least(due_at, now()), leased_until = '-infinity'
+     where sent_at is null and failed_at is null
+       and (leased_until > now() + interval '2 minutes'
+            or (attempts = 0 and due_at > now() and created_at > now() + interval '1 minute')
+            or (attempts > 0 and due_at > now() + interval '3 hours'))`
+
+export async function recoverNotifications(database: Queryable): Promise<void> {
+  await database.query(recover)
+}
+
 export async function expireNotifications(database: Queryable): Promise<void> {
   await database.query(expire, [RETRY_HOURS])
 }
