@@ -209,12 +209,17 @@ export async function queueResentMembers(
   await transaction.query(queueMembers, [accountId, endpointId, jobId, int8Array(memberIds)])
 }
 
-/** Locks rows in the order in which the sender settles them. $1 job id bigint */
+/**
+ * Locks rows in the order in which the sender settles them. `+ 0` prevents the use of the primary key for that order, which would read
+ * the deliveries of all accounts.
+ *
+ * $1 job id bigint
+ */
 const lockDeliveries = statement('lock-deliveries-of-job')`
-    select from endpoint_delivery where job_id = $1 order by channel_oa_id, id for update`
+    select from endpoint_delivery where job_id = $1 order by channel_oa_id + 0, id + 0 for update`
 
 /**
- * Ends the deliveries of a job: unsent ones are deleted, and failed ones stay for operators. A join with the locked rows would read
+ * Ends the deliveries of a job: unsent ones are deleted, and failed ones stay for operators. A join with the locked rows may read
  * the deliveries of all accounts.
  *
  * $1 job id bigint

@@ -12,8 +12,8 @@ import { readTime } from '../read-time.ts'
 
 /** Counting more takes long and does not change what an operator decides. */
 export const COUNTED_EVENTS_MAX = 1_000_000
-/** Events of one statement: some 10 ms. As many as a page of members may read. */
-const COUNTED_PER_STATEMENT = 10_000
+/** Events of one statement: some 3 ms, or 1 s if each is a random read of 0.5 ms on a cold disk. A statement may take 5 s. */
+const COUNTED_PER_STATEMENT = 2_000
 /** Less than a proxy in front of the console waits. */
 const COUNT_MAX_MS = 5_000
 
