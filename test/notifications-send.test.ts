@@ -6,6 +6,7 @@ import { claimNotifications } from '../src/background/notifications/queue.ts'
 import { readConfig } from '../src/config/config.ts'
 import { Secret } from '../src/config/secret.ts'
 import { startService } from '../src/main.ts'
+import { loadNotifications } from '../src/operator/notifications/content.ts'
 import { openMailer } from '../src/operator/notifications/email.ts'
 import { pauseGone } from '../src/operator/notifications/manage-channels.ts'
 import type { Statement, Transactions } from '../src/postgres/statement.ts'
@@ -88,6 +89,17 @@ describe('a message to a chat', () => {
     expect(receiver.received).toHaveLength(1)
     expect(receiver.received[0]?.body).toContain(`/accounts/${stays.accountId}`)
     expect(receiver.received[0]?.body).not.toContain('2 accounts')
+  })
+
+  it('is read with a part of names that are very long', async () => {
+    const long = await addTenant(database)
+    await database.query(`update official_account set name = repeat('x', 100000) where id = $1`, [
+      long.accountId,
+    ])
+    const channel = await addChannel(database, { target: 'http://127.0.0.1:9/', status: 'paused' })
+    const id = await addNotification(database, channel, [{ id: long.accountId }])
+    const [notification] = await loadNotifications(database, [id])
+    expect(notification?.accounts[0]?.name).toHaveLength(200)
   })
 
   it('is dropped if all of its accounts were removed', async () => {

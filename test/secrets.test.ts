@@ -5,7 +5,7 @@ import { lineEvent, textMessage } from '../tools/simulator/events.ts'
 import { type SimulatedPlatform, simulatePlatform } from '../tools/simulator/platform.ts'
 import type { TextDatabase } from '../tools/text-database.ts'
 import { addTenant, createTestDatabase, type Tenant, urlOf } from './support/database.ts'
-import { becomesWell, eventually, spawnService } from './support/process.ts'
+import { becomesWell, eventually, runProgramAsync, spawnService } from './support/process.ts'
 import { signedDelivery } from './support/service.ts'
 
 const USER_ID = 'Uperson-of-secrets-test'
@@ -13,10 +13,16 @@ const TEXT = 'the text that nobody else may read'
 const ENDPOINT_SECRET = `whsec_${Buffer.from('the secret of an endpoint: 32 b.').toString('base64')}`
 const ENDPOINT_PATH = '/receive/unguessable-path-of-a-tool'
 
+const CHAT_PATH = '/services/T0/unguessable-path-of-a-chat'
+const CHANNEL_SECRET = `whsec_${Buffer.from('the secret of a notification webhook.').toString('base64')}`
+const HEARTBEAT_PATH = '/ping/unguessable-path-of-a-watchdog'
+const SMTP_PASSWORD = 'password-of-the-mail-server'
+
 interface Stage {
   database: TextDatabase
   platform: SimulatedPlatform
   tenant: Tenant
+  env: Record<string, string>
   /** of LINE Login, which proves a person to the tracking route */
   idToken: string
   call: (
@@ -46,13 +52,24 @@ async function setUp(): Promise<Stage> {
      select $1, $2, format, $3, true from unnest(array['line', 'members']) format`,
     [tenant.accountId, platform.url + ENDPOINT_PATH, ENDPOINT_SECRET],
   )
+  await database.query(
+    `insert into notification_channel (format, target, secret, allow_private_network)
+     values ('slack', $1, null, true), ('slack', $2, null, true), ('webhook', $4, $3, true), ('email', 'night@example.com', null, false)`,
+    [platform.url + CHAT_PATH, `http://127.0.0.1:9${CHAT_PATH}`, CHANNEL_SECRET, `${platform.url}/hook`],
+  )
+  await database.query(
+    `insert into notification (notification_channel_id, kind) select id, 'platform_down' from notification_channel`,
+  )
   const metricsPort = await freePort()
-  const service = await spawnService({
+  const env = {
     DATABASE_URL: urlOf(connection),
     LOG_LEVEL: 'trace',
     LINE_API_URL: platform.url,
     METRICS_PORT: String(metricsPort),
-  })
+    HEARTBEAT_URL: `http://127.0.0.1:9${HEARTBEAT_PATH}`,
+    SMTP_URL: `smtp://ann:${SMTP_PASSWORD}@127.0.0.1:9?from=alerts@example.com`,
+  }
+  const service = await spawnService(env)
   await becomesWell(service.url)
   const refusals: string[] = []
   const call: Stage['call'] = async (method, path, headers = {}, body = undefined) => {
@@ -73,7 +90,7 @@ async function setUp(): Promise<Stage> {
     )
     return [log, metrics, ...refusals].join('\n')
   }
-  return { database, platform, tenant, idToken, call, published }
+  return { database, platform, tenant, env, idToken, call, published }
 }
 
 async function sendDeliveries({ tenant, idToken, call }: Stage): Promise<void> {
@@ -148,6 +165,10 @@ function secretsOf({ tenant, platform, idToken }: Stage): Record<string, string>
     encodedText: encodeURIComponent(TEXT),
     endpointSecret: ENDPOINT_SECRET,
     endpointPath: ENDPOINT_PATH,
+    chatPath: CHAT_PATH,
+    notificationSecret: CHANNEL_SECRET,
+    heartbeatPath: HEARTBEAT_PATH,
+    smtpPassword: SMTP_PASSWORD,
   }
 }
 
@@ -158,7 +179,23 @@ it('good, bad and failing requests publish no secret at level trace, and no user
     .poll(() => stage.platform.receipts.map(({ format }) => format))
     .toSatisfy((formats) => formats.includes('line') && formats.includes('members'))
   await breakDatabase(stage, await callProtectedRoutes(stage))
-  const published = await stage.published()
+  const responses = await eventually(
+    () =>
+      stage.database.query<{ answer: string }>('select answer from notification where answer is not null'),
+    (rows) => rows.length === 4,
+  )
+  const commands = await Promise.all(
+    [
+      ['doctor'],
+      ['notifications', 'list'],
+      ['notifications', 'show', '1'],
+      ['notifications', 'test', '2', '--json'],
+    ].map((args) => runProgramAsync(args, stage.env)),
+  )
+  const recorded = await stage.database.query('select to_jsonb(a)::text as row from activity a')
+  const published = [await stage.published(), JSON.stringify([responses, commands, recorded])].join('\n')
+  expect(published).toContain('notifications 2')
+  expect(published).toContain('notifications.tested')
   expect(published).toContain('"route":"/api/mbox/callback/:oaHash"')
   for (const [name, secret] of Object.entries(secretsOf(stage)))
     expect(published.includes(secret), name).toBe(false)

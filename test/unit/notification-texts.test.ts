@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import type { Problem } from '../../src/operator/accounts/account-status.ts'
 import { REASONS } from '../../src/operator/accounts/account-status.ts'
 import type { Notification, NotifiedAccount } from '../../src/operator/notifications/content.ts'
-import { writeSlack, writeWebhook } from '../../src/operator/notifications/messages.ts'
+import { writeSlack, writeWebhook } from '../../src/operator/notifications/requests.ts'
 import { chatLine, chatName, oneLine } from '../../src/operator/notifications/safe-text.ts'
 import { plainText, UNCHANGED, writeLines } from '../../src/operator/notifications/text.ts'
 
@@ -103,7 +103,7 @@ describe('a message', () => {
       text({ accounts: many(2), accountCount: 200, facts: { cause: 'service' }, coversAll: false }),
     ).toMatchInlineSnapshot(`
       "All 200 accounts are broken: suspended by LINE
-      The cause is probably this service. Run oa-audience doctor.
+      The cause is probably this service (oa-audience), not LINE. Run oa-audience doctor.
       LINE has suspended the account.
       Ask LINE for the reason in LINE Official Account Manager. The command oa-audience fleet says what to do for each account.
       - Cafe 1
@@ -158,14 +158,17 @@ describe('a message', () => {
       text({ kind: 'platform_down', reason: null, facts: { ...facts, cause: 'service' } }),
     ).toMatchInlineSnapshot(`
       "LINE does not respond: the checks of all 200 accounts fail
-      But LINE delivers, so the cause is probably the network of this service. Allow outgoing HTTPS to LINE, and run oa-audience doctor.
+      But LINE still delivers, so the cause is probably the network of this service (oa-audience). Allow outgoing HTTPS to LINE, and run oa-audience doctor.
       Until LINE responds again, there are no messages about single accounts whose checks fail.
       https://console.example/"
     `)
+    expect(text({ kind: 'platform_down', reason: null, facts: { accounts: 1 } })).toMatch(
+      /^LINE does not respond: the check of the only account fails\nThis service .oa-audience. and its database work/,
+    )
     const until = '2026-11-23T02:50:00.000Z'
     expect(text({ kind: 'platform_up', reason: null, facts: { ...facts, until } })).toMatchInlineSnapshot(`
       "LINE responds again after 32 min
-      Accounts are checked again.
+      Checks of the accounts have resumed. New problems are reported again.
       https://console.example/"
     `)
     const week = {
@@ -182,13 +185,13 @@ describe('a message', () => {
       text({ kind: 'summary', reason: null, facts: week, accounts: [account(1)] }),
     ).toMatchInlineSnapshot(`
       "Weekly summary: 200 accounts, 1 broken, 0 degraded
-      Quiet: 4, ok: 195. Events in 7 days: 1200 (900 in the 7 days before). Followers: -3.
+      Quiet: 4, ok: 195. Events in 7 days: 1200 (900 in the 7 days before). Change in followers: -3.
       - Cafe 1 (Coffee Group): LINE has suspended the account.
       https://console.example/"
     `)
     expect(text({ kind: 'test', reason: null })).toMatchInlineSnapshot(`
       "Test message of oa-audience
-      Messages about official accounts arrive here.
+      A message arrives here when a LINE official account breaks, and when it has recovered.
       https://console.example/"
     `)
   })

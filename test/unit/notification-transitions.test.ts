@@ -8,7 +8,7 @@ import {
   type Message,
   PER_HOUR_MAX,
   planMessages,
-} from '../../src/background/notifications/messages.ts'
+} from '../../src/background/notifications/plan-messages.ts'
 import { FAULTS_MIN, type PlatformState, stepPlatform } from '../../src/background/notifications/platform.ts'
 import {
   type Alert,

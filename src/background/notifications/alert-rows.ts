@@ -2,7 +2,7 @@
 import type { AccountId, OrganizationId } from '../../accounts/account.ts'
 import type { Reason } from '../../operator/accounts/account-status.ts'
 import { type Queryable, type Row, statement } from '../../postgres/statement.ts'
-import type { Channel } from './messages.ts'
+import type { Channel } from './plan-messages.ts'
 import type { PlatformState } from './platform.ts'
 import type { Alert, Level } from './transitions.ts'
 

@@ -1,7 +1,7 @@
 /** Statements of a pass over messages that are not sent yet. */
 import type { AccountId } from '../../accounts/account.ts'
 import { type Queryable, type Row, statement } from '../../postgres/statement.ts'
-import type { MessageAccount, RecentMessage, WaitingAccount, WaitingMessage } from './messages.ts'
+import type { MessageAccount, RecentMessage, WaitingAccount, WaitingMessage } from './plan-messages.ts'
 
 /**
  * A message that is attempted never changes, so the sender waits for this lock or skips the message. Messages of paused channels are

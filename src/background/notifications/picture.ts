@@ -4,7 +4,7 @@ import { type AccountStatus, assessAccount, type Reason } from '../../operator/a
 import { type AccountFacts, readFleet } from '../../operator/accounts/fleet-facts.ts'
 import { ALL_ORGANIZATIONS } from '../../operator/actor.ts'
 import type { Queryable } from '../../postgres/statement.ts'
-import type { Channel } from './messages.ts'
+import type { Channel } from './plan-messages.ts'
 import type { Sighting } from './transitions.ts'
 
 export type Counts = Record<AccountStatus, number>

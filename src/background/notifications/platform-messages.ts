@@ -1,8 +1,8 @@
 /** Messages about an outage of LINE: one per channel when it begins, and one when it is over. */
 import { type Row, statement } from '../../postgres/statement.ts'
 import { insertMessages, type NewRow, readRecent } from './message-rows.ts'
-import { hourLimit } from './messages.ts'
 import { type Seen, totalOf } from './picture.ts'
+import { hourLimit } from './plan-messages.ts'
 import { type Checks, findCause, type PlatformState } from './platform.ts'
 
 export async function announceOutage(

@@ -35,9 +35,11 @@ const lockDueChannels = statement('lock-channels-with-due-notifications')`
       select c.id, due.due_at, due.is_failing,
              coalesce(busy.channels, 0)
              + row_number() over (partition by c.organization_id order by due.is_failing, due.due_at, c.id) as position
-        from due join notification_channel c on c.id = due.id
-        left join busy on busy.organization_id is not distinct from c.organization_id
-       where c.status = 'active' and c.id <> all ($2)),
+        from due
+       cross join lateral (
+         select id, organization_id from notification_channel
+          where id = due.id and status = 'active' and id <> all ($2) offset 0) c
+        left join busy on busy.organization_id is not distinct from c.organization_id),
     chosen as materialized (
       select id from ranked where position <= $3 order by is_failing, due_at, id limit $1)
     select id from notification_channel

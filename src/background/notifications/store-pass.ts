@@ -3,7 +3,7 @@
  *
  * 1. `lockPass` makes sure that no later pass has begun, and lets later ones wait.
  * 2. Each account is compared with its row of account_alert (transitions.ts).
- * 3. Announcements become parts of messages (messages.ts), beside reminders and messages about LINE (platform.ts).
+ * 3. Announcements become parts of messages (plan-messages.ts), beside reminders and messages about LINE (platform.ts).
  */
 import type { AccountId } from '../../accounts/account.ts'
 import type { Transactions } from '../../postgres/statement.ts'
@@ -16,8 +16,8 @@ import {
   storePlatformState,
 } from './alert-rows.ts'
 import * as rows from './message-rows.ts'
-import { indexChannels, type Message, planMessages, planReminders } from './messages.ts'
 import type { Picture, Seen } from './picture.ts'
+import { indexChannels, type Message, planMessages, planReminders } from './plan-messages.ts'
 import { type Checks, isUnclear, stepPlatform } from './platform.ts'
 import { announceEndOfOutage, announceOutage } from './platform-messages.ts'
 import {

@@ -87,7 +87,7 @@ const NOTIFICATION_COLUMNS = `n.id, n.kind, n.reason, n.facts, (extract(epoch fr
            listed.accounts, total.count as "accountCount", total.broken as "brokenCount", covered.count as "coveredCount",
            c.organization_id is null as "coversAll"`
 
-/** $2 of the statements below: accounts int */
+/** $2 of the statements below: accounts int. Names are cut, because other programs may store ones of megabytes, and a text has 60 characters. */
 const NOTIFICATION_SOURCE = `notification n
       join notification_channel c on c.id = n.notification_channel_id
      cross join lateral (
@@ -100,8 +100,8 @@ const NOTIFICATION_SOURCE = `notification n
         where c.organization_id is null or organization_id = c.organization_id) covered
      cross join lateral (
        select coalesce(jsonb_agg(jsonb_build_object(
-                'id', account.id::text, 'name', account.name, 'organizationId', account.organization_id::text,
-                'organizationName', account.organization_name, 'before', account.before, 'after', account.after,
+                'id', account.id::text, 'name', left(account.name, 200), 'organizationId', account.organization_id::text,
+                'organizationName', left(account.organization_name, 200), 'before', account.before, 'after', account.after,
                 'problem', account.problem,
                 'since', to_char(account.since at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'))
                 order by account.position), '[]') as accounts

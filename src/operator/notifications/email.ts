@@ -5,7 +5,7 @@ import { isEmailAddress } from '../../config/parsers.ts'
 import type { Secret } from '../../config/secret.ts'
 import type { EndpointResponse } from '../../endpoints/post.ts'
 import type { Notification, NotificationTarget } from './content.ts'
-import { messageId } from './messages.ts'
+import { messageId } from './requests.ts'
 import { oneLine } from './safe-text.ts'
 import { UNCHANGED, writeLines } from './text.ts'
 

@@ -7,6 +7,8 @@ import { loadNotifications, type Notification, type NotificationKind } from './c
 import { nameOf, plainText } from './text.ts'
 
 const NAMES_MAX = 5
+/** A message about 30,000 accounts takes up to 400 ms, and a statement may take 5 s. */
+const MESSAGES_PER_STATEMENT = 5
 
 export type NotificationSummary = {
   id: bigint
@@ -54,7 +56,9 @@ export async function listNotifications(
   if ((await findChannel(database, organizationIds, channelId)) === null) return null
   const rows = await database.query<HistoryRow>(selectHistory, [channelId, beforeId ?? INT64_MAX, limit])
   const ids = rows.map(({ id }) => id)
-  const loaded = ids.length === 0 ? [] : await loadNotifications(database, ids)
+  const loaded: Notification[] = []
+  for (let at = 0; at < ids.length; at += MESSAGES_PER_STATEMENT)
+    loaded.push(...(await loadNotifications(database, ids.slice(at, at + MESSAGES_PER_STATEMENT))))
   const byId = new Map(loaded.map((notification) => [notification.id, notification]))
   return rows.flatMap((row) => {
     const notification = byId.get(row.id)

@@ -14,7 +14,7 @@ export const REASON_TITLES: Record<Reason, string> = {
   chat_signature_refused: 'callbacks of the support chat have wrong signatures',
   line_signature_doubtful: 'some deliveries of LINE have wrong signatures',
   deliveries_missing: 'LINE did not deliver all follows and blocks',
-  deliveries_failed: 'deliveries were refused with 503',
+  deliveries_failed: 'this service refused deliveries of LINE (503)',
   events_unapplied: 'events could not be applied',
   endpoint_failing: 'an endpoint does not accept deliveries',
   endpoint_failed: 'deliveries to endpoints failed permanently',

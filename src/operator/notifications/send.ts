@@ -6,7 +6,7 @@ import { HostResolver } from '../../endpoints/resolver.ts'
 import { readTarget } from '../../endpoints/targets.ts'
 import type { Notification, NotificationTarget } from './content.ts'
 import { type Mailer, openMailer } from './email.ts'
-import { writeSlack, writeWebhook } from './messages.ts'
+import { writeSlack, writeWebhook } from './requests.ts'
 
 export interface SenderParts {
   /** whether a URL is one of this service's own: sending there would be a loop */

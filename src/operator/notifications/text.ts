@@ -86,7 +86,7 @@ export function subjectOf(notification: Notification): string {
     case 'recovery':
       return recoveryOf(notification)
     case 'platform_down':
-      return `LINE does not respond: the checks of all ${facts.accounts ?? ''} accounts fail`
+      return `LINE does not respond: ${facts.accounts === 1 ? 'the check of the only account fails' : `the checks of all ${facts.accounts ?? ''} accounts fail`}`
     case 'platform_up':
       return `LINE responds again${after(facts.since, Date.parse(facts.until ?? '') || writtenMs)}`
     case 'summary':
@@ -149,7 +149,9 @@ function detailsOf(notification: Notification): string[] {
     case 'problem':
     case 'reminder':
       return [
-        ...(facts.cause === 'service' ? ['The cause is probably this service. Run oa-audience doctor.'] : []),
+        ...(facts.cause === 'service'
+          ? ['The cause is probably this service (oa-audience), not LINE. Run oa-audience doctor.']
+          : []),
         ...explanationsOf(notification),
       ]
     case 'recovery':
@@ -157,23 +159,23 @@ function detailsOf(notification: Notification): string[] {
     case 'platform_down':
       return [
         facts.cause === 'service'
-          ? 'But LINE delivers, so the cause is probably the network of this service. Allow outgoing HTTPS to LINE, and run oa-audience doctor.'
-          : 'This service and its database work, so the cause is probably LINE.',
+          ? 'But LINE still delivers, so the cause is probably the network of this service (oa-audience). Allow outgoing HTTPS to LINE, and run oa-audience doctor.'
+          : 'This service (oa-audience) and its database work, so the cause is probably LINE.',
         'Until LINE responds again, there are no messages about single accounts whose checks fail.',
       ]
     case 'platform_up':
-      return ['Accounts are checked again.']
+      return ['Checks of the accounts have resumed. New problems are reported again.']
     case 'summary':
       return [...figuresOf(facts), ...listOf(notification, true)]
     case 'test':
-      return ['Messages about official accounts arrive here.']
+      return ['A message arrives here when a LINE official account breaks, and when it has recovered.']
     default:
       return []
   }
 }
 
 function figuresOf({ quiet = 0, ok = 0, events, eventsBefore, growth }: Notification['facts']): string[] {
-  const followers = growth == null ? '' : ` Followers: ${growth < 0 ? growth : `+${growth}`}.`
+  const followers = growth == null ? '' : ` Change in followers: ${growth < 0 ? growth : `+${growth}`}.`
   const compared = eventsBefore === undefined ? '' : ` (${eventsBefore} in the 7 days before)`
   const received = events === undefined ? '' : ` Events in 7 days: ${events}${compared}.`
   return [`Quiet: ${quiet}, ok: ${ok}.${received}${followers}`]
