@@ -1,5 +1,6 @@
 /** A time range again: what a receiver gets that was broken, misconfigured or added today. */
 import { describe, expect, it } from 'vitest'
+import { noteOf } from '../src/cli/follow-job.ts'
 import { commandActor } from '../src/operator/actor.ts'
 import { listDeliveries, previewDelivery } from '../src/operator/endpoints/endpoints.ts'
 import { countReplay, planReplay } from '../src/operator/endpoints/replays.ts'
@@ -438,5 +439,32 @@ describe('the command line', () => {
     ])
     const bad = await run('endpoints', 'replay', id, '--from', 'x', '--to', TODAY.to)
     expect(bad.stderr).toContain('from must be a time such as')
+  })
+
+  it('asks on a terminal before it sends', async () => {
+    const { addEndpoint, deliverMessages, database, env } = await startReplaying(false)
+    await deliverMessages(1)
+    const id = String(await addEndpoint('https://example.com/', { status: 'paused' }))
+    const args = ['endpoints', 'replay', id, '--from', TODAY.from, '--to', TODAY.to, '--no-wait']
+    const answer = (input: string) => runCommand(args, env, { input, isTTY: true })
+    for (const no of ['no\n', 'yesterday\n', '\n']) {
+      const { status, stderr } = await answer(no)
+      expect([status, stderr], no).toEqual([1, expect.stringContaining('Send them again? (yes or no)')])
+    }
+    expect(await database.query('select from job')).toEqual([])
+    expect((await answer('yes\n')).status).toBe(0)
+    expect(await database.query('select from job')).toHaveLength(1)
+  })
+
+  it('says what a task waits for: a service, an active endpoint, or a receiver that works', async () => {
+    const { addEndpoint, deliverMessages, replay, database, job } = await startReplaying(false)
+    await deliverMessages(1)
+    const id = await replay(await addEndpoint('https://example.com/'))
+    const note = async (tally: object) => noteOf(database, { ...(await job(id)), tally: { ...tally } })
+    expect(await note({ waiting: null })).toBe('')
+    expect(await note({ waiting: 'paused' })).toContain('the endpoint is paused')
+    expect(await note({ waiting: 'receiver' })).toContain('waits for the receiver')
+    await database.query(`update job set stepped_at = now() - interval '11 seconds'`)
+    expect(await note({ waiting: null })).toContain('start the service (oa-audience serve)')
   })
 })
