@@ -16,7 +16,14 @@ const slow = { ...base.test, testTimeout: 300_000 }
 /** Files of `npm test` whose property tests have all their runs here. test/support/runs.ts */
 const PROPERTIES = [
   ...['audience-delta', 'audience-filters', 'audience-import', 'audience-rare-filters', 'convergence'],
-  ...['endpoints-erasure', 'event-keys', 'line-order', 'tenants', 'unit/line-payload'],
+  ...[
+    'endpoints-erasure',
+    'endpoints-replay-erasure',
+    'event-keys',
+    'line-order',
+    'tenants',
+    'unit/line-payload',
+  ],
 ].map((name) => `test/${name}.test.ts`)
 
 /** Tests that take minutes or most of the machine. */
