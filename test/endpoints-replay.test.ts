@@ -216,6 +216,37 @@ describe('a replay', () => {
     expect(await database.query('select from endpoint_delivery')).toEqual([])
   })
 
+  it('ends when its operator is demoted or disabled, and leaves nothing behind', async () => {
+    const { addEndpoint, deliverMessages, replay, endOf, database, hurrying } = await startReplaying()
+    await deliverMessages(3)
+    const receiver = await startReceiver()
+    receiver.answer = { status: 500 }
+    const id = await addEndpoint(receiver.url)
+    const [operator] = await database.query<{ id: bigint }>(
+      `insert into operator (name, email, role) values ('Ann', 'ann@example.com', 'manager') returning id`,
+    )
+    const endsAfter = async (change: string) => {
+      const started = await replay(id)
+      await database.query(`update job set actor_kind = 'operator', operator_id = $2 where id = $1`, [
+        ...[started, operator?.id],
+      ])
+      await eventually(
+        () => database.query('select from endpoint_delivery where job_id is not null'),
+        (rows) => rows.length === 1,
+      )
+      await database.query(change)
+      const { status, reason } = await hurrying(endOf(started))
+      expect(await database.query('select from endpoint_delivery')).toEqual([])
+      return [status, reason]
+    }
+    expect(await endsAfter(`update operator set role = 'viewer'`)).toEqual(['cancelled', 'operator_demoted'])
+    await database.query(`update operator set role = 'manager'`)
+    expect(await endsAfter(`update operator set status = 'disabled'`)).toEqual([
+      'cancelled',
+      'operator_disabled',
+    ])
+  })
+
   it('is continued by another instance, and sends nothing twice', async () => {
     const { addEndpoint, deliverMessages, replay, endOf, startRunner, job } = await startReplaying(false)
     const texts = await deliverMessages(60)
