@@ -1,5 +1,6 @@
 /** A time range again: what a receiver gets that was broken, misconfigured or added today. */
 import { describe, expect, it } from 'vitest'
+import { noteOf } from '../src/cli/follow-job.ts'
 import { commandActor } from '../src/operator/actor.ts'
 import { listDeliveries, previewDelivery } from '../src/operator/endpoints/endpoints.ts'
 import { countReplay, planReplay } from '../src/operator/endpoints/replays.ts'
@@ -213,6 +214,37 @@ describe('a replay', () => {
     await database.query('delete from endpoint where id = $1', [id])
     expect(await endOf(second)).toMatchObject({ status: 'failed', reason: 'endpoint_removed' })
     expect(await database.query('select from endpoint_delivery')).toEqual([])
+  })
+
+  it('ends when its operator is demoted or disabled, and leaves nothing behind', async () => {
+    const { addEndpoint, deliverMessages, replay, endOf, database, hurrying } = await startReplaying()
+    await deliverMessages(3)
+    const receiver = await startReceiver()
+    receiver.answer = { status: 500 }
+    const id = await addEndpoint(receiver.url)
+    const [operator] = await database.query<{ id: bigint }>(
+      `insert into operator (name, email, role) values ('Ann', 'ann@example.com', 'manager') returning id`,
+    )
+    const endsAfter = async (change: string) => {
+      const started = await replay(id)
+      await database.query(`update job set actor_kind = 'operator', operator_id = $2 where id = $1`, [
+        ...[started, operator?.id],
+      ])
+      await eventually(
+        () => database.query('select from endpoint_delivery where job_id is not null'),
+        (rows) => rows.length === 1,
+      )
+      await database.query(change)
+      const { status, reason } = await hurrying(endOf(started))
+      expect(await database.query('select from endpoint_delivery')).toEqual([])
+      return [status, reason]
+    }
+    expect(await endsAfter(`update operator set role = 'viewer'`)).toEqual(['cancelled', 'operator_demoted'])
+    await database.query(`update operator set role = 'manager'`)
+    expect(await endsAfter(`update operator set status = 'disabled'`)).toEqual([
+      'cancelled',
+      'operator_disabled',
+    ])
   })
 
   it('is continued by another instance, and sends nothing twice', async () => {
@@ -438,5 +470,32 @@ describe('the command line', () => {
     ])
     const bad = await run('endpoints', 'replay', id, '--from', 'x', '--to', TODAY.to)
     expect(bad.stderr).toContain('from must be a time such as')
+  })
+
+  it('asks on a terminal before it sends', async () => {
+    const { addEndpoint, deliverMessages, database, env } = await startReplaying(false)
+    await deliverMessages(1)
+    const id = String(await addEndpoint('https://example.com/', { status: 'paused' }))
+    const args = ['endpoints', 'replay', id, '--from', TODAY.from, '--to', TODAY.to, '--no-wait']
+    const answer = (input: string) => runCommand(args, env, { input, isTTY: true })
+    for (const no of ['no\n', 'yesterday\n', '\n']) {
+      const { status, stderr } = await answer(no)
+      expect([status, stderr], no).toEqual([1, expect.stringContaining('Send them again? (yes or no)')])
+    }
+    expect(await database.query('select from job')).toEqual([])
+    expect((await answer('yes\n')).status).toBe(0)
+    expect(await database.query('select from job')).toHaveLength(1)
+  })
+
+  it('says what a task waits for: a service, an active endpoint, or a receiver that works', async () => {
+    const { addEndpoint, deliverMessages, replay, database, job } = await startReplaying(false)
+    await deliverMessages(1)
+    const id = await replay(await addEndpoint('https://example.com/'))
+    const note = async (tally: object) => noteOf(database, { ...(await job(id)), tally: { ...tally } })
+    expect(await note({ waiting: null })).toBe('')
+    expect(await note({ waiting: 'paused' })).toContain('the endpoint is paused')
+    expect(await note({ waiting: 'receiver' })).toContain('waits for the receiver')
+    await database.query(`update job set stepped_at = now() - interval '11 seconds'`)
+    expect(await note({ waiting: null })).toContain('start the service (oa-audience serve)')
   })
 })

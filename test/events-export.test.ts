@@ -374,4 +374,27 @@ describe("the console's export of events", () => {
       expect((await operator.get(path + query)).status, query).toBe(400)
     expect((await operator.get('/api/accounts/99/events/export?from=2026-01-01')).status).toBe(404)
   })
+
+  it('is recorded only if it begins, and a refusal is no file', async () => {
+    const tenant = await addTenant(database)
+    await load(
+      database,
+      `insert into event (channel_oa_id, source, kind, key, occurred_at, received_at, payload)
+       select $1, 'line', 'message', gen_random_uuid(), now(), now() - interval '1 hour',
+              concat('{"text":"', repeat('x', 1000000), '"}')
+         from generate_series(1, 30)`,
+      [tenant.accountId],
+    )
+    const path = `/api/accounts/${tenant.accountId}/events/export?from=${DAY_AGO}`
+    const second = await signedIn(url)
+    const open = await fetch(url + path, { headers: { cookie: second.cookie } })
+    const refused = await second.get(path)
+    expect([refused.status, refused.text]).toEqual([429, expect.stringContaining('Another stream')])
+    await open.arrayBuffer()
+    expect(refused.headers.get('content-disposition')).toBeNull()
+    const rows = await load(database, 'select action from activity where channel_oa_id = $1', [
+      tenant.accountId,
+    ])
+    expect(rows).toEqual([{ action: 'events.exported' }])
+  })
 })

@@ -304,6 +304,27 @@ describe('withoutOthers', () => {
     )
   })
 
+  it('leaves the texts of a support chat about what agents did, which contain their names', () => {
+    const did = 'Assigned to Agent Smith by Agent Jones'
+    const texts = { content: did, processed_message_content: did }
+    const webhook = {
+      ...{ event: 'message_created', id: 7, message_type: 'activity', ...texts },
+      conversation: {
+        id: 5,
+        messages: [
+          { id: 7, message_type: 2, ...texts },
+          { id: 8, message_type: 0, content: 'hello' },
+        ],
+      },
+    }
+    const kept = withoutOthers({ source: 'mbox', isSource: true }, person, JSON.stringify(webhook))
+    expect(kept).not.toMatch(/Smith|Jones/)
+    expect(JSON.parse(kept)).toMatchObject({
+      ...{ id: 7, message_type: 'activity' },
+      conversation: { messages: [{ id: 7 }, { id: 8, content: 'hello' }] },
+    })
+  })
+
   it('keeps numbers and escapes of a payload without other people as they are', () => {
     const payload = '{"id": 12345678901234567890, "text":"\\u0000\\ud800"}'
     expect(withoutOthers({ source: 'line', isSource: true }, person, payload)).toBe(payload)

@@ -35,7 +35,8 @@ export async function followJob(database: Database, id: bigint, unit: string): P
   }
 }
 
-async function noteOf(database: Database, { id, tally }: JobSummary): Promise<string> {
+/** Why a job makes no progress. */
+export async function noteOf(database: Database, { id, tally }: JobSummary): Promise<string> {
   if ((await secondsSinceStep(database, id)) > UNATTENDED_SECONDS)
     return '; nothing works on it: start the service (oa-audience serve)'
   if (tally.waiting === 'paused') return '; waits, because the endpoint is paused'

@@ -12,7 +12,8 @@ import { findPerson, personJson, recordPersonExport } from '../exports/export-pe
 import { eraseMember, updateMember } from '../members/manage-members.ts'
 import { findMember, memberTimeline, searchMembers, type TimelinePosition } from '../members/members.ts'
 import type { ConsoleParts } from './parts.ts'
-import { found, PAGE_SIZE, readerOf, requireId } from './parts.ts'
+import { found, PAGE_SIZE, requireId } from './parts.ts'
+import { sendDownload } from './send-download.ts'
 import { MANAGER, operatorOf, VIEWER } from './session.ts'
 
 const UserId = StorableText({ minLength: 1, maxLength: USER_ID_MAX_LENGTH })
@@ -85,9 +86,12 @@ export function audienceRoutes(
     const { userId } = checkPerson(request.query)
     const current = readsFromNow()
     const person = found(await findPerson(current, account, userId))
-    await recordPersonExport(database, operator, person)
-    reply.header('content-disposition', `attachment; filename="person-${account.id}.json"`)
-    return streamer.send(reply, 'application/json', readerOf(operator), () => personJson(current, person))
+    return sendDownload(reply, { streamer }, operator, {
+      fileName: `person-${account.id}.json`,
+      mediaType: 'application/json',
+      record: () => recordPersonExport(database, operator, person),
+      read: () => personJson(current, person),
+    })
   })
 
   // `version` is the one that the form shows, so that two people who edit the same member do not overwrite each other.

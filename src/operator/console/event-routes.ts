@@ -18,7 +18,8 @@ import { EXPORT_SOURCES, eventLines, findExportEnd, recordEventExport } from '..
 import { readRange } from '../exports/time-range.ts'
 import { startEventRetry } from '../jobs/retry-events.ts'
 import type { ConsoleParts } from './parts.ts'
-import { found, Id, idOrNull, pageOf, READ_LIMIT, readerOf, requireId } from './parts.ts'
+import { found, Id, idOrNull, pageOf, READ_LIMIT, requireId } from './parts.ts'
+import { sendDownload } from './send-download.ts'
 import { sendJob } from './send-job.ts'
 import { MANAGER, operatorOf, VIEWER } from './session.ts'
 
@@ -101,18 +102,20 @@ export function eventRoutes(api: FastifyInstance, parts: ConsoleParts): void {
   })
 }
 
-function exportRoute(api: FastifyInstance, { database, readsFromNow, streamer }: ConsoleParts): void {
+function exportRoute(api: FastifyInstance, parts: ConsoleParts): void {
+  const { database, readsFromNow } = parts
   type OfAccount = { Params: { account: string } }
   api.get<OfAccount>('/accounts/:account/events/export', VIEWER, async (request, reply) => {
     const operator = operatorOf(request)
     const accountId = requireId(request.params.account)
     const account = found(await findAccountDetails(database, operator.organizationIds, accountId))
     const range = readRange(checkExport(request.query), await findExportEnd(database))
-    await recordEventExport(database, operator, account, range)
-    reply.header('content-disposition', `attachment; filename="events-${accountId}.ndjson"`)
-    return streamer.send(reply, NDJSON.mediaType, readerOf(operator), () =>
-      eventLines(readsFromNow(), accountId, range),
-    )
+    return sendDownload(reply, parts, operator, {
+      fileName: `events-${accountId}.ndjson`,
+      mediaType: NDJSON.mediaType,
+      record: () => recordEventExport(database, operator, account, range),
+      read: () => eventLines(readsFromNow(), accountId, range),
+    })
   })
 }
 

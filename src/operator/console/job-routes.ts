@@ -19,7 +19,8 @@ import { countMatching } from '../members/count-members.ts'
 import { recordFile } from '../members/manage-members.ts'
 import { OperatorLimit } from './operator-limit.ts'
 import type { ConsoleParts } from './parts.ts'
-import { found, Id, idOrNull, pageOf, READ_LIMIT, readerOf, requireId } from './parts.ts'
+import { found, Id, idOrNull, pageOf, READ_LIMIT, requireId } from './parts.ts'
+import { sendDownload } from './send-download.ts'
 import { sendJob } from './send-job.ts'
 import { MANAGER, operatorOf, VIEWER } from './session.ts'
 
@@ -130,11 +131,13 @@ function readMatchingRoutes(
     const scope = scopeOfJob({ accountId, organizationId })
     const members = await count(request, reads, scope, matching)
     const changes = { format, members, filters: publicFilters(matching) }
-    await recordFile(database, operator, { id: accountId, organizationId }, 'members.exported', changes)
-    reply.header('content-disposition', `attachment; filename="members-${accountId}.${format}"`)
-    return streamer.send(reply, FORMATS[format].mediaType, readerOf(operator), () =>
-      memberLines(reads, scope, matching, beginningOf(matching), FORMATS[format]),
-    )
+    return sendDownload(reply, { streamer }, operator, {
+      fileName: `members-${accountId}.${format}`,
+      mediaType: FORMATS[format].mediaType,
+      record: () =>
+        recordFile(database, operator, { id: accountId, organizationId }, 'members.exported', changes),
+      read: () => memberLines(reads, scope, matching, beginningOf(matching), FORMATS[format]),
+    })
   })
 }
 

@@ -16,12 +16,15 @@ const SHARED_FIELDS = [
   'left',
 ]
 
+/** Of a message of a support chat. */
+const ACTIVITY_TEXTS = ['content', 'processed_message_content']
+
 /**
  * Returns the payload as it is if it contains nobody else, because parsing would change numbers beyond 2^53.
  *
  * - LINE: user ids of others and the list elements that contain them, such as mentions and joined members. What the person wrote
  *   remains, with names in it. LINE sends no text of quoted messages. This applies to kinds that do not exist yet, too.
- * - Support chats: names and addresses of agents. What agents wrote to the person remains.
+ * - Support chats: names and addresses of agents, and what the chat wrote about their work. What agents wrote to the person remains.
  * - Tracking: the visitor's page sends no data of others.
  */
 export function withoutOthers(
@@ -54,18 +57,23 @@ function withoutUsers(event: unknown, userId: string): unknown {
   })
 }
 
-/** Chatwoot marks agents with the type `user`. */
+/**
+ * Chatwoot marks agents with the type `user`. An activity is a sentence such as "Assigned to Ann by Bob". Its type is a word in
+ * webhooks of messages, and 2 in those of conversations.
+ */
 function withoutAgents(webhook: unknown): unknown {
   const isAgent = (value: unknown) => isObject(value) && value.type === 'user'
+  const isActivity = ({ message_type: type }: Fields) => type === 'activity' || type === 2
   return filterDeep(webhook, {
     isDroppedElement: isAgent,
-    isDroppedField: (name, value) => name === 'assignee' || isAgent(value),
+    isDroppedField: (name, value, of) =>
+      name === 'assignee' || isAgent(value) || (ACTIVITY_TEXTS.includes(name) && isActivity(of)),
   })
 }
 
 interface Drops {
   isDroppedElement: (element: unknown) => boolean
-  isDroppedField: (name: string, value: unknown) => boolean
+  isDroppedField: (name: string, value: unknown, of: Fields) => boolean
 }
 
 /** Returns the same value if nothing is dropped. The depth of stored payloads is limited (intake/json-depth.ts). */
@@ -80,7 +88,7 @@ function filterDeep(value: unknown, drops: Drops): unknown {
   if (!isObject(value)) return value
   const entries = Object.entries(value)
   const filtered = entries
-    .filter(([name, field]) => !drops.isDroppedField(name, field))
+    .filter(([name, field]) => !drops.isDroppedField(name, field, value))
     .map(([name, field]) => [name, filterDeep(field, drops)] as const)
   const isSame =
     filtered.length === entries.length && filtered.every(([name, field]) => field === value[name])
