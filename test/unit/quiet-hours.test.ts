@@ -61,7 +61,9 @@ describe('quiet hours', () => {
         expect(end).toBeGreaterThan(now)
         // Summer time that ends makes a night an hour longer.
         expect(end - now).toBeLessThanOrEqual(((until - shown + 1440) % 1440) * MINUTE_MS + HOUR_MS)
-        expect(quietUntil(`${text(from)}-${text(until)}`, timeZone, end)).toBeNull()
+        // A clock that skips the end shows a later minute, which may be in the next quiet hours.
+        if (minuteOfDay(timeZone, end) === until)
+          expect(quietUntil(`${text(from)}-${text(until)}`, timeZone, end)).toBeNull()
       }),
       { numRuns: runs(2_000) },
     )
