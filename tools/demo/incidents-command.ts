@@ -49,7 +49,10 @@ function addChat(database: Database, organizationId: bigint, target: string) {
 }
 
 function show(incident: string, messages: string[], asJson: boolean): void {
-  if (asJson) return console.log(JSON.stringify({ incident, messages }))
+  if (asJson) {
+    console.log(JSON.stringify({ incident, messages }))
+    return
+  }
   console.log(`\n${styled(['bold', 'cyan'], incident)}`)
   for (const message of messages) console.log(message.replace(/^/gm, '  │ '))
 }
