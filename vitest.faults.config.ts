@@ -6,9 +6,10 @@ const CONCURRENT = [
   ...['accounts-apply', 'audience-import', 'compression', 'console-browser-actions', 'console-browser'],
   ...['console-accounts', 'console-browser-endpoints', 'console-browser-operators', 'console-charts'],
   ...['console-day', 'console-markup', 'console-notifications', 'console-pages', 'console-search'],
-  ...['console-sso', 'console-tasks', 'demo', 'embedded-database', 'embedded-lifecycle'],
-  ...['embedded-upgrade', 'idle-connections', 'import-followers', 'loss', 'nginx', 'pgbouncer', 'plans'],
-  ...['prove', 'replicas', 'retention', 'tracking-browsers', 'upgrade', 'workers'],
+  ...['console-sso', 'console-tasks', 'database-hosts', 'demo', 'embedded-database', 'embedded-lifecycle'],
+  ...['embedded-upgrade', 'fuzz', 'idle-connections', 'import-followers', 'loss', 'nginx', 'notifications'],
+  ...['pgbouncer', 'plans', 'prove', 'replicas', 'retention', 'simulate', 'tracking-browsers', 'upgrade'],
+  'workers',
 ].map((name) => `test/faults/${name}.test.ts`)
 
 const slow = { ...base.test, testTimeout: 300_000 }
