@@ -11,7 +11,7 @@ import { GROUP_MS } from '../../src/background/notifications/plan-messages.ts'
 import { AccountWatch, PASS_INTERVAL_MS } from '../../src/background/notifications/watch.ts'
 import type { Database } from '../../src/postgres/database.ts'
 import { type Queryable, statement } from '../../src/postgres/statement.ts'
-import { MISBEHAVIOURS } from '../simulator/misbehaviour.ts'
+import { MISBEHAVIOURS, refuseCredentials } from '../simulator/misbehaviour.ts'
 import type { SimulatedPlatform } from '../simulator/platform.ts'
 import { randomAccount } from '../simulator/state.ts'
 
@@ -56,7 +56,7 @@ export async function playIncidents(parts: IncidentParts, shops: ShopState[]): P
   const { platform, settle } = parts
   const [first] = shops
   if (first === undefined) return
-  first.settings.misbehaviour = MISBEHAVIOURS.refuse ?? null
+  first.settings.misbehaviour = refuseCredentials
   await observe(parts)
   await settle('The platform refuses the credentials of one account')
 

@@ -11,8 +11,6 @@ export function misbehaviourOf(name: string): Misbehaviour | null {
 export const MISBEHAVIOURS: Record<string, Misbehaviour> = {
   cut: (request) => request.socket.destroy(),
   error: (_, response) => response.writeHead(500).end('{"message":"Internal server error"}'),
-  /** revoked credentials */
-  refuse: (_, response) => response.writeHead(401).end('{"message":"Authentication failed"}'),
   limit: (_, response) =>
     response.writeHead(429, { 'retry-after': '17' }).end('{"message":"Too many requests"}'),
   html: (_, response) =>
@@ -30,3 +28,7 @@ export const MISBEHAVIOURS: Record<string, Misbehaviour> = {
     more()
   },
 }
+
+/** What the platform responds to revoked credentials. */
+export const refuseCredentials: Misbehaviour = (_, response) =>
+  response.writeHead(401).end('{"message":"Authentication failed"}')
