@@ -135,8 +135,10 @@ async function takeAudience(page, light) {
   await page.getByRole('link', { name: 'Sakura Pharmacy' }).first().click()
   await page.getByRole('link', { name: 'Open the audience' }).click()
   await page.getByLabel('Search by', { exact: true }).selectOption('tag')
-  await page.getByRole('searchbox', { name: 'Search members' }).fill('vip')
   // Each sixth of 420 people. The list follows the field after a moment.
+  const filtered = page.waitForResponse((response) => response.url().includes('tag=vip'))
+  await page.getByRole('searchbox', { name: 'Search members' }).fill('vip')
+  await filtered
   await page.locator('tbody tr', { hasNotText: 'vip' }).first().waitFor({ state: 'detached' })
   await page.getByRole('button', { name: 'Change tags…' }).click()
   await page.getByRole('dialog').getByText('matches 70 members').waitFor()
