@@ -31,7 +31,7 @@ create table account_alert (
   -- Passes in a row with this status, and when the first of them was.
   passes int not null,
   since timestamptz not null,
-  -- What channels were told. Null: nothing, or that the account has recovered.
+  -- What was sent to channels. Null: nothing, or that the account has recovered.
   announced_status text,
   announced_reason text,
   announced_at timestamptz,

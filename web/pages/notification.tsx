@@ -7,9 +7,10 @@ import { ActivityPanel } from '../parts/activity.tsx'
 import { EditChannel } from '../parts/channel-form.tsx'
 import { ChannelMessages } from '../parts/channel-messages.tsx'
 import { type Channel, ChannelResponse, ChannelState } from '../parts/channel-state.tsx'
-import { Confirm, Dialog } from '../parts/dialog.tsx'
+import { Confirm } from '../parts/dialog.tsx'
 import { Facts, Page, Panel } from '../parts/page.tsx'
 import { ActionFailure, Failure, Loading } from '../parts/states.tsx'
+import { TestDialog } from '../parts/test-dialog.tsx'
 import { Payload, Time } from '../parts/values.tsx'
 import { Link, navigate } from '../router.tsx'
 import { useRole } from '../session.ts'
@@ -147,9 +148,7 @@ function TestChannel({ id, onClose }: { id: string; onClose: () => void }) {
     })
   useEffect(send, [])
   return (
-    <Dialog title={t.notifications.testTitle} onClose={onClose} isWide>
-      <p role="status">{isRunning ? t.endpoints.testing : ''}</p>
-      <ActionFailure error={error} />
+    <TestDialog title={t.notifications.testTitle} {...{ isRunning, error, onSend: send, onClose }}>
       {result !== null && (
         <>
           <p class="response" role="status">
@@ -166,15 +165,7 @@ function TestChannel({ id, onClose }: { id: string; onClose: () => void }) {
           <Payload text={result.text} isShort />
         </>
       )}
-      <footer class="actions">
-        <button type="button" disabled={isRunning} onClick={send}>
-          {t.endpoints.testAgain}
-        </button>
-        <button type="button" class="primary" onClick={onClose}>
-          {t.common.close}
-        </button>
-      </footer>
-    </Dialog>
+    </TestDialog>
   )
 }
 

@@ -10,6 +10,7 @@ import { Confirm, Dialog } from './dialog.tsx'
 import { Form, TextField } from './form.tsx'
 import { SecretOnce } from './secret-once.tsx'
 import { ActionFailure } from './states.tsx'
+import { TestDialog } from './test-dialog.tsx'
 import { Payload } from './values.tsx'
 
 type Endpoint = Json<EndpointSummary>
@@ -22,20 +23,13 @@ export function TestEndpoint({ id, onClose }: { id: string; onClose: () => void 
   const send = () => run(async () => setResult(await post(`/api/endpoints/${id}/test`)))
   useEffect(send, [])
   return (
-    <Dialog title={t.endpoints.testTitle} onClose={onClose} isWide>
-      <p class="muted">{t.endpoints.testText}</p>
-      <p role="status">{isRunning ? t.endpoints.testing : ''}</p>
-      <ActionFailure error={error} />
+    <TestDialog
+      title={t.endpoints.testTitle}
+      intro={t.endpoints.testText}
+      {...{ isRunning, error, onSend: send, onClose }}
+    >
       {result !== null && <TestResult result={result} />}
-      <footer class="actions">
-        <button type="button" disabled={isRunning} onClick={send}>
-          {t.endpoints.testAgain}
-        </button>
-        <button type="button" class="primary" onClick={onClose}>
-          {t.common.close}
-        </button>
-      </footer>
-    </Dialog>
+    </TestDialog>
   )
 }
 

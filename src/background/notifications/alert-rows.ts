@@ -70,7 +70,7 @@ export async function storePlatformState(transaction: Queryable, state: Platform
   await transaction.query(storePlatform, [state.isAnnounced, state.downSince])
 }
 
-/** $1 pass bigint. A channel that is added later is told about everything that is broken then. */
+/** $1 pass bigint. A channel that is added later is notified of everything that is broken then. */
 const forget = statement('forget-account-alerts')`
     with watch as materialized (
       update notification_watch set platform_down_since = null, is_platform_announced = false, completed_at = now()

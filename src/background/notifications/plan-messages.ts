@@ -137,13 +137,13 @@ interface Change {
   account: MessageAccount
 }
 
-/** Returns null if the channel was already told about this state, because what it was not told yet leaves its message. */
+/** Returns null if the channel was already notified of this state: what it was not sent yet leaves its message. */
 function changeFor(channel: Channel, announcement: Announcement, waiting: Waiting[]): Change | null {
   const { account, before, since } = announcement
   const after = levelOf(account.status)
-  const told = toldLevel(channel, announcement, waiting)
-  if (told === after) return null
-  const common = { id: account.id, before: told, after: account.status }
+  const sent = sentLevel(channel, announcement, waiting)
+  if (sent === after) return null
+  const common = { id: account.id, before: sent, after: account.status }
   if (account.problem !== null && after !== 'ok') {
     const { problem } = account
     return {
@@ -153,13 +153,13 @@ function changeFor(channel: Channel, announcement: Announcement, waiting: Waitin
       account: { ...common, problem, since },
     }
   }
-  if (before === null || told === 'ok') return null
+  if (before === null || sent === 'ok') return null
   const recovered = { ...common, problem: null, since: before.at }
-  return { kind: 'recovery', reason: before.reason, severity: told, account: recovered }
+  return { kind: 'recovery', reason: before.reason, severity: sent, account: recovered }
 }
 
-/** A waiting message has what the channel was told before it. A channel that was added later was not told. */
-function toldLevel(channel: Channel, { before }: Announcement, waiting: Waiting[]): Level {
+/** A waiting message has what the channel was sent before it. A channel that was added later was sent nothing. */
+function sentLevel(channel: Channel, { before }: Announcement, waiting: Waiting[]): Level {
   const pending = waiting.find(({ message }) => message.kind !== 'reminder')
   if (pending !== undefined) return levelOf(pending.account.before)
   return before === null || before.remindedAt < channel.createdAt ? 'ok' : before.status

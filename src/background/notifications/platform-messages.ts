@@ -15,16 +15,16 @@ export async function announceOutage(
   await announce(seen, 'platform_down', 'broken', new Map(seen.channels.map(({ id }) => [id, facts])))
 }
 
-/** Only channels that were told about the outage learn that it is over. */
+/** Only channels that were notified of the outage are notified of its end. */
 export async function announceEndOfOutage(seen: Seen): Promise<void> {
   await seen.transaction.query(deleteUnattempted)
-  const told = await seen.transaction.query<ToldChannel>(selectTold)
+  const notified = await seen.transaction.query<NotifiedChannel>(selectNotified)
   const until = isoTime(seen.now)
   await announce(
     seen,
     'platform_up',
     null,
-    new Map(told.map(({ channelId, since }) => [channelId, { since, until }])),
+    new Map(notified.map(({ channelId, since }) => [channelId, { since, until }])),
   )
 }
 
@@ -53,7 +53,7 @@ const deleteUnattempted = statement('delete-waiting-outages')`
     delete from notification where kind = 'platform_down' and attempts = 0 and sent_at is null and failed_at is null`
 
 /** The channels whose last message about LINE is an outage. */
-const selectTold = statement('select-channels-told-of-outage')`
+const selectNotified = statement('select-channels-notified-of-outage')`
     select c.id as "channelId", last.since
       from notification_channel c
      cross join lateral (
@@ -62,7 +62,7 @@ const selectTold = statement('select-channels-told-of-outage')`
         order by n.id desc limit 1) last
      where last.kind = 'platform_down' and last.failed_at is null`
 
-interface ToldChannel extends Row {
+interface NotifiedChannel extends Row {
   channelId: bigint
   since: string | null
 }

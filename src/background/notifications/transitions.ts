@@ -1,4 +1,4 @@
-/** Compares what a pass saw of an account with what channels were told about it. Pure. */
+/** Compares what a pass saw of an account with what was sent to channels about it. Pure. */
 import type { AccountId, OrganizationId } from '../../accounts/account.ts'
 import type { AccountStatus, Problem, Reason } from '../../operator/accounts/account-status.ts'
 
@@ -9,7 +9,7 @@ export const REMINDER_INTERVAL_MS = 24 * 3_600_000
 /** A reminder leaves out accounts whose problem was announced within this time. */
 export const REMINDER_PAUSE_MS = 3_600_000
 
-/** Channels are told about `broken` and `degraded`. Both other statuses are `ok` here: the account has recovered. */
+/** Channels are notified of `broken` and `degraded`. Both other statuses are `ok` here: the account has recovered. */
 export type Level = 'ok' | 'degraded' | 'broken'
 
 export const levelOf = (status: AccountStatus): Level =>
@@ -26,11 +26,11 @@ export interface Sighting {
   checkedAt: number | null
 }
 
-/** What channels were told. Times are milliseconds since 1970. */
+/** What was sent to channels. Times are milliseconds since 1970. */
 export interface Announced {
   status: Exclude<Level, 'ok'>
   reason: Reason
-  /** when the problem was announced first, and when channels were told about it last */
+  /** when the problem was announced first, and when channels were notified of it last */
   at: number
   remindedAt: number
 }
@@ -48,7 +48,7 @@ export interface Alert {
 /** Channels learn of this change. */
 export interface Announcement {
   account: Sighting
-  /** what they were told before; null: nothing */
+  /** what they were sent before; null: nothing */
   before: Announced | null
   /** since when the account has its status */
   since: number
@@ -64,7 +64,7 @@ export interface Step {
 export function stepAlert(stored: Alert | null, seen: Sighting, isCovered: boolean, now: number): Step {
   const { id, organizationId } = seen
   const status = levelOf(seen.status)
-  // A channel that is added later is told about what is not announced.
+  // A channel that is added later is notified of what is not announced.
   const announced = isCovered ? (stored?.announced ?? null) : null
   const isSame = stored?.status === status
   const passes = isSame ? Math.min(stored.passes + 1, PASSES_NEEDED) : 1

@@ -1,4 +1,4 @@
-/** Makes text of tenants harmless in messages: names of accounts are chosen by whoever may edit them. */
+/** Makes text of tenants harmless in messages: anybody who may edit an account chooses its name. */
 
 /** Removes what changes lines or the direction of text, and cuts the text to a number of characters. */
 export function oneLine(text: string, max: number): string {
