@@ -30,7 +30,7 @@ create table official_account (
   chat_inbox_id text,
   tracking_key text default random_token() not null,
   login_channel_id text,
-  credentials_version bigint generated always as (hashtextextended((((((((quote_nullable(channel_secret) || quote_nullable(oa_hash)) || quote_nullable(chat_secret)) || quote_nullable(chat_inbox_id)) || quote_nullable(tracking_key)) || quote_nullable(bot_user_id)) || quote_nullable(login_channel_id)) || (organization_id)::text), (0)::bigint)) stored not null,
+  credentials_version bigint default random_version() not null,
   verification jsonb,
   verified_at timestamp with time zone,
   webhook_test_hour timestamp with time zone,
@@ -52,8 +52,10 @@ create table official_account (
 CREATE INDEX official_account_organization ON official_account USING btree (organization_id);
 CREATE INDEX official_account_bot ON official_account USING btree (organization_id, bot_user_id);
 CREATE UNIQUE INDEX official_account_channel ON official_account USING btree (organization_id, channel_id) WHERE channel_id <> ''::text;
+CREATE INDEX official_account_plain ON official_account USING btree (id) WHERE is_plain_secret(channel_secret) OR is_plain_secret(channel_access_token) OR is_plain_secret(chat_secret);
 CREATE TRIGGER official_account_added AFTER INSERT ON official_account FOR EACH ROW EXECUTE FUNCTION check_account_soon();
-CREATE TRIGGER official_account_credentials_changed AFTER UPDATE OF channel_id, channel_secret, channel_access_token ON official_account FOR EACH ROW WHEN (old.channel_id IS DISTINCT FROM new.channel_id OR old.channel_secret IS DISTINCT FROM new.channel_secret OR old.channel_access_token IS DISTINCT FROM new.channel_access_token) EXECUTE FUNCTION check_account_soon();
+CREATE TRIGGER official_account_credentials_changed AFTER UPDATE OF channel_id, channel_secret, channel_access_token ON official_account FOR EACH ROW WHEN ((old.channel_id IS DISTINCT FROM new.channel_id OR old.channel_secret IS DISTINCT FROM new.channel_secret OR old.channel_access_token IS DISTINCT FROM new.channel_access_token) AND NOT only_encrypts()) EXECUTE FUNCTION check_account_soon();
+CREATE TRIGGER official_account_credentials_version BEFORE UPDATE OF channel_secret, oa_hash, chat_secret, chat_inbox_id, tracking_key, bot_user_id, login_channel_id, organization_id ON official_account FOR EACH ROW WHEN ((old.channel_secret IS DISTINCT FROM new.channel_secret OR old.oa_hash IS DISTINCT FROM new.oa_hash OR old.chat_secret IS DISTINCT FROM new.chat_secret OR old.chat_inbox_id IS DISTINCT FROM new.chat_inbox_id OR old.tracking_key IS DISTINCT FROM new.tracking_key OR old.bot_user_id IS DISTINCT FROM new.bot_user_id OR old.login_channel_id IS DISTINCT FROM new.login_channel_id OR old.organization_id IS DISTINCT FROM new.organization_id) AND NOT only_encrypts()) EXECUTE FUNCTION renew_credentials_version();
 CREATE TRIGGER official_account_suspended AFTER UPDATE OF suspended ON official_account FOR EACH ROW WHEN (COALESCE(old.suspended, false) <> COALESCE(new.suspended, false)) EXECUTE FUNCTION record_suspension();
 
 create table api_client (
@@ -63,6 +65,9 @@ create table api_client (
   status text default 'active'::text not null,
   name text,
   created_at timestamp with time zone default now() not null,
+  expires_at timestamp with time zone,
+  last_used_at timestamp with time zone,
+  previous_client_secret text,
   constraint api_client_pkey PRIMARY KEY (id),
   constraint api_client_client_id_key UNIQUE (client_id)
 );
@@ -75,6 +80,8 @@ create table api_key (
   channel_oa_id bigint not null,
   organization_id bigint not null,
   created_at timestamp with time zone default now() not null,
+  expires_at timestamp with time zone,
+  last_used_at timestamp with time zone,
   constraint api_key_pkey PRIMARY KEY (id),
   constraint api_key_api_client_id_key_key UNIQUE (api_client_id, key),
   constraint api_key_api_client_id_fkey FOREIGN KEY (api_client_id) REFERENCES api_client(id)
@@ -191,8 +198,11 @@ create table erased_person (
   channel_oa_id bigint not null,
   person_hash bytea not null,
   erased_at timestamp with time zone not null,
+  member_id bigint,
+  in_ledger boolean default false not null,
   constraint erased_person_pkey PRIMARY KEY (channel_oa_id, person_hash)
 );
+CREATE INDEX erased_person_not_in_ledger ON erased_person USING btree (channel_oa_id, person_hash) WHERE NOT in_ledger;
 
 create table pending_erasure (
   channel_oa_id bigint not null,
@@ -290,6 +300,7 @@ create table endpoint (
 CREATE INDEX endpoint_account ON endpoint USING btree (channel_oa_id);
 CREATE UNIQUE INDEX endpoint_replies ON endpoint USING btree (channel_oa_id) WHERE replies AND format = 'line'::text;
 CREATE INDEX endpoint_members ON endpoint USING btree (id) WHERE format = 'members'::text AND status = 'active'::text;
+CREATE INDEX endpoint_plain ON endpoint USING btree (id) WHERE is_plain_secret(secret) OR is_plain_secret(previous_secret);
 CREATE TRIGGER endpoint_deleted AFTER DELETE ON endpoint FOR EACH ROW EXECUTE FUNCTION delete_endpoint_deliveries();
 
 create table endpoint_answer (
@@ -550,6 +561,7 @@ create table notification_channel (
   constraint notification_channel_format_check CHECK (format = ANY (ARRAY['slack'::text, 'webhook'::text, 'email'::text]))
 );
 CREATE INDEX notification_channel_organization ON notification_channel USING btree (organization_id);
+CREATE INDEX notification_channel_plain ON notification_channel USING btree (id) WHERE is_plain_secret(target) OR is_plain_secret(secret);
 
 create table account_alert (
   channel_oa_id bigint not null,
@@ -610,6 +622,12 @@ create table notification_watch (
   heartbeat_at timestamp with time zone default '-infinity'::timestamp with time zone not null,
   constraint notification_watch_pkey PRIMARY KEY (is_only_row),
   constraint notification_watch_is_only_row_check CHECK (is_only_row)
+);
+
+create table database_restore (
+  backup_at timestamp with time zone not null,
+  restored_at timestamp with time zone default now() not null,
+  constraint database_restore_pkey PRIMARY KEY (backup_at, restored_at)
 );
 
 create table schema_function (
@@ -721,6 +739,12 @@ CREATE OR REPLACE FUNCTION is_committed_after(change bigint, first_change bigint
  IMMUTABLE PARALLEL SAFE
 RETURN ((change >= first_change) OR ((change - (change % (3)::bigint)) = ANY (open_changes)));
 
+CREATE OR REPLACE FUNCTION is_plain_secret(value text)
+ RETURNS boolean
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+RETURN ((value ~ '\S'::text) AND (value !~~ 'enc:v1:%'::text));
+
 CREATE OR REPLACE FUNCTION keep_activity()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -779,6 +803,12 @@ CREATE OR REPLACE FUNCTION next_change()
  STABLE
 RETURN (((3 * txid_current()) + 1) + change_offset());
 
+CREATE OR REPLACE FUNCTION only_encrypts()
+ RETURNS boolean
+ LANGUAGE sql
+ STABLE
+RETURN (NOT (current_setting('oa_audience.encrypts'::text, true) IS DISTINCT FROM 'on'::text));
+
 CREATE OR REPLACE FUNCTION open_changes()
  RETURNS bigint[]
  LANGUAGE sql
@@ -811,6 +841,11 @@ CREATE OR REPLACE FUNCTION random_token()
  RETURNS text
  LANGUAGE sql
 RETURN replace(((gen_random_uuid())::text || (gen_random_uuid())::text), '-'::text, ''::text);
+
+CREATE OR REPLACE FUNCTION random_version()
+ RETURNS bigint
+ LANGUAGE sql
+RETURN hashtextextended((gen_random_uuid())::text, (0)::bigint);
 
 CREATE OR REPLACE FUNCTION record_deletions()
  RETURNS trigger
@@ -866,6 +901,15 @@ begin
   return null;
 end $function$;
 
+CREATE OR REPLACE FUNCTION renew_credentials_version()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  new.credentials_version := random_version();
+  return new;
+end $function$;
+
 CREATE OR REPLACE FUNCTION silence_chance(account bigint, silent_since timestamp with time zone)
  RETURNS double precision
  LANGUAGE sql
@@ -910,7 +954,6 @@ begin
 end $function$;
 
 -- Functions of migrations/functions, which holds them as they are:
---   account_of_destination: flush.sql
 --   apply_conversations: flush.sql
 --   apply_relationships: flush.sql
 --   apply_suspensions: flush.sql
@@ -930,5 +973,6 @@ end $function$;
 --   release_sending: flush.sql
 --   skip_member_ids: restores.sql
 --   track_activity: flush.sql
+--   versions_of_bot: flush.sql
 --   versions_to_compare: flush.sql
 --   without_waiting_erasure: flush.sql

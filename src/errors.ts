@@ -46,6 +46,7 @@ export const ERROR_MESSAGES = {
   busy: 'Too many concurrent requests; try again later',
   too_many_bodies: 'Too many bodies are being received. Send the whole body at once, or try again later.',
   unavailable: 'Not available right now; try again later',
+  secret_unreadable: 'A stored secret of the account cannot be read; the operator must check SECRETS_KEYS',
   platform_unavailable: 'The messaging platform does not respond right now; try again later',
   internal: 'The request could not be completed',
 } as const

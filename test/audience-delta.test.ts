@@ -218,6 +218,7 @@ describe('a delta feed', () => {
     const scope = { ...tenant, keyId: null }
     let nodes: PlanNode[] = []
     const explaining = {
+      secretKeys: database.secretKeys,
       query: async <R>({ text }: Statement, values: unknown[] = []): Promise<R[]> => {
         const explained = `explain (analyze, format json) ${text}`
         const [row] = await database.query<{ 'QUERY PLAN': Array<{ Plan: PlanNode }> }>(explained, values)

@@ -59,7 +59,7 @@ function planned() {
     steps.push(...(await planner.stepsOf({ statement, values })))
     return database.query<R>(statement, values)
   }
-  return { steps, query }
+  return { steps, query, secretKeys: database.secretKeys }
 }
 
 /** Every page of a walk in one form, with the steps of its statement. */

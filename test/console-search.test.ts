@@ -247,7 +247,7 @@ describe('a search', () => {
       open = resolve
     })
     const query: typeof database.query = (...call) => gate.then(() => database.query(...call))
-    const reads = { ...database.reads, console: () => ({ query }) }
+    const reads = { ...database.reads, console: () => ({ query, secretKeys: database.secretKeys }) }
     const gated = await startConsole({ console: database.console, reads })
     const other = await signedIn(gated.url)
     const searches = Array.from({ length: 5 }, () => other.get(`/api/search?q=${ann}`))

@@ -184,7 +184,8 @@ describe('a flush with copies of an event that arrived by both webhooks', () => 
     )
     const versionOf = (id: bigint) => versions.find((row) => row.id === id)?.version as bigint
     const admission = { accountId: attached.accountId, source: lineSource }
-    const foreign = { pathAccountId: path.accountId, botUserId: attached.botUserId }
+    const botVersions = versionOf(attached.accountId)
+    const foreign = { pathAccountId: path.accountId, botUserId: attached.botUserId, botVersions }
     const event = readLineEvent(lineEvent('follow', randomUserId()), Date.now())
     const byPath = { ...admission, credentialsVersion: pathVersion(versionOf(path.accountId)), foreign }
     const byOwn = { ...admission, credentialsVersion: versionOf(attached.accountId) }

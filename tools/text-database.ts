@@ -10,6 +10,7 @@ const asStatement = (statement: Statement | string) =>
   typeof statement === 'string' ? unnamed(statement) : statement
 
 const takingTexts = (queryable: Queryable): TextQueryable => ({
+  secretKeys: queryable.secretKeys,
   query: (statement, values) => queryable.query(asStatement(statement), values),
 })
 

@@ -64,34 +64,30 @@ create or replace function is_newer(at timestamptz, key uuid, stored_at timestam
   language sql immutable parallel safe
   return ((at, key) > (stored_at, stored_key)) is not false;
 
--- Returns the account of a delivery whose destination is another bot than that of the account in its path: the only account of the
--- same organization with this bot user id and the same channel secret. All accounts of a module channel share its webhook and its
--- secret. A secret that only the account in the path has proves nothing about another one. If no account or several match, this
--- returns the account in the path.
-create or replace function account_of_destination(path_account_id bigint, destination text) returns bigint
-  language sql stable as $$
-  select coalesce((select case when count(*) = 1 then min(named.id) end
-                     from official_account addressed join official_account named using (organization_id)
-                    where addressed.id = path_account_id and named.bot_user_id = destination
-                      and named.channel_secret = addressed.channel_secret), path_account_id)
-$$;
+-- The versions of all accounts with a bot user id in the organization of an account, as one number: it changes if one of them
+-- changes, or if one is added or removed. 0 if there is none.
+create or replace function versions_of_bot(path_account_id bigint, destination text) returns bigint language sql stable
+  return (select coalesce(bit_xor(named.credentials_version), 0)
+            from official_account addressed join official_account named using (organization_id)
+           where addressed.id = path_account_id and named.bot_user_id = destination);
 
--- Returns the versions to compare with those of the accounts. A delivery for another bot needs two accounts: the account in its path
--- must have the credentials, and the receiving account the bot. Then the result is the receiving account's version, which changes
--- with its bot and organization. Otherwise it is null, and the delivery is stale. A condition in flush_events would triple the time
--- of every flush, because the planner would expect more accounts.
+-- Returns the versions to compare with those of the accounts. A delivery for another bot needs the account in its path, which must
+-- have the credentials, and all accounts with the bot, whose secrets the service has compared (decision 29). If none of them has
+-- changed, the result is the receiving account's version. Otherwise it is null, and the delivery is stale. A condition in
+-- flush_events would triple the time of every flush, because the planner would expect more accounts.
 create or replace function versions_to_compare(
-  account_ids bigint[], credentials_versions bigint[], path_account_ids bigint[], foreign_bots text[]
+  account_ids bigint[], credentials_versions bigint[], path_account_ids bigint[], foreign_bots text[], bot_versions bigint[]
 ) returns bigint[] language plpgsql as $$
 begin
   return array(
     select case when d.foreign_bot is null then d.version else (
              select a.credentials_version
                from official_account p
-               join official_account a on a.id = account_of_destination(p.id, d.foreign_bot) and a.id = d.account_id
-              where p.id = d.path_account_id and p.credentials_version = d.version) end
-      from unnest(account_ids, credentials_versions, path_account_ids, foreign_bots)
-           with ordinality as d (account_id, version, path_account_id, foreign_bot, position)
+               join official_account a on a.id = d.account_id
+              where p.id = d.path_account_id and p.credentials_version = d.version
+                and versions_of_bot(p.id, d.foreign_bot) = d.bot_version) end
+      from unnest(account_ids, credentials_versions, path_account_ids, foreign_bots, bot_versions)
+           with ordinality as d (account_id, version, path_account_id, foreign_bot, bot_version, position)
      order by d.position);
 end $$;
 
@@ -271,8 +267,9 @@ create or replace function flush_events(
   -- tracking events, so unproven ones create no member.
   account_ids bigint[], credentials_versions bigint[], sources text[], proven boolean[],
   -- For a delivery for another bot than that of the account in its path: the account in the path, to which credentials_versions then
-  -- belongs, and the bot user id. account_ids has the account that receives the events. Otherwise null.
-  path_account_ids bigint[], foreign_bots text[],
+  -- belongs, the bot user id, and versions_of_bot when the account was chosen. account_ids has the account that receives the events.
+  -- Otherwise null.
+  path_account_ids bigint[], foreign_bots text[], bot_versions bigint[],
   -- Events, each once. `admissions` are positions in account_ids.
   admissions int[], kinds text[], keys uuid[], occurred_ats timestamptz[], user_ids text[],
   group_ids text[], message_ids text[], payloads text[], failures text[],
@@ -321,7 +318,7 @@ begin
   end if;
   perform lock_out_erasures(account_ids, erasing);
   if foreign_bots is not null then
-    credentials_versions := versions_to_compare(account_ids, credentials_versions, path_account_ids, foreign_bots);
+    credentials_versions := versions_to_compare(account_ids, credentials_versions, path_account_ids, foreign_bots, bot_versions);
   end if;
 
   foreach next_key in array keys loop

@@ -2,7 +2,7 @@ import { Secret, secretOrNull } from '../config/secret.ts'
 import type { Database } from '../postgres/database.ts'
 import { type Queryable, type Row, type Statement, statement } from '../postgres/statement.ts'
 
-type Lookups = Pick<Database, 'lookup'>
+type Lookups = Pick<Database, 'lookup' | 'secretKeys'>
 
 export type AccountId = bigint
 export type OrganizationId = bigint
@@ -95,7 +95,8 @@ export function findAccount(database: Lookups, id: AccountId): Promise<Account |
 
 /** For work that has no connection of its own for lookups. */
 export function findAccountOn(database: Queryable, id: AccountId): Promise<Account | null> {
-  return findAccount({ lookup: (_kind, statement, values) => database.query(statement, values) }, id)
+  const lookup: Lookups['lookup'] = (_kind, statement, values) => database.query(statement, values)
+  return findAccount({ lookup, secretKeys: database.secretKeys }, id)
 }
 
 /** Returns null for a blank hash, which anybody could guess. */
@@ -134,16 +135,19 @@ export async function flagForeignDestination(
 async function findOne(database: Lookups, statement: Statement, values: unknown[]): Promise<Account | null> {
   const [row] = await database.lookup<AccountRow>('account', statement, values)
   if (row === undefined) return null
+  const textOf = (column: 'channel_secret' | 'channel_access_token' | 'chat_secret') =>
+    database.secretKeys.decrypt(`official_account.${column}`, row.id, row[column])
+  const chatSecret = textOf('chat_secret')
   return {
     id: row.id,
     organizationId: row.organization_id,
     channelId: row.channel_id,
-    channelSecret: secretOrNull(row.channel_secret),
-    channelAccessToken: secretOrNull(row.channel_access_token),
+    channelSecret: secretOrNull(textOf('channel_secret')),
+    channelAccessToken: secretOrNull(textOf('channel_access_token')),
     botUserId: row.bot_user_id,
     basicId: row.basic_id,
     // Null accepts unsigned callbacks. A blank secret refuses all callbacks, because signing was intended.
-    chatSecret: row.chat_secret ? new Secret(row.chat_secret) : null,
+    chatSecret: chatSecret ? new Secret(chatSecret) : null,
     chatInboxId: row.chat_inbox_id,
     oaHash: new Secret(row.oa_hash),
     trackingKey: row.tracking_key,

@@ -3,6 +3,7 @@
  * database's constraint violation. Other programs may write the same tables.
  */
 import { randomBytes } from 'node:crypto'
+import { SECRET_COLUMNS, type SecretKeys } from '../config/secret-keys.ts'
 import { insertWithFreeId } from '../postgres/schema/taken-ids.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import type { AccountId, OrganizationId } from './account.ts'
@@ -23,19 +24,20 @@ export interface AccountColumns {
 
 export type NewAccount = Pick<AccountColumns, 'name'> & Partial<AccountColumns>
 
-/** $1 name text */
+/** $1 id bigint, $2 name text */
 const insertOrganization = statement('insert-organization')`
-    insert into organization (name) values ($1) returning id`
+    insert into organization (id, name) values ($1, $2) returning id`
 
 /**
  * $1 organization id bigint
  * $2 values jsonb: an object whose keys are column names
+ * $3 id bigint
  */
 const insertAccount = statement('insert-account')`
-    insert into official_account (organization_id, name, channel_id, channel_secret, channel_access_token, bot_user_id,
+    insert into official_account (id, organization_id, name, channel_id, channel_secret, channel_access_token, bot_user_id,
                                   basic_id, chat_secret, chat_inbox_id, oa_hash, tracking_key,
                                   login_channel_id)
-    select $1, given.name, given.channel_id, given.channel_secret, given.channel_access_token, given.bot_user_id,
+    select $3, $1, given.name, given.channel_id, given.channel_secret, given.channel_access_token, given.bot_user_id,
            given.basic_id, given.chat_secret, given.chat_inbox_id,
            coalesce(given.oa_hash, random_token()), coalesce(given.tracking_key, random_token()), given.login_channel_id
       from jsonb_populate_record(null::official_account, $2::jsonb) as given
@@ -58,18 +60,18 @@ const updateAccountColumns = statement('update-account-columns')`
      where id = $1
     returning id`
 
-/** $1 client id text, $2 client secret text, $3 name text or null */
+/** $1 id bigint, $2 client id text, $3 client secret text, $4 name text or null */
 const insertClient = statement('insert-client')`
-    insert into api_client (client_id, client_secret, name) values ($1, $2, $3) returning id`
+    insert into api_client (id, client_id, client_secret, name) values ($1, $2, $3, $4) returning id`
 
 /** $1 api_client.id bigint */
 const revokeClientById = statement('revoke-client')`
     update api_client set status = 'revoked' where id = $1 returning id`
 
-/** $1 api_client.id bigint, $2 key text, $3 account id bigint */
+/** $1 api_client.id bigint, $2 key text, $3 account id bigint, $4 id bigint */
 const insertKey = statement('insert-key')`
-    insert into api_key (api_client_id, key, channel_oa_id, organization_id)
-    select $1, $2, id, organization_id from official_account where id = $3
+    insert into api_key (id, api_client_id, key, channel_oa_id, organization_id)
+    select $4, $1, $2, id, organization_id from official_account where id = $3
     returning id`
 
 /** $1 api_key.id bigint */
@@ -77,8 +79,37 @@ const revokeKeyById = statement('revoke-key')`
     update api_key set status = 'revoked' where id = $1 returning id`
 
 export async function addOrganization(database: Queryable, name: string): Promise<OrganizationId> {
-  const [added] = await insertWithFreeId<{ id: bigint }>(database, 'organization', insertOrganization, [name])
+  const [added] = await insertWithFreeId<{ id: bigint }>(
+    database,
+    'organization',
+    insertOrganization,
+    (id) => [id, name],
+  )
   return inserted(added).id
+}
+
+const encryptAccount = <C extends Partial<AccountColumns>>(keys: SecretKeys, id: AccountId, columns: C): C =>
+  mapSecrets(columns, (column, text) => keys.encrypt(`official_account.${column}`, id, text))
+
+/** Returns what is stored as text. A secret that no key reads is null, so that another one can replace it. */
+export const decryptAccount = <C extends Partial<AccountColumns>>(
+  keys: SecretKeys,
+  id: AccountId,
+  stored: C,
+): C => mapSecrets(stored, (column, value) => keys.decryptOrNull(`official_account.${column}`, id, value))
+
+type SecretName = (typeof SECRET_COLUMNS)['official_account'][number]
+
+function mapSecrets<C extends Partial<AccountColumns>>(
+  columns: C,
+  map: (column: SecretName, value: string) => string | null,
+): C {
+  const mapped: Partial<AccountColumns> = { ...columns }
+  for (const column of SECRET_COLUMNS.official_account) {
+    const value = columns[column]
+    if (typeof value === 'string') mapped[column] = map(column, value)
+  }
+  return mapped as C
 }
 
 export interface AddedAccount {
@@ -98,7 +129,7 @@ export async function addAccount(
     database,
     'official_account',
     insertAccount,
-    [organizationId, JSON.stringify(columns)],
+    (id) => [organizationId, JSON.stringify(encryptAccount(database.secretKeys, id, columns)), id],
   )
   const { id, oa_hash: oaHash, tracking_key: trackingKey } = inserted(added)
   return { id, oaHash, trackingKey }
@@ -110,7 +141,10 @@ export async function updateAccount(
   id: AccountId,
   changes: Partial<AccountColumns>,
 ): Promise<boolean> {
-  const updated = await database.query(updateAccountColumns, [id, JSON.stringify(changes)])
+  const updated = await database.query(updateAccountColumns, [
+    id,
+    JSON.stringify(encryptAccount(database.secretKeys, id, changes)),
+  ])
   return updated.length > 0
 }
 
@@ -122,7 +156,8 @@ export interface AddedClient {
 
 export async function addClient(database: Queryable, name: string | null): Promise<AddedClient> {
   const credentials = { clientId: randomCredential('client'), clientSecret: randomCredential('secret') }
-  const [added] = await insertWithFreeId<{ id: bigint }>(database, 'api_client', insertClient, [
+  const [added] = await insertWithFreeId<{ id: bigint }>(database, 'api_client', insertClient, (id) => [
+    id,
     credentials.clientId,
     credentials.clientSecret,
     name,
@@ -148,10 +183,11 @@ export async function addKey(
   accountId: AccountId,
 ): Promise<AddedKey | null> {
   const key = randomCredential('key')
-  const [added] = await insertWithFreeId<{ id: bigint }>(database, 'api_key', insertKey, [
+  const [added] = await insertWithFreeId<{ id: bigint }>(database, 'api_key', insertKey, (id) => [
     clientRowId,
     key,
     accountId,
+    id,
   ])
   return added === undefined ? null : { id: added.id, key }
 }

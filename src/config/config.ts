@@ -2,11 +2,12 @@
 import { resolve } from 'node:path'
 import { FatalError } from '../errors.ts'
 import type { Secret } from './secret.ts'
+import type { SecretKeys } from './secret-keys.ts'
 import { type LOG_LEVELS, VARIABLES, type Variable } from './variables.ts'
 
 export type DatabaseChoice =
-  | { kind: 'embedded'; dataDir: string }
-  | { kind: 'url'; url: Secret; replicas: ReplicasChoice | null }
+  | { kind: 'embedded'; dataDir: string; secretKeys?: SecretKeys }
+  | { kind: 'url'; url: Secret; replicas: ReplicasChoice | null; secretKeys?: SecretKeys }
   | { kind: 'none' }
 
 /** The servers for reads that may be slightly out of date. */
@@ -42,6 +43,8 @@ export interface Config {
   smtpUrl: Secret | null
   /** null: nothing is requested */
   heartbeatUrl: Secret | null
+  /** directory; null: erasures are recorded in the database only */
+  erasureLedger: string | null
   /** sends traces to the collector of OTEL_* */
   tracing: boolean
   /** days; 0: stored events are never deleted */
@@ -93,6 +96,7 @@ export function readConfig(env: Record<string, string | undefined> = process.env
       read(VARIABLES.databaseUrl),
       dataDir,
       readReplicas(read(VARIABLES.databaseReadUrl), read(VARIABLES.readMaxLagMs)),
+      read(VARIABLES.secretsKeys),
       faults,
     ),
     dataDir,
@@ -117,6 +121,7 @@ export function readConfig(env: Record<string, string | undefined> = process.env
     consoleUrl: read(VARIABLES.consoleUrl),
     smtpUrl: read(VARIABLES.smtpUrl),
     heartbeatUrl: read(VARIABLES.heartbeatUrl),
+    erasureLedger: read(VARIABLES.erasureLedger),
     tracing:
       [read(VARIABLES.tracing), read(VARIABLES.tracesEndpoint)].includes(true) &&
       !read(VARIABLES.tracingDisabled),
@@ -143,15 +148,16 @@ function chooseDatabase(
   url: Secret | 'none' | null,
   dataDir: string,
   replicas: ReplicasChoice | null,
+  secretKeys: SecretKeys,
   faults: string[],
 ): DatabaseChoice {
-  if (url !== null && url !== 'none') return { kind: 'url', url, replicas }
+  if (url !== null && url !== 'none') return { kind: 'url', url, replicas, secretKeys }
   if (replicas !== null) {
     faults.push(
       'DATABASE_READ_URL is set, but DATABASE_URL is not: set DATABASE_URL to the primary of the replicas',
     )
   }
-  return url === 'none' ? { kind: 'none' } : { kind: 'embedded', dataDir }
+  return url === 'none' ? { kind: 'none' } : { kind: 'embedded', dataDir, secretKeys }
 }
 
 function readReplicas(url: Secret | null, maxLagMs: number): ReplicasChoice | null {

@@ -17,6 +17,7 @@ import {
   watchdogUrl,
 } from './parsers.ts'
 import { Secret } from './secret.ts'
+import { SecretKeys } from './secret-keys.ts'
 
 /** 24 random letters and digits have 142 bits. */
 const CONSOLE_TOKEN_MIN_LENGTH = 24
@@ -189,6 +190,20 @@ export const VARIABLES = {
     help: 'URL of an outside watchdog, requested once a minute while the service can store deliveries',
     fallback: null,
     parse: (text) => new Secret(watchdogUrl(text)),
+  }),
+  secretsKeys: variable<SecretKeys>({
+    name: 'SECRETS_KEYS',
+    shownDefault: 'unset',
+    help: 'id:base64[,id:base64…]: keys of 32 bytes for the secrets in the database; the first one encrypts, all decrypt; unset: plain text',
+    fallback: SecretKeys.NONE,
+    parse: SecretKeys.parse,
+  }),
+  erasureLedger: variable<string | null>({
+    name: 'ERASURE_LEDGER',
+    shownDefault: 'unset',
+    help: 'directory outside of the database and its backups, where each erasure is recorded before it is confirmed; unset: none',
+    fallback: null,
+    parse: matching(/^[^\0\n]+$/, 'must be the path of a directory'),
   }),
   tracing: variable({
     name: 'OTEL_EXPORTER_OTLP_ENDPOINT',

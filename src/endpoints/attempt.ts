@@ -1,4 +1,5 @@
 /** One attempt to send a delivery. The content is read once the connection is open. */
+import type { SecretKeys } from '../config/secret-keys.ts'
 import type { LeasedDelivery } from '../intake/flush.ts'
 import type { ContentRow, EndpointRow } from './backlog.ts'
 import type { Contents } from './contents.ts'
@@ -6,6 +7,7 @@ import { contentOf, writeMessage } from './messages.ts'
 import type { Message, OpenMessage } from './post.ts'
 
 export class Attempt {
+  readonly #secretKeys: SecretKeys
   readonly #contents: Contents
   readonly #endpoint: EndpointRow
   readonly #delivery: LeasedDelivery
@@ -19,7 +21,14 @@ export class Attempt {
   /** Time spent on reads from the database. */
   waitedMs = 0
 
-  constructor(contents: Contents, endpoint: EndpointRow, delivery: LeasedDelivery, isProven: boolean) {
+  constructor(
+    secretKeys: SecretKeys,
+    contents: Contents,
+    endpoint: EndpointRow,
+    delivery: LeasedDelivery,
+    isProven: boolean,
+  ) {
+    this.#secretKeys = secretKeys
     this.#contents = contents
     this.#endpoint = endpoint
     this.#delivery = delivery
@@ -37,7 +46,7 @@ export class Attempt {
     this.events = content.row.event_count ?? 1
     let message: Message | null = null
     try {
-      if (this.isCurrent) message = writeMessage(contentOf(content.row), Date.now())
+      if (this.isCurrent) message = writeMessage(contentOf(this.#secretKeys, content.row), Date.now())
     } finally {
       // Also if the message cannot be built: erasures would wait until the session ends.
       if (message === null) content.release()

@@ -127,6 +127,7 @@ export const releaseSending = statement('release-sending')`select release_sendin
 /** The current content of a delivery. */
 export interface ContentRow extends Row {
   id: bigint
+  channel_oa_id: bigint
   endpoint_id: bigint
   status: string
   url: string
@@ -152,7 +153,7 @@ export interface ContentRow extends Row {
 
 /** $1 bigint[]: accounts; $2 bigint[]: deliveries. A delivery that no longer exists is left out. */
 export const loadContents = statement('load-delivery-contents')`
-    select d.id, d.endpoint_id, p.status, p.url, p.allow_private_network, p.format,
+    select d.id, d.channel_oa_id, d.endpoint_id, p.status, p.url, p.allow_private_network, p.format,
            p.replies and d.replies is not false as replies, p.secret, p.previous_secret,
            a.channel_secret, coalesce(d.destination, a.bot_user_id) as destination, d.attempts, d.type, d.change,
            coalesce(cardinality(d.event_keys), cardinality(d.event_ids)) as event_count,

@@ -119,26 +119,33 @@ export async function removeEndpointBatch(
   return { deleted, isLast }
 }
 
-/** $1 endpoint id bigint */
-const selectFormat = statement('select-endpoint-format')`
-    select format from endpoint where id = $1`
+/** $1 endpoint id bigint. If two rotations are concurrent, one waits and then finds the previous secret of the other. */
+const lockSecrets = statement('lock-endpoint-secrets')`
+    select format, secret, previous_secret is not null as "isRotating" from endpoint where id = $1 for no key update`
 
-/** $1 endpoint id bigint, $2 secret text. If two rotations are concurrent, one changes nothing. */
+/** $1 endpoint id bigint, $2 secret text, $3 previous secret text */
 const replaceSecret = statement('replace-endpoint-secret')`
-    update endpoint set previous_secret = secret, secret = $2
-     where id = $1 and format = 'members' and previous_secret is null
-    returning id`
+    update endpoint set secret = $2, previous_secret = $3 where id = $1`
 
 /**
  * Messages have the signatures of both secrets until finishRotation. Returns the new secret, or null if the endpoint does not exist.
  * Throws `invalid_input` if the endpoint has no secret or is already rotating.
  */
-export async function rotateSecret(database: Queryable, id: bigint): Promise<string | null> {
-  const secret = newSecret()
-  const rotated = await database.query(replaceSecret, [id, secret])
-  if (rotated.length > 0) return secret
-  const [state] = await database.query<{ format: string }>(selectFormat, [id])
+export async function rotateSecret(transaction: Queryable, id: bigint): Promise<string | null> {
+  type Locked = { format: string; secret: string | null; isRotating: boolean }
+  const [state] = await transaction.query<Locked>(lockSecrets, [id])
   if (state === undefined) return null
+  if (state.format !== 'line' && !state.isRotating) {
+    const { secretKeys } = transaction
+    const secret = newSecret()
+    const previous = secretKeys.decryptOrNull('endpoint.secret', id, state.secret)
+    await transaction.query(replaceSecret, [
+      id,
+      secretKeys.encrypt('endpoint.secret', id, secret),
+      secretKeys.encrypt('endpoint.previous_secret', id, previous),
+    ])
+    return secret
+  }
   const message =
     state.format === 'line'
       ? `endpoint ${id} has the format line, which is signed with the channel secret. Change the secret of the account instead.`

@@ -1,5 +1,6 @@
 import { createHmac, randomBytes } from 'node:crypto'
 import { type Secret, secretOrNull } from '../config/secret.ts'
+import type { SecretKeys } from '../config/secret-keys.ts'
 import { isObject } from '../http/body.ts'
 import { signLine } from '../intake/line/line-signature.ts'
 import type { ContentRow } from './backlog.ts'
@@ -36,13 +37,13 @@ export interface MembersContent {
 
 export type Content = LineContent | MembersContent
 
-export function contentOf(row: ContentRow): Content {
+export function contentOf(keys: SecretKeys, row: ContentRow): Content {
   if (row.format === 'line') {
     return {
       format: 'line',
       destination: row.destination,
       events: row.events,
-      channelSecret: secretOrNull(row.channel_secret),
+      channelSecret: channelSecretOf(keys, row),
       replies: row.replies,
       isRetry: row.attempts > 1,
     }
@@ -53,8 +54,27 @@ export function contentOf(row: ContentRow): Content {
     id: `msg_${row.id}_${row.change ?? 0}_${row.created_ms}`,
     type: row.type ?? '',
     data: row.data,
-    secret: secretOrNull(row.secret),
-    previousSecret: secretOrNull(row.previous_secret),
+    ...endpointSecrets(keys, row.endpoint_id, row),
+  }
+}
+
+/** Throws UnreadableSecret. */
+export function channelSecretOf(
+  keys: SecretKeys,
+  row: { channel_oa_id: bigint; channel_secret: string | null },
+): Secret | null {
+  return secretOrNull(keys.decrypt('official_account.channel_secret', row.channel_oa_id, row.channel_secret))
+}
+
+/** Throws UnreadableSecret. */
+export function endpointSecrets(
+  keys: SecretKeys,
+  endpointId: bigint,
+  row: { secret: string | null; previous_secret: string | null },
+): Pick<MembersContent, 'secret' | 'previousSecret'> {
+  return {
+    secret: secretOrNull(keys.decrypt('endpoint.secret', endpointId, row.secret)),
+    previousSecret: secretOrNull(keys.decrypt('endpoint.previous_secret', endpointId, row.previous_secret)),
   }
 }
 

@@ -13,6 +13,7 @@
  * 7. Settled: `settlements.ts` deletes the row, postpones its next attempt, or returns the lease.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { SecretKeys } from '../config/secret-keys.ts'
 import type { HandOver, LeasedDelivery } from '../intake/flush.ts'
 import { endpointResponded } from '../observability/facts.ts'
 import type { Database } from '../postgres/database.ts'
@@ -49,6 +50,7 @@ interface Item extends LeasedDelivery {
 }
 
 export class Sender {
+  readonly #secretKeys: SecretKeys
   readonly #connection: PinnedConnection
   readonly #queue = new Queue<Item>()
   readonly #claims: Claims
@@ -65,6 +67,7 @@ export class Sender {
 
   /** @param isOwnUrl whether a URL is one of this service's own: sending there would be a loop */
   constructor(database: Database, isOwnUrl: (url: URL) => boolean, resolver = new HostResolver()) {
+    this.#secretKeys = database.secretKeys
     this.#connection = database.pin()
     this.#claims = new Claims(this.#connection, this.#queue)
     this.#feeds = new Feeds(database, (endpointIds) => this.expect(endpointIds))
@@ -177,7 +180,7 @@ export class Sender {
     if (endpoint === undefined) return
     const { row, target } = endpoint
     if (row.status !== 'active') return this.#settlements.release(item)
-    const attempt = new Attempt(this.#contents, row, item, isProven)
+    const attempt = new Attempt(this.#secretKeys, this.#contents, row, item, isProven)
     const startedAtMs = performance.now()
     const response =
       target instanceof RefusedUrl

@@ -35,11 +35,11 @@ export interface AddedEndpoint {
  * Returns no row if the account does not exist, or if another endpoint receives its reply tokens.
  *
  * $1 account id bigint, $2 name text, $3 url text, $4 format text, $5 events text[] or null, $6 replies boolean,
- * $7 allow_private_network boolean, $8 secret text or null
+ * $7 allow_private_network boolean, $8 secret text or null, $9 id bigint
  */
 const insertEndpoint = statement('insert-endpoint')`
-    insert into endpoint (channel_oa_id, name, url, format, events, replies, allow_private_network, secret)
-    select id, $2, $3, $4, $5, $6, $7, $8 from official_account where id = $1
+    insert into endpoint (id, channel_oa_id, name, url, format, events, replies, allow_private_network, secret)
+    select $9, id, $2, $3, $4, $5, $6, $7, $8 from official_account where id = $1
         on conflict (channel_oa_id) where replies and format = 'line' do nothing
     returning id`
 
@@ -62,8 +62,12 @@ export async function addEndpoint(
   const url = checkUrl(endpoint, own)
   checkEvents(endpoint)
   const secret = format === 'line' ? null : newSecret()
-  const values = [accountId, name, url.href, format, events, replies, allowPrivateNetwork, secret]
-  const [added] = await insertWithFreeId<{ id: bigint }>(database, 'endpoint', insertEndpoint, values)
+  const values = [accountId, name, url.href, format, events, replies, allowPrivateNetwork]
+  const [added] = await insertWithFreeId<{ id: bigint }>(database, 'endpoint', insertEndpoint, (id) => [
+    ...values,
+    database.secretKeys.encrypt('endpoint.secret', id, secret),
+    id,
+  ])
   if (added !== undefined) return { id: added.id, secret }
   const [replier] = replies ? await database.query<Replier>(selectReplier, [accountId]) : []
   if (replier === undefined) return null

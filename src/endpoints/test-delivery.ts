@@ -3,11 +3,11 @@
  * of deliveries, but neither the queue nor the state of the endpoint, so it also works while the endpoint is paused.
  */
 import type { IncomingMessage } from 'node:http'
-import { secretOrNull } from '../config/secret.ts'
+import type { SecretKeys } from '../config/secret-keys.ts'
 import { AppError } from '../errors.ts'
 import { type Queryable, type Row, statement } from '../postgres/statement.ts'
 import { printableUrl, RefusedUrl } from './address.ts'
-import { type Content, writeMessage } from './messages.ts'
+import { type Content, channelSecretOf, endpointSecrets, writeMessage } from './messages.ts'
 import { type Message, post } from './post.ts'
 import { HostResolver } from './resolver.ts'
 import { readTarget } from './targets.ts'
@@ -76,7 +76,7 @@ export class EndpointTester {
   async test(database: Queryable, id: bigint, nowMs = Date.now()): Promise<TestDelivery | null> {
     const [row] = await database.query<TestedRow>(selectTested, [id])
     if (row === undefined) return null
-    const message = writeMessage(testContent(row, id, nowMs), nowMs)
+    const message = writeMessage(testContent(database.secretKeys, row, id, nowMs), nowMs)
     if (message === null) throw missingSecret(row)
     return this.#limit.run(id, () => this.#send(row, message))
   }
@@ -99,14 +99,14 @@ export class EndpointTester {
   }
 }
 
-function testContent(row: TestedRow, endpointId: bigint, nowMs: number): Content {
+function testContent(keys: SecretKeys, row: TestedRow, endpointId: bigint, nowMs: number): Content {
   if (row.format === 'line') {
     return {
       format: 'line',
       destination: row.bot_user_id,
       // As when LINE verifies a webhook URL.
       events: '',
-      channelSecret: secretOrNull(row.channel_secret),
+      channelSecret: channelSecretOf(keys, row),
       replies: true,
       isRetry: false,
     }
@@ -116,8 +116,7 @@ function testContent(row: TestedRow, endpointId: bigint, nowMs: number): Content
     id: `msg_test_${endpointId}_${nowMs}`,
     type: 'endpoint.test',
     data: `{"endpointId":"${endpointId}"}`,
-    secret: secretOrNull(row.secret),
-    previousSecret: secretOrNull(row.previous_secret),
+    ...endpointSecrets(keys, endpointId, row),
   }
 }
 

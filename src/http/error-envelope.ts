@@ -1,6 +1,7 @@
 /** The shape of every error response, and the HTTP status of every error code. */
 import { STATUS_CODES } from 'node:http'
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { UnreadableSecret } from '../config/secret-keys.ts'
 import { AppError, type ErrorCode } from '../errors.ts'
 import { type Static, Type } from './typebox.ts'
 
@@ -47,6 +48,7 @@ export const ERROR_STATUS: Record<ErrorCode, number> = {
   too_many_bodies: 503,
   unavailable: 503,
   platform_unavailable: 503,
+  secret_unreadable: 503,
   internal: 500,
 }
 
@@ -97,6 +99,7 @@ function logFailure(error: Error, { code }: AppError, request: FastifyRequest): 
 
 function asAppError(error: Error & { code?: string; statusCode?: number }): AppError {
   if (error instanceof AppError) return error
+  if (error instanceof UnreadableSecret) return new AppError('secret_unreadable', { cause: error })
   // Fastify rejects these before any handler runs.
   if (error.code === 'FST_ERR_CTP_BODY_TOO_LARGE') return new AppError('body_too_large')
   if (error.code === 'FST_ERR_CTP_INVALID_MEDIA_TYPE') return new AppError('unsupported_media_type')

@@ -69,8 +69,8 @@ export interface Admission {
   /** The version of the account in the path of the delivery. */
   credentialsVersion: bigint
   source: Source
-  /** The delivery is for another bot than that of the account in its path. The flush finds the bot's account again. */
-  foreign?: { pathAccountId: AccountId; botUserId: string }
+  /** The delivery is for another bot than that of the account in its path. The flush checks that the bot's accounts have not changed. */
+  foreign?: { pathAccountId: AccountId; botUserId: string; botVersions: bigint }
 }
 
 export interface AdmittedEvent {

@@ -69,6 +69,7 @@ const PARAMETERS = [
     'proven',
     'path_account_ids',
     'foreign_bots',
+    'bot_versions',
   ] as const),
   ...(['admissions', 'kinds', 'keys', 'occurred_ats', 'user_ids', 'group_ids', 'message_ids'] as const),
   ...(['payloads', 'failures', 'claimed_ats', 'own_acts', 'other_events', 'other_people'] as const),
@@ -139,12 +140,14 @@ export function outcomesOf(
 function admissionColumns(admissions: Admission[]) {
   const pathAccountIds = admissions.map(({ foreign }) => foreign?.pathAccountId ?? null)
   const foreignBots = admissions.map(({ foreign }) => foreign?.botUserId ?? null)
+  const botVersions = admissions.map(({ foreign }) => foreign?.botVersions ?? null)
   return {
     account_ids: int8Array(admissions.map(({ accountId }) => accountId)),
     credentials_versions: int8Array(admissions.map(({ credentialsVersion }) => credentialsVersion)),
     sources: textArray(admissions.map(({ source }) => source.name)),
     path_account_ids: sparse(pathAccountIds, int8Array),
     foreign_bots: sparse(foreignBots, textArray),
+    bot_versions: sparse(botVersions, int8Array),
   }
 }
 

@@ -1,5 +1,6 @@
 /** The interface for every query: connections with limits, transactions, and classified errors. */
 
+import { SecretKeys } from '../config/secret-keys.ts'
 import { AppError } from '../errors.ts'
 import { PinnedConnection } from './pool/pinned-connection.ts'
 import type { Claimant } from './pool/turns.ts'
@@ -45,6 +46,7 @@ const RETRY_AFTER_SECONDS = 60
 export class NoDatabase implements Database {
   readonly kind = 'none'
   readonly replication = null
+  readonly secretKeys = SecretKeys.NONE
   readonly requireConfigured = fail
   readonly query = refuse
   readonly lookup = refuse

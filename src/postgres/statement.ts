@@ -1,4 +1,5 @@
 /** SQL statements, and the interfaces that send them. */
+import type { SecretKeys } from '../config/secret-keys.ts'
 
 export type Row = Record<string, unknown>
 
@@ -54,6 +55,8 @@ export interface BoundStatement {
 
 /** The database, or one transaction on it. */
 export interface Queryable {
+  /** Encrypt and decrypt the columns that hold secrets. Nothing else reads or writes these columns. */
+  readonly secretKeys: SecretKeys
   query<R extends Row>(statement: Statement, values?: unknown[]): Promise<R[]>
 }
 

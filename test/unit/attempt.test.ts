@@ -1,5 +1,7 @@
 /** What an attempt holds is released, whatever happens. */
+
 import { expect, it } from 'vitest'
+import { SecretKeys } from '../../src/config/secret-keys.ts'
 import { Attempt } from '../../src/endpoints/attempt.ts'
 import type { ContentRow, EndpointRow } from '../../src/endpoints/backlog.ts'
 import type { Contents } from '../../src/endpoints/contents.ts'
@@ -15,6 +17,7 @@ it('lets erasures pass when a message cannot be built', async () => {
     read: async () => ({ row: row as Partial<ContentRow>, release, whenLost: () => undefined }),
   }
   const attempt = new Attempt(
+    SecretKeys.NONE,
     contents as unknown as Contents,
     endpoint as EndpointRow,
     { id: 1n, accountId: 1n, endpointId: 1n },

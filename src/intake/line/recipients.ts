@@ -1,12 +1,13 @@
 /**
  * Finds the account whose events a delivery carries. All official accounts of a module channel (LINE Marketplace) share its
- * webhook URL and its channel secret. Only `destination` identifies the bot. The account is cached, so the flush finds it again in
- * the transaction that stores the events.
+ * webhook URL and its channel secret. Only `destination` identifies the bot. The account is cached, so the flush checks in the
+ * transaction that stores the events that none of these accounts has changed.
  */
 import { LRUCache } from 'lru-cache'
-import type { Account, AccountId } from '../../accounts/account.ts'
+import type { Account } from '../../accounts/account.ts'
+import { findNamedAccounts } from '../../accounts/destinations.ts'
 import type { Database } from '../../postgres/database.ts'
-import { statement } from '../../postgres/statement.ts'
+import type { Queryable } from '../../postgres/statement.ts'
 import type { Found } from '../admit.ts'
 import type { Admission } from '../event.ts'
 
@@ -16,16 +17,16 @@ import type { Admission } from '../event.ts'
  */
 const DESTINATIONS_MAX = 1_000
 
-/** $1 bigint: account in the path; $2 text: destination. */
-const selectAccount = statement('account-of-destination')`select account_of_destination($1, $2) as id`
-
 export class Recipients {
-  readonly #database: Pick<Database, 'lookup'>
+  readonly #lookups: Queryable
   /** After a stale admission the account is read again, so its cached destinations are no longer used. */
   readonly #cached = new WeakMap<Account, LRUCache<string, Admission>>()
 
-  constructor(database: Pick<Database, 'lookup'>) {
-    this.#database = database
+  constructor(database: Pick<Database, 'lookup' | 'secretKeys'>) {
+    this.#lookups = {
+      secretKeys: database.secretKeys,
+      query: (statement, values = []) => database.lookup('account', statement, values),
+    }
   }
 
   /** Admits a delivery to its destination's account, if that has the same organization and secret as the account in the path. */
@@ -35,12 +36,10 @@ export class Recipients {
     this.#cached.set(account, cached)
     const seen = cached.get(destination)
     if (seen !== undefined) return seen
-    const [row] = await this.#database.lookup<{ id: AccountId }>('account', selectAccount, [
-      account.id,
-      destination,
-    ])
-    const foreign = { pathAccountId: account.id, botUserId: destination }
-    const admitted = { ...admission, accountId: row?.id ?? account.id, foreign }
+    const [named] = await findNamedAccounts(this.#lookups, [{ pathAccountId: account.id, destination }])
+    const { accountId, botVersions } = named ?? { accountId: account.id, botVersions: 0n }
+    const foreign = { pathAccountId: account.id, botUserId: destination, botVersions }
+    const admitted = { ...admission, accountId, foreign }
     cached.set(destination, admitted)
     return admitted
   }

@@ -1,6 +1,6 @@
 /** Adds and updates accounts from a list. Organization and channel id identify an account. */
 import type { AccountId, OrganizationId } from '../../accounts/account.ts'
-import type { AccountColumns, NewAccount } from '../../accounts/provisioning.ts'
+import { type AccountColumns, decryptAccount, type NewAccount } from '../../accounts/provisioning.ts'
 import { FatalError } from '../../errors.ts'
 import { violatedConstraint } from '../../postgres/faults.ts'
 import { transactionWithFreeIds } from '../../postgres/schema/taken-ids.ts'
@@ -199,7 +199,11 @@ async function findStored(database: Queryable, placed: PlacedAccount[]): Promise
   const organizationIds = [...new Set(placed.map(({ organizationId }) => organizationId))]
   const channelIds = placed.map(({ channelId }) => channelId)
   const rows = await database.query<StoredAccount>(selectStored, [organizationIds, channelIds])
-  return new Map(rows.map((row) => [keyOf(row), row]))
+  const decrypted = rows.map((row) => ({
+    ...row,
+    columns: decryptAccount(database.secretKeys, row.id, row.columns),
+  }))
+  return new Map(decrypted.map((row) => [keyOf(row), row]))
 }
 
 function planOf(

@@ -1,6 +1,7 @@
 /** One row of facts for each official account. */
 
 import type { AccountId, OrganizationId } from '../../accounts/account.ts'
+import { findNamedAccounts } from '../../accounts/destinations.ts'
 import type { Check } from '../../accounts/verification.ts'
 import { INT64_MAX, INT64_MIN } from '../../http/path-id.ts'
 import { type Queryable, type Row, statement } from '../../postgres/statement.ts'
@@ -59,6 +60,9 @@ export interface AccountFacts {
   missingDay: string | null
   missing: number | null
 
+  /** the bot user id of the newest delivery for another bot */
+  foreignDestination: string | null
+
   endpointsPending: number
   endpointsFailed: number
   /** the lowest id of an active endpoint that does not accept deliveries; null if none */
@@ -80,12 +84,9 @@ const selectFleet = statement('select-fleet')`
            a.created_at as "addedAt",
            coalesce(a.channel_id, '') <> '' as "hasChannelId", coalesce(a.channel_secret, '') ~ '\\S' as "hasChannelSecret",
            can_call_platform(a) as "canCallPlatform", coalesce(a.suspended, false) as "isSuspended",
-           -- Another account with this bot may have been added since. It receives them now. Without the first condition, a null
-           -- would not end the evaluation before the function.
-           case when a.foreign_destination is not null and a.foreign_destination <> a.bot_user_id
-                 and a.foreign_destination_at > now() - interval '7 days'
-                 and account_of_destination(a.id, a.foreign_destination) = a.id
+           case when a.foreign_destination <> a.bot_user_id and a.foreign_destination_at > now() - interval '7 days'
                 then a.foreign_destination_at end as "foreignDestinationAt",
+           a.foreign_destination as "foreignDestination",
            last.last_at as "lastDeliveryAt",
            case when last.last_at >= date_trunc('hour', now()) - interval '1 hour' then null
                 when figures.are_fresh and c.silent_since = last.last_at then c.silence_chance
@@ -186,7 +187,21 @@ async function readPage(
   count: number,
 ): Promise<AccountFacts[]> {
   const rows = await database.query<FactsRow>(selectFleet, [leastId, count, organizationIds])
+  await forgetNamed(database, rows)
   return rows.map(factsOf)
+}
+
+/** Another account with the bot of a foreign delivery may have been added since. It receives them now. */
+async function forgetNamed(database: Queryable, rows: FactsRow[]): Promise<void> {
+  const foreign = rows.filter(({ foreignDestinationAt }) => foreignDestinationAt !== null)
+  if (foreign.length === 0) return
+  const named = await findNamedAccounts(
+    database,
+    foreign.map((row) => ({ pathAccountId: row.id, destination: row.foreignDestination ?? '' })),
+  )
+  for (const [index, row] of foreign.entries()) {
+    if (named[index]?.accountId !== row.id) row.foreignDestinationAt = null
+  }
 }
 
 type FactsRow = Row & Omit<AccountFacts, Time> & Record<Time, string | null>

@@ -3,6 +3,7 @@ import type { Account, AccountId, OrganizationId } from '../../accounts/account.
 import {
   type AccountColumns,
   type AddedAccount,
+  decryptAccount,
   addAccount as insertAccount,
   type NewAccount,
   updateAccount as updateColumns,
@@ -103,7 +104,8 @@ export async function updateAccountIn(
 ): Promise<Changes | null> {
   const [account] = await transaction.query<LockedAccount>(lockAccount, [id, actor.organizationIds])
   if (account === undefined) return null
-  const changes = accountChanges(account.columns, columns)
+  const stored = decryptAccount(transaction.secretKeys, id, account.columns)
+  const changes = accountChanges(stored, columns)
   if (Object.keys(changes).length === 0) return changes
   await updateColumns(transaction, id, columns)
   if (concernsVerification(changes)) await transaction.query(clearVerification, [id])

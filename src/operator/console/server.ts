@@ -33,6 +33,7 @@ export async function createConsole(options: ConsoleOptions): Promise<FastifyIns
   const app = createServer(options.config, options.log)
   let changedAtMs = 0
   const reads: Queryable = {
+    secretKeys: options.database.console.secretKeys,
     query: (statement, values) => options.database.reads.console(changedAtMs).query(statement, values),
   }
   const readsFromNow = () => options.database.reads.console(performance.now())

@@ -236,7 +236,7 @@ export async function previewDelivery(
 ): Promise<DeliveryRequest | null> {
   const [content] = await database.query<ContentRow>(loadContents, [[accountId], [deliveryId]])
   if (content === undefined || content.endpoint_id !== endpointId) return null
-  const message = writeMessage(contentOf(content), nowMs)
+  const message = writeMessage(contentOf(database.secretKeys, content), nowMs)
   const headers = Object.entries(message?.headers ?? {}).map(([name, value]) => [
     name,
     SIGNATURE_HEADERS.includes(name) ? '•••' : value,

@@ -1,5 +1,6 @@
 /** Notification channels: where messages about accounts are sent. */
 import type { OrganizationId } from '../../accounts/account.ts'
+import type { SecretKeys } from '../../config/secret-keys.ts'
 import { printableUrl } from '../../endpoints/address.ts'
 import { type Queryable, type Row, statement } from '../../postgres/statement.ts'
 import type { OrganizationIds } from '../actor.ts'
@@ -72,7 +73,9 @@ export async function listChannels(
   database: Queryable,
   organizationIds: OrganizationIds,
 ): Promise<ChannelSummary[]> {
-  return (await database.query<ChannelRow>(selectChannels, [organizationIds])).map(printable)
+  return (await database.query<ChannelRow>(selectChannels, [organizationIds])).map((channel) =>
+    printable(database.secretKeys, channel),
+  )
 }
 
 /** Null if the channel does not exist, or belongs to an organization that the operator does not see. */
@@ -82,12 +85,15 @@ export async function findChannel(
   id: bigint,
 ): Promise<ChannelSummary | null> {
   const [channel] = await database.query<ChannelRow>(selectChannel, [organizationIds, id])
-  return channel === undefined ? null : printable(channel)
+  return channel === undefined ? null : printable(database.secretKeys, channel)
 }
 
-const printable = (channel: ChannelRow): ChannelSummary => ({
+const printable = (keys: SecretKeys, channel: ChannelRow): ChannelSummary => ({
   ...channel,
-  target: printableTarget(channel.format, channel.target),
+  target: printableTarget(
+    channel.format,
+    keys.decryptOrNull('notification_channel.target', channel.id, channel.target) ?? '',
+  ),
 })
 
 /** The path of a chat's webhook is a credential, so only its host is shown. */

@@ -142,8 +142,11 @@ const selectTarget = statement('select-notification-target')`
     select id, name, organization_id as "organizationId", format, target, secret, allow_private_network as "allowPrivateNetwork"
       from notification_channel where id = $1`
 
-/** Returns null if the channel does not exist. */
+/** Returns null if the channel does not exist. Throws UnreadableSecret. */
 export async function loadTarget(database: Queryable, id: bigint): Promise<NotificationTarget | null> {
-  const [target] = await database.query<NotificationTarget & Row>(selectTarget, [id])
-  return target ?? null
+  const [stored] = await database.query<NotificationTarget & Row>(selectTarget, [id])
+  if (stored === undefined) return null
+  const { secretKeys } = database
+  const target = secretKeys.decrypt('notification_channel.target', id, stored.target)
+  return { ...stored, target, secret: secretKeys.decrypt('notification_channel.secret', id, stored.secret) }
 }

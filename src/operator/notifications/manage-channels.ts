@@ -37,15 +37,19 @@ export interface ChannelLimits {
  * Returns no row if the organization does not exist or has $10 channels.
  *
  * $1 organization id bigint, null: all; $2 name text; $3 format text; $4 target text; $5 quiet hours text or null; $6 time zone text;
- * $7 weekly summary boolean; $8 allow_private_network boolean; $9 secret text or null; $10 maximum int
+ * $7 weekly summary boolean; $8 allow_private_network boolean; $9 secret text or null; $10 maximum int; $11 id bigint
  */
 const insertChannel = statement('insert-notification-channel')`
-    insert into notification_channel (organization_id, name, format, target, quiet_hours, time_zone, weekly_summary,
+    insert into notification_channel (id, organization_id, name, format, target, quiet_hours, time_zone, weekly_summary,
                                       allow_private_network, secret)
-    select $1, $2, $3, $4, $5, $6, $7, $8, $9
+    select $11, $1, $2, $3, $4, $5, $6, $7, $8, $9
      where (select count(*) from notification_channel where organization_id is not distinct from $1::bigint) < $10
        and ($1 is null or exists (select from organization where id = $1))
     returning id`
+
+/** The secrets are encrypted for the id of their row. */
+const selectNextId = statement('next-id-notification-channel')`
+    select nextval(pg_get_serial_sequence('notification_channel', 'id')) as id`
 
 /** Returns null if the actor does not see the organization. Throws `invalid_input` that says why a setting is refused. */
 export function addChannel(
@@ -60,10 +64,14 @@ export function addChannel(
   const target = checkSettings(channel, format, limits)
   const secret = format === 'webhook' ? newSecret() : null
   return database.transaction(async (transaction) => {
-    const values = [organizationId, name, format, target, quietHours, timeZone, weeklySummary]
+    const { secretKeys } = transaction
+    const [next] = await transaction.query<{ id: bigint }>(selectNextId)
+    const id = (next as { id: bigint }).id
+    const storedTarget = secretKeys.encrypt('notification_channel.target', id, target)
+    const storedSecret = secretKeys.encrypt('notification_channel.secret', id, secret)
     const [added] = await transaction.query<{ id: bigint }>(insertChannel, [
-      ...values,
-      ...[allowPrivateNetwork, secret, CHANNELS_MAX],
+      ...[organizationId, name, format, storedTarget, quietHours, timeZone, weeklySummary],
+      ...[allowPrivateNetwork, storedSecret, CHANNELS_MAX, id],
     ])
     if (added === undefined)
       refuseInput('organization', `does not exist, or has ${CHANNELS_MAX} channels already`)
@@ -108,7 +116,8 @@ export function updateChannel(
     if (after.allowPrivateNetwork && (isMoved || !before.allowPrivateNetwork)) requirePrivateNetwork(actor)
     after.target = checkSettings(after, stored.format, limits)
     const { name, target, quietHours, timeZone, weeklySummary, allowPrivateNetwork } = after
-    const values = [id, name, target, quietHours, timeZone, weeklySummary, allowPrivateNetwork]
+    const storedTarget = transaction.secretKeys.encrypt('notification_channel.target', id, target)
+    const values = [id, name, storedTarget, quietHours, timeZone, weeklySummary, allowPrivateNetwork]
     await transaction.query(updateSettings, values)
     const shown = (settings: ChannelSettings) => ({
       ...settings,
@@ -186,8 +195,12 @@ function changeChannel(
   work: (transaction: Queryable, stored: StoredChannel) => Promise<Changes>,
 ): Promise<true | null> {
   return database.transaction(async (transaction) => {
-    const [stored] = await transaction.query<StoredChannel>(lockChannel, [id])
-    if (stored === undefined || !seesOrganization(actor, stored.organizationId)) return null
+    const [locked] = await transaction.query<StoredChannel>(lockChannel, [id])
+    if (locked === undefined || !seesOrganization(actor, locked.organizationId)) return null
+    // A target that no key reads can be replaced.
+    const target =
+      transaction.secretKeys.decryptOrNull('notification_channel.target', id, locked.target) ?? ''
+    const stored = { ...locked, target }
     await recordChannel(transaction, actor, stored, action, await work(transaction, stored))
     return true
   })

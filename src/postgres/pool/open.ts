@@ -39,7 +39,7 @@ export async function openForService(
     notices.warn(`a database connection was lost (${error.code ?? error.message})`)
   const server = choice.kind === 'embedded' ? new EmbeddedServer(choice.dataDir) : null
   await server?.own(lost)
-  const database = new PostgresDatabase(targetOf(choice, server), lost, replicasOf(choice))
+  const database = new PostgresDatabase(targetOf(choice, server), lost, replicasOf(choice), choice.secretKeys)
   const stop = new AbortController()
   return {
     database,
@@ -108,7 +108,12 @@ async function withOpened<P, T>(
   if (server) process.once('SIGINT', interrupt).once('SIGTERM', interrupt)
   try {
     await server?.use()
-    const database = new PostgresDatabase(targetOf(choice, server), () => undefined, replicasOf(choice))
+    const database = new PostgresDatabase(
+      targetOf(choice, server),
+      () => undefined,
+      replicasOf(choice),
+      choice.secretKeys,
+    )
     try {
       await database.requireSessions()
       const prepared = await prepare(database)

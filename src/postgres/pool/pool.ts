@@ -1,5 +1,6 @@
 /** Connection pools, one for each kind of work. */
 import pg from 'pg'
+import type { SecretKeys } from '../../config/secret-keys.ts'
 import { databaseQuery } from '../../observability/facts.ts'
 import { DatabaseUnavailable, endsConnection, toFault } from '../faults.ts'
 import { refuseUnreplicated } from '../replication/replication.ts'
@@ -88,11 +89,12 @@ export class ConnectionPool {
 }
 
 /** Each statement leases a connection for its duration. */
-export function transactionsOn(lease: () => Promise<Lease>): Transactions {
+export function transactionsOn(lease: () => Promise<Lease>, secretKeys: SecretKeys): Transactions {
   return {
+    secretKeys,
     query: (statement, values) => withLease(lease, ({ client }) => send(client, statement, values)),
     pipeline: (statements) => withLease(lease, ({ client }) => sendTransaction(client, statements)),
-    transaction: (work) => withLease(lease, ({ client }) => runTransaction(client, work)),
+    transaction: (work) => withLease(lease, ({ client }) => runTransaction(client, secretKeys, work)),
   }
 }
 
@@ -114,11 +116,12 @@ export async function withLease<T>(
 
 async function runTransaction<T>(
   client: pg.ClientBase,
+  secretKeys: SecretKeys,
   work: (transaction: Queryable) => Promise<T>,
 ): Promise<T> {
   await send(client, begin)
   try {
-    const result = await work({ query: (statement, values) => send(client, statement, values) })
+    const result = await work({ secretKeys, query: (statement, values) => send(client, statement, values) })
     await send(client, commit)
     return result
   } catch (error) {

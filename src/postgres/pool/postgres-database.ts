@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { SecretKeys } from '../../config/secret-keys.ts'
 import type { Database, DatabaseState, LookupKind } from '../database.ts'
 import type { Connection } from '../embedded/server.ts'
 import { DatabaseUnavailable, isLostConnection } from '../faults.ts'
@@ -39,6 +40,7 @@ const STATE_TIMEOUT_MS = 1_500
 
 export class PostgresDatabase implements Database {
   readonly kind = 'postgres'
+  readonly secretKeys: SecretKeys
   readonly #connector: Connector
   readonly #pools: Record<keyof typeof CONNECTIONS, ConnectionPool>
   readonly #createPool: (name: string, connections: number, isDivided?: boolean) => ConnectionPool
@@ -63,7 +65,9 @@ export class PostgresDatabase implements Database {
     target: string | Connection,
     onConnectionLost: (error: Error) => void,
     replicas: ReplicaServers | null = null,
+    secretKeys = SecretKeys.NONE,
   ) {
+    this.secretKeys = secretKeys
     this.#connector = new Connector(target)
     this.#createPool = (name, connections, isDivided = false) =>
       new ConnectionPool(this.#connector.poolConfig(), { name, connections, isDivided }, onConnectionLost)
@@ -76,13 +80,14 @@ export class PostgresDatabase implements Database {
       console: this.#createPool('console', CONNECTIONS.console),
     }
     this.#lookups = { caller: this.#pinOn(this.#pools.lookups), account: this.#pinOn(this.#pools.lookups) }
-    this.#ownWork = transactionsOn(() => this.#lease(this.#pools.clients))
-    this.intake = transactionsOn(() => this.#lease(this.#pools.intake))
-    this.console = transactionsOn(() => this.#lease(this.#pools.console))
-    const streams = transactionsOn(() => this.#lease(this.#pools.streams))
+    this.#ownWork = transactionsOn(() => this.#lease(this.#pools.clients), secretKeys)
+    this.intake = transactionsOn(() => this.#lease(this.#pools.intake), secretKeys)
+    this.console = transactionsOn(() => this.#lease(this.#pools.console), secretKeys)
+    const streams = transactionsOn(() => this.#lease(this.#pools.streams), secretKeys)
     const primary: Reads = {
       forTenant: (tenant) => this.forTenant(tenant),
       streams: () => ({
+        secretKeys,
         query: (statement, values) => readAgainIfLost(() => streams.query(statement, values)),
       }),
       console: () => this.console,
@@ -138,7 +143,7 @@ export class PostgresDatabase implements Database {
   }
 
   forTenant(tenant: Claimant): Transactions {
-    return transactionsOn(() => this.#lease(this.#pools.clients, tenant))
+    return transactionsOn(() => this.#lease(this.#pools.clients, tenant), this.secretKeys)
   }
 
   query<R extends Row>(statement: Statement, values?: unknown[]): Promise<R[]> {
@@ -168,7 +173,10 @@ export class PostgresDatabase implements Database {
   async session<T>(work: (session: Queryable) => Promise<T>): Promise<T> {
     const client = await this.#connector.open('session')
     try {
-      return await work({ query: (statement, values) => send(client, statement, values) })
+      return await work({
+        secretKeys: this.secretKeys,
+        query: (statement, values) => send(client, statement, values),
+      })
     } finally {
       await client.end().catch(() => undefined)
     }

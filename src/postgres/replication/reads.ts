@@ -95,6 +95,7 @@ export class ReplicaReads implements Reads {
   /** Tries the replicas in turn until one serves the read, then the primary. */
   #on(kind: ReadKind, sinceMs: number, primary: Queryable, claimant?: Claimant): Queryable {
     return {
+      secretKeys: primary.secretKeys,
       query: async <R extends Row>(statement: Statement, values: unknown[] = []) => {
         const required = await this.#positionSince(sinceMs)
         let outcome: ReadOutcome = 'unavailable'

@@ -28,18 +28,26 @@ const SKIP_TAKEN = {
 
 export type ProvisionedTable = keyof typeof SKIP_TAKEN
 
+/** $1 text: table */
+const selectNextId = statement('select-next-id')`select nextval(pg_get_serial_sequence($1, 'id')) as id`
+
 /**
  * Inserts a row with a generated id. If the id is taken, the sequence moves past the stored ids and the insert is retried. Inside a
  * transaction, which the failure aborts, this throws the violation for transactionWithFreeIds.
+ * @param valuesOf returns the parameters of `insert`; secrets are encrypted for the id of their row
  */
 export async function insertWithFreeId<R extends Row>(
   database: Queryable,
   table: ProvisionedTable,
   insert: Statement,
-  values: unknown[],
+  valuesOf: (id: bigint) => unknown[],
 ): Promise<R[]> {
+  const insertNext = async () => {
+    const [next] = await database.query<{ id: bigint }>(selectNextId, [table])
+    return database.query<R>(insert, valuesOf((next as { id: bigint }).id))
+  }
   try {
-    return await database.query<R>(insert, values)
+    return await insertNext()
   } catch (error) {
     if (tableOfTakenId(error) !== table) throw error
     const isMoved = await database.query(SKIP_TAKEN[table]).then(
@@ -47,7 +55,7 @@ export async function insertWithFreeId<R extends Row>(
       () => false,
     )
     if (!isMoved) throw error
-    return database.query<R>(insert, values)
+    return insertNext()
   }
 }
 
