@@ -188,6 +188,29 @@ it('a member whom the ledger does not name stays, even with the id of a line', a
   expect(await load(database, 'select from erased_member where id = $1', [other])).toEqual([])
 })
 
+it('doctor reports a ledger that is not set, has gaps, is ahead of the database, or is missing', async () => {
+  const { directory, env, backup, database } = await loseErasures()
+  const found = async (environment: Record<string, string>) => {
+    const { stdout } = await runCommand(['doctor', '--json'], environment)
+    const findings = JSON.parse(stdout) as Array<{ check: string; severity: string; message: string }>
+    const [finding] = findings.filter(({ check }) => /ledger/i.test(check))
+    return `${finding?.severity}: ${finding?.message}`
+  }
+  expect(await found(env)).toMatch(/^warning: unset, so people who were erased/)
+  const ERASURE_LEDGER = directory
+  expect(await found({ ...env, ERASURE_LEDGER })).toBe('ok: ERASURE_LEDGER has every erasure')
+  await load(database, 'update erased_person set in_ledger = false where member_id is null')
+  expect(await found({ ...env, ERASURE_LEDGER })).toMatch(
+    /^warning: 1 erasures are not in ERASURE_LEDGER yet\./,
+  )
+  expect(await found({ ...backup.env, ERASURE_LEDGER })).toMatch(
+    /^error: the database does not know 4 or more .*"oa-audience erasures reapply"\.$/,
+  )
+  expect(await found({ ...env, ERASURE_LEDGER: `${directory}/missing` })).toMatch(
+    /^error: ERASURE_LEDGER .* cannot be used/,
+  )
+})
+
 it.each(['reapply', 'status'])('erasures %s needs ERASURE_LEDGER', async (command) => {
   const { env } = await createTestDatabase()
   const { status, stderr } = await runCommand(['erasures', command], env)

@@ -152,14 +152,19 @@ const keepLocks = statement('keep-locks-of-account')`
 const releaseAccount = statement('release-locks-of-account')`
     select pg_advisory_unlock(7301, ($1::bigint % 2147483647)::int), pg_advisory_unlock(7302, ($1::bigint % 2147483647)::int)`
 
-/** $1 bigint: account; $2 text[]: hashes in hexadecimal digits. Distinct user ids are hashed once. */
+/**
+ * $1 bigint: account; $2 text[]: hashes in hexadecimal digits. Each distinct user id is hashed once. Every event meets the condition
+ * on `received_at`, which allows the use of the index event_account.
+ */
 const selectUserIdsByHash = statement('select-user-ids-by-hash')`
     with person as materialized (
       select user_id from audience_member where channel_oa_id = $1
        union select user_id from tracked_activity where channel_oa_id = $1
-       union select user_id from event where channel_oa_id = $1 and user_id is not null
-       union select unnest(other_user_ids) from event where channel_oa_id = $1 and other_user_ids is not null
-       union select user_id from tracking_event where channel_oa_id = $1 and user_id is not null
+       union select user_id from event where channel_oa_id = $1 and received_at > '-infinity' and user_id is not null
+       union select unnest(other_user_ids) from event
+              where channel_oa_id = $1 and received_at > '-infinity' and other_user_ids is not null
+       union select user_id from tracking_event
+              where channel_oa_id = $1 and received_at > '-infinity' and user_id is not null
     ), hashed as materialized (
       select p.user_id, encode(person_hash(a.person_key, p.user_id), 'hex') as hash
         from person p join official_account a on a.id = $1
