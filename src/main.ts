@@ -7,6 +7,9 @@ import type { FastifyInstance } from 'fastify'
 import pino, { type DestinationStream } from 'pino'
 import { AggregatorRegistry } from 'prom-client'
 import { createApp } from './app.ts'
+import { ErasureLedger } from './audience/erasure-ledger.ts'
+import { requireLedger } from './audience/ledger-files.ts'
+import { requireLedgerErasures } from './audience/unknown-erasures.ts'
 import { Background } from './background/background.ts'
 import { prepareSchema } from './background/maintenance/maintenance.ts'
 import type { Config } from './config/config.ts'
@@ -59,6 +62,8 @@ export interface RunningService {
 export async function startService(config: Config, log?: DestinationStream): Promise<RunningService> {
   let isClosing = false
   const notices = new Notices()
+  if (config.erasureLedger !== null) await requireLedger(config.erasureLedger)
+  const erasureLedger = ErasureLedger.of(config.erasureLedger)
   const opened = await openDatabase(config, notices)
   const database = opened?.database ?? new NoDatabase()
   const metrics = config.metricsPort === null ? null : new Metrics(SOURCES.map((source) => source.name))
@@ -71,7 +76,7 @@ export async function startService(config: Config, log?: DestinationStream): Pro
   const sender = opened && new Sender(opened.database, isOwn, resolver)
   const notificationSender = await openNotificationSender(config, isOwn, resolver)
   const app: FastifyInstance = await createApp({
-    ...{ config, database, lineApi, log, metrics, tracing },
+    ...{ config, database, lineApi, log, metrics, tracing, erasureLedger },
     isClosing: () => isClosing,
     ...(sender === null ? {} : { handOver: sender.handOver }),
   })
@@ -81,12 +86,12 @@ export async function startService(config: Config, log?: DestinationStream): Pro
     opened &&
     new Background({
       ...{ retention: config, opened, verifier, sender: sender as Sender, metrics, log: app.log },
-      ...{ notificationSender, heartbeatUrl: config.heartbeatUrl },
+      ...{ notificationSender, heartbeatUrl: config.heartbeatUrl, erasureLedger },
     })
   const consoleApp =
     config.console &&
     (await createConsole({
-      ...{ config, ...config.console, database, verifier, now: Date.now },
+      ...{ config, ...config.console, database, erasureLedger, verifier, now: Date.now },
       onJob: () => background?.jobs.wake(),
       ownUrls: () => ownUrls(app, config),
       channelTester: new ChannelTester(notificationSender),
@@ -102,7 +107,7 @@ export async function startService(config: Config, log?: DestinationStream): Pro
     metricsServer?.close()
     metrics?.close()
     tracing?.close()
-    const released = Promise.all([opened?.close(), exporter?.shutdown()])
+    const released = Promise.all([opened?.close(), exporter?.shutdown(), erasureLedger?.close()])
     await Promise.race([released, sleep(RELEASE_TIMEOUT_MS, undefined, { ref: false })])
   }
   let closed: Promise<void> | null = null
@@ -132,9 +137,17 @@ export async function startService(config: Config, log?: DestinationStream): Pro
   return { url: urlOf(app, config), consoleUrl, app, database, ready, close: closeOnce }
 }
 
-async function openDatabase({ database }: Config, notices: Notices): Promise<OpenDatabase | null> {
+async function openDatabase(
+  { database, erasureLedger }: Config,
+  notices: Notices,
+): Promise<OpenDatabase | null> {
   if (database.kind === 'none') return null
-  const opened = await openForService(database, notices, prepareSchema)
+  const opened = await openForService(database, notices, async (preparing) => {
+    const applied = await prepareSchema(preparing)
+    if (erasureLedger !== null)
+      await preparing.session((session) => requireLedgerErasures(session, erasureLedger))
+    return applied
+  })
   // `ready` may reject before it is awaited.
   opened.ready.catch(() => undefined)
   return opened

@@ -5,7 +5,9 @@
 import type { FastifyBaseLogger } from 'fastify'
 import type { Verifier } from '../accounts/verify.ts'
 import { countDueProfiles } from '../audience/due-profiles.ts'
+import type { ErasureLedger } from '../audience/erasure-ledger.ts'
 import { addCheckpoint, CHECKPOINT_INTERVAL_MS } from '../audience/feed-statement.ts'
+import { LedgerUnwritable } from '../audience/ledger-writer.ts'
 import { finishErasures } from '../audience/pending-erasure.ts'
 import { ProfileFiller } from '../audience/profiles.ts'
 import type { Secret } from '../config/secret.ts'
@@ -28,6 +30,9 @@ import { Heartbeat } from './notifications/heartbeat.ts'
 import { Outbox } from './notifications/outbox.ts'
 import { AccountWatch } from './notifications/watch.ts'
 
+/** Erasures of commands without ERASURE_LEDGER and of killed processes are recorded within this time. */
+const RECORD_INTERVAL_MS = 60_000
+
 export interface BackgroundParts {
   retention: Retention
   opened: OpenDatabase
@@ -36,6 +41,8 @@ export interface BackgroundParts {
   notificationSender: NotificationSender
   /** null: nothing is requested */
   heartbeatUrl: Secret | null
+  /** null: erasures are recorded in the database only */
+  erasureLedger: ErasureLedger | null
   metrics: Metrics | null
   log: FastifyBaseLogger
 }
@@ -53,7 +60,17 @@ export class Background {
   #isStopped = false
 
   constructor(parts: BackgroundParts) {
-    const { retention, opened, verifier, sender, notificationSender, heartbeatUrl, metrics, log } = parts
+    const {
+      retention,
+      opened,
+      verifier,
+      sender,
+      notificationSender,
+      heartbeatUrl,
+      erasureLedger,
+      metrics,
+      log,
+    } = parts
     const { database, ready } = opened
     this.#profiles = new ProfileFiller(database, verifier.lineApi)
     this.#monitor = new AccountMonitor(database, verifier)
@@ -69,9 +86,17 @@ export class Background {
         if (!this.#isStopped) log.warn({ fault: error.name }, 'maintenance failed; it runs again in an hour')
       })
     }
+    const record = () => {
+      erasureLedger?.recordAll(database).catch((error: Error) => {
+        if (this.#isStopped) return
+        const reason = error instanceof LedgerUnwritable ? error.message : error.name
+        log.error(`erasures are not recorded (${reason}); they are tried again in a minute`)
+      })
+    }
     const start = () => {
       if (this.#isStopped) return
       maintain()
+      record()
       const mark = () => {
         // While the database is down, there is nothing to record.
         this.#addCheckpoint(database, log).catch(() => undefined)
@@ -81,6 +106,7 @@ export class Background {
       mark()
       this.#timers = [
         setInterval(maintain, MAINTENANCE_INTERVAL_MS),
+        setInterval(record, RECORD_INTERVAL_MS),
         setInterval(mark, CHECKPOINT_INTERVAL_MS),
       ]
       this.#profiles.start()

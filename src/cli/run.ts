@@ -16,6 +16,7 @@ const GROUPS: Record<string, () => Promise<(program: Command) => void>> = {
   accounts: async () => (await import('./accounts-commands.ts')).accountsCommand,
   audience: async () => (await import('./audience-command.ts')).audienceCommand,
   members: async () => (await import('./members-commands.ts')).membersCommand,
+  erasures: async () => (await import('./erasures-commands.ts')).erasuresCommand,
   clients: async () => (await import('./clients-commands.ts')).clientsCommand,
   keys: async () => (await import('./clients-commands.ts')).keysCommand,
   operators: async () => (await import('./operators-commands.ts')).operatorsCommand,

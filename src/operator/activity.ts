@@ -38,6 +38,7 @@ export const ACTIONS = [
   'key.revoked',
   'member.updated',
   'member.erased',
+  'members.erased_again',
   'member.exported',
   'members.imported',
   'members.exported',

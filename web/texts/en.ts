@@ -266,6 +266,7 @@ export const en = {
       'key.revoked': 'Key revoked',
       'member.updated': 'Member changed',
       'member.erased': 'Person erased',
+      'members.erased_again': 'Erasures of the ledger applied again after a restore',
       'member.exported': 'Data of a person exported',
       'members.imported': 'Members imported',
       'members.exported': 'Members exported',

@@ -296,6 +296,7 @@ export const ja: Texts = {
       'key.revoked': 'キーを失効',
       'member.updated': 'メンバーを変更',
       'member.erased': '個人データを消去',
+      'members.erased_again': '復元後、削除台帳の個人データ削除を再適用',
       'member.exported': '個人のデータをエクスポート',
       'members.imported': 'メンバーをインポート',
       'members.exported': 'メンバーをエクスポート',

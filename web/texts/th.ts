@@ -286,6 +286,7 @@ export const th: Texts = {
       'key.revoked': 'เพิกถอนคีย์',
       'member.updated': 'เปลี่ยนสมาชิก',
       'member.erased': 'ลบข้อมูลบุคคล',
+      'members.erased_again': 'ลบบุคคลตามบันทึกการลบอีกครั้งหลังกู้คืนข้อมูล',
       'member.exported': 'ส่งออกข้อมูลของบุคคล',
       'members.imported': 'นำเข้าสมาชิก',
       'members.exported': 'ส่งออกสมาชิก',

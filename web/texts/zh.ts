@@ -286,6 +286,7 @@ export const zh: Texts = {
       'key.revoked': '撤銷金鑰',
       'member.updated': '變更成員',
       'member.erased': '清除個人資料',
+      'members.erased_again': '還原後依刪除紀錄再次刪除個人資料',
       'member.exported': '匯出個人資料',
       'members.imported': '匯入成員',
       'members.exported': '匯出成員',
