@@ -29,6 +29,8 @@ import { ChannelTester } from './operator/notifications/test-channel.ts'
 import { hasOwner } from './operator/people/operators.ts'
 import { type Database, NoDatabase } from './postgres/database.ts'
 import { type OpenDatabase, openForService } from './postgres/pool/open.ts'
+import type { PostgresDatabase } from './postgres/pool/postgres-database.ts'
+import { requireReadableSecrets } from './secrets/examine-secrets.ts'
 
 /** After SIGTERM, the service still handles requests, and its health check responds with 503, so that load balancers stop using it. */
 const DRAIN_MS = 1_000
@@ -134,10 +136,17 @@ export async function startService(config: Config, log?: DestinationStream): Pro
 
 async function openDatabase({ database }: Config, notices: Notices): Promise<OpenDatabase | null> {
   if (database.kind === 'none') return null
-  const opened = await openForService(database, notices, prepareSchema)
+  const opened = await openForService(database, notices, prepare)
   // `ready` may reject before it is awaited.
   opened.ready.catch(() => undefined)
   return opened
+}
+
+/** Returns the names of the applied migrations. Throws a FatalError if SECRETS_KEYS lacks a key. */
+async function prepare(database: PostgresDatabase): Promise<string[]> {
+  const applied = await prepareSchema(database)
+  await database.session(requireReadableSecrets)
+  return applied
 }
 
 /** Throws a FatalError if nobody could sign in to the console. Operators are read once the database is ready. */

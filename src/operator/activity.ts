@@ -58,6 +58,8 @@ export const ACTIONS = [
   'notifications.tested',
   'job.started',
   'job.cancelled',
+  'secrets.rotated',
+  'secrets.decrypted',
 ] as const
 export type Action = (typeof ACTIONS)[number]
 
@@ -72,6 +74,7 @@ export type ObjectKind =
   | 'operator'
   | 'notification_channel'
   | 'job'
+  | 'secrets'
 
 /**
  * By field: [before, after], `replaced` for a secret, or one value for a fact such as a number of members. Free text about a person

@@ -14,6 +14,7 @@ import { ALL_ORGANIZATIONS } from './actor.ts'
 import { examineEndpoints, type Severity } from './endpoints/endpoint-health.ts'
 import { age } from './format.ts'
 import { examineChannels } from './notifications/channel-health.ts'
+import { examineEncryption } from './secrets.ts'
 
 const RESPONSE_TIMEOUT_MS = 3_000
 /** Chat signatures are valid for five minutes. A clock that is off by one minute is drifting towards this limit. */
@@ -64,6 +65,7 @@ async function examineDatabase(config: Config): Promise<Finding[]> {
         severity,
         message,
       })),
+      ...(await database.session(examineEncryption)),
       ...(await examineChannels(database, config)),
     ])
   } catch (error) {
