@@ -32,6 +32,8 @@ import { ChannelTester } from './operator/notifications/test-channel.ts'
 import { hasOwner } from './operator/people/operators.ts'
 import { type Database, NoDatabase } from './postgres/database.ts'
 import { type OpenDatabase, openForService } from './postgres/pool/open.ts'
+import type { PostgresDatabase } from './postgres/pool/postgres-database.ts'
+import { requireReadableSecrets } from './secrets/examine-secrets.ts'
 
 /** After SIGTERM, the service still handles requests, and its health check responds with 503, so that load balancers stop using it. */
 const DRAIN_MS = 1_000
@@ -142,15 +144,23 @@ async function openDatabase(
   notices: Notices,
 ): Promise<OpenDatabase | null> {
   if (database.kind === 'none') return null
-  const opened = await openForService(database, notices, async (preparing) => {
-    const applied = await prepareSchema(preparing)
-    if (erasureLedger !== null)
-      await preparing.session((session) => requireLedgerErasures(session, erasureLedger))
-    return applied
-  })
+  const opened = await openForService(database, notices, (preparing) => prepare(preparing, erasureLedger))
   // `ready` may reject before it is awaited.
   opened.ready.catch(() => undefined)
   return opened
+}
+
+/**
+ * Returns the names of the applied migrations. Throws a FatalError if SECRETS_KEYS lacks a key, or if the database lacks erasures of the
+ * ledger.
+ */
+async function prepare(database: PostgresDatabase, erasureLedger: string | null): Promise<string[]> {
+  const applied = await prepareSchema(database)
+  await database.session(async (session) => {
+    await requireReadableSecrets(session)
+    if (erasureLedger !== null) await requireLedgerErasures(session, erasureLedger)
+  })
+  return applied
 }
 
 /** Throws a FatalError if nobody could sign in to the console. Operators are read once the database is ready. */

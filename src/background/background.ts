@@ -1,6 +1,6 @@
 /**
  * Periodic work that starts once the database is ready: profiles, checks of accounts, messages about them, the heartbeat, jobs, maintenance, pending
- * erasures, change marks, and deliveries to endpoints.
+ * erasures, change marks, encryption of secrets, and deliveries to endpoints.
  */
 import type { FastifyBaseLogger } from 'fastify'
 import type { Verifier } from '../accounts/verify.ts'
@@ -29,6 +29,7 @@ import { AccountMonitor } from './monitoring/account-monitor.ts'
 import { Heartbeat } from './notifications/heartbeat.ts'
 import { Outbox } from './notifications/outbox.ts'
 import { AccountWatch } from './notifications/watch.ts'
+import { SecretEncryption } from './secret-encryption.ts'
 
 /** Erasures of commands without ERASURE_LEDGER and of killed processes are recorded within this time. */
 const RECORD_INTERVAL_MS = 60_000
@@ -53,6 +54,7 @@ export class Background {
   readonly #watch: AccountWatch
   readonly #outbox: Outbox
   readonly #heartbeat: Heartbeat | null
+  readonly #encryption: SecretEncryption
   readonly #sender: Sender
   readonly jobs: JobRunner
   #timers: NodeJS.Timeout[] = []
@@ -77,6 +79,7 @@ export class Background {
     this.#watch = new AccountWatch(database, log)
     this.#outbox = new Outbox(database, notificationSender, log)
     this.#heartbeat = heartbeatUrl && new Heartbeat(database, heartbeatUrl, log)
+    this.#encryption = new SecretEncryption(database, log)
     this.#sender = sender
     this.jobs = new JobRunner(database, log, verifier, (endpointId) => sender.expect([endpointId]))
     const maintain = () => {
@@ -114,6 +117,7 @@ export class Background {
       this.#watch.start()
       this.#outbox.start()
       this.#heartbeat?.start()
+      this.#encryption.start()
       this.#sender.start()
       this.jobs.start()
       metrics?.watchProfileBacklog(() => countDueProfiles(database))
@@ -129,7 +133,7 @@ export class Background {
     this.#isStopped = true
     for (const timer of this.#timers) clearInterval(timer)
     const notifying = [this.#watch.stop(), this.#outbox.stop(), this.#heartbeat?.stop()]
-    const monitoring = [this.#monitor.stop(), ...notifying]
+    const monitoring = [this.#monitor.stop(), this.#encryption.stop(), ...notifying]
     await Promise.all([this.#profiles.stop(), ...monitoring, this.#sender.stop(), this.jobs.stop()])
   }
 

@@ -59,6 +59,8 @@ export const ACTIONS = [
   'notifications.tested',
   'job.started',
   'job.cancelled',
+  'secrets.rotated',
+  'secrets.decrypted',
 ] as const
 export type Action = (typeof ACTIONS)[number]
 
@@ -73,6 +75,7 @@ export type ObjectKind =
   | 'operator'
   | 'notification_channel'
   | 'job'
+  | 'secrets'
 
 /**
  * By field: [before, after], `replaced` for a secret, or one value for a fact such as a number of members. Free text about a person

@@ -15,6 +15,7 @@ import { examineEndpoints, type Severity } from './endpoints/endpoint-health.ts'
 import { examineLedger } from './erasures.ts'
 import { age } from './format.ts'
 import { examineChannels } from './notifications/channel-health.ts'
+import { examineEncryption } from './secrets.ts'
 
 const RESPONSE_TIMEOUT_MS = 3_000
 /** Chat signatures are valid for five minutes. A clock that is off by one minute is drifting towards this limit. */
@@ -67,6 +68,7 @@ async function examineDatabase(config: Config): Promise<Finding[]> {
         severity,
         message,
       })),
+      ...(await database.session(examineEncryption)),
       ...(await examineChannels(database, config)),
       ...(config.erasureLedger === null
         ? []

@@ -234,6 +234,7 @@ export const en = {
       operator: 'operator',
       notification_channel: 'notification channel',
       job: 'task',
+      secrets: 'secrets',
     },
     actions: {
       'organization.added': 'Organization added',
@@ -287,6 +288,8 @@ export const en = {
       'notifications.tested': 'Notifications tested',
       'job.started': 'Task started',
       'job.cancelled': 'Task cancelled',
+      'secrets.rotated': 'Secrets encrypted under the first key',
+      'secrets.decrypted': 'Secrets decrypted to plain text',
     } as Record<Action, string>,
   },
   statuses: { ok: 'OK', quiet: 'Quiet', degraded: 'Degraded', broken: 'Broken' },
@@ -543,6 +546,8 @@ export const en = {
       upload_abandoned: 'The upload was not continued for an hour.',
       columns_missing:
         'The first line must name the columns: userId or id, and externalId, tags or attributes.',
+      secret_unreadable:
+        'The account has a secret that no key of SECRETS_KEYS reads. Run “oa-audience secrets status”.',
       unexpected_error: 'An unexpected error ended it. The log of the service says more.',
     } as Record<string, string>,
     waiting: {

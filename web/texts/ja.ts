@@ -264,6 +264,7 @@ export const ja: Texts = {
       operator: 'オペレーター',
       notification_channel: '通知先',
       job: '処理',
+      secrets: 'シークレット',
     },
     actions: {
       'organization.added': '組織を追加',
@@ -317,6 +318,8 @@ export const ja: Texts = {
       'notifications.tested': '通知をテスト',
       'job.started': '処理を開始',
       'job.cancelled': '処理を中止',
+      'secrets.rotated': 'シークレットを先頭のキーで再暗号化',
+      'secrets.decrypted': 'シークレットを平文に復号',
     },
   },
   statuses: { ok: '正常', quiet: '無通信', degraded: '要注意', broken: '障害' },
@@ -705,6 +708,8 @@ export const ja: Texts = {
       upload_abandoned: 'アップロードが1時間続けられませんでした。',
       columns_missing:
         '1行目に列名が必要です。userId または id と、externalId、tags、attributes のいずれかです。',
+      secret_unreadable:
+        'アカウントのシークレットを読めるキーがありません。サービスの設定を確認してください。',
       unexpected_error: '予期しないエラーで終了しました。詳細はサービスのログにあります。',
     },
     waiting: {

@@ -254,6 +254,7 @@ export const th: Texts = {
       operator: 'ผู้ปฏิบัติงาน',
       notification_channel: 'ช่องทางแจ้งเตือน',
       job: 'งาน',
+      secrets: 'ข้อมูลลับ',
     },
     actions: {
       'organization.added': 'เพิ่มองค์กร',
@@ -307,6 +308,8 @@ export const th: Texts = {
       'notifications.tested': 'ทดสอบการแจ้งเตือน',
       'job.started': 'เริ่มงาน',
       'job.cancelled': 'ยกเลิกงาน',
+      'secrets.rotated': 'เข้ารหัสข้อมูลลับใหม่ด้วยคีย์แรก',
+      'secrets.decrypted': 'ถอดรหัสข้อมูลลับเป็นข้อความธรรมดา',
     },
   },
   statuses: { ok: 'ปกติ', quiet: 'เงียบ', degraded: 'ควรตรวจสอบ', broken: 'ขัดข้อง' },
@@ -685,6 +688,7 @@ export const th: Texts = {
         'ปลายทางไม่ได้รับรายการใดเลยเป็นเวลา 24 ชั่วโมง รายการที่ยังไม่ถึงอยู่ในรายการที่ล้มเหลว โปรดแก้ไขปลายทางแล้วลองอีกครั้ง',
       upload_abandoned: 'ไม่มีการอัปโหลดต่อเป็นเวลาหนึ่งชั่วโมง',
       columns_missing: 'บรรทัดแรกต้องมีชื่อคอลัมน์: userId หรือ id และ externalId, tags หรือ attributes',
+      secret_unreadable: 'ไม่มีคีย์ใดอ่านข้อมูลลับของบัญชีได้ โปรดตรวจสอบการตั้งค่าของบริการ',
       unexpected_error: 'เกิดข้อผิดพลาดที่ไม่คาดคิด ดูรายละเอียดในบันทึกของบริการ',
     },
     waiting: {
