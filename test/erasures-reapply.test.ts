@@ -197,6 +197,8 @@ it('doctor reports a ledger that is not set, has gaps, is ahead of the database,
     return `${finding?.severity}: ${finding?.message}`
   }
   expect(await found(env)).toMatch(/^warning: unset, so people who were erased/)
+  const inside = { ...env, DATA_DIR: directory, ERASURE_LEDGER: `${directory}/ledger` }
+  expect(await found(inside)).toMatch(/^warning: inside of DATA_DIR/)
   const ERASURE_LEDGER = directory
   expect(await found({ ...env, ERASURE_LEDGER })).toBe('ok: ERASURE_LEDGER has every erasure')
   await load(database, 'update erased_person set in_ledger = false where member_id is null')
