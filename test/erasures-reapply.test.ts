@@ -173,6 +173,25 @@ describe('after a restore', () => {
   })
 })
 
+it('erases again what was dumped before the erasure and restored into a new database', async () => {
+  const { service, database, tenant, directory } = await setUp()
+  await service.deliver(tenant, [lineEvent('follow', 'U1', PAST), textMessage('U2', 'words of U2', PAST)])
+  const target = await createTestDatabase()
+  // As pg_dump does: rows with their ids and keys, into another schema of the same version.
+  for (const table of ['organization', 'official_account', 'audience_member', 'event']) {
+    const [dump] = await load<{ rows: string }>(database, `select jsonb_agg(t)::text as rows from ${table} t`)
+    const insert = `insert into ${table} select * from jsonb_populate_recordset(null::${table}, $1::jsonb)`
+    await load(target.database, insert, [dump?.rows])
+  }
+  for (const userId of ['U1', 'U2']) await erase(service, tenant, userId)
+  expect(await erasures('reapply', target.env, directory)).toMatchObject({
+    erasures: 2,
+    people: 2,
+    members: 2,
+  })
+  expect(await readEverything(target.database)).not.toMatch(/U1|U2/)
+})
+
 it('a member whom the ledger does not name stays, even with the id of a line', async () => {
   const { service, database, tenant, env, directory } = await setUp()
   await service.deliver(tenant, [lineEvent('follow', 'U1', PAST), lineEvent('follow', 'U2', PAST)])
