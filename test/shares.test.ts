@@ -30,7 +30,8 @@ async function setUp(tenantCount: number) {
     tenants.push(tenant)
   }
   // The first use of an hour would take a connection of the pool for a moment.
-  for (const table of ['api_client', 'api_key']) await direct.query(`update ${table} set last_used_at = now()`)
+  for (const table of ['api_client', 'api_key'])
+    await direct.query(`update ${table} set last_used_at = now()`)
   return { direct, service, metrics, tenants: tenants as [Tenant, Tenant, Tenant] }
 }
 
