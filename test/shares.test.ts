@@ -8,6 +8,7 @@ import {
   addCredentials,
   addTenant,
   createTestDatabase,
+  markUsed,
   openDatabase,
   type Tenant,
 } from './support/database.ts'
@@ -30,8 +31,7 @@ async function setUp(tenantCount: number) {
     tenants.push(tenant)
   }
   // The first use of an hour would take a connection of the pool for a moment.
-  for (const table of ['api_client', 'api_key'])
-    await direct.query(`update ${table} set last_used_at = now()`)
+  await markUsed(direct)
   return { direct, service, metrics, tenants: tenants as [Tenant, Tenant, Tenant] }
 }
 

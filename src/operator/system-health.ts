@@ -1,4 +1,4 @@
-/** Examines an installation: configuration, database, accounts, endpoints, Redis, the platform and the clocks. */
+/** Examines an installation: configuration, database, accounts, endpoints, clients, Redis, the platform and the clocks. */
 
 import { Redis } from 'ioredis'
 import type { Config } from '../config/config.ts'
@@ -11,6 +11,7 @@ import { type Queryable, statement } from '../postgres/statement.ts'
 import { type FleetAccount, listFleet } from './accounts/fleet.ts'
 import { explainProblem } from './accounts/problem-commands.ts'
 import { ALL_ORGANIZATIONS } from './actor.ts'
+import { examineCredentials } from './credential-health.ts'
 import { examineEndpoints, type Severity } from './endpoints/endpoint-health.ts'
 import { age } from './format.ts'
 import { examineChannels } from './notifications/channel-health.ts'
@@ -65,6 +66,7 @@ async function examineDatabase(config: Config): Promise<Finding[]> {
         message,
       })),
       ...(await examineChannels(database, config)),
+      ...(await examineCredentials(database)),
     ])
   } catch (error) {
     if (!(error instanceof FatalError)) throw error
