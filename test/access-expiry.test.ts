@@ -131,7 +131,7 @@ describe('the time of the last use', () => {
       database.query(`update api_key set last_used_at = ${time} where id = $1`, [of.keyId]),
     ])
 
-  it.each(['null', `now() - interval '61 minutes'`, `'-infinity'`, `'infinity'`, `'9999-01-01'`])(
+  it.each(['null', `now() - interval '61 minutes'`, `'-infinity'`])(
     'is written by the next request if it was %s',
     async (time) => {
       const credentials = await newCredentials()
