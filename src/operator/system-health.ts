@@ -1,4 +1,4 @@
-/** Examines an installation: configuration, database, accounts, endpoints, Redis, the platform and the clocks. */
+/** Examines an installation: configuration, database, accounts, endpoints, clients, Redis, the platform and the clocks. */
 
 import { resolve } from 'node:path'
 import { Redis } from 'ioredis'
@@ -12,6 +12,7 @@ import { type Queryable, statement } from '../postgres/statement.ts'
 import { type FleetAccount, listFleet } from './accounts/fleet.ts'
 import { explainProblem } from './accounts/problem-commands.ts'
 import { ALL_ORGANIZATIONS } from './actor.ts'
+import { examineCredentials } from './credential-health.ts'
 import { examineEndpoints, type Severity } from './endpoints/endpoint-health.ts'
 import { examineLedger } from './erasures.ts'
 import { age } from './format.ts'
@@ -83,6 +84,7 @@ async function examineDatabase(config: Config): Promise<Finding[]> {
       ...(config.erasureLedger === null
         ? []
         : [{ check: 'erasure ledger', ...(await examineLedger(database, config.erasureLedger)) }]),
+      ...(await examineCredentials(database)),
     ])
   } catch (error) {
     if (!(error instanceof FatalError)) throw error
