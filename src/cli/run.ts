@@ -102,7 +102,7 @@ function migrateCommand(program: Command): void {
     })
 }
 
-const FIXABLE: ErrorCode[] = ['invalid_input', 'replay_running', 'too_many_jobs']
+const FIXABLE: ErrorCode[] = ['invalid_input', 'replay_running', 'too_many_jobs', 'database_restored']
 
 /** One line per error that the user can fix. Any other error is a bug and keeps its stack. */
 function explain(error: unknown): string[] {
