@@ -25,6 +25,8 @@ const GROUPS: Record<string, () => Promise<(program: Command) => void>> = {
   notifications: async () => (await import('./notifications-commands.ts')).notificationsCommand,
   events: async () => (await import('./events-commands.ts')).eventsCommand,
   fleet: async () => (await import('./fleet-commands.ts')).fleetCommand,
+  backup: async () => (await import('./backup-commands.ts')).backupCommand,
+  restore: async () => (await import('./backup-commands.ts')).restoreCommand,
   doctor: async () => (await import('./doctor-command.ts')).doctorCommand,
   simulate: async () => (await import('../../tools/simulate.ts')).simulateCommand,
   prove: async () => (await import('../../tools/prove/command.ts')).proveCommand,

@@ -58,6 +58,7 @@ export const ACTIONS = [
   'notifications.tested',
   'job.started',
   'job.cancelled',
+  'database.restored',
 ] as const
 export type Action = (typeof ACTIONS)[number]
 
@@ -72,6 +73,7 @@ export type ObjectKind =
   | 'operator'
   | 'notification_channel'
   | 'job'
+  | 'database'
 
 /**
  * By field: [before, after], `replaced` for a secret, or one value for a fact such as a number of members. Free text about a person

@@ -222,6 +222,7 @@ export const en = {
       operator: 'Operators',
       notifications: 'Notifications',
       job: 'Long tasks',
+      database: 'Database',
     },
     objects: {
       organization: 'organization',
@@ -234,6 +235,7 @@ export const en = {
       operator: 'operator',
       notification_channel: 'notification channel',
       job: 'task',
+      database: 'database',
     },
     actions: {
       'organization.added': 'Organization added',
@@ -286,6 +288,7 @@ export const en = {
       'notifications.tested': 'Notifications tested',
       'job.started': 'Task started',
       'job.cancelled': 'Task cancelled',
+      'database.restored': 'Database restored',
     } as Record<Action, string>,
   },
   statuses: { ok: 'OK', quiet: 'Quiet', degraded: 'Degraded', broken: 'Broken' },

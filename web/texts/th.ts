@@ -242,6 +242,7 @@ export const th: Texts = {
       operator: 'ผู้ปฏิบัติงาน',
       notifications: 'การแจ้งเตือน',
       job: 'งานที่ใช้เวลานาน',
+      database: 'ฐานข้อมูล',
     },
     objects: {
       organization: 'องค์กร',
@@ -254,6 +255,7 @@ export const th: Texts = {
       operator: 'ผู้ปฏิบัติงาน',
       notification_channel: 'ช่องทางแจ้งเตือน',
       job: 'งาน',
+      database: 'ฐานข้อมูล',
     },
     actions: {
       'organization.added': 'เพิ่มองค์กร',
@@ -306,6 +308,7 @@ export const th: Texts = {
       'notifications.tested': 'ทดสอบการแจ้งเตือน',
       'job.started': 'เริ่มงาน',
       'job.cancelled': 'ยกเลิกงาน',
+      'database.restored': 'กู้คืนฐานข้อมูล',
     },
   },
   statuses: { ok: 'ปกติ', quiet: 'เงียบ', degraded: 'ควรตรวจสอบ', broken: 'ขัดข้อง' },

@@ -242,6 +242,7 @@ export const zh: Texts = {
       operator: '操作人員',
       notifications: '通知',
       job: '長時間工作',
+      database: '資料庫',
     },
     objects: {
       organization: '組織',
@@ -254,6 +255,7 @@ export const zh: Texts = {
       operator: '操作人員',
       notification_channel: '通知管道',
       job: '工作',
+      database: '資料庫',
     },
     actions: {
       'organization.added': '新增組織',
@@ -306,6 +308,7 @@ export const zh: Texts = {
       'notifications.tested': '測試通知',
       'job.started': '開始工作',
       'job.cancelled': '取消工作',
+      'database.restored': '還原資料庫',
     },
   },
   statuses: { ok: '正常', quiet: '無動靜', degraded: '需注意', broken: '故障' },

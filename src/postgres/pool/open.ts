@@ -95,11 +95,16 @@ export function migrateDatabase(choice: DatabaseChoice): Promise<string[]> {
   return withOpened(choice, migrate, async (_, applied) => applied)
 }
 
-/** @param prepare checks or changes the schema before any other query runs */
-async function withOpened<P, T>(
+/**
+ * For commands that change the schema.
+ * @param prepare checks or changes the schema before any other query runs
+ * @param startTimeoutMs for an embedded server that has to recover
+ */
+export async function withOpened<P, T>(
   choice: DatabaseChoice,
   prepare: (database: PostgresDatabase) => Promise<P>,
   work: (database: PostgresDatabase, prepared: P) => Promise<T>,
+  startTimeoutMs?: number,
 ): Promise<T> {
   if (choice.kind === 'none') throw new FatalError('DATABASE_URL is none: this command needs a database')
   const server = choice.kind === 'embedded' ? new EmbeddedServer(choice.dataDir) : null
@@ -107,7 +112,7 @@ async function withOpened<P, T>(
   // Without these listeners, Ctrl-C would not run the exit listener that stops the embedded server.
   if (server) process.once('SIGINT', interrupt).once('SIGTERM', interrupt)
   try {
-    await server?.use()
+    await server?.use(startTimeoutMs)
     const database = new PostgresDatabase(
       targetOf(choice, server),
       () => undefined,
