@@ -133,7 +133,8 @@ function isCopied(path: string): boolean {
 async function sizeOf(server: string, files: string[]): Promise<number> {
   let bytes = 0
   await inParallel(files, async (path) => {
-    bytes += (await stat(join(server, path)).catch(() => ({ size: 0 }))).size
+    const { size } = await stat(join(server, path)).catch(() => ({ size: 0 }))
+    bytes += size
   })
   return bytes
 }

@@ -7,9 +7,10 @@ import type { Manifest } from './manifest.ts'
  * its beginning.
  */
 const selectMoment = statement('select-backup-moment')`
-    select least(clock_timestamp(), (select min(xact_start) from pg_stat_activity
-                                      where datname = current_database() and pid <> pg_backend_pid()
-                                        and backend_type = 'client backend'))::text as "backupAt",
+    select to_char(least(clock_timestamp(), (select min(xact_start) from pg_stat_activity
+                                              where datname = current_database() and pid <> pg_backend_pid()
+                                                and backend_type = 'client backend')),
+                   'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as "backupAt",
            change_limit()::text as "changeLimit",
            current_setting('server_version_num')::int / 10000 as "postgresMajor",
            (select system_identifier::text from pg_control_system()) as "systemIdentifier",

@@ -8,7 +8,7 @@ import type { Manifest } from './manifest.ts'
 
 /** $1 timestamptz: everything lost was changed at or after it; $2 bigint: limit of the change numbers in the backup */
 const recordRestoreOf = statement('record-restore')`
-    select record_restore($1, $2)::text as "restoredAt"`
+    select to_char(record_restore($1, $2), 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "restoredAt"`
 
 const dropMarker = statement('drop-restore-marker')`drop table if exists unfinished_restore`
 

@@ -8,6 +8,7 @@ import { EmbeddedServer } from '../embedded/server.ts'
 import { DatabaseUnavailable } from '../faults.ts'
 import type { ReplicaServers } from '../replication/reads.ts'
 import { migrate, requireMigrated } from '../schema/migrate.ts'
+import { refuseUnfinishedRestore } from '../schema/unfinished-restore.ts'
 import { PostgresDatabase } from './postgres-database.ts'
 
 export interface OpenDatabase {
@@ -71,7 +72,12 @@ export async function withDatabase<T>(
   work: (database: PostgresDatabase) => Promise<T>,
 ): Promise<T> {
   requireDatabase(choice)
-  return withOpened(choice, requireMigrated, work)
+  return withOpened(choice, requireUsable, work)
+}
+
+async function requireUsable(database: PostgresDatabase): Promise<void> {
+  await refuseUnfinishedRestore(database)
+  await requireMigrated(database)
 }
 
 /** Without this check, a command in the wrong folder would create a second database. Throws a FatalError. */
