@@ -147,7 +147,7 @@ async function copyUnlessDropped(
   onBytes: OnBytes,
 ): Promise<BackupFile | null> {
   try {
-    return { path, ...(await copyFile(join(server, path), join(target, path), onBytes)) }
+    return { path, ...(await copyFile(join(server, path), join(target, path), { mustSync: true }, onBytes)) }
   } catch (error) {
     const { path: missing } = error as NodeJS.ErrnoException
     if (isMissing(error) && missing === join(server, path)) return null

@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import type { DatabaseChoice } from '../../config/config.ts'
-import { environmentOfPrograms } from '../../config/config.ts'
+import { environmentOfPostgresPrograms } from '../../config/config.ts'
 import { splitPassword } from '../../config/database-url.ts'
 import { serviceVersion } from '../../config/package.ts'
 import type { Secret } from '../../config/secret.ts'
@@ -12,7 +12,7 @@ import type { Database } from '../../postgres/database.ts'
 import { withOpened } from '../../postgres/pool/open.ts'
 import { migrate } from '../../postgres/schema/migrate.ts'
 import { type Queryable, statement } from '../../postgres/statement.ts'
-import { checksumOf, inParallel, listTree, syncDirectory, withFile } from './files.ts'
+import { checksumOf, inParallel, listTree, OWNER_ONLY, syncDirectory, withFile } from './files.ts'
 import { type BackupFile, createBackupDirectory, dataOf, type Manifest, writeManifest } from './manifest.ts'
 import { readMoment } from './moment.ts'
 import { type Restored, recordRestore } from './record-restore.ts'
@@ -34,7 +34,10 @@ export async function backUpByDump(database: Database, url: Secret, directory: s
   await inParallel(tree.files, async (path) => {
     const file = join(data, path)
     files.push({ path, ...(await checksumOf(file, () => undefined)) })
-    await withFile(file, (written) => written.sync())
+    await withFile(file, async (written) => {
+      await written.chmod(OWNER_ONLY)
+      await written.sync()
+    })
   })
   await syncDirectory(data)
   const manifest: Manifest = {
@@ -106,7 +109,7 @@ async function run(program: string, args: string[], url: Secret): Promise<void> 
 
 /** Returns the standard output. Throws a FatalError with the first error that the program printed. */
 function output(program: string, args: string[], variables: Record<string, string>): Promise<string> {
-  const env = { ...environmentOfPrograms(), LC_ALL: 'C', ...variables }
+  const env = { ...environmentOfPostgresPrograms(), LC_ALL: 'C', ...variables }
   return new Promise((resolve, reject) => {
     const child = spawn(program, args, { env, stdio: ['ignore', 'pipe', 'pipe'] })
     let [stdout, stderr] = ['', '']

@@ -9,7 +9,7 @@ const PIECE_BYTES = 1024 * 1024
 /** A data directory has a thousand small files, whose syncs overlap. Node's thread pool has four threads. */
 const PARALLEL_MAX = 4
 /** Backups contain personal data. */
-const OWNER_ONLY = 0o600
+export const OWNER_ONLY = 0o600
 
 export interface Checksum {
   size: number
@@ -37,8 +37,13 @@ export async function withFile<T>(
   }
 }
 
-/** Copies the bytes that a file had when it was opened, and syncs the copy. The target must not exist. */
-export function copyFile(from: string, to: string, onBytes: OnBytes): Promise<Checksum> {
+/** Copies the bytes that a file had when it was opened. The target must not exist. */
+export function copyFile(
+  from: string,
+  to: string,
+  { mustSync }: { mustSync: boolean },
+  onBytes: OnBytes,
+): Promise<Checksum> {
   return withFile(from, (source) =>
     withFile(
       to,
@@ -47,7 +52,7 @@ export function copyFile(from: string, to: string, onBytes: OnBytes): Promise<Ch
           await target.writeFile(piece)
           onBytes(piece.length)
         })
-        await target.sync()
+        if (mustSync) await target.sync()
         return checksum
       },
       'wx',

@@ -76,10 +76,10 @@ async function copyData(from: string, to: string, manifest: Manifest, onBytes: O
   mkdirSync(to, { mode: 0o700 })
   for (const path of manifest.directories) mkdirSync(join(to, path), { mode: 0o700 })
   await inParallel(manifest.files, async ({ path, sha256 }) => {
-    const copied = await copyFile(join(from, path), join(to, path), onBytes)
+    // Before a server recovers, it syncs every file of its data directory.
+    const copied = await copyFile(join(from, path), join(to, path), { mustSync: false }, onBytes)
     if (copied.sha256 !== sha256) throw damaged(join(from, path))
   })
-  for (const path of ['', ...manifest.directories]) await syncDirectory(join(to, path))
 }
 
 /** The command that used the server stops it, but waits for a few seconds only. */
