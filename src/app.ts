@@ -4,6 +4,7 @@ import pino, { type DestinationStream } from 'pino'
 import { decorateWithCaller, requireApiClient } from './access/scope.ts'
 import { verifyRoute } from './accounts/verify-route.ts'
 import { eraseRoute } from './audience/erase.ts'
+import type { ErasureLedger } from './audience/erasure-ledger.ts'
 import { listRoute } from './audience/list.ts'
 import { updateRoute } from './audience/update.ts'
 import { componentSchemas } from './component-schemas.ts'
@@ -43,6 +44,8 @@ export interface AppOptions {
   metrics?: Metrics | null
   tracing?: Tracing | null
   isClosing?: () => boolean
+  /** Records erasures outside of the database. Null, the default: none is configured. */
+  erasureLedger?: ErasureLedger | null
   /** Receives committed deliveries for endpoints. By default, they are sent by the next poll. */
   handOver?: HandOver
 }
@@ -50,7 +53,11 @@ export interface AppOptions {
 /** Creates the HTTP server, which does not listen yet. Closing it does not close the database. */
 export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   const { config, database, now = Date.now, isClosing = () => false, handOver = () => undefined } = options
-  const { lineApi = new LineApi(config.lineApiUrl), log = pino.destination(1) } = options
+  const {
+    lineApi = new LineApi(config.lineApiUrl),
+    log = pino.destination(1),
+    erasureLedger = null,
+  } = options
   const { idTokens = new IdTokens(config.lineApiUrl, now) } = options
   const app = createServer(config, log)
   logRequests(app, log)
@@ -93,7 +100,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   // Protected by the three headers.
   listRoute(app, database, guard) //   GET    /api/audience
   updateRoute(app, database, guard) // PUT    /api/audience/:id
-  eraseRoute(app, database, guard, now) // DELETE /api/audience/:id
+  eraseRoute(app, database, guard, now, erasureLedger) // DELETE /api/audience/:id
   verifyRoute(
     app,
     { database, lineApi, publicUrl: config.publicUrl, webhookPaths: deliveryPaths, now, channelName: LINE },

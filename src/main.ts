@@ -7,6 +7,9 @@ import type { FastifyInstance } from 'fastify'
 import pino, { type DestinationStream } from 'pino'
 import { AggregatorRegistry } from 'prom-client'
 import { createApp } from './app.ts'
+import { ErasureLedger } from './audience/erasure-ledger.ts'
+import { requireLedger } from './audience/ledger-files.ts'
+import { requireLedgerErasures } from './audience/unknown-erasures.ts'
 import { Background } from './background/background.ts'
 import { prepareSchema } from './background/maintenance/maintenance.ts'
 import type { Config } from './config/config.ts'
@@ -29,6 +32,8 @@ import { ChannelTester } from './operator/notifications/test-channel.ts'
 import { hasOwner } from './operator/people/operators.ts'
 import { type Database, NoDatabase } from './postgres/database.ts'
 import { type OpenDatabase, openForService } from './postgres/pool/open.ts'
+import type { PostgresDatabase } from './postgres/pool/postgres-database.ts'
+import { requireReadableSecrets } from './secrets/examine-secrets.ts'
 
 /** After SIGTERM, the service still handles requests, and its health check responds with 503, so that load balancers stop using it. */
 const DRAIN_MS = 1_000
@@ -59,6 +64,8 @@ export interface RunningService {
 export async function startService(config: Config, log?: DestinationStream): Promise<RunningService> {
   let isClosing = false
   const notices = new Notices()
+  if (config.erasureLedger !== null) await requireLedger(config.erasureLedger)
+  const erasureLedger = ErasureLedger.of(config.erasureLedger)
   const opened = await openDatabase(config, notices)
   const database = opened?.database ?? new NoDatabase()
   const metrics = config.metricsPort === null ? null : new Metrics(SOURCES.map((source) => source.name))
@@ -71,7 +78,7 @@ export async function startService(config: Config, log?: DestinationStream): Pro
   const sender = opened && new Sender(opened.database, isOwn, resolver)
   const notificationSender = await openNotificationSender(config, isOwn, resolver)
   const app: FastifyInstance = await createApp({
-    ...{ config, database, lineApi, log, metrics, tracing },
+    ...{ config, database, lineApi, log, metrics, tracing, erasureLedger },
     isClosing: () => isClosing,
     ...(sender === null ? {} : { handOver: sender.handOver }),
   })
@@ -81,12 +88,12 @@ export async function startService(config: Config, log?: DestinationStream): Pro
     opened &&
     new Background({
       ...{ retention: config, opened, verifier, sender: sender as Sender, metrics, log: app.log },
-      ...{ notificationSender, heartbeatUrl: config.heartbeatUrl },
+      ...{ notificationSender, heartbeatUrl: config.heartbeatUrl, erasureLedger },
     })
   const consoleApp =
     config.console &&
     (await createConsole({
-      ...{ config, ...config.console, database, verifier, now: Date.now },
+      ...{ config, ...config.console, database, erasureLedger, verifier, now: Date.now },
       onJob: () => background?.jobs.wake(),
       ownUrls: () => ownUrls(app, config),
       channelTester: new ChannelTester(notificationSender),
@@ -102,7 +109,7 @@ export async function startService(config: Config, log?: DestinationStream): Pro
     metricsServer?.close()
     metrics?.close()
     tracing?.close()
-    const released = Promise.all([opened?.close(), exporter?.shutdown()])
+    const released = Promise.all([opened?.close(), exporter?.shutdown(), erasureLedger?.close()])
     await Promise.race([released, sleep(RELEASE_TIMEOUT_MS, undefined, { ref: false })])
   }
   let closed: Promise<void> | null = null
@@ -132,12 +139,28 @@ export async function startService(config: Config, log?: DestinationStream): Pro
   return { url: urlOf(app, config), consoleUrl, app, database, ready, close: closeOnce }
 }
 
-async function openDatabase({ database }: Config, notices: Notices): Promise<OpenDatabase | null> {
+async function openDatabase(
+  { database, erasureLedger }: Config,
+  notices: Notices,
+): Promise<OpenDatabase | null> {
   if (database.kind === 'none') return null
-  const opened = await openForService(database, notices, prepareSchema)
+  const opened = await openForService(database, notices, (preparing) => prepare(preparing, erasureLedger))
   // `ready` may reject before it is awaited.
   opened.ready.catch(() => undefined)
   return opened
+}
+
+/**
+ * Returns the names of the applied migrations. Throws a FatalError if SECRETS_KEYS lacks a key, or if the database lacks erasures of the
+ * ledger.
+ */
+async function prepare(database: PostgresDatabase, erasureLedger: string | null): Promise<string[]> {
+  const applied = await prepareSchema(database)
+  await database.session(async (session) => {
+    await requireReadableSecrets(session)
+    if (erasureLedger !== null) await requireLedgerErasures(session, erasureLedger)
+  })
+  return applied
 }
 
 /** Throws a FatalError if nobody could sign in to the console. Operators are read once the database is ready. */

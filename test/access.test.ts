@@ -85,7 +85,7 @@ describe.each(PROTECTED)('%s %s', (method, path) => {
     const noGuard = async () => undefined
     listRoute(app, database, noGuard)
     updateRoute(app, database, noGuard)
-    eraseRoute(app, database, noGuard, Date.now)
+    eraseRoute(app, database, noGuard, Date.now, null)
     verifyRoute(
       app,
       {

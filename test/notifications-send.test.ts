@@ -259,6 +259,7 @@ describe('a message', () => {
       store = () => resolve(null)
     })
     const first = startOutbox({
+      secretKeys: database.secretKeys,
       transaction: database.transaction.bind(database),
       pipeline: database.pipeline.bind(database),
       query: async (statement: Statement, values: unknown[] = []) => {

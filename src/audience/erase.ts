@@ -8,6 +8,7 @@ import type { Database } from '../postgres/database.ts'
 import { DatabaseBusy } from '../postgres/faults.ts'
 import { waitForStandby } from '../postgres/replication/replication.ts'
 import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
+import type { ErasureLedger } from './erasure-ledger.ts'
 import { lockOutSendersAndFlushes } from './erasure-lock.ts'
 import { selectVersion } from './member.ts'
 import { finishErasure, type PendingErasure, scrub, selectPending, storePending } from './pending-erasure.ts'
@@ -18,6 +19,7 @@ export function eraseRoute(
   database: Database,
   guard: onRequestAsyncHookHandler,
   now: () => number,
+  ledger: ErasureLedger | null,
 ): void {
   app.delete<{ Params: { id: string } }>(
     '/api/audience/:id',
@@ -27,7 +29,8 @@ export function eraseRoute(
       if (scope === null) throw new AppError('erase_without_scope')
       const id = parsePathId(request.params.id)
       if (id === null) throw new AppError('erase_unknown_member')
-      const erased = await erasePerson(database.forTenant(scope), scope, id, now, readIfMatch(request))
+      const tenant = database.forTenant(scope)
+      const erased = await erasePerson(tenant, ledger, scope, id, now, readIfMatch(request))
       if (!erased) throw new AppError('erase_unknown_member')
       return reply.code(204).send()
     },
@@ -39,10 +42,15 @@ export type OnErased = (transaction: Queryable, memberId: bigint | null) => Prom
 
 /**
  * Erases a person completely. Returns false if the scope has no such member. Throws `erase_stale` and `erase_failed`.
+ *
+ * An erasure commits first, and is then written to the ledger. So the ledger has no erasure that the database lacks, unless the
+ * database was restored. If the write fails, a repetition finds no member, and writes what the ledger lacks.
+ * @param ledger null: none is configured
  * @param onErased runs in the same transaction
  */
 export async function erasePerson(
   tenant: Transactions,
+  ledger: ErasureLedger | null,
   scope: Scope,
   id: bigint,
   now: () => number,
@@ -55,6 +63,7 @@ export async function erasePerson(
       if (erased !== 'unknown') await onErased(transaction, id)
       return erased
     })
+    await ledger?.recordAccount(tenant, scope.accountId)
     if (erasure === 'unknown') return false
     if (erasure !== 'complete') await finishErasure(tenant, erasure)
     return true
@@ -89,7 +98,12 @@ export async function eraseMember(
     values,
   )
   if (member === undefined) return findUnfinished(transaction, scope, id, allowedVersions)
-  return eraseTraces(transaction, scope, { ...member, channel_oa_id: accountId, member_id: id }, now)
+  return eraseTraces(
+    transaction,
+    scope,
+    { ...member, channel_oa_id: accountId, member_id: id, is_member: true },
+    now,
+  )
 }
 
 /**
@@ -98,6 +112,7 @@ export async function eraseMember(
  */
 export async function eraseUser(
   tenant: Transactions,
+  ledger: ErasureLedger | null,
   scope: Scope,
   userId: string,
   now: () => number,
@@ -107,17 +122,14 @@ export async function eraseUser(
   let wasMember = false
   const erasure = await tenant.transaction(async (transaction) => {
     await transaction.query(lockOutSendersAndFlushes, [accountId])
-    const [person] = await transaction.query<Person & { is_member: boolean }>(selectPerson, [
-      accountId,
-      organizationId,
-      userId,
-    ])
+    const [person] = await transaction.query<Person>(selectPerson, [accountId, organizationId, userId])
     if (person === undefined) throw new Error('the account does not exist')
     wasMember = person.is_member
     await onErased(transaction, wasMember ? person.member_id : null)
     if (wasMember) return eraseMember(transaction, scope, person.member_id, now)
     return eraseTraces(transaction, scope, person, now)
   })
+  await ledger?.recordAccount(tenant, accountId)
   if (typeof erasure === 'object') await finishErasure(tenant, erasure)
   return wasMember
 }
@@ -128,17 +140,23 @@ type Person = {
   user_id: string
   last_event_id: bigint
   person_hash: Buffer
+  is_member: boolean
 }
 
 /** Erases everything except the row of the member. */
 async function eraseTraces(
   transaction: Queryable,
   { accountId, organizationId }: Scope,
-  { person_hash, ...erasure }: Person,
+  { person_hash, is_member, ...erasure }: Person,
   now: () => number,
 ): Promise<PendingErasure | 'complete'> {
   const { member_id, user_id, last_event_id } = erasure
-  await transaction.query(storeErasure, [accountId, person_hash, Math.floor(now())])
+  await transaction.query(storeErasure, [
+    accountId,
+    person_hash,
+    Math.floor(now()),
+    is_member ? member_id : null,
+  ])
   await transaction.query(deleteTrackedActivity, [accountId, user_id])
   if (await scrub(transaction, erasure)) return 'complete'
   await transaction.query(storePending, [accountId, organizationId, member_id, user_id, last_event_id])
@@ -189,12 +207,14 @@ const selectPerson = statement('select-person')`
 /**
  * $1 bigint: account; $2 bytea: hash of the person; $3 bigint: milliseconds since 1970, by this machine's clock. Events without a
  * time get one from the same clock. The database's clock may step when another server takes over. An event of the same millisecond
- * counts as older than the erasure.
+ * counts as older than the erasure. $4 bigint: the erased member, or null.
  */
 const storeErasure = statement('store-erasure')`
-    insert into erased_person as e (channel_oa_id, person_hash, erased_at)
-    values ($1, $2, timestamptz 'epoch' + $3::bigint * interval '1 millisecond')
-        on conflict (channel_oa_id, person_hash) do update set erased_at = greatest(e.erased_at, excluded.erased_at)`
+    insert into erased_person as e (channel_oa_id, person_hash, erased_at, member_id)
+    values ($1, $2, timestamptz 'epoch' + $3::bigint * interval '1 millisecond', $4)
+        on conflict (channel_oa_id, person_hash) do update
+           set erased_at = greatest(e.erased_at, excluded.erased_at), member_id = coalesce(excluded.member_id, e.member_id),
+               in_ledger = false`
 
 /** $1 bigint: account; $2 text: user id. */
 const deleteTrackedActivity = statement('delete-tracked-activity')`

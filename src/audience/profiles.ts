@@ -4,6 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Account, type AccountId, findAccount } from '../accounts/account.ts'
+import { UnreadableSecret } from '../config/secret-keys.ts'
 import { INT64_MIN } from '../http/path-id.ts'
 import type { PlatformFault } from '../line-api/call.ts'
 import { CallBudget } from '../line-api/call-budget.ts'
@@ -93,7 +94,11 @@ export class ProfileFiller {
   async #request(member: DueMember, accountOf: (id: AccountId) => Promise<Account | null>): Promise<void> {
     const { signal } = this.#stopped
     if (signal.aborted || this.#isBackingOff(member.channel_oa_id)) return
-    const account = await accountOf(member.channel_oa_id)
+    const account = await accountOf(member.channel_oa_id).catch((error) => {
+      // Otherwise each pass would lease the next members of the account.
+      if (error instanceof UnreadableSecret) this.#backOff(member.channel_oa_id, { type: 'no_credentials' })
+      throw error
+    })
     if (account === null) return
     const budget = new CallBudget(signal)
     let result = await this.#lineApi.profile(account, member.user_id, null, budget)

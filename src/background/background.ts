@@ -1,11 +1,13 @@
 /**
  * Periodic work that starts once the database is ready: profiles, checks of accounts, messages about them, the heartbeat, jobs, maintenance, pending
- * erasures, change marks, and deliveries to endpoints.
+ * erasures, change marks, encryption of secrets, and deliveries to endpoints.
  */
 import type { FastifyBaseLogger } from 'fastify'
 import type { Verifier } from '../accounts/verify.ts'
 import { countDueProfiles } from '../audience/due-profiles.ts'
+import type { ErasureLedger } from '../audience/erasure-ledger.ts'
 import { addCheckpoint, CHECKPOINT_INTERVAL_MS } from '../audience/feed-statement.ts'
+import { LedgerUnwritable } from '../audience/ledger-writer.ts'
 import { finishErasures } from '../audience/pending-erasure.ts'
 import { ProfileFiller } from '../audience/profiles.ts'
 import type { Secret } from '../config/secret.ts'
@@ -27,6 +29,10 @@ import { AccountMonitor } from './monitoring/account-monitor.ts'
 import { Heartbeat } from './notifications/heartbeat.ts'
 import { Outbox } from './notifications/outbox.ts'
 import { AccountWatch } from './notifications/watch.ts'
+import { SecretEncryption } from './secret-encryption.ts'
+
+/** Erasures of commands without ERASURE_LEDGER and of killed processes are recorded within this time. */
+const RECORD_INTERVAL_MS = 60_000
 
 export interface BackgroundParts {
   retention: Retention
@@ -36,6 +42,8 @@ export interface BackgroundParts {
   notificationSender: NotificationSender
   /** null: nothing is requested */
   heartbeatUrl: Secret | null
+  /** null: erasures are recorded in the database only */
+  erasureLedger: ErasureLedger | null
   metrics: Metrics | null
   log: FastifyBaseLogger
 }
@@ -46,6 +54,7 @@ export class Background {
   readonly #watch: AccountWatch
   readonly #outbox: Outbox
   readonly #heartbeat: Heartbeat | null
+  readonly #encryption: SecretEncryption
   readonly #sender: Sender
   readonly jobs: JobRunner
   #timers: NodeJS.Timeout[] = []
@@ -53,13 +62,24 @@ export class Background {
   #isStopped = false
 
   constructor(parts: BackgroundParts) {
-    const { retention, opened, verifier, sender, notificationSender, heartbeatUrl, metrics, log } = parts
+    const {
+      retention,
+      opened,
+      verifier,
+      sender,
+      notificationSender,
+      heartbeatUrl,
+      erasureLedger,
+      metrics,
+      log,
+    } = parts
     const { database, ready } = opened
     this.#profiles = new ProfileFiller(database, verifier.lineApi)
     this.#monitor = new AccountMonitor(database, verifier)
     this.#watch = new AccountWatch(database, log)
     this.#outbox = new Outbox(database, notificationSender, log)
     this.#heartbeat = heartbeatUrl && new Heartbeat(database, heartbeatUrl, log)
+    this.#encryption = new SecretEncryption(database, log)
     this.#sender = sender
     this.jobs = new JobRunner(database, log, verifier, (endpointId) => sender.expect([endpointId]))
     const maintain = () => {
@@ -69,9 +89,17 @@ export class Background {
         if (!this.#isStopped) log.warn({ fault: error.name }, 'maintenance failed; it runs again in an hour')
       })
     }
+    const record = () => {
+      erasureLedger?.recordAll(database).catch((error: Error) => {
+        if (this.#isStopped) return
+        const reason = error instanceof LedgerUnwritable ? error.message : error.name
+        log.error(`erasures are not recorded (${reason}); they are tried again in a minute`)
+      })
+    }
     const start = () => {
       if (this.#isStopped) return
       maintain()
+      record()
       const mark = () => {
         // While the database is down, there is nothing to record.
         this.#addCheckpoint(database, log).catch(() => undefined)
@@ -81,6 +109,7 @@ export class Background {
       mark()
       this.#timers = [
         setInterval(maintain, MAINTENANCE_INTERVAL_MS),
+        setInterval(record, RECORD_INTERVAL_MS),
         setInterval(mark, CHECKPOINT_INTERVAL_MS),
       ]
       this.#profiles.start()
@@ -88,6 +117,7 @@ export class Background {
       this.#watch.start()
       this.#outbox.start()
       this.#heartbeat?.start()
+      this.#encryption.start()
       this.#sender.start()
       this.jobs.start()
       metrics?.watchProfileBacklog(() => countDueProfiles(database))
@@ -103,7 +133,7 @@ export class Background {
     this.#isStopped = true
     for (const timer of this.#timers) clearInterval(timer)
     const notifying = [this.#watch.stop(), this.#outbox.stop(), this.#heartbeat?.stop()]
-    const monitoring = [this.#monitor.stop(), ...notifying]
+    const monitoring = [this.#monitor.stop(), this.#encryption.stop(), ...notifying]
     await Promise.all([this.#profiles.stop(), ...monitoring, this.#sender.stop(), this.jobs.stop()])
   }
 

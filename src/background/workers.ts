@@ -5,6 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import pino, { type Logger } from 'pino'
 import { AggregatorRegistry } from 'prom-client'
 import type { Config } from '../config/config.ts'
+import type { Secret } from '../config/secret.ts'
 import { serveMetrics } from '../observability/metrics-page.ts'
 import { SETTINGS } from '../postgres/embedded/postmaster.ts'
 import { type Connection, connectionUrl, EmbeddedServer } from '../postgres/embedded/server.ts'
@@ -21,11 +22,12 @@ const OTHER_CONNECTIONS = 20
 /**
  * `oa-audience serve` with WEB_CONCURRENCY above 1: runs until SIGTERM or SIGINT. The process exits with 0, or with 1 if the
  * first worker cannot start. Throws a FatalError if the embedded server or the metrics page cannot start.
+ * @param secretsKeys SECRETS_KEYS, which the environment of this process no longer has
  */
-export async function serveWithWorkers(config: Config): Promise<void> {
+export async function serveWithWorkers(config: Config, secretsKeys: Secret | null): Promise<void> {
   const log = pino({ level: config.logLevel }, pino.destination(1))
   const owning = ownEmbeddedServer(config, log)
-  const workers = new Workers(config, log)
+  const workers = new Workers(config, log, secretsKeys)
   let metrics: Server | null = null
   const stop = async () => {
     metrics?.close()
@@ -69,14 +71,16 @@ async function ownEmbeddedServer({ database, workers }: Config, log: Logger): Pr
 class Workers {
   readonly #config: Config
   readonly #log: Logger
+  readonly #secretsKeys: Secret | null
   #connection: Connection | null = null
   /** If the first worker ends before it listens, the start has failed, and the worker is not replaced. */
   #hasStarted = false
   #isStopping = false
 
-  constructor(config: Config, log: Logger) {
+  constructor(config: Config, log: Logger, secretsKeys: Secret | null) {
     this.#config = config
     this.#log = log
+    this.#secretsKeys = secretsKeys
   }
 
   /**
@@ -110,7 +114,7 @@ class Workers {
   }
 
   #fork(no: number): Worker {
-    const worker = cluster.fork(environmentOf(no, this.#connection))
+    const worker = cluster.fork(environmentOf(no, this.#connection, this.#secretsKeys))
     worker.once('exit', async (code, signal) => {
       if (this.#isStopping || !this.#hasStarted) return
       this.#log.warn({ worker: no, code, signal }, 'a worker ended and is replaced')
@@ -122,8 +126,13 @@ class Workers {
 }
 
 /** Only the first worker serves the console. With the URL of the embedded server, workers do not start their own. */
-function environmentOf(no: number, connection: Connection | null): Record<string, string> {
+function environmentOf(
+  no: number,
+  connection: Connection | null,
+  secretsKeys: Secret | null,
+): Record<string, string> {
   return {
+    ...(secretsKeys && { SECRETS_KEYS: secretsKeys.reveal() }),
     ...(no > 1 && { CONSOLE_PORT: '' }),
     ...(connection && { DATABASE_URL: connectionUrl(connection) }),
   }

@@ -1,11 +1,13 @@
 /** The options of an official account, which `accounts add`, `accounts update`, `accounts apply` and `setup` share. */
 import type { Command } from 'commander'
 import type { AccountColumns } from '../accounts/provisioning.ts'
+import { looksEncrypted } from '../config/secret-keys.ts'
 import { FatalError } from '../errors.ts'
 import {
   type Field,
   isChannelId,
   isUrlSegment,
+  LOOKS_ENCRYPTED,
   secretWarning,
   columnsOf as toColumns,
 } from '../operator/accounts/account-fields.ts'
@@ -63,6 +65,9 @@ export function columnsOf(fields: Fields): Partial<AccountColumns> {
     throw new FatalError(
       '--oa-hash has characters that a URL would change. Use letters, digits and - _ . ~ only.',
     )
+  for (const [field, flag] of Object.entries(SECRET_FLAGS) as Array<[Field, string]>) {
+    if (looksEncrypted(fields[field] ?? '')) throw new FatalError(`${flag} ${LOOKS_ENCRYPTED}`)
+  }
   const warning = secretWarning(fields.channelSecret)
   if (warning !== null) printError(`oa-audience: warning: ${warning}`)
   return toColumns(fields)

@@ -1,6 +1,8 @@
 /** `oa-audience members`: why a member is in its current state, and erasures by user id. */
 import type { Command } from 'commander'
+import { ErasureLedger } from '../audience/erasure-ledger.ts'
 import { USER_ID_MAX_LENGTH } from '../audience/member.ts'
+import { readConfig } from '../config/config.ts'
 import { FatalError } from '../errors.ts'
 import { parsePathId } from '../http/path-id.ts'
 import { commandActor } from '../operator/actor.ts'
@@ -17,7 +19,7 @@ import type { Database } from '../postgres/database.ts'
 import { isStorableText } from '../postgres/storable.ts'
 import { exportPersonCommand } from './export-person-command.ts'
 import { between, onDatabase, parseId, requireAccount, withJson } from './input.ts'
-import { fileSource, print, printJson, printMany, printOne } from './io.ts'
+import { fileSource, io, print, printJson, printMany, printOne } from './io.ts'
 
 const TIMELINE_DEFAULT = 50
 const TIMELINE_MAX = 100_000
@@ -109,9 +111,10 @@ function requireUserIds(userIds: string[]): void {
 
 async function erase(database: Database, account: bigint, userIds: string[]) {
   const of = await requireAccount(database, account)
+  const ledger = ErasureLedger.of(readConfig(io.env).erasureLedger)
   let members = 0
   for (const [erased, userId] of userIds.entries()) {
-    const wasMember = await eraseByUserId(database, commandActor(), of, userId, Date.now).catch(
+    const wasMember = await eraseByUserId(database, ledger, commandActor(), of, userId, Date.now).catch(
       (error: Error) => {
         throw new FatalError(
           `user id ${erased + 1} of ${userIds.length} was not erased (${error.name}). Run the command again.`,
@@ -120,6 +123,7 @@ async function erase(database: Database, account: bigint, userIds: string[]) {
     )
     if (wasMember) members += 1
   }
+  await ledger?.close()
   return { erased: userIds.length, members }
 }
 

@@ -1,7 +1,8 @@
 import cluster from 'node:cluster'
 import { Command, CommanderError } from 'commander'
-import { describeVariables, readConfig } from '../config/config.ts'
+import { describeVariables, readConfig, removeSecretsKeys } from '../config/config.ts'
 import { serviceName, serviceVersion } from '../config/package.ts'
+import { UnreadableSecret } from '../config/secret-keys.ts'
 import { AppError, type ErrorCode, FatalError, toFatalError } from '../errors.ts'
 import { constraintSentence } from '../operator/constraint-sentences.ts'
 import { migrateDatabase, requireDatabase } from '../postgres/pool/open.ts'
@@ -16,6 +17,7 @@ const GROUPS: Record<string, () => Promise<(program: Command) => void>> = {
   accounts: async () => (await import('./accounts-commands.ts')).accountsCommand,
   audience: async () => (await import('./audience-command.ts')).audienceCommand,
   members: async () => (await import('./members-commands.ts')).membersCommand,
+  erasures: async () => (await import('./erasures-commands.ts')).erasuresCommand,
   clients: async () => (await import('./clients-commands.ts')).clientsCommand,
   keys: async () => (await import('./clients-commands.ts')).keysCommand,
   operators: async () => (await import('./operators-commands.ts')).operatorsCommand,
@@ -27,6 +29,7 @@ const GROUPS: Record<string, () => Promise<(program: Command) => void>> = {
   fleet: async () => (await import('./fleet-commands.ts')).fleetCommand,
   backup: async () => (await import('./backup-commands.ts')).backupCommand,
   restore: async () => (await import('./backup-commands.ts')).restoreCommand,
+  secrets: async () => (await import('./secrets-commands.ts')).secretsCommand,
   doctor: async () => (await import('./doctor-command.ts')).doctorCommand,
   simulate: async () => (await import('../../tools/simulate.ts')).simulateCommand,
   prove: async () => (await import('../../tools/prove/command.ts')).proveCommand,
@@ -79,8 +82,9 @@ function serveCommand(program: Command): void {
     // The service's modules take 0.2 s to load, and other commands do not need them.
     .action(async () => {
       const config = readConfig(io.env)
+      const secretsKeys = removeSecretsKeys(io.env)
       if (config.workers > 1 && cluster.isPrimary)
-        await (await import('../background/workers.ts')).serveWithWorkers(config)
+        await (await import('../background/workers.ts')).serveWithWorkers(config, secretsKeys)
       else await (await import('../main.ts')).serve(config)
     })
 }
@@ -111,6 +115,8 @@ function explain(error: unknown): string[] {
   if (error instanceof FatalError) return error.message.split('\n')
   if (error instanceof AppError && FIXABLE.includes(error.code))
     return toFatalError(error).message.split('\n')
+  if (error instanceof UnreadableSecret)
+    return [`${error.message}. Run "oa-audience secrets status", and set SECRETS_KEYS as for the service.`]
   const sentence = constraintSentence(error)
   if (sentence !== null) return [sentence]
   return [error instanceof Error ? (error.stack ?? error.message) : String(error)]

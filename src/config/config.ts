@@ -1,7 +1,7 @@
 /** The only reader of environment variables: names, units, defaults and validation. */
 import { resolve } from 'node:path'
 import { FatalError } from '../errors.ts'
-import type { Secret } from './secret.ts'
+import { Secret } from './secret.ts'
 import type { SecretKeys } from './secret-keys.ts'
 import { type LOG_LEVELS, VARIABLES, type Variable } from './variables.ts'
 
@@ -177,6 +177,16 @@ function chooseConsole(
     )
   }
   return port === null ? null : { port, token, userHeader }
+}
+
+/**
+ * Takes SECRETS_KEYS out of the environment of this process, so that no child process and no diagnostic report of Node.js has it.
+ * Call it after readConfig. Returns what it was.
+ */
+export function removeSecretsKeys(env: Record<string, string | undefined>): Secret | null {
+  const { [VARIABLES.secretsKeys.name]: text } = env
+  delete env[VARIABLES.secretsKeys.name]
+  return text ? new Secret(text) : null
 }
 
 /** The environment for a child process that must not inherit this service's configuration. */

@@ -70,6 +70,11 @@ export class SecretKeys {
     return new SecretKeys(keys)
   }
 
+  /** Whether the value is encrypted with the key that encrypts now. */
+  isCurrent(stored: string): boolean {
+    return this.currentId !== null && stored.startsWith(`${PREFIX}${this.currentId}:`)
+  }
+
   /** Returns the value to store. Without keys, and for a blank value, that is the text itself. */
   encrypt<T extends string | null>(column: SecretColumn, rowId: bigint, text: T): T | string {
     const key = this.currentId === null ? undefined : this.#keys.get(this.currentId)

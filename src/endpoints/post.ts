@@ -68,6 +68,9 @@ export interface EndpointResponse {
   retryAfterMs: number | null
 }
 
+/** The reason of an attempt that could not be signed or addressed. */
+export const UNREADABLE_SECRET = 'not sent: no key of SECRETS_KEYS reads a stored secret'
+
 export const isAccepted = ({ status }: Pick<EndpointResponse, 'status'>): boolean =>
   status !== null && status >= 200 && status < 300
 

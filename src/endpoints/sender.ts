@@ -13,7 +13,7 @@
  * 7. Settled: `settlements.ts` deletes the row, postpones its next attempt, or returns the lease.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { SecretKeys } from '../config/secret-keys.ts'
+import { type SecretKeys, UnreadableSecret } from '../config/secret-keys.ts'
 import type { HandOver, LeasedDelivery } from '../intake/flush.ts'
 import { endpointResponded } from '../observability/facts.ts'
 import type { Database } from '../postgres/database.ts'
@@ -25,7 +25,7 @@ import { Feeds } from './changes.ts'
 import { Claims, LEASE_MS } from './claims.ts'
 import { Contents } from './contents.ts'
 import { FanOut } from './fan-out.ts'
-import { type EndpointResponse, isAccepted, post } from './post.ts'
+import { type EndpointResponse, isAccepted, post, UNREADABLE_SECRET } from './post.ts'
 import { Queue, type Started } from './queue.ts'
 import { HostResolver } from './resolver.ts'
 import { Settlements } from './settlements.ts'
@@ -185,7 +185,7 @@ export class Sender {
     const response =
       target instanceof RefusedUrl
         ? { status: null, reason: target.message, retryAfterMs: null }
-        : await post(target, attempt.open)
+        : await post(target, attempt.open).catch(unreadableResponse)
     if (response !== null) this.#noteResponse(started, response, attempt, startedAtMs)
     else if (attempt.isCurrent) this.#settlements.complete(item, attempt.change)
     else {
@@ -222,4 +222,10 @@ export class Sender {
         .catch(() => undefined)
     }
   }
+}
+
+/** The delivery is tried again later, because an operator can add the key. Until then, each attempt fails. */
+function unreadableResponse(error: unknown): EndpointResponse {
+  if (!(error instanceof UnreadableSecret)) throw error
+  return { status: null, reason: UNREADABLE_SECRET, retryAfterMs: null }
 }

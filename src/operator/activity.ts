@@ -38,6 +38,7 @@ export const ACTIONS = [
   'key.revoked',
   'member.updated',
   'member.erased',
+  'members.erased_again',
   'member.exported',
   'members.imported',
   'members.exported',
@@ -59,6 +60,8 @@ export const ACTIONS = [
   'job.started',
   'job.cancelled',
   'database.restored',
+  'secrets.rotated',
+  'secrets.decrypted',
 ] as const
 export type Action = (typeof ACTIONS)[number]
 
@@ -74,6 +77,7 @@ export type ObjectKind =
   | 'notification_channel'
   | 'job'
   | 'database'
+  | 'secrets'
 
 /**
  * By field: [before, after], `replaced` for a secret, or one value for a fact such as a number of members. Free text about a person

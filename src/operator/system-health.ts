@@ -12,8 +12,10 @@ import { type FleetAccount, listFleet } from './accounts/fleet.ts'
 import { explainProblem } from './accounts/problem-commands.ts'
 import { ALL_ORGANIZATIONS } from './actor.ts'
 import { examineEndpoints, type Severity } from './endpoints/endpoint-health.ts'
+import { examineLedger } from './erasures.ts'
 import { age } from './format.ts'
 import { examineChannels } from './notifications/channel-health.ts'
+import { examineEncryption } from './secrets.ts'
 
 const RESPONSE_TIMEOUT_MS = 3_000
 /** Chat signatures are valid for five minutes. A clock that is off by one minute is drifting towards this limit. */
@@ -31,10 +33,12 @@ export async function examineSystem(config: Config): Promise<Finding[]> {
   ]
 }
 
-function examineConfig({ publicUrl, rateLimit, trustProxy, host }: Config): Finding[] {
+function examineConfig({ publicUrl, rateLimit, trustProxy, host, erasureLedger }: Config): Finding[] {
   const findings: Finding[] = [{ check: 'configuration', severity: 'ok', message: 'every variable is valid' }]
   const warn = (check: string, message: string) => findings.push({ check, severity: 'warning', message })
   if (publicUrl === null) warn('PUBLIC_URL', 'unset, so verification compares only the path of the webhook')
+  if (erasureLedger === null)
+    warn('ERASURE_LEDGER', 'unset, so people who were erased after a backup are back after its restore')
   if (rateLimit.max === 0) warn('RATE_LIMIT_MAX', '0, so there is no rate limit')
   if (rateLimit.windowMs === 0) warn('RATE_LIMIT_WINDOW_MS', '0, so there is no rate limit')
   if (host === '127.0.0.1' && trustProxy.length === 0) {
@@ -64,7 +68,11 @@ async function examineDatabase(config: Config): Promise<Finding[]> {
         severity,
         message,
       })),
+      ...(await database.session(examineEncryption)),
       ...(await examineChannels(database, config)),
+      ...(config.erasureLedger === null
+        ? []
+        : [{ check: 'erasure ledger', ...(await examineLedger(database, config.erasureLedger)) }]),
     ])
   } catch (error) {
     if (!(error instanceof FatalError)) throw error

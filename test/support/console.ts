@@ -51,6 +51,7 @@ export async function startConsole(
     ownUrls: () => [new URL('https://oa.example.com/audience')],
     log,
     now,
+    erasureLedger: null,
     ...parts,
     database,
     token: token === null ? null : new Secret(token),

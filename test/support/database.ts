@@ -12,8 +12,12 @@ export const urlOf = connectionUrl
 const TEMPLATE = 'oa_audience_template'
 
 /** Opens a database that is migrated, or that nobody needs to migrate. */
-export function openDatabase(target: Opening[0], replicas?: Opening[2]): TextDatabase {
-  const database = new TextDatabase(target, () => undefined, replicas)
+export function openDatabase(
+  target: Opening[0],
+  replicas?: Opening[2],
+  secretKeys?: Opening[3],
+): TextDatabase {
+  const database = new TextDatabase(target, () => undefined, replicas, secretKeys)
   database.markReady()
   // A test may have closed it already.
   atEnd(() => database.close().catch(() => undefined))

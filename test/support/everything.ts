@@ -1,11 +1,16 @@
 /** All that clients, senders and operators do with the members and events of one tenant. */
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { findAccount } from '../../src/accounts/account.ts'
 import { eraseUser } from '../../src/audience/erase.ts'
+import { ErasureLedger } from '../../src/audience/erasure-ledger.ts'
 import { importFollowers } from '../../src/audience/import-followers.ts'
 import { skipTakenMemberIds } from '../../src/audience/member-ids.ts'
 import { finishErasures, storePending } from '../../src/audience/pending-erasure.ts'
 import { ProfileFiller } from '../../src/audience/profiles.ts'
 import { readIds } from '../../src/audience/select-list.ts'
+import { requireLedgerErasures } from '../../src/audience/unknown-erasures.ts'
 import { refreshDueFigures } from '../../src/background/monitoring/account-figures.ts'
 import { takeDueAccounts } from '../../src/background/monitoring/due-accounts.ts'
 import { Sender } from '../../src/endpoints/sender.ts'
@@ -15,6 +20,7 @@ import { findFleetAccount, readFleetCharts } from '../../src/operator/accounts/f
 import { findAccountContents, removeAccount } from '../../src/operator/accounts/remove-account.ts'
 import { ALL_ORGANIZATIONS, commandActor } from '../../src/operator/actor.ts'
 import { countReplay, findResendable, planReplay } from '../../src/operator/endpoints/replays.ts'
+import { readLedgerStatus, reapplyLedger } from '../../src/operator/erasures.ts'
 import {
   countUnapplied,
   listEvents,
@@ -264,7 +270,8 @@ async function useCommands(users: Users): Promise<string[]> {
     { userId: 'U2' },
     { userId: 'U3', tags: ['imported'] },
   ])
-  await eraseUser(database.forTenant(scope), scope, 'U9', Date.now)
+  await eraseUser(database.forTenant(scope), null, scope, 'U9', Date.now)
+  await useLedger(users)
   const member = await findMember(database, tenant.accountId, 'U2', null)
   if (member === null) throw new Error('no member')
   const { entries: timeline } = await memberTimeline(database, tenant.accountId, member, 100)
@@ -278,6 +285,22 @@ async function useCommands(users: Users): Promise<string[]> {
     `${await countMembers(database, tenant.accountId)} members`,
     `${timeline.length} entries`,
   ]
+}
+
+/** Records erasures, forgets one of them, and erases the person again. */
+async function useLedger({ database, direct, tenant }: Users): Promise<void> {
+  const directory = await mkdtemp(join(tmpdir(), 'ledger-'))
+  const ledger = new ErasureLedger(directory)
+  const scope = { keyId: null, accountId: tenant.accountId, organizationId: tenant.organizationId }
+  await eraseUser(database.forTenant(scope), ledger, scope, 'U8', Date.now)
+  await eraseUser(database.forTenant(scope), null, scope, 'U9', Date.now)
+  await ledger.recordAll(database)
+  await ledger.close()
+  await database.session((session) => requireLedgerErasures(session, directory))
+  await load(direct, 'delete from erased_person where channel_oa_id = $1', [tenant.accountId])
+  await reapplyLedger(database, commandActor(), directory)
+  await readLedgerStatus(database, directory)
+  await rm(directory, { recursive: true })
 }
 
 /** The accounts of all events that an export contains. */

@@ -135,7 +135,7 @@ export function startCommand(args: string[], env: Record<string, string> = {}) {
     return exited
   }
   onTestFinished(() => stop().then(() => undefined))
-  return { lines: () => output.split('\n').slice(0, -1), stop }
+  return { child, lines: () => output.split('\n').slice(0, -1), stop }
 }
 
 /** Resolves when the service at that address reports that it is healthy. */

@@ -26,6 +26,7 @@ const isLeaf = (file: string) => LEAVES.includes(file) || dirname(file) === 'con
 const ALLOWED: Record<string, string[]> = {
   http: ['postgres'],
   postgres: [],
+  secrets: ['postgres'],
   access: ['accounts', 'postgres'],
   'line-api': ['http'],
   accounts: ['access', 'http', 'line-api', 'postgres'],
@@ -42,6 +43,7 @@ const ALLOWED: Record<string, string[]> = {
     'observability',
     'operator',
     'postgres',
+    'secrets',
   ],
   observability: ['http'],
   operator: [
@@ -54,6 +56,7 @@ const ALLOWED: Record<string, string[]> = {
     'line-api',
     'observability',
     'postgres',
+    'secrets',
   ],
 }
 

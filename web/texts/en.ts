@@ -236,6 +236,7 @@ export const en = {
       notification_channel: 'notification channel',
       job: 'task',
       database: 'database',
+      secrets: 'secrets',
     },
     actions: {
       'organization.added': 'Organization added',
@@ -268,6 +269,7 @@ export const en = {
       'key.revoked': 'Key revoked',
       'member.updated': 'Member changed',
       'member.erased': 'Person erased',
+      'members.erased_again': 'Erasures of the ledger applied again after a restore',
       'member.exported': 'Data of a person exported',
       'members.imported': 'Members imported',
       'members.exported': 'Members exported',
@@ -289,6 +291,8 @@ export const en = {
       'job.started': 'Task started',
       'job.cancelled': 'Task cancelled',
       'database.restored': 'Database restored',
+      'secrets.rotated': 'Secrets encrypted under the first key',
+      'secrets.decrypted': 'Secrets decrypted to plain text',
     } as Record<Action, string>,
   },
   statuses: { ok: 'OK', quiet: 'Quiet', degraded: 'Degraded', broken: 'Broken' },
@@ -545,6 +549,8 @@ export const en = {
       upload_abandoned: 'The upload was not continued for an hour.',
       columns_missing:
         'The first line must name the columns: userId or id, and externalId, tags or attributes.',
+      secret_unreadable:
+        'The account has a secret that no key of SECRETS_KEYS reads. Run “oa-audience secrets status”.',
       unexpected_error: 'An unexpected error ended it. The log of the service says more.',
     } as Record<string, string>,
     waiting: {

@@ -266,6 +266,7 @@ export const ja: Texts = {
       notification_channel: '通知先',
       job: '処理',
       database: 'データベース',
+      secrets: 'シークレット',
     },
     actions: {
       'organization.added': '組織を追加',
@@ -298,6 +299,7 @@ export const ja: Texts = {
       'key.revoked': 'キーを失効',
       'member.updated': 'メンバーを変更',
       'member.erased': '個人データを消去',
+      'members.erased_again': '復元後、削除台帳の個人データ削除を再適用',
       'member.exported': '個人のデータをエクスポート',
       'members.imported': 'メンバーをインポート',
       'members.exported': 'メンバーをエクスポート',
@@ -319,6 +321,8 @@ export const ja: Texts = {
       'job.started': '処理を開始',
       'job.cancelled': '処理を中止',
       'database.restored': 'データベースを復元',
+      'secrets.rotated': 'シークレットを先頭のキーで再暗号化',
+      'secrets.decrypted': 'シークレットを平文に復号',
     },
   },
   statuses: { ok: '正常', quiet: '無通信', degraded: '要注意', broken: '障害' },
@@ -707,6 +711,8 @@ export const ja: Texts = {
       upload_abandoned: 'アップロードが1時間続けられませんでした。',
       columns_missing:
         '1行目に列名が必要です。userId または id と、externalId、tags、attributes のいずれかです。',
+      secret_unreadable:
+        'アカウントのシークレットを読めるキーがありません。サービスの設定を確認してください。',
       unexpected_error: '予期しないエラーで終了しました。詳細はサービスのログにあります。',
     },
     waiting: {

@@ -256,6 +256,7 @@ export const th: Texts = {
       notification_channel: 'ช่องทางแจ้งเตือน',
       job: 'งาน',
       database: 'ฐานข้อมูล',
+      secrets: 'ข้อมูลลับ',
     },
     actions: {
       'organization.added': 'เพิ่มองค์กร',
@@ -288,6 +289,7 @@ export const th: Texts = {
       'key.revoked': 'เพิกถอนคีย์',
       'member.updated': 'เปลี่ยนสมาชิก',
       'member.erased': 'ลบข้อมูลบุคคล',
+      'members.erased_again': 'ลบบุคคลตามบันทึกการลบอีกครั้งหลังกู้คืนข้อมูล',
       'member.exported': 'ส่งออกข้อมูลของบุคคล',
       'members.imported': 'นำเข้าสมาชิก',
       'members.exported': 'ส่งออกสมาชิก',
@@ -309,6 +311,8 @@ export const th: Texts = {
       'job.started': 'เริ่มงาน',
       'job.cancelled': 'ยกเลิกงาน',
       'database.restored': 'กู้คืนฐานข้อมูล',
+      'secrets.rotated': 'เข้ารหัสข้อมูลลับใหม่ด้วยคีย์แรก',
+      'secrets.decrypted': 'ถอดรหัสข้อมูลลับเป็นข้อความธรรมดา',
     },
   },
   statuses: { ok: 'ปกติ', quiet: 'เงียบ', degraded: 'ควรตรวจสอบ', broken: 'ขัดข้อง' },
@@ -687,6 +691,7 @@ export const th: Texts = {
         'ปลายทางไม่ได้รับรายการใดเลยเป็นเวลา 24 ชั่วโมง รายการที่ยังไม่ถึงอยู่ในรายการที่ล้มเหลว โปรดแก้ไขปลายทางแล้วลองอีกครั้ง',
       upload_abandoned: 'ไม่มีการอัปโหลดต่อเป็นเวลาหนึ่งชั่วโมง',
       columns_missing: 'บรรทัดแรกต้องมีชื่อคอลัมน์: userId หรือ id และ externalId, tags หรือ attributes',
+      secret_unreadable: 'ไม่มีคีย์ใดอ่านข้อมูลลับของบัญชีได้ โปรดตรวจสอบการตั้งค่าของบริการ',
       unexpected_error: 'เกิดข้อผิดพลาดที่ไม่คาดคิด ดูรายละเอียดในบันทึกของบริการ',
     },
     waiting: {

@@ -256,6 +256,7 @@ export const zh: Texts = {
       notification_channel: '通知管道',
       job: '工作',
       database: '資料庫',
+      secrets: '密鑰',
     },
     actions: {
       'organization.added': '新增組織',
@@ -288,6 +289,7 @@ export const zh: Texts = {
       'key.revoked': '撤銷金鑰',
       'member.updated': '變更成員',
       'member.erased': '清除個人資料',
+      'members.erased_again': '還原後依刪除紀錄再次刪除個人資料',
       'member.exported': '匯出個人資料',
       'members.imported': '匯入成員',
       'members.exported': '匯出成員',
@@ -309,6 +311,8 @@ export const zh: Texts = {
       'job.started': '開始工作',
       'job.cancelled': '取消工作',
       'database.restored': '還原資料庫',
+      'secrets.rotated': '密鑰已用第一把金鑰重新加密',
+      'secrets.decrypted': '密鑰已解密為明文',
     },
   },
   statuses: { ok: '正常', quiet: '無動靜', degraded: '需注意', broken: '故障' },
@@ -686,6 +690,7 @@ export const zh: Texts = {
       receiver_failed: '接收端 24 小時未接受任何傳送。未送達的部分列於失敗的傳送：請修正接收端後重試。',
       upload_abandoned: '上傳中斷超過一小時。',
       columns_missing: '第一行必須有欄位名稱：userId 或 id，以及 externalId、tags 或 attributes。',
+      secret_unreadable: '沒有任何金鑰能讀取帳號的密鑰。請檢查服務的設定。',
       unexpected_error: '因未預期的錯誤而結束。詳情請見服務的記錄。',
     },
     waiting: {

@@ -5,6 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Account, type AccountId, findAccount } from '../../accounts/account.ts'
 import { type Verifier, verifyAccount } from '../../accounts/verify.ts'
+import { UnreadableSecret } from '../../config/secret-keys.ts'
 import { AppError } from '../../errors.ts'
 import { CallBudget } from '../../line-api/call-budget.ts'
 import type { Database } from '../../postgres/database.ts'
@@ -63,7 +64,10 @@ export class AccountMonitor {
   }
 
   async #check(id: AccountId): Promise<void> {
-    const account = await findAccount(this.#database, id)
+    const account = await findAccount(this.#database, id).catch((error) => {
+      if (!(error instanceof UnreadableSecret)) throw error
+      return storeCheckResult(this.#database, id, { fault: error.message }).then(() => null)
+    })
     if (account === null) return
     const fault = await this.#verify(account)
     const result: CheckResult = fault === null ? await this.#readFigures(account) : { fault }

@@ -8,7 +8,8 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyBaseLogger } from 'fastify'
-import { type EndpointResponse, isAccepted } from '../../endpoints/post.ts'
+import { UnreadableSecret } from '../../config/secret-keys.ts'
+import { type EndpointResponse, isAccepted, UNREADABLE_SECRET } from '../../endpoints/post.ts'
 import { notificationResponded } from '../../observability/facts.ts'
 import {
   loadNotifications,
@@ -129,9 +130,17 @@ export class Outbox {
       publish(target, response)
       await this.#store(claim, target, response, endsAtMs)
     } catch (error) {
+      if (error instanceof UnreadableSecret) return await this.#postponeUnreadable(claim)
       // The database is down, or refuses the result. The lease ends, and the message is repeated.
       this.#log.warn({ fault: (error as Error).name }, 'the result of a notification was not stored')
     }
+  }
+
+  /** An operator can add the key, or store the target again. */
+  async #postponeUnreadable(claim: Claim): Promise<void> {
+    const response = { status: null, reason: UNREADABLE_SECRET, retryAfterMs: null }
+    // If the database is down, the lease ends.
+    await postponeNotification(this.#database, claim, response).catch(() => undefined)
   }
 
   /** While the database is down, the result is stored again until the lease ends. */

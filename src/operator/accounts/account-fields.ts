@@ -1,5 +1,6 @@
 /** The fields of an official account that operators set: in the console, with commands and in fleet files. */
 import type { AccountColumns } from '../../accounts/provisioning.ts'
+import { looksEncrypted } from '../../config/secret-keys.ts'
 import type { ErrorDetail } from '../../errors.ts'
 import { isSendable } from '../../line-api/tokens.ts'
 import { isStorableText } from '../../postgres/storable.ts'
@@ -62,9 +63,13 @@ const RULES: { [field in Field]?: { isValid: (text: string) => boolean; rule: st
   oaHash: { isValid: isUrlSegment, rule: 'may have letters, digits and - _ . ~ only.' },
 }
 
+/** Nothing could read it, so the next start of the service would be refused. */
+export const LOOKS_ENCRYPTED = 'must not begin with enc:v1: as encrypted values do. Enter the secret itself.'
+
 /** Returns what is wrong with a value, without the value, or null. */
 export function faultOf(field: Field, value: string): string | null {
   if (!isStorableText(value)) return 'has a character that no text has.'
+  if (SECRET_FIELDS.includes(field) && looksEncrypted(value)) return LOOKS_ENCRYPTED
   const rule = value === '' ? undefined : RULES[field]
   return rule === undefined || rule.isValid(value) ? null : rule.rule
 }

@@ -2,6 +2,7 @@
 import { type Account, type AccountId, findAccountOn } from '../../accounts/account.ts'
 import type { Verification } from '../../accounts/verification.ts'
 import { type ImportProgress, importFollowers, isImportCompleted } from '../../audience/import-followers.ts'
+import { UnreadableSecret } from '../../config/secret-keys.ts'
 import { AppError, FatalError } from '../../errors.ts'
 import { deliveryPaths } from '../../intake/line/line-signature.ts'
 import { findVerification } from './accounts.ts'
@@ -45,8 +46,9 @@ export async function onboard(onboarding: Onboarding, id: AccountId): Promise<Ou
   try {
     await runSteps(onboarding, id, outcome)
   } catch (error) {
-    if (!(error instanceof AppError || error instanceof FatalError)) throw error
-    outcome.problem = error.message
+    const isKnown = [AppError, FatalError, UnreadableSecret].some((kind) => error instanceof kind)
+    if (!isKnown) throw error
+    outcome.problem = (error as Error).message
   }
   return outcome
 }

@@ -38,7 +38,7 @@ const checkPerson = checker(Type.Object({ userId: UserId }, { additionalProperti
 
 export function audienceRoutes(
   api: FastifyInstance,
-  { database, reads, readsFromNow, streamer, now }: ConsoleParts,
+  { database, erasureLedger, reads, readsFromNow, streamer, now }: ConsoleParts,
 ): void {
   const accountOf = async (request: FastifyRequest<Of<'account'>>) =>
     found(
@@ -115,7 +115,7 @@ export function audienceRoutes(
   api.post<Of<'account' | 'id'>>('/accounts/:account/members/:id/erase', MANAGER, async (request, reply) => {
     const account = await accountOf(request)
     const id = requireId(request.params.id)
-    const isErased = await eraseMember(database, operatorOf(request), account, id, now)
+    const isErased = await eraseMember(database, erasureLedger, operatorOf(request), account, id, now)
     return reply.code(found(isErased || null) ? 204 : 404).send()
   })
 }

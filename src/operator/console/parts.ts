@@ -1,5 +1,6 @@
 import type { DestinationStream } from 'pino'
 import type { Verifier } from '../../accounts/verify.ts'
+import type { ErasureLedger } from '../../audience/erasure-ledger.ts'
 import type { Config } from '../../config/config.ts'
 import type { Secret } from '../../config/secret.ts'
 import { AppError } from '../../errors.ts'
@@ -30,6 +31,8 @@ export interface ConsoleOptions {
   /** header with the operator's address from a trusted proxy; null: no single sign-on */
   userHeader: string | null
   database: Pick<Database, 'console' | 'reads'>
+  /** null: erasures are recorded in the database only */
+  erasureLedger: ErasureLedger | null
   verifier: Omit<Verifier, 'database'>
   /** sends test messages to notification channels */
   channelTester: ChannelTester

@@ -9,6 +9,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Account, type AccountId, findAccountOn, type OrganizationId } from '../../accounts/account.ts'
 import { isImportCompleted } from '../../audience/import-followers.ts'
+import { UnreadableSecret } from '../../config/secret-keys.ts'
 import { FatalError } from '../../errors.ts'
 import type { Queryable } from '../../postgres/statement.ts'
 import { findVerification } from '../accounts/accounts.ts'
@@ -76,7 +77,19 @@ export const onboardAccounts: RunStep = async (job, step) => {
   const position = (job.position as Position | null) ?? first
   const { [position.index]: id } = accountIds
   if (id === undefined) return advance(job, step, position, {})
-  const account = await findAccountOn(step.database, BigInt(id))
+  const account = await findAccountOn(step.database, BigInt(id)).catch((error) => {
+    if (error instanceof UnreadableSecret) return error
+    throw error
+  })
+  if (account instanceof UnreadableSecret) {
+    const isDone = position.phase !== 'webhook'
+    return advance(
+      job,
+      step,
+      next(position),
+      isDone ? { problem: { accountId: id, problem: account.message }, isDone } : {},
+    )
+  }
   const isHidden = account !== null && step.organizationIds?.includes(account.organizationId) === false
   // Removed meanwhile, or its organization is no longer the operator's.
   if (account === null || isHidden)

@@ -9,6 +9,7 @@
  *
  * If an instance dies, another one takes the job after LEASE_SECONDS.
  */
+import { UnreadableSecret } from '../../config/secret-keys.ts'
 import { endDeliveriesOfJob } from '../../endpoints/replays.ts'
 import { AppError } from '../../errors.ts'
 import type { Database } from '../../postgres/database.ts'
@@ -107,7 +108,7 @@ export async function takeTurn(
     if (error instanceof AppError)
       await database.query(postponeJob, [claimed.id, claimed.claim, RETRY_SECONDS])
     else {
-      await turn.fail()
+      await turn.fail(error instanceof UnreadableSecret ? 'secret_unreadable' : 'unexpected_error')
       throw error
     }
   }
@@ -150,9 +151,9 @@ class Turn {
   }
 
   /** After an unexpected error. */
-  fail(): Promise<void> {
+  fail(failure: 'unexpected_error' | 'secret_unreadable'): Promise<void> {
     const { done, tally } = this.#job
-    return this.#commit(async () => ({ position: null, done, tally, failure: 'unexpected_error' }))
+    return this.#commit(async () => ({ position: null, done, tally, failure }))
   }
 
   /** Ends the job and returns null if it must not continue. */

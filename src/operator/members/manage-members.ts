@@ -1,6 +1,7 @@
 /** Changes and erases members. The activity log has their ids and the names of changed fields, but no values. */
 import type { Scope } from '../../access/scope.ts'
 import { erasePerson, eraseUser, type OnErased } from '../../audience/erase.ts'
+import type { ErasureLedger } from '../../audience/erasure-ledger.ts'
 import { type MemberUpdate, updateMember as updateMemberOf } from '../../audience/update.ts'
 import type { Queryable, Transactions } from '../../postgres/statement.ts'
 import { type Changes, recordActivity } from '../activity.ts'
@@ -40,23 +41,25 @@ export function updateMember(
 /** Returns false if the account has no such member. */
 export function eraseMember(
   database: Transactions,
+  ledger: ErasureLedger | null,
   actor: Actor,
   account: Account,
   id: bigint,
   now: () => number,
 ): Promise<boolean> {
-  return erasePerson(database, scopeOf(account, actor), id, now, null, recordErasure(actor, account))
+  return erasePerson(database, ledger, scopeOf(account, actor), id, now, null, recordErasure(actor, account))
 }
 
 /** Erases a person who need not be a member. Returns whether the person was one. */
 export function eraseByUserId(
   database: Transactions,
+  ledger: ErasureLedger | null,
   actor: Actor,
   account: Account,
   userId: string,
   now: () => number,
 ): Promise<boolean> {
-  return eraseUser(database, scopeOf(account, actor), userId, now, recordErasure(actor, account))
+  return eraseUser(database, ledger, scopeOf(account, actor), userId, now, recordErasure(actor, account))
 }
 
 /** The id of a person who was never a member is not recorded: the user id is personal. */

@@ -1,0 +1,220 @@
+/**
+ * Erases again what a restored database does not know, by the lines of the erasure ledger:
+ *
+ * 1. Lines that the database lacks are collected, up to ERASURES_PER_ROUND.
+ * 2. For each of their accounts, flushes, senders and erasures are locked out until step 4 ends. The hashes are compared with those of
+ *    all user ids that the account's rows contain.
+ * 3. A transaction per batch erases the people as a DELETE does, and stores the erasures with the times of the ledger.
+ * 4. The locks are released.
+ *
+ * A batch that has committed is known to the database. So an interrupted run is continued by running it again.
+ */
+import type { AccountId } from '../accounts/account.ts'
+import { int8Array, textArray, timestamptzArray } from '../postgres/binary-array.ts'
+import type { Database } from '../postgres/database.ts'
+import { begin, commit, type Queryable, statement } from '../postgres/statement.ts'
+import { lockOutSendersAndFlushes } from './erasure-lock.ts'
+import type { LedgerErasure } from './ledger-line.ts'
+import { compareLedger } from './unknown-erasures.ts'
+
+/** About 60 MB. All rows of an account are read once per round. */
+const ERASURES_PER_ROUND = 250_000
+/** Erasures of one transaction. */
+const ERASURES_PER_BATCH = 5_000
+
+export interface Reapplied {
+  /** lines of the ledger */
+  lines: number
+  /** erasures that the database lacked */
+  erasures: number
+  /** people of whom the database had something */
+  people: number
+  /** of them, members */
+  members: number
+}
+
+/** @param onProgress receives the numbers so far; `lines` are those that were compared */
+export async function reapplyErasures(
+  database: Pick<Database, 'session'>,
+  directory: string,
+  onProgress: (reapplied: Reapplied) => void = () => undefined,
+): Promise<Reapplied> {
+  const reapplied: Reapplied = { lines: 0, erasures: 0, people: 0, members: 0 }
+  await database.session(async (session) => {
+    await session.query(prepareSession)
+    let round: LedgerErasure[] = []
+    for await (const { lines, unknown } of compareLedger(session, directory)) {
+      reapplied.lines = lines
+      onProgress(reapplied)
+      round = round.concat(unknown)
+      if (round.length < ERASURES_PER_ROUND) continue
+      await eraseRound(session, round, reapplied, onProgress)
+      round = []
+    }
+    await eraseRound(session, round, reapplied, onProgress)
+  })
+  return reapplied
+}
+
+async function eraseRound(
+  session: Queryable,
+  erasures: LedgerErasure[],
+  reapplied: Reapplied,
+  onProgress: (reapplied: Reapplied) => void,
+): Promise<void> {
+  for (const [accountId, ofAccount] of groupByAccount(erasures)) {
+    await holdAccount(session, accountId)
+    const userIds = await findUserIds(session, accountId, ofAccount)
+    for (let start = 0; start < ofAccount.length; start += ERASURES_PER_BATCH) {
+      const batch = ofAccount.slice(start, start + ERASURES_PER_BATCH)
+      const people = [...new Set(batch.flatMap(({ hash }) => userIds.get(hash) ?? []))]
+      reapplied.members += await eraseBatch(session, accountId, batch, people)
+      reapplied.erasures += batch.length
+      reapplied.people += people.length
+      onProgress(reapplied)
+    }
+    await session.query(releaseAccount, [accountId])
+  }
+}
+
+function groupByAccount(erasures: LedgerErasure[]): Map<AccountId, LedgerErasure[]> {
+  const groups = new Map<AccountId, LedgerErasure[]>()
+  for (const erasure of erasures) {
+    const group = groups.get(erasure.accountId)
+    if (group === undefined) groups.set(erasure.accountId, [erasure])
+    else group.push(erasure)
+  }
+  return groups
+}
+
+/**
+ * The locks of a transaction are taken in the usual order. Then the session takes them as well, and keeps them. If this process ends,
+ * its session ends and releases them.
+ */
+async function holdAccount(session: Queryable, accountId: AccountId): Promise<void> {
+  await session.query(begin)
+  await session.query(lockOutSendersAndFlushes, [accountId])
+  await session.query(keepLocks, [accountId])
+  await session.query(commit)
+}
+
+/** Returns the user ids by hash. People of whom the database has nothing are not among them. */
+async function findUserIds(
+  session: Queryable,
+  accountId: AccountId,
+  erasures: LedgerErasure[],
+): Promise<Map<string, string>> {
+  const hashes = textArray(erasures.map(({ hash }) => hash))
+  const rows = await session.query<{ hash: string; user_id: string }>(selectUserIdsByHash, [
+    accountId,
+    hashes,
+  ])
+  return new Map(rows.map(({ hash, user_id }) => [hash, user_id]))
+}
+
+/** Returns the number of erased members. */
+async function eraseBatch(
+  session: Queryable,
+  accountId: AccountId,
+  erasures: LedgerErasure[],
+  userIds: string[],
+): Promise<number> {
+  const people = textArray(userIds)
+  const memberIds = int8Array(erasures.map(({ memberId }) => memberId))
+  await session.query(begin)
+  await session.query(storeErasures, [
+    accountId,
+    textArray(erasures.map(({ hash }) => hash)),
+    timestamptzArray(erasures.map(({ erasedAt }) => erasedAt)),
+    memberIds,
+  ])
+  const [deleted] = await session.query<{ members: number }>(deleteMembers, [accountId, people])
+  for (const erase of [deleteActivity, scrubOwn, scrubOthers, deleteTracking])
+    await session.query(erase, [accountId, people])
+  await session.query(storeTombstones, [accountId, memberIds])
+  await session.query(commit)
+  return deleted?.members ?? 0
+}
+
+/**
+ * Only the caller's last commit waits for the disk, and therefore for all commits before it. Custom plans know the lengths of the
+ * arrays, which are from one to ERASURES_PER_ROUND.
+ */
+const prepareSession = statement('prepare-session-for-reapplying')`
+    select set_config('synchronous_commit', 'off', false), set_config('work_mem', '64MB', false),
+           set_config('plan_cache_mode', 'force_custom_plan', false)`
+
+/** $1 bigint: account. The keys of lock_out_sending() and lock_out_flushes(). */
+const keepLocks = statement('keep-locks-of-account')`
+    select pg_advisory_lock(7302, ($1::bigint % 2147483647)::int), pg_advisory_lock(7301, ($1::bigint % 2147483647)::int)`
+
+/** $1 bigint: account. */
+const releaseAccount = statement('release-locks-of-account')`
+    select pg_advisory_unlock(7301, ($1::bigint % 2147483647)::int), pg_advisory_unlock(7302, ($1::bigint % 2147483647)::int)`
+
+/**
+ * $1 bigint: account; $2 text[]: hashes in hexadecimal digits. Each distinct user id is hashed once. Every event meets the condition
+ * on `received_at`, which allows the use of the index event_account.
+ */
+const selectUserIdsByHash = statement('select-user-ids-by-hash')`
+    with person as materialized (
+      select user_id from audience_member where channel_oa_id = $1
+       union select user_id from tracked_activity where channel_oa_id = $1
+       union select user_id from event where channel_oa_id = $1 and received_at > '-infinity' and user_id is not null
+       union select unnest(other_user_ids) from event
+              where channel_oa_id = $1 and received_at > '-infinity' and other_user_ids is not null
+       union select user_id from tracking_event
+              where channel_oa_id = $1 and received_at > '-infinity' and user_id is not null
+    ), hashed as materialized (
+      select p.user_id, encode(person_hash(a.person_key, p.user_id), 'hex') as hash
+        from person p join official_account a on a.id = $1
+    )
+    select distinct h.hash, h.user_id from hashed h join unnest($2::text[]) as line (hash) using (hash)`
+
+// The following statements do for many people what erase.ts and pending-erasure.ts do for one.
+// $1 bigint: account; $2 text[]: user ids.
+
+const deleteMembers = statement('delete-members-again')`
+    with deleted as (delete from audience_member where channel_oa_id = $1 and user_id = any ($2) returning 1)
+    select count(*)::int as members from deleted`
+
+const deleteActivity = statement('delete-tracked-activity-again')`
+    delete from tracked_activity where channel_oa_id = $1 and user_id = any ($2)`
+
+const scrubOwn = statement('scrub-own-events-again')`
+    update event set user_id = null, group_id = null, message_id = null, payload = null
+     where channel_oa_id = $1 and user_id = any ($2)`
+
+const scrubOthers = statement('scrub-others-events-again')`
+    update event set payload = null,
+           other_user_ids = array(select other from unnest(other_user_ids) as other where other <> all ($2))
+     where channel_oa_id = $1 and other_user_ids && $2`
+
+const deleteTracking = statement('delete-tracking-events-again')`
+    delete from tracking_event where channel_oa_id = $1 and user_id = any ($2)`
+
+/** $1 bigint: account; $2 text[]: hashes in hexadecimal digits; $3 timestamptz[]: times; $4 bigint[]: members, null for nobody. */
+const storeErasures = statement('store-erasures-again')`
+    insert into erased_person as e (channel_oa_id, person_hash, erased_at, member_id, in_ledger)
+    select distinct on (line.hash) $1::bigint, decode(line.hash, 'hex'), line.erased_at, line.member_id, true
+      from unnest($2::text[], $3::timestamptz[], $4::bigint[]) as line (hash, erased_at, member_id)
+     order by line.hash, line.erased_at desc
+        on conflict (channel_oa_id, person_hash) do update
+           set erased_at = excluded.erased_at, member_id = coalesce(excluded.member_id, e.member_id), in_ledger = true
+     where e.erased_at < excluded.erased_at`
+
+/**
+ * $1 bigint: account; $2 bigint[]: members, null for nobody. A member who was added after the backup is not in the database, but
+ * clients and endpoints may know the id. The trigger has stored the tombstones of deleted members.
+ */
+const storeTombstones = statement('store-tombstones-again')`
+    with lost as (
+      insert into erased_member (channel_oa_id, organization_id, id)
+      select distinct a.id, a.organization_id, line.member_id
+        from unnest($2::bigint[]) as line (member_id) join official_account a on a.id = $1
+       where line.member_id is not null
+         and not exists (select from audience_member m where m.channel_oa_id = $1 and m.id = line.member_id)
+          on conflict (channel_oa_id, id) do nothing
+      returning id
+    )
+    select skip_member_ids(max(id)) from lost where id < 4611686018427387904`

@@ -1,0 +1,80 @@
+/** Compares the erasure ledger with the database. A restored backup lacks the erasures since the backup. */
+import { FatalError } from '../errors.ts'
+import { int8Array, textArray, timestamptzArray } from '../postgres/binary-array.ts'
+import { type Queryable, statement } from '../postgres/statement.ts'
+import { listLedgerFiles, readLastLines, readLedgerFile } from './ledger-files.ts'
+import type { LedgerErasure } from './ledger-line.ts'
+
+/**
+ * Lines of each file that a start compares. A restore loses the newest erasures, and lines are appended almost in the order of the
+ * commits.
+ */
+const LINES_PER_FILE_AT_START = 1_000
+/** About 0.1 s and 1.5 MB. */
+const LINES_PER_STATEMENT = 10_000
+
+/** Throws a FatalError of one line if the database lacks erasures at the end of the ledger. */
+export async function requireLedgerErasures(database: Queryable, directory: string): Promise<void> {
+  if ((await findNewestUnknown(database, directory)) === 0) return
+  throw new FatalError(
+    'The database does not know all erasures of ERASURE_LEDGER, so it was restored from an older backup. Run ' +
+      '"oa-audience erasures reapply", then start the service again.',
+  )
+}
+
+/** The number of erasures at the ends of the files that the database lacks. Takes the same time for a ledger of any length. */
+export async function findNewestUnknown(database: Queryable, directory: string): Promise<number> {
+  let unknown = 0
+  for (const path of await listLedgerFiles(directory)) {
+    const lines = await readLastLines(path, LINES_PER_FILE_AT_START)
+    unknown += (await selectUnknown(database, lines)).length
+  }
+  return unknown
+}
+
+export interface Comparison {
+  /** lines read so far */
+  lines: number
+  /** erasures among the last lines that the database lacks */
+  unknown: LedgerErasure[]
+}
+
+/** Compares the whole ledger, a batch at a time. */
+export async function* compareLedger(database: Queryable, directory: string): AsyncGenerator<Comparison> {
+  let lines = 0
+  let batch: LedgerErasure[] = []
+  const compare = async () => {
+    lines += batch.length
+    const unknown = await selectUnknown(database, batch)
+    batch = []
+    return { lines, unknown }
+  }
+  for (const path of await listLedgerFiles(directory)) {
+    for await (const line of readLedgerFile(path)) {
+      batch.push(line)
+      if (batch.length === LINES_PER_STATEMENT) yield await compare()
+    }
+  }
+  yield await compare()
+}
+
+/** Returns the erasures that the database lacks. Erasures of accounts that do not exist are not among them. */
+async function selectUnknown(database: Queryable, erasures: LedgerErasure[]): Promise<LedgerErasure[]> {
+  if (erasures.length === 0) return []
+  const rows = await database.query<{ position: number }>(selectUnknownErasures, [
+    int8Array(erasures.map(({ accountId }) => accountId)),
+    textArray(erasures.map(({ hash }) => hash)),
+    timestamptzArray(erasures.map(({ erasedAt }) => erasedAt)),
+  ])
+  return rows.map(({ position }) => erasures[position - 1] as LedgerErasure)
+}
+
+/** $1 bigint[]: accounts; $2 text[]: hashes in hexadecimal digits; $3 timestamptz[]: times. */
+const selectUnknownErasures = statement('select-unknown-erasures')`
+    select line.position::int as position
+      from unnest($1::bigint[], $2::text[], $3::timestamptz[]) with ordinality as line (account_id, hash, erased_at, position)
+     where exists (select from official_account a where a.id = line.account_id)
+       and not exists (select from erased_person e
+                        where e.channel_oa_id = line.account_id and e.person_hash = decode(line.hash, 'hex')
+                          and e.erased_at >= line.erased_at)
+     order by line.position`

@@ -1,0 +1,88 @@
+/** The erasure ledger as operators see it: its status, and erasing again after a restore. */
+import { requireLedger } from '../audience/ledger-files.ts'
+import { type Reapplied, reapplyErasures } from '../audience/reapply-erasures.ts'
+import { compareLedger, findNewestUnknown } from '../audience/unknown-erasures.ts'
+import { FatalError } from '../errors.ts'
+import type { Database } from '../postgres/database.ts'
+import { type Queryable, statement } from '../postgres/statement.ts'
+import { recordActivity } from './activity.ts'
+import type { Actor } from './actor.ts'
+import type { Severity } from './endpoints/endpoint-health.ts'
+
+/** Erases again what a restored database does not know. An interrupted run is continued by the next one. */
+export async function reapplyLedger(
+  database: Database,
+  actor: Actor,
+  directory: string,
+  onProgress: (reapplied: Reapplied) => void = () => undefined,
+): Promise<Reapplied> {
+  const reapplied = await reapplyErasures(database, directory, onProgress)
+  if (reapplied.erasures > 0) {
+    await database.transaction((transaction) =>
+      recordActivity(transaction, actor, {
+        action: 'members.erased_again',
+        object: { kind: 'member', id: null },
+        organizationId: null,
+        changes: { ...reapplied },
+      }),
+    )
+  }
+  return reapplied
+}
+
+export type LedgerStatus = {
+  /** lines of the ledger */
+  ledger: number
+  /** erased people in the database */
+  database: number
+  /** of them, those that the ledger does not have yet */
+  notRecorded: number
+  /** erasures of the ledger that the database lacks */
+  unknown: number
+}
+
+/** Reads the whole ledger. */
+export async function readLedgerStatus(database: Database, directory: string): Promise<LedgerStatus> {
+  return database.session(async (session) => {
+    let [ledger, unknown] = [0, 0]
+    for await (const comparison of compareLedger(session, directory)) {
+      ledger = comparison.lines
+      unknown += comparison.unknown.length
+    }
+    return { ledger, ...(await countErasures(session)), unknown }
+  })
+}
+
+/** For `doctor`. Compares the ends of the files, as a start does. */
+export async function examineLedger(
+  database: Database,
+  directory: string,
+): Promise<{ severity: Severity; message: string }> {
+  try {
+    await requireLedger(directory)
+    const unknown = await database.session((session) => findNewestUnknown(session, directory))
+    const { notRecorded } = await countErasures(database)
+    if (unknown > 0) {
+      const message = `the database does not know ${unknown} or more erasures of ERASURE_LEDGER. Run "oa-audience erasures reapply".`
+      return { severity: 'error', message }
+    }
+    if (notRecorded > 0) {
+      const message = `${notRecorded} erasures are not in ERASURE_LEDGER yet. A running service records them within a minute.`
+      return { severity: 'warning', message }
+    }
+    return { severity: 'ok', message: 'ERASURE_LEDGER has every erasure' }
+  } catch (error) {
+    if (!(error instanceof FatalError)) throw error
+    return { severity: 'error', message: error.message }
+  }
+}
+
+const selectErasureCounts = statement('count-erasures')`
+    select count(*)::int as database, (count(*) filter (where not in_ledger))::int as "notRecorded" from erased_person`
+
+export async function countErasures(
+  database: Queryable,
+): Promise<Pick<LedgerStatus, 'database' | 'notRecorded'>> {
+  const [counts] = await database.query<Pick<LedgerStatus, 'database' | 'notRecorded'>>(selectErasureCounts)
+  return counts ?? { database: 0, notRecorded: 0 }
+}

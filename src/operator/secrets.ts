@@ -1,0 +1,122 @@
+/** Encrypts the stored secrets under the first key of SECRETS_KEYS, or decrypts them, and says how they are encrypted. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { FatalError } from '../errors.ts'
+import type { Queryable, Transactions } from '../postgres/statement.ts'
+import { changeSecrets, toFirstKey, toPlainText } from '../secrets/change-secrets.ts'
+import { examineSecrets, explainUnreadable } from '../secrets/examine-secrets.ts'
+import { recordActivity } from './activity.ts'
+import type { Actor } from './actor.ts'
+import type { Severity } from './endpoints/endpoint-health.ts'
+
+/** Passes skip rows that somebody else is changing. Such a change takes milliseconds. */
+const PASSES_MAX = 20
+const PASS_PAUSE_MS = 500
+
+export interface RunOptions {
+  /** receives the number of changed values so far */
+  onProgress?: (values: number) => void
+  passPauseMs?: number
+}
+
+export interface RunResult {
+  /** values that were encrypted or decrypted */
+  values: number
+  /** values that no key reads, and that stay as they are */
+  unreadable: number
+}
+
+/** The service keeps working meanwhile. Throws a FatalError if there is no key, or if rows stay locked. */
+export async function rotateSecrets(
+  database: Transactions,
+  actor: Actor,
+  options: RunOptions = {},
+): Promise<RunResult> {
+  requireKeys(database)
+  return convert(database, actor, 'secrets.rotated', options)
+}
+
+/** A running service with keys encrypts them again. Throws a FatalError if there is no key, or if rows stay locked. */
+export async function decryptSecrets(
+  database: Transactions,
+  actor: Actor,
+  options: RunOptions = {},
+): Promise<RunResult> {
+  requireKeys(database)
+  return convert(database, actor, 'secrets.decrypted', options)
+}
+
+function requireKeys({ secretKeys }: Queryable): void {
+  if (secretKeys.currentId === null)
+    throw new FatalError('SECRETS_KEYS is not set. Set it to the value that the service has.')
+}
+
+async function convert(
+  database: Transactions,
+  actor: Actor,
+  action: 'secrets.rotated' | 'secrets.decrypted',
+  { onProgress, passPauseMs = PASS_PAUSE_MS }: RunOptions,
+): Promise<RunResult> {
+  const isRotation = action === 'secrets.rotated'
+  const kind = isRotation ? 'selectPage' : 'selectEncrypted'
+  const conversion = (isRotation ? toFirstKey : toPlainText)(database.secretKeys)
+  let values = 0
+  let left = 0
+  for (let pass = 1; pass <= PASSES_MAX; pass += 1) {
+    const before = values
+    const changed = await changeSecrets(database, kind, conversion, (done) => onProgress?.(before + done))
+    values += changed.values
+    left = changed.lockedRows + changed.refusedRows
+    if (left === 0) break
+    await sleep(passPauseMs)
+  }
+  const unreadable = (await examineSecrets(database, 'selectEncrypted')).unreadable.length
+  const keyId = database.secretKeys.currentId
+  await database.transaction((transaction) =>
+    recordActivity(transaction, actor, {
+      action,
+      object: { kind: 'secrets', id: null },
+      organizationId: null,
+      changes: { values, unreadable, ...(isRotation && { keyId }) },
+    }),
+  )
+  if (left > 0)
+    throw new FatalError(
+      `${left} rows were not changed: another program holds them, or PostgreSQL refuses the change. Run the command again.`,
+    )
+  return { values, unreadable }
+}
+
+export interface SecretsFinding {
+  check: 'secrets'
+  severity: Severity
+  message: string
+}
+
+/** For `doctor`. */
+export async function examineEncryption(database: Queryable): Promise<SecretsFinding[]> {
+  const { firstKeyId, counts, unreadable } = await examineSecrets(database)
+  const check = 'secrets'
+  const findings: SecretsFinding[] = []
+  const countOf = (isCounted: (keyId: string | null) => boolean) =>
+    counts.reduce((sum, { keyId, values }) => sum + (isCounted(keyId) ? values : 0), 0)
+  const plain = countOf((keyId) => keyId === null)
+  const old = countOf((keyId) => keyId !== null && keyId !== firstKeyId)
+  if (unreadable.length > 0) {
+    const message = `${explainUnreadable(unreadable, firstKeyId !== null)} The service does not start until then.`
+    findings.push({ check, severity: 'error', message })
+  }
+  if (firstKeyId === null) {
+    const message = `SECRETS_KEYS is not set, so ${plain} secrets are plain text in the database and its backups; see docs/operations.md`
+    findings.push({ check, severity: 'ok', message })
+  } else if (plain > 0) {
+    const message = `${plain} secrets are plain text; the service encrypts them within a minute, if it runs with SECRETS_KEYS`
+    findings.push({ check, severity: 'warning', message })
+  }
+  if (firstKeyId !== null && old > unreadable.length) {
+    const message = 'some secrets are not encrypted under the first key; run oa-audience secrets rotate'
+    findings.push({ check, severity: 'ok', message })
+  }
+  if (findings.length === 0)
+    findings.push({ check, severity: 'ok', message: `all secrets are encrypted under the key ${firstKeyId}` })
+  return findings
+}

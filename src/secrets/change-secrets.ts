@@ -1,0 +1,154 @@
+/**
+ * Changes how stored secrets are encrypted, never what they are. Batches are small and go through each table by id. Each locks only
+ * rows that nobody else is changing, and converts what they hold then. So a killed process loses nothing, and the next run does what
+ * is left.
+ */
+import {
+  SECRET_COLUMNS,
+  type SecretColumn,
+  type SecretKeys,
+  type SecretTable,
+} from '../config/secret-keys.ts'
+import { AppError } from '../errors.ts'
+import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
+import { SECRET_TABLES, type SecretRow, TABLES } from './tables.ts'
+
+/** Rows per transaction: 200 rows × 3 values × 10 µs = 6 ms, during which changes of these accounts wait. */
+const BATCH_ROWS = 200
+
+/** Ids of other programs may be negative. */
+const FIRST_ID = -(2n ** 63n)
+
+/** The triggers of official_account then keep credentials_version, and no check of the account begins. */
+const markEncryption = statement('mark-encryption')`select set_config('oa_audience.encrypts', 'on', true)`
+
+/** Returns the value to store instead. Returns the stored value if there is nothing to change, or if no key reads it. */
+export type Convert = (column: SecretColumn, id: bigint, stored: string) => string
+
+/** Encrypts plain text, and what is encrypted with another key than the first. */
+export const toFirstKey =
+  (keys: SecretKeys): Convert =>
+  (column, id, stored) => {
+    if (keys.isCurrent(stored)) return stored
+    const text = keys.decryptOrNull(column, id, stored)
+    return text === null ? stored : keys.encrypt(column, id, text)
+  }
+
+export const toPlainText =
+  (keys: SecretKeys): Convert =>
+  (column, id, stored) =>
+    keys.decryptOrNull(column, id, stored) ?? stored
+
+export interface Changed {
+  /** values that were converted */
+  values: number
+  /** rows that somebody else was changing */
+  lockedRows: number
+  /** rows whose change PostgreSQL refused */
+  refusedRows: number
+}
+
+const NOTHING: Changed = { values: 0, lockedRows: 0, refusedRows: 0 }
+
+const sum = (a: Changed, b: Changed): Changed => ({
+  values: a.values + b.values,
+  lockedRows: a.lockedRows + b.lockedRows,
+  refusedRows: a.refusedRows + b.refusedRows,
+})
+
+/**
+ * Converts the values of all rows of one kind.
+ * @param kind `plain` reads a partial index, the others read the whole table
+ * @param onProgress receives the number of converted values so far
+ */
+export async function changeSecrets(
+  database: Transactions,
+  kind: 'selectPage' | 'selectEncrypted' | 'selectPlain',
+  convert: Convert,
+  onProgress: (values: number) => void = () => undefined,
+): Promise<Changed> {
+  let total = NOTHING
+  for (const table of SECRET_TABLES) {
+    for await (const rows of pagesOf<SecretRow>(database, table, kind, BATCH_ROWS)) {
+      const changing = rows.filter((row) => kind === 'selectPlain' || hasChange(table, row, convert))
+      if (changing.length === 0) continue
+      const ids = changing.map(({ id }) => id)
+      total = sum(total, await changeRows(database, table, ids, convert))
+      onProgress(total.values)
+    }
+  }
+  return total
+}
+
+/** Yields the rows of a table by id. */
+export async function* pagesOf<R extends { id: bigint }>(
+  database: Queryable,
+  table: SecretTable,
+  kind: 'selectPage' | 'selectEncrypted' | 'selectPlain',
+  pageRows: number,
+): AsyncGenerator<R[]> {
+  for (let afterId = FIRST_ID; ; ) {
+    const rows = await database.query<R & Record<string, unknown>>(TABLES[table][kind], [afterId, pageRows])
+    if (rows.length > 0) yield rows
+    const last = rows.at(-1)
+    if (last === undefined || rows.length < pageRows) return
+    afterId = last.id
+  }
+}
+
+/** If PostgreSQL refuses one row, for example because of a constraint of another program, the others are changed without it. */
+async function changeRows(
+  database: Transactions,
+  table: SecretTable,
+  ids: bigint[],
+  convert: Convert,
+): Promise<Changed> {
+  try {
+    return await changeBatch(database, table, ids, convert)
+  } catch (error) {
+    // The database is down.
+    if (error instanceof AppError) throw error
+    if (ids.length === 1) return { ...NOTHING, refusedRows: 1 }
+  }
+  let total = NOTHING
+  for (const id of ids) total = sum(total, await changeRows(database, table, [id], convert))
+  return total
+}
+
+function changeBatch(
+  database: Transactions,
+  table: SecretTable,
+  ids: bigint[],
+  convert: Convert,
+): Promise<Changed> {
+  return database.transaction(async (transaction) => {
+    await transaction.query(markEncryption)
+    const locked = await transaction.query<SecretRow>(TABLES[table].lock, [ids])
+    const changing = locked.filter((row) => hasChange(table, row, convert))
+    const converted = changing.map((row) => convertRow(table, row, convert))
+    if (changing.length > 0) {
+      await transaction.query(TABLES[table].update, [
+        changing.map(({ id }) => id),
+        ...SECRET_COLUMNS[table].map((_, column) => converted.map((values) => values[column] ?? null)),
+      ])
+    }
+    const values = changing.reduce(
+      (count, row, index) => count + differences(row.values, converted[index]),
+      0,
+    )
+    return { ...NOTHING, values, lockedRows: ids.length - locked.length }
+  })
+}
+
+const differences = (before: Array<string | null>, after: Array<string | null> = []) =>
+  before.filter((value, index) => value !== after[index]).length
+
+const convertRow = (table: SecretTable, { id, values }: SecretRow, convert: Convert) =>
+  values.map((value, index) => value && convert(columnAt(table, index), id, value))
+
+/** Encryption is random, so a converted value always differs. */
+const hasChange = (table: SecretTable, row: SecretRow, convert: Convert): boolean =>
+  differences(row.values, convertRow(table, row, convert)) > 0
+
+export const columnAt = (table: SecretTable, index: number): SecretColumn =>
+  `${table}.${SECRET_COLUMNS[table][index]}` as SecretColumn

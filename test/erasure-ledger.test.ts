@@ -1,0 +1,152 @@
+/** ERASURE_LEDGER: each erasure is on disk outside of the database before it is confirmed. */
+import { mkdirSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { beforeEach, describe, expect, it } from 'vitest'
+import { ErasureLedger } from '../src/audience/erasure-ledger.ts'
+import { listLedgerFiles, readLedgerFile } from '../src/audience/ledger-files.ts'
+import { readConfig } from '../src/config/config.ts'
+import { startService } from '../src/main.ts'
+import { lineEvent, randomUserId } from '../tools/simulator/events.ts'
+import { atEnd } from './support/at-end.ts'
+import { runCommand } from './support/command.ts'
+import { Operator, startConsole } from './support/console.ts'
+import { addTenant, createTestDatabase } from './support/database.ts'
+import { load } from './support/load.ts'
+import { eventually, temporaryDirectory } from './support/process.ts'
+import { startApp } from './support/service.ts'
+
+const { database, env } = await createTestDatabase()
+const tenant = await addTenant(database)
+const { accountId } = tenant
+
+let directory = ''
+beforeEach(async () => {
+  directory = temporaryDirectory()
+  await load(database, 'delete from erased_person')
+})
+
+function openLedger(path = directory): ErasureLedger {
+  const ledger = new ErasureLedger(path)
+  atEnd(() => ledger.close())
+  return ledger
+}
+
+const openService = (path = directory) => startApp(database, { erasureLedger: openLedger(path) })
+
+async function recorded() {
+  const lines = []
+  for (const path of await listLedgerFiles(directory))
+    for await (const line of readLedgerFile(path)) lines.push(line)
+  return lines
+}
+
+const stored = () =>
+  load<{ hash: string; member_id: bigint | null; erased_at: string; in_ledger: boolean }>(
+    database,
+    `select encode(person_hash, 'hex') as hash, member_id, in_ledger, extract(epoch from erased_at) * 1000 as erased_at
+       from erased_person order by erased_at`,
+  )
+
+type Service = Awaited<ReturnType<typeof openService>>
+
+async function follow(service: Service, userId = randomUserId()): Promise<string> {
+  // An event of the millisecond of an erasure counts as older.
+  await service.deliver(tenant, [lineEvent('follow', userId, { timestamp: Date.now() + 1 })])
+  return (await service.member(tenant, userId))?.id ?? ''
+}
+
+describe('a DELETE', () => {
+  it('is answered when the ledger has the account, the member, the hash and the time', async () => {
+    const service = await openService()
+    const id = await follow(service)
+    expect((await service.erase(tenant, id)).status).toBe(204)
+    const lines = await recorded()
+    const [row] = await stored()
+    expect(lines).toEqual([
+      { number: 1, accountId, memberId: BigInt(id), hash: row?.hash, erasedAt: Number(row?.erased_at) },
+    ])
+    expect(row?.in_ledger).toBe(true)
+  })
+
+  it('is Step 3 while the ledger cannot be written, and its repetition records the erasure', async () => {
+    const path = join(directory, 'ledger')
+    const service = await openService(path)
+    const id = await follow(service)
+    for (const _ of [1, 2]) {
+      const failed = await service.erase(tenant, id)
+      expect(failed.json).toMatchObject({ statusCode: 500, message: expect.stringMatching(/^Step 3: /) })
+      expect((await stored()).map(({ in_ledger }) => in_ledger)).toEqual([false])
+    }
+    mkdirSync(path)
+    expect((await service.erase(tenant, id)).status).toBe(404)
+    directory = path
+    expect((await recorded()).map(({ memberId }) => memberId)).toEqual([BigInt(id)])
+    expect((await stored()).map(({ in_ledger }) => in_ledger)).toEqual([true])
+  })
+
+  it('opens a new file if somebody deleted the one that is written', async () => {
+    const service = await openService()
+    const ids = [await follow(service), await follow(service)]
+    expect((await service.erase(tenant, ids[0])).status).toBe(204)
+    for (const path of await listLedgerFiles(directory)) rmSync(path)
+    expect((await service.erase(tenant, ids[1])).status).toBe(500)
+    expect((await service.erase(tenant, ids[1])).status).toBe(404)
+    expect((await recorded()).map(({ memberId }) => memberId)).toEqual([BigInt(ids[1] ?? '')])
+  })
+
+  it('records each of many concurrent erasures of two instances', async () => {
+    const services = [await openService(), await openService()] as const
+    const ids = await Promise.all(Array.from({ length: 20 }, () => follow(services[0])))
+    const erased = await Promise.all(ids.map((id, at) => (services[at % 2] as Service).erase(tenant, id)))
+    expect(new Set(erased.map(({ status }) => status))).toEqual(new Set([204]))
+    expect(new Set((await recorded()).map(({ memberId }) => String(memberId)))).toEqual(new Set(ids))
+    expect((await stored()).every(({ in_ledger }) => in_ledger)).toBe(true)
+  })
+
+  it('records a person who came back and is erased again with the new time and member', async () => {
+    const service = await openService()
+    const userId = randomUserId()
+    const ids = []
+    for (let times = 1; times <= 2; times += 1) {
+      ids.push(await follow(service, userId))
+      expect((await service.erase(tenant, ids.at(-1))).status).toBe(204)
+    }
+    const lines = await recorded()
+    expect(lines.map(({ memberId }) => String(memberId))).toEqual(ids)
+    expect(lines[1]?.erasedAt).toBeGreaterThan(lines[0]?.erasedAt ?? 0)
+    expect(await stored()).toMatchObject([{ in_ledger: true, member_id: BigInt(ids[1] ?? '') }])
+  })
+})
+
+it('the console and the command record erasures, also of people who are not members', async () => {
+  const service = await openService()
+  const id = await follow(service)
+  const { url } = await startConsole(database, { erasureLedger: openLedger() })
+  const operator = new Operator(url)
+  await operator.signIn()
+  expect((await operator.post(`/api/accounts/${accountId}/members/${id}/erase`, {})).status).toBe(204)
+  const command = ['members', 'erase', '--account', String(accountId), '--user-id', 'Ustranger']
+  expect(await runCommand(command, { ...env, ERASURE_LEDGER: directory })).toMatchObject({ status: 0 })
+  expect((await recorded()).map(({ memberId }) => memberId).sort()).toEqual([BigInt(id), null].sort())
+})
+
+it('what a command without ERASURE_LEDGER erased is recorded by the service, the oldest first', async () => {
+  const service = await startApp(database)
+  const ids = [await follow(service), await follow(service), await follow(service)]
+  for (const id of ids) await service.erase(tenant, id)
+  await load(database, `update erased_person set erased_at = erased_at - member_id % 7 * interval '1 hour'`)
+  const expected = (await stored()).map(({ hash }) => hash)
+  const running = await startService(
+    readConfig({ ...env, PORT: '0', LOG_LEVEL: 'silent', ERASURE_LEDGER: directory }),
+  )
+  await running.ready
+  await eventually(recorded, (lines) => lines.length === 3)
+  await running.close()
+  expect((await recorded()).map(({ hash }) => hash)).toEqual(expected)
+  expect((await stored()).every(({ in_ledger }) => in_ledger)).toBe(true)
+})
+
+it('a service whose ledger directory is missing does not start', async () => {
+  const config = readConfig({ ...env, PORT: '0', ERASURE_LEDGER: join(directory, 'missing') })
+  await expect(startService(config)).rejects.toThrow(/^ERASURE_LEDGER \S+ cannot be used \(ENOENT\)\./)
+})

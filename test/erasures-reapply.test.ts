@@ -1,0 +1,220 @@
+/** `oa-audience erasures`: after a restore, erased people are erased again. */
+import { describe, expect, it, onTestFinished } from 'vitest'
+import { ErasureLedger } from '../src/audience/erasure-ledger.ts'
+import { readConfig } from '../src/config/config.ts'
+import { Sender } from '../src/endpoints/sender.ts'
+import { startService } from '../src/main.ts'
+import { lineEvent, textMessage } from '../tools/simulator/events.ts'
+import type { TextDatabase } from '../tools/text-database.ts'
+import { runCommand } from './support/command.ts'
+import { copyDatabase } from './support/copies.ts'
+import { addTenant, createTestDatabase, type Tenant } from './support/database.ts'
+import { startReceiver } from './support/endpoints.ts'
+import { load, readEverything } from './support/load.ts'
+import { temporaryDirectory } from './support/process.ts'
+import { type Service, startApp } from './support/service.ts'
+import { walk } from './support/walk.ts'
+
+const LONG_AGO = '2020-01-01T00:00:00.000Z'
+/** Every event of these tests is older than the erasures. */
+const PAST = { timestamp: Date.now() - 5_000 }
+const GROUP = { type: 'group', groupId: 'Cgroup' }
+
+async function setUp() {
+  const directory = temporaryDirectory()
+  const { database, connection, env } = await createTestDatabase()
+  const ledger = new ErasureLedger(directory)
+  onTestFinished(() => ledger.close())
+  const service = await startApp(database, { erasureLedger: ledger })
+  return { directory, database, connection, env, service, tenant: await addTenant(database) }
+}
+
+const idOf = async (service: Service, tenant: Tenant, userId: string) =>
+  (await service.member(tenant, userId))?.id ?? ''
+
+async function erase(service: Service, tenant: Tenant, userId: string): Promise<string> {
+  const id = await idOf(service, tenant, userId)
+  expect((await service.erase(tenant, id)).status).toBe(204)
+  return id
+}
+
+async function start(env: Record<string, string>, ERASURE_LEDGER: string): Promise<void> {
+  const service = await startService(readConfig({ ...env, ERASURE_LEDGER, PORT: '0', LOG_LEVEL: 'silent' }))
+  await service.ready.finally(() => service.close())
+}
+
+async function erasures(command: 'reapply' | 'status', env: Record<string, string>, ERASURE_LEDGER: string) {
+  const { status, stdout, stderr } = await runCommand(['erasures', command, '--json'], {
+    ...env,
+    ERASURE_LEDGER,
+  })
+  expect(status, stderr).toBe(0)
+  return JSON.parse(stdout)
+}
+
+const rowsOf = (database: TextDatabase) =>
+  load<{ rows: string }>(
+    database,
+    `select string_agg(t::text, ' ' order by t::text) as rows
+       from (select row(e.*)::text as t from event e union all select row(m.*)::text from erased_member m
+             union all select row(p.*)::text from erased_person p union all select row(a.*)::text from activity a) t`,
+  )
+
+/** Before the backup: U1 to U4 with events of all sources. Erased after it: U1, U2, and Ulate, who came after the backup. */
+async function loseErasures() {
+  const { service, tenant, connection, directory, ...rest } = await setUp()
+  const history = [
+    ...['U1', 'U2', 'U3', 'U4'].map((userId) => lineEvent('follow', userId, PAST)),
+    ...['U1', 'U3'].map((userId) => textMessage(userId, `words of ${userId}`, PAST)),
+    lineEvent('memberJoined', null, {
+      ...{ ...PAST, source: GROUP },
+      joined: { members: ['U2', 'U3'].map((userId) => ({ type: 'user', userId })) },
+    }),
+  ]
+  await service.deliver(tenant, history)
+  await service.track(tenant, [
+    { type: 'page', userId: 'U1', messageId: 'T1' },
+    { type: 'page', userId: 'Uvisitor', messageId: 'T2' },
+  ])
+  const erasedBefore = await erase(service, tenant, 'U4')
+  const backup = await copyDatabase(connection)
+  await service.deliver(tenant, [lineEvent('follow', 'Ulate', PAST)])
+  const erased = []
+  for (const userId of ['U1', 'U2', 'Ulate']) erased.push(await erase(service, tenant, userId))
+  const command = ['members', 'erase', '--account', String(tenant.accountId), '--user-id', 'Uvisitor']
+  await runCommand(command, { ...rest.env, ERASURE_LEDGER: directory })
+  return { ...rest, service, tenant, directory, history, backup, erased, erasedBefore }
+}
+
+describe('after a restore', () => {
+  it('the service starts only when the erased people are erased again, and nothing brings them back', async () => {
+    const { tenant, directory, history, backup, erased, erasedBefore } = await loseErasures()
+    await expect(start(backup.env, directory)).rejects.toThrow(
+      /^The database does not know all erasures of ERASURE_LEDGER.*"oa-audience erasures reapply".*$/,
+    )
+    expect(await erasures('status', backup.env, directory)).toEqual({
+      ...{ ledger: 5, database: 1, notRecorded: 0, unknown: 4 },
+    })
+    const restored = backup.open()
+    expect(await erasures('reapply', backup.env, directory)).toEqual({
+      ...{ lines: 5, erasures: 4, people: 3, members: 2 },
+    })
+    await start(backup.env, directory)
+
+    const service = await startApp(restored)
+    const { json } = await service.deliver(tenant, [...history, lineEvent('follow', 'Ulate', PAST)])
+    expect(json.accepted).toBe(1)
+    await service.deliver(tenant, [textMessage('U1', 'late words of U1', PAST)])
+    expect((await service.members(tenant)).map(({ userId }) => userId)).toEqual(['U3'])
+    const kept = await readEverything(restored)
+    for (const secret of ['U1', 'U2', 'U4', 'Ulate', 'Uvisitor', 'words of U1'])
+      expect(kept).not.toContain(secret)
+    expect(kept).toContain('words of U3')
+
+    await load(restored, 'insert into change_mark (marked_at, change) select now(), change_horizon()')
+    const feed = await walk(service, tenant, `updatedSince=${LONG_AGO}`)
+    const tombstones = feed.filter(({ deletedAt }) => deletedAt !== undefined)
+    expect(tombstones.map(({ id }) => id).sort()).toEqual([erasedBefore, ...erased].sort())
+  })
+
+  it('endpoints receive member.erased again, also for a member that the backup never had', async () => {
+    const { tenant, directory, backup, erased } = await loseErasures()
+    const restored = backup.open()
+    const { url, received } = await startReceiver()
+    await load(
+      restored,
+      `insert into endpoint (channel_oa_id, url, format, allow_private_network) values ($1, $2, 'members', true)`,
+      [tenant.accountId, url],
+    )
+    await erasures('reapply', backup.env, directory)
+    const sender = new Sender(restored, () => false)
+    sender.start()
+    onTestFinished(() => sender.stop())
+    await expect.poll(() => received).toHaveLength(erased.length)
+    const messages = received.map(({ body }) => JSON.parse(body))
+    expect(messages.map(({ type, data }) => `${type} ${data.id}`).sort()).toEqual(
+      erased.map((id) => `member.erased ${id}`).sort(),
+    )
+  })
+
+  it('a person who acts after the erasure becomes a member again', async () => {
+    const { tenant, directory, backup } = await loseErasures()
+    await erasures('reapply', backup.env, directory)
+    const service = await startApp(backup.open())
+    await service.deliver(tenant, [lineEvent('follow', 'U1')])
+    expect((await service.members(tenant)).map(({ userId }) => userId).sort()).toEqual(['U1', 'U3'])
+  })
+
+  it('reapplying twice changes nothing, and one row of activity has the numbers', async () => {
+    const { directory, backup } = await loseErasures()
+    await erasures('reapply', backup.env, directory)
+    const restored = backup.open()
+    const before = await rowsOf(restored)
+    expect(await erasures('reapply', backup.env, directory)).toMatchObject({
+      lines: 5,
+      erasures: 0,
+      people: 0,
+    })
+    expect(await rowsOf(restored)).toEqual(before)
+    expect(
+      await load(restored, `select changes from activity where action = 'members.erased_again'`),
+    ).toEqual([{ changes: { lines: 5, erasures: 4, people: 3, members: 2 } }])
+    expect(await erasures('status', backup.env, directory)).toMatchObject({ unknown: 0, notRecorded: 0 })
+  })
+
+  it('an account that the backup does not have keeps nobody from starting', async () => {
+    const { service, database, connection, directory } = await setUp()
+    const backup = await copyDatabase(connection)
+    const tenant = await addTenant(database)
+    await service.deliver(tenant, [lineEvent('follow', 'U1', PAST)])
+    await erase(service, tenant, 'U1')
+    await start(backup.env, directory)
+    expect(await erasures('reapply', backup.env, directory)).toMatchObject({ lines: 1, erasures: 0 })
+  })
+})
+
+it('a member whom the ledger does not name stays, even with the id of a line', async () => {
+  const { service, database, tenant, env, directory } = await setUp()
+  await service.deliver(tenant, [lineEvent('follow', 'U1', PAST), lineEvent('follow', 'U2', PAST)])
+  await erase(service, tenant, 'U1')
+  const other = await idOf(service, tenant, 'U2')
+  await load(database, 'update erased_person set member_id = $1, in_ledger = false', [other])
+  const ledger = new ErasureLedger(directory)
+  await ledger.recordAll(database)
+  await ledger.close()
+  await load(database, 'delete from erased_person')
+  expect(await erasures('reapply', env, directory)).toMatchObject({ erasures: 2, members: 0 })
+  expect(await idOf(service, tenant, 'U2')).toBe(other)
+  expect(await load(database, 'select from erased_member where id = $1', [other])).toEqual([])
+})
+
+it('doctor reports a ledger that is not set, has gaps, is ahead of the database, or is missing', async () => {
+  const { directory, env, backup, database } = await loseErasures()
+  const found = async (environment: Record<string, string>) => {
+    const { stdout } = await runCommand(['doctor', '--json'], environment)
+    const findings = JSON.parse(stdout) as Array<{ check: string; severity: string; message: string }>
+    const [finding] = findings.filter(({ check }) => /ledger/i.test(check))
+    return `${finding?.severity}: ${finding?.message}`
+  }
+  expect(await found(env)).toMatch(/^warning: unset, so people who were erased/)
+  const ERASURE_LEDGER = directory
+  expect(await found({ ...env, ERASURE_LEDGER })).toBe('ok: ERASURE_LEDGER has every erasure')
+  await load(database, 'update erased_person set in_ledger = false where member_id is null')
+  expect(await found({ ...env, ERASURE_LEDGER })).toMatch(
+    /^warning: 1 erasures are not in ERASURE_LEDGER yet\./,
+  )
+  expect(await found({ ...backup.env, ERASURE_LEDGER })).toMatch(
+    /^error: the database does not know 4 or more .*"oa-audience erasures reapply"\.$/,
+  )
+  expect(await found({ ...env, ERASURE_LEDGER: `${directory}/missing` })).toMatch(
+    /^error: ERASURE_LEDGER .* cannot be used/,
+  )
+})
+
+it.each(['reapply', 'status'])('erasures %s needs ERASURE_LEDGER', async (command) => {
+  const { env } = await createTestDatabase()
+  const { status, stderr } = await runCommand(['erasures', command], env)
+  expect([status, stderr]).toEqual([
+    ...[1, 'oa-audience: ERASURE_LEDGER is not set. Set it to the directory of the service.\n'],
+  ])
+})

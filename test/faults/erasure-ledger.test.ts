@@ -1,0 +1,154 @@
+/** ERASURE_LEDGER while processes are killed and a disk is full. */
+import { spawnSync } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, expect, it } from 'vitest'
+import { ErasureLedger } from '../../src/audience/erasure-ledger.ts'
+import { listLedgerFiles, readLedgerFile } from '../../src/audience/ledger-files.ts'
+import { reapplyErasures } from '../../src/audience/reapply-erasures.ts'
+import { addTenant, createTestDatabase, type Tenant } from '../support/database.ts'
+import { load, loadMembers } from '../support/load.ts'
+import {
+  becomesWell,
+  eventually,
+  type ServiceProcess,
+  spawnService,
+  startCommand,
+  temporaryDirectory,
+} from '../support/process.ts'
+import { startApp } from '../support/service.ts'
+
+const MEMBERS = 400
+/** One page of the ledger's file system, so that the second write finds no room for its lines. */
+const DISK_KIB = 4
+
+const disk = mkdtempSync(join(tmpdir(), 'oa-audience-ledger-'))
+const mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', `size=${DISK_KIB}k,mode=755`, 'tmpfs', disk])
+const hasDisk = mounted.status === 0
+if (!hasDisk)
+  console.warn(
+    '\n!!! no file system can be mounted here (it takes root on Linux): a full ledger is NOT tested\n',
+  )
+
+afterAll(() => {
+  if (hasDisk) spawnSync('umount', ['-l', disk])
+  rmSync(disk, { recursive: true, force: true })
+})
+
+async function recordedMembers(directory: string): Promise<Set<string>> {
+  const ids = new Set<string>()
+  for (const path of await listLedgerFiles(directory))
+    for await (const { memberId } of readLedgerFile(path)) ids.add(String(memberId))
+  return ids
+}
+
+async function erase(service: ServiceProcess, tenant: Tenant, id: string): Promise<number | null> {
+  const sent = fetch(`${service.url}/api/audience/${id}`, { method: 'DELETE', headers: tenant.headers })
+  return sent.then(
+    async (response) => {
+      await response.arrayBuffer()
+      return response.status
+    },
+    () => null,
+  )
+}
+
+const memberIds = async (database: Parameters<typeof load>[0]) =>
+  (await load<{ id: bigint }>(database, 'select id from audience_member order by id')).map(({ id }) =>
+    String(id),
+  )
+
+it('the ledger has each confirmed erasure of two processes, one of which is killed, and the other records the rest', async () => {
+  const directory = temporaryDirectory()
+  const { database, env } = await createTestDatabase()
+  const tenant = await addTenant(database)
+  await loadMembers(database, tenant, MEMBERS)
+  const variables = { ...env, ERASURE_LEDGER: directory, RATE_LIMIT_MAX: '0' }
+  const killed = await spawnService(variables)
+  const other = await spawnService(variables)
+  for (const { url } of [killed, other]) await becomesWell(url)
+  const ids = await memberIds(database)
+  const confirmed = new Set<string>()
+  await Promise.all(
+    [killed, other, killed, other, killed, other].map(async (service) => {
+      for (let id = ids.pop(); id !== undefined; id = ids.pop()) {
+        if ((await erase(service, tenant, id)) !== 204) continue
+        confirmed.add(id)
+        if (confirmed.size === MEMBERS / 4) killed.child.kill('SIGKILL')
+      }
+    }),
+  )
+  const recorded = await recordedMembers(directory)
+  expect([...confirmed].filter((id) => !recorded.has(id))).toEqual([])
+
+  // The state between the commit and the write, in which a kill can leave a row.
+  await load(database, `update erased_person set in_ledger = false where member_id = any ($1)`, [
+    [...confirmed].slice(0, 3),
+  ])
+  const repeated = await erase(other, tenant, [...confirmed][0] ?? '')
+  expect(repeated).toBe(404)
+  expect(await load(database, 'select from erased_person where not in_ledger')).toEqual([])
+  const erased = await load<{ member_id: bigint }>(database, 'select member_id from erased_person')
+  const afterwards = await recordedMembers(directory)
+  expect(erased.filter(({ member_id }) => !afterwards.has(String(member_id)))).toEqual([])
+  expect(await reapplyErasures(database, directory)).toMatchObject({ erasures: 0 })
+})
+
+it('erasures reapply continues after it was killed', async () => {
+  const directory = temporaryDirectory()
+  const { database, env } = await createTestDatabase()
+  const tenant = await addTenant(database)
+  await loadMembers(database, tenant, 30_000)
+  await load(
+    database,
+    `insert into erased_person (channel_oa_id, person_hash, erased_at, member_id)
+     select a.id, person_hash(a.person_key, m.user_id), now(), m.id
+       from audience_member m join official_account a on a.id = m.channel_oa_id where m.id % 2 = 0`,
+  )
+  const ledger = new ErasureLedger(directory)
+  await ledger.recordAll(database)
+  await ledger.close()
+  await load(database, 'truncate erased_person')
+  const command = startCommand(['erasures', 'reapply'], { ...env, ERASURE_LEDGER: directory })
+  await eventually(
+    () => load(database, 'select from erased_person limit 1'),
+    (rows) => rows.length > 0,
+  )
+  command.child.kill('SIGKILL')
+  await reapplyErasures(database, directory)
+  const left = await load<{ is_even: boolean; count: bigint }>(
+    database,
+    'select id % 2 = 0 as is_even, count(*) from audience_member group by 1',
+  )
+  expect(left).toEqual([{ is_even: false, count: 15_000n }])
+  expect(await load(database, 'select count(*)::int from erased_member where id % 2 = 0')).toEqual([
+    { count: 15_000 },
+  ])
+})
+
+it.runIf(hasDisk)(
+  'a full ledger refuses erasures, and records them in a new file when there is room again',
+  async () => {
+    const { database } = await createTestDatabase()
+    const tenant = await addTenant(database)
+    await loadMembers(database, tenant, 100)
+    const ledger = new ErasureLedger(disk)
+    const service = await startApp(database, { erasureLedger: ledger })
+    const statuses: number[] = []
+    const ids = await memberIds(database)
+    for (const id of ids) {
+      const { status } = await service.erase(tenant, id)
+      statuses.push(status)
+      if (status !== 204) break
+    }
+    expect(statuses.slice(0, -1).every((status) => status === 204)).toBe(true)
+    expect(statuses.at(-1)).toBe(500)
+    spawnSync('mount', ['-o', 'remount,size=1m', disk])
+    expect((await service.erase(tenant, ids[statuses.length - 1])).status).toBe(404)
+    const recorded = await recordedMembers(disk)
+    expect(ids.slice(0, statuses.length).filter((id) => !recorded.has(id))).toEqual([])
+    expect(await listLedgerFiles(disk)).toHaveLength(2)
+    await ledger.close()
+  },
+)
