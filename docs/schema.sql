@@ -203,6 +203,7 @@ create table erased_person (
   constraint erased_person_pkey PRIMARY KEY (channel_oa_id, person_hash)
 );
 CREATE INDEX erased_person_not_in_ledger ON erased_person USING btree (channel_oa_id, person_hash) WHERE NOT in_ledger;
+CREATE INDEX erased_person_ledger_backlog ON erased_person USING btree (erased_at) WHERE NOT in_ledger;
 
 create table pending_erasure (
   channel_oa_id bigint not null,
