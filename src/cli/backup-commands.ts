@@ -1,4 +1,5 @@
 /** `oa-audience backup` and `oa-audience restore`. */
+import { constants, setPriority } from 'node:os'
 import { resolve } from 'node:path'
 import type { Command } from 'commander'
 import { type Config, readConfig } from '../config/config.ts'
@@ -40,6 +41,8 @@ export function backupCommand(program: Command): void {
 
 async function backUp({ database: choice }: Config, directory: string): Promise<Manifest> {
   return withDatabase(choice, async (database) => {
+    // Requests of the service have the processor first. A server that this command has started keeps its priority.
+    setPriority(constants.priority.PRIORITY_BELOW_NORMAL)
     if (choice.kind === 'url') return backUpByDump(database, choice.url, directory)
     if (choice.kind === 'none') throw new FatalError('DATABASE_URL is none: this command needs a database')
     const bytes = new ByteProgress()
