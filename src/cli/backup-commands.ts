@@ -140,7 +140,7 @@ class ByteProgress {
 
   start(unit: string, total: number): void {
     this.#bytes = 0
-    this.#progress = new Progress(unit, Math.ceil(total / MIB))
+    this.#progress = new Progress(unit, Math.max(1, Math.floor(total / MIB)))
   }
 
   readonly add = (bytes: number): void => {

@@ -1,7 +1,7 @@
 /** Complete backups and restores. test/backup.test.ts has what both refuse. */
-import { spawn } from 'node:child_process'
+import { execFileSync, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
+import { chownSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
 import { findServer } from '../../src/postgres/embedded/postmaster.ts'
@@ -172,3 +172,30 @@ it('a backup has no secret in plain text, not even one that was encrypted after 
   expect(leaks(backup)).toEqual([])
   for (const path of files(backup)) expect(statSync(path).mode & 0o077).toBe(0)
 })
+
+const NOBODY = 65_534
+
+it.runIf(process.getuid?.() === 0)(
+  'an ordinary user can back up and restore, and root can do it for them',
+  () => {
+    const home = temporaryDirectory()
+    chownSync(home, NOBODY, NOBODY)
+    const user = { uid: NOBODY, gid: NOBODY }
+    const runAs = (args: string[], dataDir: string, identity = {}) =>
+      execFileSync(process.execPath, [MAIN, ...args], {
+        env: environment({ DATA_DIR: join(home, dataDir) }),
+        encoding: 'utf8',
+        stdio: 'pipe',
+        ...identity,
+      })
+    const account = ['--name', 'x', '--channel-id', '1', '--channel-secret', randomBytes(16).toString('hex')]
+    runAs(['setup', '--organization-name', 'Corner Coffee', ...account], 'data', user)
+    runAs(['backup', join(home, 'first')], 'data', user)
+    runAs(['restore', join(home, 'first')], 'restored', user)
+    runAs(['backup', join(home, 'second')], 'restored')
+    mkdirSync(join(home, 'again'))
+    chownSync(join(home, 'again'), NOBODY, NOBODY)
+    runAs(['restore', join(home, 'second')], 'again')
+    expect(runAs(['organizations', 'list'], 'again', user)).toContain('Corner Coffee')
+  },
+)

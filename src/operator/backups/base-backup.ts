@@ -93,11 +93,11 @@ async function copyServer(
   target: string,
   progress: BackupProgress,
 ): Promise<Manifest> {
+  if ((await readdir(join(server, 'pg_tblspc'))).length > 0)
+    throw new FatalError('the database has tablespaces, which this command does not back up.')
   await session.query(keepLog, [`oa_audience_backup_${process.pid}`])
   const [start] = await session.query<{ lsn: string }>(startBackup)
   const tree = await listTree(server, isCopied)
-  if (tree.directories.some((path) => path.startsWith('pg_tblspc/')))
-    throw new FatalError('the database has tablespaces, which this command does not back up.')
   progress.onTotal(await sizeOf(server, tree.files))
   for (const path of tree.directories) mkdirSync(join(target, path), { mode: 0o700 })
   const files: BackupFile[] = []
@@ -120,7 +120,7 @@ async function copyServer(
       path: 'tablespace_map',
       ...(await writeSynced(join(target, 'tablespace_map'), stop.spcmapfile)),
     })
-  files.push(...(await copyLog(session, server, target, log, progress.onBytes)))
+  files.push(...(await copyLog(session, server, target, log)))
   for (const path of ['', ...tree.directories]) await syncDirectory(join(target, path))
   return { kind: 'base', version: serviceVersion, ...moment, log, directories: tree.directories, files }
 }
@@ -144,7 +144,7 @@ async function copyUnlessDropped(
   server: string,
   target: string,
   path: string,
-  onBytes: OnBytes,
+  onBytes: OnBytes = () => undefined,
 ): Promise<BackupFile | null> {
   try {
     return { path, ...(await copyFile(join(server, path), join(target, path), { mustSync: true }, onBytes)) }
@@ -168,20 +168,19 @@ async function copyLog(
   server: string,
   target: string,
   { start, stop }: { start: string; stop: string },
-  onBytes: OnBytes,
 ): Promise<BackupFile[]> {
   const segments = await session.query<{ name: string; size: number }>(selectSegments, [start, stop])
   const files: BackupFile[] = []
   for (const { name, size } of segments) {
     const path = join('pg_wal', name)
-    const copied = await copyUnlessDropped(server, target, path, onBytes)
+    const copied = await copyUnlessDropped(server, target, path)
     if (copied?.size !== size)
       throw new FatalError(`${path} is missing from the server. Run the backup again.`)
     files.push(copied)
   }
   const histories = (await readdir(join(server, 'pg_wal'))).filter((name) => name.endsWith('.history'))
   for (const name of histories) {
-    const copied = await copyUnlessDropped(server, target, join('pg_wal', name), onBytes)
+    const copied = await copyUnlessDropped(server, target, join('pg_wal', name))
     if (copied !== null) files.push(copied)
   }
   return files
