@@ -171,6 +171,15 @@ it('a backup has no secret in plain text, not even one that was encrypted after 
   expect(stderr).not.toContain('plain text')
   expect(leaks(backup)).toEqual([])
   for (const path of files(backup)) expect(statSync(path).mode & 0o077).toBe(0)
+
+  const locked = await database.session(async (session) => {
+    await session.query('begin transaction isolation level repeatable read')
+    await session.query('select from endpoint')
+    await database.query('update organization set name = name')
+    return run(['backup', join(temporaryDirectory(), 'locked')], env)
+  })
+  expect(locked.stderr).toMatch(/^oa-audience: a transaction has been open for more than 5 s/m)
+  expect(locked.stderr).toMatch(/^oa-audience: endpoint is locked by another program/m)
 })
 
 const NOBODY = 65_534

@@ -7,8 +7,11 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { LOCK_TIMEOUT, sqlStateOf } from '../../postgres/faults.ts'
 import { type Queryable, type Statement, statement } from '../../postgres/statement.ts'
 
-/** Requests of these tables queue behind our lock request. */
-const LOCK_TIMEOUT_MS = 2_000
+/** Flushes queue behind our lock request, and wait for 600 ms at most. */
+const LOCK_TIMEOUT_MS = 300
+/** With the pauses, 2 s per table. */
+const LOCK_ATTEMPTS_MAX = 5
+const LOCK_PAUSE_MS = 100
 /** VACUUM keeps old rows for a transaction that began before they were replaced. */
 const OLD_TRANSACTIONS_MAX_MS = 5_000
 const POLL_MS = 50
@@ -52,14 +55,23 @@ export async function removeOldSecrets(session: Queryable, warn: (text: string) 
     )
   await session.query(limitLockWait)
   for (const [table, rewrite] of REWRITES) {
-    try {
-      await session.query(rewrite)
-    } catch (error) {
-      if (sqlStateOf(error) !== LOCK_TIMEOUT) throw error
+    if (!(await hasRewritten(session, rewrite)))
       warn(`${table} is locked by another program, so its file may contain secrets that were replaced`)
-    }
   }
   await session.query(removeLimit)
+}
+
+async function hasRewritten(session: Queryable, rewrite: Statement): Promise<boolean> {
+  for (let attempt = 1; attempt <= LOCK_ATTEMPTS_MAX; attempt += 1) {
+    try {
+      await session.query(rewrite)
+      return true
+    } catch (error) {
+      if (sqlStateOf(error) !== LOCK_TIMEOUT) throw error
+      await sleep(LOCK_PAUSE_MS)
+    }
+  }
+  return false
 }
 
 async function haveOldTransactionsEnded(session: Queryable): Promise<boolean> {
