@@ -71,7 +71,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
 
   const counts = new DeliveryCounts(database)
   const { trackingBudgets } = config
-  const guard = requireApiClient(database)
+  const guard = requireApiClient(database, now)
   app.addHook('onClose', async () => {
     stopLogging()
     await counts.close()

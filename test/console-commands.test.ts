@@ -11,6 +11,8 @@ type Method = 'GET' | 'POST'
 type Place = { page: string; route?: [Method, string] } | { reason: string }
 
 const MACHINE = 'It starts, checks or prepares the service itself, on its machine.'
+const KEYS_AND_FILES =
+  'It needs the keys, a ledger or a directory of the machine, and is run beside a start of the service.'
 const SAMPLE = 'It uses a database, a platform or accounts of its own.'
 
 /** A command without a route is one whose page is tested elsewhere. */
@@ -22,6 +24,13 @@ const PLACES: Record<string, Place> = {
   demo: { reason: SAMPLE },
   simulate: { reason: SAMPLE },
   prove: { reason: SAMPLE },
+  backup: { reason: KEYS_AND_FILES },
+  restore: { reason: KEYS_AND_FILES },
+  'secrets status': { reason: KEYS_AND_FILES },
+  'secrets rotate': { reason: KEYS_AND_FILES },
+  'secrets decrypt': { reason: KEYS_AND_FILES },
+  'erasures status': { reason: KEYS_AND_FILES },
+  'erasures reapply': { reason: KEYS_AND_FILES },
   fleet: { page: '/', route: ['GET', '/api/fleet'] },
 
   'organizations add': { page: '/settings/organizations', route: ['POST', '/api/organizations'] },
@@ -54,10 +63,13 @@ const PLACES: Record<string, Place> = {
   'members erase': { page: '/audience/:account/:user' },
 
   'clients add': { page: '/clients', route: ['POST', '/api/clients'] },
+  'clients update': { page: '/clients/:id', route: ['POST', '/api/clients/:id/update'] },
+  'clients rotate': { page: '/clients/:id', route: ['POST', '/api/clients/:id/rotate'] },
   'clients list': { page: '/clients', route: ['GET', '/api/clients'] },
   'clients revoke': { page: '/clients/:id', route: ['POST', '/api/clients/:id/revoke'] },
   'clients remove': { page: '/clients/:id' },
   'keys add': { page: '/clients/:id', route: ['POST', '/api/clients/:id/keys'] },
+  'keys update': { page: '/clients/:id', route: ['POST', '/api/keys/:id/update'] },
   'keys list': { page: '/clients/:id', route: ['GET', '/api/clients/:id/keys'] },
   'keys revoke': { page: '/clients/:id', route: ['POST', '/api/keys/:id/revoke'] },
 

@@ -104,6 +104,10 @@ it('changes, pauses, resumes and removes a channel, and records each change', as
     ['removed', 'resumed', 'paused', 'updated', 'added'].map((action) => `notifications.${action}`),
   )
   expect(JSON.stringify(activity)).not.toContain('CREDENTIAL')
+  const changesOf = (action: string) =>
+    activity.find((row: { action: string }) => row.action === action).changes
+  expect(changesOf('notifications.added').target).toEqual([null, 'https://hooks.chat.example/…'])
+  expect(changesOf('notifications.updated').target).toBe('replaced')
 })
 
 it('lets an operator of some organizations choose one of them, without the private network', async () => {

@@ -248,6 +248,33 @@ describe('the command secrets', () => {
   })
 })
 
+it('begins and ends encryption on one instance after the other without an outage', async () => {
+  const { plain, keys, withKeys, env } = await createEncrypted()
+  const tenant = await insertPlain(plain)
+  const statuses = async (...databases: TextDatabase[]) => {
+    const services = await Promise.all(databases.map((database) => startApp(database)))
+    const delivered = await Promise.all(services.map((service) => deliver(service, tenant)))
+    return [...new Set(delivered)]
+  }
+  const [none, reading, encrypting] = [
+    withKeys(`plain,${newKey('x')}`),
+    withKeys(`plain,${keys}`),
+    withKeys(keys),
+  ]
+  expect(await encrypt(reading)).toBe(0)
+  expect(await statuses(none, reading)).toEqual([200])
+  await encrypt(encrypting)
+  expect(await valuesByKey(plain)).toEqual({ '2026a': 7 })
+  expect(await statuses(reading, encrypting)).toEqual([200])
+  const readingEnv = { ...env, SECRETS_KEYS: `plain,${keys}` }
+  const rotated = await runCommand(['secrets', 'rotate'], readingEnv)
+  expect(rotated.stderr).toContain('there is no first key')
+  const { stdout } = await runCommand(['secrets', 'decrypt', '--yes', '--json'], readingEnv)
+  expect(JSON.parse(stdout)).toEqual({ decrypted: 7, unreadable: 0 })
+  expect(await encrypt(reading)).toBe(0)
+  expect(await statuses(reading, plain)).toEqual([200])
+})
+
 describe('a start', () => {
   it('is refused with one line that names the accounts, if keys are missing or a value only looks encrypted', async () => {
     const { plain, database, withKeys, env } = await createEncrypted()

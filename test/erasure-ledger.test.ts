@@ -150,3 +150,18 @@ it('a service whose ledger directory is missing does not start', async () => {
   const config = readConfig({ ...env, PORT: '0', ERASURE_LEDGER: join(directory, 'missing') })
   await expect(startService(config)).rejects.toThrow(/^ERASURE_LEDGER \S+ cannot be used \(ENOENT\)\./)
 })
+
+it('members erase erases nobody while the ledger directory is missing', async () => {
+  const service = await startApp(database)
+  const userId = randomUserId()
+  await follow(service, userId)
+  const { status, stderr } = await runCommand(
+    ['members', 'erase', '--account', String(accountId), '--user-id', userId],
+    { ...env, ERASURE_LEDGER: join(directory, 'missing') },
+  )
+  expect([status, stderr]).toEqual([
+    1,
+    expect.stringMatching(/^oa-audience: ERASURE_LEDGER \S+ cannot be used/),
+  ])
+  expect(await service.member(tenant, userId)).toBeDefined()
+})

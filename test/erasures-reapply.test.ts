@@ -60,27 +60,27 @@ const rowsOf = (database: TextDatabase) =>
              union all select row(p.*)::text from erased_person p union all select row(a.*)::text from activity a) t`,
   )
 
-/** Before the backup: U1 to U4 with events of all sources. Erased after it: U1, U2, and Ulate, who came after the backup. */
+/** Before the backup: Uanna to Udora with events of all sources. Erased after it: Uanna, Ubert, and Ulate, who came after the backup. */
 async function loseErasures() {
   const { service, tenant, connection, directory, ...rest } = await setUp()
   const history = [
-    ...['U1', 'U2', 'U3', 'U4'].map((userId) => lineEvent('follow', userId, PAST)),
-    ...['U1', 'U3'].map((userId) => textMessage(userId, `words of ${userId}`, PAST)),
+    ...['Uanna', 'Ubert', 'Ucarl', 'Udora'].map((userId) => lineEvent('follow', userId, PAST)),
+    ...['Uanna', 'Ucarl'].map((userId) => textMessage(userId, `words of ${userId}`, PAST)),
     lineEvent('memberJoined', null, {
       ...{ ...PAST, source: GROUP },
-      joined: { members: ['U2', 'U3'].map((userId) => ({ type: 'user', userId })) },
+      joined: { members: ['Ubert', 'Ucarl'].map((userId) => ({ type: 'user', userId })) },
     }),
   ]
   await service.deliver(tenant, history)
   await service.track(tenant, [
-    { type: 'page', userId: 'U1', messageId: 'T1' },
+    { type: 'page', userId: 'Uanna', messageId: 'T1' },
     { type: 'page', userId: 'Uvisitor', messageId: 'T2' },
   ])
-  const erasedBefore = await erase(service, tenant, 'U4')
+  const erasedBefore = await erase(service, tenant, 'Udora')
   const backup = await copyDatabase(connection)
   await service.deliver(tenant, [lineEvent('follow', 'Ulate', PAST)])
   const erased = []
-  for (const userId of ['U1', 'U2', 'Ulate']) erased.push(await erase(service, tenant, userId))
+  for (const userId of ['Uanna', 'Ubert', 'Ulate']) erased.push(await erase(service, tenant, userId))
   const command = ['members', 'erase', '--account', String(tenant.accountId), '--user-id', 'Uvisitor']
   await runCommand(command, { ...rest.env, ERASURE_LEDGER: directory })
   return { ...rest, service, tenant, directory, history, backup, erased, erasedBefore }
@@ -104,12 +104,12 @@ describe('after a restore', () => {
     const service = await startApp(restored)
     const { json } = await service.deliver(tenant, [...history, lineEvent('follow', 'Ulate', PAST)])
     expect(json.accepted).toBe(1)
-    await service.deliver(tenant, [textMessage('U1', 'late words of U1', PAST)])
-    expect((await service.members(tenant)).map(({ userId }) => userId)).toEqual(['U3'])
+    await service.deliver(tenant, [textMessage('Uanna', 'late words of Uanna', PAST)])
+    expect((await service.members(tenant)).map(({ userId }) => userId)).toEqual(['Ucarl'])
     const kept = await readEverything(restored)
-    for (const secret of ['U1', 'U2', 'U4', 'Ulate', 'Uvisitor', 'words of U1'])
+    for (const secret of ['Uanna', 'Ubert', 'Udora', 'Ulate', 'Uvisitor', 'words of Uanna'])
       expect(kept).not.toContain(secret)
-    expect(kept).toContain('words of U3')
+    expect(kept).toContain('words of Ucarl')
 
     await load(restored, 'insert into change_mark (marked_at, change) select now(), change_horizon()')
     const feed = await walk(service, tenant, `updatedSince=${LONG_AGO}`)
@@ -141,8 +141,8 @@ describe('after a restore', () => {
     const { tenant, directory, backup } = await loseErasures()
     await erasures('reapply', backup.env, directory)
     const service = await startApp(backup.open())
-    await service.deliver(tenant, [lineEvent('follow', 'U1')])
-    expect((await service.members(tenant)).map(({ userId }) => userId).sort()).toEqual(['U1', 'U3'])
+    await service.deliver(tenant, [lineEvent('follow', 'Uanna')])
+    expect((await service.members(tenant)).map(({ userId }) => userId).sort()).toEqual(['Uanna', 'Ucarl'])
   })
 
   it('reapplying twice changes nothing, and one row of activity has the numbers', async () => {
@@ -166,25 +166,47 @@ describe('after a restore', () => {
     const { service, database, connection, directory } = await setUp()
     const backup = await copyDatabase(connection)
     const tenant = await addTenant(database)
-    await service.deliver(tenant, [lineEvent('follow', 'U1', PAST)])
-    await erase(service, tenant, 'U1')
+    await service.deliver(tenant, [lineEvent('follow', 'Uanna', PAST)])
+    await erase(service, tenant, 'Uanna')
     await start(backup.env, directory)
     expect(await erasures('reapply', backup.env, directory)).toMatchObject({ lines: 1, erasures: 0 })
   })
 })
 
+it('erases again what was dumped before the erasure and restored into a new database', async () => {
+  const { service, database, tenant, directory } = await setUp()
+  await service.deliver(tenant, [
+    lineEvent('follow', 'Uanna', PAST),
+    textMessage('Ubert', 'words of Ubert', PAST),
+  ])
+  const target = await createTestDatabase()
+  // As pg_dump does: rows with their ids and keys, into another schema of the same version.
+  for (const table of ['organization', 'official_account', 'audience_member', 'event']) {
+    const [dump] = await load<{ rows: string }>(database, `select jsonb_agg(t)::text as rows from ${table} t`)
+    const insert = `insert into ${table} select * from jsonb_populate_recordset(null::${table}, $1::jsonb)`
+    await load(target.database, insert, [dump?.rows])
+  }
+  for (const userId of ['Uanna', 'Ubert']) await erase(service, tenant, userId)
+  expect(await erasures('reapply', target.env, directory)).toMatchObject({
+    erasures: 2,
+    people: 2,
+    members: 2,
+  })
+  expect(await readEverything(target.database)).not.toMatch(/Uanna|Ubert/)
+})
+
 it('a member whom the ledger does not name stays, even with the id of a line', async () => {
   const { service, database, tenant, env, directory } = await setUp()
-  await service.deliver(tenant, [lineEvent('follow', 'U1', PAST), lineEvent('follow', 'U2', PAST)])
-  await erase(service, tenant, 'U1')
-  const other = await idOf(service, tenant, 'U2')
+  await service.deliver(tenant, [lineEvent('follow', 'Uanna', PAST), lineEvent('follow', 'Ubert', PAST)])
+  await erase(service, tenant, 'Uanna')
+  const other = await idOf(service, tenant, 'Ubert')
   await load(database, 'update erased_person set member_id = $1, in_ledger = false', [other])
   const ledger = new ErasureLedger(directory)
   await ledger.recordAll(database)
   await ledger.close()
   await load(database, 'delete from erased_person')
   expect(await erasures('reapply', env, directory)).toMatchObject({ erasures: 2, members: 0 })
-  expect(await idOf(service, tenant, 'U2')).toBe(other)
+  expect(await idOf(service, tenant, 'Ubert')).toBe(other)
   expect(await load(database, 'select from erased_member where id = $1', [other])).toEqual([])
 })
 
@@ -197,6 +219,8 @@ it('doctor reports a ledger that is not set, has gaps, is ahead of the database,
     return `${finding?.severity}: ${finding?.message}`
   }
   expect(await found(env)).toMatch(/^warning: unset, so people who were erased/)
+  const inside = { ...env, DATA_DIR: directory, ERASURE_LEDGER: `${directory}/ledger` }
+  expect(await found(inside)).toMatch(/^warning: inside of DATA_DIR/)
   const ERASURE_LEDGER = directory
   expect(await found({ ...env, ERASURE_LEDGER })).toBe('ok: ERASURE_LEDGER has every erasure')
   await load(database, 'update erased_person set in_ledger = false where member_id is null')

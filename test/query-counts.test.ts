@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { importEntries } from '../src/operator/members/import-entries.ts'
 import { lineEvent } from '../tools/simulator/events.ts'
 import { atEnd } from './support/at-end.ts'
-import { addTenant, createTestDatabase, openDatabase } from './support/database.ts'
+import { addTenant, createTestDatabase, markUsed, openDatabase } from './support/database.ts'
 import { startApp } from './support/service.ts'
 import { startWireLog } from './support/wire-log.ts'
 
@@ -13,6 +13,7 @@ const log = await startWireLog(connection)
 const database = openDatabase(log.connection)
 const service = await startApp(database)
 const tenant = await addTenant(direct)
+await markUsed(direct)
 atEnd(() => log.close())
 
 const list = (query: string) => service.call('GET', `/api/audience${query}`, { headers: tenant.headers })

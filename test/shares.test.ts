@@ -8,6 +8,7 @@ import {
   addCredentials,
   addTenant,
   createTestDatabase,
+  markUsed,
   openDatabase,
   type Tenant,
 } from './support/database.ts'
@@ -29,6 +30,8 @@ async function setUp(tenantCount: number) {
     await service.deliver(tenant, [lineEvent('follow', 'U1'), lineEvent('follow', 'U2')])
     tenants.push(tenant)
   }
+  // The first use of an hour would take a connection of the pool for a moment.
+  await markUsed(direct)
   return { direct, service, metrics, tenants: tenants as [Tenant, Tenant, Tenant] }
 }
 

@@ -8,7 +8,7 @@ import { Tracing } from '../src/observability/tracing.ts'
 import { freePort } from '../tools/prove/service.ts'
 import { textMessage } from '../tools/simulator/events.ts'
 import { simulatePlatform } from '../tools/simulator/platform.ts'
-import { addTenant, createTestDatabase, urlOf } from './support/database.ts'
+import { addTenant, createTestDatabase, markUsed, urlOf } from './support/database.ts'
 import { becomesWell, spawnService } from './support/process.ts'
 import { signedDelivery, startApp } from './support/service.ts'
 
@@ -21,6 +21,7 @@ it('traces a request as a child of its caller and parent of its statements, and 
   onTestFinished(() => tracing.close())
   const { database } = await createTestDatabase()
   const tenant = await addTenant(database)
+  await markUsed(database)
   const platform = await simulatePlatform()
   await database.query('update official_account set channel_access_token = $1', [
     platform.account.channelAccessToken,

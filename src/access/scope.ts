@@ -1,12 +1,13 @@
 /**
  * Authenticates the API client of a protected route by three headers, and finds the scope of its key. Every request queries the
- * database, so a revoked client or key is refused on its next request.
+ * database, so a revoked or expired client or key is refused on its next request.
  */
 import type { FastifyInstance, FastifyRequest, onRequestAsyncHookHandler } from 'fastify'
 import type { AccountId, OrganizationId } from '../accounts/account.ts'
 import { AppError } from '../errors.ts'
 import type { Database } from '../postgres/database.ts'
 import { type Row, statement } from '../postgres/statement.ts'
+import { isUseDue, LastUse } from './last-use.ts'
 
 /** The official account and organization that a request may read and change. */
 export interface Scope {
@@ -21,7 +22,7 @@ export interface Scope {
 interface Caller {
   apiClientId: bigint
   apiKey: string
-  /** Null: the key is not active or belongs to another client. */
+  /** Null: the key is not active, has expired, or belongs to another client. */
   scope: Scope | null
 }
 
@@ -37,14 +38,24 @@ interface CallerRow extends Row {
   key_id: bigint | null
   channel_oa_id: bigint
   organization_id: bigint
+  is_use_due: boolean
 }
 
-/** $1 client_id text, $2 client_secret text, $3 key text. Returns the active client, with its key if that is active. */
+/**
+ * Returns the client if it may be used, with its key if that may be used. The previous secret is valid until the rotation is finished.
+ * A use is due for recording once an hour, and never while the database is read-only.
+ *
+ * $1 client_id text, $2 client_secret text, $3 key text
+ */
 const selectActiveCaller = statement('active-caller')`
-    select c.id as client_id, k.id as key_id, k.channel_oa_id, k.organization_id
+    select c.id as client_id, k.id as key_id, k.channel_oa_id, k.organization_id,
+           (${isUseDue('c.last_used_at')} or k.id is not null and ${isUseDue('k.last_used_at')})
+             and current_setting('transaction_read_only') = 'off' as is_use_due
       from api_client c
       left join api_key k on k.api_client_id = c.id and k.key = $3 and k.status = 'active'
-     where c.client_id = $1 and c.client_secret = $2 and c.status = 'active'`
+                         and (k.expires_at is null or k.expires_at > now())
+     where c.client_id = $1 and (c.client_secret = $2 or c.previous_client_secret = $2) and c.status = 'active'
+       and (c.expires_at is null or c.expires_at > now())`
 
 /** Call it once for the whole server. */
 export function decorateWithCaller(app: FastifyInstance): void {
@@ -55,21 +66,22 @@ export function decorateWithCaller(app: FastifyInstance): void {
  * The guard. Throws `missing_credentials` or `invalid_client` (401). Without a database, or if the query fails, it throws `internal`
  * (500), because a 401 would mean that the credentials are wrong.
  */
-export function requireApiClient(database: Database): onRequestAsyncHookHandler {
+export function requireApiClient(database: Database, now: () => number): onRequestAsyncHookHandler {
+  const lastUse = new LastUse(database, now)
   return async (request) => {
     const clientId = header(request, 'x-client-id')
     const clientSecret = header(request, 'x-client-secret')
     const apiKey = header(request, 'x-api-key')
     if (!clientId || !clientSecret || !apiKey) throw new AppError('missing_credentials')
-    const caller = await findCaller(database, clientId, clientSecret, apiKey)
+    const caller = await findCaller(database, lastUse, clientId, clientSecret, apiKey)
     if (caller === null) throw new AppError('invalid_client')
     request.caller = caller
   }
 }
 
 /**
- * Returns null if the key is not active or belongs to another client. Each route has its own response for that and sends it before
- * any other check of the request. Throws `caller_unknown` (401) without the guard.
+ * Returns null if the key is not active, has expired, or belongs to another client. Each route has its own response for that and
+ * sends it before any other check of the request. Throws `caller_unknown` (401) without the guard.
  */
 export function scopeOf({ caller }: FastifyRequest): Scope | null {
   if (caller === null) throw new AppError('caller_unknown')
@@ -78,6 +90,7 @@ export function scopeOf({ caller }: FastifyRequest): Scope | null {
 
 async function findCaller(
   database: Database,
+  lastUse: LastUse,
   clientId: string,
   clientSecret: string,
   apiKey: string,
@@ -90,6 +103,7 @@ async function findCaller(
     ])
     if (row === undefined) return null
     const { client_id: apiClientId, key_id: keyId, channel_oa_id: accountId, organization_id } = row
+    if (row.is_use_due) lastUse.note(apiClientId, keyId)
     const scope = keyId === null ? null : { keyId, accountId, organizationId: organization_id }
     return { apiClientId, apiKey, scope }
   } catch (error) {

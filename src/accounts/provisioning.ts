@@ -60,18 +60,18 @@ const updateAccountColumns = statement('update-account-columns')`
      where id = $1
     returning id`
 
-/** $1 id bigint, $2 client id text, $3 client secret text, $4 name text or null */
+/** $1 id bigint, $2 client id text, $3 client secret text, $4 name text or null, $5 when it expires timestamptz or null */
 const insertClient = statement('insert-client')`
-    insert into api_client (id, client_id, client_secret, name) values ($1, $2, $3, $4) returning id`
+    insert into api_client (id, client_id, client_secret, name, expires_at) values ($1, $2, $3, $4, $5) returning id`
 
 /** $1 api_client.id bigint */
 const revokeClientById = statement('revoke-client')`
     update api_client set status = 'revoked' where id = $1 returning id`
 
-/** $1 api_client.id bigint, $2 key text, $3 account id bigint, $4 id bigint */
+/** $1 api_client.id bigint, $2 key text, $3 account id bigint, $4 id bigint, $5 when it expires timestamptz or null */
 const insertKey = statement('insert-key')`
-    insert into api_key (id, api_client_id, key, channel_oa_id, organization_id)
-    select $4, $1, $2, id, organization_id from official_account where id = $3
+    insert into api_key (id, api_client_id, key, channel_oa_id, organization_id, expires_at)
+    select $4, $1, $2, id, organization_id, $5 from official_account where id = $3
     returning id`
 
 /** $1 api_key.id bigint */
@@ -154,13 +154,19 @@ export interface AddedClient {
   clientSecret: string
 }
 
-export async function addClient(database: Queryable, name: string | null): Promise<AddedClient> {
-  const credentials = { clientId: randomCredential('client'), clientSecret: randomCredential('secret') }
+/** @param expiresAt null: never */
+export async function addClient(
+  database: Queryable,
+  name: string | null,
+  expiresAt: string | null = null,
+): Promise<AddedClient> {
+  const credentials = { clientId: randomCredential('client'), clientSecret: newClientSecret() }
   const [added] = await insertWithFreeId<{ id: bigint }>(database, 'api_client', insertClient, (id) => [
     id,
     credentials.clientId,
     credentials.clientSecret,
     name,
+    expiresAt,
   ])
   return { id: inserted(added).id, ...credentials }
 }
@@ -176,11 +182,15 @@ export interface AddedKey {
   key: string
 }
 
-/** Adds a random key for one account and the organization that owns it. Returns null if the account does not exist. */
+/**
+ * Adds a random key for one account and the organization that owns it. Returns null if the account does not exist.
+ * @param expiresAt null: never
+ */
 export async function addKey(
   database: Queryable,
   clientRowId: bigint,
   accountId: AccountId,
+  expiresAt: string | null = null,
 ): Promise<AddedKey | null> {
   const key = randomCredential('key')
   const [added] = await insertWithFreeId<{ id: bigint }>(database, 'api_key', insertKey, (id) => [
@@ -188,6 +198,7 @@ export async function addKey(
     key,
     accountId,
     id,
+    expiresAt,
   ])
   return added === undefined ? null : { id: added.id, key }
 }
@@ -197,6 +208,8 @@ export async function revokeKey(database: Queryable, id: bigint): Promise<boolea
   const revoked = await database.query(revokeKeyById, [id])
   return revoked.length > 0
 }
+
+export const newClientSecret = () => randomCredential('secret')
 
 /** Returns 192 random bits in characters that need no quoting in URLs, shells and JSON. */
 function randomCredential(prefix: string): string {

@@ -1,6 +1,6 @@
 /** Appends erasures to this process's file of the erasure ledger. */
 import { randomBytes } from 'node:crypto'
-import { type FileHandle, open } from 'node:fs/promises'
+import { type FileHandle, open, unlink } from 'node:fs/promises'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { LEDGER_FILE_SUFFIX } from './ledger-files.ts'
@@ -27,6 +27,7 @@ export class LedgerWriter {
   #writing: Promise<void> | null = null
   /** null before the first write, and after a failed one */
   #file: FileHandle | null = null
+  #path = ''
   #lastNumber = 0
 
   constructor(directory: string) {
@@ -55,8 +56,7 @@ export class LedgerWriter {
         await this.#write(batch.flatMap(({ erasures }) => erasures))
         for (const { resolve } of batch) resolve()
       } catch (error) {
-        // The file may end with a part of a line, so nothing more is appended to it.
-        await this.#closeFile()
+        await this.#abandonFile()
         const { code, message } = error as Error & { code?: string }
         const failure = new LedgerUnwritable(`ERASURE_LEDGER cannot be written (${code ?? message})`)
         for (const { reject } of batch) reject(failure)
@@ -67,8 +67,9 @@ export class LedgerWriter {
   async #write(erasures: LedgerErasure[]): Promise<void> {
     const isNew = this.#file === null
     if (this.#file === null) {
-      this.#file = await open(join(this.#directory, fileName()), 'ax', FILE_MODE)
       this.#lastNumber = 0
+      this.#path = join(this.#directory, fileName())
+      this.#file = await open(this.#path, 'ax', FILE_MODE)
     }
     const file = this.#file
     // Nobody would find a line of a file that was deleted.
@@ -80,6 +81,16 @@ export class LedgerWriter {
     await file.sync()
     if (isNew) await syncDirectory(this.#directory)
     this.#lastNumber += lines.length
+  }
+
+  /**
+   * After a failed write, the file may end with a part of a line, so nothing more is appended to it. A file without a confirmed line
+   * is removed. Otherwise each repeated DELETE would leave one on a full disk.
+   */
+  async #abandonFile(): Promise<void> {
+    const isUnused = this.#file !== null && this.#lastNumber === 0
+    await this.#closeFile()
+    if (isUnused) await unlink(this.#path).catch(() => undefined)
   }
 
   async #closeFile(): Promise<void> {

@@ -5,8 +5,10 @@ import { type Queryable, statement } from '../postgres/statement.ts'
 import { listLedgerFiles, readLastLines, readLedgerFile } from './ledger-files.ts'
 import type { LedgerErasure } from './ledger-line.ts'
 
+/** Files that a start compares, those with the newest erasures. Each start of a process adds one, and a comparison takes up to 40 ms. */
+const FILES_AT_START = 100
 /**
- * Lines of each file that a start compares. A restore loses the newest erasures, and lines are appended almost in the order of the
+ * Lines of each of these files that a start compares. A restore loses the newest erasures, and lines are appended almost in the order of the
  * commits.
  */
 const LINES_PER_FILE_AT_START = 1_000
@@ -22,14 +24,25 @@ export async function requireLedgerErasures(database: Queryable, directory: stri
   )
 }
 
-/** The number of erasures at the ends of the files that the database lacks. Takes the same time for a ledger of any length. */
+/** The number of erasures at the ends of the newest files that the database lacks. Takes the same time for files of any length. */
 export async function findNewestUnknown(database: Queryable, directory: string): Promise<number> {
   let unknown = 0
-  for (const path of await listLedgerFiles(directory)) {
+  for (const path of await listNewestFiles(directory)) {
     const lines = await readLastLines(path, LINES_PER_FILE_AT_START)
     unknown += (await selectUnknown(database, lines)).length
   }
   return unknown
+}
+
+/** By their last lines, because a copy of a file may have another time of modification. */
+async function listNewestFiles(directory: string): Promise<string[]> {
+  const files = []
+  for (const path of await listLedgerFiles(directory)) {
+    const [last] = await readLastLines(path, 1)
+    if (last !== undefined) files.push({ path, erasedAt: last.erasedAt })
+  }
+  files.sort((a, b) => b.erasedAt - a.erasedAt)
+  return files.slice(0, FILES_AT_START).map(({ path }) => path)
 }
 
 export interface Comparison {

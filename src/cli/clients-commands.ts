@@ -10,9 +10,17 @@ import {
   revokeClient,
   revokeKey,
 } from '../operator/manage-clients.ts'
+import { endClientRotation, rotateClient, updateClient, updateKey } from '../operator/renew-credentials.ts'
 import { notFound, onDatabase, parseId, withJson } from './input.ts'
 import { printOne } from './io.ts'
 import { addChangeCommand, addListCommand, addRemoveCommand } from './shared-commands.ts'
+
+const EXPIRES_AT = [
+  '--expires-at <time>',
+  'ISO 8601 with an offset or Z, or a date (00:00 UTC): refused from then on; or `never`, the default',
+] as const
+
+const timeOrNever = (text: string | undefined) => (text === undefined || text === 'never' ? null : text)
 
 export function clientsCommand(program: Command): void {
   const group = program
@@ -22,13 +30,18 @@ export function clientsCommand(program: Command): void {
   withJson(group.command('add'))
     .description('add a client and print its secret, which is not shown again')
     .option('--name <name>', 'display name')
-    .action(async ({ name, json }: { name?: string; json?: boolean }) => {
-      const added = await onDatabase((database) => addClient(database, commandActor(), name ?? null, null))
+    .option(...EXPIRES_AT)
+    .action(async ({ name, json, expiresAt }: { name?: string; json?: boolean; expiresAt?: string }) => {
+      const added = await onDatabase((database) =>
+        addClient(database, commandActor(), name ?? null, null, timeOrNever(expiresAt)),
+      )
       const { id, clientId, clientSecret } = added as AddedAccess
       printOne({ id, clientId, clientSecret }, json === true)
     })
 
   addListCommand(group, 'list all clients without their secrets', listClients)
+  addExpiryCommand(group, 'client', updateClient)
+  addRotateCommand(group)
 
   addChangeCommand(
     group,
@@ -46,9 +59,46 @@ export function clientsCommand(program: Command): void {
   })
 }
 
+/** A change of the time of expiry, which may be in the past. */
+function addExpiryCommand(group: Command, noun: string, update: typeof updateClient): void {
+  const [option, text] = EXPIRES_AT
+  withJson(group.command('update'))
+    .description(`change when a ${noun} expires; it counts from the next request on`)
+    .argument('<id>', `id of the ${noun}, as \`${noun}s list\` shows it`, parseId)
+    .requiredOption(option, text.replace(', the default', ''))
+    .action(async (id: bigint, { expiresAt, json }: { expiresAt: string; json?: boolean }) => {
+      const isUpdated = await onDatabase((database) =>
+        update(database, commandActor(), id, timeOrNever(expiresAt)),
+      )
+      if (isUpdated === null) throw notFound(noun, id)
+      printOne({ id, status: 'updated' }, json === true)
+    })
+}
+
+function addRotateCommand(group: Command): void {
+  withJson(group.command('rotate'))
+    .description(
+      'print a new secret, which is not shown again; the previous one is valid, too, until --finish',
+    )
+    .argument('<id>', 'id of the client, as `clients list` shows it', parseId)
+    .option('--finish', 'refuse the previous secret')
+    .action(async (id: bigint, { finish, json }: { finish?: boolean; json?: boolean }) => {
+      if (finish) {
+        const isFinished = await onDatabase((database) => endClientRotation(database, commandActor(), id))
+        if (isFinished === null) throw notFound('client', id)
+        printOne({ id, status: 'finished' }, json === true)
+        return
+      }
+      const clientSecret = await onDatabase((database) => rotateClient(database, commandActor(), id))
+      if (clientSecret === null) throw notFound('client', id)
+      printOne({ id, clientSecret }, json === true)
+    })
+}
+
 interface AddOptions {
   client: bigint
   account: bigint
+  expiresAt?: string
   json?: boolean
 }
 
@@ -61,13 +111,17 @@ export function keysCommand(program: Command): void {
     .description('add a key and print it, which is not shown again')
     .requiredOption('--client <id>', 'id of the client, as `clients list` shows it', parseId)
     .requiredOption('--account <id>', 'id of the account, as `accounts list` shows it', parseId)
-    .action(async ({ client, account, json }: AddOptions) => {
-      const added = await onDatabase((database) => addKey(database, commandActor(), client, account))
+    .option(...EXPIRES_AT)
+    .action(async ({ client, account, expiresAt, json }: AddOptions) => {
+      const added = await onDatabase((database) =>
+        addKey(database, commandActor(), client, account, timeOrNever(expiresAt)),
+      )
       if (typeof added === 'string') throw notFound(added, added === 'client' ? client : account)
       printOne({ id: added.id, key: added.key }, json === true)
     })
 
   addListCommand(group, 'list all keys with their ids and status, but not the keys themselves', listKeys)
+  addExpiryCommand(group, 'key', updateKey)
 
   addChangeCommand(
     group,

@@ -1,6 +1,8 @@
 /** `oa-audience members`: why a member is in its current state, and erasures by user id. */
 import type { Command } from 'commander'
 import { ErasureLedger } from '../audience/erasure-ledger.ts'
+import { requireLedger } from '../audience/ledger-files.ts'
+import { LedgerUnwritable } from '../audience/ledger-writer.ts'
 import { USER_ID_MAX_LENGTH } from '../audience/member.ts'
 import { readConfig } from '../config/config.ts'
 import { FatalError } from '../errors.ts'
@@ -111,19 +113,25 @@ function requireUserIds(userIds: string[]): void {
 
 async function erase(database: Database, account: bigint, userIds: string[]) {
   const of = await requireAccount(database, account)
-  const ledger = ErasureLedger.of(readConfig(io.env).erasureLedger)
+  const { erasureLedger } = readConfig(io.env)
+  if (erasureLedger !== null) await requireLedger(erasureLedger)
+  const ledger = ErasureLedger.of(erasureLedger)
   let members = 0
-  for (const [erased, userId] of userIds.entries()) {
-    const wasMember = await eraseByUserId(database, ledger, commandActor(), of, userId, Date.now).catch(
-      (error: Error) => {
-        throw new FatalError(
-          `user id ${erased + 1} of ${userIds.length} was not erased (${error.name}). Run the command again.`,
-        )
-      },
-    )
-    if (wasMember) members += 1
+  try {
+    for (const [erased, userId] of userIds.entries()) {
+      const wasMember = await eraseByUserId(database, ledger, commandActor(), of, userId, Date.now).catch(
+        (error: Error) => {
+          const reason = error instanceof LedgerUnwritable ? error.message : error.name
+          throw new FatalError(
+            `user id ${erased + 1} of ${userIds.length} was not erased (${reason}). Run the command again.`,
+          )
+        },
+      )
+      if (wasMember) members += 1
+    }
+  } finally {
+    await ledger?.close()
   }
-  await ledger?.close()
   return { erased: userIds.length, members }
 }
 

@@ -23,7 +23,7 @@ export function secretsCommand(program: Command): void {
       const { firstKeyId, counts, unreadable } = status
       if (json) printJson(status)
       else {
-        print(`first key: ${firstKeyId ?? 'none, SECRETS_KEYS is not set'}`)
+        print(`first key: ${firstKeyId ?? 'none, new secrets are plain text'}`)
         printMany(
           counts.map(({ column, keyId, values }) => ({ column, key: keyId ?? 'plain text', values })),
           false,
@@ -49,12 +49,14 @@ export function secretsCommand(program: Command): void {
     .action(({ json }: { json?: boolean }) => runAndPrint('encrypted', rotateSecrets, json === true))
 
   withJson(group.command('decrypt'))
-    .description('store all secrets as plain text, before SECRETS_KEYS is removed; stop the service first')
+    .description(
+      'store all secrets as plain text, before SECRETS_KEYS is removed; first put plain in front of the keys on all instances',
+    )
     .option('--yes', 'decrypt; without this option, the command changes nothing')
     .action(({ yes, json }: { yes?: boolean; json?: boolean }) => {
       if (!yes)
         throw new FatalError(
-          'nothing was decrypted. Stop all instances, which would encrypt again, and run "oa-audience secrets decrypt --yes".',
+          'nothing was decrypted. Put plain in front of the keys on all instances, which would encrypt again, and run "oa-audience secrets decrypt --yes".',
         )
       return runAndPrint('decrypted', decryptSecrets, json === true)
     })

@@ -12,6 +12,8 @@ const KEY_BYTES = 32
 /** 96 bits, which GCM is specified for. Random nonces are safe for 2^32 values per key. */
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
+/** In the place of the first key. Instances that are changed one after the other must all decrypt before one of them encrypts. */
+const PLAIN = 'plain'
 const PREFIX = 'enc:v1:'
 const ENCRYPTED = /^enc:v1:([A-Za-z0-9._-]{1,32}):([A-Za-z0-9_-]+)$/
 const KEY_ID = /^[A-Za-z0-9._-]{1,32}$/
@@ -44,19 +46,25 @@ export class SecretKeys {
   static readonly NONE = new SecretKeys(new Map())
 
   readonly #keys: ReadonlyMap<string, KeyObject>
-  /** The key that encrypts. Null: none. */
+  /** The key that encrypts. Null: none, new values are plain text. */
   readonly currentId: string | null
 
-  /** @param keys by id; the first one encrypts, and all of them decrypt */
-  private constructor(keys: ReadonlyMap<string, KeyObject>) {
+  /** @param keys by id; all of them decrypt, and the first one encrypts, unless new values stay plain text */
+  private constructor(keys: ReadonlyMap<string, KeyObject>, staysPlain = false) {
     this.#keys = keys
-    this.currentId = keys.keys().next().value ?? null
+    this.currentId = staysPlain ? null : (keys.keys().next().value ?? null)
+  }
+
+  get hasKeys(): boolean {
+    return this.#keys.size > 0
   }
 
   /** Throws an Error whose message says what SECRETS_KEYS must be, without quoting it. */
   static parse(text: string): SecretKeys {
     const keys = new Map<string, KeyObject>()
-    for (const part of text.split(',')) {
+    const parts = text.split(',')
+    const staysPlain = parts.length > 1 && parts[0]?.trim() === PLAIN
+    for (const part of staysPlain ? parts.slice(1) : parts) {
       const [id = '', encoded = '', ...more] = part.trim().split(':')
       const bytes = Buffer.from(encoded, 'base64')
       const isKey = bytes.length === KEY_BYTES && bytes.toString('base64') === encoded
@@ -67,7 +75,7 @@ export class SecretKeys {
       if (keys.has(id)) throw new Error('has two keys with one id')
       keys.set(id, createSecretKey(bytes))
     }
-    return new SecretKeys(keys)
+    return new SecretKeys(keys, staysPlain)
   }
 
   /** Whether the value is encrypted with the key that encrypts now. */

@@ -194,7 +194,7 @@ export const VARIABLES = {
   secretsKeys: variable<SecretKeys>({
     name: 'SECRETS_KEYS',
     shownDefault: 'unset',
-    help: 'id:base64[,id:base64…]: keys of 32 bytes for the secrets in the database; the first one encrypts, all decrypt; unset: plain text',
+    help: 'id:base64[,id:base64…]: keys of 32 bytes for the secrets in the database; the first one encrypts, all decrypt; with plain in the place of the first one, or unset: plain text',
     fallback: SecretKeys.NONE,
     parse: SecretKeys.parse,
   }),

@@ -4,16 +4,49 @@ import { INT64_MIN } from '../http/path-id.ts'
 import { type Queryable, statement } from '../postgres/statement.ts'
 import type { OrganizationIds } from './actor.ts'
 
-export type ClientSummary = { id: bigint; clientId: string; name: string | null; status: string }
+/** When a credential expires, and when it was last used. */
+type Lifetime = {
+  /** null: never */
+  expiresAt: string | null
+  /** at most an hour too early; null: not since the service records it */
+  lastUsedAt: string | null
+}
+
+const EARLIEST = '1970-01-01T00:00:00Z'
+const LATEST = '9999-12-31T23:59:59.999Z'
+
+/**
+ * SQL that formats a time of a column that other programs write. `infinity` is null. Other times that JavaScript cannot read become
+ * the earliest or the latest one.
+ */
+export const jsonTime = (column: string) => `case when ${column} < 'infinity'
+           then to_char(greatest(least(${column}, '${LATEST}'), '${EARLIEST}') at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') end`
+
+const lifetimeOf = (table: string) => `${jsonTime(`${table}.expires_at`)} as "expiresAt",
+           ${jsonTime(`${table}.last_used_at`)} as "lastUsedAt"`
+
+const isExpired = (table: string) => `coalesce(${table}.expires_at <= now(), false)`
+
+const IS_ROTATING = `c.previous_client_secret is not null`
+
+export type ClientSummary = Lifetime & {
+  id: bigint
+  clientId: string
+  name: string | null
+  status: string
+  /** the previous secret is valid, too */
+  isRotating: boolean
+}
 
 const selectClients = statement('select-clients')`
-    select id, client_id as "clientId", name, status from api_client order by id`
+    select c.id, c.client_id as "clientId", c.name, c.status, ${lifetimeOf('c')}, ${IS_ROTATING} as "isRotating"
+      from api_client c order by c.id`
 
 export function listClients(database: Queryable): Promise<ClientSummary[]> {
   return database.query(selectClients)
 }
 
-export type KeySummary = {
+export type KeySummary = Lifetime & {
   id: bigint
   client: bigint
   account: AccountId
@@ -22,15 +55,21 @@ export type KeySummary = {
 }
 
 const selectKeys = statement('select-keys')`
-    select id, api_client_id as client, channel_oa_id as account, organization_id as organization, status
-      from api_key
-     order by id`
+    select k.id, k.api_client_id as client, k.channel_oa_id as account, k.organization_id as organization, k.status,
+           ${lifetimeOf('k')}
+      from api_key k
+     order by k.id`
 
 export function listKeys(database: Queryable): Promise<KeySummary[]> {
   return database.query(selectKeys)
 }
 
-export type ClientDetails = ClientSummary & { createdAt: string; activeKeys: number }
+export type ClientDetails = ClientSummary & {
+  createdAt: string
+  isExpired: boolean
+  /** keys that work while the client works */
+  activeKeys: number
+}
 
 /**
  * A client belongs to the organizations of its keys. One without keys is seen only by operators of all organizations.
@@ -38,10 +77,11 @@ export type ClientDetails = ClientSummary & { createdAt: string; activeKeys: num
  * $1 client id bigint, null: all; $2 after this id bigint; $3 maximum number of rows int; $4 organization ids bigint[], null: all
  */
 const selectClientDetails = statement('select-client-details')`
-    select c.id, c.client_id as "clientId", c.name, c.status,
+    select c.id, c.client_id as "clientId", c.name, c.status, ${lifetimeOf('c')}, ${IS_ROTATING} as "isRotating",
+           ${isExpired('c')} as "isExpired",
            to_char(c.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt",
            (select count(*) from api_key k where k.api_client_id = c.id and k.status = 'active'
-               and ($4::bigint[] is null or k.organization_id = any ($4)))::int as "activeKeys"
+               and not ${isExpired('k')} and ($4::bigint[] is null or k.organization_id = any ($4)))::int as "activeKeys"
       from api_client c
      where ($1::bigint is null or c.id = $1) and c.id > $2
        and ($4::bigint[] is null
@@ -68,7 +108,7 @@ export async function findClient(
   return client ?? null
 }
 
-export type KeyDetails = {
+export type KeyDetails = Lifetime & {
   id: bigint
   clientRowId: bigint
   clientId: string
@@ -76,9 +116,10 @@ export type KeyDetails = {
   accountId: AccountId
   /** null: the account does not exist */
   accountName: string | null
-  /** the key is active and so is its client */
+  /** the key and its client are active and have not expired */
   works: boolean
   status: string
+  isExpired: boolean
   createdAt: string
 }
 
@@ -88,7 +129,9 @@ export type KeyDetails = {
  */
 const selectKeyDetails = statement('select-key-details')`
     select k.id, c.id as "clientRowId", c.client_id as "clientId", c.name as "clientName", k.channel_oa_id as "accountId",
-           a.name as "accountName", k.status = 'active' and c.status = 'active' as works, k.status,
+           a.name as "accountName", k.status,
+           k.status = 'active' and c.status = 'active' and not ${isExpired('k')} and not ${isExpired('c')} as works,
+           ${isExpired('k')} as "isExpired", ${lifetimeOf('k')},
            to_char(k.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt"
       from api_key k
       join api_client c on c.id = k.api_client_id

@@ -18,6 +18,19 @@ export function readTime(field: string, text: string): number {
   return Math.min(Math.max(0, ms), LATEST_MS)
 }
 
+/** Reads when a credential expires. Null: never. */
+export function readExpiry(text: string | null): string | null {
+  return text === null ? null : new Date(readTime('expiresAt', text)).toISOString()
+}
+
+/** Refuses a time in the past, because nobody adds a credential that is refused. */
+export function readFutureExpiry(text: string | null): string | null {
+  const expiresAt = readExpiry(text)
+  if (expiresAt !== null && Date.parse(expiresAt) <= Date.now())
+    refuseInput('expiresAt', 'is in the past, so the credential would be refused from the beginning')
+  return expiresAt
+}
+
 /** Date.parse reads February 30 as March 2. */
 function isDay(text: string): boolean {
   const day = new Date(`${text}T00:00:00Z`)

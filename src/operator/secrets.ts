@@ -32,10 +32,12 @@ export async function rotateSecrets(
   options: RunOptions = {},
 ): Promise<RunResult> {
   requireKeys(database)
+  if (database.secretKeys.currentId === null)
+    throw new FatalError('SECRETS_KEYS begins with plain, so there is no first key. Put a key first.')
   return convert(database, actor, 'secrets.rotated', options)
 }
 
-/** A running service with keys encrypts them again. Throws a FatalError if there is no key, or if rows stay locked. */
+/** A running service whose SECRETS_KEYS does not begin with plain encrypts them again. Throws a FatalError if there is no key, or if rows stay locked. */
 export async function decryptSecrets(
   database: Transactions,
   actor: Actor,
@@ -46,7 +48,7 @@ export async function decryptSecrets(
 }
 
 function requireKeys({ secretKeys }: Queryable): void {
-  if (secretKeys.currentId === null)
+  if (!secretKeys.hasKeys)
     throw new FatalError('SECRETS_KEYS is not set. Set it to the value that the service has.')
 }
 
@@ -95,6 +97,7 @@ export interface SecretsFinding {
 /** For `doctor`. */
 export async function examineEncryption(database: Queryable): Promise<SecretsFinding[]> {
   const { firstKeyId, counts, unreadable } = await examineSecrets(database)
+  const { hasKeys } = database.secretKeys
   const check = 'secrets'
   const findings: SecretsFinding[] = []
   const countOf = (isCounted: (keyId: string | null) => boolean) =>
@@ -102,11 +105,11 @@ export async function examineEncryption(database: Queryable): Promise<SecretsFin
   const plain = countOf((keyId) => keyId === null)
   const old = countOf((keyId) => keyId !== null && keyId !== firstKeyId)
   if (unreadable.length > 0) {
-    const message = `${explainUnreadable(unreadable, firstKeyId !== null)} The service does not start until then.`
+    const message = `${explainUnreadable(unreadable, hasKeys)} The service does not start until then.`
     findings.push({ check, severity: 'error', message })
   }
   if (firstKeyId === null) {
-    const message = `SECRETS_KEYS is not set, so ${plain} secrets are plain text in the database and its backups; see docs/operations.md`
+    const message = `SECRETS_KEYS ${hasKeys ? 'begins with plain' : 'is not set'}, so ${plain} secrets are plain text in the database and its backups; see docs/operations.md`
     findings.push({ check, severity: 'ok', message })
   } else if (plain > 0) {
     const message = `${plain} secrets are plain text; the service encrypts them within a minute, if it runs with SECRETS_KEYS`

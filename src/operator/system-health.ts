@@ -1,5 +1,6 @@
-/** Examines an installation: configuration, database, accounts, endpoints, Redis, the platform and the clocks. */
+/** Examines an installation: configuration, database, accounts, endpoints, clients, Redis, the platform and the clocks. */
 
+import { resolve } from 'node:path'
 import { Redis } from 'ioredis'
 import type { Config } from '../config/config.ts'
 import { FatalError } from '../errors.ts'
@@ -11,6 +12,7 @@ import { type Queryable, statement } from '../postgres/statement.ts'
 import { type FleetAccount, listFleet } from './accounts/fleet.ts'
 import { explainProblem } from './accounts/problem-commands.ts'
 import { ALL_ORGANIZATIONS } from './actor.ts'
+import { examineCredentials } from './credential-health.ts'
 import { examineEndpoints, type Severity } from './endpoints/endpoint-health.ts'
 import { examineLedger } from './erasures.ts'
 import { age } from './format.ts'
@@ -33,12 +35,21 @@ export async function examineSystem(config: Config): Promise<Finding[]> {
   ]
 }
 
-function examineConfig({ publicUrl, rateLimit, trustProxy, host, erasureLedger }: Config): Finding[] {
+function examineConfig({
+  publicUrl,
+  rateLimit,
+  trustProxy,
+  host,
+  dataDir,
+  erasureLedger,
+}: Config): Finding[] {
   const findings: Finding[] = [{ check: 'configuration', severity: 'ok', message: 'every variable is valid' }]
   const warn = (check: string, message: string) => findings.push({ check, severity: 'warning', message })
   if (publicUrl === null) warn('PUBLIC_URL', 'unset, so verification compares only the path of the webhook')
   if (erasureLedger === null)
     warn('ERASURE_LEDGER', 'unset, so people who were erased after a backup are back after its restore')
+  else if (resolve(erasureLedger).startsWith(`${dataDir}/`))
+    warn('ERASURE_LEDGER', 'inside of DATA_DIR, so a restore of this directory also restores the ledger')
   if (rateLimit.max === 0) warn('RATE_LIMIT_MAX', '0, so there is no rate limit')
   if (rateLimit.windowMs === 0) warn('RATE_LIMIT_WINDOW_MS', '0, so there is no rate limit')
   if (host === '127.0.0.1' && trustProxy.length === 0) {
@@ -73,6 +84,7 @@ async function examineDatabase(config: Config): Promise<Finding[]> {
       ...(config.erasureLedger === null
         ? []
         : [{ check: 'erasure ledger', ...(await examineLedger(database, config.erasureLedger)) }]),
+      ...(await examineCredentials(database)),
     ])
   } catch (error) {
     if (!(error instanceof FatalError)) throw error

@@ -28,7 +28,7 @@ export interface UnreadableValue {
 }
 
 export interface SecretsStatus {
-  /** null: no keys are configured */
+  /** null: no key encrypts */
   firstKeyId: string | null
   counts: SecretCount[]
   unreadable: UnreadableValue[]
@@ -62,8 +62,8 @@ export async function examineSecrets(
 
 /** Throws a FatalError if a stored value cannot be read. Its account would lose what it receives. */
 export async function requireReadableSecrets(database: Queryable): Promise<void> {
-  const { unreadable, firstKeyId } = await examineSecrets(database, 'selectEncrypted')
-  if (unreadable.length > 0) throw new FatalError(explainUnreadable(unreadable, firstKeyId !== null))
+  const { unreadable } = await examineSecrets(database, 'selectEncrypted')
+  if (unreadable.length > 0) throw new FatalError(explainUnreadable(unreadable, database.secretKeys.hasKeys))
 }
 
 /** One line: what cannot be read, and what to do. */

@@ -26,12 +26,12 @@ interface TableStatements {
 export const TABLES: Record<SecretTable, TableStatements> = {
   official_account: {
     selectPage: statement('select-account-secrets')`
-    select id, id as "accountId", array[channel_secret, channel_access_token, chat_secret] as values
+    select id, id as "accountId", json_build_array(channel_secret, channel_access_token, chat_secret) as values
       from official_account
      where id > $1 and coalesce(channel_secret, channel_access_token, chat_secret) is not null
      order by id limit $2`,
     selectEncrypted: statement('select-encrypted-account-secrets')`
-    select id, id as "accountId", array[channel_secret, channel_access_token, chat_secret] as values
+    select id, id as "accountId", json_build_array(channel_secret, channel_access_token, chat_secret) as values
       from official_account
      where id > $1
        and (channel_secret like 'enc:v1:%' or channel_access_token like 'enc:v1:%' or chat_secret like 'enc:v1:%')
@@ -42,7 +42,7 @@ export const TABLES: Record<SecretTable, TableStatements> = {
        and (is_plain_secret(channel_secret) or is_plain_secret(channel_access_token) or is_plain_secret(chat_secret))
      order by id limit $2`,
     lock: statement('lock-account-secrets')`
-    select id, id as "accountId", array[channel_secret, channel_access_token, chat_secret] as values
+    select id, id as "accountId", json_build_array(channel_secret, channel_access_token, chat_secret) as values
       from official_account where id = any ($1) for no key update skip locked`,
     update: statement('update-account-secrets')`
     update official_account a
@@ -52,12 +52,12 @@ export const TABLES: Record<SecretTable, TableStatements> = {
   },
   endpoint: {
     selectPage: statement('select-endpoint-secrets')`
-    select id, channel_oa_id as "accountId", array[secret, previous_secret] as values
+    select id, channel_oa_id as "accountId", json_build_array(secret, previous_secret) as values
       from endpoint
      where id > $1 and coalesce(secret, previous_secret) is not null
      order by id limit $2`,
     selectEncrypted: statement('select-encrypted-endpoint-secrets')`
-    select id, channel_oa_id as "accountId", array[secret, previous_secret] as values
+    select id, channel_oa_id as "accountId", json_build_array(secret, previous_secret) as values
       from endpoint
      where id > $1 and (secret like 'enc:v1:%' or previous_secret like 'enc:v1:%')
      order by id limit $2`,
@@ -66,7 +66,7 @@ export const TABLES: Record<SecretTable, TableStatements> = {
      where id > $1 and (is_plain_secret(secret) or is_plain_secret(previous_secret))
      order by id limit $2`,
     lock: statement('lock-endpoint-secrets-to-encrypt')`
-    select id, channel_oa_id as "accountId", array[secret, previous_secret] as values
+    select id, channel_oa_id as "accountId", json_build_array(secret, previous_secret) as values
       from endpoint where id = any ($1) for no key update skip locked`,
     update: statement('update-endpoint-secrets')`
     update endpoint e
@@ -76,12 +76,12 @@ export const TABLES: Record<SecretTable, TableStatements> = {
   },
   notification_channel: {
     selectPage: statement('select-channel-secrets')`
-    select id, null::bigint as "accountId", array[target, secret] as values
+    select id, null::bigint as "accountId", json_build_array(target, secret) as values
       from notification_channel
      where id > $1 and coalesce(target, secret) is not null
      order by id limit $2`,
     selectEncrypted: statement('select-encrypted-channel-secrets')`
-    select id, null::bigint as "accountId", array[target, secret] as values
+    select id, null::bigint as "accountId", json_build_array(target, secret) as values
       from notification_channel
      where id > $1 and (target like 'enc:v1:%' or secret like 'enc:v1:%')
      order by id limit $2`,
@@ -90,7 +90,7 @@ export const TABLES: Record<SecretTable, TableStatements> = {
      where id > $1 and (is_plain_secret(target) or is_plain_secret(secret))
      order by id limit $2`,
     lock: statement('lock-channel-secrets')`
-    select id, null::bigint as "accountId", array[target, secret] as values
+    select id, null::bigint as "accountId", json_build_array(target, secret) as values
       from notification_channel where id = any ($1) for no key update skip locked`,
     update: statement('update-channel-secrets')`
     update notification_channel n

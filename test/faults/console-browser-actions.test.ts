@@ -7,6 +7,7 @@ import { type SimulatedPlatform, simulatePlatform } from '../../tools/simulator/
 import type { TextDatabase } from '../../tools/text-database.ts'
 import { canRunChromium } from '../support/chromium.ts'
 import { isReady, openConsole, visitConsole } from '../support/console-browser.ts'
+import { addCredentials } from '../support/database.ts'
 import { addCurableEvent, type Fleet, loadFleet } from '../support/fleet.ts'
 import { type Service, startApp } from '../support/service.ts'
 
@@ -205,6 +206,53 @@ describe.runIf(canRunChromium('the actions of the console are'))('an operator', 
     await page.getByRole('dialog').waitFor({ state: 'detached' })
     await button(page, 'Revoke this client').waitFor({ state: 'detached' })
     expect((await list()).status).toBe(401)
+  })
+
+  it('rotates the secret of a client and changes when it and its key expire, by keyboard', async () => {
+    const { headers, clientRowId } = await addCredentials(
+      database,
+      fleet.tenant.accountId,
+      fleet.tenant.organizationId,
+    )
+    const statusWith = async (secret: string) =>
+      (await service.call('GET', '/api/audience', { headers: { ...headers, 'x-client-secret': secret } }))
+        .status
+    const page = await visitConsole(browser, url, { path: `/clients/${clientRowId}` })
+    const dialog = page.getByRole('dialog')
+    const press = async (name: string | RegExp) => {
+      await button(page, name).focus()
+      await page.keyboard.press('Enter')
+      await dialog.waitFor()
+    }
+    await press('Rotate secret')
+    await dialog.getByRole('button', { name: 'Rotate secret' }).press('Enter')
+    await page.getByText('It will not be shown again.').waitFor()
+    const secret = await dialog.locator('code').innerText()
+    await page.keyboard.press('Escape')
+    await page.getByText('the previous secret is valid, too').waitFor()
+    expect(await page.content()).not.toContain(secret)
+    const old = headers['x-client-secret']
+    expect([await statusWith(old), await statusWith(secret)]).toEqual([200, 200])
+
+    await press('Finish rotation')
+    await dialog.getByRole('button', { name: 'Finish rotation' }).press('Enter')
+    await page.getByText('one secret is valid').waitFor()
+    expect([await statusWith(old), await statusWith(secret)]).toEqual([401, 200])
+
+    const field = (days: number) => new Date(Date.now() + days * 86_400_000).toISOString().slice(0, 16)
+    for (const [days, badge] of [
+      [3, 'expires in'],
+      [-3, 'expired'],
+    ] as const) {
+      for (const opener of [/^Change expiry$/, /^Change expiry of key/]) {
+        await press(opener)
+        await dialog.getByLabel('Expires').fill(field(days))
+        await page.keyboard.press('Enter')
+        await dialog.waitFor({ state: 'detached' })
+      }
+      await expect.poll(() => page.locator('.tag', { hasText: badge }).count()).toBe(2)
+    }
+    expect(await statusWith(secret)).toBe(401)
   })
 
   it('never chooses an account of an earlier search', async () => {

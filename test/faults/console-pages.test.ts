@@ -112,6 +112,8 @@ describe.runIf(canRunChromium('the pages of the console are'))('every page', () 
       ['/settings/organizations', 'Add an organization'],
       [`/clients/${fleet.clientId}`, 'Add a key'],
       [`/clients/${fleet.clientId}`, 'Revoke this client'],
+      [`/clients/${fleet.clientId}`, 'Rotate secret'],
+      [`/clients/${fleet.clientId}`, 'Change expiry'],
       ['/events', 'Retry all matching events'],
       [`/endpoints/${fleet.endpointId}`, /Request and response/],
       [`/endpoints/${fleet.endpointId}`, 'Edit'],

@@ -144,6 +144,8 @@ it.runIf(hasDisk)(
     }
     expect(statuses.slice(0, -1).every((status) => status === 204)).toBe(true)
     expect(statuses.at(-1)).toBe(500)
+    for (const _ of [1, 2, 3])
+      expect((await service.erase(tenant, ids[statuses.length - 1])).status).toBe(500)
     spawnSync('mount', ['-o', 'remount,size=1m', disk])
     expect((await service.erase(tenant, ids[statuses.length - 1])).status).toBe(404)
     const recorded = await recordedMembers(disk)

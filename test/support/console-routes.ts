@@ -218,6 +218,20 @@ export const ROUTES: Record<string, RouteAccess> = {
     path: `/clients/${of.client}/keys`,
     body: { account: of.account },
   })),
+  'POST /clients/:/update': manager('change when a client expires', (of) => ({
+    path: `/clients/${of.client}/update`,
+    body: { expiresAt: null },
+  })),
+  'POST /clients/:/rotate': manager("rotate a client's secret", (of) => ({
+    path: `/clients/${of.client}/rotate`,
+  })),
+  'POST /clients/:/finish-rotation': manager("delete a client's previous secret", (of) => ({
+    path: `/clients/${of.client}/finish-rotation`,
+  })),
+  'POST /keys/:/update': manager('change when a key expires', (of) => ({
+    path: `/keys/${of.key}/update`,
+    body: { expiresAt: null },
+  })),
   'POST /clients/:/revoke': manager('revoke a client', (of) => ({ path: `/clients/${of.client}/revoke` })),
   'GET /clients/:/removal': manager('see what a removal deletes', (of) => ({
     path: `/clients/${of.client}/removal`,

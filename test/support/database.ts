@@ -88,6 +88,12 @@ export async function addTenant(
   }
 }
 
+/** Requests with credentials that were used in the last hour cause no statement beside them. */
+export async function markUsed(database: TextDatabase): Promise<void> {
+  for (const table of ['api_client', 'api_key'])
+    await database.query(`update ${table} set last_used_at = now()`)
+}
+
 /** The key is a plain insert, as by a program that does not check whether the account exists and who owns it. */
 export async function addCredentials(
   database: TextDatabase,

@@ -4,14 +4,16 @@ import type { AddedAccess } from '../../src/operator/manage-clients.ts'
 import { get, type Json, post, queryOf } from '../api.ts'
 import { useAction, useList } from '../hooks.ts'
 import { AccountChooser } from '../parts/chooser.tsx'
+import { CredentialStatus, ExpiryField } from '../parts/credentials.tsx'
 import { Dialog } from '../parts/dialog.tsx'
 import { Page } from '../parts/page.tsx'
 import { ActionFailure, Empty, ListView } from '../parts/states.tsx'
 import { Table } from '../parts/table.tsx'
+import { toIso } from '../parts/time-range.tsx'
 import { Copyable, Time } from '../parts/values.tsx'
 import { Link } from '../router.tsx'
 import { useOperator, useRole } from '../session.ts'
-import { stateIn, useLocalized } from '../texts.ts'
+import { useLocalized } from '../texts.ts'
 
 type Client = Json<ClientDetails>
 
@@ -62,6 +64,7 @@ function ClientTable({ clients }: { clients: Client[] }) {
         t.clients.client,
         t.common.status,
         { label: t.clients.activeKeys, class: 'numeric' },
+        { label: t.clients.lastUsed, class: 'numeric medium-only' },
         { label: t.common.created, class: 'numeric medium-only' },
       ]}
     >
@@ -72,9 +75,12 @@ function ClientTable({ clients }: { clients: Client[] }) {
             <div class="sub mono">{client.clientId}</div>
           </th>
           <td>
-            <ClientStatus status={client.status} />
+            <CredentialStatus credential={client} />
           </td>
           <td class="numeric">{client.activeKeys}</td>
+          <td class="numeric medium-only">
+            <Time at={client.lastUsedAt} />
+          </td>
           <td class="numeric medium-only">
             <Time at={client.createdAt} />
           </td>
@@ -84,17 +90,11 @@ function ClientTable({ clients }: { clients: Client[] }) {
   )
 }
 
-export function ClientStatus({ status }: { status: string }) {
-  const { t } = useLocalized()
-  return (
-    <span class={`tag ${status === 'active' ? 'good' : 'bad'}`}>{stateIn(t.clients.states, status)}</span>
-  )
-}
-
 function AddClient({ onClose }: { onClose: () => void }) {
   const { t } = useLocalized()
   const { isRunning, error, run } = useAction()
   const [name, setName] = useState('')
+  const [expires, setExpires] = useState('')
   const [added, setAdded] = useState<Json<AddedAccess> | null>(null)
   const [account, setAccount] = useState<{ id: string; name: string } | null>(null)
   // Operators of some organizations see the clients that have a key there.
@@ -135,6 +135,7 @@ function AddClient({ onClose }: { onClose: () => void }) {
               await post('/api/clients', {
                 ...(name.trim() === '' ? {} : { name: name.trim() }),
                 ...(account === null ? {} : { account: account.id }),
+                expiresAt: toIso(expires),
               }),
             ),
           )
@@ -155,6 +156,7 @@ function AddClient({ onClose }: { onClose: () => void }) {
           value={account}
           onChoose={setAccount}
         />
+        <ExpiryField value={expires} onChange={setExpires} />
         <ActionFailure error={error} />
         <footer class="actions">
           <button type="button" onClick={onClose}>

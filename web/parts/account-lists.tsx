@@ -5,7 +5,8 @@ import { get, type Json, queryOf } from '../api.ts'
 import { useList } from '../hooks.ts'
 import { Link } from '../router.tsx'
 import { useRole } from '../session.ts'
-import { stateIn, useLocalized } from '../texts.ts'
+import { useLocalized } from '../texts.ts'
+import { CredentialStatus } from './credentials.tsx'
 import { AddEndpoint } from './endpoint-form.tsx'
 import { EndpointTable } from './endpoint-table.tsx'
 import { Panel } from './page.tsx'
@@ -95,7 +96,14 @@ function KeyTable({ keys }: { keys: KeyPage['keys'] }) {
           <td>
             <Link href={`/clients/${key.clientRowId}`}>{key.clientName ?? key.clientId}</Link>
           </td>
-          <td>{key.works ? t.clients.states.active : stateIn(t.clients.states, key.status)}</td>
+          <td>
+            {/* A key works only if its client does. */}
+            {key.works || key.isExpired || key.status !== 'active' ? (
+              <CredentialStatus credential={key} />
+            ) : (
+              <span class="tag bad">{t.clients.clientRefused}</span>
+            )}
+          </td>
           <td>
             <Time at={key.createdAt} />
           </td>

@@ -21,7 +21,7 @@ export function rangeBeforeNow(ms: number): TimeRange {
 export const rangeSince = (iso: string): TimeRange => rangeBeforeNow(serverNowMs() - Date.parse(iso))
 
 /** A time as `datetime-local` has it: the clock of the browser, without a zone. */
-function toField(ms: number): string {
+export function toField(ms: number): string {
   const local = new Date(ms - new Date(ms).getTimezoneOffset() * MINUTE_MS)
   return local.toISOString().slice(0, 'YYYY-MM-DDTHH:MM'.length)
 }

@@ -35,7 +35,7 @@ export async function claimPass(database: Queryable, intervalMs: number): Promis
  * Arbitrary but fixed. This advisory lock lets one transaction at a time store a pass. A lock of the row of notification_watch would
  * also delay the heartbeat.
  */
-const PASS_LOCK = 7_301_005
+const PASS_LOCK = 7_301_008
 
 /** $1 bigint: PASS_LOCK. Held until the transaction ends. */
 const lockPasses = statement('lock-notification-passes')`select pg_advisory_xact_lock($1::bigint)`

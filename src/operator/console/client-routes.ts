@@ -1,10 +1,10 @@
-/** API clients and their keys. Only the response of the creation contains a secret. */
+/** API clients and their keys. Only the responses of an addition and a rotation contain a secret. */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { AppError } from '../../errors.ts'
 import { bodyBytes, parseUtf8Json } from '../../http/body.ts'
 import { INT64_MIN } from '../../http/path-id.ts'
 import { Type } from '../../http/typebox.ts'
-import { checker } from '../../http/validate.ts'
+import { checker, Nullable } from '../../http/validate.ts'
 import { findClient, listClientDetails, listKeyDetails } from '../clients.ts'
 import {
   addClient,
@@ -14,22 +14,35 @@ import {
   revokeClient,
   revokeKey,
 } from '../manage-clients.ts'
+import { endClientRotation, rotateClient, updateClient, updateKey } from '../renew-credentials.ts'
 import type { ConsoleParts } from './parts.ts'
 import { found, Id, idOrNull, pageOf, READ_LIMIT, requireId, ShortText } from './parts.ts'
 import { MANAGER, operatorOf, VIEWER } from './session.ts'
 
 const checkPage = checker(Type.Object({ after: Type.Optional(Id) }, { additionalProperties: false }))
+/** null: never */
+const ExpiresAt = Nullable(ShortText)
 const checkClient = checker(
   Type.Object(
-    { name: Type.Optional(ShortText), account: Type.Optional(Id) },
+    { name: Type.Optional(ShortText), account: Type.Optional(Id), expiresAt: Type.Optional(ExpiresAt) },
     { additionalProperties: false },
   ),
 )
-const checkKey = checker(Type.Object({ account: Id }, { additionalProperties: false }))
+const checkKey = checker(
+  Type.Object({ account: Id, expiresAt: Type.Optional(ExpiresAt) }, { additionalProperties: false }),
+)
+const checkExpiry = checker(Type.Object({ expiresAt: ExpiresAt }, { additionalProperties: false }))
 
 type OfId = { Params: { id: string } }
 
-export function clientRoutes(api: FastifyInstance, { database }: ConsoleParts): void {
+export function clientRoutes(api: FastifyInstance, parts: ConsoleParts): void {
+  readRoutes(api, parts)
+  addRoutes(api, parts)
+  renewRoutes(api, parts)
+  revokeRoutes(api, parts)
+}
+
+function readRoutes(api: FastifyInstance, { database }: ConsoleParts): void {
   const positionOf = (query: unknown) => ({
     afterId: idOrNull(checkPage(query).after) ?? INT64_MIN,
     limit: READ_LIMIT,
@@ -59,23 +72,51 @@ export function clientRoutes(api: FastifyInstance, { database }: ConsoleParts): 
     const { items, next } = pageOf(keys)
     return { keys: items, next }
   })
+}
 
+function addRoutes(api: FastifyInstance, { database }: ConsoleParts): void {
   api.post('/clients', MANAGER, async (request) => {
-    const { name, account } = checkClient(parseUtf8Json(bodyBytes(request)))
-    const added = await addClient(database, operatorOf(request), name?.trim() || null, idOrNull(account))
+    const { name, account, expiresAt = null } = checkClient(parseUtf8Json(bodyBytes(request)))
+    const accountId = idOrNull(account)
+    const added = await addClient(database, operatorOf(request), name?.trim() || null, accountId, expiresAt)
     if (added === null) throw new AppError('unknown_account')
     return added
   })
 
   api.post<OfId>('/clients/:id/keys', MANAGER, async (request) => {
-    const { account } = checkKey(parseUtf8Json(bodyBytes(request)))
+    const { account, expiresAt = null } = checkKey(parseUtf8Json(bodyBytes(request)))
     const client = requireId(request.params.id)
-    const added = await addKey(database, operatorOf(request), client, idOrNull(account) ?? 0n)
+    const added = await addKey(database, operatorOf(request), client, idOrNull(account) ?? 0n, expiresAt)
     if (added === 'client') throw new AppError('unknown_item')
     if (added === 'account') throw new AppError('unknown_account')
     return added
   })
+}
 
+function renewRoutes(api: FastifyInstance, { database }: ConsoleParts): void {
+  api.post<OfId>('/clients/:id/update', MANAGER, async (request, reply) => {
+    const { expiresAt } = checkExpiry(parseUtf8Json(bodyBytes(request)))
+    found(await updateClient(database, operatorOf(request), requireId(request.params.id), expiresAt))
+    return reply.code(204).send()
+  })
+
+  api.post<OfId>('/clients/:id/rotate', MANAGER, async (request) => ({
+    clientSecret: found(await rotateClient(database, operatorOf(request), requireId(request.params.id))),
+  }))
+
+  api.post<OfId>('/clients/:id/finish-rotation', MANAGER, async (request, reply) => {
+    found(await endClientRotation(database, operatorOf(request), requireId(request.params.id)))
+    return reply.code(204).send()
+  })
+
+  api.post<OfId>('/keys/:id/update', MANAGER, async (request, reply) => {
+    const { expiresAt } = checkExpiry(parseUtf8Json(bodyBytes(request)))
+    found(await updateKey(database, operatorOf(request), requireId(request.params.id), expiresAt))
+    return reply.code(204).send()
+  })
+}
+
+function revokeRoutes(api: FastifyInstance, { database }: ConsoleParts): void {
   api.post<OfId>('/clients/:id/revoke', MANAGER, async (request, reply) => {
     const isRevoked = await revokeClient(database, operatorOf(request), requireId(request.params.id))
     return reply.code(found(isRevoked || null) ? 204 : 404).send()

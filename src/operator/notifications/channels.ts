@@ -100,5 +100,11 @@ const printable = (keys: SecretKeys, channel: ChannelRow): ChannelSummary => ({
 export function printableTarget(format: ChannelFormat, target: string): string {
   if (format === 'email') return target
   if (format === 'webhook') return printableUrl(target)
-  return URL.canParse(target) ? `${new URL(target).origin}/…` : '…'
+  return originOf(target)
 }
+
+const originOf = (url: string) => (URL.canParse(url) ? `${new URL(url).origin}/…` : '…')
+
+/** For the activity log, whose copies are not encrypted: without paths and names. */
+export const recordedTarget = (format: ChannelFormat, target: string): string =>
+  format === 'email' ? target.replace(/^.*@/s, '…@') : originOf(target)

@@ -1,4 +1,4 @@
-/** Adds, changes, pauses and removes notification channels. The activity log has their targets as they are printed, without tokens. */
+/** Adds, changes, pauses and removes notification channels. The activity log has the hosts of their targets only. */
 import type { OrganizationId } from '../../accounts/account.ts'
 import { isEmailAddress } from '../../config/parsers.ts'
 import { isOwnUrl, RefusedUrl, readEndpointUrl } from '../../endpoints/address.ts'
@@ -7,7 +7,7 @@ import { refuseInput } from '../../http/validate.ts'
 import { type Queryable, statement, type Transactions } from '../../postgres/statement.ts'
 import { type Action, type Changes, changesBetween, recordActivity } from '../activity.ts'
 import { type Actor, SERVICE } from '../actor.ts'
-import { type ChannelFormat, type ChannelSettings, printableTarget } from './channels.ts'
+import { type ChannelFormat, type ChannelSettings, recordedTarget } from './channels.ts'
 import { isTimeZone, parseQuietHours } from './quiet-hours.ts'
 
 /** Of one organization, and of all organizations together: every message is sent once per channel. */
@@ -76,7 +76,7 @@ export function addChannel(
     if (added === undefined)
       refuseInput('organization', `does not exist, or has ${CHANNELS_MAX} channels already`)
     await recordChannel(transaction, actor, { id: added.id, organizationId }, 'notifications.added', {
-      ...changesBetween({}, { format, target: printableTarget(format, target) }),
+      ...changesBetween({}, { format, target: recordedTarget(format, target) }),
     })
     return { id: added.id, secret }
   })
@@ -121,9 +121,9 @@ export function updateChannel(
     await transaction.query(updateSettings, values)
     const shown = (settings: ChannelSettings) => ({
       ...settings,
-      target: printableTarget(stored.format, settings.target),
+      target: recordedTarget(stored.format, settings.target),
     })
-    return changesBetween(shown(before), shown(after))
+    return { ...(isMoved && { target: 'replaced' }), ...changesBetween(shown(before), shown(after)) }
   })
 }
 
@@ -181,7 +181,7 @@ export function removeChannel(database: Transactions, actor: Actor, id: bigint):
     'notifications.removed',
     async (transaction, { format, target }) => {
       await transaction.query(deleteChannel, [id])
-      return { format: [format, null], target: [printableTarget(format, target), null] }
+      return { format: [format, null], target: [recordedTarget(format, target), null] }
     },
   )
 }

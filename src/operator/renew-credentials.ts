@@ -1,0 +1,132 @@
+/** Changes when API clients and keys expire, and rotates the secrets of clients. Callers need not change everything at one moment. */
+import { newClientSecret } from '../accounts/provisioning.ts'
+import { AppError } from '../errors.ts'
+import { type Queryable, statement, type Transactions } from '../postgres/statement.ts'
+import { type Action, type Changes, changesBetween, recordActivity } from './activity.ts'
+import type { Actor } from './actor.ts'
+import { jsonTime } from './clients.ts'
+import { findKey, isClientOf } from './manage-clients.ts'
+import { readExpiry } from './read-time.ts'
+
+type Expiries = { before: string | null; after: string | null }
+
+/** $1 client id bigint, $2 when it expires timestamptz or null */
+const setClientExpiry = statement('set-expiry-of-client')`
+    with before as (select id, expires_at from api_client where id = $1 for no key update)
+    update api_client c set expires_at = $2 from before where c.id = before.id
+    returning ${jsonTime('before.expires_at')} as before, ${jsonTime('c.expires_at')} as after`
+
+/** $1 key id bigint, $2 when it expires timestamptz or null */
+const setKeyExpiry = statement('set-expiry-of-key')`
+    with before as (select id, expires_at from api_key where id = $1 for no key update)
+    update api_key k set expires_at = $2 from before where k.id = before.id
+    returning ${jsonTime('before.expires_at')} as before, ${jsonTime('k.expires_at')} as after`
+
+const changeOf = (rows: Expiries[]): Changes =>
+  changesBetween({ expiresAt: rows[0]?.before }, { expiresAt: rows[0]?.after })
+
+/**
+ * Counts from the client's next request on. Returns false if the actor does not see the client. Throws as isClientOf does.
+ * @param expiresAt a time or a date; null: never
+ */
+export function updateClient(
+  database: Transactions,
+  actor: Actor,
+  id: bigint,
+  expiresAt: string | null,
+): Promise<true | null> {
+  const expiry = readExpiry(expiresAt)
+  return changeClient(database, actor, id, 'client.updated', async (transaction) => ({
+    result: true as const,
+    changes: changeOf(await transaction.query<Expiries>(setClientExpiry, [id, expiry])),
+  }))
+}
+
+/**
+ * Counts from the next request with the key on. Returns null if the actor does not see the key.
+ * @param expiresAt a time or a date; null: never
+ */
+export function updateKey(
+  database: Transactions,
+  actor: Actor,
+  id: bigint,
+  expiresAt: string | null,
+): Promise<true | null> {
+  const expiry = readExpiry(expiresAt)
+  return database.transaction(async (transaction) => {
+    const key = await findKey(transaction, actor, id)
+    if (key === null) return null
+    const { organizationId, accountId, client } = key
+    const changes = changeOf(await transaction.query<Expiries>(setKeyExpiry, [id, expiry]))
+    await recordActivity(transaction, actor, {
+      action: 'key.updated',
+      object: { kind: 'key', id },
+      ...{ organizationId, accountId },
+      changes: { client, ...changes },
+    })
+    return true
+  })
+}
+
+/** $1 client id bigint. If two rotations are concurrent, one waits and then finds the previous secret of the other. */
+const lockSecrets = statement('lock-client-secrets')`
+    select status, previous_client_secret is not null as "isRotating" from api_client where id = $1 for no key update`
+
+/** $1 client id bigint, $2 secret text */
+const replaceSecret = statement('replace-client-secret')`
+    update api_client set previous_client_secret = client_secret, client_secret = $2 where id = $1`
+
+/**
+ * Both secrets are valid until endClientRotation. Returns the new secret, or null if the actor does not see the client. Throws
+ * `invalid_input` if the client is rotating already or not active, and as isClientOf does.
+ */
+export function rotateClient(database: Transactions, actor: Actor, id: bigint): Promise<string | null> {
+  return changeClient(database, actor, id, 'client.rotated', async (transaction) => {
+    type Locked = { status: string; isRotating: boolean }
+    const [state] = await transaction.query<Locked>(lockSecrets, [id])
+    if (state === undefined) return null
+    if (state.isRotating)
+      refuse(
+        `client ${id} is still rotating, so its program may use the previous secret. Finish that rotation first: "oa-audience clients rotate ${id} --finish".`,
+      )
+    if (state.status !== 'active')
+      refuse(`client ${id} is not active, so no secret of it is accepted. Add another client instead.`)
+    const secret = newClientSecret()
+    await transaction.query(replaceSecret, [id, secret])
+    return { result: secret, changes: { clientSecret: 'replaced' } }
+  })
+}
+
+function refuse(message: string): never {
+  throw new AppError('invalid_input', { message })
+}
+
+/** $1 client id bigint */
+const clearPreviousSecret = statement('clear-previous-client-secret')`
+    update api_client set previous_client_secret = null where id = $1`
+
+/** The previous secret is refused from the next request on. Returns null if the actor does not see the client. Throws as isClientOf does. */
+export function endClientRotation(database: Transactions, actor: Actor, id: bigint): Promise<true | null> {
+  return changeClient(database, actor, id, 'client.rotation_finished', async (transaction) => {
+    await transaction.query(clearPreviousSecret, [id])
+    return { result: true }
+  })
+}
+
+/** Records what `work` did, in its transaction. Null, from `work` or because the actor does not see the client, records nothing. */
+function changeClient<T>(
+  database: Transactions,
+  actor: Actor,
+  id: bigint,
+  action: Action,
+  work: (transaction: Queryable) => Promise<{ result: T; changes?: Changes } | null>,
+): Promise<T | null> {
+  return database.transaction(async (transaction) => {
+    const done = (await isClientOf(transaction, actor, id)) ? await work(transaction) : null
+    if (done === null) return null
+    const { result, changes = {} } = done
+    const object = { kind: 'client' as const, id }
+    await recordActivity(transaction, actor, { action, object, organizationId: null, changes })
+    return result
+  })
+}

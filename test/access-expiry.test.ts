@@ -1,0 +1,280 @@
+/** Clients and keys that expire, secrets that are rotated, and when both were last used. */
+import { describe, expect, it } from 'vitest'
+import { atEnd } from './support/at-end.ts'
+import { addCredentials, addTenant, createTestDatabase, openDatabase } from './support/database.ts'
+import { load } from './support/load.ts'
+import { holdTransaction } from './support/locks.ts'
+import { eventually } from './support/process.ts'
+import { setUpService, startApp } from './support/service.ts'
+import { startWireLog } from './support/wire-log.ts'
+
+const { database, connection, service, tenant } = await setUpService()
+
+type Headers = Record<string, string>
+
+const newCredentials = () => addCredentials(database, tenant.accountId, tenant.organizationId)
+
+const list = (headers: Headers, to = service) => to.call('GET', '/api/audience', { headers })
+
+/** @param expiresAt a SQL expression, as another program may write it */
+const expire = (table: 'api_client' | 'api_key', id: bigint, expiresAt: string) =>
+  database.query(`update ${table} set expires_at = ${expiresAt} where id = $1`, [id])
+
+const PAST = [`now()`, `now() - interval '1 microsecond'`, `'-infinity'`, `'4713-01-01 BC'`]
+const FUTURE = ['null', `now() + interval '1 hour'`, `'infinity'`, `'294276-12-31'`]
+
+describe('a client', () => {
+  it.each(PAST)('is refused as a revoked one from the next request on if it expires at %s', async (time) => {
+    const { headers, clientRowId } = await newCredentials()
+    expect((await list(headers)).status).toBe(200)
+    await expire('api_client', clientRowId, time)
+    const { status, json } = await list(headers)
+    expect([status, json.message]).toEqual([401, 'Invalid client credentials'])
+  })
+
+  it.each(FUTURE)('works if it expires at %s', async (time) => {
+    const { headers, clientRowId } = await newCredentials()
+    await expire('api_client', clientRowId, time)
+    expect((await list(headers)).json).toMatchObject({ data: [] })
+  })
+})
+
+describe('an expired key', () => {
+  const OUTCOMES = [
+    ['GET', '/api/audience', 200, /^null$/],
+    ['PUT', '/api/audience/1', 500, /"message":"The request could not be completed"/],
+    ['DELETE', '/api/audience/1', 400, /"message":"Step 1: /],
+    ['POST', '/api/line-oa/verify', 404, /"statusCode":404/],
+  ] as const
+
+  it.each(OUTCOMES)('gets the outcome of a revoked key from %s %s', async (method, path, status, text) => {
+    for (const time of PAST) {
+      const { headers, keyId } = await newCredentials()
+      await expire('api_key', keyId, time)
+      const answer = await service.call(method, path, { headers })
+      expect([answer.status, answer.text]).toEqual([status, expect.stringMatching(text)])
+    }
+  })
+
+  it('works until it expires, and again if the time is moved or removed', async () => {
+    const { headers, keyId } = await newCredentials()
+    const read = async () => (await list(headers)).json
+    for (const [time, expected] of [
+      ...FUTURE.map((time) => [time, { data: [], nextCursor: null }] as const),
+      ...PAST.map((time) => [time, null] as const),
+      ['null', { data: [], nextCursor: null }] as const,
+    ]) {
+      await expire('api_key', keyId, time)
+      expect(await read()).toEqual(expected)
+    }
+  })
+})
+
+describe('the previous secret of a client', () => {
+  const rotate = (id: bigint) =>
+    database.query(
+      `update api_client set previous_client_secret = client_secret, client_secret = 'new' where id = $1`,
+      [id],
+    )
+
+  it('is accepted beside the new one, until it is deleted', async () => {
+    const { headers, clientRowId } = await newCredentials()
+    const changed = { ...headers, 'x-client-secret': 'new' }
+    await rotate(clientRowId)
+    expect([(await list(headers)).status, (await list(changed)).status]).toEqual([200, 200])
+    await database.query('update api_client set previous_client_secret = null where id = $1', [clientRowId])
+    expect([(await list(headers)).status, (await list(changed)).status]).toEqual([401, 200])
+  })
+
+  it('is accepted beside a secret that another program writes', async () => {
+    const { headers, clientRowId } = await newCredentials()
+    await rotate(clientRowId)
+    await database.query(`update api_client set client_secret = 'written' where id = $1`, [clientRowId])
+    const statusOf = async (secret: string) => (await list({ ...headers, 'x-client-secret': secret })).status
+    expect(await statusOf('written')).toBe(200)
+    expect(await statusOf(headers['x-client-secret'])).toBe(200)
+    expect(await statusOf('new')).toBe(401)
+  })
+
+  it.each([`status = 'revoked'`, 'expires_at = now()'])('is refused as the new one if %s', async (change) => {
+    const { headers, clientRowId } = await newCredentials()
+    await rotate(clientRowId)
+    await database.query(`update api_client set ${change} where id = $1`, [clientRowId])
+    for (const secret of [headers['x-client-secret'], 'new'])
+      expect((await list({ ...headers, 'x-client-secret': secret })).status).toBe(401)
+  })
+})
+
+describe('the time of the last use', () => {
+  type Use = { client: string | null; key: string | null }
+  const usesOf = async ({ keyId }: { keyId: bigint }): Promise<Use> => {
+    const [uses] = await database.query<Use>(
+      `select c.last_used_at::text as client, k.last_used_at::text as key
+         from api_key k join api_client c on c.id = k.api_client_id where k.id = $1`,
+      [keyId],
+    )
+    return uses as Use
+  }
+  const isRecent = async (of: { keyId: bigint; clientRowId: bigint }) => {
+    const [row] = await database.query<{ count: number }>(
+      `select count(*)::int as count
+         from (select last_used_at from api_client where id = $1
+               union all select last_used_at from api_key where id = $2) used
+        where last_used_at between now() - interval '1 minute' and now()`,
+      [of.clientRowId, of.keyId],
+    )
+    return row?.count === 2
+  }
+  const setBack = (of: { keyId: bigint; clientRowId: bigint }, time: string) =>
+    Promise.all([
+      database.query(`update api_client set last_used_at = ${time} where id = $1`, [of.clientRowId]),
+      database.query(`update api_key set last_used_at = ${time} where id = $1`, [of.keyId]),
+    ])
+
+  it.each(['null', `now() - interval '61 minutes'`, `'-infinity'`])(
+    'is written by the next request if it was %s',
+    async (time) => {
+      const credentials = await newCredentials()
+      await setBack(credentials, time)
+      await list(credentials.headers)
+      await eventually(
+        () => isRecent(credentials),
+        (is) => is,
+      )
+    },
+  )
+
+  it('is written once by many concurrent requests to two instances', async () => {
+    const credentials = await newCredentials()
+    const other = await startApp(openDatabase(connection))
+    await load(database, 'create table written (kind text)')
+    await load(
+      database,
+      `create function note_use() returns trigger language plpgsql as $$
+         begin insert into written values (tg_table_name); return null; end $$`,
+    )
+    for (const table of ['api_client', 'api_key'])
+      await load(
+        database,
+        `create trigger note_use after update of last_used_at on ${table} for each row execute function note_use()`,
+      )
+    const requests = Array.from({ length: 200 }, (_, i) => list(credentials.headers, i % 2 ? other : service))
+    expect(new Set((await Promise.all(requests)).map(({ status }) => status))).toEqual(new Set([200]))
+    await eventually(
+      () => isRecent(credentials),
+      (is) => is,
+    )
+    // The next statement of each instance runs after all earlier ones.
+    const later = await newCredentials()
+    await Promise.all([list(later.headers), list(later.headers, other)])
+    await eventually(
+      () => isRecent(later),
+      (is) => is,
+    )
+    expect(
+      await database.query('select kind, count(*)::int from written group by kind order by kind'),
+    ).toEqual([
+      { kind: 'api_client', count: 2 },
+      { kind: 'api_key', count: 2 },
+    ])
+  })
+
+  it('stays for an hour, and is that of accepted keys only', async () => {
+    const credentials = await newCredentials()
+    await setBack(credentials, `now() - interval '59 minutes'`)
+    const before = await usesOf(credentials)
+    const refused = await newCredentials()
+    await expire('api_key', refused.keyId, 'now()')
+    await list(credentials.headers)
+    await list(refused.headers)
+    await eventually(
+      () => usesOf(refused),
+      ({ client }) => client !== null,
+    )
+    expect((await usesOf(refused)).key).toBeNull()
+    expect(await usesOf(credentials)).toEqual(before)
+  })
+
+  it('is not written while the row is locked, and delays no request', async () => {
+    const credentials = await newCredentials()
+    const release = await holdTransaction(
+      database,
+      `select from api_client where id = ${credentials.clientRowId} for update`,
+    )
+    expect((await list(credentials.headers)).status).toBe(200)
+    await eventually(
+      () => usesOf(credentials),
+      ({ key }) => key !== null,
+    )
+    expect((await usesOf(credentials)).client).toBeNull()
+    await release()
+    await list(credentials.headers)
+    await eventually(
+      () => usesOf(credentials),
+      ({ client }) => client !== null,
+    )
+  })
+
+  it('is not written by clients that are refused', async () => {
+    const credentials = await newCredentials()
+    await list({ ...credentials.headers, 'x-client-secret': 'wrong' })
+    const later = await newCredentials()
+    await list(later.headers)
+    await eventually(
+      () => isRecent(later),
+      (is) => is,
+    )
+    expect(await usesOf(credentials)).toEqual({ client: null, key: null })
+  })
+
+  /** A service whose statements are recorded. */
+  async function startRecorded(setUp: string) {
+    const { database: direct, connection: target } = await createTestDatabase()
+    const { headers } = await addTenant(direct)
+    await load(direct, setUp)
+    const log = await startWireLog(target)
+    atEnd(() => log.close())
+    const clock = { nowMs: 0 }
+    const recorded = await startApp(openDatabase(log.connection), { now: () => clock.nowMs })
+    const request = async () => expect((await list(headers, recorded)).status).toBe(200)
+    const writes = () => log.statements.filter((name) => name === 'record-use-of-credentials').length
+    return { request, writes, clock }
+  }
+
+  it('takes few statements at the turn of the hour', async () => {
+    const { request, writes } = await startRecorded('select 1')
+    await Promise.all(Array.from({ length: 100 }, request))
+    await request()
+    expect(writes()).toBeGreaterThanOrEqual(1)
+    expect(writes()).toBeLessThan(10)
+  })
+
+  it('is not written while the database is read-only', async () => {
+    const { request, writes } = await startRecorded(
+      `do $$ begin execute format('alter database %I set default_transaction_read_only = on', current_database()); end $$`,
+    )
+    for (let i = 0; i < 5; i += 1) await request()
+    expect(writes()).toBe(0)
+  })
+
+  it('is attempted once a minute if the write fails, and fails no request', async () => {
+    const { request, writes, clock } = await startRecorded(
+      `create function refuse() returns trigger language plpgsql as $$ begin raise 'full'; end $$;
+       create trigger refuse before update on api_key for each row execute function refuse()`,
+    )
+    const attemptsAre = (count: number) =>
+      eventually(
+        async () => {
+          await request()
+          return writes()
+        },
+        (attempts) => attempts >= count,
+      )
+    await attemptsAre(1)
+    for (let i = 0; i < 20; i += 1) await request()
+    const early = writes()
+    expect(early).toBeLessThan(10)
+    clock.nowMs += 60_000
+    await attemptsAre(early + 1)
+  })
+})

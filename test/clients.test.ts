@@ -1,0 +1,252 @@
+/** Changing the keys of clients without an outage: expiry and rotation, by commands and in the console. */
+import { describe, expect, it } from 'vitest'
+import { runCommand } from './support/command.ts'
+import { addSignedIn, signedIn, startConsole } from './support/console.ts'
+import { addCredentials, addTenant } from './support/database.ts'
+import { load, readEverything } from './support/load.ts'
+import { setUpService } from './support/service.ts'
+
+const { database, env, service, tenant } = await setUpService()
+const { app, url } = await startConsole(database)
+const operator = await signedIn(url)
+
+const newCredentials = () => addCredentials(database, tenant.accountId, tenant.organizationId)
+
+async function command(...args: unknown[]) {
+  const { status, stdout, stderr } = await runCommand([...args.map(String), '--json'], env)
+  return { status, stderr, json: status === 0 ? JSON.parse(stdout) : null }
+}
+
+const statusWith = async (headers: Record<string, string>, secret = headers['x-client-secret'] ?? '') =>
+  (await service.call('GET', '/api/audience', { headers: { ...headers, 'x-client-secret': secret } })).status
+
+const activityOf = (kind: string, id: bigint) =>
+  load(
+    database,
+    `select action, changes from activity where object_kind = $1 and object_id = $2 order by id`,
+    [kind, String(id)],
+  )
+
+describe('the rotation of a client’s secret', () => {
+  it('accepts both secrets until it is finished, and leaves neither in output or log', async () => {
+    const { headers, clientRowId: id } = await newCredentials()
+    const { json } = await command('clients', 'rotate', id)
+    expect(json).toEqual({ id: String(id), clientSecret: expect.stringMatching(/^secret_.{32}$/) })
+    expect([await statusWith(headers), await statusWith(headers, json.clientSecret)]).toEqual([200, 200])
+
+    const again = await command('clients', 'rotate', id)
+    expect(again.status).toBe(1)
+    expect(again.stderr).toContain(`"oa-audience clients rotate ${id} --finish"`)
+    const listed = await runCommand(['clients', 'list', '--json'], env)
+    expect(JSON.parse(listed.stdout)).toContainEqual(
+      expect.objectContaining({ id: String(id), isRotating: true }),
+    )
+    expect(listed.stdout).not.toContain(json.clientSecret)
+    expect(listed.stdout).not.toContain(headers['x-client-secret'])
+
+    expect((await command('clients', 'rotate', id, '--finish')).json).toEqual({
+      id: String(id),
+      status: 'finished',
+    })
+    expect([await statusWith(headers), await statusWith(headers, json.clientSecret)]).toEqual([401, 200])
+    expect(await activityOf('client', id)).toEqual([
+      { action: 'client.rotated', changes: { clientSecret: 'replaced' } },
+      { action: 'client.rotation_finished', changes: {} },
+    ])
+    expect(await readEverything(database)).not.toContain(headers['x-client-secret'])
+  })
+
+  it('is refused for a client that is not active or does not exist', async () => {
+    const { clientRowId: id } = await newCredentials()
+    await command('clients', 'revoke', id)
+    expect((await command('clients', 'rotate', id)).stderr).toContain('is not active')
+    for (const args of [
+      ['rotate', '0'],
+      ['rotate', '0', '--finish'],
+      ['update', '0', '--expires-at', 'never'],
+    ])
+      expect((await command('clients', ...args)).stderr).toContain('client 0 does not exist')
+  })
+
+  it('gives one of two concurrent rotations a secret', async () => {
+    const { headers, clientRowId: id } = await newCredentials()
+    const rotations = await Promise.all([1, 2].map(() => operator.post(`/api/clients/${id}/rotate`)))
+    expect(rotations.map(({ status }) => status).sort()).toEqual([200, 400])
+    const secret = rotations.find(({ status }) => status === 200)?.json.clientSecret
+    expect([await statusWith(headers), await statusWith(headers, secret)]).toEqual([200, 200])
+  })
+
+  it('loses no request of callers that change to the new secret before it is finished', async () => {
+    const { headers, clientRowId: id } = await newCredentials()
+    const secrets = Array.from({ length: 4 }, () => headers['x-client-secret'])
+    const statuses: number[] = []
+    let isDone = false
+    const callers = secrets.map(async (_, no) => {
+      while (!isDone) statuses.push(await statusWith(headers, secrets[no]))
+    })
+    const requestsPass = async () => {
+      const after = statuses.length + 20
+      await expect.poll(() => statuses.length).toBeGreaterThan(after)
+    }
+    await requestsPass()
+    const { clientSecret } = (await operator.post(`/api/clients/${id}/rotate`)).json
+    await requestsPass()
+    for (let no = 0; no < secrets.length; no += 1) {
+      secrets[no] = clientSecret
+      await requestsPass()
+    }
+    expect((await operator.post(`/api/clients/${id}/finish-rotation`)).status).toBe(204)
+    await requestsPass()
+    isDone = true
+    await Promise.all(callers)
+    expect(new Set(statuses)).toEqual(new Set([200]))
+    expect(await statusWith(headers)).toBe(401)
+  })
+})
+
+describe('expiry', () => {
+  const later = new Date(Date.now() + 86_400_000).toISOString()
+
+  it('is given to new clients and keys, and is in lists and details', async () => {
+    const client = (await command('clients', 'add', '--name', 'CRM', '--expires-at', later)).json
+    const account = ['--account', tenant.accountId]
+    const key = (await command('keys', 'add', '--client', client.id, ...account, '--expires-at', later)).json
+    const own = (list: Array<{ id: string }>, id: string) => list.find((row) => row.id === id)
+    const unused = { expiresAt: later, lastUsedAt: null }
+    expect(own((await command('clients', 'list')).json, client.id)).toMatchObject({
+      ...unused,
+      isRotating: false,
+    })
+    expect(own((await command('keys', 'list')).json, key.id)).toMatchObject(unused)
+    const details = await operator.get(`/api/clients/${client.id}`)
+    expect(details.json.client).toMatchObject({ ...unused, isExpired: false, activeKeys: 1 })
+    const { keys } = (await operator.get(`/api/clients/${client.id}/keys`)).json
+    expect(keys).toMatchObject([{ ...unused, isExpired: false, works: true }])
+  })
+
+  it('is changed and removed, which counts from the next request on and is recorded', async () => {
+    const { headers, clientRowId, keyId } = await newCredentials()
+    const list = async () => (await service.call('GET', '/api/audience', { headers })).text.slice(0, 7)
+    const seen: string[] = []
+    for (const [group, id] of [
+      ['clients', clientRowId],
+      ['keys', keyId],
+    ]) {
+      await command(group, 'update', id, '--expires-at', '2020-01-01')
+      seen.push(await list())
+      await command(group, 'update', id, '--expires-at', 'never')
+      seen.push(await list())
+    }
+    expect(seen).toEqual(['{"statu', '{"data"', 'null', '{"data"'])
+    const past = '2020-01-01T00:00:00.000Z'
+    expect(await activityOf('client', clientRowId)).toEqual([
+      { action: 'client.updated', changes: { expiresAt: [null, past] } },
+      { action: 'client.updated', changes: { expiresAt: [past, null] } },
+    ])
+    expect(await activityOf('key', keyId)).toEqual([
+      { action: 'key.updated', changes: { client: String(clientRowId), expiresAt: [null, past] } },
+      { action: 'key.updated', changes: { client: String(clientRowId), expiresAt: [past, null] } },
+    ])
+  })
+
+  it.each([
+    ['2020-01-01', 'is in the past'],
+    ['tomorrow', 'must be a time such as'],
+    ['2026-02-30', 'must be a time such as'],
+    ['infinity', 'must be a time such as'],
+  ])('is refused for a new client or key if it is %s', async (time, reason) => {
+    const { clientRowId } = await newCredentials()
+    const account = String(tenant.accountId)
+    for (const args of [
+      ['clients', 'add'],
+      ['keys', 'add', '--client', clientRowId, '--account', account],
+    ])
+      expect((await command(...args, '--expires-at', time)).stderr).toContain(reason)
+    const bodies = [
+      await operator.post('/api/clients', { expiresAt: time }),
+      await operator.post(`/api/clients/${clientRowId}/keys`, { account, expiresAt: time }),
+    ]
+    for (const { status, text } of bodies) {
+      expect(status).toBe(400)
+      expect(text).toContain(reason)
+    }
+  })
+
+  it.each([
+    [`'infinity'`, null, false],
+    [`'-infinity'`, '1970-01-01T00:00:00.000Z', true],
+    [`'4713-01-01 BC'`, '1970-01-01T00:00:00.000Z', true],
+    [`'294276-12-31'`, '9999-12-31T23:59:59.999Z', false],
+  ])('is readable if another program has set it to %s', async (time, expiresAt, isExpired) => {
+    const { clientRowId, keyId } = await newCredentials()
+    await database.query(`update api_client set expires_at = ${time}, last_used_at = ${time} where id = $1`, [
+      clientRowId,
+    ])
+    await database.query(`update api_key set expires_at = ${time}, last_used_at = ${time} where id = $1`, [
+      keyId,
+    ])
+    const expected = { expiresAt, lastUsedAt: expiresAt, isExpired }
+    const { client } = (await operator.get(`/api/clients/${clientRowId}`)).json
+    expect(client).toMatchObject({ ...expected, activeKeys: isExpired ? 0 : 1 })
+    const { keys } = (await operator.get(`/api/clients/${clientRowId}/keys`)).json
+    expect(keys).toMatchObject([{ ...expected, works: !isExpired }])
+    const { stdout } = await runCommand(['doctor', '--json'], env)
+    expect(JSON.parse(stdout)).toContainEqual(expect.objectContaining({ check: 'migrations' }))
+  })
+})
+
+it('lets no operator of some organizations change a client that also has keys of others', async () => {
+  const { clientRowId, keyId } = await newCredentials()
+  const other = await addTenant(database)
+  const [foreign] = await load<{ id: bigint }>(
+    database,
+    `insert into api_key (api_client_id, key, channel_oa_id, organization_id) values ($1, 'x', $2, $3) returning id`,
+    [clientRowId, other.accountId, other.organizationId],
+  )
+  const organizationIds = [tenant.organizationId]
+  const limited = await addSignedIn({ url, database }, { role: 'manager', organizationIds })
+  const post = (path: string, body?: unknown) => limited.post(path, body)
+  const client = `/api/clients/${clientRowId}`
+  for (const { status, text } of [
+    await post(`${client}/update`, { expiresAt: null }),
+    await post(`${client}/rotate`),
+    await post(`${client}/finish-rotation`),
+  ]) {
+    expect(status).toBe(400)
+    expect(text).toContain('also has keys of other organizations')
+  }
+  expect((await post(`/api/keys/${keyId}/update`, { expiresAt: null })).status).toBe(204)
+  expect((await post(`/api/keys/${foreign?.id}/update`, { expiresAt: null })).status).toBe(404)
+  await app.close()
+})
+
+it('lists in doctor what expires within 14 days or was not used for 90 days, and fails for neither', async () => {
+  const [soon, late, unused, fresh] = [
+    await newCredentials(),
+    await newCredentials(),
+    await newCredentials(),
+    await newCredentials(),
+  ]
+  const update = (set: string, { clientRowId }: { clientRowId: bigint }) =>
+    database.query(`update api_client set ${set} where id = $1`, [clientRowId])
+  await update(`expires_at = now() + interval '13 days'`, soon)
+  await update(`expires_at = now() + interval '15 days'`, late)
+  await update(`last_used_at = now() - interval '91 days'`, unused)
+  await database.query(`update api_key set last_used_at = now() - interval '91 days' where id = $1`, [
+    unused.keyId,
+  ])
+  // Nobody knows of uses before the migration.
+  await update(`created_at = now() - interval '2 years'`, fresh)
+  const { stdout } = await runCommand(['doctor', '--json'], env)
+  const findings = JSON.parse(stdout) as Array<{ check: string; severity: string; message: string }>
+  const of = (check: string) =>
+    findings.filter((finding) => finding.check === check).map(({ severity, message }) => [severity, message])
+  expect(of(`client ${soon.clientRowId}`)).toEqual([
+    ['warning', expect.stringContaining('expires in 13 days')],
+  ])
+  expect(of(`client ${late.clientRowId}`)).toEqual([])
+  const isUnused = [['ok', expect.stringContaining('has not been used for 90 days')]]
+  expect(of(`client ${unused.clientRowId}`)).toEqual(isUnused)
+  expect(of(`key ${unused.keyId}`)).toEqual(isUnused)
+  expect(of(`client ${fresh.clientRowId}`)).toEqual([])
+})

@@ -1,0 +1,285 @@
+/** A day of a service whose secrets are encrypted: where secrets and keys may be found afterwards, and kills during a rotation. */
+import { execFileSync, spawn } from 'node:child_process'
+import { createHmac, randomBytes } from 'node:crypto'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { expect, it, onTestFinished } from 'vitest'
+import { SecretKeys } from '../../src/config/secret-keys.ts'
+import { commandActor } from '../../src/operator/actor.ts'
+import { rotateSecrets } from '../../src/operator/secrets.ts'
+import { EMBEDDED_DATABASE, SUPERUSER } from '../../src/postgres/embedded/cluster.ts'
+import { requireReadableSecrets } from '../../src/secrets/examine-secrets.ts'
+import { freePort } from '../../tools/prove/service.ts'
+import { lineEvent, randomUserId } from '../../tools/simulator/events.ts'
+import { simulatePlatform } from '../../tools/simulator/platform.ts'
+import type { TextDatabase } from '../../tools/text-database.ts'
+import { runCommand } from '../support/command.ts'
+import { CONSOLE_TOKEN, Operator } from '../support/console.ts'
+import { serverPid, setUpDataDirectories } from '../support/data-directory.ts'
+import { addTenant, openDatabase, type Tenant, urlOf } from '../support/database.ts'
+import { type Received, startReceiver } from '../support/endpoints.ts'
+import { load } from '../support/load.ts'
+import {
+  becomesWell,
+  environment,
+  eventually,
+  MAIN,
+  runProgram,
+  spawnService,
+  temporaryDirectory,
+} from '../support/process.ts'
+import { createEncrypted, newKey, valuesByKey } from '../support/secret-keys.ts'
+import { Service, signedDelivery } from '../support/service.ts'
+
+const createDataDirectory = setUpDataDirectories()
+
+/** Every row of every table as text, as a logical dump has it. */
+async function dump(database: TextDatabase): Promise<string> {
+  const tables = await load<{ name: string }>(
+    database,
+    `select c.oid::regclass::text as name from pg_class c
+      where c.relkind = 'r' and c.relnamespace = 'public'::regnamespace order by 1`,
+  )
+  const rows = await Promise.all(
+    tables.map(({ name }) =>
+      load<{ row: string }>(database, `select '${name} ' || t::text as row from ${name} t`),
+    ),
+  )
+  return rows
+    .flat()
+    .map(({ row }) => row)
+    .join('\n')
+}
+
+function signaturesOf({ headers, body }: Received, secrets: string[]): string[] {
+  const signed = `${headers['webhook-id']}.${headers['webhook-timestamp']}.${body}`
+  return secrets.map((secret) => {
+    const key = Buffer.from(secret.replace('whsec_', ''), 'base64')
+    return `v1,${createHmac('sha256', key).update(signed).digest('base64')}`
+  })
+}
+
+const childrenOf = (pid: number): number[] =>
+  execFileSync('ps', ['-o', 'pid=', '--ppid', String(pid)], { encoding: 'utf8' })
+    .split('\n')
+    .filter(Boolean)
+    .map(Number)
+
+const textsOf = (directory: string) =>
+  readdirSync(directory)
+    .map((name) => readFileSync(join(directory, name), 'utf8'))
+    .join('\n')
+
+it('leaves no secret in a dump, a log or a process of the database, and no key in a report of Node.js', async () => {
+  const dataDir = createDataDirectory()
+  const reports = temporaryDirectory()
+  const platform = await simulatePlatform()
+  onTestFinished(() => platform.close())
+  const receiver = await startReceiver()
+  const keys = newKey('2026a')
+  const [port, consolePort] = [await freePort(), await freePort()]
+  const service = await spawnService({
+    ...{
+      DATA_DIR: dataDir,
+      SECRETS_KEYS: keys,
+      WEB_CONCURRENCY: '2',
+      PORT: String(port),
+      LOG_LEVEL: 'trace',
+    },
+    ...{ CONSOLE_PORT: String(consolePort), CONSOLE_TOKEN, LINE_API_URL: platform.url },
+    NODE_OPTIONS: `--report-on-signal --report-signal=SIGUSR2 --report-directory=${reports}`,
+  })
+  await becomesWell(service.url)
+  const connection = {
+    ...{ host: join(dataDir, 'postgres'), port: 5432, user: SUPERUSER, database: EMBEDDED_DATABASE },
+  }
+  const env = { DATABASE_URL: urlOf(connection), SECRETS_KEYS: keys }
+  const database = openDatabase(connection, null, SecretKeys.parse(keys))
+  const printed = async (...args: string[]) => {
+    const { stdout, stderr } = await runCommand([...args, '--json'], env)
+    if (stdout === '') throw new Error(stderr)
+    return JSON.parse(stdout)
+  }
+
+  // Accounts, one of them behind a module channel. Endpoints, a notification channel, an operator.
+  const tenant = await addTenant(database, {
+    ...{ channelId: platform.account.channelId, channelSecret: platform.account.channelSecret },
+    ...{ channelAccessToken: platform.account.channelAccessToken, botUserId: platform.account.botUserId },
+    chatSecret: 'chat-secret-of-the-day',
+  })
+  const { organizationId, channelSecret } = tenant
+  const attached = await addTenant(database, { organizationId, channelSecret })
+  const account = ['--account', String(tenant.accountId)]
+  const target = ['--url', receiver.url, '--allow-private-network']
+  const members = await printed('endpoints', 'add', ...account, ...target, '--format', 'members')
+  await printed('endpoints', 'add', ...account, ...target, '--format', 'line')
+  const hook = `${receiver.url}/unguessable-path-of-a-hook`
+  const channel = ['--format', 'webhook', '--target', hook, '--allow-private-network']
+  const notifications = await printed('notifications', 'add', ...channel)
+  const invited = await printed('operators', 'add', '--email', 'ann@example.com', '--role', 'owner')
+  // The token is the last part of the link.
+  const invitation = /[\w-]+$/.exec(invited.invitation)?.[0] as string
+  const operator = new Operator(`http://127.0.0.1:${consolePort}`)
+  const password = `password ${randomBytes(8).toString('hex')}`
+  const joined = await operator.send('/invitation/accept', { invitation, password })
+  expect(joined.text + joined.status).toContain('200')
+
+  // The day.
+  const app = Object.assign(Object.create(Service.prototype), { url: service.url }) as Service
+  const deliver = async (to: Tenant, botUserId = to.botUserId) =>
+    (await app.deliver({ ...to, botUserId }, [lineEvent('follow', randomUserId())])).status
+  expect(await deliver(tenant)).toBe(200)
+  expect(await deliver(tenant, attached.botUserId)).toBe(200)
+  expect((await app.members(attached)).length).toBe(1)
+  expect((await app.chat(tenant, { event: 'conversation_updated' })).status).toBe(200)
+  expect(
+    (await app.chat({ ...tenant, chatSecret: 'forged' }, { event: 'conversation_updated' })).status,
+  ).toBe(403)
+  const verified = await app.call('POST', '/api/line-oa/verify', { headers: tenant.headers })
+  expect([verified.status, verified.json.checks[0].ok]).toEqual([200, true])
+  const rotated = await printed('endpoints', 'rotate', String(members.id))
+  await deliver(tenant)
+  const secrets = [rotated.secret, members.secret]
+  const twiceSigned = ({ headers }: Received) => String(headers['webhook-signature']).split(' ').length === 2
+  const signed = await eventually(
+    async () => receiver.received.find(twiceSigned) as Received,
+    (found) => found !== undefined,
+  )
+  expect(String(signed.headers['webhook-signature']).split(' ')).toEqual(signaturesOf(signed, secrets))
+  await eventually(
+    async () => receiver.received.some(({ headers }) => headers['x-line-signature'] !== undefined),
+    (isForwarded) => isForwarded,
+  )
+  await printed('notifications', 'test', String(notifications.id))
+  const notified = receiver.received.find(({ path }) => path.includes('unguessable')) as Received
+  expect(notified.headers['webhook-signature']).toBe(signaturesOf(notified, [notifications.secret])[0])
+
+  // A worker that is killed is replaced, and has the keys.
+  const pids = () => childrenOf(service.child.pid as number).filter((pid) => pid !== serverPid(dataDir))
+  const workers = await eventually(
+    async () => pids(),
+    (found) => found.length === 2,
+  )
+  const [victim] = workers
+  process.kill(victim as number, 'SIGKILL')
+  await eventually(
+    async () => pids(),
+    (found) => found.length === 2 && !found.includes(victim as number),
+  )
+  const replacement = pids().find((pid) => !workers.includes(pid)) as number
+  await eventually(
+    async () => service.output(),
+    (output) => output.includes(`"pid":${replacement}`),
+  )
+  const statuses = await Promise.all(Array.from({ length: 20 }, () => deliver(tenant).catch(() => 0)))
+  expect(statuses).toContain(200)
+  expect(statuses).not.toContain(503)
+
+  // Where secrets are searched for.
+  const key = keys.split(':')[1] as string
+  const found = {
+    ...{
+      channelSecret,
+      accessToken: platform.account.channelAccessToken,
+      chatSecret: 'chat-secret-of-the-day',
+    },
+    ...{ endpoint: members.secret, rotatedEndpoint: rotated.secret },
+    ...{ notifications: notifications.secret, hook: 'unguessable-path-of-a-hook' },
+    ...{ consoleToken: CONSOLE_TOKEN, password, invitation, session: operator.cookie.split('=')[1], key },
+  }
+  for (const [name, secret] of Object.entries(found)) expect(String(secret).length, name).toBeGreaterThan(15)
+  for (const pid of [service.child.pid as number, ...pids()]) process.kill(pid, 'SIGUSR2')
+  await eventually(
+    async () => readdirSync(reports),
+    (files) => files.length === 3,
+  )
+  const report = await eventually(
+    async () => textsOf(reports),
+    (text) => text.split('"environmentVariables"').length === 4,
+  )
+  const serverProcesses = [serverPid(dataDir), ...childrenOf(serverPid(dataDir))]
+  const environs = serverProcesses
+    .map((pid) => `/proc/${pid}/environ`)
+    .filter(existsSync)
+    .map((path) => readFileSync(path, 'utf8'))
+  const args = execFileSync('ps', ['-eo', 'args='], { encoding: 'utf8' })
+  const texts = {
+    dump: await dump(database),
+    log: readFileSync(join(dataDir, 'postgres.log'), 'utf8'),
+    output: service.output(),
+    statements: JSON.stringify(await load(database, 'select query from pg_stat_activity')),
+  }
+  for (const [where, text] of Object.entries(texts))
+    for (const [name, secret] of Object.entries(found))
+      expect(text.includes(String(secret)), `${name} in ${where}`).toBe(false)
+  // The search finds what is there.
+  expect(texts.dump).toContain(tenant.headers['x-client-secret'])
+  expect(texts.dump).toContain('enc:v1:2026a:')
+  expect(report).toContain('"PATH"')
+  const places = { report, environments: environs.join('\n'), arguments: args }
+  for (const [where, text] of Object.entries(places))
+    expect(text.includes(key), `the key in ${where}`).toBe(false)
+  expect(report).not.toContain('SECRETS_KEYS')
+  expect(environs.length).toBeGreaterThan(2)
+})
+
+it('loses no secret when a rotation is killed, and the next run does what is left', async () => {
+  const { plain, database, keys, withKeys, env } = await createEncrypted()
+  const { organizationId } = await addTenant(plain)
+  await load(
+    plain,
+    `insert into official_account (organization_id, name, channel_secret, oa_hash)
+     select $1, '', 'secret ' || n, 'hash ' || n from generate_series(1, 8000) n`,
+    [organizationId],
+  )
+  await rotateSecrets(database, commandActor())
+  const newer = newKey('2027a')
+  const rotatedEnv = { ...env, SECRETS_KEYS: `${newer},${keys}` }
+  const both = withKeys(rotatedEnv.SECRETS_KEYS)
+  const rotation = spawn(process.execPath, [MAIN, 'secrets', 'rotate'], {
+    env: environment(rotatedEnv),
+    stdio: 'ignore',
+  })
+  const exited = new Promise((resolve) => rotation.once('exit', (_, signal) => resolve(signal)))
+  await eventually(
+    () => load(plain, `select from official_account where channel_secret like 'enc:v1:2027a:%' limit 1`),
+    (rows) => rows.length > 0,
+  )
+  rotation.kill('SIGKILL')
+  expect(await exited).toBe('SIGKILL')
+  const { '2026a': left = 0, '2027a': done = 0 } = await valuesByKey(both)
+  expect([left > 0, done > 0, left + done]).toEqual([true, true, 8001])
+  await requireReadableSecrets(both)
+  const { status, stdout } = runProgram(['secrets', 'rotate', '--json'], rotatedEnv)
+  expect({ status, ...JSON.parse(stdout) }).toEqual({ status: 0, encrypted: left, unreadable: 0 })
+  expect(await valuesByKey(withKeys(newer))).toEqual({ '2027a': 8001 })
+})
+
+it('refuses to start with one line that names the accounts', async () => {
+  const { plain, database, env } = await createEncrypted()
+  const tenant = await addTenant(database)
+  const refused = await spawnService({ ...env, SECRETS_KEYS: newKey('2027a') })
+  expect((await refused.exited).code).toBe(1)
+  const lines = refused
+    .output()
+    .split('\n')
+    .filter((line) => line !== '' && !line.startsWith('{'))
+  expect(lines).toEqual([
+    expect.stringMatching(
+      new RegExp(
+        `^oa-audience: no key of SECRETS_KEYS reads 1 stored secret of account ${tenant.accountId}\\. They name the key 2026a\\.`,
+      ),
+    ),
+  ])
+  const inserted = await addTenant(plain)
+  const service = await spawnService(env)
+  await becomesWell(service.url)
+  for (const each of [tenant, inserted]) {
+    const { path, init } = signedDelivery(each, [lineEvent('follow', randomUserId())])
+    expect((await fetch(service.url + path, init)).status).toBe(200)
+  }
+  await eventually(
+    () => valuesByKey(database),
+    (values) => values['2026a'] === 2 && values.plain === undefined,
+  )
+})

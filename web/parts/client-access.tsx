@@ -1,0 +1,129 @@
+/** When a client expires and was last used, and the rotation of its secret. */
+import { useState } from 'preact/hooks'
+import type { ClientDetails } from '../../src/operator/clients.ts'
+import { type Json, post } from '../api.ts'
+import { useLocalized } from '../texts.ts'
+import { EditExpiry } from './credentials.tsx'
+import { Dialog } from './dialog.tsx'
+import { Form } from './form.tsx'
+import { Facts, Panel } from './page.tsx'
+import { SecretOnce } from './secret-once.tsx'
+import { Time } from './values.tsx'
+
+type Client = Json<ClientDetails>
+
+export function Access({
+  client,
+  isManager,
+  onChange,
+}: {
+  client: Client
+  isManager: boolean
+  onChange: () => void
+}) {
+  const { t } = useLocalized()
+  return (
+    <Panel title={t.clients.access} actions={isManager && <AccessActions {...{ client, onChange }} />}>
+      <Facts
+        items={[
+          [t.clients.expires, <Time key="e" at={client.expiresAt} />],
+          [t.clients.lastUsed, <Time key="l" at={client.lastUsedAt} />],
+          [t.clients.clientSecret, client.isRotating ? t.clients.rotating : t.clients.oneSecret],
+          [t.common.created, <Time key="c" at={client.createdAt} />],
+        ]}
+      />
+    </Panel>
+  )
+}
+
+function AccessActions({ client, onChange }: { client: Client; onChange: () => void }) {
+  const { t } = useLocalized()
+  const { id, status, expiresAt, isRotating } = client
+  const [open, setOpen] = useState<'expiry' | 'rotate' | 'finish' | null>(null)
+  const [message, setMessage] = useState('')
+  const finish = (text: string) => {
+    setOpen(null)
+    setMessage(text)
+    onChange()
+  }
+  const close = () => finish('')
+  return (
+    <>
+      <span role="status" class="muted small-text">
+        {message}
+      </span>
+      {(status === 'active' || isRotating) && (
+        <button type="button" onClick={() => setOpen(isRotating ? 'finish' : 'rotate')}>
+          {isRotating ? t.clients.finish : t.clients.rotate}
+        </button>
+      )}
+      <button type="button" onClick={() => setOpen('expiry')}>
+        {t.clients.changeExpiry}
+      </button>
+      {open === 'expiry' && (
+        <EditExpiry
+          path={`/api/clients/${id}`}
+          title={t.clients.changeExpiry}
+          expiresAt={expiresAt}
+          onClose={close}
+          onDone={() => finish(t.clients.expirySaved)}
+        />
+      )}
+      {open === 'rotate' && <RotateClient id={id} onClose={close} />}
+      {open === 'finish' && (
+        <FinishClientRotation id={id} onClose={close} onDone={() => finish(t.clients.finished)} />
+      )}
+    </>
+  )
+}
+
+function RotateClient({ id, onClose }: { id: string; onClose: () => void }) {
+  const { t } = useLocalized()
+  const [secret, setSecret] = useState<string | null>(null)
+  const rotate = async () => {
+    const response = await post<{ clientSecret: string }>(`/api/clients/${id}/rotate`)
+    setSecret(response.clientSecret)
+  }
+  return (
+    <Dialog title={secret === null ? t.clients.rotate : t.clients.rotated} onClose={onClose}>
+      {secret === null ? (
+        <Form submit={t.clients.rotate} onSubmit={rotate} onCancel={onClose}>
+          <p>{t.clients.rotateText}</p>
+        </Form>
+      ) : (
+        <>
+          <SecretOnce label={t.clients.clientSecret} secret={secret} />
+          <p>{t.clients.rotateText}</p>
+          <footer class="actions">
+            <button type="button" class="primary" onClick={onClose}>
+              {t.common.close}
+            </button>
+          </footer>
+        </>
+      )}
+    </Dialog>
+  )
+}
+
+function FinishClientRotation({
+  id,
+  onClose,
+  onDone,
+}: {
+  id: string
+  onClose: () => void
+  onDone: () => void
+}) {
+  const { t } = useLocalized()
+  const finish = async () => {
+    await post(`/api/clients/${id}/finish-rotation`)
+    onDone()
+  }
+  return (
+    <Dialog title={t.clients.finish} onClose={onClose}>
+      <Form submit={t.clients.finish} onSubmit={finish} onCancel={onClose}>
+        <p>{t.clients.finishText}</p>
+      </Form>
+    </Dialog>
+  )
+}

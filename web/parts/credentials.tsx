@@ -1,0 +1,109 @@
+/** What clients and keys have in common: status, expiry and revocation. */
+import { useState } from 'preact/hooks'
+import { post } from '../api.ts'
+import { serverNowMs } from '../clock.ts'
+import { useAction } from '../hooks.ts'
+import { stateIn, useLocalized } from '../texts.ts'
+import { Confirm, Dialog } from './dialog.tsx'
+import { Form, TextField } from './form.tsx'
+import { ActionFailure } from './states.tsx'
+import { toField, toIso } from './time-range.tsx'
+
+/** Long enough for the owner of a program to plan the change. */
+const EXPIRES_SOON_MS = 30 * 86_400_000
+
+export interface Credential {
+  status: string
+  isExpired: boolean
+  expiresAt: string | null
+}
+
+export function CredentialStatus({ credential }: { credential: Credential }) {
+  const { t, relative } = useLocalized()
+  const { status, isExpired, expiresAt } = credential
+  if (status === 'active' && isExpired) return <span class="tag bad">{t.clients.expired}</span>
+  const isSoon = expiresAt !== null && Date.parse(expiresAt) - serverNowMs() < EXPIRES_SOON_MS
+  return (
+    <>
+      <span class={`tag ${status === 'active' ? 'good' : 'bad'}`}>{stateIn(t.clients.states, status)}</span>
+      {status === 'active' && isSoon && (
+        <>
+          {' '}
+          <span class="tag warning">{t.clients.expiresSoon(relative(expiresAt))}</span>
+        </>
+      )}
+    </>
+  )
+}
+
+/** @param value as the field has it; empty: never */
+export function ExpiryField({ value, onChange }: { value: string; onChange: (value: string) => void }) {
+  const { t } = useLocalized()
+  return (
+    <TextField
+      name="expiresAt"
+      type="datetime-local"
+      label={t.clients.expires}
+      hint={t.clients.expiresHint}
+      value={value}
+      onChange={onChange}
+    />
+  )
+}
+
+/** @param path of the client or key */
+export function EditExpiry({
+  path,
+  title,
+  expiresAt,
+  onClose,
+  onDone,
+}: {
+  path: string
+  title: string
+  expiresAt: string | null
+  onClose: () => void
+  onDone: () => void
+}) {
+  const { t } = useLocalized()
+  const [value, setValue] = useState(() => (expiresAt === null ? '' : toField(Date.parse(expiresAt))))
+  const save = async () => {
+    await post(`${path}/update`, { expiresAt: toIso(value) })
+    onDone()
+  }
+  return (
+    <Dialog title={title} onClose={onClose}>
+      <Form submit={t.clients.expirySubmit} onSubmit={save} onCancel={onClose}>
+        <p>{t.clients.expiryText}</p>
+        <ExpiryField value={value} onChange={setValue} />
+      </Form>
+    </Dialog>
+  )
+}
+
+export function Revoke({
+  path,
+  title,
+  text,
+  onClose,
+  onDone,
+}: {
+  path: string
+  title: string
+  text: string
+  onClose: () => void
+  onDone: () => void
+}) {
+  const { t } = useLocalized()
+  const { isRunning, error, run } = useAction()
+  const revoke = () =>
+    run(async () => {
+      await post(path)
+      onDone()
+    })
+  return (
+    <Confirm {...{ title, text, isRunning, onClose }} submit={t.clients.revoke} onConfirm={revoke}>
+      <ActionFailure error={error} />
+    </Confirm>
+  )
+}
