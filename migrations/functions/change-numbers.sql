@@ -47,8 +47,8 @@ declare
   seconds bigint := margin_seconds + greatest(0, extract(epoch from clock_timestamp() - lost_since)::bigint);
   newest bigint;
 begin
+  -- Also locks out concurrent replacements until the end of the transaction.
   perform raise_change_offset();
-  perform pg_advisory_xact_lock(7301006);
   newest := greatest(lost_from, change_limit()) + 3 * ids_per_second * seconds;
   execute format('create or replace function change_offset() returns bigint language sql immutable parallel safe
                   return %s::bigint',
