@@ -15,7 +15,17 @@ const CONCURRENT = [
   ...['console-accounts', 'console-browser-endpoints', 'console-browser-operators', 'console-charts'],
   ...['console-day', 'console-markup', 'console-notifications', 'console-pages', 'console-search'],
   ...['console-sso', 'console-tasks', 'database-hosts', 'demo', 'embedded-database', 'embedded-lifecycle'],
-  ...['embedded-upgrade', 'fuzz', 'idle-connections', 'import-followers', 'loss', 'nginx', 'notifications'],
+  ...[
+    'embedded-upgrade',
+    'encryption',
+    'erasure-ledger',
+    'fuzz',
+    'idle-connections',
+    'import-followers',
+    'loss',
+    'nginx',
+    'notifications',
+  ],
   ...[
     'pgbouncer',
     'plans',
