@@ -118,7 +118,9 @@ function printNextSteps({ membersEndpoints }: Restored): void {
     '1. If ERASURE_LEDGER is set: "oa-audience erasures reapply" erases those again who were erased since the backup.',
   )
   print('2. Start the service.')
-  print('3. Receivers of members endpoints may have states that are lost. Have them empty their copies, then run:')
+  print(
+    '3. Receivers of members endpoints may have states that are lost. Have them empty their copies, then run:',
+  )
   for (const id of membersEndpoints) print(`   oa-audience endpoints resend ${id}`)
   if (membersEndpoints.length === 0) print('   (there are none)')
   print('4. "oa-audience accounts verify ID" checks the webhook of each account.')
