@@ -60,11 +60,14 @@ const RULES: { [field in Field]?: { isValid: (text: string) => boolean; rule: st
     rule: 'must be decimal digits. It has no zero in front, and a spreadsheet may have rounded it: format the column as text.',
   },
   channelAccessToken: { isValid: isSendable, rule: 'has a character that no access token has.' },
-  oaHash: { isValid: isUrlSegment, rule: 'may have letters, digits and - _ . ~ only.' },
+  oaHash: {
+    isValid: isUrlSegment,
+    rule: 'has characters that a URL would change. Use letters, digits and - _ . ~ only.',
+  },
 }
 
 /** Nothing could read it, so the next start of the service would be refused. */
-export const LOOKS_ENCRYPTED = 'must not begin with enc:v1: as encrypted values do. Enter the secret itself.'
+const LOOKS_ENCRYPTED = 'must not begin with enc:v1: as encrypted values do. Enter the secret itself.'
 
 /** Returns what is wrong with a value, without the value, or null. */
 export function faultOf(field: Field, value: string): string | null {
