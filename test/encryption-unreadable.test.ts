@@ -283,4 +283,10 @@ describe('a text that looks encrypted', () => {
       await load(plain, `select from official_account where chat_secret like 'enc:v1:2026a:AAAA'`),
     ).toEqual([])
   })
+
+  it('is refused like a secret with NUL, which PostgreSQL could not store after a decryption', async () => {
+    const update = ['accounts', 'update', String(broken.accountId), '--chat-secret', '-']
+    const { status, stderr } = await runCommand(update, env, { input: 'a\0b\n' })
+    expect([status, stderr]).toEqual([1, 'oa-audience: --chat-secret has a character that no text has.\n'])
+  })
 })

@@ -79,6 +79,25 @@ describe('a delivery whose destination is the bot of another account', () => {
     expect(await flagOf(path)).toBe(attached.botUserId)
   })
 
+  it('stays with the account in the path while more than 20 accounts have the bot, whose versions nobody reads then', async () => {
+    const { path, attached } = await addModuleChannel()
+    await load(
+      database,
+      `insert into official_account (organization_id, name, bot_user_id)
+       select $1, 'copy', $2 from generate_series(1, 21)`,
+      [path.organizationId, attached.botUserId],
+    )
+    const versions = 'select versions_of_bot($1, $2) as versions'
+    expect(await load(database, versions, [path.accountId, attached.botUserId])).toEqual([{ versions: 0n }])
+    expect(await accountsOf(await follow(path, attached.botUserId))).toEqual([path.accountId])
+    await load(
+      database,
+      `update official_account set bot_user_id = null where organization_id = $1 and name = 'copy'`,
+      [path.organizationId],
+    )
+    expect(await accountsOf(await follow(path, attached.botUserId))).toEqual([attached.accountId])
+  })
+
   it('flags the account once a minute if destinations of unknown bots alternate', async () => {
     const path = await addTenant(database)
     await follow(path, 'Ufirst')

@@ -6,19 +6,24 @@
 import { type Queryable, type Row, statement } from '../postgres/statement.ts'
 import type { AccountId } from './account.ts'
 
-/** An organization stores an account twice at most for a test, so nobody can say which one of more is meant. */
+/**
+ * An organization stores an account twice at most for a test, so nobody can say which one of more is meant. versions_of_bot has the same
+ * limit.
+ */
 const ACCOUNTS_OF_BOT_MAX = 20
 
 /**
- * The secrets are compared in this process, because they are encrypted.
+ * The secrets are compared in this process, because they are encrypted. The versions are computed once per delivery (`offset 0`), and
+ * not once per account with the bot.
  *
  * $1 accounts in the paths bigint[]; $2 destinations text[]; $3 maximum number of accounts int
  */
 const selectAccountsOfBots = statement('accounts-of-destinations')`
-    select d.position::int as position, versions_of_bot(p.id, d.destination) as bot_versions, p.id as path_id,
+    select d.position::int as position, bot_versions, p.id as path_id,
            p.channel_secret as path_secret, named.id, named.channel_secret as secret
       from unnest($1::bigint[], $2::text[]) with ordinality as d (path_account_id, destination, position)
       join lateral (select * from official_account where id = d.path_account_id offset 0) p on true
+      join lateral (select versions_of_bot(p.id, d.destination) as bot_versions offset 0) v on true
       left join lateral (select id, channel_secret from official_account
                           where organization_id = p.organization_id and bot_user_id = d.destination limit $3) named on true`
 
@@ -53,14 +58,15 @@ export async function findNamedAccounts(
   return named.map((candidates) => {
     const [first] = candidates
     if (first === undefined) return undefined
+    const botVersions = first.bot_versions
+    if (candidates.length > ACCOUNTS_OF_BOT_MAX) return { accountId: first.path_id, botVersions }
     const secretOf = (id: AccountId, stored: string | null) =>
       database.secretKeys.decryptOrNull('official_account.channel_secret', id, stored)
     const pathSecret = secretOf(first.path_id, first.path_secret)
     const matching = candidates.filter(
       ({ id, secret }) => id !== null && pathSecret !== null && secretOf(id, secret) === pathSecret,
     )
-    const isKnown = matching.length === 1 && candidates.length <= ACCOUNTS_OF_BOT_MAX
-    const accountId = (isKnown ? matching[0]?.id : null) ?? first.path_id
-    return { accountId, botVersions: first.bot_versions }
+    const accountId = (matching.length === 1 ? matching[0]?.id : null) ?? first.path_id
+    return { accountId, botVersions }
   })
 }

@@ -1,13 +1,11 @@
 /** The options of an official account, which `accounts add`, `accounts update`, `accounts apply` and `setup` share. */
 import type { Command } from 'commander'
 import type { AccountColumns } from '../accounts/provisioning.ts'
-import { looksEncrypted } from '../config/secret-keys.ts'
 import { FatalError } from '../errors.ts'
 import {
   type Field,
+  faultOf,
   isChannelId,
-  isUrlSegment,
-  LOOKS_ENCRYPTED,
   secretWarning,
   columnsOf as toColumns,
 } from '../operator/accounts/account-fields.ts'
@@ -61,12 +59,9 @@ export function columnsOf(fields: Fields): Partial<AccountColumns> {
   }
   if (fields.channelId && !isChannelId(fields.channelId))
     throw new FatalError('--channel-id must be decimal digits without a zero in front.')
-  if (!isUrlSegment(fields.oaHash ?? ''))
-    throw new FatalError(
-      '--oa-hash has characters that a URL would change. Use letters, digits and - _ . ~ only.',
-    )
   for (const [field, flag] of Object.entries(SECRET_FLAGS) as Array<[Field, string]>) {
-    if (looksEncrypted(fields[field] ?? '')) throw new FatalError(`${flag} ${LOOKS_ENCRYPTED}`)
+    const fault = faultOf(field, fields[field] ?? '')
+    if (fault !== null) throw new FatalError(`${flag} ${fault}`)
   }
   const warning = secretWarning(fields.channelSecret)
   if (warning !== null) printError(`oa-audience: warning: ${warning}`)

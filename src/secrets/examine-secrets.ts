@@ -5,8 +5,8 @@ import type { Queryable } from '../postgres/statement.ts'
 import { columnAt, pagesOf } from './change-secrets.ts'
 import { SECRET_TABLES, type SecretRow } from './tables.ts'
 
-/** 2,000 rows × 3 values × 150 bytes = 0.9 MB. */
-const PAGE_ROWS = 2_000
+/** 200 rows × 3 values × 5,500 bytes, the longest that an operator can store, = 3.3 MB. */
+const PAGE_ROWS = 200
 /** In a line that people read. `secrets status` lists all. */
 const NAMED_MAX = 5
 

@@ -60,6 +60,11 @@ describe('a file is refused', () => {
       /^line 2, column name: it has a character that no text has/,
     ],
     [
+      'has a secret that no platform issues',
+      `${HEADER}\n1,A,1,${'s'.repeat(4_097)},\n`,
+      /^line 2, column channel_secret: it has more than 4096 characters/,
+    ],
+    [
       'has a rounded channel id',
       `${HEADER}\n1,A,2.0E+09,,\n`,
       /^line 2, column channel_id: it must be decimal/,

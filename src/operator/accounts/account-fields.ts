@@ -60,16 +60,25 @@ const RULES: { [field in Field]?: { isValid: (text: string) => boolean; rule: st
     rule: 'must be decimal digits. It has no zero in front, and a spreadsheet may have rounded it: format the column as text.',
   },
   channelAccessToken: { isValid: isSendable, rule: 'has a character that no access token has.' },
-  oaHash: { isValid: isUrlSegment, rule: 'may have letters, digits and - _ . ~ only.' },
+  oaHash: {
+    isValid: isUrlSegment,
+    rule: 'has characters that a URL would change. Use letters, digits and - _ . ~ only.',
+  },
 }
 
+/** LINE's access tokens have some hundred characters. The start check reads the secrets of hundreds of accounts at a time. */
+export const SECRET_MAX_LENGTH = 4_096
+
 /** Nothing could read it, so the next start of the service would be refused. */
-export const LOOKS_ENCRYPTED = 'must not begin with enc:v1: as encrypted values do. Enter the secret itself.'
+const LOOKS_ENCRYPTED = 'must not begin with enc:v1: as encrypted values do. Enter the secret itself.'
 
 /** Returns what is wrong with a value, without the value, or null. */
 export function faultOf(field: Field, value: string): string | null {
   if (!isStorableText(value)) return 'has a character that no text has.'
-  if (SECRET_FIELDS.includes(field) && looksEncrypted(value)) return LOOKS_ENCRYPTED
+  if (SECRET_FIELDS.includes(field)) {
+    if (looksEncrypted(value)) return LOOKS_ENCRYPTED
+    if (value.length > SECRET_MAX_LENGTH) return `has more than ${SECRET_MAX_LENGTH} characters.`
+  }
   const rule = value === '' ? undefined : RULES[field]
   return rule === undefined || rule.isValid(value) ? null : rule.rule
 }

@@ -9,7 +9,7 @@ import { Type } from '../../http/typebox.ts'
 import { checker, Nullable, refuseInput, StorableText } from '../../http/validate.ts'
 import { callbackPath } from '../../intake/mbox/mbox-route-schema.ts'
 import type { Transactions } from '../../postgres/statement.ts'
-import { columnsOf, type Fields, faultsOf } from '../accounts/account-fields.ts'
+import { columnsOf, type Fields, faultsOf, SECRET_MAX_LENGTH } from '../accounts/account-fields.ts'
 import { addAccount, findVisibleAccount, updateAccount, verifyAccount } from '../accounts/manage-accounts.ts'
 import { findWebhook, publicUrlFault, replaceWebhook } from '../accounts/point-webhook.ts'
 import { findAccountContents } from '../accounts/remove-account.ts'
@@ -23,8 +23,6 @@ import { sendJob } from './send-job.ts'
 import { MANAGER, operatorOf } from './session.ts'
 
 const NAME_MAX_LENGTH = 256
-/** LINE's access tokens have some hundred characters. */
-const SECRET_MAX_LENGTH = 4_096
 /** As the database's own `random_token`. */
 const OA_HASH_BYTES = 24
 
